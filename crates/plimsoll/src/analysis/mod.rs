@@ -1,0 +1,1 @@
+//! Recordings to numbers. Prints nothing, reads no system.

@@ -1,0 +1,1 @@
+//! What this machine allows, what is lost without it, and what enables it.

@@ -1,0 +1,14 @@
+//! Plimsoll: see where memory is, measure what happens when it runs short, and stretch it.
+//!
+//! The rooms follow the way of an experiment: a [`scenario`] is asked, a [`workload`] is done by workers in an
+//! [`environment`], the system is [`sample`]d, a [`recording`] is kept, [`analysis`] makes numbers of it and
+//! [`report`] shows them. ARCHITECTURE.md draws the house.
+
+pub mod analysis;
+pub mod doctor;
+pub mod environment;
+pub mod recording;
+pub mod report;
+pub mod sample;
+pub mod scenario;
+pub mod workload;

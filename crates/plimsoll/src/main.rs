@@ -1,0 +1,3 @@
+//! The `plimsoll` command.
+
+fn main() {}

@@ -1,0 +1,295 @@
+//! The documents of a recording, as they stand in its files. Every one carries its schema's version.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::scenario::Plan;
+
+/// Version of the recording format (manifest, samples, events, trials).
+pub const RECORDING_SCHEMA: u32 = 1;
+/// Version of `results.json`.
+pub const RESULTS_SCHEMA: u32 = 1;
+
+/// File names inside a recording folder.
+pub mod file {
+    /// What was asked, of which machine.
+    pub const MANIFEST: &str = "manifest.json";
+    /// Samples as an Arrow IPC stream, while the run goes on or after it was cut short.
+    pub const SAMPLES_LIVE: &str = "samples.arrows";
+    /// Samples as Parquet, once finished.
+    pub const SAMPLES: &str = "samples.parquet";
+    /// Events, a JSON document a line.
+    pub const EVENTS: &str = "events.jsonl";
+    /// Trials, a JSON document a line, each appended when it ended.
+    pub const TRIALS: &str = "trials.jsonl";
+    /// The verdict and all numbers, written at the end (and again by `plimsoll report`).
+    pub const RESULTS: &str = "results.json";
+    /// The page.
+    pub const REPORT: &str = "report.html";
+}
+
+/// `manifest.json`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// [`RECORDING_SCHEMA`].
+    pub schema: u32,
+    /// Version of the program that wrote it.
+    pub tool_version: String,
+    /// Name of the run: `<scenario>-<UTC time>-<four hex digits>`.
+    pub run: String,
+    /// The command line.
+    pub command: Vec<String>,
+    /// Start in nanoseconds of CLOCK_MONOTONIC: sample and event times are relative to it.
+    pub monotonic_start_ns: u64,
+    /// Start in UTC, RFC 3339.
+    pub started: String,
+    /// What was asked, resolved.
+    pub plan: Plan,
+    /// Sampler settings.
+    pub sampler: SamplerSettings,
+    /// Devices behind the `swapN_*` columns, by slot, filled in as they were seen by the end of the run.
+    pub swap_slots: Vec<String>,
+    /// The machine.
+    pub host: Host,
+}
+
+/// How samples were taken.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SamplerSettings {
+    /// Ticks a second.
+    pub hz: u32,
+    /// Whether the sampler's memory was locked; if not, why.
+    pub locked: Result<(), String>,
+}
+
+/// The machine and everything about it that moves the numbers.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Host {
+    /// Host name.
+    pub hostname: String,
+    /// `uname -r` and `-v`.
+    pub kernel: String,
+    /// CPU model.
+    pub cpu: String,
+    /// Online CPUs.
+    pub cpus: u32,
+    /// MemTotal in bytes.
+    pub mem_total: u64,
+    /// Page size in bytes.
+    pub page_size: u64,
+    /// `v1`, `v2` or `none`.
+    pub cgroup: String,
+    /// Swap devices that were there before the run, with size in bytes.
+    pub swap_before: Vec<(String, u64)>,
+    /// Virtualisation as far as it shows (`kvm`, `xen`, `none`, ...).
+    pub virtualization: String,
+    /// Every relevant sysctl and sysfs value by path.
+    pub settings: BTreeMap<String, String>,
+}
+
+/// A line of `events.jsonl`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Event {
+    /// Nanoseconds since the start of the recording.
+    pub t_ns: u64,
+    /// What it is.
+    pub kind: EventKind,
+    /// Trial it belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trial: Option<String>,
+    /// Phase it belongs to ("fill", "trim", "restore", "release", "hold", ...).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phase: Option<String>,
+    /// Number of the event for people, 1-4 in the compression scenario (1 fill, 2 trim, 3 restore, 4 release).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub number: Option<u32>,
+    /// Words for people.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub text: String,
+}
+
+/// Kinds of events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum EventKind {
+    /// The run began.
+    RunStart,
+    /// The run ended.
+    RunEnd,
+    /// Calibration began or ended (`text` says which).
+    Calibration,
+    /// A trial began.
+    TrialStart,
+    /// A trial ended.
+    TrialEnd,
+    /// A phase began.
+    PhaseStart,
+    /// A phase ended.
+    PhaseEnd,
+    /// A change of the system was made or undone.
+    Environment,
+    /// Something a reader must know.
+    Warning,
+    /// A mark set by hand or another program.
+    Mark,
+}
+
+/// A line of `trials.jsonl` and an element of `results.json`'s `trials`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Trial {
+    /// [`crate::scenario::TrialPlan::id`].
+    pub id: String,
+    /// The subject as text.
+    pub subject: String,
+    /// Swept and telling parameters by name: `class`, `size`, `trim` are always there.
+    pub params: BTreeMap<String, String>,
+    /// Repeat, from 1.
+    pub repeat: u32,
+    /// The verdict on the trial.
+    pub status: TrialStatus,
+    /// Why it is not ok. Empty exactly when `status` is ok.
+    pub reasons: Vec<String>,
+    /// Whether every byte read back was compared and right.
+    pub verified: bool,
+    /// Start and end in nanoseconds since the start of the recording.
+    pub span_ns: (u64, u64),
+    /// The phases that ran, in order.
+    pub phases: Vec<Phase>,
+    /// Metrics by name; the units are in the names (`_bytes`, `_gb_per_s`, `_ratio`, `_s`).
+    pub metrics: BTreeMap<String, f64>,
+}
+
+/// Verdict on one trial.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TrialStatus {
+    /// Done as asked and verified.
+    Ok,
+    /// Not done as asked: a wrong byte, a killed worker, a size not reached.
+    Failed,
+    /// Done, but a confounder spoils the numbers.
+    Untrustworthy,
+}
+
+/// A named, timed part of a trial.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Phase {
+    /// `fill`, `trim`, `restore`, `release`.
+    pub name: String,
+    /// Start and end in nanoseconds since the start of the recording.
+    pub span_ns: (u64, u64),
+    /// Wall seconds, measured around the work alone.
+    pub seconds: f64,
+    /// Bytes worked on.
+    pub bytes: u64,
+    /// `bytes / seconds / 1e9`.
+    pub gb_per_s: f64,
+    /// User CPU seconds of the worker.
+    pub cpu_user_s: f64,
+    /// System CPU seconds of the worker.
+    pub cpu_system_s: f64,
+    /// CPU seconds of kernel threads (kswapd, kcompactd, zswap and zram writers, kdamond).
+    pub cpu_kernel_threads_s: f64,
+    /// Minor faults of the worker.
+    pub minor_faults: u64,
+    /// Major faults of the worker.
+    pub major_faults: u64,
+    /// Bytes in each category just before.
+    pub before: BTreeMap<String, i64>,
+    /// Bytes in each category just after.
+    pub after: BTreeMap<String, i64>,
+}
+
+/// `results.json`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Results {
+    /// [`RESULTS_SCHEMA`].
+    pub schema: u32,
+    /// Version of the program that wrote it.
+    pub version: String,
+    /// Name of the run.
+    pub run: String,
+    /// Name of the scenario.
+    pub scenario: String,
+    /// Verdict on the whole.
+    pub status: RunStatus,
+    /// What this machine does when nothing is in the way: name to figure; see [`Calibration`].
+    pub calibration: Option<Calibration>,
+    /// What may have moved the numbers, each with whether it spoils them.
+    pub confounders: Vec<Confounder>,
+    /// Anything else a reader must know.
+    pub warnings: Vec<String>,
+    /// What the sampler cost and missed.
+    pub sampler: SamplerReport,
+    /// The trials that ended.
+    pub trials: Vec<Trial>,
+}
+
+/// Verdict on a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RunStatus {
+    /// All trials ok.
+    Ok,
+    /// At least one trial failed.
+    Failed,
+    /// No trial failed, at least one is untrustworthy.
+    Untrustworthy,
+    /// The run was cut short (signal, kill, tripwire); what is there is what was done.
+    Interrupted,
+    /// A capability was missing and some phases could not run.
+    Incomplete,
+}
+
+/// What this machine does when nothing is in the way, measured at the start of the run.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Calibration {
+    /// memset of resident memory larger than the caches.
+    pub memset_gb_per_s: f64,
+    /// memcpy of resident memory larger than the caches (bytes copied).
+    pub memcpy_gb_per_s: f64,
+    /// First touch of an anonymous 4 KiB page.
+    pub fault_ns: f64,
+    /// memset of fresh memory, faults included.
+    pub first_touch_gb_per_s: f64,
+    /// A dependent load at random in memory larger than the caches.
+    pub random_access_ns: f64,
+    /// Reading the clock.
+    pub timer_ns: f64,
+    /// Sequential read of resident memory with the checksum that restore uses.
+    pub read_gb_per_s: f64,
+}
+
+/// Something outside the experiment that may have moved its numbers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Confounder {
+    /// Short stable name: `damon`, `steal`, `other-load`, `other-swap`, `zswap`, `thp`, `page-reporting`, `cpu-frequency`.
+    pub name: String,
+    /// What was seen, with numbers.
+    pub evidence: String,
+    /// Trials that it makes untrustworthy; empty when it is only to be known.
+    pub spoils: Vec<String>,
+    /// What to do about it.
+    pub advice: String,
+}
+
+/// What the sampler cost and missed.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct SamplerReport {
+    /// Ticks a second asked for.
+    pub hz: u32,
+    /// Samples taken.
+    pub samples: u64,
+    /// Ticks taken more than half a period late.
+    pub late: u64,
+    /// Ticks that were skipped altogether.
+    pub missed: u64,
+    /// CPU seconds of the sampling thread.
+    pub cpu_s: f64,
+    /// `cpu_s` over wall time, in percent of one core.
+    pub cpu_percent: f64,
+    /// CPU microseconds a sample.
+    pub us_per_sample: f64,
+}

@@ -1,0 +1,273 @@
+//! The nouns of a scenario: what every other room means by subject, class, trial and plan.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// The facts of the machine that sizes and `%` are resolved against.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Machine {
+    /// MemTotal in bytes.
+    pub ram: u64,
+    /// MemAvailable in bytes at the time of resolution.
+    pub available: u64,
+    /// The tightest memory limit of the cgroups that this process is in, where there is one.
+    pub cgroup_limit: Option<u64>,
+    /// Online CPUs.
+    pub cpus: u32,
+}
+
+/// A scenario resolved for one machine: every value final, every trial listed in the order it will run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// Name of the scenario ("compression").
+    pub scenario: String,
+    /// One line for people.
+    pub title: String,
+    /// Several lines for people, Markdown.
+    pub description: String,
+    /// Seed of the fill streams and of the order of the trials.
+    pub seed: u64,
+    /// Whether `--quick` shrank the scenario.
+    pub quick: bool,
+    /// Order in which the trials run.
+    pub order: Order,
+    /// The trials, in the order in which they run.
+    pub trials: Vec<TrialPlan>,
+}
+
+/// One combination of a sweep, once.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TrialPlan {
+    /// Stable name, unique in the plan and equal between runs of the same file: resume keys on it.
+    /// `<section>/<subject>/<class>[/<swept key>=<value>...]#<repeat>`, e.g. `zram/zram:lz4/random#2`.
+    pub id: String,
+    /// Name of the section of the file.
+    pub section: String,
+    /// Repeat, from 1.
+    pub repeat: u32,
+    /// The swept keys and their values, as text, in the order of the file: what the report groups by.
+    pub params: Vec<(String, String)>,
+    /// Everything the runner needs.
+    pub settings: Settings,
+}
+
+/// Every value of one trial, resolved: bytes, seconds, names.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Settings {
+    /// What the worker processes do.
+    pub workload: Workload,
+    /// What is tested.
+    pub subject: Subject,
+    /// What the memory is filled with.
+    pub class: FillClass,
+    /// Bytes that the worker fills.
+    pub size: u64,
+    /// Bytes of one allocation request (the worker maps `size` in requests of this many bytes).
+    pub request: u64,
+    /// Limit of the run's memory cgroup in bytes.
+    pub limit: u64,
+    /// Bytes of the swap device that is set up.
+    pub swap_size: u64,
+    /// How trim is done.
+    pub trim: TrimMechanism,
+    /// Seconds of rest after fill and after trim.
+    pub hold: f64,
+    /// `vm.swappiness` (and the cgroup's where it has one) during the trial; `None` leaves it alone.
+    pub swappiness: Option<u32>,
+    /// `vm.page-cluster` during the trial; `None` leaves it alone.
+    pub page_cluster: Option<u32>,
+    /// Transparent huge pages for the worker's memory.
+    pub thp: ThpMode,
+    /// zswap's `max_pool_percent`, for the subject zswap; `None` leaves it alone.
+    pub zswap_pool_percent: Option<u32>,
+    /// Folder for swap files.
+    pub swap_dir: PathBuf,
+    /// Seconds after which a single phase is given up and the trial has failed.
+    pub phase_timeout: f64,
+}
+
+/// What the worker processes do. One variant a file in `workload/`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Workload {
+    /// The memory eater: fill, trim, restore, release.
+    Compression,
+}
+
+/// Order in which the trials of a plan run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Order {
+    /// Repeat by repeat, the combinations shuffled within each (seeded). The default: drift hits all alike.
+    Random,
+    /// As written in the file.
+    Fixed,
+}
+
+/// What is tested: where the kernel puts trimmed pages. As text: `zram`, `zram:lz4`, `zswap`, `zswap:lzo`,
+/// `swapfile`, `none`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Subject {
+    /// A zram device, with the named algorithm or the kernel's default.
+    Zram(Option<String>),
+    /// zswap (with the named compressor or the current one) before a swap file.
+    Zswap(Option<String>),
+    /// A swap file alone.
+    SwapFile,
+    /// No swap of ours: nothing can be trimmed.
+    NoSwap,
+}
+
+/// What the memory is filled with. As text: `random`, `runs20`, `constant`, `ratio=2.5`, `file=/path`.
+#[derive(Debug, Clone, PartialEq)]
+pub enum FillClass {
+    /// Every byte random.
+    Random,
+    /// Blocks of 20 equal bytes, each with a random value.
+    Runs20,
+    /// One value in all bytes.
+    Constant,
+    /// lz4 compresses a 4 KiB page R:1.
+    Ratio(f64),
+    /// The bytes of a real file, repeated.
+    File(PathBuf),
+}
+
+/// How pages are made to leave the working set. As text: `worker`, `process-madvise`, `cgroup`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TrimMechanism {
+    /// The worker calls `madvise(MADV_PAGEOUT)` on its own memory.
+    Worker,
+    /// The runner calls `process_madvise(MADV_PAGEOUT)` on the worker.
+    ProcessMadvise,
+    /// The runner reclaims the cgroup: `memory.reclaim` on v2, a lowered limit on v1.
+    Cgroup,
+}
+
+/// Transparent huge pages for the worker's memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ThpMode {
+    /// What the system does on its own.
+    System,
+    /// `MADV_HUGEPAGE`.
+    Always,
+    /// `MADV_NOHUGEPAGE`.
+    Never,
+}
+
+/// Text that is not a subject, a class or a number of theirs.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{given}` is not a {what}; known: {known}")]
+pub struct ParseNameError {
+    /// What was given.
+    pub given: String,
+    /// "subject" or "class".
+    pub what: &'static str,
+    /// The forms that are known.
+    pub known: &'static str,
+}
+
+impl std::fmt::Display for Subject {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Subject::Zram(None) => f.write_str("zram"),
+            Subject::Zram(Some(algorithm)) => write!(f, "zram:{algorithm}"),
+            Subject::Zswap(None) => f.write_str("zswap"),
+            Subject::Zswap(Some(compressor)) => write!(f, "zswap:{compressor}"),
+            Subject::SwapFile => f.write_str("swapfile"),
+            Subject::NoSwap => f.write_str("none"),
+        }
+    }
+}
+
+impl std::str::FromStr for Subject {
+    type Err = ParseNameError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (head, tail) = match text.split_once(':') {
+            Some((head, tail)) => (head, Some(tail)),
+            None => (text, None),
+        };
+        let name_ok = |name: &str| {
+            !name.is_empty()
+                && name
+                    .bytes()
+                    .all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
+        };
+        match (head, tail) {
+            ("zram", None) => Ok(Subject::Zram(None)),
+            ("zram", Some(name)) if name_ok(name) => Ok(Subject::Zram(Some(name.to_owned()))),
+            ("zswap", None) => Ok(Subject::Zswap(None)),
+            ("zswap", Some(name)) if name_ok(name) => Ok(Subject::Zswap(Some(name.to_owned()))),
+            ("swapfile", None) => Ok(Subject::SwapFile),
+            ("none", None) => Ok(Subject::NoSwap),
+            _ => Err(ParseNameError {
+                given: text.to_owned(),
+                what: "subject",
+                known: "zram, zram:ALGORITHM, zswap, zswap:COMPRESSOR, swapfile, none",
+            }),
+        }
+    }
+}
+
+impl std::fmt::Display for FillClass {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            FillClass::Random => f.write_str("random"),
+            FillClass::Runs20 => f.write_str("runs20"),
+            FillClass::Constant => f.write_str("constant"),
+            FillClass::Ratio(ratio) => write!(f, "ratio={ratio}"),
+            FillClass::File(path) => write!(f, "file={}", path.display()),
+        }
+    }
+}
+
+impl std::str::FromStr for FillClass {
+    type Err = ParseNameError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let error = || ParseNameError {
+            given: text.to_owned(),
+            what: "class",
+            known: "random, runs20, constant, ratio=R (1 to 100), file=PATH",
+        };
+        match text.split_once('=') {
+            None => match text {
+                "random" => Ok(FillClass::Random),
+                "runs20" => Ok(FillClass::Runs20),
+                "constant" => Ok(FillClass::Constant),
+                _ => Err(error()),
+            },
+            Some(("ratio", number)) => match number.parse::<f64>() {
+                Ok(ratio) if (1.0..=100.0).contains(&ratio) => Ok(FillClass::Ratio(ratio)),
+                _ => Err(error()),
+            },
+            Some(("file", path)) if !path.is_empty() => Ok(FillClass::File(PathBuf::from(path))),
+            Some(_) => Err(error()),
+        }
+    }
+}
+
+/// Serialises a noun as its text form, so that files and protocol show what the user wrote.
+macro_rules! serde_as_text {
+    ($noun:ty) => {
+        impl Serialize for $noun {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $noun {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+                text.parse().map_err(serde::de::Error::custom)
+            }
+        }
+    };
+}
+
+serde_as_text!(Subject);
+serde_as_text!(FillClass);

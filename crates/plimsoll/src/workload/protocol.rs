@@ -1,0 +1,104 @@
+//! The protocol between the runner and a worker process: one JSON document a line, commands on the worker's
+//! standard input, replies on its standard output. A worker ends when its input ends.
+
+use serde::{Deserialize, Serialize};
+
+use crate::scenario::{FillClass, ThpMode};
+
+/// What the runner asks of a worker. Each command is answered by exactly one [`Reply`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "command", rename_all = "kebab-case")]
+pub enum Command {
+    /// Map `bytes` in requests of `request` bytes and fill them with the seeded stream of `class`.
+    Fill {
+        /// Bytes in all.
+        bytes: u64,
+        /// Bytes of one mapping.
+        request: u64,
+        /// What to write.
+        class: FillClass,
+        /// Seed of the stream.
+        seed: u64,
+        /// Huge-page advice for the mappings.
+        thp: ThpMode,
+    },
+    /// `madvise(MADV_PAGEOUT)` on all that is filled.
+    Trim,
+    /// Read every byte (timed, checksummed), then compare every byte with the regenerated stream (not timed).
+    Restore,
+    /// Unmap everything.
+    Release,
+    /// Answer with the mappings, for trimming from outside.
+    Mappings,
+    /// Leave.
+    Quit,
+}
+
+/// What a worker answers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "reply", rename_all = "kebab-case")]
+pub enum Reply {
+    /// The worker is up; sent once, unasked.
+    Ready {
+        /// Its process id.
+        pid: u32,
+    },
+    /// The command was carried out.
+    Done {
+        /// What it cost.
+        cost: Cost,
+        /// What the comparison found, after `Restore`.
+        verification: Option<Verification>,
+    },
+    /// The mappings, as address and length.
+    Mappings {
+        /// Start address and length in bytes of each.
+        ranges: Vec<(u64, u64)>,
+    },
+    /// The command failed; the worker goes on.
+    Failed {
+        /// What was tried, what failed, what to do.
+        message: String,
+    },
+}
+
+/// What a command cost, measured inside the worker around the work alone.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Cost {
+    /// Wall time in seconds.
+    pub seconds: f64,
+    /// Bytes worked on.
+    pub bytes: u64,
+    /// User CPU seconds of the worker.
+    pub cpu_user_s: f64,
+    /// System CPU seconds of the worker.
+    pub cpu_system_s: f64,
+    /// Minor faults.
+    pub minor_faults: u64,
+    /// Major faults.
+    pub major_faults: u64,
+}
+
+/// Result of the byte-for-byte comparison after a restore.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Verification {
+    /// Bytes compared.
+    pub bytes: u64,
+    /// Bytes that differ from what was written.
+    pub wrong_bytes: u64,
+    /// Offset in the fill of the first that differs.
+    pub first_wrong: Option<u64>,
+    /// Checksum (xxh3) of what the timed restore read.
+    pub checksum: u64,
+    /// Checksum of the regenerated stream; equal when the restore read what was written.
+    pub expected_checksum: u64,
+    /// Seconds the comparison took (outside the timed restore).
+    pub seconds: f64,
+}
+
+impl Verification {
+    /// True when every byte was what had been written.
+    pub fn holds(&self) -> bool {
+        self.wrong_bytes == 0 && self.checksum == self.expected_checksum
+    }
+}

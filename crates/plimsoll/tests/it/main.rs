@@ -1,0 +1,9 @@
+//! Integration tests of the laboratory, one file a topic.
+
+mod doctor;
+mod environment;
+mod recording;
+mod report;
+mod sample;
+mod scenario;
+mod workload;
