@@ -2,6 +2,8 @@
 
 mod doctor;
 mod environment;
+#[allow(dead_code)]
+mod require;
 mod recording;
 mod report;
 mod sample;
