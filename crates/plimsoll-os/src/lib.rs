@@ -18,7 +18,7 @@ pub use fd::Fd;
 pub use lock::{LockScope, lock_all, unlock_all};
 pub use page_size::page_size;
 pub use process::{
-    PageOutError, Pidfd, Range, ResourceUsage, parent_id, resource_usage, set_parent_death_signal,
+    PageOutError, Pidfd, Range, ResourceUsage, UsageScope, resource_usage, set_parent_death_signal,
 };
 pub use swap::{swap_off, swap_on};
 pub use uffd::{UffdApi, UffdMode, api_handshake, open_from_device, open_userfaultfd};
