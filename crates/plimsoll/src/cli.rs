@@ -116,9 +116,6 @@ pub struct Run {
     /// Wait for another run to end instead of being refused; at most this many seconds
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "3600", require_equals = true)]
     pub wait: Option<u64>,
-    /// Memory kept free for the rest of the machine [default: 5% of RAM, at least 512 MiB]
-    #[arg(long, value_name = "SIZE")]
-    pub reserve: Option<String>,
     /// Print one JSON document (the results) on standard output instead of the summary
     #[arg(long)]
     pub json: bool,

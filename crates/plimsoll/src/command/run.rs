@@ -38,7 +38,6 @@ pub(super) fn run(options: &cli::Run, talk: &Talk) -> Result<Exit, Failure> {
     let settings = run::Options {
         plan,
         machine,
-        reserve: options.reserve.as_deref().map(reserve).transpose()?,
         hz: options.hz,
         output: options.output.clone(),
         resume: options.resume.clone(),
@@ -65,12 +64,6 @@ fn describe(plan: &Plan) -> String {
         text.push_str(&format!("{:>4}  {}\n", number + 1, trial.id));
     }
     text
-}
-
-fn reserve(text: &str) -> Result<u64, Failure> {
-    scenario::parse_size(text)
-        .map_err(|error| anyhow::anyhow!("--reserve {text}: {error}"))
-        .or_exit(Exit::Usage)
 }
 
 /// Prints the verdict of a run, or its results as JSON.

@@ -3,13 +3,14 @@
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use super::stop::Stop;
 use crate::environment::Tripwire;
 use crate::exit::{Exit, Failure, OrExit};
-use crate::recording::model::{Event, EventKind, Manifest, Results, Trial};
+use crate::recording::model::{Event, EventKind, Manifest, Trial};
 use crate::recording::{RecordingError, Writer};
-use crate::sample::{Batch, Row, col};
+use crate::sample::{Batch, Row, col, monotonic_ns};
 
 /// Writes a recording while a run goes on. Times are nanoseconds since `origin`.
 pub(super) struct Recorder {
@@ -39,7 +40,7 @@ impl Recorder {
 
     /// Nanoseconds since the start of the recording.
     pub(super) fn now(&self) -> u64 {
-        super::monotonic_ns().saturating_sub(self.origin_ns)
+        monotonic_ns().saturating_sub(self.origin_ns)
     }
 
     /// Writes an event that happens now; returns its time.
@@ -95,15 +96,10 @@ fn drain_batches(
 fn tripped(tripwire: &mut Tripwire, row: &Row) -> Option<String> {
     let available = u64::try_from(row.get(col::MEM_AVAILABLE)?).ok()?;
     let stalled_us = row.get(col::PSI_MEMORY_FULL_US).and_then(|us| u64::try_from(us).ok());
-    tripwire.check(row.t_ns, available, stalled_us)
+    tripwire.check(Duration::from_nanos(row.t_ns), available, stalled_us)
 }
 
 /// An event without trial or phase; `t_ns` is set when it is written.
 pub(super) fn plain_event(kind: EventKind, text: impl Into<String>) -> Event {
     Event { t_ns: 0, kind, trial: None, phase: None, number: None, text: text.into() }
-}
-
-/// Marks the results as final: Parquet, `results.json`.
-pub(super) fn finish(writer: Writer, results: &Results) -> Result<(), Failure> {
-    writer.finish(results).or_exit(Exit::Missing)
 }

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::exit::Exit;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 /// A request to stop, seen by everything that waits.
@@ -20,6 +21,16 @@ pub enum Cause {
     Signal(i32),
     /// The tripwire, with its reason.
     Tripwire(String),
+}
+
+impl Cause {
+    /// How the program ends for it.
+    pub fn exit(&self) -> Exit {
+        match self {
+            Cause::Signal(_) => Exit::Killed,
+            Cause::Tripwire(_) => Exit::Missing,
+        }
+    }
 }
 
 impl std::fmt::Display for Cause {

@@ -10,8 +10,9 @@ use crate::environment::{Cgroup, Environment};
 use crate::exit::{Exit, Failure};
 use crate::recording::model::{Event, EventKind, Trial, TrialStatus};
 use crate::scenario::{Settings, TrialPlan, TrimMechanism};
-use crate::workload::protocol::{Command, Cost, Reply};
-use crate::workload::{Worker, WorkerError};
+use crate::report;
+use crate::workload::protocol::{Command, Cost, Reply, Verification};
+use crate::workload::{Stopwatch, UsageScope, Worker, WorkerError, WorkerOptions};
 
 /// Share of the size that must be in the working set after fill, and have left it after trim. Less means that
 /// the phase did not do what its name says.
@@ -119,7 +120,7 @@ impl Laboratory<'_> {
             running.troubles.push(trouble);
         }
         trial.verified = running.verified;
-        trial.metrics = analysis::compression::metrics(&running.measured(), self.calibration.as_ref());
+        trial.metrics = analysis::compression::metrics(&running.measured(), self.manifest.calibration.as_ref());
         trial.phases = running.finished.into_iter().map(|finished| finished.phase).collect();
         running.troubles
     }
@@ -133,14 +134,14 @@ impl Running<'_> {
             bytes: settings.size,
             request: settings.request,
             class: settings.class.clone(),
-            seed: self.seed(lab.seed),
+            seed: self.seed(lab.manifest.plan.seed),
             thp: settings.thp,
         };
         self.phase(lab, "fill", 1, |running, lab| running.call(lab, &fill).map(|(cost, _)| cost))?;
-        self.check_filled()?;
+        self.check_filled();
         hold(lab, settings.hold)?;
-        match self.cannot_trim() {
-            Some(reason) => self.troubles.push(Trouble::new(Exit::Missing, reason)),
+        match self.cannot_trim(lab) {
+            Some(trouble) => self.troubles.push(trouble),
             None => {
                 self.phase(lab, "trim", 2, |running, lab| running.trim(lab))?;
                 self.check_trimmed();
@@ -168,27 +169,180 @@ impl Running<'_> {
 
 impl Running<'_> {
     /// Carries out a command in the worker.
-    fn call(&mut self, lab: &Laboratory, command: &Command) -> Result<(Cost, Option<bool>), Trouble> {
+    fn call(&mut self, lab: &Laboratory, command: &Command) -> Result<(Cost, Option<Verification>), Trouble> {
         match self.worker.call(command, self.timeout(), lab.stop.flag()) {
-            Ok(Reply::Done { cost, verification }) => {
-                let verdict = verification.as_ref().map(|found| found.holds());
-                if let Some(found) = verification.filter(|found| !found.holds()) {
-                    self.troubles.push(Trouble::new(Exit::WorkloadFailed, wrong_bytes(&found)));
-                }
-                Ok((cost, verdict))
-            }
+            Ok(Reply::Done { cost, verification }) => Ok((cost, verification)),
             Ok(other) => Err(Trouble::new(Exit::WorkloadFailed, format_args!("the worker answered {other:?}"))),
-            Err(error) => Err(self.explain(lab, error)),
+            Err(error) => Err(self.explain(lab, &error)),
         }
     }
 
+    /// Makes the pages leave the working set by the mechanism that the trial names.
+    fn trim(&mut self, lab: &Laboratory) -> Result<Cost, Trouble> {
+        match self.plan.settings.trim {
+            TrimMechanism::Worker => self.call(lab, &Command::Trim).map(|(cost, _)| cost),
+            TrimMechanism::ProcessMadvise => self
+                .worker
+                .trim_from_outside(self.timeout(), lab.stop.flag())
+                .map_err(|error| self.explain(lab, &error)),
+            TrimMechanism::Cgroup => self.reclaim(),
+        }
+    }
+
+    fn reclaim(&mut self) -> Result<Cost, Trouble> {
+        let Some(cgroup) = self.environment.and_then(Environment::cgroup) else {
+            return Err(Trouble::new(Exit::Missing, "trim = \"cgroup\" needs a memory cgroup, and there is none"));
+        };
+        let size = self.plan.settings.size;
+        let watch = Stopwatch::start(UsageScope::Thread);
+        cgroup.reclaim(size).map_err(|error| Trouble::new(Exit::WorkloadFailed, error))?;
+        Ok(watch.stop(size))
+    }
+
     fn restore(&mut self, lab: &Laboratory) -> Result<Cost, Trouble> {
-        let (cost, verdict) = self.call(lab, &Command::Restore)?;
-        self.verified = verdict == Some(true);
+        let (cost, verification) = self.call(lab, &Command::Restore)?;
+        match verification {
+            Some(found) if found.holds() => self.verified = true,
+            Some(found) => self.troubles.push(Trouble::new(Exit::WorkloadFailed, wrong_bytes(&found))),
+            None => self.troubles.push(Trouble::new(Exit::WorkloadFailed, "the worker compared nothing")),
+        }
         Ok(cost)
+    }
+
+    /// Why nothing can be trimmed here, if so.
+    fn cannot_trim(&self, lab: &Laboratory) -> Option<Trouble> {
+        match self.environment {
+            None => Some(Trouble::new(
+                Exit::Missing,
+                format_args!("trim did not run: {}", lab.missing.join("; ")),
+            )),
+            Some(environment) if environment.swap_device().is_none() => Some(Trouble::new(
+                Exit::WorkloadFailed,
+                "trim did not run: the subject is `none`, so there is no swap to trim to",
+            )),
+            Some(_) => None,
+        }
+    }
+
+    /// A fill that did not stay in the working set makes trim and restore say something else than they seem to.
+    fn check_filled(&mut self) {
+        let (size, limit) = (self.plan.settings.size, self.plan.settings.limit);
+        let Some(resident) = self.finished.last().map(|finished| finished.after.target()) else { return };
+        if (resident as f64) < size as f64 * REACHED {
+            self.troubles.push(Trouble::new(
+                Exit::WorkloadFailed,
+                format_args!(
+                    "size not reached: {} of {} were in the working set after fill (the cgroup's limit is {}); \
+                     raise `limit` or lower `size`",
+                    report::bytes(resident),
+                    report::bytes(size),
+                    report::bytes(limit),
+                ),
+            ));
+        }
+    }
+
+    fn check_trimmed(&mut self) {
+        let Some(finished) = self.finished.last_mut() else { return };
+        let moved = finished.before.target().saturating_sub(finished.after.target());
+        let asked = finished.before.target();
+        finished.phase.bytes = moved;
+        finished.phase.gb_per_s =
+            if finished.phase.seconds > 0.0 { moved as f64 / finished.phase.seconds / 1e9 } else { 0.0 };
+        if (moved as f64) < asked as f64 * REACHED {
+            self.troubles.push(Trouble::new(
+                Exit::WorkloadFailed,
+                format_args!(
+                    "trim moved only {} of {} out of the working set; is the swap device full, or memory locked?",
+                    report::bytes(moved),
+                    report::bytes(asked),
+                ),
+            ));
+        }
+    }
+
+    /// Says what ended a command, in the order of what is known for certain: a stop, the OOM killer, the error.
+    fn explain(&self, lab: &Laboratory, error: &WorkerError) -> Trouble {
+        if let Some(cause) = lab.stop.cause() {
+            return Trouble::new(cause.exit(), cause);
+        }
+        if let WorkerError::Died { signal, .. } = error {
+            let oom_kills = self.environment.and_then(Environment::cgroup).map_or(0, Cgroup::oom_kills);
+            if oom_kills > self.oom_kills_before {
+                return Trouble::new(Exit::Killed, self.out_of_memory());
+            }
+            let exit = if signal.is_some() { Exit::Killed } else { Exit::WorkloadFailed };
+            return Trouble::new(exit, error);
+        }
+        Trouble::new(Exit::WorkloadFailed, error)
+    }
+
+    fn out_of_memory(&self) -> String {
+        let settings = &self.plan.settings;
+        format!(
+            "the OOM killer ended the worker: it needs {}, its cgroup's limit is {} and the subject is `{}`; \
+             raise `limit`, lower `size`, or choose a subject with more swap",
+            report::bytes(settings.size),
+            report::bytes(settings.limit),
+            settings.subject,
+        )
     }
 
     fn timeout(&self) -> Duration {
         Duration::from_secs_f64(self.plan.settings.phase_timeout)
+    }
+
+    /// The same bytes in the same repeat of every subject, other bytes in every repeat.
+    fn seed(&self, seed: u64) -> u64 {
+        seed.wrapping_add(u64::from(self.plan.repeat))
+    }
+}
+
+fn wrong_bytes(found: &Verification) -> String {
+    match found.first_wrong {
+        Some(offset) => format!(
+            "{} of {} bytes read back differ from what was written, the first at offset {offset}",
+            found.wrong_bytes, found.bytes
+        ),
+        None => format!(
+            "the checksum of what restore read is {:016x}, that of what was written {:016x}",
+            found.checksum, found.expected_checksum
+        ),
+    }
+}
+
+/// Rests, so that what the kernel does on its own shows in the samples. Ends early when a stop is asked for.
+fn hold(lab: &Laboratory, seconds: f64) -> Result<(), Trouble> {
+    let end = Instant::now() + Duration::from_secs_f64(seconds);
+    loop {
+        if let Some(cause) = lab.stop.cause() {
+            return Err(Trouble::new(cause.exit(), cause));
+        }
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(());
+        }
+        std::thread::sleep(left.min(Duration::from_millis(50)));
+    }
+}
+
+/// The record of a trial of which nothing has run.
+fn new_trial(plan: &TrialPlan) -> Trial {
+    let settings = &plan.settings;
+    let mut params: BTreeMap<String, String> = plan.params.iter().cloned().collect();
+    params.insert("class".to_owned(), settings.class.to_string());
+    params.insert("size".to_owned(), settings.size.to_string());
+    params.insert("trim".to_owned(), settings.trim.to_string());
+    Trial {
+        id: plan.id.clone(),
+        subject: settings.subject.to_string(),
+        params,
+        repeat: plan.repeat,
+        status: TrialStatus::Ok,
+        reasons: Vec::new(),
+        verified: false,
+        span_ns: (0, 0),
+        phases: Vec::new(),
+        metrics: BTreeMap::new(),
     }
 }
