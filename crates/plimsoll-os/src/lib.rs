@@ -7,6 +7,7 @@
 mod errno;
 mod fd;
 mod lock;
+mod lock_range;
 mod page_size;
 mod process;
 mod swap;
@@ -16,6 +17,7 @@ mod vm;
 pub use errno::Errno;
 pub use fd::Fd;
 pub use lock::{LockScope, lock_all, unlock_all};
+pub use lock_range::lock_range_on_fault;
 pub use page_size::page_size;
 pub use process::{
     PageOutError, Pidfd, Range, ResourceUsage, UsageScope, resource_usage, set_parent_death_signal,
