@@ -8,6 +8,7 @@ mod errno;
 mod fd;
 mod lock;
 mod page_size;
+mod perf;
 mod process;
 mod swap;
 mod uffd;
@@ -17,6 +18,7 @@ pub use errno::Errno;
 pub use fd::Fd;
 pub use lock::{LockScope, lock_all, unlock_all};
 pub use page_size::page_size;
+pub use perf::{PerfEvent, PerfScope, open_perf_event};
 pub use process::{
     PageOutError, Pidfd, Range, ResourceUsage, parent_id, resource_usage, set_parent_death_signal,
 };

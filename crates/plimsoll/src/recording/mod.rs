@@ -2,4 +2,7 @@
 //!
 //! Invariant: the format is in [`model`] and the column table alone; writer and reader hold no names of their own.
 
+pub mod host;
 pub mod model;
+
+pub use host::host;
