@@ -9,6 +9,7 @@ mod fd;
 mod lock;
 mod lock_range;
 mod page_size;
+mod perf;
 mod process;
 mod swap;
 mod uffd;
@@ -19,6 +20,7 @@ pub use fd::Fd;
 pub use lock::{LockScope, lock_all, unlock_all};
 pub use lock_range::lock_range_on_fault;
 pub use page_size::page_size;
+pub use perf::{PerfEvent, PerfScope, open_perf_event};
 pub use process::{
     PageOutError, Pidfd, Range, ResourceUsage, UsageScope, resource_usage, set_parent_death_signal,
 };

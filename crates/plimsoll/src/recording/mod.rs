@@ -14,6 +14,7 @@
 
 mod append;
 mod error;
+pub mod host;
 mod lines;
 pub mod model;
 mod parquet;
@@ -25,6 +26,7 @@ mod stream;
 mod writer;
 
 pub use error::RecordingError;
+pub use host::host;
 pub use reader::Recording;
 pub use resume::{Now, Resumed};
 pub use samples::{ColumnView, Samples};
