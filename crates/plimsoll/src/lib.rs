@@ -11,6 +11,7 @@ pub mod doctor;
 pub mod environment;
 pub mod exit;
 mod progress;
+pub mod quantity;
 pub mod recording;
 pub mod report;
 pub mod run;

@@ -1,11 +1,13 @@
 //! `plimsoll doctor`.
 
+use std::path::Path;
+
 use crate::cli::{Json, Talk};
 use crate::doctor;
 use crate::exit::{Exit, Failure};
 
 pub(super) fn doctor(options: &Json, talk: &Talk) -> Result<Exit, Failure> {
-    let examination = doctor::examine();
+    let examination = doctor::examine(Path::new("/"));
     if options.json {
         super::print_json(&examination)?;
     } else {

@@ -25,7 +25,7 @@ pub fn dispatch(cli: &Cli) -> Result<Exit, Failure> {
         Command::Report(options) => report::report(options, talk),
         Command::Doctor(options) => doctor::doctor(options, talk),
         Command::Cleanup(options) => cleanup::cleanup(options, talk),
-        Command::Bench(options) => bench::bench(options),
+        Command::Bench(options) => bench::bench_command(options),
         Command::Completions(options) => shell::completions(options),
         Command::Man(options) => shell::man(options),
         Command::Worker => {

@@ -7,6 +7,7 @@ use crate::cli::{self, Talk};
 use crate::environment;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::progress::Progress;
+use crate::quantity;
 use crate::report;
 use crate::run::{self, Outcome};
 use crate::scenario::{self, Document, Overrides, Plan, SpeedHints};
@@ -56,8 +57,8 @@ fn describe(plan: &Plan) -> String {
         plan.scenario,
         plan.title,
         plan.trials.len(),
-        report::bytes(estimate.peak_memory),
-        report::bytes(estimate.disk),
+        quantity::bytes(estimate.peak_memory as f64),
+        quantity::bytes(estimate.disk as f64),
         estimate.seconds,
     );
     for (number, trial) in plan.trials.iter().enumerate() {

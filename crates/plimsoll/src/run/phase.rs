@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::Laboratory;
 use super::trial::Trouble;
+use crate::analysis::compression::PhaseRows;
 use crate::exit::Failure;
 use crate::recording::model::{Event, EventKind, Phase};
 use crate::sample::{self, Row, col};
@@ -34,6 +35,13 @@ pub(super) struct Finished {
     pub(super) phase: Phase,
     pub(super) before: Snapshot,
     pub(super) after: Snapshot,
+}
+
+impl Finished {
+    /// The samples around the phase.
+    pub(super) fn rows(&self) -> PhaseRows {
+        PhaseRows { before: self.before.row, after: self.after.row }
+    }
 }
 
 impl Laboratory<'_> {

@@ -5,12 +5,14 @@ use std::time::{Duration, Instant};
 
 use super::Laboratory;
 use super::phase::Finished;
-use crate::analysis;
-use crate::environment::{Cgroup, Environment};
-use crate::exit::{Exit, Failure};
+use super::recorder::plain_event;
+use crate::analysis::compression::{self, PhaseRows};
+use crate::environment::{Cgroup, CgroupVersion, Environment, SwapDevice};
+use crate::exit::{Exit, Failure, OrExit};
+use crate::quantity;
 use crate::recording::model::{Event, EventKind, Trial, TrialStatus};
-use crate::scenario::{Settings, TrialPlan, TrimMechanism};
-use crate::report;
+use crate::sample::{CgroupFiles, Target};
+use crate::scenario::{TrialPlan, TrimMechanism};
 use crate::workload::protocol::{Command, Cost, Reply, Verification};
 use crate::workload::{Stopwatch, UsageScope, Worker, WorkerError, WorkerOptions};
 
@@ -83,15 +85,35 @@ impl Laboratory<'_> {
             Ok(environment) => environment,
             Err(error) => return vec![Trouble::new(Exit::Missing, error)],
         };
-        trial.params.extend(environment.description());
-        let mut troubles = self.with_worker(plan, Some(&environment), trial);
+        let mut troubles = match self.note_environment(plan, &environment) {
+            Ok(()) => self.with_worker(plan, Some(&environment), trial),
+            Err(failure) => vec![failure.into()],
+        };
         self.watch(None);
-        if let Some(session) = self.session.as_mut()
-            && let Err(error) = environment.tear_down(session)
-        {
-            troubles.push(Trouble::new(Exit::WorkloadFailed, error));
-        }
+        troubles.extend(self.tear_down(environment));
         troubles
+    }
+
+    /// Writes down what was really set up, as the kernel shows it.
+    fn note_environment(&mut self, plan: &TrialPlan, environment: &Environment) -> Result<(), Failure> {
+        let text = serde_json::to_string(environment.description()).or_exit(Exit::WorkloadFailed)?;
+        self.progress.detail(format_args!("{}: {text}", plan.id));
+        let mut event = plain_event(EventKind::Environment, text);
+        event.trial = Some(plan.id.clone());
+        self.recorder.event(event).map(drop)
+    }
+
+    fn tear_down(&mut self, environment: Environment) -> Option<Trouble> {
+        let undone = environment.tear_down(self.session.as_mut()?);
+        match undone {
+            Ok(report) => {
+                for left in &report.left_alone {
+                    self.progress.warn(&format!("left alone, as somebody else changed it: {left}"));
+                }
+                None
+            }
+            Err(error) => Some(Trouble::new(Exit::WorkloadFailed, error)),
+        }
     }
 
     /// Starts the worker in the environment and takes it through the phases.
@@ -102,16 +124,22 @@ impl Laboratory<'_> {
         trial: &mut Trial,
     ) -> Vec<Trouble> {
         let cgroup = environment.and_then(Environment::cgroup);
-        let worker = match Worker::spawn(&self.executable, &cgroup.map(Cgroup::procs_paths).unwrap_or_default()) {
+        let options = WorkerOptions { cgroup_procs: cgroup.map(Cgroup::procs_paths).unwrap_or_default() };
+        let worker = match Worker::spawn(&self.executable, &options) {
             Ok(worker) => worker,
             Err(error) => return vec![Trouble::new(Exit::Missing, error)],
         };
-        self.watch(Some((worker.pid(), environment)));
+        if let Some(session) = self.session.as_mut()
+            && let Err(error) = session.process_started(worker.pid())
+        {
+            return vec![Trouble::new(Exit::Missing, error)];
+        }
+        self.watch(Some(&target(&worker, environment)));
         let mut running = Running {
             plan,
             environment,
             worker,
-            oom_kills_before: cgroup.map_or(0, Cgroup::oom_kills),
+            oom_kills_before: oom_kills(environment),
             finished: Vec::new(),
             verified: false,
             troubles: Vec::new(),
@@ -119,10 +147,19 @@ impl Laboratory<'_> {
         if let Err(trouble) = running.compression(self) {
             running.troubles.push(trouble);
         }
-        trial.verified = running.verified;
-        trial.metrics = analysis::compression::metrics(&running.measured(), self.manifest.calibration.as_ref());
-        trial.phases = running.finished.into_iter().map(|finished| finished.phase).collect();
-        running.troubles
+        let Running { worker, finished, verified, troubles, .. } = running;
+        let pid = worker.pid();
+        drop(worker);
+        if let Some(session) = self.session.as_mut()
+            && let Err(error) = session.process_ended(pid)
+        {
+            self.progress.warn(&error.to_string());
+        }
+        trial.verified = verified;
+        let rows: Vec<PhaseRows> = finished.iter().map(Finished::rows).collect();
+        trial.phases = finished.into_iter().map(|finished| finished.phase).collect();
+        trial.metrics = compression::metrics(trial, &rows, self.manifest.calibration.as_ref());
+        troubles
     }
 }
 
@@ -234,9 +271,9 @@ impl Running<'_> {
                 format_args!(
                     "size not reached: {} of {} were in the working set after fill (the cgroup's limit is {}); \
                      raise `limit` or lower `size`",
-                    report::bytes(resident),
-                    report::bytes(size),
-                    report::bytes(limit),
+                    quantity::bytes(resident as f64),
+                    quantity::bytes(size as f64),
+                    quantity::bytes(limit as f64),
                 ),
             ));
         }
@@ -254,8 +291,8 @@ impl Running<'_> {
                 Exit::WorkloadFailed,
                 format_args!(
                     "trim moved only {} of {} out of the working set; is the swap device full, or memory locked?",
-                    report::bytes(moved),
-                    report::bytes(asked),
+                    quantity::bytes(moved as f64),
+                    quantity::bytes(asked as f64),
                 ),
             ));
         }
@@ -267,8 +304,7 @@ impl Running<'_> {
             return Trouble::new(cause.exit(), cause);
         }
         if let WorkerError::Died { signal, .. } = error {
-            let oom_kills = self.environment.and_then(Environment::cgroup).map_or(0, Cgroup::oom_kills);
-            if oom_kills > self.oom_kills_before {
+            if oom_kills(self.environment) > self.oom_kills_before {
                 return Trouble::new(Exit::Killed, self.out_of_memory());
             }
             let exit = if signal.is_some() { Exit::Killed } else { Exit::WorkloadFailed };
@@ -282,8 +318,8 @@ impl Running<'_> {
         format!(
             "the OOM killer ended the worker: it needs {}, its cgroup's limit is {} and the subject is `{}`; \
              raise `limit`, lower `size`, or choose a subject with more swap",
-            report::bytes(settings.size),
-            report::bytes(settings.limit),
+            quantity::bytes(settings.size as f64),
+            quantity::bytes(settings.limit as f64),
             settings.subject,
         )
     }
@@ -296,6 +332,23 @@ impl Running<'_> {
     fn seed(&self, seed: u64) -> u64 {
         seed.wrapping_add(u64::from(self.plan.repeat))
     }
+}
+
+/// What to watch in the samples while `worker` runs.
+fn target(worker: &Worker, environment: Option<&Environment>) -> Target {
+    Target {
+        workers: vec![worker.pid()],
+        cgroup: environment.and_then(Environment::cgroup).map(|cgroup| match cgroup.version() {
+            CgroupVersion::V1 => CgroupFiles::v1(cgroup.path()),
+            CgroupVersion::V2 => CgroupFiles::v2(cgroup.path()),
+        }),
+        zram: environment.and_then(Environment::swap_device).and_then(SwapDevice::zram_name),
+    }
+}
+
+/// OOM kills in the environment's cgroup so far; 0 where that cannot be known.
+fn oom_kills(environment: Option<&Environment>) -> u64 {
+    environment.and_then(Environment::cgroup).and_then(|cgroup| cgroup.oom_kills().ok()).unwrap_or(0)
 }
 
 fn wrong_bytes(found: &Verification) -> String {
@@ -326,13 +379,22 @@ fn hold(lab: &Laboratory, seconds: f64) -> Result<(), Trouble> {
     }
 }
 
+/// The mechanism as it is written in a scenario file.
+fn trim_name(trim: TrimMechanism) -> &'static str {
+    match trim {
+        TrimMechanism::Worker => "worker",
+        TrimMechanism::ProcessMadvise => "process-madvise",
+        TrimMechanism::Cgroup => "cgroup",
+    }
+}
+
 /// The record of a trial of which nothing has run.
 fn new_trial(plan: &TrialPlan) -> Trial {
     let settings = &plan.settings;
     let mut params: BTreeMap<String, String> = plan.params.iter().cloned().collect();
     params.insert("class".to_owned(), settings.class.to_string());
     params.insert("size".to_owned(), settings.size.to_string());
-    params.insert("trim".to_owned(), settings.trim.to_string());
+    params.insert("trim".to_owned(), trim_name(settings.trim).to_owned());
     Trial {
         id: plan.id.clone(),
         subject: settings.subject.to_string(),

@@ -31,7 +31,7 @@ use std::io;
 pub use batch::Batch;
 pub use categories::{CATEGORIES, Categories, Category, categories};
 pub use cgroup::CgroupFiles;
-pub use columns::{COLUMNS, Column, Row, Unit};
+pub use columns::{COLUMNS, Column, Row, Unit, col};
 pub use reader::{Reader, Target};
 pub use sampler::{MAX_HZ, Sampler, SamplerConfig, monotonic_ns};
 

@@ -7,7 +7,7 @@ use plimsoll_os::{ResourceUsage, UsageScope, resource_usage};
 use super::protocol::Cost;
 
 /// A stopwatch of wall time (CLOCK_MONOTONIC), CPU time and faults.
-pub(super) struct Stopwatch {
+pub(crate) struct Stopwatch {
     scope: UsageScope,
     usage: ResourceUsage,
     start: Instant,
@@ -15,7 +15,7 @@ pub(super) struct Stopwatch {
 
 impl Stopwatch {
     /// Starts now. The clock is read last, so that reading the usage does not count.
-    pub(super) fn start(scope: UsageScope) -> Stopwatch {
+    pub(crate) fn start(scope: UsageScope) -> Stopwatch {
         Stopwatch {
             scope,
             usage: resource_usage(scope),
@@ -24,7 +24,7 @@ impl Stopwatch {
     }
 
     /// The cost since the start of work on `bytes` bytes.
-    pub(super) fn stop(self, bytes: u64) -> Cost {
+    pub(crate) fn stop(self, bytes: u64) -> Cost {
         let seconds = self.start.elapsed().as_secs_f64();
         let (before, after) = (self.usage, resource_usage(self.scope));
         let cpu_seconds = |from: u64, to: u64| to.saturating_sub(from) as f64 / 1e6;

@@ -16,3 +16,5 @@ mod worker;
 pub use calibrate::{CalibrationError, calibrate};
 pub use handle::{Usage, Worker, WorkerError, WorkerOptions};
 pub use worker::serve;
+pub(crate) use cost::Stopwatch;
+pub(crate) use plimsoll_os::UsageScope;

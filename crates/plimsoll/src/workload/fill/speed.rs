@@ -6,10 +6,12 @@ use std::time::Instant;
 use plimsoll_os::{Errno, Mapping};
 
 use super::{Stream, StreamError};
+use serde::Serialize;
+
 use crate::scenario::FillClass;
 
 /// Speeds of repeated passes, in GB/s (1e9 bytes a second).
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Spread {
     /// The slowest pass.
     pub min: f64,
@@ -20,7 +22,7 @@ pub struct Spread {
 }
 
 /// What [`fill_speed`] measured.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct FillSpeed {
     /// The class.
     pub class: FillClass,
