@@ -104,8 +104,9 @@ pub struct Run {
     /// Print the plan with its memory, disk and time, and stop
     #[arg(long)]
     pub dry_run: bool,
-    /// Go on with an unfinished recording of the same scenario: finished trials are not run again
-    #[arg(long, value_name = "RUN")]
+    /// Go on with an unfinished recording of the same scenario, as it was resolved then: finished trials are not
+    /// run again
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["quick", "repeat", "set", "seed", "show", "check", "dry_run"])]
     pub resume: Option<PathBuf>,
     /// Folder that recordings are written into
     #[arg(short, long, value_name = "DIR", default_value = "plimsoll-runs")]

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::analysis;
 use crate::cli::{Format, Report, Talk};
 use crate::exit::{Exit, Failure, OrExit};
-use crate::recording::Recording;
+use crate::recording::{Recording, RecordingError};
 use crate::recording::model::file;
 use crate::report;
 
@@ -42,9 +42,12 @@ pub(super) fn report(options: &Report, talk: &Talk) -> Result<Exit, Failure> {
 }
 
 /// Opens a recording; says so where the folder is none.
-fn open(run: &Path) -> Result<Recording, Failure> {
+pub(super) fn open(run: &Path) -> Result<Recording, Failure> {
     Recording::open(run).map_err(|error| {
-        let exit = if error.is_unsupported() { Exit::Unsupported } else { Exit::Usage };
+        let exit = match error {
+            RecordingError::NewerSchema { .. } => Exit::Unsupported,
+            _ => Exit::Usage,
+        };
         Failure::new(exit, error)
     })
 }

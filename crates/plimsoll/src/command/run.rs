@@ -1,5 +1,6 @@
 //! `plimsoll run`: resolve what was asked, run it, print the verdict.
 
+use std::path::Path;
 use std::time::Duration;
 
 use crate::analysis;
@@ -22,7 +23,10 @@ pub(super) fn run(options: &cli::Run, talk: &Talk) -> Result<Exit, Failure> {
         set: options.set.clone(),
         seed: options.seed,
     };
-    let plan = document.resolve(&machine, &overrides).or_exit(Exit::Usage)?;
+    let plan = match &options.resume {
+        Some(folder) => recorded_plan(folder, &options.scenario)?,
+        None => document.resolve(&machine, &overrides).or_exit(Exit::Usage)?,
+    };
     if options.check {
         super::print(&format!("{}: ok, {} trials\n", plan.scenario, plan.trials.len()))?;
         return Ok(Exit::Done);
@@ -49,6 +53,25 @@ pub(super) fn run(options: &cli::Run, talk: &Talk) -> Result<Exit, Failure> {
     Ok(outcome.exit)
 }
 
+/// The plan of a recording to go on with: sizes in percent must not be resolved anew.
+fn recorded_plan(folder: &Path, scenario: &str) -> Result<Plan, Failure> {
+    let recording = super::report::open(folder)?;
+    let plan = recording.manifest.plan;
+    if plan.scenario != scenario {
+        return Err(Failure::message(
+            Exit::Usage,
+            format_args!(
+                "{} is a recording of `{}`, not of `{scenario}`; run `plimsoll run {} --resume {}`",
+                folder.display(),
+                plan.scenario,
+                plan.scenario,
+                folder.display()
+            ),
+        ));
+    }
+    Ok(plan)
+}
+
 /// The plan with its memory, disk and time, for `--dry-run`.
 fn describe(plan: &Plan) -> String {
     let estimate = plan.estimate(&SpeedHints::default());
@@ -57,8 +80,8 @@ fn describe(plan: &Plan) -> String {
         plan.scenario,
         plan.title,
         plan.trials.len(),
-        quantity::bytes(estimate.peak_memory as f64),
-        quantity::bytes(estimate.disk as f64),
+        quantity::bytes(estimate.peak_memory_bytes as f64),
+        quantity::bytes(estimate.disk_bytes as f64),
         estimate.seconds,
     );
     for (number, trial) in plan.trials.iter().enumerate() {
@@ -76,8 +99,6 @@ fn present(outcome: &Outcome, json: bool, talk: &Talk) -> Result<(), Failure> {
     let colour = super::colour_on_stdout(talk);
     let mut text = report::terminal::summary(&outcome.results, &groups, super::width_of_stdout(), colour);
     text.push_str(&format!("\nRecording  {}\n", outcome.directory.display()));
-    if let Some(page) = &outcome.page {
-        text.push_str(&format!("Report     {}\n", page.display()));
-    }
+    text.push_str(&format!("Report     {}\n", outcome.page.display()));
     super::print(&text)
 }

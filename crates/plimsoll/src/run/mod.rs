@@ -18,7 +18,7 @@ use crate::environment::{self, Session, Tripwire};
 use crate::exit::{Exit, Failure, OrExit};
 use crate::progress::Progress;
 use crate::recording::model::{EventKind, Manifest, RECORDING_SCHEMA, Results, RunStatus, SamplerSettings, file};
-use crate::recording::{self, Recording, Writer};
+use crate::recording::{self, Now, Recording, Writer};
 use crate::report;
 use crate::sample::{Reader, Sampler, SamplerConfig, Target, monotonic_ns};
 use crate::scenario::{Machine, Plan, SpeedHints, Subject};
@@ -52,8 +52,8 @@ pub struct Options {
 pub struct Outcome {
     /// Folder of the recording.
     pub directory: PathBuf,
-    /// The page, where it could be written.
-    pub page: Option<PathBuf>,
+    /// The page.
+    pub page: PathBuf,
     /// The verdict and all numbers.
     pub results: Results,
     /// How the program should end.
@@ -144,13 +144,17 @@ impl<'a> Laboratory<'a> {
         let executable = std::env::current_exe()
             .map_err(|error| anyhow::anyhow!("cannot find this program's own file to start workers: {error}"))
             .or_exit(Exit::Missing)?;
-        let started = monotonic_ns();
-        let config = SamplerConfig { hz: options.hz, origin_ns: started };
-        let (sampler, batches) = Sampler::start(config).or_exit(Exit::Missing)?;
-        let manifest = new_manifest(options, name, started, sampler.locked(), &missing);
-        let writer = Writer::create(&options.output, manifest.clone()).or_exit(Exit::Missing)?;
+        let OpenRecording { mut writer, done, warnings } = open_recording(options, name, &missing)?;
+        let origin_ns = writer.origin_ns();
+        let (sampler, batches) = Sampler::start(SamplerConfig { hz: options.hz, origin_ns }).or_exit(Exit::Missing)?;
+        let mut manifest = writer.manifest().clone();
+        manifest.sampler = SamplerSettings { hz: options.hz, locked: sampler.locked() };
+        writer.update_manifest(&manifest).or_exit(Exit::Missing)?;
+        for warning in &warnings {
+            progress.warn(warning);
+        }
         let tripwire = Tripwire::new(options.machine.ram);
-        let recorder = Recorder::start(writer, batches, tripwire, Arc::clone(&stop), started)?;
+        let recorder = Recorder::start(writer, batches, tripwire, Arc::clone(&stop), origin_ns)?;
         let reader = Reader::open().or_exit(Exit::Missing)?;
         Ok(Laboratory {
             recorder,
@@ -159,7 +163,7 @@ impl<'a> Laboratory<'a> {
             manifest,
             session,
             missing,
-            done: Vec::new(),
+            done,
             stop,
             progress,
             executable,
@@ -217,7 +221,7 @@ impl<'a> Laboratory<'a> {
     /// Undoes what is left, ends the recording and makes the numbers and the page of it.
     fn conclude(mut self, ran: Result<Exit, Failure>) -> Result<Outcome, Failure> {
         self.progress.step("undoing and concluding");
-        let undone = self.session.take().map_or(Ok(()), Session::finish);
+        let undone = self.session.take().map(Session::finish).transpose();
         let said = match (&ran, self.stop.cause()) {
             (_, Some(cause)) => cause.to_string(),
             (Err(failure), None) => format!("{:#}", failure.error),
@@ -262,27 +266,39 @@ fn run_name(scenario: &str) -> String {
     format!("{scenario}-{time}-{salt:04x}")
 }
 
-fn new_manifest(
-    options: &Options,
-    run: String,
-    monotonic_start_ns: u64,
-    locked: Result<(), String>,
-    missing: &[String],
-) -> Manifest {
-    Manifest {
+/// A recording that is open for writing.
+struct OpenRecording {
+    writer: Writer,
+    /// Trials that need not run again, by id.
+    done: Vec<String>,
+    warnings: Vec<String>,
+}
+
+/// Makes a new recording, or reopens the one to go on with.
+fn open_recording(options: &Options, name: String, missing: &[String]) -> Result<OpenRecording, Failure> {
+    let (utc, monotonic_ns) = (jiff::Timestamp::now().to_string(), monotonic_ns());
+    if let Some(folder) = &options.resume {
+        let now = Now { utc, monotonic_ns };
+        let resumed = Writer::resume(folder, &options.plan, &now).or_exit(Exit::Usage)?;
+        let done = resumed.done.into_iter().map(|trial| trial.id).collect();
+        return Ok(OpenRecording { writer: resumed.writer, done, warnings: resumed.warnings });
+    }
+    let manifest = Manifest {
         schema: RECORDING_SCHEMA,
         tool_version: env!("CARGO_PKG_VERSION").to_owned(),
-        run,
+        run: name,
         command: std::env::args().collect(),
-        monotonic_start_ns,
-        started: jiff::Timestamp::now().to_string(),
+        monotonic_start_ns: monotonic_ns,
+        started: utc,
         plan: options.plan.clone(),
-        sampler: SamplerSettings { hz: options.hz, locked },
+        sampler: SamplerSettings { hz: options.hz, locked: Err("the sampler did not start".to_owned()) },
         swap_slots: Vec::new(),
         host: recording::host(),
         calibration: None,
         missing: missing.to_vec(),
         resumed: Vec::new(),
         checksums: BTreeMap::new(),
-    }
+    };
+    let writer = Writer::create(&options.output, manifest).or_exit(Exit::Missing)?;
+    Ok(OpenRecording { writer, done: Vec::new(), warnings: Vec::new() })
 }

@@ -40,7 +40,7 @@ impl Recorder {
 
     /// Nanoseconds since the start of the recording.
     pub(super) fn now(&self) -> u64 {
-        monotonic_ns().saturating_sub(self.origin_ns)
+        monotonic_ns().wrapping_sub(self.origin_ns)
     }
 
     /// Writes an event that happens now; returns its time.
