@@ -61,13 +61,20 @@ pub enum RunState {
 /// # Errors
 /// When the state folder cannot be read. What cannot be undone is not an error but in the report.
 pub fn cleanup(wait: Option<Duration>) -> Result<CleanupReport, EnvironmentError> {
-    let state = state_dir();
-    let paths = journals(&state)?;
+    cleanup_in(&state_dir(), wait)
+}
+
+/// As [`cleanup`], for the runs whose journals are in the folder `state`.
+///
+/// # Errors
+/// As [`cleanup`].
+pub fn cleanup_in(state: &Path, wait: Option<Duration>) -> Result<CleanupReport, EnvironmentError> {
+    let paths = journals(state)?;
     if paths.is_empty() {
         return Ok(CleanupReport::default());
     }
     // What a dead run changed may be what a live run relies on: nothing is undone under a live run's feet.
-    let holder = match MachineLock::acquire(&state, "cleanup", wait) {
+    let holder = match MachineLock::acquire(state, "cleanup", wait) {
         Ok(lock) => Ok(lock),
         Err(EnvironmentError::Busy { holder, .. }) => Err(holder),
         Err(error) => return Err(error),

@@ -27,7 +27,7 @@ mod zram;
 mod zswap;
 
 pub use cgroup::{Cgroup, CgroupVersion, Hierarchy, Reclaimed};
-pub use cleanup::{CleanupReport, RunCleanup, RunState, cleanup};
+pub use cleanup::{CleanupReport, RunCleanup, RunState, cleanup, cleanup_in};
 pub use error::{EnvironmentError, Left, Missing, UndoReport};
 pub use lock::Holder;
 pub use machine::{disk_free, machine};

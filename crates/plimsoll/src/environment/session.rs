@@ -1,6 +1,6 @@
 //! A run's right to change this machine.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::cleanup::{dead_runs, undo_changes};
@@ -14,6 +14,7 @@ use super::process;
 #[derive(Debug)]
 pub struct Session {
     run: String,
+    state: PathBuf,
     /// `None` only after [`Session::finish`] took it.
     journal: Option<Journal>,
     // Declared after the journal: the machine is free only when the journal is closed.
@@ -29,9 +30,22 @@ impl Session {
     /// [`EnvironmentError::Busy`] with the holder's name when the machine is not free in time, and an error of the
     /// system when the state folder cannot be written.
     pub fn open(run: &str, command: &[String], wait: Option<Duration>) -> Result<Session, EnvironmentError> {
-        let state = state_dir();
+        Self::open_in(&state_dir(), run, command, wait)
+    }
+
+    /// As [`Session::open`], with the lock and the journal in the folder `state`: runs with different folders do
+    /// not see each other.
+    ///
+    /// # Errors
+    /// As [`Session::open`].
+    pub fn open_in(
+        state: &Path,
+        run: &str,
+        command: &[String],
+        wait: Option<Duration>,
+    ) -> Result<Session, EnvironmentError> {
         let run = file_name_of(run);
-        let lock = MachineLock::acquire(&state, &run, wait)?;
+        let lock = MachineLock::acquire(state, &run, wait)?;
         let header = Header {
             journal: JOURNAL_VERSION,
             run: run.clone(),
@@ -42,11 +56,12 @@ impl Session {
                 .duration_since(UNIX_EPOCH)
                 .map_or(0, |d| d.as_nanos() as u64),
         };
-        let journal = Journal::create(&state, header).map_err(|source| {
+        let journal = Journal::create(state, header).map_err(|source| {
             EnvironmentError::system(format!("make the run's journal in {}", state.display()), source)
         })?;
         Ok(Session {
             run,
+            state: state.to_owned(),
             journal: Some(journal),
             _lock: lock,
         })
@@ -93,7 +108,7 @@ impl Session {
     /// # Errors
     /// When the state folder cannot be read.
     pub fn dead_runs(&self) -> Result<Vec<String>, EnvironmentError> {
-        dead_runs(&state_dir())
+        dead_runs(&self.state)
     }
 
     /// Undoes whatever is left to undo, removes the journal and frees the machine.

@@ -77,7 +77,8 @@ fn obtain(
         return Ok((id, true));
     }
     session.record_undone(number)?;
-    match before.into_iter().find(|&id| is_free(id)) {
+    // The last one: the first is what other programs take without asking.
+    match before.into_iter().rev().find(|&id| is_free(id)) {
         Some(id) => {
             record_algorithm(session, id)?;
             session.record(Change::Zram {
