@@ -314,6 +314,9 @@ pub struct SamplerReport {
     pub late: u64,
     /// Ticks that were skipped altogether.
     pub missed: u64,
+    /// Samples that were taken and lost, since the recording was too slow to take them over.
+    #[serde(default)]
+    pub dropped: u64,
     /// CPU seconds of the sampling thread.
     pub cpu_s: f64,
     /// `cpu_s` over wall time, in percent of one core.
