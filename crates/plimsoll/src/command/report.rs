@@ -19,7 +19,7 @@ pub(super) fn report(options: &Report, talk: &Talk) -> Result<Exit, Failure> {
         super::print_json(&results)?;
         return Ok(Exit::Done);
     }
-    let groups = analysis::groups(&results);
+    let groups = analysis::groups(&results.trials);
     let text = match options.format {
         Format::Html => report::html::render(&report::page::build(&recording, &results)),
         Format::Text => {

@@ -95,7 +95,7 @@ fn present(outcome: &Outcome, json: bool, talk: &Talk) -> Result<(), Failure> {
     if json {
         return super::print_json(&outcome.results);
     }
-    let groups = analysis::groups(&outcome.results);
+    let groups = analysis::groups(&outcome.results.trials);
     let colour = super::colour_on_stdout(talk);
     let mut text = report::terminal::summary(&outcome.results, &groups, super::width_of_stdout(), colour);
     text.push_str(&format!("\nRecording  {}\n", outcome.directory.display()));
