@@ -416,3 +416,71 @@ fn a_calibration_is_plausible() {
         "{calibration:?}"
     );
 }
+
+/// A swap file of this test's own, in use until dropped.
+struct OwnSwap {
+    name: std::ffi::CString,
+    _folder: tempfile::TempDir,
+}
+
+impl OwnSwap {
+    fn turn_on(bytes: usize) -> std::io::Result<OwnSwap> {
+        use std::os::unix::ffi::OsStrExt;
+        let page = plimsoll_os::page_size();
+        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
+        let path = folder.path().join("swap");
+        // The header of mkswap(8): version and last page at 1024, the signature at the end of the first page.
+        let mut contents = vec![0; bytes];
+        contents[1024..1028].copy_from_slice(&1u32.to_ne_bytes());
+        contents[1028..1032].copy_from_slice(&((bytes / page - 1) as u32).to_ne_bytes());
+        contents[page - 10..page].copy_from_slice(b"SWAPSPACE2");
+        let mut file = fs::File::create(&path)?;
+        file.write_all(&contents)?;
+        file.sync_all()?;
+        let name = std::ffi::CString::new(path.as_os_str().as_bytes())?;
+        let swap = plimsoll_os::swap_on(&name, Some(100));
+        swap.map_err(|errno| std::io::Error::from_raw_os_error(errno.raw()))?;
+        Ok(OwnSwap {
+            name,
+            _folder: folder,
+        })
+    }
+}
+
+impl Drop for OwnSwap {
+    fn drop(&mut self) {
+        plimsoll_os::swap_off(&self.name).unwrap();
+    }
+}
+
+#[test]
+fn trimmed_memory_leaves_the_working_set_and_comes_back_whole() {
+    let swap = OwnSwap::turn_on(64 << 20);
+    let reason = swap.as_ref().err().map(ToString::to_string).unwrap_or_default();
+    if !require::capability("swapfile", swap.is_ok(), &reason) {
+        return;
+    }
+    // Dropped after the worker, so that the swap file is empty when it is turned off.
+    let _swap = swap.unwrap();
+    let mut worker = worker();
+    let bytes = 24 * MIB;
+    done(&mut worker, &fill(bytes, FillClass::Random));
+    for from_outside in [false, true] {
+        let full = worker.usage().unwrap().resident_bytes;
+        if from_outside {
+            worker.trim_from_outside(MINUTE, &AtomicBool::new(false)).unwrap();
+        } else {
+            done(&mut worker, &Command::Trim);
+        }
+        let left = worker.usage().unwrap().resident_bytes;
+        // Pages under writeback or shared with a batch may stay; most must go.
+        assert!(
+            left + bytes * 9 / 10 < full,
+            "{left} of {full} bytes left, from outside: {from_outside}"
+        );
+        let (cost, verification) = done(&mut worker, &Command::Restore);
+        assert!(verification.unwrap().holds());
+        assert!(cost.major_faults + cost.minor_faults > 0, "{cost:?}");
+        assert!(worker.usage().unwrap().resident_bytes >= bytes);
+    }
+}
