@@ -110,3 +110,72 @@ impl Verification {
         self.wrong_bytes == 0 && self.checksum == self.expected_checksum
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde::de::DeserializeOwned;
+
+    /// Writes and reads a document, which must be one line.
+    fn there_and_back<T: Serialize + DeserializeOwned>(document: &T) -> T {
+        let line = serde_json::to_string(document).unwrap();
+        assert!(!line.contains('\n'), "{line}");
+        serde_json::from_str(&line).unwrap()
+    }
+
+    fn class() -> impl Strategy<Value = FillClass> {
+        prop_oneof![
+            Just(FillClass::Random),
+            Just(FillClass::Runs20),
+            Just(FillClass::Constant),
+            (4u32..400).prop_map(|quarters| FillClass::Ratio(f64::from(quarters) / 4.0)),
+            "/[^\0]{1,20}".prop_map(|path| FillClass::File(path.into())),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn a_fill_comes_back(bytes: u64, request: u64, class in class(), seed: u64, always: bool) {
+            let thp = if always { ThpMode::Always } else { ThpMode::Never };
+            let command = Command::Fill { bytes, request, class, seed, thp };
+            prop_assert_eq!(there_and_back(&command), command);
+        }
+
+        #[test]
+        fn an_answer_comes_back(
+            milliseconds: u32, bytes: u64, wrong_bytes: u64, first_wrong: Option<u64>, checksum: u64, message: String,
+            ranges: Vec<(u64, u64)>,
+        ) {
+            let seconds = f64::from(milliseconds) / 1024.0;
+            let cost = Cost { seconds, bytes, cpu_system_s: seconds, ..Cost::default() };
+            let expected_checksum = !checksum;
+            let verification = Verification { bytes, wrong_bytes, first_wrong, checksum, expected_checksum, seconds };
+            for reply in [
+                Reply::Done { cost, verification: Some(verification) },
+                Reply::Done { cost, verification: None },
+                Reply::Failed { message },
+                Reply::Mappings { ranges },
+            ] {
+                prop_assert_eq!(there_and_back(&reply), reply);
+            }
+        }
+    }
+
+    #[test]
+    fn the_commands_look_as_documented() {
+        let text = |command: Command| serde_json::to_string(&command).unwrap();
+        assert_eq!(text(Command::Trim), r#"{"command":"trim"}"#);
+        let fill = Command::Fill {
+            bytes: 8192,
+            request: 4096,
+            class: FillClass::Ratio(2.5),
+            seed: 1,
+            thp: ThpMode::System,
+        };
+        assert_eq!(
+            text(fill),
+            r#"{"command":"fill","bytes":8192,"request":4096,"class":"ratio=2.5","seed":1,"thp":"system"}"#
+        );
+    }
+}

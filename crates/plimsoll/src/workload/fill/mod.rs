@@ -50,7 +50,7 @@ pub enum StreamError {
 
 impl Stream {
     /// The stream of `class` and `seed`. For `file=F` the file is read here, once, at most its first
-    /// [`file::LIMIT`](FILE_LIMIT) bytes.
+    /// [`FILE_LIMIT`] bytes.
     ///
     /// # Errors
     /// [`StreamError`] where the file of a `file=F` is empty or cannot be read.

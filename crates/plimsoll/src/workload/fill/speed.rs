@@ -104,3 +104,19 @@ fn spread(mut figures: Vec<f64>) -> Spread {
         max: figures[figures.len() - 1],
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_figures_are_in_order_and_memory_that_cannot_be_had_is_an_error() {
+        let speed = fill_speed(&FillClass::Runs20, 1 << 20, 5).unwrap();
+        for spread in [speed.fill, speed.memset] {
+            assert!(0.0 < spread.min && spread.min <= spread.median && spread.median <= spread.max);
+        }
+        assert!(speed.ratio > 0.0 && speed.bytes == 1 << 20 && speed.repeats == 5);
+        let error = fill_speed(&FillClass::Random, usize::MAX, 1).unwrap_err();
+        assert!(matches!(error, SpeedError::Map { .. }), "{error}");
+    }
+}

@@ -1,0 +1,156 @@
+//! The raw calls against the running kernel.
+
+use plimsoll_os::{
+    Advice, Errno, LockScope, Mapping, PageOutError, Pidfd, Range, UffdMode, UsageScope, api_handshake,
+    lock_all, open_userfaultfd, page_size, resource_usage, swap_off, swap_on, unlock_all,
+};
+
+#[path = "../../plimsoll/tests/it/require.rs"]
+#[allow(unreachable_pub)]
+mod require;
+
+/// Whether `outcome` is not a refusal for want of privilege or of a kernel that knows the call.
+fn allowed<T>(capability: &str, outcome: Result<T, Errno>) -> bool {
+    let refusals = [Errno::PERM, Errno::NOMEM, Errno::NOSYS];
+    match outcome {
+        Err(errno) if refusals.contains(&errno) => require::capability(capability, false, &errno.to_string()),
+        _ => true,
+    }
+}
+
+/// Bytes of this process's `field` of /proc/self/status.
+fn status_bytes(field: &str) -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with(field)).unwrap();
+    line.split_ascii_whitespace()
+        .nth(1)
+        .unwrap()
+        .parse::<u64>()
+        .unwrap()
+        * 1024
+}
+
+fn is_mapped(address: usize) -> bool {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    maps.lines().any(|line| {
+        let (start, rest) = line.split_once('-').unwrap();
+        let end = rest.split(' ').next().unwrap();
+        let number = |text| usize::from_str_radix(text, 16).unwrap();
+        (number(start)..number(end)).contains(&address)
+    })
+}
+
+#[test]
+fn a_mapping_is_zero_writable_and_gone_after() {
+    let mut mapping = Mapping::anonymous(1 << 20).unwrap();
+    assert!(mapping.bytes().iter().all(|byte| *byte == 0));
+    mapping.bytes_mut().fill(7);
+    assert!(mapping.len() == 1 << 20 && mapping.bytes().iter().all(|byte| *byte == 7));
+    let address = mapping.address();
+    assert!(is_mapped(address));
+    mapping.unmap().unwrap();
+    assert!(!is_mapped(address));
+}
+
+#[test]
+fn what_cannot_be_mapped_is_an_error() {
+    assert_eq!(Mapping::anonymous(0).unwrap_err(), Errno::INVAL);
+    assert_eq!(Mapping::anonymous(usize::MAX).unwrap_err(), Errno::NOMEM);
+    assert_eq!(Mapping::anonymous(1 << 60).unwrap_err(), Errno::NOMEM);
+}
+
+#[test]
+fn populate_faults_every_page_in_and_advice_keeps_contents() {
+    let bytes = 32 << 20;
+    let mut mapping = Mapping::anonymous(bytes).unwrap();
+    mapping.advise(Advice::NoHugePage).unwrap();
+    mapping.advise(Advice::Populate).unwrap();
+    let before = resource_usage(UsageScope::Thread).minor_faults;
+    mapping.bytes_mut().fill(9);
+    let faults = resource_usage(UsageScope::Thread).minor_faults - before;
+    assert!(faults < (bytes / page_size() / 10) as u64, "{faults} faults");
+    mapping.advise(Advice::Cold).unwrap();
+    mapping.advise(Advice::PageOut).unwrap();
+    assert!(mapping.bytes().iter().all(|byte| *byte == 9));
+}
+
+#[test]
+fn locked_memory_is_counted_until_it_is_unlocked() {
+    let locked = lock_all(LockScope::OnFault);
+    if !allowed("mlock", locked) {
+        return;
+    }
+    locked.unwrap();
+    assert!(status_bytes("VmLck") > 0);
+    unlock_all().unwrap();
+    assert_eq!(status_bytes("VmLck"), 0);
+}
+
+#[test]
+fn a_userfaultfd_tells_what_it_can_do() {
+    let opened = open_userfaultfd(UffdMode::UserModeOnly);
+    if !allowed("userfaultfd", opened.as_ref().map_err(|errno| *errno)) {
+        return;
+    }
+    let api = api_handshake(&opened.unwrap()).unwrap();
+    // _UFFDIO_REGISTER, _UFFDIO_UNREGISTER and _UFFDIO_API have been there from the first version on.
+    let first = 1 << 0 | 1 << 1 | 1 << 0x3f;
+    assert_eq!(api.ioctls & first, first, "{api:x?}");
+}
+
+#[test]
+fn a_page_out_ends_where_it_is_told_or_refused() {
+    let this = Pidfd::open(std::process::id()).unwrap();
+    let page = page_size() as u64;
+    let mut mapping = Mapping::anonymous(page_size() * 8).unwrap();
+    mapping.bytes_mut().fill(1);
+    let start = mapping.address() as u64;
+    let range = Range {
+        start,
+        length: 8 * page,
+    };
+    let all = this.page_out(&[range], 3 * page, |_| true);
+    if !allowed("process-madvise", all.map_err(|error| error.errno)) {
+        return;
+    }
+    assert_eq!(all, Ok(8 * page));
+    assert_eq!(
+        this.page_out(&[range], 3 * page, |done| done < 6 * page),
+        Ok(6 * page)
+    );
+    let astray = Range {
+        start: start + 1,
+        length: page,
+    };
+    let refused = this.page_out(&[range, astray], 8 * page, |_| true);
+    let expected = PageOutError {
+        advised: 8 * page,
+        errno: Errno::INVAL,
+    };
+    assert_eq!(refused, Err(expected));
+    assert!(mapping.bytes().iter().all(|byte| *byte == 1));
+}
+
+#[test]
+fn a_process_that_was_reaped_cannot_be_signalled() {
+    let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+    let pidfd = Pidfd::open(child.id()).unwrap();
+    pidfd.send_signal(libc::SIGKILL).unwrap();
+    child.wait().unwrap();
+    assert_eq!(pidfd.send_signal(libc::SIGKILL), Err(Errno::SRCH));
+}
+
+#[test]
+fn swap_calls_refuse_what_is_no_swap() {
+    let priority_too_high = swap_on(c"/no/such/device", Some(32_768));
+    assert_eq!(priority_too_high, Err(Errno::INVAL));
+    let expected = [libc::ENOENT, libc::EPERM];
+    for refused in [swap_on(c"/no/such/device", None), swap_off(c"/no/such/device")] {
+        assert!(expected.contains(&refused.unwrap_err().raw()));
+    }
+}
+
+#[test]
+fn an_error_is_shown_in_words_with_its_number() {
+    assert_eq!(Errno::NOMEM.to_string(), "Cannot allocate memory (errno 12)");
+}
