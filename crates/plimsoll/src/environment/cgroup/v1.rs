@@ -20,7 +20,8 @@ const FRUITLESS_ATTEMPTS: u32 = 3;
 
 pub(super) fn configure(cgroup: &Path, settings: CgroupSettings) -> Result<(), EnvironmentError> {
     set(cgroup, LIMIT, settings.limit)?;
-    if !settings.swap {
+    // Kernels booted with `swapaccount=0` have no such limit.
+    if !settings.swap && cgroup.join(MEMORY_AND_SWAP_LIMIT).exists() {
         set(cgroup, MEMORY_AND_SWAP_LIMIT, settings.limit)?;
     }
     if let Some(swappiness) = settings.swappiness {

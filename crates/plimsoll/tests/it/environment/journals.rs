@@ -177,6 +177,43 @@ fn what_cannot_be_undone_keeps_its_journal_and_the_rest_is_undone() {
     assert!(!journal.exists());
 }
 
+/// The run died after it wrote a change down and before it made it: for every kind, undoing finds nothing to do.
+#[test]
+fn changes_that_were_never_made_are_undone_without_harm() {
+    let state = tempfile::tempdir().unwrap();
+    let journal = journal_of(state.path(), "run", None, &[]);
+    let value = state.path().join("value");
+    fs::write(&value, "1").unwrap();
+    let absent = state.path().join("absent");
+    let zram: Vec<u32> = (0..1000).collect();
+    let changes = [
+        json!({"kind": "module", "name": "plimsoll_no_such_module"}),
+        json!({"kind": "zram-add", "before": zram}),
+        json!({"kind": "zram-algorithm", "id": 999_999, "before": "lzo"}),
+        json!({"kind": "zram", "id": 999_999, "added": true, "disksize": 4096, "uuid": "u"}),
+        json!({"kind": "swap-on", "path": absent, "uuid": "u"}),
+        json!({"kind": "file", "path": absent}),
+        json!({"kind": "value", "path": value, "before": "1", "wrote": "7"}),
+        json!({"kind": "value", "path": absent, "before": "1", "wrote": "7"}),
+        json!({"kind": "cgroup", "path": absent}),
+        json!({"kind": "memory-controller", "cgroup": absent}),
+        json!({"kind": "process", "pid": 4_194_304, "start_time": 1}),
+    ];
+    let mut text = fs::read_to_string(&journal).unwrap();
+    for (number, change) in changes.iter().enumerate() {
+        text += &(json!({"change": {"number": number + 1, "change": change}}).to_string() + "\n");
+    }
+    fs::write(&journal, text).unwrap();
+    let report = cleanup_in(state.path(), None).unwrap();
+    assert_eq!(
+        (report.runs[0].state, report.runs[0].undone.len()),
+        (RunState::Undone, changes.len()),
+        "{report:?}"
+    );
+    assert_eq!(read(&value), "1");
+    assert!(!journal.exists() && !absent.exists());
+}
+
 #[test]
 fn a_corrupt_line_keeps_the_journal_and_is_told() {
     let state = tempfile::tempdir().unwrap();
