@@ -61,6 +61,7 @@ fn main() {
         sampler.set_target(None);
     }
     let calls = CALLS.load(Ordering::Relaxed) - before;
+    let locked = sampler.locked();
     let report = sampler.stop();
     let taken: usize = batches.iter().map(|batch| batch.rows().len()).sum();
     assert_eq!(
@@ -69,5 +70,5 @@ fn main() {
     );
     assert!(taken + started > 100, "{taken} rows after {started}");
     assert!(CALLS.load(Ordering::Relaxed) > 0, "the counter counts");
-    println!("no allocation in {taken} samples");
+    println!("no allocation in {taken} samples; memory locked: {locked:?}");
 }

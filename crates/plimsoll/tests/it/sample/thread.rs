@@ -165,3 +165,22 @@ fn the_kernel_threads_that_every_machine_has_are_found() {
         assert!(row.get(col::KSWAPD_CPU_US).expect("kswapd runs everywhere") <= sum);
     }
 }
+
+#[test]
+fn the_threads_memory_is_locked_or_it_says_why_not() {
+    let (sampler, _batches) = start(10);
+    let locked = sampler.locked();
+    let reason = locked.clone().err().unwrap_or_default();
+    if crate::require::capability("mlock", locked.is_ok(), &reason) {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmLck:"))
+            .unwrap();
+        let kib: u64 = line.trim().trim_end_matches(" kB").parse().unwrap();
+        // The stack alone is a quarter of a MiB.
+        assert!(kib > 256, "{kib} KiB locked");
+    } else {
+        assert!(reason.contains("ulimit -l"), "{reason}");
+    }
+}
