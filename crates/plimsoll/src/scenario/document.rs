@@ -253,9 +253,11 @@ pub(super) fn entry(
     let whole = at(value.span());
     if !key.sweep {
         let message = format!("`{}` takes one value, not a list", key.name);
-        return Err(whole
-            .error(Problem::BadList, message, "a list")
-            .help("only some keys can be swept; `plimsoll run --help` and the reference page say which"));
+        let swept: Vec<&str> = KEYS.iter().filter(|key| key.sweep).map(|key| key.name).collect();
+        return Err(whole.error(Problem::BadList, message, "a list").help(format!(
+            "a list sweeps a key; it can be given for: {}",
+            swept.join(", ")
+        )));
     }
     if list.is_empty() {
         let message = format!("the list of `{}` is empty", key.name);
@@ -349,7 +351,9 @@ fn syntax_error(source: &Source, error: &toml::de::Error) -> Box<Invalid> {
     let span = span.start.min(end)..span.end.min(end);
     place(source, span)
         .error(Problem::Syntax, "the scenario is not valid TOML", error.message())
-        .help("TOML is described at https://toml.io")
+        .help(
+            "text stands in quotes, as in size = \"1G\", and each key once in its table; see https://toml.io",
+        )
 }
 
 pub(super) fn place(source: &Source, span: Range<usize>) -> Place {
