@@ -1,5 +1,6 @@
 //! A scenario file, read and checked, with the place of everything kept for errors that come later.
 
+use std::collections::HashMap;
 use std::ops::Range;
 
 use toml::Spanned;
@@ -272,16 +273,19 @@ pub(super) fn entry(
             .help(format!("the most is {MAX_TRIALS} trials")));
     }
     let mut values: Vec<(Value, Place)> = Vec::new();
+    let mut seen: HashMap<String, Place> = HashMap::new();
     for item in list.iter() {
         let place = at(item.span());
         let value = value::parse(key, item.get_ref(), &place)?;
-        if let Some((_, first)) = values.iter().find(|(earlier, _)| *earlier == value) {
-            let message = format!("`{}` has the value {} twice", key.name, short(&value.to_string()));
+        let text = value.to_string();
+        if let Some(first) = seen.get(&text) {
+            let message = format!("`{}` has the value {} twice", key.name, short(&text));
             return Err(place
                 .error(Problem::Duplicate, message, "again here")
                 .and(first, "first here")
                 .help("remove one of them; `repeat` runs a combination more than once"));
         }
+        seen.insert(text, place.clone());
         values.push((value, place));
     }
     Ok(Entry {

@@ -169,6 +169,31 @@ fn a_million_values_are_refused_at_once() {
 }
 
 #[test]
+fn the_largest_plan_is_made_in_seconds() {
+    let values = |count: u32| (0..count).map(|n| n.to_string()).collect::<Vec<_>>().join(",");
+    let largest = with(&format!("repeat = 1\nhold = [{}]", values(10_000)));
+    let started = std::time::Instant::now();
+    let plan = resolve(&largest, &Overrides::default()).unwrap();
+    assert_eq!(plan.trials.len(), 10_000);
+    assert!(started.elapsed().as_secs() < 20, "{:?}", started.elapsed());
+}
+
+#[test]
+fn an_argument_is_one_value() {
+    for argument in [
+        "hold=1 2",
+        "hold=1, 2",
+        "hold=1\nsize=2",
+        "hold=",
+        "=1",
+        "a.b.c=1",
+        ".size=1",
+    ] {
+        assert!(resolve(&with(""), &sets(&[argument])).is_err(), "{argument}");
+    }
+}
+
+#[test]
 fn an_unknown_name_offers_the_nearest() {
     let error = find("compresion").unwrap_err();
     insta::assert_snapshot!(rendered(&error));
