@@ -7,6 +7,7 @@
 mod errno;
 mod fd;
 mod lock;
+mod lock_range;
 mod page_size;
 mod perf;
 mod process;
@@ -17,10 +18,11 @@ mod vm;
 pub use errno::Errno;
 pub use fd::Fd;
 pub use lock::{LockScope, lock_all, unlock_all};
+pub use lock_range::lock_range_on_fault;
 pub use page_size::page_size;
 pub use perf::{PerfEvent, PerfScope, open_perf_event};
 pub use process::{
-    PageOutError, Pidfd, Range, ResourceUsage, parent_id, resource_usage, set_parent_death_signal,
+    PageOutError, Pidfd, Range, ResourceUsage, UsageScope, resource_usage, set_parent_death_signal,
 };
 pub use swap::{swap_off, swap_on};
 pub use uffd::{UffdApi, UffdMode, api_handshake, open_from_device, open_userfaultfd};

@@ -132,7 +132,7 @@ impl Pidfd {
 /// Has the kernel send signal number `signal` to this process when its parent ends
 /// (`prctl(2)`, `PR_SET_PDEATHSIG`). "Parent" is the *thread* that started this process.
 ///
-/// A parent that ended before the call is not noticed: compare [`parent_id`] with the expected one after it.
+/// A parent that ended before the call is not noticed; a pipe from it, whose end then reads as closed, shows that.
 ///
 /// # Errors
 /// [`Errno::INVAL`] where there is no such signal.
@@ -141,13 +141,16 @@ pub fn set_parent_death_signal(signal: i32) -> Result<(), Errno> {
     Errno::check(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, signal as libc::c_ulong) }).map(drop)
 }
 
-/// Process id of the parent (`getppid(2)`); another one when the first has ended.
-pub fn parent_id() -> u32 {
-    // SAFETY: getppid takes nothing and cannot fail.
-    unsafe { libc::getppid() as u32 }
+/// Whose use [`resource_usage`] counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UsageScope {
+    /// All threads of this process.
+    Process,
+    /// The calling thread.
+    Thread,
 }
 
-/// What this process has used since its start (`getrusage(2)`, all threads).
+/// What a process or thread has used since its start (`getrusage(2)`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ResourceUsage {
     /// CPU in user code, microseconds.
@@ -160,13 +163,17 @@ pub struct ResourceUsage {
     pub major_faults: u64,
 }
 
-/// Reads what this process has used so far.
-pub fn resource_usage() -> ResourceUsage {
+/// Reads what this process or thread has used so far.
+pub fn resource_usage(scope: UsageScope) -> ResourceUsage {
+    let who = match scope {
+        UsageScope::Process => libc::RUSAGE_SELF,
+        UsageScope::Thread => libc::RUSAGE_THREAD,
+    };
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: the kernel writes one `struct rusage` to a valid place. With RUSAGE_SELF it cannot fail, and all
+    // SAFETY: the kernel writes one `struct rusage` to a valid place. For these two scopes it cannot fail, and all
     // zeros, which are there before, are a valid value too.
     let usage = unsafe {
-        libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr());
+        libc::getrusage(who, usage.as_mut_ptr());
         usage.assume_init()
     };
     let microseconds = |time: libc::timeval| time.tv_sec as u64 * 1_000_000 + time.tv_usec as u64;

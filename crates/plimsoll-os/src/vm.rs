@@ -50,8 +50,8 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps `length` bytes, rounded up to pages by the kernel. Swap space is not reserved for them
-    /// (`MAP_NORESERVE`), so that overcommit heuristics do not decide an experiment.
+    /// Maps `length` bytes, rounded up to pages by the kernel. They count as committed (`Committed_AS`), as those of
+    /// any program do.
     ///
     /// # Errors
     /// [`Errno::INVAL`] for zero bytes, [`Errno::NOMEM`] where the address space, a limit (RLIMIT_AS) or the
@@ -67,7 +67,7 @@ impl Mapping {
                 core::ptr::null_mut(),
                 length,
                 libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
                 -1,
                 0,
             )

@@ -1,0 +1,21 @@
+//! `plimsoll doctor`.
+
+use std::path::Path;
+
+use crate::cli::{Json, Talk};
+use crate::doctor;
+use crate::exit::{Exit, Failure};
+
+/// Where scenarios put swap files unless they say otherwise.
+const SWAP_FOLDER: &str = "/var/tmp";
+
+pub(super) fn doctor(options: &Json, talk: &Talk) -> Result<Exit, Failure> {
+    let examination = doctor::examine(Path::new(SWAP_FOLDER));
+    if options.json {
+        super::print_json(&examination)?;
+    } else {
+        let text = doctor::render(&examination, usize::from(super::width_of_stdout()), super::colour_on_stdout(talk));
+        super::print(&text)?;
+    }
+    Ok(Exit::Done)
+}

@@ -1,0 +1,267 @@
+//! The memory cgroup of a run, on whichever version this machine has.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use plimsoll::environment::{Cgroup, Environment, EnvironmentError, missing};
+
+use super::{MIB, again, has_cgroup, is_role, read, session, settings};
+
+/// Starts a shell that moves into the cgroup and becomes `command`.
+fn spawn_inside(cgroup: &Cgroup, command: &str) -> Child {
+    let procs = &cgroup.procs_paths()[0];
+    Command::new("sh")
+        .args(["-c", &format!("echo $$ > {} && exec {command}", procs.display())])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !done() {
+        assert!(Instant::now() < deadline, "waited in vain for {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn a_cgroup_is_made_limited_and_removed() {
+    if !has_cgroup() {
+        return;
+    }
+    let mut session = session("test-cgroup");
+    let environment = Environment::prepare(&mut session, &settings("none")).unwrap();
+    let cgroup = environment.cgroup().unwrap().clone();
+    assert!(
+        cgroup
+            .path()
+            .file_name()
+            .unwrap()
+            .to_str()
+            .unwrap()
+            .starts_with("plimsoll-test-cgroup")
+    );
+    assert_eq!(cgroup.limit().unwrap(), Some(48 * MIB));
+    assert_eq!(
+        environment.description().cgroup.as_ref().unwrap().limit,
+        Some(48 * MIB)
+    );
+    assert!(environment.swap_device().is_none());
+    assert!(cgroup.stat_path().is_file() && cgroup.usage_path().is_file());
+    assert!(cgroup.usage().unwrap() < 48 * MIB);
+    assert_eq!(cgroup.oom_kills().unwrap(), 0);
+    cgroup.set_limit(64 * MIB).unwrap();
+    assert_eq!(cgroup.limit().unwrap(), Some(64 * MIB));
+    cgroup.set_limit(32 * MIB).unwrap();
+    assert_eq!(cgroup.limit().unwrap(), Some(32 * MIB));
+    let report = environment.tear_down(&mut session).unwrap();
+    assert_eq!(report.undone.len(), 1, "{report:?}");
+    assert!(!cgroup.path().exists());
+    let _ = session.finish().unwrap();
+}
+
+#[test]
+fn workers_are_killed_and_strangers_moved_out() {
+    if !has_cgroup() {
+        return;
+    }
+    let mut session = session("test-processes");
+    let environment = Environment::prepare(&mut session, &settings("none")).unwrap();
+    let cgroup = environment.cgroup().unwrap().clone();
+    let mut worker = spawn_inside(&cgroup, "sleep 60");
+    let mut stranger = spawn_inside(&cgroup, "sleep 61");
+    session.process_started(worker.id()).unwrap();
+    wait_until("both to move in", || cgroup.processes().unwrap().len() == 2);
+    let _ = environment.tear_down(&mut session).unwrap();
+    assert!(!cgroup.path().exists());
+    assert!(
+        worker.try_wait().unwrap().is_some(),
+        "the worker outlived its environment"
+    );
+    assert!(
+        stranger.try_wait().unwrap().is_none(),
+        "a process that the run did not start was killed"
+    );
+    stranger.kill().unwrap();
+    stranger.wait().unwrap();
+    let _ = session.finish().unwrap();
+}
+
+#[test]
+fn a_cgroup_can_be_emptied_by_force() {
+    if !has_cgroup() {
+        return;
+    }
+    let mut session = session("test-kill");
+    let environment = Environment::prepare(&mut session, &settings("none")).unwrap();
+    let cgroup = environment.cgroup().unwrap().clone();
+    let mut children: Vec<Child> = (0..3).map(|_| spawn_inside(&cgroup, "sleep 60")).collect();
+    wait_until("all to move in", || cgroup.processes().unwrap().len() == 3);
+    let reaper = std::thread::spawn(move || {
+        children
+            .iter_mut()
+            .for_each(|child| assert!(!child.wait().unwrap().success()))
+    });
+    cgroup.kill().unwrap();
+    reaper.join().unwrap();
+    assert!(cgroup.processes().unwrap().is_empty());
+    let _ = session.finish().unwrap();
+    assert!(
+        !cgroup.path().exists(),
+        "a session that ends undoes the environment that was forgotten"
+    );
+}
+
+#[test]
+fn an_oom_kill_is_counted() {
+    if !has_cgroup() {
+        return;
+    }
+    let mut session = session("test-oom");
+    let mut asked = settings("none");
+    asked.limit = 16 * MIB;
+    let environment = Environment::prepare(&mut session, &asked).unwrap();
+    let cgroup = environment.cgroup().unwrap();
+    // Keeps a line without an end in memory.
+    let mut eater = spawn_inside(cgroup, "tail /dev/zero");
+    assert!(!eater.wait().unwrap().success());
+    assert!(cgroup.oom_kills().unwrap() >= 1);
+    assert_eq!(
+        cgroup.swap().unwrap().unwrap_or(0),
+        0,
+        "the subject `none` must not swap"
+    );
+    let _ = environment.tear_down(&mut session).unwrap();
+    let _ = session.finish().unwrap();
+}
+
+#[test]
+fn what_cannot_be_reclaimed_is_said_and_the_limit_is_as_before() {
+    if !has_cgroup() {
+        return;
+    }
+    let mut session = session("test-reclaim");
+    let environment = Environment::prepare(&mut session, &settings("none")).unwrap();
+    let cgroup = environment.cgroup().unwrap();
+    let mut holder = spawn_inside(
+        cgroup,
+        "sh -c 'a=$(head -c 8000000 /dev/zero | tr \"\\0\" x); sleep 60'",
+    );
+    wait_until("the holder to hold", || cgroup.usage().unwrap() > 8 * MIB);
+    // Without swap its memory has nowhere to go.
+    let reclaimed = cgroup.reclaim(cgroup.usage().unwrap()).unwrap();
+    assert!(!reclaimed.complete, "{reclaimed:?}");
+    assert!(reclaimed.after >= 7 * MIB, "{reclaimed:?}");
+    assert_eq!(cgroup.limit().unwrap(), Some(48 * MIB));
+    cgroup.kill().ok();
+    holder.kill().ok();
+    holder.wait().unwrap();
+    let _ = environment.tear_down(&mut session).unwrap();
+    let _ = session.finish().unwrap();
+}
+
+#[test]
+fn a_value_is_set_for_the_trial_and_put_back() {
+    if !has_cgroup() {
+        return;
+    }
+    let mut session = session("test-sysctl");
+    let path = "/proc/sys/vm/page-cluster";
+    let before = read(path);
+    let other = if before == "0" { 1 } else { 0 };
+    let mut asked = settings("none");
+    (asked.page_cluster, asked.swappiness) = (Some(other), Some(77));
+    let environment = Environment::prepare(&mut session, &asked).unwrap();
+    assert_eq!(read(path), other.to_string());
+    let own = environment.cgroup().unwrap().path().join("memory.swappiness");
+    if own.exists() {
+        assert_eq!(read(own), "77");
+    }
+    let value = environment
+        .description()
+        .values
+        .iter()
+        .find(|value| value.path == Path::new(path))
+        .unwrap();
+    assert_eq!(
+        (value.before.as_str(), value.now.as_str()),
+        (before.as_str(), other.to_string().as_str())
+    );
+    // Somebody else changes it while the trial runs: it is theirs then.
+    fs::write(path, "5").unwrap();
+    let report = environment.tear_down(&mut session).unwrap();
+    assert_eq!(read(path), "5");
+    fs::write(path, &before).unwrap();
+    assert_eq!(report.left_alone.len(), 1, "{report:?}");
+    assert!(
+        report.left_alone[0].why.contains(&format!("it was `{before}`")),
+        "{}",
+        report.left_alone[0]
+    );
+    let _ = session.finish().unwrap();
+}
+
+/// Runs as a user without rights, started by the test below.
+#[test]
+fn unprivileged_role() {
+    if !is_role("environment::cgroups::unprivileged_role") {
+        return;
+    }
+    let mut asked = settings("zram");
+    asked.swappiness = Some(1);
+    let state = std::env::temp_dir().join(format!("plimsoll-unprivileged-{}", std::process::id()));
+    let mut session = plimsoll::environment::Session::open_in(&state, "nobody", &[], None).unwrap();
+    let error = Environment::prepare(&mut session, &asked).unwrap_err();
+    drop(session);
+    fs::remove_dir_all(&state).unwrap();
+    let EnvironmentError::Missing(list) = &error else {
+        panic!("{error}")
+    };
+    assert_eq!(list, &missing(&asked));
+    println!("{error}");
+}
+
+#[test]
+fn without_root_everything_that_is_missing_is_listed() {
+    use std::os::unix::process::CommandExt;
+    if !has_cgroup() {
+        return;
+    }
+    // The program must be where anybody may run it.
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("tests");
+    fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    for path in [folder.path(), &program] {
+        fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    }
+    let role = again("environment::cgroups::unprivileged_role");
+    let mut command = Command::new(&program);
+    command
+        .args(role.get_args())
+        .envs(role.get_envs().filter_map(|(k, v)| Some((k, v?))))
+        .current_dir("/");
+    let output = command
+        .env("TMPDIR", "/tmp")
+        .uid(65534)
+        .gid(65534)
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success(),
+        "{text}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    for part in [
+        "memory cgroup",
+        "CAP_SYS_ADMIN",
+        "/proc/sys/vm/swappiness",
+        "sudo plimsoll",
+    ] {
+        assert!(text.contains(part), "`{part}` is not in: {text}");
+    }
+}

@@ -1,0 +1,267 @@
+//! Journals and the machine lock, in state folders of their own: nothing here changes the machine.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use plimsoll::environment::{EnvironmentError, RunState, Session, cleanup_in};
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::read;
+
+fn open(state: &Path, run: &str, wait: Option<Duration>) -> Result<Session, EnvironmentError> {
+    Session::open_in(state, run, &["plimsoll".to_owned(), "run".to_owned()], wait)
+}
+
+/// The journal of a dead run that made `files`, under another boot if `boot` is given.
+fn journal_of(state: &Path, run: &str, boot: Option<&str>, files: &[PathBuf]) -> PathBuf {
+    let boot_id = boot.map_or_else(|| read("/proc/sys/kernel/random/boot_id"), str::to_owned);
+    let header = json!({"journal": 1, "run": run, "command": ["plimsoll"], "pid": 1, "boot_id": boot_id, "started_ns": 5});
+    let mut text = json!({ "header": header }).to_string() + "\n";
+    for (index, path) in files.iter().enumerate() {
+        fs::write(path, "x").unwrap();
+        let change = json!({"kind": "file", "path": path});
+        text += &(json!({"change": {"number": index + 1, "change": change}}).to_string() + "\n");
+    }
+    let path = state.join("runs").join(format!("{run}.jsonl"));
+    fs::create_dir_all(state.join("runs")).unwrap();
+    fs::write(&path, text).unwrap();
+    path
+}
+
+#[test]
+fn a_second_run_is_refused_by_name_and_gets_its_turn_when_it_waits() {
+    let state = tempfile::tempdir().unwrap();
+    let first = open(state.path(), "the-first", None).unwrap();
+    let refused = open(state.path(), "the-second", None).unwrap_err();
+    let text = refused.to_string();
+    assert!(matches!(refused, EnvironmentError::Busy { .. }), "{text}");
+    assert!(
+        text.contains("the-first") && text.contains(&std::process::id().to_string()),
+        "{text}"
+    );
+    let short = Instant::now();
+    assert!(open(state.path(), "the-second", Some(Duration::from_millis(200))).is_err());
+    assert!(short.elapsed() >= Duration::from_millis(200));
+    let path = state.path().to_owned();
+    let waiting =
+        std::thread::spawn(move || open(&path, "the-second", Some(Duration::from_secs(30))).map(drop));
+    std::thread::sleep(Duration::from_millis(100));
+    let _ = first.finish().unwrap();
+    waiting.join().unwrap().unwrap();
+}
+
+#[test]
+fn a_finished_session_leaves_no_journal() {
+    let state = tempfile::tempdir().unwrap();
+    let session = open(state.path(), "run", None).unwrap();
+    let journal = session.journal_path().to_owned();
+    assert!(journal.is_file());
+    let _ = session.finish().unwrap();
+    assert!(!journal.exists());
+    drop(open(state.path(), "dropped", None).unwrap());
+    assert_eq!(fs::read_dir(state.path().join("runs")).unwrap().count(), 0);
+}
+
+#[test]
+fn a_live_run_is_not_cleaned_up() {
+    let state = tempfile::tempdir().unwrap();
+    let mut session = open(state.path(), "alive", None).unwrap();
+    let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+    session.process_started(child.id()).unwrap();
+    let report = cleanup_in(state.path(), None).unwrap();
+    assert_eq!((report.runs.len(), report.runs[0].state), (1, RunState::Live));
+    assert!(report.is_clean());
+    assert!(
+        child.try_wait().unwrap().is_none(),
+        "the process of a live run was killed"
+    );
+    // A dead run beside it has to wait, and the report says for whom.
+    let file = state.path().join("made");
+    journal_of(state.path(), "dead", None, std::slice::from_ref(&file));
+    assert_eq!(session.dead_runs().unwrap(), ["dead"]);
+    let report = cleanup_in(state.path(), None).unwrap();
+    let dead = report.runs.iter().find(|run| run.run == "dead").unwrap();
+    assert_eq!(dead.state, RunState::Kept);
+    assert!(dead.left[0].why.contains("alive"), "{}", dead.left[0]);
+    assert!(file.exists());
+    let _ = session.finish().unwrap();
+    assert!(
+        !child.wait().unwrap().success(),
+        "a session that ends kills what it still has"
+    );
+    assert!(cleanup_in(state.path(), None).unwrap().is_clean());
+    assert!(!file.exists());
+}
+
+#[test]
+fn after_a_reboot_only_files_are_undone() {
+    let state = tempfile::tempdir().unwrap();
+    let file = state.path().join("swap");
+    let journal = journal_of(
+        state.path(),
+        "before-reboot",
+        Some("another boot"),
+        std::slice::from_ref(&file),
+    );
+    // This very process would be killed, and this value changed, if the journal were of this boot.
+    let value = state.path().join("value");
+    fs::write(&value, "7").unwrap();
+    let me = procfs::process::Process::myself().unwrap().stat().unwrap();
+    let mut text = fs::read_to_string(&journal).unwrap();
+    for (number, change) in [
+        (
+            2,
+            json!({"kind": "process", "pid": me.pid, "start_time": me.starttime}),
+        ),
+        (
+            3,
+            json!({"kind": "value", "path": value, "before": "1", "wrote": "7"}),
+        ),
+    ] {
+        text += &(json!({"change": {"number": number, "change": change}}).to_string() + "\n");
+    }
+    fs::write(&journal, text).unwrap();
+    let report = cleanup_in(state.path(), None).unwrap();
+    assert_eq!(report.runs[0].state, RunState::Undone);
+    assert!(!file.exists() && !journal.exists());
+    assert_eq!(read(&value), "7");
+}
+
+#[test]
+fn a_value_is_put_back_unless_somebody_else_changed_it() {
+    for (now, expected, alone) in [("7", "1", 0), ("1", "1", 0), ("9", "9", 1)] {
+        let state = tempfile::tempdir().unwrap();
+        let journal = journal_of(state.path(), "run", None, &[]);
+        let value = state.path().join("value");
+        fs::write(&value, now).unwrap();
+        let change = json!({"kind": "value", "path": value, "before": "1", "wrote": "7"});
+        let line = json!({"change": {"number": 1, "change": change}}).to_string() + "\n";
+        fs::write(&journal, fs::read_to_string(&journal).unwrap() + &line).unwrap();
+        let report = cleanup_in(state.path(), None).unwrap();
+        assert_eq!(
+            (read(&value).as_str(), report.runs[0].left_alone.len()),
+            (expected, alone),
+            "held {now}"
+        );
+        assert!(
+            report.is_clean() && !journal.exists(),
+            "what is not ours any more is settled"
+        );
+    }
+}
+
+#[test]
+fn what_cannot_be_undone_keeps_its_journal_and_the_rest_is_undone() {
+    let state = tempfile::tempdir().unwrap();
+    let (first, second) = (state.path().join("first"), state.path().join("second"));
+    let journal = journal_of(state.path(), "run", None, &[first.clone(), second.clone()]);
+    // A folder where the file was: it cannot be removed as a file.
+    fs::remove_file(&second).unwrap();
+    fs::create_dir(&second).unwrap();
+    let report = cleanup_in(state.path(), None).unwrap();
+    assert_eq!(report.runs[0].state, RunState::Kept);
+    assert_eq!(report.runs[0].left.len(), 1);
+    assert!(report.runs[0].left[0].what.contains("second"));
+    assert!(!first.exists() && journal.exists());
+    fs::remove_dir(&second).unwrap();
+    let report = cleanup_in(state.path(), None).unwrap();
+    assert_eq!(report.runs[0].state, RunState::Undone);
+    assert_eq!(
+        report.runs[0].undone.len(),
+        1,
+        "what was undone before is not undone again"
+    );
+    assert!(!journal.exists());
+}
+
+#[test]
+fn a_corrupt_line_keeps_the_journal_and_is_told() {
+    let state = tempfile::tempdir().unwrap();
+    let files = [state.path().join("first"), state.path().join("second")];
+    let journal = journal_of(state.path(), "run", None, &files);
+    let text = fs::read_to_string(&journal).unwrap();
+    let mut lines: Vec<&str> = text.lines().collect();
+    lines[1] = "{\"change\": {\"number\": 1, \"chan\u{0}";
+    fs::write(&journal, lines.join("\n") + "\n").unwrap();
+    let report = cleanup_in(state.path(), None).unwrap();
+    assert!(
+        report.runs[0].left[0].why.contains("line 2 cannot be read"),
+        "{:?}",
+        report.runs[0].left
+    );
+    assert!(files[0].exists() && !files[1].exists() && journal.exists());
+}
+
+#[test]
+fn a_journal_of_another_format_is_left_alone() {
+    let state = tempfile::tempdir().unwrap();
+    let file = state.path().join("file");
+    let journal = journal_of(state.path(), "run", None, std::slice::from_ref(&file));
+    let text = fs::read_to_string(&journal)
+        .unwrap()
+        .replace("\"journal\":1", "\"journal\":2");
+    fs::write(&journal, text).unwrap();
+    let report = cleanup_in(state.path(), None).unwrap();
+    assert!(
+        report.runs[0].left[0].why.contains("format 2"),
+        "{:?}",
+        report.runs[0].left
+    );
+    assert!(file.exists() && journal.exists());
+    fs::write(&journal, "garbage\n").unwrap();
+    let report = cleanup_in(state.path(), None).unwrap();
+    assert!(
+        report.runs[0].left[0].why.contains("first line cannot be read"),
+        "{:?}",
+        report.runs[0].left
+    );
+}
+
+#[test]
+fn nothing_to_clean_up() {
+    let state = tempfile::tempdir().unwrap();
+    assert!(cleanup_in(state.path(), None).unwrap().runs.is_empty());
+    assert!(
+        cleanup_in(&state.path().join("not/there"), None)
+            .unwrap()
+            .runs
+            .is_empty()
+    );
+}
+
+#[test]
+fn a_run_of_the_same_name_does_not_overwrite_the_journal_of_a_dead_one() {
+    let state = tempfile::tempdir().unwrap();
+    let file = state.path().join("file");
+    let journal = journal_of(state.path(), "run", None, std::slice::from_ref(&file));
+    let session = open(state.path(), "run", None).unwrap();
+    assert_ne!(session.journal_path(), journal);
+    let _ = session.finish().unwrap();
+    assert!(journal.exists() && file.exists());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// A journal cut anywhere undoes exactly the changes whose lines are whole: a torn line's change was not made.
+    #[test]
+    fn a_journal_torn_anywhere_undoes_its_whole_lines(count in 0usize..5, cut in 0.0f64..=1.0) {
+        let state = tempfile::tempdir().unwrap();
+        let files: Vec<PathBuf> = (0..count).map(|index| state.path().join(format!("file{index}"))).collect();
+        let journal = journal_of(state.path(), "torn", None, &files);
+        let text = fs::read(&journal).unwrap();
+        let length = (text.len() as f64 * cut) as usize;
+        fs::write(&journal, &text[..length]).unwrap();
+        let whole = text[..length].iter().filter(|&&byte| byte == b'\n').count();
+        let report = cleanup_in(state.path(), None).unwrap();
+        prop_assert!(report.is_clean());
+        prop_assert!(!journal.exists());
+        for (index, path) in files.iter().enumerate() {
+            // The header is the first whole line.
+            prop_assert_eq!(path.exists(), index + 1 >= whole, "file {}, {} whole lines", index, whole);
+        }
+    }
+}

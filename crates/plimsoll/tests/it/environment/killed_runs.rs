@@ -1,0 +1,106 @@
+//! A run that is killed with SIGKILL, and the cleanup after it.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use plimsoll::environment::{Environment, RunState, Session, cleanup_in};
+
+use super::{Traces, again, has_zram, has_zswap, is_role, session, settings};
+
+const ROLE: &str = "environment::killed_runs::hanging_role";
+const SUBJECT: &str = "PLIMSOLL_TEST_SUBJECT";
+const STATE: &str = "PLIMSOLL_TEST_STATE";
+
+/// Prepares an environment, says what it made and hangs until it is killed.
+#[test]
+fn hanging_role() {
+    if !is_role(ROLE) {
+        return;
+    }
+    let state = PathBuf::from(std::env::var(STATE).unwrap());
+    let mut session = Session::open_in(&state, "killed", &[], None).unwrap();
+    let mut asked = settings(&std::env::var(SUBJECT).unwrap());
+    asked.page_cluster = Some(2);
+    let environment = Environment::prepare(&mut session, &asked).unwrap();
+    let cgroup = environment.cgroup().unwrap();
+    let script = format!(
+        "echo $$ > {} && exec sleep 600",
+        cgroup.procs_paths()[0].display()
+    );
+    let mut worker = Command::new("sh")
+        .args(["-c", &script])
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    session.process_started(worker.id()).unwrap();
+    println!("\nready {} {}", worker.id(), cgroup.path().display());
+    // Longer than any test: the end comes from outside.
+    worker.wait().unwrap();
+}
+
+/// Starts the role and waits until everything is made. Returns its process, its worker and its cgroup.
+fn start(subject: &str, state: &Path) -> (Child, u32, PathBuf) {
+    let mut child = again(ROLE)
+        .env(SUBJECT, subject)
+        .env(STATE, state)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let line = lines.find_map(|line| line.unwrap().strip_prefix("ready ").map(str::to_owned));
+    let line = line.expect("the helper ended early; its message is above");
+    let (worker, cgroup) = line.split_once(' ').unwrap();
+    (child, worker.parse().unwrap(), PathBuf::from(cgroup))
+}
+
+fn kill_and_clean_up(subject: &str) {
+    // The machine is held by this test; the killed run has a state folder of its own.
+    let session = session("test-killed");
+    let state = tempfile::tempdir().unwrap();
+    let before = Traces::now();
+    let (mut child, worker, cgroup) = start(subject, state.path());
+    let alive = cleanup_in(state.path(), None).unwrap();
+    assert_eq!(alive.runs[0].state, RunState::Live);
+    let during = Traces::now();
+    assert_ne!(during, before);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(Traces::now(), during, "a killed run cannot have undone anything");
+    assert!(Path::new(&format!("/proc/{worker}")).exists() && cgroup.exists());
+
+    let report = cleanup_in(state.path(), None).unwrap();
+    assert!(report.is_clean(), "{report:?}");
+    assert_eq!(report.runs[0].state, RunState::Undone);
+    for part in ["process", "swap on", "cgroup", "page-cluster"] {
+        assert!(
+            report.runs[0].undone.iter().any(|what| what.contains(part)),
+            "{part}: {report:?}"
+        );
+    }
+    assert_eq!(Traces::now(), before);
+    assert!(!cgroup.exists());
+    assert!(
+        !Path::new(&format!("/proc/{worker}/exe")).exists(),
+        "the worker still runs"
+    );
+    assert!(
+        cleanup_in(state.path(), None).unwrap().runs.is_empty(),
+        "nothing is left to clean up"
+    );
+    let _ = session.finish().unwrap();
+}
+
+#[test]
+fn zram_of_a_killed_run_is_undone() {
+    if has_zram() {
+        kill_and_clean_up("zram");
+    }
+}
+
+#[test]
+fn zswap_and_swap_file_of_a_killed_run_are_undone() {
+    if has_zswap() {
+        kill_and_clean_up("zswap");
+    }
+}

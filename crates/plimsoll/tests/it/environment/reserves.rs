@@ -1,0 +1,184 @@
+//! Safe sizes and the tripwire: pure functions.
+
+use std::time::Duration;
+
+use plimsoll::environment::{Tripwire, memory_reserve, safe_size};
+use plimsoll::scenario::Machine;
+use proptest::prelude::*;
+
+use super::{MIB, settings};
+
+const GIB: u64 = 1 << 30;
+
+fn machine(ram: u64, available: u64) -> Machine {
+    Machine {
+        ram,
+        available,
+        cgroup_limit: None,
+        cpus: 2,
+    }
+}
+
+#[test]
+fn the_reserve_is_512_mib_or_5_percent() {
+    assert_eq!(memory_reserve(2 * GIB), 512 * MIB);
+    assert_eq!(memory_reserve(100 * GIB), 5 * GIB);
+}
+
+#[test]
+fn what_does_not_fit_names_the_largest_size_that_does() {
+    let machine = machine(8 * GIB, 6 * GIB);
+    for (subject, size) in [
+        ("zram", 7 * GIB),
+        ("zswap", 99 << 40),
+        ("none", 6 * GIB),
+        ("swapfile", u64::MAX),
+    ] {
+        let mut asked = settings(subject);
+        (asked.size, asked.limit, asked.swap_size) = (size, size, size);
+        let error = safe_size(&machine, None, &asked).unwrap_err();
+        assert_eq!(error.asked, size);
+        assert!(
+            error.largest > 4 * GIB && error.largest < 6 * GIB,
+            "{subject}: {error}"
+        );
+        assert!(error.to_string().contains("largest safe size"), "{error}");
+        (asked.size, asked.limit, asked.swap_size) = (error.largest, error.largest, error.largest);
+        assert_eq!(safe_size(&machine, None, &asked), Ok(()), "{subject}");
+    }
+}
+
+#[test]
+fn each_bound_is_named() {
+    let roomy = machine(64 * GIB, 60 * GIB);
+    let mut asked = settings("swapfile");
+    (asked.size, asked.limit, asked.swap_size) = (4 * GIB, 2 * GIB, 4 * GIB);
+    assert_eq!(safe_size(&roomy, Some(4 * GIB), &asked), Ok(()));
+    let disk = safe_size(&roomy, Some(4 * GIB - 1), &asked).unwrap_err();
+    assert!(disk.why.contains("swap file takes 4.0 GiB"), "{disk}");
+    let confined = Machine {
+        cgroup_limit: Some(2 * GIB),
+        ..roomy
+    };
+    let cgroup = safe_size(&confined, None, &asked).unwrap_err();
+    assert!(cgroup.why.contains("limited to 2.0 GiB"), "{cgroup}");
+    let full = safe_size(&machine(64 * GIB, 3 * GIB), None, &asked).unwrap_err();
+    assert_eq!(full.largest, 0, "{full}");
+    assert!(full.to_string().contains("free some memory first"), "{full}");
+}
+
+#[test]
+fn a_swap_file_takes_the_trimmed_part_off_memory_and_zram_does_not() {
+    let machine = machine(8 * GIB, 4 * GIB);
+    let mut asked = settings("swapfile");
+    (asked.size, asked.limit, asked.swap_size) = (5 * GIB, GIB, 5 * GIB);
+    assert_eq!(safe_size(&machine, None, &asked), Ok(()));
+    asked.subject = "zram".parse().unwrap();
+    assert!(safe_size(&machine, None, &asked).is_err());
+}
+
+proptest! {
+    /// The largest safe size is safe, and one MiB more is not.
+    #[test]
+    fn the_largest_size_is_the_boundary(
+        available in 0u64..32 * GIB,
+        size in 1u64..1 << 50,
+        limit_percent in 1u64..=200,
+        swap_percent in 1u64..=200,
+        subject in prop::sample::select(vec!["zram", "zswap", "swapfile", "none"]),
+        cgroup_limit in prop::option::of(64 * MIB..64 * GIB),
+        disk in prop::option::of(0u64..64 * GIB),
+    ) {
+        let machine = Machine { cgroup_limit, ..machine(32 * GIB, available) };
+        let sized = |bytes: u64| {
+            let mut asked = settings(subject);
+            let part = |percent: u64| (u128::from(bytes) * u128::from(size / 100 * percent) / u128::from(size)) as u64;
+            (asked.size, asked.limit, asked.swap_size) = (bytes, part(limit_percent), part(swap_percent));
+            asked
+        };
+        if let Err(error) = safe_size(&machine, disk, &sized(size)) {
+            prop_assert!(error.largest < size);
+            if error.largest > 0 {
+                prop_assert_eq!(safe_size(&machine, disk, &sized(error.largest)), Ok(()));
+            }
+            let more = error.largest + 2 * MIB;
+            if more < size {
+                prop_assert!(safe_size(&machine, disk, &sized(more)).is_err());
+            }
+        }
+    }
+
+    /// More memory never makes a safe size unsafe.
+    #[test]
+    fn more_memory_is_never_worse(available in 0u64..16 * GIB, more in 0u64..16 * GIB, size in 1u64..16 * GIB) {
+        let mut asked = settings("zram");
+        (asked.size, asked.limit, asked.swap_size) = (size, size / 2, size);
+        if safe_size(&machine(32 * GIB, available), None, &asked).is_ok() {
+            prop_assert_eq!(safe_size(&machine(32 * GIB, available + more), None, &asked), Ok(()));
+        }
+    }
+
+    /// However the readings come, nothing trips with twice the reserve available.
+    #[test]
+    fn pressure_alone_never_trips(steps in prop::collection::vec((1u64..3000, 0u64..3_000_000), 1..200)) {
+        let mut wire = Tripwire::new(8 * GIB);
+        let (mut now, mut total) = (Duration::ZERO, 0);
+        for (milliseconds, stalled) in steps {
+            now += Duration::from_millis(milliseconds);
+            total += stalled;
+            prop_assert_eq!(wire.check(now, 2 * memory_reserve(8 * GIB), Some(total)), None);
+        }
+    }
+}
+
+/// Feeds ten readings a second for `seconds` with the given share stalled; returns the time of the first trip.
+fn trips_after(seconds: u64, available: u64, stalled: f64) -> Option<u64> {
+    let mut wire = Tripwire::new(8 * GIB);
+    (0..seconds * 10).find_map(|tick| {
+        let now = Duration::from_millis(tick * 100);
+        let total = (now.as_micros() as f64 * stalled) as u64;
+        wire.check(now, available, Some(total))
+            .map(|_| now.as_millis() as u64)
+    })
+}
+
+#[test]
+fn the_tripwire() {
+    let reserve = memory_reserve(8 * GIB);
+    assert_eq!(trips_after(60, 2 * reserve - 1, 0.59), None);
+    assert_eq!(trips_after(60, 2 * reserve, 1.0), None);
+    let after = trips_after(60, 2 * reserve - 1, 0.61).expect("it must trip");
+    assert!((5000..=5100).contains(&after), "after {after} ms");
+    assert_eq!(trips_after(60, reserve - 1, 0.0), Some(0));
+    assert_eq!(trips_after(60, reserve, 0.0), None);
+}
+
+#[test]
+fn a_stall_that_is_over_no_longer_trips() {
+    let reserve = memory_reserve(8 * GIB);
+    let mut wire = Tripwire::new(8 * GIB);
+    let mut total = 0;
+    let mut trips = Vec::new();
+    for tick in 0u64..300 {
+        // Fully stalled between the seconds 5 and 10 only.
+        total += if (50..100).contains(&tick) { 100_000 } else { 0 };
+        let reason = wire.check(Duration::from_millis(tick * 100), reserve + 1, Some(total));
+        trips.extend(reason.map(|_| tick));
+    }
+    let (first, last) = (trips[0], *trips.last().unwrap());
+    assert!(
+        (79..=82).contains(&first) && (118..=122).contains(&last),
+        "from {first} to {last}"
+    );
+}
+
+#[test]
+fn the_tripwire_works_without_psi() {
+    let mut wire = Tripwire::new(8 * GIB);
+    assert_eq!(wire.check(Duration::ZERO, GIB, None), None);
+    let reason = wire.check(Duration::from_secs(1), 100 * MIB, None).unwrap();
+    assert!(
+        reason.contains("100 MiB") && reason.contains("512 MiB"),
+        "{reason}"
+    );
+}

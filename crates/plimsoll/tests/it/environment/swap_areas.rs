@@ -1,0 +1,435 @@
+//! zram, swap files and zswap on the real kernel.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use plimsoll::environment::{Environment, EnvironmentError, SwapKind};
+
+use super::{
+    MIB, Traces, again, disk, has_swap_file, has_zram, has_zswap, is_role, read, session, settings, swaps,
+    zram_devices,
+};
+
+const ZSWAP: &str = "/sys/module/zswap/parameters";
+
+#[test]
+fn zram_takes_what_is_reclaimed_and_is_gone_afterwards() {
+    if !has_zram() {
+        return;
+    }
+    let mut session = session("test-zram");
+    let before = Traces::now();
+    let environment = Environment::prepare(&mut session, &settings("zram")).unwrap();
+    let device = environment.swap_device().unwrap().clone();
+    let SwapKind::Zram { algorithm, added, .. } = &device.kind else {
+        panic!("{device:?}")
+    };
+    let name = device.zram_name().unwrap();
+    assert!(
+        *added && !before.zram.iter().any(|(other, _)| *other == name),
+        "{name} was there before"
+    );
+    assert!(read(format!("/sys/block/{name}/comp_algorithm")).contains(&format!("[{algorithm}]")));
+    assert_eq!(
+        read(format!("/sys/block/{name}/disksize")),
+        device.size.to_string()
+    );
+    assert_eq!(device.size, 64 * MIB);
+    let ours = swaps()
+        .into_iter()
+        .find(|(path, _)| Path::new(path) == device.path)
+        .unwrap();
+    assert_eq!(ours.1, i32::from(device.priority));
+    assert!(before.swaps.iter().all(|(_, priority)| *priority < ours.1));
+    assert!(environment.description().to_string().contains(&name));
+
+    let cgroup = environment.cgroup().unwrap();
+    let procs = cgroup.procs_paths()[0].display().to_string();
+    let script =
+        format!("echo $$ > {procs}; a=$(head -c 16000000 /dev/zero | tr '\\0' x); echo held; read line");
+    let mut holder = Command::new("sh")
+        .args(["-c", &script])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = [0u8; 5];
+    std::io::Read::read_exact(holder.stdout.as_mut().unwrap(), &mut line).unwrap();
+    let reclaimed = cgroup.reclaim(8 * MIB).unwrap();
+    assert!(reclaimed.bytes() >= 6 * MIB, "{reclaimed:?}");
+    assert!(cgroup.swap().unwrap().unwrap() >= 6 * MIB, "{:?}", cgroup.swap());
+    assert_eq!(
+        cgroup.limit().unwrap(),
+        Some(48 * MIB),
+        "reclaim must leave the limit as it was"
+    );
+    let stored: u64 = read(format!("/sys/block/{name}/mm_stat"))
+        .split_whitespace()
+        .next()
+        .unwrap()
+        .parse()
+        .unwrap();
+    assert!(stored >= 6 * MIB, "{stored} bytes in {name}");
+    holder.stdin.take().unwrap().write_all(b"\n").unwrap();
+    holder.wait().unwrap();
+
+    let path = cgroup.path().to_owned();
+    let report = environment.tear_down(&mut session).unwrap();
+    assert!(report.left_alone.is_empty(), "{report:?}");
+    assert_eq!(Traces::now(), before);
+    assert!(!path.exists());
+    let _ = session.finish().unwrap();
+}
+
+#[test]
+fn an_unknown_algorithm_is_refused_with_the_known_ones() {
+    if !has_zram() {
+        return;
+    }
+    let mut session = session("test-algorithm");
+    let before = Traces::now();
+    let error = Environment::prepare(&mut session, &settings("zram:bogus")).unwrap_err();
+    let EnvironmentError::UnknownAlgorithm { asked, available } = &error else {
+        panic!("{error}")
+    };
+    assert_eq!(asked, "bogus");
+    assert!(
+        !available.is_empty() && available.iter().all(|name| !name.contains('[')),
+        "{available:?}"
+    );
+    assert_eq!(Traces::now(), before);
+    // Every algorithm that is offered works.
+    for name in available {
+        let environment = Environment::prepare(&mut session, &settings(&format!("zram:{name}"))).unwrap();
+        let kind = environment.swap_device().unwrap().kind.clone();
+        assert!(
+            matches!(&kind, SwapKind::Zram { algorithm, .. } if algorithm == name),
+            "{kind:?}"
+        );
+        let _ = environment.tear_down(&mut session).unwrap();
+    }
+    assert_eq!(Traces::now(), before);
+    let _ = session.finish().unwrap();
+}
+
+/// Adds a zram device that is somebody else's as far as the run can tell; removed when dropped.
+struct Stranger(u32);
+
+impl Stranger {
+    fn add() -> Stranger {
+        Stranger(read("/sys/class/zram-control/hot_add").parse().unwrap())
+    }
+
+    fn attribute(&self, name: &str) -> String {
+        format!("/sys/block/zram{}/{name}", self.0)
+    }
+}
+
+impl Drop for Stranger {
+    fn drop(&mut self) {
+        let _ = fs::write(self.attribute("reset"), "1");
+        let _ = fs::write("/sys/class/zram-control/hot_remove", self.0.to_string());
+    }
+}
+
+#[test]
+fn a_zram_device_of_somebody_else_is_not_touched() {
+    if !has_zram() {
+        return;
+    }
+    let mut session = session("test-stranger");
+    let theirs = Stranger::add();
+    fs::write(theirs.attribute("disksize"), (8 * MIB).to_string()).unwrap();
+    let node = format!("/dev/zram{}", theirs.0);
+    fs::OpenOptions::new()
+        .write(true)
+        .open(&node)
+        .unwrap()
+        .write_all(b"their bytes")
+        .unwrap();
+    let before = Traces::now();
+    let environment = Environment::prepare(&mut session, &settings("zram")).unwrap();
+    assert_ne!(environment.swap_device().unwrap().path, Path::new(&node));
+    let _ = environment.tear_down(&mut session).unwrap();
+    assert_eq!(Traces::now(), before);
+    let mut bytes = [0u8; 11];
+    std::io::Read::read_exact(&mut fs::File::open(&node).unwrap(), &mut bytes).unwrap();
+    assert_eq!(&bytes, b"their bytes");
+    let _ = session.finish().unwrap();
+}
+
+#[test]
+fn a_device_that_somebody_else_took_over_is_left_to_them() {
+    if !has_zram() {
+        return;
+    }
+    let mut session = session("test-taken-over");
+    let environment = Environment::prepare(&mut session, &settings("zram")).unwrap();
+    let device = environment.swap_device().unwrap().clone();
+    let SwapKind::Zram { id, .. } = device.kind else {
+        panic!("{device:?}")
+    };
+    let theirs = Stranger(id);
+    assert!(
+        Command::new("swapoff")
+            .arg(&device.path)
+            .status()
+            .unwrap()
+            .success()
+    );
+    fs::write(theirs.attribute("reset"), "1").unwrap();
+    fs::write(theirs.attribute("disksize"), (16 * MIB).to_string()).unwrap();
+    let report = environment.tear_down(&mut session).unwrap();
+    assert_eq!(read(theirs.attribute("disksize")), (16 * MIB).to_string());
+    assert_eq!(report.left_alone.len(), 1, "{report:?}");
+    let _ = session.finish().unwrap();
+}
+
+/// Runs where no device can be added, started by the test below.
+#[test]
+fn free_device_role() {
+    if !is_role("environment::swap_areas::free_device_role") {
+        return;
+    }
+    let state = tempfile::tempdir().unwrap();
+    let mut session =
+        plimsoll::environment::Session::open_in(state.path(), "free-device", &[], None).unwrap();
+    let environment = Environment::prepare(&mut session, &settings("zram:lzo")).unwrap();
+    println!("used {}", environment.swap_device().unwrap().path.display());
+    println!(
+        "added {}",
+        environment.description().to_string().contains("(added)")
+    );
+    let _ = environment.tear_down(&mut session).unwrap();
+    let _ = session.finish().unwrap();
+}
+
+#[test]
+fn where_no_device_can_be_added_a_free_one_is_used_and_left_as_it_was() {
+    if !has_zram() {
+        return;
+    }
+    // The helper process works under this lock: nobody else adds devices meanwhile.
+    let session = session("test-free-device");
+    let free = Stranger::add();
+    fs::write(free.attribute("comp_algorithm"), "lz4").unwrap();
+    let before = Traces::now();
+    let role = again("environment::swap_areas::free_device_role");
+    // A mount over the control file, seen by the helper alone, stands for a kernel without it.
+    let script = "mount --bind /proc/self/cmdline /sys/class/zram-control/hot_add && exec \"$0\" \"$@\"";
+    let output = Command::new("unshare")
+        .args(["--mount", "sh", "-c", script])
+        .arg(role.get_program())
+        .args(role.get_args())
+        .envs(role.get_envs().filter_map(|(key, value)| Some((key, value?))))
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success(),
+        "{text}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    assert!(text.contains(&format!("used /dev/zram{}\n", free.0)), "{text}");
+    assert!(text.contains("added false"), "{text}");
+    assert_eq!(Traces::now(), before);
+    assert!(
+        read(free.attribute("comp_algorithm")).contains("[lz4]"),
+        "{}",
+        read(free.attribute("comp_algorithm"))
+    );
+    drop(free);
+    assert!(zram_devices().len() < before.zram.len());
+    let _ = session.finish().unwrap();
+}
+
+#[test]
+fn a_swap_file_is_private_used_and_removed() {
+    if !has_swap_file() {
+        return;
+    }
+    let mut session = session("test-swap-file");
+    let before = Traces::now();
+    let environment = Environment::prepare(&mut session, &settings("swapfile")).unwrap();
+    let device = environment.swap_device().unwrap().clone();
+    assert_eq!((device.size, &device.kind), (64 * MIB, &SwapKind::File));
+    let metadata = fs::metadata(&device.path).unwrap();
+    assert_eq!(
+        (metadata.permissions().mode() & 0o777, metadata.len()),
+        (0o600, 64 * MIB)
+    );
+    assert!(swaps().iter().any(|(path, _)| Path::new(path) == device.path));
+    let _ = environment.tear_down(&mut session).unwrap();
+    assert!(!device.path.exists());
+    assert_eq!(Traces::now(), before);
+    let _ = session.finish().unwrap();
+}
+
+#[test]
+fn a_folder_in_memory_is_refused() {
+    if !has_swap_file() || !Path::new("/dev/shm").is_dir() {
+        return;
+    }
+    let mut session = session("test-tmpfs");
+    let mut asked = settings("swapfile");
+    asked.swap_dir = "/dev/shm".into();
+    let error = Environment::prepare(&mut session, &asked).unwrap_err();
+    assert!(error.to_string().contains("tmpfs"), "{error}");
+    assert!(error.to_string().contains("swap_dir"), "{error}");
+    let _ = session.finish().unwrap();
+}
+
+/// A small ext4 on a loop device, unmounted when dropped.
+struct SmallDisk(tempfile::TempDir);
+
+impl SmallDisk {
+    fn mount(bytes: u64) -> Option<SmallDisk> {
+        let folder = tempfile::tempdir_in(disk()).unwrap();
+        let image = folder.path().join("image");
+        fs::File::create(&image).unwrap().set_len(bytes).unwrap();
+        fs::create_dir(folder.path().join("mounted")).unwrap();
+        let made = Command::new("mkfs.ext4")
+            .args(["-q", "-F"])
+            .arg(&image)
+            .status()
+            .is_ok_and(|s| s.success());
+        let disk = SmallDisk(folder);
+        let mount = || {
+            Command::new("mount")
+                .args(["-o", "loop"])
+                .arg(&image)
+                .arg(disk.path())
+                .status()
+        };
+        (made && mount().is_ok_and(|status| status.success())).then_some(disk)
+    }
+
+    fn path(&self) -> std::path::PathBuf {
+        self.0.path().join("mounted")
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount")
+            .arg(self.path())
+            .stderr(Stdio::null())
+            .status();
+    }
+}
+
+#[test]
+fn a_full_disk_is_said_in_bytes_and_nothing_is_left_on_it() {
+    if !has_swap_file() {
+        return;
+    }
+    let mut session = session("test-disk-full");
+    let Some(small) = SmallDisk::mount(64 * MIB) else {
+        crate::require::capability("swapfile", false, "needs mkfs.ext4 and loop devices");
+        return;
+    };
+    let before = Traces::now();
+    let mut asked = settings("swapfile");
+    asked.swap_dir = small.path();
+    let error = Environment::prepare(&mut session, &asked).unwrap_err();
+    let EnvironmentError::DiskFull {
+        needed, available, ..
+    } = &error
+    else {
+        panic!("{error}")
+    };
+    assert_eq!(*needed, 64 * MIB);
+    assert!(*available > 30 * MIB && *available < 64 * MIB, "{available}");
+    assert!(error.to_string().contains(&needed.to_string()), "{error}");
+    assert_eq!(Traces::now(), before);
+    // What fits is made on the same disk.
+    asked.swap_size = 16 * MIB;
+    let environment = Environment::prepare(&mut session, &asked).unwrap();
+    let _ = environment.tear_down(&mut session).unwrap();
+    let left: Vec<_> = fs::read_dir(small.path())
+        .unwrap()
+        .map(|e| e.unwrap().file_name())
+        .collect();
+    assert_eq!(left, ["lost+found"]);
+    let _ = session.finish().unwrap();
+}
+
+#[test]
+fn zswap_is_on_during_the_trial_and_as_before_afterwards() {
+    if !has_zswap() {
+        return;
+    }
+    let mut session = session("test-zswap");
+    let before = Traces::now();
+    let compressor = if read(format!("{ZSWAP}/compressor")) == "lzo" {
+        "lzo-rle"
+    } else {
+        "lzo"
+    };
+    let mut asked = settings(&format!("zswap:{compressor}"));
+    asked.zswap_pool_percent = Some(11);
+    let environment = Environment::prepare(&mut session, &asked).unwrap();
+    let zswap = environment.description().zswap.clone().unwrap();
+    assert_eq!(
+        (zswap.enabled, zswap.compressor.as_str(), zswap.max_pool_percent),
+        (true, compressor, 11)
+    );
+    assert_eq!(read(format!("{ZSWAP}/enabled")), "Y");
+    let _ = environment.tear_down(&mut session).unwrap();
+    assert_eq!(Traces::now(), before);
+
+    let error = Environment::prepare(&mut session, &settings("zswap:bogus")).unwrap_err();
+    assert!(
+        matches!(error, EnvironmentError::UnknownCompressor { .. }),
+        "{error}"
+    );
+    assert!(error.to_string().contains("bogus"), "{error}");
+    assert_eq!(Traces::now(), before);
+    let _ = session.finish().unwrap();
+}
+
+#[test]
+fn zswap_is_off_for_subjects_that_do_not_ask_for_it() {
+    if !has_zswap() {
+        return;
+    }
+    let mut session = session("test-zswap-off");
+    let enabled = format!("{ZSWAP}/enabled");
+    let before = read(&enabled);
+    fs::write(&enabled, "Y").unwrap();
+    let environment = Environment::prepare(&mut session, &settings("swapfile")).unwrap();
+    let during = read(&enabled);
+    let _ = environment.tear_down(&mut session).unwrap();
+    let after = read(&enabled);
+    fs::write(&enabled, before).unwrap();
+    assert_eq!((during.as_str(), after.as_str()), ("N", "Y"));
+    let _ = session.finish().unwrap();
+}
+
+#[test]
+fn sizes_of_nonsense_leave_nothing_behind() {
+    if !has_zram() {
+        return;
+    }
+    let mut session = session("test-sizes");
+    let before = Traces::now();
+    for (subject, bytes) in [
+        ("zram", 0),
+        ("zram", 99 << 40),
+        ("swapfile", 4096),
+        ("swapfile", 15 << 40),
+    ] {
+        let mut asked = settings(subject);
+        asked.swap_size = bytes;
+        let error = Environment::prepare(&mut session, &asked).unwrap_err();
+        assert!(
+            error.to_string().contains("bytes"),
+            "{subject} of {bytes}: {error}"
+        );
+        assert_eq!(Traces::now(), before);
+    }
+    let _ = session.finish().unwrap();
+}
