@@ -13,11 +13,11 @@ use crate::scenario::FillClass;
 /// Bytes of the resident buffer: several times the last-level cache of most machines.
 const RESIDENT: usize = 256 << 20;
 /// Bytes of each mapping that is touched for the first time.
-const FRESH: usize = 64 << 20;
+const FRESH: usize = 32 << 20;
 /// Passes of each measurement over memory; the best counts, since others only ever make a pass slower.
-const PASSES: usize = 5;
+const PASSES: usize = 4;
 /// Dependent loads of a pass.
-const LOADS: usize = 200_000;
+const LOADS: usize = 100_000;
 /// Clock readings of a pass.
 const READINGS: u32 = 20_000;
 
@@ -35,7 +35,7 @@ pub enum CalibrationError {
     },
 }
 
-/// Measures for about a second, on up to 320 MiB of base pages (no huge ones, so that machines with other settings
+/// Measures for about a second, on 256 MiB of base pages (no huge ones, so that machines with other settings
 /// compare). Each figure is the best of several passes.
 ///
 /// Run it in a worker, never in the runner: what measures should not have used memory itself.

@@ -290,6 +290,7 @@ impl Worker {
 
     /// Says how the worker died; waits for the end of its end.
     fn reap(&mut self) -> WorkerError {
+        self.owes_reply = false;
         match self.child.wait() {
             Ok(status) => WorkerError::Died {
                 status: status.code(),

@@ -70,8 +70,8 @@ pub(super) struct Memory {
 impl Memory {
     /// Maps and fills. The cost covers mapping and filling, not reading the file of `file=F`.
     pub(super) fn fill(asked: &FillRequest) -> Result<(Memory, Cost), MemoryError> {
-        let lengths = request_lengths(asked)?;
         refuse_what_no_machine_holds(asked.bytes)?;
+        let lengths = request_lengths(asked)?;
         let stream = Stream::new(&asked.class, asked.seed)?;
         let mut memory = Memory {
             mappings: Vec::with_capacity(lengths.len()),
@@ -254,7 +254,7 @@ mod tests {
         for (bytes, request, words) in [
             (0, 4096, "0 bytes"),
             (4096, 0, "requests of 0"),
-            (1 << 40, 1, "larger requests"),
+            (1 << 30, 1, "larger requests"),
             (99 << 40, 1 << 30, "ask for less or add swap"),
             (u64::MAX, u64::MAX, "ask for less or add swap"),
         ] {
