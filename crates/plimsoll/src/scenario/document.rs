@@ -1,5 +1,6 @@
 //! A scenario file, read and checked, with the place of everything kept for errors that come later.
 
+use std::collections::HashMap;
 use std::ops::Range;
 
 use toml::Spanned;
@@ -253,9 +254,11 @@ pub(super) fn entry(
     let whole = at(value.span());
     if !key.sweep {
         let message = format!("`{}` takes one value, not a list", key.name);
-        return Err(whole
-            .error(Problem::BadList, message, "a list")
-            .help("only some keys can be swept; `plimsoll run --help` and the reference page say which"));
+        let swept: Vec<&str> = KEYS.iter().filter(|key| key.sweep).map(|key| key.name).collect();
+        return Err(whole.error(Problem::BadList, message, "a list").help(format!(
+            "a list sweeps a key; it can be given for: {}",
+            swept.join(", ")
+        )));
     }
     if list.is_empty() {
         let message = format!("the list of `{}` is empty", key.name);
@@ -270,16 +273,19 @@ pub(super) fn entry(
             .help(format!("the most is {MAX_TRIALS} trials")));
     }
     let mut values: Vec<(Value, Place)> = Vec::new();
+    let mut seen: HashMap<String, Place> = HashMap::new();
     for item in list.iter() {
         let place = at(item.span());
         let value = value::parse(key, item.get_ref(), &place)?;
-        if let Some((_, first)) = values.iter().find(|(earlier, _)| *earlier == value) {
-            let message = format!("`{}` has the value {} twice", key.name, short(&value.to_string()));
+        let text = value.to_string();
+        if let Some(first) = seen.get(&text) {
+            let message = format!("`{}` has the value {} twice", key.name, short(&text));
             return Err(place
                 .error(Problem::Duplicate, message, "again here")
                 .and(first, "first here")
                 .help("remove one of them; `repeat` runs a combination more than once"));
         }
+        seen.insert(text, place.clone());
         values.push((value, place));
     }
     Ok(Entry {
@@ -349,7 +355,9 @@ fn syntax_error(source: &Source, error: &toml::de::Error) -> Box<Invalid> {
     let span = span.start.min(end)..span.end.min(end);
     place(source, span)
         .error(Problem::Syntax, "the scenario is not valid TOML", error.message())
-        .help("TOML is described at https://toml.io")
+        .help(
+            "text stands in quotes, as in size = \"1G\", and each key once in its table; see https://toml.io",
+        )
 }
 
 pub(super) fn place(source: &Source, span: Range<usize>) -> Place {

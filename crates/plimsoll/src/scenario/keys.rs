@@ -282,12 +282,22 @@ pub const KEYS: &[Key] = &[
     )),
 ];
 
+// [`Key::of`] takes a key by its place.
+const _: () = {
+    let mut place = 0;
+    while place < KEYS.len() {
+        assert!(KEYS[place].id as usize == place);
+        place += 1;
+    }
+};
+
 impl Key {
     /// The key of this name.
     pub(super) fn find(name: &str) -> Option<&'static Key> {
         KEYS.iter().find(|key| key.name == name)
     }
 
+    /// The key that an [`Id`] stands for.
     pub(super) fn of(id: Id) -> &'static Key {
         &KEYS[id as usize]
     }

@@ -343,17 +343,13 @@ impl Merged<'_> {
 
     /// The section as it is shown: sizes in bytes wherever they are the same in all combinations.
     fn resolved(&self, combinations: &[Combination]) -> SectionPlan {
-        let same = |id, mut of: Box<dyn Iterator<Item = &Combination> + '_>| {
-            let first = resolved_text(&of.next()?.settings, id)?;
-            of.all(|c| resolved_text(&c.settings, id).as_ref() == Some(&first))
-                .then_some(first)
-        };
         let mut keys = Vec::new();
         for (position, entry) in self.entries.iter().enumerate() {
-            let texts = entry.values.iter().enumerate().map(|(index, (value, _))| {
-                let of = combinations.iter().filter(move |c| c.pick[position] == index);
-                same(entry.key.id, Box::new(of)).unwrap_or_else(|| value.to_string())
+            let agreed = agreed_texts(combinations, entry.key.id, entry.values.len(), |c| {
+                c.pick[position]
             });
+            let texts = entry.values.iter().zip(agreed);
+            let texts = texts.map(|((value, _), agreed)| agreed.unwrap_or_else(|| value.to_string()));
             keys.push((entry.key.name.to_owned(), texts.collect()));
         }
         let missing = KEYS
@@ -362,7 +358,7 @@ impl Merged<'_> {
         for key in missing {
             let text = match key.id {
                 Id::Repeat => Some(self.repeat.to_string()),
-                id => same(id, Box::new(combinations.iter())),
+                id => agreed_texts(combinations, id, 1, |_| 0).pop().flatten(),
             };
             if let Some(text) = text {
                 keys.push((key.name.to_owned(), vec![text]));
@@ -373,6 +369,29 @@ impl Merged<'_> {
             keys,
         }
     }
+}
+
+/// For each of `count` values of a key, the text that it came to in all combinations which took it; `None` where
+/// that differs from one to another.
+fn agreed_texts(
+    combinations: &[Combination],
+    id: Id,
+    count: usize,
+    taken: impl Fn(&Combination) -> usize,
+) -> Vec<Option<String>> {
+    let mut agreed: Vec<Option<String>> = vec![None; count];
+    let mut seen = vec![false; count];
+    for combination in combinations {
+        let index = taken(combination);
+        let text = resolved_text(&combination.settings, id);
+        if !seen[index] {
+            seen[index] = true;
+            agreed[index] = text;
+        } else if agreed[index] != text {
+            agreed[index] = None;
+        }
+    }
+    agreed
 }
 
 /// Every setting of a combination; what is not given has its default.

@@ -184,6 +184,16 @@ pub fn size_text(bytes: u64) -> String {
     bytes.to_string()
 }
 
+impl fmt::Display for Base {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Base::Ram => "ram",
+            Base::Size => "size",
+            Base::Limit => "limit",
+        })
+    }
+}
+
 impl fmt::Display for SizeExpr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
@@ -193,11 +203,10 @@ impl fmt::Display for SizeExpr {
                 let decimals = decimals.trim_end_matches('0');
                 let point = if decimals.is_empty() { "" } else { "." };
                 write!(f, "{}{point}{decimals}%", thousandths / 1000)?;
-                f.write_str(match of {
-                    Base::Ram => "",
-                    Base::Size => " size",
-                    Base::Limit => " limit",
-                })
+                match of {
+                    Base::Ram => Ok(()),
+                    of => write!(f, " {of}"),
+                }
             }
         }
     }

@@ -173,7 +173,7 @@ fn parse_size(key: &'static Key, text: &str, place: &Place) -> Result<Value, Box
             return Err(place
                 .error(
                     Problem::OutOfRange,
-                    format!("`{}` cannot be more than 100% of that", key.name),
+                    format!("`{}` cannot be more than 100% of {of}", key.name),
                     "at most 100%",
                 )
                 .help(format!("the default is {}", plain(key.default))));
@@ -334,7 +334,7 @@ pub(super) fn type_name(raw: &DeValue<'_>) -> &'static str {
         DeValue::String(_) => "text",
         DeValue::Integer(_) => "a whole number",
         DeValue::Float(_) => "a number with decimals",
-        DeValue::Boolean(_) => "true or false",
+        DeValue::Boolean(_) => "a boolean",
         DeValue::Datetime(_) => "a date",
         DeValue::Array(_) => "a list",
         DeValue::Table(_) => "a table",
