@@ -102,7 +102,7 @@ pub(super) fn pressure(look: &Look) -> Check {
     const ABOUT: About = About {
         id: "psi",
         group: Group::Confinement,
-        title: "pressure stall information",
+        title: "pressure stalls (PSI)",
         lost: "no tripwire on memory pressure (the reserve alone protects the machine) and no PSI in the report",
     };
     let file = "proc/pressure/memory";

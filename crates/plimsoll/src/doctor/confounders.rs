@@ -66,7 +66,10 @@ pub(super) fn damon(look: &Look) -> Check {
         .any(|(_, schemes)| schemes.iter().any(|scheme| scheme.trims));
     match (running.is_empty(), trims) {
         (true, _) if tree.exists(KDAMONDS) => ABOUT.says(State::Available, "built in, none running", ""),
-        (true, _) => ABOUT.says(State::Available, "none to be seen", ""),
+        (true, _) if tree.exists("sys/kernel/mm") => {
+            ABOUT.says(State::Available, "not built into this kernel", "")
+        }
+        (true, _) => ABOUT.says(State::Unknown, "/sys/kernel/mm is hidden", "sudo plimsoll doctor"),
         (false, false) => ABOUT.says(State::Available, texts.join("; "), enable.join("\n")),
         (false, true) => ABOUT.says(State::Limited, texts.join("; "), enable.join("\n")),
     }
@@ -177,6 +180,7 @@ pub(super) fn page_reporting(look: &Look) -> Check {
             format!("active through the balloon {device}, {order}"),
             enable,
         ),
+        (None, None) if !tree.exists("sys/bus") => ABOUT.says(State::Unknown, "/sys/bus is hidden", enable),
         (None, _) => ABOUT.says(
             State::Available,
             format!("no device that reports ({order})"),

@@ -96,6 +96,15 @@ impl Look<'_> {
         }
     }
 
+    /// `missing` where `folder` of sysfs can be seen, so that what is not in it is not there; otherwise nobody knows.
+    fn absent_from(&self, folder: &str, about: &About, missing: &str, enable: &str) -> Check {
+        if self.tree.exists(folder) {
+            about.says(State::Missing, missing, enable)
+        } else {
+            about.says(State::Unknown, format!("/{folder} is hidden"), enable)
+        }
+    }
+
     /// Whether the running kernel has module `name` on disk, ready to be loaded.
     fn module_on_disk(&self, name: &str) -> bool {
         let release = self.tree.read("proc/sys/kernel/osrelease").unwrap_or_default();

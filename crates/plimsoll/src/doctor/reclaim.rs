@@ -120,8 +120,9 @@ pub(super) fn generations(look: &Look) -> Check {
     };
     let folder = "sys/kernel/mm/lru_gen";
     let Some(enabled) = look.tree.read(&format!("{folder}/enabled")) else {
-        return ABOUT.says(
-            State::Missing,
+        return look.absent_from(
+            "sys/kernel/mm",
+            &ABOUT,
             "not built into this kernel",
             "# a kernel of 6.1 or newer with CONFIG_LRU_GEN=y",
         );
@@ -163,8 +164,9 @@ pub(super) fn huge_pages(look: &Look) -> Check {
     let folder = "sys/kernel/mm/transparent_hugepage";
     let enable = "echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled";
     let Some(mode) = look.tree.choice(&format!("{folder}/enabled")) else {
-        return ABOUT.says(
-            State::Missing,
+        return look.absent_from(
+            "sys/kernel/mm",
+            &ABOUT,
             "not built into this kernel",
             "# build the kernel with CONFIG_TRANSPARENT_HUGEPAGE=y",
         );

@@ -18,7 +18,7 @@ const INDENT: usize = 6;
 pub fn render(examination: &Examination, width: usize, colour: bool) -> String {
     let width = width.clamp(NARROWEST, WIDEST);
     let paint = Paint { colour };
-    let mut text = format!("{}\n", examination.machine);
+    let mut text = wrap(&examination.machine, width, 0, 0);
     let widest = examination
         .checks
         .iter()

@@ -92,8 +92,9 @@ pub(super) fn zswap(look: &Look) -> Check {
     };
     let folder = "sys/module/zswap/parameters";
     if !look.tree.exists(folder) {
-        return ABOUT.says(
-            State::Missing,
+        return look.absent_from(
+            "sys/module",
+            &ABOUT,
             "not built into this kernel",
             "# build the kernel with CONFIG_ZSWAP=y",
         );

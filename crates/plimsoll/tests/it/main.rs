@@ -1,5 +1,7 @@
 //! Integration tests of the laboratory, one file a topic.
 
+mod architecture;
+mod docs;
 mod doctor;
 mod environment;
 mod recording;

@@ -1,0 +1,199 @@
+//! The commands in the documentation: they parse, and those marked `sh run` run.
+
+use std::fs;
+use std::path::PathBuf;
+
+use assert_cmd::Command;
+
+/// A command line that a document shows.
+#[derive(Debug, PartialEq)]
+struct Shown {
+    /// Where.
+    document: String,
+    /// Whether the block is marked to be run.
+    run: bool,
+    /// The arguments after `plimsoll`.
+    arguments: Vec<String>,
+}
+
+fn repository() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// README.md and the chapters of the book, by path from the root.
+fn documents() -> Vec<(String, String)> {
+    let root = repository();
+    let chapters = fs::read_dir(root.join("docs/src")).expect("docs/src is there");
+    let mut paths: Vec<String> = chapters
+        .map(|entry| {
+            format!(
+                "docs/src/{}",
+                entry.expect("an entry").file_name().to_string_lossy()
+            )
+        })
+        .filter(|path| path.ends_with(".md"))
+        .collect();
+    paths.extend(
+        ["README.md".to_owned()]
+            .into_iter()
+            .filter(|path| root.join(path).exists()),
+    );
+    paths.sort();
+    paths
+        .into_iter()
+        .map(|path| {
+            let text = fs::read_to_string(root.join(&path)).expect("a document is text");
+            (path, text)
+        })
+        .collect()
+}
+
+/// The lines of `sh` blocks that call plimsoll, as itself, through sudo, or through cargo.
+fn commands(document: &str, text: &str) -> Vec<Shown> {
+    let mut found = Vec::new();
+    let mut block: Option<bool> = None;
+    for line in text.lines() {
+        match (block, line.trim_end()) {
+            (None, "```sh") => block = Some(false),
+            (None, "```sh run") => block = Some(true),
+            (Some(_), "```") => block = None,
+            (Some(run), line) => {
+                let line = line.strip_prefix("sudo ").unwrap_or(line);
+                let cargo = line.strip_prefix("cargo run --release -- ");
+                if let Some(arguments) = cargo.or_else(|| line.strip_prefix("plimsoll ")) {
+                    found.push(Shown {
+                        document: document.to_owned(),
+                        run,
+                        arguments: words(arguments),
+                    });
+                }
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+/// Splits as a shell does, as far as the documents need it: spaces, single quotes, a remark at the end.
+fn words(line: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    let mut word = String::new();
+    let mut quoted = false;
+    for c in line.split(" #").next().unwrap_or_default().chars() {
+        match c {
+            '\'' => quoted = !quoted,
+            ' ' if !quoted => words.push(std::mem::take(&mut word)),
+            c => word.push(c),
+        }
+    }
+    words.push(word);
+    words.retain(|word| !word.is_empty());
+    words
+}
+
+fn plimsoll() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+    command.env("NO_COLOR", "1");
+    command
+}
+
+#[test]
+fn commands_are_found_in_documents() {
+    let text = "```sh\nsudo plimsoll run x --set 'a=[1, 2]'  # why\nls\n```\n```console\n$ plimsoll no\n```\n\
+                ```sh run\nplimsoll list\n```\nplimsoll no";
+    let found = commands("d", text);
+    let shown: Vec<(bool, Vec<&str>)> = found
+        .iter()
+        .map(|c| (c.run, c.arguments.iter().map(String::as_str).collect()))
+        .collect();
+    assert_eq!(
+        shown,
+        [
+            (false, vec!["run", "x", "--set", "a=[1, 2]"]),
+            (true, vec!["list"])
+        ]
+    );
+}
+
+/// With `--help` at the end clap still refuses an unknown command or flag that stands before it.
+#[test]
+fn shown_commands_parse() {
+    plimsoll()
+        .args(["run", "compression", "--no-such-flag", "--help"])
+        .assert()
+        .failure();
+    let mut seen = 0;
+    for (path, text) in documents() {
+        for shown in commands(&path, &text) {
+            seen += 1;
+            let result = plimsoll()
+                .args(&shown.arguments)
+                .arg("--help")
+                .output()
+                .expect("plimsoll starts");
+            assert!(
+                result.status.success(),
+                "{}: plimsoll {}\n{}",
+                shown.document,
+                shown.arguments.join(" "),
+                String::from_utf8_lossy(&result.stderr)
+            );
+        }
+    }
+    assert!(seen > 10, "the documents show commands, {seen} were found");
+}
+
+#[test]
+fn commands_marked_to_run_do() {
+    let mut seen = 0;
+    for (path, text) in documents() {
+        for shown in commands(&path, &text).into_iter().filter(|shown| shown.run) {
+            seen += 1;
+            let folder = tempfile::tempdir().expect("a temporary folder");
+            let result = plimsoll()
+                .args(&shown.arguments)
+                .current_dir(&folder)
+                .output()
+                .expect("plimsoll starts");
+            let words = shown.arguments.join(" ");
+            let errors = String::from_utf8_lossy(&result.stderr).into_owned();
+            assert!(result.status.success(), "{path}: plimsoll {words}\n{errors}");
+            assert!(!result.stdout.is_empty(), "{path}: plimsoll {words} says nothing");
+        }
+    }
+    assert!(seen > 3, "the documents mark commands to run, {seen} were found");
+}
+
+/// A link to a chapter that is not there, or a chapter that no reader reaches.
+#[test]
+fn the_summary_lists_every_chapter() {
+    let chapters: Vec<(String, String)> = documents()
+        .into_iter()
+        .filter(|(path, _)| path.starts_with("docs/src/"))
+        .collect();
+    let (_, summary) = chapters
+        .iter()
+        .find(|(path, _)| path.ends_with("SUMMARY.md"))
+        .expect("there is a summary");
+    for (path, text) in &chapters {
+        let name = path.trim_start_matches("docs/src/");
+        if name != "SUMMARY.md" {
+            assert!(
+                summary.contains(&format!("({name})")),
+                "SUMMARY.md does not list {name}"
+            );
+            assert!(
+                text.lines().filter(|line| !line.is_empty()).count() > 5,
+                "{name} is empty"
+            );
+        }
+        for target in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            let file = target.split('#').next().unwrap_or_default();
+            let there = file.is_empty() || repository().join("docs/src").join(file).exists();
+            assert!(
+                there || file.contains("://"),
+                "{name} links to {target}, which is not there"
+            );
+        }
+    }
+}
