@@ -1,6 +1,7 @@
 //! Integration tests of the laboratory, one file a topic.
 
 mod architecture;
+mod command;
 mod docs;
 mod doctor;
 mod environment;
@@ -8,6 +9,7 @@ mod recording;
 mod report;
 #[allow(dead_code)]
 mod require;
+mod run;
 mod sample;
 mod scenario;
 mod workload;

@@ -1,0 +1,211 @@
+//! `plimsoll run` on the real kernel: what it records, how it ends, and that nothing is left behind.
+
+mod bad_luck;
+mod experiments;
+mod interruptions;
+mod refusals;
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::require::capability;
+
+const PLIMSOLL: &str = env!("CARGO_BIN_EXE_plimsoll");
+
+/// Small enough for a minute of tests, large enough for a phase to be seen.
+const SIZE: &str = "size=32M";
+
+/// Whether experiments with zram in a memory cgroup can run here.
+fn has_laboratory() -> bool {
+    let root = rustix::process::geteuid().is_root();
+    let zram = Path::new("/sys/class/zram-control").exists();
+    capability("cgroup", root, "needs root") && capability("zram", root && zram, "needs root and the zram module")
+}
+
+/// A run of a test: a folder for its recordings, and its arguments.
+struct Run {
+    folder: TempDir,
+    arguments: Vec<String>,
+}
+
+/// How a run ended.
+struct Ended {
+    /// Exit code; -1 after a signal.
+    code: i32,
+    stderr: String,
+    /// The JSON document on standard output; null where there was none.
+    results: Value,
+}
+
+impl Run {
+    /// `plimsoll run compression --json --wait` with 32 MiB, one repeat and `arguments`.
+    fn new(arguments: &[&str]) -> Run {
+        Run::of("compression", &[&["--set", SIZE, "--set", "hold=0.1", "--repeat", "1"], arguments].concat())
+    }
+
+    fn of(scenario: &str, arguments: &[&str]) -> Run {
+        let mut all: Vec<String> = ["run", scenario, "--json", "--wait"].map(str::to_owned).to_vec();
+        all.extend(arguments.iter().map(|argument| (*argument).to_owned()));
+        Run { folder: tempfile::tempdir().expect("a folder"), arguments: all }
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(PLIMSOLL);
+        command.args(&self.arguments).arg("--output").arg(self.folder.path());
+        command
+    }
+
+    /// Runs to the end, and checks that nothing is left behind.
+    fn finish(&self) -> Ended {
+        let ended = Ended::of(self.command().output().expect("plimsoll starts"));
+        self.assert_nothing_left();
+        ended
+    }
+
+    fn start(&self) -> Started<'_> {
+        let child = self
+            .command()
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("plimsoll starts");
+        Started { run: self, child: Some(child) }
+    }
+
+    /// The folder of the recording, once there is one.
+    fn recording(&self) -> Option<PathBuf> {
+        let mut entries = std::fs::read_dir(self.folder.path()).expect("the folder").filter_map(Result::ok);
+        entries.next().map(|entry| entry.path())
+    }
+
+    fn name(&self) -> Option<String> {
+        Some(self.recording()?.file_name()?.to_str()?.to_owned())
+    }
+
+    /// No journal and no cgroup of this run. (Devices carry no name of their run; journals list them.)
+    fn assert_nothing_left(&self) {
+        let Some(name) = self.name() else { return };
+        let journals = Path::new("/var/lib/plimsoll/runs");
+        for folder in [journals, Path::new("/sys/fs/cgroup")] {
+            let left = find(folder, &name, 6);
+            assert!(left.is_empty(), "{name} left behind: {left:?}");
+        }
+    }
+}
+
+/// Paths below `folder` whose file name contains `name`.
+fn find(folder: &Path, name: &str, depth: usize) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if entry.file_name().to_string_lossy().contains(name) {
+            found.push(path);
+        } else if depth > 0 && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            found.extend(find(&path, name, depth - 1));
+        }
+    }
+    found
+}
+
+/// A run that goes on.
+struct Started<'a> {
+    run: &'a Run,
+    child: Option<Child>,
+}
+
+impl Started<'_> {
+    fn pid(&self) -> u32 {
+        self.child.as_ref().expect("not ended").id()
+    }
+
+    fn signal(&self, signal: rustix::process::Signal) {
+        let pid = rustix::process::Pid::from_raw(self.pid() as i32).expect("a process id");
+        rustix::process::kill_process(pid, signal).expect("the run lives");
+    }
+
+    /// The process id of the run's worker of the trial.
+    fn worker(&self) -> u32 {
+        let children = format!("/proc/{0}/task/{0}/children", self.pid());
+        let text = std::fs::read_to_string(children).expect("the run lives");
+        text.split_whitespace().next().expect("a worker").parse().expect("a number")
+    }
+
+    /// Waits until an event of the recording is `kind` of `phase` ("" for events without one).
+    fn await_event(&mut self, kind: &str, phase: &str) {
+        let deadline = Instant::now() + Duration::from_secs(120);
+        while Instant::now() < deadline {
+            let events = self.run.recording().map(|folder| folder.join("events.jsonl"));
+            let text = events.and_then(|path| std::fs::read_to_string(path).ok()).unwrap_or_default();
+            let seen = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()).any(|event| {
+                event["kind"] == kind && event["phase"].as_str().unwrap_or_default() == phase
+            });
+            if seen {
+                return;
+            }
+            let child = self.child.as_mut().expect("not ended");
+            if child.try_wait().expect("a child").is_some() {
+                let output = self.child.take().expect("a child").wait_with_output().expect("output");
+                panic!("ended before {kind} {phase}: {}", String::from_utf8_lossy(&output.stderr));
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        panic!("no {kind} {phase} within two minutes");
+    }
+
+    fn wait(mut self) -> Ended {
+        Ended::of(self.child.take().expect("not ended").wait_with_output().expect("output"))
+    }
+
+    /// Waits for the end, and checks that nothing is left behind.
+    fn finish(self) -> Ended {
+        let run = self.run;
+        let ended = self.wait();
+        run.assert_nothing_left();
+        ended
+    }
+}
+
+impl Drop for Started<'_> {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+impl Ended {
+    fn of(output: Output) -> Ended {
+        Ended {
+            code: output.status.code().unwrap_or(-1),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+            results: serde_json::from_slice(&output.stdout).unwrap_or(Value::Null),
+        }
+    }
+
+    fn trials(&self) -> &[Value] {
+        self.results["trials"].as_array().map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// The run went as asked. On a busy machine its figures may be untrustworthy (7); that is a right answer.
+    fn assert_went_well(&self) {
+        assert!([0, 7].contains(&self.code), "exit {}: {}", self.code, self.stderr);
+        for trial in self.trials() {
+            assert_ne!(trial["status"], "failed", "{trial:#}");
+            assert_eq!(trial["verified"], true, "{trial:#}");
+        }
+    }
+
+    fn assert_failed(&self, code: i32, words: &[&str]) {
+        assert_eq!(self.code, code, "{}\n{:#}", self.stderr, self.results);
+        for word in words {
+            let said = self.stderr.contains(word) || self.results.to_string().contains(word);
+            assert!(said, "`{word}` is not in: {}\n{:#}", self.stderr, self.results);
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Runs to which something happens: memory or disk runs out, a worker is killed, a byte is wrong.
+
+use std::io::{Seek, SeekFrom, Write};
+use std::process::Command;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::{PLIMSOLL, Run, has_laboratory};
+
+#[test]
+fn an_oom_kill_fails_the_trial_and_is_named() {
+    if !has_laboratory() {
+        return;
+    }
+    let run = Run::new(&["--set", "subject=none", "--set", "class=random", "--set", "limit=16M"]);
+    let ended = run.finish();
+    ended.assert_failed(5, &["OOM killer", "raise `limit`"]);
+    assert_eq!(ended.trials()[0]["status"], "failed");
+}
+
+#[test]
+fn without_swap_nothing_is_trimmed_and_the_trial_says_so() {
+    if !has_laboratory() {
+        return;
+    }
+    let ended = Run::new(&["--set", "subject=none", "--set", "class=random"]).finish();
+    ended.assert_failed(2, &["trim did not run", "no swap"]);
+}
+
+#[test]
+fn a_limit_below_the_size_is_not_a_full_fill() {
+    if !has_laboratory() {
+        return;
+    }
+    let ended = Run::new(&["--set", "limit=20M", "--set", "class=random"]).finish();
+    ended.assert_failed(2, &["size not reached", "raise `limit`"]);
+}
+
+#[test]
+fn a_worker_killed_from_outside_fails_its_trial() {
+    if !has_laboratory() {
+        return;
+    }
+    let run = Run::new(&["--set", "class=random", "--set", "hold=20"]);
+    let mut started = run.start();
+    started.await_event("phase-end", "fill");
+    let worker = Pid::from_raw(started.worker() as i32).expect("a process id");
+    kill_process(worker, Signal::KILL).expect("the worker lives");
+    let ended = started.finish();
+    ended.assert_failed(5, &["SIGKILL"]);
+    assert_eq!(ended.trials()[0]["status"], "failed");
+}
+
+#[test]
+fn one_wrong_byte_fails_the_trial_and_is_found() {
+    if !has_laboratory() {
+        return;
+    }
+    let run = Run::new(&["--set", "class=constant", "--set", "hold=3"]);
+    let mut started = run.start();
+    started.await_event("phase-end", "fill");
+    flip_a_byte(started.worker());
+    let ended = started.finish();
+    ended.assert_failed(2, &["1 of 33554432 bytes read back differ"]);
+    assert_eq!(ended.trials()[0]["verified"], false);
+}
+
+/// Changes the byte in the middle of the largest anonymous mapping of a process.
+fn flip_a_byte(pid: u32) {
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).expect("maps");
+    let (start, end) = maps
+        .lines()
+        .filter(|line| line.split_whitespace().nth(1) == Some("rw-p") && line.split_whitespace().count() == 5)
+        .filter_map(|line| line.split_whitespace().next()?.split_once('-'))
+        .filter_map(|(a, b)| Some((u64::from_str_radix(a, 16).ok()?, u64::from_str_radix(b, 16).ok()?)))
+        .max_by_key(|(start, end)| end - start)
+        .expect("a mapping");
+    let mut memory = std::fs::File::options().write(true).open(format!("/proc/{pid}/mem")).expect("mem");
+    memory.seek(SeekFrom::Start((start + end) / 2)).expect("seek");
+    memory.write_all(&[0xa5]).expect("write");
+}
+
+#[test]
+fn a_full_disk_under_the_recording_ends_the_run_clearly() {
+    if !has_laboratory() {
+        return;
+    }
+    let mount = tempfile::tempdir().expect("a folder");
+    let mounted = Command::new("mount")
+        .args(["-t", "tmpfs", "-o", "size=96k", "tmpfs"])
+        .arg(mount.path())
+        .status()
+        .expect("mount");
+    assert!(mounted.success(), "root can mount a tmpfs");
+    let output = Command::new(PLIMSOLL)
+        .args(["run", "compression", "--json", "--wait", "--set", "size=32M", "--set", "hold=3", "--hz", "100"])
+        .arg("--output")
+        .arg(mount.path())
+        .output()
+        .expect("plimsoll starts");
+    let name = std::fs::read_dir(mount.path()).expect("the folder").flatten().next().map(|entry| entry.path());
+    let opened = name.as_ref().map(|folder| {
+        Command::new(PLIMSOLL).arg("report").arg(folder).arg("--json").output().expect("report").status.success()
+    });
+    let unmounted = Command::new("umount").arg(mount.path()).status().expect("umount");
+    assert!(unmounted.success());
+    let ended = super::Ended::of(output);
+    assert_eq!(ended.code, 3, "{}", ended.stderr);
+    assert!(ended.stderr.contains("full") || ended.stderr.contains("space"), "{}", ended.stderr);
+    assert_eq!(opened, Some(true), "what was recorded does not open");
+    let name = name.and_then(|path| Some(path.file_name()?.to_str()?.to_owned())).expect("a recording");
+    let left = super::find("/var/lib/plimsoll/runs".as_ref(), &name, 1);
+    assert!(left.is_empty(), "{left:?}");
+}

@@ -1,0 +1,107 @@
+//! Runs that are ended before their time: by a signal in each phase, by SIGKILL, and gone on with.
+
+use std::process::Command;
+
+use rustix::process::Signal;
+
+use super::{PLIMSOLL, Run, has_laboratory};
+
+/// Ends a run by `signal` at an event and checks that it says so and leaves nothing.
+fn interrupted_at(kind: &str, phase: &str, signal: Signal, name: &str) {
+    let run = Run::new(&["--set", "class=random", "--set", "size=256M", "--set", "hold=1"]);
+    let mut started = run.start();
+    started.await_event(kind, phase);
+    started.signal(signal);
+    let ended = started.finish();
+    ended.assert_failed(5, &[name]);
+    assert_eq!(ended.results["status"], "interrupted", "{kind} {phase}: {:#}", ended.results);
+}
+
+#[test]
+fn sigint_in_any_phase_ends_with_everything_undone() {
+    if !has_laboratory() {
+        return;
+    }
+    interrupted_at("calibration", "", Signal::INT, "SIGINT");
+    for phase in ["fill", "trim", "restore"] {
+        interrupted_at("phase-start", phase, Signal::INT, "SIGINT");
+    }
+    // The rests after fill and trim.
+    for phase in ["fill", "trim"] {
+        interrupted_at("phase-end", phase, Signal::INT, "SIGINT");
+    }
+}
+
+#[test]
+fn sigterm_is_obeyed_like_sigint() {
+    if has_laboratory() {
+        interrupted_at("phase-start", "fill", Signal::TERM, "SIGTERM");
+    }
+}
+
+#[test]
+fn a_killed_run_is_undone_by_cleanup_and_its_recording_opens() {
+    if !has_laboratory() {
+        return;
+    }
+    let run = Run::new(&["--set", "class=random", "--set", "hold=30"]);
+    let mut started = run.start();
+    started.await_event("phase-end", "trim");
+    let worker = started.worker();
+    started.signal(Signal::KILL);
+    started.wait();
+    let name = run.name().expect("a recording");
+    let cleanup = Command::new(PLIMSOLL).args(["cleanup", "--json"]).output().expect("cleanup");
+    let said = String::from_utf8_lossy(&cleanup.stdout).into_owned();
+    // Another test's run may hold the machine, or have cleaned up first: then try again until ours is gone.
+    let mut tries = 0;
+    while !super::find("/var/lib/plimsoll/runs".as_ref(), &name, 1).is_empty() {
+        tries += 1;
+        assert!(tries < 600, "cleanup never undid {name}: {said}");
+        std::thread::sleep(std::time::Duration::from_millis(200));
+        Command::new(PLIMSOLL).args(["cleanup", "--json"]).output().expect("cleanup");
+    }
+    run.assert_nothing_left();
+    assert!(!std::path::Path::new(&format!("/proc/{worker}")).exists(), "the worker outlived its runner");
+    let folder = run.recording().expect("a recording");
+    let report = Command::new(PLIMSOLL).arg("report").arg(&folder).arg("--json").output().expect("report");
+    assert!(report.status.success(), "{}", String::from_utf8_lossy(&report.stderr));
+    let results: serde_json::Value = serde_json::from_slice(&report.stdout).expect("one document");
+    assert_eq!(results["status"], "interrupted");
+}
+
+#[test]
+fn a_run_that_was_cut_short_goes_on_without_repeating_what_is_done() {
+    if !has_laboratory() {
+        return;
+    }
+    let run = Run::new(&["--set", "hold=0.5", "--set", "order=fixed"]);
+    let mut started = run.start();
+    started.await_event("trial-end", "");
+    started.await_event("trial-start", "");
+    started.signal(Signal::INT);
+    let first = started.finish();
+    assert_eq!(first.code, 5, "{}", first.stderr);
+    let folder = run.recording().expect("a recording");
+    let output = Command::new(PLIMSOLL)
+        .args(["run", "compression", "--json", "--wait", "--resume"])
+        .arg(&folder)
+        .output()
+        .expect("plimsoll starts");
+    let resumed = super::Ended::of(output);
+    resumed.assert_went_well();
+    assert_eq!(resumed.trials().len(), 3, "{:#}", resumed.results);
+    let done: Vec<&str> = first
+        .trials()
+        .iter()
+        .filter(|trial| trial["status"] == "ok")
+        .filter_map(|trial| trial["id"].as_str())
+        .collect();
+    for id in done {
+        let span = |ended: &super::Ended| {
+            ended.trials().iter().find(|trial| trial["id"] == id).map(|trial| trial["span_ns"].clone())
+        };
+        assert_eq!(span(&first), span(&resumed), "{id} was run again");
+    }
+    run.assert_nothing_left();
+}
