@@ -34,12 +34,18 @@ pub struct Failure {
 impl Failure {
     /// A failure that ends with `exit`.
     pub fn new(exit: Exit, error: impl Into<anyhow::Error>) -> Self {
-        Failure { exit, error: error.into() }
+        Failure {
+            exit,
+            error: error.into(),
+        }
     }
 
     /// A failure that ends with `exit` and says `message`.
     pub fn message(exit: Exit, message: impl std::fmt::Display) -> Self {
-        Failure { exit, error: anyhow::anyhow!("{message}") }
+        Failure {
+            exit,
+            error: anyhow::anyhow!("{message}"),
+        }
     }
 }
 

@@ -20,7 +20,13 @@ impl Progress {
     /// Progress for a run. Quiet shows nothing but warnings; verbose shows every step.
     pub fn new(quiet: bool, verbose: bool) -> Self {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
-        Progress { bar, quiet, verbose, trials: 0, trial: 0 }
+        Progress {
+            bar,
+            quiet,
+            verbose,
+            trials: 0,
+            trial: 0,
+        }
     }
 
     /// Starts the moving line: `trials` trials, `estimate` in all.
@@ -44,7 +50,8 @@ impl Progress {
 
     /// A phase begins.
     pub fn phase(&self, trial: &str, phase: &str) {
-        self.bar.set_message(format!("[{}/{}] {trial}: {phase}", self.trial, self.trials));
+        self.bar
+            .set_message(format!("[{}/{}] {trial}: {phase}", self.trial, self.trials));
         self.detail(format_args!("{trial}: {phase}"));
     }
 
@@ -75,7 +82,13 @@ impl Progress {
             TrialStatus::Failed => format!("FAILED: {}", trial.reasons.join("; ")),
             TrialStatus::Untrustworthy => format!("untrustworthy: {}", trial.reasons.join("; ")),
         };
-        self.line(&format!("[{}/{}] {}  {}  {verdict}", self.trial, self.trials, trial.id, speeds.join(", ")));
+        self.line(&format!(
+            "[{}/{}] {}  {}  {verdict}",
+            self.trial,
+            self.trials,
+            trial.id,
+            speeds.join(", ")
+        ));
     }
 
     /// A warning: always shown.

@@ -34,7 +34,11 @@ pub(super) fn bench_command(options: &Bench) -> Result<Exit, Failure> {
 fn sampler(json: bool) -> Result<Exit, Failure> {
     let result = bench(SAMPLER_SECONDS, &[10, 100]).or_exit(Exit::Missing)?;
     if json {
-        super::print_json(&Document { schema: 1, benchmark: "sampler", result })?;
+        super::print_json(&Document {
+            schema: 1,
+            benchmark: "sampler",
+            result,
+        })?;
     } else {
         super::print(&render_sampler(&result))?;
     }
@@ -42,7 +46,10 @@ fn sampler(json: bool) -> Result<Exit, Failure> {
 }
 
 fn render_sampler(result: &SamplerBench) -> String {
-    let mut text = format!("one sample, back to back  {:8.1} us of CPU\n", result.back_to_back_us);
+    let mut text = format!(
+        "one sample, back to back  {:8.1} us of CPU\n",
+        result.back_to_back_us
+    );
     // Writing to a string cannot fail.
     for rate in &result.rates {
         let _ = writeln!(
@@ -63,14 +70,23 @@ fn render_sampler(result: &SamplerBench) -> String {
 }
 
 fn fill(json: bool) -> Result<Exit, Failure> {
-    let classes = [FillClass::Constant, FillClass::Random, FillClass::Runs20, FillClass::Ratio(2.5)];
+    let classes = [
+        FillClass::Constant,
+        FillClass::Random,
+        FillClass::Runs20,
+        FillClass::Ratio(2.5),
+    ];
     let speeds: Vec<FillSpeed> = classes
         .iter()
         .map(|class| fill_speed(class, FILL_BYTES, FILL_REPEATS))
         .collect::<Result<_, _>>()
         .or_exit(Exit::Missing)?;
     if json {
-        super::print_json(&Document { schema: 1, benchmark: "fill", result: speeds })?;
+        super::print_json(&Document {
+            schema: 1,
+            benchmark: "fill",
+            result: speeds,
+        })?;
         return Ok(Exit::Done);
     }
     let mut text = "class         GB/s min  median     max   of memset just before\n".to_owned();

@@ -21,7 +21,11 @@ pub(super) fn cleanup(options: &Cleanup, talk: &Talk) -> Result<Exit, Failure> {
     let report = environment::cleanup(None).or_exit(Exit::Missing)?;
     let clean = report.is_clean();
     if options.json {
-        super::print_json(&Document { schema: 1, clean, report: &report })?;
+        super::print_json(&Document {
+            schema: 1,
+            clean,
+            report: &report,
+        })?;
     } else if !(talk.quiet && clean) {
         super::print(&render(&report))?;
     }

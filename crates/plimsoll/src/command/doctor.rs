@@ -14,7 +14,11 @@ pub(super) fn doctor(options: &Json, talk: &Talk) -> Result<Exit, Failure> {
     if options.json {
         super::print_json(&examination)?;
     } else {
-        let text = doctor::render(&examination, usize::from(super::width_of_stdout()), super::colour_on_stdout(talk));
+        let text = doctor::render(
+            &examination,
+            usize::from(super::width_of_stdout()),
+            super::colour_on_stdout(talk),
+        );
         super::print(&text)?;
     }
     Ok(Exit::Done)

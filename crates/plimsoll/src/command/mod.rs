@@ -86,7 +86,10 @@ fn print(text: &str) -> Result<(), Failure> {
     let mut output = std::io::stdout().lock();
     match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
-        Err(error) => Err(Failure::message(Exit::Missing, format_args!("cannot write to standard output: {error}"))),
+        Err(error) => Err(Failure::message(
+            Exit::Missing,
+            format_args!("cannot write to standard output: {error}"),
+        )),
         Ok(()) => Ok(()),
     }
 }

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use crate::analysis;
 use crate::cli::{Format, Report, Talk};
 use crate::exit::{Exit, Failure, OrExit};
-use crate::recording::{Recording, RecordingError};
 use crate::recording::model::file;
+use crate::recording::{Recording, RecordingError};
 use crate::report;
 
 pub(super) fn report(options: &Report, talk: &Talk) -> Result<Exit, Failure> {
@@ -22,9 +22,12 @@ pub(super) fn report(options: &Report, talk: &Talk) -> Result<Exit, Failure> {
     let groups = analysis::groups(&results.trials);
     let text = match options.format {
         Format::Html => report::html::render(&report::page::build(&recording, &results)),
-        Format::Text => {
-            report::terminal::summary(&results, &groups, super::width_of_stdout(), super::colour_on_stdout(talk))
-        }
+        Format::Text => report::terminal::summary(
+            &results,
+            &groups,
+            super::width_of_stdout(),
+            super::colour_on_stdout(talk),
+        ),
         Format::Csv => report::csv::render(&results),
         Format::Markdown => report::markdown::render(&recording.manifest, &results),
         Format::Json => report::json::render(&results),

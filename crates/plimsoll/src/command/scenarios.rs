@@ -20,15 +20,22 @@ struct ListEntry {
 }
 
 pub(super) fn list(options: &Json, _talk: &Talk) -> Result<Exit, Failure> {
-    let scenarios: Vec<ListEntry> =
-        scenario::builtin().iter().map(|entry| ListEntry { name: entry.name, title: entry.title }).collect();
+    let scenarios: Vec<ListEntry> = scenario::builtin()
+        .iter()
+        .map(|entry| ListEntry {
+            name: entry.name,
+            title: entry.title,
+        })
+        .collect();
     if options.json {
         super::print_json(&ListDocument { schema: 1, scenarios })?;
         return Ok(Exit::Done);
     }
     let widest = scenarios.iter().map(|entry| entry.name.len()).max().unwrap_or(0);
-    let lines: String =
-        scenarios.iter().map(|entry| format!("{:widest$}  {}\n", entry.name, entry.title)).collect();
+    let lines: String = scenarios
+        .iter()
+        .map(|entry| format!("{:widest$}  {}\n", entry.name, entry.title))
+        .collect();
     super::print(&lines)?;
     Ok(Exit::Done)
 }

@@ -16,7 +16,9 @@ pub(super) fn man(options: &Man) -> Result<Exit, Failure> {
     let command = Cli::command();
     let Some(dir) = &options.dir else {
         let mut page = Vec::new();
-        clap_mangen::Man::new(command).render(&mut page).or_exit(Exit::WorkloadFailed)?;
+        clap_mangen::Man::new(command)
+            .render(&mut page)
+            .or_exit(Exit::WorkloadFailed)?;
         super::print(&String::from_utf8_lossy(&page))?;
         return Ok(Exit::Done);
     };

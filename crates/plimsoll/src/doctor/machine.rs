@@ -2,6 +2,7 @@
 
 use super::caller::{SYS_ADMIN, USED};
 use super::{About, Check, Group, Look, State, size};
+use crate::environment::memory_reserve;
 use crate::recording::host::{MemoryCgroup, hypervisor, mounts};
 
 /// Less than this and even a small experiment crowds out the machine.
@@ -35,7 +36,12 @@ pub(super) fn memory(look: &Look) -> Check {
     };
     ABOUT.says(
         state,
-        format!("{} RAM, {} available, {limit}", size(total), size(available)),
+        format!(
+            "{} RAM, {} available, of which a run leaves {} to others; {limit}",
+            size(total),
+            size(available),
+            size(memory_reserve(total))
+        ),
         enable,
     )
 }

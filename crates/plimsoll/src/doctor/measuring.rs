@@ -17,13 +17,19 @@ pub(super) fn perf_events(look: &Look) -> Check {
     let units = look.tree.list("sys/bus/event_source/devices");
     let software = &look.probes.perf_software;
     let hardware = &look.probes.perf_hardware;
+    let user = &look.probes.perf_user;
     let words = |outcome: &Result<(), String>| match outcome {
         Ok(()) => "usable".to_owned(),
         Err(words) => format!("not usable ({words})"),
     };
     let found = format!(
-        "software events {}, CPU cycles {}; perf_event_paranoid {}; units: {}",
+        "software events {}{}, CPU cycles {}; perf_event_paranoid {}; units: {}",
         words(software),
+        if user.is_ok() && software.is_err() {
+            ", usable of user code alone"
+        } else {
+            ""
+        },
         words(hardware),
         paranoid.as_deref().unwrap_or("not there"),
         if units.is_empty() {
@@ -34,7 +40,7 @@ pub(super) fn perf_events(look: &Look) -> Check {
     );
     let state = match (software, hardware) {
         (Ok(()), Ok(())) => State::Available,
-        (Err(_), Err(_)) => State::Missing,
+        (Err(_), Err(_)) if user.is_err() => State::Missing,
         _ => State::Limited,
     };
     let mut enable = "sudo sysctl kernel.perf_event_paranoid=1".to_owned();

@@ -19,6 +19,7 @@ mod stores;
 
 use std::path::Path;
 
+use crate::quantity;
 use crate::recording::host::{self, MemoryCgroup, Tree};
 
 use caller::Caller;
@@ -87,12 +88,15 @@ struct Look<'a> {
 }
 
 impl Look<'_> {
-    /// What gives this user full power: the container's flag inside one, `sudo` outside.
+    /// What gives this user full power: `sudo` where the user is not root, and the container's flag inside one.
     fn become_root(&self) -> &'static str {
-        if self.container.is_some() {
-            "docker run --privileged ...   # or podman, with the same flag, as root"
-        } else {
-            "sudo plimsoll run compression"
+        match (&self.container, self.caller.uid) {
+            (None, _) => "sudo plimsoll run compression",
+            (Some(_), Some(0)) => "docker run --privileged ...   # or podman, with the same flag, as root",
+            (Some(_), _) => {
+                "sudo plimsoll run compression\n\
+                 docker run --privileged ...   # where root inside the container is not enough"
+            }
         }
     }
 
@@ -138,15 +142,7 @@ impl About {
     }
 }
 
-/// Bytes for people, with one decimal: `23.5 GiB`.
+/// Bytes for people.
 fn size(bytes: u64) -> String {
-    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
-    let mut value = bytes as f64;
-    let mut unit = 0;
-    while value >= 1024.0 && unit + 1 < UNITS.len() {
-        value /= 1024.0;
-        unit += 1;
-    }
-    let text = format!("{value:.1}");
-    format!("{} {}", text.strip_suffix(".0").unwrap_or(&text), UNITS[unit])
+    quantity::bytes(bytes as f64)
 }

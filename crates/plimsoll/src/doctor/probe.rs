@@ -30,6 +30,8 @@ pub struct Probes {
     pub userfaultfd: UffdAccess,
     /// userfaultfd as a user without privilege; `None` where this user is one, or cannot become one.
     pub userfaultfd_unprivileged: Option<UffdAccess>,
+    /// Counting page faults in user code alone.
+    pub perf_user: Outcome,
     /// Counting page faults, kernel included.
     pub perf_software: Outcome,
     /// Counting CPU cycles, kernel included.
@@ -66,18 +68,15 @@ impl Probes {
     /// Tries everything on this machine, asking for disk room in `folder`.
     pub fn live(folder: &Path) -> Probes {
         let words = |errno: Errno| errno.to_string();
-        let perf = |event| {
-            open_perf_event(event, PerfScope::UserAndKernel)
-                .map(drop)
-                .map_err(words)
-        };
+        let perf = |event, scope| open_perf_event(event, scope).map(drop).map_err(words);
         Probes {
             page_out: page_out().map_err(words),
             process_madvise: process_madvise(),
             userfaultfd: userfaultfd(),
             userfaultfd_unprivileged: userfaultfd_unprivileged(),
-            perf_software: perf(PerfEvent::PageFaults),
-            perf_hardware: perf(PerfEvent::Cycles),
+            perf_user: perf(PerfEvent::PageFaults, PerfScope::User),
+            perf_software: perf(PerfEvent::PageFaults, PerfScope::UserAndKernel),
+            perf_hardware: perf(PerfEvent::Cycles, PerfScope::UserAndKernel),
             disk: disk(folder),
         }
     }

@@ -194,7 +194,7 @@ pub(super) fn huge_pages(look: &Look) -> Check {
     let not_never: Vec<String> = sizes
         .iter()
         .filter(|(_, mode)| mode != "never")
-        .map(|(kib, mode)| format!("{} {mode}", size(kib * 1024)))
+        .map(|(kib, mode)| format!("{kib}kB {mode}"))
         .collect();
     let not_never = if not_never.is_empty() {
         "none".to_owned()

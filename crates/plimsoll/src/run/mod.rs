@@ -17,7 +17,9 @@ use crate::analysis;
 use crate::environment::{self, Session, Tripwire};
 use crate::exit::{Exit, Failure, OrExit};
 use crate::progress::Progress;
-use crate::recording::model::{EventKind, Manifest, RECORDING_SCHEMA, Results, RunStatus, SamplerSettings, file};
+use crate::recording::model::{
+    EventKind, Manifest, RECORDING_SCHEMA, Results, RunStatus, SamplerSettings, file,
+};
 use crate::recording::{self, Now, Recording, Writer};
 use crate::report;
 use crate::sample::{Reader, Sampler, SamplerConfig, Target, monotonic_ns};
@@ -144,11 +146,22 @@ impl<'a> Laboratory<'a> {
         let executable = std::env::current_exe()
             .map_err(|error| anyhow::anyhow!("cannot find this program's own file to start workers: {error}"))
             .or_exit(Exit::Missing)?;
-        let OpenRecording { mut writer, done, warnings } = open_recording(options, name, &missing)?;
+        let OpenRecording {
+            mut writer,
+            done,
+            warnings,
+        } = open_recording(options, name, &missing)?;
         let origin_ns = writer.origin_ns();
-        let (sampler, batches) = Sampler::start(SamplerConfig { hz: options.hz, origin_ns }).or_exit(Exit::Missing)?;
+        let (sampler, batches) = Sampler::start(SamplerConfig {
+            hz: options.hz,
+            origin_ns,
+        })
+        .or_exit(Exit::Missing)?;
         let mut manifest = writer.manifest().clone();
-        manifest.sampler = SamplerSettings { hz: options.hz, locked: sampler.locked() };
+        manifest.sampler = SamplerSettings {
+            hz: options.hz,
+            locked: sampler.locked(),
+        };
         writer.update_manifest(&manifest).or_exit(Exit::Missing)?;
         for warning in &warnings {
             progress.warn(warning);
@@ -172,14 +185,16 @@ impl<'a> Laboratory<'a> {
 
     /// Calibrates and goes through the trials. Returns how the program should end as far as the trials say.
     fn go(&mut self, plan: &Plan) -> Result<Exit, Failure> {
-        self.recorder.event(plain_event(EventKind::RunStart, self.manifest.run.clone()))?;
+        self.recorder
+            .event(plain_event(EventKind::RunStart, self.manifest.run.clone()))?;
         let mut exit = Exit::Done;
         for missing in &self.missing {
             self.progress.warn(missing);
             exit = Exit::Missing;
         }
         let estimate = plan.estimate(&SpeedHints::default());
-        self.progress.begin(plan.trials.len(), Duration::from_secs_f64(estimate.seconds));
+        self.progress
+            .begin(plan.trials.len(), Duration::from_secs_f64(estimate.seconds));
         let share = Duration::from_secs_f64(estimate.seconds / plan.trials.len().max(1) as f64);
         self.calibrate()?;
         for (number, trial) in plan.trials.iter().enumerate() {
@@ -200,11 +215,14 @@ impl<'a> Laboratory<'a> {
     /// Measures what this machine does when nothing is in the way, in a worker: the runner itself stays small.
     fn calibrate(&mut self) -> Result<(), Failure> {
         self.progress.step("calibrating");
-        self.recorder.event(plain_event(EventKind::Calibration, "start"))?;
+        self.recorder
+            .event(plain_event(EventKind::Calibration, "start"))?;
         let mut worker = Worker::spawn(&self.executable, &WorkerOptions::default()).or_exit(Exit::Missing)?;
         match worker.call(&Command::Calibrate, CALIBRATION_TIMEOUT, self.stop.flag()) {
             Ok(Reply::Calibration { calibration }) => self.manifest.calibration = Some(calibration),
-            Ok(other) => self.progress.warn(&format!("no calibration: the worker answered {other:?}")),
+            Ok(other) => self
+                .progress
+                .warn(&format!("no calibration: the worker answered {other:?}")),
             Err(_) if self.stop.requested() => {}
             Err(error) => self.progress.warn(&format!("no calibration: {error}")),
         }
@@ -246,16 +264,24 @@ impl<'a> Laboratory<'a> {
         if exit == Exit::Done && results.status == RunStatus::Untrustworthy {
             exit = Exit::Untrustworthy;
         }
-        Ok(Outcome { directory, page, results, exit })
+        Ok(Outcome {
+            directory,
+            page,
+            results,
+            exit,
+        })
     }
 }
 
 /// Writes the page beside the numbers.
 fn write_page(recording: &Recording, results: &Results, directory: &Path) -> Result<PathBuf, Failure> {
     let path = directory.join(file::REPORT);
-    std::fs::write(&path, report::html::render(&report::page::build(recording, results)))
-        .map_err(|error| anyhow::anyhow!("cannot write {}: {error}", path.display()))
-        .or_exit(Exit::Missing)?;
+    std::fs::write(
+        &path,
+        report::html::render(&report::page::build(recording, results)),
+    )
+    .map_err(|error| anyhow::anyhow!("cannot write {}: {error}", path.display()))
+    .or_exit(Exit::Missing)?;
     Ok(path)
 }
 
@@ -281,7 +307,11 @@ fn open_recording(options: &Options, name: String, missing: &[String]) -> Result
         let now = Now { utc, monotonic_ns };
         let resumed = Writer::resume(folder, &options.plan, &now).or_exit(Exit::Usage)?;
         let done = resumed.done.into_iter().map(|trial| trial.id).collect();
-        return Ok(OpenRecording { writer: resumed.writer, done, warnings: resumed.warnings });
+        return Ok(OpenRecording {
+            writer: resumed.writer,
+            done,
+            warnings: resumed.warnings,
+        });
     }
     let manifest = Manifest {
         schema: RECORDING_SCHEMA,
@@ -291,7 +321,10 @@ fn open_recording(options: &Options, name: String, missing: &[String]) -> Result
         monotonic_start_ns: monotonic_ns,
         started: utc,
         plan: options.plan.clone(),
-        sampler: SamplerSettings { hz: options.hz, locked: Err("the sampler did not start".to_owned()) },
+        sampler: SamplerSettings {
+            hz: options.hz,
+            locked: Err("the sampler did not start".to_owned()),
+        },
         swap_slots: Vec::new(),
         host: recording::host(),
         calibration: None,
@@ -300,5 +333,9 @@ fn open_recording(options: &Options, name: String, missing: &[String]) -> Result
         checksums: BTreeMap::new(),
     };
     let writer = Writer::create(&options.output, manifest).or_exit(Exit::Missing)?;
-    Ok(OpenRecording { writer, done: Vec::new(), warnings: Vec::new() })
+    Ok(OpenRecording {
+        writer,
+        done: Vec::new(),
+        warnings: Vec::new(),
+    })
 }

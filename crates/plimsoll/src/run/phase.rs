@@ -22,7 +22,10 @@ pub(super) struct Snapshot {
 impl Snapshot {
     /// Bytes in the target's working set.
     pub(super) fn target(&self) -> u64 {
-        self.row.get(col::TARGET_ANON).and_then(|bytes| u64::try_from(bytes).ok()).unwrap_or(0)
+        self.row
+            .get(col::TARGET_ANON)
+            .and_then(|bytes| u64::try_from(bytes).ok())
+            .unwrap_or(0)
     }
 
     fn kernel_threads_us(&self) -> i64 {
@@ -40,7 +43,10 @@ pub(super) struct Finished {
 impl Finished {
     /// The samples around the phase.
     pub(super) fn rows(&self) -> PhaseRows {
-        PhaseRows { before: self.before.row, after: self.after.row }
+        PhaseRows {
+            before: self.before.row,
+            after: self.after.row,
+        }
     }
 }
 
@@ -79,7 +85,11 @@ impl Laboratory<'_> {
             span_ns: (start, end),
             seconds: cost.seconds,
             bytes: cost.bytes,
-            gb_per_s: if cost.seconds > 0.0 { cost.bytes as f64 / cost.seconds / 1e9 } else { 0.0 },
+            gb_per_s: if cost.seconds > 0.0 {
+                cost.bytes as f64 / cost.seconds / 1e9
+            } else {
+                0.0
+            },
             cpu_user_s: cost.cpu_user_s,
             cpu_system_s: cost.cpu_system_s,
             cpu_kernel_threads_s: kernel_us.max(0) as f64 / 1e6,
@@ -95,7 +105,9 @@ impl Laboratory<'_> {
     pub(super) fn snapshot(&mut self) -> Result<Snapshot, Failure> {
         let mut row = Row::empty(self.recorder.now());
         self.reader.read(&mut row);
-        let categories = sample::categories(&row).map(|categories| categories.to_map()).unwrap_or_default();
+        let categories = sample::categories(&row)
+            .map(|categories| categories.to_map())
+            .unwrap_or_default();
         Ok(Snapshot { row, categories })
     }
 }

@@ -35,7 +35,11 @@ impl Recorder {
             .spawn(move || drain_batches(&batches, &drain, tripwire, &stop))
             .map_err(|error| anyhow::anyhow!("cannot start the recorder's thread: {error}"))
             .or_exit(Exit::Missing)?;
-        Ok(Recorder { writer, thread, origin_ns })
+        Ok(Recorder {
+            writer,
+            thread,
+            origin_ns,
+        })
     }
 
     /// Nanoseconds since the start of the recording.
@@ -62,7 +66,10 @@ impl Recorder {
 
     /// Waits for the last batch. The sampler must have been stopped.
     pub(super) fn close(self) -> Result<Writer, Failure> {
-        let drained = self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let drained = self
+            .thread
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         drained.or_exit(Exit::Missing)?;
         let writer = Arc::into_inner(self.writer)
             .ok_or_else(|| Failure::message(Exit::Missing, "the recording is still being written"))?;
@@ -84,7 +91,10 @@ fn drain_batches(
         if let Some(reason) = batch.rows().iter().find_map(|row| tripped(&mut tripwire, row)) {
             stop.trip(reason);
         }
-        let written = writer.lock().unwrap_or_else(PoisonError::into_inner).samples(batch.rows());
+        let written = writer
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .samples(batch.rows());
         if let Err(error) = written {
             stop.trip(format!("the recording cannot be written: {error}"));
             return Err(error);
@@ -95,11 +105,20 @@ fn drain_batches(
 
 fn tripped(tripwire: &mut Tripwire, row: &Row) -> Option<String> {
     let available = u64::try_from(row.get(col::MEM_AVAILABLE)?).ok()?;
-    let stalled_us = row.get(col::PSI_MEMORY_FULL_US).and_then(|us| u64::try_from(us).ok());
+    let stalled_us = row
+        .get(col::PSI_MEMORY_FULL_US)
+        .and_then(|us| u64::try_from(us).ok());
     tripwire.check(Duration::from_nanos(row.t_ns), available, stalled_us)
 }
 
 /// An event without trial or phase; `t_ns` is set when it is written.
 pub(super) fn plain_event(kind: EventKind, text: impl Into<String>) -> Event {
-    Event { t_ns: 0, kind, trial: None, phase: None, number: None, text: text.into() }
+    Event {
+        t_ns: 0,
+        kind,
+        trial: None,
+        phase: None,
+        number: None,
+        text: text.into(),
+    }
 }

@@ -69,7 +69,10 @@ impl Stop {
 
     /// Asks for a stop to protect the machine.
     pub fn trip(&self, reason: String) {
-        self.tripped.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(reason);
+        self.tripped
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get_or_insert(reason);
         self.requested.store(true, Ordering::Release);
     }
 

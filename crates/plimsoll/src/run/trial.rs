@@ -29,7 +29,10 @@ pub(super) struct Trouble {
 
 impl Trouble {
     pub(super) fn new(exit: Exit, reason: impl std::fmt::Display) -> Self {
-        Trouble { exit, reason: reason.to_string() }
+        Trouble {
+            exit,
+            reason: reason.to_string(),
+        }
     }
 }
 
@@ -67,7 +70,11 @@ impl Laboratory<'_> {
         let mut troubles = self.in_environment(plan, &mut trial);
         event.kind = EventKind::TrialEnd;
         trial.span_ns = (start, self.recorder.event(event)?);
-        let exit = troubles.iter().map(|trouble| trouble.exit).max().unwrap_or(Exit::Done);
+        let exit = troubles
+            .iter()
+            .map(|trouble| trouble.exit)
+            .max()
+            .unwrap_or(Exit::Done);
         trial.reasons = troubles.drain(..).map(|trouble| trouble.reason).collect();
         if !trial.reasons.is_empty() {
             trial.status = TrialStatus::Failed;
@@ -108,7 +115,8 @@ impl Laboratory<'_> {
         match undone {
             Ok(report) => {
                 for left in &report.left_alone {
-                    self.progress.warn(&format!("left alone, as somebody else changed it: {left}"));
+                    self.progress
+                        .warn(&format!("left alone, as somebody else changed it: {left}"));
                 }
                 None
             }
@@ -124,7 +132,9 @@ impl Laboratory<'_> {
         trial: &mut Trial,
     ) -> Vec<Trouble> {
         let cgroup = environment.and_then(Environment::cgroup);
-        let options = WorkerOptions { cgroup_procs: cgroup.map(Cgroup::procs_paths).unwrap_or_default() };
+        let options = WorkerOptions {
+            cgroup_procs: cgroup.map(Cgroup::procs_paths).unwrap_or_default(),
+        };
         let worker = match Worker::spawn(&self.executable, &options) {
             Ok(worker) => worker,
             Err(error) => return vec![Trouble::new(Exit::Missing, error)],
@@ -147,7 +157,13 @@ impl Laboratory<'_> {
         if let Err(trouble) = running.compression(self) {
             running.troubles.push(trouble);
         }
-        let Running { worker, finished, verified, troubles, .. } = running;
+        let Running {
+            worker,
+            finished,
+            verified,
+            troubles,
+            ..
+        } = running;
         let pid = worker.pid();
         drop(worker);
         if let Some(session) = self.session.as_mut()
@@ -174,7 +190,9 @@ impl Running<'_> {
             seed: self.seed(lab.manifest.plan.seed),
             thp: settings.thp,
         };
-        self.phase(lab, "fill", 1, |running, lab| running.call(lab, &fill).map(|(cost, _)| cost))?;
+        self.phase(lab, "fill", 1, |running, lab| {
+            running.call(lab, &fill).map(|(cost, _)| cost)
+        })?;
         self.check_filled();
         hold(lab, settings.hold)?;
         match self.cannot_trim(lab) {
@@ -186,7 +204,9 @@ impl Running<'_> {
             }
         }
         self.phase(lab, "restore", 3, |running, lab| running.restore(lab))?;
-        self.phase(lab, "release", 4, |running, lab| running.call(lab, &Command::Release).map(|(cost, _)| cost))?;
+        self.phase(lab, "release", 4, |running, lab| {
+            running.call(lab, &Command::Release).map(|(cost, _)| cost)
+        })?;
         Ok(())
     }
 
@@ -209,7 +229,10 @@ impl Running<'_> {
     fn call(&mut self, lab: &Laboratory, command: &Command) -> Result<(Cost, Option<Verification>), Trouble> {
         match self.worker.call(command, self.timeout(), lab.stop.flag()) {
             Ok(Reply::Done { cost, verification }) => Ok((cost, verification)),
-            Ok(other) => Err(Trouble::new(Exit::WorkloadFailed, format_args!("the worker answered {other:?}"))),
+            Ok(other) => Err(Trouble::new(
+                Exit::WorkloadFailed,
+                format_args!("the worker answered {other:?}"),
+            )),
             Err(error) => Err(self.explain(lab, &error)),
         }
     }
@@ -228,11 +251,16 @@ impl Running<'_> {
 
     fn reclaim(&mut self) -> Result<Cost, Trouble> {
         let Some(cgroup) = self.environment.and_then(Environment::cgroup) else {
-            return Err(Trouble::new(Exit::Missing, "trim = \"cgroup\" needs a memory cgroup, and there is none"));
+            return Err(Trouble::new(
+                Exit::Missing,
+                "trim = \"cgroup\" needs a memory cgroup, and there is none",
+            ));
         };
         let size = self.plan.settings.size;
         let watch = Stopwatch::start(UsageScope::Thread);
-        cgroup.reclaim(size).map_err(|error| Trouble::new(Exit::WorkloadFailed, error))?;
+        cgroup
+            .reclaim(size)
+            .map_err(|error| Trouble::new(Exit::WorkloadFailed, error))?;
         Ok(watch.stop(size))
     }
 
@@ -240,8 +268,12 @@ impl Running<'_> {
         let (cost, verification) = self.call(lab, &Command::Restore)?;
         match verification {
             Some(found) if found.holds() => self.verified = true,
-            Some(found) => self.troubles.push(Trouble::new(Exit::WorkloadFailed, wrong_bytes(&found))),
-            None => self.troubles.push(Trouble::new(Exit::WorkloadFailed, "the worker compared nothing")),
+            Some(found) => self
+                .troubles
+                .push(Trouble::new(Exit::WorkloadFailed, wrong_bytes(&found))),
+            None => self
+                .troubles
+                .push(Trouble::new(Exit::WorkloadFailed, "the worker compared nothing")),
         }
         Ok(cost)
     }
@@ -264,7 +296,9 @@ impl Running<'_> {
     /// A fill that did not stay in the working set makes trim and restore say something else than they seem to.
     fn check_filled(&mut self) {
         let (size, limit) = (self.plan.settings.size, self.plan.settings.limit);
-        let Some(resident) = self.finished.last().map(|finished| finished.after.target()) else { return };
+        let Some(resident) = self.finished.last().map(|finished| finished.after.target()) else {
+            return;
+        };
         if (resident as f64) < size as f64 * REACHED {
             self.troubles.push(Trouble::new(
                 Exit::WorkloadFailed,
@@ -280,12 +314,17 @@ impl Running<'_> {
     }
 
     fn check_trimmed(&mut self) {
-        let Some(finished) = self.finished.last_mut() else { return };
+        let Some(finished) = self.finished.last_mut() else {
+            return;
+        };
         let moved = finished.before.target().saturating_sub(finished.after.target());
         let asked = finished.before.target();
         finished.phase.bytes = moved;
-        finished.phase.gb_per_s =
-            if finished.phase.seconds > 0.0 { moved as f64 / finished.phase.seconds / 1e9 } else { 0.0 };
+        finished.phase.gb_per_s = if finished.phase.seconds > 0.0 {
+            moved as f64 / finished.phase.seconds / 1e9
+        } else {
+            0.0
+        };
         if (moved as f64) < asked as f64 * REACHED {
             self.troubles.push(Trouble::new(
                 Exit::WorkloadFailed,
@@ -307,7 +346,11 @@ impl Running<'_> {
             if oom_kills(self.environment) > self.oom_kills_before {
                 return Trouble::new(Exit::Killed, self.out_of_memory());
             }
-            let exit = if signal.is_some() { Exit::Killed } else { Exit::WorkloadFailed };
+            let exit = if signal.is_some() {
+                Exit::Killed
+            } else {
+                Exit::WorkloadFailed
+            };
             return Trouble::new(exit, error);
         }
         Trouble::new(Exit::WorkloadFailed, error)
@@ -338,17 +381,24 @@ impl Running<'_> {
 fn target(worker: &Worker, environment: Option<&Environment>) -> Target {
     Target {
         workers: vec![worker.pid()],
-        cgroup: environment.and_then(Environment::cgroup).map(|cgroup| match cgroup.version() {
-            CgroupVersion::V1 => CgroupFiles::v1(cgroup.path()),
-            CgroupVersion::V2 => CgroupFiles::v2(cgroup.path()),
-        }),
-        zram: environment.and_then(Environment::swap_device).and_then(SwapDevice::zram_name),
+        cgroup: environment
+            .and_then(Environment::cgroup)
+            .map(|cgroup| match cgroup.version() {
+                CgroupVersion::V1 => CgroupFiles::v1(cgroup.path()),
+                CgroupVersion::V2 => CgroupFiles::v2(cgroup.path()),
+            }),
+        zram: environment
+            .and_then(Environment::swap_device)
+            .and_then(SwapDevice::zram_name),
     }
 }
 
 /// OOM kills in the environment's cgroup so far; 0 where that cannot be known.
 fn oom_kills(environment: Option<&Environment>) -> u64 {
-    environment.and_then(Environment::cgroup).and_then(|cgroup| cgroup.oom_kills().ok()).unwrap_or(0)
+    environment
+        .and_then(Environment::cgroup)
+        .and_then(|cgroup| cgroup.oom_kills().ok())
+        .unwrap_or(0)
 }
 
 fn wrong_bytes(found: &Verification) -> String {

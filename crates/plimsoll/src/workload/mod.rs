@@ -14,7 +14,7 @@ pub mod protocol;
 mod worker;
 
 pub use calibrate::{CalibrationError, calibrate};
-pub use handle::{Usage, Worker, WorkerError, WorkerOptions};
-pub use worker::serve;
 pub(crate) use cost::Stopwatch;
+pub use handle::{Usage, Worker, WorkerError, WorkerOptions};
 pub(crate) use plimsoll_os::UsageScope;
+pub use worker::serve;

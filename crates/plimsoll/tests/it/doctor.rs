@@ -77,6 +77,7 @@ fn all_work() -> Probes {
         process_madvise: Ok(()),
         userfaultfd: uffd(Ok(()), Ok(()), Some(0x1ffff)),
         userfaultfd_unprivileged: None,
+        perf_user: Ok(()),
         perf_software: Ok(()),
         perf_hardware: Ok(()),
         disk: Some(Disk {
@@ -254,14 +255,14 @@ fn a_modern_host_lacks_nothing() {
         found("mglru")
     );
     assert!(found("reclaim-settings").contains("page-cluster 3 (reads up to 8 pages a fault)"));
-    assert!(found("reclaim-settings").contains("min_free 66 MiB"));
+    assert!(found("reclaim-settings").contains("min_free 66.0 MiB"));
     assert!(
-        found("disk").contains("/srv/swap is on xfs, 50 GiB of 100 GiB free"),
+        found("disk").contains("/srv/swap is on xfs, 50.0 GiB of 100 GiB free"),
         "{}",
         found("disk")
     );
     assert!(
-        found("thp").contains("2 sizes, on: 2 MiB inherit"),
+        found("thp").contains("2 sizes, on: 2048kB inherit"),
         "{}",
         found("thp")
     );
@@ -276,6 +277,7 @@ fn a_machine_without_proc_and_sys_is_unknown() {
         process_madvise: refused(),
         userfaultfd: uffd(refused(), refused(), None),
         userfaultfd_unprivileged: None,
+        perf_user: refused(),
         perf_software: refused(),
         perf_hardware: refused(),
         disk: None,
@@ -374,7 +376,7 @@ fn a_v1_memory_controller_is_found_beside_an_empty_v2() {
         found.found
     );
     // The mount shows the container's own group as its root.
-    assert!(machine.check("memory").found.contains("limits it to 1 GiB"));
+    assert!(machine.check("memory").found.contains("limits it to 1.00 GiB"));
     assert_eq!(host_of(&machine.tree()).cgroup, "v1");
 }
 
@@ -451,7 +453,9 @@ fn zram_is_told_apart_by_what_is_there() {
         "no free device, and none can be added"
     );
     assert!(
-        found.found.contains("zram0 (4 GiB, holds 2 GiB in 1 GiB)"),
+        found
+            .found
+            .contains("zram0 (4.00 GiB, holds 2.00 GiB in 1.00 GiB)"),
         "{}",
         found.found
     );
@@ -499,6 +503,31 @@ fn userfaultfd_features_have_names() {
         examine(uffd(refused(), refused(), None), None).state,
         State::Missing
     );
+}
+
+#[test]
+fn performance_events_are_told_by_what_they_count() {
+    let tree = modern_host();
+    let examine = |perf_user, perf_software, perf_hardware| {
+        let probes = Probes {
+            perf_user,
+            perf_software,
+            perf_hardware,
+            ..all_work()
+        };
+        check(&examine_machine(&tree.tree(), &probes), "perf-events")
+    };
+    let guest = examine(Ok(()), Ok(()), refused());
+    assert_eq!(guest.state, State::Limited);
+    assert!(guest.enable.contains("pmu=on"), "{}", guest.enable);
+    let paranoid = examine(Ok(()), refused(), refused());
+    assert_eq!(paranoid.state, State::Limited);
+    assert!(
+        paranoid.found.contains("usable of user code alone"),
+        "{}",
+        paranoid.found
+    );
+    assert_eq!(examine(refused(), refused(), refused()).state, State::Missing);
 }
 
 const SCHEME: &str = "sys/kernel/mm/damon/admin/kdamonds/0/contexts/0/schemes/0";
