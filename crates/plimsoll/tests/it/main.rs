@@ -1,11 +1,12 @@
 //! Integration tests of the laboratory, one file a topic.
 
+mod analysis;
 mod architecture;
 mod command;
 mod docs;
 mod doctor;
 mod environment;
-mod recording;
+pub(crate) mod recording;
 mod report;
 #[allow(dead_code)]
 mod require;
