@@ -1,0 +1,183 @@
+//! The summary on a terminal: a table, the verdict of the page, and what a reader must know.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
+use comfy_table::{Attribute, Cell, CellAlignment, Color, ContentArrangement, Table};
+
+use super::page::{Estimate, Group};
+use super::quantity;
+use super::verdict;
+use crate::recording::model::{Results, Trial, TrialStatus};
+
+/// The summary for a terminal of `width` columns, with colours only where `colour` says so. Ends with a line feed.
+pub fn summary(results: &Results, groups: &[Group], width: u16, colour: bool) -> String {
+    let mut out = String::new();
+    if !groups.is_empty() {
+        let _ = writeln!(out, "{}\n", table(results, groups, width, colour));
+    }
+    out.push_str(&wrap(&verdict::sentence(results, groups), width, ""));
+    for confounder in results
+        .confounders
+        .iter()
+        .filter(|confounder| !confounder.spoils.is_empty())
+    {
+        let text = format!(
+            "! {} spoils {} of {} trials: {} {}",
+            confounder.name,
+            confounder.spoils.len(),
+            results.trials.len(),
+            confounder.evidence,
+            confounder.advice
+        );
+        out.push_str(&wrap(text.trim_end(), width, "  "));
+    }
+    for confounder in results
+        .confounders
+        .iter()
+        .filter(|confounder| confounder.spoils.is_empty())
+    {
+        out.push_str(&wrap(
+            &format!("- known: {}: {}", confounder.name, confounder.evidence),
+            width,
+            "  ",
+        ));
+    }
+    for warning in &results.warnings {
+        out.push_str(&wrap(&format!("- warning: {warning}"), width, "  "));
+    }
+    out
+}
+
+fn table(results: &Results, groups: &[Group], width: u16, colour: bool) -> Table {
+    let by_id: BTreeMap<&str, &Trial> = results
+        .trials
+        .iter()
+        .map(|trial| (trial.id.as_str(), trial))
+        .collect();
+    let mut table = Table::new();
+    table
+        .load_style(UTF8_HORIZONTAL_ONLY)
+        .set_content_arrangement(ContentArrangement::Dynamic)
+        .set_width(width);
+    if colour {
+        table.enforce_styling();
+    } else {
+        table.force_no_tty();
+    }
+    let heads = [
+        "subject",
+        "class",
+        "n",
+        "fill\nGB/s",
+        "trim\nGB/s",
+        "restore\nGB/s",
+        "shrunk",
+        "stored",
+        "trim /\nmemset",
+        "verified",
+        "status",
+    ];
+    table.set_header(heads.map(|head| {
+        let cell = Cell::new(head);
+        if colour {
+            cell.add_attribute(Attribute::Bold)
+        } else {
+            cell
+        }
+    }));
+    for group in groups {
+        let trials: Vec<&Trial> = group
+            .trials
+            .iter()
+            .filter_map(|id| by_id.get(id.as_str()).copied())
+            .collect();
+        let right = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
+        let spread = |metric: &str| right(group.metrics.get(metric).map_or_else(missing, spread));
+        let median = |metric: &str| {
+            right(
+                group
+                    .median(metric)
+                    .map_or_else(missing, |value| quantity::metric(metric, value)),
+            )
+        };
+        let verified = trials.iter().filter(|trial| trial.verified).count();
+        table.add_row(vec![
+            Cell::new(printable(&group.subject)),
+            Cell::new(printable(&group.class)),
+            right(trials.len().to_string()),
+            spread(Group::FILL_SPEED),
+            spread(Group::TRIM_SPEED),
+            spread(Group::RESTORE_SPEED),
+            median(Group::RATIO),
+            median(Group::STORED),
+            median(Group::TRIM_TO_MEMSET),
+            right(format!("{verified}/{}", trials.len())),
+            status(&trials, colour),
+        ]);
+    }
+    table
+}
+
+/// The median, and below it the lowest and the highest run.
+fn spread(estimate: &Estimate) -> String {
+    let median = quantity::significant(estimate.median);
+    if estimate.runs.len() < 2 {
+        return median;
+    }
+    let (low, high) = (estimate.lowest(), estimate.highest());
+    format!(
+        "{median}\n{}..{}",
+        quantity::significant(low),
+        quantity::significant(high)
+    )
+}
+
+/// The worst status of the trials, with how many have it.
+fn status(trials: &[&Trial], colour: bool) -> Cell {
+    let count = |status| trials.iter().filter(|trial| trial.status == status).count();
+    let (failed, doubtful) = (count(TrialStatus::Failed), count(TrialStatus::Untrustworthy));
+    let (text, tint) = if failed > 0 {
+        (format!("{failed} failed"), Color::Red)
+    } else if doubtful > 0 {
+        (format!("{doubtful} untrustworthy"), Color::Yellow)
+    } else {
+        ("ok".to_owned(), Color::Green)
+    };
+    let cell = Cell::new(text);
+    if colour { cell.fg(tint) } else { cell }
+}
+
+fn missing() -> String {
+    "\u{2013}".to_owned()
+}
+
+/// Text without control characters: names come from files and must not drive the terminal.
+fn printable(text: &str) -> String {
+    text.chars()
+        .map(|letter| if letter.is_control() { '\u{fffd}' } else { letter })
+        .collect()
+}
+
+/// Words broken into lines of at most `width` columns, each after the first behind `indent`. Ends with a line feed.
+fn wrap(text: &str, width: u16, indent: &str) -> String {
+    let width = usize::from(width.max(20));
+    let mut out = String::new();
+    let mut line = 0;
+    for word in printable(text).split_whitespace() {
+        let length = word.chars().count();
+        if line > 0 && line + 1 + length > width {
+            out.push('\n');
+            out.push_str(indent);
+            line = indent.len();
+        } else if line > 0 {
+            out.push(' ');
+            line += 1;
+        }
+        out.push_str(word);
+        line += length;
+    }
+    out.push('\n');
+    out
+}

@@ -1,0 +1,155 @@
+//! The verdict on a run in a sentence, the same wherever it is shown.
+
+use super::page::Group;
+use super::quantity::significant;
+use crate::recording::model::{Results, RunStatus, Trial, TrialStatus};
+
+/// Groups that are named one by one; more than these are given as a range.
+const NAMED_GROUPS: usize = 3;
+
+/// What the run showed, and whether it can be believed, in one or two sentences.
+pub fn sentence(results: &Results, groups: &[Group]) -> String {
+    let judgement = judgement(results);
+    match findings(groups) {
+        Some(findings)
+            if results
+                .trials
+                .iter()
+                .any(|trial| trial.status != TrialStatus::Failed) =>
+        {
+            format!("{judgement} {findings}")
+        }
+        _ => judgement,
+    }
+}
+
+/// Whether the run can be believed.
+fn judgement(results: &Results) -> String {
+    let all = results.trials.len();
+    let with = |status| results.trials.iter().filter(move |trial| trial.status == status);
+    let failed = with(TrialStatus::Failed).count();
+    let doubtful = with(TrialStatus::Untrustworthy).count();
+    if all == 0 {
+        return match results.status {
+            RunStatus::Interrupted => "The run was cut short before a trial ended.".to_owned(),
+            _ => "No trial ended: there is nothing to judge.".to_owned(),
+        };
+    }
+    let prefix = match results.status {
+        RunStatus::Interrupted => format!("The run was cut short after {}. ", trials(all)),
+        RunStatus::Incomplete => "A capability was missing, so the run is incomplete. ".to_owned(),
+        _ => String::new(),
+    };
+    let body = if failed > 0 {
+        let first = with(TrialStatus::Failed).next().map(reason).unwrap_or_default();
+        format!("{failed} of {} failed: {first}.", trials(all))
+    } else if doubtful > 0 {
+        let first = with(TrialStatus::Untrustworthy)
+            .next()
+            .map(reason)
+            .unwrap_or_default();
+        let what = if doubtful == all {
+            format!("{} ended, none to be trusted", trials(all))
+        } else {
+            format!("None of {} failed, but {doubtful} cannot be trusted", trials(all))
+        };
+        format!("{what}: {first}.")
+    } else if results.trials.iter().all(|trial| trial.verified) {
+        let whole = if all == 1 {
+            "The trial".to_owned()
+        } else {
+            format!("All {}", trials(all))
+        };
+        format!("{whole} did what was asked, and every byte came back right.")
+    } else {
+        let unverified = results.trials.iter().filter(|trial| !trial.verified).count();
+        format!(
+            "{} ended without failure; {unverified} could not be verified.",
+            trials(all)
+        )
+    };
+    prefix + &body
+}
+
+/// What the numbers of the groups say.
+fn findings(groups: &[Group]) -> Option<String> {
+    let measured: Vec<(&Group, f64)> = groups
+        .iter()
+        .filter_map(|group| Some((group, group.median(Group::RATIO)?)))
+        .collect();
+    let speed = |metric: &str| {
+        let values: Vec<f64> = groups.iter().filter_map(|group| group.median(metric)).collect();
+        range(&values).map(|range| format!("{range} GB/s"))
+    };
+    let mut clauses = Vec::new();
+    if !measured.is_empty() {
+        clauses.push(shrinkage(&measured));
+    }
+    if let Some(trim) = speed(Group::TRIM_SPEED) {
+        clauses.push(format!("trim ran at {trim}"));
+    }
+    if let Some(restore) = speed(Group::RESTORE_SPEED) {
+        clauses.push(format!("restore at {restore}"));
+    }
+    let last = clauses.pop()?;
+    let text = if clauses.is_empty() {
+        last
+    } else {
+        format!("{} and {last}", clauses.join(", "))
+    };
+    let mut letters = text.chars();
+    let first = letters.next()?;
+    Some(format!("{}{}.", first.to_uppercase(), letters.as_str()))
+}
+
+fn shrinkage(measured: &[(&Group, f64)]) -> String {
+    let one_subject = measured
+        .iter()
+        .all(|(group, _)| group.subject == measured[0].0.subject);
+    if measured.len() > NAMED_GROUPS {
+        let ratios: Vec<f64> = measured.iter().map(|(_, ratio)| *ratio).collect();
+        let range = range(&ratios).unwrap_or_default();
+        return format!("{} kinds of data shrank {range} times", measured.len());
+    }
+    let named: Vec<String> = measured
+        .iter()
+        .map(|(group, ratio)| {
+            let name = if one_subject { &group.class } else { &group.label };
+            format!("{name} {}:1", significant(*ratio))
+        })
+        .collect();
+    let who = if one_subject {
+        format!("{} stored ", measured[0].0.subject)
+    } else {
+        "stored ".to_owned()
+    };
+    who + &named.join(", ")
+}
+
+/// `low to high`, or the one value where both look the same.
+fn range(values: &[f64]) -> Option<String> {
+    let low = values.iter().copied().reduce(f64::min)?;
+    let high = values.iter().copied().reduce(f64::max)?;
+    let (low, high) = (significant(low), significant(high));
+    Some(if low == high {
+        low
+    } else {
+        format!("{low} to {high}")
+    })
+}
+
+fn reason(trial: &Trial) -> String {
+    let why = trial
+        .reasons
+        .first()
+        .map_or("no reason was recorded", String::as_str);
+    format!("{} ({})", trial.id, why.trim_end_matches('.'))
+}
+
+fn trials(number: usize) -> String {
+    if number == 1 {
+        "1 trial".to_owned()
+    } else {
+        format!("{number} trials")
+    }
+}
