@@ -160,7 +160,7 @@ function axes(unit, bottom) {
   const common = { stroke: () => colour("soft"), grid: { stroke: () => colour("grid"), width: 1 }, ticks: { show: false }, font: "11px system-ui, sans-serif" };
   return [
     { ...common, show: true, size: bottom ? 28 : 0, gap: 4, values: (_, splits) => splits.map(t => bottom ? +t.toFixed(3) + "" : "") },
-    { ...common, size: AXIS_WIDTH, gap: 5, space: 30, incrs: unit.steps, values: (_, splits) => splits.map(unit.text) },
+    { ...common, size: AXIS_WIDTH, gap: 5, space: 30, incrs: unit.steps, values: (_, splits) => splits.map(value => unit.text(value).replace(/\.0+(?=\D)/, "")) },
   ];
 }
 
@@ -174,8 +174,8 @@ function topOf(panel) {
 
 function options(panel, list, width, bottom, top) {
   return {
-    width, height: panel.height + (bottom ? 28 : 0) + (top ? 22 : 4),
-    padding: [top ? 22 : 4, 8, 0, 0],
+    width, height: panel.height + (bottom ? 28 : 7) + (top ? 22 : 5),
+    padding: [top ? 22 : 5, 8, bottom ? 0 : 7, 0],
     legend: { show: false },
     cursor: { y: false, points: { show: false }, drag: { x: true, y: false, setScale: false, dist: 4 }, bind: { dblclick: () => () => { reset(); return null; } } },
     scales: { x: { time: false, range: () => [state.from, state.to] }, y: { range: topOf(panel) } },
@@ -188,10 +188,10 @@ function options(panel, list, width, bottom, top) {
         plot.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
         zoom(from, to);
       }],
-      setCursor: [plot => {
-        if (syncing || plot.cursor.left === undefined || plot.cursor.left < 0) return;
-        point(plot.posToVal(plot.cursor.left, "x"), plot);
-      }],
+      // The mouse itself, not the cursor's hook, which fires on every redraw as well.
+      ready: [plot => plot.over.addEventListener("mousemove", event => {
+        point(plot.posToVal(event.clientX - plot.over.getBoundingClientRect().left, "x"), plot);
+      })],
       draw: [plot => {
         if (panel.id === "whole" || panel.id === "moved") labelLayers(plot, list);
         drawMarks(plot);
@@ -241,33 +241,52 @@ function placeMarks(plot) {
 
 // Each layer's name inside it, where it is thickest in view, if there is room.
 function labelLayers(plot, list) {
-  const { ctx, bbox } = plot;
-  const t = plot.data[0], ratio = devicePixelRatio;
+  const { ctx } = plot;
+  const ratio = devicePixelRatio;
   ctx.save();
   ctx.font = `600 ${11.5 * ratio}px system-ui, sans-serif`;
   ctx.textAlign = "center";
   ctx.textBaseline = "middle";
   list.forEach(one => {
-    const half = ctx.measureText(one.label).width / 2;
-    let best = null;
-    for (let at = 0; at < t.length; at++) {
-      if (t[at] < state.from || t[at] > state.to || one.own[at] === null || one.drawn[at] === null) continue;
-      const x = plot.valToPos(t[at], "x", true);
-      if (x - half < bbox.left + 4 || x + half > bbox.left + bbox.width - 4) continue;
-      if (best === null || one.own[at] > best.own) best = { own: one.own[at], sum: one.drawn[at], x };
-    }
-    if (best === null) return;
-    const high = plot.valToPos(best.sum, "y", true), low = plot.valToPos(best.sum - best.own, "y", true);
-    if (low - high < 14 * ratio) return;
-    const middle = (high + low) / 2;
+    const half = ctx.measureText(one.label).width / 2 + 3 * ratio;
+    const spot = roomFor(plot, one, half);
+    if (spot === null || spot.low - spot.high < 14 * ratio) return;
+    const middle = (spot.high + spot.low) / 2;
     if (one.hatched) {
       ctx.fillStyle = colour(one.ink);
-      ctx.fillRect(best.x - half - 4 * ratio, middle - 8 * ratio, 2 * half + 8 * ratio, 16 * ratio);
+      ctx.fillRect(spot.x - half, middle - 8 * ratio, 2 * half, 16 * ratio);
     }
     ctx.fillStyle = colour("on-" + one.ink);
-    ctx.fillText(one.label, best.x, middle + ratio);
+    ctx.fillText(one.label, spot.x, middle + ratio);
   });
   ctx.restore();
+}
+
+// The place in view where a text of this half width has the most room inside the layer, all along its width.
+function roomFor(plot, one, half) {
+  const t = plot.data[0], { bbox } = plot;
+  const columns = [];
+  for (let at = 0; at < t.length; at++) {
+    if (t[at] < state.from || t[at] > state.to || one.own[at] === null || one.drawn[at] === null) continue;
+    columns.push({
+      x: plot.valToPos(t[at], "x", true),
+      high: plot.valToPos(one.drawn[at], "y", true), low: plot.valToPos(one.drawn[at] - one.own[at], "y", true),
+    });
+  }
+  let best = null;
+  let first = 0;
+  for (const { x } of columns) {
+    if (x - half < bbox.left || x + half > bbox.left + bbox.width) continue;
+    while (first < columns.length && columns[first].x < x - half) first++;
+    let high = -Infinity, low = Infinity;
+    for (let at = Math.max(first - 1, 0); at < columns.length; at++) {
+      high = Math.max(high, columns[at].high);
+      low = Math.min(low, columns[at].low);
+      if (columns[at].x > x + half) break;
+    }
+    if (best === null || low - high > best.low - best.high) best = { x, high, low };
+  }
+  return best;
 }
 
 // ---------------------------------------------------------------- crosshair and zoom
@@ -300,7 +319,8 @@ function zoom(from, to) {
   if (to - from < least) { const middle = (from + to) / 2; from = middle - least / 2; to = middle + least / 2; }
   state.from = Math.max(first, from);
   state.to = Math.min(last, to);
-  for (const plot of plots) plot.setScale("x", { min: state.from, max: state.to });
+  // A batch, so that the new scale is in force when the crosshair is placed.
+  for (const plot of plots) plot.batch(() => plot.setScale("x", { min: state.from, max: state.to }));
   showWindow();
   const full = state.from <= first && state.to >= last;
   document.getElementById("reset").disabled = full;

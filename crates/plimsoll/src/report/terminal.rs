@@ -50,37 +50,75 @@ pub fn summary(results: &Results, groups: &[Group], width: u16, colour: bool) ->
     out
 }
 
+/// What a column of the table shows of a group.
+#[derive(Clone, Copy)]
+enum Column {
+    Subject,
+    Class,
+    Runs,
+    /// Median with the lowest and highest run, of the named metric.
+    Spread(&'static str, &'static str),
+    /// Median of the named metric.
+    Median(&'static str, &'static str),
+    Verified,
+    Status,
+}
+
+/// Columns in the order of the table, each with how soon it is left out when the terminal is narrow (0: never).
+const COLUMNS: &[(Column, u8)] = &[
+    (Column::Subject, 0),
+    (Column::Class, 0),
+    (Column::Runs, 4),
+    (Column::Spread("fill GB/s", Group::FILL_SPEED), 3),
+    (Column::Spread("trim GB/s", Group::TRIM_SPEED), 0),
+    (Column::Spread("restore GB/s", Group::RESTORE_SPEED), 0),
+    (Column::Median("shrunk", Group::RATIO), 0),
+    (Column::Median("stored", Group::STORED), 2),
+    (Column::Median("trim/memset", Group::TRIM_TO_MEMSET), 1),
+    (Column::Verified, 5),
+    (Column::Status, 0),
+];
+
+/// The widest table that the terminal holds: columns go before lines break.
 fn table(results: &Results, groups: &[Group], width: u16, colour: bool) -> Table {
+    let last = COLUMNS.iter().map(|(_, rank)| *rank).max().unwrap_or(0);
+    let mut fitting = table_without(0, results, groups, colour);
+    for left_out in 1..=last {
+        if fitting
+            .lines()
+            .next()
+            .is_some_and(|line| line.chars().count() <= usize::from(width))
+        {
+            break;
+        }
+        fitting = table_without(left_out, results, groups, colour);
+    }
+    fitting
+}
+
+/// The table without the columns that are left out first, up to rank `left_out`.
+fn table_without(left_out: u8, results: &Results, groups: &[Group], colour: bool) -> Table {
     let by_id: BTreeMap<&str, &Trial> = results
         .trials
         .iter()
         .map(|trial| (trial.id.as_str(), trial))
         .collect();
+    let columns: Vec<Column> = COLUMNS
+        .iter()
+        .filter(|(_, rank)| *rank == 0 || *rank > left_out)
+        .map(|(column, _)| *column)
+        .collect();
     let mut table = Table::new();
     table
         .load_style(UTF8_HORIZONTAL_ONLY)
-        .set_content_arrangement(ContentArrangement::Dynamic)
-        .set_width(width);
+        .set_content_arrangement(ContentArrangement::Disabled);
     if colour {
         table.enforce_styling();
     } else {
         table.force_no_tty();
     }
-    let heads = [
-        "subject",
-        "class",
-        "n",
-        "fill\nGB/s",
-        "trim\nGB/s",
-        "restore\nGB/s",
-        "shrunk",
-        "stored",
-        "trim /\nmemset",
-        "verified",
-        "status",
-    ];
-    table.set_header(heads.map(|head| {
-        let cell = Cell::new(head);
+    table.set_header(columns.iter().map(|column| {
+        let cell = Cell::new(column.head());
         if colour {
             cell.add_attribute(Attribute::Bold)
         } else {
@@ -93,31 +131,42 @@ fn table(results: &Results, groups: &[Group], width: u16, colour: bool) -> Table
             .iter()
             .filter_map(|id| by_id.get(id.as_str()).copied())
             .collect();
+        table.add_row(columns.iter().map(|column| column.cell(group, &trials, colour)));
+    }
+    table
+}
+
+impl Column {
+    fn head(self) -> &'static str {
+        match self {
+            Column::Subject => "subject",
+            Column::Class => "class",
+            Column::Runs => "n",
+            Column::Spread(head, _) | Column::Median(head, _) => head,
+            Column::Verified => "verified",
+            Column::Status => "status",
+        }
+    }
+
+    fn cell(self, group: &Group, trials: &[&Trial], colour: bool) -> Cell {
         let right = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
-        let spread = |metric: &str| right(group.metrics.get(metric).map_or_else(missing, spread));
-        let median = |metric: &str| {
-            right(
+        match self {
+            Column::Subject => Cell::new(printable(&group.subject)),
+            Column::Class => Cell::new(printable(&group.class)),
+            Column::Runs => right(trials.len().to_string()),
+            Column::Spread(_, metric) => right(group.metrics.get(metric).map_or_else(missing, spread)),
+            Column::Median(_, metric) => right(
                 group
                     .median(metric)
                     .map_or_else(missing, |value| quantity::metric(metric, value)),
-            )
-        };
-        let verified = trials.iter().filter(|trial| trial.verified).count();
-        table.add_row(vec![
-            Cell::new(printable(&group.subject)),
-            Cell::new(printable(&group.class)),
-            right(trials.len().to_string()),
-            spread(Group::FILL_SPEED),
-            spread(Group::TRIM_SPEED),
-            spread(Group::RESTORE_SPEED),
-            median(Group::RATIO),
-            median(Group::STORED),
-            median(Group::TRIM_TO_MEMSET),
-            right(format!("{verified}/{}", trials.len())),
-            status(&trials, colour),
-        ]);
+            ),
+            Column::Verified => {
+                let verified = trials.iter().filter(|trial| trial.verified).count();
+                right(format!("{verified}/{}", trials.len()))
+            }
+            Column::Status => status(trials, colour),
+        }
     }
-    table
 }
 
 /// The median, and below it the lowest and the highest run.

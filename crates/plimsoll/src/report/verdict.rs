@@ -73,43 +73,35 @@ fn judgement(results: &Results) -> String {
 
 /// What the numbers of the groups say.
 fn findings(groups: &[Group]) -> Option<String> {
+    let speed = |verb: &str, metric: &str| {
+        let values: Vec<f64> = groups.iter().filter_map(|group| group.median(metric)).collect();
+        range(&values).map(|range| format!("{verb} ran at {range} GB/s"))
+    };
+    let mut clauses = Vec::new();
+    clauses.extend(shrinkage(groups));
+    clauses.extend(speed("trim", Group::TRIM_SPEED));
+    clauses.extend(speed("restore", Group::RESTORE_SPEED));
+    if clauses.is_empty() {
+        return None;
+    }
+    Some(format!("Measured: {}.", clauses.join("; ")))
+}
+
+/// How far each kind of data shrank, or the range where there are too many to name.
+fn shrinkage(groups: &[Group]) -> Option<String> {
     let measured: Vec<(&Group, f64)> = groups
         .iter()
         .filter_map(|group| Some((group, group.median(Group::RATIO)?)))
         .collect();
-    let speed = |metric: &str| {
-        let values: Vec<f64> = groups.iter().filter_map(|group| group.median(metric)).collect();
-        range(&values).map(|range| format!("{range} GB/s"))
-    };
-    let mut clauses = Vec::new();
-    if !measured.is_empty() {
-        clauses.push(shrinkage(&measured));
-    }
-    if let Some(trim) = speed(Group::TRIM_SPEED) {
-        clauses.push(format!("trim ran at {trim}"));
-    }
-    if let Some(restore) = speed(Group::RESTORE_SPEED) {
-        clauses.push(format!("restore at {restore}"));
-    }
-    let last = clauses.pop()?;
-    let text = if clauses.is_empty() {
-        last
-    } else {
-        format!("{} and {last}", clauses.join(", "))
-    };
-    let mut letters = text.chars();
-    let first = letters.next()?;
-    Some(format!("{}{}.", first.to_uppercase(), letters.as_str()))
-}
-
-fn shrinkage(measured: &[(&Group, f64)]) -> String {
-    let one_subject = measured
-        .iter()
-        .all(|(group, _)| group.subject == measured[0].0.subject);
+    let (first, _) = measured.first()?;
+    let one_subject = measured.iter().all(|(group, _)| group.subject == first.subject);
     if measured.len() > NAMED_GROUPS {
         let ratios: Vec<f64> = measured.iter().map(|(_, ratio)| *ratio).collect();
-        let range = range(&ratios).unwrap_or_default();
-        return format!("{} kinds of data shrank {range} times", measured.len());
+        return Some(format!(
+            "{} kinds of stored data shrank {} times",
+            measured.len(),
+            range(&ratios)?
+        ));
     }
     let named: Vec<String> = measured
         .iter()
@@ -119,11 +111,11 @@ fn shrinkage(measured: &[(&Group, f64)]) -> String {
         })
         .collect();
     let who = if one_subject {
-        format!("{} stored ", measured[0].0.subject)
+        format!("{} stored ", first.subject)
     } else {
-        "stored ".to_owned()
+        String::new()
     };
-    who + &named.join(", ")
+    Some(who + &named.join(", "))
 }
 
 /// `low to high`, or the one value where both look the same.

@@ -9,7 +9,7 @@ use crate::report::page::{Estimate, Group};
 use crate::report::quantity;
 
 const WIDTH: f64 = 620.0;
-const LEFT: f64 = 148.0;
+const LEFT: f64 = 176.0;
 const RIGHT: f64 = 96.0;
 const ROW: f64 = 22.0;
 const BAR: f64 = 14.0;
@@ -144,7 +144,7 @@ fn chart<'a>(
     let height = base + AXIS;
     let mut out =
         format!(r#"<svg class="bars" viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{title}">"#);
-    let step = measure.step(top / 4.0);
+    let step = measure.step(top / 5.0);
     for index in 0..=(top / step) as u32 {
         let value = f64::from(index) * step;
         let at = svg::coordinate(x(value));

@@ -172,20 +172,30 @@ fn label_layers(
 ) {
     for (index, (one, _)) in series.iter().enumerate() {
         let paint = palette::paint_of(&one.key);
-        let half = paint.label.len() as f64 * 3.4;
-        let spot = times
+        let half = paint.label.len() as f64 * 3.4 + 2.0;
+        let edges: Vec<(f64, f64, f64)> = times
             .iter()
             .enumerate()
             .filter_map(|(column, t)| {
-                let x = axis.x(*t);
                 let high = place(curves[index][column]?);
                 let low = if index == 0 {
                     place(0.0)
                 } else {
                     place(curves[index - 1][column]?)
                 };
-                let fits = x - half > LEFT && x + half < WIDTH - RIGHT;
-                fits.then_some((x, low, low - high))
+                Some((axis.x(*t), low, high))
+            })
+            .collect();
+        let spot = edges
+            .iter()
+            .filter(|(x, _, _)| x - half > LEFT && x + half < WIDTH - RIGHT)
+            .map(|&(x, _, _)| {
+                // The room that is there all along the width of the text.
+                let under = edges.iter().filter(|edge| (edge.0 - x).abs() <= half + 3.0);
+                let (low, high) = under.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), edge| {
+                    (low.min(edge.1), high.max(edge.2))
+                });
+                (x, low, low - high)
             })
             .max_by(|a, b| a.2.total_cmp(&b.2));
         if let Some((x, low, thickness)) = spot

@@ -56,7 +56,7 @@ pub const HOUR: Shape = Shape {
     repeats: 30,
     trial_s: 40.0,
     overview: 2000,
-    detail: 300,
+    detail: 180,
     size: 4096.0 * MIB,
 };
 
