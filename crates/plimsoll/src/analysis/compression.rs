@@ -1,0 +1,167 @@
+//! Metrics of the compression scenario: how much was trimmed, how small it became, how fast it left and came back.
+
+use std::collections::BTreeMap;
+
+use super::ratio;
+use crate::recording::Samples;
+use crate::recording::model::{Calibration, Phase, Trial};
+use crate::sample::Row;
+use crate::sample::columns::col;
+use crate::scenario::Subject;
+
+/// The samples next to a phase.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct PhaseRows {
+    /// Taken just before it.
+    pub before: Row,
+    /// Taken just after it.
+    pub after: Row,
+}
+
+/// A metric, for tables and legends.
+#[derive(Debug, Clone, Copy)]
+pub struct Metric {
+    /// Name in documents, the unit at its end.
+    pub name: &'static str,
+    /// Name for people.
+    pub title: &'static str,
+    /// What it means, a sentence.
+    pub meaning: &'static str,
+}
+
+/// Declares [`METRICS`] with a name constant for each.
+macro_rules! metrics {
+    ($($constant:ident $name:literal $title:literal $meaning:literal;)*) => {
+        $(#[doc = $meaning] pub const $constant: &str = $name;)*
+        /// Every metric of the scenario, the telling ones first.
+        pub const METRICS: &[Metric] = &[
+            $(Metric { name: $constant, title: $title, meaning: $meaning },)*
+        ];
+    };
+}
+
+metrics! {
+    TRIM_SPEED "trim_gb_per_s" "trim" "Speed at which memory left the working set.";
+    RESTORE_SPEED "restore_gb_per_s" "restore" "Speed at which every byte was read back.";
+    FILL_SPEED "fill_gb_per_s" "fill" "Speed at which memory was filled, faults included.";
+    STORED "stored_bytes" "stored" "RAM that the trimmed memory took in its compressed store; on a plain swap file, bytes of the file.";
+    COMPRESSION "compression_ratio" "ratio" "Trimmed bytes over bytes after compression, as the compressor counts them. Absent when nothing was left to compress.";
+    STORED_RATIO "stored_ratio" "saving" "Trimmed bytes over the RAM that their store took, its own loss included.";
+    ORIGINAL "original_bytes" "held" "Bytes before compression of what the store held after the trim.";
+    SWAPPED "swapped_bytes" "swapped" "Swap that came into use by the trim, on all devices.";
+    TRIMMED "trimmed_bytes" "trimmed" "Bytes by which the resident memory of the workers shrank by the trim.";
+    TRIMMED_RATIO "trimmed_ratio" "trimmed share" "`trimmed_bytes` over the resident memory before the trim.";
+    FILL_MEMSET "fill_to_memset_ratio" "fill / memset" "Fill speed over the calibrated memset of resident memory.";
+    FILL_TOUCH "fill_to_first_touch_ratio" "fill / first touch" "Fill speed over the calibrated memset of fresh memory, faults included.";
+    TRIM_MEMCPY "trim_to_memcpy_ratio" "trim / memcpy" "Trim speed over the calibrated memcpy.";
+    RESTORE_READ "restore_to_read_ratio" "restore / read" "Restore speed over the calibrated read of resident memory with the same checksum.";
+}
+
+/// Computes the metrics of a trial.
+///
+/// `rows` are the samples next to each of `trial.phases`, in the same order. A metric that cannot be known is absent.
+pub fn metrics(
+    trial: &Trial,
+    rows: &[PhaseRows],
+    calibration: Option<&Calibration>,
+) -> BTreeMap<String, f64> {
+    let mut metrics = Metrics::default();
+    speeds(&mut metrics, trial, calibration);
+    let trim = trial
+        .phases
+        .iter()
+        .zip(rows)
+        .find(|(phase, _)| phase.name == "trim");
+    if let Some((_, trim)) = trim {
+        // What the store held before the fill was not this trial's.
+        let base = rows.first().map_or(&trim.before, |first| &first.before);
+        amounts(&mut metrics, trim);
+        store(&mut metrics, trial, base, trim);
+    }
+    metrics.0
+}
+
+/// The samples next to a phase, found in a recording: the last that was begun before it, the first begun after it.
+pub fn rows_around(samples: &Samples, phase: &Phase) -> Option<PhaseRows> {
+    Some(PhaseRows {
+        before: samples.row(samples.at_or_before(phase.span_ns.0)?),
+        after: samples.row(samples.at_or_after(phase.span_ns.1)?),
+    })
+}
+
+#[derive(Default)]
+struct Metrics(BTreeMap<String, f64>);
+
+impl Metrics {
+    fn set(&mut self, name: &str, value: Option<f64>) {
+        if let Some(value) = value.filter(|value| value.is_finite()) {
+            self.0.insert(name.to_owned(), value);
+        }
+    }
+}
+
+fn speeds(metrics: &mut Metrics, trial: &Trial, calibration: Option<&Calibration>) {
+    let speed = |name: &str| {
+        let phase = trial.phases.iter().find(|phase| phase.name == name)?;
+        Some(phase.gb_per_s).filter(|&speed| speed > 0.0)
+    };
+    let (fill, trim, restore) = (speed("fill"), speed("trim"), speed("restore"));
+    metrics.set(FILL_SPEED, fill);
+    metrics.set(TRIM_SPEED, trim);
+    metrics.set(RESTORE_SPEED, restore);
+    let Some(calibration) = calibration else {
+        return;
+    };
+    let over = |speed: Option<f64>, calibrated: f64| ratio(speed?, calibrated);
+    metrics.set(FILL_MEMSET, over(fill, calibration.memset_gb_per_s));
+    metrics.set(FILL_TOUCH, over(fill, calibration.first_touch_gb_per_s));
+    metrics.set(TRIM_MEMCPY, over(trim, calibration.memcpy_gb_per_s));
+    metrics.set(RESTORE_READ, over(restore, calibration.read_gb_per_s));
+}
+
+fn amounts(metrics: &mut Metrics, trim: &PhaseRows) {
+    let used = |row: &Row| row.get(col::SWAP_TOTAL)?.checked_sub(row.get(col::SWAP_FREE)?);
+    metrics.set(SWAPPED, growth(used(&trim.before), used(&trim.after)));
+    let resident = trim.before.get(col::TARGET_RESIDENT);
+    let trimmed = growth(trim.after.get(col::TARGET_RESIDENT), resident);
+    metrics.set(TRIMMED, trimmed);
+    let share = trimmed
+        .zip(resident)
+        .and_then(|(trimmed, resident)| ratio(trimmed, resident as f64));
+    metrics.set(TRIMMED_RATIO, share);
+}
+
+/// What the compressed store holds after the trim more than before the trial, by the counters of the subject.
+fn store(metrics: &mut Metrics, trial: &Trial, base: &Row, trim: &PhaseRows) {
+    let grown = |column: usize| growth(base.get(column).or(Some(0)), trim.after.get(column));
+    let over = |original: Option<f64>, size: Option<f64>| ratio(original?, size?);
+    match trial.subject.parse() {
+        Ok(Subject::Zram(_)) => {
+            let original = grown(col::ZRAM_ORIG_DATA_SIZE);
+            let stored = grown(col::ZRAM_MEM_USED_TOTAL);
+            metrics.set(ORIGINAL, original);
+            metrics.set(STORED, stored);
+            metrics.set(COMPRESSION, over(original, grown(col::ZRAM_COMPR_DATA_SIZE)));
+            metrics.set(STORED_RATIO, over(original, stored));
+        }
+        Ok(Subject::Zswap(_)) => {
+            let original = grown(col::ZSWAP_STORED);
+            let stored = grown(col::ZSWAP_POOL);
+            metrics.set(ORIGINAL, original);
+            metrics.set(STORED, stored);
+            metrics.set(COMPRESSION, over(original, stored));
+            metrics.set(STORED_RATIO, over(original, stored));
+        }
+        Ok(Subject::SwapFile) => {
+            let swapped = metrics.0.get(SWAPPED).copied();
+            metrics.set(STORED, swapped);
+        }
+        // Nothing is stored without swap; a subject of another version has counters that are not known here.
+        _ => {}
+    }
+}
+
+/// By how much a level rose, in bytes; 0 where it fell.
+fn growth(from: Option<i64>, to: Option<i64>) -> Option<f64> {
+    Some(to?.checked_sub(from?)?.max(0) as f64)
+}

@@ -1,0 +1,172 @@
+//! Trials that differ in nothing but their repeat, side by side.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::statistics::{Summary, summarise};
+use crate::recording::model::{Trial, TrialStatus};
+
+/// The repeats of one combination of subject and parameters.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Group {
+    /// What sets it apart from the other groups, for an axis or a table: `zram:lz4 random`.
+    pub label: String,
+    /// The subject.
+    pub subject: String,
+    /// The parameters that the repeats share.
+    pub params: BTreeMap<String, String>,
+    /// Ids of its trials, failed ones too.
+    pub trials: Vec<String>,
+    /// How many of them failed and are in no figure.
+    pub failed: usize,
+    /// True when no trial of the group is ok and the figures are those of untrustworthy ones.
+    pub untrustworthy: bool,
+    /// Metrics by name.
+    pub metrics: BTreeMap<String, Measured>,
+    /// Phases in the order in which they ran.
+    pub phases: Vec<PhaseGroup>,
+}
+
+/// A phase over the repeats.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PhaseGroup {
+    /// Name of the phase.
+    pub name: String,
+    /// Wall seconds.
+    pub seconds: Measured,
+    /// GB/s; none where nothing was moved.
+    pub gb_per_s: Option<Measured>,
+}
+
+/// One figure over the repeats.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Measured {
+    /// Each trial that has the figure and did not fail.
+    pub dots: Vec<Dot>,
+    /// The figure summed up: of the trials that are ok or, where none is, of the untrustworthy ones.
+    pub summary: Summary,
+}
+
+/// One figure of one trial.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Dot {
+    /// The trial.
+    pub trial: String,
+    /// The figure.
+    pub value: f64,
+    /// Whether it can be trusted.
+    pub status: TrialStatus,
+}
+
+/// Groups trials by everything but the repeat, in the order in which the groups first appear.
+pub fn groups(trials: &[Trial]) -> Vec<Group> {
+    let mut members: Vec<Vec<&Trial>> = Vec::new();
+    for trial in trials {
+        let same =
+            |group: &&mut Vec<&Trial>| group[0].subject == trial.subject && group[0].params == trial.params;
+        match members.iter_mut().find(same) {
+            Some(group) => group.push(trial),
+            None => members.push(vec![trial]),
+        }
+    }
+    let telling = telling_params(&members);
+    members.iter().map(|trials| group(trials, &telling)).collect()
+}
+
+/// Parameters that are not the same in all groups.
+fn telling_params(groups: &[Vec<&Trial>]) -> BTreeSet<String> {
+    let names: BTreeSet<&String> = groups.iter().flat_map(|group| group[0].params.keys()).collect();
+    let differs = |name: &&&String| {
+        let mut values = groups.iter().map(|group| group[0].params.get(name.as_str()));
+        let first = values.next();
+        values.any(|value| Some(value) != first)
+    };
+    names.iter().filter(differs).map(|name| (*name).clone()).collect()
+}
+
+fn group(trials: &[&Trial], telling: &BTreeSet<String>) -> Group {
+    let first = trials[0];
+    let label = label(first, telling);
+    let usable = || trials.iter().filter(|trial| trial.status != TrialStatus::Failed);
+    let measure = |figure: &str, value: &dyn Fn(&Trial) -> Option<f64>| {
+        let dots: Vec<Dot> = usable()
+            .filter_map(|trial| {
+                Some(Dot {
+                    trial: trial.id.clone(),
+                    value: value(trial).filter(|value| value.is_finite())?,
+                    status: trial.status,
+                })
+            })
+            .collect();
+        measured(dots, xxh3_64(format!("{label}/{figure}").as_bytes()))
+    };
+    let metric_names: BTreeSet<&String> = usable().flat_map(|trial| trial.metrics.keys()).collect();
+    let metrics = metric_names
+        .into_iter()
+        .filter_map(|name| {
+            let value = |trial: &Trial| trial.metrics.get(name).copied();
+            Some((name.clone(), measure(name, &value)?))
+        })
+        .collect();
+    let mut phase_names: Vec<&String> = Vec::new();
+    for phase in usable().flat_map(|trial| &trial.phases) {
+        if !phase_names.contains(&&phase.name) {
+            phase_names.push(&phase.name);
+        }
+    }
+    let phases = phase_names
+        .into_iter()
+        .filter_map(|name| {
+            let phase = |trial: &Trial| trial.phases.iter().find(|phase| &phase.name == name).cloned();
+            let speed = |trial: &Trial| {
+                phase(trial)
+                    .map(|phase| phase.gb_per_s)
+                    .filter(|&speed| speed > 0.0)
+            };
+            Some(PhaseGroup {
+                name: name.clone(),
+                seconds: measure(&format!("{name} seconds"), &|trial| {
+                    phase(trial).map(|phase| phase.seconds)
+                })?,
+                gb_per_s: measure(&format!("{name} gb_per_s"), &speed),
+            })
+        })
+        .collect();
+    Group {
+        subject: first.subject.clone(),
+        params: first.params.clone(),
+        trials: trials.iter().map(|trial| trial.id.clone()).collect(),
+        failed: trials.len() - usable().count(),
+        untrustworthy: usable().count() > 0 && usable().all(|trial| trial.status != TrialStatus::Ok),
+        metrics,
+        phases,
+        label,
+    }
+}
+
+/// Subject and class, then the other parameters that tell the groups apart.
+fn label(trial: &Trial, telling: &BTreeSet<String>) -> String {
+    let mut label = trial.subject.clone();
+    if let Some(class) = trial.params.get("class") {
+        label = format!("{label} {class}");
+    }
+    for (name, value) in &trial.params {
+        // The subject may be a swept parameter too.
+        if telling.contains(name) && name != "class" && name != "subject" {
+            label = format!("{label} {name}={value}");
+        }
+    }
+    label
+}
+
+fn measured(dots: Vec<Dot>, seed: u64) -> Option<Measured> {
+    let any_ok = dots.iter().any(|dot| dot.status == TrialStatus::Ok);
+    let values: Vec<f64> = dots
+        .iter()
+        .filter(|dot| !any_ok || dot.status == TrialStatus::Ok)
+        .map(|dot| dot.value)
+        .collect();
+    let summary = summarise(&values, seed)?;
+    Some(Measured { dots, summary })
+}

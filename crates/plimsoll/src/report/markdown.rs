@@ -1,0 +1,221 @@
+//! The summary as Markdown, to paste into an issue or a wiki: verdict, table, warnings, environment.
+
+use std::fmt::Write as _;
+
+use crate::analysis::compression::METRICS;
+use crate::analysis::groups;
+use crate::analysis::groups::{Group, Measured};
+use crate::recording::model::{Manifest, Results, RunStatus, TrialStatus};
+
+/// The summary of a run.
+pub fn markdown(results: &Results, manifest: &Manifest) -> String {
+    let mut text = format!("# {}\n\n", inline(&results.run));
+    push_line(&mut text, &verdict(results));
+    push_table(&mut text, &groups(&results.trials));
+    push_list(
+        &mut text,
+        "Not ok",
+        results
+            .trials
+            .iter()
+            .filter(|trial| trial.status != TrialStatus::Ok)
+            .map(|trial| format!("{}: {}", inline(&trial.id), inline(&trial.reasons.join("; ")))),
+    );
+    push_list(
+        &mut text,
+        "Confounders",
+        results.confounders.iter().map(|confounder| {
+            let spoils = match confounder.spoils.len() {
+                0 => String::new(),
+                count => format!(" Spoils {count} of {} trials.", results.trials.len()),
+            };
+            format!(
+                "**{}**: {}.{spoils} {}.",
+                inline(&confounder.name),
+                inline(&confounder.evidence),
+                inline(&confounder.advice)
+            )
+        }),
+    );
+    push_list(
+        &mut text,
+        "Warnings",
+        results.warnings.iter().map(|warning| inline(warning)),
+    );
+    push_environment(&mut text, results, manifest);
+    text
+}
+
+fn push_line(text: &mut String, line: &str) {
+    text.push_str(line);
+    text.push_str("\n\n");
+}
+
+fn push_list(text: &mut String, title: &str, items: impl Iterator<Item = String>) {
+    let mut items = items.peekable();
+    if items.peek().is_none() {
+        return;
+    }
+    // Writing to a String cannot fail.
+    let _ = write!(text, "## {title}\n\n");
+    for item in items {
+        let _ = writeln!(text, "- {item}");
+    }
+    text.push('\n');
+}
+
+fn verdict(results: &Results) -> String {
+    let count = |status: TrialStatus| {
+        results
+            .trials
+            .iter()
+            .filter(|trial| trial.status == status)
+            .count()
+    };
+    let verdict = match results.status {
+        RunStatus::Ok => "All trials are ok.",
+        RunStatus::Failed => "At least one trial failed.",
+        RunStatus::Untrustworthy => "No trial failed, but not all can be trusted.",
+        RunStatus::Interrupted => "The run was cut short; this is what was done until then.",
+        RunStatus::Incomplete => "A capability was missing, and not everything could run.",
+    };
+    format!(
+        "{verdict} Scenario {}, {} trials: {} ok, {} untrustworthy, {} failed.",
+        inline(&results.scenario),
+        results.trials.len(),
+        count(TrialStatus::Ok),
+        count(TrialStatus::Untrustworthy),
+        count(TrialStatus::Failed)
+    )
+}
+
+fn push_table(text: &mut String, groups: &[Group]) {
+    let metrics: Vec<_> = METRICS
+        .iter()
+        .filter(|metric| groups.iter().any(|group| group.metrics.contains_key(metric.name)))
+        .collect();
+    if metrics.is_empty() {
+        return;
+    }
+    text.push_str("## Summary\n\nMedians, with the interval in brackets: 95% bootstrap, or minimum to maximum below 6 repeats.\n\n| trial |");
+    for metric in &metrics {
+        let _ = write!(text, " {} |", header(metric.title, metric.name));
+    }
+    text.push_str("\n|---|");
+    text.push_str(&"---:|".repeat(metrics.len()));
+    text.push('\n');
+    for group in groups {
+        let mark = if group.untrustworthy {
+            " (untrustworthy)"
+        } else {
+            ""
+        };
+        let _ = write!(text, "| {}{mark} |", inline(&group.label));
+        for metric in &metrics {
+            let cell = group
+                .metrics
+                .get(metric.name)
+                .map(|measured| figure(metric.name, measured));
+            let _ = write!(text, " {} |", cell.as_deref().unwrap_or("-"));
+        }
+        text.push('\n');
+    }
+    text.push('\n');
+}
+
+fn header(title: &str, name: &str) -> String {
+    let unit = if name.ends_with("_gb_per_s") {
+        " GB/s"
+    } else if name.ends_with("_bytes") {
+        " MiB"
+    } else {
+        ""
+    };
+    format!("{title}{unit}")
+}
+
+fn figure(name: &str, measured: &Measured) -> String {
+    let scale = if name.ends_with("_bytes") {
+        f64::from(1 << 20)
+    } else {
+        1.0
+    };
+    let summary = &measured.summary;
+    let number = |value: f64| {
+        let value = value / scale;
+        match value.abs() {
+            large if large >= 100.0 => format!("{value:.0}"),
+            middle if middle >= 1.0 => format!("{value:.2}"),
+            _ => format!("{value:.3}"),
+        }
+    };
+    let median = number(summary.median);
+    if summary.n < 2 {
+        return median;
+    }
+    format!(
+        "{median} [{}, {}]",
+        number(summary.interval.low),
+        number(summary.interval.high)
+    )
+}
+
+fn push_environment(text: &mut String, results: &Results, manifest: &Manifest) {
+    let host = &manifest.host;
+    let mut rows = vec![
+        ("started", manifest.started.clone()),
+        ("command", manifest.command.join(" ")),
+        ("plimsoll", manifest.tool_version.clone()),
+        ("host", host.hostname.clone()),
+        ("kernel", host.kernel.clone()),
+        ("CPU", format!("{} ({} online)", host.cpu, host.cpus)),
+        ("memory", format!("{} MiB", host.mem_total >> 20)),
+        ("virtualization", host.virtualization.clone()),
+        ("cgroup", host.cgroup.clone()),
+        (
+            "swap before",
+            host.swap_before
+                .iter()
+                .map(|(device, size)| format!("{device} {} MiB", size >> 20))
+                .collect::<Vec<_>>()
+                .join(", "),
+        ),
+        (
+            "sampler",
+            format!(
+                "{} Hz, {:.2}% of a core, {} late, {} missed",
+                results.sampler.hz, results.sampler.cpu_percent, results.sampler.late, results.sampler.missed
+            ),
+        ),
+    ];
+    if let Some(calibration) = &results.calibration {
+        rows.push(("calibration", format!(
+            "memset {:.1} GB/s, memcpy {:.1} GB/s, first touch {:.1} GB/s ({:.0} ns a page), read {:.1} GB/s, random access {:.0} ns",
+            calibration.memset_gb_per_s, calibration.memcpy_gb_per_s, calibration.first_touch_gb_per_s,
+            calibration.fault_ns, calibration.read_gb_per_s, calibration.random_access_ns
+        )));
+    }
+    text.push_str("## Environment\n\n| | |\n|---|---|\n");
+    for (name, value) in rows.iter().filter(|(_, value)| !value.is_empty()) {
+        let _ = writeln!(text, "| {name} | {} |", inline(value));
+    }
+}
+
+/// Text that stands for itself: no markup, no table cell, no HTML, one line.
+fn inline(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '<' => safe.push_str("&lt;"),
+            '>' => safe.push_str("&gt;"),
+            '&' => safe.push_str("&amp;"),
+            '\\' | '`' | '*' | '_' | '[' | ']' | '|' | '#' | '~' | '!' => {
+                safe.push('\\');
+                safe.push(character);
+            }
+            control if control.is_control() => safe.push(' '),
+            plain => safe.push(plain),
+        }
+    }
+    safe
+}
