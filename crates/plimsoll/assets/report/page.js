@@ -53,7 +53,8 @@ function unpack(packed) {
   const timeline = { trial: packed.trial, t: decode(packed.t, 0.001), panels: {} };
   for (const panel of data.panels) {
     const list = packed.panels[panel.id === "moved" ? "whole" : panel.id];
-    let series = list.map(one => ({ ...one, drawn: decode(one.v, UNITS[panel.unit].scale) }));
+    const scale = UNITS[panel.unit].scale;
+    let series = list.map(one => ({ ...one, drawn: decode(one.v, scale), tops: one.peaks?.length ? decode(one.peaks, scale) : null }));
     series.forEach((one, index) => {
       one.own = panel.stack && index > 0
         ? one.drawn.map((sum, at) => sum === null || series[index - 1].drawn[at] === null ? null : sum - series[index - 1].drawn[at])
@@ -146,14 +147,17 @@ function seriesFor(panel, list) {
       fill: plot => fillOf(plot.ctx, one),
     })));
   }
-  return [{}].concat(list.map(one => ({
-    label: one.label, stroke: () => colour(one.ink), width: 1.6, dash: one.dash, points: { show: false },
-  })));
+  // Where a bucket holds many samples, a fainter line shows the greatest of them.
+  const line = (one, faint) => ({
+    label: one.label, stroke: () => colour(one.ink) + (faint ? "66" : ""), width: faint ? 1 : 1.6, dash: one.dash, points: { show: false },
+  });
+  return [{}].concat(list.map(one => line(one, false)), list.filter(one => one.tops).map(one => line(one, true)));
 }
 
 function dataFor(panel, timeline) {
-  const columns = timeline.panels[panel.id].map(one => one.drawn);
-  return [timeline.t, ...(panel.stack ? columns.reverse() : columns)];
+  const series = timeline.panels[panel.id];
+  const columns = series.map(one => one.drawn);
+  return [timeline.t, ...(panel.stack ? columns.reverse() : columns.concat(series.map(one => one.tops).filter(Boolean)))];
 }
 
 function axes(unit, bottom) {
@@ -395,10 +399,10 @@ function buildReadout(holder) {
 
 function fillReadout(index) {
   const t = shown().t;
-  const mark = marksShown().filter(one => one.t <= t[index] + 1e-9).pop();
+  const mark = marksShown().filter(one => one.t <= state.at + 1e-6).pop();
   const base = mark ? nearest(t, mark.t) : 0;
   document.getElementById("readout-time").textContent =
-    `${t[index].toFixed(2)} s` + (mark ? `, ${(t[index] - mark.t).toFixed(2)} s after ${mark.number} ${mark.label}` : "");
+    `${state.at.toFixed(2)} s` + (mark ? `, ${(state.at - mark.t).toFixed(2)} s after ${mark.number} ${mark.label}` : "");
   document.getElementById("readout-since").textContent = mark ? `since ${mark.number}` : "since start";
   for (const { unit, one, value, delta } of cells) {
     const now = one.own[index], before = one.own[base];

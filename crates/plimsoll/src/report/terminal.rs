@@ -6,9 +6,14 @@ use std::fmt::Write;
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
 use comfy_table::{Attribute, Cell, CellAlignment, Color, ContentArrangement, Table};
 
-use super::page::{Estimate, Group};
 use super::quantity;
 use super::verdict;
+use crate::analysis::Group;
+use crate::analysis::compression::{
+    COMPRESSION, FILL_SPEED, RESTORE_READ, RESTORE_SPEED, STORED, TRIM_MEMCPY, TRIM_SPEED,
+};
+use crate::analysis::groups::Measured;
+
 use crate::recording::model::{Results, Trial, TrialStatus};
 
 /// The summary for a terminal of `width` columns, with colours only where `colour` says so. Ends with a line feed.
@@ -69,12 +74,13 @@ const COLUMNS: &[(Column, u8)] = &[
     (Column::Subject, 0),
     (Column::Class, 0),
     (Column::Runs, 4),
-    (Column::Spread("fill GB/s", Group::FILL_SPEED), 3),
-    (Column::Spread("trim GB/s", Group::TRIM_SPEED), 0),
-    (Column::Spread("restore GB/s", Group::RESTORE_SPEED), 0),
-    (Column::Median("shrunk", Group::RATIO), 0),
-    (Column::Median("stored", Group::STORED), 2),
-    (Column::Median("trim/memset", Group::TRIM_TO_MEMSET), 1),
+    (Column::Spread("fill GB/s", FILL_SPEED), 3),
+    (Column::Spread("trim GB/s", TRIM_SPEED), 0),
+    (Column::Spread("restore GB/s", RESTORE_SPEED), 0),
+    (Column::Median("shrunk", COMPRESSION), 0),
+    (Column::Median("stored", STORED), 2),
+    (Column::Median("trim/memcpy", TRIM_MEMCPY), 1),
+    (Column::Median("restore/read", RESTORE_READ), 1),
     (Column::Verified, 5),
     (Column::Status, 0),
 ];
@@ -152,14 +158,12 @@ impl Column {
         let right = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
         match self {
             Column::Subject => Cell::new(printable(&group.subject)),
-            Column::Class => Cell::new(printable(&group.class)),
+            Column::Class => Cell::new(printable(group.params.get("class").map_or("", String::as_str))),
             Column::Runs => right(trials.len().to_string()),
             Column::Spread(_, metric) => right(group.metrics.get(metric).map_or_else(missing, spread)),
-            Column::Median(_, metric) => right(
-                group
-                    .median(metric)
-                    .map_or_else(missing, |value| quantity::metric(metric, value)),
-            ),
+            Column::Median(_, metric) => right(group.metrics.get(metric).map_or_else(missing, |measured| {
+                quantity::metric(metric, measured.summary.median)
+            })),
             Column::Verified => {
                 let verified = trials.iter().filter(|trial| trial.verified).count();
                 right(format!("{verified}/{}", trials.len()))
@@ -170,16 +174,16 @@ impl Column {
 }
 
 /// The median, and below it the lowest and the highest run.
-fn spread(estimate: &Estimate) -> String {
-    let median = quantity::significant(estimate.median);
-    if estimate.runs.len() < 2 {
+fn spread(measured: &Measured) -> String {
+    let summary = &measured.summary;
+    let median = quantity::significant(summary.median);
+    if summary.n < 2 {
         return median;
     }
-    let (low, high) = (estimate.lowest(), estimate.highest());
     format!(
         "{median}\n{}..{}",
-        quantity::significant(low),
-        quantity::significant(high)
+        quantity::significant(summary.min),
+        quantity::significant(summary.max)
     )
 }
 

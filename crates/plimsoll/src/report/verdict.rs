@@ -1,7 +1,8 @@
 //! The verdict on a run in a sentence, the same wherever it is shown.
 
-use super::page::Group;
-use super::quantity::significant;
+use super::quantity::{bytes, significant};
+use crate::analysis::Group;
+use crate::analysis::compression::{COMPRESSION, RESTORE_SPEED, STORED, TRIM_SPEED};
 use crate::recording::model::{Results, RunStatus, Trial, TrialStatus};
 
 /// Groups that are named one by one; more than these are given as a range.
@@ -74,13 +75,13 @@ fn judgement(results: &Results) -> String {
 /// What the numbers of the groups say.
 fn findings(groups: &[Group]) -> Option<String> {
     let speed = |verb: &str, metric: &str| {
-        let values: Vec<f64> = groups.iter().filter_map(|group| group.median(metric)).collect();
+        let values: Vec<f64> = groups.iter().filter_map(|group| median(group, metric)).collect();
         range(&values).map(|range| format!("{verb} ran at {range} GB/s"))
     };
     let mut clauses = Vec::new();
     clauses.extend(shrinkage(groups));
-    clauses.extend(speed("trim", Group::TRIM_SPEED));
-    clauses.extend(speed("restore", Group::RESTORE_SPEED));
+    clauses.extend(speed("trim", TRIM_SPEED));
+    clauses.extend(speed("restore", RESTORE_SPEED));
     if clauses.is_empty() {
         return None;
     }
@@ -89,33 +90,46 @@ fn findings(groups: &[Group]) -> Option<String> {
 
 /// How far each kind of data shrank, or the range where there are too many to name.
 fn shrinkage(groups: &[Group]) -> Option<String> {
-    let measured: Vec<(&Group, f64)> = groups
+    let stored: Vec<(&Group, String)> = groups
         .iter()
-        .filter_map(|group| Some((group, group.median(Group::RATIO)?)))
+        .filter_map(|group| Some((group, size_of_stored(group)?)))
         .collect();
-    let (first, _) = measured.first()?;
-    let one_subject = measured.iter().all(|(group, _)| group.subject == first.subject);
-    if measured.len() > NAMED_GROUPS {
-        let ratios: Vec<f64> = measured.iter().map(|(_, ratio)| *ratio).collect();
+    let (first, _) = stored.first()?;
+    let one_subject = stored.iter().all(|(group, _)| group.subject == first.subject);
+    if stored.len() > NAMED_GROUPS {
+        let ratios: Vec<f64> = groups
+            .iter()
+            .filter_map(|group| median(group, COMPRESSION))
+            .collect();
         return Some(format!(
-            "{} kinds of stored data shrank {} times",
-            measured.len(),
-            range(&ratios)?
+            "stored data shrank {} times in {} groups",
+            range(&ratios)?,
+            ratios.len()
         ));
     }
-    let named: Vec<String> = measured
+    let named: Vec<String> = stored
         .iter()
-        .map(|(group, ratio)| {
-            let name = if one_subject { &group.class } else { &group.label };
-            format!("{name} {}:1", significant(*ratio))
+        .map(|(group, size)| {
+            let class = group.params.get("class").filter(|_| one_subject);
+            format!("{} {size}", class.unwrap_or(&group.label))
         })
         .collect();
     let who = if one_subject {
         format!("{} stored ", first.subject)
     } else {
-        String::new()
+        "stored ".to_owned()
     };
     Some(who + &named.join(", "))
+}
+
+/// The ratio or, where nothing was left to compress, the bytes.
+fn size_of_stored(group: &Group) -> Option<String> {
+    let ratio = median(group, COMPRESSION).map(|ratio| format!("{}:1", significant(ratio)));
+    ratio.or_else(|| Some(format!("in {}", bytes(median(group, STORED)?))))
+}
+
+fn median(group: &Group, metric: &str) -> Option<f64> {
+    Some(group.metrics.get(metric)?.summary.median)
 }
 
 /// `low to high`, or the one value where both look the same.

@@ -5,7 +5,11 @@ use std::fmt::Write;
 
 use super::panel::round_step;
 use super::svg;
-use crate::report::page::{Estimate, Group};
+use crate::analysis::Group;
+use crate::analysis::groups::Measured;
+use crate::analysis::statistics::IntervalKind;
+use crate::recording::model::TrialStatus;
+use crate::report::page::MemoryUse;
 use crate::report::quantity;
 
 const WIDTH: f64 = 620.0;
@@ -26,7 +30,7 @@ struct Bar<'a> {
     hatched: bool,
     /// Drawn as an outline: the state before.
     hollow: bool,
-    estimate: &'a Estimate,
+    measured: &'a Measured,
 }
 
 /// What a chart counts.
@@ -52,87 +56,76 @@ impl Measure {
     }
 }
 
+/// A group's name and its bars.
+type Rows<'a> = (&'a str, Vec<Bar<'a>>);
+
 /// Time to fill, trim and restore, for each group. `None` when no group has a time.
 pub(super) fn time_to_complete(groups: &[Group]) -> Option<String> {
-    const KINDS: [(&str, u32, &str); 3] = [
-        ("fill", 1, Group::FILL_TIME),
-        ("trim", 2, Group::TRIM_TIME),
-        ("restore", 3, Group::RESTORE_TIME),
-    ];
-    fn rows(group: &Group) -> Vec<Bar<'_>> {
-        let bar = |(label, event, metric): (&'static str, u32, &str)| {
-            let estimate = group.metrics.get(metric)?;
+    const KINDS: [(&str, u32); 3] = [("fill", 1), ("trim", 2), ("restore", 3)];
+    fn rows(group: &Group) -> Rows<'_> {
+        let bar = |(label, event): (&'static str, u32)| {
+            let phase = group.phases.iter().find(|phase| phase.name == label)?;
+            let measured = &phase.seconds;
             Some(Bar {
                 label,
                 event: Some(event),
                 colour: label,
                 hatched: false,
                 hollow: false,
-                estimate,
+                measured,
             })
         };
-        KINDS.into_iter().filter_map(bar).collect()
+        (&group.label, KINDS.into_iter().filter_map(bar).collect())
     }
-    chart(groups, "Time to complete", Measure::Seconds, rows)
+    chart(
+        "Time to complete",
+        Measure::Seconds,
+        groups.iter().map(rows).collect(),
+    )
 }
 
 /// Working set, compressed store and swap before and after the trim, for each group. `None` when no group has any.
-pub(super) fn memory_use(groups: &[Group]) -> Option<String> {
-    const KINDS: [(&str, &str, [&str; 2]); 3] = [
-        ("working set", "target", Group::WORKING_SET),
-        ("compressed store", "compressed", Group::COMPRESSED),
-        ("swap used", "device0", Group::SWAP_USED),
-    ];
-    fn rows(group: &Group) -> Vec<Bar<'_>> {
+pub(super) fn memory_use(groups: &[Group], memory: &[MemoryUse]) -> Option<String> {
+    fn rows<'a>((group, memory): (&'a Group, &'a MemoryUse)) -> Rows<'a> {
+        let kinds = [
+            ("working set", "target", &memory.working_set),
+            ("compressed store", "compressed", &memory.compressed),
+            ("swap used", "device0", &memory.swap_used),
+        ];
         let mut bars = Vec::new();
-        for (label, colour, [before, after]) in KINDS {
+        for (label, colour, [before, after]) in kinds {
             let hatched = colour == "target";
-            if let Some(estimate) = group.metrics.get(before) {
-                bars.push(Bar {
-                    label,
-                    event: None,
-                    colour,
-                    hatched: false,
-                    hollow: true,
-                    estimate,
-                });
-            }
-            if let Some(estimate) = group.metrics.get(after) {
-                bars.push(Bar {
-                    label: "after trim",
-                    event: None,
-                    colour,
-                    hatched,
-                    hollow: false,
-                    estimate,
-                });
-            }
+            let bar = |label, hatched, hollow, measured| Bar {
+                label,
+                event: None,
+                colour,
+                hatched,
+                hollow,
+                measured,
+            };
+            bars.extend(before.as_ref().map(|measured| bar(label, false, true, measured)));
+            bars.extend(
+                after
+                    .as_ref()
+                    .map(|measured| bar("after trim", hatched, false, measured)),
+            );
         }
-        bars
+        (&group.label, bars)
     }
+    let rows = groups.iter().zip(memory).map(rows).collect();
     chart(
-        groups,
         "Memory and swap use before and after the trim",
         Measure::Bytes,
         rows,
     )
 }
 
-fn chart<'a>(
-    groups: &'a [Group],
-    title: &str,
-    measure: Measure,
-    rows: impl Fn(&'a Group) -> Vec<Bar<'a>>,
-) -> Option<String> {
-    let groups: Vec<(&Group, Vec<Bar<'_>>)> = groups
-        .iter()
-        .map(|group| (group, rows(group)))
-        .filter(|(_, bars)| !bars.is_empty())
-        .collect();
+fn chart(title: &str, measure: Measure, mut groups: Vec<Rows<'_>>) -> Option<String> {
+    groups.retain(|(_, bars)| !bars.is_empty());
     let peak = groups
         .iter()
         .flat_map(|(_, bars)| bars)
-        .map(|bar| bar.estimate.highest())
+        .map(|bar| highest(bar.measured))
         .fold(0.0, f64::max);
     if groups.is_empty() {
         return None;
@@ -152,8 +145,8 @@ fn chart<'a>(
         out += &svg::text(x(value), base + 15.0, "tick middle", &measure.text(value));
     }
     let mut y = 0.0;
-    for (group, bars) in &groups {
-        let label: String = group.label.chars().take(70).collect();
+    for (label, bars) in &groups {
+        let label: String = label.chars().take(70).collect();
         out += &svg::text(4.0, y + 18.0, "group", &label);
         y += HEADING;
         for bar in bars {
@@ -161,12 +154,20 @@ fn chart<'a>(
             y += ROW;
         }
     }
-    out += &svg::text(
-        WIDTH - 4.0,
-        height - 3.0,
-        "tick end",
-        "bar: median \u{b7} whisker: 95% interval \u{b7} dot: one run",
+    let few = groups
+        .iter()
+        .flat_map(|(_, bars)| bars)
+        .any(|bar| bar.measured.summary.interval.kind == IntervalKind::Range);
+    let whisker = if few {
+        IntervalKind::Range
+    } else {
+        IntervalKind::Bootstrap95
+    };
+    let legend = format!(
+        "bar: median \u{b7} whisker: {} \u{b7} dot: one run",
+        whisker.text()
     );
+    out += &svg::text(WIDTH - 4.0, height - 3.0, "tick end", &legend);
     out += "</svg>";
     Some(out)
 }
@@ -174,7 +175,7 @@ fn chart<'a>(
 fn draw_bar(out: &mut String, bar: &Bar<'_>, y: f64, measure: Measure, x: &impl Fn(f64) -> f64) {
     let middle = y + ROW / 2.0;
     let top = svg::coordinate(middle - BAR / 2.0);
-    let width = (x(bar.estimate.median) - LEFT).max(0.0);
+    let width = (x(bar.measured.summary.median) - LEFT).max(0.0);
     let words = if bar.hollow {
         format!("{}, before", bar.label)
     } else {
@@ -200,30 +201,50 @@ fn draw_bar(out: &mut String, bar: &Bar<'_>, y: f64, measure: Measure, x: &impl 
             let _ = write!(out, r#"<rect {shape} fill="url(#hatch)"/>"#);
         }
     }
-    if let Some((low, high)) = bar.estimate.interval {
+    let interval = &bar.measured.summary.interval;
+    if bar.measured.summary.n > 1 {
         let _ = write!(
             out,
             r#"<path class="whisker" d="M{0} {1}v8M{0} {2}H{3}M{3} {1}v8"/>"#,
-            svg::coordinate(x(low)),
+            svg::coordinate(x(interval.low)),
             svg::coordinate(middle - 4.0),
             svg::coordinate(middle),
-            svg::coordinate(x(high)),
+            svg::coordinate(x(interval.high)),
         );
     }
-    for (index, (trial, value)) in bar.estimate.runs.iter().enumerate() {
+    for (index, dot) in bar.measured.dots.iter().enumerate() {
         // Spread over three heights, so that equal runs stay countable.
         let spread = (index % 3) as f64 * 4.0 - 4.0;
         let _ = write!(
             out,
-            r#"<circle class="run" cx="{}" cy="{}" r="2.6"><title>{}: {}</title></circle>"#,
-            svg::coordinate(x(*value)),
+            r#"<circle class="run{}" cx="{}" cy="{}" r="2.6"><title>{}: {}</title></circle>"#,
+            if dot.status == TrialStatus::Ok {
+                ""
+            } else {
+                " doubtful"
+            },
+            svg::coordinate(x(dot.value)),
             svg::coordinate(middle + spread),
-            svg::escape(trial),
-            measure.text(*value)
+            svg::escape(&dot.trial),
+            measure.text(dot.value)
         );
     }
-    let right = x(bar.estimate.highest()) + 8.0;
-    *out += &svg::text(right, middle + 4.0, "value", &measure.text(bar.estimate.median));
+    let right = x(highest(bar.measured)) + 8.0;
+    *out += &svg::text(
+        right,
+        middle + 4.0,
+        "value",
+        &measure.text(bar.measured.summary.median),
+    );
+}
+
+/// The highest of the median, the interval and the runs.
+fn highest(measured: &Measured) -> f64 {
+    measured
+        .dots
+        .iter()
+        .map(|dot| dot.value)
+        .fold(measured.summary.interval.high, f64::max)
 }
 
 #[cfg(test)]

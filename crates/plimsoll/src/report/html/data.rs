@@ -104,13 +104,18 @@ fn series(panel: &Panel, timeline: &Timeline) -> Value {
                 .iter()
                 .map(|value| value.map(|value| (value / unit).round() as i64))
                 .collect();
-            describe(panel, one, place, differences(&whole))
+            let whole_peaks: Vec<Option<i64>> = one
+                .peaks
+                .iter()
+                .map(|peak| peak.map(|peak| (peak / unit).round() as i64))
+                .collect();
+            describe(panel, one, place, differences(&whole), differences(&whole_peaks))
         })
         .collect();
     Value::Array(list)
 }
 
-fn describe(panel: &Panel, one: &Series, place: usize, values: Value) -> Value {
+fn describe(panel: &Panel, one: &Series, place: usize, values: Value, peaks: Value) -> Value {
     if panel.shows_layers() {
         let paint = palette::paint_of(&one.key);
         return json!({
@@ -118,7 +123,7 @@ fn describe(panel: &Panel, one: &Series, place: usize, values: Value) -> Value {
         });
     }
     let ink = palette::ink_of(&one.key, place);
-    json!({ "label": one.label, "ink": ink.key, "dash": ink.dash, "v": values })
+    json!({ "label": one.label, "ink": ink.key, "dash": ink.dash, "v": values, "peaks": peaks })
 }
 
 /// Each value as its difference from the one before; a gap is null and does not move the base.

@@ -18,8 +18,9 @@ use askama::Template;
 use base64::Engine;
 use sha2::{Digest, Sha256};
 
-use super::page::{Group, Mark, Page, Timeline};
+use super::page::{Mark, Page, Timeline};
 use super::quantity;
+use crate::analysis::Group;
 use crate::recording::model::{Calibration, Confounder, RunStatus};
 use table::{States, Table};
 
@@ -89,7 +90,7 @@ pub fn render(page: &Page) -> String {
         legend: palette::LAYERS,
         figures: figures(page),
         time_chart: bars::time_to_complete(&page.groups),
-        memory_chart: bars::memory_use(&page.groups),
+        memory_chart: bars::memory_use(&page.groups, &page.memory),
         tables: table::all(page),
         settings: &page.manifest.host.settings,
     };

@@ -3,6 +3,8 @@
 //! The layers' colours stay apart for protan, deutan and tritan readers; the target and what cannot be attributed
 //! carry a hatch as well, and everything that is drawn is labelled where it is drawn.
 
+use crate::sample::CATEGORIES;
+
 /// How a layer of the memory stack looks.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Paint {
@@ -25,40 +27,20 @@ const HATCHED: bool = true;
 const STAYS: bool = false;
 const MOVES: bool = true;
 
-/// The layers, bottom to top.
+/// The layers, bottom to top: in the order of [`CATEGORIES`], whose names and colours they take.
 pub(super) const LAYERS: &[Paint] = &[
-    paint("kernel", "kernel", "#3D3D3D", "#6B6B6B", PLAIN, STAYS),
-    paint("unaccounted", "unaccounted", "#9A9A9A", "#8E8E8E", HATCHED, STAYS),
-    paint(
-        "target",
-        "target working set",
-        "#CC3311",
-        "#CC3311",
-        HATCHED,
-        MOVES,
-    ),
-    paint("other", "other processes", "#FFD54F", "#E0B93C", PLAIN, STAYS),
-    paint(
-        "compressed",
-        "compressed store",
-        "#AA3377",
-        "#B83F85",
-        PLAIN,
-        MOVES,
-    ),
-    paint("swap_cache", "swap cache", "#EE99AA", "#EE99AA", PLAIN, MOVES),
-    paint("dirty", "dirty and writeback", "#661100", "#8A2A14", PLAIN, MOVES),
-    paint("page_cache", "page cache", "#004488", "#2A62A8", PLAIN, STAYS),
-    paint(
-        "slab_reclaimable",
-        "reclaimable slab",
-        "#77AADD",
-        "#77AADD",
-        PLAIN,
-        STAYS,
-    ),
-    paint("free", "free", "#EDEDED", "#2B2F36", PLAIN, STAYS),
+    paint(0, "#6B6B6B", PLAIN, STAYS),
+    paint(1, "#CC3311", HATCHED, MOVES),
+    paint(2, "#E0B93C", PLAIN, STAYS),
+    paint(3, "#B83F85", PLAIN, MOVES),
+    paint(4, "#EE99AA", PLAIN, MOVES),
+    paint(5, "#8A2A14", PLAIN, MOVES),
+    paint(6, "#2A62A8", PLAIN, STAYS),
+    paint(7, "#77AADD", PLAIN, STAYS),
+    paint(8, "#2B2F36", PLAIN, STAYS),
+    paint(9, "#8E8E8E", HATCHED, STAYS),
 ];
+const _: () = assert!(LAYERS.len() == CATEGORIES.len());
 
 /// How a line or a bar looks.
 #[derive(Debug, Clone, Copy)]
@@ -91,6 +73,7 @@ pub(super) const INKS: &[Ink] = &[
     ink("io-full", "#004488", "#8FB8EE", &[8, 3, 2, 3]),
     ink("cpu-some", "#5B6770", "#A9B4BD", &[1, 3]),
     ink("user", "#0072B2", "#56A5DB", &[]),
+    ink("nice", "#8FC1E3", "#2F6E9E", &[]),
     ink("system", "#D55E00", "#F08A3C", &[]),
     ink("iowait", "#E3C800", "#E3C800", &[]),
     ink("interrupts", "#009E73", "#2DBE94", &[]),
@@ -105,18 +88,12 @@ pub(super) const SPARE_INKS: &[Ink] = &[
     ink("device3", "#5B6770", "#A9B4BD", &[8, 3, 2, 3]),
 ];
 
-const fn paint(
-    key: &'static str,
-    label: &'static str,
-    light: &'static str,
-    dark: &'static str,
-    hatched: bool,
-    moves: bool,
-) -> Paint {
+const fn paint(category: usize, dark: &'static str, hatched: bool, moves: bool) -> Paint {
+    let category = &CATEGORIES[category];
     Paint {
-        key,
-        label,
-        light,
+        key: category.name,
+        label: category.title,
+        light: category.color,
         dark,
         hatched,
         moves,
@@ -134,7 +111,10 @@ const fn ink(key: &'static str, light: &'static str, dark: &'static str, dash: &
 
 /// The paint of a layer; a layer that the table does not know is painted as unaccounted.
 pub(super) fn paint_of(key: &str) -> &'static Paint {
-    LAYERS.iter().find(|paint| paint.key == key).unwrap_or(&LAYERS[1])
+    LAYERS
+        .iter()
+        .find(|paint| paint.key == key)
+        .unwrap_or(&LAYERS[LAYERS.len() - 1])
 }
 
 /// The ink of a series, by its key or else by its place among its neighbours.

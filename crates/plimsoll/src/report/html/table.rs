@@ -3,8 +3,14 @@
 use std::collections::BTreeSet;
 
 use super::palette;
+use crate::analysis::Group;
+use crate::analysis::compression::{
+    COMPRESSION, FILL_SPEED, METRICS, RESTORE_READ, RESTORE_SPEED, STORED, STORED_RATIO, TRIM_MEMCPY,
+    TRIM_SPEED,
+};
+use crate::analysis::groups::Measured;
 use crate::recording::model::{Trial, TrialStatus};
-use crate::report::page::{Estimate, Group, Page};
+use crate::report::page::Page;
 use crate::report::quantity;
 
 /// A table as the template prints it.
@@ -79,20 +85,23 @@ pub(super) fn all(page: &Page) -> Vec<Table> {
 }
 
 fn summary(groups: &[Group]) -> Table {
-    let median = |group: &Group, metric: &str| Cell::metric(metric, group.median(metric));
+    let median = |group: &Group, metric: &str| {
+        Cell::metric(metric, group.metrics.get(metric).map(|one| one.summary.median))
+    };
     let rows = groups
         .iter()
         .map(|group| {
             vec![
                 Cell::text(&group.label),
                 Cell::number(group.trials.len() as f64, group.trials.len().to_string()),
-                median(group, Group::FILL_SPEED),
-                median(group, Group::TRIM_SPEED),
-                median(group, Group::RESTORE_SPEED),
-                median(group, Group::STORED),
-                median(group, Group::RATIO),
-                median(group, Group::TRIM_TO_MEMSET),
-                median(group, Group::RESTORE_TO_READ),
+                median(group, FILL_SPEED),
+                median(group, TRIM_SPEED),
+                median(group, RESTORE_SPEED),
+                median(group, STORED),
+                median(group, COMPRESSION),
+                median(group, STORED_RATIO),
+                median(group, TRIM_MEMCPY),
+                median(group, RESTORE_READ),
             ]
         })
         .collect();
@@ -106,8 +115,9 @@ fn summary(groups: &[Group]) -> Table {
             ("Trim", true),
             ("Restore", true),
             ("Stored", true),
-            ("Shrunk", true),
-            ("Trim / memset", true),
+            ("Compression", true),
+            ("Saving", true),
+            ("Trim / memcpy", true),
             ("Restore / read", true),
         ]),
         rows,
@@ -143,8 +153,8 @@ fn trials(trials: &[Trial]) -> Table {
                 seconds("trim"),
                 seconds("restore"),
                 seconds("release"),
-                metric(Group::STORED),
-                metric(Group::RATIO),
+                metric(STORED),
+                metric(COMPRESSION),
                 Cell {
                     class: "reasons",
                     ..Cell::text(trial.reasons.join("; "))
@@ -164,7 +174,7 @@ fn trials(trials: &[Trial]) -> Table {
             ("Restore", true),
             ("Release", true),
             ("Stored", true),
-            ("Shrunk", true),
+            ("Compression", true),
             ("Reasons", false),
         ]),
         rows,
@@ -212,17 +222,23 @@ fn phases(trials: &[Trial]) -> Table {
 }
 
 fn metrics(groups: &[Group]) -> Table {
-    let row = |group: &Group, name: &str, estimate: &Estimate| {
-        let end = |value: Option<f64>| Cell::metric(name, value);
+    let row = |group: &Group, name: &str, measured: &Measured| {
+        let summary = &measured.summary;
+        let number = |value: f64| Cell::metric(name, Some(value));
+        let title = METRICS
+            .iter()
+            .find(|metric| metric.name == name)
+            .map_or(name, |metric| metric.title);
         vec![
             Cell::text(&group.label),
-            Cell::text(name),
-            end(Some(estimate.median)),
-            end(estimate.interval.map(|(low, _)| low)),
-            end(estimate.interval.map(|(_, high)| high)),
-            end(Some(estimate.lowest())),
-            end(Some(estimate.highest())),
-            Cell::number(estimate.runs.len() as f64, estimate.runs.len().to_string()),
+            Cell::text(title),
+            number(summary.median),
+            number(summary.interval.low),
+            number(summary.interval.high),
+            Cell::text(summary.interval.kind.text()),
+            number(summary.min),
+            number(summary.max),
+            Cell::number(summary.n as f64, summary.n.to_string()),
         ]
     };
     let rows = groups
@@ -231,7 +247,7 @@ fn metrics(groups: &[Group]) -> Table {
             group
                 .metrics
                 .iter()
-                .map(move |(name, estimate)| row(group, name, estimate))
+                .map(move |(name, measured)| row(group, name, measured))
         })
         .collect();
     Table {
@@ -241,8 +257,9 @@ fn metrics(groups: &[Group]) -> Table {
             ("Subject and class", false),
             ("Metric", false),
             ("Median", true),
-            ("95% low", true),
-            ("95% high", true),
+            ("Interval low", true),
+            ("Interval high", true),
+            ("Interval is", false),
             ("Lowest", true),
             ("Highest", true),
             ("Runs", true),

@@ -4,11 +4,14 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use plimsoll::analysis::groups;
+use plimsoll::analysis::groups::{Dot, Group, Measured};
+use plimsoll::analysis::statistics::summarise;
 use plimsoll::recording::model::{
     Calibration, Confounder, Host, Manifest, Phase, Results, RunStatus, SamplerReport, SamplerSettings,
     Trial, TrialStatus,
 };
-use plimsoll::report::{Estimate, Group, Mark, Page, Series, Timeline, verdict};
+use plimsoll::report::{Mark, MemoryUse, Page, Series, Timeline, verdict};
 use plimsoll::scenario::{Order, Plan};
 
 const MIB: f64 = 1048576.0;
@@ -165,20 +168,21 @@ impl Simulation {
                 key: key.trim_start_matches("cpu ").to_owned(),
                 label: (*label).to_owned(),
                 values: columns.remove(key).unwrap_or_default(),
+                peaks: Vec::new(),
             };
             keys.iter().map(series).collect()
         };
         line.layers = take(&[
             ("kernel", "kernel"),
-            ("unaccounted", "unaccounted"),
-            ("target", "target working set"),
+            ("target", "target"),
             ("other", "other processes"),
-            ("compressed", "compressed store"),
+            ("compressed", "compressed"),
             ("swap_cache", "swap cache"),
-            ("dirty", "dirty and writeback"),
+            ("dirty", "dirty/writeback"),
             ("page_cache", "page cache"),
             ("slab_reclaimable", "reclaimable slab"),
             ("free", "free"),
+            ("unaccounted", "unaccounted"),
         ]);
         line.swap = take(&[("zram1", "zram1")]);
         line.io = take(&[
@@ -315,6 +319,7 @@ impl Simulation {
                 .map(|(key, value)| (key.to_owned(), value as i64))
                 .collect()
         };
+        let speed = |index: usize| self.shape.size / phases[index].2 / 1e9;
         let list = phases.iter().map(|(name, from, length)| {
             let seconds = length * 1.0;
             Phase {
@@ -355,8 +360,14 @@ impl Simulation {
             span_ns: (ns(start), ns(start + self.shape.trial_s)),
             phases: list.collect(),
             metrics: BTreeMap::from([
-                (Group::STORED.to_owned(), self.shape.size / class.ratio),
-                (Group::RATIO.to_owned(), class.ratio),
+                ("fill_gb_per_s".to_owned(), speed(0)),
+                ("trim_gb_per_s".to_owned(), speed(1)),
+                ("restore_gb_per_s".to_owned(), speed(2)),
+                ("stored_bytes".to_owned(), self.shape.size / class.ratio * 1.02),
+                ("compression_ratio".to_owned(), class.ratio),
+                ("stored_ratio".to_owned(), class.ratio / 1.02),
+                ("trim_to_memcpy_ratio".to_owned(), speed(1) / 11.3),
+                ("restore_to_read_ratio".to_owned(), speed(2) / 14.2),
             ]),
         }
     }
@@ -366,67 +377,29 @@ fn noise_of(t: f64) -> f64 {
     (t * 12.9898).sin().abs()
 }
 
-fn estimate(runs: Vec<(String, f64)>) -> Estimate {
-    let mut values: Vec<f64> = runs.iter().map(|(_, value)| *value).collect();
-    values.sort_by(f64::total_cmp);
-    let median = values[values.len() / 2];
-    let interval = (values.len() > 2).then(|| (values[0] * 0.99, values[values.len() - 1] * 1.01));
-    Estimate {
-        median,
-        interval,
-        runs,
-    }
-}
-
-fn group(trials: &[Trial], class: &Class, size: f64) -> Group {
-    let of_class: Vec<&Trial> = trials
-        .iter()
-        .filter(|trial| trial.params["class"] == class.name)
-        .collect();
-    let runs = |value: &dyn Fn(&Trial) -> f64| -> Estimate {
-        estimate(
-            of_class
-                .iter()
-                .map(|trial| (trial.id.clone(), value(trial)))
-                .collect(),
-        )
+fn memory_use(group: &Group, trials: &[Trial], size: f64) -> MemoryUse {
+    let measure = |values: [&dyn Fn(&Trial) -> f64; 2]| {
+        values.map(|value| {
+            let of_group = trials.iter().filter(|trial| group.trials.contains(&trial.id));
+            let dots: Vec<Dot> = of_group
+                .map(|trial| Dot {
+                    trial: trial.id.clone(),
+                    value: value(trial),
+                    status: trial.status,
+                })
+                .collect();
+            let values: Vec<f64> = dots.iter().map(|dot| dot.value).collect();
+            Some(Measured {
+                summary: summarise(&values, 1)?,
+                dots,
+            })
+        })
     };
-    let mut metrics = BTreeMap::new();
-    for (index, name) in ["fill", "trim", "restore"].into_iter().enumerate() {
-        metrics.insert(format!("{name}_s"), runs(&|trial| trial.phases[index].seconds));
-        metrics.insert(
-            format!("{name}_gb_per_s"),
-            runs(&|trial| trial.phases[index].gb_per_s),
-        );
-    }
-    let stored = size / class.ratio;
-    metrics.insert(Group::RATIO.to_owned(), runs(&|_| class.ratio));
-    metrics.insert(Group::STORED.to_owned(), runs(&|_| stored));
-    metrics.insert(
-        Group::TRIM_TO_MEMSET.to_owned(),
-        runs(&|trial| trial.phases[1].gb_per_s / 28.6),
-    );
-    metrics.insert(
-        Group::RESTORE_TO_READ.to_owned(),
-        runs(&|trial| trial.phases[2].gb_per_s / 14.2),
-    );
-    for (names, before, after) in [
-        (Group::WORKING_SET, size, 0.6 * MIB),
-        (Group::COMPRESSED, 0.0, stored),
-        (Group::SWAP_USED, 0.0, size),
-    ] {
-        metrics.insert(names[0].to_owned(), runs(&|_| before));
-        metrics.insert(
-            names[1].to_owned(),
-            runs(&|trial| after * (1.0 + f64::from(trial.repeat) / 500.0)),
-        );
-    }
-    Group {
-        label: format!("zram:lzo-rle {}", class.name),
-        subject: "zram:lzo-rle".to_owned(),
-        class: class.name.to_owned(),
-        trials: of_class.iter().map(|trial| trial.id.clone()).collect(),
-        metrics,
+    let nothing = |_: &Trial| 0.0;
+    MemoryUse {
+        working_set: measure([&|_| size, &|trial| 0.4 * MIB * f64::from(trial.repeat)]),
+        compressed: measure([&nothing, &|trial| trial.metrics["stored_bytes"]]),
+        swap_used: measure([&nothing, &|trial| size * (1.0 + f64::from(trial.repeat) / 200.0)]),
     }
 }
 
@@ -436,10 +409,12 @@ pub fn page(shape: Shape) -> Page {
     let trials: Vec<Trial> = (0..simulation.order.len())
         .map(|index| simulation.trial(index))
         .collect();
-    let groups: Vec<Group> = CLASSES
+    let groups = groups(&trials);
+    let memory = groups
         .iter()
-        .map(|class| group(&trials, class, shape.size))
+        .map(|group| memory_use(group, &trials, shape.size))
         .collect();
+
     let marks = trials
         .iter()
         .flat_map(|trial| {
@@ -460,6 +435,7 @@ pub fn page(shape: Shape) -> Page {
             .map(|index| simulation.timeline(Some(index), shape.detail))
             .collect(),
         marks,
+        memory,
         groups,
         results,
     }
@@ -513,7 +489,7 @@ pub fn hostile(shape: Shape) -> Page {
     let old = std::mem::replace(&mut page.results.trials[0].id, id.clone());
     for group in &mut page.groups {
         group.label += ATTACK;
-        group.class += ATTACK;
+        group.params.insert("class".to_owned(), ATTACK.to_owned());
         for trial in group.trials.iter_mut().filter(|trial| **trial == old) {
             *trial = id.clone();
         }
@@ -556,6 +532,7 @@ fn results(trials: Vec<Trial>) -> Results {
             samples: 361,
             late: 3,
             missed: 4,
+            dropped: 0,
             cpu_s: 0.02,
             cpu_percent: 0.055,
             us_per_sample: 55.0,
@@ -588,6 +565,10 @@ fn manifest(run: &str) -> Manifest {
             hz: 10,
             locked: Ok(()),
         },
+        calibration: None,
+        missing: Vec::new(),
+        resumed: Vec::new(),
+        checksums: BTreeMap::new(),
         swap_slots: vec!["/dev/zram1".to_owned()],
         host: Host {
             hostname: "lab".to_owned(),
