@@ -32,7 +32,7 @@ pub struct Metric {
 /// Declares [`METRICS`] with a name constant for each.
 macro_rules! metrics {
     ($($constant:ident $name:literal $title:literal $meaning:literal;)*) => {
-        $(const $constant: &str = $name;)*
+        $(#[doc = $meaning] pub const $constant: &str = $name;)*
         /// Every metric of the scenario, the telling ones first.
         pub const METRICS: &[Metric] = &[
             $(Metric { name: $constant, title: $title, meaning: $meaning },)*

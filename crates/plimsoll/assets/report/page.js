@@ -1,0 +1,621 @@
+// The interactive half of the page: puts panels that zoom, with one crosshair, in the place of the static drawings,
+// and makes tables sortable. Without it the page says the same things, standing still.
+(function () {
+"use strict";
+
+const data = JSON.parse(document.getElementById("data").textContent);
+const root = document.documentElement;
+const AXIS_WIDTH = 64;
+const KIB = 1024, MIB = 1024 * KIB;
+
+// ---------------------------------------------------------------- quantities
+
+function significant(value) {
+  const size = Math.abs(value);
+  return value.toFixed(size >= 99.95 ? 0 : size >= 9.995 ? 1 : 2);
+}
+
+function bytes(value) {
+  if (value === 0) return "0";
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  let size = Math.abs(value), unit = 0;
+  while (size >= 999.5 && unit < 4) { size /= 1024; unit++; }
+  return (value < 0 ? "\u2212" : "") + significant(size) + " " + units[unit];
+}
+
+const UNITS = {
+  "bytes": { scale: KIB, text: bytes, steps: powersOfTwo() },
+  "bytes-per-second": { scale: KIB, text: v => v === 0 ? "0" : bytes(v) + "/s", steps: powersOfTwo() },
+  "per-second": { scale: 1, text: v => Math.abs(v) >= 9999.5 ? significant(v / 1e3) + "k/s" : Math.round(v) + "/s" },
+  "percent": { scale: 0.01, text: v => (v === 0 ? "0" : Math.abs(v) < 10 ? v.toFixed(1) : v.toFixed(0)) + "%" },
+};
+
+function powersOfTwo() {
+  return Array.from({ length: 40 }, (_, n) => 2 ** (n + 10));
+}
+
+function change(unit, value) {
+  const text = UNITS[unit].text(Math.abs(value));
+  if (/^0(%|\/s)?$/.test(text) || /^0\.0+%?$/.test(text)) return "0";
+  return (value > 0 ? "+" : "\u2212") + text;
+}
+
+// ---------------------------------------------------------------- data
+
+// Series come as first value and differences, in whole units; null is a gap.
+function decode(differences, scale) {
+  let value = 0;
+  return differences.map(difference => difference === null ? null : (value += difference) * scale);
+}
+
+// Each panel of a timeline gets `drawn` (what uPlot draws, stacks summed) and `own` (each series' own value).
+function unpack(packed) {
+  const timeline = { trial: packed.trial, t: decode(packed.t, 0.001), panels: {} };
+  for (const panel of data.panels) {
+    const list = packed.panels[panel.id === "moved" ? "whole" : panel.id];
+    const scale = UNITS[panel.unit].scale;
+    let series = list.map(one => ({ ...one, drawn: decode(one.v, scale), tops: one.peaks?.length ? decode(one.peaks, scale) : null }));
+    series.forEach((one, index) => {
+      one.own = panel.stack && index > 0
+        ? one.drawn.map((sum, at) => sum === null || series[index - 1].drawn[at] === null ? null : sum - series[index - 1].drawn[at])
+        : one.drawn;
+    });
+    if (panel.id === "moved") {
+      series = series.filter(one => one.moves);
+      let sum = timeline.t.map(() => 0);
+      for (const one of series) {
+        sum = one.drawn = sum.map((below, at) => below === null || one.own[at] === null ? null : below + one.own[at]);
+      }
+    }
+    timeline.panels[panel.id] = series;
+  }
+  return timeline;
+}
+
+const timelines = data.timelines.map(packed => {
+  let unpacked = null;
+  return { trial: packed.trial, get: () => unpacked ??= unpack(packed) };
+});
+const timelineOf = trial => timelines.find(one => one.trial === trial) ?? timelines[0];
+const groupOf = trial => data.groups.find(group => group.trials.includes(trial));
+const shortName = id => "#" + (id.includes("#") ? id.slice(id.lastIndexOf("#") + 1) : id);
+
+// ---------------------------------------------------------------- elements
+
+function element(name, attributes, ...children) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes ?? {})) {
+    if (key === "on") for (const [event, action] of Object.entries(value)) made.addEventListener(event, action);
+    else if (value !== undefined && value !== null && value !== false) made.setAttribute(key, value === true ? "" : value);
+  }
+  made.append(...children);
+  return made;
+}
+
+const colour = name => getComputedStyle(root).getPropertyValue("--" + name).trim() || "#888";
+
+function swatch(one, line) {
+  const made = element("span", { class: "swatch" + (one.hatched ? " hatched" : "") + (line ? " stroke" : "") });
+  made.style.setProperty("--c", `var(--${one.ink})`);
+  if (line && one.dash.length) made.style.borderTopStyle = one.dash[0] > 3 ? "dashed" : "dotted";
+  return made;
+}
+
+// A hatch over a colour, the same as in the static drawings: colour is never all that tells two layers apart.
+const hatches = new Map();
+function fillOf(context, one) {
+  const base = colour(one.ink);
+  if (!one.hatched) return base;
+  const key = base + devicePixelRatio;
+  if (!hatches.has(key)) {
+    const size = Math.round(7 * devicePixelRatio);
+    const tile = element("canvas", { width: size, height: size });
+    const brush = tile.getContext("2d");
+    brush.fillStyle = base;
+    brush.fillRect(0, 0, size, size);
+    brush.strokeStyle = "rgba(255,255,255,.5)";
+    brush.lineWidth = size / 4;
+    brush.beginPath();
+    for (const shift of [-size, 0, size]) { brush.moveTo(shift, size); brush.lineTo(shift + size, 0); }
+    brush.stroke();
+    hatches.set(key, context.createPattern(tile, "repeat"));
+  }
+  return hatches.get(key);
+}
+
+// ---------------------------------------------------------------- state
+
+const state = { group: null, trial: null, view: "both", from: 0, to: 1, at: null };
+let plots = [];
+let brush = null;
+let syncing = false;
+const shown = () => timelineOf(state.trial).get();
+const marksShown = () => state.trial === null ? data.marks : data.marks.filter(mark => mark.trial === state.trial);
+
+function spanOf(trial) {
+  const t = timelineOf(trial).get().t;
+  return [t[0] ?? 0, Math.max(t[t.length - 1] ?? 1, (t[0] ?? 0) + 0.001)];
+}
+
+// ---------------------------------------------------------------- panels
+
+// Areas are drawn from the top of the stack down, each painted over by the next: no bands to clip.
+function seriesFor(panel, list) {
+  if (panel.stack) {
+    return [{}].concat([...list].reverse().map(one => ({
+      label: one.label, stroke: () => colour("page"), width: 0.6, points: { show: false },
+      fill: plot => fillOf(plot.ctx, one),
+    })));
+  }
+  // Where a bucket holds many samples, a fainter line shows the greatest of them.
+  const line = (one, faint) => ({
+    label: one.label, stroke: () => colour(one.ink) + (faint ? "66" : ""), width: faint ? 1 : 1.6, dash: one.dash, points: { show: false },
+  });
+  return [{}].concat(list.map(one => line(one, false)), list.filter(one => one.tops).map(one => line(one, true)));
+}
+
+function dataFor(panel, timeline) {
+  const series = timeline.panels[panel.id];
+  const columns = series.map(one => one.drawn);
+  return [timeline.t, ...(panel.stack ? columns.reverse() : columns.concat(series.map(one => one.tops).filter(Boolean)))];
+}
+
+function axes(unit, bottom) {
+  const common = { stroke: () => colour("soft"), grid: { stroke: () => colour("grid"), width: 1 }, ticks: { show: false }, font: "11px system-ui, sans-serif" };
+  return [
+    { ...common, show: true, size: bottom ? 28 : 0, gap: 4, values: (_, splits) => splits.map(t => bottom ? +t.toFixed(3) + "" : "") },
+    { ...common, size: AXIS_WIDTH, gap: 5, space: 30, incrs: unit.steps, values: (_, splits) => splits.map(value => unit.text(value).replace(/\.0+(?=\D)/, "")) },
+  ];
+}
+
+function topOf(panel) {
+  return (plot, low, high) => {
+    if (panel.id === "whole") return [0, data.memTotal * KIB];
+    if (panel.least === 100) return [0, 100];
+    return [0, Math.max(panel.least, (high ?? 0) * 1.06)];
+  };
+}
+
+function options(panel, list, width, bottom, top) {
+  return {
+    width, height: panel.height + (bottom ? 28 : 7) + (top ? 22 : 5),
+    padding: [top ? 22 : 5, 8, bottom ? 0 : 7, 0],
+    legend: { show: false },
+    cursor: { y: false, points: { show: false }, drag: { x: true, y: false, setScale: false, dist: 4 }, bind: { dblclick: () => () => { reset(); return null; } } },
+    scales: { x: { time: false, range: () => [state.from, state.to] }, y: { range: topOf(panel) } },
+    series: seriesFor(panel, list),
+    axes: axes(UNITS[panel.unit], bottom),
+    hooks: {
+      setSelect: [plot => {
+        if (plot.select.width < 4) return;
+        const from = plot.posToVal(plot.select.left, "x"), to = plot.posToVal(plot.select.left + plot.select.width, "x");
+        plot.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+        zoom(from, to);
+      }],
+      // The mouse itself, not the cursor's hook, which fires on every redraw as well.
+      ready: [plot => plot.over.addEventListener("mousemove", event => {
+        point(plot.posToVal(event.clientX - plot.over.getBoundingClientRect().left, "x"), plot);
+      })],
+      draw: [plot => {
+        if (panel.id === "whole" || panel.id === "moved") labelLayers(plot, list);
+        drawMarks(plot);
+        if (top) placeMarks(plot);
+      }],
+    },
+  };
+}
+
+function drawMarks(plot) {
+  const { ctx, bbox } = plot;
+  ctx.save();
+  ctx.strokeStyle = colour("ink");
+  ctx.globalAlpha = 0.75;
+  ctx.lineWidth = devicePixelRatio;
+  ctx.setLineDash([3 * devicePixelRatio, 3 * devicePixelRatio]);
+  for (const mark of marksShown()) {
+    if (mark.t < state.from || mark.t > state.to) continue;
+    const x = Math.round(plot.valToPos(mark.t, "x", true)) + 0.5;
+    ctx.beginPath();
+    ctx.moveTo(x, bbox.top);
+    ctx.lineTo(x, bbox.top + bbox.height);
+    ctx.stroke();
+  }
+  ctx.restore();
+}
+
+// The numbers are buttons, so that they can be reached without a mouse. Where they would lie on each other the
+// lines alone remain.
+function placeMarks(plot) {
+  for (const old of plot.over.querySelectorAll(".marker")) old.remove();
+  let free = -Infinity;
+  for (const mark of marksShown()) {
+    if (mark.t < state.from || mark.t > state.to) continue;
+    const left = plot.valToPos(mark.t, "x");
+    if (left < free) continue;
+    free = left + 18;
+    const made = element("button", {
+      class: "marker", type: "button", title: `${mark.number} ${mark.label} at ${mark.t.toFixed(2)} s`,
+      "aria-label": `Event ${mark.number}, ${mark.label}, at ${mark.t.toFixed(2)} seconds`,
+      on: { click: () => point(mark.t), mousedown: event => event.stopPropagation() },
+    }, String(mark.number));
+    made.style.left = left + "px";
+    plot.over.append(made);
+  }
+}
+
+// Each layer's name inside it, where it is thickest in view, if there is room.
+function labelLayers(plot, list) {
+  const { ctx } = plot;
+  const ratio = devicePixelRatio;
+  ctx.save();
+  ctx.font = `600 ${11.5 * ratio}px system-ui, sans-serif`;
+  ctx.textAlign = "center";
+  ctx.textBaseline = "middle";
+  list.forEach(one => {
+    const half = ctx.measureText(one.label).width / 2 + 3 * ratio;
+    const spot = roomFor(plot, one, half);
+    if (spot === null || spot.low - spot.high < 14 * ratio) return;
+    const middle = (spot.high + spot.low) / 2;
+    if (one.hatched) {
+      ctx.fillStyle = colour(one.ink);
+      ctx.fillRect(spot.x - half, middle - 8 * ratio, 2 * half, 16 * ratio);
+    }
+    ctx.fillStyle = colour("on-" + one.ink);
+    ctx.fillText(one.label, spot.x, middle + ratio);
+  });
+  ctx.restore();
+}
+
+// The place in view where a text of this half width has the most room inside the layer, all along its width.
+function roomFor(plot, one, half) {
+  const t = plot.data[0], { bbox } = plot;
+  const columns = [];
+  for (let at = 0; at < t.length; at++) {
+    if (t[at] < state.from || t[at] > state.to || one.own[at] === null || one.drawn[at] === null) continue;
+    columns.push({
+      x: plot.valToPos(t[at], "x", true),
+      high: plot.valToPos(one.drawn[at], "y", true), low: plot.valToPos(one.drawn[at] - one.own[at], "y", true),
+    });
+  }
+  let best = null;
+  let first = 0;
+  for (const { x } of columns) {
+    if (x - half < bbox.left || x + half > bbox.left + bbox.width) continue;
+    while (first < columns.length && columns[first].x < x - half) first++;
+    let high = -Infinity, low = Infinity;
+    for (let at = Math.max(first - 1, 0); at < columns.length; at++) {
+      high = Math.max(high, columns[at].high);
+      low = Math.min(low, columns[at].low);
+      if (columns[at].x > x + half) break;
+    }
+    if (best === null || low - high > best.low - best.high) best = { x, high, low };
+  }
+  return best;
+}
+
+// ---------------------------------------------------------------- crosshair and zoom
+
+function nearest(t, value) {
+  let low = 0, high = t.length - 1;
+  while (high - low > 1) {
+    const middle = (low + high) >> 1;
+    if (t[middle] < value) low = middle; else high = middle;
+  }
+  return Math.abs(t[high] - value) < Math.abs(t[low] - value) ? high : low;
+}
+
+function point(time, source) {
+  const t = shown().t;
+  if (t.length === 0) return;
+  state.at = Math.min(Math.max(time, state.from), state.to);
+  syncing = true;
+  for (const plot of plots) {
+    if (plot !== source) plot.setCursor({ left: plot.valToPos(state.at, "x"), top: 1 }, false);
+  }
+  syncing = false;
+  fillReadout(nearest(t, state.at));
+}
+
+function zoom(from, to) {
+  const [first, last] = spanOf(state.trial);
+  const t = shown().t;
+  const least = t.length > 1 ? (last - first) / (t.length - 1) * 3 : 0.01;
+  if (to - from < least) { const middle = (from + to) / 2; from = middle - least / 2; to = middle + least / 2; }
+  state.from = Math.max(first, from);
+  state.to = Math.min(last, to);
+  // A batch, so that the new scale is in force when the crosshair is placed.
+  for (const plot of plots) plot.batch(() => plot.setScale("x", { min: state.from, max: state.to }));
+  showWindow();
+  const full = state.from <= first && state.to >= last;
+  document.getElementById("reset").disabled = full;
+  document.getElementById("range").textContent = `${state.from.toFixed(2)}\u2013${state.to.toFixed(2)} s`;
+  if (state.at === null || state.at < state.from || state.at > state.to) restingPoint(); else point(state.at);
+}
+
+function reset() {
+  zoom(...spanOf(state.trial));
+}
+
+// Where the reader most wants to look: the pages are out, and nothing has been read back yet.
+function restingPoint() {
+  const restore = marksShown().find(mark => mark.number === 3 && mark.t > state.from && mark.t <= state.to);
+  point(restore ? restore.t - 0.05 : state.to);
+}
+
+function step(direction) {
+  const t = shown().t;
+  point(t[Math.min(Math.max(nearest(t, state.at ?? state.from) + direction, 0), t.length - 1)]);
+}
+
+function toMark(direction) {
+  const times = marksShown().map(mark => mark.t).filter(t => t >= state.from && t <= state.to);
+  const at = state.at ?? state.from;
+  const next = direction > 0 ? times.find(t => t > at + 1e-6) : times.filter(t => t < at - 1e-6).pop();
+  if (next !== undefined) point(next);
+}
+
+function keys(event) {
+  const width = state.to - state.from;
+  const actions = {
+    ArrowLeft: () => step(event.shiftKey ? -10 : -1), ArrowRight: () => step(event.shiftKey ? 10 : 1),
+    Home: () => point(state.from), End: () => point(state.to),
+    "[": () => toMark(-1), "]": () => toMark(1),
+    "+": () => zoom(state.at - width / 4, state.at + width / 4),
+    "-": () => zoom(state.from - width / 2, state.to + width / 2),
+    Escape: reset,
+  };
+  if (actions[event.key] && !event.ctrlKey && !event.metaKey && !event.altKey) { event.preventDefault(); actions[event.key](); }
+}
+
+// ---------------------------------------------------------------- readout
+
+let cells = [];
+
+function buildReadout(holder) {
+  cells = [];
+  const body = element("tbody");
+  const timeline = shown();
+  for (const panel of data.panels) {
+    if (panel.id === "moved") continue;
+    body.append(element("tr", { class: "head" }, element("th", { colspan: 3, scope: "colgroup" }, panel.title.replace(/,.*/, ""))));
+    const list = timeline.panels[panel.id];
+    for (const one of panel.stack ? [...list].reverse() : list) {
+      const value = element("td"), delta = element("td");
+      body.append(element("tr", {}, element("th", { scope: "row" }, swatch(one, !panel.stack), one.label), value, delta));
+      cells.push({ unit: panel.unit, one, value, delta });
+    }
+    if (panel.id === "whole") {
+      const value = element("td");
+      body.append(element("tr", {}, element("th", { scope: "row" }, "sum = MemTotal"), value, element("td")));
+      cells.push({ unit: panel.unit, one: { own: list[list.length - 1]?.drawn ?? [] }, value, delta: null });
+    }
+  }
+  const table = element("table", { id: "readout" },
+    element("caption", {}, element("span", { id: "readout-time" })),
+    element("thead", {}, element("tr", {}, element("th", { scope: "col" }), element("th", { scope: "col", class: "number" }, "at crosshair"), element("th", { scope: "col", class: "number", id: "readout-since" }, "change"))),
+    body);
+  holder.replaceChildren(table);
+}
+
+function fillReadout(index) {
+  const t = shown().t;
+  const mark = marksShown().filter(one => one.t <= state.at + 1e-6).pop();
+  const base = mark ? nearest(t, mark.t) : 0;
+  document.getElementById("readout-time").textContent =
+    `${state.at.toFixed(2)} s` + (mark ? `, ${(state.at - mark.t).toFixed(2)} s after ${mark.number} ${mark.label}` : "");
+  document.getElementById("readout-since").textContent = mark ? `since ${mark.number}` : "since start";
+  for (const { unit, one, value, delta } of cells) {
+    const now = one.own[index], before = one.own[base];
+    value.textContent = now === null || now === undefined ? "no sample" : UNITS[unit].text(now);
+    if (!delta) continue;
+    const moved = now === null || before === null || now === undefined ? null : now - before;
+    delta.textContent = moved === null ? "" : change(unit, moved);
+  }
+}
+
+// ---------------------------------------------------------------- overview brush
+
+function buildBrush(holder) {
+  const timeline = timelines[0].get();
+  const list = timeline.panels.moved;
+  const panel = data.panels.find(one => one.id === "moved");
+  const settings = options({ ...panel, height: 46 }, list, holder.clientWidth, true, false);
+  const [from, to] = spanOf(null);
+  settings.scales.x = { time: false, range: () => [from, to] };
+  settings.axes[1].space = 60;
+  settings.axes[1].values = (_, splits) => splits.map(() => "");
+  settings.select = { show: true };
+  settings.hooks = {
+    setSelect: [plot => {
+      if (syncing || plot.select.width < 3) return;
+      const low = plot.posToVal(plot.select.left, "x"), high = plot.posToVal(plot.select.left + plot.select.width, "x");
+      if (state.trial !== null) { const [first, last] = spanOf(state.trial); if (low < first || high > last) choose(null, null, [low, high]); else zoom(low, high); }
+      else zoom(low, high);
+    }],
+    ready: [nameTrials],
+    setSize: [nameTrials],
+  };
+  settings.cursor = { x: true, y: false, points: { show: false }, drag: { x: true, y: false, setScale: false } };
+  settings.cursor.bind = { dblclick: () => () => { choose(null, null); return null; } };
+  brush = new uPlot(settings, dataFor(panel, timeline), holder);
+}
+
+// Trials by name over their stretch of the run.
+function nameTrials(plot) {
+  for (const old of plot.over.querySelectorAll(".trial-name")) old.remove();
+  for (const trial of data.trials) {
+    const left = plot.valToPos(trial.from, "x"), width = plot.valToPos(trial.to, "x") - left;
+    if (width < 28) continue;
+    const group = groupOf(trial.id);
+    const made = element("span", { class: "trial-name" }, `${group ? group.label.split(" ").pop() : ""} ${shortName(trial.id)}`);
+    made.style.left = left + "px";
+    made.style.maxWidth = width - 2 + "px";
+    plot.over.append(made);
+  }
+}
+
+function showWindow() {
+  if (!brush) return;
+  syncing = true;
+  const left = brush.valToPos(state.from, "x"), right = brush.valToPos(state.to, "x");
+  brush.setSelect({ left, top: 0, width: Math.max(2, right - left), height: brush.over.clientHeight }, false);
+  syncing = false;
+}
+
+// ---------------------------------------------------------------- explorer
+
+function panelsShown() {
+  return data.panels.filter(panel => !(state.view === "whole" && panel.id === "moved") && !(state.view === "moved" && panel.id === "whole"));
+}
+
+function buildPlots(holder) {
+  for (const plot of plots) plot.destroy();
+  const timeline = shown();
+  const list = panelsShown();
+  holder.replaceChildren();
+  plots = list.map((panel, index) => {
+    const head = element("div", { class: "plot-head" }, element("strong", {}, panel.title));
+    const series = timeline.panels[panel.id];
+    if (panel.id !== "whole") {
+      for (const one of series) head.append(element("span", { class: "key" }, swatch(one, !panel.stack), one.label));
+    }
+    const box = element("div", { class: "plot", "data-panel": panel.id });
+    holder.append(head, box);
+    const plot = new uPlot(options(panel, series, holder.clientWidth, index === list.length - 1, index === 0), dataFor(panel, timeline), box);
+    plot.ctx.canvas.setAttribute("aria-hidden", "true");
+    return plot;
+  });
+}
+
+function redraw() {
+  buildPlots(document.getElementById("plots"));
+  zoom(state.from, state.to);
+}
+
+function choose(group, trial, range) {
+  state.group = group;
+  state.trial = trial;
+  state.at = null;
+  [state.from, state.to] = range ?? spanOf(trial);
+  for (const button of document.querySelectorAll("#groups button")) button.setAttribute("aria-pressed", String(button.value === (group ?? "")));
+  const buttons = document.getElementById("trials");
+  const ids = data.groups.find(one => one.label === group)?.trials ?? [];
+  buttons.hidden = ids.length === 0;
+  buttons.replaceChildren(element("span", { class: "what" }, "Trial"), ...ids.map(id =>
+    element("button", { type: "button", value: id, title: id, "aria-pressed": String(id === trial), disabled: timelineOf(id).trial !== id, on: { click: () => choose(group, id) } }, shortName(id))));
+  for (const figure of document.querySelectorAll(".figure")) figure.classList.toggle("chosen", figure.dataset.group === (group ?? ""));
+  buildPlots(document.getElementById("plots"));
+  buildReadout(document.getElementById("readout-holder"));
+  zoom(state.from, state.to);
+}
+
+function chooseGroup(label) {
+  const group = data.groups.find(one => one.label === label);
+  if (!group) return choose(null, null);
+  const figure = [...document.querySelectorAll(".figure")].find(one => one.dataset.group === label);
+  const drawn = group.trials.filter(id => timelineOf(id).trial === id);
+  choose(label, figure?.dataset.trial || drawn[0] || null);
+}
+
+function chooseView(view) {
+  state.view = view;
+  for (const button of document.querySelectorAll("#views button")) button.setAttribute("aria-pressed", String(button.value === view));
+  redraw();
+}
+
+function buildExplorer() {
+  if (data.timelines[0].t.length === 0) return false;
+  const holder = document.getElementById("explorer");
+  const toggle = (value, words, pressed, action) => element("button", { type: "button", value, "aria-pressed": String(pressed), on: { click: action } }, words);
+  holder.append(
+    element("div", { class: "bar", id: "groups", role: "group", "aria-label": "What is shown" },
+      toggle("", "Whole run", true, () => choose(null, null)),
+      ...data.groups.map(group => toggle(group.label, group.label, false, () => chooseGroup(group.label)))),
+    element("div", { class: "bar", id: "trials", role: "group", "aria-label": "Trials of this group", hidden: true }),
+    element("div", { class: "plot brush", id: "brush", title: "Drag to choose a stretch of the run" }),
+    element("div", { class: "bar" },
+      element("span", { class: "bar", id: "views", role: "group", "aria-label": "Scale of the memory panels" },
+        element("span", { class: "what" }, "Scale"),
+        toggle("both", "Both", true, () => chooseView("both")),
+        toggle("whole", "Whole RAM", false, () => chooseView("whole")),
+        toggle("moved", "What moved", false, () => chooseView("moved"))),
+      element("span", { class: "gap" }),
+      element("span", { class: "what", id: "range" }),
+      element("button", { type: "button", id: "previous", title: "previous event ([)", "aria-label": "Previous event", on: { click: () => toMark(-1) } }, "\u2039 event"),
+      element("button", { type: "button", id: "next", title: "next event (])", "aria-label": "Next event", on: { click: () => toMark(1) } }, "event \u203a"),
+      element("button", { type: "button", id: "reset", on: { click: reset } }, "Reset zoom")),
+    element("div", { class: "explorer" },
+      element("div", { class: "plots", id: "plots", tabindex: "0", role: "application", "aria-label": "Timeline panels. Arrow keys move the crosshair, brackets jump between events, plus and minus zoom, Escape resets.", on: { keydown: keys } }),
+      element("div", { class: "readout", id: "readout-holder", role: "region", "aria-label": "Values at the crosshair", tabindex: "0" })),
+    element("p", { class: "hint" }, "Drag over a panel to zoom, double-click to see all. With the panels in focus: \u2190 \u2192 move the crosshair, [ ] jump between events, + \u2212 zoom, Esc resets."));
+  holder.hidden = false;
+  root.classList.add("js");
+  buildBrush(document.getElementById("brush"));
+  choose(null, null);
+  let width = holder.clientWidth;
+  new ResizeObserver(() => {
+    if (holder.clientWidth === width || holder.clientWidth === 0) return;
+    width = holder.clientWidth;
+    brush.setSize({ width: document.getElementById("brush").clientWidth, height: brush.height });
+    const inner = document.getElementById("plots").clientWidth;
+    for (const plot of plots) plot.setSize({ width: inner, height: plot.height });
+    showWindow();
+  }).observe(holder);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { hatches.clear(); redraw(); brush.redraw(); });
+  return true;
+}
+
+// ---------------------------------------------------------------- tables
+
+function sortable(table) {
+  const heads = [...table.tHead.rows[0].cells];
+  heads.forEach((head, column) => {
+    const button = element("button", { type: "button", on: { click: () => sortBy(table, heads, column) } }, head.textContent);
+    head.replaceChildren(button);
+  });
+}
+
+function sortBy(table, heads, column) {
+  const descending = heads[column].getAttribute("aria-sort") === "ascending";
+  const numeric = heads[column].classList.contains("number");
+  const body = table.tBodies[0];
+  const rows = [...body.rows].map(row => ({ row, key: row.cells[column].dataset.sort }));
+  rows.sort((a, b) => {
+    // What is missing stays last, whichever way.
+    if (a.key === "" || b.key === "") return (a.key === "") - (b.key === "");
+    const order = numeric ? a.key - b.key : a.key.localeCompare(b.key, "en", { numeric: true });
+    return descending ? -order : order;
+  });
+  body.append(...rows.map(one => one.row));
+  heads.forEach((head, at) => at === column ? head.setAttribute("aria-sort", descending ? "descending" : "ascending") : head.removeAttribute("aria-sort"));
+}
+
+function tabs() {
+  const panels = [...document.querySelectorAll("#tables .panel")];
+  const bar = element("div", { class: "tabs", role: "tablist", "aria-label": "Tables" });
+  const buttons = panels.map(panel => element("button", { type: "button", role: "tab", id: "tab-" + panel.id, "aria-controls": panel.id }, panel.dataset.title));
+  const open = at => {
+    buttons.forEach((button, index) => { button.setAttribute("aria-selected", String(index === at)); button.tabIndex = index === at ? 0 : -1; });
+    panels.forEach((panel, index) => { panel.hidden = index !== at; });
+  };
+  buttons.forEach((button, at) => {
+    panels[at].setAttribute("role", "tabpanel");
+    panels[at].setAttribute("aria-labelledby", button.id);
+    button.addEventListener("click", () => open(at));
+    button.addEventListener("keydown", event => {
+      const move = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+      if (!move) return;
+      const next = (at + move + buttons.length) % buttons.length;
+      open(next);
+      buttons[next].focus();
+    });
+  });
+  bar.append(...buttons);
+  panels[0]?.before(bar);
+  open(0);
+}
+
+if (!buildExplorer()) root.classList.remove("js");
+document.querySelectorAll("table.sortable").forEach(sortable);
+tabs();
+})();

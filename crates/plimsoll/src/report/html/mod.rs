@@ -1,0 +1,215 @@
+//! The page: one self-contained HTML file that opens without network, and without script as well.
+//!
+//! The static drawings (SVG, made here) are the base. Where scripts run, `page.js` puts interactive panels in the
+//! place of the timelines and makes tables sortable. Everything that comes from outside reaches the page through
+//! askama's escaping, [`svg::escape`] or [`data::json`]; a content policy allows no script but the page's own.
+
+mod bars;
+mod data;
+mod palette;
+mod panel;
+mod svg;
+mod table;
+mod timeline;
+
+use std::collections::BTreeMap;
+
+use askama::Template;
+use base64::Engine;
+use sha2::{Digest, Sha256};
+
+use super::page::{Mark, Page, Timeline};
+use super::quantity;
+use crate::analysis::Group;
+use crate::recording::model::{Calibration, Confounder, RunStatus};
+use table::{States, Table};
+
+const UPLOT_SCRIPT: &str = include_str!("../../../assets/uplot/uPlot.iife.min.js");
+const UPLOT_STYLE: &str = include_str!("../../../assets/uplot/uPlot.min.css");
+const UPLOT_LICENSE: &str = include_str!("../../../assets/uplot/LICENSE");
+const SCRIPT: &str = include_str!("../../../assets/report/page.js");
+const STYLE: &str = include_str!("../../../assets/report/page.css");
+
+#[derive(Template)]
+#[template(path = "report.html")]
+struct View<'a> {
+    page: &'a Page,
+    policy: String,
+    style: String,
+    script: String,
+    license: &'static str,
+    data: String,
+    status: (&'static str, &'static str),
+    facts: Vec<(&'static str, String)>,
+    calibration: Vec<(&'static str, String)>,
+    confounders: Vec<&'a Confounder>,
+    legend: &'static [palette::Paint],
+    figures: Vec<Figure>,
+    time_chart: Option<String>,
+    memory_chart: Option<String>,
+    tables: Vec<Table>,
+    settings: &'a BTreeMap<String, String>,
+}
+
+/// A timeline without script, and what the reader must know at its events.
+struct Figure {
+    /// Trial that is drawn; empty for the whole run.
+    trial: String,
+    /// Group that the trial stands for; empty for the whole run.
+    group: String,
+    title: String,
+    drawing: String,
+    states: Option<States>,
+}
+
+/// The page as one HTML document.
+pub fn render(page: &Page) -> String {
+    let script = format!("{UPLOT_SCRIPT}\n{SCRIPT}");
+    let policy = format!(
+        "default-src 'none'; script-src 'sha256-{}'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'",
+        base64::engine::general_purpose::STANDARD.encode(Sha256::digest(script.as_bytes()))
+    );
+    let mut confounders: Vec<&Confounder> = page.results.confounders.iter().collect();
+    confounders.sort_by_key(|confounder| confounder.spoils.is_empty());
+    let view = View {
+        page,
+        policy,
+        style: style(),
+        script,
+        license: UPLOT_LICENSE.trim(),
+        data: data::json(page),
+        status: status(page.results.status),
+        facts: facts(page),
+        calibration: page
+            .results
+            .calibration
+            .as_ref()
+            .map(calibration)
+            .unwrap_or_default(),
+        confounders,
+        legend: palette::LAYERS,
+        figures: figures(page),
+        time_chart: bars::time_to_complete(&page.groups),
+        memory_chart: bars::memory_use(&page.groups, &page.memory),
+        tables: table::all(page),
+        settings: &page.manifest.host.settings,
+    };
+    // Rendering into a String fails only where a Display implementation does, and all that are used are std's.
+    view.render()
+        .unwrap_or_else(|error| format!("<!doctype html><p>The page could not be drawn: {error}"))
+}
+
+fn style() -> String {
+    format!(
+        ":root{{{}}}@media screen and (prefers-color-scheme:dark){{:root{{{}}}}}{UPLOT_STYLE}{STYLE}",
+        palette::css_variables(false),
+        palette::css_variables(true)
+    )
+}
+
+fn status(status: RunStatus) -> (&'static str, &'static str) {
+    match status {
+        RunStatus::Ok => ("ok", "\u{2713} ok"),
+        RunStatus::Failed => ("failed", "\u{2717} failed"),
+        RunStatus::Untrustworthy => ("untrustworthy", "! not trustworthy"),
+        RunStatus::Interrupted => ("untrustworthy", "! cut short"),
+        RunStatus::Incomplete => ("untrustworthy", "! incomplete"),
+    }
+}
+
+fn facts(page: &Page) -> Vec<(&'static str, String)> {
+    let host = &page.manifest.host;
+    let sampler = &page.results.sampler;
+    let swap = if host.swap_before.is_empty() {
+        "none".to_owned()
+    } else {
+        let device = |(name, size): &(String, u64)| format!("{name} {}", quantity::bytes(*size as f64));
+        host.swap_before.iter().map(device).collect::<Vec<_>>().join(", ")
+    };
+    vec![
+        ("Host", host.hostname.clone()),
+        ("Kernel", host.kernel.clone()),
+        ("CPU", format!("{} \u{d7} {}", host.cpus, host.cpu)),
+        ("RAM", quantity::bytes(host.mem_total as f64)),
+        ("Swap before", swap),
+        ("Memory cgroup", host.cgroup.clone()),
+        ("Virtualization", host.virtualization.clone()),
+        ("Started", page.manifest.started.clone()),
+        (
+            "Sampler",
+            format!(
+                "{} Hz, {} samples, {} late, {} missed, {}% of a core",
+                sampler.hz,
+                quantity::count(sampler.samples),
+                sampler.late,
+                sampler.missed,
+                quantity::significant(sampler.cpu_percent)
+            ),
+        ),
+        ("Command", page.manifest.command.join(" ")),
+        ("Seed", page.manifest.plan.seed.to_string()),
+        ("Version", format!("plimsoll {}", page.manifest.tool_version)),
+    ]
+}
+
+fn calibration(figures: &Calibration) -> Vec<(&'static str, String)> {
+    let speed = |value: f64| format!("{} GB/s", quantity::significant(value));
+    let time = |value: f64| format!("{} ns", quantity::significant(value));
+    vec![
+        ("memset, resident", speed(figures.memset_gb_per_s)),
+        ("memcpy, resident", speed(figures.memcpy_gb_per_s)),
+        ("read with checksum", speed(figures.read_gb_per_s)),
+        ("memset, first touch", speed(figures.first_touch_gb_per_s)),
+        ("fault of a 4 KiB page", time(figures.fault_ns)),
+        ("random access", time(figures.random_access_ns)),
+        ("reading the clock", time(figures.timer_ns)),
+    ]
+}
+
+/// The whole run, then one trial a group.
+fn figures(page: &Page) -> Vec<Figure> {
+    let mem_total = page.manifest.host.mem_total as f64;
+    let all: Vec<&Mark> = page.marks.iter().collect();
+    let whole = "The whole run".to_owned();
+    let mut figures = vec![Figure {
+        trial: String::new(),
+        group: String::new(),
+        drawing: timeline::draw(&page.overview, &all, mem_total, &whole),
+        title: whole,
+        states: None,
+    }];
+    for group in &page.groups {
+        let Some((id, timeline)) = representative(page, group) else {
+            continue;
+        };
+        let marks: Vec<&Mark> = page.marks_of(id).collect();
+        let trial = page.results.trials.iter().find(|trial| trial.id == id);
+        figures.push(Figure {
+            trial: id.to_owned(),
+            group: group.label.clone(),
+            title: format!("{}: {id}", group.label),
+            drawing: timeline::draw(timeline, &marks, mem_total, &group.label),
+            states: trial.and_then(table::states),
+        });
+    }
+    figures
+}
+
+/// The trial that stands for its group: the one whose trim and restore together took the median time.
+fn representative<'a>(page: &'a Page, group: &'a Group) -> Option<(&'a str, &'a Timeline)> {
+    let mut drawn: Vec<(f64, &str, &Timeline)> = page
+        .trials
+        .iter()
+        .filter_map(|timeline| {
+            let id = timeline
+                .trial
+                .as_deref()
+                .filter(|id| group.trials.iter().any(|trial| trial == id))?;
+            let trial = page.results.trials.iter().find(|trial| trial.id == id)?;
+            Some((trial.phases.iter().map(|phase| phase.seconds).sum(), id, timeline))
+        })
+        .collect();
+    drawn.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let (_, id, timeline) = drawn.get(drawn.len().checked_sub(1)? / 2)?;
+    Some((id, timeline))
+}

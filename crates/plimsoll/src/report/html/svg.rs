@@ -1,0 +1,80 @@
+//! Small pieces of SVG: escaping, paths, text.
+
+use std::fmt::Write;
+
+/// Text made safe for element content and quoted attributes.
+pub(super) fn escape(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '&' => safe.push_str("&amp;"),
+            '<' => safe.push_str("&lt;"),
+            '>' => safe.push_str("&gt;"),
+            '"' => safe.push_str("&quot;"),
+            '\'' => safe.push_str("&#39;"),
+            _ => safe.push(letter),
+        }
+    }
+    safe
+}
+
+/// A coordinate with one decimal at most.
+pub(super) fn coordinate(value: f64) -> String {
+    let text = format!("{value:.1}");
+    text.strip_suffix(".0").map(str::to_owned).unwrap_or(text)
+}
+
+/// A line through the points, broken where there is none.
+pub(super) fn line_path(points: &[Option<(f64, f64)>]) -> String {
+    let mut path = String::new();
+    let mut drawing = false;
+    for point in points {
+        match point {
+            Some((x, y)) => {
+                let letter = if drawing { 'L' } else { 'M' };
+                let _ = write!(path, "{letter}{} {}", coordinate(*x), coordinate(*y));
+                drawing = true;
+            }
+            None => drawing = false,
+        }
+    }
+    path
+}
+
+/// The area between the points and `base`, broken where there is no point.
+pub(super) fn area_path(points: &[Option<(f64, f64)>], base: f64) -> String {
+    let mut path = String::new();
+    for run in points.split(Option::is_none) {
+        let mut run = run.iter().flatten();
+        let Some(&(first, y)) = run.next() else { continue };
+        let base = coordinate(base);
+        let _ = write!(path, "M{} {base}V{}", coordinate(first), coordinate(y));
+        let mut last = first;
+        for &(x, y) in run {
+            let _ = write!(path, "L{} {}", coordinate(x), coordinate(y));
+            last = x;
+        }
+        let _ = write!(path, "L{} {base}Z", coordinate(last));
+    }
+    path
+}
+
+/// Text at a place; `class` says how it looks.
+pub(super) fn text(x: f64, y: f64, class: &str, words: &str) -> String {
+    format!(
+        r#"<text x="{}" y="{}" class="{class}">{}</text>"#,
+        coordinate(x),
+        coordinate(y),
+        escape(words)
+    )
+}
+
+/// The numbered disc of an event.
+pub(super) fn disc(x: f64, y: f64, number: u32) -> String {
+    format!(
+        r#"<g class="disc"><circle cx="{x}" cy="{y}" r="8"/><text x="{x}" y="{}">{number}</text></g>"#,
+        coordinate(y + 3.6),
+        x = coordinate(x),
+        y = coordinate(y)
+    )
+}

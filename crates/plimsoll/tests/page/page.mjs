@@ -1,0 +1,257 @@
+// Opens a report in headless Chromium and clicks through it, as a reader would. Usage: node page.mjs FILE.html [SHOTS]
+import assert from "node:assert/strict";
+import { mkdirSync } from "node:fs";
+import { basename, resolve } from "node:path";
+import { chromium } from "playwright-core";
+
+const file = resolve(process.argv[2]);
+const shots = process.argv[3] ?? null;
+const name = basename(file, ".html");
+if (shots) mkdirSync(shots, { recursive: true });
+
+const browser = await chromium.launch({
+  executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
+  args: ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"],
+});
+
+let failures = 0;
+async function check(what, action) {
+  try {
+    const said = await action();
+    console.log(`ok   ${what}${said ? ": " + said : ""}`);
+  } catch (error) {
+    failures++;
+    console.log(`FAIL ${what}: ${error.message}`);
+  }
+}
+
+// A page that records every complaint and every request that leaves the file.
+async function open(options = {}) {
+  const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, ...options });
+  const page = await context.newPage();
+  const complaints = [], requests = [];
+  page.on("console", message => { if (["error", "warning"].includes(message.type())) complaints.push(message.text()); });
+  page.on("pageerror", error => complaints.push(error.message));
+  page.on("request", request => { if (request.url() !== "file://" + file) requests.push(request.url()); });
+  await page.goto("file://" + file, { waitUntil: "load" });
+  return { page, complaints, requests, close: () => context.close() };
+}
+
+const readout = page => page.locator("#readout td").allTextContents();
+const range = page => page.locator("#range").textContent();
+
+async function middleOf(page, panel) {
+  const over = page.locator(`.plot[data-panel=${panel}] .u-over`);
+  await over.scrollIntoViewIfNeeded();
+  return over.boundingBox();
+}
+
+const main = await open();
+const { page } = main;
+
+await check("opens quickly", async () => {
+  const timing = await page.evaluate(() => performance.getEntriesByType("navigation")[0].toJSON());
+  const ms = Math.round(timing.loadEventEnd);
+  // The promise is a second; the allowance is for machines that do other things at the same time.
+  assert.ok(ms < 3000, `${ms} ms to load`);
+  return `${ms} ms to load`;
+});
+
+await check("charts are drawn", async () => {
+  const drawn = await page.$$eval(".plot canvas", list => list.map(canvas => {
+    const pixels = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+    const seen = new Set();
+    for (let at = 0; at < pixels.length; at += 404) seen.add((pixels[at] << 16) | (pixels[at + 1] << 8) | pixels[at + 2]);
+    return seen.size;
+  }));
+  assert.ok(drawn.length >= 8, `${drawn.length} canvases`);
+  assert.ok(drawn.every(colours => colours > 1), `an empty canvas: ${drawn}`);
+});
+
+await check("events 1 to 4 are marked", async () => {
+  await page.locator("#groups button").nth(1).click();
+  const numbers = await page.locator(".marker").allTextContents();
+  assert.deepEqual([...new Set(numbers)].sort(), ["1", "2", "3", "4"]);
+});
+
+await check("the stack sums to MemTotal at every sample", async () => {
+  const wrong = await page.evaluate(() => {
+    const data = JSON.parse(document.getElementById("data").textContent);
+    let wrong = 0, samples = 0;
+    for (const timeline of data.timelines) {
+      let top = 0;
+      for (const difference of timeline.panels.whole.at(-1)?.v ?? []) {
+        if (difference === null) continue;
+        top += difference;
+        samples++;
+        if (Math.abs(top - data.memTotal) > 1) wrong++;
+      }
+    }
+    return samples === 0 ? "no sample" : wrong;
+  });
+  assert.equal(wrong, 0);
+});
+
+await check("the crosshair fills the table", async () => {
+  const box = await middleOf(page, "moved");
+  await page.mouse.move(box.x + box.width * 0.2, box.y + box.height / 2);
+  const early = await readout(page);
+  await page.mouse.move(box.x + box.width * 0.5, box.y + box.height / 2);
+  const late = await readout(page);
+  assert.ok(early.length > 20 && early.some(text => /MiB|GiB/.test(text)), "no values");
+  assert.notDeepEqual(early, late);
+  const lines = await page.$$eval(".plots .u-cursor-x", list => list.map(line => Math.round(new DOMMatrix(getComputedStyle(line).transform).m41)));
+  assert.equal(new Set(lines.filter(x => x > 0)).size, 1, `crosshairs apart: ${lines}`);
+});
+
+await check("drag zooms, reset shows all again", async () => {
+  const before = await range(page);
+  const box = await middleOf(page, "swap");
+  await page.mouse.move(box.x + box.width * 0.3, box.y + 20);
+  await page.mouse.down();
+  await page.mouse.move(box.x + box.width * 0.6, box.y + 20, { steps: 5 });
+  await page.mouse.up();
+  assert.notEqual(await range(page), before);
+  await page.click("#reset");
+  assert.equal(await range(page), before);
+  await middleOf(page, "swap").then(box => page.mouse.dblclick(box.x + box.width / 2, box.y + 20));
+  assert.equal(await range(page), before);
+});
+
+await check("the brush chooses a stretch of the run", async () => {
+  await page.locator("#groups button").first().click();
+  const before = await range(page);
+  const box = await page.locator("#brush .u-over").boundingBox();
+  await page.mouse.move(box.x + box.width * 0.25, box.y + 10);
+  await page.mouse.down();
+  await page.mouse.move(box.x + box.width * 0.5, box.y + 10, { steps: 5 });
+  await page.mouse.up();
+  assert.notEqual(await range(page), before);
+  await page.click("#reset");
+  assert.equal(await range(page), before);
+});
+
+await check("every group and trial can be chosen", async () => {
+  const groups = await page.locator("#groups button").count();
+  for (let group = 1; group < groups; group++) {
+    await page.locator("#groups button").nth(group).click();
+    const trials = page.locator("#trials button");
+    assert.ok(await trials.count() > 0, "no trial buttons");
+    const first = await range(page);
+    const chosen = await trials.evaluateAll(list => list.findIndex(button => button.getAttribute("aria-pressed") === "true"));
+    const other = chosen === 0 ? (await trials.count()) - 1 : 0;
+    if (other !== chosen) {
+      await trials.nth(other).click();
+      assert.notEqual(await range(page), first);
+    }
+    assert.equal(await page.locator(".figure.chosen .states").count(), 1, "no table of states");
+  }
+});
+
+await check("the scale of the memory panels can be chosen", async () => {
+  for (const [view, panels] of [["whole", 6], ["moved", 6], ["both", 7]]) {
+    await page.click(`#views button[value=${view}]`);
+    assert.equal(await page.locator("#plots .plot").count(), panels, view);
+  }
+});
+
+await check("the keyboard moves the crosshair and zooms", async () => {
+  await page.locator("#plots").focus();
+  await page.keyboard.press("Home");
+  const start = await page.textContent("#readout-time");
+  await page.keyboard.press("]");
+  const marked = await page.textContent("#readout-time");
+  assert.notEqual(start, marked);
+  assert.match(marked, /after 1 /);
+  const all = await range(page);
+  await page.keyboard.press("+");
+  assert.notEqual(await range(page), all);
+  await page.keyboard.press("Escape");
+  assert.equal(await range(page), all);
+  await page.locator(".marker").nth(1).focus();
+  await page.keyboard.press("Enter");
+  assert.match(await page.textContent("#readout-time"), /after 2 /);
+});
+
+await check("tables sort both ways, by value", async () => {
+  await page.click("#tab-table-phases");
+  const head = page.locator("#table-phases th", { hasText: "Time" });
+  const keys = () => page.$$eval("#table-phases tbody tr td:nth-child(3)", cells => cells.map(cell => +cell.dataset.sort));
+  const written = await keys();
+  await head.locator("button").click();
+  const up = await keys();
+  assert.equal(await head.getAttribute("aria-sort"), "ascending");
+  await head.locator("button").click();
+  const down = await keys();
+  assert.equal(await head.getAttribute("aria-sort"), "descending");
+  assert.deepEqual(up, [...written].sort((a, b) => a - b));
+  assert.deepEqual(down, [...up].reverse().sort((a, b) => b - a));
+  assert.notDeepEqual(up, down);
+  await page.locator("#tab-table-phases").press("ArrowRight");
+  assert.ok(await page.locator("#table-metrics").isVisible());
+});
+
+await check("nothing from outside runs or becomes an element", async () => {
+  assert.equal(await page.evaluate(() => window.broken), undefined);
+  assert.equal(await page.locator("img, iframe, object, embed, [onerror], [onload]").count(), 0);
+  assert.equal(await page.locator("script").count(), 2);
+});
+
+for (const width of [1280, 700]) {
+  for (const scheme of ["light", "dark"]) {
+    await check(`fits ${width} px, ${scheme}`, async () => {
+      await page.setViewportSize({ width, height: 900 });
+      await page.emulateMedia({ colorScheme: scheme });
+      await page.locator("#groups button").nth(1).click();
+      await page.waitForTimeout(200);
+      const [content, view] = await page.evaluate(() => [document.documentElement.scrollWidth, document.documentElement.clientWidth]);
+      assert.ok(content <= view, `${content} px of content in ${view} px`);
+      const wide = await page.$$eval(".uplot canvas", (list, view) => list.filter(canvas => canvas.getBoundingClientRect().right > view + 1).length, view);
+      assert.equal(wide, 0, "a chart reaches out of the page");
+      if (shots) await page.screenshot({ path: `${shots}/${name}-${width}-${scheme}.png`, fullPage: true });
+    });
+  }
+}
+
+if (shots) {
+  await page.setViewportSize({ width: 1280, height: 900 });
+  await page.emulateMedia({ colorScheme: "light" });
+  const devtools = await page.context().newCDPSession(page);
+  for (const type of ["protanopia", "deuteranopia", "tritanopia", "achromatopsia"]) {
+    await devtools.send("Emulation.setEmulatedVisionDeficiency", { type });
+    await page.screenshot({ path: `${shots}/${name}-${type}.png`, fullPage: true });
+  }
+  await devtools.send("Emulation.setEmulatedVisionDeficiency", { type: "none" });
+}
+
+await check("prints the static drawings", async () => {
+  await page.emulateMedia({ media: "print", colorScheme: "light" });
+  assert.ok(await page.locator("svg.timeline").first().isVisible());
+  assert.ok(await page.locator("#explorer").isHidden());
+  if (shots) await page.pdf({ path: `${shots}/${name}.pdf`, format: "A4" });
+});
+
+await check("no complaint, no request", async () => {
+  assert.deepEqual(main.complaints, []);
+  assert.deepEqual(main.requests, []);
+});
+await main.close();
+
+await check("says the same without script", async () => {
+  const still = await open({ javaScriptEnabled: false });
+  const drawings = still.page.locator("svg.timeline");
+  const count = await drawings.count();
+  assert.ok(count >= 2, `${count} drawings`);
+  for (let at = 0; at < count; at++) assert.ok(await drawings.nth(at).isVisible(), `drawing ${at} is hidden`);
+  assert.equal(await still.page.locator("svg.bars").count(), 2);
+  assert.ok(await still.page.locator("#table-metrics").isVisible());
+  assert.ok(await still.page.locator("svg.timeline .disc").count() > 3, "no numbered events");
+  assert.deepEqual(still.complaints, []);
+  assert.deepEqual(still.requests, []);
+  if (shots) await still.page.screenshot({ path: `${shots}/${name}-no-script.png`, fullPage: true });
+  await still.close();
+});
+
+await browser.close();
+console.log(failures === 0 ? `${name}: all well` : `${name}: ${failures} failed`);
+process.exit(failures === 0 ? 0 : 1);
