@@ -29,6 +29,7 @@ for command in apt-get apt-cache apt-config dpkg-deb flock; do
     command -v "$command" >/dev/null || fail "needs $command: run this on Debian or in a Debian container"
 done
 
+# shellcheck disable=SC1091 # a file of the host
 release=$(. /etc/os-release && echo "${VERSION_CODENAME:-}")
 [[ -n $release ]] || fail "/etc/os-release names no VERSION_CODENAME: cannot tell which Debian release to take packages from"
 cache=$cache_root/$release
@@ -42,6 +43,7 @@ is_fresh() {
 
 # The mirror of this host for its own release, as apt itself understands its configuration.
 host_mirror() {
+    # shellcheck disable=SC2016 # fields of apt's, not of the shell
     apt-get indextargets --format '$(SITE) $(CODENAME) $(COMPONENT)' 'Created-By: Packages' |
         awk -v release="$release" '$2 == release && $3 == "main" { print $1; exit }'
 }
@@ -125,12 +127,13 @@ find_tool() { # NAME: the path of a program in the unpacked tools, which merged-
 
 fetch() {
     say "taking packages for $release into $cache"
-    rm -rf "$complete" "$apt" "$cache/bin"
+    rm -rf "$complete" "$apt" "${cache:?}/bin"
     prepare_apt
     local kernels
-    kernels=$(kernel_packages) || fail "the mirror has no kernel package that $kernel_package depends on"
-    say "kernel: $(tr '\n' ' ' <<<"$kernels")"
-    (cd "$apt/archives" && apt-get download -qq $kernels) >&2 || fail "could not download: $kernels"
+    mapfile -t kernels < <(kernel_packages)
+    ((${#kernels[@]} > 0)) || fail "the mirror has no kernel package that $kernel_package depends on"
+    say "kernel: ${kernels[*]}"
+    (cd "$apt/archives" && apt-get download -qq "${kernels[@]}") >&2 || fail "could not download: ${kernels[*]}"
     apt-get install -qq --download-only --yes "${tool_packages[@]}" >&2 || fail "could not download: ${tool_packages[*]}"
 
     local archive kernel_archives=() tool_archives=()
@@ -146,6 +149,7 @@ fetch() {
     [[ -e $cache/tools/lib64 ]] || ln -s usr/lib64 "$cache/tools/lib64"
     mkdir -p "$cache/bin"
     local name
+    # shellcheck disable=SC2016 # $tools is the wrapper's
     wrap qemu-system-x86_64 usr/bin/qemu-system-x86_64 \
         -L '"$tools/usr/share/qemu"' -L '"$tools/usr/share/seabios"'
     for name in depmod modprobe; do wrap "$name" "$(find_tool kmod)"; done

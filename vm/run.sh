@@ -60,4 +60,11 @@ esac
 
 # What the runs wrote, taken out of the disk image and read by another program than the one that wrote it.
 debugfs -R "rdump /out $work" "$disk" 2>/dev/null
-python3 "$here/verify.py" "$work/out"
+python3 -m json.tool "$work/out/doctor.json" >/dev/null || fail 1 "doctor --json did not print JSON"
+verify() { # NAME SUBJECT TRIM
+    "$root/.ci/verify-recording" "$work/out/$1"/* --stdout "$work/out/$1.json" --trials 3 --subject "$2" --trim "$3" \
+        --cgroup v2 || fail 1 "the guest's run $1 did not leave what it should have (files: $work/out)"
+}
+for trim in worker process-madvise cgroup; do verify "zram-$trim" zram:zstd "$trim"; done
+verify zswap zswap:zstd cgroup
+verify swapfile swapfile cgroup

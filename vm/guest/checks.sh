@@ -1,3 +1,4 @@
+# shellcheck shell=dash
 # The checks that run inside the VM, by busybox sh. Each prints a line; the last line counts them; the exit code is 1
 # when one failed. They look at function (exit codes, counters, files, what is left behind) and never at time.
 # What the runs write goes to /disk/out, where the host reads it after the VM (verify.py).
@@ -5,7 +6,9 @@
 out=/disk/out
 swap_dir=/disk/swap
 size=32M
-size_pages=8192 # of each trial: `size` in pages of 4 KiB
+# Pages that leave the working set in each trial, at least: 95% of `size`. A run has three trials, one a class, but
+# the pages of `constant` need not reach the device, and zswap passes those of `random` on to the disk.
+size_pages=7780
 passed=0 failed=0
 
 pass() {
@@ -49,7 +52,9 @@ system_state() {
     echo "processes: $(pidof plimsoll)"
 }
 
-# A whole run of the compression scenario, tiny. Leaves NAME.json and NAME.err in $out, and the recording.
+# A whole run of the compression scenario, tiny. Leaves its recording in $out/NAME, NAME.json and NAME.err, and in
+# `swapped` and `zswapped` the pages that went to swap and to zswap's pool meanwhile. Exit code 7 says that the timing
+# is not to be trusted, which is all that can be said of timing here.
 compression() { # NAME SETTING...
     name=$1
     shift
@@ -59,9 +64,10 @@ compression() { # NAME SETTING...
     swapped=$(vmstat pswpout)
     zswapped=$(vmstat zswpout)
     # shellcheck disable=SC2086 # the settings are words of their own
-    plimsoll run compression --quick --repeat 1 --json --set size=$size --set swap_dir=$swap_dir $settings \
-        >"$out/$name.json" 2>"$out/$name.err"
+    plimsoll run compression --quick --repeat 1 --json --output "$out/$name" --set size=$size \
+        --set swap_dir=$swap_dir $settings >"$out/$name.json" 2>"$out/$name.err"
     code=$?
+    [ $code != 7 ] || code=0
     swapped=$(($(vmstat pswpout) - swapped))
     zswapped=$(($(vmstat zswpout) - zswapped))
     equal "$name: exit code" 0 $code
@@ -90,16 +96,17 @@ equal "doctor --json: exit code" 0 $?
 echo "--- compression"
 for trim in worker process-madvise cgroup; do
     compression "zram-$trim" subject=zram:zstd trim=$trim
-    at_least "zram-$trim: pages went to swap" $((3 * size_pages)) $swapped
+    at_least "zram-$trim: pages went to swap" $((2 * size_pages)) $swapped
 done
 compression zswap subject=zswap:zstd trim=cgroup
-at_least "zswap: pages went to the pool" $((2 * size_pages)) $zswapped
+at_least "zswap: pages went to the pool" $size_pages $zswapped
 compression swapfile subject=swapfile trim=cgroup
-at_least "swapfile: pages went to disk" $((3 * size_pages)) $swapped
+at_least "swapfile: pages went to disk" $((2 * size_pages)) $swapped
 
 echo "--- cleanup after kill -9"
 before=$(system_state)
-plimsoll run compression --quick --set size=$size --set subject=zram:zstd >killed.out 2>killed.err &
+plimsoll run compression --quick --output "$out/killed" --set size=$size --set subject=zram:zstd \
+    >killed.out 2>killed.err &
 runner=$!
 for _ in $(seq 200); do
     grep -q zram /proc/swaps && break
@@ -113,6 +120,17 @@ equal "cleanup: exit code" 0 $?
 equal "cleanup: nothing left behind" "$before" "$(system_state)"
 plimsoll cleanup >cleanup-again.out 2>cleanup-again.err
 equal "a second cleanup finds nothing and is content" 0 $?
+
+plimsoll report "$out"/killed/* >report.out 2>report.err
+equal "the killed run's recording can be reported" 0 $?
+
+echo "--- a limit below the worker's need"
+before=$(system_state)
+plimsoll run compression --quick --repeat 1 --output "$out/oom" --set size=$size --set limit=16M --set subject=zram:zstd \
+    --set swap_size=4M >oom.out 2>oom.err
+equal "OOM: exit code" 5 $?
+contains "OOM: says so" OOM oom.err
+equal "OOM: nothing left behind" "$before" "$(system_state)"
 
 echo "--- without root"
 su nobody -c 'cd /tmp && plimsoll run compression --quick --set size=8M' >nobody.out 2>nobody.err
