@@ -76,6 +76,7 @@ APT::Default-Release "$release-backports";
 APT::Install-Recommends "false";
 APT::Sandbox::User "root";
 Acquire::Languages "none";
+APT::Update::Error-Mode "any"; # an index that cannot be fetched is an error, not a warning
 Debug::NoLocking "true";
 CONF
     export APT_CONFIG=$apt/apt.conf
