@@ -1,2 +1,29 @@
 //! Raw Linux memory-management calls: `no_std`, and nothing here allocates.
+//!
+//! A file is a noun of the kernel's interface. Unsafe code is allowed per module; what the modules export is safe
+//! wherever the kernel itself cannot be made to break Rust's memory rules by the call.
 #![no_std]
+
+mod errno;
+mod fd;
+mod lock;
+mod lock_range;
+mod page_size;
+mod perf;
+mod process;
+mod swap;
+mod uffd;
+mod vm;
+
+pub use errno::Errno;
+pub use fd::Fd;
+pub use lock::{LockScope, lock_all, unlock_all};
+pub use lock_range::lock_range_on_fault;
+pub use page_size::page_size;
+pub use perf::{PerfEvent, PerfScope, open_perf_event};
+pub use process::{
+    PageOutError, Pidfd, Range, ResourceUsage, UsageScope, resource_usage, set_parent_death_signal,
+};
+pub use swap::{swap_off, swap_on};
+pub use uffd::{UffdApi, UffdMode, api_handshake, open_from_device, open_userfaultfd};
+pub use vm::{Advice, Mapping};

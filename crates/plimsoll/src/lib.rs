@@ -5,10 +5,16 @@
 //! [`report`] shows them. ARCHITECTURE.md draws the house.
 
 pub mod analysis;
+pub mod cli;
+pub mod command;
 pub mod doctor;
 pub mod environment;
+pub mod exit;
+mod progress;
+pub mod quantity;
 pub mod recording;
 pub mod report;
+pub mod run;
 pub mod sample;
 pub mod scenario;
 pub mod workload;

@@ -1,3 +1,28 @@
-//! The `plimsoll` command.
+//! The `plimsoll` command: parse, dispatch, print what failed once, end with the right code.
 
-fn main() {}
+use std::process::ExitCode;
+
+use clap::Parser;
+use clap::error::ErrorKind;
+use plimsoll::cli::Cli;
+use plimsoll::command;
+use plimsoll::exit::Exit;
+
+fn main() -> ExitCode {
+    let exit = match Cli::try_parse() {
+        Ok(cli) => command::dispatch(&cli).unwrap_or_else(|failure| {
+            command::print_failure(&failure, &cli.talk);
+            failure.exit
+        }),
+        Err(error) => {
+            let exit = match error.kind() {
+                ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Exit::Done,
+                _ => Exit::Usage,
+            };
+            // Standard output may be closed already; there is nobody left to tell.
+            let _ = error.print();
+            exit
+        }
+    };
+    ExitCode::from(exit as u8)
+}

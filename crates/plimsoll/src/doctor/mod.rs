@@ -1,1 +1,143 @@
 //! What this machine allows, what is lost without it, and what enables it.
+//!
+//! [`examine`] looks and tries, and gives data; [`render`] makes text of it. Neither changes the system. Checks read
+//! a [`Tree`] and the outcome of [`Probes`], so that a test can show them any machine.
+//!
+//! A check is a function in the file of its group, listed in [`examine_machine`].
+
+mod caller;
+mod confinement;
+mod confounders;
+mod machine;
+mod measuring;
+mod model;
+mod pager;
+mod probe;
+mod reclaim;
+mod render;
+mod stores;
+
+use std::path::Path;
+
+use crate::recording::host::{self, MemoryCgroup, Tree};
+
+use caller::Caller;
+pub use model::{Check, EXAMINATION_SCHEMA, Examination, Group, State};
+pub use probe::{Disk, Outcome, Probes, UffdAccess};
+pub use render::render;
+
+/// Examines this machine; `folder` is where swap files would go.
+pub fn examine(folder: &Path) -> Examination {
+    examine_machine(&Tree::live(), &Probes::live(folder))
+}
+
+/// Examines the machine whose files are `tree` and whose system calls ended as `probes` says.
+pub fn examine_machine(tree: &Tree, probes: &Probes) -> Examination {
+    let look = Look {
+        tree,
+        probes,
+        caller: Caller::of(tree),
+        cgroup: MemoryCgroup::of(tree),
+        container: host::container(tree),
+    };
+    let checks = [
+        machine::memory,
+        machine::privileges,
+        machine::surroundings,
+        machine::disk,
+        confinement::cgroup,
+        confinement::pressure,
+        stores::zram,
+        stores::zswap,
+        stores::swap,
+        reclaim::page_out,
+        reclaim::process_madvise,
+        reclaim::cgroup_reclaim,
+        reclaim::settings,
+        reclaim::generations,
+        reclaim::huge_pages,
+        pager::userfaultfd,
+        measuring::perf_events,
+        measuring::locked_memory,
+        confounders::damon,
+        confounders::page_reporting,
+        confounders::steal,
+        confounders::frequency,
+    ];
+    let cpus = host::online_cpus(tree);
+    let ram = tree
+        .kib_field("proc/meminfo", "MemTotal")
+        .map_or_else(|| "unknown".to_owned(), size);
+    Examination {
+        schema: EXAMINATION_SCHEMA,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        machine: format!("Linux {}, {cpus} CPUs, {ram} of RAM", host::kernel(tree)),
+        checks: checks.iter().map(|check| check(&look)).collect(),
+    }
+}
+
+/// What every check looks at.
+struct Look<'a> {
+    tree: &'a Tree,
+    probes: &'a Probes,
+    caller: Caller,
+    cgroup: MemoryCgroup,
+    /// Name of the container and the mark that gave it away.
+    container: Option<(String, String)>,
+}
+
+impl Look<'_> {
+    /// What gives this user full power: the container's flag inside one, `sudo` outside.
+    fn become_root(&self) -> &'static str {
+        if self.container.is_some() {
+            "docker run --privileged ...   # or podman, with the same flag, as root"
+        } else {
+            "sudo plimsoll run compression"
+        }
+    }
+
+    /// Whether the running kernel has module `name` on disk, ready to be loaded.
+    fn module_on_disk(&self, name: &str) -> bool {
+        let release = self.tree.read("proc/sys/kernel/osrelease").unwrap_or_default();
+        let modules = self
+            .tree
+            .read(&format!("lib/modules/{release}/modules.dep"))
+            .unwrap_or_default();
+        modules.contains(&format!("/{name}.ko"))
+    }
+}
+
+/// What stays the same about a check whatever it finds.
+struct About {
+    id: &'static str,
+    group: Group,
+    title: &'static str,
+    lost: &'static str,
+}
+
+impl About {
+    fn says(&self, state: State, found: impl Into<String>, enable: impl Into<String>) -> Check {
+        Check {
+            id: self.id.to_owned(),
+            group: self.group,
+            title: self.title.to_owned(),
+            state,
+            found: found.into(),
+            lost: self.lost.to_owned(),
+            enable: enable.into(),
+        }
+    }
+}
+
+/// Bytes for people, with one decimal: `23.5 GiB`.
+fn size(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let mut value = bytes as f64;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    let text = format!("{value:.1}");
+    format!("{} {}", text.strip_suffix(".0").unwrap_or(&text), UNITS[unit])
+}

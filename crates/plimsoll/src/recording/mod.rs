@@ -1,5 +1,34 @@
 //! What is kept of a run: a folder with a manifest, samples, events, trials and results.
 //!
+//! ```text
+//! Writer::create -> samples, event, trial ... -> finish          Recording::open (at any moment, also after a kill)
+//!        ^                                         |
+//!        +------------- Writer::resume <-----------+ (cut short)
+//! ```
+//!
 //! Invariant: the format is in [`model`] and the column table alone; writer and reader hold no names of their own.
+//! Invariant: at every instant the folder opens. Files are replaced whole or appended to in whole records, and an
+//! append that fails is taken back.
+//!
+//! `docs/recording-format.md` describes the files for readers without this code.
 
+mod append;
+mod error;
+pub mod host;
+mod lines;
 pub mod model;
+mod parquet;
+mod reader;
+mod resume;
+mod samples;
+mod schema;
+mod stream;
+mod writer;
+
+pub use error::RecordingError;
+pub use host::host;
+pub use reader::Recording;
+pub use resume::{Now, Resumed};
+pub use samples::{ColumnView, Samples};
+pub use schema::{columns_markdown, format_table_markdown};
+pub use writer::{Writer, write_results};

@@ -52,6 +52,34 @@ pub struct Manifest {
     pub swap_slots: Vec<String>,
     /// The machine.
     pub host: Host,
+    /// What the machine does when nothing is in the way, once measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calibration: Option<Calibration>,
+    /// Capabilities that were missing, each with what could not run for it. Not empty: the run is incomplete.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub missing: Vec<String>,
+    /// The later parts of the run, when it was resumed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub resumed: Vec<Resumption>,
+    /// xxh3 of finished files by name, 16 hex digits, so that a reader can tell damage from a measurement.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub checksums: BTreeMap<String, String>,
+}
+
+/// A later part of a run that was resumed.
+///
+/// CLOCK_MONOTONIC restarts with the machine, so a part has its own origin: what was read as `monotonic_ns` is
+/// `t_ns` in the recording, and later times follow from that. The time between the parts is not shown.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Resumption {
+    /// Start of the part in UTC, RFC 3339.
+    pub started: String,
+    /// CLOCK_MONOTONIC at the start of the part, in nanoseconds.
+    pub monotonic_ns: u64,
+    /// The same instant in nanoseconds since the start of the recording.
+    pub t_ns: u64,
+    /// Version of the program that wrote the part.
+    pub tool_version: String,
 }
 
 /// How samples were taken.
@@ -286,6 +314,9 @@ pub struct SamplerReport {
     pub late: u64,
     /// Ticks that were skipped altogether.
     pub missed: u64,
+    /// Samples that were taken and lost, since the recording was too slow to take them over.
+    #[serde(default)]
+    pub dropped: u64,
     /// CPU seconds of the sampling thread.
     pub cpu_s: f64,
     /// `cpu_s` over wall time, in percent of one core.

@@ -2,11 +2,32 @@
 //!
 //! `text -> Document (spans kept) -> Plan (sweeps expanded, sizes resolved against a Machine) -> TrialPlan`
 //!
-//! Invariant: nothing in here reads the system; the numbers of the machine come in through [`Machine`].
+//! Invariant: nothing in here reads the system but the scenario file itself; the numbers of the machine come in
+//! through [`Machine`].
 
+mod assignment;
+mod document;
+mod error;
+mod estimate;
+mod keys;
 mod model;
+mod nearest;
+mod order;
+mod overrides;
+mod resolve;
+mod show;
+mod size;
+mod source;
+mod value;
 
+pub use document::Document;
+pub use error::{Invalid, Problem, ScenarioError};
+pub use estimate::{PlanEstimate, SpeedHints};
+pub use keys::{KEYS, Key, Kind, keys_help, keys_markdown};
 pub use model::{
-    FillClass, Machine, Order, ParseNameError, Plan, Settings, Subject, ThpMode, TrialPlan, TrimMechanism,
-    Workload,
+    FillClass, Machine, Order, ParseNameError, Plan, SectionPlan, Settings, Subject, ThpMode, TrialPlan,
+    TrimMechanism, Workload,
 };
+pub use overrides::Overrides;
+pub use size::{Base, SizeError, SizeExpr, size_text};
+pub use source::{Builtin, MAX_FILE_BYTES, Source, builtin, find};

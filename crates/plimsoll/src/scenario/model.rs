@@ -32,8 +32,21 @@ pub struct Plan {
     pub quick: bool,
     /// Order in which the trials run.
     pub order: Order,
+    /// The sections with their resolved keys, in the order of the file: what [`Plan::to_toml`] writes.
+    #[serde(default)]
+    pub sections: Vec<SectionPlan>,
     /// The trials, in the order in which they run.
     pub trials: Vec<TrialPlan>,
+}
+
+/// A section of a plan, as it is written to a scenario file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SectionPlan {
+    /// Name of the section.
+    pub name: String,
+    /// Keys with their values as text: one, or several where the key is swept. Sizes are in bytes, except those
+    /// that follow a swept key (`120% size`); a default that follows one is left out.
+    pub keys: Vec<(String, Vec<String>)>,
 }
 
 /// One combination of a sweep, once.
@@ -85,6 +98,17 @@ pub struct Settings {
     pub swap_dir: PathBuf,
     /// Seconds after which a single phase is given up and the trial has failed.
     pub phase_timeout: f64,
+}
+
+impl Settings {
+    /// The same settings on another subject: for a runner that must do without what was asked for.
+    #[must_use]
+    pub fn with_subject(&self, subject: Subject) -> Settings {
+        Settings {
+            subject,
+            ..self.clone()
+        }
+    }
 }
 
 /// What the worker processes do. One variant a file in `workload/`.

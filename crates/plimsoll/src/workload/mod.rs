@@ -1,5 +1,20 @@
 //! What a worker does: one file an access pattern or experiment, and the protocol the runner drives it by.
 //!
+//! The runner holds a [`Worker`], which speaks the [`protocol`] with [`serve`] in the worker process; that owns the
+//! memory, which a [`fill`] writes.
+//!
 //! Invariant: a worker never looks at the system as a whole and never prints to people; it answers the runner.
 
+mod calibrate;
+mod cost;
+pub mod fill;
+mod handle;
+mod memory;
 pub mod protocol;
+mod worker;
+
+pub use calibrate::{CalibrationError, calibrate};
+pub use handle::{Usage, Worker, WorkerError, WorkerOptions};
+pub use worker::serve;
+pub(crate) use cost::Stopwatch;
+pub(crate) use plimsoll_os::UsageScope;

@@ -3,9 +3,10 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::recording::model::Calibration;
 use crate::scenario::{FillClass, ThpMode};
 
-/// What the runner asks of a worker. Each command is answered by exactly one [`Reply`].
+/// What the runner asks of a worker. Each command but the last is answered by exactly one [`Reply`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "kebab-case")]
 pub enum Command {
@@ -30,7 +31,9 @@ pub enum Command {
     Release,
     /// Answer with the mappings, for trimming from outside.
     Mappings,
-    /// Leave.
+    /// Measure what this machine does when nothing is in the way; takes about a second and 256 MiB.
+    Calibrate,
+    /// Leave. Answered by the end of the output.
     Quit,
 }
 
@@ -54,6 +57,11 @@ pub enum Reply {
     Mappings {
         /// Start address and length in bytes of each.
         ranges: Vec<(u64, u64)>,
+    },
+    /// What the calibration found.
+    Calibration {
+        /// The figures.
+        calibration: Calibration,
     },
     /// The command failed; the worker goes on.
     Failed {

@@ -2,10 +2,10 @@
 
 mod doctor;
 mod environment;
-#[allow(dead_code)]
-mod require;
 mod recording;
 mod report;
+#[allow(dead_code)]
+mod require;
 mod sample;
 mod scenario;
 mod workload;

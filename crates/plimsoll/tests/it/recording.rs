@@ -1,1 +1,188 @@
-//! Tests of the `recording` room.
+//! The recording: what is written is read, at every moment, however it was cut or damaged.
+
+mod damage;
+mod documents;
+mod full_disk;
+mod resume;
+mod round_trip;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use plimsoll::recording::model::{
+    Calibration, Event, EventKind, Host, Manifest, Phase, Results, RunStatus, SamplerReport, SamplerSettings,
+    Trial, TrialStatus,
+};
+use plimsoll::sample::{COLUMNS, Row};
+use plimsoll::scenario::{
+    FillClass, Order, Plan, Settings, Subject, ThpMode, TrialPlan, TrimMechanism, Workload,
+};
+
+/// A plan of `classes` times `repeats` trials of 64 MiB.
+pub(crate) fn plan(classes: &[FillClass], repeats: u32) -> Plan {
+    let mut trials = Vec::new();
+    for repeat in 1..=repeats {
+        for class in classes {
+            trials.push(TrialPlan {
+                id: format!("zram/zram:lz4/{class}#{repeat}"),
+                section: "zram".into(),
+                repeat,
+                params: vec![("class".into(), class.to_string())],
+                settings: settings(class.clone()),
+            });
+        }
+    }
+    Plan {
+        scenario: "compression".into(),
+        title: "Fill, trim, restore, release".into(),
+        description: "For tests.".into(),
+        seed: 7,
+        quick: true,
+        order: Order::Fixed,
+        trials,
+    }
+}
+
+fn settings(class: FillClass) -> Settings {
+    Settings {
+        workload: Workload::Compression,
+        subject: Subject::Zram(Some("lz4".into())),
+        class,
+        size: 64 << 20,
+        request: 16 << 20,
+        limit: 96 << 20,
+        swap_size: 128 << 20,
+        trim: TrimMechanism::Worker,
+        hold: 0.5,
+        swappiness: Some(100),
+        page_cluster: None,
+        thp: ThpMode::Never,
+        zswap_pool_percent: None,
+        swap_dir: PathBuf::from("/var/tmp"),
+        phase_timeout: 60.0,
+    }
+}
+
+/// A manifest of the run `run`.
+pub(crate) fn manifest(run: &str, plan: Plan) -> Manifest {
+    Manifest {
+        schema: 1,
+        tool_version: "0.1.0".into(),
+        run: run.into(),
+        command: vec!["plimsoll".into(), "run".into(), "compression".into()],
+        monotonic_start_ns: 5_000_000_000,
+        started: "2026-01-02T03:04:05Z".into(),
+        plan,
+        sampler: SamplerSettings {
+            hz: 10,
+            locked: Ok(()),
+        },
+        swap_slots: vec!["/dev/zram1".into()],
+        host: Host {
+            hostname: "box".into(),
+            kernel: "6.18.0".into(),
+            cpu: "A CPU".into(),
+            cpus: 2,
+            mem_total: 4 << 30,
+            page_size: 4096,
+            cgroup: "v2".into(),
+            swap_before: Vec::new(),
+            virtualization: "none".into(),
+            settings: BTreeMap::from([("vm.swappiness".into(), "60".into())]),
+        },
+        calibration: Some(calibration()),
+        missing: Vec::new(),
+        resumed: Vec::new(),
+        checksums: BTreeMap::new(),
+    }
+}
+
+/// A plausible machine.
+pub(crate) fn calibration() -> Calibration {
+    Calibration {
+        memset_gb_per_s: 20.0,
+        memcpy_gb_per_s: 10.0,
+        fault_ns: 500.0,
+        first_touch_gb_per_s: 4.0,
+        random_access_ns: 90.0,
+        timer_ns: 25.0,
+        read_gb_per_s: 16.0,
+    }
+}
+
+/// `count` rows at 10 Hz, every third column absent in every second row.
+pub(crate) fn rows(count: usize) -> Vec<Row> {
+    (0..count)
+        .map(|index| {
+            let mut row = Row::empty(index as u64 * 100_000_000);
+            for column in 0..COLUMNS.len() {
+                if index % 2 == 0 || column % 3 != 0 {
+                    row.set(column, (index * 1000 + column) as i64);
+                }
+            }
+            row
+        })
+        .collect()
+}
+
+/// An event.
+pub(crate) fn event(t_ns: u64, kind: EventKind, text: &str) -> Event {
+    Event {
+        t_ns,
+        kind,
+        trial: None,
+        phase: None,
+        number: None,
+        text: text.into(),
+    }
+}
+
+/// A trial of `plan.trials[index]` with one phase of `seconds`.
+pub(crate) fn trial(plan: &Plan, index: usize, status: TrialStatus) -> Trial {
+    let planned = &plan.trials[index];
+    let start = index as u64 * 1_000_000_000;
+    Trial {
+        id: planned.id.clone(),
+        subject: planned.settings.subject.to_string(),
+        params: planned.params.iter().cloned().collect(),
+        repeat: planned.repeat,
+        status,
+        reasons: match status {
+            TrialStatus::Ok => Vec::new(),
+            _ => vec!["a reason".into()],
+        },
+        verified: status == TrialStatus::Ok,
+        span_ns: (start, start + 900_000_000),
+        phases: vec![Phase {
+            name: "fill".into(),
+            span_ns: (start + 100_000_000, start + 400_000_000),
+            seconds: 0.3,
+            bytes: 64 << 20,
+            gb_per_s: 0.2237,
+            cpu_user_s: 0.1,
+            cpu_system_s: 0.15,
+            cpu_kernel_threads_s: 0.01,
+            minor_faults: 16384,
+            major_faults: 0,
+            before: BTreeMap::from([("free".into(), 1 << 30)]),
+            after: BTreeMap::from([("free".into(), (1 << 30) - (64 << 20))]),
+        }],
+        metrics: BTreeMap::from([("fill_gb_per_s".into(), 0.2237 + index as f64)]),
+    }
+}
+
+/// Results of `trials`.
+pub(crate) fn results(run: &str, trials: Vec<Trial>) -> Results {
+    Results {
+        schema: 1,
+        version: "0.1.0".into(),
+        run: run.into(),
+        scenario: "compression".into(),
+        status: RunStatus::Ok,
+        calibration: Some(calibration()),
+        confounders: Vec::new(),
+        warnings: Vec::new(),
+        sampler: SamplerReport::default(),
+        trials,
+    }
+}

@@ -1,0 +1,60 @@
+//! The error of a system call.
+#![allow(unsafe_code)]
+
+use core::ffi::{CStr, c_int};
+use core::fmt;
+
+/// The error number that a system call left behind (`errno(3)`).
+///
+/// With std, `std::io::Error::from_raw_os_error(errno.raw())` converts it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Errno(c_int);
+
+impl Errno {
+    /// Operation not permitted.
+    pub const PERM: Errno = Errno(libc::EPERM);
+    /// No such process.
+    pub const SRCH: Errno = Errno(libc::ESRCH);
+    /// Interrupted by a signal.
+    pub const INTR: Errno = Errno(libc::EINTR);
+    /// Out of memory, or a range that is not mapped.
+    pub const NOMEM: Errno = Errno(libc::ENOMEM);
+    /// Invalid argument.
+    pub const INVAL: Errno = Errno(libc::EINVAL);
+    /// Not built into this kernel.
+    pub const NOSYS: Errno = Errno(libc::ENOSYS);
+
+    /// The number itself.
+    pub const fn raw(self) -> i32 {
+        self.0
+    }
+
+    /// The error of the call that this thread made last.
+    pub(crate) fn last() -> Errno {
+        // SAFETY: `__errno_location` returns this thread's own errno, valid for the thread's life.
+        Errno(unsafe { *libc::__errno_location() })
+    }
+
+    /// `Err` with the last error where a call returned -1, its value otherwise.
+    pub(crate) fn check(returned: c_int) -> Result<c_int, Errno> {
+        if returned == -1 {
+            Err(Errno::last())
+        } else {
+            Ok(returned)
+        }
+    }
+}
+
+impl fmt::Display for Errno {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = [0u8; 128];
+        // SAFETY: the buffer is writable for the length that is passed.
+        let failed = unsafe { libc::strerror_r(self.0, text.as_mut_ptr().cast(), text.len()) };
+        match CStr::from_bytes_until_nul(&text).map(CStr::to_str) {
+            Ok(Ok(words)) if failed == 0 => write!(f, "{words} (errno {})", self.0),
+            _ => write!(f, "errno {}", self.0),
+        }
+    }
+}
+
+impl core::error::Error for Errno {}

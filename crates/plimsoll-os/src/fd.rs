@@ -1,0 +1,28 @@
+//! An owned file descriptor, since `std::os::fd::OwnedFd` is not in `core`.
+#![allow(unsafe_code)]
+
+use core::ffi::c_int;
+
+/// A file descriptor that is closed when it is dropped.
+#[derive(Debug)]
+pub struct Fd(c_int);
+
+impl Fd {
+    /// Takes ownership of what a system call returned.
+    pub(crate) fn from_call(returned: c_int) -> Fd {
+        debug_assert!(returned >= 0);
+        Fd(returned)
+    }
+
+    /// The number, still owned by `self`.
+    pub fn raw(&self) -> i32 {
+        self.0
+    }
+}
+
+impl Drop for Fd {
+    fn drop(&mut self) {
+        // SAFETY: `self` is the only owner of the descriptor, and it ends here.
+        unsafe { libc::close(self.0) };
+    }
+}

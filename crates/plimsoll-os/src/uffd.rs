@@ -1,0 +1,93 @@
+//! userfaultfd: page faults handled by the program. Here so far: opening it and asking what it can do.
+#![allow(unsafe_code)]
+
+use core::ffi::{c_int, c_ulong};
+
+use crate::{Errno, Fd};
+
+/// `UFFD_USER_MODE_ONLY` of `<linux/userfaultfd.h>`.
+const USER_MODE_ONLY: c_int = 1;
+/// `UFFD_API` of `<linux/userfaultfd.h>`.
+const API_VERSION: u64 = 0xAA;
+/// `USERFAULTFD_IOC_NEW`: `_IO(0xAA, 0x00)`.
+const IOC_NEW: c_ulong = 0xAA00;
+/// `UFFDIO_API`: `_IOWR(0xAA, 0x3F, struct uffdio_api)`.
+const IOC_API: c_ulong = 0xC018_AA3F;
+
+/// `struct uffdio_api` of `<linux/userfaultfd.h>`.
+#[repr(C)]
+struct RawApi {
+    api: u64,
+    features: u64,
+    ioctls: u64,
+}
+const _: () = assert!(size_of::<RawApi>() == 24);
+
+/// Which faults a userfaultfd hands over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UffdMode {
+    /// All, also those that the kernel takes inside a system call. Needs CAP_SYS_PTRACE,
+    /// `vm.unprivileged_userfaultfd=1`, or access to `/dev/userfaultfd`.
+    Full,
+    /// Those of user code alone; allowed without privilege.
+    UserModeOnly,
+}
+
+impl UffdMode {
+    fn flags(self) -> c_int {
+        let base = libc::O_CLOEXEC | libc::O_NONBLOCK;
+        match self {
+            UffdMode::Full => base,
+            UffdMode::UserModeOnly => base | USER_MODE_ONLY,
+        }
+    }
+}
+
+/// What a userfaultfd said in its handshake: bits as `<linux/userfaultfd.h>` numbers them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UffdApi {
+    /// `UFFD_FEATURE_*` bits that the kernel knows.
+    pub features: u64,
+    /// Bit n is set where ioctl number n is known (`1 << _UFFDIO_REGISTER` and so on).
+    pub ioctls: u64,
+}
+
+/// Opens a userfaultfd by the system call (`userfaultfd(2)`).
+///
+/// # Errors
+/// [`Errno::PERM`] where privilege is missing for `mode`, [`Errno::NOSYS`] where the kernel was built without it.
+pub fn open_userfaultfd(mode: UffdMode) -> Result<Fd, Errno> {
+    // SAFETY: the call takes flags alone and returns a new descriptor.
+    let returned = unsafe { libc::syscall(libc::SYS_userfaultfd, mode.flags()) };
+    Errno::check(returned as c_int).map(Fd::from_call)
+}
+
+/// Opens a userfaultfd through `device`, the raw number of an open `/dev/userfaultfd`, whose file permissions
+/// stand in for privilege.
+///
+/// # Errors
+/// `ENOTTY` where `device` is another file.
+pub fn open_from_device(device: i32, mode: UffdMode) -> Result<Fd, Errno> {
+    // SAFETY: USERFAULTFD_IOC_NEW takes flags by value and returns a new descriptor.
+    let returned = unsafe { libc::ioctl(device, IOC_NEW as _, c_ulong::from(mode.flags() as u32)) };
+    Errno::check(returned).map(Fd::from_call)
+}
+
+/// Makes the `UFFDIO_API` handshake, asking for no feature, and returns what the kernel can do.
+/// A descriptor makes this handshake once.
+///
+/// # Errors
+/// [`Errno::INVAL`] after an earlier handshake or for another API version.
+pub fn api_handshake(uffd: &Fd) -> Result<UffdApi, Errno> {
+    let mut api = RawApi {
+        api: API_VERSION,
+        features: 0,
+        ioctls: 0,
+    };
+    // SAFETY: the kernel reads and writes one `struct uffdio_api`, which `api` is, for the time of the call.
+    Errno::check(unsafe { libc::ioctl(uffd.raw(), IOC_API as _, &raw mut api) })?;
+    Ok(UffdApi {
+        features: api.features,
+        ioctls: api.ioctls,
+    })
+}

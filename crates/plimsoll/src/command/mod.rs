@@ -1,0 +1,99 @@
+//! The commands behind the command line, one file each: resolve what was typed, call the rooms, print.
+//!
+//! Invariant: results go to standard output, everything else to standard error.
+
+mod bench;
+mod cleanup;
+mod doctor;
+mod report;
+mod run;
+mod scenarios;
+mod shell;
+
+use std::io::{IsTerminal, Write};
+
+use crate::cli::{Cli, Command, Talk, When};
+use crate::exit::{Exit, Failure, OrExit};
+
+/// Carries out a command.
+pub fn dispatch(cli: &Cli) -> Result<Exit, Failure> {
+    let talk = &cli.talk;
+    match &cli.command {
+        Command::Run(options) => run::run(options, talk),
+        Command::List(options) => scenarios::list(options, talk),
+        Command::Show(options) => scenarios::show(options),
+        Command::Report(options) => report::report(options, talk),
+        Command::Doctor(options) => doctor::doctor(options, talk),
+        Command::Cleanup(options) => cleanup::cleanup(options, talk),
+        Command::Bench(options) => bench::bench_command(options),
+        Command::Completions(options) => shell::completions(options),
+        Command::Man(options) => shell::man(options),
+        Command::Worker => {
+            let (input, output) = (std::io::stdin().lock(), std::io::stdout().lock());
+            crate::workload::serve(input, output).or_exit(Exit::WorkloadFailed)?;
+            Ok(Exit::Done)
+        }
+    }
+}
+
+/// Prints a failure with its causes, once, on standard error. A scenario error is shown with the offending span.
+pub fn print_failure(failure: &Failure, talk: &Talk) {
+    if let Some(error) = failure.error.downcast_ref::<crate::scenario::ScenarioError>() {
+        let theme = if use_colour(talk.color, std::io::stderr().is_terminal()) {
+            miette::GraphicalTheme::unicode()
+        } else {
+            miette::GraphicalTheme::unicode_nocolor()
+        };
+        let mut text = String::new();
+        let handler = miette::GraphicalReportHandler::new_themed(theme);
+        if handler.render_report(&mut text, error).is_ok() {
+            eprintln!("plimsoll: {}", text.trim_start());
+            return;
+        }
+    }
+    eprintln!("plimsoll: {:#}", failure.error);
+}
+
+/// Whether to use colour on a stream.
+fn use_colour(when: When, terminal: bool) -> bool {
+    match when {
+        When::Always => true,
+        When::Never => false,
+        When::Auto => {
+            terminal
+                && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+                && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
+        }
+    }
+}
+
+/// Whether to use colour on standard output.
+fn colour_on_stdout(talk: &Talk) -> bool {
+    use_colour(talk.color, std::io::stdout().is_terminal())
+}
+
+/// Columns of the terminal on standard output, or 100 where it is none.
+fn width_of_stdout() -> u16 {
+    rustix::termios::tcgetwinsize(std::io::stdout())
+        .ok()
+        .map(|size| size.ws_col)
+        .filter(|columns| *columns >= 40)
+        .unwrap_or(100)
+}
+
+/// Writes to standard output. A reader that went away (`plimsoll list | head -1`) is not an error.
+fn print(text: &str) -> Result<(), Failure> {
+    let mut output = std::io::stdout().lock();
+    match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        Err(error) => Err(Failure::message(Exit::Missing, format_args!("cannot write to standard output: {error}"))),
+        Ok(()) => Ok(()),
+    }
+}
+
+/// Writes one JSON document to standard output.
+fn print_json(document: &impl serde::Serialize) -> Result<(), Failure> {
+    let mut text = serde_json::to_string_pretty(document).or_exit(Exit::WorkloadFailed)?;
+    text.push('\n');
+    print(&text)
+}

@@ -1,0 +1,59 @@
+//! `plimsoll report`: a recording, finished or cut short, to a page, a summary or a table.
+
+use std::path::{Path, PathBuf};
+
+use crate::analysis;
+use crate::cli::{Format, Report, Talk};
+use crate::exit::{Exit, Failure, OrExit};
+use crate::recording::Recording;
+use crate::recording::model::file;
+use crate::report;
+
+pub(super) fn report(options: &Report, talk: &Talk) -> Result<Exit, Failure> {
+    let recording = open(&options.run)?;
+    for warning in &recording.warnings {
+        eprintln!("plimsoll: warning: {warning}");
+    }
+    let results = analysis::results(&recording);
+    if options.json {
+        super::print_json(&results)?;
+        return Ok(Exit::Done);
+    }
+    let groups = analysis::groups(&results);
+    let text = match options.format {
+        Format::Html => report::html::render(&report::page::build(&recording, &results)),
+        Format::Text => {
+            report::terminal::summary(&results, &groups, super::width_of_stdout(), super::colour_on_stdout(talk))
+        }
+        Format::Csv => report::csv::render(&results),
+        Format::Markdown => report::markdown::render(&recording.manifest, &results),
+        Format::Json => report::json::render(&results),
+    };
+    match output(options) {
+        None => super::print(&text)?,
+        Some(path) => {
+            std::fs::write(&path, text)
+                .map_err(|error| anyhow::anyhow!("cannot write {}: {error}", path.display()))
+                .or_exit(Exit::Missing)?;
+            super::print(&format!("{}\n", path.display()))?;
+        }
+    }
+    Ok(Exit::Done)
+}
+
+/// Opens a recording; says so where the folder is none.
+fn open(run: &Path) -> Result<Recording, Failure> {
+    Recording::open(run).map_err(|error| {
+        let exit = if error.is_unsupported() { Exit::Unsupported } else { Exit::Usage };
+        Failure::new(exit, error)
+    })
+}
+
+/// The file to write, or none for standard output.
+fn output(options: &Report) -> Option<PathBuf> {
+    match &options.output {
+        Some(path) if path.as_os_str() == "-" => None,
+        Some(path) => Some(path.clone()),
+        None => (options.format == Format::Html).then(|| options.run.join(file::REPORT)),
+    }
+}

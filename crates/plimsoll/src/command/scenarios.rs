@@ -1,0 +1,40 @@
+//! `plimsoll list` and `plimsoll show`.
+
+use serde::Serialize;
+
+use crate::cli::{Json, Show, Talk};
+use crate::exit::{Exit, Failure, OrExit};
+use crate::scenario;
+
+/// `plimsoll list --json`.
+#[derive(Serialize)]
+struct ListDocument {
+    schema: u32,
+    scenarios: Vec<ListEntry>,
+}
+
+#[derive(Serialize)]
+struct ListEntry {
+    name: &'static str,
+    title: &'static str,
+}
+
+pub(super) fn list(options: &Json, _talk: &Talk) -> Result<Exit, Failure> {
+    let scenarios: Vec<ListEntry> =
+        scenario::builtin().iter().map(|entry| ListEntry { name: entry.name, title: entry.title }).collect();
+    if options.json {
+        super::print_json(&ListDocument { schema: 1, scenarios })?;
+        return Ok(Exit::Done);
+    }
+    let widest = scenarios.iter().map(|entry| entry.name.len()).max().unwrap_or(0);
+    let lines: String =
+        scenarios.iter().map(|entry| format!("{:widest$}  {}\n", entry.name, entry.title)).collect();
+    super::print(&lines)?;
+    Ok(Exit::Done)
+}
+
+pub(super) fn show(options: &Show) -> Result<Exit, Failure> {
+    let source = scenario::find(&options.name).or_exit(Exit::Usage)?;
+    super::print(source.text())?;
+    Ok(Exit::Done)
+}

@@ -1,0 +1,159 @@
+//! What keeps pressure inside a run, and what stops it: memory cgroup and PSI.
+
+use super::{About, Check, Group, Look, State};
+use crate::recording::host::{MemoryCgroup, mounts};
+
+pub(super) fn cgroup(look: &Look) -> Check {
+    const ABOUT: About = About {
+        id: "cgroup",
+        group: Group::Confinement,
+        title: "memory cgroup",
+        lost: "pressure cannot be confined to the run: it would hit the whole machine, so runs are refused",
+    };
+    let (version, mount, own) = match &look.cgroup {
+        MemoryCgroup::V2 { mount, own } => ("v2", mount, own),
+        MemoryCgroup::V1 { mount, own } => ("v1", mount, own),
+        MemoryCgroup::None => return no_cgroup(look, &ABOUT),
+    };
+    let tree = look.tree;
+    let controllers = tree
+        .read(&format!("{own}/cgroup.controllers"))
+        .unwrap_or_default();
+    let delegated =
+        tree.writable(own) && (version == "v1" || tree.writable(&format!("{own}/cgroup.subtree_control")));
+    let at_root = tree.writable(mount);
+    let place = if at_root {
+        format!("groups can be made below {mount}")
+    } else if delegated {
+        format!("delegated: groups can be made below {own}")
+    } else {
+        format!("this user may make no group, neither in {mount} nor in {own}")
+    };
+    let detail = if version == "v2" {
+        format!("controllers {controllers}")
+    } else if tree.exists(&format!("{own}/memory.memsw.limit_in_bytes")) {
+        "memory controller with swap accounting".to_owned()
+    } else {
+        "memory controller without swap accounting (kernel option swapaccount=1)".to_owned()
+    };
+    let state = if at_root || delegated {
+        State::Available
+    } else {
+        State::Limited
+    };
+    let enable = match (&look.container, version) {
+        (Some(_), _) => "docker run --privileged --cgroupns=host -v /sys/fs/cgroup:/sys/fs/cgroup ...",
+        (None, "v2") => {
+            "sudo plimsoll run compression\n\
+             systemd-run --user --scope -p Delegate=yes plimsoll run compression   # confined, without swap of its own"
+        }
+        (None, _) => "sudo plimsoll run compression",
+    };
+    ABOUT.says(state, format!("{version}, {detail}; {place}"), enable)
+}
+
+fn no_cgroup(look: &Look, about: &About) -> Check {
+    let table = look.tree.read("proc/cgroups").unwrap_or_default();
+    let memory = table
+        .lines()
+        .find(|line| line.split_whitespace().next() == Some("memory"));
+    let disabled = memory.is_some_and(|line| line.split_whitespace().nth(3) == Some("0"));
+    if disabled {
+        return about.says(
+            State::Missing,
+            "the kernel has a memory controller, switched off at boot",
+            "# kernel option: cgroup_enable=memory",
+        );
+    }
+    let hierarchy = memory.and_then(|line| line.split_whitespace().nth(1));
+    let mounted = mounts(look.tree)
+        .iter()
+        .any(|mount| mount.kind.starts_with("cgroup"));
+    match (memory, hierarchy) {
+        (None, _) if look.tree.exists("proc/cgroups") => about.says(
+            State::Missing,
+            "this kernel has no memory controller",
+            "# build the kernel with CONFIG_MEMCG=y",
+        ),
+        (Some(_), _) if !mounted => about.says(
+            State::Missing,
+            "the kernel has a memory controller, but no cgroup file system is mounted",
+            "sudo mount -t cgroup2 none /sys/fs/cgroup",
+        ),
+        (Some(_), Some("0")) => about.says(
+            State::Missing,
+            "the memory controller is free, but the mounted hierarchy does not show it",
+            "sudo mkdir -p /sys/fs/cgroup/memory && sudo mount -t cgroup -o memory none /sys/fs/cgroup/memory",
+        ),
+        (Some(_), _) => about.says(
+            State::Missing,
+            "the memory controller's hierarchy is not mounted here",
+            look.become_root(),
+        ),
+        (None, _) => about.says(
+            State::Missing,
+            "no memory controller is visible from here",
+            look.become_root(),
+        ),
+    }
+}
+
+pub(super) fn pressure(look: &Look) -> Check {
+    const ABOUT: About = About {
+        id: "psi",
+        group: Group::Confinement,
+        title: "pressure stall information",
+        lost: "no tripwire on memory pressure (the reserve alone protects the machine) and no PSI in the report",
+    };
+    let file = "proc/pressure/memory";
+    if let Some(text) = look.tree.read(file) {
+        let average = |kind: &str| {
+            let line = text
+                .lines()
+                .find(|line| line.starts_with(kind))
+                .unwrap_or_default();
+            let word = line
+                .split_whitespace()
+                .find_map(|word| word.strip_prefix("avg10="));
+            word.unwrap_or("?").to_owned()
+        };
+        let found = format!(
+            "memory, last 10 s: some {}%, full {}%",
+            average("some"),
+            average("full")
+        );
+        return ABOUT.says(State::Available, found, "# kernel option: psi=1");
+    }
+    let release = look.tree.read("proc/sys/kernel/osrelease").unwrap_or_default();
+    let config = look
+        .tree
+        .read(&format!("boot/config-{release}"))
+        .unwrap_or_default();
+    let options = look.tree.read("proc/cmdline").unwrap_or_default();
+    let (state, found, enable) = if look.tree.exists(file) {
+        (
+            State::Limited,
+            "/proc/pressure/memory may not be read",
+            look.become_root(),
+        )
+    } else if options.split_whitespace().any(|option| option == "psi=0") {
+        (
+            State::Missing,
+            "switched off by the kernel option psi=0",
+            "# kernel option: psi=1",
+        )
+    } else if config.contains("# CONFIG_PSI is not set") {
+        (
+            State::Missing,
+            "not built into this kernel",
+            "# build the kernel with CONFIG_PSI=y",
+        )
+    } else {
+        (
+            State::Missing,
+            "no /proc/pressure: built without it, or off until asked for (CONFIG_PSI_DEFAULT_DISABLED)",
+            "# kernel option: psi=1\n# where that changes nothing: a kernel with CONFIG_PSI=y",
+        )
+    };
+    ABOUT.says(state, found, enable)
+}

@@ -1,0 +1,159 @@
+//! Who runs where: memory, privileges, container or guest, disk.
+
+use super::caller::{SYS_ADMIN, USED};
+use super::{About, Check, Group, Look, State, size};
+use crate::recording::host::{MemoryCgroup, hypervisor, mounts};
+
+/// Less than this and even a small experiment crowds out the machine.
+const LITTLE_MEMORY: u64 = 1 << 30;
+/// Less than this and a swap file of an experiment may not fit.
+const LITTLE_DISK: u64 = 4 << 30;
+/// File systems on which `swapon` takes a file.
+const SWAP_FILE_SYSTEMS: &[&str] = &["ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs"];
+
+pub(super) fn memory(look: &Look) -> Check {
+    const ABOUT: About = About {
+        id: "memory",
+        group: Group::Machine,
+        title: "memory",
+        lost: "scenarios shrink to what is free, down to sizes at which fixed costs show in every figure",
+    };
+    let field = |key| look.tree.kib_field("proc/meminfo", key);
+    let enable = "# give the machine, or the container, more memory: docker run --memory 8g ...";
+    let (Some(total), Some(available)) = (field("MemTotal"), field("MemAvailable")) else {
+        return ABOUT.says(State::Unknown, "/proc/meminfo may not be read", enable);
+    };
+    let limit = own_limit(look).filter(|limit| *limit < total);
+    let usable = limit.unwrap_or(total).min(available);
+    let limit = limit.map_or("no limit of its own cgroup".to_owned(), |limit| {
+        format!("its cgroup limits it to {}", size(limit))
+    });
+    let state = if usable < LITTLE_MEMORY {
+        State::Limited
+    } else {
+        State::Available
+    };
+    ABOUT.says(
+        state,
+        format!("{} RAM, {} available, {limit}", size(total), size(available)),
+        enable,
+    )
+}
+
+/// The limit of the cgroup that this process is in, as a container sets it.
+fn own_limit(look: &Look) -> Option<u64> {
+    match &look.cgroup {
+        MemoryCgroup::V2 { own, .. } => look.tree.parse(&format!("{own}/memory.max")),
+        MemoryCgroup::V1 { own, .. } => look.tree.parse(&format!("{own}/memory.limit_in_bytes")),
+        MemoryCgroup::None => None,
+    }
+}
+
+pub(super) fn privileges(look: &Look) -> Check {
+    const ABOUT: About = About {
+        id: "privileges",
+        group: Group::Machine,
+        title: "privileges",
+        lost: "no swap device can be set up, so nothing can be trimmed to it: the phases that need one do not run",
+    };
+    let caller = &look.caller;
+    let (Some(uid), true) = (caller.uid, caller.capabilities_known()) else {
+        return ABOUT.says(
+            State::Unknown,
+            "/proc/self/status may not be read",
+            look.become_root(),
+        );
+    };
+    let list = |wanted: bool| {
+        let names: Vec<&str> = USED
+            .iter()
+            .filter(|cap| caller.has(**cap) == wanted)
+            .map(|cap| cap.name)
+            .collect();
+        if names.is_empty() {
+            "none".to_owned()
+        } else {
+            names.join(" ")
+        }
+    };
+    let mut found = format!(
+        "uid {uid}; has {}; lacks {}; seccomp {}",
+        list(true),
+        list(false),
+        caller.seccomp
+    );
+    if caller.no_new_privileges {
+        found.push_str("; no_new_privs is set, sudo does not work");
+    }
+    let all = USED.iter().all(|capability| caller.has(*capability));
+    let state = match (caller.has(SYS_ADMIN), all) {
+        (true, true) => State::Available,
+        (true, false) => State::Limited,
+        (false, _) => State::Missing,
+    };
+    ABOUT.says(state, found, look.become_root())
+}
+
+pub(super) fn surroundings(look: &Look) -> Check {
+    const ABOUT: About = About {
+        id: "surroundings",
+        group: Group::Machine,
+        title: "container or guest",
+        lost: "a guest shares its CPUs and its memory with neighbours that it cannot see: timings scatter more",
+    };
+    let guest = match hypervisor(look.tree) {
+        Some(name) => format!("guest of {name}"),
+        None => "no hypervisor seen".to_owned(),
+    };
+    let container = match &look.container {
+        Some((name, mark)) => format!("container mark: {name} ({mark})"),
+        None => "no container seen".to_owned(),
+    };
+    let state = if guest.starts_with("guest") {
+        State::Limited
+    } else {
+        State::Available
+    };
+    ABOUT.says(
+        state,
+        format!("{guest}; {container}"),
+        "# measure on bare metal where absolute times matter; ratios to the calibration hold in guests too",
+    )
+}
+
+pub(super) fn disk(look: &Look) -> Check {
+    const ABOUT: About = About {
+        id: "disk",
+        group: Group::Machine,
+        title: "disk for swap files",
+        lost: "the subjects swapfile and zswap have nowhere to write",
+    };
+    let enable = "plimsoll run compression --set swap-dir=/a/folder/on/ext4/or/xfs";
+    let Some(disk) = &look.probes.disk else {
+        return ABOUT.says(State::Unknown, "the folder for swap files is not there", enable);
+    };
+    let mounts = mounts(look.tree);
+    // The longest mount point that holds the folder; of equal ones the last, which hides those before it.
+    let holds = |point: &str| {
+        let rest = disk.folder.strip_prefix(point.trim_end_matches('/'));
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    let mount = mounts
+        .iter()
+        .filter(|mount| holds(&mount.point))
+        .max_by_key(|mount| mount.point.len());
+    let kind = mount.map_or("unknown", |mount| mount.kind.as_str());
+    let found = format!(
+        "{} is on {kind}, {} of {} free",
+        disk.folder,
+        size(disk.free),
+        size(disk.size)
+    );
+    let state = match (SWAP_FILE_SYSTEMS.contains(&kind), disk.free >= LITTLE_DISK) {
+        (true, true) => State::Available,
+        (true, false) => State::Limited,
+        (false, _) if kind == "unknown" => State::Unknown,
+        (false, _) => State::Missing,
+    };
+    ABOUT.says(state, found, enable)
+}

@@ -1,0 +1,79 @@
+//! What is measured with: performance events, locked memory.
+
+use super::caller::IPC_LOCK;
+use super::{About, Check, Group, Look, State, size};
+
+/// Buffers and stack of a sampler at 100 Hz fit in this many locked bytes.
+const ENOUGH_LOCKED: u64 = 64 << 20;
+
+pub(super) fn perf_events(look: &Look) -> Check {
+    const ABOUT: About = About {
+        id: "perf-events",
+        group: Group::Measuring,
+        title: "performance events",
+        lost: "no share of CPU in the fault path; times and fault counts come from /proc all the same",
+    };
+    let paranoid = look.tree.read("proc/sys/kernel/perf_event_paranoid");
+    let units = look.tree.list("sys/bus/event_source/devices");
+    let software = &look.probes.perf_software;
+    let hardware = &look.probes.perf_hardware;
+    let words = |outcome: &Result<(), String>| match outcome {
+        Ok(()) => "usable".to_owned(),
+        Err(words) => format!("not usable ({words})"),
+    };
+    let found = format!(
+        "software events {}, CPU cycles {}; perf_event_paranoid {}; units: {}",
+        words(software),
+        words(hardware),
+        paranoid.as_deref().unwrap_or("not there"),
+        if units.is_empty() {
+            "none".to_owned()
+        } else {
+            units.join(" ")
+        },
+    );
+    let state = match (software, hardware) {
+        (Ok(()), Ok(())) => State::Available,
+        (Err(_), Err(_)) => State::Missing,
+        _ => State::Limited,
+    };
+    let mut enable = "sudo sysctl kernel.perf_event_paranoid=1".to_owned();
+    if look.container.is_some() {
+        enable.push_str("\ndocker run --cap-add PERFMON --security-opt seccomp=unconfined ...");
+    }
+    if software.is_ok() && hardware.is_err() {
+        enable = "# the host must give the guest a performance unit: qemu -cpu host,pmu=on".to_owned();
+    }
+    ABOUT.says(state, found, enable)
+}
+
+pub(super) fn locked_memory(look: &Look) -> Check {
+    const ABOUT: About = About {
+        id: "locked-memory",
+        group: Group::Measuring,
+        title: "locked memory",
+        lost: "the sampler's own pages can be trimmed with everyone's: ticks come late when pressure is high",
+    };
+    let capable = look.caller.has(IPC_LOCK);
+    let limit = match look.caller.memlock {
+        Some(u64::MAX) => "no limit".to_owned(),
+        Some(bytes) => size(bytes),
+        None => "unknown".to_owned(),
+    };
+    let enough = look.caller.memlock.is_some_and(|bytes| bytes >= ENOUGH_LOCKED);
+    let state = match (capable || enough, look.caller.memlock) {
+        (true, _) => State::Available,
+        (false, Some(_)) => State::Limited,
+        (false, None) => State::Unknown,
+    };
+    let found = format!(
+        "RLIMIT_MEMLOCK {limit}, CAP_IPC_LOCK {}",
+        if capable { "yes" } else { "no" }
+    );
+    let enable = if look.container.is_some() {
+        "docker run --ulimit memlock=-1 ...   # or --cap-add IPC_LOCK"
+    } else {
+        "sudo prlimit --pid $$ --memlock=unlimited   # for this shell and what it starts"
+    };
+    ABOUT.says(state, found, enable)
+}

@@ -1,0 +1,104 @@
+//! Faults that a program handles itself: userfaultfd.
+
+use super::{About, Check, Group, Look, Outcome, State, UffdAccess};
+
+/// `UFFD_FEATURE_*` by bit, without the prefix (`<linux/userfaultfd.h>`).
+const FEATURES: [&str; 17] = [
+    "WP",
+    "EVENT_FORK",
+    "EVENT_REMAP",
+    "EVENT_REMOVE",
+    "MISSING_HUGETLBFS",
+    "MISSING_SHMEM",
+    "EVENT_UNMAP",
+    "SIGBUS",
+    "THREAD_ID",
+    "MINOR_HUGETLBFS",
+    "MINOR_SHMEM",
+    "EXACT_ADDRESS",
+    "WP_HUGETLBFS_SHMEM",
+    "WP_UNPOPULATED",
+    "POISON",
+    "WP_ASYNC",
+    "MOVE",
+];
+/// The features that a pager in user space is built on; the newest of them, MOVE, came with Linux 6.8.
+const WANTED: [&str; 4] = ["WP", "POISON", "WP_ASYNC", "MOVE"];
+
+pub(super) fn userfaultfd(look: &Look) -> Check {
+    const ABOUT: About = About {
+        id: "userfaultfd",
+        group: Group::Pager,
+        title: "userfaultfd",
+        lost: "a program cannot handle its own page faults: no pager in user space",
+    };
+    let own = &look.probes.userfaultfd;
+    let setting = look
+        .tree
+        .read("proc/sys/vm/unprivileged_userfaultfd")
+        .unwrap_or_else(|| "?".to_owned());
+    let names = own.api.map(|api| feature_names(api.features)).unwrap_or_default();
+    let absent: Vec<&str> = WANTED
+        .into_iter()
+        .filter(|wanted| !names.iter().any(|name| name == wanted))
+        .collect();
+    let mut found = format!("this user: {}", ways(own));
+    if let Some(other) = &look.probes.userfaultfd_unprivileged {
+        found.push_str(&format!("; a user without privilege: {}", ways(other)));
+    }
+    found.push_str(&format!("; vm.unprivileged_userfaultfd {setting}"));
+    if let Some(api) = own.api {
+        // MISSING has no bit: what can be registered at all can be registered for missing pages.
+        found.push_str(&format!(
+            "; features {:#x}: MISSING {}",
+            api.features,
+            names.join(" ")
+        ));
+    }
+    if own.api.is_some() && !absent.is_empty() {
+        found.push_str(&format!("; lacks {}", absent.join(" ")));
+    }
+    let all_faults = own.full.is_ok() || own.device.is_ok();
+    let state = match own.api {
+        None => State::Missing,
+        Some(_) if all_faults && absent.is_empty() => State::Available,
+        Some(_) => State::Limited,
+    };
+    let mut enable = "sudo sysctl vm.unprivileged_userfaultfd=1\n\
+                      sudo setfacl -m u:$USER:rw /dev/userfaultfd   # for one user, Linux 6.1 or newer"
+        .to_owned();
+    if look.container.is_some() {
+        enable.push_str("\ndocker run --security-opt seccomp=unconfined --device /dev/userfaultfd ...");
+    }
+    ABOUT.says(state, found, enable)
+}
+
+/// The names of the bits that are set; one without a name is shown by its number.
+fn feature_names(features: u64) -> Vec<String> {
+    let set = (0..u64::BITS).filter(|bit| features & (1 << bit) != 0);
+    set.map(|bit| match FEATURES.get(bit as usize) {
+        Some(name) => (*name).to_owned(),
+        None => format!("bit{bit}"),
+    })
+    .collect()
+}
+
+fn ways(access: &UffdAccess) -> String {
+    let all = [
+        ("system call", &access.full),
+        ("/dev/userfaultfd", &access.device),
+    ];
+    let open: Vec<&str> = all
+        .iter()
+        .filter(|(_, outcome)| outcome.is_ok())
+        .map(|(way, _)| *way)
+        .collect();
+    let refusal = |outcome: &Outcome| outcome.as_ref().err().cloned().unwrap_or_default();
+    if !open.is_empty() {
+        format!("all faults, by {}", open.join(" and "))
+    } else if access.user_mode_only.is_ok() {
+        format!("faults of user code alone ({} for all)", refusal(&access.full))
+    } else {
+        format!("none ({})", refusal(&access.user_mode_only))
+    }
+}

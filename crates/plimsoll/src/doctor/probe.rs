@@ -1,0 +1,165 @@
+//! What can only be found out by trying: system calls that change nothing.
+
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::path::Path;
+use std::thread;
+
+use plimsoll_os::{
+    Advice, Errno, Mapping, PerfEvent, PerfScope, Pidfd, Range, UffdApi, UffdMode, api_handshake,
+    open_from_device, open_perf_event, open_userfaultfd, page_size,
+};
+use rustix::process::{DumpableBehavior, dumpable_behavior, geteuid, set_dumpable_behavior};
+use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
+use rustix::{process::Gid, process::Uid};
+
+/// The number of the user `nobody`, who owns nothing.
+const NOBODY: u32 = 65534;
+
+/// How a call ended: done, or the kernel's words for why not.
+pub type Outcome = Result<(), String>;
+
+/// What was found out by trying.
+#[derive(Debug, Clone)]
+pub struct Probes {
+    /// `madvise(MADV_PAGEOUT)` on a page of our own.
+    pub page_out: Outcome,
+    /// `process_madvise(MADV_PAGEOUT)` on ourselves through a pidfd.
+    pub process_madvise: Outcome,
+    /// userfaultfd as this user.
+    pub userfaultfd: UffdAccess,
+    /// userfaultfd as a user without privilege; `None` where this user is one, or cannot become one.
+    pub userfaultfd_unprivileged: Option<UffdAccess>,
+    /// Counting page faults, kernel included.
+    pub perf_software: Outcome,
+    /// Counting CPU cycles, kernel included.
+    pub perf_hardware: Outcome,
+    /// The file system that swap files and recordings would go to.
+    pub disk: Option<Disk>,
+}
+
+/// The ways to a userfaultfd that are open to a user, and what it can do.
+#[derive(Debug, Clone)]
+pub struct UffdAccess {
+    /// All faults, by the system call.
+    pub full: Outcome,
+    /// Faults of user code alone, by the system call.
+    pub user_mode_only: Outcome,
+    /// All faults, through `/dev/userfaultfd`.
+    pub device: Outcome,
+    /// What the handshake said, on whichever way was open.
+    pub api: Option<UffdApi>,
+}
+
+/// Room on a disk.
+#[derive(Debug, Clone)]
+pub struct Disk {
+    /// The folder that was asked about.
+    pub folder: String,
+    /// Bytes free for this user.
+    pub free: u64,
+    /// Size of the file system in bytes.
+    pub size: u64,
+}
+
+impl Probes {
+    /// Tries everything on this machine, asking for disk room in `folder`.
+    pub fn live(folder: &Path) -> Probes {
+        let words = |errno: Errno| errno.to_string();
+        let perf = |event| {
+            open_perf_event(event, PerfScope::UserAndKernel)
+                .map(drop)
+                .map_err(words)
+        };
+        Probes {
+            page_out: page_out().map_err(words),
+            process_madvise: process_madvise(),
+            userfaultfd: userfaultfd(),
+            userfaultfd_unprivileged: userfaultfd_unprivileged(),
+            perf_software: perf(PerfEvent::PageFaults),
+            perf_hardware: perf(PerfEvent::Cycles),
+            disk: disk(folder),
+        }
+    }
+}
+
+/// Pages out one page that holds data. Without swap it stays where it is, and the call succeeds all the same.
+fn page_out() -> Result<(), Errno> {
+    one_page()?.advise(Advice::PageOut)
+}
+
+fn process_madvise() -> Outcome {
+    let page = one_page().map_err(|errno| errno.to_string())?;
+    let range = Range {
+        start: page.address() as u64,
+        length: page.len() as u64,
+    };
+    let myself = Pidfd::open(std::process::id()).map_err(|errno| errno.to_string())?;
+    myself
+        .page_out(&[range], range.length, |_| true)
+        .map(drop)
+        .map_err(|error| error.errno.to_string())
+}
+
+fn one_page() -> Result<Mapping, Errno> {
+    let mut page = Mapping::anonymous(page_size())?;
+    page.bytes_mut()[0] = 1;
+    Ok(page)
+}
+
+fn userfaultfd() -> UffdAccess {
+    let full = open_userfaultfd(UffdMode::Full);
+    let user_mode_only = open_userfaultfd(UffdMode::UserModeOnly);
+    let device = File::options()
+        .read(true)
+        .write(true)
+        .open("/dev/userfaultfd")
+        .and_then(|device| {
+            open_from_device(device.as_raw_fd(), UffdMode::Full)
+                .map_err(|errno| std::io::Error::from_raw_os_error(errno.raw()))
+        });
+    let open = [
+        full.as_ref().ok(),
+        user_mode_only.as_ref().ok(),
+        device.as_ref().ok(),
+    ];
+    let api = open
+        .into_iter()
+        .flatten()
+        .find_map(|uffd| api_handshake(uffd).ok());
+    UffdAccess {
+        full: full.map(drop).map_err(|errno| errno.to_string()),
+        user_mode_only: user_mode_only.map(drop).map_err(|errno| errno.to_string()),
+        device: device.map(drop).map_err(|error| error.to_string()),
+        api,
+    }
+}
+
+/// Tries as `nobody`, in a thread of its own: Linux keeps users by thread, so that the process stays who it is.
+fn userfaultfd_unprivileged() -> Option<UffdAccess> {
+    if !geteuid().is_root() {
+        return None;
+    }
+    // A change of user marks the whole process as not dumpable, which hides its files in /proc from itself.
+    let dumpable = dumpable_behavior().unwrap_or(DumpableBehavior::Dumpable);
+    let probe = thread::spawn(|| {
+        let (group, user) = (Gid::from_raw(NOBODY), Uid::from_raw(NOBODY));
+        set_thread_groups(&[]).ok()?;
+        set_thread_res_gid(group, group, group).ok()?;
+        set_thread_res_uid(user, user, user).ok()?;
+        Some(userfaultfd())
+    });
+    let found = probe.join().ok().flatten();
+    // Where this fails nothing but the owner of /proc/self/* differs.
+    let _ = set_dumpable_behavior(dumpable);
+    found
+}
+
+fn disk(folder: &Path) -> Option<Disk> {
+    let room = rustix::fs::statvfs(folder).ok()?;
+    Some(Disk {
+        folder: folder.canonicalize().ok()?.display().to_string(),
+        free: room.f_bavail * room.f_frsize,
+        size: room.f_blocks * room.f_frsize,
+    })
+}

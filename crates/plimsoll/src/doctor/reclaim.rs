@@ -1,0 +1,212 @@
+//! How pages are made to leave a working set, and what decides which go.
+
+use super::{About, Check, Group, Look, State, size};
+use crate::recording::host::MemoryCgroup;
+
+pub(super) fn page_out(look: &Look) -> Check {
+    const ABOUT: About = About {
+        id: "page-out",
+        group: Group::Reclaim,
+        title: "MADV_PAGEOUT",
+        lost: "a worker cannot trim itself (trim = \"worker\"); trim = \"cgroup\" remains",
+    };
+    let enable = "# Linux 5.4 or newer; in a container: --security-opt seccomp=unconfined";
+    match &look.probes.page_out {
+        Ok(()) => ABOUT.says(State::Available, "madvise takes it", enable),
+        Err(words) => ABOUT.says(State::Missing, format!("madvise refuses it: {words}"), enable),
+    }
+}
+
+pub(super) fn process_madvise(look: &Look) -> Check {
+    const ABOUT: About = About {
+        id: "process-madvise",
+        group: Group::Reclaim,
+        title: "process_madvise",
+        lost: "nothing can be trimmed from outside (trim = \"process-madvise\"); trim = \"worker\" remains",
+    };
+    let enable = "# Linux 5.10 or newer with CONFIG_ADVISE_SYSCALLS; on other users' processes as root\n\
+                  # in a container: --cap-add SYS_NICE --cap-add SYS_PTRACE --security-opt seccomp=unconfined";
+    match &look.probes.process_madvise {
+        Ok(()) => ABOUT.says(
+            State::Available,
+            "taken on a process of our own through a pidfd",
+            enable,
+        ),
+        Err(words) if words.contains("not implemented") => ABOUT.says(State::Missing, words, enable),
+        Err(words) => ABOUT.says(State::Limited, format!("refused: {words}"), enable),
+    }
+}
+
+pub(super) fn cgroup_reclaim(look: &Look) -> Check {
+    const ABOUT: About = About {
+        id: "cgroup-reclaim",
+        group: Group::Reclaim,
+        title: "cgroup reclaim",
+        lost: "a group cannot be trimmed on demand (trim = \"cgroup\"); trim = \"worker\" remains",
+    };
+    match &look.cgroup {
+        MemoryCgroup::V2 { mount, own } => {
+            let there = [mount, own]
+                .iter()
+                .any(|folder| look.tree.exists(&format!("{folder}/memory.reclaim")));
+            if there {
+                ABOUT.says(State::Available, "v2: memory.reclaim", "# Linux 5.19 or newer")
+            } else {
+                ABOUT.says(
+                    State::Missing,
+                    "v2, but there is no memory.reclaim",
+                    "# Linux 5.19 or newer",
+                )
+            }
+        }
+        MemoryCgroup::V1 { .. } => ABOUT.says(
+            State::Available,
+            "v1: by lowering memory.limit_in_bytes for a moment",
+            "# kernel option for v2 and its memory.reclaim: systemd.unified_cgroup_hierarchy=1",
+        ),
+        MemoryCgroup::None => ABOUT.says(
+            State::Missing,
+            "there is no memory cgroup",
+            "# see the check of the memory cgroup",
+        ),
+    }
+}
+
+pub(super) fn settings(look: &Look) -> Check {
+    const ABOUT: About = About {
+        id: "reclaim-settings",
+        group: Group::Reclaim,
+        title: "reclaim settings",
+        lost: "with swappiness 0 the kernel trims anonymous memory only in the last moment before an OOM kill",
+    };
+    let number = |name: &str| look.tree.parse::<u64>(&format!("proc/sys/vm/{name}"));
+    let shown = |name: &str| number(name).map_or("?".to_owned(), |value| value.to_string());
+    let Some(swappiness) = number("swappiness") else {
+        return ABOUT.says(
+            State::Unknown,
+            "/proc/sys/vm may not be read",
+            "sudo sysctl vm.swappiness=60",
+        );
+    };
+    let cluster = number("page-cluster").map_or("?".to_owned(), |log| {
+        format!(
+            "{log} (reads up to {} pages a fault)",
+            1_u64.checked_shl(log as u32).unwrap_or(u64::MAX)
+        )
+    });
+    let found = format!(
+        "swappiness {swappiness}, page-cluster {cluster}, watermark_scale_factor {}, min_free {}, \
+         overcommit_memory {}, vfs_cache_pressure {}, zone_reclaim_mode {}",
+        shown("watermark_scale_factor"),
+        number("min_free_kbytes").map_or("?".to_owned(), |kib| size(kib * 1024)),
+        shown("overcommit_memory"),
+        shown("vfs_cache_pressure"),
+        shown("zone_reclaim_mode"),
+    );
+    let state = if swappiness == 0 {
+        State::Limited
+    } else {
+        State::Available
+    };
+    ABOUT.says(state, found, "sudo sysctl vm.swappiness=60")
+}
+
+pub(super) fn generations(look: &Look) -> Check {
+    const ABOUT: About = About {
+        id: "mglru",
+        group: Group::Reclaim,
+        title: "multi-generational LRU",
+        lost: "reclaim picks pages by the two-list LRU alone: it cannot be compared with the newer one",
+    };
+    let folder = "sys/kernel/mm/lru_gen";
+    let Some(enabled) = look.tree.read(&format!("{folder}/enabled")) else {
+        return ABOUT.says(
+            State::Missing,
+            "not built into this kernel",
+            "# a kernel of 6.1 or newer with CONFIG_LRU_GEN=y",
+        );
+    };
+    let mask = u32::from_str_radix(enabled.trim_start_matches("0x"), 16).unwrap_or(0);
+    let parts = [
+        (1, "core"),
+        (2, "leaf page-table walks"),
+        (4, "non-leaf page-table walks"),
+    ];
+    let on: Vec<&str> = parts
+        .iter()
+        .filter(|(bit, _)| mask & bit != 0)
+        .map(|(_, name)| *name)
+        .collect();
+    let ttl = look
+        .tree
+        .read(&format!("{folder}/min_ttl_ms"))
+        .unwrap_or_else(|| "?".to_owned());
+    let (state, on) = if mask & 1 == 0 {
+        (State::Limited, "off".to_owned())
+    } else {
+        (State::Available, on.join(", "))
+    };
+    ABOUT.says(
+        state,
+        format!("{enabled}: {on}; min_ttl_ms {ttl}"),
+        "echo y | sudo tee /sys/kernel/mm/lru_gen/enabled",
+    )
+}
+
+pub(super) fn huge_pages(look: &Look) -> Check {
+    const ABOUT: About = About {
+        id: "thp",
+        group: Group::Reclaim,
+        title: "transparent huge pages",
+        lost: "no comparison of huge with base pages; set to `always` they hide in every fill: fewer faults, then splits",
+    };
+    let folder = "sys/kernel/mm/transparent_hugepage";
+    let enable = "echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled";
+    let Some(mode) = look.tree.choice(&format!("{folder}/enabled")) else {
+        return ABOUT.says(
+            State::Missing,
+            "not built into this kernel",
+            "# build the kernel with CONFIG_TRANSPARENT_HUGEPAGE=y",
+        );
+    };
+    let defrag = look
+        .tree
+        .choice(&format!("{folder}/defrag"))
+        .unwrap_or_else(|| "?".to_owned());
+    let khugepaged = look
+        .tree
+        .read(&format!("{folder}/khugepaged/defrag"))
+        .unwrap_or_else(|| "?".to_owned());
+    let mut sizes: Vec<(u64, String)> = Vec::new();
+    for name in look.tree.list(folder) {
+        let kib = name
+            .strip_prefix("hugepages-")
+            .and_then(|rest| rest.strip_suffix("kB")?.parse().ok());
+        if let Some(kib) = kib
+            && let Some(mode) = look.tree.choice(&format!("{folder}/{name}/enabled"))
+        {
+            sizes.push((kib, mode));
+        }
+    }
+    sizes.sort();
+    let not_never: Vec<String> = sizes
+        .iter()
+        .filter(|(_, mode)| mode != "never")
+        .map(|(kib, mode)| format!("{} {mode}", size(kib * 1024)))
+        .collect();
+    let not_never = if not_never.is_empty() {
+        "none".to_owned()
+    } else {
+        not_never.join(", ")
+    };
+    let found = format!(
+        "mode {mode}, defrag {defrag}, khugepaged defrag {khugepaged}; {} sizes, on: {not_never}",
+        sizes.len()
+    );
+    let state = if mode == "always" {
+        State::Limited
+    } else {
+        State::Available
+    };
+    ABOUT.says(state, found, enable)
+}

@@ -1,0 +1,317 @@
+//! The memory cgroup of a run, on either version of the interface.
+
+mod hierarchy;
+mod v1;
+mod v2;
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde::{Deserialize, Serialize};
+
+use super::cleanup::Undone;
+use super::control_file::{read_number, write};
+use super::error::EnvironmentError;
+use super::journal::Change;
+use super::session::Session;
+
+pub use hierarchy::Hierarchy;
+pub(super) use hierarchy::{unescape, writable};
+pub(super) use v2::{find_parent, undo_controller};
+
+/// How long the processes of a cgroup may take to be gone before those that remain are moved out.
+const EMPTY_WITHIN: Duration = Duration::from_secs(3);
+/// How long an emptied cgroup may be busy: the kernel still frees what its processes held.
+const REMOVED_WITHIN: Duration = Duration::from_secs(10);
+/// Pause between two looks.
+const POLL: Duration = Duration::from_millis(10);
+
+/// Version of the cgroup interface that has the memory controller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CgroupVersion {
+    /// A hierarchy of its own for memory.
+    V1,
+    /// The unified hierarchy.
+    V2,
+}
+
+impl std::fmt::Display for CgroupVersion {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            CgroupVersion::V1 => "v1",
+            CgroupVersion::V2 => "v2",
+        })
+    }
+}
+
+/// What a new cgroup allows.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct CgroupSettings {
+    /// Bytes of memory.
+    pub(super) limit: u64,
+    /// Its own swappiness, where the version has one (v1).
+    pub(super) swappiness: Option<u32>,
+    /// Whether its pages may go to swap.
+    pub(super) swap: bool,
+}
+
+/// The memory cgroup of a run.
+#[derive(Debug, Clone)]
+pub struct Cgroup {
+    version: CgroupVersion,
+    path: PathBuf,
+}
+
+/// What [`Cgroup::reclaim`] came to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Reclaimed {
+    /// Bytes asked for.
+    pub asked: u64,
+    /// Bytes that the cgroup used before.
+    pub before: u64,
+    /// Bytes that it used after.
+    pub after: u64,
+    /// Whether the kernel says that it reclaimed all that was asked. A partial reclaim is no error.
+    pub complete: bool,
+    /// The control file that did it: `memory.reclaim`, `memory.high` or `memory.limit_in_bytes`.
+    pub mechanism: &'static str,
+}
+
+impl Reclaimed {
+    /// Bytes that the cgroup uses less than before.
+    pub fn bytes(&self) -> u64 {
+        self.before.saturating_sub(self.after)
+    }
+}
+
+impl Cgroup {
+    /// Makes `plimsoll-<run>` where `hierarchy` has room for it. Undone through the session.
+    pub(super) fn create(
+        session: &mut Session,
+        hierarchy: &Hierarchy,
+        settings: CgroupSettings,
+    ) -> Result<Cgroup, EnvironmentError> {
+        let parent = match hierarchy.version {
+            CgroupVersion::V1 => hierarchy.own.clone(),
+            CgroupVersion::V2 => v2::parent(session, hierarchy)?,
+        };
+        // The number of the change makes the name unique among the trials of a run.
+        let path = parent.join(format!("plimsoll-{}-{}", session.run(), session.mark()));
+        let number = session.record(Change::Cgroup { path: path.clone() })?;
+        if let Err(source) = fs::create_dir(&path) {
+            session.record_undone(number)?;
+            return Err(EnvironmentError::system(
+                format!("make the cgroup {}", path.display()),
+                source,
+            ));
+        }
+        match hierarchy.version {
+            CgroupVersion::V1 => v1::configure(&path, settings)?,
+            CgroupVersion::V2 => v2::configure(&path, settings)?,
+        }
+        Ok(Cgroup {
+            version: hierarchy.version,
+            path,
+        })
+    }
+
+    /// Version of its interface.
+    pub fn version(&self) -> CgroupVersion {
+        self.version
+    }
+
+    /// Its folder.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Files that a process id is written to so that the process moves in.
+    pub fn procs_paths(&self) -> Vec<PathBuf> {
+        vec![self.path.join("cgroup.procs")]
+    }
+
+    /// `memory.stat`.
+    pub fn stat_path(&self) -> PathBuf {
+        self.path.join("memory.stat")
+    }
+
+    /// File with the bytes of memory used: `memory.usage_in_bytes` (v1), `memory.current` (v2).
+    pub fn usage_path(&self) -> PathBuf {
+        self.path.join(match self.version {
+            CgroupVersion::V1 => v1::USAGE,
+            CgroupVersion::V2 => v2::USAGE,
+        })
+    }
+
+    /// File on swap use, where the kernel accounts it. Beware: v1's `memory.memsw.usage_in_bytes` is memory *and*
+    /// swap, v2's `memory.swap.current` is swap alone.
+    pub fn swap_path(&self) -> Option<PathBuf> {
+        let path = self.path.join(match self.version {
+            CgroupVersion::V1 => v1::MEMORY_AND_SWAP_USAGE,
+            CgroupVersion::V2 => v2::SWAP_USAGE,
+        });
+        path.exists().then_some(path)
+    }
+
+    /// `memory.pressure`, which only v2 has.
+    pub fn pressure_path(&self) -> Option<PathBuf> {
+        let path = self.path.join("memory.pressure");
+        path.exists().then_some(path)
+    }
+
+    /// Bytes of memory that it uses.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn usage(&self) -> Result<u64, EnvironmentError> {
+        let path = self.usage_path();
+        read_number(&path).map_err(|source| EnvironmentError::reading(&path, source))
+    }
+
+    /// Bytes of swap that it uses, or `None` where the kernel does not account them.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn swap(&self) -> Result<Option<u64>, EnvironmentError> {
+        match self.version {
+            CgroupVersion::V1 => v1::swap(&self.path),
+            CgroupVersion::V2 => v2::swap(&self.path),
+        }
+    }
+
+    /// Processes of it that the OOM killer has killed.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn oom_kills(&self) -> Result<u64, EnvironmentError> {
+        match self.version {
+            CgroupVersion::V1 => v1::oom_kills(&self.path),
+            CgroupVersion::V2 => v2::oom_kills(&self.path),
+        }
+    }
+
+    /// Its limit in bytes; `None` where there is none.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn limit(&self) -> Result<Option<u64>, EnvironmentError> {
+        match self.version {
+            CgroupVersion::V1 => v1::limit(&self.path),
+            CgroupVersion::V2 => v2::limit(&self.path),
+        }
+    }
+
+    /// Sets the limit to `bytes`; the kernel reclaims what is above.
+    ///
+    /// # Errors
+    /// When the kernel refuses: on v1 also when it cannot reclaim enough.
+    pub fn set_limit(&self, bytes: u64) -> Result<(), EnvironmentError> {
+        match self.version {
+            CgroupVersion::V1 => v1::set_limit(&self.path, bytes),
+            CgroupVersion::V2 => v2::set_limit(&self.path, bytes),
+        }
+    }
+
+    /// Asks the kernel to reclaim `bytes` and returns when it has done what it could. The limit is afterwards as
+    /// it was before.
+    ///
+    /// # Errors
+    /// When the kernel refuses, or the limit cannot be put back. A partial reclaim is not an error.
+    pub fn reclaim(&self, bytes: u64) -> Result<Reclaimed, EnvironmentError> {
+        let before = self.usage()?;
+        let (complete, mechanism) = match self.version {
+            CgroupVersion::V1 => v1::reclaim(&self.path, before, bytes)?,
+            CgroupVersion::V2 => v2::reclaim(&self.path, before, bytes)?,
+        };
+        Ok(Reclaimed {
+            asked: bytes,
+            before,
+            after: self.usage()?,
+            complete,
+            mechanism,
+        })
+    }
+
+    /// Ids of the processes in it.
+    ///
+    /// # Errors
+    /// When the list cannot be read.
+    pub fn processes(&self) -> Result<Vec<u32>, EnvironmentError> {
+        processes(&self.path).map_err(|source| EnvironmentError::reading(&self.path, source))
+    }
+
+    /// Kills (SIGKILL) every process in it and waits until it is empty. The caller must not be in it.
+    ///
+    /// # Errors
+    /// When processes are still there after some seconds.
+    pub fn kill(&self) -> Result<(), EnvironmentError> {
+        let deadline = Instant::now() + EMPTY_WITHIN;
+        loop {
+            let pids = self.processes()?;
+            if pids.is_empty() {
+                return Ok(());
+            }
+            if Instant::now() >= deadline {
+                let source = io::Error::new(
+                    io::ErrorKind::TimedOut,
+                    format!("processes {pids:?} are still there"),
+                );
+                return Err(EnvironmentError::system(
+                    format!("empty the cgroup {}", self.path.display()),
+                    source,
+                ));
+            }
+            // `cgroup.kill` (v2, Linux 5.14) catches forks too; elsewhere the loop does.
+            if write(&self.path.join("cgroup.kill"), "1").is_err() {
+                for pid in pids.into_iter().filter(|&pid| pid != std::process::id()) {
+                    if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
+                        // It may have ended since the list was read.
+                        let _ = kill_process(pid, Signal::KILL);
+                    }
+                }
+            }
+            thread::sleep(POLL);
+        }
+    }
+}
+
+fn processes(cgroup: &Path) -> io::Result<Vec<u32>> {
+    let text = fs::read_to_string(cgroup.join("cgroup.procs"))?;
+    Ok(text.lines().filter_map(|line| line.trim().parse().ok()).collect())
+}
+
+/// Removes the cgroup. Processes in it get some time to end; those that remain were not started by the run (its
+/// own are in the journal and were killed before) and are moved to the parent rather than killed.
+pub(super) fn undo(path: &Path) -> Result<Undone, String> {
+    let start = Instant::now();
+    loop {
+        match fs::remove_dir(path) {
+            Ok(()) => return Ok(Undone::Gone),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Undone::Gone),
+            Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {}
+            Err(error) => return Err(format!("cannot remove it: {error}")),
+        }
+        let remaining = processes(path).unwrap_or_default();
+        if start.elapsed() >= REMOVED_WITHIN {
+            return Err(if remaining.is_empty() {
+                "it stays busy: it has child cgroups, or the kernel still frees its memory".to_owned()
+            } else {
+                format!("processes {remaining:?} are in it and cannot be moved out: end them")
+            });
+        }
+        if start.elapsed() >= EMPTY_WITHIN
+            && let Some(parent) = path.parent()
+        {
+            for pid in remaining {
+                // What cannot be moved shows in the reason above once the time is over.
+                let _ = write(&parent.join("cgroup.procs"), &pid.to_string());
+            }
+        }
+        thread::sleep(POLL);
+    }
+}

@@ -1,0 +1,317 @@
+//! The memory controller of cgroup v2.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::super::cleanup::Undone;
+use super::super::control_file::{read, read_field, read_number, write};
+use super::super::error::EnvironmentError;
+use super::super::journal::Change;
+use super::super::session::Session;
+use super::hierarchy::writable;
+use super::{CgroupSettings, Hierarchy};
+
+pub(super) const USAGE: &str = "memory.current";
+pub(super) const SWAP_USAGE: &str = "memory.swap.current";
+const LIMIT: &str = "memory.max";
+const CHILDREN: &str = "cgroup.subtree_control";
+
+/// Whether the memory controller is available in a cgroup.
+pub(super) fn has_memory(cgroup: &Path) -> bool {
+    lists_memory(cgroup, "cgroup.controllers")
+}
+
+fn lists_memory(cgroup: &Path, name: &str) -> bool {
+    read(&cgroup.join(name)).is_ok_and(|text| text.split_whitespace().any(|word| word == "memory"))
+}
+
+/// The nearest of our own cgroups, upwards, whose children have the memory controller and in which this user may
+/// make cgroups; our own cannot be it while processes are in it (only leaves hold processes).
+pub(in super::super) fn find_parent(hierarchy: &Hierarchy) -> Option<PathBuf> {
+    hierarchy
+        .ancestors()
+        .find(|path| lists_memory(path, CHILDREN) && writable(path))
+        .map(Path::to_owned)
+}
+
+/// Where the run's cgroup is made; if nowhere on the way up the children have the memory controller, it is enabled
+/// for those of the root, which alone may hold processes and children.
+pub(super) fn parent(session: &mut Session, hierarchy: &Hierarchy) -> Result<PathBuf, EnvironmentError> {
+    if let Some(path) = find_parent(hierarchy) {
+        return Ok(path);
+    }
+    let root = hierarchy.mount.clone();
+    let control = root.join(CHILDREN);
+    let number = session.record(Change::MemoryController { cgroup: root.clone() })?;
+    if let Err(source) = write(&control, "+memory") {
+        session.record_undone(number)?;
+        return Err(EnvironmentError::system_with(
+            format!("enable the memory controller in {}", control.display()),
+            source,
+            "run inside a delegated cgroup: `systemd-run --scope -p Delegate=yes plimsoll ...`",
+        ));
+    }
+    Ok(root)
+}
+
+/// Disables the memory controller for the children of `cgroup`, unless other children use it by now.
+pub(in super::super) fn undo_controller(cgroup: &Path) -> Result<Undone, String> {
+    if !lists_memory(cgroup, CHILDREN) {
+        return Ok(Undone::Gone);
+    }
+    let children = fs::read_dir(cgroup).map_err(|error| format!("cannot list it: {error}"))?;
+    let limited = children
+        .filter_map(Result::ok)
+        .map(|entry| entry.path())
+        .find(|child| matches!(limit(child), Ok(Some(_))) || lists_memory(child, CHILDREN));
+    if let Some(child) = limited {
+        return Ok(Undone::NotOurs(format!("{} uses it by now", child.display())));
+    }
+    write(&cgroup.join(CHILDREN), "-memory").map_err(|error| format!("cannot disable it: {error}"))?;
+    if lists_memory(cgroup, CHILDREN) {
+        Err("it stays enabled".to_owned())
+    } else {
+        Ok(Undone::Gone)
+    }
+}
+
+pub(super) fn configure(cgroup: &Path, settings: CgroupSettings) -> Result<(), EnvironmentError> {
+    set(cgroup, LIMIT, &settings.limit.to_string())?;
+    // All workers of a trial are one thing: when one is killed, the trial has failed. Linux 4.19 and later.
+    if cgroup.join("memory.oom.group").exists() {
+        set(cgroup, "memory.oom.group", "1")?;
+    }
+    if !settings.swap && cgroup.join("memory.swap.max").exists() {
+        set(cgroup, "memory.swap.max", "0")?;
+    }
+    Ok(())
+}
+
+pub(super) fn limit(cgroup: &Path) -> Result<Option<u64>, EnvironmentError> {
+    let path = cgroup.join(LIMIT);
+    match read(&path) {
+        Ok(text) => Ok(text.parse().ok()),
+        // The root, and cgroups for which the controller is not enabled, have no such file.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(EnvironmentError::reading(&path, source)),
+    }
+}
+
+pub(super) fn set_limit(cgroup: &Path, bytes: u64) -> Result<(), EnvironmentError> {
+    set(cgroup, LIMIT, &bytes.to_string())
+}
+
+pub(super) fn swap(cgroup: &Path) -> Result<Option<u64>, EnvironmentError> {
+    let path = cgroup.join(SWAP_USAGE);
+    match read_number(&path) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(EnvironmentError::reading(&path, source)),
+    }
+}
+
+pub(super) fn oom_kills(cgroup: &Path) -> Result<u64, EnvironmentError> {
+    let path = cgroup.join("memory.events");
+    let kills = read_field(&path, "oom_kill").map_err(|source| EnvironmentError::reading(&path, source))?;
+    Ok(kills.unwrap_or(0))
+}
+
+/// Through `memory.reclaim` (Linux 5.19), or by lowering `memory.high` for a moment before it.
+pub(super) fn reclaim(
+    cgroup: &Path,
+    used: u64,
+    bytes: u64,
+) -> Result<(bool, &'static str), EnvironmentError> {
+    let path = cgroup.join("memory.reclaim");
+    match write(&path, &bytes.to_string()) {
+        Ok(()) => Ok((true, "memory.reclaim")),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => reclaim_by_high(cgroup, used, bytes),
+        // It reclaimed what it could (EAGAIN), or was interrupted while it did (EINTR).
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EINTR)) => {
+            Ok((false, "memory.reclaim"))
+        }
+        Err(source) => Err(EnvironmentError::writing(&path, &bytes.to_string(), source)),
+    }
+}
+
+fn reclaim_by_high(cgroup: &Path, used: u64, bytes: u64) -> Result<(bool, &'static str), EnvironmentError> {
+    const HIGH: &str = "memory.high";
+    let path = cgroup.join(HIGH);
+    let before = read(&path).map_err(|source| EnvironmentError::reading(&path, source))?;
+    let target = used.saturating_sub(bytes);
+    let lowered = set(cgroup, HIGH, &target.to_string());
+    set(cgroup, HIGH, &before)?;
+    lowered?;
+    let usage = cgroup.join(USAGE);
+    let now = read_number(&usage).map_err(|source| EnvironmentError::reading(&usage, source))?;
+    Ok((now <= target, HIGH))
+}
+
+fn set(cgroup: &Path, name: &str, value: &str) -> Result<(), EnvironmentError> {
+    let path = cgroup.join(name);
+    write(&path, value).map_err(|source| EnvironmentError::writing(&path, value, source))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::control_file;
+    use super::super::{Cgroup, CgroupVersion};
+    use super::*;
+
+    /// A cgroup v2 tree of plain files: `root/system/service`, with this process in `service`.
+    fn tree() -> (tempfile::TempDir, Hierarchy) {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().to_owned();
+        let own = root.join("system/service");
+        for path in [root.clone(), root.join("system"), own.clone()] {
+            fs::create_dir_all(&path).unwrap();
+            fs::write(path.join("cgroup.procs"), "").unwrap();
+            fs::write(path.join(CHILDREN), "").unwrap();
+            fs::write(path.join("cgroup.controllers"), "cpu memory\n").unwrap();
+        }
+        (
+            folder,
+            Hierarchy {
+                version: CgroupVersion::V2,
+                mount: root,
+                own,
+            },
+        )
+    }
+
+    fn cgroup(files: &[(&str, &str)]) -> (tempfile::TempDir, Cgroup) {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, text) in files {
+            fs::write(folder.path().join(name), text).unwrap();
+        }
+        let path = folder.path().to_owned();
+        (
+            folder,
+            Cgroup {
+                version: CgroupVersion::V2,
+                path,
+            },
+        )
+    }
+
+    #[test]
+    fn the_nearest_ancestor_with_memory_for_its_children_is_the_parent() {
+        let (_folder, hierarchy) = tree();
+        assert_eq!(find_parent(&hierarchy), None);
+        fs::write(hierarchy.mount.join(CHILDREN), "cpu memory\n").unwrap();
+        assert_eq!(find_parent(&hierarchy), Some(hierarchy.mount.clone()));
+        fs::write(hierarchy.mount.join("system").join(CHILDREN), "memory\n").unwrap();
+        assert_eq!(find_parent(&hierarchy), Some(hierarchy.mount.join("system")));
+    }
+
+    #[test]
+    fn the_tightest_limit_of_the_ancestors_counts() {
+        let (_folder, hierarchy) = tree();
+        assert_eq!(hierarchy.limit(), None);
+        fs::write(hierarchy.own.join(LIMIT), "max\n").unwrap();
+        fs::write(hierarchy.mount.join("system").join(LIMIT), "1073741824\n").unwrap();
+        assert_eq!(hierarchy.limit(), Some(1 << 30));
+    }
+
+    #[test]
+    fn limits_are_written_to_the_files_that_there_are() {
+        let files = [
+            (LIMIT, "max\n"),
+            ("memory.oom.group", "0\n"),
+            ("memory.swap.max", "max\n"),
+        ];
+        let (folder, group) = cgroup(&files);
+        let settings = CgroupSettings {
+            limit: 64 << 20,
+            swappiness: Some(60),
+            swap: false,
+        };
+        configure(folder.path(), settings).unwrap();
+        // A control file takes one write; a plain file keeps the tail of what was there before.
+        assert!(
+            control_file::read(&folder.path().join(LIMIT))
+                .unwrap()
+                .starts_with("67108864")
+        );
+        assert!(
+            control_file::read(&folder.path().join("memory.oom.group"))
+                .unwrap()
+                .starts_with('1')
+        );
+        assert!(
+            control_file::read(&folder.path().join("memory.swap.max"))
+                .unwrap()
+                .starts_with('0')
+        );
+        group.set_limit(1 << 30).unwrap();
+        assert_eq!(group.limit().unwrap(), Some(1 << 30));
+        let (bare, _) = cgroup(&[]);
+        assert!(
+            configure(bare.path(), settings).is_err(),
+            "a cgroup without memory.max was accepted"
+        );
+    }
+
+    #[test]
+    fn usage_swap_and_kills_are_read() {
+        let (_folder, group) = cgroup(&[
+            (USAGE, "4096\n"),
+            (SWAP_USAGE, "8192\n"),
+            (
+                "memory.events",
+                "low 0\nhigh 3\nmax 9\noom 2\noom_kill 1\noom_group_kill 1\n",
+            ),
+            ("memory.pressure", ""),
+        ]);
+        assert_eq!(
+            (
+                group.usage().unwrap(),
+                group.swap().unwrap(),
+                group.oom_kills().unwrap()
+            ),
+            (4096, Some(8192), 1)
+        );
+        assert!(group.pressure_path().is_some() && group.swap_path().is_some());
+        let (_folder, bare) = cgroup(&[]);
+        assert_eq!(
+            (bare.swap().unwrap(), bare.swap_path(), bare.pressure_path()),
+            (None, None, None)
+        );
+        assert!(bare.usage().is_err());
+    }
+
+    #[test]
+    fn reclaim_uses_memory_high_where_memory_reclaim_is_not() {
+        let (folder, group) = cgroup(&[(USAGE, "1000\n"), ("memory.reclaim", "")]);
+        assert_eq!(group.reclaim(400).unwrap().mechanism, "memory.reclaim");
+        assert_eq!(
+            control_file::read(&folder.path().join("memory.reclaim")).unwrap(),
+            "400"
+        );
+        let (folder, group) = cgroup(&[(USAGE, "1000\n"), ("memory.high", "max\n")]);
+        let reclaimed = group.reclaim(400).unwrap();
+        assert_eq!(
+            (reclaimed.mechanism, reclaimed.complete, reclaimed.bytes()),
+            ("memory.high", false, 0)
+        );
+        assert!(
+            control_file::read(&folder.path().join("memory.high"))
+                .unwrap()
+                .starts_with("max")
+        );
+    }
+
+    #[test]
+    fn the_controller_stays_where_others_use_it_by_now() {
+        let (_folder, hierarchy) = tree();
+        fs::write(hierarchy.mount.join(CHILDREN), "memory\n").unwrap();
+        fs::write(hierarchy.mount.join("system").join(LIMIT), "4096\n").unwrap();
+        assert!(matches!(
+            undo_controller(&hierarchy.mount),
+            Ok(Undone::NotOurs(_))
+        ));
+        fs::write(hierarchy.mount.join(CHILDREN), "cpu\n").unwrap();
+        assert_eq!(undo_controller(&hierarchy.mount), Ok(Undone::Gone));
+    }
+}

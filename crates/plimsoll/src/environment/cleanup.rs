@@ -1,0 +1,254 @@
+//! Undoing: at the end of a trial, and for runs that died before they could.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::error::{EnvironmentError, Left, UndoReport};
+use super::journal::{Change, Journal, Opened, runs_dir, state_dir};
+use super::lock::MachineLock;
+use super::session::boot_id;
+use super::{cgroup, process, swap_device, swap_file, sysctl, zram};
+
+/// What [`cleanup`] found and did.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct CleanupReport {
+    /// A line a run, those that began last first.
+    pub runs: Vec<RunCleanup>,
+}
+
+impl CleanupReport {
+    /// Whether no dead run has anything left on this machine.
+    pub fn is_clean(&self) -> bool {
+        self.runs.iter().all(|run| run.left.is_empty())
+    }
+}
+
+/// What was done about one run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct RunCleanup {
+    /// Name of the run.
+    pub run: String,
+    /// Its journal.
+    pub journal: PathBuf,
+    /// What became of it.
+    pub state: RunState,
+    /// What was undone.
+    pub undone: Vec<String>,
+    /// What somebody else changed since: it is theirs now, and was left alone.
+    pub left_alone: Vec<Left>,
+    /// What could not be undone, and why.
+    pub left: Vec<Left>,
+}
+
+/// What became of a run's journal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RunState {
+    /// The run is alive: nothing of it was touched.
+    Live,
+    /// Everything is undone and the journal is removed.
+    Undone,
+    /// Something is left and the journal is kept.
+    Kept,
+}
+
+/// Undoes the changes of all runs whose process is dead, newest run first. Live runs are left alone. `wait` is
+/// how long to wait for a live run that holds the machine.
+///
+/// # Errors
+/// When the state folder cannot be read. What cannot be undone is not an error but in the report.
+pub fn cleanup(wait: Option<Duration>) -> Result<CleanupReport, EnvironmentError> {
+    let state = state_dir();
+    let paths = journals(&state)?;
+    if paths.is_empty() {
+        return Ok(CleanupReport::default());
+    }
+    // What a dead run changed may be what a live run relies on: nothing is undone under a live run's feet.
+    let holder = match MachineLock::acquire(&state, "cleanup", wait) {
+        Ok(lock) => Ok(lock),
+        Err(EnvironmentError::Busy { holder, .. }) => Err(holder),
+        Err(error) => return Err(error),
+    };
+    let boot = boot_id()?;
+    let mut found = Vec::new();
+    let mut report = CleanupReport::default();
+    for path in paths {
+        match open(&path)? {
+            Opened::Dead(journal) => found.push(*journal),
+            Opened::Live => report.runs.push(untouched(&path, RunState::Live, None)),
+            Opened::Empty => {}
+            Opened::Unreadable(why) => {
+                let why = format!("{why}; check this machine by hand, then remove the file");
+                report.runs.push(untouched(&path, RunState::Kept, Some(why)));
+            }
+        }
+    }
+    found.sort_by_key(|journal| std::cmp::Reverse(journal.header().started_ns));
+    for journal in found {
+        report.runs.push(match &holder {
+            Ok(_) => clean_run(journal, &boot),
+            Err(holder) => {
+                let why = format!("{holder} is under way; run `plimsoll cleanup` when it has ended");
+                untouched(journal.path(), RunState::Kept, Some(why))
+            }
+        });
+    }
+    Ok(report)
+}
+
+/// Names of the runs under `state` that died and left a journal behind.
+pub(super) fn dead_runs(state: &Path) -> Result<Vec<String>, EnvironmentError> {
+    let mut names = Vec::new();
+    for path in journals(state)? {
+        match open(&path)? {
+            Opened::Dead(_) | Opened::Unreadable(_) => names.push(run_name(&path)),
+            Opened::Live | Opened::Empty => {}
+        }
+    }
+    Ok(names)
+}
+
+fn open(path: &Path) -> Result<Opened, EnvironmentError> {
+    Journal::open_dead(path)
+        .map_err(|source| EnvironmentError::system(format!("open the journal {}", path.display()), source))
+}
+
+fn journals(state: &Path) -> Result<Vec<PathBuf>, EnvironmentError> {
+    let folder = runs_dir(state);
+    let failed = |source| EnvironmentError::reading(&folder, source);
+    let entries = match fs::read_dir(&folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(failed(error)),
+    };
+    let mut paths = Vec::new();
+    for entry in entries {
+        let path = entry.map_err(failed)?.path();
+        if path.extension().is_some_and(|extension| extension == "jsonl") {
+            paths.push(path);
+        }
+    }
+    paths.sort();
+    Ok(paths)
+}
+
+fn run_name(journal: &Path) -> String {
+    journal
+        .file_stem()
+        .map(|stem| stem.to_string_lossy().into_owned())
+        .unwrap_or_default()
+}
+
+fn untouched(journal: &Path, state: RunState, why: Option<String>) -> RunCleanup {
+    let left = why.map(|why| Left {
+        what: format!("journal {}", journal.display()),
+        why,
+    });
+    RunCleanup {
+        run: run_name(journal),
+        journal: journal.to_owned(),
+        state,
+        undone: Vec::new(),
+        left_alone: Vec::new(),
+        left: left.into_iter().collect(),
+    }
+}
+
+fn clean_run(mut journal: Journal, boot: &str) -> RunCleanup {
+    let same_boot = journal.header().boot_id == boot;
+    let mut done = undo_changes(&mut journal, 0, |change| same_boot || change.survives_reboot());
+    let path = journal.path().to_owned();
+    for damage in journal.damage() {
+        done.left.push(Left {
+            what: format!("journal {}", path.display()),
+            why: format!("{damage}; check this machine by hand, then remove the file"),
+        });
+    }
+    let run = journal.header().run.clone();
+    if done.left.is_empty()
+        && let Err(error) = journal.close()
+    {
+        done.left.push(Left {
+            what: format!("journal {}", path.display()),
+            why: error.to_string(),
+        });
+    }
+    let state = if done.left.is_empty() {
+        RunState::Undone
+    } else {
+        RunState::Kept
+    };
+    let UndoReport { undone, left_alone } = done.report;
+    RunCleanup {
+        run,
+        journal: path,
+        state,
+        undone,
+        left_alone,
+        left: done.left,
+    }
+}
+
+/// What undoing changes came to.
+#[derive(Debug, Default)]
+pub(super) struct Done {
+    pub(super) report: UndoReport,
+    pub(super) left: Vec<Left>,
+}
+
+/// How a change stopped being this run's.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Undone {
+    /// It is gone, now or before.
+    Gone,
+    /// Somebody else changed it since, as the words say: it is theirs.
+    NotOurs(String),
+}
+
+/// Undoes the outstanding changes from number `from` on, newest first, and writes each undoing down. A change
+/// that does not `count` (it went with a reboot) is written down as undone without a look.
+pub(super) fn undo_changes(journal: &mut Journal, from: u32, count: impl Fn(&Change) -> bool) -> Done {
+    let mut done = Done::default();
+    for (number, change) in journal.outstanding_since(from) {
+        let what = change.to_string();
+        let result = if count(&change) {
+            undo(&change)
+        } else {
+            Ok(Undone::Gone)
+        };
+        let written = result.and_then(|undone| match journal.record_undone(number) {
+            Ok(()) => Ok(undone),
+            Err(error) => Err(format!("undone, but the journal cannot be written: {error}")),
+        });
+        match written {
+            Ok(Undone::Gone) => done.report.undone.push(what),
+            Ok(Undone::NotOurs(why)) => done.report.left_alone.push(Left { what, why }),
+            Err(why) => done.left.push(Left { what, why }),
+        }
+    }
+    done
+}
+
+/// Undoes one change if it is still as it was left, and verifies that it is gone. Doing so twice does no harm.
+fn undo(change: &Change) -> Result<Undone, String> {
+    match change {
+        Change::Module { name } => zram::undo_module(name),
+        Change::ZramAdd { before } => zram::undo_add(before),
+        Change::Zram {
+            id,
+            added,
+            disksize,
+            uuid,
+        } => zram::undo(*id, *added, *disksize, uuid),
+        Change::ZramAlgorithm { id, before } => zram::undo_algorithm(*id, before),
+        Change::SwapOn { path, uuid } => swap_device::undo(path, uuid),
+        Change::File { path } => swap_file::undo(path),
+        Change::Value { path, before, wrote } => sysctl::undo(path, before, wrote),
+        Change::Cgroup { path } => cgroup::undo(path),
+        Change::MemoryController { cgroup } => cgroup::undo_controller(cgroup),
+        Change::Process { pid, start_time } => process::undo(*pid, *start_time),
+    }
+}

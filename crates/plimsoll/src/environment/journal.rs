@@ -1,0 +1,358 @@
+//! The journal of a run: what it changed on this machine, written down and on the disk before each change.
+//!
+//! One JSON document a line: a [`Header`], then `change` and `undone` lines. The owner holds an exclusive lock
+//! (`flock`) on the file for its life, so that a journal which can be locked belongs to a dead run. The lock goes
+//! with the process, however it ends.
+//!
+//! Invariant: a change that is not yet undone has a `change` line and no `undone` line of its number.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with};
+use serde::{Deserialize, Serialize};
+
+/// Version of the journal's format.
+pub(super) const JOURNAL_VERSION: u32 = 1;
+
+/// Environment variable that moves the state folder.
+const STATE_DIR_VARIABLE: &str = "PLIMSOLL_STATE_DIR";
+
+/// The folder of the journals and the machine lock: `$PLIMSOLL_STATE_DIR`, or `/var/lib/plimsoll` for root, or
+/// the user's own state folder for others (who can change nothing system-wide).
+pub(super) fn state_dir() -> PathBuf {
+    if let Some(dir) = std::env::var_os(STATE_DIR_VARIABLE).filter(|dir| !dir.is_empty()) {
+        return PathBuf::from(dir);
+    }
+    if rustix::process::geteuid().is_root() {
+        return PathBuf::from("/var/lib/plimsoll");
+    }
+    let home = || std::env::var_os("HOME").map(|home| Path::new(&home).join(".local/state"));
+    std::env::var_os("XDG_STATE_HOME")
+        .map(PathBuf::from)
+        .filter(|dir| dir.is_absolute())
+        .or_else(home)
+        .unwrap_or_else(|| PathBuf::from("/tmp"))
+        .join("plimsoll")
+}
+
+/// The folder of the journals under `state`.
+pub(super) fn runs_dir(state: &Path) -> PathBuf {
+    state.join("runs")
+}
+
+/// Makes a folder that only its owner may enter: who may write a journal decides what is undone.
+pub(super) fn make_private_folder(path: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+/// First line of a journal.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Header {
+    /// [`JOURNAL_VERSION`].
+    pub(super) journal: u32,
+    /// Name of the run.
+    pub(super) run: String,
+    /// Its command line.
+    pub(super) command: Vec<String>,
+    /// Process id of the owner.
+    pub(super) pid: u32,
+    /// Boot that the changes belong to: after another one only files on disk are left of them.
+    pub(super) boot_id: String,
+    /// When the run began, in nanoseconds since the epoch: later runs are undone first.
+    pub(super) started_ns: u64,
+}
+
+/// A change of the system, with what is needed to undo it and to see whether it is still as we left it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub(super) enum Change {
+    /// A kernel module was loaded.
+    Module { name: String },
+    /// A zram device is about to be added; `before` are those that were there. Superseded by `Zram` at once.
+    ZramAdd { before: Vec<u32> },
+    /// A zram device was configured: `added` by us, or a free one taken over.
+    Zram {
+        id: u32,
+        added: bool,
+        disksize: u64,
+        uuid: String,
+    },
+    /// A free zram device with this algorithm is about to be taken over.
+    ZramAlgorithm { id: u32, before: String },
+    /// A swap area with this UUID in its header was turned on.
+    SwapOn { path: PathBuf, uuid: String },
+    /// A file was made.
+    File { path: PathBuf },
+    /// A control file's value was changed.
+    Value {
+        path: PathBuf,
+        before: String,
+        wrote: String,
+    },
+    /// A cgroup was made.
+    Cgroup { path: PathBuf },
+    /// The memory controller was enabled for the children of a cgroup.
+    MemoryController { cgroup: PathBuf },
+    /// A process was started; the start time tells it from another one with the same number.
+    Process { pid: u32, start_time: u64 },
+}
+
+impl Change {
+    /// Whether the change is still there after a reboot.
+    pub(super) fn survives_reboot(&self) -> bool {
+        matches!(self, Change::File { .. })
+    }
+}
+
+impl std::fmt::Display for Change {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Change::Module { name } => write!(f, "kernel module {name}"),
+            Change::ZramAdd { .. } => write!(f, "zram device that was being added"),
+            Change::Zram { id, .. } => write!(f, "zram device /dev/zram{id}"),
+            Change::ZramAlgorithm { id, .. } => write!(f, "algorithm of /dev/zram{id}"),
+            Change::SwapOn { path, .. } => write!(f, "swap on {}", path.display()),
+            Change::File { path } => write!(f, "file {}", path.display()),
+            Change::Value { path, before, wrote } => {
+                write!(f, "value of {} ({before} -> {wrote})", path.display())
+            }
+            Change::Cgroup { path } => write!(f, "cgroup {}", path.display()),
+            Change::MemoryController { cgroup } => {
+                write!(f, "memory controller for the children of {}", cgroup.display())
+            }
+            Change::Process { pid, .. } => write!(f, "process {pid}"),
+        }
+    }
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Line {
+    Header(Header),
+    Change { number: u32, change: Change },
+    Undone { number: u32 },
+}
+
+/// A journal that this process owns: its file is open, locked and appended to.
+#[derive(Debug)]
+pub(super) struct Journal {
+    path: PathBuf,
+    file: File,
+    header: Header,
+    next: u32,
+    outstanding: Vec<(u32, Change)>,
+    /// Lines that could not be read, with why: what they said is not known, so the journal cannot be closed.
+    damage: Vec<String>,
+}
+
+/// What opening somebody else's journal found.
+#[derive(Debug)]
+pub(super) enum Opened {
+    /// Nobody owns it: it is ours to undo now.
+    Dead(Box<Journal>),
+    /// Its owner lives.
+    Live,
+    /// It was removed meanwhile, or holds not even a whole first line.
+    Empty,
+    /// Its first line cannot be read, so nothing in it can be relied on.
+    Unreadable(String),
+}
+
+impl Journal {
+    /// Makes the journal of a new run.
+    pub(super) fn create(state: &Path, header: Header) -> io::Result<Journal> {
+        let folder = runs_dir(state);
+        make_private_folder(&folder)?;
+        // It gets its name when it is locked and has its header: nobody ever sees a journal that looks dead.
+        let unnamed = folder.join(format!(".{}.new", header.run));
+        let file = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .mode(0o600)
+            .open(&unnamed)?;
+        flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+        file.set_len(0)?;
+        let path = unnamed.clone();
+        let mut journal = Journal {
+            path,
+            file,
+            header: header.clone(),
+            next: 1,
+            outstanding: Vec::new(),
+            damage: Vec::new(),
+        };
+        journal.append(&Line::Header(header))?;
+        journal.path = rename_unique(&unnamed, &folder, &journal.header.run)?;
+        File::open(&folder)?.sync_all()?;
+        Ok(journal)
+    }
+
+    /// Opens the journal at `path` if its owner is dead, and owns it from then on.
+    pub(super) fn open_dead(path: &Path) -> io::Result<Opened> {
+        let mut file = match OpenOptions::new().read(true).append(true).open(path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Opened::Empty),
+            Err(error) => return Err(error),
+        };
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::WOULDBLOCK) => return Ok(Opened::Live),
+            Err(error) => return Err(error.into()),
+        }
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)?;
+        // A line that was torn by the owner's death has no newline; its change had not been made yet.
+        let whole = bytes.iter().rposition(|&b| b == b'\n').map_or(0, |at| at + 1);
+        if whole < bytes.len() {
+            file.set_len(whole as u64)?;
+        }
+        if whole == 0 {
+            fs::remove_file(path)?;
+            return Ok(Opened::Empty);
+        }
+        let text = String::from_utf8_lossy(&bytes[..whole]).into_owned();
+        Ok(match parse(&text) {
+            Ok(parsed) => Opened::Dead(Box::new(Journal {
+                path: path.to_owned(),
+                file,
+                header: parsed.header,
+                next: parsed.next,
+                outstanding: parsed.outstanding,
+                damage: parsed.damage,
+            })),
+            Err(why) => Opened::Unreadable(why),
+        })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(super) fn header(&self) -> &Header {
+        &self.header
+    }
+
+    pub(super) fn damage(&self) -> &[String] {
+        &self.damage
+    }
+
+    /// Number that the next change will have.
+    pub(super) fn next_number(&self) -> u32 {
+        self.next
+    }
+
+    /// Writes down a change that is about to be made; it is on the disk when this returns.
+    pub(super) fn record(&mut self, change: Change) -> io::Result<u32> {
+        let number = self.next;
+        self.append(&Line::Change {
+            number,
+            change: change.clone(),
+        })?;
+        self.next += 1;
+        self.outstanding.push((number, change));
+        Ok(number)
+    }
+
+    /// Writes down that a change is undone, or was never made.
+    pub(super) fn record_undone(&mut self, number: u32) -> io::Result<()> {
+        self.outstanding.retain(|(other, _)| *other != number);
+        self.append(&Line::Undone { number })
+    }
+
+    /// Changes with number `from` or later that are not undone, newest first.
+    pub(super) fn outstanding_since(&self, from: u32) -> Vec<(u32, Change)> {
+        self.outstanding
+            .iter()
+            .rev()
+            .filter(|(number, _)| *number >= from)
+            .cloned()
+            .collect()
+    }
+
+    /// Number of the outstanding change that `matches`.
+    pub(super) fn find(&self, matches: impl Fn(&Change) -> bool) -> Option<u32> {
+        self.outstanding
+            .iter()
+            .find(|(_, change)| matches(change))
+            .map(|(number, _)| *number)
+    }
+
+    /// Removes the file: everything in it is undone.
+    pub(super) fn close(self) -> io::Result<()> {
+        fs::remove_file(&self.path)
+    }
+
+    fn append(&mut self, line: &Line) -> io::Result<()> {
+        let mut text = serde_json::to_string(line)?;
+        text.push('\n');
+        self.file.write_all(text.as_bytes())?;
+        self.file.sync_data()
+    }
+}
+
+/// Names a file `<run>.jsonl`, or `<run>.N.jsonl` where an earlier run of that name left its journal.
+fn rename_unique(from: &Path, folder: &Path, run: &str) -> io::Result<PathBuf> {
+    let mut attempt = 0u32;
+    loop {
+        let name = if attempt == 0 {
+            format!("{run}.jsonl")
+        } else {
+            format!("{run}.{attempt}.jsonl")
+        };
+        let path = folder.join(name);
+        match renameat_with(CWD, from, CWD, &path, RenameFlags::NOREPLACE) {
+            Ok(()) => return Ok(path),
+            Err(rustix::io::Errno::EXIST) => attempt += 1,
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+struct Parsed {
+    header: Header,
+    next: u32,
+    outstanding: Vec<(u32, Change)>,
+    damage: Vec<String>,
+}
+
+/// Reads whole lines. Lines that make no sense are told of; what they said is never guessed.
+fn parse(text: &str) -> Result<Parsed, String> {
+    let mut lines = text.lines().enumerate();
+    let first = lines.next().map_or("", |(_, line)| line);
+    let header = match serde_json::from_str(first) {
+        Ok(Line::Header(header)) => header,
+        Ok(_) => return Err("its first line is not a header".to_owned()),
+        Err(error) => return Err(format!("its first line cannot be read ({error})")),
+    };
+    if header.journal != JOURNAL_VERSION {
+        return Err(format!(
+            "it has format {} and this program knows format {JOURNAL_VERSION}: clean up with the version that wrote it",
+            header.journal
+        ));
+    }
+    let mut parsed = Parsed {
+        header,
+        next: 1,
+        outstanding: Vec::new(),
+        damage: Vec::new(),
+    };
+    for (index, line) in lines {
+        match serde_json::from_str(line) {
+            Ok(Line::Change { number, change }) => {
+                parsed.next = parsed.next.max(number.saturating_add(1));
+                parsed.outstanding.push((number, change));
+            }
+            Ok(Line::Undone { number }) => parsed.outstanding.retain(|(other, _)| *other != number),
+            Ok(Line::Header(_)) => parsed
+                .damage
+                .push(format!("line {} is a second header", index + 1)),
+            Err(error) => parsed
+                .damage
+                .push(format!("line {} cannot be read ({error})", index + 1)),
+        }
+    }
+    Ok(parsed)
+}

@@ -1,0 +1,102 @@
+//! The machine lock: one run at a time changes this machine's memory settings.
+//!
+//! Swap, zswap and the sysctls are the machine's, and two runs that measure at once would measure each other. The
+//! lock is a `flock`, so that it is free when its holder is dead, however it died.
+
+use std::fmt;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FlockOperation, flock};
+use serde::{Deserialize, Serialize};
+
+use super::error::EnvironmentError;
+use super::journal::make_private_folder;
+
+/// How often a waiting run looks whether the lock is free.
+const POLL: Duration = Duration::from_millis(50);
+
+/// Who holds the machine lock.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Holder {
+    /// Name of the run; empty where the holder has not written it yet.
+    pub run: String,
+    /// Its process id; 0 where it is not known.
+    pub pid: u32,
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.run.is_empty() {
+            f.write_str("another run")
+        } else {
+            write!(f, "run `{}` (process {})", self.run, self.pid)
+        }
+    }
+}
+
+/// The lock, held until dropped.
+#[derive(Debug)]
+pub(super) struct MachineLock {
+    _file: File,
+}
+
+impl MachineLock {
+    /// Takes the lock of the state folder for `run`, waiting for up to `wait`.
+    pub(super) fn acquire(
+        state: &Path,
+        run: &str,
+        wait: Option<Duration>,
+    ) -> Result<MachineLock, EnvironmentError> {
+        let path = state.join("machine.lock");
+        let failed = |source| EnvironmentError::system(format!("open the lock {}", path.display()), source);
+        make_private_folder(state).map_err(failed)?;
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(&path)
+            .map_err(failed)?;
+        let deadline = Instant::now() + wait.unwrap_or_default();
+        loop {
+            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => break,
+                Err(rustix::io::Errno::WOULDBLOCK) if Instant::now() < deadline => thread::sleep(POLL),
+                Err(rustix::io::Errno::WOULDBLOCK) => return Err(busy(&mut file, path)),
+                Err(error) => return Err(failed(error.into())),
+            }
+        }
+        let holder = Holder {
+            run: run.to_owned(),
+            pid: std::process::id(),
+        };
+        write_holder(&mut file, &holder).map_err(failed)?;
+        Ok(MachineLock { _file: file })
+    }
+}
+
+fn write_holder(file: &mut File, holder: &Holder) -> io::Result<()> {
+    file.set_len(0)?;
+    file.rewind()?;
+    file.write_all(serde_json::to_string(holder)?.as_bytes())
+}
+
+fn busy(file: &mut File, lock: PathBuf) -> EnvironmentError {
+    let mut text = String::new();
+    // The holder may be writing its name just now: an unreadable name is only an unknown one.
+    let read = file.rewind().and_then(|()| file.read_to_string(&mut text));
+    let holder = read
+        .ok()
+        .and_then(|_| serde_json::from_str(&text).ok())
+        .unwrap_or(Holder {
+            run: String::new(),
+            pid: 0,
+        });
+    EnvironmentError::Busy { holder, lock }
+}

@@ -1,0 +1,90 @@
+//! Processes that a run started, told from later ones of the same number by their start time.
+
+use std::io;
+use std::path::PathBuf;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::cleanup::Undone;
+
+/// How long a killed process may take to be gone: its memory has to be freed, possibly from swap.
+const GONE_WITHIN: Duration = Duration::from_secs(10);
+
+/// State letter and start time (clock ticks since boot) of a process.
+fn stat(pid: u32) -> io::Result<(char, u64)> {
+    let text = std::fs::read_to_string(PathBuf::from(format!("/proc/{pid}/stat")))?;
+    // The name in parentheses may hold anything, parentheses too: fields count from the last one.
+    let parsed = text.rsplit_once(')').and_then(|(_, rest)| {
+        let mut fields = rest.split_whitespace();
+        let state = fields.next()?.chars().next()?;
+        Some((state, fields.nth(18)?.parse().ok()?))
+    });
+    parsed.ok_or_else(|| {
+        io::Error::new(
+            io::ErrorKind::InvalidData,
+            format!("/proc/{pid}/stat: `{}`", text.trim()),
+        )
+    })
+}
+
+/// Start time of a process in clock ticks since boot.
+pub(super) fn start_time(pid: u32) -> io::Result<u64> {
+    stat(pid).map(|(_, start)| start)
+}
+
+/// Whether that very process still runs. A zombie does not: it holds nothing but its number.
+fn lives(pid: u32, start_time: u64) -> bool {
+    matches!(stat(pid), Ok((state, start)) if start == start_time && !matches!(state, 'Z' | 'X'))
+}
+
+/// Kills the process if it still is the one that was started, and waits until it is gone.
+pub(super) fn undo(pid: u32, start_time: u64) -> Result<Undone, String> {
+    if !lives(pid, start_time) {
+        return Ok(Undone::Gone);
+    }
+    let number = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    let number = number.ok_or_else(|| format!("{pid} is not a process number"))?;
+    match kill_process(number, Signal::KILL) {
+        Ok(()) | Err(rustix::io::Errno::SRCH) => {}
+        Err(error) => return Err(format!("cannot kill it: {error}")),
+    }
+    let deadline = Instant::now() + GONE_WITHIN;
+    while lives(pid, start_time) {
+        if Instant::now() >= deadline {
+            return Err(format!("still there {} s after SIGKILL", GONE_WITHIN.as_secs()));
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    Ok(Undone::Gone)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_process_of_that_start_time_is_killed() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let start = start_time(child.id()).unwrap();
+        assert_eq!(undo(child.id(), start + 1), Ok(Undone::Gone));
+        assert!(
+            child.try_wait().unwrap().is_none(),
+            "another process of the same number was killed"
+        );
+        assert_eq!(undo(child.id(), start), Ok(Undone::Gone));
+        assert!(!child.wait().unwrap().success());
+        assert_eq!(undo(child.id(), start), Ok(Undone::Gone), "undoing twice");
+    }
+
+    #[test]
+    fn start_time_agrees_with_procfs() {
+        let oracle = procfs::process::Process::myself()
+            .unwrap()
+            .stat()
+            .unwrap()
+            .starttime;
+        assert_eq!(start_time(std::process::id()).unwrap(), oracle);
+    }
+}

@@ -1,0 +1,153 @@
+//! What a trial needs of the machine and the user, asked before anything is changed.
+
+use std::fs;
+use std::path::Path;
+
+use rustix::fs::{Access, access};
+
+use crate::scenario::{Settings, Subject};
+
+use super::cgroup::{CgroupVersion, Hierarchy, find_parent, writable};
+use super::error::Missing;
+use super::{swap_file, sysctl, zram, zswap};
+
+/// `CAP_SYS_ADMIN` of `<linux/capability.h>`.
+const CAP_SYS_ADMIN: u32 = 21;
+
+const AS_ROOT: &str = "run as root: `sudo plimsoll ...`";
+
+/// Everything that a trial with these settings lacks here, each with how to get it. Empty when
+/// [`Environment::prepare`](super::Environment::prepare) can be tried. Changes nothing.
+pub fn missing(settings: &Settings) -> Vec<Missing> {
+    let mut missing = Vec::new();
+    missing.extend(missing_cgroup());
+    if settings.subject != Subject::NoSwap && !has_capability(CAP_SYS_ADMIN) {
+        missing.push(Missing {
+            what: "the capability CAP_SYS_ADMIN".to_owned(),
+            why: "swap cannot be turned on without it".to_owned(),
+            how: format!("{AS_ROOT}; in a container add `--cap-add SYS_ADMIN` or `--privileged`"),
+        });
+    }
+    match &settings.subject {
+        Subject::Zram(_) if !zram::available() => missing.push(Missing {
+            what: "zram".to_owned(),
+            why: format!("the subject `{}` compresses into a zram device", settings.subject),
+            how: "`modprobe zram` (from the kernel's extra modules), or use the subject `swapfile`"
+                .to_owned(),
+        }),
+        Subject::Zswap(_) => {
+            missing.extend(missing_zswap());
+            missing.extend(missing_folder(&settings.swap_dir));
+        }
+        Subject::SwapFile => missing.extend(missing_folder(&settings.swap_dir)),
+        Subject::Zram(_) | Subject::NoSwap => {}
+    }
+    for (asked, path) in [
+        (settings.swappiness, sysctl::SWAPPINESS),
+        (settings.page_cluster, sysctl::PAGE_CLUSTER),
+    ] {
+        if asked.is_some() && access(path, Access::WRITE_OK).is_err() {
+            missing.push(Missing {
+                what: format!("the right to write {path}"),
+                why: "the scenario sets it during the trial".to_owned(),
+                how: format!("{AS_ROOT}; in a container /proc/sys must be writable (`--privileged`)"),
+            });
+        }
+    }
+    missing
+}
+
+fn missing_cgroup() -> Option<Missing> {
+    let why = "the worker's memory cannot be limited, and pressure would hit the whole machine".to_owned();
+    let hierarchy = match Hierarchy::of_this_process() {
+        Ok(hierarchy) => hierarchy,
+        Err(found) => {
+            let how =
+                "boot with the memory controller (not `cgroup_disable=memory`) and mount cgroup2".to_owned();
+            return Some(Missing {
+                what: format!("a memory cgroup ({found})"),
+                why,
+                how,
+            });
+        }
+    };
+    let possible = match hierarchy.version {
+        CgroupVersion::V1 => writable(&hierarchy.own),
+        CgroupVersion::V2 => {
+            find_parent(&hierarchy).is_some()
+                || access(hierarchy.mount.join("cgroup.subtree_control"), Access::WRITE_OK).is_ok()
+        }
+    };
+    (!possible).then(|| Missing {
+        what: format!(
+            "the right to make a memory cgroup ({}) under {}",
+            hierarchy.version,
+            hierarchy.own.display()
+        ),
+        why,
+        how: format!("{AS_ROOT}, or within `systemd-run --user --scope -p Delegate=yes`"),
+    })
+}
+
+fn missing_zswap() -> Option<Missing> {
+    let why = "the subject `zswap` compresses in it".to_owned();
+    if !zswap::available() {
+        let how =
+            "boot a kernel built with CONFIG_ZSWAP=y (`zswap.enabled=1` turns it on at boot)".to_owned();
+        return Some(Missing {
+            what: "zswap".to_owned(),
+            why,
+            how,
+        });
+    }
+    access("/sys/module/zswap/parameters/enabled", Access::WRITE_OK)
+        .is_err()
+        .then(|| Missing {
+            what: "the right to change zswap's parameters".to_owned(),
+            why,
+            how: format!("{AS_ROOT}; in a container /sys must be writable (`--privileged`)"),
+        })
+}
+
+fn missing_folder(folder: &Path) -> Option<Missing> {
+    let how = "name a folder on a disk of this machine with `--set swap_dir=...`".to_owned();
+    if let Some(why) = swap_file::refused(folder) {
+        return Some(Missing {
+            what: format!("a place for a swap file ({})", folder.display()),
+            why,
+            how,
+        });
+    }
+    access(folder, Access::WRITE_OK | Access::EXEC_OK)
+        .is_err()
+        .then(|| Missing {
+            what: format!("the right to make files in {}", folder.display()),
+            why: "the swap file is made there".to_owned(),
+            how: format!("{AS_ROOT}, or {how}"),
+        })
+}
+
+/// Whether this process has a capability in effect.
+fn has_capability(bit: u32) -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    effective_capabilities(&status).is_some_and(|set| set & (1 << bit) != 0)
+}
+
+fn effective_capabilities(status: &str) -> Option<u64> {
+    let text = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
+    u64::from_str_radix(text.trim(), 16).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::effective_capabilities;
+
+    #[test]
+    fn capabilities_of_a_status_file() {
+        assert_eq!(
+            effective_capabilities("Name:\tx\nCapEff:\t0000000000200000\n"),
+            Some(1 << 21)
+        );
+        assert_eq!(effective_capabilities("Name:\tx\n"), None);
+    }
+}

@@ -1,0 +1,216 @@
+//! A run's right to change this machine.
+
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use super::cleanup::{dead_runs, undo_changes};
+use super::error::{EnvironmentError, UndoReport};
+use super::journal::{Change, Header, JOURNAL_VERSION, Journal, state_dir};
+use super::lock::MachineLock;
+use super::process;
+
+/// A run's journal and its hold on the machine lock. Dropping it undoes what is still to be undone; call
+/// [`Session::finish`] to hear whether that worked.
+#[derive(Debug)]
+pub struct Session {
+    run: String,
+    /// `None` only after [`Session::finish`] took it.
+    journal: Option<Journal>,
+    // Declared after the journal: the machine is free only when the journal is closed.
+    _lock: MachineLock,
+}
+
+impl Session {
+    /// Takes the machine lock and opens the run's journal. `run` names the cgroups and files of the run, and
+    /// `command` is kept in the journal for people. While another run holds the machine this waits for up to
+    /// `wait`.
+    ///
+    /// # Errors
+    /// [`EnvironmentError::Busy`] with the holder's name when the machine is not free in time, and an error of the
+    /// system when the state folder cannot be written.
+    pub fn open(run: &str, command: &[String], wait: Option<Duration>) -> Result<Session, EnvironmentError> {
+        let state = state_dir();
+        let run = file_name_of(run);
+        let lock = MachineLock::acquire(&state, &run, wait)?;
+        let header = Header {
+            journal: JOURNAL_VERSION,
+            run: run.clone(),
+            command: command.to_vec(),
+            pid: std::process::id(),
+            boot_id: boot_id()?,
+            started_ns: SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .map_or(0, |d| d.as_nanos() as u64),
+        };
+        let journal = Journal::create(&state, header).map_err(|source| {
+            EnvironmentError::system(format!("make the run's journal in {}", state.display()), source)
+        })?;
+        Ok(Session {
+            run,
+            journal: Some(journal),
+            _lock: lock,
+        })
+    }
+
+    /// Name of the run, as it stands in names of cgroups and files.
+    pub fn run(&self) -> &str {
+        &self.run
+    }
+
+    /// Where the journal is.
+    pub fn journal_path(&self) -> &Path {
+        self.journal().path()
+    }
+
+    /// Writes down that the process `pid` was started for this run: it is killed when the run's changes are
+    /// undone and it still lives.
+    ///
+    /// # Errors
+    /// When the process is not there, or the journal cannot be written.
+    pub fn process_started(&mut self, pid: u32) -> Result<(), EnvironmentError> {
+        let start_time = process::start_time(pid).map_err(|source| {
+            EnvironmentError::system(format!("read the start time of process {pid}"), source)
+        })?;
+        self.record(Change::Process { pid, start_time }).map(drop)
+    }
+
+    /// Writes down that the process `pid` has ended and was waited for.
+    ///
+    /// # Errors
+    /// When the journal cannot be written.
+    pub fn process_ended(&mut self, pid: u32) -> Result<(), EnvironmentError> {
+        match self
+            .journal()
+            .find(|change| matches!(change, Change::Process { pid: other, .. } if *other == pid))
+        {
+            Some(number) => self.record_undone(number),
+            None => Ok(()),
+        }
+    }
+
+    /// Names of runs that died and left changes behind: a reason to tell of `plimsoll cleanup`.
+    ///
+    /// # Errors
+    /// When the state folder cannot be read.
+    pub fn dead_runs(&self) -> Result<Vec<String>, EnvironmentError> {
+        dead_runs(&state_dir())
+    }
+
+    /// Undoes whatever is left to undo, removes the journal and frees the machine.
+    ///
+    /// # Errors
+    /// [`EnvironmentError::LeftBehind`] when something could not be undone; the journal is then kept.
+    pub fn finish(mut self) -> Result<UndoReport, EnvironmentError> {
+        let report = self.undo_since(0)?;
+        if let Some(journal) = self.journal.take() {
+            let path = journal.path().to_owned();
+            journal.close().map_err(|source| {
+                EnvironmentError::system(format!("remove the journal {}", path.display()), source)
+            })?;
+        }
+        Ok(report)
+    }
+
+    /// Number that the next change will have: what [`Session::undo_since`] takes.
+    pub(super) fn mark(&self) -> u32 {
+        self.journal().next_number()
+    }
+
+    /// Writes a change down before it is made.
+    pub(super) fn record(&mut self, change: Change) -> Result<u32, EnvironmentError> {
+        let journal = self.journal_mut();
+        journal
+            .record(change)
+            .map_err(|source| journal_failed(journal, source))
+    }
+
+    /// Writes down that a change is undone, or was not made after all.
+    pub(super) fn record_undone(&mut self, number: u32) -> Result<(), EnvironmentError> {
+        let journal = self.journal_mut();
+        journal
+            .record_undone(number)
+            .map_err(|source| journal_failed(journal, source))
+    }
+
+    /// Undoes the changes from number `from` on, newest first.
+    pub(super) fn undo_since(&mut self, from: u32) -> Result<UndoReport, EnvironmentError> {
+        let journal = self.journal_mut();
+        let done = undo_changes(journal, from, |_| true);
+        if done.left.is_empty() {
+            return Ok(done.report);
+        }
+        Err(EnvironmentError::LeftBehind {
+            left: done.left,
+            journal: journal.path().to_owned(),
+        })
+    }
+
+    fn journal(&self) -> &Journal {
+        // Invariant: only `finish` takes the journal, and it consumes the session.
+        self.journal
+            .as_ref()
+            .expect("the journal is there until the session is finished")
+    }
+
+    fn journal_mut(&mut self) -> &mut Journal {
+        // Invariant: as in `journal`.
+        self.journal
+            .as_mut()
+            .expect("the journal is there until the session is finished")
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if let Some(mut journal) = self.journal.take()
+            && undo_changes(&mut journal, 0, |_| true).left.is_empty()
+        {
+            // A journal with nothing to undo does no harm: the next cleanup removes it.
+            let _ = journal.close();
+        }
+    }
+}
+
+fn journal_failed(journal: &Journal, source: std::io::Error) -> EnvironmentError {
+    EnvironmentError::system(format!("write the journal {}", journal.path().display()), source)
+}
+
+/// `name` with everything that has a meaning in file names, cgroup names or /proc/swaps replaced by `-`.
+fn file_name_of(name: &str) -> String {
+    let safe = |c: char| {
+        if c.is_ascii_alphanumeric() || "-_.".contains(c) {
+            c
+        } else {
+            '-'
+        }
+    };
+    let name: String = name.chars().map(safe).take(100).collect();
+    let name = name.trim_start_matches('.');
+    if name.is_empty() {
+        "run".to_owned()
+    } else {
+        name.to_owned()
+    }
+}
+
+/// The kernel's name for this boot.
+pub(super) fn boot_id() -> Result<String, EnvironmentError> {
+    let path = Path::new("/proc/sys/kernel/random/boot_id");
+    super::control_file::read(path).map_err(|source| EnvironmentError::reading(path, source))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::file_name_of;
+
+    #[test]
+    fn a_run_name_cannot_leave_its_folder() {
+        assert_eq!(file_name_of("../../etc/passwd"), "-..-etc-passwd");
+        assert_eq!(
+            file_name_of("compression-20260101T000000-ab12"),
+            "compression-20260101T000000-ab12"
+        );
+        assert_eq!(file_name_of(".."), "run");
+        assert_eq!(file_name_of("a b\nc"), "a-b-c");
+    }
+}

@@ -1,0 +1,221 @@
+//! Turning swap areas on and off.
+
+use std::ffi::CString;
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use plimsoll_os::Errno;
+use serde::{Deserialize, Serialize};
+
+use super::cgroup::unescape;
+use super::cleanup::Undone;
+use super::error::EnvironmentError;
+use super::journal::Change;
+use super::session::Session;
+use super::swap_header::{self, Found, SwapHeader};
+
+/// Priority of our areas where no other is higher.
+const PRIORITY: u16 = 1000;
+/// Highest priority that there is.
+const HIGHEST: u16 = 32767;
+/// Attempts at swapoff that a signal or a shortage of memory may spoil.
+const OFF_ATTEMPTS: u32 = 20;
+
+/// A swap area of a run, turned on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct SwapDevice {
+    /// The device or file.
+    pub path: PathBuf,
+    /// What it is.
+    pub kind: SwapKind,
+    /// Bytes of the area.
+    pub size: u64,
+    /// Its priority, above that of any area that was there before.
+    pub priority: u16,
+}
+
+/// What is behind a swap area.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "kind")]
+pub enum SwapKind {
+    /// A zram device.
+    Zram {
+        /// Number of the device.
+        id: u32,
+        /// The algorithm that the kernel says it uses.
+        algorithm: String,
+        /// Whether the device was added for the run (or was a free one).
+        added: bool,
+    },
+    /// A swap file.
+    File,
+}
+
+impl SwapDevice {
+    /// `zram<N>`, the name under `/sys/block`, for a zram device.
+    pub fn zram_name(&self) -> Option<String> {
+        match &self.kind {
+            SwapKind::Zram { id, .. } => Some(format!("zram{id}")),
+            SwapKind::File => None,
+        }
+    }
+}
+
+/// A line of `/proc/swaps`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct ActiveSwap {
+    pub(super) path: PathBuf,
+    pub(super) used: u64,
+    pub(super) priority: i32,
+}
+
+/// The swap areas in use.
+pub(super) fn active() -> io::Result<Vec<ActiveSwap>> {
+    Ok(parse_swaps(&fs::read_to_string("/proc/swaps")?))
+}
+
+fn parse_swaps(text: &str) -> Vec<ActiveSwap> {
+    let parse = |line: &str| {
+        let mut fields = line.split_whitespace();
+        let path = PathBuf::from(unescape(fields.next()?));
+        let used: u64 = fields.nth(2)?.parse().ok()?;
+        let priority = fields.next()?.parse().ok()?;
+        Some(ActiveSwap {
+            path,
+            used: used * 1024,
+            priority,
+        })
+    };
+    text.lines().skip(1).filter_map(parse).collect()
+}
+
+pub(super) fn is_active(path: &Path) -> io::Result<bool> {
+    Ok(active()?.iter().any(|swap| swap.path == path))
+}
+
+/// Writes the header and turns the area on, above all others. Returns its priority.
+pub(super) fn turn_on(
+    session: &mut Session,
+    path: &Path,
+    header: &SwapHeader,
+) -> Result<u16, EnvironmentError> {
+    write_header(path, header).map_err(|source| {
+        EnvironmentError::system(format!("write a swap header to {}", path.display()), source)
+    })?;
+    let others = active().map_err(|source| EnvironmentError::reading(Path::new("/proc/swaps"), source))?;
+    let above = others
+        .iter()
+        .map(|swap| swap.priority.saturating_add(1))
+        .max()
+        .unwrap_or(0);
+    let priority = u16::try_from(above).unwrap_or(0).clamp(PRIORITY, HIGHEST);
+    let uuid = header.uuid_text();
+    let number = session.record(Change::SwapOn {
+        path: path.to_owned(),
+        uuid,
+    })?;
+    if let Err(errno) = plimsoll_os::swap_on(&c_path(path)?, Some(priority)) {
+        session.record_undone(number)?;
+        let advice = match errno.raw() {
+            libc::EPERM => "run as root (CAP_SYS_ADMIN)",
+            libc::EINVAL => {
+                "the file system cannot hold swap files (holes or copy-on-write): name another folder with `swap_dir`"
+            }
+            libc::EBUSY => "somebody else uses it",
+            _ => "",
+        };
+        let source = io::Error::from_raw_os_error(errno.raw());
+        return Err(EnvironmentError::system_with(
+            format!("turn swap on {} on", path.display()),
+            source,
+            advice,
+        ));
+    }
+    Ok(priority)
+}
+
+fn write_header(path: &Path, header: &SwapHeader) -> io::Result<()> {
+    let file = OpenOptions::new().write(true).open(path)?;
+    file.write_all_at(&header.encode(rustix::param::page_size()), 0)?;
+    file.sync_all()
+}
+
+fn c_path(path: &Path) -> Result<CString, EnvironmentError> {
+    CString::new(path.as_os_str().as_bytes())
+        .map_err(|error| EnvironmentError::system(format!("use the path {}", path.display()), error.into()))
+}
+
+/// Turns the area off if it is on and has our UUID.
+pub(super) fn undo(path: &Path, uuid: &str) -> Result<Undone, String> {
+    let reading = |error: io::Error| format!("cannot read /proc/swaps: {error}");
+    if !is_active(path).map_err(reading)? {
+        return Ok(Undone::Gone);
+    }
+    match swap_header::find(path) {
+        Ok(Found::Uuid(found)) if found == uuid => {}
+        Ok(_) => {
+            return Ok(Undone::NotOurs(
+                "another swap area has taken its place".to_owned(),
+            ));
+        }
+        Err(error) => return Err(format!("cannot read its header: {error}")),
+    }
+    let text = c_path(path).map_err(|error| error.to_string())?;
+    let mut last = None;
+    for attempt in 0..OFF_ATTEMPTS {
+        match plimsoll_os::swap_off(&text) {
+            Ok(()) => break,
+            Err(errno) if errno == Errno::INTR || errno == Errno::NOMEM => last = Some(errno),
+            Err(errno) => return Err(format!("swapoff failed: {errno}")),
+        }
+        thread::sleep(Duration::from_millis(10 * u64::from(attempt)));
+    }
+    let still = active()
+        .map_err(reading)?
+        .into_iter()
+        .find(|swap| swap.path == path);
+    match (still, last) {
+        (None, _) => Ok(Undone::Gone),
+        (Some(swap), Some(Errno::NOMEM)) => Err(format!(
+            "swapoff failed: RAM cannot take the {} bytes that it holds; end some programs",
+            swap.used
+        )),
+        (Some(_), _) => Err("swapoff was interrupted by signals again and again".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn proc_swaps() {
+        let text = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n\
+                    /dev/zram0                              partition\t65532\t\t12\t\t100\n\
+                    /a\\040b/swap\\040(deleted)                file\t\t1020\t\t0\t\t-2\n";
+        let swaps = parse_swaps(text);
+        assert_eq!(
+            swaps[0],
+            ActiveSwap {
+                path: "/dev/zram0".into(),
+                used: 12 << 10,
+                priority: 100
+            }
+        );
+        assert_eq!(
+            swaps[1],
+            ActiveSwap {
+                path: "/a b/swap (deleted)".into(),
+                used: 0,
+                priority: -2
+            }
+        );
+        assert_eq!(swaps.len(), 2);
+        assert_eq!(parse_swaps(""), []);
+    }
+}

@@ -1,0 +1,184 @@
+//! Swap files.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FallocateFlags, IFlags, fallocate, fstatfs, ioctl_getflags, ioctl_setflags, statfs};
+
+use super::cleanup::Undone;
+use super::error::EnvironmentError;
+use super::journal::Change;
+use super::machine::disk_space;
+use super::session::Session;
+use super::swap_device::{SwapDevice, SwapKind, is_active, turn_on};
+use super::swap_header::SwapHeader;
+
+/// `TMPFS_MAGIC`, `RAMFS_MAGIC`, `BTRFS_SUPER_MAGIC`, ... of `<linux/magic.h>`.
+mod magic {
+    pub(super) const TMPFS: u64 = 0x0102_1994;
+    pub(super) const RAMFS: u64 = 0x8584_58f6;
+    pub(super) const OVERLAYFS: u64 = 0x794c_7630;
+    pub(super) const NFS: u64 = 0x6969;
+    pub(super) const SQUASHFS: u64 = 0x7371_7368;
+    pub(super) const BTRFS: u64 = 0x9123_683e;
+}
+
+/// Bytes written at once where the file system cannot allocate ahead.
+const CHUNK: usize = 1 << 20;
+
+/// Makes a swap file of `size` bytes in `folder` and turns it on. Undone through the session.
+pub(super) fn create(
+    session: &mut Session,
+    folder: &Path,
+    size: u64,
+) -> Result<SwapDevice, EnvironmentError> {
+    // /proc/swaps shows the real path.
+    let folder = fs::canonicalize(folder).map_err(|source| {
+        EnvironmentError::system(format!("find the folder {}", folder.display()), source)
+    })?;
+    if let Some(why) = refused(&folder) {
+        return Err(EnvironmentError::UnsuitableFolder { folder, why });
+    }
+    let page = rustix::param::page_size();
+    let header = SwapHeader::new(size, page, "plimsoll")?;
+    let size = header.pages * page as u64;
+    let space = disk_space(&folder).map_err(|source| EnvironmentError::reading(&folder, source))?;
+    if size.saturating_add(space.reserve) > space.available {
+        return Err(disk_full(folder, size));
+    }
+    let path = folder.join(format!(".plimsoll-{}-{}.swap", session.run(), session.mark()));
+    let number = session.record(Change::File { path: path.clone() })?;
+    let opened = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&path);
+    let file = match opened {
+        Ok(file) => file,
+        Err(source) => {
+            session.record_undone(number)?;
+            return Err(EnvironmentError::system(
+                format!("make the swap file {}", path.display()),
+                source,
+            ));
+        }
+    };
+    match allocate(&file, size) {
+        Ok(()) => {}
+        Err(error) if error.raw_os_error() == Some(libc::ENOSPC) => return Err(disk_full(folder, size)),
+        Err(source) => {
+            let action = format!("allocate {size} bytes for the swap file {}", path.display());
+            return Err(EnvironmentError::system(action, source));
+        }
+    }
+    drop(file);
+    let priority = turn_on(session, &path, &header)?;
+    Ok(SwapDevice {
+        path,
+        kind: SwapKind::File,
+        size,
+        priority,
+    })
+}
+
+fn disk_full(folder: PathBuf, needed: u64) -> EnvironmentError {
+    let space = disk_space(&folder).unwrap_or_default();
+    EnvironmentError::DiskFull {
+        folder,
+        needed,
+        available: space.available,
+        reserve: space.reserve,
+    }
+}
+
+/// Why the file system of a folder cannot hold a swap file.
+pub(super) fn refused(folder: &Path) -> Option<String> {
+    let kind = match statfs(folder) {
+        Ok(stat) => stat.f_type as u64,
+        Err(error) => return Some(format!("it cannot be looked at: {error}")),
+    };
+    let why = match kind {
+        magic::TMPFS | magic::RAMFS => {
+            "it is in memory itself (tmpfs), so that swapping to it would free nothing"
+        }
+        magic::OVERLAYFS => "it is on overlayfs, which the kernel cannot swap to",
+        magic::NFS => "it is on a network file system",
+        magic::SQUASHFS => "its file system is read-only",
+        _ => return None,
+    };
+    Some(why.to_owned())
+}
+
+/// Gives the file `size` bytes of real disk blocks: a swap file must have no holes.
+fn allocate(file: &File, size: u64) -> io::Result<()> {
+    if fstatfs(file)?.f_type as u64 == magic::BTRFS {
+        // btrfs swaps only to files without copy-on-write, which can be said only while a file is empty.
+        ioctl_setflags(file, ioctl_getflags(file)? | IFlags::NOCOW)?;
+    }
+    match fallocate(file, FallocateFlags::empty(), 0, size) {
+        Ok(()) => file.sync_all(),
+        Err(rustix::io::Errno::OPNOTSUPP) => write_zeros(file, size),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn write_zeros(mut file: &File, size: u64) -> io::Result<()> {
+    let zeros = vec![0u8; CHUNK];
+    let mut left = size;
+    while left > 0 {
+        let length = left.min(CHUNK as u64);
+        file.write_all(&zeros[..length as usize])?;
+        left -= length;
+    }
+    file.sync_all()
+}
+
+/// Removes the file, unless it is in use as swap.
+pub(super) fn undo(path: &Path) -> Result<Undone, String> {
+    if is_active(path).map_err(|error| format!("cannot read /proc/swaps: {error}"))? {
+        return Err("it is in use as swap".to_owned());
+    }
+    match fs::remove_file(path) {
+        Ok(()) => Ok(Undone::Gone),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Undone::Gone),
+        Err(error) => Err(format!("cannot remove it: {error}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt;
+
+    use super::*;
+
+    #[test]
+    fn an_allocated_file_has_no_holes() {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, fill) in [
+            ("allocated", allocate as fn(&File, u64) -> io::Result<()>),
+            ("written", write_zeros),
+        ] {
+            let path = folder.path().join(name);
+            let size = (CHUNK + 8192) as u64;
+            fill(&File::create_new(&path).unwrap(), size).unwrap();
+            let metadata = fs::metadata(&path).unwrap();
+            assert_eq!(metadata.len(), size);
+            assert!(
+                metadata.blocks() * 512 >= size,
+                "{name}: {} blocks",
+                metadata.blocks()
+            );
+        }
+    }
+
+    #[test]
+    fn memory_is_no_place_for_a_swap_file() {
+        if Path::new("/dev/shm").is_dir() {
+            assert!(refused(Path::new("/dev/shm")).unwrap().contains("tmpfs"));
+        }
+        assert!(refused(Path::new("/not/there")).is_some());
+    }
+}

@@ -1,0 +1,77 @@
+//! Values in control files: changed through the journal, and put back if nobody else changed them since.
+
+use std::io;
+use std::path::Path;
+
+use super::cleanup::Undone;
+use super::control_file::{chosen, read, write};
+use super::error::EnvironmentError;
+use super::journal::Change;
+use super::session::Session;
+
+/// How readily anonymous pages are taken rather than file pages.
+pub(super) const SWAPPINESS: &str = "/proc/sys/vm/swappiness";
+/// Logarithm of the pages that are read from swap at once.
+pub(super) const PAGE_CLUSTER: &str = "/proc/sys/vm/page-cluster";
+
+/// Sets `path` to `value`, journalled. Returns the value before, or `None` when it held `value` already.
+///
+/// # Errors
+/// When it cannot be read or written, or does not show the value afterwards.
+pub(super) fn set(
+    session: &mut Session,
+    path: &Path,
+    value: &str,
+) -> Result<Option<String>, EnvironmentError> {
+    let current = || read(path).map_err(|source| EnvironmentError::reading(path, source));
+    let before = chosen(&current()?).to_owned();
+    if before == chosen(value) {
+        return Ok(None);
+    }
+    let number = session.record(Change::Value {
+        path: path.to_owned(),
+        before: before.clone(),
+        wrote: value.to_owned(),
+    })?;
+    if let Err(source) = write(path, value) {
+        session.record_undone(number)?;
+        return Err(EnvironmentError::writing(path, value, source));
+    }
+    let now = current()?;
+    if chosen(&now) == chosen(value) {
+        return Ok(Some(before));
+    }
+    Err(EnvironmentError::NotTaken {
+        path: path.to_owned(),
+        wanted: value.to_owned(),
+        found: chosen(&now).to_owned(),
+    })
+}
+
+/// Puts `before` back if the file still holds what was written.
+pub(super) fn undo(path: &Path, before: &str, wrote: &str) -> Result<Undone, String> {
+    let now = match read(path) {
+        Ok(now) => now,
+        // The module or device that it belonged to is gone, and its value with it.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Undone::Gone),
+        Err(error) => return Err(format!("cannot read it: {error}")),
+    };
+    if chosen(&now) == chosen(before) {
+        return Ok(Undone::Gone);
+    }
+    if chosen(&now) != chosen(wrote) {
+        return Ok(Undone::NotOurs(format!(
+            "it holds `{}`, not the `{wrote}` of this run: somebody else changed it, so it is left alone (it was `{before}`)",
+            chosen(&now)
+        )));
+    }
+    write(path, before).map_err(|error| format!("cannot write `{before}` back: {error}"))?;
+    match read(path) {
+        Ok(now) if chosen(&now) == chosen(before) => Ok(Undone::Gone),
+        Ok(now) => Err(format!(
+            "`{before}` was written back but it holds `{}`",
+            chosen(&now)
+        )),
+        Err(error) => Err(format!("cannot read it back: {error}")),
+    }
+}

@@ -1,0 +1,105 @@
+//! What a person sees on standard error while a run goes on.
+
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::recording::model::{Trial, TrialStatus};
+
+/// The line that moves, and the lines that stay. Everything goes to standard error.
+#[derive(Debug)]
+pub struct Progress {
+    bar: ProgressBar,
+    quiet: bool,
+    verbose: bool,
+    trials: usize,
+    trial: usize,
+}
+
+impl Progress {
+    /// Progress for a run. Quiet shows nothing but warnings; verbose shows every step.
+    pub fn new(quiet: bool, verbose: bool) -> Self {
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
+        Progress { bar, quiet, verbose, trials: 0, trial: 0 }
+    }
+
+    /// Starts the moving line: `trials` trials, `estimate` in all.
+    pub fn begin(&mut self, trials: usize, estimate: Duration) {
+        self.trials = trials;
+        if self.quiet {
+            return;
+        }
+        let style = ProgressStyle::with_template("{spinner} {wide_msg} {bar:20} {percent:>3}%  ETA {eta:>4}")
+            .unwrap_or_else(|_| ProgressStyle::default_bar());
+        self.bar.set_style(style);
+        self.bar.set_length(milliseconds(estimate).max(1));
+        self.bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(5));
+        self.bar.enable_steady_tick(Duration::from_millis(250));
+    }
+
+    /// A trial begins.
+    pub fn trial(&mut self, number: usize) {
+        self.trial = number;
+    }
+
+    /// A phase begins.
+    pub fn phase(&self, trial: &str, phase: &str) {
+        self.bar.set_message(format!("[{}/{}] {trial}: {phase}", self.trial, self.trials));
+        self.detail(format_args!("{trial}: {phase}"));
+    }
+
+    /// Something outside the trials is being done.
+    pub fn step(&self, what: &str) {
+        self.bar.set_message(what.to_owned());
+        self.detail(format_args!("{what}"));
+    }
+
+    /// Work that was estimated at `estimate` is done.
+    pub fn advance(&self, estimate: Duration) {
+        self.bar.inc(milliseconds(estimate));
+    }
+
+    /// A trial ended.
+    pub fn trial_done(&self, trial: &Trial) {
+        if self.quiet && trial.status == TrialStatus::Ok {
+            return;
+        }
+        let speeds: Vec<String> = trial
+            .phases
+            .iter()
+            .filter(|phase| phase.gb_per_s > 0.0)
+            .map(|phase| format!("{} {:.2} GB/s", phase.name, phase.gb_per_s))
+            .collect();
+        let verdict = match trial.status {
+            TrialStatus::Ok => "ok".to_owned(),
+            TrialStatus::Failed => format!("FAILED: {}", trial.reasons.join("; ")),
+            TrialStatus::Untrustworthy => format!("untrustworthy: {}", trial.reasons.join("; ")),
+        };
+        self.line(&format!("[{}/{}] {}  {}  {verdict}", self.trial, self.trials, trial.id, speeds.join(", ")));
+    }
+
+    /// A warning: always shown.
+    pub fn warn(&self, text: &str) {
+        self.line(&format!("plimsoll: warning: {text}"));
+    }
+
+    /// Something only a verbose reader wants.
+    pub fn detail(&self, text: std::fmt::Arguments<'_>) {
+        if self.verbose {
+            self.line(&format!("  {text}"));
+        }
+    }
+
+    /// Ends the moving line.
+    pub fn end(&self) {
+        self.bar.finish_and_clear();
+    }
+
+    fn line(&self, text: &str) {
+        self.bar.suspend(|| eprintln!("{text}"));
+    }
+}
+
+fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,106 @@
+//! Writing that never leaves a half: whole-file replacement and appends that are taken back when they fail.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use super::RecordingError;
+
+/// Replaces `path` by `content` so that a reader, also after a crash, sees the old file or the new one.
+pub(super) fn replace(path: &Path, content: &[u8]) -> Result<(), RecordingError> {
+    replace_with(path, |file| file.write_all(content))
+}
+
+/// As [`replace`], with the content written by `write`. The temporary file is removed when it fails.
+pub(super) fn replace_with(
+    path: &Path,
+    write: impl FnOnce(&mut File) -> io::Result<()>,
+) -> Result<(), RecordingError> {
+    let mut name = std::ffi::OsString::from(".");
+    name.push(path.file_name().unwrap_or_default());
+    name.push(".new");
+    let temporary = path.with_file_name(name);
+    let attempt = || -> io::Result<()> {
+        let mut file = File::create(&temporary)?;
+        write(&mut file)?;
+        file.sync_all()?;
+        fs::rename(&temporary, path)?;
+        // The rename lasts only once the folder is on disk.
+        path.parent().map_or(Ok(()), |folder| {
+            File::open(folder).and_then(|folder| folder.sync_all())
+        })
+    };
+    attempt().map_err(|source| {
+        // The first error is the one that tells; a temporary file that cannot be removed harms no reader.
+        let _ = fs::remove_file(&temporary);
+        RecordingError::io("write", path, source)
+    })
+}
+
+/// A file that grows by whole records, each handed to the kernel at once.
+#[derive(Debug)]
+pub(super) struct AppendFile {
+    file: File,
+    path: PathBuf,
+    length: u64,
+}
+
+impl AppendFile {
+    /// Creates a file that must not be there yet.
+    pub(super) fn create(path: PathBuf) -> Result<Self, RecordingError> {
+        match OpenOptions::new().write(true).create_new(true).open(&path) {
+            Ok(file) => Ok(AppendFile {
+                file,
+                path,
+                length: 0,
+            }),
+            Err(source) => Err(RecordingError::io("create", &path, source)),
+        }
+    }
+
+    /// Opens a file to go on after its first `length` bytes; what comes after them is cut off.
+    pub(super) fn reopen(path: PathBuf, length: u64) -> Result<Self, RecordingError> {
+        let open = || -> io::Result<File> {
+            let mut file = OpenOptions::new()
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .open(&path)?;
+            file.set_len(length)?;
+            file.seek(SeekFrom::Start(length))?;
+            Ok(file)
+        };
+        match open() {
+            Ok(file) => Ok(AppendFile { file, path, length }),
+            Err(source) => Err(RecordingError::io("reopen", &path, source)),
+        }
+    }
+
+    /// Appends a whole record, or nothing.
+    pub(super) fn append(&mut self, record: &[u8]) -> Result<(), RecordingError> {
+        match self.file.write_all(record) {
+            Ok(()) => {
+                self.length += record.len() as u64;
+                Ok(())
+            }
+            Err(source) => {
+                // Shrinking needs no room. Should it fail nonetheless, the reader passes over a torn tail.
+                let _ = self.file.set_len(self.length);
+                let _ = self.file.seek(SeekFrom::Start(self.length));
+                Err(RecordingError::io("append to", &self.path, source))
+            }
+        }
+    }
+
+    /// The file.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Waits until all of it is on disk.
+    pub(super) fn sync(&self) -> Result<(), RecordingError> {
+        self.file
+            .sync_data()
+            .map_err(|source| RecordingError::io("sync", &self.path, source))
+    }
+}

@@ -1,0 +1,160 @@
+//! JSON documents: one a file, or one a line.
+
+use std::path::Path;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::RecordingError;
+
+/// What a file of JSON lines holds.
+#[derive(Debug)]
+pub(super) struct Lines<T> {
+    /// The documents.
+    pub(super) documents: Vec<T>,
+    /// Length in bytes of the whole lines: where to go on writing.
+    pub(super) whole: u64,
+    /// Bytes after the last whole line: what a killed writer left of one.
+    pub(super) torn: u64,
+}
+
+const LINE_ADVICE: &str = "Restore the file from a copy, or delete that line to open the rest";
+
+/// Encodes a document as one line, newline included. Figures that JSON cannot hold are refused.
+pub(super) fn encode_line<T: Serialize>(path: &Path, document: &T) -> Result<Vec<u8>, RecordingError> {
+    let mut line = encode(path, document, serde_json::to_vec)?;
+    line.push(b'\n');
+    Ok(line)
+}
+
+/// Encodes a document for people to read.
+pub(super) fn encode_file<T: Serialize>(path: &Path, document: &T) -> Result<Vec<u8>, RecordingError> {
+    let mut text = encode(path, document, serde_json::to_vec_pretty)?;
+    text.push(b'\n');
+    Ok(text)
+}
+
+fn encode<T: Serialize>(
+    path: &Path,
+    document: &T,
+    to_vec: fn(&T) -> serde_json::Result<Vec<u8>>,
+) -> Result<Vec<u8>, RecordingError> {
+    to_vec(document).map_err(|error| RecordingError::Encode {
+        path: path.to_owned(),
+        reason: error.to_string(),
+    })
+}
+
+/// Refuses a document with a figure that is not finite: JSON would hold `null`, which does not read back.
+///
+/// `document` must be of a type without optional fields, so that every `null` is such a figure.
+pub(super) fn require_finite<T: Serialize>(name: &str, document: &T) -> Result<(), RecordingError> {
+    let value = serde_json::to_value(document).unwrap_or_default();
+    match null_path(&value) {
+        None => Ok(()),
+        Some(field) => Err(RecordingError::NotFinite {
+            document: name.to_owned(),
+            field,
+        }),
+    }
+}
+
+fn null_path(value: &serde_json::Value) -> Option<String> {
+    let inside = |(name, value): (String, &serde_json::Value)| {
+        null_path(value).map(|rest| {
+            if rest.is_empty() {
+                name
+            } else {
+                format!("{name}.{rest}")
+            }
+        })
+    };
+    match value {
+        serde_json::Value::Null => Some(String::new()),
+        serde_json::Value::Array(items) => items
+            .iter()
+            .enumerate()
+            .map(|(index, value)| (index.to_string(), value))
+            .find_map(inside),
+        serde_json::Value::Object(fields) => fields
+            .iter()
+            .map(|(name, value)| (name.clone(), value))
+            .find_map(inside),
+        _ => None,
+    }
+}
+
+/// What is wrong with a line, without serde's own line number, which always is 1.
+fn line_reason(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    match text.rsplit_once(" at line ") {
+        Some((reason, _)) => format!("{reason} at column {}", error.column()),
+        None => text,
+    }
+}
+
+/// Reads a file of JSON lines. A last line without its newline is torn, not damage.
+pub(super) fn read<T: DeserializeOwned>(path: &Path) -> Result<Lines<T>, RecordingError> {
+    let content = match std::fs::read(path) {
+        Ok(content) => content,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+        Err(source) => return Err(RecordingError::io("read", path, source)),
+    };
+    let mut lines = Lines {
+        documents: Vec::new(),
+        whole: 0,
+        torn: 0,
+    };
+    for (index, line) in content.split_inclusive(|&byte| byte == b'\n').enumerate() {
+        if !line.ends_with(b"\n") {
+            // Even if it parses: a line is whole with its newline, or a resumed run would join the next to it.
+            lines.torn = line.len() as u64;
+            break;
+        }
+        lines.whole += line.len() as u64;
+        if line.trim_ascii().is_empty() {
+            continue;
+        }
+        match serde_json::from_slice(line) {
+            Ok(document) => lines.documents.push(document),
+            Err(error) => {
+                return Err(RecordingError::CorruptJson {
+                    path: path.to_owned(),
+                    line: index + 1,
+                    reason: line_reason(&error),
+                    advice: LINE_ADVICE,
+                });
+            }
+        }
+    }
+    Ok(lines)
+}
+
+/// Reads a file that is one JSON document with a `schema` field of at most `known`.
+pub(super) fn read_document<T: DeserializeOwned>(
+    path: &Path,
+    known: u32,
+    advice: &'static str,
+) -> Result<T, RecordingError> {
+    #[derive(serde::Deserialize)]
+    struct Head {
+        schema: u32,
+    }
+    let content = std::fs::read(path).map_err(|source| RecordingError::io("read", path, source))?;
+    let corrupt = |error: serde_json::Error| RecordingError::CorruptJson {
+        path: path.to_owned(),
+        line: error.line(),
+        reason: line_reason(&error),
+        advice,
+    };
+    // The head comes first: a newer document need not have the fields of this one.
+    let head: Head = serde_json::from_slice(&content).map_err(corrupt)?;
+    if head.schema > known {
+        return Err(RecordingError::NewerSchema {
+            path: path.to_owned(),
+            found: head.schema,
+            known,
+        });
+    }
+    serde_json::from_slice(&content).map_err(corrupt)
+}

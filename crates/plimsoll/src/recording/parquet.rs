@@ -1,0 +1,171 @@
+//! The samples of a finished run: Parquet, which analysis tools read without our code.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ::parquet::arrow::ArrowWriter;
+use ::parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use ::parquet::basic::{Compression, ZstdLevel};
+use ::parquet::errors::ParquetError;
+use ::parquet::file::metadata::KeyValue;
+use ::parquet::file::properties::WriterProperties;
+use arrow_array::RecordBatch;
+use xxhash_rust::xxh3::Xxh3;
+
+use super::append::{AppendFile, replace_with};
+use super::model::RECORDING_SCHEMA;
+use super::schema::{arrow_schema, schema_version, value_columns};
+use super::stream::{self, Encoder};
+use super::{RecordingError, Samples};
+
+/// Rows of a row group: small enough to be encoded in little memory, large enough to compress well.
+const ROW_GROUP: usize = 1 << 16;
+
+/// Writes the samples of the stream `from` as the Parquet file `to` and returns its checksum.
+pub(super) fn from_stream(from: &Path, to: &Path) -> Result<String, RecordingError> {
+    let mut batches = stream::Reader::open(from)?.ok_or_else(|| RecordingError::CorruptSamples {
+        path: from.to_owned(),
+        offset: 0,
+        reason: "the schema is cut off".to_owned(),
+    })?;
+    let mut failed = None;
+    let written = replace_with(to, |file| {
+        let mut writer = ArrowWriter::try_new(file, arrow_schema(), Some(properties())).map_err(into_io)?;
+        loop {
+            match batches.next_batch() {
+                Ok(Some(batch)) => {
+                    // The stream's reader leaves the descriptions out; the columns are the same.
+                    let batch = RecordBatch::try_new(arrow_schema(), batch.columns().to_vec())
+                        .map_err(io::Error::other)?;
+                    writer.write(&batch).map_err(into_io)?;
+                }
+                Ok(None) => break,
+                Err(error) => {
+                    failed = Some(error);
+                    return Err(io::Error::other("the stream cannot be read"));
+                }
+            }
+        }
+        writer.close().map_err(into_io).map(drop)
+    });
+    match failed {
+        Some(error) => Err(error),
+        None => written.and_then(|()| checksum(to)),
+    }
+}
+
+fn properties() -> WriterProperties {
+    let pairs = [
+        ("plimsoll.schema", RECORDING_SCHEMA.to_string()),
+        ("plimsoll.columns", super::schema::columns_json()),
+    ];
+    let pairs = pairs.map(|(key, value)| KeyValue::new(key.to_owned(), value));
+    WriterProperties::builder()
+        .set_compression(Compression::ZSTD(ZstdLevel::default()))
+        .set_max_row_group_row_count(Some(ROW_GROUP))
+        .set_key_value_metadata(Some(pairs.into()))
+        .build()
+}
+
+/// The system's error behind a Parquet error, so that a full disk is known as such.
+fn into_io(error: ParquetError) -> io::Error {
+    match error {
+        ParquetError::External(inner) => match inner.downcast::<io::Error>() {
+            Ok(error) => *error,
+            Err(inner) => io::Error::other(inner),
+        },
+        other => io::Error::other(other),
+    }
+}
+
+/// Reads a Parquet file of samples, after comparing it with its checksum where one is known.
+pub(super) fn read(path: &Path, expected: Option<&str>) -> Result<Samples, RecordingError> {
+    let mut samples = Samples::default();
+    for_each_batch(path, expected, |first, batch| {
+        if first {
+            samples.declare(value_columns(&batch.schema()));
+        }
+        samples.append(&batch).map_err(|reason| corrupt(path, reason))
+    })?;
+    samples.sort();
+    Ok(samples)
+}
+
+/// Turns a finished file back into a stream, for a run that goes on.
+pub(super) fn to_stream(
+    from: &Path,
+    expected: Option<&str>,
+    to: PathBuf,
+) -> Result<(Encoder, AppendFile), RecordingError> {
+    let schema = arrow_schema();
+    let (mut encoder, mut file) = stream::create(to, &schema)?;
+    for_each_batch(from, expected, |_, batch| {
+        let message = RecordBatch::try_new(schema.clone(), batch.columns().to_vec())
+            .and_then(|batch| encoder.encode(&batch))
+            .map_err(|error| corrupt(from, error.to_string()))?;
+        file.append(&message)
+    })?;
+    file.sync()?;
+    Ok((encoder, file))
+}
+
+fn for_each_batch(
+    path: &Path,
+    expected: Option<&str>,
+    mut each: impl FnMut(bool, RecordBatch) -> Result<(), RecordingError>,
+) -> Result<(), RecordingError> {
+    if let Some(expected) = expected {
+        let found = checksum(path)?;
+        if found != expected {
+            let reason = format!("its checksum is {found}, the manifest says {expected}");
+            return Err(corrupt(path, reason));
+        }
+    }
+    let file = File::open(path).map_err(|source| RecordingError::io("read", path, source))?;
+    let builder =
+        ParquetRecordBatchReaderBuilder::try_new(file).map_err(|error| corrupt(path, error.to_string()))?;
+    if let Some(found) = schema_version(builder.schema())
+        && found > RECORDING_SCHEMA
+    {
+        return Err(RecordingError::NewerSchema {
+            path: path.to_owned(),
+            found,
+            known: RECORDING_SCHEMA,
+        });
+    }
+    let empty = RecordBatch::new_empty(Arc::clone(builder.schema()));
+    let batches = builder
+        .with_batch_size(1 << 13)
+        .build()
+        .map_err(|error| corrupt(path, error.to_string()))?;
+    // The first, empty, batch tells the columns also of a file without rows.
+    each(true, empty)?;
+    for batch in batches {
+        each(false, batch.map_err(|error| corrupt(path, error.to_string()))?)?;
+    }
+    Ok(())
+}
+
+fn corrupt(path: &Path, reason: String) -> RecordingError {
+    RecordingError::CorruptSamples {
+        path: path.to_owned(),
+        offset: 0,
+        reason,
+    }
+}
+
+/// xxh3 of a file, 16 hex digits.
+fn checksum(path: &Path) -> Result<String, RecordingError> {
+    let io = |source| RecordingError::io("read", path, source);
+    let mut file = File::open(path).map_err(io)?;
+    let mut hash = Xxh3::new();
+    let mut buffer = vec![0; 1 << 18];
+    loop {
+        match file.read(&mut buffer).map_err(io)? {
+            0 => return Ok(format!("{:016x}", hash.digest())),
+            count => hash.update(&buffer[..count]),
+        }
+    }
+}

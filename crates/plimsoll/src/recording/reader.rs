@@ -1,0 +1,170 @@
+//! Opening a recording, finished or not.
+
+use std::path::{Path, PathBuf};
+
+use super::lines::{self, Lines};
+use super::model::{Event, Manifest, RECORDING_SCHEMA, RESULTS_SCHEMA, Results, Trial, file};
+use super::writer::lock;
+use super::{RecordingError, Samples, parquet, stream};
+
+/// A recording, read.
+#[derive(Debug, Clone)]
+pub struct Recording {
+    /// The folder.
+    pub folder: PathBuf,
+    /// What was asked, of which machine.
+    pub manifest: Manifest,
+    /// Events in the order in which they were written.
+    pub events: Vec<Event>,
+    /// Trials that ended, each once: of a trial that was run again, the last.
+    pub trials: Vec<Trial>,
+    /// Samples.
+    pub samples: Samples,
+    /// The results, when the run got that far.
+    pub results: Option<Results>,
+    /// What is missing or was cut off, for people.
+    pub warnings: Vec<String>,
+    /// Whether the run came to its end and nothing is missing.
+    pub complete: bool,
+}
+
+impl Recording {
+    /// Opens the recording in `folder`. One that was cut short, by a kill or a full disk, opens with warnings.
+    ///
+    /// # Errors
+    /// [`RecordingError::NotARecording`]; [`RecordingError::NewerSchema`]; [`RecordingError::CorruptJson`] and
+    /// [`RecordingError::CorruptSamples`] with file and place, where what was once whole is damaged.
+    pub fn open(folder: &Path) -> Result<Self, RecordingError> {
+        let mut recording = Recording::open_unlocked(folder)?;
+        if !recording.complete && matches!(lock(folder), Err(RecordingError::InUse { .. })) {
+            recording
+                .warnings
+                .push("the run is still going on; this is what it recorded so far".to_owned());
+        }
+        Ok(recording)
+    }
+
+    /// As [`Recording::open`], without asking whether somebody writes it: for the one who does.
+    pub(super) fn open_unlocked(folder: &Path) -> Result<Self, RecordingError> {
+        let manifest = read_manifest(folder)?;
+        let mut warnings = Vec::new();
+        let samples = read_samples(folder, &manifest, &mut warnings)?;
+        let events = whole(
+            lines::read::<Event>(&folder.join(file::EVENTS))?,
+            "event",
+            &mut warnings,
+        );
+        let trials = whole(
+            lines::read::<Trial>(&folder.join(file::TRIALS))?,
+            "trial",
+            &mut warnings,
+        );
+        let results = read_results(folder, &mut warnings)?;
+        let complete = results.is_some() && folder.join(file::SAMPLES).exists() && warnings.is_empty();
+        Ok(Recording {
+            folder: folder.to_owned(),
+            manifest,
+            events,
+            trials: last_of_each(trials),
+            samples,
+            results,
+            warnings,
+            complete,
+        })
+    }
+
+    /// The latest time that anything was recorded at, in nanoseconds since the start; 0 when nothing was.
+    pub fn last_ns(&self) -> u64 {
+        let samples = self.samples.t_ns().last().copied();
+        let events = self.events.iter().map(|event| event.t_ns).max();
+        let trials = self.trials.iter().map(|trial| trial.span_ns.1).max();
+        [samples, events, trials].into_iter().flatten().max().unwrap_or(0)
+    }
+}
+
+fn read_manifest(folder: &Path) -> Result<Manifest, RecordingError> {
+    let not_a_recording = |reason: &str| RecordingError::NotARecording {
+        path: folder.to_owned(),
+        reason: reason.to_owned(),
+    };
+    if !folder.exists() {
+        return Err(not_a_recording("there is no such folder"));
+    }
+    if !folder.is_dir() {
+        return Err(not_a_recording("it is not a folder"));
+    }
+    let path = folder.join(file::MANIFEST);
+    if !path.exists() {
+        return Err(not_a_recording("it holds no manifest.json"));
+    }
+    lines::read_document(
+        &path,
+        RECORDING_SCHEMA,
+        "Without its manifest a recording cannot be opened: restore the file from a copy",
+    )
+}
+
+fn read_samples(
+    folder: &Path,
+    manifest: &Manifest,
+    warnings: &mut Vec<String>,
+) -> Result<Samples, RecordingError> {
+    let finished = folder.join(file::SAMPLES);
+    if finished.exists() {
+        return parquet::read(
+            &finished,
+            manifest.checksums.get(file::SAMPLES).map(String::as_str),
+        );
+    }
+    let live = folder.join(file::SAMPLES_LIVE);
+    if !live.exists() {
+        warnings.push("there are no samples: neither samples.parquet nor samples.arrows is there".to_owned());
+        return Ok(Samples::default());
+    }
+    let (samples, _, torn) = stream::read(&live)?;
+    let mut text = format!(
+        "the run was cut short before its samples were finished: {} samples were kept",
+        samples.len()
+    );
+    if torn > 0 {
+        text.push_str(&format!(
+            ", a last batch of which {torn} bytes were written was not"
+        ));
+    }
+    warnings.push(text);
+    Ok(samples)
+}
+
+fn read_results(folder: &Path, warnings: &mut Vec<String>) -> Result<Option<Results>, RecordingError> {
+    let path = folder.join(file::RESULTS);
+    if !path.exists() {
+        warnings.push("there is no results.json: the run did not come to its end".to_owned());
+        return Ok(None);
+    }
+    lines::read_document(
+        &path,
+        RESULTS_SCHEMA,
+        "Delete it: everything in it is computed again from the rest of the recording",
+    )
+    .map(Some)
+}
+
+fn whole<T>(lines: Lines<T>, what: &str, warnings: &mut Vec<String>) -> Vec<T> {
+    if lines.torn > 0 {
+        warnings.push(format!(
+            "the last {what} was cut off while it was being written ({} bytes) and is not shown",
+            lines.torn
+        ));
+    }
+    lines.documents
+}
+
+/// Of trials with the same name, the last, at its own place.
+fn last_of_each(trials: Vec<Trial>) -> Vec<Trial> {
+    let mut kept: Vec<Trial> = Vec::with_capacity(trials.len());
+    for trial in trials {
+        kept.retain(|earlier| earlier.id != trial.id);
+        kept.push(trial);
+    }
+    kept
+}

@@ -1,0 +1,207 @@
+//! Going on with a recording that was cut short.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use super::append::AppendFile;
+use super::lines;
+use super::model::{Event, Manifest, Resumption, Trial, TrialStatus, file};
+use super::schema::arrow_schema;
+use super::stream::{self, Encoder};
+use super::writer::{Streams, lock};
+use super::{Recording, RecordingError, Writer};
+use crate::scenario::{Plan, TrialPlan};
+
+/// Time between the parts of a resumed run, in nanoseconds: enough to show as a gap.
+const GAP_NS: u64 = 1_000_000_000;
+
+/// A recording that was opened to go on.
+#[derive(Debug)]
+pub struct Resumed {
+    /// The recording.
+    pub writer: Writer,
+    /// The trials that need not run again: those that ended ok.
+    pub done: Vec<Trial>,
+    /// What was lost of the first part, for people.
+    pub warnings: Vec<String>,
+}
+
+/// The instant at which a part starts.
+#[derive(Debug, Clone)]
+pub struct Now {
+    /// In UTC, RFC 3339.
+    pub utc: String,
+    /// CLOCK_MONOTONIC in nanoseconds.
+    pub monotonic_ns: u64,
+}
+
+impl Writer {
+    /// Reopens the recording in `folder` to go on with the same plan. Samples, events and trials stay; times go on
+    /// after the last one recorded, and the manifest's `resumed` list says how they relate to the clock. Results are
+    /// removed, as they are those of a part.
+    ///
+    /// # Errors
+    /// [`RecordingError::OtherPlan`] with what differs, [`RecordingError::OtherVersion`], [`RecordingError::InUse`]
+    /// while another process writes it, and all that reading and writing can err with.
+    pub fn resume(folder: &Path, plan: &Plan, now: &Now) -> Result<Resumed, RecordingError> {
+        let lock = match lock(folder) {
+            Err(RecordingError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
+                return Err(RecordingError::NotARecording {
+                    path: folder.to_owned(),
+                    reason: "there is no such folder".to_owned(),
+                });
+            }
+            other => other?,
+        };
+        let recording = Recording::open_unlocked(folder)?;
+        let differences = differences(&recording.manifest.plan, plan);
+        if !differences.is_empty() {
+            return Err(RecordingError::OtherPlan {
+                path: folder.to_owned(),
+                differences,
+            });
+        }
+        let t_ns = match recording.last_ns() {
+            0 => 0,
+            last => last.saturating_add(GAP_NS),
+        };
+        let mut manifest = recording.manifest.clone();
+        manifest.resumed.push(Resumption {
+            started: now.utc.clone(),
+            monotonic_ns: now.monotonic_ns,
+            t_ns,
+            tool_version: env!("CARGO_PKG_VERSION").to_owned(),
+        });
+        let streams = reopen(folder, &manifest)?;
+        let checksum = manifest.checksums.remove(file::SAMPLES);
+        let mut writer = Writer::with(folder.to_owned(), recording.manifest.clone(), streams, lock);
+        writer.update_manifest(&manifest)?;
+        remove_if_there(&folder.join(file::RESULTS))?;
+        if checksum.is_some() {
+            remove_if_there(&folder.join(file::SAMPLES))?;
+        }
+        let mut done = recording.trials;
+        done.retain(|trial| trial.status == TrialStatus::Ok);
+        Ok(Resumed {
+            writer,
+            done,
+            warnings: recording.warnings,
+        })
+    }
+}
+
+fn reopen(folder: &Path, manifest: &Manifest) -> Result<Streams, RecordingError> {
+    let (encoder, samples) = reopen_samples(folder, manifest)?;
+    let events = folder.join(file::EVENTS);
+    let trials = folder.join(file::TRIALS);
+    let whole_events = lines::read::<Event>(&events)?.whole;
+    let whole_trials = lines::read::<Trial>(&trials)?.whole;
+    Ok(Streams {
+        encoder,
+        samples,
+        events: AppendFile::reopen(events, whole_events)?,
+        trials: AppendFile::reopen(trials, whole_trials)?,
+    })
+}
+
+/// The stream of samples, ready for more: what is whole of the live one, or the finished file turned back into one.
+fn reopen_samples(folder: &Path, manifest: &Manifest) -> Result<(Encoder, AppendFile), RecordingError> {
+    let live = folder.join(file::SAMPLES_LIVE);
+    let finished = folder.join(file::SAMPLES);
+    let schema = arrow_schema();
+    let other_version = |reason: String| RecordingError::OtherVersion {
+        path: folder.to_owned(),
+        reason,
+    };
+    if finished.exists() {
+        let temporary = folder.join(".samples.arrows.new");
+        remove_if_there(&temporary)?;
+        let expected = manifest.checksums.get(file::SAMPLES).map(String::as_str);
+        super::parquet::to_stream(&finished, expected, temporary.clone())?;
+        fs::rename(&temporary, &live).map_err(|source| RecordingError::io("replace", &live, source))?;
+    }
+    let head = match live.exists() {
+        true => stream::Reader::open(&live)?,
+        false => None,
+    };
+    let Some(mut reader) = head else {
+        remove_if_there(&live)?;
+        return stream::create(live, &schema);
+    };
+    let columns = |schema: &arrow_schema::Schema| -> Vec<(String, arrow_schema::DataType)> {
+        let fields = schema.fields().iter();
+        fields
+            .map(|field| (field.name().clone(), field.data_type().clone()))
+            .collect()
+    };
+    if columns(reader.schema()) != columns(&schema) {
+        return Err(other_version(
+            "its samples have other columns than this version of plimsoll records".to_owned(),
+        ));
+    }
+    while reader.next_batch()?.is_some() {}
+    let (encoder, _) = Encoder::new(&schema).map_err(|error| other_version(error.to_string()))?;
+    let samples = AppendFile::reopen(live, reader.whole())?;
+    Ok((encoder, samples))
+}
+
+fn remove_if_there(path: &Path) -> Result<(), RecordingError> {
+    match fs::remove_file(path) {
+        Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
+            Err(RecordingError::io("remove", path, source))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What differs between the plan of a recording and the one to go on with, in words; nothing when they ask the same.
+fn differences(recorded: &Plan, asked: &Plan) -> Vec<String> {
+    let mut differences = Vec::new();
+    let mut compare = |what: &str, recorded: String, asked: String| {
+        if recorded != asked {
+            differences.push(format!("{what} was {recorded}, now is {asked}"));
+        }
+    };
+    compare("the scenario", recorded.scenario.clone(), asked.scenario.clone());
+    compare("the seed", recorded.seed.to_string(), asked.seed.to_string());
+    let by_id = |plan: &Plan| -> BTreeMap<String, TrialPlan> {
+        let trials = plan.trials.iter();
+        trials.map(|trial| (trial.id.clone(), trial.clone())).collect()
+    };
+    let (recorded, asked) = (by_id(recorded), by_id(asked));
+    for (id, trial) in &recorded {
+        match asked.get(id) {
+            None => differences.push(format!("trial `{id}` is no longer asked for")),
+            Some(other) => differences.extend(setting_differences(trial, other)),
+        }
+    }
+    let new = asked.keys().filter(|id| !recorded.contains_key(*id));
+    differences.extend(new.map(|id| format!("trial `{id}` is new")));
+    shorten(differences)
+}
+
+fn setting_differences(recorded: &TrialPlan, asked: &TrialPlan) -> Vec<String> {
+    let fields = |trial: &TrialPlan| serde_json::to_value(&trial.settings).unwrap_or_default();
+    let (before, now) = (fields(recorded), fields(asked));
+    let before = before.as_object().cloned().unwrap_or_default();
+    before
+        .iter()
+        .filter(|(key, value)| now.get(key.as_str()) != Some(value))
+        .map(|(key, value)| {
+            let now = now.get(key.as_str()).cloned().unwrap_or_default();
+            format!("`{key}` of trial `{}` was {value}, now is {now}", recorded.id)
+        })
+        .collect()
+}
+
+/// Keeps a message readable when a changed setting differs in every trial.
+fn shorten(mut differences: Vec<String>) -> Vec<String> {
+    const SHOWN: usize = 4;
+    if differences.len() > SHOWN {
+        let more = differences.len() - SHOWN;
+        differences.truncate(SHOWN);
+        differences.push(format!("and {more} more"));
+    }
+    differences
+}

@@ -1,0 +1,288 @@
+//! The run: open a session and a recording, start the sampler, calibrate, go through the trials, undo, conclude.
+//!
+//! Invariant: whatever happens after a session is open, it is finished; whatever happens after a recording is
+//! open, it is left readable.
+
+mod phase;
+mod recorder;
+mod stop;
+mod trial;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::analysis;
+use crate::environment::{self, Session, Tripwire};
+use crate::exit::{Exit, Failure, OrExit};
+use crate::progress::Progress;
+use crate::recording::model::{EventKind, Manifest, RECORDING_SCHEMA, Results, RunStatus, SamplerSettings, file};
+use crate::recording::{self, Recording, Writer};
+use crate::report;
+use crate::sample::{Reader, Sampler, SamplerConfig, Target, monotonic_ns};
+use crate::scenario::{Machine, Plan, SpeedHints, Subject};
+use crate::workload::protocol::{Command, Reply};
+use crate::workload::{Worker, WorkerOptions};
+use recorder::{Recorder, plain_event};
+use stop::Stop;
+
+/// Longest that the calibration may take; it takes about a second on a quiet machine.
+const CALIBRATION_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// What a run needs to know, resolved.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// What to run.
+    pub plan: Plan,
+    /// The machine that the plan was resolved for.
+    pub machine: Machine,
+    /// Samples a second.
+    pub hz: u32,
+    /// Folder that the recording's folder is made in.
+    pub output: PathBuf,
+    /// Recording to go on with.
+    pub resume: Option<PathBuf>,
+    /// How long to wait for another run to end; `None` is refused at once.
+    pub wait: Option<Duration>,
+}
+
+/// What a run left.
+#[derive(Debug)]
+pub struct Outcome {
+    /// Folder of the recording.
+    pub directory: PathBuf,
+    /// The page, where it could be written.
+    pub page: Option<PathBuf>,
+    /// The verdict and all numbers.
+    pub results: Results,
+    /// How the program should end.
+    pub exit: Exit,
+}
+
+/// Everything that a trial works with.
+struct Laboratory<'a> {
+    recorder: Recorder,
+    sampler: Sampler,
+    reader: Reader,
+    manifest: Manifest,
+    /// The right to change this machine; `None` where privileges are missing.
+    session: Option<Session>,
+    /// What is missing, each with how to get it. Empty when there is a session.
+    missing: Vec<String>,
+    /// Trials of a resumed recording that need not run again, by id.
+    done: Vec<String>,
+    stop: Arc<Stop>,
+    progress: &'a mut Progress,
+    executable: PathBuf,
+}
+
+/// Runs a plan and leaves the machine as it was.
+///
+/// # Errors
+/// What keeps the run from starting, or its recording from being written. A trial that fails is not an error: it
+/// is in the results.
+pub fn run(options: &Options, progress: &mut Progress) -> Result<Outcome, Failure> {
+    let stop = Stop::install()
+        .map_err(|error| anyhow::anyhow!("cannot take over signals: {error}"))
+        .or_exit(Exit::Missing)?;
+    check_sizes(options)?;
+    let missing = missing(&options.plan);
+    let name = run_name(&options.plan.scenario);
+    let session = if missing.is_empty() {
+        let command: Vec<String> = std::env::args().collect();
+        Some(Session::open(&name, &command, options.wait).or_exit(Exit::Missing)?)
+    } else {
+        None
+    };
+    let mut laboratory = Laboratory::open(options, name, session, missing, stop, progress)?;
+    let ran = laboratory.go(&options.plan);
+    laboratory.conclude(ran)
+}
+
+/// Refuses what would not leave the rest of the machine its reserve.
+fn check_sizes(options: &Options) -> Result<(), Failure> {
+    for trial in &options.plan.trials {
+        let settings = &trial.settings;
+        let disk_free = match settings.subject {
+            Subject::SwapFile | Subject::Zswap(_) => {
+                Some(environment::disk_free(&settings.swap_dir).or_exit(Exit::Missing)?)
+            }
+            Subject::Zram(_) | Subject::NoSwap => None,
+        };
+        environment::safe_size(&options.machine, disk_free, settings)
+            .map_err(|error| anyhow::anyhow!("trial {}: {error}", trial.id))
+            .or_exit(Exit::Missing)?;
+    }
+    Ok(())
+}
+
+/// Everything that the trials of a plan lack on this machine, each once.
+fn missing(plan: &Plan) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    for trial in &plan.trials {
+        for missing in environment::missing(&trial.settings) {
+            let text = missing.to_string();
+            if !all.contains(&text) {
+                all.push(text);
+            }
+        }
+    }
+    all
+}
+
+impl<'a> Laboratory<'a> {
+    /// Opens the recording and starts the sampler: the first sample is taken before anything else is done.
+    fn open(
+        options: &Options,
+        name: String,
+        session: Option<Session>,
+        missing: Vec<String>,
+        stop: Arc<Stop>,
+        progress: &'a mut Progress,
+    ) -> Result<Self, Failure> {
+        let executable = std::env::current_exe()
+            .map_err(|error| anyhow::anyhow!("cannot find this program's own file to start workers: {error}"))
+            .or_exit(Exit::Missing)?;
+        let started = monotonic_ns();
+        let config = SamplerConfig { hz: options.hz, origin_ns: started };
+        let (sampler, batches) = Sampler::start(config).or_exit(Exit::Missing)?;
+        let manifest = new_manifest(options, name, started, sampler.locked(), &missing);
+        let writer = Writer::create(&options.output, manifest.clone()).or_exit(Exit::Missing)?;
+        let tripwire = Tripwire::new(options.machine.ram);
+        let recorder = Recorder::start(writer, batches, tripwire, Arc::clone(&stop), started)?;
+        let reader = Reader::open().or_exit(Exit::Missing)?;
+        Ok(Laboratory {
+            recorder,
+            sampler,
+            reader,
+            manifest,
+            session,
+            missing,
+            done: Vec::new(),
+            stop,
+            progress,
+            executable,
+        })
+    }
+
+    /// Calibrates and goes through the trials. Returns how the program should end as far as the trials say.
+    fn go(&mut self, plan: &Plan) -> Result<Exit, Failure> {
+        self.recorder.event(plain_event(EventKind::RunStart, self.manifest.run.clone()))?;
+        let mut exit = Exit::Done;
+        for missing in &self.missing {
+            self.progress.warn(missing);
+            exit = Exit::Missing;
+        }
+        let estimate = plan.estimate(&SpeedHints::default());
+        self.progress.begin(plan.trials.len(), Duration::from_secs_f64(estimate.seconds));
+        let share = Duration::from_secs_f64(estimate.seconds / plan.trials.len().max(1) as f64);
+        self.calibrate()?;
+        for (number, trial) in plan.trials.iter().enumerate() {
+            if self.stop.requested() {
+                break;
+            }
+            self.progress.trial(number + 1);
+            if !self.done.contains(&trial.id) {
+                let ended = self.trial(trial)?;
+                self.progress.trial_done(&ended.trial);
+                exit = exit.max(ended.exit);
+            }
+            self.progress.advance(share);
+        }
+        Ok(self.stop.cause().map_or(exit, |cause| cause.exit()))
+    }
+
+    /// Measures what this machine does when nothing is in the way, in a worker: the runner itself stays small.
+    fn calibrate(&mut self) -> Result<(), Failure> {
+        self.progress.step("calibrating");
+        self.recorder.event(plain_event(EventKind::Calibration, "start"))?;
+        let mut worker = Worker::spawn(&self.executable, &WorkerOptions::default()).or_exit(Exit::Missing)?;
+        match worker.call(&Command::Calibrate, CALIBRATION_TIMEOUT, self.stop.flag()) {
+            Ok(Reply::Calibration { calibration }) => self.manifest.calibration = Some(calibration),
+            Ok(other) => self.progress.warn(&format!("no calibration: the worker answered {other:?}")),
+            Err(_) if self.stop.requested() => {}
+            Err(error) => self.progress.warn(&format!("no calibration: {error}")),
+        }
+        self.recorder.event(plain_event(EventKind::Calibration, "end"))?;
+        self.recorder.manifest(&self.manifest)
+    }
+
+    /// Watches a worker and its environment in the samples and the snapshots from now on, or nothing.
+    fn watch(&mut self, target: Option<&Target>) {
+        self.sampler.set_target(target);
+        self.reader.set_target(target);
+    }
+
+    /// Undoes what is left, ends the recording and makes the numbers and the page of it.
+    fn conclude(mut self, ran: Result<Exit, Failure>) -> Result<Outcome, Failure> {
+        self.progress.step("undoing and concluding");
+        let undone = self.session.take().map_or(Ok(()), Session::finish);
+        let said = match (&ran, self.stop.cause()) {
+            (_, Some(cause)) => cause.to_string(),
+            (Err(failure), None) => format!("{:#}", failure.error),
+            (Ok(_), None) => "done".to_owned(),
+        };
+        let ended = self.recorder.event(plain_event(EventKind::RunEnd, said));
+        self.manifest.swap_slots = self.sampler.swap_slots();
+        let kept = self.recorder.manifest(&self.manifest);
+        let sampled = self.sampler.stop();
+        let writer = self.recorder.close();
+        self.progress.end();
+        let mut exit = ran?;
+        undone.or_exit(Exit::WorkloadFailed)?;
+        ended.and(kept)?;
+        let writer = writer?;
+        let directory = writer.folder().to_owned();
+        let recording = Recording::open(&directory).or_exit(Exit::Missing)?;
+        let mut results = analysis::results(&recording);
+        results.sampler = sampled;
+        let directory = writer.finish(&results).or_exit(Exit::Missing)?;
+        let page = write_page(&recording, &results, &directory)?;
+        if exit == Exit::Done && results.status == RunStatus::Untrustworthy {
+            exit = Exit::Untrustworthy;
+        }
+        Ok(Outcome { directory, page, results, exit })
+    }
+}
+
+/// Writes the page beside the numbers.
+fn write_page(recording: &Recording, results: &Results, directory: &Path) -> Result<PathBuf, Failure> {
+    let path = directory.join(file::REPORT);
+    std::fs::write(&path, report::html::render(&report::page::build(recording, results)))
+        .map_err(|error| anyhow::anyhow!("cannot write {}: {error}", path.display()))
+        .or_exit(Exit::Missing)?;
+    Ok(path)
+}
+
+/// `<scenario>-<UTC time>-<four hex digits>`: sorts by time, and two runs of one second do not meet.
+fn run_name(scenario: &str) -> String {
+    let time = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%SZ");
+    let salt = (monotonic_ns() / 1000 ^ u64::from(std::process::id())) & 0xffff;
+    format!("{scenario}-{time}-{salt:04x}")
+}
+
+fn new_manifest(
+    options: &Options,
+    run: String,
+    monotonic_start_ns: u64,
+    locked: Result<(), String>,
+    missing: &[String],
+) -> Manifest {
+    Manifest {
+        schema: RECORDING_SCHEMA,
+        tool_version: env!("CARGO_PKG_VERSION").to_owned(),
+        run,
+        command: std::env::args().collect(),
+        monotonic_start_ns,
+        started: jiff::Timestamp::now().to_string(),
+        plan: options.plan.clone(),
+        sampler: SamplerSettings { hz: options.hz, locked },
+        swap_slots: Vec::new(),
+        host: recording::host(),
+        calibration: None,
+        missing: missing.to_vec(),
+        resumed: Vec::new(),
+        checksums: BTreeMap::new(),
+    }
+}

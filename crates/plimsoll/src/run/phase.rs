@@ -1,0 +1,107 @@
+//! One phase: a snapshot before, the work, a snapshot after, and what it cost.
+
+use std::collections::BTreeMap;
+
+use super::Laboratory;
+use super::trial::Trouble;
+use crate::analysis::compression::PhaseRows;
+use crate::exit::Failure;
+use crate::recording::model::{Event, EventKind, Phase};
+use crate::sample::{self, Row, col};
+use crate::workload::protocol::Cost;
+
+/// The state of the machine at one moment.
+#[derive(Debug, Clone)]
+pub(super) struct Snapshot {
+    /// All columns.
+    pub(super) row: Row,
+    /// Bytes in each category; they sum to MemTotal.
+    pub(super) categories: BTreeMap<String, i64>,
+}
+
+impl Snapshot {
+    /// Bytes in the target's working set.
+    pub(super) fn target(&self) -> u64 {
+        self.row.get(col::TARGET_ANON).and_then(|bytes| u64::try_from(bytes).ok()).unwrap_or(0)
+    }
+
+    fn kernel_threads_us(&self) -> i64 {
+        self.row.get(col::KERNEL_THREADS_CPU_US).unwrap_or(0)
+    }
+}
+
+/// A phase that ended, with the snapshots around it.
+pub(super) struct Finished {
+    pub(super) phase: Phase,
+    pub(super) before: Snapshot,
+    pub(super) after: Snapshot,
+}
+
+impl Finished {
+    /// The samples around the phase.
+    pub(super) fn rows(&self) -> PhaseRows {
+        PhaseRows { before: self.before.row, after: self.after.row }
+    }
+}
+
+impl Laboratory<'_> {
+    /// Runs one phase. `number` is the event's number for people. The span in the recording includes the calls to
+    /// the worker; the seconds are the worker's own, around the work alone.
+    pub(super) fn phase(
+        &mut self,
+        trial: &str,
+        name: &str,
+        number: Option<u32>,
+        work: impl FnOnce(&mut Self, &Snapshot) -> Result<Cost, Trouble>,
+    ) -> Result<Finished, Trouble> {
+        self.progress.phase(trial, name);
+        let before = self.snapshot()?;
+        let mut event = Event {
+            t_ns: 0,
+            kind: EventKind::PhaseStart,
+            trial: Some(trial.to_owned()),
+            phase: Some(name.to_owned()),
+            number,
+            text: String::new(),
+        };
+        let start = self.recorder.event(event.clone())?;
+        let worked = work(self, &before);
+        event.kind = EventKind::PhaseEnd;
+        if let Err(trouble) = &worked {
+            event.text.clone_from(&trouble.reason);
+        }
+        let end = self.recorder.event(event)?;
+        let cost = worked?;
+        let after = self.snapshot()?;
+        let kernel_us = after.kernel_threads_us() - before.kernel_threads_us();
+        let phase = Phase {
+            name: name.to_owned(),
+            span_ns: (start, end),
+            seconds: cost.seconds,
+            bytes: cost.bytes,
+            gb_per_s: if cost.seconds > 0.0 { cost.bytes as f64 / cost.seconds / 1e9 } else { 0.0 },
+            cpu_user_s: cost.cpu_user_s,
+            cpu_system_s: cost.cpu_system_s,
+            cpu_kernel_threads_s: kernel_us.max(0) as f64 / 1e6,
+            minor_faults: cost.minor_faults,
+            major_faults: cost.major_faults,
+            before: before.categories.clone(),
+            after: after.categories.clone(),
+        };
+        Ok(Finished { phase, before, after })
+    }
+
+    /// Reads the whole system now, outside the clock of the sampler.
+    pub(super) fn snapshot(&mut self) -> Result<Snapshot, Failure> {
+        let mut row = Row::empty(self.recorder.now());
+        self.reader.read(&mut row);
+        let categories = sample::categories(&row).map(|categories| categories.to_map()).unwrap_or_default();
+        Ok(Snapshot { row, categories })
+    }
+}
+
+impl From<Failure> for Trouble {
+    fn from(failure: Failure) -> Self {
+        Trouble::new(failure.exit, format_args!("{:#}", failure.error))
+    }
+}

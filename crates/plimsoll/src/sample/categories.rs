@@ -1,0 +1,177 @@
+//! Where every page of the machine is: layers that lie on each other without overlap and sum to MemTotal exactly.
+
+use std::collections::BTreeMap;
+
+use super::columns::{Row, col};
+
+/// A layer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Category {
+    /// Name in documents.
+    pub name: &'static str,
+    /// Name for people.
+    pub title: &'static str,
+    /// What it holds, a sentence.
+    pub meaning: &'static str,
+    /// Colour as `#RRGGBB`, chosen so that neighbours differ for colour-blind readers too.
+    pub color: &'static str,
+}
+
+/// Number of layers.
+pub const COUNT: usize = 10;
+
+/// The layers from bottom to top. `unaccounted` is last: it is what is left.
+pub const CATEGORIES: [Category; COUNT] = [
+    Category {
+        name: "kernel",
+        title: "kernel",
+        meaning: "Kernel objects that cannot be given back, stacks, page tables, per-CPU and mapped kernel memory.",
+        color: "#3D3D3D",
+    },
+    Category {
+        name: "target",
+        title: "target",
+        meaning: "Anonymous memory in the working sets of the processes under test.",
+        color: "#CC3311",
+    },
+    Category {
+        name: "other",
+        title: "other processes",
+        meaning: "Anonymous memory in the working sets of all other processes, and huge pages set aside.",
+        color: "#FFD54F",
+    },
+    Category {
+        name: "compressed",
+        title: "compressed",
+        meaning: "Compressed pages kept in RAM by zram and zswap.",
+        color: "#AA3377",
+    },
+    Category {
+        name: "swap_cache",
+        title: "swap cache",
+        meaning: "Anonymous pages that no process maps and that are on their way to or from swap.",
+        color: "#EE99AA",
+    },
+    Category {
+        name: "dirty",
+        title: "dirty/writeback",
+        meaning: "Page cache that waits to be written or is being written.",
+        color: "#661100",
+    },
+    Category {
+        name: "page_cache",
+        title: "page cache",
+        meaning: "Clean pages of files, shared memory and block devices, mapped or not.",
+        color: "#004488",
+    },
+    Category {
+        name: "slab_reclaimable",
+        title: "reclaimable slab",
+        meaning: "Kernel objects that can be given back, such as cached inodes.",
+        color: "#77AADD",
+    },
+    Category {
+        name: "free",
+        title: "free",
+        meaning: "Memory that holds nothing.",
+        color: "#EDEDED",
+    },
+    Category {
+        name: "unaccounted",
+        title: "unaccounted",
+        meaning: "What the kernel does not attribute: MemTotal less all other layers. Negative when they overlap.",
+        color: "#9E9E9E",
+    },
+];
+
+/// Bytes in each layer.
+///
+/// Invariant: the bytes sum to MemTotal, and all but `unaccounted`, which is what is left, are 0 or more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Categories {
+    bytes: [i64; COUNT],
+}
+
+impl Categories {
+    /// Bytes of each layer, in the order of [`CATEGORIES`].
+    pub fn bytes(&self) -> [i64; COUNT] {
+        self.bytes
+    }
+
+    /// Each layer with its bytes, from bottom to top.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static Category, i64)> + use<> {
+        CATEGORIES.iter().zip(self.bytes)
+    }
+
+    /// Bytes of the layer `name`; None when there is no such layer.
+    pub fn get(&self, name: &str) -> Option<i64> {
+        self.iter()
+            .find(|(layer, _)| layer.name == name)
+            .map(|(_, bytes)| bytes)
+    }
+
+    /// Bytes by name, as they stand in documents.
+    pub fn to_map(&self) -> BTreeMap<String, i64> {
+        self.iter()
+            .map(|(layer, bytes)| (layer.name.to_owned(), bytes))
+            .collect()
+    }
+
+    /// What all layers hold together, which is MemTotal.
+    pub fn total(&self) -> i64 {
+        self.bytes.iter().sum()
+    }
+}
+
+/// The layers of a sample. None when it lacks a value that every Linux has (MemTotal, MemFree, Buffers, Cached or
+/// AnonPages), or has a MemTotal that no machine has.
+pub fn categories(row: &Row) -> Option<Categories> {
+    let mem_total = row.get(col::MEM_TOTAL)?;
+    // Far above any machine, and low enough for the sums below.
+    if !(1..=i64::MAX / 64).contains(&mem_total) {
+        return None;
+    }
+    // A value that is missing here means that this kernel has none of it. No part can be larger than the whole.
+    let part = |column| row.get(column).unwrap_or(0).clamp(0, mem_total);
+
+    let free = row.get(col::MEM_FREE).map(|_| part(col::MEM_FREE))?;
+    let anon = row.get(col::ANON_PAGES).map(|_| part(col::ANON_PAGES))?;
+    row.get(col::BUFFERS).and(row.get(col::CACHED))?;
+    let file = part(col::BUFFERS) + part(col::CACHED);
+
+    let kernel = part(col::SLAB_UNRECLAIMABLE)
+        + part(col::PAGE_TABLES)
+        + part(col::SECONDARY_PAGE_TABLES)
+        + part(col::PERCPU)
+        // Where stacks are mapped page by page (CONFIG_VMAP_STACK), as nearly everywhere, they count as vmalloc too;
+        // kernels 4.4 to 5.2 report no vmalloc at all.
+        + part(col::VMALLOC_USED).max(part(col::KERNEL_STACK));
+    let target = part(col::TARGET_ANON).min(anon);
+    let other = anon - target + part(col::HUGETLB);
+    // zswap's pool is in zsmalloc like zram's, or, in kernels that let it choose, elsewhere.
+    let compressed = part(col::NR_ZSPAGES).max(part(col::ZSWAP_POOL));
+    let dirty = (part(col::DIRTY) + part(col::WRITEBACK)).min(file);
+    let layers = [
+        kernel,
+        target,
+        other,
+        compressed,
+        unmapped_swap_cache(&part, anon),
+        dirty,
+        file - dirty,
+        part(col::SLAB_RECLAIMABLE),
+        free,
+    ];
+    let mut bytes = [0; COUNT];
+    bytes[..layers.len()].copy_from_slice(&layers);
+    bytes[COUNT - 1] = mem_total - layers.iter().sum::<i64>();
+    Some(Categories { bytes })
+}
+
+/// Swap-cache pages that no process maps. SwapCached counts mapped ones too, which are in AnonPages already; so take
+/// what the lists of anonymous pages hold beyond mapped pages and shared memory. Locked file pages on the unevictable
+/// list can make that too large, but never larger than SwapCached.
+fn unmapped_swap_cache(part: &impl Fn(usize) -> i64, anon: i64) -> i64 {
+    let listed = part(col::ACTIVE_ANON) + part(col::INACTIVE_ANON) + part(col::UNEVICTABLE);
+    (listed - part(col::SHMEM) - anon).clamp(0, part(col::SWAP_CACHED))
+}

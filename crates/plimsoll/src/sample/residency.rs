@@ -1,0 +1,69 @@
+//! Keeps in RAM what the sampling thread uses: under memory pressure it would otherwise wait for its own pages, just
+//! when the samples matter.
+//!
+//! Only those ranges are locked, each page from its first use on, and not the whole process: other threads of the
+//! runner, and tests, may need pages that can be reclaimed.
+
+use std::fs;
+
+/// A range of addresses: start and length in bytes.
+pub(crate) type Span = (usize, usize);
+
+/// Where `value` lies.
+pub(crate) fn span_of<T: ?Sized>(value: &T) -> Span {
+    (
+        std::ptr::from_ref(value).cast::<()>() as usize,
+        size_of_val(value),
+    )
+}
+
+/// Locks the calling thread's stack, the program's text and data, and `spans`. Goes on after a failure and reports
+/// the first.
+pub(crate) fn lock_thread(spans: &[Span]) -> Result<(), String> {
+    let stack_address = span_of(&spans).0;
+    let mut first = lock_spans("buffers", spans);
+    for (what, span) in mappings(stack_address)? {
+        first = first.and(lock_spans(what, &[span]));
+    }
+    first
+}
+
+/// Locks `spans`, which error messages call `what`.
+pub(crate) fn lock_spans(what: &str, spans: &[Span]) -> Result<(), String> {
+    for &(address, length) in spans.iter().filter(|span| span.1 > 0) {
+        plimsoll_os::lock_range_on_fault(address, length).map_err(|error| {
+            format!(
+                "cannot lock the sampler's {what} ({length} bytes) in memory: {error}; run as root or with CAP_IPC_LOCK, \
+                 or raise `ulimit -l`"
+            )
+        })?;
+    }
+    Ok(())
+}
+
+/// The mappings to lock: the stack, all code, and the program's own constants and variables.
+fn mappings(stack_address: usize) -> Result<Vec<(&'static str, Span)>, String> {
+    let maps = fs::read_to_string("/proc/self/maps").map_err(|error| {
+        format!("cannot lock the sampler's program text in memory: /proc/self/maps cannot be read: {error}")
+    })?;
+    let program = fs::read_link("/proc/self/exe").unwrap_or_default();
+    let program = program.to_string_lossy();
+    Ok(maps
+        .lines()
+        .filter_map(|line| {
+            let mut words = line.split_whitespace();
+            let (start, end) = words.next()?.split_once('-')?;
+            let start = usize::from_str_radix(start, 16).ok()?;
+            let end = usize::from_str_radix(end, 16).ok()?;
+            let code = words.next()?.contains('x');
+            let path = words.nth(3).unwrap_or_default();
+            if (start..end).contains(&stack_address) {
+                Some(("stack", (start, end - start)))
+            } else if path.starts_with('/') && (code || path == program) {
+                Some(("program text", (start, end - start)))
+            } else {
+                None
+            }
+        })
+        .collect())
+}

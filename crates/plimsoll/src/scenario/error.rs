@@ -1,0 +1,221 @@
+//! What can be wrong with a scenario, shown with its place.
+
+use std::fmt;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use miette::{Diagnostic, LabeledSpan, NamedSource, SourceCode};
+
+use super::source::Source;
+
+/// Why a scenario was not found, read, understood or resolved.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ScenarioError {
+    /// Neither a built-in scenario nor a file.
+    #[error("no scenario is called `{name}`, and there is no such file")]
+    NotFound {
+        /// What was asked for.
+        name: String,
+        /// What to do.
+        help: String,
+    },
+    /// The file could not be read.
+    #[error("cannot read the scenario file {}: {source}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The path is not a regular file's.
+    #[error("{} is {what}, not a scenario file", path.display())]
+    NotAFile {
+        /// The path.
+        path: PathBuf,
+        /// "a folder" or "a special file".
+        what: &'static str,
+    },
+    /// The file is larger than a scenario can sensibly be.
+    #[error("the scenario file {} is too large: {bytes} bytes, the most is {max}", path.display())]
+    TooLarge {
+        /// The file.
+        path: PathBuf,
+        /// Its size.
+        bytes: u64,
+        /// [`super::MAX_FILE_BYTES`].
+        max: u64,
+    },
+    /// The file is not text.
+    #[error("the scenario file {} is not UTF-8 text: byte {offset} begins no character", path.display())]
+    NotText {
+        /// The file.
+        path: PathBuf,
+        /// Offset of the first byte that is wrong.
+        offset: usize,
+    },
+    /// The text says something that is not valid.
+    #[error(transparent)]
+    Invalid(#[from] Box<Invalid>),
+}
+
+/// What kind of mistake a text holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Problem {
+    /// Not TOML.
+    Syntax,
+    /// Something that must be there is not.
+    Missing,
+    /// A name with characters or a length that names cannot have.
+    BadName,
+    /// A key that does not exist.
+    UnknownKey,
+    /// A section that does not exist (on the command line), or that looks like a mistyped one.
+    UnknownSection,
+    /// A key where it cannot stand.
+    Misplaced,
+    /// A value of another type than the key's.
+    WrongType,
+    /// A value of the right type that means nothing.
+    BadValue,
+    /// A value outside of what is possible.
+    OutOfRange,
+    /// A list without values, or where there cannot be one.
+    BadList,
+    /// The same value twice in a sweep.
+    Duplicate,
+    /// More trials than a run may have.
+    TooManyTrials,
+    /// Values that are made from each other.
+    Cycle,
+}
+
+impl Problem {
+    /// The stable name of the kind, as in `scenario::unknown-key`.
+    fn code(self) -> &'static str {
+        match self {
+            Problem::Syntax => "scenario::syntax",
+            Problem::Missing => "scenario::missing",
+            Problem::BadName => "scenario::bad-name",
+            Problem::UnknownKey => "scenario::unknown-key",
+            Problem::UnknownSection => "scenario::unknown-section",
+            Problem::Misplaced => "scenario::misplaced",
+            Problem::WrongType => "scenario::wrong-type",
+            Problem::BadValue => "scenario::bad-value",
+            Problem::OutOfRange => "scenario::out-of-range",
+            Problem::BadList => "scenario::bad-list",
+            Problem::Duplicate => "scenario::duplicate",
+            Problem::TooManyTrials => "scenario::too-many-trials",
+            Problem::Cycle => "scenario::cycle",
+        }
+    }
+}
+
+/// A mistake in a text, with its place.
+#[derive(Debug)]
+pub struct Invalid {
+    /// What kind of mistake it is.
+    pub problem: Problem,
+    message: String,
+    help: Option<String>,
+    source: Source,
+    code: NamedSource<Arc<str>>,
+    labels: Vec<LabeledSpan>,
+}
+
+impl Invalid {
+    /// Points at a second place, where that is in the same text.
+    pub(super) fn and(mut self: Box<Self>, place: &Place, label: impl Into<String>) -> Box<Self> {
+        if place.source == self.source {
+            self.labels
+                .push(LabeledSpan::new_with_span(Some(label.into()), place.span.clone()));
+        }
+        self
+    }
+
+    /// Says what to do.
+    pub(super) fn help(mut self: Box<Self>, help: impl Into<String>) -> Box<Self> {
+        self.help = Some(help.into());
+        self
+    }
+}
+
+impl fmt::Display for Invalid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Invalid {}
+
+/// A place in a text that errors point at.
+#[derive(Debug, Clone)]
+pub(super) struct Place {
+    pub(super) source: Source,
+    pub(super) span: Range<usize>,
+}
+
+impl Place {
+    /// A mistake at this place: what it is, and the words at the place itself.
+    pub(super) fn error(
+        &self,
+        problem: Problem,
+        message: impl Into<String>,
+        label: impl Into<String>,
+    ) -> Box<Invalid> {
+        Box::new(Invalid {
+            problem,
+            message: message.into(),
+            help: None,
+            source: self.source.clone(),
+            code: NamedSource::new(self.source.name(), Arc::from(self.source.text())),
+            labels: vec![LabeledSpan::new_primary_with_span(
+                Some(label.into()),
+                self.span.clone(),
+            )],
+        })
+    }
+}
+
+impl Diagnostic for ScenarioError {
+    fn code<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
+        let code = match self {
+            ScenarioError::NotFound { .. } => "scenario::not-found",
+            ScenarioError::Unreadable { .. } => "scenario::unreadable",
+            ScenarioError::NotAFile { .. } => "scenario::not-a-file",
+            ScenarioError::TooLarge { .. } => "scenario::too-large",
+            ScenarioError::NotText { .. } => "scenario::not-text",
+            ScenarioError::Invalid(invalid) => invalid.problem.code(),
+        };
+        Some(Box::new(code))
+    }
+
+    fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
+        let help: &str = match self {
+            ScenarioError::NotFound { help, .. } => help,
+            ScenarioError::Unreadable { .. } => "check that the file exists and that you may read it",
+            ScenarioError::NotAFile { .. } => "name a built-in scenario (see `plimsoll list`) or a TOML file",
+            ScenarioError::TooLarge { .. } | ScenarioError::NotText { .. } => {
+                "a scenario is a short TOML text; see `plimsoll show compression` for one"
+            }
+            ScenarioError::Invalid(invalid) => invalid.help.as_deref()?,
+        };
+        Some(Box::new(help))
+    }
+
+    fn source_code(&self) -> Option<&dyn SourceCode> {
+        match self {
+            ScenarioError::Invalid(invalid) => Some(&invalid.code),
+            _ => None,
+        }
+    }
+
+    fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
+        match self {
+            ScenarioError::Invalid(invalid) => Some(Box::new(invalid.labels.iter().cloned())),
+            _ => None,
+        }
+    }
+}

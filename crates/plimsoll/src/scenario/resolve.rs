@@ -1,0 +1,450 @@
+//! A document becomes a plan: layers merged, sweeps expanded, sizes resolved, trials named and ordered.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+use super::assignment::{Assignment, Scale};
+use super::document::{Document, Entry, MAX_TRIALS, Section};
+use super::error::{Invalid, Place, Problem, ScenarioError};
+use super::estimate::SpeedHints;
+use super::keys::{Id, KEYS, Key};
+use super::model::{
+    FillClass, Machine, Order, Plan, SectionPlan, Settings, Subject, ThpMode, TrialPlan, TrimMechanism,
+    Workload,
+};
+use super::order::shuffle;
+use super::overrides::{Arguments, Overrides, apply, overlay};
+use super::value::Value;
+
+const DEFAULT_REPEAT: u64 = 3;
+const DEFAULT_SEED: u64 = 1;
+
+/// What `--quick` makes of a scenario without `[quick]`: largest size, rest, and seconds in all.
+const QUICK_SIZE: u64 = 256 << 20;
+const QUICK_SMALLEST: u64 = 16 << 20;
+const QUICK_HOLD: f64 = 0.5;
+const QUICK_SECONDS: f64 = 60.0;
+
+impl Document {
+    /// Makes the plan of this scenario for a machine, with the changes of the command line.
+    ///
+    /// # Errors
+    /// [`ScenarioError::Invalid`]: a change that is not valid, sizes made from each other, more than 10 000
+    /// trials, values of a sweep that come to the same.
+    pub fn resolve(&self, machine: &Machine, overrides: &Overrides) -> Result<Plan, ScenarioError> {
+        let mut document = self.clone();
+        let arguments = apply(&mut document, overrides)?;
+        let mut layers = Layers {
+            document: &document,
+            arguments: &arguments,
+            quick: overrides.quick,
+            shrunk: false,
+        };
+        if !overrides.quick || document.quick.is_some() {
+            return Ok(layers.plan(machine, Scale::ONE)?);
+        }
+        layers.shrunk = true;
+        let plan = layers.plan(machine, Scale::ONE)?;
+        Ok(layers.plan(machine, quick_scale(&plan))?)
+    }
+}
+
+/// How much smaller a plan must be to take about a minute.
+fn quick_scale(plan: &Plan) -> Scale {
+    let largest = plan.trials.iter().map(|t| t.settings.size).max().unwrap_or(1);
+    let hints = SpeedHints::default();
+    let rest: f64 = plan.trials.iter().map(|t| hints.rest_seconds(&t.settings)).sum();
+    let work = plan.estimate(&hints).seconds - rest;
+    let share = ((QUICK_SECONDS - rest).max(0.0) / work).min(1.0);
+    // A float holds any size closely enough here: the result is a target, not a measure.
+    let target = (largest as f64 * share) as u64;
+    let target = target.clamp(QUICK_SMALLEST, QUICK_SIZE).min(largest);
+    Scale::new(target, largest)
+}
+
+/// The layers that a plan is made from, lowest first: global, section, quick, arguments.
+struct Layers<'d> {
+    document: &'d Document,
+    arguments: &'d Arguments,
+    quick: bool,
+    /// Quick without a `[quick]` of the scenario's own.
+    shrunk: bool,
+}
+
+/// A section with its layers merged.
+struct Merged<'d> {
+    section: &'d Section,
+    /// In the order of the file, without the keys of the whole plan.
+    entries: Vec<Entry>,
+    repeat: u32,
+}
+
+impl Layers<'_> {
+    /// `[global]`, then what `middle` adds, then quick and the command line.
+    fn merge(&self, middle: &[Entry], section: Option<usize>) -> Vec<Entry> {
+        let mut entries = self.document.global.clone();
+        let quick = self.document.quick.as_deref().filter(|_| self.quick);
+        for entry in middle.iter().chain(quick.unwrap_or_default()) {
+            overlay(&mut entries, entry.clone());
+        }
+        for entry in &self.arguments.all {
+            overlay(&mut entries, entry.clone());
+        }
+        for (index, entry) in &self.arguments.sections {
+            if Some(*index) == section {
+                overlay(&mut entries, entry.clone());
+            }
+        }
+        entries
+    }
+
+    fn merged_section(&self, index: usize) -> Merged<'_> {
+        let section = &self.document.sections[index];
+        let mut entries = self.merge(&section.entries, Some(index));
+        entries.retain(|entry| !entry.key.whole_plan);
+        if self.shrunk {
+            shrink(&mut entries, &section.place);
+        }
+        let repeat = match single(&entries, Id::Repeat) {
+            Some(Value::Integer(repeat)) => *repeat,
+            _ => DEFAULT_REPEAT,
+        };
+        // The key's range keeps it far below 2^32.
+        let repeat = u32::try_from(repeat).unwrap_or(u32::MAX);
+        Merged {
+            section,
+            entries,
+            repeat,
+        }
+    }
+
+    fn plan(&self, machine: &Machine, scale: Scale) -> Result<Plan, Box<Invalid>> {
+        let whole = self.merge(&[], None);
+        let seed = match single(&whole, Id::Seed) {
+            Some(Value::Integer(seed)) => *seed,
+            _ => DEFAULT_SEED,
+        };
+        let order = match single(&whole, Id::Order) {
+            Some(Value::Order(order)) => *order,
+            _ => Order::Random,
+        };
+        let merged: Vec<Merged<'_>> = (0..self.document.sections.len())
+            .map(|index| self.merged_section(index))
+            .collect();
+        check_count(self.document, &merged)?;
+        let mut sections = Vec::new();
+        let mut combinations = Vec::new();
+        for section in &merged {
+            let expanded = section.expand(machine, scale)?;
+            sections.push(section.resolved(&expanded));
+            combinations.extend(expanded.into_iter().map(|combination| (section, combination)));
+        }
+        Ok(Plan {
+            scenario: self.document.name.clone(),
+            title: self.document.title.clone(),
+            description: self.document.description.clone(),
+            seed,
+            quick: self.quick,
+            order,
+            sections,
+            trials: ordered_trials(&combinations, order, seed),
+        })
+    }
+}
+
+/// Repeat by repeat, so that drift of the machine hits all combinations alike.
+fn ordered_trials(combinations: &[(&Merged<'_>, Combination)], order: Order, seed: u64) -> Vec<TrialPlan> {
+    let repeats = combinations.iter().map(|(s, _)| s.repeat).max().unwrap_or(0);
+    let mut trials = Vec::new();
+    for repeat in 1..=repeats {
+        let mut round: Vec<TrialPlan> = combinations
+            .iter()
+            .filter(|(section, _)| repeat <= section.repeat)
+            .map(|(section, combination)| combination.trial(&section.section.name, repeat))
+            .collect();
+        if order == Order::Random {
+            shuffle(&mut round, seed, repeat);
+        }
+        trials.append(&mut round);
+    }
+    trials
+}
+
+/// The value of a key that takes one.
+fn single(entries: &[Entry], id: Id) -> Option<&Value> {
+    let entry = entries.iter().find(|entry| entry.key.id == id)?;
+    entry.values.first().map(|(value, _)| value)
+}
+
+/// Once each and with short rests, except for what the command line says.
+fn shrink(entries: &mut Vec<Entry>, place: &Place) {
+    let from_arguments = |entries: &[Entry], id| {
+        let entry = entries.iter().find(|entry: &&Entry| entry.key.id == id);
+        entry.is_some_and(|entry| entry.place.source.is_argument())
+    };
+    let short_rest = matches!(single(entries, Id::Hold), Some(Value::Seconds(s)) if *s <= QUICK_HOLD);
+    let shrunk = [
+        (Id::Repeat, Value::Integer(1), false),
+        (Id::Hold, Value::Seconds(QUICK_HOLD), short_rest),
+    ];
+    for (id, value, enough) in shrunk {
+        if !enough && !from_arguments(entries, id) {
+            overlay(
+                entries,
+                Entry {
+                    key: Key::of(id),
+                    place: place.clone(),
+                    values: vec![(value, place.clone())],
+                },
+            );
+        }
+    }
+}
+
+fn check_count(document: &Document, merged: &[Merged<'_>]) -> Result<(), Box<Invalid>> {
+    let mut total: u64 = 0;
+    for section in merged {
+        let combinations = section.entries.iter().fold(1u64, |count, entry| {
+            count.saturating_mul(entry.values.len() as u64)
+        });
+        total = total.saturating_add(combinations.saturating_mul(u64::from(section.repeat)));
+        if total > MAX_TRIALS {
+            let place = match section.section.entries.is_empty() {
+                true => &document.name_place,
+                false => &section.section.place,
+            };
+            let swept: Vec<String> = section
+                .entries
+                .iter()
+                .filter(|entry| entry.values.len() > 1)
+                .map(|entry| format!("{} {}", entry.values.len(), entry.key.name))
+                .collect();
+            let message = format!("the scenario has more than {MAX_TRIALS} trials");
+            let label = format!("up to here there are {total}");
+            return Err(place.error(Problem::TooManyTrials, message, label).help(format!(
+                "this section has {} x {} repeats: shorten a list, or split the scenario",
+                swept.join(" x "),
+                section.repeat
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// One combination of a sweep, resolved.
+struct Combination {
+    /// Index of the value taken, for each entry.
+    pick: Vec<usize>,
+    settings: Settings,
+    params: Vec<(String, String)>,
+}
+
+impl Combination {
+    fn trial(&self, section: &str, repeat: u32) -> TrialPlan {
+        TrialPlan {
+            id: format!("{}#{repeat}", self.id(section)),
+            section: section.to_owned(),
+            repeat,
+            params: self.params.clone(),
+            settings: self.settings.clone(),
+        }
+    }
+
+    /// The name of the combination, without the repeat.
+    fn id(&self, section: &str) -> String {
+        let mut id = format!("{section}/{}/{}", self.settings.subject, self.settings.class);
+        for (key, value) in &self.params {
+            if key != "subject" && key != "class" {
+                id += &format!("/{key}={value}");
+            }
+        }
+        id
+    }
+}
+
+impl Merged<'_> {
+    /// The cartesian product of the swept keys, the last one changing fastest.
+    fn expand(&self, machine: &Machine, scale: Scale) -> Result<Vec<Combination>, Box<Invalid>> {
+        let mut combinations = Vec::new();
+        let mut seen = HashMap::new();
+        let mut pick = vec![0; self.entries.len()];
+        loop {
+            let combination = self.combination(machine, scale, &pick)?;
+            let id = combination.id(&self.section.name);
+            if let Some(earlier) = seen.insert(id, pick.clone()) {
+                return Err(self.same_twice(&combination, &earlier));
+            }
+            combinations.push(combination);
+            let next = (0..pick.len())
+                .rev()
+                .find(|&i| pick[i] + 1 < self.entries[i].values.len());
+            let Some(next) = next else { return Ok(combinations) };
+            pick[next] += 1;
+            pick[next + 1..].fill(0);
+        }
+    }
+
+    fn combination(
+        &self,
+        machine: &Machine,
+        scale: Scale,
+        pick: &[usize],
+    ) -> Result<Combination, Box<Invalid>> {
+        let assignment = Assignment {
+            machine,
+            scale,
+            entries: &self.entries,
+            pick,
+            section: &self.section.place,
+        };
+        let settings = settings(&assignment)?;
+        let params = self
+            .entries
+            .iter()
+            .zip(pick)
+            .filter(|(entry, _)| entry.values.len() > 1)
+            .map(|(entry, &index)| {
+                let text = resolved_text(&settings, entry.key.id)
+                    .unwrap_or_else(|| entry.values[index].0.to_string());
+                (entry.key.name.to_owned(), text)
+            })
+            .collect();
+        Ok(Combination {
+            pick: pick.to_vec(),
+            settings,
+            params,
+        })
+    }
+
+    /// Two values that were written differently and come to the same.
+    fn same_twice(&self, combination: &Combination, earlier: &[usize]) -> Box<Invalid> {
+        let differing = (0..earlier.len()).find(|&i| earlier[i] != combination.pick[i]);
+        // Two picks of one expansion always differ somewhere; without that there is no entry to point at.
+        let Some(index) = differing else {
+            return self
+                .section
+                .place
+                .error(Problem::Duplicate, "a trial stands twice", "in here");
+        };
+        let entry = &self.entries[index];
+        let (_, first) = &entry.values[earlier[index]];
+        let (_, second) = &entry.values[combination.pick[index]];
+        let name = entry.key.name;
+        let same = resolved_text(&combination.settings, entry.key.id).unwrap_or_default();
+        second
+            .error(
+                Problem::Duplicate,
+                format!("two values of `{name}` come to the same trial"),
+                format!("comes to {same} here"),
+            )
+            .and(first, "and so does this")
+            .help("sizes count in whole pages of 4K, and a `request` is at most `size`; remove one of them")
+    }
+
+    /// The section as it is shown: sizes in bytes wherever they are the same in all combinations.
+    fn resolved(&self, combinations: &[Combination]) -> SectionPlan {
+        let same = |id, mut of: Box<dyn Iterator<Item = &Combination> + '_>| {
+            let first = resolved_text(&of.next()?.settings, id)?;
+            of.all(|c| resolved_text(&c.settings, id).as_ref() == Some(&first))
+                .then_some(first)
+        };
+        let mut keys = Vec::new();
+        for (position, entry) in self.entries.iter().enumerate() {
+            let texts = entry.values.iter().enumerate().map(|(index, (value, _))| {
+                let of = combinations.iter().filter(move |c| c.pick[position] == index);
+                same(entry.key.id, Box::new(of)).unwrap_or_else(|| value.to_string())
+            });
+            keys.push((entry.key.name.to_owned(), texts.collect()));
+        }
+        let missing = KEYS
+            .iter()
+            .filter(|key| !key.whole_plan && !self.entries.iter().any(|entry| entry.key.id == key.id));
+        for key in missing {
+            let text = match key.id {
+                Id::Repeat => Some(self.repeat.to_string()),
+                id => same(id, Box::new(combinations.iter())),
+            };
+            if let Some(text) = text {
+                keys.push((key.name.to_owned(), vec![text]));
+            }
+        }
+        SectionPlan {
+            name: self.section.name.clone(),
+            keys,
+        }
+    }
+}
+
+/// Every setting of a combination; what is not given has its default.
+fn settings(assignment: &Assignment<'_>) -> Result<Settings, Box<Invalid>> {
+    let value = |id| assignment.value(id).map(|(value, _)| value);
+    let optional = |id| match value(id) {
+        Some(Value::Integer(number)) => u32::try_from(*number).ok(),
+        _ => None,
+    };
+    let seconds = |id, default| match value(id) {
+        Some(Value::Seconds(seconds)) => *seconds,
+        _ => default,
+    };
+    let size = assignment.bytes(Id::Size)?;
+    Ok(Settings {
+        workload: match value(Id::Workload) {
+            Some(Value::Workload(workload)) => *workload,
+            _ => Workload::Compression,
+        },
+        subject: match value(Id::Subject) {
+            Some(Value::Subject(subject)) => subject.clone(),
+            _ => Subject::Zram(None),
+        },
+        class: match value(Id::Class) {
+            Some(Value::Class(class)) => class.clone(),
+            _ => FillClass::Random,
+        },
+        size,
+        request: assignment.bytes(Id::Request)?.min(size),
+        limit: assignment.bytes(Id::Limit)?,
+        swap_size: assignment.bytes(Id::SwapSize)?,
+        trim: match value(Id::Trim) {
+            Some(Value::Trim(trim)) => *trim,
+            _ => TrimMechanism::Worker,
+        },
+        hold: seconds(Id::Hold, 2.0),
+        swappiness: optional(Id::Swappiness),
+        page_cluster: optional(Id::PageCluster),
+        thp: match value(Id::Thp) {
+            Some(Value::Thp(thp)) => *thp,
+            _ => ThpMode::System,
+        },
+        zswap_pool_percent: optional(Id::ZswapPoolPercent),
+        swap_dir: match value(Id::SwapDir) {
+            Some(Value::Folder(path)) => path.clone(),
+            _ => PathBuf::from("/var/tmp"),
+        },
+        phase_timeout: seconds(Id::PhaseTimeout, 600.0),
+    })
+}
+
+/// The text of a setting as it came out, for every key that is one.
+fn resolved_text(settings: &Settings, id: Id) -> Option<String> {
+    let bytes = |bytes: u64| Value::Size(super::size::SizeExpr::Bytes(bytes));
+    let optional = |number: Option<u32>| number.map_or(Value::System, |n| Value::Integer(u64::from(n)));
+    let value = match id {
+        Id::Workload => Value::Workload(settings.workload),
+        Id::Subject => Value::Subject(settings.subject.clone()),
+        Id::Class => Value::Class(settings.class.clone()),
+        Id::Size => bytes(settings.size),
+        Id::Request => bytes(settings.request),
+        Id::Limit => bytes(settings.limit),
+        Id::SwapSize => bytes(settings.swap_size),
+        Id::Trim => Value::Trim(settings.trim),
+        Id::Hold => Value::Seconds(settings.hold),
+        Id::Swappiness => optional(settings.swappiness),
+        Id::PageCluster => optional(settings.page_cluster),
+        Id::Thp => Value::Thp(settings.thp),
+        Id::ZswapPoolPercent => optional(settings.zswap_pool_percent),
+        Id::SwapDir => Value::Folder(settings.swap_dir.clone()),
+        Id::PhaseTimeout => Value::Seconds(settings.phase_timeout),
+        Id::Repeat | Id::Order | Id::Seed => return None,
+    };
+    Some(value.to_string())
+}

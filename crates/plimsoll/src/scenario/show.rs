@@ -1,0 +1,62 @@
+//! A plan as a scenario file.
+
+use super::keys::{Id, Key, Kind, ORDERS};
+use super::model::{Plan, SectionPlan};
+use super::value::quoted;
+
+impl Plan {
+    /// The plan as a scenario file with every value resolved; resolved again on the same machine (with `--quick`
+    /// exactly when this plan is quick) it gives the same plan.
+    pub fn to_toml(&self) -> String {
+        let order = ORDERS.iter().find(|(_, order)| *order == self.order);
+        let order = order.map_or("random", |(name, _)| name);
+        let mut text = format!(
+            "[scenario]\nname = {}\ntitle = {}\ndescription = {}\n\n[global]\nseed = {}\norder = {}\n",
+            quoted(&self.scenario),
+            quoted(&self.title),
+            quoted(&self.description),
+            self.seed,
+            quoted(order),
+        );
+        for section in &self.sections {
+            text.push_str(&section_toml(section));
+        }
+        if self.quick {
+            text.push_str("\n# What --quick changes is in the values above already.\n[quick]\n");
+        }
+        text
+    }
+}
+
+fn section_toml(section: &SectionPlan) -> String {
+    let mut text = format!("\n[{}]\n", section.name);
+    for (name, values) in &section.keys {
+        let values: Vec<String> = values.iter().map(|value| right_side(name, value)).collect();
+        let values = match values.as_slice() {
+            [single] => single.clone(),
+            several => format!("[{}]", several.join(", ")),
+        };
+        text += &format!("{name} = {values}\n");
+    }
+    for id in [Id::Size, Id::Request, Id::Limit, Id::SwapSize] {
+        let key = Key::of(id);
+        if !section.keys.iter().any(|(name, _)| name == key.name) {
+            let default = key.default.replace('`', "");
+            text += &format!("# {} follows the sweep: {default}\n", key.name);
+        }
+    }
+    text
+}
+
+/// Numbers are written bare, everything else as text.
+fn right_side(name: &str, value: &str) -> String {
+    let number = matches!(
+        Key::find(name).map(|key| key.kind),
+        Some(Kind::Integer { .. } | Kind::Seconds { .. })
+    );
+    if number && value != super::keys::SYSTEM {
+        value.to_owned()
+    } else {
+        quoted(value)
+    }
+}

@@ -1,0 +1,162 @@
+//! Where a scenario's text comes from: a file, the binary itself or the command line.
+
+use std::io::{ErrorKind, Read};
+use std::path::Path;
+use std::sync::Arc;
+
+use super::error::ScenarioError;
+use super::nearest::near;
+
+/// Largest scenario file that is read: 1 MiB.
+pub const MAX_FILE_BYTES: u64 = 1 << 20;
+
+/// A scenario that the binary carries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Builtin {
+    /// The name that `plimsoll run` takes.
+    pub name: &'static str,
+    /// One line for people; the file says the same.
+    pub title: &'static str,
+    /// The scenario file.
+    pub text: &'static str,
+}
+
+const BUILTINS: &[Builtin] = &[
+    Builtin {
+        name: "compression",
+        title: "Fill, trim, restore and release memory that compresses badly, well and very well",
+        text: include_str!("../../scenarios/compression.toml"),
+    },
+    Builtin {
+        name: "compression-devices",
+        title: "The compression experiment over zram, zswap and a swap file, side by side",
+        text: include_str!("../../scenarios/compression-devices.toml"),
+    },
+];
+
+/// The scenarios that the binary carries, by name.
+pub fn builtin() -> &'static [Builtin] {
+    BUILTINS
+}
+
+/// A named text. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Source(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    name: String,
+    text: Arc<str>,
+    argument: bool,
+}
+
+impl PartialEq for Source {
+    /// Sources are the same when they are the same text in memory: two `--set` arguments are two sources.
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Source {
+    /// A text under the name that errors show (a path, or `compression (built in)`).
+    pub fn new(name: impl Into<String>, text: impl Into<Arc<str>>) -> Self {
+        Self::with(name.into(), text.into(), false)
+    }
+
+    /// An argument of the command line: the option's name and what was given to it.
+    pub(super) fn argument(option: &str, text: &str) -> Self {
+        Self::with(option.to_owned(), text.into(), true)
+    }
+
+    fn with(name: String, text: Arc<str>, argument: bool) -> Self {
+        Source(Arc::new(Inner { name, text, argument }))
+    }
+
+    /// Reads a scenario file.
+    ///
+    /// # Errors
+    /// Not there, not readable, not a regular file, larger than [`MAX_FILE_BYTES`], not UTF-8.
+    pub fn read(path: &Path) -> Result<Self, ScenarioError> {
+        let unreadable = |source| ScenarioError::Unreadable {
+            path: path.to_owned(),
+            source,
+        };
+        // Looked at before it is opened: opening a pipe would wait for a writer.
+        let metadata = std::fs::metadata(path).map_err(unreadable)?;
+        if !metadata.is_file() {
+            let what = if metadata.is_dir() {
+                "a folder"
+            } else {
+                "a special file"
+            };
+            return Err(ScenarioError::NotAFile {
+                path: path.to_owned(),
+                what,
+            });
+        }
+        let mut bytes = Vec::new();
+        let file = std::fs::File::open(path).map_err(unreadable)?;
+        file.take(MAX_FILE_BYTES + 1)
+            .read_to_end(&mut bytes)
+            .map_err(unreadable)?;
+        if bytes.len() as u64 > MAX_FILE_BYTES {
+            return Err(ScenarioError::TooLarge {
+                path: path.to_owned(),
+                bytes: metadata.len().max(bytes.len() as u64),
+                max: MAX_FILE_BYTES,
+            });
+        }
+        let text = String::from_utf8(bytes).map_err(|error| ScenarioError::NotText {
+            path: path.to_owned(),
+            offset: error.utf8_error().valid_up_to(),
+        })?;
+        Ok(Self::new(path.display().to_string(), text))
+    }
+
+    /// The name that errors show.
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// The text.
+    pub fn text(&self) -> &str {
+        &self.0.text
+    }
+
+    /// True for what was given on the command line.
+    pub(super) fn is_argument(&self) -> bool {
+        self.0.argument
+    }
+}
+
+/// The text of a built-in scenario, or of the file at a path. A built-in name wins over a file of the same name
+/// in the current folder: write `./compression` for the file.
+///
+/// # Errors
+/// Neither a name nor a file (with the nearest names), or what [`Source::read`] says.
+pub fn find(name_or_path: &str) -> Result<Source, ScenarioError> {
+    if let Some(builtin) = BUILTINS.iter().find(|b| b.name == name_or_path) {
+        return Ok(Source::new(format!("{} (built in)", builtin.name), builtin.text));
+    }
+    match Source::read(Path::new(name_or_path)) {
+        Err(ScenarioError::Unreadable { source, .. }) if source.kind() == ErrorKind::NotFound => {
+            Err(ScenarioError::NotFound {
+                name: name_or_path.to_owned(),
+                help: not_found_help(name_or_path),
+            })
+        }
+        other => other,
+    }
+}
+
+fn not_found_help(name: &str) -> String {
+    let stem = name.strip_suffix(".toml").unwrap_or(name);
+    let near = near(stem, BUILTINS.iter().map(|b| b.name));
+    let names = if near.is_empty() {
+        let all: Vec<&str> = BUILTINS.iter().map(|b| b.name).collect();
+        format!("built in are: {}", all.join(", "))
+    } else {
+        format!("did you mean `{}`?", near.join("` or `"))
+    };
+    format!("{names}\na file is named by its path, for example ./my.toml")
+}

@@ -1,0 +1,360 @@
+//! Values: what stands at the right of `=`, read by the kind of its key.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use toml::de::DeValue;
+
+use super::error::{Invalid, Place, Problem};
+use super::keys::{self, Id, Key, Kind};
+use super::model::{FillClass, Order, Subject, ThpMode, TrimMechanism, Workload};
+use super::nearest::nearest;
+use super::size::{Base, SizeError, SizeExpr, UNIT_NAMES};
+
+/// A value of a key. Its text is what stands in trial ids and parameters.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Value {
+    Workload(Workload),
+    Subject(Subject),
+    Class(FillClass),
+    Size(SizeExpr),
+    Trim(TrimMechanism),
+    Thp(ThpMode),
+    Order(Order),
+    Seconds(f64),
+    Integer(u64),
+    /// Leave it as the system has it.
+    System,
+    Folder(PathBuf),
+}
+
+/// A text as a TOML string.
+pub(super) fn quoted(text: &str) -> String {
+    toml::Value::String(text.to_owned()).to_string()
+}
+
+fn name_of<T: PartialEq>(choices: &[(&'static str, T)], value: &T) -> &'static str {
+    choices
+        .iter()
+        .find(|(_, choice)| choice == value)
+        .map_or("?", |(name, _)| name)
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Value::Workload(workload) => f.write_str(name_of(keys::WORKLOADS, workload)),
+            Value::Subject(subject) => subject.fmt(f),
+            Value::Class(class) => class.fmt(f),
+            Value::Size(size) => size.fmt(f),
+            Value::Trim(trim) => f.write_str(name_of(keys::TRIMS, trim)),
+            Value::Thp(thp) => f.write_str(name_of(keys::THP_MODES, thp)),
+            Value::Order(order) => f.write_str(name_of(keys::ORDERS, order)),
+            // The debug form of a float is the shortest that reads back as the same, and always a TOML float.
+            Value::Seconds(seconds) if seconds.fract() == 0.0 => write!(f, "{seconds}"),
+            Value::Seconds(seconds) => write!(f, "{seconds:?}"),
+            Value::Integer(number) => number.fmt(f),
+            Value::System => f.write_str(keys::SYSTEM),
+            Value::Folder(path) => path.display().fmt(f),
+        }
+    }
+}
+
+/// Reads one value (not a list) of a key.
+pub(super) fn parse(key: &'static Key, raw: &DeValue<'_>, place: &Place) -> Result<Value, Box<Invalid>> {
+    match (key.kind, raw) {
+        (Kind::Seconds { min, max }, _) => parse_seconds(key, raw, place, min, max),
+        (Kind::Integer { or_system: true, .. }, DeValue::String(text)) if text == keys::SYSTEM => {
+            Ok(Value::System)
+        }
+        (Kind::Integer { min, max, .. }, DeValue::Integer(_)) => parse_integer(key, raw, place, min, max),
+        (Kind::Size, DeValue::Integer(number)) => match integer(number) {
+            Some(number) => parse_size(key, &number.to_string(), place),
+            None => Err(size_error(
+                key,
+                &SizeError::TooLarge("the most is 16E - 1 bytes"),
+                place,
+            )),
+        },
+        (Kind::Integer { .. }, _) => Err(wrong_type(key, raw, place)),
+        (_, DeValue::String(text)) => parse_text(key, text, place),
+        _ => Err(wrong_type(key, raw, place)),
+    }
+}
+
+fn parse_text(key: &'static Key, text: &str, place: &Place) -> Result<Value, Box<Invalid>> {
+    match key.kind {
+        Kind::Workload => choose(key, text, place, keys::WORKLOADS).map(Value::Workload),
+        Kind::Trim => choose(key, text, place, keys::TRIMS).map(Value::Trim),
+        Kind::Thp => choose(key, text, place, keys::THP_MODES).map(Value::Thp),
+        Kind::Order => choose(key, text, place, keys::ORDERS).map(Value::Order),
+        Kind::Size => parse_size(key, text, place),
+        Kind::Subject => match text.parse() {
+            Ok(subject) => Ok(Value::Subject(subject)),
+            Err(super::ParseNameError { known, .. }) => {
+                Err(unknown_name(text, place, "a subject", known, keys::SUBJECTS))
+            }
+        },
+        Kind::Class => match text.parse() {
+            Ok(class) => Ok(Value::Class(class)),
+            Err(super::ParseNameError { known, .. }) => Err(unknown_class(text, place, known)),
+        },
+        Kind::Folder if text.is_empty() || text.contains('\0') => Err(place
+            .error(
+                Problem::BadValue,
+                format!("`{}` needs the path of a folder", key.name),
+                "not a path",
+            )
+            .help(format!("leave it out for {}", plain(key.default)))),
+        Kind::Folder => Ok(Value::Folder(PathBuf::from(text))),
+        // The caller has dealt with numbers.
+        Kind::Seconds { .. } | Kind::Integer { .. } => Err(place.error(
+            Problem::WrongType,
+            format!("`{}` needs {}", key.name, key.kind),
+            "this is text",
+        )),
+    }
+}
+
+fn choose<T: Copy>(
+    key: &Key,
+    text: &str,
+    place: &Place,
+    choices: &'static [(&'static str, T)],
+) -> Result<T, Box<Invalid>> {
+    if let Some((_, value)) = choices.iter().find(|(name, _)| *name == text) {
+        return Ok(*value);
+    }
+    let names: Vec<&'static str> = choices.iter().map(|(name, _)| *name).collect();
+    let what = format!("a value of `{}`", key.name);
+    Err(unknown_name(text, place, &what, &names.join(", "), &names))
+}
+
+fn unknown_name(given: &str, place: &Place, what: &str, known: &str, offers: &[&str]) -> Box<Invalid> {
+    let label = match nearest(given, offers.iter().copied()) {
+        Some(offer) => format!("did you mean `{offer}`?"),
+        None => "not known".to_owned(),
+    };
+    place
+        .error(
+            Problem::BadValue,
+            format!("`{}` is not {what}", short(given)),
+            label,
+        )
+        .help(format!("known are: {known}"))
+}
+
+fn unknown_class(text: &str, place: &Place, known: &str) -> Box<Invalid> {
+    match text.split_once('=') {
+        Some(("ratio", ratio)) if ratio.parse::<f64>().is_ok() => place
+            .error(
+                Problem::OutOfRange,
+                format!("a ratio of {} cannot be made", short(ratio)),
+                "must be 1 to 100",
+            )
+            .help("ratio=1 does not compress at all, ratio=100 is the most; write for example ratio=2.5"),
+        Some(("ratio", _)) => place
+            .error(
+                Problem::BadValue,
+                format!("`{}` has no number for its ratio", short(text)),
+                "a number must follow `ratio=`",
+            )
+            .help("write for example ratio=2.5"),
+        _ => unknown_name(text, place, "a class", known, keys::CLASSES),
+    }
+}
+
+fn parse_size(key: &'static Key, text: &str, place: &Place) -> Result<Value, Box<Invalid>> {
+    let size = text.parse().map_err(|error| size_error(key, &error, place))?;
+    if let SizeExpr::Share { thousandths, of } = size {
+        // More than all of RAM is a question of safety for `size` and nonsense for these.
+        let whole_at_most = key.id == Id::Request || (key.id == Id::Limit && of == Base::Ram);
+        if whole_at_most && thousandths > 100_000 {
+            return Err(place
+                .error(
+                    Problem::OutOfRange,
+                    format!("`{}` cannot be more than 100% of that", key.name),
+                    "at most 100%",
+                )
+                .help(format!("the default is {}", plain(key.default))));
+        }
+    }
+    Ok(Value::Size(size))
+}
+
+fn size_error(key: &Key, error: &SizeError, place: &Place) -> Box<Invalid> {
+    let problem = match error {
+        SizeError::Negative | SizeError::Zero | SizeError::TooLarge(_) => Problem::OutOfRange,
+        _ => Problem::BadValue,
+    };
+    let (label, help) = match error {
+        SizeError::UnknownUnit(unit) => {
+            let label = match nearest(unit, UNIT_NAMES.iter().copied()) {
+                Some(offer) => format!("did you mean the unit `{offer}`?"),
+                None => "no such unit".to_owned(),
+            };
+            (
+                label,
+                "units are K, M, G, T (1024), the same as KiB, MiB, GiB, TiB, and KB, MB, GB, TB (1000)",
+            )
+        }
+        SizeError::UnknownBase(base) => {
+            let label = match nearest(base, ["ram", "size", "limit"]) {
+                Some(offer) => format!("did you mean `{offer}`?"),
+                None => "neither ram, size nor limit".to_owned(),
+            };
+            (label, "write 25% (of RAM), 120% size or 50% limit")
+        }
+        error => (
+            error.to_string(),
+            "write 1G, 512M, 64KiB, a number of bytes, 25% (of RAM), 120% size or 50% limit",
+        ),
+    };
+    place
+        .error(problem, format!("`{}` needs a size", key.name), label)
+        .help(help)
+}
+
+fn parse_integer(
+    key: &Key,
+    raw: &DeValue<'_>,
+    place: &Place,
+    min: u64,
+    max: u64,
+) -> Result<Value, Box<Invalid>> {
+    let number = match raw {
+        DeValue::Integer(number) => integer(number).and_then(|n| u64::try_from(n).ok()),
+        _ => None,
+    };
+    match number {
+        Some(number) if (min..=max).contains(&number) => Ok(Value::Integer(number)),
+        _ => Err(out_of_range(key, place)),
+    }
+}
+
+fn parse_seconds(
+    key: &Key,
+    raw: &DeValue<'_>,
+    place: &Place,
+    min: f64,
+    max: f64,
+) -> Result<Value, Box<Invalid>> {
+    let seconds = match raw {
+        DeValue::Integer(number) => match integer(number) {
+            Some(number) => number as f64,
+            None => return Err(out_of_range(key, place)),
+        },
+        DeValue::Float(number) => number.as_str().parse().unwrap_or(f64::NAN),
+        DeValue::String(text) => duration(text).ok_or_else(|| {
+            place
+                .error(
+                    Problem::BadValue,
+                    format!("`{}` needs {}", key.name, key.kind),
+                    "not a time",
+                )
+                .help("write a number of seconds, or \"500ms\", \"2s\", \"5min\", \"1h\"")
+        })?,
+        _ => return Err(wrong_type(key, raw, place)),
+    };
+    if (min..=max).contains(&seconds) {
+        // Adding zero turns -0.0 into 0.0, which is written alike.
+        Ok(Value::Seconds(seconds + 0.0))
+    } else {
+        Err(out_of_range(key, place))
+    }
+}
+
+/// `500ms`, `2s`, `5min`, `1h` or a plain number, in seconds.
+fn duration(text: &str) -> Option<f64> {
+    let text = text.trim();
+    let end = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    let number: f64 = number.trim().parse().ok()?;
+    match unit {
+        "" | "s" => Some(number),
+        "ms" => Some(number / 1000.0),
+        "min" => Some(number * 60.0),
+        "h" => Some(number * 3600.0),
+        _ => None,
+    }
+}
+
+fn integer(number: &toml::de::DeInteger<'_>) -> Option<i128> {
+    i128::from_str_radix(number.as_str(), number.radix()).ok()
+}
+
+fn out_of_range(key: &Key, place: &Place) -> Box<Invalid> {
+    place
+        .error(
+            Problem::OutOfRange,
+            format!("`{}` is out of range", key.name),
+            format!("must be {}", plain(&key.kind.to_string())),
+        )
+        .help(format!(
+            "{}; the default is {}",
+            plain(key.meaning),
+            plain(key.default)
+        ))
+}
+
+pub(super) fn wrong_type(key: &Key, raw: &DeValue<'_>, place: &Place) -> Box<Invalid> {
+    let found = type_name(raw);
+    place
+        .error(
+            Problem::WrongType,
+            format!(
+                "`{}` needs {}, not {found}",
+                key.name,
+                plain(&key.kind.to_string())
+            ),
+            format!("this is {found}"),
+        )
+        .help(format!("for example: {} = {}", key.name, example(key)))
+}
+
+/// A line that would be right, as help.
+fn example(key: &Key) -> &'static str {
+    match key.kind {
+        Kind::Workload => "\"compression\"",
+        Kind::Subject => "\"zram:lz4\"",
+        Kind::Class => "\"runs20\"",
+        Kind::Size => "\"512M\"",
+        Kind::Trim => "\"worker\"",
+        Kind::Thp => "\"never\"",
+        Kind::Order => "\"random\"",
+        Kind::Seconds { .. } => "2.5",
+        Kind::Integer { .. } => "10",
+        Kind::Folder => "\"/var/tmp\"",
+    }
+}
+
+/// The TOML type of a value, in words.
+pub(super) fn type_name(raw: &DeValue<'_>) -> &'static str {
+    match raw {
+        DeValue::String(_) => "text",
+        DeValue::Integer(_) => "a whole number",
+        DeValue::Float(_) => "a number with decimals",
+        DeValue::Boolean(_) => "true or false",
+        DeValue::Datetime(_) => "a date",
+        DeValue::Array(_) => "a list",
+        DeValue::Table(_) => "a table",
+    }
+}
+
+/// Words of the key table without their Markdown.
+fn plain(words: &str) -> String {
+    words.replace('`', "")
+}
+
+/// A given text, cut so that a message stays a line.
+pub(super) fn short(text: &str) -> String {
+    let mut shown: String = text
+        .chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .take(40)
+        .collect();
+    if text.chars().nth(40).is_some() {
+        shown.push_str("...");
+    }
+    shown
+}

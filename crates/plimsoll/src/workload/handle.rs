@@ -1,0 +1,416 @@
+//! The runner's side of a worker: started, confined, commanded, watched and always reaped.
+
+use std::fs;
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use plimsoll_os::{Errno, Pidfd, Range, UsageScope};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::cost::Stopwatch;
+use super::protocol::{Command, Cost, Reply};
+
+/// How often a wait looks at the interruption flag.
+const LOOK_UP: Duration = Duration::from_millis(50);
+/// Time that a new worker has to say it is ready.
+const START_TIMEOUT: Duration = Duration::from_secs(30);
+/// Bytes that one call trims from outside, between two looks at the clock and the interruption flag.
+const TRIM_STEP: u64 = 64 << 20;
+
+/// Where and how a worker is started.
+#[derive(Debug, Clone, Default)]
+pub struct WorkerOptions {
+    /// `cgroup.procs` files (v2, or one a v1 hierarchy) that the worker's pid is written to before its first command.
+    pub cgroup_procs: Vec<PathBuf>,
+}
+
+/// Why a worker did not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WorkerError {
+    /// It could not be started.
+    #[error("cannot start a worker from {}: {source}", exe.display())]
+    Spawn {
+        /// The program.
+        exe: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// It could not be put into its cgroup.
+    #[error("cannot put the worker into the cgroup of {}: {source}", path.display())]
+    Cgroup {
+        /// The `cgroup.procs` file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// It ended, or was killed, before it answered.
+    #[error("the worker died {}", death(*.status, *.signal))]
+    Died {
+        /// Its exit status, where it left by itself.
+        status: Option<i32>,
+        /// The signal that killed it; 9 (SIGKILL) is what the OOM killer sends.
+        signal: Option<i32>,
+    },
+    /// It did not answer in time.
+    #[error("the worker gave no answer within {:.1} s; raise phase_timeout, or ask for less", limit.as_secs_f64())]
+    Timeout {
+        /// The time it had.
+        limit: Duration,
+    },
+    /// The run was interrupted while it worked.
+    #[error("interrupted while the worker was at work")]
+    Interrupted,
+    /// It answered something else than was asked.
+    #[error("the worker broke the protocol: {0}")]
+    Protocol(String),
+    /// It could not carry out the command, and said why.
+    #[error("{message}")]
+    Failed {
+        /// The worker's own words.
+        message: String,
+    },
+    /// The kernel refused a trim from outside.
+    #[error(
+        "process_madvise(MADV_PAGEOUT) on the worker failed after {advised} bytes: {errno}; it needs Linux 5.10 and \
+         CAP_SYS_NICE, or trim = \"worker\""
+    )]
+    TrimFromOutside {
+        /// Bytes advised on before.
+        advised: u64,
+        /// What the kernel said.
+        errno: Errno,
+    },
+    /// Its figures or its pipes cannot be read.
+    #[error("cannot {what}: {source}")]
+    Io {
+        /// What was tried.
+        what: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+fn death(status: Option<i32>, signal: Option<i32>) -> String {
+    match (status, signal) {
+        (_, Some(9)) => "by signal 9 (SIGKILL): the OOM killer or a person; see dmesg".to_owned(),
+        (_, Some(signal)) => format!("by signal {signal}"),
+        (Some(status), None) => format!("with exit status {status}"),
+        (None, None) => "in an unknown way".to_owned(),
+    }
+}
+
+/// What a worker has used since it started, as `/proc/<pid>/stat` says.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Usage {
+    /// User CPU seconds, in clock ticks of 10 ms on most systems.
+    pub cpu_user_s: f64,
+    /// System CPU seconds.
+    pub cpu_system_s: f64,
+    /// Minor faults.
+    pub minor_faults: u64,
+    /// Major faults.
+    pub major_faults: u64,
+    /// Resident bytes now.
+    pub resident_bytes: u64,
+}
+
+/// A worker process. Killed and reaped when dropped.
+#[derive(Debug)]
+pub struct Worker {
+    child: Child,
+    pidfd: Pidfd,
+    commands: ChildStdin,
+    replies: ChildStdout,
+    /// What was read of `replies` and not yet returned.
+    unread: Vec<u8>,
+    /// An answer is still to come: of a call that ended by timeout or interruption.
+    owes_reply: bool,
+}
+
+impl Worker {
+    /// Starts `exe worker` and puts it into the cgroups of `options` while it waits for its first command, before it
+    /// has allocated anything of an experiment.
+    ///
+    /// The worker is killed when the calling *thread* ends, so call this on one that outlives the worker. It is in a
+    /// process group of its own: Ctrl-C reaches the runner alone, which decides.
+    ///
+    /// # Errors
+    /// [`WorkerError::Spawn`], [`WorkerError::Cgroup`], or what [`Worker::call`] returns while waiting for it.
+    pub fn spawn(exe: &Path, options: &WorkerOptions) -> Result<Worker, WorkerError> {
+        let spawn_error = |source| WorkerError::Spawn {
+            exe: exe.to_owned(),
+            source,
+        };
+        let mut child = std::process::Command::new(exe)
+            .arg("worker")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .process_group(0)
+            .spawn()
+            .map_err(spawn_error)?;
+        let (Some(commands), Some(replies)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err(WorkerError::Protocol("a worker without pipes".to_owned()));
+        };
+        let pidfd = match Pidfd::open(child.id()) {
+            Ok(pidfd) => pidfd,
+            Err(errno) => {
+                // Closing its input would end it too, but must not be left to a broken one.
+                let _ = child.kill();
+                let _ = child.wait();
+                return Err(spawn_error(io::Error::from_raw_os_error(errno.raw())));
+            }
+        };
+        let mut worker = Worker {
+            child,
+            pidfd,
+            commands,
+            replies,
+            unread: Vec::new(),
+            owes_reply: true,
+        };
+        worker.confine(options)?;
+        match worker.receive(START_TIMEOUT, &AtomicBool::new(false))? {
+            Reply::Ready { .. } => Ok(worker),
+            other => Err(unexpected("ready", &other)),
+        }
+    }
+
+    fn confine(&self, options: &WorkerOptions) -> Result<(), WorkerError> {
+        for path in &options.cgroup_procs {
+            // One write(2) with the number alone, as the kernel wants it; the file must exist.
+            fs::OpenOptions::new()
+                .write(true)
+                .open(path)
+                .and_then(|mut file| file.write_all(self.pid().to_string().as_bytes()))
+                .map_err(|source| WorkerError::Cgroup {
+                    path: path.clone(),
+                    source,
+                })?;
+        }
+        // When the whole machine runs out, the experiment goes first. Refused only where /proc is read-only.
+        let _ = fs::write(format!("/proc/{}/oom_score_adj", self.pid()), "1000");
+        Ok(())
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends `command` and waits for its answer. A death of the worker is noticed at once.
+    ///
+    /// # Errors
+    /// [`WorkerError::Failed`] with the worker's words: it can be used further. [`WorkerError::Died`],
+    /// [`WorkerError::Timeout`] and [`WorkerError::Interrupted`] (`interrupted` became true): drop it.
+    pub fn call(
+        &mut self,
+        command: &Command,
+        timeout: Duration,
+        interrupted: &AtomicBool,
+    ) -> Result<Reply, WorkerError> {
+        if self.owes_reply {
+            return Err(WorkerError::Protocol(
+                "it still owes the answer to an earlier command".to_owned(),
+            ));
+        }
+        let mut line = serde_json::to_vec(command)
+            .map_err(|error| WorkerError::Protocol(format!("the command cannot be written: {error}")))?;
+        line.push(b'\n');
+        match self.commands.write_all(&line) {
+            Ok(()) => self.owes_reply = true,
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Err(self.reap()),
+            Err(source) => {
+                return Err(WorkerError::Io {
+                    what: "write to the worker",
+                    source,
+                });
+            }
+        }
+        match self.receive(timeout, interrupted)? {
+            Reply::Failed { message } => Err(WorkerError::Failed { message }),
+            reply => Ok(reply),
+        }
+    }
+
+    fn receive(&mut self, timeout: Duration, interrupted: &AtomicBool) -> Result<Reply, WorkerError> {
+        let start = Instant::now();
+        loop {
+            if let Some(end) = self.unread.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = self.unread.drain(..=end).collect();
+                self.owes_reply = false;
+                return serde_json::from_slice(&line).map_err(|error| {
+                    WorkerError::Protocol(format!("{error} in {:?}", String::from_utf8_lossy(&line)))
+                });
+            }
+            if interrupted.load(Ordering::Relaxed) {
+                return Err(WorkerError::Interrupted);
+            }
+            let left = timeout.saturating_sub(start.elapsed());
+            if left.is_zero() {
+                return Err(WorkerError::Timeout { limit: timeout });
+            }
+            if self.readable(left.min(LOOK_UP))? && self.read_some()? == 0 {
+                return Err(self.reap());
+            }
+        }
+    }
+
+    /// Waits until there is something to read, the end included, or `wait` is over.
+    fn readable(&self, wait: Duration) -> Result<bool, WorkerError> {
+        let mut fds = [PollFd::from_borrowed_fd(self.replies.as_fd(), PollFlags::IN)];
+        let wait = Timespec {
+            tv_sec: wait.as_secs() as _,
+            tv_nsec: wait.subsec_nanos() as _,
+        };
+        match poll(&mut fds, Some(&wait)) {
+            Ok(ready) => Ok(ready > 0),
+            Err(rustix::io::Errno::INTR) => Ok(false),
+            Err(errno) => Err(WorkerError::Io {
+                what: "wait for the worker",
+                source: errno.into(),
+            }),
+        }
+    }
+
+    fn read_some(&mut self) -> Result<usize, WorkerError> {
+        let mut bytes = [0; 4096];
+        let read = self.replies.read(&mut bytes).map_err(|source| WorkerError::Io {
+            what: "read from the worker",
+            source,
+        })?;
+        self.unread.extend_from_slice(&bytes[..read]);
+        Ok(read)
+    }
+
+    /// Says how the worker died; waits for the end of its end.
+    fn reap(&mut self) -> WorkerError {
+        match self.child.wait() {
+            Ok(status) => WorkerError::Died {
+                status: status.code(),
+                signal: status.signal(),
+            },
+            Err(source) => WorkerError::Io {
+                what: "wait for the worker's end",
+                source,
+            },
+        }
+    }
+
+    /// Has the kernel reclaim all that the worker has filled, from outside by `process_madvise`. The cost is that of
+    /// the calling thread, which does the work.
+    ///
+    /// # Errors
+    /// [`WorkerError::TrimFromOutside`] where the kernel refuses; else as [`Worker::call`].
+    pub fn trim_from_outside(
+        &mut self,
+        timeout: Duration,
+        interrupted: &AtomicBool,
+    ) -> Result<Cost, WorkerError> {
+        let ranges = match self.call(&Command::Mappings, timeout, interrupted)? {
+            Reply::Mappings { ranges } => ranges,
+            other => return Err(unexpected("mappings", &other)),
+        };
+        let ranges: Vec<Range> = ranges
+            .into_iter()
+            .map(|(start, length)| Range { start, length })
+            .collect();
+        let bytes = ranges.iter().map(|range| range.length).sum();
+        let start = Instant::now();
+        let watch = Stopwatch::start(UsageScope::Thread);
+        let proceed = |_| start.elapsed() < timeout && !interrupted.load(Ordering::Relaxed);
+        match self.pidfd.page_out(&ranges, TRIM_STEP, proceed) {
+            Ok(advised) if advised == bytes => Ok(watch.stop(bytes)),
+            Ok(_) if interrupted.load(Ordering::Relaxed) => Err(WorkerError::Interrupted),
+            Ok(_) => Err(WorkerError::Timeout { limit: timeout }),
+            Err(error) if error.errno == Errno::SRCH => Err(self.reap()),
+            Err(error) => Err(WorkerError::TrimFromOutside {
+                advised: error.advised,
+                errno: error.errno,
+            }),
+        }
+    }
+
+    /// What the worker has used so far.
+    ///
+    /// # Errors
+    /// [`WorkerError::Io`] where `/proc/<pid>/stat` cannot be read.
+    pub fn usage(&self) -> Result<Usage, WorkerError> {
+        let io_error = |source| WorkerError::Io {
+            what: "read the worker's /proc/<pid>/stat",
+            source,
+        };
+        let text = fs::read_to_string(format!("/proc/{}/stat", self.pid())).map_err(io_error)?;
+        parse_stat(&text).ok_or_else(|| io_error(io::Error::from(io::ErrorKind::InvalidData)))
+    }
+
+    /// Kills the worker (SIGKILL) and waits for its end.
+    ///
+    /// # Errors
+    /// [`WorkerError::Io`] where it cannot be waited for.
+    pub fn kill(mut self) -> Result<ExitStatus, WorkerError> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<ExitStatus, WorkerError> {
+        // ESRCH: it was reaped before, and `wait` knows how it ended.
+        let _ = self.pidfd.send_signal(libc::SIGKILL);
+        self.child.wait().map_err(|source| WorkerError::Io {
+            what: "wait for the worker's end",
+            source,
+        })
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        let _ = self.end();
+    }
+}
+
+fn unexpected(wanted: &str, found: &Reply) -> WorkerError {
+    WorkerError::Protocol(format!("{found:?} in place of {wanted}"))
+}
+
+/// Reads a line of `/proc/<pid>/stat` (proc_pid_stat(5)); field numbers are those of the manual.
+fn parse_stat(text: &str) -> Option<Usage> {
+    // The name, field 2, is in parentheses and may hold anything: count from the last one.
+    let (_, rest) = text.rsplit_once(')')?;
+    let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
+    let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
+    let ticks = rustix::param::clock_ticks_per_second() as f64;
+    Some(Usage {
+        minor_faults: field(10)?,
+        major_faults: field(12)?,
+        cpu_user_s: field(14)? as f64 / ticks,
+        cpu_system_s: field(15)? as f64 / ticks,
+        resident_bytes: field(24)? * plimsoll_os::page_size() as u64,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_with_spaces_and_parentheses_does_not_shift_the_fields() {
+        let line = "42 (a) b (c)) S 1 42 42 0 -1 4194304 107 0 3 0 200 100 0 0 20 0 1 0 55 4096000 250 18446744073709551615";
+        let ticks = rustix::param::clock_ticks_per_second() as f64;
+        assert_eq!(
+            parse_stat(line),
+            Some(Usage {
+                cpu_user_s: 200.0 / ticks,
+                cpu_system_s: 100.0 / ticks,
+                minor_faults: 107,
+                major_faults: 3,
+                resident_bytes: 250 * plimsoll_os::page_size() as u64,
+            })
+        );
+        assert_eq!(parse_stat("42 (cut short) S 1 42"), None);
+    }
+}

@@ -1,0 +1,203 @@
+//! The worker's side: the main loop of the hidden subcommand `plimsoll worker`.
+
+use std::io::{BufRead, Result, Write};
+
+use super::calibrate::calibrate;
+use super::memory::{FillRequest, Memory, MemoryError};
+use super::protocol::{Command, Reply};
+
+/// Answers the commands on `input` on `output` until `Quit` or the end of `input`; see [`super::protocol`].
+/// Binds this process to its parent: it is killed when the thread that started it ends.
+///
+/// # Errors
+/// An input that cannot be read, or an output that cannot be written: the runner is gone.
+pub fn serve(input: impl BufRead, output: impl Write) -> Result<()> {
+    // A worker busy with memory does not look at its input, so the end of the input is not enough.
+    plimsoll_os::set_parent_death_signal(libc::SIGKILL)
+        .map_err(|errno| std::io::Error::from_raw_os_error(errno.raw()))?;
+    answer_all(input, output)
+}
+
+fn answer_all(input: impl BufRead, mut output: impl Write) -> Result<()> {
+    let mut worker = Server { memory: None };
+    let pid = std::process::id();
+    send(&mut output, &Reply::Ready { pid })?;
+    for line in input.lines() {
+        let reply = match serde_json::from_str(&line?) {
+            Ok(Command::Quit) => break,
+            Ok(command) => worker.answer(command),
+            Err(error) => failed(format!("not a command: {error}")),
+        };
+        send(&mut output, &reply)?;
+    }
+    Ok(())
+}
+
+fn send(output: &mut impl Write, reply: &Reply) -> Result<()> {
+    let mut line = serde_json::to_vec(reply)?;
+    line.push(b'\n');
+    output.write_all(&line)?;
+    output.flush()
+}
+
+fn failed(message: impl ToString) -> Reply {
+    Reply::Failed {
+        message: message.to_string(),
+    }
+}
+
+/// A worker between two commands.
+struct Server {
+    memory: Option<Memory>,
+}
+
+impl Server {
+    fn answer(&mut self, command: Command) -> Reply {
+        match command {
+            Command::Fill {
+                bytes,
+                request,
+                class,
+                seed,
+                thp,
+            } => self.fill(&FillRequest {
+                bytes,
+                request,
+                class,
+                seed,
+                thp,
+            }),
+            Command::Calibrate => match calibrate() {
+                Ok(calibration) => Reply::Calibration { calibration },
+                Err(error) => failed(error),
+            },
+            Command::Release => match self.memory.take() {
+                Some(memory) => done(memory.release()),
+                None => nothing_filled("release"),
+            },
+            Command::Trim => match &self.memory {
+                Some(memory) => done(memory.trim()),
+                None => nothing_filled("trim"),
+            },
+            Command::Restore => match &mut self.memory {
+                Some(memory) => {
+                    let (cost, verification) = memory.restore();
+                    Reply::Done {
+                        cost,
+                        verification: Some(verification),
+                    }
+                }
+                None => nothing_filled("restore"),
+            },
+            Command::Mappings => match &self.memory {
+                Some(memory) => Reply::Mappings {
+                    ranges: memory.ranges(),
+                },
+                None => nothing_filled("list"),
+            },
+            // The loop leaves before it asks for an answer.
+            Command::Quit => failed("quit has no answer"),
+        }
+    }
+
+    fn fill(&mut self, asked: &FillRequest) -> Reply {
+        if self.memory.is_some() {
+            return failed("the worker's memory is filled already; release it before another fill");
+        }
+        match Memory::fill(asked) {
+            Ok((memory, cost)) => {
+                self.memory = Some(memory);
+                done(Ok(cost))
+            }
+            Err(error) => failed(error),
+        }
+    }
+}
+
+fn done(outcome: std::result::Result<super::protocol::Cost, MemoryError>) -> Reply {
+    match outcome {
+        Ok(cost) => Reply::Done {
+            cost,
+            verification: None,
+        },
+        Err(error) => failed(error),
+    }
+}
+
+fn nothing_filled(what: &str) -> Reply {
+    failed(format!(
+        "there is nothing to {what}: no memory is filled; send a fill first"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::{FillClass, ThpMode};
+
+    fn answers(commands: &[&str]) -> Vec<Reply> {
+        let mut output = Vec::new();
+        answer_all(commands.join("\n").as_bytes(), &mut output).unwrap();
+        let lines = std::str::from_utf8(&output).unwrap().lines();
+        lines.map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    fn line(command: &Command) -> String {
+        serde_json::to_string(command).unwrap()
+    }
+
+    #[test]
+    fn each_command_has_one_answer_in_order() {
+        let fill = line(&Command::Fill {
+            bytes: 1 << 20,
+            request: 300 << 10,
+            class: FillClass::Ratio(2.0),
+            seed: 3,
+            thp: ThpMode::System,
+        });
+        let (trim, restore) = (line(&Command::Trim), line(&Command::Restore));
+        let (mappings, release) = (line(&Command::Mappings), line(&Command::Release));
+        let replies = answers(&[&fill, &mappings, &trim, &restore, &release, &fill, &fill]);
+        assert!(matches!(replies[0], Reply::Ready { pid } if pid == std::process::id()));
+        assert!(matches!(&replies[1], Reply::Done { cost, verification: None } if cost.bytes == 1 << 20));
+        assert!(matches!(&replies[2], Reply::Mappings { ranges } if ranges.len() == 4));
+        assert!(matches!(replies[3], Reply::Done { .. }));
+        assert!(
+            matches!(&replies[4], Reply::Done { verification: Some(v), .. } if v.holds() && v.bytes == 1 << 20)
+        );
+        assert!(matches!(&replies[5], Reply::Done { cost, .. } if cost.bytes == 1 << 20));
+        assert!(matches!(replies[6], Reply::Done { .. }));
+        assert!(matches!(&replies[7], Reply::Failed { message } if message.contains("release it")));
+        assert_eq!(replies.len(), 8);
+    }
+
+    #[test]
+    fn without_filled_memory_the_words_say_so() {
+        for command in [
+            Command::Trim,
+            Command::Restore,
+            Command::Release,
+            Command::Mappings,
+        ] {
+            let replies = answers(&[&line(&command)]);
+            assert!(
+                matches!(&replies[1], Reply::Failed { message } if message.contains("no memory is filled")),
+                "{replies:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_no_command_is_answered_and_the_worker_goes_on() {
+        let replies = answers(&["{", r#"{"command":"dance"}"#, "", &line(&Command::Trim)]);
+        assert_eq!(replies.len(), 5);
+        assert!(replies[1..4].iter().all(|reply| {
+            matches!(reply, Reply::Failed { message } if message.starts_with("not a command"))
+        }));
+    }
+
+    #[test]
+    fn nothing_after_quit_is_answered() {
+        assert_eq!(answers(&[&line(&Command::Quit), &line(&Command::Trim)]).len(), 1);
+    }
+}
