@@ -161,7 +161,7 @@ fn set_algorithm(id: u32, asked: Option<&str>) -> Result<String, EnvironmentErro
 pub(super) fn available() -> bool {
     Path::new(HOT_ADD).exists()
         || devices().is_ok_and(|ids| !ids.is_empty())
-        || modprobe(&["--dry-run", "zram"]).is_ok()
+        || modprobe(&["-D", "zram"]).is_ok() // busybox knows no --dry-run, and no long names
 }
 
 fn load_module(session: &mut Session) -> Result<(), EnvironmentError> {

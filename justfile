@@ -1,0 +1,40 @@
+# Shortcuts; each is a thin line. `just` lists them.
+
+# List the recipes
+default:
+    @just --list
+
+# Run plimsoll: `just run compression --quick`
+run *arguments:
+    cargo run --release -- run {{arguments}}
+
+# Run every test
+test *arguments:
+    cargo test --workspace {{arguments}}
+
+# Formatting, clippy, shell scripts
+lint:
+    cargo fmt --check
+    cargo clippy --workspace --all-targets -- -D warnings
+    shellcheck vm/*.sh vm/guest/* .ci/run .ci/smoke .ci/left-behind
+
+# Licences, sources and versions of the dependencies
+deny:
+    cargo deny check bans licenses sources
+
+# The book and the API documentation
+docs:
+    mdbook build docs
+    RUSTDOCFLAGS=-Dwarnings cargo doc --workspace --no-deps
+
+# plimsoll on cgroup v2, zram zstd, zswap and MGLRU, in an emulated VM
+vm:
+    vm/run.sh
+
+# Click through a report in headless Chromium
+page-test:
+    crates/plimsoll/tests/page/run.sh
+
+# Everything that must hold before a change lands
+ci:
+    .ci/run

@@ -1,0 +1,171 @@
+#!/usr/bin/env bash
+# Fetches QEMU, a current Debian kernel and the tools that build an initramfs into a cache folder, without root and
+# without installing anything. Prints the folder, in which it leaves:
+#
+#   bin/      commands (qemu-system-x86_64, depmod, modprobe, mke2fs, debugfs, cpio, xz, zstd), ready for PATH,
+#             and busybox, static, to be copied
+#   tools/    the unpacked packages behind them, with every library they need
+#   kernel/   the unpacked kernel: boot/vmlinuz-VERSION and lib/modules/VERSION
+#
+# Packages come from the mirror that this host's apt is set up with, for this host's Debian release and its backports:
+# QEMU 7.2 panics guests at random under emulation, and bookworm's own kernel is 6.1.
+set -euo pipefail
+
+cache_root=${PLIMSOLL_VM_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/plimsoll/vm}
+keyring=/usr/share/keyrings/debian-archive-keyring.gpg
+kernel_package=linux-image-amd64 # the generic flavour: the cloud kernels lack zswap
+tool_packages=(qemu-system-x86 busybox-static cpio e2fsprogs kmod xz-utils zstd)
+max_age_days=7
+
+fail() {
+    echo "vm/fetch.sh: $*" >&2
+    exit 1
+}
+
+say() { echo "vm: $*" >&2; }
+
+[[ $(uname -m) == x86_64 ]] || fail "the VM is amd64 and runs on x86_64 hosts only; this is $(uname -m)"
+for command in apt-get apt-cache apt-config dpkg-deb flock; do
+    command -v "$command" >/dev/null || fail "needs $command: run this on Debian or in a Debian container"
+done
+
+# shellcheck disable=SC1091 # a file of the host
+release=$(. /etc/os-release && echo "${VERSION_CODENAME:-}")
+[[ -n $release ]] || fail "/etc/os-release names no VERSION_CODENAME: cannot tell which Debian release to take packages from"
+cache=$cache_root/$release
+apt=$cache/apt
+complete=$cache/complete
+
+# Complete, made by this very script, and recent enough to hold current versions.
+is_fresh() {
+    [[ -n $(find "$complete" -mtime "-$max_age_days" 2>/dev/null) ]] && cmp --silent "$complete" "$0"
+}
+
+# The mirror of this host for its own release, as apt itself understands its configuration.
+host_mirror() {
+    # shellcheck disable=SC2016 # fields of apt's, not of the shell
+    apt-get indextargets --format '$(SITE) $(CODENAME) $(COMPONENT)' 'Created-By: Packages' |
+        awk -v release="$release" '$2 == release && $3 == "main" { print $1; exit }'
+}
+
+# An apt of its own: own sources, own lists, own idea of what is installed (nothing, so that every library is fetched).
+# Of the host's configuration only how to reach the network is taken; its hooks would change the host.
+prepare_apt() {
+    local mirror
+    mirror=$(host_mirror)
+    [[ -n $mirror ]] || fail "apt on this host has no source for '$release main': add one, then try again"
+    mkdir -p "$apt"/{conf.d,lists/partial,archives/partial}
+    : >"$apt/status"
+    apt-config dump | grep -E '^Acquire::(http|https|Retries|ForceIPv4|ForceIPv6)' >"$apt/conf.d/network" || true
+    local options='target=Packages arch=amd64'
+    [[ ! -e $keyring ]] || options+=" signed-by=$keyring"
+    printf "deb [$options] %s %s main\n" "$mirror" "$release" "$mirror" "$release-backports" >"$apt/sources.list"
+    cat >"$apt/apt.conf" <<CONF
+Dir::State "$apt";
+Dir::State::status "$apt/status";
+Dir::Cache "$apt";
+Dir::Etc::parts "$apt/conf.d";
+Dir::Etc::main "/dev/null";
+Dir::Etc::sourcelist "$apt/sources.list";
+Dir::Etc::sourceparts "/dev/null";
+Dir::Etc::preferences "/dev/null";
+Dir::Etc::preferencesparts "/dev/null";
+APT::Architecture "amd64";
+APT::Architectures "amd64";
+APT::Default-Release "$release-backports";
+APT::Install-Recommends "false";
+APT::Sandbox::User "root";
+Acquire::Languages "none";
+APT::Update::Error-Mode "any"; # an index that cannot be fetched is an error, not a warning
+Debug::NoLocking "true";
+CONF
+    export APT_CONFIG=$apt/apt.conf
+    apt-get update -qq >&2 || fail "apt-get update failed for '$release' and '$release-backports' on this host's mirror"
+}
+
+# The kernel's own packages: the metapackage's name never changes, the versions that it depends on do, and newer
+# kernels are split into several packages.
+kernel_packages() {
+    apt-cache depends --recurse --no-recommends --no-suggests --no-conflicts --no-breaks --no-replaces --no-enhances \
+        "$kernel_package" | grep -E '^linux-(image|binary|modules)-[0-9]' | sort -u
+}
+
+unpack() { # FOLDER ARCHIVE...
+    local folder=$1 archive
+    shift
+    rm -rf "$folder"
+    mkdir -p "$folder"
+    for archive; do
+        dpkg-deb --fsys-tarfile "$archive" | tar -x --no-same-owner -C "$folder" --exclude=./usr/share/{doc,man,locale}
+    done
+}
+
+# A wrapper that runs an unpacked program with the libraries that it was unpacked with, whatever the host has.
+wrap() { # NAME PROGRAM [OPTION...]
+    local name=$1 program=$2
+    shift 2
+    [[ -e $cache/tools/$program ]] || fail "the fetched packages hold no /$program"
+    cat >"$cache/bin/$name" <<WRAPPER
+#!/bin/sh
+tools='$cache/tools'
+libraries="\$tools/lib/x86_64-linux-gnu:\$tools/usr/lib/x86_64-linux-gnu"
+QEMU_MODULE_DIR="\$tools/usr/lib/x86_64-linux-gnu/qemu" exec "\$tools/lib64/ld-linux-x86-64.so.2" --argv0 $name \\
+    --library-path "\$libraries" "\$tools/$program" $* "\$@"
+WRAPPER
+    chmod +x "$cache/bin/$name"
+}
+
+find_tool() { # NAME: the path of a program in the unpacked tools, which merged-usr releases keep in /usr
+    local folder
+    for folder in usr/sbin usr/bin sbin bin; do
+        if [[ -e $cache/tools/$folder/$1 ]]; then
+            echo "$folder/$1"
+            return
+        fi
+    done
+    fail "the fetched packages hold no program $1"
+}
+
+fetch() {
+    say "taking packages for $release into $cache"
+    rm -rf "$complete" "$apt" "${cache:?}/bin"
+    prepare_apt
+    local kernels
+    mapfile -t kernels < <(kernel_packages)
+    ((${#kernels[@]} > 0)) || fail "the mirror has no kernel package that $kernel_package depends on"
+    say "kernel: ${kernels[*]}"
+    (cd "$apt/archives" && apt-get download -qq "${kernels[@]}") >&2 || fail "could not download: ${kernels[*]}"
+    apt-get install -qq --download-only --yes "${tool_packages[@]}" >&2 || fail "could not download: ${tool_packages[*]}"
+
+    local archive kernel_archives=() tool_archives=()
+    for archive in "$apt"/archives/*.deb; do
+        case ${archive##*/} in
+        linux-image-* | linux-binary-* | linux-modules-*) kernel_archives+=("$archive") ;;
+        *) tool_archives+=("$archive") ;;
+        esac
+    done
+    say "unpacking ${#tool_archives[@]} packages of tools"
+    unpack "$cache/tools" "${tool_archives[@]}"
+    [[ -e $cache/tools/lib ]] || ln -s usr/lib "$cache/tools/lib"
+    [[ -e $cache/tools/lib64 ]] || ln -s usr/lib64 "$cache/tools/lib64"
+    mkdir -p "$cache/bin"
+    local name
+    # shellcheck disable=SC2016 # $tools is the wrapper's
+    wrap qemu-system-x86_64 usr/bin/qemu-system-x86_64 \
+        -L '"$tools/usr/share/qemu"' -L '"$tools/usr/share/seabios"'
+    for name in depmod modprobe; do wrap "$name" "$(find_tool kmod)"; done
+    for name in cpio mke2fs debugfs xz zstd; do wrap "$name" "$(find_tool "$name")"; done
+    ln -sf "../tools/$(find_tool busybox)" "$cache/bin/busybox" # static, and wanted as a file
+
+    say "unpacking the kernel"
+    unpack "$cache/kernel" "${kernel_archives[@]}"
+    [[ -e $cache/kernel/lib ]] || ln -s usr/lib "$cache/kernel/lib"
+    rm -rf "$apt"
+    cp "$0" "$complete"
+}
+
+mkdir -p "$cache"
+exec 9>"$cache/lock"
+flock 9 # another VM of this user may be fetching
+is_fresh || fetch
+echo "$cache"

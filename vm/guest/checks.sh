@@ -1,0 +1,141 @@
+# shellcheck shell=dash
+# The checks that run inside the VM, by busybox sh. Each prints a line; the last line counts them; the exit code is 1
+# when one failed. They look at function (exit codes, counters, files, what is left behind) and never at time.
+# What the runs write goes to /disk/out, where the host reads it after the VM (verify.py).
+
+out=/disk/out
+swap_dir=/disk/swap
+size=32M
+# Pages that leave the working set in each trial, at least: 95% of `size`. A run has three trials, one a class, but
+# the pages of `constant` need not reach the device, and zswap passes those of `random` on to the disk.
+size_pages=7780
+passed=0 failed=0
+
+pass() {
+    passed=$((passed + 1))
+    echo "ok      $1"
+}
+
+not_ok() {
+    failed=$((failed + 1))
+    echo "FAILED  $1"
+    shift
+    for detail; do echo "$detail" | sed 's/^/        /'; done
+}
+
+equal() { # NAME EXPECTED ACTUAL
+    if [ "$2" = "$3" ]; then pass "$1"; else not_ok "$1" "expected: $2" "got:      $3"; fi
+}
+
+at_least() { # NAME LEAST ACTUAL
+    if [ "${3:-0}" -ge "$2" ]; then pass "$1 ($3)"; else not_ok "$1" "expected at least $2, got ${3:-nothing}"; fi
+}
+
+contains() { # NAME WORD FILE
+    if grep -qiF -- "$2" "$3"; then pass "$1"; else not_ok "$1" "\`$2\` is not in:" "$(head -n 40 "$3")"; fi
+}
+
+vmstat() { awk -v name="$1" '$1 == name { print $2 }' /proc/vmstat; }
+
+# Everything that a run may change on the system, as text: equal before and after means that nothing was left behind.
+# A zram device counts when it is set up; one that is free and empty is as good as none.
+system_state() {
+    echo "swaps: $(tail -n +2 /proc/swaps | awk '{ print $1, $3 }')"
+    echo "cgroups: $(find /sys/fs/cgroup -mindepth 1 -type d | sort)"
+    for disksize in /sys/block/zram*/disksize; do
+        [ -e "$disksize" ] && [ "$(cat "$disksize")" != 0 ] && echo "zram: $disksize $(cat "$disksize")"
+    done
+    for file in /sys/module/zswap/parameters/* /proc/sys/vm/swappiness /proc/sys/vm/page-cluster; do
+        echo "$file: $(cat "$file")"
+    done
+    echo "swap folder: $(ls -A "$swap_dir" 2>/dev/null)"
+    echo "processes: $(pidof plimsoll)"
+}
+
+# A whole run of the compression scenario, tiny. Leaves its recording in $out/NAME, NAME.json and NAME.err, and in
+# `swapped` and `zswapped` the pages that went to swap and to zswap's pool meanwhile. Exit code 7 says that the timing
+# is not to be trusted, which is all that can be said of timing here.
+compression() { # NAME SETTING...
+    name=$1
+    shift
+    settings=''
+    for setting; do settings="$settings --set $setting"; done
+    before=$(system_state)
+    swapped=$(vmstat pswpout)
+    zswapped=$(vmstat zswpout)
+    # shellcheck disable=SC2086 # the settings are words of their own
+    plimsoll run compression --quick --repeat 1 --json --output "$out/$name" --set size=$size \
+        --set swap_dir=$swap_dir $settings >"$out/$name.json" 2>"$out/$name.err"
+    code=$?
+    [ $code != 7 ] || code=0
+    swapped=$(($(vmstat pswpout) - swapped))
+    zswapped=$(($(vmstat zswpout) - zswapped))
+    equal "$name: exit code" 0 $code
+    [ $code = 0 ] || sed 's/^/        /' "$out/$name.err"
+    equal "$name: nothing left behind" "$before" "$(system_state)"
+}
+
+echo "--- the machine is one that the development host is not"
+contains "cgroup v2 has the memory controller" memory /sys/fs/cgroup/cgroup.controllers
+equal "cgroup v2 has memory.reclaim" yes "$([ -e /sys/fs/cgroup/user.slice/memory.reclaim ] && echo yes)"
+equal "MGLRU is on" 0x0007 "$(cat /sys/kernel/mm/lru_gen/enabled)"
+contains "PSI is on" some /proc/pressure/memory
+modprobe zram
+contains "zram has zstd" zstd /sys/block/zram0/comp_algorithm
+equal "zswap is there, and off" N "$(cat /sys/module/zswap/parameters/enabled)"
+mkdir -p "$swap_dir"
+cd "$out" || exit 1
+
+echo "--- doctor"
+plimsoll doctor >doctor.txt 2>doctor.err
+equal "doctor: exit code" 0 $?
+for word in v2 zstd zswap MGLRU PSI; do contains "doctor names $word" "$word" doctor.txt; done
+plimsoll doctor --json >doctor.json 2>>doctor.err
+equal "doctor --json: exit code" 0 $?
+
+echo "--- compression"
+for trim in worker process-madvise cgroup; do
+    compression "zram-$trim" subject=zram:zstd trim=$trim
+    at_least "zram-$trim: pages went to swap" $((2 * size_pages)) $swapped
+done
+compression zswap subject=zswap:zstd trim=cgroup
+at_least "zswap: pages went to the pool" $size_pages $zswapped
+compression swapfile subject=swapfile trim=cgroup
+at_least "swapfile: pages went to disk" $((2 * size_pages)) $swapped
+
+echo "--- cleanup after kill -9"
+before=$(system_state)
+plimsoll run compression --quick --output "$out/killed" --set size=$size --set subject=zram:zstd \
+    >killed.out 2>killed.err &
+runner=$!
+for _ in $(seq 200); do
+    grep -q zram /proc/swaps && break
+    sleep 0.1
+done
+kill -9 $runner
+wait $runner
+equal "the killed run had its swap on" yes "$(grep -q zram /proc/swaps && echo yes)"
+plimsoll cleanup >cleanup.out 2>cleanup.err
+equal "cleanup: exit code" 0 $?
+equal "cleanup: nothing left behind" "$before" "$(system_state)"
+plimsoll cleanup >cleanup-again.out 2>cleanup-again.err
+equal "a second cleanup finds nothing and is content" 0 $?
+
+plimsoll report "$out"/killed/* >report.out 2>report.err
+equal "the killed run's recording can be reported" 0 $?
+
+echo "--- a limit below the worker's need"
+before=$(system_state)
+plimsoll run compression --quick --repeat 1 --output "$out/oom" --set size=$size --set limit=16M --set subject=zram:zstd \
+    --set swap_size=4M >oom.out 2>oom.err
+equal "OOM: exit code" 5 $?
+contains "OOM: says so" OOM oom.err
+equal "OOM: nothing left behind" "$before" "$(system_state)"
+
+echo "--- without root"
+su nobody -c 'cd /tmp && plimsoll run compression --quick --set size=8M' >nobody.out 2>nobody.err
+equal "as nobody: exit code" 3 $?
+contains "as nobody: says what is missing" root nobody.err
+
+echo "$passed passed, $failed failed"
+[ $failed = 0 ]

@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# Builds the initramfs that the VM boots: busybox, the kernel modules that the checks need, the plimsoll binary with the
+# libraries that it is linked to, and the scripts of guest/.
+#
+#   vm/initramfs.sh CACHE VERSION BINARY OUTPUT
+#
+# CACHE is what fetch.sh printed, VERSION the kernel's. The guest gets a real /lib/modules, so that `modprobe` works there
+# as on any machine: for plimsoll, and for the kernel itself when it looks for a compressor.
+set -euo pipefail
+
+cache=$1 version=$2 binary=$3 output=$4
+here=$(dirname "$(readlink -f "$0")")
+export PATH=$cache/bin:$PATH
+modules=(virtio_blk ext4 crc32c_generic zram lz4 lz4hc zstd deflate)
+
+stage=$(mktemp -d)
+trap 'rm -rf "$stage"' EXIT
+chmod 755 "$stage" # it becomes the guest's root folder, which others than root must be able to enter
+mkdir -p "$stage"/{bin,sbin,dev,etc,proc,sys,run,tmp,disk,usr/bin,"lib/modules/$version"}
+
+cp -L "$cache/bin/busybox" "$stage/bin/busybox"
+for applet in $(busybox --list | grep -vx busybox); do ln -s busybox "$stage/bin/$applet"; done
+ln -s ../bin/busybox "$stage/sbin/modprobe" # where the kernel looks for it
+printf 'root:x:0:0:root:/:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/sh\n' >"$stage/etc/passwd"
+printf 'root:x:0:\nnogroup:x:65534:\n' >"$stage/etc/group"
+
+# Modules, unpacked: busybox reads no .xz.
+[[ -s $cache/kernel/lib/modules/$version/modules.dep ]] || depmod -b "$cache/kernel" "$version"
+for module in "${modules[@]}"; do
+    modprobe -d "$cache/kernel" -S "$version" --show-depends "$module" || {
+        echo "vm/initramfs.sh: kernel $version has no module $module" >&2
+        exit 1
+    }
+done | awk '$1 == "insmod" { print $2 }' | sort -u | while read -r file; do
+    name=${file##*/}
+    target=$stage/lib/modules/$version/${name%%.ko*}.ko
+    case $file in
+    *.xz) xz -dc "$file" >"$target" ;;
+    *.zst) zstd -qdc "$file" >"$target" ;;
+    *) cp "$file" "$target" ;;
+    esac
+done
+cp "$cache/kernel/lib/modules/$version"/modules.{builtin,builtin.modinfo,order} "$stage/lib/modules/$version/"
+depmod -b "$stage" "$version"
+
+cp "$binary" "$stage/usr/bin/plimsoll"
+# Every library by the path at which the loader looks for it; a static binary has none.
+{ ldd "$binary" 2>/dev/null || true; } | awk '$2 == "=>" { print $3; next } $1 ~ "^/" { print $1 }' | while read -r library; do
+    mkdir -p "$stage${library%/*}"
+    cp -L "$library" "$stage$library"
+done
+
+cp "$here/guest/init" "$stage/init"
+cp "$here/guest/checks.sh" "$stage/checks.sh"
+chmod +x "$stage/init"
+(cd "$stage" && find . | cpio --create --format=newc --owner=+0:+0 --quiet | gzip -1) >"$output"

@@ -1,0 +1,70 @@
+#!/usr/bin/env bash
+# Boots a current Debian kernel under software emulation and runs guest/checks.sh inside: plimsoll on cgroup v2, zram
+# zstd, zswap and MGLRU, where the host may have none of them. It proves function, never speed.
+#
+#   vm/run.sh           build the release binary, fetch what is missing, boot, check
+#
+# PLIMSOLL_VM_CACHE     folder for the fetched packages (default: ~/.cache/plimsoll/vm)
+#
+# Exit codes: 0 every check passed; 1 a check failed, in the guest or in what it left; 3 the VM cannot run here.
+set -euo pipefail
+
+here=$(dirname "$(readlink -f "$0")")
+root=$(dirname "$here")
+target=${CARGO_TARGET_DIR:-$root/target}
+work=$target/vm
+disk=$work/disk.img
+console=$work/console.log
+memory_mib=1024
+disk_mib=512
+timeout_seconds=240
+
+fail() { # EXIT-CODE MESSAGE
+    echo "vm/run.sh: $2" >&2
+    exit "$1"
+}
+
+for command in cargo gzip ldd python3 tar timeout; do
+    command -v "$command" >/dev/null || fail 3 "needs the command $command"
+done
+
+(cd "$root" && cargo build --release --quiet --package plimsoll)
+cache=$("$here/fetch.sh") || fail 3 "the VM cannot run: QEMU or the kernel could not be fetched (see above)"
+export PATH=$cache/bin:$PATH
+kernel=$(find "$cache/kernel/boot" -name 'vmlinuz-*' | sort -V | tail -n 1)
+[[ -n $kernel ]] || fail 3 "the fetched packages hold no kernel"
+version=${kernel##*/vmlinuz-}
+
+rm -rf "$work"
+mkdir -p "$work"
+"$here/initramfs.sh" "$cache" "$version" "$target/release/plimsoll" "$work/initrd.gz" ||
+    fail 3 "the initramfs could not be built"
+truncate -s "${disk_mib}M" "$disk"
+mke2fs -q -t ext4 -O ^has_journal "$disk"
+
+# Always TCG: a /dev/kvm that exists does not always run a stock kernel.
+echo "vm: booting $version under $(qemu-system-x86_64 --version | head -n 1), emulated"
+started=$SECONDS
+timeout "$timeout_seconds" qemu-system-x86_64 -M q35,accel=tcg -cpu max -smp 2 -m "$memory_mib" \
+    -kernel "$kernel" -initrd "$work/initrd.gz" -append "console=ttyS0 panic=-1 quiet" \
+    -drive "file=$disk,format=raw,if=virtio,cache=unsafe" \
+    -no-reboot -nodefaults -display none -serial stdio </dev/null | tr -d '\r' | tee "$console" ||
+    fail 1 "the VM did not end by itself within $timeout_seconds s (console: $console)"
+echo "vm: ran $((SECONDS - started)) s"
+
+case $(grep '^plimsoll-vm exit ' "$console" | tail -n 1) in
+"plimsoll-vm exit 0") ;;
+"plimsoll-vm exit "*) fail 1 "checks failed in the guest (console: $console)" ;;
+*) fail 1 "the guest died before its checks ended (console: $console)" ;;
+esac
+
+# What the runs wrote, taken out of the disk image and read by another program than the one that wrote it.
+debugfs -R "rdump /out $work" "$disk" 2>/dev/null
+python3 -m json.tool "$work/out/doctor.json" >/dev/null || fail 1 "doctor --json did not print JSON"
+verify() { # NAME SUBJECT TRIM
+    "$root/.ci/verify-recording" "$work/out/$1"/* --stdout "$work/out/$1.json" --trials 3 --subject "$2" --trim "$3" \
+        --cgroup v2 || fail 1 "the guest's run $1 did not leave what it should have (files: $work/out)"
+}
+for trim in worker process-madvise cgroup; do verify "zram-$trim" zram:zstd "$trim"; done
+verify zswap zswap:zstd cgroup
+verify swapfile swapfile cgroup
