@@ -28,7 +28,10 @@ pub fn change_of_bytes(value: f64) -> String {
 
 /// Seconds with a fitting unit: `1.24 s`, `310 ms`, `42 us`.
 pub fn seconds(value: f64) -> String {
-    let (scaled, unit) = if value == 0.0 || value >= 0.9995 {
+    if value == 0.0 {
+        return "0 s".to_owned();
+    }
+    let (scaled, unit) = if value >= 0.9995 {
         (value, "s")
     } else if value >= 0.000_999_5 {
         (value * 1e3, "ms")

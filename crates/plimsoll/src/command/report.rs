@@ -28,9 +28,9 @@ pub(super) fn report(options: &Report, talk: &Talk) -> Result<Exit, Failure> {
             super::width_of_stdout(),
             super::colour_on_stdout(talk),
         ),
-        Format::Csv => report::csv::render(&results),
-        Format::Markdown => report::markdown::render(&recording.manifest, &results),
-        Format::Json => report::json::render(&results),
+        Format::Csv => report::csv::csv(&results),
+        Format::Markdown => report::markdown::markdown(&results, &recording.manifest),
+        Format::Json => report::json::json(&results).or_exit(Exit::WorkloadFailed)?,
     };
     match output(options) {
         None => super::print(&text)?,

@@ -8,7 +8,6 @@ pub mod html;
 pub mod json;
 pub mod markdown;
 pub mod page;
-pub mod quantity;
 pub mod terminal;
 pub mod verdict;
 

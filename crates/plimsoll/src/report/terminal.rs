@@ -6,13 +6,13 @@ use std::fmt::Write;
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
 use comfy_table::{Attribute, Cell, CellAlignment, Color, ContentArrangement, Table};
 
-use super::quantity;
 use super::verdict;
 use crate::analysis::Group;
 use crate::analysis::compression::{
     COMPRESSION, FILL_SPEED, RESTORE_READ, RESTORE_SPEED, STORED, TRIM_MEMCPY, TRIM_SPEED,
 };
 use crate::analysis::groups::Measured;
+use crate::quantity;
 
 use crate::recording::model::{Results, Trial, TrialStatus};
 

@@ -1,8 +1,8 @@
 //! The verdict on a run in a sentence, the same wherever it is shown.
 
-use super::quantity::{bytes, significant};
 use crate::analysis::Group;
 use crate::analysis::compression::{COMPRESSION, RESTORE_SPEED, STORED, TRIM_SPEED};
+use crate::quantity::{bytes, significant};
 use crate::recording::model::{Results, RunStatus, Trial, TrialStatus};
 
 /// Groups that are named one by one; more than these are given as a range.

@@ -5,18 +5,30 @@ use std::process::{Command, Output};
 const PLIMSOLL: &str = env!("CARGO_BIN_EXE_plimsoll");
 
 fn plimsoll(arguments: &[&str]) -> Output {
-    Command::new(PLIMSOLL).args(arguments).output().expect("plimsoll starts")
+    Command::new(PLIMSOLL)
+        .args(arguments)
+        .output()
+        .expect("plimsoll starts")
 }
 
 fn json(arguments: &[&str]) -> serde_json::Value {
     let output = plimsoll(arguments);
-    serde_json::from_slice(&output.stdout)
-        .unwrap_or_else(|error| panic!("{arguments:?}: {error}: {}", String::from_utf8_lossy(&output.stdout)))
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| {
+        panic!(
+            "{arguments:?}: {error}: {}",
+            String::from_utf8_lossy(&output.stdout)
+        )
+    })
 }
 
 #[test]
 fn wrong_words_end_with_1_and_nothing_on_standard_output() {
-    for arguments in [&["frobnicate"][..], &["run"], &["run", "compression", "--hz", "1000"], &["show", "nothing"]] {
+    for arguments in [
+        &["frobnicate"][..],
+        &["run"],
+        &["run", "compression", "--hz", "1000"],
+        &["show", "nothing"],
+    ] {
         let output = plimsoll(arguments);
         assert_eq!(output.status.code(), Some(1), "{arguments:?}");
         assert!(output.stdout.is_empty(), "{arguments:?}");
@@ -35,7 +47,11 @@ fn help_and_version_end_with_0() {
 
 #[test]
 fn json_documents_are_versioned_and_alone_on_standard_output() {
-    for arguments in [&["list", "--json"][..], &["doctor", "--json"], &["cleanup", "--json"]] {
+    for arguments in [
+        &["list", "--json"][..],
+        &["doctor", "--json"],
+        &["cleanup", "--json"],
+    ] {
         assert_eq!(json(arguments)["schema"], 1, "{arguments:?}");
     }
 }
@@ -43,8 +59,12 @@ fn json_documents_are_versioned_and_alone_on_standard_output() {
 #[test]
 fn what_list_names_show_prints_and_check_accepts() {
     let list = json(&["list", "--json"]);
-    let names: Vec<&str> =
-        list["scenarios"].as_array().expect("a list").iter().filter_map(|entry| entry["name"].as_str()).collect();
+    let names: Vec<&str> = list["scenarios"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .filter_map(|entry| entry["name"].as_str())
+        .collect();
     assert!(names.contains(&"compression"));
     for name in names {
         let shown = plimsoll(&["show", name]);
@@ -54,10 +74,22 @@ fn what_list_names_show_prints_and_check_accepts() {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("resolved.toml");
         std::fs::write(&file, &resolved.stdout).expect("write");
-        let checked = Command::new(PLIMSOLL).arg("run").arg(&file).arg("--check").output().expect("plimsoll");
-        assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
+        let checked = Command::new(PLIMSOLL)
+            .arg("run")
+            .arg(&file)
+            .arg("--check")
+            .output()
+            .expect("plimsoll");
+        assert!(
+            checked.status.success(),
+            "{}",
+            String::from_utf8_lossy(&checked.stderr)
+        );
         let plan = plimsoll(&["run", name, "--quick", "--dry-run"]);
-        assert!(String::from_utf8_lossy(&plan.stdout).contains("of memory"), "{name}");
+        assert!(
+            String::from_utf8_lossy(&plan.stdout).contains("of memory"),
+            "{name}"
+        );
     }
 }
 
@@ -68,7 +100,11 @@ fn completions_and_man_pages_name_every_command() {
         assert!(script.contains("doctor") && !script.is_empty(), "{shell}");
     }
     let folder = tempfile::tempdir().expect("a folder");
-    let written = Command::new(PLIMSOLL).arg("man").arg(folder.path()).status().expect("plimsoll");
+    let written = Command::new(PLIMSOLL)
+        .arg("man")
+        .arg(folder.path())
+        .status()
+        .expect("plimsoll");
     assert!(written.success());
     for page in ["plimsoll.1", "plimsoll-run.1", "plimsoll-cleanup.1"] {
         assert!(folder.path().join(page).exists(), "{page}");
@@ -80,22 +116,40 @@ fn a_reader_that_goes_away_is_no_error() {
     let script = format!("{PLIMSOLL} completions bash | head -1 >/dev/null; echo ${{PIPESTATUS[0]}}");
     let output = Command::new("bash").arg("-c").arg(script).output().expect("bash");
     assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "0");
-    assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.stderr.is_empty(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
 }
 
 #[test]
 fn no_color_is_honoured_and_always_overrides_it() {
-    let plain = Command::new(PLIMSOLL).arg("doctor").env("NO_COLOR", "1").output().expect("plimsoll");
+    let plain = Command::new(PLIMSOLL)
+        .arg("doctor")
+        .env("NO_COLOR", "1")
+        .output()
+        .expect("plimsoll");
     assert!(!plain.stdout.contains(&0x1b));
-    let coloured = Command::new(PLIMSOLL).args(["doctor", "--color", "always"]).output().expect("plimsoll");
+    let coloured = Command::new(PLIMSOLL)
+        .args(["doctor", "--color", "always"])
+        .output()
+        .expect("plimsoll");
     assert!(coloured.stdout.contains(&0x1b));
 }
 
 #[test]
 fn a_folder_that_is_no_recording_is_said_to_be_none() {
     let folder = tempfile::tempdir().expect("a folder");
-    let output = Command::new(PLIMSOLL).arg("report").arg(folder.path()).output().expect("plimsoll");
+    let output = Command::new(PLIMSOLL)
+        .arg("report")
+        .arg(folder.path())
+        .output()
+        .expect("plimsoll");
     assert_eq!(output.status.code(), Some(1));
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("manifest.json") || said.contains("recording"), "{said}");
+    assert!(
+        said.contains("manifest.json") || said.contains("recording"),
+        "{said}"
+    );
 }

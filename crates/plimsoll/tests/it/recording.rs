@@ -33,6 +33,7 @@ pub(crate) fn plan(classes: &[FillClass], repeats: u32) -> Plan {
         }
     }
     Plan {
+        sections: Vec::new(),
         scenario: "compression".into(),
         title: "Fill, trim, restore, release".into(),
         description: "For tests.".into(),

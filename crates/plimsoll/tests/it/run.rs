@@ -23,7 +23,8 @@ const SIZE: &str = "size=32M";
 fn has_laboratory() -> bool {
     let root = rustix::process::geteuid().is_root();
     let zram = Path::new("/sys/class/zram-control").exists();
-    capability("cgroup", root, "needs root") && capability("zram", root && zram, "needs root and the zram module")
+    capability("cgroup", root, "needs root")
+        && capability("zram", root && zram, "needs root and the zram module")
 }
 
 /// A run of a test: a folder for its recordings, and its arguments.
@@ -44,18 +45,27 @@ struct Ended {
 impl Run {
     /// `plimsoll run compression --json --wait` with 32 MiB, one repeat and `arguments`.
     fn new(arguments: &[&str]) -> Run {
-        Run::of("compression", &[&["--set", SIZE, "--set", "hold=0.1", "--repeat", "1"], arguments].concat())
+        Run::of(
+            "compression",
+            &[&["--set", SIZE, "--set", "hold=0.1", "--repeat", "1"], arguments].concat(),
+        )
     }
 
     fn of(scenario: &str, arguments: &[&str]) -> Run {
         let mut all: Vec<String> = ["run", scenario, "--json", "--wait"].map(str::to_owned).to_vec();
         all.extend(arguments.iter().map(|argument| (*argument).to_owned()));
-        Run { folder: tempfile::tempdir().expect("a folder"), arguments: all }
+        Run {
+            folder: tempfile::tempdir().expect("a folder"),
+            arguments: all,
+        }
     }
 
     fn command(&self) -> Command {
         let mut command = Command::new(PLIMSOLL);
-        command.args(&self.arguments).arg("--output").arg(self.folder.path());
+        command
+            .args(&self.arguments)
+            .arg("--output")
+            .arg(self.folder.path());
         command
     }
 
@@ -74,12 +84,17 @@ impl Run {
             .stderr(Stdio::piped())
             .spawn()
             .expect("plimsoll starts");
-        Started { run: self, child: Some(child) }
+        Started {
+            run: self,
+            child: Some(child),
+        }
     }
 
     /// The folder of the recording, once there is one.
     fn recording(&self) -> Option<PathBuf> {
-        let mut entries = std::fs::read_dir(self.folder.path()).expect("the folder").filter_map(Result::ok);
+        let mut entries = std::fs::read_dir(self.folder.path())
+            .expect("the folder")
+            .filter_map(Result::ok);
         entries.next().map(|entry| entry.path())
     }
 
@@ -132,7 +147,11 @@ impl Started<'_> {
     fn worker(&self) -> u32 {
         let children = format!("/proc/{0}/task/{0}/children", self.pid());
         let text = std::fs::read_to_string(children).expect("the run lives");
-        text.split_whitespace().next().expect("a worker").parse().expect("a number")
+        text.split_whitespace()
+            .next()
+            .expect("a worker")
+            .parse()
+            .expect("a number")
     }
 
     /// Waits until an event of the recording is `kind` of `phase` ("" for events without one).
@@ -140,17 +159,28 @@ impl Started<'_> {
         let deadline = Instant::now() + Duration::from_secs(120);
         while Instant::now() < deadline {
             let events = self.run.recording().map(|folder| folder.join("events.jsonl"));
-            let text = events.and_then(|path| std::fs::read_to_string(path).ok()).unwrap_or_default();
-            let seen = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()).any(|event| {
-                event["kind"] == kind && event["phase"].as_str().unwrap_or_default() == phase
-            });
+            let text = events
+                .and_then(|path| std::fs::read_to_string(path).ok())
+                .unwrap_or_default();
+            let seen = text
+                .lines()
+                .filter_map(|line| serde_json::from_str::<Value>(line).ok())
+                .any(|event| event["kind"] == kind && event["phase"].as_str().unwrap_or_default() == phase);
             if seen {
                 return;
             }
             let child = self.child.as_mut().expect("not ended");
             if child.try_wait().expect("a child").is_some() {
-                let output = self.child.take().expect("a child").wait_with_output().expect("output");
-                panic!("ended before {kind} {phase}: {}", String::from_utf8_lossy(&output.stderr));
+                let output = self
+                    .child
+                    .take()
+                    .expect("a child")
+                    .wait_with_output()
+                    .expect("output");
+                panic!(
+                    "ended before {kind} {phase}: {}",
+                    String::from_utf8_lossy(&output.stderr)
+                );
             }
             std::thread::sleep(Duration::from_millis(2));
         }
@@ -158,7 +188,13 @@ impl Started<'_> {
     }
 
     fn wait(mut self) -> Ended {
-        Ended::of(self.child.take().expect("not ended").wait_with_output().expect("output"))
+        Ended::of(
+            self.child
+                .take()
+                .expect("not ended")
+                .wait_with_output()
+                .expect("output"),
+        )
     }
 
     /// Waits for the end, and checks that nothing is left behind.
@@ -189,7 +225,10 @@ impl Ended {
     }
 
     fn trials(&self) -> &[Value] {
-        self.results["trials"].as_array().map(Vec::as_slice).unwrap_or_default()
+        self.results["trials"]
+            .as_array()
+            .map(Vec::as_slice)
+            .unwrap_or_default()
     }
 
     /// The run went as asked. On a busy machine its figures may be untrustworthy (7); that is a right answer.

@@ -8,9 +8,9 @@ use super::svg;
 use crate::analysis::Group;
 use crate::analysis::groups::Measured;
 use crate::analysis::statistics::IntervalKind;
+use crate::quantity;
 use crate::recording::model::TrialStatus;
 use crate::report::page::MemoryUse;
-use crate::report::quantity;
 
 const WIDTH: f64 = 620.0;
 const LEFT: f64 = 176.0;

@@ -19,8 +19,8 @@ use base64::Engine;
 use sha2::{Digest, Sha256};
 
 use super::page::{Mark, Page, Timeline};
-use super::quantity;
 use crate::analysis::Group;
+use crate::quantity;
 use crate::recording::model::{Calibration, Confounder, RunStatus};
 use table::{States, Table};
 

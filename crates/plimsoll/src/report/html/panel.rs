@@ -1,8 +1,8 @@
 //! Which panels a timeline has: the one list that the static drawing and the interactive one share.
 
 use super::palette;
+use crate::quantity;
 use crate::report::page::{Series, Timeline};
-use crate::report::quantity;
 
 /// What the vertical axis of a panel counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

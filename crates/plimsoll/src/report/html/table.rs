@@ -9,9 +9,9 @@ use crate::analysis::compression::{
     TRIM_SPEED,
 };
 use crate::analysis::groups::Measured;
+use crate::quantity;
 use crate::recording::model::{Trial, TrialStatus};
 use crate::report::page::Page;
-use crate::report::quantity;
 
 /// A table as the template prints it.
 pub(super) struct Table {

@@ -5,8 +5,8 @@ use std::fmt::Write;
 use super::palette;
 use super::panel::{PANELS, Panel, Shape, round_step};
 use super::svg;
+use crate::quantity;
 use crate::report::page::{Mark, Series, Timeline};
-use crate::report::quantity;
 
 const WIDTH: f64 = 900.0;
 const LEFT: f64 = 64.0;

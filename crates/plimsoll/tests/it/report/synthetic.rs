@@ -552,6 +552,7 @@ fn manifest(run: &str) -> Manifest {
         monotonic_start_ns: 0,
         started: "2026-01-02T03:04:05Z".to_owned(),
         plan: Plan {
+            sections: Vec::new(),
             scenario: "compression".to_owned(),
             title: "Fill, trim, restore and release memory that compresses well, a little and not at all"
                 .to_owned(),

@@ -12,7 +12,14 @@ fn an_oom_kill_fails_the_trial_and_is_named() {
     if !has_laboratory() {
         return;
     }
-    let run = Run::new(&["--set", "subject=none", "--set", "class=random", "--set", "limit=16M"]);
+    let run = Run::new(&[
+        "--set",
+        "subject=none",
+        "--set",
+        "class=random",
+        "--set",
+        "limit=16M",
+    ]);
     let ended = run.finish();
     ended.assert_failed(5, &["OOM killer", "raise `limit`"]);
     assert_eq!(ended.trials()[0]["status"], "failed");
@@ -75,7 +82,10 @@ fn flip_a_byte(pid: u32) {
         .filter_map(|(a, b)| Some((u64::from_str_radix(a, 16).ok()?, u64::from_str_radix(b, 16).ok()?)))
         .max_by_key(|(start, end)| end - start)
         .expect("a mapping");
-    let mut memory = std::fs::File::options().write(true).open(format!("/proc/{pid}/mem")).expect("mem");
+    let mut memory = std::fs::File::options()
+        .write(true)
+        .open(format!("/proc/{pid}/mem"))
+        .expect("mem");
     memory.seek(SeekFrom::Start((start + end) / 2)).expect("seek");
     memory.write_all(&[0xa5]).expect("write");
 }
@@ -93,22 +103,50 @@ fn a_full_disk_under_the_recording_ends_the_run_clearly() {
         .expect("mount");
     assert!(mounted.success(), "root can mount a tmpfs");
     let output = Command::new(PLIMSOLL)
-        .args(["run", "compression", "--json", "--wait", "--set", "size=32M", "--set", "hold=3", "--hz", "100"])
+        .args([
+            "run",
+            "compression",
+            "--json",
+            "--wait",
+            "--set",
+            "size=32M",
+            "--set",
+            "hold=3",
+            "--hz",
+            "100",
+        ])
         .arg("--output")
         .arg(mount.path())
         .output()
         .expect("plimsoll starts");
-    let name = std::fs::read_dir(mount.path()).expect("the folder").flatten().next().map(|entry| entry.path());
+    let name = std::fs::read_dir(mount.path())
+        .expect("the folder")
+        .flatten()
+        .next()
+        .map(|entry| entry.path());
     let opened = name.as_ref().map(|folder| {
-        Command::new(PLIMSOLL).arg("report").arg(folder).arg("--json").output().expect("report").status.success()
+        Command::new(PLIMSOLL)
+            .arg("report")
+            .arg(folder)
+            .arg("--json")
+            .output()
+            .expect("report")
+            .status
+            .success()
     });
     let unmounted = Command::new("umount").arg(mount.path()).status().expect("umount");
     assert!(unmounted.success());
     let ended = super::Ended::of(output);
     assert_eq!(ended.code, 3, "{}", ended.stderr);
-    assert!(ended.stderr.contains("full") || ended.stderr.contains("space"), "{}", ended.stderr);
+    assert!(
+        ended.stderr.contains("full") || ended.stderr.contains("space"),
+        "{}",
+        ended.stderr
+    );
     assert_eq!(opened, Some(true), "what was recorded does not open");
-    let name = name.and_then(|path| Some(path.file_name()?.to_str()?.to_owned())).expect("a recording");
+    let name = name
+        .and_then(|path| Some(path.file_name()?.to_str()?.to_owned()))
+        .expect("a recording");
     let left = super::find("/var/lib/plimsoll/runs".as_ref(), &name, 1);
     assert!(left.is_empty(), "{left:?}");
 }

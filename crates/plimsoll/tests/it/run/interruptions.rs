@@ -14,7 +14,11 @@ fn interrupted_at(kind: &str, phase: &str, signal: Signal, name: &str) {
     started.signal(signal);
     let ended = started.finish();
     ended.assert_failed(5, &[name]);
-    assert_eq!(ended.results["status"], "interrupted", "{kind} {phase}: {:#}", ended.results);
+    assert_eq!(
+        ended.results["status"], "interrupted",
+        "{kind} {phase}: {:#}",
+        ended.results
+    );
 }
 
 #[test]
@@ -51,7 +55,10 @@ fn a_killed_run_is_undone_by_cleanup_and_its_recording_opens() {
     started.signal(Signal::KILL);
     started.wait();
     let name = run.name().expect("a recording");
-    let cleanup = Command::new(PLIMSOLL).args(["cleanup", "--json"]).output().expect("cleanup");
+    let cleanup = Command::new(PLIMSOLL)
+        .args(["cleanup", "--json"])
+        .output()
+        .expect("cleanup");
     let said = String::from_utf8_lossy(&cleanup.stdout).into_owned();
     // Another test's run may hold the machine, or have cleaned up first: then try again until ours is gone.
     let mut tries = 0;
@@ -59,13 +66,28 @@ fn a_killed_run_is_undone_by_cleanup_and_its_recording_opens() {
         tries += 1;
         assert!(tries < 600, "cleanup never undid {name}: {said}");
         std::thread::sleep(std::time::Duration::from_millis(200));
-        Command::new(PLIMSOLL).args(["cleanup", "--json"]).output().expect("cleanup");
+        Command::new(PLIMSOLL)
+            .args(["cleanup", "--json"])
+            .output()
+            .expect("cleanup");
     }
     run.assert_nothing_left();
-    assert!(!std::path::Path::new(&format!("/proc/{worker}")).exists(), "the worker outlived its runner");
+    assert!(
+        !std::path::Path::new(&format!("/proc/{worker}")).exists(),
+        "the worker outlived its runner"
+    );
     let folder = run.recording().expect("a recording");
-    let report = Command::new(PLIMSOLL).arg("report").arg(&folder).arg("--json").output().expect("report");
-    assert!(report.status.success(), "{}", String::from_utf8_lossy(&report.stderr));
+    let report = Command::new(PLIMSOLL)
+        .arg("report")
+        .arg(&folder)
+        .arg("--json")
+        .output()
+        .expect("report");
+    assert!(
+        report.status.success(),
+        "{}",
+        String::from_utf8_lossy(&report.stderr)
+    );
     let results: serde_json::Value = serde_json::from_slice(&report.stdout).expect("one document");
     assert_eq!(results["status"], "interrupted");
 }
@@ -99,7 +121,11 @@ fn a_run_that_was_cut_short_goes_on_without_repeating_what_is_done() {
         .collect();
     for id in done {
         let span = |ended: &super::Ended| {
-            ended.trials().iter().find(|trial| trial["id"] == id).map(|trial| trial["span_ns"].clone())
+            ended
+                .trials()
+                .iter()
+                .find(|trial| trial["id"] == id)
+                .map(|trial| trial["span_ns"].clone())
         };
         assert_eq!(span(&first), span(&resumed), "{id} was run again");
     }

@@ -14,7 +14,10 @@ fn refused(arguments: &[&str]) -> Ended {
         .arg(folder.path())
         .output()
         .expect("plimsoll starts");
-    assert!(output.stdout.is_empty(), "a refusal prints nothing on standard output");
+    assert!(
+        output.stdout.is_empty(),
+        "a refusal prints nothing on standard output"
+    );
     let left = std::fs::read_dir(folder.path()).expect("the folder").count();
     assert_eq!(left, 0, "a refusal leaves no recording");
     Ended::of(output)
@@ -33,7 +36,11 @@ fn sizes_that_make_no_sense_are_usage_errors() {
 fn a_size_that_is_not_safe_names_the_largest_that_is() {
     let ended = refused(&["--set", "size=99T"]);
     ended.assert_failed(3, &["99", "size"]);
-    assert!(ended.stderr.contains("largest") || ended.stderr.contains("at most"), "{}", ended.stderr);
+    assert!(
+        ended.stderr.contains("largest") || ended.stderr.contains("at most"),
+        "{}",
+        ended.stderr
+    );
 }
 
 #[test]
@@ -42,15 +49,27 @@ fn nonsense_in_a_scenario_is_shown_where_it_stands() {
     let file = folder.path().join("cycle.toml");
     let text = "[scenario]\nname = \"cycle\"\n[a]\nworkload = \"compression\"\nsize = \"50% limit\"\nlimit = \"200% size\"\n";
     std::fs::write(&file, text).expect("write");
-    let output = Command::new(PLIMSOLL).arg("run").arg(&file).arg("--check").output().expect("plimsoll");
+    let output = Command::new(PLIMSOLL)
+        .arg("run")
+        .arg(&file)
+        .arg("--check")
+        .output()
+        .expect("plimsoll");
     let ended = Ended::of(output);
     assert_eq!(ended.code, 1, "{}", ended.stderr);
-    assert!(ended.stderr.contains("limit") && ended.stderr.contains("size"), "{}", ended.stderr);
+    assert!(
+        ended.stderr.contains("limit") && ended.stderr.contains("size"),
+        "{}",
+        ended.stderr
+    );
 }
 
 #[test]
 fn an_unknown_scenario_suggests_the_nearest() {
-    let output = Command::new(PLIMSOLL).args(["run", "compresion"]).output().expect("plimsoll");
+    let output = Command::new(PLIMSOLL)
+        .args(["run", "compresion"])
+        .output()
+        .expect("plimsoll");
     let ended = Ended::of(output);
     assert_eq!(ended.code, 1);
     assert!(ended.stderr.contains("compression"), "{}", ended.stderr);
@@ -77,21 +96,44 @@ fn an_unprivileged_user_is_told_what_is_missing_and_gets_the_rest() {
         return;
     }
     // The build folder may be closed to others; a copy in a folder of its own is not.
-    let folder = tempfile::Builder::new().permissions(world_readable()).tempdir().expect("a folder");
+    let folder = tempfile::Builder::new()
+        .permissions(world_readable())
+        .tempdir()
+        .expect("a folder");
     let program = folder.path().join("plimsoll");
     std::fs::copy(PLIMSOLL, &program).expect("a copy");
     let runs = folder.path().join("runs");
     std::fs::create_dir(&runs).expect("a folder");
     std::os::unix::fs::chown(&runs, Some(65534), Some(65534)).expect("chown");
     let mut command = Command::new(&program);
-    command.args(["run", "compression", "--json", "--set", "size=32M", "--set", "hold=0.1", "--repeat", "1"]);
-    command.arg("--output").arg(&runs).uid(65534).gid(65534).env("HOME", &runs).current_dir(&runs);
+    command.args([
+        "run",
+        "compression",
+        "--json",
+        "--set",
+        "size=32M",
+        "--set",
+        "hold=0.1",
+        "--repeat",
+        "1",
+    ]);
+    command
+        .arg("--output")
+        .arg(&runs)
+        .uid(65534)
+        .gid(65534)
+        .env("HOME", &runs)
+        .current_dir(&runs);
     let ended = Ended::of(command.output().expect("plimsoll starts"));
     ended.assert_failed(3, &["sudo", "trim did not run"]);
     assert_eq!(ended.results["status"], "incomplete", "{:#}", ended.results);
     for trial in ended.trials() {
-        let names: Vec<&str> =
-            trial["phases"].as_array().expect("phases").iter().filter_map(|phase| phase["name"].as_str()).collect();
+        let names: Vec<&str> = trial["phases"]
+            .as_array()
+            .expect("phases")
+            .iter()
+            .filter_map(|phase| phase["name"].as_str())
+            .collect();
         assert_eq!(names, ["fill", "restore", "release"], "{trial:#}");
         assert_eq!(trial["verified"], true);
     }
