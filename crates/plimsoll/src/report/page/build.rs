@@ -257,7 +257,7 @@ fn swap_slots(recording: &Recording) -> Vec<(usize, String)> {
         .take(SWAP_SLOTS)
         .filter(|(_, name)| !name.is_empty());
     let mut slots: Vec<(usize, String)> = named
-        .map(|(slot, name)| (slot, name.trim_start_matches("/dev/").to_owned()))
+        .map(|(slot, name)| (slot, name.rsplit('/').next().unwrap_or(name).to_owned()))
         .collect();
     for slot in 0..SWAP_SLOTS {
         let column = recording.samples.column(&format!("swap{slot}_used"));
