@@ -184,7 +184,7 @@ fn a_turned_bit_never_panics() {
     let parent = tempfile::tempdir().unwrap();
     let folder = small(&parent.path().join("live"), false);
     // Odd steps: all bits of a byte get their turn.
-    at_every_turned_bit(&folder, file::SAMPLES_LIVE, 961, |_, _| {});
+    at_every_turned_bit(&folder, file::SAMPLES_LIVE, 8001, |_, _| {});
     write_tiny_stream(&folder);
     at_every_turned_bit(&folder, file::SAMPLES_LIVE, 1, |_, _| {});
     for name in [file::EVENTS, file::TRIALS, file::MANIFEST] {
@@ -192,7 +192,7 @@ fn a_turned_bit_never_panics() {
     }
     let folder = small(&parent.path().join("finished"), true);
     at_every_turned_bit(&folder, file::RESULTS, 9, |_, _| {});
-    at_every_turned_bit(&folder, file::SAMPLES, 961, |bit, recording| {
+    at_every_turned_bit(&folder, file::SAMPLES, 4001, |bit, recording| {
         assert!(recording.is_none(), "damage of bit {bit} went unseen");
     });
 }
