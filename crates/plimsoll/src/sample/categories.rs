@@ -79,7 +79,7 @@ pub const CATEGORIES: [Category; COUNT] = [
     Category {
         name: "unaccounted",
         title: "unaccounted",
-        meaning: "What the kernel does not attribute: MemTotal less all other layers. Negative when they overlap.",
+        meaning: "What the kernel does not attribute, such as free pages that a CPU keeps at hand: MemTotal less all other layers. Negative when they overlap.",
         color: "#9E9E9E",
     },
 ];

@@ -41,6 +41,11 @@ pub fn monotonic_ns() -> u64 {
     clock_ns(ClockId::Monotonic)
 }
 
+/// CPU time of the calling thread in nanoseconds.
+pub(crate) fn thread_cpu_ns() -> u64 {
+    clock_ns(ClockId::ThreadCPUTime)
+}
+
 /// A thread that samples until it is stopped, or this handle is dropped.
 pub struct Sampler {
     shared: Arc<Shared>,
@@ -178,7 +183,7 @@ fn run(config: SamplerConfig, mut reader: Reader, mut outbox: Outbox, shared: &S
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
     let mut row = Row::empty(0);
     let start_ns = monotonic_ns();
-    let start_cpu_ns = clock_ns(ClockId::ThreadCPUTime);
+    let start_cpu_ns = thread_cpu_ns();
     let mut schedule = Schedule::new(config.hz, start_ns);
     let mut samples = 0;
     while sleep_until(schedule.deadline_ns(), &shared.stop) {
@@ -187,7 +192,7 @@ fn run(config: SamplerConfig, mut reader: Reader, mut outbox: Outbox, shared: &S
         row.t_ns = now_ns.saturating_sub(config.origin_ns);
         take_handover(&mut reader, shared);
         reader.read(&mut row);
-        let cpu_ns = clock_ns(ClockId::ThreadCPUTime) - start_cpu_ns;
+        let cpu_ns = thread_cpu_ns() - start_cpu_ns;
         row.set(col::SAMPLER_CPU_US, (cpu_ns / 1000) as i64);
         row.set(col::TICK_LATE_NS, late_ns as i64);
         row.set(col::MISSED_TICKS, schedule.missed as i64);
@@ -201,7 +206,7 @@ fn run(config: SamplerConfig, mut reader: Reader, mut outbox: Outbox, shared: &S
         samples,
         &schedule,
         outbox.dropped,
-        clock_ns(ClockId::ThreadCPUTime) - start_cpu_ns,
+        thread_cpu_ns() - start_cpu_ns,
         monotonic_ns() - start_ns,
     )
 }
