@@ -32,7 +32,8 @@ const STACK: usize = 256 * 1024;
 pub struct SamplerConfig {
     /// Samples a second, 1 to [`MAX_HZ`].
     pub hz: u32,
-    /// Start of the recording in nanoseconds of CLOCK_MONOTONIC: rows count their time from it.
+    /// Start of the recording in nanoseconds of CLOCK_MONOTONIC: rows count their time from it, wrapping, since a
+    /// recording that is resumed after a reboot began before the clock did.
     pub origin_ns: u64,
 }
 
@@ -65,7 +66,7 @@ impl Sampler {
         }
         let mut reader = Reader::open()?;
         let (outbox, batches) = Outbox::new(config.hz as usize);
-        let mut first = Row::empty(monotonic_ns().saturating_sub(config.origin_ns));
+        let mut first = Row::empty(monotonic_ns().wrapping_sub(config.origin_ns));
         reader.read(&mut first);
         let shared = Arc::new(Shared {
             stop: AtomicBool::new(false),
@@ -189,7 +190,7 @@ fn run(config: SamplerConfig, mut reader: Reader, mut outbox: Outbox, shared: &S
     while sleep_until(schedule.deadline_ns(), &shared.stop) {
         let now_ns = monotonic_ns();
         let late_ns = schedule.take(now_ns);
-        row.t_ns = now_ns.saturating_sub(config.origin_ns);
+        row.t_ns = now_ns.wrapping_sub(config.origin_ns);
         take_handover(&mut reader, shared);
         reader.read(&mut row);
         let cpu_ns = thread_cpu_ns() - start_cpu_ns;
