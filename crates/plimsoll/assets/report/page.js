@@ -277,7 +277,7 @@ function roomFor(plot, one, half) {
       high: plot.valToPos(one.drawn[at], "y", true), low: plot.valToPos(one.drawn[at] - one.own[at], "y", true),
     });
   }
-  let best = null;
+  const rooms = [];
   let first = 0;
   for (const { x } of columns) {
     if (x - half < bbox.left || x + half > bbox.left + bbox.width) continue;
@@ -288,9 +288,16 @@ function roomFor(plot, one, half) {
       low = Math.min(low, columns[at].low);
       if (columns[at].x > x + half) break;
     }
-    if (best === null || low - high > best.low - best.high) best = { x, high, low };
+    rooms.push({ x, high, low, room: low - high });
   }
-  return best;
+  // The middle of the longest stretch in which there is nearly the most room.
+  const most = Math.max(...rooms.map(one => one.room));
+  let longest = 0, end = 0, run = 0;
+  rooms.forEach((one, at) => {
+    run = one.room >= most * 0.97 ? run + 1 : 0;
+    if (run > longest) { longest = run; end = at; }
+  });
+  return rooms[end - (longest >> 1)] ?? null;
 }
 
 // ---------------------------------------------------------------- crosshair and zoom
@@ -373,10 +380,12 @@ let cells = [];
 
 function buildReadout(holder) {
   cells = [];
-  const body = element("tbody");
+  const bodies = [];
   const timeline = shown();
   for (const panel of data.panels) {
     if (panel.id === "moved") continue;
+    const body = element("tbody");
+    bodies.push(body);
     body.append(element("tr", { class: "head" }, element("th", { colspan: 3, scope: "colgroup" }, panel.title.replace(/,.*/, ""))));
     const list = timeline.panels[panel.id];
     for (const one of panel.stack ? [...list].reverse() : list) {
@@ -393,7 +402,7 @@ function buildReadout(holder) {
   const table = element("table", { id: "readout" },
     element("caption", {}, element("span", { id: "readout-time" })),
     element("thead", {}, element("tr", {}, element("th", { scope: "col" }), element("th", { scope: "col", class: "number" }, "at crosshair"), element("th", { scope: "col", class: "number", id: "readout-since" }, "change"))),
-    body);
+    ...bodies);
   holder.replaceChildren(table);
 }
 

@@ -172,6 +172,17 @@ impl Unit {
         }
     }
 
+    /// A value of an axis as text: as [`Unit::text`], without decimals that say nothing.
+    pub(super) fn tick(self, value: f64) -> String {
+        let text = self.text(value);
+        match text.split_once(' ') {
+            Some((number, unit)) if number.contains('.') => {
+                format!("{} {unit}", number.trim_end_matches('0').trim_end_matches('.'))
+            }
+            _ => text,
+        }
+    }
+
     /// Axis values from 0 to at most `top`: about `wanted` of them, round in this unit.
     pub(super) fn ticks(self, top: f64, wanted: u32) -> Vec<f64> {
         if !top.is_finite() || top <= 0.0 {
