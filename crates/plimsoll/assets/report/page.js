@@ -92,7 +92,12 @@ function element(name, attributes, ...children) {
   return made;
 }
 
-const colour = name => getComputedStyle(root).getPropertyValue("--" + name).trim() || "#888";
+// Kept until the colour scheme changes: asking the browser makes it compute the style of the page.
+const colours = new Map();
+function colour(name) {
+  if (!colours.has(name)) colours.set(name, getComputedStyle(root).getPropertyValue("--" + name).trim() || "#888");
+  return colours.get(name);
+}
 
 function swatch(one, line) {
   const made = element("span", { class: "swatch" + (one.hatched ? " hatched" : "") + (line ? " stroke" : "") });
@@ -205,6 +210,12 @@ function options(panel, list, width, bottom, top) {
   };
 }
 
+// The marks in view, or none where their lines would hide what they mark.
+function marksIn(plot) {
+  const inView = marksShown().filter(mark => mark.t >= state.from && mark.t <= state.to);
+  return inView.length * 10 > plot.over.clientWidth ? [] : inView;
+}
+
 function drawMarks(plot) {
   const { ctx, bbox } = plot;
   ctx.save();
@@ -212,8 +223,7 @@ function drawMarks(plot) {
   ctx.globalAlpha = 0.75;
   ctx.lineWidth = devicePixelRatio;
   ctx.setLineDash([3 * devicePixelRatio, 3 * devicePixelRatio]);
-  for (const mark of marksShown()) {
-    if (mark.t < state.from || mark.t > state.to) continue;
+  for (const mark of marksIn(plot)) {
     const x = Math.round(plot.valToPos(mark.t, "x", true)) + 0.5;
     ctx.beginPath();
     ctx.moveTo(x, bbox.top);
@@ -228,8 +238,9 @@ function drawMarks(plot) {
 function placeMarks(plot) {
   for (const old of plot.over.querySelectorAll(".marker")) old.remove();
   let free = -Infinity;
-  for (const mark of marksShown()) {
-    if (mark.t < state.from || mark.t > state.to) continue;
+  const list = marksIn(plot);
+  document.getElementById("crowded").hidden = list.length > 0 || marksShown().length === 0;
+  for (const mark of list) {
     const left = plot.valToPos(mark.t, "x");
     if (left < free) continue;
     free = left + 18;
@@ -331,7 +342,10 @@ function zoom(from, to) {
   state.from = Math.max(first, from);
   state.to = Math.min(last, to);
   // A batch, so that the new scale is in force when the crosshair is placed.
-  for (const plot of plots) plot.batch(() => plot.setScale("x", { min: state.from, max: state.to }));
+  for (const plot of plots) {
+    const { min, max } = plot.scales.x;
+    if (min !== state.from || max !== state.to) plot.batch(() => plot.setScale("x", { min: state.from, max: state.to }));
+  }
   showWindow();
   const full = state.from <= first && state.to >= last;
   document.getElementById("reset").disabled = full;
@@ -549,6 +563,7 @@ function buildExplorer() {
         toggle("whole", "Whole RAM", false, () => chooseView("whole")),
         toggle("moved", "What moved", false, () => chooseView("moved"))),
       element("span", { class: "gap" }),
+      element("span", { class: "what", id: "crowded", hidden: true }, "too many events to mark: zoom in or choose a trial"),
       element("span", { class: "what", id: "range" }),
       element("button", { type: "button", id: "previous", title: "previous event ([)", "aria-label": "Previous event", on: { click: () => toMark(-1) } }, "\u2039 event"),
       element("button", { type: "button", id: "next", title: "next event (])", "aria-label": "Next event", on: { click: () => toMark(1) } }, "event \u203a"),
@@ -570,7 +585,7 @@ function buildExplorer() {
     for (const plot of plots) plot.setSize({ width: inner, height: plot.height });
     showWindow();
   }).observe(holder);
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { hatches.clear(); redraw(); brush.redraw(); });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { colours.clear(); hatches.clear(); redraw(); brush.redraw(); });
   return true;
 }
 

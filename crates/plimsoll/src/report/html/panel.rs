@@ -55,7 +55,7 @@ pub(super) const PANELS: &[Panel] = &[
     ),
     panel(
         "moved",
-        "What moved: the target and where its pages went, in RAM",
+        "What moved: the target and its pages, in RAM",
         Unit::Bytes,
         Shape::Stack,
         170,

@@ -19,6 +19,8 @@ const BOTTOM: f64 = 30.0;
 const COLUMNS: usize = 400;
 /// Thickness in pixels from which a layer has room for its own name.
 const LABEL_ROOM: f64 = 13.0;
+/// Pixels that each mark needs on average: with fewer, the lines would hide what they mark.
+const MARK_ROOM: f64 = 10.0;
 /// Share of the most room that is as good as the most.
 const NEARLY: f64 = 0.97;
 /// Width of an entry in a panel's key, and letters that fit into it.
@@ -55,6 +57,8 @@ pub(super) fn draw(timeline: &Timeline, marks: &[&Mark], mem_total: f64, title: 
         svg::escape(title)
     );
     let mut y = TOP;
+    // Lines of the marks cross the plots alone, not the words between them.
+    let mut plots = String::new();
     for panel in PANELS {
         y += TITLE;
         let series: Vec<(&Series, Vec<Option<f64>>)> = panel
@@ -63,15 +67,17 @@ pub(super) fn draw(timeline: &Timeline, marks: &[&Mark], mem_total: f64, title: 
             .map(|series| (series, reduce(&series.values, stride)))
             .collect();
         draw_panel(&mut out, panel, &series, &axis, &times, y, mem_total);
+        let _ = write!(plots, "M0 {y}v{}", panel.height);
         y += f64::from(panel.height);
     }
     draw_time(&mut out, &axis, y);
     let mut free_from = f64::NEG_INFINITY;
-    for mark in marks {
+    let crowded = marks.len() as f64 * MARK_ROOM > WIDTH - LEFT - RIGHT;
+    for mark in marks.iter().filter(|_| !crowded) {
         let x = axis.x(mark.t);
         let _ = write!(
             out,
-            r#"<path class="mark" d="M{0} {TOP}V{y}"/>"#,
+            r#"<path class="mark" transform="translate({})" d="{plots}"/>"#,
             svg::coordinate(x)
         );
         if x >= free_from {
