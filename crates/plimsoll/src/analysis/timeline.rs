@@ -3,15 +3,16 @@
 use std::ops::Range;
 
 use crate::recording::Samples;
+use crate::sample::categories::INPUTS;
 use crate::sample::{CATEGORIES, categories};
 
-/// Points that a screen can show side by side; a timeline has at most twice as many, gaps included.
+/// Points that a screen can show side by side; a timeline has at most three times as many, all gaps included.
 pub const MAX_POINTS: usize = 2000;
 
 /// Layers and lines over time. All vectors are as long as `t_ns`.
 ///
-/// Between samples that are further apart than one missed tick (or than a whole bucket, when there are many) stands a
-/// point without values: nothing is drawn across what was not sampled.
+/// Between samples that are further apart than one missed tick, or than can be told apart on the page, stands a point
+/// without values: nothing is drawn across what was not sampled.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Timeline {
     /// Time of each point: the mean of its samples'.
@@ -83,8 +84,12 @@ struct Bucket {
 fn buckets(t_ns: &[u64], rows: Range<usize>, hz: u32, max_points: usize) -> Vec<Bucket> {
     let per_bucket = rows.len().div_ceil(max_points).max(1);
     let period = 1_000_000_000 / u64::from(hz.max(1));
-    // Within a bucket a missed tick is less than can be seen.
-    let gap = (period * per_bucket as u64).max(period + period / 2);
+    let span = match rows.is_empty() {
+        true => 0,
+        false => t_ns[rows.end - 1] - t_ns[rows.start],
+    };
+    // What is narrower than a point cannot be seen; and so there are never more gaps than points.
+    let gap = (span / max_points as u64).max(period + period / 2);
     let mut buckets = Vec::new();
     let mut start = rows.start;
     for row in rows.clone() {
@@ -113,7 +118,7 @@ fn layers(samples: &Samples, buckets: &[Bucket]) -> Vec<Vec<Option<i64>>> {
         let mut sums = [0_i128; CATEGORIES.len()];
         let mut count = 0;
         for row in bucket.rows.clone() {
-            if let Some(categories) = categories(&samples.row(row)) {
+            if let Some(categories) = categories(&samples.row_of(row, INPUTS)) {
                 for (sum, bytes) in sums.iter_mut().zip(categories.bytes()) {
                     *sum += i128::from(bytes);
                 }

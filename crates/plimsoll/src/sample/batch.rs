@@ -110,3 +110,52 @@ impl Outbox {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn push(outbox: &mut Outbox, times: std::ops::Range<u64>) {
+        for t_ns in times {
+            outbox.push(&Row::empty(t_ns));
+        }
+    }
+
+    #[test]
+    fn the_first_row_goes_out_at_once_and_the_others_by_the_batch() {
+        let (mut outbox, batches) = Outbox::new(3);
+        push(&mut outbox, 0..5);
+        outbox.flush();
+        drop(outbox);
+        let times: Vec<Vec<u64>> = batches
+            .iter()
+            .map(|batch| batch.rows().iter().map(|row| row.t_ns).collect())
+            .collect();
+        assert_eq!(times, [vec![0], vec![1, 2, 3], vec![4]]);
+    }
+
+    #[test]
+    fn rows_are_counted_as_dropped_while_the_consumer_lags_and_not_after() {
+        let (mut outbox, batches) = Outbox::new(10);
+        // One row in the first batch, ten in each of the fifteen others.
+        push(&mut outbox, 0..151);
+        assert_eq!(outbox.dropped, 0);
+        push(&mut outbox, 151..158);
+        assert_eq!(outbox.dropped, 7);
+        drop(batches.recv().unwrap());
+        push(&mut outbox, 158..168);
+        assert_eq!(outbox.dropped, 7);
+        drop(outbox);
+        let last = batches.iter().last().unwrap();
+        assert_eq!(last.rows().len(), 10);
+        assert_eq!(last.rows()[0].t_ns, 158);
+    }
+
+    #[test]
+    fn rows_are_counted_as_dropped_when_nobody_takes_them() {
+        let (mut outbox, batches) = Outbox::new(1);
+        drop(batches);
+        push(&mut outbox, 0..40);
+        assert_eq!(outbox.dropped, 40);
+    }
+}

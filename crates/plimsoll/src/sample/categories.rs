@@ -79,7 +79,7 @@ pub const CATEGORIES: [Category; COUNT] = [
     Category {
         name: "unaccounted",
         title: "unaccounted",
-        meaning: "What the kernel does not attribute: MemTotal less all other layers. Negative when they overlap.",
+        meaning: "What the kernel does not attribute, such as free pages that a CPU keeps at hand: MemTotal less all other layers. Negative when they overlap.",
         color: "#9E9E9E",
     },
 ];
@@ -122,6 +122,33 @@ impl Categories {
         self.bytes.iter().sum()
     }
 }
+
+/// The columns that [`categories`] looks at: a row with these alone has the same layers.
+pub const INPUTS: &[usize] = &[
+    col::MEM_TOTAL,
+    col::MEM_FREE,
+    col::ANON_PAGES,
+    col::BUFFERS,
+    col::CACHED,
+    col::SLAB_UNRECLAIMABLE,
+    col::PAGE_TABLES,
+    col::SECONDARY_PAGE_TABLES,
+    col::PERCPU,
+    col::VMALLOC_USED,
+    col::KERNEL_STACK,
+    col::TARGET_ANON,
+    col::HUGETLB,
+    col::NR_ZSPAGES,
+    col::ZSWAP_POOL,
+    col::DIRTY,
+    col::WRITEBACK,
+    col::SLAB_RECLAIMABLE,
+    col::ACTIVE_ANON,
+    col::INACTIVE_ANON,
+    col::UNEVICTABLE,
+    col::SHMEM,
+    col::SWAP_CACHED,
+];
 
 /// The layers of a sample. None when it lacks a value that every Linux has (MemTotal, MemFree, Buffers, Cached or
 /// AnonPages), or has a MemTotal that no machine has.

@@ -2,9 +2,10 @@
 //!
 //! The kernel refreshes these files only when somebody writes `update_schemes_stats` to `state`, which changes the
 //! system and is not the sampler's to do, or by itself every `refresh_ms` milliseconds (Linux 6.17). Otherwise they
-//! stand still, at 0 from the start, however much memory DAMON pages out, so they count as not there. The CPU time of
-//! the `kdamond` threads ([`super::kernel_threads`]) always moves, and reclaim on DAMON's behalf shows in no `pgscan`
-//! or `pgsteal` counter.
+//! stand still, at 0 from the start, however much memory DAMON pages out, so they count as not there.
+//!
+//! What always moves is the CPU time of the `kdamond` threads ([`super::kernel_threads`]). What DAMON pages out shows
+//! in no `pgscan` or `pgsteal` counter: refaults (`workingset_refault_*`) that grow while those stand still are its mark.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -7,6 +7,7 @@
 //! the file of that source.
 
 mod batch;
+mod bench;
 pub mod categories;
 mod cgroup;
 pub mod columns;
@@ -29,6 +30,7 @@ mod zram;
 use std::io;
 
 pub use batch::Batch;
+pub use bench::{SamplerBench, VmstatCost, bench};
 pub use categories::{CATEGORIES, Categories, Category, categories};
 pub use cgroup::CgroupFiles;
 pub use columns::{COLUMNS, Column, Row, Unit};

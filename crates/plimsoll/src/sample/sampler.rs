@@ -32,13 +32,19 @@ const STACK: usize = 256 * 1024;
 pub struct SamplerConfig {
     /// Samples a second, 1 to [`MAX_HZ`].
     pub hz: u32,
-    /// Start of the recording in nanoseconds of CLOCK_MONOTONIC: rows count their time from it.
+    /// Start of the recording in nanoseconds of CLOCK_MONOTONIC: rows count their time from it, wrapping, since a
+    /// recording that is resumed after a reboot began before the clock did.
     pub origin_ns: u64,
 }
 
 /// Now, in nanoseconds of CLOCK_MONOTONIC.
 pub fn monotonic_ns() -> u64 {
     clock_ns(ClockId::Monotonic)
+}
+
+/// CPU time of the calling thread in nanoseconds.
+pub(crate) fn thread_cpu_ns() -> u64 {
+    clock_ns(ClockId::ThreadCPUTime)
 }
 
 /// A thread that samples until it is stopped, or this handle is dropped.
@@ -60,7 +66,7 @@ impl Sampler {
         }
         let mut reader = Reader::open()?;
         let (outbox, batches) = Outbox::new(config.hz as usize);
-        let mut first = Row::empty(monotonic_ns().saturating_sub(config.origin_ns));
+        let mut first = Row::empty(monotonic_ns().wrapping_sub(config.origin_ns));
         reader.read(&mut first);
         let shared = Arc::new(Shared {
             stop: AtomicBool::new(false),
@@ -178,16 +184,16 @@ fn run(config: SamplerConfig, mut reader: Reader, mut outbox: Outbox, shared: &S
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
     let mut row = Row::empty(0);
     let start_ns = monotonic_ns();
-    let start_cpu_ns = clock_ns(ClockId::ThreadCPUTime);
+    let start_cpu_ns = thread_cpu_ns();
     let mut schedule = Schedule::new(config.hz, start_ns);
     let mut samples = 0;
     while sleep_until(schedule.deadline_ns(), &shared.stop) {
         let now_ns = monotonic_ns();
         let late_ns = schedule.take(now_ns);
-        row.t_ns = now_ns.saturating_sub(config.origin_ns);
+        row.t_ns = now_ns.wrapping_sub(config.origin_ns);
         take_handover(&mut reader, shared);
         reader.read(&mut row);
-        let cpu_ns = clock_ns(ClockId::ThreadCPUTime) - start_cpu_ns;
+        let cpu_ns = thread_cpu_ns() - start_cpu_ns;
         row.set(col::SAMPLER_CPU_US, (cpu_ns / 1000) as i64);
         row.set(col::TICK_LATE_NS, late_ns as i64);
         row.set(col::MISSED_TICKS, schedule.missed as i64);
@@ -201,7 +207,7 @@ fn run(config: SamplerConfig, mut reader: Reader, mut outbox: Outbox, shared: &S
         samples,
         &schedule,
         outbox.dropped,
-        clock_ns(ClockId::ThreadCPUTime) - start_cpu_ns,
+        thread_cpu_ns() - start_cpu_ns,
         monotonic_ns() - start_ns,
     )
 }

@@ -1,8 +1,9 @@
 //! Integration tests of the laboratory, one file a topic.
 
+mod analysis;
 mod doctor;
 mod environment;
-mod recording;
+pub(crate) mod recording;
 mod report;
 #[allow(dead_code)]
 mod require;

@@ -1,1 +1,176 @@
-//! x
+//! `docs/recording-format.md` says what the code does, and a recording of format 1 stays readable.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use plimsoll::recording::model::{Confounder, EventKind, Resumption, TrialStatus, file};
+use plimsoll::recording::{Recording, Writer, format_table_markdown};
+use plimsoll::scenario::FillClass;
+use serde_json::Value;
+
+use super::{event, manifest, plan, results, rows, trial};
+
+const BEGIN: &str =
+    "<!-- columns: written by `PLIMSOLL_BLESS=1 cargo test -p plimsoll --test it documents` -->\n";
+const END: &str = "<!-- end of columns -->\n";
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn format_document() -> (PathBuf, String) {
+    let path = repository().join("docs/recording-format.md");
+    let text = std::fs::read_to_string(&path).unwrap();
+    (path, text)
+}
+
+fn bless() -> bool {
+    std::env::var_os("PLIMSOLL_BLESS").is_some_and(|value| value == "1")
+}
+
+#[test]
+fn the_document_lists_the_columns_of_the_table() {
+    let (path, text) = format_document();
+    let (head, rest) = text.split_once(BEGIN).expect("the document marks the table");
+    let (table, tail) = rest.split_once(END).expect("the document marks the table's end");
+    if bless() {
+        let table = format_table_markdown();
+        std::fs::write(path, format!("{head}{BEGIN}{table}{END}{tail}")).unwrap();
+        return;
+    }
+    assert_eq!(
+        table,
+        format_table_markdown(),
+        "the columns changed: write the table anew with PLIMSOLL_BLESS=1"
+    );
+}
+
+/// Field names of a document, with those of what it holds. Maps by name (`params`, `settings`, ...) are not looked into.
+fn fields(value: &Value, into: &mut BTreeSet<String>) {
+    const MAPS: [&str; 6] = ["params", "metrics", "before", "after", "checksums", "settings"];
+    match value {
+        Value::Object(object) => {
+            for (name, value) in object {
+                into.insert(name.clone());
+                // `settings` of a trial's plan is described by the scenario format.
+                if !MAPS.contains(&name.as_str()) && name != "plan" && name != "locked" {
+                    fields(value, into);
+                }
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|item| fields(item, into)),
+        _ => {}
+    }
+}
+
+/// Names in the first column of the table after the heading `## <heading>`.
+fn documented(text: &str, heading: &str) -> BTreeSet<String> {
+    let section = text
+        .split("\n## ")
+        .find(|section| section.starts_with(heading))
+        .unwrap_or_else(|| panic!("the document has a section `{heading}`"));
+    section
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split_once('`'))
+        .map(|(name, _)| name.rsplit('.').next().unwrap_or(name).to_owned())
+        .collect()
+}
+
+#[test]
+fn the_document_lists_the_fields_of_every_file() {
+    let (_, text) = format_document();
+    let plan = plan(&[FillClass::Random], 1);
+    let trial = trial(&plan, 0, TrialStatus::Ok);
+    let mut full_manifest = manifest("doc", plan);
+    full_manifest.missing.push("zram".into());
+    full_manifest.checksums.insert("a".into(), "b".into());
+    full_manifest.resumed.push(Resumption {
+        started: String::new(),
+        monotonic_ns: 0,
+        t_ns: 0,
+        tool_version: String::new(),
+    });
+    let mut full_event = event(1, EventKind::PhaseStart, "words");
+    full_event.trial = Some("t".into());
+    full_event.phase = Some("fill".into());
+    full_event.number = Some(1);
+    let mut full_results = results("doc", vec![trial.clone()]);
+    full_results.confounders.push(Confounder {
+        name: "steal".into(),
+        evidence: String::new(),
+        spoils: Vec::new(),
+        advice: String::new(),
+    });
+    let json = |value: Result<Value, serde_json::Error>| value.unwrap();
+    let mut results_alone = json(serde_json::to_value(&full_results));
+    // Trials have a section of their own.
+    results_alone["trials"] = Value::Array(Vec::new());
+    for (heading, document) in [
+        (file::MANIFEST, json(serde_json::to_value(&full_manifest))),
+        (file::EVENTS, json(serde_json::to_value(&full_event))),
+        (file::TRIALS, json(serde_json::to_value(&trial))),
+        (file::RESULTS, results_alone),
+    ] {
+        let mut named = BTreeSet::new();
+        fields(&document, &mut named);
+        assert_eq!(documented(&text, heading), named, "section `{heading}`");
+    }
+}
+
+fn golden() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/recording-1")
+}
+
+/// Writes the golden recordings anew. Only for a new format version, into a folder of its own.
+fn write_golden() {
+    let _ = std::fs::remove_dir_all(golden());
+    let plan = plan(&[FillClass::Random, FillClass::Constant], 1);
+    for name in ["finished", "killed"] {
+        let mut writer = Writer::create(&golden(), manifest(name, plan.clone())).unwrap();
+        for batch in rows(12).chunks(5) {
+            writer.samples(batch).unwrap();
+        }
+        writer.event(&event(0, EventKind::RunStart, "go")).unwrap();
+        writer.trial(&trial(&plan, 0, TrialStatus::Ok)).unwrap();
+        if name == "killed" {
+            continue;
+        }
+        let trials = vec![
+            trial(&plan, 0, TrialStatus::Ok),
+            trial(&plan, 1, TrialStatus::Failed),
+        ];
+        writer.trial(&trials[1]).unwrap();
+        writer
+            .event(&event(2_000_000_000, EventKind::RunEnd, ""))
+            .unwrap();
+        writer.finish(&results(name, trials)).unwrap();
+    }
+}
+
+/// These folders were written by the first version of the format and are never written again: every later version
+/// must read them as this one does.
+#[test]
+fn recordings_of_format_1_stay_readable() {
+    if bless() && !golden().exists() {
+        write_golden();
+    }
+    let finished = Recording::open(&golden().join("finished")).unwrap();
+    assert!(finished.complete, "{:?}", finished.warnings);
+    assert_eq!(
+        finished.results.as_ref().map(|results| results.trials.len()),
+        Some(2)
+    );
+    let killed = Recording::open(&golden().join("killed")).unwrap();
+    assert!(!killed.complete);
+    for recording in [&finished, &killed] {
+        assert_eq!(recording.samples.len(), 12);
+        assert_eq!(recording.samples.t_ns()[11], 1_100_000_000);
+        let free = recording.samples.column("mem_free").unwrap();
+        // The second column in the table of that version, by `rows`.
+        assert_eq!((free.get(0), free.get(11)), (Some(1), Some(11_001)));
+        assert_eq!(recording.samples.column("mem_total").unwrap().get(1), None);
+        assert_eq!(recording.trials[0].phases[0].bytes, 64 << 20);
+        assert_eq!(recording.events[0].kind, EventKind::RunStart);
+        assert_eq!(recording.manifest.plan.trials.len(), 2);
+    }
+}

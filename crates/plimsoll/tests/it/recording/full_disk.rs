@@ -1,1 +1,103 @@
-//! x
+//! A full disk under the recording, on a real file system of 2 MiB.
+
+use std::path::Path;
+use std::process::Command;
+
+use plimsoll::recording::{Recording, RecordingError, Writer};
+use plimsoll::scenario::FillClass;
+
+use super::{manifest, plan, results, rows};
+use crate::require;
+
+/// A tmpfs of its own, gone at the end.
+struct SmallDisk(tempfile::TempDir);
+
+impl SmallDisk {
+    fn mount(size: &str) -> Option<Self> {
+        let folder = tempfile::tempdir().unwrap();
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &format!("size={size}"), "plimsoll-test"])
+            .arg(folder.path())
+            .output()
+            .is_ok_and(|output| output.status.success());
+        mounted.then_some(SmallDisk(folder))
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(self.0.path()).status();
+    }
+}
+
+#[test]
+fn a_full_disk_says_so_and_keeps_what_was_recorded() {
+    let Some(disk) = SmallDisk::mount("2m") else {
+        require::capability("mount", false, "cannot mount a tmpfs");
+        return;
+    };
+    let mut writer = Writer::create(disk.path(), manifest("full", plan(&[FillClass::Random], 1))).unwrap();
+    let folder = writer.folder().to_owned();
+    let batch = rows(50);
+    let mut whole = 0;
+    let error = loop {
+        match writer.samples(&batch) {
+            Ok(()) => whole += batch.len(),
+            Err(error) => break error,
+        }
+        assert!(whole < 1_000_000, "2 MiB never fill up");
+    };
+    assert!(error.is_full(), "{error}");
+    let said = error.to_string();
+    for part in [
+        "no room to append to",
+        "samples.arrows",
+        "KiB free there",
+        "is kept and opens",
+        "--resume",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    // The batch that did not fit left nothing behind, so the stream goes on once there is room.
+    let recording = Recording::open(&folder).unwrap();
+    assert_eq!(recording.samples.len(), whole);
+    assert!(whole > 0);
+    assert!(
+        !recording.warnings.iter().any(|text| text.contains("last batch")),
+        "{:?}",
+        recording.warnings
+    );
+
+    // Finishing needs room for the Parquet file; without it everything still opens.
+    std::fs::write(disk.path().join("filler"), vec![0; 1 << 20]).unwrap_err();
+    let finished = writer.finish(&results("full", Vec::new()));
+    assert!(
+        matches!(finished, Err(RecordingError::Full { .. })),
+        "{finished:?}"
+    );
+    assert_eq!(Recording::open(&folder).unwrap().samples.len(), whole);
+    let left: Vec<String> = std::fs::read_dir(&folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name.ends_with(".new"))
+        .collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn a_disk_that_is_full_from_the_start_makes_no_recording() {
+    let Some(disk) = SmallDisk::mount("16k") else {
+        require::capability("mount", false, "cannot mount a tmpfs");
+        return;
+    };
+    let made = Writer::create(disk.path(), manifest("none", plan(&[FillClass::Random], 40)));
+    assert!(
+        matches!(made, Err(RecordingError::Full { .. })),
+        "{:?}",
+        made.map(|_| ())
+    );
+}

@@ -1,0 +1,5 @@
+//! Analysis against known answers, and against slow and obvious ways to get them.
+
+mod confounders;
+mod figures;
+mod timeline;

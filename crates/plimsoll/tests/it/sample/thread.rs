@@ -1,0 +1,186 @@
+//! The sampling thread: its clock, its batches, its targets.
+
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use plimsoll::sample::columns::col;
+use plimsoll::sample::{CgroupFiles, Row, SampleError, Sampler, SamplerConfig, Target, monotonic_ns};
+
+fn start(hz: u32) -> (Sampler, std::sync::mpsc::Receiver<plimsoll::sample::Batch>) {
+    Sampler::start(SamplerConfig {
+        hz,
+        origin_ns: monotonic_ns(),
+    })
+    .expect("a sampler needs nothing but /proc/meminfo")
+}
+
+/// A process of our own, ended when the test ends.
+struct Sleeper(Child);
+
+impl Sleeper {
+    fn new() -> Self {
+        let child = Command::new("sleep").arg("60").stdin(Stdio::null()).spawn();
+        Sleeper(child.expect("`sleep` is installed"))
+    }
+
+    fn end(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Drop for Sleeper {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Waits until the latest sample is as `wanted`.
+fn wait_for(sampler: &Sampler, wanted: impl Fn(&Row) -> bool) -> Row {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    loop {
+        let row = sampler.latest();
+        if wanted(&row) {
+            return row;
+        }
+        assert!(Instant::now() < deadline, "the sample did not come about");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn every_tick_is_taken_or_counted_as_missed_and_every_row_arrives() {
+    let (sampler, batches) = start(100);
+    thread::sleep(Duration::from_secs(2));
+    let report = sampler.stop();
+    let rows: Vec<Row> = batches.iter().flat_map(|batch| batch.rows().to_vec()).collect();
+
+    assert_eq!(rows.len() as u64, report.samples);
+    assert_eq!(report.dropped, 0);
+    let ticks = report.samples + report.missed;
+    // The sleep is a little longer than asked; on a loaded machine, a good deal.
+    assert!((199..400).contains(&ticks), "{report:?}");
+    let wall_s = (rows[rows.len() - 1].t_ns - rows[0].t_ns) as f64 / 1e9;
+    assert!(
+        (wall_s * 100.0 - ticks as f64).abs() < 3.0,
+        "{wall_s} s for {ticks} ticks"
+    );
+    assert!(rows.windows(2).all(|pair| pair[0].t_ns < pair[1].t_ns));
+    let missed: Vec<_> = rows
+        .iter()
+        .map(|row| row.get(col::MISSED_TICKS).unwrap())
+        .collect();
+    assert!(missed.is_sorted());
+    assert_eq!(missed.last().copied(), Some(report.missed as i64));
+    let late = rows
+        .iter()
+        .filter(|row| row.get(col::TICK_LATE_NS) > Some(5_000_000))
+        .count();
+    assert_eq!(late as u64, report.late);
+    assert!(report.cpu_s > 0.0 && report.cpu_percent < 50.0, "{report:?}");
+}
+
+#[test]
+fn the_first_sample_is_there_at_once_and_stopping_takes_no_tick() {
+    let begin = Instant::now();
+    let (sampler, batches) = start(1);
+    assert!(sampler.latest().get(col::MEM_TOTAL) > Some(0));
+    let first = batches
+        .recv_timeout(Duration::from_millis(900))
+        .expect("the first tick is sent alone");
+    assert_eq!(first.rows().len(), 1);
+    sampler.stop();
+    assert!(begin.elapsed() < Duration::from_millis(950));
+    assert!(batches.recv().is_err(), "the receiver ends with the sampler");
+}
+
+#[test]
+fn rates_out_of_range_are_refused() {
+    for hz in [0, 101, u32::MAX] {
+        let refused = Sampler::start(SamplerConfig { hz, origin_ns: 0 });
+        assert!(matches!(refused, Err(SampleError::Rate { hz: named }) if named == hz));
+    }
+}
+
+#[test]
+fn a_target_that_vanishes_has_no_values_any_more() {
+    let (sampler, _batches) = start(100);
+    let (mut first, mut second) = (Sleeper::new(), Sleeper::new());
+    sampler.set_target(Some(&Target {
+        workers: vec![first.0.id(), second.0.id()],
+        cgroup: Some(CgroupFiles::v2("/nowhere".as_ref())),
+        zram: Some("zram-that-is-not-there".into()),
+    }));
+    let both = wait_for(&sampler, |row| row.get(col::WORKER2_RESIDENT) > Some(0));
+    let sum = both.get(col::WORKER1_RESIDENT).unwrap() + both.get(col::WORKER2_RESIDENT).unwrap();
+    assert_eq!(both.get(col::TARGET_RESIDENT), Some(sum));
+    assert_eq!(both.get(col::CGROUP_USAGE), None);
+    assert_eq!(both.get(col::ZRAM_ORIG_DATA_SIZE), None);
+
+    first.end();
+    let one = wait_for(&sampler, |row| row.get(col::WORKER1_RESIDENT).is_none());
+    assert_eq!(one.get(col::TARGET_RESIDENT), one.get(col::WORKER2_RESIDENT));
+    assert!(one.get(col::WORKER2_RESIDENT) > Some(0));
+
+    second.end();
+    let none = wait_for(&sampler, |row| row.get(col::TARGET_RESIDENT).is_none());
+    assert_eq!(none.get(col::TARGET_ANON), None);
+    assert!(none.get(col::MEM_FREE) > Some(0));
+
+    sampler.set_target(None);
+    let report = sampler.stop();
+    assert!(report.samples > 0);
+}
+
+#[test]
+fn targets_may_change_at_every_tick() {
+    let (sampler, _batches) = start(100);
+    let target = Target {
+        workers: vec![std::process::id()],
+        ..Target::default()
+    };
+    for _ in 0..200 {
+        sampler.set_target(Some(&target));
+        sampler.set_target(None);
+        thread::sleep(Duration::from_millis(1));
+    }
+    wait_for(&sampler, |row| row.get(col::TARGET_RESIDENT).is_none());
+    sampler.set_target(Some(&target));
+    wait_for(&sampler, |row| row.get(col::TARGET_RESIDENT) > Some(0));
+}
+
+#[test]
+fn the_kernel_threads_that_every_machine_has_are_found() {
+    let row = super::read_now();
+    let in_container = std::fs::read_to_string("/proc/2/comm").map_or(true, |name| name.trim() != "kthreadd");
+    if crate::require::capability(
+        "kernel-threads",
+        !in_container,
+        "kernel threads are hidden in a container",
+    ) {
+        let sum = row
+            .get(col::KERNEL_THREADS_CPU_US)
+            .expect("kswapd runs everywhere");
+        assert!(row.get(col::KSWAPD_CPU_US).expect("kswapd runs everywhere") <= sum);
+    }
+}
+
+#[test]
+fn the_threads_memory_is_locked_or_it_says_why_not() {
+    let (sampler, _batches) = start(10);
+    let locked = sampler.locked();
+    let reason = locked.clone().err().unwrap_or_default();
+    if crate::require::capability("mlock", locked.is_ok(), &reason) {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmLck:"))
+            .unwrap();
+        let kib: u64 = line.trim().trim_end_matches(" kB").parse().unwrap();
+        // The stack alone is a quarter of a MiB.
+        assert!(kib > 256, "{kib} KiB locked");
+    } else {
+        assert!(reason.contains("ulimit -l"), "{reason}");
+    }
+}
