@@ -1,6 +1,7 @@
 //! Tests of the `report` room. The pages that they write under `target/tmp/report` are what `tests/page/run.sh`
 //! opens and clicks through.
 
+mod recorded;
 mod synthetic;
 
 use plimsoll::report::page::build;
@@ -11,7 +12,7 @@ const LARGEST_PAGE: usize = 5_000_000;
 
 #[test]
 fn an_hour_at_100_hz_makes_a_page_under_5_mb() {
-    let recording = synthetic::recording(synthetic::HOUR, 100);
+    let recording = recorded::recording(synthetic::HOUR, 100);
     assert_eq!(recording.samples.len(), 360_000);
     let results = recording.results.clone().expect("a finished run");
     let page = html::render(&build(&recording, &results));
@@ -21,7 +22,7 @@ fn an_hour_at_100_hz_makes_a_page_under_5_mb() {
 
 #[test]
 fn a_page_is_built_from_a_recording() {
-    let recording = synthetic::recording(synthetic::QUICK, 10);
+    let recording = recorded::recording(synthetic::QUICK, 10);
     let results = recording.results.clone().expect("a finished run");
     let page = build(&recording, &results);
     std::fs::write(synthetic::folder().join("recorded.html"), html::render(&page)).expect("written");
