@@ -92,7 +92,12 @@ function element(name, attributes, ...children) {
   return made;
 }
 
-const colour = name => getComputedStyle(root).getPropertyValue("--" + name).trim() || "#888";
+// Kept until the colour scheme changes: asking the browser makes it compute the style of the page.
+const colours = new Map();
+function colour(name) {
+  if (!colours.has(name)) colours.set(name, getComputedStyle(root).getPropertyValue("--" + name).trim() || "#888");
+  return colours.get(name);
+}
 
 function swatch(one, line) {
   const made = element("span", { class: "swatch" + (one.hatched ? " hatched" : "") + (line ? " stroke" : "") });
@@ -205,6 +210,12 @@ function options(panel, list, width, bottom, top) {
   };
 }
 
+// The marks in view, or none where their lines would hide what they mark.
+function marksIn(plot) {
+  const inView = marksShown().filter(mark => mark.t >= state.from && mark.t <= state.to);
+  return inView.length * 10 > plot.over.clientWidth ? [] : inView;
+}
+
 function drawMarks(plot) {
   const { ctx, bbox } = plot;
   ctx.save();
@@ -212,8 +223,7 @@ function drawMarks(plot) {
   ctx.globalAlpha = 0.75;
   ctx.lineWidth = devicePixelRatio;
   ctx.setLineDash([3 * devicePixelRatio, 3 * devicePixelRatio]);
-  for (const mark of marksShown()) {
-    if (mark.t < state.from || mark.t > state.to) continue;
+  for (const mark of marksIn(plot)) {
     const x = Math.round(plot.valToPos(mark.t, "x", true)) + 0.5;
     ctx.beginPath();
     ctx.moveTo(x, bbox.top);
@@ -228,8 +238,9 @@ function drawMarks(plot) {
 function placeMarks(plot) {
   for (const old of plot.over.querySelectorAll(".marker")) old.remove();
   let free = -Infinity;
-  for (const mark of marksShown()) {
-    if (mark.t < state.from || mark.t > state.to) continue;
+  const list = marksIn(plot);
+  document.getElementById("crowded").hidden = list.length > 0 || marksShown().length === 0;
+  for (const mark of list) {
     const left = plot.valToPos(mark.t, "x");
     if (left < free) continue;
     free = left + 18;
@@ -277,7 +288,7 @@ function roomFor(plot, one, half) {
       high: plot.valToPos(one.drawn[at], "y", true), low: plot.valToPos(one.drawn[at] - one.own[at], "y", true),
     });
   }
-  let best = null;
+  const rooms = [];
   let first = 0;
   for (const { x } of columns) {
     if (x - half < bbox.left || x + half > bbox.left + bbox.width) continue;
@@ -288,9 +299,16 @@ function roomFor(plot, one, half) {
       low = Math.min(low, columns[at].low);
       if (columns[at].x > x + half) break;
     }
-    if (best === null || low - high > best.low - best.high) best = { x, high, low };
+    rooms.push({ x, high, low, room: low - high });
   }
-  return best;
+  // The middle of the longest stretch in which there is nearly the most room.
+  const most = Math.max(...rooms.map(one => one.room));
+  let longest = 0, end = 0, run = 0;
+  rooms.forEach((one, at) => {
+    run = one.room >= most * 0.97 ? run + 1 : 0;
+    if (run > longest) { longest = run; end = at; }
+  });
+  return rooms[end - (longest >> 1)] ?? null;
 }
 
 // ---------------------------------------------------------------- crosshair and zoom
@@ -324,7 +342,10 @@ function zoom(from, to) {
   state.from = Math.max(first, from);
   state.to = Math.min(last, to);
   // A batch, so that the new scale is in force when the crosshair is placed.
-  for (const plot of plots) plot.batch(() => plot.setScale("x", { min: state.from, max: state.to }));
+  for (const plot of plots) {
+    const { min, max } = plot.scales.x;
+    if (min !== state.from || max !== state.to) plot.batch(() => plot.setScale("x", { min: state.from, max: state.to }));
+  }
   showWindow();
   const full = state.from <= first && state.to >= last;
   document.getElementById("reset").disabled = full;
@@ -373,10 +394,12 @@ let cells = [];
 
 function buildReadout(holder) {
   cells = [];
-  const body = element("tbody");
+  const bodies = [];
   const timeline = shown();
   for (const panel of data.panels) {
     if (panel.id === "moved") continue;
+    const body = element("tbody");
+    bodies.push(body);
     body.append(element("tr", { class: "head" }, element("th", { colspan: 3, scope: "colgroup" }, panel.title.replace(/,.*/, ""))));
     const list = timeline.panels[panel.id];
     for (const one of panel.stack ? [...list].reverse() : list) {
@@ -393,7 +416,7 @@ function buildReadout(holder) {
   const table = element("table", { id: "readout" },
     element("caption", {}, element("span", { id: "readout-time" })),
     element("thead", {}, element("tr", {}, element("th", { scope: "col" }), element("th", { scope: "col", class: "number" }, "at crosshair"), element("th", { scope: "col", class: "number", id: "readout-since" }, "change"))),
-    body);
+    ...bodies);
   holder.replaceChildren(table);
 }
 
@@ -540,6 +563,7 @@ function buildExplorer() {
         toggle("whole", "Whole RAM", false, () => chooseView("whole")),
         toggle("moved", "What moved", false, () => chooseView("moved"))),
       element("span", { class: "gap" }),
+      element("span", { class: "what", id: "crowded", hidden: true }, "too many events to mark: zoom in or choose a trial"),
       element("span", { class: "what", id: "range" }),
       element("button", { type: "button", id: "previous", title: "previous event ([)", "aria-label": "Previous event", on: { click: () => toMark(-1) } }, "\u2039 event"),
       element("button", { type: "button", id: "next", title: "next event (])", "aria-label": "Next event", on: { click: () => toMark(1) } }, "event \u203a"),
@@ -561,7 +585,7 @@ function buildExplorer() {
     for (const plot of plots) plot.setSize({ width: inner, height: plot.height });
     showWindow();
   }).observe(holder);
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { hatches.clear(); redraw(); brush.redraw(); });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { colours.clear(); hatches.clear(); redraw(); brush.redraw(); });
   return true;
 }
 

@@ -50,7 +50,7 @@ metrics! {
     ORIGINAL "original_bytes" "held" "Bytes before compression of what the store held after the trim.";
     SWAPPED "swapped_bytes" "swapped" "Swap that came into use by the trim, on all devices.";
     TRIMMED "trimmed_bytes" "trimmed" "Bytes by which the resident memory of the workers shrank by the trim.";
-    TRIMMED_RATIO "trimmed_ratio" "trimmed share" "`trimmed_bytes` over the resident memory before the trim.";
+    TRIMMED_RATIO "trimmed_ratio" "trimmed share" "`trimmed_bytes` over the bytes that were filled.";
     FILL_MEMSET "fill_to_memset_ratio" "fill / memset" "Fill speed over the calibrated memset of resident memory.";
     FILL_TOUCH "fill_to_first_touch_ratio" "fill / first touch" "Fill speed over the calibrated memset of fresh memory, faults included.";
     TRIM_MEMCPY "trim_to_memcpy_ratio" "trim / memcpy" "Trim speed over the calibrated memcpy.";
@@ -75,7 +75,7 @@ pub fn metrics(
     if let Some((_, trim)) = trim {
         // What the store held before the fill was not this trial's.
         let base = rows.first().map_or(&trim.before, |first| &first.before);
-        amounts(&mut metrics, trim);
+        amounts(&mut metrics, trial, trim);
         store(&mut metrics, trial, base, trim);
     }
     metrics.0
@@ -119,15 +119,16 @@ fn speeds(metrics: &mut Metrics, trial: &Trial, calibration: Option<&Calibration
     metrics.set(RESTORE_READ, over(restore, calibration.read_gb_per_s));
 }
 
-fn amounts(metrics: &mut Metrics, trim: &PhaseRows) {
+fn amounts(metrics: &mut Metrics, trial: &Trial, trim: &PhaseRows) {
     let used = |row: &Row| row.get(col::SWAP_TOTAL)?.checked_sub(row.get(col::SWAP_FREE)?);
     metrics.set(SWAPPED, growth(used(&trim.before), used(&trim.after)));
     let resident = trim.before.get(col::TARGET_RESIDENT);
     let trimmed = growth(trim.after.get(col::TARGET_RESIDENT), resident);
     metrics.set(TRIMMED, trimmed);
+    let filled = trial.phases.iter().find(|phase| phase.name == "fill");
     let share = trimmed
-        .zip(resident)
-        .and_then(|(trimmed, resident)| ratio(trimmed, resident as f64));
+        .zip(filled)
+        .and_then(|(trimmed, filled)| ratio(trimmed, filled.bytes as f64));
     metrics.set(TRIMMED_RATIO, share);
 }
 

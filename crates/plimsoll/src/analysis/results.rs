@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::confounders::{confounders, judge};
 use crate::recording::Recording;
 use crate::recording::model::{
-    EventKind, RESULTS_SCHEMA, Results, RunStatus, SamplerReport, Trial, TrialStatus,
+    EventKind, NOT_RUN, RESULTS_SCHEMA, Results, RunStatus, SamplerReport, Trial, TrialStatus,
 };
 
 /// Computes the results of a recording; also of one that was cut short, whose status then is interrupted.
@@ -21,7 +21,7 @@ pub fn results(recording: &Recording) -> Results {
     let warned = recording
         .events
         .iter()
-        .filter(|event| event.kind == EventKind::Warning);
+        .filter(|event| matches!(event.kind, EventKind::Warning | EventKind::Stopped));
     let warnings = warned.map(|event| event.text.clone());
     Results {
         schema: RESULTS_SCHEMA,
@@ -50,9 +50,15 @@ pub fn run_status(recording: &Recording, trials: &[Trial]) -> RunStatus {
         .iter()
         .all(|trial| ended.contains(trial.id.as_str()));
     let any = |status: TrialStatus| trials.iter().any(|trial| trial.status == status);
-    if !came_to_its_end(recording) || (!all_ended && manifest.missing.is_empty()) {
+    if !came_to_its_end(recording)
+        || stopped(recording).is_some()
+        || (!all_ended && manifest.missing.is_empty())
+    {
         RunStatus::Interrupted
-    } else if any(TrialStatus::Failed) {
+    } else if trials
+        .iter()
+        .any(|trial| failed(trial, !manifest.missing.is_empty()))
+    {
         RunStatus::Failed
     } else if !manifest.missing.is_empty() {
         RunStatus::Incomplete
@@ -61,6 +67,25 @@ pub fn run_status(recording: &Recording, trials: &[Trial]) -> RunStatus {
     } else {
         RunStatus::Ok
     }
+}
+
+/// Whether a trial failed. Where a capability is missing, a phase that did not run for it is no failure of the trial:
+/// the run is incomplete.
+fn failed(trial: &Trial, missing: bool) -> bool {
+    let excused = missing && trial.verified && trial.reasons.iter().all(|reason| reason.contains(NOT_RUN));
+    trial.status == TrialStatus::Failed && !excused
+}
+
+/// By what the run, or its last part when it was resumed, was stopped before its time.
+fn stopped(recording: &Recording) -> Option<&str> {
+    let part_start = recording.manifest.resumed.last().map_or(0, |part| part.t_ns);
+    let mut stops = recording
+        .events
+        .iter()
+        .filter(|event| event.kind == EventKind::Stopped);
+    stops
+        .find(|event| event.t_ns >= part_start)
+        .map(|event| event.text.as_str())
 }
 
 /// Whether the run, or its last part when it was resumed, wrote its end.

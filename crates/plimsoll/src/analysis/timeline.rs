@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use crate::recording::Samples;
+use crate::sample::categories::INPUTS;
 use crate::sample::{CATEGORIES, categories};
 
 /// Points that a screen can show side by side; a timeline has at most three times as many, all gaps included.
@@ -117,7 +118,7 @@ fn layers(samples: &Samples, buckets: &[Bucket]) -> Vec<Vec<Option<i64>>> {
         let mut sums = [0_i128; CATEGORIES.len()];
         let mut count = 0;
         for row in bucket.rows.clone() {
-            if let Some(categories) = categories(&samples.row(row)) {
+            if let Some(categories) = categories(&samples.row_of(row, INPUTS)) {
                 for (sum, bytes) in sums.iter_mut().zip(categories.bytes()) {
                     *sum += i128::from(bytes);
                 }

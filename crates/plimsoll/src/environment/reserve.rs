@@ -5,10 +5,10 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use crate::quantity::bytes;
 use crate::scenario::{Machine, Settings, Subject};
 
 const MIB: u64 = 1 << 20;
-const GIB: u64 = 1 << 30;
 
 /// Least memory that the rest of the machine keeps.
 const RESERVE_LEAST: u64 = 512 * MIB;
@@ -35,7 +35,7 @@ pub fn memory_reserve(ram: u64) -> u64 {
 
 /// A trial that does not fit this machine.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("a size of {} is too large for this machine: {why}; {}", human(*asked), largest_clause(*largest))]
+#[error("a size of {} is too large for this machine: {why}; {}", bytes(*asked as f64), largest_clause(*largest))]
 pub struct TooLarge {
     /// Bytes asked for.
     pub asked: u64,
@@ -51,7 +51,7 @@ fn largest_clause(largest: u64) -> String {
     } else {
         format!(
             "the largest safe size is {} (`--set size={}MiB`)",
-            human(largest),
+            bytes(largest as f64),
             largest / MIB
         )
     }
@@ -152,9 +152,9 @@ fn fits(machine: &Machine, disk_free: Option<u64>, settings: &Settings, ask: Ask
         return Err(format!(
             "with `{}` it can take {} of memory, and {} stay reserved for the rest of the machine, but only {} are available",
             settings.subject,
-            human(worst),
-            human(reserve),
-            human(machine.available)
+            bytes(worst as f64),
+            bytes(reserve as f64),
+            bytes(machine.available as f64)
         ));
     }
     if let Some(limit) = machine.cgroup_limit {
@@ -162,8 +162,8 @@ fn fits(machine: &Machine, disk_free: Option<u64>, settings: &Settings, ask: Ask
         if resident > limit {
             return Err(format!(
                 "{} of it would be resident, but the cgroup that plimsoll runs in is limited to {}",
-                human(resident),
-                human(limit)
+                bytes(resident as f64),
+                bytes(limit as f64)
             ));
         }
     }
@@ -171,20 +171,12 @@ fn fits(machine: &Machine, disk_free: Option<u64>, settings: &Settings, ask: Ask
     if let Some(free) = disk_free.filter(|&free| on_disk && ask.swap > free) {
         return Err(format!(
             "its swap file takes {} in {}, where {} are free besides the reserve",
-            human(ask.swap),
+            bytes(ask.swap as f64),
             settings.swap_dir.display(),
-            human(free)
+            bytes(free as f64)
         ));
     }
     Ok(())
-}
-
-fn human(bytes: u64) -> String {
-    if bytes >= GIB {
-        format!("{:.1} GiB", bytes as f64 / GIB as f64)
-    } else {
-        format!("{} MiB", bytes / MIB)
-    }
 }
 
 /// Aborts a run that starts to harm the rest of the machine.
@@ -228,8 +220,8 @@ impl Tripwire {
         if mem_available < self.reserve {
             return Some(format!(
                 "only {} of memory are available, less than the reserve of {}",
-                human(mem_available),
-                human(self.reserve)
+                bytes(mem_available as f64),
+                bytes(self.reserve as f64)
             ));
         }
         let share = stalled.filter(|&share| share > Self::STALLED)?;
@@ -238,8 +230,8 @@ impl Tripwire {
                 "all tasks stalled for memory {:.0} % of the last {} s with only {} available (reserve {})",
                 share * 100.0,
                 Self::WINDOW.as_secs(),
-                human(mem_available),
-                human(self.reserve)
+                bytes(mem_available as f64),
+                bytes(self.reserve as f64)
             )
         })
     }

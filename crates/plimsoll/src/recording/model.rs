@@ -144,7 +144,9 @@ pub struct Event {
 pub enum EventKind {
     /// The run began.
     RunStart,
-    /// The run ended.
+    /// The run was stopped before its time; `text` says by what.
+    Stopped,
+    /// The run ended: everything is undone.
     RunEnd,
     /// Calibration began or ended (`text` says which).
     Calibration,
@@ -188,6 +190,9 @@ pub struct Trial {
     /// Metrics by name; the units are in the names (`_bytes`, `_gb_per_s`, `_ratio`, `_s`).
     pub metrics: BTreeMap<String, f64>,
 }
+
+/// What a trial's reason says of a phase that could not run.
+pub const NOT_RUN: &str = "did not run";
 
 /// Verdict on one trial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -236,16 +236,27 @@ impl<'a> Laboratory<'a> {
         self.reader.set_target(target);
     }
 
+    /// Writes down that the run ended, and by what if before its time.
+    fn note_end(&self, ran: &Result<Exit, Failure>) -> Result<(), Failure> {
+        let stopped = match (self.stop.cause(), ran) {
+            (Some(cause), _) => Some(cause.to_string()),
+            (None, Err(failure)) => Some(format!("{:#}", failure.error)),
+            (None, Ok(_)) => None,
+        };
+        if let Some(text) = stopped {
+            self.recorder.event(plain_event(EventKind::Stopped, text))?;
+        }
+        self.recorder.event(plain_event(EventKind::RunEnd, "")).map(drop)
+    }
+
     /// Undoes what is left, ends the recording and makes the numbers and the page of it.
     fn conclude(mut self, ran: Result<Exit, Failure>) -> Result<Outcome, Failure> {
         self.progress.step("undoing and concluding");
         let undone = self.session.take().map(Session::finish).transpose();
-        let said = match (&ran, self.stop.cause()) {
-            (_, Some(cause)) => cause.to_string(),
-            (Err(failure), None) => format!("{:#}", failure.error),
-            (Ok(_), None) => "done".to_owned(),
-        };
-        let ended = self.recorder.event(plain_event(EventKind::RunEnd, said));
+        if let Some(cause) = self.stop.cause() {
+            self.progress.warn(&cause.to_string());
+        }
+        let ended = self.note_end(&ran);
         self.manifest.swap_slots = self.sampler.swap_slots();
         let kept = self.recorder.manifest(&self.manifest);
         let sampled = self.sampler.stop();
@@ -288,7 +299,7 @@ fn write_page(recording: &Recording, results: &Results, directory: &Path) -> Res
 /// `<scenario>-<UTC time>-<four hex digits>`: sorts by time, and two runs of one second do not meet.
 fn run_name(scenario: &str) -> String {
     let time = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%SZ");
-    let salt = (monotonic_ns() / 1000 ^ u64::from(std::process::id())) & 0xffff;
+    let salt = ((monotonic_ns() / 1000) ^ u64::from(std::process::id())) & 0xffff;
     format!("{scenario}-{time}-{salt:04x}")
 }
 

@@ -10,7 +10,7 @@ use crate::analysis::compression::{self, PhaseRows};
 use crate::environment::{Cgroup, CgroupVersion, Environment, SwapDevice};
 use crate::exit::{Exit, Failure, OrExit};
 use crate::quantity;
-use crate::recording::model::{Event, EventKind, Trial, TrialStatus};
+use crate::recording::model::{Event, EventKind, NOT_RUN, Trial, TrialStatus};
 use crate::sample::{CgroupFiles, Target};
 use crate::scenario::{TrialPlan, TrimMechanism};
 use crate::workload::protocol::{Command, Cost, Reply, Verification};
@@ -283,11 +283,11 @@ impl Running<'_> {
         match self.environment {
             None => Some(Trouble::new(
                 Exit::Missing,
-                format_args!("trim did not run: {}", lab.missing.join("; ")),
+                format_args!("trim {NOT_RUN}: {}", lab.missing.join("; ")),
             )),
             Some(environment) if environment.swap_device().is_none() => Some(Trouble::new(
                 Exit::WorkloadFailed,
-                "trim did not run: the subject is `none`, so there is no swap to trim to",
+                format_args!("trim {NOT_RUN}: the subject is `none`, so there is no swap to trim to"),
             )),
             Some(_) => None,
         }
@@ -318,7 +318,8 @@ impl Running<'_> {
             return;
         };
         let moved = finished.before.target().saturating_sub(finished.after.target());
-        let asked = finished.before.target();
+        // The working set holds more than the fill: a file's bytes, the program's own. That may stay.
+        let asked = self.plan.settings.size;
         finished.phase.bytes = moved;
         finished.phase.gb_per_s = if finished.phase.seconds > 0.0 {
             moved as f64 / finished.phase.seconds / 1e9

@@ -123,6 +123,33 @@ impl Categories {
     }
 }
 
+/// The columns that [`categories`] looks at: a row with these alone has the same layers.
+pub const INPUTS: &[usize] = &[
+    col::MEM_TOTAL,
+    col::MEM_FREE,
+    col::ANON_PAGES,
+    col::BUFFERS,
+    col::CACHED,
+    col::SLAB_UNRECLAIMABLE,
+    col::PAGE_TABLES,
+    col::SECONDARY_PAGE_TABLES,
+    col::PERCPU,
+    col::VMALLOC_USED,
+    col::KERNEL_STACK,
+    col::TARGET_ANON,
+    col::HUGETLB,
+    col::NR_ZSPAGES,
+    col::ZSWAP_POOL,
+    col::DIRTY,
+    col::WRITEBACK,
+    col::SLAB_RECLAIMABLE,
+    col::ACTIVE_ANON,
+    col::INACTIVE_ANON,
+    col::UNEVICTABLE,
+    col::SHMEM,
+    col::SWAP_CACHED,
+];
+
 /// The layers of a sample. None when it lacks a value that every Linux has (MemTotal, MemFree, Buffers, Cached or
 /// AnonPages), or has a MemTotal that no machine has.
 pub fn categories(row: &Row) -> Option<Categories> {

@@ -32,8 +32,8 @@ const STACK: usize = 256 * 1024;
 pub struct SamplerConfig {
     /// Samples a second, 1 to [`MAX_HZ`].
     pub hz: u32,
-    /// Start of the recording in nanoseconds of CLOCK_MONOTONIC: rows count their time from it, wrapping, as a
-    /// recording that was begun before a reboot starts before the clock.
+    /// Start of the recording in nanoseconds of CLOCK_MONOTONIC: rows count their time from it, wrapping, since a
+    /// recording that is resumed after a reboot began before the clock did.
     pub origin_ns: u64,
 }
 

@@ -1,18 +1,97 @@
 //! Tests of the `report` room. The pages that they write under `target/tmp/report` are what `tests/page/run.sh`
 //! opens and clicks through.
 
+mod recorded;
 mod synthetic;
 
-use plimsoll::report::{html, terminal};
+use plimsoll::report::page::build;
+use plimsoll::report::{Series, html, terminal};
 
 /// Most bytes that a page may have.
 const LARGEST_PAGE: usize = 5_000_000;
 
 #[test]
 fn an_hour_at_100_hz_makes_a_page_under_5_mb() {
-    let page = html::render(&synthetic::page(synthetic::HOUR));
+    let recording = recorded::recording(synthetic::HOUR, 100);
+    assert_eq!(recording.samples.len(), 360_000);
+    let results = recording.results.clone().expect("a finished run");
+    let page = html::render(&build(&recording, &results));
     std::fs::write(synthetic::folder().join("hour.html"), &page).expect("written");
     assert!(page.len() < LARGEST_PAGE, "{} bytes", page.len());
+}
+
+#[test]
+fn a_page_is_built_from_a_recording() {
+    let recording = recorded::recording(synthetic::QUICK, 10);
+    let results = recording.results.clone().expect("a finished run");
+    let page = build(&recording, &results);
+    std::fs::write(synthetic::folder().join("recorded.html"), html::render(&page)).expect("written");
+
+    assert_eq!(page.trials.len(), results.trials.len());
+    assert_eq!(
+        page.marks
+            .iter()
+            .map(|mark| mark.number)
+            .take(4)
+            .collect::<Vec<_>>(),
+        [1, 2, 3, 4]
+    );
+    for at in 0..page.overview.t.len() {
+        let sum: f64 = page
+            .overview
+            .layers
+            .iter()
+            .filter_map(|layer| layer.values[at])
+            .sum();
+        assert_eq!(sum, recording.manifest.host.mem_total as f64, "layers at {at} s");
+    }
+    let random = page
+        .groups
+        .iter()
+        .position(|group| group.label.ends_with("random"))
+        .expect("the class");
+    let use_of = &page.memory[random];
+    let median = |side: &Option<plimsoll::analysis::groups::Measured>| {
+        side.as_ref().expect("measured").summary.median / synthetic::QUICK.size
+    };
+    // Sampled at 10 Hz, the neighbours of a phase are up to 0.1 s off.
+    assert!(
+        median(&use_of.working_set[0]) > 0.95,
+        "{:?}",
+        use_of.working_set[0]
+    );
+    assert!(
+        median(&use_of.working_set[1]) < 0.05,
+        "{:?}",
+        use_of.working_set[1]
+    );
+    assert!(
+        median(&use_of.compressed[1]) > 0.95,
+        "random data does not compress"
+    );
+    assert!(median(&use_of.swap_used[0]) < 0.05, "{:?}", use_of.swap_used[0]);
+    assert!(median(&use_of.swap_used[1]) > 0.95, "{:?}", use_of.swap_used[1]);
+
+    let peak = |series: &[Series], key: &str| {
+        let one = series
+            .iter()
+            .find(|series| series.key == key)
+            .expect("the series");
+        one.values.iter().flatten().copied().fold(0.0, f64::max)
+    };
+    assert_eq!(page.overview.swap[0].label, "zram1");
+    assert!(
+        (peak(&page.overview.pressure, "memory-some") - 22.0).abs() < 3.0,
+        "PSI in percent of time"
+    );
+    assert!(
+        (peak(&page.overview.cpu, "user") - 48.0).abs() < 4.0,
+        "CPU in percent of all CPUs"
+    );
+    assert!(
+        peak(&page.overview.io, "swap-out") > 2e8,
+        "pages are shown as bytes"
+    );
 }
 
 #[test]

@@ -89,7 +89,8 @@ fn every_class_is_filled_trimmed_restored_and_released() {
         let bytes = 10 * MIB + 4321;
         let (filled, none) = done(&mut worker, &fill(bytes, class.clone()));
         assert_eq!((filled.bytes, none), (bytes, None));
-        assert!(worker.usage().unwrap().resident_bytes >= bytes, "{class}");
+        let resident = worker.usage().unwrap().resident_bytes;
+        assert!(resident >= bytes, "{class}");
         assert_eq!(done(&mut worker, &Command::Trim).0.bytes, bytes);
         let (read, verification) = done(&mut worker, &Command::Restore);
         let verification = verification.unwrap();
@@ -99,7 +100,9 @@ fn every_class_is_filled_trimmed_restored_and_released() {
         );
         assert_eq!(read.bytes, bytes);
         assert_eq!(done(&mut worker, &Command::Release).0.bytes, bytes);
-        assert!(worker.usage().unwrap().resident_bytes < bytes, "{class}");
+        // The program's own pages come and go besides; a debug build has many.
+        let left = worker.usage().unwrap().resident_bytes;
+        assert!(left + bytes / 2 < resident, "{class}: {left} of {resident}");
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use super::panel::round_step;
+use super::panel::{Unit, round_step};
 use super::svg;
 use crate::analysis::Group;
 use crate::analysis::groups::Measured;
@@ -45,6 +45,13 @@ impl Measure {
         match self {
             Measure::Seconds => quantity::seconds(value),
             Measure::Bytes => quantity::bytes(value),
+        }
+    }
+
+    fn tick(self, value: f64) -> String {
+        match self {
+            Measure::Seconds => quantity::seconds(value),
+            Measure::Bytes => Unit::Bytes.tick(value),
         }
     }
 
@@ -142,7 +149,7 @@ fn chart(title: &str, measure: Measure, mut groups: Vec<Rows<'_>>) -> Option<Str
         let value = f64::from(index) * step;
         let at = svg::coordinate(x(value));
         let _ = write!(out, r#"<path class="grid" d="M{at} {HEADING}V{base}"/>"#);
-        out += &svg::text(x(value), base + 15.0, "tick middle", &measure.text(value));
+        out += &svg::text(x(value), base + 15.0, "tick middle", &measure.tick(value));
     }
     let mut y = 0.0;
     for (label, bars) in &groups {

@@ -55,7 +55,7 @@ pub(super) const PANELS: &[Panel] = &[
     ),
     panel(
         "moved",
-        "What moved: the target and where its pages went, in RAM",
+        "What moved: the target and its pages, in RAM",
         Unit::Bytes,
         Shape::Stack,
         170,
@@ -169,6 +169,17 @@ impl Unit {
                     format!("{value:.0}")
                 }
             ),
+        }
+    }
+
+    /// A value of an axis as text: as [`Unit::text`], without decimals that say nothing.
+    pub(super) fn tick(self, value: f64) -> String {
+        let text = self.text(value);
+        match text.split_once(' ') {
+            Some((number, unit)) if number.contains('.') => {
+                format!("{} {unit}", number.trim_end_matches('0').trim_end_matches('.'))
+            }
+            _ => text,
         }
     }
 

@@ -9,6 +9,7 @@ use crate::analysis::compression::{
     TRIM_SPEED,
 };
 use crate::analysis::groups::Measured;
+use crate::analysis::statistics::IntervalKind;
 use crate::quantity;
 use crate::recording::model::{Trial, TrialStatus};
 use crate::report::page::Page;
@@ -235,7 +236,10 @@ fn metrics(groups: &[Group]) -> Table {
             number(summary.median),
             number(summary.interval.low),
             number(summary.interval.high),
-            Cell::text(summary.interval.kind.text()),
+            Cell::text(match summary.interval.kind {
+                IntervalKind::Range => "min to max",
+                IntervalKind::Bootstrap95 => "95% bootstrap",
+            }),
             number(summary.min),
             number(summary.max),
             Cell::number(summary.n as f64, summary.n.to_string()),

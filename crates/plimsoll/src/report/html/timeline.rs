@@ -19,6 +19,13 @@ const BOTTOM: f64 = 30.0;
 const COLUMNS: usize = 400;
 /// Thickness in pixels from which a layer has room for its own name.
 const LABEL_ROOM: f64 = 13.0;
+/// Pixels that each mark needs on average: with fewer, the lines would hide what they mark.
+const MARK_ROOM: f64 = 10.0;
+/// Share of the most room that is as good as the most.
+const NEARLY: f64 = 0.97;
+/// Width of an entry in a panel's key, and letters that fit into it.
+const KEY_PITCH: f64 = 112.0;
+const KEY_LETTERS: usize = 16;
 
 /// The horizontal axis of a drawing.
 struct Axis {
@@ -50,6 +57,8 @@ pub(super) fn draw(timeline: &Timeline, marks: &[&Mark], mem_total: f64, title: 
         svg::escape(title)
     );
     let mut y = TOP;
+    // Lines of the marks cross the plots alone, not the words between them.
+    let mut plots = String::new();
     for panel in PANELS {
         y += TITLE;
         let series: Vec<(&Series, Vec<Option<f64>>)> = panel
@@ -58,15 +67,17 @@ pub(super) fn draw(timeline: &Timeline, marks: &[&Mark], mem_total: f64, title: 
             .map(|series| (series, reduce(&series.values, stride)))
             .collect();
         draw_panel(&mut out, panel, &series, &axis, &times, y, mem_total);
+        let _ = write!(plots, "M0 {y}v{}", panel.height);
         y += f64::from(panel.height);
     }
     draw_time(&mut out, &axis, y);
     let mut free_from = f64::NEG_INFINITY;
-    for mark in marks {
+    let crowded = marks.len() as f64 * MARK_ROOM > WIDTH - LEFT - RIGHT;
+    for mark in marks.iter().filter(|_| !crowded) {
         let x = axis.x(mark.t);
         let _ = write!(
             out,
-            r#"<path class="mark" d="M{0} {TOP}V{y}"/>"#,
+            r#"<path class="mark" transform="translate({})" d="{plots}"/>"#,
             svg::coordinate(x)
         );
         if x >= free_from {
@@ -139,21 +150,16 @@ fn draw_panel(
     for tick in panel.unit.ticks(top, panel.height / 34) {
         let at = svg::coordinate(place(tick));
         let _ = write!(out, r#"<path class="grid" d="M{LEFT} {at}H{}"/>"#, WIDTH - RIGHT);
-        *out += &svg::text(LEFT - 6.0, place(tick) + 4.0, "tick end", &panel.unit.text(tick));
+        *out += &svg::text(LEFT - 6.0, place(tick) + 4.0, "tick end", &panel.unit.tick(tick));
     }
     if panel.shape == Shape::Lines {
         for (index, (one, _)) in series.iter().enumerate() {
             let path = svg::line_path(&points(&curves[index]));
-            let dash: Vec<String> = palette::ink_of(&one.key, index)
-                .dash
-                .iter()
-                .map(u8::to_string)
-                .collect();
             let _ = write!(
                 out,
                 r#"<path class="line" stroke="{}" stroke-dasharray="{}" d="{path}"/>"#,
                 panel.colour(one, index),
-                dash.join(" ")
+                dashes(one, index)
             );
         }
     } else if panel.shows_layers() {
@@ -186,7 +192,7 @@ fn label_layers(
                 Some((axis.x(*t), low, high))
             })
             .collect();
-        let spot = edges
+        let rooms: Vec<(f64, f64, f64)> = edges
             .iter()
             .filter(|(x, _, _)| x - half > LEFT && x + half < WIDTH - RIGHT)
             .map(|&(x, _, _)| {
@@ -197,15 +203,27 @@ fn label_layers(
                 });
                 (x, low, low - high)
             })
-            .max_by(|a, b| a.2.total_cmp(&b.2));
+            .collect();
+        let spot = middle_of_widest(&rooms);
         if let Some((x, low, thickness)) = spot
             && thickness >= LABEL_ROOM
         {
+            let middle = low - thickness / 2.0;
+            if paint.hatched {
+                let _ = write!(
+                    out,
+                    r#"<rect x="{}" y="{}" width="{}" height="15" fill="var(--{})"/>"#,
+                    svg::coordinate(x - half),
+                    svg::coordinate(middle - 7.5),
+                    svg::coordinate(half * 2.0),
+                    paint.key
+                );
+            }
             let _ = write!(
                 out,
                 r#"<text x="{}" y="{}" class="layer" style="fill:var(--on-{})">{}</text>"#,
                 svg::coordinate(x),
-                svg::coordinate(low - thickness / 2.0 + 4.0),
+                svg::coordinate(middle + 4.0),
                 paint.key,
                 paint.label
             );
@@ -213,51 +231,56 @@ fn label_layers(
     }
 }
 
-/// The names of a panel's series with their colours, right-aligned beside its title.
+/// The middle of the longest stretch in which a text has nearly the most room, among places with their room.
+fn middle_of_widest(rooms: &[(f64, f64, f64)]) -> Option<(f64, f64, f64)> {
+    let most = rooms.iter().map(|room| room.2).reduce(f64::max)?;
+    rooms
+        .split(|room| room.2 < most * NEARLY)
+        .max_by_key(|stretch| stretch.len())
+        .and_then(|stretch| stretch.get(stretch.len() / 2))
+        .copied()
+}
+
+/// The names of a panel's series with their colours, to the right of its title.
 fn draw_key(out: &mut String, panel: &Panel, series: &[(&Series, Vec<Option<f64>>)], y: f64) {
     if panel.id == "whole" {
         return;
     }
-    let mut x = WIDTH - RIGHT;
-    for (index, (one, _)) in series.iter().enumerate().rev() {
+    for (index, (one, _)) in series.iter().enumerate() {
+        let x = WIDTH - RIGHT - KEY_PITCH * (series.len() - index) as f64;
         let label = if panel.shows_layers() {
             palette::paint_of(&one.key).label
         } else {
             &one.label
         };
-        let label: String = label.chars().take(28).collect();
-        *out += &svg::text(x, y, "tick end", &label);
-        x -= label.chars().count() as f64 * 6.4 + 6.0;
+        let label: String = label.chars().take(KEY_LETTERS).collect();
+        *out += &svg::text(x + 24.0, y, "tick", &label);
         let colour = panel.colour(one, index);
-        let swatch = svg::coordinate(x - 16.0);
         if panel.shape == Shape::Lines {
-            let dash: Vec<String> = palette::ink_of(&one.key, index)
-                .dash
-                .iter()
-                .map(u8::to_string)
-                .collect();
+            let dash = dashes(one, index);
             let _ = write!(
                 out,
-                r#"<path class="line" stroke="{colour}" stroke-dasharray="{}" d="M{swatch} {}h18"/>"#,
-                dash.join(" "),
+                r#"<path class="line" stroke="{colour}" stroke-dasharray="{dash}" d="M{x} {}h20"/>"#,
                 y - 4.0
             );
-        } else {
-            let _ = write!(
-                out,
-                r#"<rect x="{swatch}" y="{}" width="14" height="10" fill="{colour}"/>"#,
-                y - 9.0
-            );
-            if panel.shows_layers() && palette::paint_of(&one.key).hatched {
-                let _ = write!(
-                    out,
-                    r#"<rect x="{swatch}" y="{}" width="14" height="10" fill="url(#hatch)"/>"#,
-                    y - 9.0
-                );
-            }
+            continue;
         }
-        x -= 28.0;
+        let shape = format!(r#"x="{}" y="{}" width="14" height="10""#, x + 5.0, y - 9.0);
+        let _ = write!(out, r#"<rect {shape} fill="{colour}"/>"#);
+        if panel.shows_layers() && palette::paint_of(&one.key).hatched {
+            let _ = write!(out, r#"<rect {shape} fill="url(#hatch)"/>"#);
+        }
     }
+}
+
+/// The dashes of a line, as SVG wants them.
+fn dashes(series: &Series, place: usize) -> String {
+    let dash: Vec<String> = palette::ink_of(&series.key, place)
+        .dash
+        .iter()
+        .map(u8::to_string)
+        .collect();
+    dash.join(" ")
 }
 
 /// Sums from the bottom up; a gap in one is a gap in all above it.

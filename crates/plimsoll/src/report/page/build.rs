@@ -210,6 +210,8 @@ fn stretch(recording: &Recording, trial: Option<String>, span: Range<u64>, point
     let panel = |panel: Panel| -> Vec<Series> {
         let mine = WISHES.iter().zip(rates).filter(|(wish, _)| wish.panel == panel);
         mine.map(|(wish, line)| rate(wish, line, thinned, recording))
+            // What this kernel does not count, or this version did not record, is not shown as a gap.
+            .filter(|series| series.values.iter().any(Option::is_some))
             .collect()
     };
     let swap = slots.iter().zip(levels).map(|((slot, device), line)| Series {
@@ -257,7 +259,7 @@ fn swap_slots(recording: &Recording) -> Vec<(usize, String)> {
         .take(SWAP_SLOTS)
         .filter(|(_, name)| !name.is_empty());
     let mut slots: Vec<(usize, String)> = named
-        .map(|(slot, name)| (slot, name.trim_start_matches("/dev/").to_owned()))
+        .map(|(slot, name)| (slot, name.rsplit('/').next().unwrap_or(name).to_owned()))
         .collect();
     for slot in 0..SWAP_SLOTS {
         let column = recording.samples.column(&format!("swap{slot}_used"));

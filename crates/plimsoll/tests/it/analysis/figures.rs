@@ -270,7 +270,15 @@ fn run(statuses: &[TrialStatus], planned: u32, ended: bool, missing: &[&str]) ->
 #[test]
 fn the_verdict_follows_from_the_trials() {
     use TrialStatus::{Failed, Ok, Untrustworthy};
-    let cases: [(&[TrialStatus], u32, bool, &[&str], RunStatus); 8] = [
+    /// Statuses of the trials that ended, trials planned, whether the run wrote its end, capabilities missing, verdict.
+    type Case = (
+        &'static [TrialStatus],
+        u32,
+        bool,
+        &'static [&'static str],
+        RunStatus,
+    );
+    let cases: [Case; 8] = [
         (&[Ok, Ok], 2, true, &[], RunStatus::Ok),
         (&[Ok, Untrustworthy], 2, true, &[], RunStatus::Untrustworthy),
         (&[Failed, Untrustworthy], 2, true, &[], RunStatus::Failed),

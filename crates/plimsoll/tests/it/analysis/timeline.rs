@@ -2,8 +2,9 @@
 
 use plimsoll::analysis::timeline::{MAX_POINTS, Series, timeline};
 use plimsoll::recording::Samples;
+use plimsoll::sample::categories::INPUTS;
 use plimsoll::sample::columns::col;
-use plimsoll::sample::{Row, categories};
+use plimsoll::sample::{COLUMNS, Row, categories};
 use proptest::prelude::*;
 
 /// A row whose layers are plausible, of `mem_total` bytes.
@@ -107,6 +108,20 @@ fn a_peak_of_one_sample_survives_an_hour_at_100_hz() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn the_layers_need_no_other_columns_than_they_say(
+        values in proptest::collection::vec(proptest::option::weighted(0.9, 0..1_i64 << 40), COLUMNS.len()),
+    ) {
+        let mut row = Row::empty(7);
+        for (column, value) in values.iter().enumerate() {
+            if let Some(value) = value {
+                row.set(column, *value);
+            }
+        }
+        let samples = Samples::from_rows(&[row]);
+        prop_assert_eq!(categories(&samples.row_of(0, INPUTS)), categories(&row));
+    }
 
     #[test]
     fn layers_sum_to_the_total_and_lines_to_the_samples(

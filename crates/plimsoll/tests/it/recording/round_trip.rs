@@ -1,6 +1,8 @@
 //! What is written is what is read.
 
-use plimsoll::recording::model::{EventKind, TrialStatus, file};
+use std::collections::BTreeMap;
+
+use plimsoll::recording::model::{EventKind, Phase, Trial, TrialStatus, file};
 use plimsoll::recording::{Recording, RecordingError, Samples, Writer};
 use plimsoll::sample::{COLUMNS, Row};
 use plimsoll::scenario::FillClass;
@@ -160,6 +162,49 @@ fn the_stream_of_a_killed_run_is_plain_arrow() {
     assert_eq!(sizes, [7, 5]);
 }
 
+/// Any trial that can be recorded: any text, any finite figure.
+fn any_trial() -> impl Strategy<Value = Trial> {
+    let figure = || proptest::num::f64::NORMAL | proptest::num::f64::ZERO | proptest::num::f64::SUBNORMAL;
+    let phase = (
+        any::<String>(),
+        any::<[u64; 5]>(),
+        [figure(), figure(), figure()],
+        any::<i64>(),
+    )
+        .prop_map(|(name, counts, figures, bytes)| Phase {
+            before: BTreeMap::from([(name.clone(), bytes)]),
+            name,
+            span_ns: (counts[0], counts[1]),
+            seconds: figures[0],
+            bytes: counts[2],
+            gb_per_s: figures[1],
+            cpu_user_s: figures[2],
+            minor_faults: counts[3],
+            major_faults: counts[4],
+            ..Phase::default()
+        });
+    (
+        any::<[String; 4]>(),
+        proptest::collection::vec(phase, 0..4),
+        proptest::collection::btree_map(any::<String>(), figure(), 0..4),
+        any::<(u32, bool, u64, u64)>(),
+    )
+        .prop_map(
+            |([id, subject, name, text], phases, metrics, (repeat, verified, start, end))| Trial {
+                id,
+                subject,
+                params: BTreeMap::from([(name, text.clone())]),
+                repeat,
+                status: TrialStatus::Failed,
+                reasons: vec![text],
+                verified,
+                span_ns: (start, end),
+                phases,
+                metrics,
+            },
+        )
+}
+
 /// Rows with any values, times that never decrease, any column absent.
 fn any_rows() -> impl Strategy<Value = Vec<Row>> {
     let row = (
@@ -185,6 +230,27 @@ fn any_rows() -> impl Strategy<Value = Vec<Row>> {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn any_words_and_figures_survive_json_lines(trials in proptest::collection::vec(any_trial(), 0..5), text: String) {
+        let parent = tempfile::tempdir().unwrap();
+        let plan = plan(&[FillClass::Random], 1);
+        let mut writer = Writer::create(parent.path(), manifest("json", plan)).unwrap();
+        let mut event = event(u64::MAX, EventKind::Mark, &text);
+        event.phase = Some(text);
+        writer.event(&event).unwrap();
+        let mut expected: Vec<Trial> = Vec::new();
+        for trial in trials {
+            writer.trial(&trial).unwrap();
+            expected.retain(|earlier| earlier.id != trial.id);
+            expected.push(trial);
+        }
+        let results = results("json", expected.clone());
+        let recording = Recording::open(&writer.finish(&results).unwrap()).unwrap();
+        prop_assert_eq!(recording.trials, expected);
+        prop_assert_eq!(recording.results, Some(results));
+        prop_assert_eq!(recording.events, vec![event]);
+    }
 
     #[test]
     fn any_rows_in_any_batches_survive_stream_and_parquet(rows in any_rows(), batch in 1..7_usize) {

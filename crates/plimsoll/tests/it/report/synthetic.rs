@@ -15,10 +15,10 @@ use plimsoll::report::{Mark, MemoryUse, Page, Series, Timeline, verdict};
 use plimsoll::scenario::{Order, Plan};
 
 const MIB: f64 = 1048576.0;
-const MEM_TOTAL: f64 = 24.0 * 1024.0 * MIB;
+pub const MEM_TOTAL: f64 = 24.0 * 1024.0 * MIB;
 
 /// Data that does not repeat itself over a run and is the same in every run of the test.
-struct Noise(u64);
+pub struct Noise(pub u64);
 
 impl Noise {
     /// Uniform from 0 to 1.
@@ -120,14 +120,15 @@ fn level(at: f64, phases: &[(&'static str, f64, f64); 4]) -> (f64, f64) {
     (resident.max(0.0), stored.max(0.0))
 }
 
-struct Simulation {
+/// A run, computed second by second.
+pub struct Simulation {
     shape: Shape,
     /// Class, repeat and slowness of each trial, in order.
-    order: Vec<(usize, u32, f64)>,
+    pub order: Vec<(usize, u32, f64)>,
 }
 
 impl Simulation {
-    fn new(shape: Shape) -> Simulation {
+    pub fn new(shape: Shape) -> Simulation {
         let mut noise = Noise(7);
         let mut order = Vec::new();
         for repeat in 1..=shape.repeats {
@@ -207,7 +208,7 @@ impl Simulation {
         line
     }
 
-    fn sample(&self, t: f64, noise: &mut Noise) -> Vec<(&'static str, f64)> {
+    pub fn sample(&self, t: f64, noise: &mut Noise) -> Vec<(&'static str, f64)> {
         let s = self.shape.trial_s;
         let index = ((t / s) as usize).min(self.order.len() - 1);
         let (class, _, factor) = self.order[index];
