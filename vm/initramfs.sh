@@ -43,7 +43,7 @@ done
 cp "$cache/kernel/lib/modules/$version"/modules.{builtin,builtin.modinfo,order} "$stage/lib/modules/$version/"
 depmod -b "$stage" "$version"
 
-cp "$binary" "$stage/usr/bin/plimsoll"
+strip -o "$stage/usr/bin/plimsoll" "$binary" # the guest has little memory
 # Every library by the path at which the loader looks for it; a static binary has none.
 { ldd "$binary" 2>/dev/null || true; } | awk '$2 == "=>" { print $3; next } $1 ~ "^/" { print $1 }' | while read -r library; do
     mkdir -p "$stage${library%/*}"

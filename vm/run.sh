@@ -24,7 +24,7 @@ fail() { # EXIT-CODE MESSAGE
     exit "$1"
 }
 
-for command in cargo gzip ldd python3 tar timeout; do
+for command in cargo gzip ldd python3 strip tar timeout; do
     command -v "$command" >/dev/null || fail 3 "needs the command $command"
 done
 

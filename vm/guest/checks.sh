@@ -48,6 +48,7 @@ system_state() {
     for file in /sys/module/zswap/parameters/* /proc/sys/vm/swappiness /proc/sys/vm/page-cluster; do
         echo "$file: $(cat "$file")"
     done
+    echo "zram module: $(ls -d /sys/module/zram 2>/dev/null)"
     echo "swap folder: $(ls -A "$swap_dir" 2>/dev/null)"
     echo "processes: $(pidof plimsoll)"
 }
@@ -65,7 +66,7 @@ compression() { # NAME SETTING...
     zswapped=$(vmstat zswpout)
     # shellcheck disable=SC2086 # the settings are words of their own
     plimsoll run compression --quick --repeat 1 --json --output "$out/$name" --set size=$size \
-        --set swap_dir=$swap_dir $settings >"$out/$name.json" 2>"$out/$name.err"
+        --set swap-dir=$swap_dir $settings >"$out/$name.json" 2>"$out/$name.err"
     code=$?
     [ $code != 7 ] || code=0
     swapped=$(($(vmstat pswpout) - swapped))
@@ -80,21 +81,26 @@ contains "cgroup v2 has the memory controller" memory /sys/fs/cgroup/cgroup.cont
 equal "cgroup v2 has memory.reclaim" yes "$([ -e /sys/fs/cgroup/user.slice/memory.reclaim ] && echo yes)"
 equal "MGLRU is on" 0x0007 "$(cat /sys/kernel/mm/lru_gen/enabled)"
 contains "PSI is on" some /proc/pressure/memory
-modprobe zram
-contains "zram has zstd" zstd /sys/block/zram0/comp_algorithm
 equal "zswap is there, and off" N "$(cat /sys/module/zswap/parameters/enabled)"
 mkdir -p "$swap_dir"
 cd "$out" || exit 1
 
+echo "--- compression, where zram is a module that nobody has loaded"
+equal "zram is not loaded" "" "$(ls -d /sys/module/zram 2>/dev/null)"
+compression zram-worker subject=zram:zstd trim=worker
+at_least "zram-worker: pages went to swap" $((2 * size_pages)) $swapped
+modprobe zram
+contains "zram has zstd" zstd /sys/block/zram0/comp_algorithm
+
 echo "--- doctor"
 plimsoll doctor >doctor.txt 2>doctor.err
 equal "doctor: exit code" 0 $?
-for word in v2 zstd zswap MGLRU PSI; do contains "doctor names $word" "$word" doctor.txt; done
+for word in v2 memory.reclaim zstd zswap PSI "multi-generational LRU"; do contains "doctor names $word" "$word" doctor.txt; done
 plimsoll doctor --json >doctor.json 2>>doctor.err
 equal "doctor --json: exit code" 0 $?
 
 echo "--- compression"
-for trim in worker process-madvise cgroup; do
+for trim in process-madvise cgroup; do
     compression "zram-$trim" subject=zram:zstd trim=$trim
     at_least "zram-$trim: pages went to swap" $((2 * size_pages)) $swapped
 done
@@ -127,7 +133,7 @@ equal "the killed run's recording can be reported" 0 $?
 echo "--- a limit below the worker's need"
 before=$(system_state)
 plimsoll run compression --quick --repeat 1 --output "$out/oom" --set size=$size --set limit=16M --set subject=zram:zstd \
-    --set swap_size=4M >oom.out 2>oom.err
+    --set swap-size=4M >oom.out 2>oom.err
 equal "OOM: exit code" 5 $?
 contains "OOM: says so" OOM oom.err
 equal "OOM: nothing left behind" "$before" "$(system_state)"

@@ -215,7 +215,7 @@ pub(super) fn undo_module(name: &str) -> Result<Undone, String> {
             "/dev/zram{id} is in use by somebody else"
         )));
     }
-    modprobe(&["--remove", name]).map_err(|error| format!("cannot unload it: {error}"))?;
+    modprobe(&["-r", name]).map_err(|error| format!("cannot unload it: {error}"))?;
     Ok(Undone::Gone)
 }
 
