@@ -70,6 +70,8 @@ pub fn groups(trials: &[Trial]) -> Vec<Group> {
             None => members.push(vec![trial]),
         }
     }
+    // Not in the order in which they happened to run: two runs of one scenario are read side by side.
+    members.sort_by(|a, b| (&a[0].subject, &a[0].params).cmp(&(&b[0].subject, &b[0].params)));
     let telling = telling_params(&members);
     members.iter().map(|trials| group(trials, &telling)).collect()
 }

@@ -5,13 +5,15 @@ use std::fmt::Write as _;
 use crate::analysis::compression::METRICS;
 use crate::analysis::groups;
 use crate::analysis::groups::{Group, Measured};
-use crate::recording::model::{Manifest, Results, RunStatus, TrialStatus};
+use crate::recording::model::{Manifest, Results, TrialStatus};
+use crate::report::verdict::sentence;
 
 /// The summary of a run.
 pub fn markdown(results: &Results, manifest: &Manifest) -> String {
     let mut text = format!("# {}\n\n", inline(&results.run));
-    push_line(&mut text, &verdict(results));
-    push_table(&mut text, &groups(&results.trials));
+    let groups = groups(&results.trials);
+    push_line(&mut text, &verdict(results, &groups));
+    push_table(&mut text, &groups);
     push_list(
         &mut text,
         "Not ok",
@@ -64,7 +66,7 @@ fn push_list(text: &mut String, title: &str, items: impl Iterator<Item = String>
     text.push('\n');
 }
 
-fn verdict(results: &Results) -> String {
+fn verdict(results: &Results, groups: &[Group]) -> String {
     let count = |status: TrialStatus| {
         results
             .trials
@@ -72,15 +74,9 @@ fn verdict(results: &Results) -> String {
             .filter(|trial| trial.status == status)
             .count()
     };
-    let verdict = match results.status {
-        RunStatus::Ok => "All trials are ok.",
-        RunStatus::Failed => "At least one trial failed.",
-        RunStatus::Untrustworthy => "No trial failed, but not all can be trusted.",
-        RunStatus::Interrupted => "The run was cut short; this is what was done until then.",
-        RunStatus::Incomplete => "A capability was missing, and not everything could run.",
-    };
     format!(
-        "{verdict} Scenario {}, {} trials: {} ok, {} untrustworthy, {} failed.",
+        "{} Scenario {}, {} trials: {} ok, {} untrustworthy, {} failed.",
+        inline(&sentence(results, groups)),
         inline(&results.scenario),
         results.trials.len(),
         count(TrialStatus::Ok),

@@ -29,7 +29,7 @@ pub fn summary(results: &Results, groups: &[Group], width: u16, colour: bool) ->
         .filter(|confounder| !confounder.spoils.is_empty())
     {
         let text = format!(
-            "! {} spoils {} of {} trials: {} {}",
+            "! {} spoils {} of {} trials: {}. {}",
             confounder.name,
             confounder.spoils.len(),
             results.trials.len(),

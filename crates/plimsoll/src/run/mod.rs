@@ -266,11 +266,11 @@ impl<'a> Laboratory<'a> {
         undone.or_exit(Exit::WorkloadFailed)?;
         ended.and(kept)?;
         let writer = writer?;
-        let directory = writer.folder().to_owned();
-        let recording = Recording::open(&directory).or_exit(Exit::Missing)?;
-        let mut results = analysis::results(&recording);
+        let mut results = analysis::results(&Recording::open(writer.folder()).or_exit(Exit::Missing)?);
         results.sampler = sampled;
         let directory = writer.finish(&results).or_exit(Exit::Missing)?;
+        // Opened anew: the page shows the finished recording, not one that is still being written.
+        let recording = Recording::open(&directory).or_exit(Exit::Missing)?;
         let page = write_page(&recording, &results, &directory)?;
         if exit == Exit::Done && results.status == RunStatus::Untrustworthy {
             exit = Exit::Untrustworthy;

@@ -424,6 +424,8 @@ fn a_calibration_is_plausible() {
 struct OwnSwap {
     name: std::ffi::CString,
     _folder: tempfile::TempDir,
+    // Last: the machine is free once the swap is off.
+    _alone: plimsoll::environment::Session,
 }
 
 impl OwnSwap {
@@ -441,11 +443,13 @@ impl OwnSwap {
         file.write_all(&contents)?;
         file.sync_all()?;
         let name = std::ffi::CString::new(path.as_os_str().as_bytes())?;
+        let alone = crate::require::machine_alone();
         let swap = plimsoll_os::swap_on(&name, Some(100));
         swap.map_err(|errno| std::io::Error::from_raw_os_error(errno.raw()))?;
         Ok(OwnSwap {
             name,
             _folder: folder,
+            _alone: alone,
         })
     }
 }

@@ -177,7 +177,7 @@ fn metrics_of_zram_are_what_its_counters_say() {
             ("restore_to_read_ratio", 1.0 / 16.0),
             ("swapped_bytes", 1000.0),
             ("trimmed_bytes", 990.0),
-            ("trimmed_ratio", 0.9),
+            ("trimmed_ratio", 990.0 / 1e9),
             ("original_bytes", 1000.0),
             ("stored_bytes", 400.0),
             ("compression_ratio", 4.0),

@@ -55,13 +55,13 @@ fn each_bound_is_named() {
     (asked.size, asked.limit, asked.swap_size) = (4 * GIB, 2 * GIB, 4 * GIB);
     assert_eq!(safe_size(&roomy, Some(4 * GIB), &asked), Ok(()));
     let disk = safe_size(&roomy, Some(4 * GIB - 1), &asked).unwrap_err();
-    assert!(disk.why.contains("swap file takes 4.0 GiB"), "{disk}");
+    assert!(disk.why.contains("swap file takes 4.00 GiB"), "{disk}");
     let confined = Machine {
         cgroup_limit: Some(2 * GIB),
         ..roomy
     };
     let cgroup = safe_size(&confined, None, &asked).unwrap_err();
-    assert!(cgroup.why.contains("limited to 2.0 GiB"), "{cgroup}");
+    assert!(cgroup.why.contains("limited to 2.00 GiB"), "{cgroup}");
     let full = safe_size(&machine(64 * GIB, 3 * GIB), None, &asked).unwrap_err();
     assert_eq!(full.largest, 0, "{full}");
     assert!(full.to_string().contains("free some memory first"), "{full}");
