@@ -14,10 +14,3 @@ pub fn capability(name: &str, available: bool, reason: &str) -> bool {
     eprintln!("skipped: needs {name}: {reason}");
     false
 }
-
-/// The machine to this test alone: swap is one for all, so a test that turns some on would take the pages of
-/// another's. Held until dropped.
-pub fn machine_alone() -> plimsoll::environment::Session {
-    let wait = std::time::Duration::from_secs(600);
-    plimsoll::environment::Session::open("a-test", &[], Some(wait)).expect("the machine within ten minutes")
-}

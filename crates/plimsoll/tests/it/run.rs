@@ -127,6 +127,20 @@ fn find(folder: &Path, name: &str, depth: usize) -> Vec<PathBuf> {
     found
 }
 
+/// Whether a process has ended, or does within five seconds. A zombie has: who adopted it may not be quick to wait.
+fn ends_within_seconds(pid: u32) -> bool {
+    let ended = || {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        stat.rsplit(')')
+            .next()
+            .is_none_or(|rest| rest.trim().is_empty() || rest.trim().starts_with('Z'))
+    };
+    (0..100).any(|_| {
+        std::thread::sleep(Duration::from_millis(50));
+        ended()
+    })
+}
+
 /// A run that goes on.
 struct Started<'a> {
     run: &'a Run,

@@ -443,7 +443,7 @@ impl OwnSwap {
         file.write_all(&contents)?;
         file.sync_all()?;
         let name = std::ffi::CString::new(path.as_os_str().as_bytes())?;
-        let alone = crate::require::machine_alone();
+        let alone = crate::machine::alone();
         let swap = plimsoll_os::swap_on(&name, Some(100));
         swap.map_err(|errno| std::io::Error::from_raw_os_error(errno.raw()))?;
         Ok(OwnSwap {

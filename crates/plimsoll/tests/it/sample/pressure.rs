@@ -86,7 +86,7 @@ fn sample(reader: &mut Reader) -> (Row, Categories) {
 
 #[test]
 fn the_layers_follow_memory_into_zram_and_back() {
-    let _alone = require::machine_alone();
+    let _alone = crate::machine::alone();
     let device = Zram::create();
     let reason = device.as_ref().err().cloned().unwrap_or_default();
     if !require::capability("zram", device.is_ok(), &reason) {
