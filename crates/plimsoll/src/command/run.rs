@@ -48,7 +48,7 @@ pub(super) fn run(options: &cli::Run, talk: &Talk) -> Result<Exit, Failure> {
         resume: options.resume.clone(),
         wait: options.wait.map(Duration::from_secs),
     };
-    let outcome = run::run(&settings, &mut progress)?;
+    let outcome = run::run(settings, &mut progress)?;
     present(&outcome, options.json, talk)?;
     Ok(outcome.exit)
 }

@@ -20,7 +20,7 @@ pub enum RecordingError {
     /// The file system, the quota or the file-size limit is full.
     #[error(
         "no room to {doing} {}: {source} ({} free there). What was recorded so far is kept and opens with \
-         `plimsoll report {}`. Free some space or record elsewhere with `--out DIR`, then run again with `--resume {}`",
+         `plimsoll report {}`. Free some space or record elsewhere with `--output DIR`, then run again with `--resume {}`",
         path.display(), free_text(*.free), folder.display(), folder.display()
     )]
     Full {
@@ -36,7 +36,7 @@ pub enum RecordingError {
         source: io::Error,
     },
     /// A folder of that name is there.
-    #[error("{} is there already; choose another place with `--out DIR`, or resume it with `--resume {}`", path.display(), path.display())]
+    #[error("{} is there already; choose another place with `--output DIR`, or resume it with `--resume {}`", path.display(), path.display())]
     Exists {
         /// The folder.
         path: PathBuf,

@@ -3,6 +3,7 @@
 //! Invariant: whatever happens after a session is open, it is finished; whatever happens after a recording is
 //! open, it is left readable.
 
+mod fallback;
 mod phase;
 mod recorder;
 mod stop;
@@ -68,10 +69,8 @@ struct Laboratory<'a> {
     sampler: Sampler,
     reader: Reader,
     manifest: Manifest,
-    /// The right to change this machine; `None` where privileges are missing.
+    /// The right to change this machine; `None` where no trial can be done as asked.
     session: Option<Session>,
-    /// What is missing, each with how to get it. Empty when there is a session.
-    missing: Vec<String>,
     /// Trials of a resumed recording that need not run again, by id.
     done: Vec<String>,
     stop: Arc<Stop>,
@@ -84,20 +83,31 @@ struct Laboratory<'a> {
 /// # Errors
 /// What keeps the run from starting, or its recording from being written. A trial that fails is not an error: it
 /// is in the results.
-pub fn run(options: &Options, progress: &mut Progress) -> Result<Outcome, Failure> {
+pub fn run(mut options: Options, progress: &mut Progress) -> Result<Outcome, Failure> {
     let stop = Stop::install()
         .map_err(|error| anyhow::anyhow!("cannot take over signals: {error}"))
         .or_exit(Exit::Missing)?;
+    let fallback = fallback::without_zram(&mut options.plan, |settings| {
+        environment::missing(settings)
+            .iter()
+            .any(|missing| missing.what == "zram")
+    });
+    let options = &options;
     check_sizes(options)?;
-    let missing = missing(&options.plan);
     let name = run_name(&options.plan.scenario);
-    let session = if missing.is_empty() {
-        let command: Vec<String> = std::env::args().collect();
-        Some(Session::open(&name, &command, options.wait).or_exit(Exit::Missing)?)
-    } else {
-        None
-    };
-    let mut laboratory = Laboratory::open(options, name, session, missing, stop, progress)?;
+    let session = open_session(options, &name)?;
+    let mut warnings: Vec<String> = fallback.into_iter().collect();
+    if let Some(session) = &session {
+        for run in session.dead_runs().or_exit(Exit::Missing)? {
+            warnings.push(format!(
+                "{run} was killed and left something behind; undo it with `plimsoll cleanup`"
+            ));
+        }
+    }
+    let mut laboratory = Laboratory::open(options, name, session, stop, progress)?;
+    for warning in warnings {
+        laboratory.warn(warning)?;
+    }
     let ran = laboratory.go(&options.plan);
     laboratory.conclude(ran)
 }
@@ -117,6 +127,22 @@ fn check_sizes(options: &Options) -> Result<(), Failure> {
             .or_exit(Exit::Missing)?;
     }
     Ok(())
+}
+
+/// Takes the machine for the run, where there is a trial that can be done as asked.
+fn open_session(options: &Options, name: &str) -> Result<Option<Session>, Failure> {
+    let possible = options
+        .plan
+        .trials
+        .iter()
+        .any(|trial| environment::missing(&trial.settings).is_empty());
+    if !possible {
+        return Ok(None);
+    }
+    let command: Vec<String> = std::env::args().collect();
+    Session::open(name, &command, options.wait)
+        .map(Some)
+        .or_exit(Exit::Missing)
 }
 
 /// Everything that the trials of a plan lack on this machine, each once.
@@ -139,10 +165,10 @@ impl<'a> Laboratory<'a> {
         options: &Options,
         name: String,
         session: Option<Session>,
-        missing: Vec<String>,
         stop: Arc<Stop>,
         progress: &'a mut Progress,
     ) -> Result<Self, Failure> {
+        let missing = missing(&options.plan);
         let executable = std::env::current_exe()
             .map_err(|error| anyhow::anyhow!("cannot find this program's own file to start workers: {error}"))
             .or_exit(Exit::Missing)?;
@@ -175,7 +201,6 @@ impl<'a> Laboratory<'a> {
             reader,
             manifest,
             session,
-            missing,
             done,
             stop,
             progress,
@@ -188,7 +213,7 @@ impl<'a> Laboratory<'a> {
         self.recorder
             .event(plain_event(EventKind::RunStart, self.manifest.run.clone()))?;
         let mut exit = Exit::Done;
-        for missing in &self.missing {
+        for missing in &self.manifest.missing {
             self.progress.warn(missing);
             exit = Exit::Missing;
         }
@@ -228,6 +253,14 @@ impl<'a> Laboratory<'a> {
         }
         self.recorder.event(plain_event(EventKind::Calibration, "end"))?;
         self.recorder.manifest(&self.manifest)
+    }
+
+    /// Shows a warning and keeps it in the recording.
+    fn warn(&mut self, text: String) -> Result<(), Failure> {
+        self.progress.warn(&text);
+        self.recorder
+            .event(plain_event(EventKind::Warning, text))
+            .map(drop)
     }
 
     /// Watches a worker and its environment in the samples and the snapshots from now on, or nothing.

@@ -7,7 +7,7 @@ use super::Laboratory;
 use super::phase::Finished;
 use super::recorder::plain_event;
 use crate::analysis::compression::{self, PhaseRows};
-use crate::environment::{Cgroup, CgroupVersion, Environment, SwapDevice};
+use crate::environment::{self, Cgroup, CgroupVersion, Environment, SwapDevice};
 use crate::exit::{Exit, Failure, OrExit};
 use crate::quantity;
 use crate::recording::model::{Event, EventKind, NOT_RUN, Trial, TrialStatus};
@@ -42,10 +42,27 @@ pub(super) struct Ended {
     pub(super) exit: Exit,
 }
 
+/// What a trial runs in.
+enum Surroundings<'a> {
+    /// An environment as asked.
+    Made(&'a Environment),
+    /// The machine as it is: what an environment lacks here, each with how to get it.
+    Lacking(Vec<String>),
+}
+
+impl<'a> Surroundings<'a> {
+    fn environment(&self) -> Option<&'a Environment> {
+        match self {
+            Surroundings::Made(environment) => Some(environment),
+            Surroundings::Lacking(_) => None,
+        }
+    }
+}
+
 /// A trial while it runs.
 struct Running<'a> {
     plan: &'a TrialPlan,
-    environment: Option<&'a Environment>,
+    surroundings: Surroundings<'a>,
     worker: Worker,
     oom_kills_before: u64,
     finished: Vec<Finished>,
@@ -85,15 +102,20 @@ impl Laboratory<'_> {
 
     /// Makes the environment, runs the phases in it, and undoes it whatever happened.
     fn in_environment(&mut self, plan: &TrialPlan, trial: &mut Trial) -> Vec<Trouble> {
-        let Some(session) = self.session.as_mut() else {
-            return self.with_worker(plan, None, trial);
+        let missing: Vec<String> = environment::missing(&plan.settings)
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        let session = match self.session.as_mut() {
+            Some(session) if missing.is_empty() => session,
+            _ => return self.with_worker(plan, Surroundings::Lacking(missing), trial),
         };
         let environment = match Environment::prepare(session, &plan.settings) {
             Ok(environment) => environment,
             Err(error) => return vec![Trouble::new(Exit::Missing, error)],
         };
         let mut troubles = match self.note_environment(plan, &environment) {
-            Ok(()) => self.with_worker(plan, Some(&environment), trial),
+            Ok(()) => self.with_worker(plan, Surroundings::Made(&environment), trial),
             Err(failure) => vec![failure.into()],
         };
         self.watch(None);
@@ -128,9 +150,10 @@ impl Laboratory<'_> {
     fn with_worker(
         &mut self,
         plan: &TrialPlan,
-        environment: Option<&Environment>,
+        surroundings: Surroundings<'_>,
         trial: &mut Trial,
     ) -> Vec<Trouble> {
+        let environment = surroundings.environment();
         let cgroup = environment.and_then(Environment::cgroup);
         let options = WorkerOptions {
             cgroup_procs: cgroup.map(Cgroup::procs_paths).unwrap_or_default(),
@@ -147,7 +170,7 @@ impl Laboratory<'_> {
         self.watch(Some(&target(&worker, environment)));
         let mut running = Running {
             plan,
-            environment,
+            surroundings,
             worker,
             oom_kills_before: oom_kills(environment),
             finished: Vec::new(),
@@ -195,7 +218,7 @@ impl Running<'_> {
         })?;
         self.check_filled();
         hold(lab, settings.hold)?;
-        match self.cannot_trim(lab) {
+        match self.cannot_trim() {
             Some(trouble) => self.troubles.push(trouble),
             None => {
                 self.phase(lab, "trim", 2, |running, lab| running.trim(lab))?;
@@ -250,7 +273,7 @@ impl Running<'_> {
     }
 
     fn reclaim(&mut self) -> Result<Cost, Trouble> {
-        let Some(cgroup) = self.environment.and_then(Environment::cgroup) else {
+        let Some(cgroup) = self.surroundings.environment().and_then(Environment::cgroup) else {
             return Err(Trouble::new(
                 Exit::Missing,
                 "trim = \"cgroup\" needs a memory cgroup, and there is none",
@@ -279,17 +302,17 @@ impl Running<'_> {
     }
 
     /// Why nothing can be trimmed here, if so.
-    fn cannot_trim(&self, lab: &Laboratory) -> Option<Trouble> {
-        match self.environment {
-            None => Some(Trouble::new(
+    fn cannot_trim(&self) -> Option<Trouble> {
+        match &self.surroundings {
+            Surroundings::Lacking(missing) => Some(Trouble::new(
                 Exit::Missing,
-                format_args!("trim {NOT_RUN}: {}", lab.missing.join("; ")),
+                format_args!("trim {NOT_RUN}: {}", missing.join("; ")),
             )),
-            Some(environment) if environment.swap_device().is_none() => Some(Trouble::new(
+            Surroundings::Made(environment) if environment.swap_device().is_none() => Some(Trouble::new(
                 Exit::WorkloadFailed,
                 format_args!("trim {NOT_RUN}: the subject is `none`, so there is no swap to trim to"),
             )),
-            Some(_) => None,
+            Surroundings::Made(_) => None,
         }
     }
 
@@ -344,7 +367,7 @@ impl Running<'_> {
             return Trouble::new(cause.exit(), cause);
         }
         if let WorkerError::Died { signal, .. } = error {
-            if oom_kills(self.environment) > self.oom_kills_before {
+            if oom_kills(self.surroundings.environment()) > self.oom_kills_before {
                 return Trouble::new(Exit::Killed, self.out_of_memory());
             }
             let exit = if signal.is_some() {
