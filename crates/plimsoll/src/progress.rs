@@ -1,5 +1,6 @@
 //! What a person sees on standard error while a run goes on.
 
+use std::io::Write;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -109,7 +110,10 @@ impl Progress {
     }
 
     fn line(&self, text: &str) {
-        self.bar.suspend(|| eprintln!("{text}"));
+        // A terminal that went away must not end a run that has to be undone.
+        self.bar.suspend(|| {
+            let _ = writeln!(std::io::stderr(), "{text}");
+        });
     }
 }
 

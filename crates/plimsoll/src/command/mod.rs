@@ -47,11 +47,16 @@ pub fn print_failure(failure: &Failure, talk: &Talk) {
         let mut text = String::new();
         let handler = miette::GraphicalReportHandler::new_themed(theme);
         if handler.render_report(&mut text, error).is_ok() {
-            eprintln!("plimsoll: {}", text.trim_start());
+            print_error(text.trim_start());
             return;
         }
     }
-    eprintln!("plimsoll: {:#}", failure.error);
+    print_error(&format!("{:#}", failure.error));
+}
+
+/// Writes to standard error. Where that is closed there is nobody left to tell.
+fn print_error(text: &str) {
+    let _ = writeln!(std::io::stderr(), "plimsoll: {text}");
 }
 
 /// Whether to use colour on a stream.

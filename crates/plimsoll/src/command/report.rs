@@ -6,13 +6,14 @@ use crate::analysis;
 use crate::cli::{Format, Report, Talk};
 use crate::exit::{Exit, Failure, OrExit};
 use crate::recording::model::file;
-use crate::recording::{Recording, RecordingError};
+use crate::recording::Recording;
 use crate::report;
+use crate::run::recording_failure;
 
 pub(super) fn report(options: &Report, talk: &Talk) -> Result<Exit, Failure> {
     let recording = open(&options.run)?;
     for warning in &recording.warnings {
-        eprintln!("plimsoll: warning: {warning}");
+        super::print_error(&format!("warning: {warning}"));
     }
     let results = analysis::results(&recording);
     if options.json {
@@ -46,13 +47,7 @@ pub(super) fn report(options: &Report, talk: &Talk) -> Result<Exit, Failure> {
 
 /// Opens a recording; says so where the folder is none.
 pub(super) fn open(run: &Path) -> Result<Recording, Failure> {
-    Recording::open(run).map_err(|error| {
-        let exit = match error {
-            RecordingError::NewerSchema { .. } => Exit::Unsupported,
-            _ => Exit::Usage,
-        };
-        Failure::new(exit, error)
-    })
+    Recording::open(run).map_err(recording_failure)
 }
 
 /// The file to write, or none for standard output.

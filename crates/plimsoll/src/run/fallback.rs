@@ -4,13 +4,13 @@ use std::collections::HashSet;
 
 use crate::scenario::{Plan, Settings, Subject};
 
-/// Moves the trials on zram to a swap file where `zram_missing` says that they cannot run as asked. Two algorithms
-/// become one swap file, once. Returns what to tell the user, where anything was moved.
+/// Moves the trials on zram to a swap file where `zram_missing` says that they cannot run as asked. One that names an
+/// algorithm asks for zram itself and stays. Returns what to tell the user, where anything was moved.
 pub(super) fn without_zram(plan: &mut Plan, zram_missing: impl Fn(&Settings) -> bool) -> Option<String> {
     let mut moved = 0;
     for trial in &mut plan.trials {
         let asked = trial.settings.subject.to_string();
-        if !matches!(trial.settings.subject, Subject::Zram(_)) || !zram_missing(&trial.settings) {
+        if trial.settings.subject != Subject::Zram(None) || !zram_missing(&trial.settings) {
             continue;
         }
         let instead = Subject::SwapFile.to_string();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::Laboratory;
 use super::trial::Trouble;
-use crate::analysis::compression::PhaseRows;
+use crate::analysis::{self, compression::PhaseRows};
 use crate::exit::Failure;
 use crate::recording::model::{Event, EventKind, Phase};
 use crate::sample::{self, Row, col};
@@ -85,11 +85,7 @@ impl Laboratory<'_> {
             span_ns: (start, end),
             seconds: cost.seconds,
             bytes: cost.bytes,
-            gb_per_s: if cost.seconds > 0.0 {
-                cost.bytes as f64 / cost.seconds / 1e9
-            } else {
-                0.0
-            },
+            gb_per_s: analysis::gb_per_s(cost.bytes, cost.seconds),
             cpu_user_s: cost.cpu_user_s,
             cpu_system_s: cost.cpu_system_s,
             cpu_kernel_threads_s: kernel_us.max(0) as f64 / 1e6,

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::exit::Exit;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
 /// A request to stop, seen by everything that waits.
 #[derive(Debug, Default)]
@@ -46,11 +46,11 @@ impl std::fmt::Display for Cause {
 }
 
 impl Stop {
-    /// Takes over SIGINT, SIGTERM and SIGHUP for the rest of the process's life. Further signals change nothing:
+    /// Takes over SIGINT, SIGTERM, SIGHUP and SIGQUIT for the rest of the process's life. Further signals change nothing:
     /// what is being undone is undone to its end.
     pub fn install() -> std::io::Result<Arc<Stop>> {
         let stop = Arc::new(Stop::default());
-        for signal in [SIGINT, SIGTERM, SIGHUP] {
+        for signal in [SIGINT, SIGTERM, SIGHUP, SIGQUIT] {
             signal_hook::flag::register_usize(signal, Arc::clone(&stop.signal), signal as usize)?;
             signal_hook::flag::register(signal, Arc::clone(&stop.requested))?;
         }

@@ -6,7 +6,10 @@ use std::time::{Duration, Instant};
 use super::Laboratory;
 use super::phase::Finished;
 use super::recorder::plain_event;
-use crate::analysis::compression::{self, PhaseRows};
+use crate::analysis::{
+    self,
+    compression::{self, PhaseRows},
+};
 use crate::environment::{self, Cgroup, CgroupVersion, Environment, SwapDevice};
 use crate::exit::{Exit, Failure, OrExit};
 use crate::quantity;
@@ -336,26 +339,25 @@ impl Running<'_> {
         }
     }
 
+    /// What counts is what stayed: pages that somebody else took during the rest are gone all the same.
     fn check_trimmed(&mut self) {
-        let Some(finished) = self.finished.last_mut() else {
+        let size = self.plan.settings.size;
+        let empty = self.finished.first().map_or(0, |fill| fill.before.target());
+        let Some(trim) = self.finished.last_mut() else {
             return;
         };
-        let moved = finished.before.target().saturating_sub(finished.after.target());
-        // The working set holds more than the fill: a file's bytes, the program's own. That may stay.
-        let asked = self.plan.settings.size;
-        finished.phase.bytes = moved;
-        finished.phase.gb_per_s = if finished.phase.seconds > 0.0 {
-            moved as f64 / finished.phase.seconds / 1e9
-        } else {
-            0.0
-        };
-        if (moved as f64) < asked as f64 * REACHED {
+        trim.phase.bytes = trim.before.target().saturating_sub(trim.after.target());
+        trim.phase.gb_per_s = analysis::gb_per_s(trim.phase.bytes, trim.phase.seconds);
+        // The working set may have grown by more than the fill: by a file's bytes, by the program's own.
+        let stayed = trim.after.target().saturating_sub(empty).min(size);
+        let moved = size - stayed;
+        if (moved as f64) < size as f64 * REACHED && trim.phase.bytes < size {
             self.troubles.push(Trouble::new(
                 Exit::WorkloadFailed,
                 format_args!(
                     "trim moved only {} of {} out of the working set; is the swap device full, or memory locked?",
                     quantity::bytes(moved as f64),
-                    quantity::bytes(asked as f64),
+                    quantity::bytes(size as f64),
                 ),
             ));
         }
