@@ -31,9 +31,9 @@ docs:
 vm:
     vm/run.sh
 
-# Click through a report in headless Chromium
-page-test:
-    crates/plimsoll/tests/page/run.sh
+# Click through reports in headless Chromium: `just page-test plimsoll-runs/*/report.html`
+page-test +reports:
+    crates/plimsoll/tests/page/run.sh {{reports}}
 
 # Everything that must hold before a change lands
 ci:
