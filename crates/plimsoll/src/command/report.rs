@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use crate::analysis;
 use crate::cli::{Format, Report, Talk};
 use crate::exit::{Exit, Failure, OrExit};
-use crate::recording::model::file;
 use crate::recording::Recording;
+use crate::recording::model::file;
 use crate::report;
 use crate::run::recording_failure;
 

@@ -24,7 +24,7 @@ pub(super) fn run(options: &cli::Run, talk: &Talk) -> Result<Exit, Failure> {
         seed: options.seed,
     };
     let plan = match &options.resume {
-        Some(folder) => recorded_plan(folder, &options.scenario)?,
+        Some(folder) => recorded_plan(folder, document.name())?,
         None => document.resolve(&machine, &overrides).or_exit(Exit::Usage)?,
     };
     if options.check {
@@ -61,11 +61,9 @@ fn recorded_plan(folder: &Path, scenario: &str) -> Result<Plan, Failure> {
         return Err(Failure::message(
             Exit::Usage,
             format_args!(
-                "{} is a recording of `{}`, not of `{scenario}`; run `plimsoll run {} --resume {}`",
+                "{} is a recording of `{}`, not of `{scenario}`; name the scenario that was run",
                 folder.display(),
                 plan.scenario,
-                plan.scenario,
-                folder.display()
             ),
         ));
     }

@@ -21,7 +21,7 @@ use crate::progress::Progress;
 use crate::recording::model::{
     EventKind, Manifest, RECORDING_SCHEMA, Results, RunStatus, SamplerSettings, file,
 };
-use crate::recording::{self, Now, Recording, Writer};
+use crate::recording::{self, Now, Recording, RecordingError, Writer};
 use crate::report;
 use crate::sample::{Reader, Sampler, SamplerConfig, Target, monotonic_ns};
 use crate::scenario::{Machine, Plan, SpeedHints, Subject};
@@ -92,10 +92,17 @@ pub fn run(mut options: Options, progress: &mut Progress) -> Result<Outcome, Fai
             .iter()
             .any(|missing| missing.what == "zram")
     });
-    let options = &options;
-    check_sizes(options)?;
+    if options.wait.is_none() {
+        check_sizes(&options)?;
+    }
     let name = run_name(&options.plan.scenario);
-    let session = open_session(options, &name)?;
+    let session = open_session(&options, &name)?;
+    if options.wait.is_some() {
+        // What the other run held is free again.
+        options.machine = environment::machine().or_exit(Exit::Missing)?;
+        check_sizes(&options)?;
+    }
+    let options = &options;
     let mut warnings: Vec<String> = fallback.into_iter().collect();
     if let Some(session) = &session {
         for run in session.dead_runs().or_exit(Exit::Missing)? {
@@ -184,6 +191,7 @@ impl<'a> Laboratory<'a> {
         })
         .or_exit(Exit::Missing)?;
         let mut manifest = writer.manifest().clone();
+        manifest.missing.clone_from(&missing);
         manifest.sampler = SamplerSettings {
             hz: options.hz,
             locked: sampler.locked(),
@@ -269,6 +277,24 @@ impl<'a> Laboratory<'a> {
         self.reader.set_target(target);
     }
 
+    /// Undoes what is left of the session and says what could not be. Said at once: nothing that fails later may
+    /// hide it.
+    fn undo(&mut self) -> Result<Exit, Failure> {
+        match self.session.take().map(Session::finish) {
+            None => Ok(Exit::Done),
+            Some(Ok(report)) => {
+                for left in &report.left_alone {
+                    self.warn(format!("left alone, as somebody else changed it: {left}"))?;
+                }
+                Ok(Exit::Done)
+            }
+            Some(Err(error)) => {
+                self.warn(error.to_string())?;
+                Ok(Exit::WorkloadFailed)
+            }
+        }
+    }
+
     /// Writes down that the run ended, and by what if before its time.
     fn note_end(&self, ran: &Result<Exit, Failure>) -> Result<(), Failure> {
         let stopped = match (self.stop.cause(), ran) {
@@ -285,22 +311,26 @@ impl<'a> Laboratory<'a> {
     /// Undoes what is left, ends the recording and makes the numbers and the page of it.
     fn conclude(mut self, ran: Result<Exit, Failure>) -> Result<Outcome, Failure> {
         self.progress.step("undoing and concluding");
-        let undone = self.session.take().map(Session::finish).transpose();
+        let undone = self.undo();
         if let Some(cause) = self.stop.cause() {
             self.progress.warn(&cause.to_string());
         }
         let ended = self.note_end(&ran);
-        self.manifest.swap_slots = self.sampler.swap_slots();
+        self.manifest.swap_slots = merge_slots(&self.manifest.swap_slots, &self.sampler.swap_slots());
         let kept = self.recorder.manifest(&self.manifest);
         let sampled = self.sampler.stop();
         let writer = self.recorder.close();
         self.progress.end();
-        let mut exit = ran?;
-        undone.or_exit(Exit::WorkloadFailed)?;
+        let mut exit = ran?.max(undone?);
         ended.and(kept)?;
         let writer = writer?;
         let mut results = analysis::results(&Recording::open(writer.folder()).or_exit(Exit::Missing)?);
-        results.sampler = sampled;
+        // A resumed run has other parts, which only the samples know; what was dropped only the sampler knows.
+        if self.manifest.resumed.is_empty() {
+            results.sampler = sampled;
+        } else {
+            results.sampler.dropped += sampled.dropped;
+        }
         let directory = writer.finish(&results).or_exit(Exit::Missing)?;
         // Opened anew: the page shows the finished recording, not one that is still being written.
         let recording = Recording::open(&directory).or_exit(Exit::Missing)?;
@@ -329,11 +359,39 @@ fn write_page(recording: &Recording, results: &Results, directory: &Path) -> Res
     Ok(path)
 }
 
+/// Devices by slot of all parts of a run: where a slot was several, all of them.
+fn merge_slots(before: &[String], now: &[String]) -> Vec<String> {
+    let slots = before.len().max(now.len());
+    (0..slots)
+        .map(|slot| {
+            let mut devices: Vec<&str> = Vec::new();
+            for names in [before.get(slot), now.get(slot)].into_iter().flatten() {
+                for name in names.split(',').map(str::trim).filter(|name| !name.is_empty()) {
+                    if !devices.contains(&name) {
+                        devices.push(name);
+                    }
+                }
+            }
+            devices.join(", ")
+        })
+        .collect()
+}
+
 /// `<scenario>-<UTC time>-<four hex digits>`: sorts by time, and two runs of one second do not meet.
 fn run_name(scenario: &str) -> String {
     let time = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%SZ");
     let salt = ((monotonic_ns() / 1000) ^ u64::from(std::process::id())) & 0xffff;
     format!("{scenario}-{time}-{salt:04x}")
+}
+
+/// How a recording that cannot be opened ends the program.
+pub(crate) fn recording_failure(error: RecordingError) -> Failure {
+    let exit = match &error {
+        RecordingError::NewerSchema { .. } | RecordingError::OtherVersion { .. } => Exit::Unsupported,
+        RecordingError::Full { .. } | RecordingError::InUse { .. } => Exit::Missing,
+        _ => Exit::Usage,
+    };
+    Failure::new(exit, error)
 }
 
 /// A recording that is open for writing.
@@ -349,7 +407,7 @@ fn open_recording(options: &Options, name: String, missing: &[String]) -> Result
     let (utc, monotonic_ns) = (jiff::Timestamp::now().to_string(), monotonic_ns());
     if let Some(folder) = &options.resume {
         let now = Now { utc, monotonic_ns };
-        let resumed = Writer::resume(folder, &options.plan, &now).or_exit(Exit::Usage)?;
+        let resumed = Writer::resume(folder, &options.plan, &now).map_err(recording_failure)?;
         let done = resumed.done.into_iter().map(|trial| trial.id).collect();
         return Ok(OpenRecording {
             writer: resumed.writer,

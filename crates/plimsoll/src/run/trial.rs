@@ -10,7 +10,7 @@ use crate::analysis::{
     self,
     compression::{self, PhaseRows},
 };
-use crate::environment::{self, Cgroup, CgroupVersion, Environment, SwapDevice};
+use crate::environment::{self, Cgroup, CgroupVersion, Environment, Missing, SwapDevice};
 use crate::exit::{Exit, Failure, OrExit};
 use crate::quantity;
 use crate::recording::model::{Event, EventKind, NOT_RUN, Trial, TrialStatus};
@@ -49,8 +49,8 @@ pub(super) struct Ended {
 enum Surroundings<'a> {
     /// An environment as asked.
     Made(&'a Environment),
-    /// The machine as it is: what an environment lacks here, each with how to get it.
-    Lacking(Vec<String>),
+    /// The machine as it is, since an environment lacks something here.
+    Lacking(Vec<Missing>),
 }
 
 impl<'a> Surroundings<'a> {
@@ -68,6 +68,8 @@ struct Running<'a> {
     surroundings: Surroundings<'a>,
     worker: Worker,
     oom_kills_before: u64,
+    /// What the trim was done by, once it was.
+    mechanism: Option<&'static str>,
     finished: Vec<Finished>,
     verified: bool,
     troubles: Vec<Trouble>,
@@ -105,13 +107,12 @@ impl Laboratory<'_> {
 
     /// Makes the environment, runs the phases in it, and undoes it whatever happened.
     fn in_environment(&mut self, plan: &TrialPlan, trial: &mut Trial) -> Vec<Trouble> {
-        let missing: Vec<String> = environment::missing(&plan.settings)
-            .iter()
-            .map(ToString::to_string)
-            .collect();
+        let missing = environment::missing(&plan.settings);
         let session = match self.session.as_mut() {
             Some(session) if missing.is_empty() => session,
-            _ => return self.with_worker(plan, Surroundings::Lacking(missing), trial),
+            // Here a cgroup could be made, so nothing is filled outside of one.
+            Some(_) => return vec![lacking(&missing)],
+            None => return self.with_worker(plan, Surroundings::Lacking(missing), trial),
         };
         let environment = match Environment::prepare(session, &plan.settings) {
             Ok(environment) => environment,
@@ -139,11 +140,10 @@ impl Laboratory<'_> {
         let undone = environment.tear_down(self.session.as_mut()?);
         match undone {
             Ok(report) => {
-                for left in &report.left_alone {
-                    self.progress
-                        .warn(&format!("left alone, as somebody else changed it: {left}"));
-                }
-                None
+                let warned = report.left_alone.iter().try_for_each(|left| {
+                    self.warn(format!("left alone, as somebody else changed it: {left}"))
+                });
+                warned.err().map(Trouble::from)
             }
             Err(error) => Some(Trouble::new(Exit::WorkloadFailed, error)),
         }
@@ -176,6 +176,7 @@ impl Laboratory<'_> {
             surroundings,
             worker,
             oom_kills_before: oom_kills(environment),
+            mechanism: None,
             finished: Vec::new(),
             verified: false,
             troubles: Vec::new(),
@@ -185,6 +186,7 @@ impl Laboratory<'_> {
         }
         let Running {
             worker,
+            mechanism,
             finished,
             verified,
             troubles,
@@ -196,6 +198,9 @@ impl Laboratory<'_> {
             && let Err(error) = session.process_ended(pid)
         {
             self.progress.warn(&error.to_string());
+        }
+        if let Some(mechanism) = mechanism {
+            trial.params.insert("mechanism".to_owned(), mechanism.to_owned());
         }
         trial.verified = verified;
         let rows: Vec<PhaseRows> = finished.iter().map(Finished::rows).collect();
@@ -266,11 +271,16 @@ impl Running<'_> {
     /// Makes the pages leave the working set by the mechanism that the trial names.
     fn trim(&mut self, lab: &Laboratory) -> Result<Cost, Trouble> {
         match self.plan.settings.trim {
-            TrimMechanism::Worker => self.call(lab, &Command::Trim).map(|(cost, _)| cost),
-            TrimMechanism::ProcessMadvise => self
-                .worker
-                .trim_from_outside(self.timeout(), lab.stop.flag())
-                .map_err(|error| self.explain(lab, &error)),
+            TrimMechanism::Worker => {
+                self.mechanism = Some("madvise(MADV_PAGEOUT) by the worker");
+                self.call(lab, &Command::Trim).map(|(cost, _)| cost)
+            }
+            TrimMechanism::ProcessMadvise => {
+                self.mechanism = Some("process_madvise(MADV_PAGEOUT) by the runner");
+                self.worker
+                    .trim_from_outside(self.timeout(), lab.stop.flag())
+                    .map_err(|error| self.explain(lab, &error))
+            }
             TrimMechanism::Cgroup => self.reclaim(),
         }
     }
@@ -284,9 +294,10 @@ impl Running<'_> {
         };
         let size = self.plan.settings.size;
         let watch = Stopwatch::start(UsageScope::Thread);
-        cgroup
+        let reclaimed = cgroup
             .reclaim(size)
             .map_err(|error| Trouble::new(Exit::WorkloadFailed, error))?;
+        self.mechanism = Some(reclaimed.mechanism);
         Ok(watch.stop(size))
     }
 
@@ -307,10 +318,7 @@ impl Running<'_> {
     /// Why nothing can be trimmed here, if so.
     fn cannot_trim(&self) -> Option<Trouble> {
         match &self.surroundings {
-            Surroundings::Lacking(missing) => Some(Trouble::new(
-                Exit::Missing,
-                format_args!("trim {NOT_RUN}: {}", missing.join("; ")),
-            )),
+            Surroundings::Lacking(missing) => Some(lacking(missing)),
             Surroundings::Made(environment) if environment.swap_device().is_none() => Some(Trouble::new(
                 Exit::WorkloadFailed,
                 format_args!("trim {NOT_RUN}: the subject is `none`, so there is no swap to trim to"),
@@ -401,6 +409,15 @@ impl Running<'_> {
     fn seed(&self, seed: u64) -> u64 {
         seed.wrapping_add(u64::from(self.plan.repeat))
     }
+}
+
+/// What did not run for want of something; the run's warnings say how to get it.
+fn lacking(missing: &[Missing]) -> Trouble {
+    let what: Vec<&str> = missing.iter().map(|missing| missing.what.as_str()).collect();
+    Trouble::new(
+        Exit::Missing,
+        format_args!("trim {NOT_RUN}, for want of {}", what.join(", ")),
+    )
 }
 
 /// What to watch in the samples while `worker` runs.

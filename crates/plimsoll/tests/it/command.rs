@@ -124,6 +124,19 @@ fn a_reader_that_goes_away_is_no_error() {
 }
 
 #[test]
+fn a_standard_error_that_cannot_be_written_is_no_panic() {
+    for command in [
+        "frobnicate 2>/dev/full",
+        "show nothing 2>/dev/full",
+        "show nothing 2>&-",
+    ] {
+        let script = format!("{PLIMSOLL} {command}; echo $?");
+        let output = Command::new("bash").arg("-c").arg(script).output().expect("bash");
+        assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "1", "{command}");
+    }
+}
+
+#[test]
 fn no_color_is_honoured_and_always_overrides_it() {
     let plain = Command::new(PLIMSOLL)
         .arg("doctor")

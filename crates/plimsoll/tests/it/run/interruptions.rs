@@ -131,3 +131,29 @@ fn a_run_that_was_cut_short_goes_on_without_repeating_what_is_done() {
     }
     run.assert_nothing_left();
 }
+
+#[test]
+fn a_run_of_a_scenario_file_goes_on_too() {
+    if !has_laboratory() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("mine.toml");
+    let text = "[scenario]\nname = \"my-own\"\n[global]\nworkload = \"compression\"\nsize = \"16M\"\nhold = 1\nrepeat = 2\n\
+                [a]\nclass = \"runs20\"\nsubject = \"zram\"\n";
+    std::fs::write(&file, text).expect("write");
+    let path = file.to_str().expect("UTF-8");
+    let run = Run::of(path, &[]);
+    let mut started = run.start();
+    started.await_event("phase-end", "fill");
+    started.signal(Signal::QUIT);
+    started.finish().assert_failed(5, &["SIGQUIT"]);
+    let output = Command::new(PLIMSOLL)
+        .args(["run", path, "--json", "--wait", "--resume"])
+        .arg(run.recording().expect("a recording"))
+        .output()
+        .expect("plimsoll starts");
+    let resumed = super::Ended::of(output);
+    resumed.assert_went_well();
+    assert_eq!(resumed.trials().len(), 2, "{:#}", resumed.results);
+}
