@@ -143,7 +143,7 @@ pub struct Report {
     /// Folder of the recording
     pub run: PathBuf,
     /// What to make
-    #[arg(short, long, value_enum, default_value_t = Format::Html)]
+    #[arg(short, long, value_enum, default_value_t = Format::Html, conflicts_with = "json")]
     pub format: Format,
     /// File to write; `-` is standard output [default: report.html in the recording for html, otherwise `-`]
     #[arg(short, long, value_name = "FILE")]

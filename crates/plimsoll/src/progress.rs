@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
 use crate::recording::model::{Trial, TrialStatus};
 
@@ -36,8 +36,10 @@ impl Progress {
         if self.quiet {
             return;
         }
-        let style = ProgressStyle::with_template("{spinner} {wide_msg} {bar:20} {percent:>3}%  ETA {eta:>4}")
-            .unwrap_or_else(|_| ProgressStyle::default_bar());
+        let style =
+            ProgressStyle::with_template("{spinner} {wide_msg} {bar:20} {percent:>3}%  ETA {left:>5}")
+                .unwrap_or_else(|_| ProgressStyle::default_bar())
+                .with_key("left", left);
         self.bar.set_style(style);
         self.bar.set_length(milliseconds(estimate).max(1));
         self.bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(5));
@@ -115,6 +117,16 @@ impl Progress {
             let _ = writeln!(std::io::stderr(), "{text}");
         });
     }
+}
+
+/// Time left: the plan's estimate until something is done, then what was done tells.
+fn left(state: &ProgressState, text: &mut dyn std::fmt::Write) {
+    let left = match (state.pos(), state.len()) {
+        (0, Some(estimate)) => Duration::from_millis(estimate).saturating_sub(state.elapsed()),
+        _ => state.eta(),
+    };
+    // A column of the bar that cannot be written is no loss.
+    let _ = write!(text, "{:#}", HumanDuration(left));
 }
 
 fn milliseconds(duration: Duration) -> u64 {

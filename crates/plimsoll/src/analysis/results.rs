@@ -21,8 +21,10 @@ pub fn results(recording: &Recording) -> Results {
     let warned = recording
         .events
         .iter()
-        .filter(|event| matches!(event.kind, EventKind::Warning | EventKind::Stopped));
-    let warnings = warned.map(|event| event.text.clone());
+        .filter(|event| event.kind == EventKind::Warning);
+    let warnings = warned
+        .map(|event| event.text.clone())
+        .chain(stopped(recording).map(str::to_owned));
     Results {
         schema: RESULTS_SCHEMA,
         version: manifest.tool_version.clone(),

@@ -51,7 +51,15 @@ pub fn print_failure(failure: &Failure, talk: &Talk) {
             return;
         }
     }
-    print_error(&format!("{:#}", failure.error));
+    let mut text = String::new();
+    for cause in failure.error.chain().map(ToString::to_string) {
+        // Some errors name their cause in their own words.
+        if !text.contains(&cause) {
+            text.push_str(if text.is_empty() { "" } else { ": " });
+            text.push_str(&cause);
+        }
+    }
+    print_error(&text);
 }
 
 /// Writes to standard error. Where that is closed there is nobody left to tell.

@@ -37,6 +37,7 @@ pub(super) fn run(options: &cli::Run, talk: &Talk) -> Result<Exit, Failure> {
     }
     if options.dry_run {
         super::print(&describe(&plan))?;
+        run::check_sizes(&plan, &machine)?;
         return Ok(Exit::Done);
     }
     let mut progress = Progress::new(talk.quiet, talk.verbose);

@@ -8,7 +8,7 @@ pub(super) fn cgroup(look: &Look) -> Check {
         id: "cgroup",
         group: Group::Confinement,
         title: "memory cgroup",
-        lost: "pressure cannot be confined to the run: it would hit the whole machine, so runs are refused",
+        lost: "pressure cannot be confined to the run: it would hit the whole machine, so runs only fill, restore and release",
     };
     let (version, mount, own) = match &look.cgroup {
         MemoryCgroup::V2 { mount, own } => ("v2", mount, own),

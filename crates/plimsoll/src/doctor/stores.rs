@@ -9,7 +9,7 @@ pub(super) fn zram(look: &Look) -> Check {
         id: "zram",
         group: Group::Stores,
         title: "zram",
-        lost: "no compressed swap in RAM: the subject zram cannot run, a swap file takes its place",
+        lost: "no compressed swap in RAM: the subject zram cannot run; where it is the default, a swap file takes its place",
     };
     let tree = look.tree;
     let devices: Vec<String> = tree

@@ -158,7 +158,14 @@ impl Column {
         let right = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
         match self {
             Column::Subject => Cell::new(printable(&group.subject)),
-            Column::Class => Cell::new(printable(group.params.get("class").map_or("", String::as_str))),
+            // The class, and whatever else tells this group from the others.
+            Column::Class => {
+                let rest = group
+                    .label
+                    .strip_prefix(group.subject.as_str())
+                    .unwrap_or(&group.label);
+                Cell::new(printable(rest.trim_start()))
+            }
             Column::Runs => right(trials.len().to_string()),
             Column::Spread(_, metric) => right(group.metrics.get(metric).map_or_else(missing, spread)),
             Column::Median(_, metric) => right(group.metrics.get(metric).map_or_else(missing, |measured| {

@@ -18,6 +18,7 @@ use crate::analysis;
 use crate::environment::{self, Session, Tripwire};
 use crate::exit::{Exit, Failure, OrExit};
 use crate::progress::Progress;
+use crate::quantity;
 use crate::recording::model::{
     EventKind, Manifest, RECORDING_SCHEMA, Results, RunStatus, SamplerSettings, file,
 };
@@ -93,14 +94,14 @@ pub fn run(mut options: Options, progress: &mut Progress) -> Result<Outcome, Fai
             .any(|missing| missing.what == "zram")
     });
     if options.wait.is_none() {
-        check_sizes(&options)?;
+        check_sizes(&options.plan, &options.machine)?;
     }
     let name = run_name(&options.plan.scenario);
     let session = open_session(&options, &name)?;
     if options.wait.is_some() {
         // What the other run held is free again.
         options.machine = environment::machine().or_exit(Exit::Missing)?;
-        check_sizes(&options)?;
+        check_sizes(&options.plan, &options.machine)?;
     }
     let options = &options;
     let mut warnings: Vec<String> = fallback.into_iter().collect();
@@ -119,9 +120,9 @@ pub fn run(mut options: Options, progress: &mut Progress) -> Result<Outcome, Fai
     laboratory.conclude(ran)
 }
 
-/// Refuses what would not leave the rest of the machine its reserve.
-fn check_sizes(options: &Options) -> Result<(), Failure> {
-    for trial in &options.plan.trials {
+/// Refuses what would not leave the rest of the machine its reserve, or would not fit its swap.
+pub(crate) fn check_sizes(plan: &Plan, machine: &Machine) -> Result<(), Failure> {
+    for trial in &plan.trials {
         let settings = &trial.settings;
         let disk_free = match settings.subject {
             Subject::SwapFile | Subject::Zswap(_) => {
@@ -129,9 +130,21 @@ fn check_sizes(options: &Options) -> Result<(), Failure> {
             }
             Subject::Zram(_) | Subject::NoSwap => None,
         };
-        environment::safe_size(&options.machine, disk_free, settings)
+        environment::safe_size(machine, disk_free, settings)
             .map_err(|error| anyhow::anyhow!("trial {}: {error}", trial.id))
             .or_exit(Exit::Missing)?;
+        if settings.subject != Subject::NoSwap && settings.swap_size < settings.size {
+            return Err(Failure::message(
+                Exit::Usage,
+                format_args!(
+                    "trial {}: `swap-size` is {}, less than the size of {}: the rest would stay in memory or go to \
+                     other swap; raise `swap-size`",
+                    trial.id,
+                    quantity::bytes(settings.swap_size as f64),
+                    quantity::bytes(settings.size as f64),
+                ),
+            ));
+        }
     }
     Ok(())
 }

@@ -130,7 +130,8 @@ impl Laboratory<'_> {
     /// Writes down what was really set up, as the kernel shows it.
     fn note_environment(&mut self, plan: &TrialPlan, environment: &Environment) -> Result<(), Failure> {
         let text = serde_json::to_string(environment.description()).or_exit(Exit::WorkloadFailed)?;
-        self.progress.detail(format_args!("{}: {text}", plan.id));
+        self.progress
+            .detail(format_args!("{}: {}", plan.id, environment.description()));
         let mut event = plain_event(EventKind::Environment, text);
         event.trial = Some(plan.id.clone());
         self.recorder.event(event).map(drop)
@@ -182,7 +183,8 @@ impl Laboratory<'_> {
             troubles: Vec::new(),
         };
         if let Err(trouble) = running.compression(self) {
-            running.troubles.push(trouble);
+            // What ended it comes before what was seen on the way.
+            running.troubles.insert(0, trouble);
         }
         let Running {
             worker,

@@ -183,7 +183,7 @@ fn the_summary_lists_every_chapter() {
                 "SUMMARY.md does not list {name}"
             );
             assert!(
-                text.lines().filter(|line| !line.is_empty()).count() > 5,
+                text.contains("{{#include") || text.lines().filter(|line| !line.is_empty()).count() > 5,
                 "{name} is empty"
             );
         }

@@ -250,6 +250,21 @@ fn stretch(recording: &Recording, trial: Option<String>, span: Range<u64>, point
     }
 }
 
+/// What to call a slot: its devices without their folders. Swap files of a run have a long name each and are one.
+fn slot_name(devices: &str) -> String {
+    let mut names: Vec<&str> = Vec::new();
+    for device in devices.split(", ") {
+        let name = match device.rsplit('/').next().unwrap_or(device) {
+            file if file.ends_with(".swap") => "swap file",
+            other => other,
+        };
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names.join(", ")
+}
+
 /// Slots in which a device was seen, with its name; slot 0 always, so that the panel is there at 0 as well.
 fn swap_slots(recording: &Recording) -> Vec<(usize, String)> {
     let names = &recording.manifest.swap_slots;
@@ -258,9 +273,7 @@ fn swap_slots(recording: &Recording) -> Vec<(usize, String)> {
         .enumerate()
         .take(SWAP_SLOTS)
         .filter(|(_, name)| !name.is_empty());
-    let mut slots: Vec<(usize, String)> = named
-        .map(|(slot, name)| (slot, name.rsplit('/').next().unwrap_or(name).to_owned()))
-        .collect();
+    let mut slots: Vec<(usize, String)> = named.map(|(slot, name)| (slot, slot_name(name))).collect();
     for slot in 0..SWAP_SLOTS {
         let column = recording.samples.column(&format!("swap{slot}_used"));
         let seen = column.is_some_and(|column| column.iter().any(|value| value.is_some()));

@@ -40,6 +40,28 @@ fn a_size_that_is_not_safe_names_the_largest_that_is() {
 }
 
 #[test]
+fn a_swap_device_smaller_than_the_fill_is_refused_and_a_dry_run_says_so_too() {
+    for dry in [&[][..], &["--dry-run"]] {
+        let arguments = [
+            &[
+                "run",
+                "compression",
+                "--set",
+                "size=64M",
+                "--set",
+                "swap-size=16M",
+            ],
+            dry,
+        ]
+        .concat();
+        let output = Command::new(PLIMSOLL).args(arguments).output().expect("plimsoll");
+        let ended = Ended::of(output);
+        assert_eq!(ended.code, 1, "{}", ended.stderr);
+        assert!(ended.stderr.contains("raise `swap-size`"), "{}", ended.stderr);
+    }
+}
+
+#[test]
 fn nonsense_in_a_scenario_is_shown_where_it_stands() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("cycle.toml");
