@@ -28,6 +28,12 @@ impl Snapshot {
             .unwrap_or(0)
     }
 
+    /// Bytes of anonymous pages that are in RAM, but in no working set.
+    pub(super) fn swap_cache(&self) -> u64 {
+        let bytes = self.categories.get("swap_cache").copied().unwrap_or(0);
+        u64::try_from(bytes).unwrap_or(0)
+    }
+
     fn kernel_threads_us(&self) -> i64 {
         self.row.get(col::KERNEL_THREADS_CPU_US).unwrap_or(0)
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use super::Laboratory;
-use super::phase::Finished;
+use super::phase::{Finished, Snapshot};
 use super::recorder::plain_event;
 use crate::analysis::{
     self,
@@ -22,6 +22,9 @@ use crate::workload::{Stopwatch, UsageScope, Worker, WorkerError, WorkerOptions}
 /// Share of the size that must be in the working set after fill, and have left it after trim. Less means that
 /// the phase did not do what its name says.
 const REACHED: f64 = 0.95;
+
+/// Pause between looks at the swap cache: a disk takes its time to write.
+const SWAP_CACHE_PAUSE: Duration = Duration::from_millis(5);
 
 /// Why a trial is not ok, and how that ends the program.
 #[derive(Debug)]
@@ -69,7 +72,7 @@ struct Running<'a> {
     worker: Worker,
     oom_kills_before: u64,
     /// What the trim was done by, once it was.
-    mechanism: Option<&'static str>,
+    mechanism: Option<String>,
     finished: Vec<Finished>,
     verified: bool,
     troubles: Vec<Trouble>,
@@ -202,7 +205,7 @@ impl Laboratory<'_> {
             self.progress.warn(&error.to_string());
         }
         if let Some(mechanism) = mechanism {
-            trial.params.insert("mechanism".to_owned(), mechanism.to_owned());
+            trial.params.insert("mechanism".to_owned(), mechanism);
         }
         trial.verified = verified;
         let rows: Vec<PhaseRows> = finished.iter().map(Finished::rows).collect();
@@ -223,7 +226,7 @@ impl Running<'_> {
             seed: self.seed(lab.manifest.plan.seed),
             thp: settings.thp,
         };
-        self.phase(lab, "fill", 1, |running, lab| {
+        self.phase(lab, "fill", 1, |running, lab, _| {
             running.call(lab, &fill).map(|(cost, _)| cost)
         })?;
         self.check_filled();
@@ -231,13 +234,16 @@ impl Running<'_> {
         match self.cannot_trim() {
             Some(trouble) => self.troubles.push(trouble),
             None => {
-                self.phase(lab, "trim", 2, |running, lab| running.trim(lab))?;
+                self.phase(lab, "trim", 2, |running, lab, before| {
+                    let cost = running.trim(lab)?;
+                    running.empty_swap_cache(lab, before, cost)
+                })?;
                 self.check_trimmed();
                 hold(lab, settings.hold)?;
             }
         }
-        self.phase(lab, "restore", 3, |running, lab| running.restore(lab))?;
-        self.phase(lab, "release", 4, |running, lab| {
+        self.phase(lab, "restore", 3, |running, lab, _| running.restore(lab))?;
+        self.phase(lab, "release", 4, |running, lab, _| {
             running.call(lab, &Command::Release).map(|(cost, _)| cost)
         })?;
         Ok(())
@@ -248,10 +254,10 @@ impl Running<'_> {
         lab: &mut Laboratory,
         name: &str,
         number: u32,
-        work: impl FnOnce(&mut Self, &mut Laboratory) -> Result<Cost, Trouble>,
+        work: impl FnOnce(&mut Self, &mut Laboratory, &Snapshot) -> Result<Cost, Trouble>,
     ) -> Result<(), Trouble> {
         let id = &self.plan.id;
-        let finished = lab.phase(id, name, Some(number), |lab, _| work(self, lab))?;
+        let finished = lab.phase(id, name, Some(number), |lab, before| work(self, lab, before))?;
         self.finished.push(finished);
         Ok(())
     }
@@ -274,17 +280,58 @@ impl Running<'_> {
     fn trim(&mut self, lab: &Laboratory) -> Result<Cost, Trouble> {
         match self.plan.settings.trim {
             TrimMechanism::Worker => {
-                self.mechanism = Some("madvise(MADV_PAGEOUT) by the worker");
+                self.mechanism = Some("madvise(MADV_PAGEOUT) by the worker".to_owned());
                 self.call(lab, &Command::Trim).map(|(cost, _)| cost)
             }
             TrimMechanism::ProcessMadvise => {
-                self.mechanism = Some("process_madvise(MADV_PAGEOUT) by the runner");
+                self.mechanism = Some("process_madvise(MADV_PAGEOUT) by the runner".to_owned());
                 self.worker
                     .trim_from_outside(self.timeout(), lab.stop.flag())
                     .map_err(|error| self.explain(lab, &error))
             }
             TrimMechanism::Cgroup => self.reclaim(),
         }
+    }
+
+    /// Frees the memory of trimmed pages that are still in the swap cache, and counts that into the trim.
+    ///
+    /// A page that was written to a disk stays there until somebody reclaims it: until then its memory is not free,
+    /// and a restore would find it without reading. zram leaves nothing in the swap cache.
+    fn empty_swap_cache(
+        &mut self,
+        lab: &mut Laboratory,
+        before: &Snapshot,
+        trim: Cost,
+    ) -> Result<Cost, Trouble> {
+        let Some(cgroup) = self.surroundings.environment().and_then(Environment::cgroup) else {
+            return Ok(trim);
+        };
+        let few = self.few();
+        let (watch, start) = (Stopwatch::start(UsageScope::Thread), Instant::now());
+        let mut rounds = 0;
+        loop {
+            let cached = lab.snapshot()?.swap_cache().saturating_sub(before.swap_cache());
+            if cached <= few || start.elapsed() > self.timeout() || lab.stop.requested() {
+                break;
+            }
+            cgroup
+                .reclaim(cached)
+                .map_err(|error| Trouble::new(Exit::WorkloadFailed, error))?;
+            rounds += 1;
+            std::thread::sleep(SWAP_CACHE_PAUSE);
+        }
+        if rounds == 0 {
+            return Ok(trim);
+        }
+        if let Some(mechanism) = &mut self.mechanism {
+            mechanism.push_str(", then reclaim of the swap cache");
+        }
+        Ok(trim.and(watch.stop(0)))
+    }
+
+    /// Bytes that may stay behind without a phase having failed.
+    fn few(&self) -> u64 {
+        (self.plan.settings.size as f64 * (1.0 - REACHED)) as u64
     }
 
     fn reclaim(&mut self) -> Result<Cost, Trouble> {
@@ -299,7 +346,7 @@ impl Running<'_> {
         let reclaimed = cgroup
             .reclaim(size)
             .map_err(|error| Trouble::new(Exit::WorkloadFailed, error))?;
-        self.mechanism = Some(reclaimed.mechanism);
+        self.mechanism = Some(reclaimed.mechanism.to_owned());
         Ok(watch.stop(size))
     }
 
@@ -351,7 +398,7 @@ impl Running<'_> {
 
     /// What counts is what stayed: pages that somebody else took during the rest are gone all the same.
     fn check_trimmed(&mut self) {
-        let size = self.plan.settings.size;
+        let (size, few) = (self.plan.settings.size, self.few());
         let empty = self.finished.first().map_or(0, |fill| fill.before.target());
         let Some(trim) = self.finished.last_mut() else {
             return;
@@ -360,7 +407,19 @@ impl Running<'_> {
         trim.phase.gb_per_s = analysis::gb_per_s(trim.phase.bytes, trim.phase.seconds);
         // The working set may have grown by more than the fill: by a file's bytes, by the program's own.
         let stayed = trim.after.target().saturating_sub(empty).min(size);
+        let cached = trim.after.swap_cache().saturating_sub(trim.before.swap_cache());
         let moved = size - stayed;
+        if cached > few {
+            self.troubles.push(Trouble::new(
+                Exit::WorkloadFailed,
+                format_args!(
+                    "{} of {} stayed in the swap cache after the trim, so their memory is not free and restore does \
+                     not read them; is the disk slow?",
+                    quantity::bytes(cached as f64),
+                    quantity::bytes(size as f64),
+                ),
+            ));
+        }
         if (moved as f64) < size as f64 * REACHED && trim.phase.bytes < size {
             self.troubles.push(Trouble::new(
                 Exit::WorkloadFailed,

@@ -87,6 +87,21 @@ pub struct Cost {
     pub major_faults: u64,
 }
 
+impl Cost {
+    /// This and then `later`, on the same bytes.
+    #[must_use]
+    pub fn and(self, later: Cost) -> Cost {
+        Cost {
+            seconds: self.seconds + later.seconds,
+            bytes: self.bytes.max(later.bytes),
+            cpu_user_s: self.cpu_user_s + later.cpu_user_s,
+            cpu_system_s: self.cpu_system_s + later.cpu_system_s,
+            minor_faults: self.minor_faults + later.minor_faults,
+            major_faults: self.major_faults + later.major_faults,
+        }
+    }
+}
+
 /// Result of the byte-for-byte comparison after a restore.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Verification {

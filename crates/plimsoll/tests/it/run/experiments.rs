@@ -137,6 +137,16 @@ fn swap_files_and_zswap_are_subjects_too() {
         let swapped = trial["metrics"]["swapped_bytes"].as_f64().expect("swapped_bytes");
         assert!(swapped > 30e6, "{}: {swapped}", trial["subject"]);
     }
+    let file = ended.trials().iter().find(|trial| trial["subject"] == "swapfile");
+    let phases = &file.expect("swapfile")["phases"];
+    // What stays in the swap cache is in RAM: a restore that finds it there reads no disk.
+    assert!(
+        phases[2]["major_faults"].as_u64() > Some(100),
+        "restore read nothing: {:#}",
+        phases[2]
+    );
+    let cached = phases[1]["after"]["swap_cache"].as_i64().expect("swap_cache");
+    assert!(cached < 4 << 20, "{cached} bytes of the trim are still in RAM");
     let zswap = ended
         .trials()
         .iter()
