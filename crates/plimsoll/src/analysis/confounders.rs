@@ -2,6 +2,8 @@
 //!
 //! Each confounder has a threshold from which it spoils a trial; below it is told when it was seen at all. A trial that is
 //! spoiled is not ok, however it looks: its numbers stay, marked untrustworthy.
+//!
+//! What no counter tells is not 0: a confounder that was possible and could not be measured says so, and spoils nothing.
 
 use crate::recording::model::{Confounder, Manifest, Phase, Trial, TrialStatus};
 use crate::recording::{ColumnView, Samples};
@@ -21,6 +23,9 @@ pub const FOREIGN_PAGING_SPOILS_PERCENT: f64 = 1.0;
 /// Swap that others hold or gained, in percent of the trial's memory. The cgroup's own swap counter, which it is measured
 /// against, lags by a batch of pages a CPU.
 pub const OTHER_SWAP_SPOILS_PERCENT: f64 = 5.0;
+/// CPU time of DAMON's threads, in percent of one CPU over a trial, from which it is told though no scheme that pages out
+/// is known of. Monitoring alone (`damon_stat`) stays below.
+pub const DAMON_TOLD_PERCENT: f64 = 1.0;
 /// Samples that a phase must hold to be judged by them: the edges of a shorter one weigh more than what lies between.
 const MIN_SAMPLES: usize = 3;
 
@@ -111,18 +116,23 @@ impl<'a> Seen<'a> {
             .map(|(path, value)| (path.as_str(), value.trim()))
     }
 
-    /// The trials in which a figure exceeds `threshold`, with the largest figure of any trial.
-    fn spoiled(&self, threshold: f64, figure: impl Fn(&Trial) -> Option<f64>) -> (Vec<String>, f64) {
+    /// The trials in which a figure exceeds `threshold`, with the largest figure of any trial; none where it is known
+    /// of no trial.
+    fn spoiled(&self, threshold: f64, figure: impl Fn(&Trial) -> Option<f64>) -> (Vec<String>, Option<f64>) {
         let mut spoiled = Vec::new();
-        let mut worst = 0.0;
-        for trial in self.trials {
-            let value = figure(trial).unwrap_or(0.0);
-            worst = f64::max(worst, value);
+        let worst = self.worst(|trial| {
+            let value = figure(trial)?;
             if value > threshold {
                 spoiled.push(trial.id.clone());
             }
-        }
+            Some(value)
+        });
         (spoiled, worst)
+    }
+
+    /// The largest figure of any trial; none where it is known of no trial.
+    fn worst(&self, figure: impl FnMut(&Trial) -> Option<f64>) -> Option<f64> {
+        self.trials.iter().filter_map(figure).reduce(f64::max)
     }
 }
 
@@ -136,22 +146,78 @@ fn confounder(name: &str, evidence: String, spoils: Vec<String>, advice: &str) -
 }
 
 fn damon(seen: &Seen<'_>) -> Option<Confounder> {
-    let pages_out = seen.machine("damon").any(|(_, value)| value == "pageout");
-    let (spoils, worst) = seen.spoiled(FOREIGN_PAGING_SPOILS_PERCENT, |trial| {
+    let switch = pageout_switch(seen);
+    let (spoils, applied) = seen.spoiled(FOREIGN_PAGING_SPOILS_PERCENT, |trial| {
         seen.percent_of_size(trial, seen.growth("damon_sz_applied", trial)?)
     });
-    if !pages_out && worst == 0.0 {
+    let cpu = seen.worst(|trial| {
+        let cpu_us = seen.growth("kdamond_cpu_us", trial)?;
+        super::ratio(cpu_us as f64 / 1e4, seconds(trial.span_ns.0, trial.span_ns.1))
+    });
+    let acted = applied.is_some_and(|applied| applied > 0.0);
+    if switch.is_none() && !acted && cpu.is_none_or(|cpu| cpu < DAMON_TOLD_PERCENT) {
         return None;
     }
-    let scheme = if pages_out {
-        "a DAMON scheme pages idle memory out"
-    } else {
-        "DAMON schemes are active"
+    let mut evidence = match (&switch, acted) {
+        (Some(_), _) => "a DAMON scheme pages idle memory out; ".to_owned(),
+        (None, true) => "DAMON schemes are active; ".to_owned(),
+        (None, false) => "DAMON is at work; ".to_owned(),
     };
-    let evidence = format!("{scheme}; in the worst trial they acted on {worst:.1}% of the trial's size");
-    let advice =
-        "Switch the scheme off for the run: `echo off > /sys/kernel/mm/damon/admin/kdamonds/0/state`";
-    Some(confounder("damon", evidence, spoils, advice))
+    evidence += &match applied {
+        Some(applied) => format!("in the worst trial its schemes acted on {applied:.1}% of the trial's size"),
+        None => {
+            "how much its schemes acted on is unknown, as no counters of it were kept up to date".to_owned()
+        }
+    };
+    evidence += &match cpu {
+        Some(cpu) => format!(", and its threads used {cpu:.1}% of a CPU"),
+        None => ", and what CPU time its threads used is unknown".to_owned(),
+    };
+    if let Some(percent) = seen.worst(|trial| unscanned_refaults_percent(seen, trial))
+        && percent >= 0.1
+    {
+        evidence +=
+            &format!("; file pages of {percent:.1}% of the size came back that no reclaim had scanned");
+    }
+    let advice = match switch {
+        Some((path, off)) => format!("Switch the scheme off for the run: `echo {off} > {path}`"),
+        None => "Switch DAMON's schemes off for the run: `echo off` into each \
+                 `/sys/kernel/mm/damon/admin/kdamonds/*/state` that is on"
+            .to_owned(),
+    };
+    Some(confounder("damon", evidence, spoils, &advice))
+}
+
+/// The file that switches a running scheme off that pages memory out, with the word for it: a kdamond of the
+/// administrator whose `state` is on, or the kernel's own `damon_reclaim`.
+fn pageout_switch(seen: &Seen<'_>) -> Option<(String, &'static str)> {
+    let settings = &seen.manifest.host.settings;
+    let of_admin = seen.machine("/kdamonds/").find_map(|(path, action)| {
+        let (kdamond, _) = path.split_once("/contexts/")?;
+        let state = format!("{kdamond}/state");
+        let on = settings.get(&state).is_some_and(|state| state.trim() == "on");
+        (path.ends_with("/action") && action == "pageout" && on).then_some((state, "off"))
+    });
+    of_admin.or_else(|| {
+        let mut switches = seen.machine("damon_reclaim/parameters/enabled");
+        let on = switches.find(|(_, value)| matches!(*value, "Y" | "1"))?;
+        Some((on.0.to_owned(), "N"))
+    })
+}
+
+/// File pages that came back during a trial although nothing scans for such pages in it, in percent of the trial's
+/// memory: DAMON and `madvise` page out without scanning. Anonymous pages tell nothing: the trial's own trim and restore
+/// look the same.
+fn unscanned_refaults_percent(seen: &Seen<'_>, trial: &Trial) -> Option<f64> {
+    if seen.growth("pgscan_file", trial)? > 0 {
+        return None;
+    }
+    let pages = seen.growth("workingset_refault_file", trial)?;
+    seen.percent_of_size(trial, pages.checked_mul(page_size(seen)?)?)
+}
+
+fn page_size(seen: &Seen<'_>) -> Option<i64> {
+    i64::try_from(seen.manifest.host.page_size).ok()
 }
 
 /// Every kind of CPU time in /proc/stat; guest time is in user and nice already.
@@ -174,36 +240,49 @@ fn steal(seen: &Seen<'_>) -> Option<Confounder> {
         let all: i64 = CPU_TIMES.iter().filter_map(|name| seen.growth(name, trial)).sum();
         super::ratio(100.0 * steal as f64, all as f64)
     });
-    if worst < 0.5 {
-        return None;
-    }
-    let evidence = format!("the hypervisor took {worst:.1}% of the CPU time of the worst trial for others");
+    let evidence = match worst {
+        Some(worst) if worst >= 0.5 => {
+            format!("the hypervisor took {worst:.1}% of the CPU time of the worst trial for others")
+        }
+        // On bare metal nobody takes any.
+        None if may_be_stolen_from(seen) => {
+            "what CPU time the hypervisor took for others is unknown: no trial has samples of it".to_owned()
+        }
+        _ => return None,
+    };
     let advice = "Run on a dedicated machine or at a quieter time, with more repeats";
     Some(confounder("steal", evidence, spoils, advice))
 }
 
+/// Whether trials ran in a virtual machine.
+fn may_be_stolen_from(seen: &Seen<'_>) -> bool {
+    let kind = seen.manifest.host.virtualization.as_str();
+    !seen.trials.is_empty() && !matches!(kind, "" | "none")
+}
+
 fn other_load(seen: &Seen<'_>) -> Option<Confounder> {
     let (spoils, worst) = seen.spoiled(OTHER_LOAD_SPOILS_PERCENT, |trial| other_load_percent(seen, trial));
-    if worst < OTHER_LOAD_TOLD_PERCENT {
-        return None;
-    }
+    let worst = worst.filter(|&worst| worst >= OTHER_LOAD_TOLD_PERCENT)?;
     let evidence =
         format!("in the worst trial other programs used {worst:.0}% of all CPUs during the timed phases");
     let advice = "Stop what else runs, or pin it elsewhere; see `top`";
     Some(confounder("other-load", evidence, spoils, advice))
 }
 
-/// CPU time during the timed phases that neither the worker nor kernel threads used, in percent of all CPUs.
+/// CPU time during the timed phases that neither the worker nor kernel threads used, in percent of all CPUs. A phase is
+/// looked at for its `seconds` from its start alone: what the worker does after its clock has stopped, such as comparing
+/// every byte that was restored, is in the span of the phase and not in its CPU time.
 fn other_load_percent(seen: &Seen<'_>, trial: &Trial) -> Option<f64> {
     let (mut others_s, mut all_s) = (0.0, 0.0);
     for phase in &trial.phases {
-        let Some((first, last)) = seen.within(phase.span_ns) else {
+        let Some((first, last)) = seen.within(timed_span(phase)) else {
             continue;
         };
         if last - first + 1 < MIN_SAMPLES {
             continue;
         }
         let growth = |name: &&str| seen.column(name)?.growth(first, last);
+        growth(&"cpu_user_us")?;
         let busy_s = CPU_TIMES[..BUSY].iter().filter_map(growth).sum::<i64>() as f64 / 1e6;
         let window_s = seconds(seen.samples.t_ns()[first], seen.samples.t_ns()[last]);
         others_s += busy_s - own_cpu_s(phase) * share_of_phase(phase, window_s);
@@ -217,9 +296,16 @@ fn own_cpu_s(phase: &Phase) -> f64 {
     phase.cpu_user_s + phase.cpu_system_s + phase.cpu_kernel_threads_s
 }
 
-/// Share of a phase that its samples span; its work is taken to be even.
+/// The part of a phase that is timed.
+fn timed_span(phase: &Phase) -> (u64, u64) {
+    let (start, end) = phase.span_ns;
+    (start, start.saturating_add((phase.seconds * 1e9) as u64).min(end))
+}
+
+/// Share of a phase's timed part that its samples span; its work is taken to be even.
 fn share_of_phase(phase: &Phase, window_s: f64) -> f64 {
-    super::ratio(window_s, seconds(phase.span_ns.0, phase.span_ns.1)).map_or(1.0, |share| share.min(1.0))
+    let (start, end) = timed_span(phase);
+    super::ratio(window_s, seconds(start, end)).map_or(1.0, |share| share.min(1.0))
 }
 
 fn seconds(from_ns: u64, to_ns: u64) -> f64 {
@@ -230,23 +316,28 @@ fn other_swap(seen: &Seen<'_>) -> Option<Confounder> {
     let (spoils, worst) = seen.spoiled(OTHER_SWAP_SPOILS_PERCENT, |trial| {
         seen.percent_of_size(trial, others_swap_growth(seen, trial)?)
     });
-    let before: u64 = seen.manifest.host.swap_before.iter().map(|(_, size)| size).sum();
-    if before == 0 && worst < OTHER_SWAP_SPOILS_PERCENT {
+    let devices = &seen.manifest.host.swap_before;
+    let before: u64 = devices.iter().map(|(_, size)| size).sum();
+    if before == 0 && worst.is_none_or(|worst| worst < OTHER_SWAP_SPOILS_PERCENT) {
         return None;
     }
-    let evidence = format!(
-        "{} other swap devices of {} MiB are on; in the worst trial pages of others came into swap as {worst:.1}% of \
-         the trial's size",
-        seen.manifest.host.swap_before.len(),
-        before >> 20
-    );
+    let mut evidence = match devices.len() {
+        0 => String::new(),
+        count => format!("{count} other swap devices of {} MiB are on; ", before >> 20),
+    };
+    evidence += &match worst {
+        Some(worst) => {
+            format!("in the worst trial pages of others came into swap as {worst:.1}% of the trial's size")
+        }
+        None => "how much of others came into swap is unknown: no trial has its own swap counted".to_owned(),
+    };
     let advice =
         "Switch other swap off for the run (`swapoff`), or stop the programs that are being swapped out";
     Some(confounder("other-swap", evidence, spoils, advice))
 }
 
-/// Bytes of others that came into swap during a trial: the greatest growth of all swap in use less that of the
-/// trial's cgroup.
+/// Bytes of others that came into swap during a trial: the growth of all swap in use less that of the trial's cgroup,
+/// from the first sample that knows both (the cgroup is made after the trial began) to the last.
 fn others_swap_growth(seen: &Seen<'_>, trial: &Trial) -> Option<i64> {
     let (first, last) = seen.within(trial.span_ns)?;
     let (total, free) = (seen.column("swap_total")?, seen.column("swap_free")?);
@@ -255,29 +346,34 @@ fn others_swap_growth(seen: &Seen<'_>, trial: &Trial) -> Option<i64> {
         let used = total.get(sample)?.checked_sub(free.get(sample)?)?;
         used.checked_sub(own.get(sample)?)
     };
-    let start = others(first)?;
+    let start = (first..=last).find(|&sample| others(sample).is_some())?;
     // The last sample decides, not the greatest: during a trim the cgroup's counter trails the device's.
-    let settled = (first..=last).rev().find_map(others)?;
-    settled.checked_sub(start)
+    let settled = (start + 1..=last).rev().find_map(others)?;
+    settled.checked_sub(others(start)?)
 }
 
+/// Tells zswap by what it did in the trials: how it stood before the run says little, as the run itself turns it off
+/// for every other subject that swaps.
 fn zswap(seen: &Seen<'_>) -> Option<Confounder> {
-    let page = i64::try_from(seen.manifest.host.page_size).ok()?;
     let not_asked = |trial: &Trial| !matches!(trial.subject.parse(), Ok(Subject::Zswap(_)));
     let (spoils, worst) = seen.spoiled(FOREIGN_PAGING_SPOILS_PERCENT, |trial| {
         let pages = seen.growth("zswpout", trial).filter(|_| not_asked(trial))?;
-        seen.percent_of_size(trial, pages.checked_mul(page)?)
+        seen.percent_of_size(trial, pages.checked_mul(page_size(seen)?)?)
     });
-    let on = seen
+    let was_on = seen
         .machine("zswap/parameters/enabled")
         .any(|(_, value)| matches!(value, "Y" | "1"));
-    if worst == 0.0 && !(on && seen.trials.iter().any(not_asked)) {
-        return None;
-    }
-    let evidence = format!(
-        "zswap {} and is not the subject; in the worst trial it took {worst:.1}% of the trial's size",
-        if on { "is on" } else { "was used" }
-    );
+    let evidence = match worst {
+        Some(worst) if worst > 0.0 => format!(
+            "zswap was used and is not the subject; in the worst trial it took {worst:.1}% of the trial's size"
+        ),
+        None if was_on && seen.trials.iter().any(not_asked) => {
+            "zswap was on before the run and is not the subject; whether it took pages in the trials is unknown, as \
+             its counters are missing"
+                .to_owned()
+        }
+        _ => return None,
+    };
     let advice = "Switch it off for the run: `echo N > /sys/module/zswap/parameters/enabled`";
     Some(confounder("zswap", evidence, spoils, advice))
 }

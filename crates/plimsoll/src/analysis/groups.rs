@@ -7,7 +7,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::statistics::{Summary, summarise};
 use crate::recording::model::{Trial, TrialStatus};
 
-/// The repeats of one combination of subject and parameters.
+/// The repeats of one trial: what a section asks of one combination of subject and parameters.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Group {
     /// What sets it apart from the other groups, for an axis or a table: `zram:lz4 random`.
@@ -59,21 +59,57 @@ pub struct Dot {
     pub status: TrialStatus,
 }
 
-/// Groups trials by everything but the repeat, in the order in which the groups first appear.
+/// Groups trials by everything but the repeat. Of two sections that differ in what no parameter says (a limit, a hold)
+/// the trials are never repeats of each other, so that the id decides, not the parameters.
 pub fn groups(trials: &[Trial]) -> Vec<Group> {
     let mut members: Vec<Vec<&Trial>> = Vec::new();
     for trial in trials {
-        let same =
-            |group: &&mut Vec<&Trial>| group[0].subject == trial.subject && group[0].params == trial.params;
+        let same = |group: &&mut Vec<&Trial>| repeated(group[0]) == repeated(trial);
         match members.iter_mut().find(same) {
             Some(group) => group.push(trial),
             None => members.push(vec![trial]),
         }
     }
     // Not in the order in which they happened to run: two runs of one scenario are read side by side.
-    members.sort_by(|a, b| (&a[0].subject, &a[0].params).cmp(&(&b[0].subject, &b[0].params)));
-    let telling = telling_params(&members);
-    members.iter().map(|trials| group(trials, &telling)).collect()
+    members.sort_by_key(|group| (&group[0].subject, &group[0].params, repeated(group[0])));
+    let labels = labels(&members);
+    let labelled = members.iter().zip(labels);
+    labelled.map(|(trials, label)| group(trials, label)).collect()
+}
+
+/// What the repeats of a trial share: its id without the `#<repeat>` at the end.
+fn repeated(trial: &Trial) -> &str {
+    match trial.id.rsplit_once('#') {
+        Some((shared, repeat)) if repeat.parse::<u32>().is_ok() => shared,
+        _ => &trial.id,
+    }
+}
+
+/// The groups' labels, no two alike: with the section where subject and parameters are the same in several, and the
+/// whole id where that is not enough either.
+fn labels(groups: &[Vec<&Trial>]) -> Vec<String> {
+    let telling = telling_params(groups);
+    let short: Vec<String> = groups.iter().map(|trials| label(trials[0], &telling)).collect();
+    let with_section: Vec<String> = groups
+        .iter()
+        .zip(&short)
+        .map(|(trials, label)| match repeated(trials[0]).split_once('/') {
+            Some((section, _)) if !is_only(label, &short) => format!("{label} ({section})"),
+            _ => label.clone(),
+        })
+        .collect();
+    groups
+        .iter()
+        .zip(&with_section)
+        .map(|(trials, label)| match is_only(label, &with_section) {
+            true => label.clone(),
+            false => repeated(trials[0]).to_owned(),
+        })
+        .collect()
+}
+
+fn is_only(label: &str, labels: &[String]) -> bool {
+    labels.iter().filter(|other| *other == label).count() == 1
 }
 
 /// Parameters that are not the same in all groups.
@@ -87,9 +123,8 @@ fn telling_params(groups: &[Vec<&Trial>]) -> BTreeSet<String> {
     names.iter().filter(differs).map(|name| (*name).clone()).collect()
 }
 
-fn group(trials: &[&Trial], telling: &BTreeSet<String>) -> Group {
+fn group(trials: &[&Trial], label: String) -> Group {
     let first = trials[0];
-    let label = label(first, telling);
     let usable = || trials.iter().filter(|trial| trial.status != TrialStatus::Failed);
     let measure = |figure: &str, value: &dyn Fn(&Trial) -> Option<f64>| {
         let dots: Vec<Dot> = usable()

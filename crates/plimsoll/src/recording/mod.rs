@@ -31,4 +31,4 @@ pub use reader::Recording;
 pub use resume::{Now, Resumed};
 pub use samples::{ColumnView, Samples};
 pub use schema::{columns_markdown, format_table_markdown};
-pub use writer::{Writer, write_results};
+pub use writer::Writer;

@@ -23,7 +23,7 @@ pub mod file {
     pub const EVENTS: &str = "events.jsonl";
     /// Trials, a JSON document a line, each appended when it ended.
     pub const TRIALS: &str = "trials.jsonl";
-    /// The verdict and all numbers, written at the end (and again by `plimsoll report`).
+    /// The verdict and all numbers, written at the end of the run. `plimsoll report` computes them anew and writes none.
     pub const RESULTS: &str = "results.json";
     /// The page.
     pub const REPORT: &str = "report.html";
@@ -126,7 +126,7 @@ pub struct Event {
     /// Trial it belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trial: Option<String>,
-    /// Phase it belongs to ("fill", "trim", "restore", "release", "hold", ...).
+    /// Phase it belongs to ("fill", "trim", "restore" or "release").
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<String>,
     /// Number of the event for people, 1-4 in the compression scenario (1 fill, 2 trim, 3 restore, 4 release).
@@ -158,11 +158,12 @@ pub enum EventKind {
     PhaseStart,
     /// A phase ended.
     PhaseEnd,
-    /// A change of the system was made or undone.
+    /// The environment of a trial was set up; `text` describes it, as JSON. The undoing, before the trial's end, has
+    /// no event.
     Environment,
     /// Something a reader must know.
     Warning,
-    /// A mark set by hand or another program.
+    /// A mark of another program, which may append lines of its own once the run has ended; `plimsoll` writes none.
     Mark,
 }
 

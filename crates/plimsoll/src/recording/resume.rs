@@ -74,13 +74,13 @@ impl Writer {
             tool_version: env!("CARGO_PKG_VERSION").to_owned(),
         });
         let streams = reopen(folder, &manifest)?;
-        let checksum = manifest.checksums.remove(file::SAMPLES);
+        manifest.checksums.remove(file::SAMPLES);
         let mut writer = Writer::with(folder.to_owned(), recording.manifest.clone(), streams, lock);
         writer.update_manifest(&manifest)?;
         remove_if_there(&folder.join(file::RESULTS))?;
-        if checksum.is_some() {
-            remove_if_there(&folder.join(file::SAMPLES))?;
-        }
+        // Whether the manifest knew of it or not: a run that could not write its last manifest leaves it without a
+        // checksum, and a reader prefers it to the stream, which is longer from here on.
+        remove_if_there(&folder.join(file::SAMPLES))?;
         let mut done = recording.trials;
         done.retain(|trial| trial.status == TrialStatus::Ok);
         Ok(Resumed {

@@ -168,11 +168,7 @@ impl Writer {
     }
 }
 
-/// Writes `results.json` into the folder of a recording.
-///
-/// # Errors
-/// As [`Writer::trial`].
-pub fn write_results(folder: &Path, results: &Results) -> Result<(), RecordingError> {
+fn write_results(folder: &Path, results: &Results) -> Result<(), RecordingError> {
     require_finite("results.json", &results.trials)?;
     require_finite("results.json", &results.sampler)?;
     if let Some(calibration) = &results.calibration {

@@ -3,6 +3,7 @@
 mod damage;
 mod documents;
 mod full_disk;
+mod reported;
 mod resume;
 mod round_trip;
 

@@ -4,8 +4,8 @@ use plimsoll::analysis::confounders::confounders;
 use plimsoll::analysis::judge;
 use plimsoll::recording::Samples;
 use plimsoll::recording::model::{Confounder, Manifest, Trial, TrialStatus};
-use plimsoll::sample::Row;
 use plimsoll::sample::columns::col;
+use plimsoll::sample::{COLUMNS, Row};
 use plimsoll::scenario::{FillClass, ThpMode};
 
 use crate::recording::{manifest, plan, trial};
@@ -70,18 +70,111 @@ fn a_quiet_machine_has_none() {
     assert_eq!(found(&quiet(|_, _| {})), []);
 }
 
+/// The paths of a scheme that pages out, and of the state of its kdamond.
+const SCHEME: &str = "/sys/kernel/mm/damon/admin/kdamonds/0/contexts/0/schemes/0/action";
+const STATE: &str = "/sys/kernel/mm/damon/admin/kdamonds/0/state";
+
+/// `run` on a machine with these settings too.
+fn with_settings(
+    mut run: (Samples, Manifest, Vec<Trial>),
+    settings: &[(&str, &str)],
+) -> (Samples, Manifest, Vec<Trial>) {
+    let settings = settings
+        .iter()
+        .map(|(path, value)| ((*path).to_owned(), (*value).to_owned()));
+    run.1.host.settings.extend(settings);
+    run
+}
+
+/// A quiet run in whose samples `columns` are missing.
+fn quiet_without(columns: &[usize]) -> (Samples, Manifest, Vec<Trial>) {
+    let mut run = quiet(|_, _| {});
+    let rows: Vec<Row> = (0..run.0.len())
+        .map(|index| without(&run.0.row(index), columns))
+        .collect();
+    run.0 = Samples::from_rows(&rows);
+    run
+}
+
+fn without(row: &Row, columns: &[usize]) -> Row {
+    let mut kept = Row::empty(row.t_ns);
+    for column in (0..COLUMNS.len()).filter(|column| !columns.contains(column)) {
+        if let Some(value) = row.get(column) {
+            kept.set(column, value);
+        }
+    }
+    kept
+}
+
 #[test]
 fn damon_is_seen_in_the_settings_and_in_its_counters() {
-    let mut run = quiet(|_, _| {});
-    let scheme = "/sys/kernel/mm/damon/admin/kdamonds/0/contexts/0/schemes/0/action";
-    run.1.host.settings.insert(scheme.into(), "pageout\n".into());
+    let on = [(SCHEME, "pageout\n"), (STATE, "on\n")];
+    let run = with_settings(quiet(|_, _| {}), &on);
     assert_one(&run, "damon", false, "0.0%");
+    assert!(found(&run)[0].advice.contains(STATE));
     assert_one(
         &quiet(grow(col::DAMON_SZ_APPLIED, SIZE / 10)),
         "damon",
         true,
         "% of the trial's size",
     );
+}
+
+#[test]
+fn a_damon_scheme_of_a_stopped_thread_pages_nothing_out() {
+    for settings in [&[(SCHEME, "pageout"), (STATE, "off")][..], &[(SCHEME, "pageout")]] {
+        assert_eq!(found(&with_settings(quiet(|_, _| {}), settings)), []);
+    }
+    // Another thread that is on does something else.
+    let settings = [
+        (SCHEME, "pageout"),
+        (STATE, "off"),
+        ("/sys/kernel/mm/damon/admin/kdamonds/1/state", "on"),
+        (
+            "/sys/kernel/mm/damon/admin/kdamonds/1/contexts/0/schemes/0/action",
+            "stat",
+        ),
+    ];
+    assert_eq!(found(&with_settings(quiet(|_, _| {}), &settings)), []);
+    let reclaim = "/sys/module/damon_reclaim/parameters/enabled";
+    assert_eq!(found(&with_settings(quiet(|_, _| {}), &[(reclaim, "N")])), []);
+    let run = with_settings(quiet(|_, _| {}), &[(reclaim, "Y")]);
+    assert_one(&run, "damon", false, "pages idle memory out");
+    assert!(found(&run)[0].advice.contains(reclaim));
+}
+
+#[test]
+fn what_damon_did_is_unknown_without_its_counters_and_its_cpu_time_still_shows() {
+    let on = [(SCHEME, "pageout"), (STATE, "on")];
+    let run = with_settings(quiet_without(&[col::DAMON_SZ_APPLIED]), &on);
+    assert_one(&run, "damon", false, "acted on is unknown");
+    let evidence = &found(&run)[0].evidence;
+    assert!(!evidence.contains("0.0%"), "{evidence}");
+
+    // No setting tells of it, and its thread uses a twentieth of a CPU.
+    let mut run = quiet(|row, seconds| {
+        *row = without(row, &[col::DAMON_SZ_APPLIED]);
+        grow(col::KDAMOND_CPU_US, 50_000)(row, seconds);
+    });
+    assert_one(&run, "damon", false, "used 5.0% of a CPU");
+    run = quiet(grow(col::KDAMOND_CPU_US, 5_000));
+    assert_eq!(found(&run), [], "monitoring alone");
+}
+
+#[test]
+fn file_pages_that_come_back_unscanned_are_a_mark_of_damon() {
+    let back = |scanned: i64| {
+        let run = quiet(move |row, seconds| {
+            grow(col::WORKINGSET_REFAULT_FILE, SIZE / 4096 / 20)(row, seconds);
+            row.set(col::PGSCAN_FILE, 0);
+            grow(col::PGSCAN_FILE, scanned)(row, seconds);
+        });
+        found(&with_settings(run, &[(SCHEME, "pageout"), (STATE, "on")]))[0]
+            .evidence
+            .contains("that no reclaim had scanned")
+    };
+    assert!(back(0));
+    assert!(!back(1000));
 }
 
 #[test]
@@ -107,6 +200,27 @@ fn other_load_is_what_neither_worker_nor_kernel_threads_used() {
 }
 
 #[test]
+fn the_comparison_after_the_clock_stopped_is_no_load_of_others() {
+    // The second trial restores in 0.15 s, then compares for the rest of the phase, with both CPUs busy.
+    let compare = |row: &mut Row, seconds: f64| {
+        let before = row.get(col::CPU_SYSTEM_US).unwrap_or(0);
+        let compared = (seconds - 0.25).clamp(0.0, 0.3);
+        row.set(col::CPU_SYSTEM_US, before + (compared * 1.2e6) as i64);
+    };
+    let mut run = quiet(compare);
+    let restore = &mut run.2[1].phases[0];
+    restore.name = "restore".into();
+    restore.span_ns = (1_100_000_000, 1_550_000_000);
+    restore.seconds = 0.15;
+    restore.cpu_user_s = 0.13;
+    restore.cpu_system_s = 0.0;
+    assert_eq!(found(&run), []);
+    // The same load while the clock runs is another program's.
+    run.2[1].phases[0].seconds = 0.45;
+    assert_one(&run, "other-load", true, "% of all CPUs");
+}
+
+#[test]
 fn swap_of_others_is_told_apart_from_the_trials_own() {
     let mut run = quiet(|_, _| {});
     run.1.host.swap_before.push(("/swapfile".into(), 512 << 20));
@@ -122,15 +236,63 @@ fn swap_of_others_is_told_apart_from_the_trials_own() {
 }
 
 #[test]
-fn zswap_confounds_where_it_is_not_the_subject() {
-    let mut run = quiet(|_, _| {});
-    let enabled = "/sys/module/zswap/parameters/enabled";
-    run.1.host.settings.insert(enabled.into(), "Y".into());
-    assert_one(&run, "zswap", false, "is on");
+fn swap_of_others_shows_though_the_cgroup_is_made_after_the_trial_began() {
+    let others_swap = |seconds: f64| grow_from(0.3, SIZE / 4, seconds);
+    let late = quiet(|row, seconds| {
+        row.set(col::SWAP_FREE, (1 << 30) - others_swap(seconds));
+        if !(0.15..0.85).contains(&seconds) {
+            *row = without(row, &[col::CGROUP_SWAP]);
+        }
+    });
+    assert_one(&late, "other-swap", true, "% of");
+}
+
+/// A level that grows by `per_second` from `start` on.
+fn grow_from(start: f64, per_second: i64, seconds: f64) -> i64 {
+    (per_second as f64 * (seconds - start).max(0.0)) as i64
+}
+
+#[test]
+fn what_was_not_counted_is_unknown_and_no_zero() {
+    let mut run = quiet_without(&[col::CGROUP_SWAP]);
+    run.1.host.swap_before.push(("/swapfile".into(), 512 << 20));
+    assert_one(&run, "other-swap", false, "came into swap is unknown");
+    // One sample alone shows no growth.
+    let mut run = quiet(|row, seconds| {
+        if !(0.4..0.45).contains(&seconds) {
+            *row = without(row, &[col::CGROUP_SWAP]);
+        }
+    });
+    run.1.host.swap_before.push(("/swapfile".into(), 512 << 20));
+    assert_one(&run, "other-swap", false, "came into swap is unknown");
+
+    let mut run = quiet_without(&[col::CPU_STEAL_US]);
+    assert_eq!(found(&run), [], "nobody takes CPU time from bare metal");
+    run.1.host.virtualization = "kvm".into();
+    assert_one(&run, "steal", false, "unknown");
+    run = quiet(|_, _| {});
+    run.1.host.virtualization = "kvm".into();
+    assert_eq!(found(&run), [], "a measured zero");
+}
+
+#[test]
+fn zswap_confounds_where_it_was_used_and_is_not_the_subject() {
+    let enabled = [("/sys/module/zswap/parameters/enabled", "Y")];
+    let run = with_settings(quiet(|_, _| {}), &enabled);
+    assert_eq!(found(&run), [], "on before the run, which turns it off");
+    let run = with_settings(quiet_without(&[col::ZSWPOUT]), &enabled);
+    assert_one(&run, "zswap", false, "unknown");
+    assert_eq!(found(&quiet_without(&[col::ZSWPOUT])), []);
+
     let pages = SIZE / 4096;
-    let mut used = quiet(grow(col::ZSWPOUT, pages / 2));
+    assert_one(
+        &quiet(grow(col::ZSWPOUT, pages / 200)),
+        "zswap",
+        false,
+        "was used",
+    );
+    let mut used = with_settings(quiet(grow(col::ZSWPOUT, pages / 2)), &enabled);
     assert_one(&used, "zswap", true, "was used");
-    used.1.host.settings.insert(enabled.into(), "Y".into());
     used.2
         .iter_mut()
         .for_each(|trial| trial.subject = "zswap:lzo".into());

@@ -222,6 +222,47 @@ fn what_cannot_be_divided_is_absent() {
 }
 
 #[test]
+fn trials_of_two_sections_are_no_repeats_of_each_other() {
+    let plan = plan(&[FillClass::Random, FillClass::Constant], 2);
+    let mut trials: Vec<Trial> = (0..4).map(|index| trial(&plan, index, TrialStatus::Ok)).collect();
+    // The same again with another limit, which no parameter tells.
+    for index in [0, 2] {
+        let mut other = trials[index].clone();
+        other.id = other.id.replacen("zram/", "tight/", 1);
+        trials.push(other);
+    }
+    let labelled = |trials: &[Trial]| -> Vec<(String, usize)> {
+        let groups = groups(trials);
+        groups
+            .into_iter()
+            .map(|group| (group.label, group.trials.len()))
+            .collect()
+    };
+    let expected = [
+        ("zram:lz4 constant", 2),
+        ("zram:lz4 random (tight)", 2),
+        ("zram:lz4 random (zram)", 2),
+    ];
+    let expected = expected.map(|(label, repeats)| (label.to_owned(), repeats));
+    assert_eq!(labelled(&trials), expected);
+    trials.reverse();
+    assert_eq!(labelled(&trials), expected, "in whatever order they ran");
+    // Within a section the ids are what is left to tell groups apart.
+    for trial in &mut trials {
+        trial.id = trial.id.replacen("tight/", "zram/more/", 1);
+    }
+    let labels: Vec<String> = labelled(&trials).into_iter().map(|(label, _)| label).collect();
+    assert_eq!(
+        labels,
+        [
+            "zram:lz4 constant",
+            "zram/more/zram:lz4/random",
+            "zram/zram:lz4/random"
+        ]
+    );
+}
+
+#[test]
 fn repeats_are_grouped_and_failed_ones_are_in_no_figure() {
     let plan = plan(&[FillClass::Random, FillClass::Constant], 3);
     let mut trials: Vec<Trial> = (0..6).map(|index| trial(&plan, index, TrialStatus::Ok)).collect();

@@ -104,6 +104,32 @@ fn a_run_that_was_interrupted_and_finished_its_files_goes_on_too() {
 }
 
 #[test]
+fn a_run_whose_last_manifest_could_not_be_written_goes_on_and_loses_nothing() {
+    let parent = tempfile::tempdir().unwrap();
+    let plan = plan(&[FillClass::Random], 2);
+    let mut writer = Writer::create(parent.path(), manifest("last", plan.clone())).unwrap();
+    writer.samples(&rows(12)).unwrap();
+    let folder = writer.folder().to_owned();
+    let keep = |name: &str| std::fs::read(folder.join(name)).unwrap();
+    let (manifest, stream) = (keep(file::MANIFEST), keep(file::SAMPLES_LIVE));
+    writer.finish(&results("last", Vec::new())).unwrap();
+    // As the disk was full just before: the Parquet file is there, no checksum, and the stream.
+    std::fs::write(folder.join(file::MANIFEST), manifest).unwrap();
+    std::fs::write(folder.join(file::SAMPLES_LIVE), stream).unwrap();
+
+    let mut writer = Writer::resume(&folder, &plan, &now(9_000_000_000))
+        .unwrap()
+        .writer;
+    let later = Row::empty(writer.manifest().resumed[0].t_ns);
+    writer.samples(&[later]).unwrap();
+    drop(writer);
+    let recording = Recording::open(&folder).unwrap();
+    let length = recording.samples.len();
+    assert_eq!(length, 13, "the old finished file hides what came after it");
+    assert_eq!(recording.samples.row(12), later);
+}
+
+#[test]
 fn another_plan_is_refused_with_what_differs() {
     let parent = tempfile::tempdir().unwrap();
     let recorded = plan(&[FillClass::Random], 2);

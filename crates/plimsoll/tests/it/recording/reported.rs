@@ -1,0 +1,100 @@
+//! `plimsoll report` on recordings that were damaged or cut: it ends with 1 and names the file, or shows what is there.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use plimsoll::recording::model::file;
+use tempfile::TempDir;
+
+/// A copy of one of the recordings that came with the tests.
+fn copy(name: &str) -> (TempDir, PathBuf) {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/data/recording-1")
+        .join(name);
+    let parent = tempfile::tempdir().unwrap();
+    let folder = parent.path().join(name);
+    fs::create_dir(&folder).unwrap();
+    for entry in fs::read_dir(golden).unwrap() {
+        let entry = entry.unwrap();
+        fs::copy(entry.path(), folder.join(entry.file_name())).unwrap();
+    }
+    (parent, folder)
+}
+
+fn report(folder: &Path, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_plimsoll"))
+        .arg("report")
+        .arg(folder)
+        .args(arguments)
+        .output()
+        .expect("plimsoll starts")
+}
+
+fn cut(path: &Path, keep: impl FnOnce(usize) -> usize) {
+    let content = fs::read(path).unwrap();
+    fs::write(path, &content[..keep(content.len())]).unwrap();
+}
+
+fn turn_a_bit_in_the_middle(path: &Path) {
+    let mut content = fs::read(path).unwrap();
+    let middle = content.len() / 2;
+    content[middle] ^= 1;
+    fs::write(path, content).unwrap();
+}
+
+/// The report is refused, names `path`, and writes no page.
+fn assert_refused(folder: &Path, name: &str) {
+    let output = report(folder, &[]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{name}: {said}");
+    assert!(
+        said.contains(folder.join(name).to_str().unwrap()),
+        "{name}: {said}"
+    );
+    assert!(output.stdout.is_empty());
+    assert!(!folder.join(file::REPORT).exists());
+}
+
+#[test]
+fn a_damaged_file_is_named_and_nothing_is_shown() {
+    let (_parent, folder) = copy("finished");
+    turn_a_bit_in_the_middle(&folder.join(file::SAMPLES));
+    assert_refused(&folder, file::SAMPLES);
+
+    let (_parent, folder) = copy("finished");
+    cut(&folder.join(file::SAMPLES), |length| length / 2);
+    assert_refused(&folder, file::SAMPLES);
+
+    for name in [file::MANIFEST, file::EVENTS, file::TRIALS] {
+        let (_parent, folder) = copy("finished");
+        let path = folder.join(name);
+        let mut content = fs::read(&path).unwrap();
+        content[0] = b'?';
+        fs::write(&path, content).unwrap();
+        assert_refused(&folder, name);
+    }
+}
+
+#[test]
+fn a_recording_that_was_cut_off_is_shown_with_a_warning() {
+    for (name, file) in [
+        ("killed", file::SAMPLES_LIVE),
+        ("killed", file::TRIALS),
+        ("finished", file::EVENTS),
+    ] {
+        let (_parent, folder) = copy(name);
+        cut(&folder.join(file), |length| length - 7);
+        let output = report(&folder, &["--format", "json"]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{file}: {said}");
+        assert!(said.contains("warning"), "{file}: {said}");
+        let results: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(results["run"], name, "{file}");
+
+        let output = report(&folder, &[]);
+        assert_eq!(output.status.code(), Some(0), "{file}");
+        let page = fs::read_to_string(folder.join(file::REPORT)).unwrap();
+        assert!(page.contains("</html>"), "{file}");
+    }
+}
