@@ -314,42 +314,47 @@ fn seconds(from_ns: u64, to_ns: u64) -> f64 {
 
 fn other_swap(seen: &Seen<'_>) -> Option<Confounder> {
     let (spoils, worst) = seen.spoiled(OTHER_SWAP_SPOILS_PERCENT, |trial| {
-        seen.percent_of_size(trial, others_swap_growth(seen, trial)?)
+        seen.percent_of_size(trial, other_swap_growth(seen, trial)?)
     });
     let devices = &seen.manifest.host.swap_before;
     let before: u64 = devices.iter().map(|(_, size)| size).sum();
-    if before == 0 && worst.is_none_or(|worst| worst < OTHER_SWAP_SPOILS_PERCENT) {
-        return None;
-    }
     let mut evidence = match devices.len() {
-        0 => String::new(),
+        0 => return None,
+        1 => format!("another swap device of {} MiB is on; ", before >> 20),
         count => format!("{count} other swap devices of {} MiB are on; ", before >> 20),
     };
     evidence += &match worst {
         Some(worst) => {
-            format!("in the worst trial pages of others came into swap as {worst:.1}% of the trial's size")
+            format!("in the worst trial as much as {worst:.1}% of the trial's size came onto it")
         }
-        None => "how much of others came into swap is unknown: no trial has its own swap counted".to_owned(),
+        None => "how much came onto it is unknown: its use was not sampled".to_owned(),
     };
     let advice =
         "Switch other swap off for the run (`swapoff`), or stop the programs that are being swapped out";
     Some(confounder("other-swap", evidence, spoils, advice))
 }
 
-/// Bytes of others that came into swap during a trial: the growth of all swap in use less that of the trial's cgroup,
-/// from the first sample that knows both (the cgroup is made after the trial began) to the last.
-fn others_swap_growth(seen: &Seen<'_>, trial: &Trial) -> Option<i64> {
+/// Bytes that came onto swap devices which were on before the run: pages of others, or of the trial itself where its
+/// own device could not take them. Pages of others on the run's device are not told apart: the kernel counts a page
+/// that is still in the swap cache to a device and not yet to its cgroup.
+fn other_swap_growth(seen: &Seen<'_>, trial: &Trial) -> Option<i64> {
     let (first, last) = seen.within(trial.span_ns)?;
-    let (total, free) = (seen.column("swap_total")?, seen.column("swap_free")?);
-    let own = seen.column("cgroup_swap")?;
-    let others = |sample: usize| -> Option<i64> {
-        let used = total.get(sample)?.checked_sub(free.get(sample)?)?;
-        used.checked_sub(own.get(sample)?)
+    let devices = &seen.manifest.host.swap_before;
+    let other = |slot: &str| {
+        slot.split(", ")
+            .any(|name| devices.iter().any(|(device, _)| device == name))
     };
-    let start = (first..=last).find(|&sample| others(sample).is_some())?;
-    // The last sample decides, not the greatest: during a trim the cgroup's counter trails the device's.
-    let settled = (start + 1..=last).rev().find_map(others)?;
-    settled.checked_sub(others(start)?)
+    let mut grown = None;
+    for (slot, names) in seen.manifest.swap_slots.iter().enumerate() {
+        if !other(names) {
+            continue;
+        }
+        let used = seen.column(&format!("swap{slot}_used"))?;
+        // The most, not the last: what was read back again moved the numbers too.
+        let most = (first..=last).filter_map(|sample| used.get(sample)).max()?;
+        *grown.get_or_insert(0) += most.checked_sub(used.get(first)?)?;
+    }
+    grown
 }
 
 /// Tells zswap by what it did in the trials: how it stood before the run says little, as the run itself turns it off

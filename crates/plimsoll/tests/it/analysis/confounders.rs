@@ -12,9 +12,12 @@ use crate::recording::{manifest, plan, trial};
 
 const SIZE: i64 = 64 << 20;
 
+/// Samples, manifest and trials of a run.
+type Recorded = (Samples, Manifest, Vec<Trial>);
+
 /// Two trials of a second each on a quiet machine of 2 CPUs, sampled at 20 Hz; `disturb` adds to each row, told the
 /// seconds since the start of the second trial (negative before it).
-fn quiet(disturb: impl Fn(&mut Row, f64)) -> (Samples, Manifest, Vec<Trial>) {
+fn quiet(disturb: impl Fn(&mut Row, f64)) -> Recorded {
     let plan = plan(&[FillClass::Random], 2);
     let trials = vec![trial(&plan, 0, TrialStatus::Ok), trial(&plan, 1, TrialStatus::Ok)];
     let rows: Vec<Row> = (0..40_u64)
@@ -75,10 +78,7 @@ const SCHEME: &str = "/sys/kernel/mm/damon/admin/kdamonds/0/contexts/0/schemes/0
 const STATE: &str = "/sys/kernel/mm/damon/admin/kdamonds/0/state";
 
 /// `run` on a machine with these settings too.
-fn with_settings(
-    mut run: (Samples, Manifest, Vec<Trial>),
-    settings: &[(&str, &str)],
-) -> (Samples, Manifest, Vec<Trial>) {
+fn with_settings(mut run: (Samples, Manifest, Vec<Trial>), settings: &[(&str, &str)]) -> Recorded {
     let settings = settings
         .iter()
         .map(|(path, value)| ((*path).to_owned(), (*value).to_owned()));
@@ -87,7 +87,7 @@ fn with_settings(
 }
 
 /// A quiet run in whose samples `columns` are missing.
-fn quiet_without(columns: &[usize]) -> (Samples, Manifest, Vec<Trial>) {
+fn quiet_without(columns: &[usize]) -> Recorded {
     let mut run = quiet(|_, _| {});
     let rows: Vec<Row> = (0..run.0.len())
         .map(|index| without(&run.0.row(index), columns))
@@ -220,51 +220,29 @@ fn the_comparison_after_the_clock_stopped_is_no_load_of_others() {
     assert_one(&run, "other-load", true, "% of all CPUs");
 }
 
-#[test]
-fn swap_of_others_is_told_apart_from_the_trials_own() {
-    let mut run = quiet(|_, _| {});
+/// A run with its own device in slot 0 and another one, on before, in slot 1.
+fn beside_other_swap(mut run: Recorded) -> Recorded {
     run.1.host.swap_before.push(("/swapfile".into(), 512 << 20));
-    assert_one(&run, "other-swap", false, "512 MiB");
-    // The trial's own pages are no confounder.
-    let own = quiet(|row, seconds| {
-        grow(col::SWAP_FREE, -SIZE)(row, seconds);
-        grow(col::CGROUP_SWAP, SIZE)(row, seconds);
-    });
-    assert_eq!(found(&own), []);
-    let others = quiet(grow(col::SWAP_FREE, -SIZE / 4));
-    assert_one(&others, "other-swap", true, "% of");
+    run.1.swap_slots = vec!["/dev/zram1".into(), "/swapfile".into()];
+    run
 }
 
 #[test]
-fn swap_of_others_shows_though_the_cgroup_is_made_after_the_trial_began() {
-    let others_swap = |seconds: f64| grow_from(0.3, SIZE / 4, seconds);
-    let late = quiet(|row, seconds| {
-        row.set(col::SWAP_FREE, (1 << 30) - others_swap(seconds));
-        if !(0.15..0.85).contains(&seconds) {
-            *row = without(row, &[col::CGROUP_SWAP]);
-        }
-    });
-    assert_one(&late, "other-swap", true, "% of");
-}
-
-/// A level that grows by `per_second` from `start` on.
-fn grow_from(start: f64, per_second: i64, seconds: f64) -> i64 {
-    (per_second as f64 * (seconds - start).max(0.0)) as i64
+fn what_comes_onto_other_swap_is_told_apart_from_the_trials_own() {
+    let idle = beside_other_swap(quiet(|row, _| row.set(col::SWAP1_USED, 4096)));
+    assert_one(&idle, "other-swap", false, "512 MiB");
+    // The trial's own device is no confounder, though the cgroup does not count what is in the swap cache.
+    let own = quiet(grow(col::SWAP0_USED, SIZE));
+    assert_eq!(found(&own), []);
+    // Pages of others, or of a trial that did not fit its device.
+    let spilled = beside_other_swap(quiet(grow(col::SWAP1_USED, SIZE / 4)));
+    assert_one(&spilled, "other-swap", true, "% of");
 }
 
 #[test]
 fn what_was_not_counted_is_unknown_and_no_zero() {
-    let mut run = quiet_without(&[col::CGROUP_SWAP]);
-    run.1.host.swap_before.push(("/swapfile".into(), 512 << 20));
-    assert_one(&run, "other-swap", false, "came into swap is unknown");
-    // One sample alone shows no growth.
-    let mut run = quiet(|row, seconds| {
-        if !(0.4..0.45).contains(&seconds) {
-            *row = without(row, &[col::CGROUP_SWAP]);
-        }
-    });
-    run.1.host.swap_before.push(("/swapfile".into(), 512 << 20));
-    assert_one(&run, "other-swap", false, "came into swap is unknown");
+    let run = beside_other_swap(quiet_without(&[col::SWAP1_USED]));
+    assert_one(&run, "other-swap", false, "came onto it is unknown");
 
     let mut run = quiet_without(&[col::CPU_STEAL_US]);
     assert_eq!(found(&run), [], "nobody takes CPU time from bare metal");
