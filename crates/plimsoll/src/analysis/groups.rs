@@ -125,7 +125,12 @@ fn telling_params(groups: &[Vec<&Trial>]) -> BTreeSet<String> {
 
 fn group(trials: &[&Trial], label: String) -> Group {
     let first = trials[0];
-    let usable = || trials.iter().filter(|trial| trial.status != TrialStatus::Failed);
+    // Where a phase could not run here, the figures of the others hold.
+    let usable = || {
+        trials
+            .iter()
+            .filter(|trial| trial.status != TrialStatus::Failed || trial.lacks_only_a_phase())
+    };
     let measure = |figure: &str, value: &dyn Fn(&Trial) -> Option<f64>| {
         let dots: Vec<Dot> = usable()
             .filter_map(|trial| {

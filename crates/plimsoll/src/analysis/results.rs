@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::confounders::{confounders, judge};
 use crate::recording::Recording;
 use crate::recording::model::{
-    EventKind, NOT_RUN, RESULTS_SCHEMA, Results, RunStatus, SamplerReport, Trial, TrialStatus,
+    EventKind, RESULTS_SCHEMA, Results, RunStatus, SamplerReport, Trial, TrialStatus,
 };
 
 /// Computes the results of a recording; also of one that was cut short, whose status then is interrupted.
@@ -74,7 +74,7 @@ pub fn run_status(recording: &Recording, trials: &[Trial]) -> RunStatus {
 /// Whether a trial failed. Where a capability is missing, a phase that did not run for it is no failure of the trial:
 /// the run is incomplete.
 fn failed(trial: &Trial, missing: bool) -> bool {
-    let excused = missing && trial.verified && trial.reasons.iter().all(|reason| reason.contains(NOT_RUN));
+    let excused = missing && trial.lacks_only_a_phase();
     trial.status == TrialStatus::Failed && !excused
 }
 

@@ -192,6 +192,15 @@ pub struct Trial {
     pub metrics: BTreeMap<String, f64>,
 }
 
+impl Trial {
+    /// Whether nothing went wrong but that a phase could not run here: what did run is right, byte for byte.
+    pub fn lacks_only_a_phase(&self) -> bool {
+        self.verified
+            && !self.reasons.is_empty()
+            && self.reasons.iter().all(|reason| reason.contains(NOT_RUN))
+    }
+}
+
 /// What a trial's reason says of a phase that could not run.
 pub const NOT_RUN: &str = "did not run";
 
