@@ -23,6 +23,9 @@ pub enum EnvironmentError {
         /// The lock file.
         lock: PathBuf,
     },
+    /// A stop was asked for while waiting for the machine or for the kernel.
+    #[error("interrupted before it was done")]
+    Interrupted,
     /// A change of the system, or its undoing, failed.
     #[error("cannot {action}: {source}{}", advice_clause(.advice))]
     System {

@@ -95,7 +95,7 @@ pub fn run(mut options: Options, progress: &mut Progress) -> Result<Outcome, Fai
     let options = &options;
     check_sizes(options)?;
     let name = run_name(&options.plan.scenario);
-    let session = open_session(options, &name)?;
+    let session = open_session(options, &name, &stop)?;
     let mut warnings: Vec<String> = fallback.into_iter().collect();
     if let Some(session) = &session {
         for run in session.dead_runs().or_exit(Exit::Missing)? {
@@ -130,7 +130,7 @@ fn check_sizes(options: &Options) -> Result<(), Failure> {
 }
 
 /// Takes the machine for the run, where there is a trial that can be done as asked.
-fn open_session(options: &Options, name: &str) -> Result<Option<Session>, Failure> {
+fn open_session(options: &Options, name: &str, stop: &Stop) -> Result<Option<Session>, Failure> {
     let possible = options
         .plan
         .trials
@@ -140,9 +140,9 @@ fn open_session(options: &Options, name: &str) -> Result<Option<Session>, Failur
         return Ok(None);
     }
     let command: Vec<String> = std::env::args().collect();
-    Session::open(name, &command, options.wait)
+    Session::open(name, &command, options.wait, stop.flag())
         .map(Some)
-        .or_exit(Exit::Missing)
+        .or_exit(stop.cause().map_or(Exit::Missing, |cause| cause.exit()))
 }
 
 /// Everything that the trials of a plan lack on this machine, each once.

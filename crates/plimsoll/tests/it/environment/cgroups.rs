@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use plimsoll::environment::{Cgroup, Environment, EnvironmentError, missing};
 
-use super::{MIB, again, has_cgroup, is_role, read, session, settings};
+use super::{MIB, NEVER, again, has_cgroup, is_role, read, session, settings};
 
 /// Starts a shell that moves into the cgroup and becomes `command`.
 fn spawn_inside(cgroup: &Cgroup, command: &str) -> Child {
@@ -214,7 +214,7 @@ fn unprivileged_role() {
     let mut asked = settings("zram");
     asked.swappiness = Some(1);
     let state = std::env::temp_dir().join(format!("plimsoll-unprivileged-{}", std::process::id()));
-    let mut session = plimsoll::environment::Session::open_in(&state, "nobody", &[], None).unwrap();
+    let mut session = plimsoll::environment::Session::open_in(&state, "nobody", &[], None, &NEVER).unwrap();
     let error = Environment::prepare(&mut session, &asked).unwrap_err();
     drop(session);
     fs::remove_dir_all(&state).unwrap();

@@ -3,16 +3,24 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use plimsoll::environment::{EnvironmentError, RunState, Session, cleanup_in};
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::read;
+use super::{NEVER, read};
 
 fn open(state: &Path, run: &str, wait: Option<Duration>) -> Result<Session, EnvironmentError> {
-    Session::open_in(state, run, &["plimsoll".to_owned(), "run".to_owned()], wait)
+    Session::open_in(
+        state,
+        run,
+        &["plimsoll".to_owned(), "run".to_owned()],
+        wait,
+        &NEVER,
+    )
 }
 
 /// The journal of a dead run that made `files`, under another boot if `boot` is given.
@@ -51,6 +59,29 @@ fn a_second_run_is_refused_by_name_and_gets_its_turn_when_it_waits() {
     std::thread::sleep(Duration::from_millis(100));
     let _ = first.finish().unwrap();
     waiting.join().unwrap().unwrap();
+}
+
+#[test]
+fn a_wait_for_the_machine_ends_with_the_stop_that_was_asked_for() {
+    let state = tempfile::tempdir().unwrap();
+    let first = open(state.path(), "the-first", None).unwrap();
+    // No clock reaches the end of this wait: only the stop can end it.
+    let for_ever = Some(Duration::from_secs(u64::MAX));
+    let stop = Arc::new(AtomicBool::new(false));
+    let (path, asked) = (state.path().to_owned(), Arc::clone(&stop));
+    let waiting = std::thread::spawn(move || Session::open_in(&path, "the-second", &[], for_ever, &asked));
+    std::thread::sleep(Duration::from_millis(200));
+    assert!(!waiting.is_finished(), "it did not wait");
+    let asked_at = Instant::now();
+    stop.store(true, Ordering::Release);
+    let ended = waiting.join().unwrap();
+    assert!(matches!(ended, Err(EnvironmentError::Interrupted)), "{ended:?}");
+    assert!(
+        asked_at.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        asked_at.elapsed()
+    );
+    let _ = first.finish().unwrap();
 }
 
 #[test]

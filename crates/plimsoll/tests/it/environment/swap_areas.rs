@@ -9,8 +9,8 @@ use std::process::{Command, Stdio};
 use plimsoll::environment::{Environment, EnvironmentError, SwapKind};
 
 use super::{
-    MIB, Traces, again, disk, has_swap_file, has_zram, has_zswap, is_role, read, session, settings, swaps,
-    zram_devices,
+    MIB, NEVER, Traces, again, disk, has_swap_file, has_zram, has_zswap, is_role, read, session, settings,
+    swaps, zram_devices,
 };
 
 const ZSWAP: &str = "/sys/module/zswap/parameters";
@@ -196,7 +196,7 @@ fn free_device_role() {
     }
     let state = tempfile::tempdir().unwrap();
     let mut session =
-        plimsoll::environment::Session::open_in(state.path(), "free-device", &[], None).unwrap();
+        plimsoll::environment::Session::open_in(state.path(), "free-device", &[], None, &NEVER).unwrap();
     let environment = Environment::prepare(&mut session, &settings("zram:lzo")).unwrap();
     println!("used {}", environment.swap_device().unwrap().path.display());
     println!(
