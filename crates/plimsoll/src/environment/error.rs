@@ -65,7 +65,7 @@ pub enum EnvironmentError {
         available: Vec<String>,
     },
     /// The folder's file system cannot hold a swap file.
-    #[error("{} cannot hold a swap file: {why}; name another folder with `swap_dir`", folder.display())]
+    #[error("{} cannot hold a swap file: {why}; name another folder with `swap-dir`", folder.display())]
     UnsuitableFolder {
         /// The folder.
         folder: PathBuf,
@@ -74,7 +74,7 @@ pub enum EnvironmentError {
     },
     /// Too little disk space for the swap file.
     #[error(
-        "a swap file of {needed} bytes does not fit in {}: {available} bytes are available and {reserve} stay reserved; free some space, ask for less `swap_size` or name another `swap_dir`", folder.display()
+        "a swap file of {needed} bytes does not fit in {}: {available} bytes are available and {reserve} stay reserved; free some space, ask for less `swap-size` or name another `swap-dir`", folder.display()
     )]
     DiskFull {
         /// The folder.

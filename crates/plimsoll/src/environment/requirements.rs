@@ -110,7 +110,7 @@ fn missing_zswap() -> Option<Missing> {
 }
 
 fn missing_folder(folder: &Path) -> Option<Missing> {
-    let how = "name a folder on a disk of this machine with `--set swap_dir=...`".to_owned();
+    let how = "name a folder on a disk of this machine with `--set swap-dir=...`".to_owned();
     if let Some(why) = swap_file::refused(folder) {
         return Some(Missing {
             what: format!("a place for a swap file ({})", folder.display()),

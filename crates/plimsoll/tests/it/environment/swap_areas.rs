@@ -278,7 +278,7 @@ fn a_folder_in_memory_is_refused() {
     asked.swap_dir = "/dev/shm".into();
     let error = Environment::prepare(&mut session, &asked).unwrap_err();
     assert!(error.to_string().contains("tmpfs"), "{error}");
-    assert!(error.to_string().contains("swap_dir"), "{error}");
+    assert!(error.to_string().contains("swap-dir"), "{error}");
     let _ = session.finish().unwrap();
 }
 
