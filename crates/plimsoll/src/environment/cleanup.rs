@@ -256,7 +256,7 @@ fn undo(change: &Change) -> Result<Undone, String> {
         } => zram::undo(*id, *added, *disksize, uuid),
         Change::ZramAlgorithm { id, before } => zram::undo_algorithm(*id, before),
         Change::SwapOn { path, uuid } => swap_device::undo(path, uuid),
-        Change::File { path } => swap_file::undo(path),
+        Change::File { path, uuid } => swap_file::undo(path, uuid),
         Change::Value { path, before, wrote } => sysctl::undo(path, before, wrote),
         Change::Cgroup { path } => cgroup::undo(path),
         Change::MemoryController { cgroup } => cgroup::undo_controller(cgroup),

@@ -79,11 +79,6 @@ impl Session {
         &self.run
     }
 
-    /// Where the journal is.
-    pub fn journal_path(&self) -> &Path {
-        self.journal().path()
-    }
-
     /// Writes down that the process `pid` was started for this run: it is killed when the run's changes are
     /// undone and it still lives.
     ///
