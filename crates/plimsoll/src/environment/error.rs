@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde::Serialize;
 
@@ -26,6 +27,12 @@ pub enum EnvironmentError {
     /// A stop was asked for while waiting for the machine or for the kernel.
     #[error("interrupted before it was done")]
     Interrupted,
+    /// The kernel was not done with a reclaim in time.
+    #[error("the cgroup was not reclaimed within {:.1} s; raise `phase-timeout`, or ask for less", timeout.as_secs_f64())]
+    ReclaimTimedOut {
+        /// The time that it had.
+        timeout: Duration,
+    },
     /// A change of the system, or its undoing, failed.
     #[error("cannot {action}: {source}{}", advice_clause(.advice))]
     System {
@@ -210,4 +217,50 @@ pub struct UndoReport {
     pub undone: Vec<String>,
     /// What somebody else changed since: it is theirs now, and was left alone.
     pub left_alone: Vec<Left>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::KEYS;
+
+    /// Words in backticks that name no option, command or value.
+    fn keys_in(text: &str) -> Vec<&str> {
+        let is_key = |word: &&str| {
+            word.chars()
+                .all(|c| c.is_ascii_lowercase() || c == '-' || c == '_')
+        };
+        text.split('`').skip(1).step_by(2).filter(is_key).collect()
+    }
+
+    #[test]
+    fn every_key_that_an_error_names_is_one_of_the_scenario_s() {
+        let folder = PathBuf::from("/x");
+        let errors = [
+            EnvironmentError::UnsuitableFolder {
+                folder: folder.clone(),
+                why: "no".to_owned(),
+            },
+            EnvironmentError::DiskFull {
+                folder,
+                needed: 3,
+                available: 2,
+                reserve: 1,
+            },
+            EnvironmentError::ReclaimTimedOut {
+                timeout: Duration::from_secs(1),
+            },
+        ];
+        for error in errors {
+            let text = error.to_string();
+            let named = keys_in(&text);
+            assert!(!named.is_empty(), "{text}");
+            for name in named {
+                assert!(
+                    KEYS.iter().any(|key| key.name == name),
+                    "no key is called `{name}`: {text}"
+                );
+            }
+        }
+    }
 }

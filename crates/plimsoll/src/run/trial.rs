@@ -268,11 +268,11 @@ impl Running<'_> {
                 .worker
                 .trim_from_outside(self.timeout(), lab.stop.flag())
                 .map_err(|error| self.explain(lab, &error)),
-            TrimMechanism::Cgroup => self.reclaim(),
+            TrimMechanism::Cgroup => self.reclaim(lab),
         }
     }
 
-    fn reclaim(&mut self) -> Result<Cost, Trouble> {
+    fn reclaim(&mut self, lab: &Laboratory) -> Result<Cost, Trouble> {
         let Some(cgroup) = self.surroundings.environment().and_then(Environment::cgroup) else {
             return Err(Trouble::new(
                 Exit::Missing,
@@ -282,8 +282,11 @@ impl Running<'_> {
         let size = self.plan.settings.size;
         let watch = Stopwatch::start(UsageScope::Thread);
         cgroup
-            .reclaim(size)
-            .map_err(|error| Trouble::new(Exit::WorkloadFailed, error))?;
+            .reclaim(size, self.timeout(), lab.stop.flag())
+            .map_err(|error| match lab.stop.cause() {
+                Some(cause) => Trouble::new(cause.exit(), cause),
+                None => Trouble::new(Exit::WorkloadFailed, error),
+            })?;
         Ok(watch.stop(size))
     }
 

@@ -58,7 +58,9 @@ fn zram_takes_what_is_reclaimed_and_is_gone_afterwards() {
         .unwrap();
     let mut line = [0u8; 5];
     std::io::Read::read_exact(holder.stdout.as_mut().unwrap(), &mut line).unwrap();
-    let reclaimed = cgroup.reclaim(8 * MIB).unwrap();
+    let reclaimed = cgroup
+        .reclaim(8 * MIB, std::time::Duration::from_secs(60), &NEVER)
+        .unwrap();
     assert!(reclaimed.bytes() >= 6 * MIB, "{reclaimed:?}");
     assert!(cgroup.swap().unwrap().unwrap() >= 6 * MIB, "{:?}", cgroup.swap());
     assert_eq!(
