@@ -177,10 +177,29 @@ fn list<T: fmt::Display>(items: &[T]) -> String {
         .join("\n")
 }
 
+/// The kinds of things that a trial needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum MissingKind {
+    /// A memory cgroup to make others in.
+    Cgroup,
+    /// A right that this user, or this container, does not have.
+    Privilege,
+    /// zram.
+    Zram,
+    /// zswap.
+    Zswap,
+    /// A folder that can hold a swap file.
+    SwapFolder,
+}
+
 /// Something that a trial needs and this machine, or this user, does not have.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Missing {
-    /// What is missing.
+    /// Which kind of thing is missing.
+    pub kind: MissingKind,
+    /// What is missing, in words.
     pub what: String,
     /// What cannot be done without it.
     pub why: String,

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::analysis;
-use crate::environment::{self, Session, Tripwire};
+use crate::environment::{self, MissingKind, Session, Tripwire};
 use crate::exit::{Exit, Failure, OrExit};
 use crate::progress::Progress;
 use crate::recording::model::{
@@ -90,7 +90,7 @@ pub fn run(mut options: Options, progress: &mut Progress) -> Result<Outcome, Fai
     let fallback = fallback::without_zram(&mut options.plan, |settings| {
         environment::missing(settings)
             .iter()
-            .any(|missing| missing.what == "zram")
+            .any(|missing| missing.kind == MissingKind::Zram)
     });
     let options = &options;
     check_sizes(options)?;
