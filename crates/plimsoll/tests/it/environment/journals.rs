@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -93,6 +93,48 @@ fn a_wait_for_the_machine_ends_with_the_stop_that_was_asked_for() {
         "{:?}",
         asked_at.elapsed()
     );
+    let _ = first.finish().unwrap();
+}
+
+/// Whether the process has taken over SIGINT (number 2), so that the signal does not simply end it.
+fn catches_interrupts(pid: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let caught = status
+        .lines()
+        .find_map(|line| line.strip_prefix("SigCgt:"))
+        .unwrap();
+    u64::from_str_radix(caught.trim(), 16).unwrap() & 0b10 != 0
+}
+
+#[test]
+fn an_interrupt_ends_a_run_that_waits_for_the_machine() {
+    if !super::has_cgroup() {
+        return;
+    }
+    let (state, recordings) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let first = open(state.path(), "the-first", None).unwrap();
+    let mut waiting = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
+        .args(["run", "compression", "--set", "subject=none", "--set", "size=32M"])
+        .args(["--wait=18446744073709551615", "--output"])
+        .arg(recordings.path())
+        .env("PLIMSOLL_STATE_DIR", state.path())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !catches_interrupts(waiting.id()) && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    std::thread::sleep(Duration::from_millis(300));
+    let early = waiting.try_wait().unwrap();
+    let pid = rustix::process::Pid::from_child(&waiting);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let ended = waiting.wait_with_output().unwrap();
+    let text = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(early, None, "it did not wait: {text}");
+    assert_eq!(ended.status.code(), Some(5), "{text}");
+    assert!(text.contains("interrupted"), "{text}");
+    assert_eq!(fs::read_dir(recordings.path()).unwrap().count(), 0);
     let _ = first.finish().unwrap();
 }
 
