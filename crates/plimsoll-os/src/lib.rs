@@ -6,7 +6,6 @@
 
 mod errno;
 mod fd;
-mod lock;
 mod lock_range;
 mod page_size;
 mod perf;
@@ -17,7 +16,6 @@ mod vm;
 
 pub use errno::Errno;
 pub use fd::Fd;
-pub use lock::{LockScope, lock_all, unlock_all};
 pub use lock_range::lock_range_on_fault;
 pub use page_size::page_size;
 pub use perf::{PerfEvent, PerfScope, open_perf_event};

@@ -13,24 +13,18 @@ use crate::Errno;
 pub enum Advice {
     /// `MADV_PAGEOUT`: reclaim the pages now; anonymous ones need swap to go to.
     PageOut,
-    /// `MADV_COLD`: make the pages the first to be reclaimed.
-    Cold,
     /// `MADV_HUGEPAGE`: use transparent huge pages where possible.
     HugePage,
     /// `MADV_NOHUGEPAGE`: use base pages alone.
     NoHugePage,
-    /// `MADV_POPULATE_WRITE`: fault every page in, writable (Linux 5.14).
-    Populate,
 }
 
 impl Advice {
     const fn raw(self) -> c_int {
         match self {
             Advice::PageOut => libc::MADV_PAGEOUT,
-            Advice::Cold => libc::MADV_COLD,
             Advice::HugePage => libc::MADV_HUGEPAGE,
             Advice::NoHugePage => libc::MADV_NOHUGEPAGE,
-            Advice::Populate => libc::MADV_POPULATE_WRITE,
         }
     }
 }
@@ -110,8 +104,7 @@ impl Mapping {
     /// Gives `advice` on the whole mapping.
     ///
     /// # Errors
-    /// [`Errno::INVAL`] where the kernel does not know the advice; for [`Advice::Populate`] also [`Errno::NOMEM`]
-    /// where memory runs out.
+    /// [`Errno::INVAL`] where the kernel does not know the advice.
     pub fn advise(&self, advice: Advice) -> Result<(), Errno> {
         // SAFETY: the range is a mapping of ours, and no `Advice` changes contents or protection.
         let returned = unsafe { libc::madvise(self.start.as_ptr().cast(), self.length, advice.raw()) };

@@ -1,8 +1,8 @@
 //! The raw calls against the running kernel.
 
 use plimsoll_os::{
-    Advice, Errno, LockScope, Mapping, PageOutError, Pidfd, Range, UffdMode, UsageScope, api_handshake,
-    lock_all, open_userfaultfd, page_size, resource_usage, swap_off, swap_on, unlock_all,
+    Advice, Errno, Mapping, PageOutError, Pidfd, Range, UffdMode, api_handshake, open_userfaultfd, page_size,
+    swap_off, swap_on,
 };
 
 #[path = "../../plimsoll/tests/it/require.rs"]
@@ -16,18 +16,6 @@ fn allowed<T>(capability: &str, outcome: Result<T, Errno>) -> bool {
         Err(errno) if refusals.contains(&errno) => require::capability(capability, false, &errno.to_string()),
         _ => true,
     }
-}
-
-/// Bytes of this process's `field` of /proc/self/status.
-fn status_bytes(field: &str) -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find(|line| line.starts_with(field)).unwrap();
-    line.split_ascii_whitespace()
-        .nth(1)
-        .unwrap()
-        .parse::<u64>()
-        .unwrap()
-        * 1024
 }
 
 fn is_mapped(address: usize) -> bool {
@@ -60,30 +48,13 @@ fn what_cannot_be_mapped_is_an_error() {
 }
 
 #[test]
-fn populate_faults_every_page_in_and_advice_keeps_contents() {
-    let bytes = 32 << 20;
-    let mut mapping = Mapping::anonymous(bytes).unwrap();
-    mapping.advise(Advice::NoHugePage).unwrap();
-    mapping.advise(Advice::Populate).unwrap();
-    let before = resource_usage(UsageScope::Thread).minor_faults;
+fn advice_keeps_contents() {
+    let mut mapping = Mapping::anonymous(8 << 20).unwrap();
     mapping.bytes_mut().fill(9);
-    let faults = resource_usage(UsageScope::Thread).minor_faults - before;
-    assert!(faults < (bytes / page_size() / 10) as u64, "{faults} faults");
-    mapping.advise(Advice::Cold).unwrap();
-    mapping.advise(Advice::PageOut).unwrap();
-    assert!(mapping.bytes().iter().all(|byte| *byte == 9));
-}
-
-#[test]
-fn locked_memory_is_counted_until_it_is_unlocked() {
-    let locked = lock_all(LockScope::OnFault);
-    if !allowed("mlock", locked) {
-        return;
+    for advice in [Advice::NoHugePage, Advice::PageOut, Advice::HugePage] {
+        mapping.advise(advice).unwrap();
+        assert!(mapping.bytes().iter().all(|byte| *byte == 9), "{advice:?}");
     }
-    locked.unwrap();
-    assert!(status_bytes("VmLck") > 0);
-    unlock_all().unwrap();
-    assert_eq!(status_bytes("VmLck"), 0);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -11,6 +12,9 @@ use super::journal::{Change, Journal, Opened, runs_dir, state_dir};
 use super::lock::MachineLock;
 use super::session::boot_id;
 use super::{cgroup, process, swap_device, swap_file, sysctl, zram};
+
+/// A cleanup is ended by a signal as any program is: nothing has to be put in order first.
+static NEVER: AtomicBool = AtomicBool::new(false);
 
 /// What [`cleanup`] found and did.
 #[derive(Debug, Clone, Default, Serialize)]
@@ -74,7 +78,7 @@ pub fn cleanup_in(state: &Path, wait: Option<Duration>) -> Result<CleanupReport,
         return Ok(CleanupReport::default());
     }
     // What a dead run changed may be what a live run relies on: nothing is undone under a live run's feet.
-    let holder = match MachineLock::acquire(state, "cleanup", wait) {
+    let holder = match MachineLock::acquire(state, "cleanup", wait, &NEVER) {
         Ok(lock) => Ok(lock),
         Err(EnvironmentError::Busy { holder, .. }) => Err(holder),
         Err(error) => return Err(error),
@@ -252,7 +256,7 @@ fn undo(change: &Change) -> Result<Undone, String> {
         } => zram::undo(*id, *added, *disksize, uuid),
         Change::ZramAlgorithm { id, before } => zram::undo_algorithm(*id, before),
         Change::SwapOn { path, uuid } => swap_device::undo(path, uuid),
-        Change::File { path } => swap_file::undo(path),
+        Change::File { path, uuid } => swap_file::undo(path, uuid),
         Change::Value { path, before, wrote } => sysctl::undo(path, before, wrote),
         Change::Cgroup { path } => cgroup::undo(path),
         Change::MemoryController { cgroup } => cgroup::undo_controller(cgroup),

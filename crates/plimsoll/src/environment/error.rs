@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde::Serialize;
 
@@ -22,6 +23,15 @@ pub enum EnvironmentError {
         holder: Holder,
         /// The lock file.
         lock: PathBuf,
+    },
+    /// A stop was asked for while waiting for the machine or for the kernel.
+    #[error("interrupted before it was done")]
+    Interrupted,
+    /// The kernel was not done with a reclaim in time.
+    #[error("the cgroup was not reclaimed within {:.1} s; raise `phase-timeout`, or ask for less", timeout.as_secs_f64())]
+    ReclaimTimedOut {
+        /// The time that it had.
+        timeout: Duration,
     },
     /// A change of the system, or its undoing, failed.
     #[error("cannot {action}: {source}{}", advice_clause(.advice))]
@@ -62,7 +72,7 @@ pub enum EnvironmentError {
         available: Vec<String>,
     },
     /// The folder's file system cannot hold a swap file.
-    #[error("{} cannot hold a swap file: {why}; name another folder with `swap_dir`", folder.display())]
+    #[error("{} cannot hold a swap file: {why}; name another folder with `swap-dir`", folder.display())]
     UnsuitableFolder {
         /// The folder.
         folder: PathBuf,
@@ -71,7 +81,7 @@ pub enum EnvironmentError {
     },
     /// Too little disk space for the swap file.
     #[error(
-        "a swap file of {needed} bytes does not fit in {}: {available} bytes are available and {reserve} stay reserved; free some space, ask for less `swap_size` or name another `swap_dir`", folder.display()
+        "a swap file of {needed} bytes does not fit in {}: {available} bytes are available and {reserve} stay reserved; free some space, ask for less `swap-size` or name another `swap-dir`", folder.display()
     )]
     DiskFull {
         /// The folder.
@@ -167,10 +177,29 @@ fn list<T: fmt::Display>(items: &[T]) -> String {
         .join("\n")
 }
 
+/// The kinds of things that a trial needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum MissingKind {
+    /// A memory cgroup to make others in.
+    Cgroup,
+    /// A right that this user, or this container, does not have.
+    Privilege,
+    /// zram.
+    Zram,
+    /// zswap.
+    Zswap,
+    /// A folder that can hold a swap file.
+    SwapFolder,
+}
+
 /// Something that a trial needs and this machine, or this user, does not have.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Missing {
-    /// What is missing.
+    /// Which kind of thing is missing.
+    pub kind: MissingKind,
+    /// What is missing, in words.
     pub what: String,
     /// What cannot be done without it.
     pub why: String,
@@ -207,4 +236,50 @@ pub struct UndoReport {
     pub undone: Vec<String>,
     /// What somebody else changed since: it is theirs now, and was left alone.
     pub left_alone: Vec<Left>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::KEYS;
+
+    /// Words in backticks that name no option, command or value.
+    fn keys_in(text: &str) -> Vec<&str> {
+        let is_key = |word: &&str| {
+            word.chars()
+                .all(|c| c.is_ascii_lowercase() || c == '-' || c == '_')
+        };
+        text.split('`').skip(1).step_by(2).filter(is_key).collect()
+    }
+
+    #[test]
+    fn every_key_that_an_error_names_is_one_of_the_scenario_s() {
+        let folder = PathBuf::from("/x");
+        let errors = [
+            EnvironmentError::UnsuitableFolder {
+                folder: folder.clone(),
+                why: "no".to_owned(),
+            },
+            EnvironmentError::DiskFull {
+                folder,
+                needed: 3,
+                available: 2,
+                reserve: 1,
+            },
+            EnvironmentError::ReclaimTimedOut {
+                timeout: Duration::from_secs(1),
+            },
+        ];
+        for error in errors {
+            let text = error.to_string();
+            let named = keys_in(&text);
+            assert!(!named.is_empty(), "{text}");
+            for name in named {
+                assert!(
+                    KEYS.iter().any(|key| key.name == name),
+                    "no key is called `{name}`: {text}"
+                );
+            }
+        }
+    }
 }

@@ -84,8 +84,8 @@ pub(super) enum Change {
     ZramAlgorithm { id: u32, before: String },
     /// A swap area with this UUID in its header was turned on.
     SwapOn { path: PathBuf, uuid: String },
-    /// A file was made.
-    File { path: PathBuf },
+    /// A swap file was made, whose header gets this UUID.
+    File { path: PathBuf, uuid: String },
     /// A control file's value was changed.
     Value {
         path: PathBuf,
@@ -115,7 +115,7 @@ impl std::fmt::Display for Change {
             Change::Zram { id, .. } => write!(f, "zram device /dev/zram{id}"),
             Change::ZramAlgorithm { id, .. } => write!(f, "algorithm of /dev/zram{id}"),
             Change::SwapOn { path, .. } => write!(f, "swap on {}", path.display()),
-            Change::File { path } => write!(f, "file {}", path.display()),
+            Change::File { path, .. } => write!(f, "file {}", path.display()),
             Change::Value { path, before, wrote } => {
                 write!(f, "value of {} ({before} -> {wrote})", path.display())
             }
@@ -141,6 +141,8 @@ enum Line {
 pub(super) struct Journal {
     path: PathBuf,
     file: File,
+    /// Bytes of its whole lines.
+    length: u64,
     header: Header,
     next: u32,
     outstanding: Vec<(u32, Change)>,
@@ -179,6 +181,7 @@ impl Journal {
         let mut journal = Journal {
             path,
             file,
+            length: 0,
             header: header.clone(),
             next: 1,
             outstanding: Vec::new(),
@@ -218,6 +221,7 @@ impl Journal {
             Ok(parsed) => Opened::Dead(Box::new(Journal {
                 path: path.to_owned(),
                 file,
+                length: whole as u64,
                 header: parsed.header,
                 next: parsed.next,
                 outstanding: parsed.outstanding,
@@ -285,11 +289,20 @@ impl Journal {
         fs::remove_file(&self.path)
     }
 
+    /// Appends a whole line, or nothing: half a line would make one damaged line of itself and the next.
     fn append(&mut self, line: &Line) -> io::Result<()> {
         let mut text = serde_json::to_string(line)?;
         text.push('\n');
-        self.file.write_all(text.as_bytes())?;
-        self.file.sync_data()
+        let written = self
+            .file
+            .write_all(text.as_bytes())
+            .and_then(|()| self.file.sync_data());
+        match written {
+            Ok(()) => self.length += text.len() as u64,
+            // Shrinking needs no room. Should it fail nonetheless, the reader tells of the damaged line.
+            Err(_) => drop(self.file.set_len(self.length)),
+        }
+        written
     }
 }
 

@@ -8,6 +8,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -46,11 +47,12 @@ pub(super) struct MachineLock {
 }
 
 impl MachineLock {
-    /// Takes the lock of the state folder for `run`, waiting for up to `wait`.
+    /// Takes the lock of the state folder for `run`, waiting for up to `wait`, or until `interrupted` is true.
     pub(super) fn acquire(
         state: &Path,
         run: &str,
         wait: Option<Duration>,
+        interrupted: &AtomicBool,
     ) -> Result<MachineLock, EnvironmentError> {
         let path = state.join("machine.lock");
         let failed = |source| EnvironmentError::system(format!("open the lock {}", path.display()), source);
@@ -63,11 +65,19 @@ impl MachineLock {
             .mode(0o600)
             .open(&path)
             .map_err(failed)?;
-        let deadline = Instant::now() + wait.unwrap_or_default();
+        // `None` where the wait is longer than time can be told: then it has no end.
+        let deadline = Instant::now().checked_add(wait.unwrap_or_default());
         loop {
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => break,
-                Err(rustix::io::Errno::WOULDBLOCK) if Instant::now() < deadline => thread::sleep(POLL),
+                Err(rustix::io::Errno::WOULDBLOCK) if interrupted.load(Ordering::Acquire) => {
+                    return Err(EnvironmentError::Interrupted);
+                }
+                Err(rustix::io::Errno::WOULDBLOCK)
+                    if deadline.is_none_or(|deadline| Instant::now() < deadline) =>
+                {
+                    thread::sleep(POLL);
+                }
                 Err(rustix::io::Errno::WOULDBLOCK) => return Err(busy(&mut file, path)),
                 Err(error) => return Err(failed(error.into())),
             }

@@ -28,7 +28,7 @@ mod zswap;
 
 pub use cgroup::{Cgroup, CgroupVersion, Hierarchy, Reclaimed};
 pub use cleanup::{CleanupReport, RunCleanup, RunState, cleanup, cleanup_in};
-pub use error::{EnvironmentError, Left, Missing, UndoReport};
+pub use error::{EnvironmentError, Left, Missing, MissingKind, UndoReport};
 pub use lock::Holder;
 pub use machine::{disk_free, machine};
 pub use prepare::{CgroupDescription, Description, Environment, SwapDescription, ValueDescription};

@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::scenario::{Settings, Subject};
 
 use super::cgroup::{Cgroup, CgroupSettings, CgroupVersion, Hierarchy};
-use super::error::{EnvironmentError, Missing, UndoReport};
+use super::error::{EnvironmentError, Missing, MissingKind, UndoReport};
 use super::requirements::missing;
 use super::session::Session;
 use super::swap_device::{SwapDevice, SwapKind};
@@ -160,6 +160,7 @@ impl Environment {
 fn set_up(session: &mut Session, settings: &Settings, first: u32) -> Result<Environment, EnvironmentError> {
     let hierarchy = Hierarchy::of_this_process().map_err(|found| {
         EnvironmentError::Missing(vec![Missing {
+            kind: MissingKind::Cgroup,
             what: format!("a memory cgroup ({found})"),
             why: "the worker's memory cannot be limited".to_owned(),
             how: "boot with the memory controller enabled".to_owned(),

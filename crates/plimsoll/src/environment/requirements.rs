@@ -2,17 +2,22 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::LazyLock;
 
 use rustix::fs::{Access, access};
 
 use crate::scenario::{Settings, Subject};
 
 use super::cgroup::{CgroupVersion, Hierarchy, find_parent, writable};
-use super::error::Missing;
+use super::error::{Missing, MissingKind};
 use super::{swap_file, sysctl, zram, zswap};
 
 /// `CAP_SYS_ADMIN` of `<linux/capability.h>`.
 const CAP_SYS_ADMIN: u32 = 21;
+
+// What cannot change while the program runs is asked once: plans have thousands of trials.
+static MISSING_CGROUP: LazyLock<Option<Missing>> = LazyLock::new(missing_cgroup);
+static MAY_ADMINISTER: LazyLock<bool> = LazyLock::new(|| has_capability(CAP_SYS_ADMIN));
 
 const AS_ROOT: &str = "run as root: `sudo plimsoll ...`";
 
@@ -20,9 +25,10 @@ const AS_ROOT: &str = "run as root: `sudo plimsoll ...`";
 /// [`Environment::prepare`](super::Environment::prepare) can be tried. Changes nothing.
 pub fn missing(settings: &Settings) -> Vec<Missing> {
     let mut missing = Vec::new();
-    missing.extend(missing_cgroup());
-    if settings.subject != Subject::NoSwap && !has_capability(CAP_SYS_ADMIN) {
+    missing.extend(MISSING_CGROUP.clone());
+    if settings.subject != Subject::NoSwap && !*MAY_ADMINISTER {
         missing.push(Missing {
+            kind: MissingKind::Privilege,
             what: "the capability CAP_SYS_ADMIN".to_owned(),
             why: "swap cannot be turned on without it".to_owned(),
             how: format!("{AS_ROOT}; in a container add `--cap-add SYS_ADMIN` or `--privileged`"),
@@ -30,6 +36,7 @@ pub fn missing(settings: &Settings) -> Vec<Missing> {
     }
     match &settings.subject {
         Subject::Zram(_) if !zram::available() => missing.push(Missing {
+            kind: MissingKind::Zram,
             what: "zram".to_owned(),
             why: format!("the subject `{}` compresses into a zram device", settings.subject),
             how: "`modprobe zram` (from the kernel's extra modules), or use the subject `swapfile`"
@@ -48,6 +55,7 @@ pub fn missing(settings: &Settings) -> Vec<Missing> {
     ] {
         if asked.is_some() && access(path, Access::WRITE_OK).is_err() {
             missing.push(Missing {
+                kind: MissingKind::Privilege,
                 what: format!("the right to write {path}"),
                 why: "the scenario sets it during the trial".to_owned(),
                 how: format!("{AS_ROOT}; in a container /proc/sys must be writable (`--privileged`)"),
@@ -65,6 +73,7 @@ fn missing_cgroup() -> Option<Missing> {
             let how =
                 "boot with the memory controller (not `cgroup_disable=memory`) and mount cgroup2".to_owned();
             return Some(Missing {
+                kind: MissingKind::Cgroup,
                 what: format!("a memory cgroup ({found})"),
                 why,
                 how,
@@ -79,6 +88,7 @@ fn missing_cgroup() -> Option<Missing> {
         }
     };
     (!possible).then(|| Missing {
+        kind: MissingKind::Privilege,
         what: format!(
             "the right to make a memory cgroup ({}) under {}",
             hierarchy.version,
@@ -95,6 +105,7 @@ fn missing_zswap() -> Option<Missing> {
         let how =
             "boot a kernel built with CONFIG_ZSWAP=y (`zswap.enabled=1` turns it on at boot)".to_owned();
         return Some(Missing {
+            kind: MissingKind::Zswap,
             what: "zswap".to_owned(),
             why,
             how,
@@ -103,6 +114,7 @@ fn missing_zswap() -> Option<Missing> {
     access("/sys/module/zswap/parameters/enabled", Access::WRITE_OK)
         .is_err()
         .then(|| Missing {
+            kind: MissingKind::Privilege,
             what: "the right to change zswap's parameters".to_owned(),
             why,
             how: format!("{AS_ROOT}; in a container /sys must be writable (`--privileged`)"),
@@ -110,9 +122,10 @@ fn missing_zswap() -> Option<Missing> {
 }
 
 fn missing_folder(folder: &Path) -> Option<Missing> {
-    let how = "name a folder on a disk of this machine with `--set swap_dir=...`".to_owned();
+    let how = "name a folder on a disk of this machine with `--set swap-dir=...`".to_owned();
     if let Some(why) = swap_file::refused(folder) {
         return Some(Missing {
+            kind: MissingKind::SwapFolder,
             what: format!("a place for a swap file ({})", folder.display()),
             why,
             how,
@@ -121,6 +134,7 @@ fn missing_folder(folder: &Path) -> Option<Missing> {
     access(folder, Access::WRITE_OK | Access::EXEC_OK)
         .is_err()
         .then(|| Missing {
+            kind: MissingKind::Privilege,
             what: format!("the right to make files in {}", folder.display()),
             why: "the swap file is made there".to_owned(),
             how: format!("{AS_ROOT}, or {how}"),

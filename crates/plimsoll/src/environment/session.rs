@@ -1,6 +1,7 @@
 //! A run's right to change this machine.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::cleanup::{dead_runs, undo_changes};
@@ -24,13 +25,18 @@ pub struct Session {
 impl Session {
     /// Takes the machine lock and opens the run's journal. `run` names the cgroups and files of the run, and
     /// `command` is kept in the journal for people. While another run holds the machine this waits for up to
-    /// `wait`.
+    /// `wait`, or until `interrupted` is true.
     ///
     /// # Errors
-    /// [`EnvironmentError::Busy`] with the holder's name when the machine is not free in time, and an error of the
-    /// system when the state folder cannot be written.
-    pub fn open(run: &str, command: &[String], wait: Option<Duration>) -> Result<Session, EnvironmentError> {
-        Self::open_in(&state_dir(), run, command, wait)
+    /// [`EnvironmentError::Busy`] with the holder's name when the machine is not free in time,
+    /// [`EnvironmentError::Interrupted`], and an error of the system when the state folder cannot be written.
+    pub fn open(
+        run: &str,
+        command: &[String],
+        wait: Option<Duration>,
+        interrupted: &AtomicBool,
+    ) -> Result<Session, EnvironmentError> {
+        Self::open_in(&state_dir(), run, command, wait, interrupted)
     }
 
     /// As [`Session::open`], with the lock and the journal in the folder `state`: runs with different folders do
@@ -43,9 +49,10 @@ impl Session {
         run: &str,
         command: &[String],
         wait: Option<Duration>,
+        interrupted: &AtomicBool,
     ) -> Result<Session, EnvironmentError> {
         let run = file_name_of(run);
-        let lock = MachineLock::acquire(state, &run, wait)?;
+        let lock = MachineLock::acquire(state, &run, wait, interrupted)?;
         let header = Header {
             journal: JOURNAL_VERSION,
             run: run.clone(),
@@ -70,11 +77,6 @@ impl Session {
     /// Name of the run, as it stands in names of cgroups and files.
     pub fn run(&self) -> &str {
         &self.run
-    }
-
-    /// Where the journal is.
-    pub fn journal_path(&self) -> &Path {
-        self.journal().path()
     }
 
     /// Writes down that the process `pid` was started for this run: it is killed when the run's changes are

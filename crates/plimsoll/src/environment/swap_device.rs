@@ -95,7 +95,18 @@ fn parse_swaps(text: &str) -> Vec<ActiveSwap> {
 }
 
 pub(super) fn is_active(path: &Path) -> io::Result<bool> {
-    Ok(active()?.iter().any(|swap| swap.path == path))
+    Ok(find(&active()?, path).is_some())
+}
+
+/// The area at `path`. The kernel adds ` (deleted)` to the path of a file that was deleted while it was in use, as
+/// some kernels allow; a file that has such a name is not taken for it.
+fn find<'a>(areas: &'a [ActiveSwap], path: &Path) -> Option<&'a ActiveSwap> {
+    let mut deleted = path.as_os_str().to_owned();
+    deleted.push(" (deleted)");
+    let deleted = Path::new(&deleted);
+    areas
+        .iter()
+        .find(|area| area.path == path || (area.path == deleted && !deleted.exists()))
 }
 
 /// Writes the header and turns the area on, above all others. Returns its priority.
@@ -124,7 +135,7 @@ pub(super) fn turn_on(
         let advice = match errno.raw() {
             libc::EPERM => "run as root (CAP_SYS_ADMIN)",
             libc::EINVAL => {
-                "the file system cannot hold swap files (holes or copy-on-write): name another folder with `swap_dir`"
+                "the file system cannot hold swap files (holes or copy-on-write): name another folder with `swap-dir`"
             }
             libc::EBUSY => "somebody else uses it",
             _ => "",
@@ -153,8 +164,10 @@ fn c_path(path: &Path) -> Result<CString, EnvironmentError> {
 /// Turns the area off if it is on and has our UUID.
 pub(super) fn undo(path: &Path, uuid: &str) -> Result<Undone, String> {
     let reading = |error: io::Error| format!("cannot read /proc/swaps: {error}");
-    if !is_active(path).map_err(reading)? {
-        return Ok(Undone::Gone);
+    match find(&active().map_err(reading)?, path) {
+        None => return Ok(Undone::Gone),
+        Some(area) if area.path != path => return undo_deleted(area, path),
+        Some(_) => {}
     }
     match swap_header::find(path) {
         Ok(Found::Uuid(found)) if found == uuid => {}
@@ -189,9 +202,54 @@ pub(super) fn undo(path: &Path, uuid: &str) -> Result<Undone, String> {
     }
 }
 
+/// Turns off an area whose file was deleted while it was in use. No header can be asked whose it is, but nobody
+/// else's area has had this path. The kernel finds an area by its file, and so only where that can still be opened.
+fn undo_deleted(area: &ActiveSwap, path: &Path) -> Result<Undone, String> {
+    let text = c_path(path).map_err(|error| error.to_string())?;
+    match plimsoll_os::swap_off(&text) {
+        Ok(()) => Ok(Undone::Gone),
+        Err(errno) => Err(format!(
+            "its file was deleted while it was in use, and it cannot be turned off without ({errno}): {} bytes of \
+             memory are in it, and it stays until the machine is started anew",
+            area.used
+        )),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_area_whose_file_was_deleted_is_still_the_run_s_and_is_told_of_when_it_stays() {
+        let text = "Filename\tType\tSize\tUsed\tPriority\n\
+                    /plimsoll-test/.plimsoll-a\\040b-1.swap\\040(deleted)\tfile\t1020\t8\t1000\n";
+        let (areas, path) = (
+            parse_swaps(text),
+            Path::new("/plimsoll-test/.plimsoll-a b-1.swap"),
+        );
+        let area = find(&areas, path).unwrap();
+        assert_ne!(area.path, path);
+        assert_eq!(find(&areas, Path::new("/plimsoll-test/.plimsoll-a")), None);
+        let why = undo_deleted(area, path).unwrap_err();
+        assert!(why.contains("deleted") && why.contains("8192 bytes"), "{why}");
+    }
+
+    #[test]
+    fn a_file_of_such_a_name_is_no_deleted_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let theirs = folder.path().join("swap (deleted)");
+        fs::write(&theirs, "").unwrap();
+        let areas = [ActiveSwap {
+            path: theirs.clone(),
+            used: 0,
+            priority: 1,
+        }];
+        assert_eq!(find(&areas, &folder.path().join("swap")), None);
+        assert!(find(&areas, &theirs).is_some());
+        fs::remove_file(&theirs).unwrap();
+        assert!(find(&areas, &folder.path().join("swap")).is_some());
+    }
 
     #[test]
     fn proc_swaps() {

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FallocateFlags, IFlags, fallocate, fstatfs, ioctl_getflags, ioctl_setflags, statfs};
@@ -13,7 +13,7 @@ use super::journal::Change;
 use super::machine::disk_space;
 use super::session::Session;
 use super::swap_device::{SwapDevice, SwapKind, is_active, turn_on};
-use super::swap_header::SwapHeader;
+use super::swap_header::{self, Found, SwapHeader};
 
 /// `TMPFS_MAGIC`, `RAMFS_MAGIC`, `BTRFS_SUPER_MAGIC`, ... of `<linux/magic.h>`.
 mod magic {
@@ -24,6 +24,12 @@ mod magic {
     pub(super) const SQUASHFS: u64 = 0x7371_7368;
     pub(super) const BTRFS: u64 = 0x9123_683e;
 }
+
+/// A swap file is named `.plimsoll-<run>-<number>.swap`.
+const PREFIX: &str = ".plimsoll-";
+const SUFFIX: &str = ".swap";
+/// What memory holds is its owner's alone.
+const MODE: u32 = 0o600;
 
 /// Bytes written at once where the file system cannot allocate ahead.
 const CHUNK: usize = 1 << 20;
@@ -48,13 +54,16 @@ pub(super) fn create(
     if size.saturating_add(space.reserve) > space.available {
         return Err(disk_full(folder, size));
     }
-    let path = folder.join(format!(".plimsoll-{}-{}.swap", session.run(), session.mark()));
-    let number = session.record(Change::File { path: path.clone() })?;
+    let path = folder.join(format!("{PREFIX}{}-{}{SUFFIX}", session.run(), session.mark()));
+    let number = session.record(Change::File {
+        path: path.clone(),
+        uuid: header.uuid_text(),
+    })?;
     let opened = OpenOptions::new()
         .read(true)
         .write(true)
         .create_new(true)
-        .mode(0o600)
+        .mode(MODE)
         .open(&path);
     let file = match opened {
         Ok(file) => file,
@@ -136,10 +145,35 @@ fn write_zeros(mut file: &File, size: u64) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Removes the file, unless it is in use as swap.
-pub(super) fn undo(path: &Path) -> Result<Undone, String> {
+/// Removes the file, unless it is in use as swap, or is not the one that this program made: what stands there
+/// has the name, owner and mode of our files, and the header with our UUID or none yet.
+pub(super) fn undo(path: &Path, uuid: &str) -> Result<Undone, String> {
     if is_active(path).map_err(|error| format!("cannot read /proc/swaps: {error}"))? {
         return Err("it is in use as swap".to_owned());
+    }
+    let metadata = match fs::symlink_metadata(path) {
+        Ok(metadata) => metadata,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Undone::Gone),
+        Err(error) => return Err(format!("cannot look at it: {error}")),
+    };
+    let as_made = metadata.is_file()
+        && metadata.uid() == rustix::process::geteuid().as_raw()
+        && metadata.permissions().mode() & 0o7777 == MODE
+        && is_our_name(path);
+    if !as_made {
+        return Ok(Undone::NotOurs(
+            "something else has taken its place since".to_owned(),
+        ));
+    }
+    match header(path, metadata.len()) {
+        Ok(Found::Blank) => {}
+        Ok(Found::Uuid(found)) if found == uuid => {}
+        Ok(_) => {
+            return Ok(Undone::NotOurs(
+                "somebody else has written to it since".to_owned(),
+            ));
+        }
+        Err(error) => return Err(format!("cannot read its header: {error}")),
     }
     match fs::remove_file(path) {
         Ok(()) => Ok(Undone::Gone),
@@ -148,10 +182,23 @@ pub(super) fn undo(path: &Path) -> Result<Undone, String> {
     }
 }
 
+fn is_our_name(path: &Path) -> bool {
+    path.file_name()
+        .and_then(|name| name.to_str())
+        .is_some_and(|name| name.starts_with(PREFIX) && name.ends_with(SUFFIX))
+}
+
+/// What stands in the place of the header; a run may have died before the file had its size.
+fn header(path: &Path, length: u64) -> io::Result<Found> {
+    if length >= rustix::param::page_size() as u64 {
+        return swap_header::find(path);
+    }
+    let zeros = fs::read(path)?.iter().all(|&byte| byte == 0);
+    Ok(if zeros { Found::Blank } else { Found::Other })
+}
+
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::MetadataExt;
-
     use super::*;
 
     #[test]
@@ -172,6 +219,62 @@ mod tests {
                 metadata.blocks()
             );
         }
+    }
+
+    /// What is made at a path whose swap file is undone; true where it is removed as ours.
+    fn removed(name: &str, mode: u32, content: &[u8]) -> bool {
+        let uuid = "00112233-4455-4677-8899-aabbccddeeff";
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(name);
+        fs::write(&path, content).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        let undone = undo(&path, uuid).unwrap();
+        assert_eq!(undone == Undone::Gone, !path.exists(), "{undone:?}");
+        !path.exists()
+    }
+
+    #[test]
+    fn only_the_file_that_was_made_is_removed() {
+        let name = ".plimsoll-run-1.swap";
+        let page = rustix::param::page_size();
+        let mut ours = SwapHeader::new(1 << 20, page, "plimsoll").unwrap();
+        ours.uuid = *b"\x00\x11\x22\x33\x44\x55\x46\x77\x88\x99\xaa\xbb\xcc\xdd\xee\xff";
+        let theirs = SwapHeader::new(1 << 20, page, "plimsoll").unwrap();
+        assert!(removed(name, 0o600, &ours.encode(page)));
+        assert!(removed(name, 0o600, &[]), "made, and not yet allocated");
+        assert!(
+            removed(name, 0o600, &vec![0; 2 * page]),
+            "allocated, and without a header yet"
+        );
+        assert!(
+            !removed(name, 0o600, &theirs.encode(page)),
+            "somebody else's swap"
+        );
+        assert!(!removed(name, 0o600, b"their text"));
+        assert!(!removed(name, 0o600, &vec![b'x'; 2 * page]));
+        assert!(!removed(name, 0o644, &ours.encode(page)));
+        assert!(!removed("swapfile", 0o600, &ours.encode(page)));
+    }
+
+    #[test]
+    fn a_folder_or_a_link_in_the_place_of_the_file_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let (link, target) = (
+            folder.path().join(".plimsoll-a-1.swap"),
+            folder.path().join("target"),
+        );
+        fs::write(&target, "").unwrap();
+        std::os::unix::fs::symlink(&target, &link).unwrap();
+        let directory = folder.path().join(".plimsoll-a-2.swap");
+        fs::create_dir(&directory).unwrap();
+        for path in [&link, &directory] {
+            assert!(
+                matches!(undo(path, "u"), Ok(Undone::NotOurs(_))),
+                "{}",
+                path.display()
+            );
+        }
+        assert!(link.is_symlink() && target.exists() && directory.is_dir());
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::LazyLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -157,11 +158,12 @@ fn set_algorithm(id: u32, asked: Option<&str>) -> Result<String, EnvironmentErro
     }
 }
 
+/// Whether there is a module to load. It takes a process to ask, so it is asked once.
+static LOADABLE: LazyLock<bool> = LazyLock::new(|| modprobe(&["-D", "zram"]).is_ok()); // busybox knows no --dry-run, and no long names
+
 /// Whether this kernel has zram, or a module of it that can be loaded.
 pub(super) fn available() -> bool {
-    Path::new(HOT_ADD).exists()
-        || devices().is_ok_and(|ids| !ids.is_empty())
-        || modprobe(&["-D", "zram"]).is_ok() // busybox knows no --dry-run, and no long names
+    Path::new(HOT_ADD).exists() || devices().is_ok_and(|ids| !ids.is_empty()) || *LOADABLE
 }
 
 fn load_module(session: &mut Session) -> Result<(), EnvironmentError> {

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::analysis;
-use crate::environment::{self, Session, Tripwire};
+use crate::environment::{self, EnvironmentError, MissingKind, Session, Tripwire};
 use crate::exit::{Exit, Failure, OrExit};
 use crate::progress::Progress;
 use crate::quantity;
@@ -91,13 +91,13 @@ pub fn run(mut options: Options, progress: &mut Progress) -> Result<Outcome, Fai
     let fallback = fallback::without_zram(&mut options.plan, |settings| {
         environment::missing(settings)
             .iter()
-            .any(|missing| missing.what == "zram")
+            .any(|missing| missing.kind == MissingKind::Zram)
     });
     if options.wait.is_none() {
         check_sizes(&options.plan, &options.machine)?;
     }
     let name = run_name(&options.plan.scenario);
-    let session = open_session(&options, &name)?;
+    let session = open_session(&options, &name, &stop, progress)?;
     if options.wait.is_some() {
         // What the other run held is free again.
         options.machine = environment::machine().or_exit(Exit::Missing)?;
@@ -150,7 +150,12 @@ pub(crate) fn check_sizes(plan: &Plan, machine: &Machine) -> Result<(), Failure>
 }
 
 /// Takes the machine for the run, where there is a trial that can be done as asked.
-fn open_session(options: &Options, name: &str) -> Result<Option<Session>, Failure> {
+fn open_session(
+    options: &Options,
+    name: &str,
+    stop: &Stop,
+    progress: &Progress,
+) -> Result<Option<Session>, Failure> {
     let possible = options
         .plan
         .trials
@@ -160,9 +165,16 @@ fn open_session(options: &Options, name: &str) -> Result<Option<Session>, Failur
         return Ok(None);
     }
     let command: Vec<String> = std::env::args().collect();
-    Session::open(name, &command, options.wait)
+    let opened = match (Session::open(name, &command, None, stop.flag()), options.wait) {
+        (Err(EnvironmentError::Busy { holder, .. }), Some(_)) => {
+            progress.warn(&format!("waiting for {holder} to end"));
+            Session::open(name, &command, options.wait, stop.flag())
+        }
+        (opened, _) => opened,
+    };
+    opened
         .map(Some)
-        .or_exit(Exit::Missing)
+        .or_exit(stop.cause().map_or(Exit::Missing, |cause| cause.exit()))
 }
 
 /// Everything that the trials of a plan lack on this machine, each once.

@@ -10,7 +10,7 @@ use crate::analysis::{
     self,
     compression::{self, PhaseRows},
 };
-use crate::environment::{self, Cgroup, CgroupVersion, Environment, Missing, SwapDevice};
+use crate::environment::{self, Cgroup, CgroupVersion, Environment, Missing, Reclaimed, SwapDevice};
 use crate::exit::{Exit, Failure, OrExit};
 use crate::quantity;
 use crate::recording::model::{Event, EventKind, NOT_RUN, Trial, TrialStatus};
@@ -289,7 +289,7 @@ impl Running<'_> {
                     .trim_from_outside(self.timeout(), lab.stop.flag())
                     .map_err(|error| self.explain(lab, &error))
             }
-            TrimMechanism::Cgroup => self.reclaim(),
+            TrimMechanism::Cgroup => self.reclaim(lab),
         }
     }
 
@@ -314,9 +314,7 @@ impl Running<'_> {
             if cached <= few || start.elapsed() > self.timeout() || lab.stop.requested() {
                 break;
             }
-            cgroup
-                .reclaim(cached)
-                .map_err(|error| Trouble::new(Exit::WorkloadFailed, error))?;
+            self.reclaim_cgroup(lab, cgroup, cached)?;
             rounds += 1;
             std::thread::sleep(SWAP_CACHE_PAUSE);
         }
@@ -334,7 +332,16 @@ impl Running<'_> {
         (self.plan.settings.size as f64 * (1.0 - REACHED)) as u64
     }
 
-    fn reclaim(&mut self) -> Result<Cost, Trouble> {
+    fn reclaim_cgroup(&self, lab: &Laboratory, cgroup: &Cgroup, bytes: u64) -> Result<Reclaimed, Trouble> {
+        cgroup
+            .reclaim(bytes, self.timeout(), lab.stop.flag())
+            .map_err(|error| match lab.stop.cause() {
+                Some(cause) => Trouble::new(cause.exit(), cause),
+                None => Trouble::new(Exit::WorkloadFailed, error),
+            })
+    }
+
+    fn reclaim(&mut self, lab: &Laboratory) -> Result<Cost, Trouble> {
         let Some(cgroup) = self.surroundings.environment().and_then(Environment::cgroup) else {
             return Err(Trouble::new(
                 Exit::Missing,
@@ -343,9 +350,7 @@ impl Running<'_> {
         };
         let size = self.plan.settings.size;
         let watch = Stopwatch::start(UsageScope::Thread);
-        let reclaimed = cgroup
-            .reclaim(size)
-            .map_err(|error| Trouble::new(Exit::WorkloadFailed, error))?;
+        let reclaimed = self.reclaim_cgroup(lab, cgroup, size)?;
         self.mechanism = Some(reclaimed.mechanism.to_owned());
         Ok(watch.stop(size))
     }

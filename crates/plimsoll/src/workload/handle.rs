@@ -58,7 +58,7 @@ pub enum WorkerError {
         signal: Option<i32>,
     },
     /// It did not answer in time.
-    #[error("the worker gave no answer within {:.1} s; raise phase_timeout, or ask for less", limit.as_secs_f64())]
+    #[error("the worker gave no answer within {:.1} s; raise `phase-timeout`, or ask for less", limit.as_secs_f64())]
     Timeout {
         /// The time it had.
         limit: Duration,

@@ -12,6 +12,7 @@ mod swap_headers;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use plimsoll::environment::{Hierarchy, Session};
@@ -23,6 +24,9 @@ const MIB: u64 = 1 << 20;
 
 /// How long a test waits for the machine.
 const WAIT: Option<Duration> = Some(Duration::from_secs(300));
+
+/// A stop that nobody asks for.
+static NEVER: AtomicBool = AtomicBool::new(false);
 
 fn root() -> bool {
     rustix::process::geteuid().is_root()
@@ -53,7 +57,7 @@ fn has_zswap() -> bool {
 
 /// The machine, for a test that changes what is the machine's.
 fn session(run: &str) -> Session {
-    Session::open(run, &["test".to_owned()], WAIT).unwrap()
+    Session::open(run, &["test".to_owned()], WAIT, &NEVER).unwrap()
 }
 
 /// A small trial on `subject`.

@@ -6,11 +6,12 @@ mod v2;
 
 use std::fs;
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 
 use super::cleanup::Undone;
@@ -27,6 +28,8 @@ pub(super) use v2::{find_parent, undo_controller};
 const EMPTY_WITHIN: Duration = Duration::from_secs(3);
 /// How long an emptied cgroup may be busy: the kernel still frees what its processes held.
 const REMOVED_WITHIN: Duration = Duration::from_secs(10);
+/// Bytes that the kernel is asked to reclaim at once: it does not come back before it has tried.
+const STEP: u64 = 64 << 20;
 /// Pause between two looks.
 const POLL: Duration = Duration::from_millis(10);
 
@@ -135,33 +138,12 @@ impl Cgroup {
         vec![self.path.join("cgroup.procs")]
     }
 
-    /// `memory.stat`.
-    pub fn stat_path(&self) -> PathBuf {
-        self.path.join("memory.stat")
-    }
-
     /// File with the bytes of memory used: `memory.usage_in_bytes` (v1), `memory.current` (v2).
-    pub fn usage_path(&self) -> PathBuf {
+    fn usage_path(&self) -> PathBuf {
         self.path.join(match self.version {
             CgroupVersion::V1 => v1::USAGE,
             CgroupVersion::V2 => v2::USAGE,
         })
-    }
-
-    /// File on swap use, where the kernel accounts it. Beware: v1's `memory.memsw.usage_in_bytes` is memory *and*
-    /// swap, v2's `memory.swap.current` is swap alone.
-    pub fn swap_path(&self) -> Option<PathBuf> {
-        let path = self.path.join(match self.version {
-            CgroupVersion::V1 => v1::MEMORY_AND_SWAP_USAGE,
-            CgroupVersion::V2 => v2::SWAP_USAGE,
-        });
-        path.exists().then_some(path)
-    }
-
-    /// `memory.pressure`, which only v2 has.
-    pub fn pressure_path(&self) -> Option<PathBuf> {
-        let path = self.path.join("memory.pressure");
-        path.exists().then_some(path)
     }
 
     /// Bytes of memory that it uses.
@@ -206,27 +188,24 @@ impl Cgroup {
         }
     }
 
-    /// Sets the limit to `bytes`; the kernel reclaims what is above.
+    /// Asks the kernel to reclaim `bytes`, and returns when it has done what it could. It is asked for a step at a
+    /// time, so that the reclaim ends soon after `timeout` or when `interrupted` becomes true. The limit is
+    /// afterwards as it was before, whatever happened.
     ///
     /// # Errors
-    /// When the kernel refuses: on v1 also when it cannot reclaim enough.
-    pub fn set_limit(&self, bytes: u64) -> Result<(), EnvironmentError> {
-        match self.version {
-            CgroupVersion::V1 => v1::set_limit(&self.path, bytes),
-            CgroupVersion::V2 => v2::set_limit(&self.path, bytes),
-        }
-    }
-
-    /// Asks the kernel to reclaim `bytes` and returns when it has done what it could. The limit is afterwards as
-    /// it was before.
-    ///
-    /// # Errors
-    /// When the kernel refuses, or the limit cannot be put back. A partial reclaim is not an error.
-    pub fn reclaim(&self, bytes: u64) -> Result<Reclaimed, EnvironmentError> {
+    /// [`EnvironmentError::ReclaimTimedOut`], [`EnvironmentError::Interrupted`], and an error of the system when the
+    /// kernel refuses, or the limit cannot be put back. A partial reclaim is not an error.
+    pub fn reclaim(
+        &self,
+        bytes: u64,
+        timeout: Duration,
+        interrupted: &AtomicBool,
+    ) -> Result<Reclaimed, EnvironmentError> {
+        let patience = Patience::new(timeout, interrupted);
         let before = self.usage()?;
         let (complete, mechanism) = match self.version {
-            CgroupVersion::V1 => v1::reclaim(&self.path, before, bytes)?,
-            CgroupVersion::V2 => v2::reclaim(&self.path, before, bytes)?,
+            CgroupVersion::V1 => v1::reclaim(&self.path, before, bytes, &patience)?,
+            CgroupVersion::V2 => v2::reclaim(&self.path, before, bytes, &patience)?,
         };
         Ok(Reclaimed {
             asked: bytes,
@@ -236,48 +215,56 @@ impl Cgroup {
             mechanism,
         })
     }
+}
 
-    /// Ids of the processes in it.
-    ///
-    /// # Errors
-    /// When the list cannot be read.
-    pub fn processes(&self) -> Result<Vec<u32>, EnvironmentError> {
-        processes(&self.path).map_err(|source| EnvironmentError::reading(&self.path, source))
-    }
+/// How long a reclaim may go on.
+#[derive(Debug)]
+struct Patience<'a> {
+    start: Instant,
+    timeout: Duration,
+    interrupted: &'a AtomicBool,
+}
 
-    /// Kills (SIGKILL) every process in it and waits until it is empty. The caller must not be in it.
-    ///
-    /// # Errors
-    /// When processes are still there after some seconds.
-    pub fn kill(&self) -> Result<(), EnvironmentError> {
-        let deadline = Instant::now() + EMPTY_WITHIN;
-        loop {
-            let pids = self.processes()?;
-            if pids.is_empty() {
-                return Ok(());
-            }
-            if Instant::now() >= deadline {
-                let source = io::Error::new(
-                    io::ErrorKind::TimedOut,
-                    format!("processes {pids:?} are still there"),
-                );
-                return Err(EnvironmentError::system(
-                    format!("empty the cgroup {}", self.path.display()),
-                    source,
-                ));
-            }
-            // `cgroup.kill` (v2, Linux 5.14) catches forks too; elsewhere the loop does.
-            if write(&self.path.join("cgroup.kill"), "1").is_err() {
-                for pid in pids.into_iter().filter(|&pid| pid != std::process::id()) {
-                    if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
-                        // It may have ended since the list was read.
-                        let _ = kill_process(pid, Signal::KILL);
-                    }
-                }
-            }
-            thread::sleep(POLL);
+impl<'a> Patience<'a> {
+    fn new(timeout: Duration, interrupted: &'a AtomicBool) -> Self {
+        Patience {
+            start: Instant::now(),
+            timeout,
+            interrupted,
         }
     }
+
+    /// An error where the reclaim has to end.
+    fn check(&self) -> Result<(), EnvironmentError> {
+        if self.interrupted.load(Ordering::Acquire) {
+            return Err(EnvironmentError::Interrupted);
+        }
+        if self.start.elapsed() >= self.timeout {
+            return Err(EnvironmentError::ReclaimTimedOut {
+                timeout: self.timeout,
+            });
+        }
+        Ok(())
+    }
+}
+
+/// Goes through `bytes` in steps of [`STEP`]; `step` gets the bytes of each as a range, and says whether to go on.
+/// Returns whether the end was reached.
+fn stepwise(
+    bytes: u64,
+    patience: &Patience<'_>,
+    mut step: impl FnMut(Range<u64>) -> Result<bool, EnvironmentError>,
+) -> Result<bool, EnvironmentError> {
+    let mut done = 0;
+    while done < bytes {
+        patience.check()?;
+        let end = done.saturating_add(STEP).min(bytes);
+        if !step(done..end)? {
+            return Ok(false);
+        }
+        done = end;
+    }
+    Ok(true)
 }
 
 fn processes(cgroup: &Path) -> io::Result<Vec<u32>> {
@@ -313,5 +300,63 @@ pub(super) fn undo(path: &Path) -> Result<Undone, String> {
             }
         }
         thread::sleep(POLL);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reclaim_ends_between_two_steps_when_a_stop_is_asked_for() {
+        let stop = AtomicBool::new(false);
+        let patience = Patience::new(Duration::from_secs(60), &stop);
+        let mut steps = Vec::new();
+        let ended = stepwise(10 * STEP, &patience, |step| {
+            steps.push(step);
+            stop.store(steps.len() == 2, Ordering::Release);
+            Ok(true)
+        });
+        assert!(matches!(ended, Err(EnvironmentError::Interrupted)), "{ended:?}");
+        assert_eq!(steps, [0..STEP, STEP..2 * STEP]);
+    }
+
+    #[test]
+    fn a_reclaim_ends_between_two_steps_when_its_time_is_over() {
+        let stop = AtomicBool::new(false);
+        let patience = Patience::new(Duration::from_millis(20), &stop);
+        let mut steps = 0;
+        let ended = stepwise(10 * STEP, &patience, |_| {
+            steps += 1;
+            thread::sleep(Duration::from_millis(30));
+            Ok(true)
+        });
+        assert_eq!(steps, 1);
+        let text = ended.unwrap_err().to_string();
+        assert!(
+            text.contains("`phase-timeout`") && text.contains("0.0 s"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn steps_cover_all_bytes_once_and_end_where_nothing_is_to_be_had() {
+        let stop = AtomicBool::new(false);
+        let patience = Patience::new(Duration::MAX, &stop);
+        for (bytes, expected) in [(0, 0), (1, 1), (STEP, 1), (2 * STEP + 1, 3)] {
+            let (mut count, mut covered) = (0, 0);
+            let reached = stepwise(bytes, &patience, |step| {
+                assert_eq!(step.start, covered);
+                (count, covered) = (count + 1, step.end);
+                Ok(true)
+            });
+            assert_eq!((reached.unwrap(), count, covered), (true, expected, bytes));
+        }
+        let mut count = 0;
+        let reached = stepwise(u64::MAX, &patience, |_| {
+            count += 1;
+            Ok(count < 4)
+        });
+        assert_eq!((reached.unwrap(), count), (false, 4));
     }
 }

@@ -1,14 +1,12 @@
 //! The memory controller of cgroup v1.
 
-use std::io;
 use std::path::Path;
 
 use super::super::control_file::{read_field, read_number, write};
 use super::super::error::EnvironmentError;
-use super::CgroupSettings;
+use super::{CgroupSettings, Patience, stepwise};
 
 pub(super) const USAGE: &str = "memory.usage_in_bytes";
-pub(super) const MEMORY_AND_SWAP_USAGE: &str = "memory.memsw.usage_in_bytes";
 const LIMIT: &str = "memory.limit_in_bytes";
 const MEMORY_AND_SWAP_LIMIT: &str = "memory.memsw.limit_in_bytes";
 
@@ -46,53 +44,37 @@ pub(super) fn oom_kills(cgroup: &Path) -> Result<u64, EnvironmentError> {
     Ok(kills.unwrap_or(0))
 }
 
-/// Memory may never be allowed more than memory and swap together: the order of the two writes follows from it.
-pub(super) fn set_limit(cgroup: &Path, bytes: u64) -> Result<(), EnvironmentError> {
-    let with_swap = get(cgroup, MEMORY_AND_SWAP_LIMIT)
-        .ok()
-        .filter(|&limit| limit < UNLIMITED);
-    if let Some(with_swap) = with_swap {
-        if bytes > with_swap {
-            set(cgroup, MEMORY_AND_SWAP_LIMIT, bytes)?;
-            return set(cgroup, LIMIT, bytes);
-        }
-        set(cgroup, LIMIT, bytes)?;
-        return set(cgroup, MEMORY_AND_SWAP_LIMIT, bytes);
-    }
-    set(cgroup, LIMIT, bytes)
-}
-
-/// Lowers the limit by as much as is to go, which makes the kernel reclaim, and puts it back. The kernel refuses
+/// Lowers the limit step by step by as much as is to go, which makes the kernel reclaim, and puts it back. The kernel refuses
 /// (EBUSY) a limit that it cannot reach, having reclaimed what it could.
 pub(super) fn reclaim(
     cgroup: &Path,
     used: u64,
     bytes: u64,
+    patience: &Patience<'_>,
 ) -> Result<(bool, &'static str), EnvironmentError> {
     let path = cgroup.join(LIMIT);
     let before = get(cgroup, LIMIT)?;
-    let target = used.saturating_sub(bytes);
-    let lowered = lower(cgroup, target);
+    let lowered = stepwise(bytes.min(used), patience, |step| {
+        lower(cgroup, used - step.end, patience)
+    });
     write(&path, &before.to_string())
         .map_err(|source| EnvironmentError::writing(&path, &before.to_string(), source))?;
-    match lowered {
-        Ok(complete) => Ok((complete, LIMIT)),
-        Err(source) => Err(EnvironmentError::writing(&path, &target.to_string(), source)),
-    }
+    Ok((lowered?, LIMIT))
 }
 
 /// True when the limit was reached, false when the kernel could reclaim no more.
-fn lower(cgroup: &Path, target: u64) -> io::Result<bool> {
-    let (limit, usage) = (cgroup.join(LIMIT), cgroup.join(USAGE));
+fn lower(cgroup: &Path, target: u64, patience: &Patience<'_>) -> Result<bool, EnvironmentError> {
+    let limit = cgroup.join(LIMIT);
     let mut least = u64::MAX;
     let mut fruitless = 0;
     loop {
         match write(&limit, &target.to_string()) {
             Ok(()) => return Ok(true),
             Err(error) if matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EINTR)) => {}
-            Err(error) => return Err(error),
+            Err(source) => return Err(EnvironmentError::writing(&limit, &target.to_string(), source)),
         }
-        let used = read_number(&usage)?;
+        patience.check()?;
+        let used = get(cgroup, USAGE)?;
         fruitless = if used < least { 0 } else { fruitless + 1 };
         least = least.min(used);
         if fruitless >= FRUITLESS_ATTEMPTS {

@@ -10,7 +10,7 @@ use super::super::error::EnvironmentError;
 use super::super::journal::Change;
 use super::super::session::Session;
 use super::hierarchy::writable;
-use super::{CgroupSettings, Hierarchy};
+use super::{CgroupSettings, Hierarchy, Patience, stepwise};
 
 pub(super) const USAGE: &str = "memory.current";
 pub(super) const SWAP_USAGE: &str = "memory.swap.current";
@@ -98,10 +98,6 @@ pub(super) fn limit(cgroup: &Path) -> Result<Option<u64>, EnvironmentError> {
     }
 }
 
-pub(super) fn set_limit(cgroup: &Path, bytes: u64) -> Result<(), EnvironmentError> {
-    set(cgroup, LIMIT, &bytes.to_string())
-}
-
 pub(super) fn swap(cgroup: &Path) -> Result<Option<u64>, EnvironmentError> {
     let path = cgroup.join(SWAP_USAGE);
     match read_number(&path) {
@@ -122,30 +118,46 @@ pub(super) fn reclaim(
     cgroup: &Path,
     used: u64,
     bytes: u64,
+    patience: &Patience<'_>,
 ) -> Result<(bool, &'static str), EnvironmentError> {
-    let path = cgroup.join("memory.reclaim");
-    match write(&path, &bytes.to_string()) {
-        Ok(()) => Ok((true, "memory.reclaim")),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => reclaim_by_high(cgroup, used, bytes),
-        // It reclaimed what it could (EAGAIN), or was interrupted while it did (EINTR).
-        Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EINTR)) => {
-            Ok((false, "memory.reclaim"))
-        }
-        Err(source) => Err(EnvironmentError::writing(&path, &bytes.to_string(), source)),
+    const RECLAIM: &str = "memory.reclaim";
+    let path = cgroup.join(RECLAIM);
+    if !path.exists() {
+        return reclaim_by_high(cgroup, used, bytes, patience);
     }
+    let complete = stepwise(bytes, patience, |step| {
+        let length = (step.end - step.start).to_string();
+        match write(&path, &length) {
+            Ok(()) => Ok(true),
+            // It reclaimed what it could (EAGAIN), or was interrupted while it did (EINTR).
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EINTR)) => {
+                patience.check()?;
+                Ok(false)
+            }
+            Err(source) => Err(EnvironmentError::writing(&path, &length, source)),
+        }
+    })?;
+    Ok((complete, RECLAIM))
 }
 
-fn reclaim_by_high(cgroup: &Path, used: u64, bytes: u64) -> Result<(bool, &'static str), EnvironmentError> {
+fn reclaim_by_high(
+    cgroup: &Path,
+    used: u64,
+    bytes: u64,
+    patience: &Patience<'_>,
+) -> Result<(bool, &'static str), EnvironmentError> {
     const HIGH: &str = "memory.high";
     let path = cgroup.join(HIGH);
     let before = read(&path).map_err(|source| EnvironmentError::reading(&path, source))?;
-    let target = used.saturating_sub(bytes);
-    let lowered = set(cgroup, HIGH, &target.to_string());
-    set(cgroup, HIGH, &before)?;
-    lowered?;
     let usage = cgroup.join(USAGE);
-    let now = read_number(&usage).map_err(|source| EnvironmentError::reading(&usage, source))?;
-    Ok((now <= target, HIGH))
+    let lowered = stepwise(bytes.min(used), patience, |step| {
+        let target = used - step.end;
+        set(cgroup, HIGH, &target.to_string())?;
+        let now = read_number(&usage).map_err(|source| EnvironmentError::reading(&usage, source))?;
+        Ok(now <= target)
+    });
+    set(cgroup, HIGH, &before)?;
+    Ok((lowered?, HIGH))
 }
 
 fn set(cgroup: &Path, name: &str, value: &str) -> Result<(), EnvironmentError> {
@@ -155,6 +167,9 @@ fn set(cgroup: &Path, name: &str, value: &str) -> Result<(), EnvironmentError> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicBool;
+    use std::time::Duration;
+
     use super::super::super::control_file;
     use super::super::{Cgroup, CgroupVersion};
     use super::*;
@@ -244,8 +259,7 @@ mod tests {
                 .unwrap()
                 .starts_with('0')
         );
-        group.set_limit(1 << 30).unwrap();
-        assert_eq!(group.limit().unwrap(), Some(1 << 30));
+        assert_eq!(group.limit().unwrap(), Some(64 << 20));
         let (bare, _) = cgroup(&[]);
         assert!(
             configure(bare.path(), settings).is_err(),
@@ -262,7 +276,6 @@ mod tests {
                 "memory.events",
                 "low 0\nhigh 3\nmax 9\noom 2\noom_kill 1\noom_group_kill 1\n",
             ),
-            ("memory.pressure", ""),
         ]);
         assert_eq!(
             (
@@ -272,25 +285,41 @@ mod tests {
             ),
             (4096, Some(8192), 1)
         );
-        assert!(group.pressure_path().is_some() && group.swap_path().is_some());
         let (_folder, bare) = cgroup(&[]);
-        assert_eq!(
-            (bare.swap().unwrap(), bare.swap_path(), bare.pressure_path()),
-            (None, None, None)
-        );
+        assert_eq!(bare.swap().unwrap(), None);
         assert!(bare.usage().is_err());
+    }
+
+    #[test]
+    fn memory_high_is_put_back_when_the_reclaim_is_interrupted() {
+        let (folder, group) = cgroup(&[(USAGE, "1000\n"), ("memory.high", "max\n")]);
+        let ended = group.reclaim(400, Duration::from_secs(60), &AtomicBool::new(true));
+        assert!(matches!(ended, Err(EnvironmentError::Interrupted)), "{ended:?}");
+        let ended = group.reclaim(400, Duration::ZERO, &AtomicBool::new(false));
+        assert!(
+            matches!(ended, Err(EnvironmentError::ReclaimTimedOut { .. })),
+            "{ended:?}"
+        );
+        assert_eq!(
+            control_file::read(&folder.path().join("memory.high")).unwrap(),
+            "max"
+        );
+    }
+
+    fn reclaim(group: &Cgroup) -> Result<super::super::Reclaimed, EnvironmentError> {
+        group.reclaim(400, Duration::from_secs(60), &AtomicBool::new(false))
     }
 
     #[test]
     fn reclaim_uses_memory_high_where_memory_reclaim_is_not() {
         let (folder, group) = cgroup(&[(USAGE, "1000\n"), ("memory.reclaim", "")]);
-        assert_eq!(group.reclaim(400).unwrap().mechanism, "memory.reclaim");
+        assert_eq!(reclaim(&group).unwrap().mechanism, "memory.reclaim");
         assert_eq!(
             control_file::read(&folder.path().join("memory.reclaim")).unwrap(),
             "400"
         );
         let (folder, group) = cgroup(&[(USAGE, "1000\n"), ("memory.high", "max\n")]);
-        let reclaimed = group.reclaim(400).unwrap();
+        let reclaimed = reclaim(&group).unwrap();
         assert_eq!(
             (reclaimed.mechanism, reclaimed.complete, reclaimed.bytes()),
             ("memory.high", false, 0)

@@ -1,18 +1,33 @@
 //! Journals and the machine lock, in state folders of their own: nothing here changes the machine.
 
 use std::fs;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use plimsoll::environment::{EnvironmentError, RunState, Session, cleanup_in};
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::read;
+use super::{NEVER, read};
+use crate::require::capability;
 
 fn open(state: &Path, run: &str, wait: Option<Duration>) -> Result<Session, EnvironmentError> {
-    Session::open_in(state, run, &["plimsoll".to_owned(), "run".to_owned()], wait)
+    Session::open_in(
+        state,
+        run,
+        &["plimsoll".to_owned(), "run".to_owned()],
+        wait,
+        &NEVER,
+    )
+}
+
+/// Where a run has its swap file of this name.
+fn swap_file(folder: &Path, name: &str) -> PathBuf {
+    folder.join(format!(".plimsoll-{name}.swap"))
 }
 
 /// The journal of a dead run that made `files`, under another boot if `boot` is given.
@@ -21,8 +36,13 @@ fn journal_of(state: &Path, run: &str, boot: Option<&str>, files: &[PathBuf]) ->
     let header = json!({"journal": 1, "run": run, "command": ["plimsoll"], "pid": 1, "boot_id": boot_id, "started_ns": 5});
     let mut text = json!({ "header": header }).to_string() + "\n";
     for (index, path) in files.iter().enumerate() {
-        fs::write(path, "x").unwrap();
-        let change = json!({"kind": "file", "path": path});
+        fs::OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(path)
+            .unwrap();
+        let change = json!({"kind": "file", "path": path, "uuid": "u"});
         text += &(json!({"change": {"number": index + 1, "change": change}}).to_string() + "\n");
     }
     let path = state.join("runs").join(format!("{run}.jsonl"));
@@ -54,10 +74,75 @@ fn a_second_run_is_refused_by_name_and_gets_its_turn_when_it_waits() {
 }
 
 #[test]
+fn a_wait_for_the_machine_ends_with_the_stop_that_was_asked_for() {
+    let state = tempfile::tempdir().unwrap();
+    let first = open(state.path(), "the-first", None).unwrap();
+    // No clock reaches the end of this wait: only the stop can end it.
+    let for_ever = Some(Duration::from_secs(u64::MAX));
+    let stop = Arc::new(AtomicBool::new(false));
+    let (path, asked) = (state.path().to_owned(), Arc::clone(&stop));
+    let waiting = std::thread::spawn(move || Session::open_in(&path, "the-second", &[], for_ever, &asked));
+    std::thread::sleep(Duration::from_millis(200));
+    assert!(!waiting.is_finished(), "it did not wait");
+    let asked_at = Instant::now();
+    stop.store(true, Ordering::Release);
+    let ended = waiting.join().unwrap();
+    assert!(matches!(ended, Err(EnvironmentError::Interrupted)), "{ended:?}");
+    assert!(
+        asked_at.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        asked_at.elapsed()
+    );
+    let _ = first.finish().unwrap();
+}
+
+/// Whether the process has taken over SIGINT (number 2), so that the signal does not simply end it.
+fn catches_interrupts(pid: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let caught = status
+        .lines()
+        .find_map(|line| line.strip_prefix("SigCgt:"))
+        .unwrap();
+    u64::from_str_radix(caught.trim(), 16).unwrap() & 0b10 != 0
+}
+
+#[test]
+fn an_interrupt_ends_a_run_that_waits_for_the_machine() {
+    if !super::has_cgroup() {
+        return;
+    }
+    let (state, recordings) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let first = open(state.path(), "the-first", None).unwrap();
+    let mut waiting = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
+        .args(["run", "compression", "--set", "subject=none", "--set", "size=32M"])
+        .args(["--wait=18446744073709551615", "--output"])
+        .arg(recordings.path())
+        .env("PLIMSOLL_STATE_DIR", state.path())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !catches_interrupts(waiting.id()) && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    std::thread::sleep(Duration::from_millis(300));
+    let early = waiting.try_wait().unwrap();
+    let pid = rustix::process::Pid::from_child(&waiting);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let ended = waiting.wait_with_output().unwrap();
+    let text = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(early, None, "it did not wait: {text}");
+    assert_eq!(ended.status.code(), Some(5), "{text}");
+    assert!(text.contains("interrupted"), "{text}");
+    assert_eq!(fs::read_dir(recordings.path()).unwrap().count(), 0);
+    let _ = first.finish().unwrap();
+}
+
+#[test]
 fn a_finished_session_leaves_no_journal() {
     let state = tempfile::tempdir().unwrap();
     let session = open(state.path(), "run", None).unwrap();
-    let journal = session.journal_path().to_owned();
+    let journal = state.path().join("runs/run.jsonl");
     assert!(journal.is_file());
     let _ = session.finish().unwrap();
     assert!(!journal.exists());
@@ -79,7 +164,7 @@ fn a_live_run_is_not_cleaned_up() {
         "the process of a live run was killed"
     );
     // A dead run beside it has to wait, and the report says for whom.
-    let file = state.path().join("made");
+    let file = swap_file(state.path(), "made");
     journal_of(state.path(), "dead", None, std::slice::from_ref(&file));
     assert_eq!(session.dead_runs().unwrap(), ["dead"]);
     let report = cleanup_in(state.path(), None).unwrap();
@@ -99,7 +184,7 @@ fn a_live_run_is_not_cleaned_up() {
 #[test]
 fn after_a_reboot_only_files_are_undone() {
     let state = tempfile::tempdir().unwrap();
-    let file = state.path().join("swap");
+    let file = swap_file(state.path(), "run");
     let journal = journal_of(
         state.path(),
         "before-reboot",
@@ -156,17 +241,19 @@ fn a_value_is_put_back_unless_somebody_else_changed_it() {
 #[test]
 fn what_cannot_be_undone_keeps_its_journal_and_the_rest_is_undone() {
     let state = tempfile::tempdir().unwrap();
-    let (first, second) = (state.path().join("first"), state.path().join("second"));
-    let journal = journal_of(state.path(), "run", None, &[first.clone(), second.clone()]);
-    // A folder where the file was: it cannot be removed as a file.
-    fs::remove_file(&second).unwrap();
-    fs::create_dir(&second).unwrap();
+    let (first, second) = (swap_file(state.path(), "first"), state.path().join("second"));
+    let journal = journal_of(state.path(), "run", None, std::slice::from_ref(&first));
+    // A file where the cgroup was: it cannot be removed as a cgroup.
+    fs::write(&second, "").unwrap();
+    let change = json!({"kind": "cgroup", "path": second});
+    let line = json!({"change": {"number": 2, "change": change}}).to_string() + "\n";
+    fs::write(&journal, fs::read_to_string(&journal).unwrap() + &line).unwrap();
     let report = cleanup_in(state.path(), None).unwrap();
     assert_eq!(report.runs[0].state, RunState::Kept);
     assert_eq!(report.runs[0].left.len(), 1);
     assert!(report.runs[0].left[0].what.contains("second"));
     assert!(!first.exists() && journal.exists());
-    fs::remove_dir(&second).unwrap();
+    fs::remove_file(&second).unwrap();
     let report = cleanup_in(state.path(), None).unwrap();
     assert_eq!(report.runs[0].state, RunState::Undone);
     assert_eq!(
@@ -192,7 +279,7 @@ fn changes_that_were_never_made_are_undone_without_harm() {
         json!({"kind": "zram-algorithm", "id": 999_999, "before": "lzo"}),
         json!({"kind": "zram", "id": 999_999, "added": true, "disksize": 4096, "uuid": "u"}),
         json!({"kind": "swap-on", "path": absent, "uuid": "u"}),
-        json!({"kind": "file", "path": absent}),
+        json!({"kind": "file", "path": absent, "uuid": "u"}),
         json!({"kind": "value", "path": value, "before": "1", "wrote": "7"}),
         json!({"kind": "value", "path": absent, "before": "1", "wrote": "7"}),
         json!({"kind": "cgroup", "path": absent}),
@@ -217,7 +304,10 @@ fn changes_that_were_never_made_are_undone_without_harm() {
 #[test]
 fn a_corrupt_line_keeps_the_journal_and_is_told() {
     let state = tempfile::tempdir().unwrap();
-    let files = [state.path().join("first"), state.path().join("second")];
+    let files = [
+        swap_file(state.path(), "first"),
+        swap_file(state.path(), "second"),
+    ];
     let journal = journal_of(state.path(), "run", None, &files);
     let text = fs::read_to_string(&journal).unwrap();
     let mut lines: Vec<&str> = text.lines().collect();
@@ -235,7 +325,7 @@ fn a_corrupt_line_keeps_the_journal_and_is_told() {
 #[test]
 fn a_journal_of_another_format_is_left_alone() {
     let state = tempfile::tempdir().unwrap();
-    let file = state.path().join("file");
+    let file = swap_file(state.path(), "file");
     let journal = journal_of(state.path(), "run", None, std::slice::from_ref(&file));
     let text = fs::read_to_string(&journal)
         .unwrap()
@@ -272,12 +362,52 @@ fn nothing_to_clean_up() {
 #[test]
 fn a_run_of_the_same_name_does_not_overwrite_the_journal_of_a_dead_one() {
     let state = tempfile::tempdir().unwrap();
-    let file = state.path().join("file");
+    let file = swap_file(state.path(), "file");
     let journal = journal_of(state.path(), "run", None, std::slice::from_ref(&file));
     let session = open(state.path(), "run", None).unwrap();
-    assert_ne!(session.journal_path(), journal);
+    let journals = fs::read_dir(state.path().join("runs")).unwrap().count();
+    assert_eq!(journals, 2, "the dead run's journal and the new one");
     let _ = session.finish().unwrap();
     assert!(journal.exists() && file.exists());
+}
+
+#[test]
+fn a_disk_that_fills_up_under_the_journal_leaves_whole_lines_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let mount = |options: &str| {
+        let mount = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", options, "plimsoll-test"])
+            .arg(folder.path())
+            .output();
+        mount.is_ok_and(|output| output.status.success())
+    };
+    if !capability("mount", mount("size=8k"), "cannot mount a tmpfs") {
+        return;
+    }
+    // The state folder has two pages: one is the lock's, one the journal's.
+    let mut session = open(folder.path(), "full", None).unwrap();
+    let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+    let full = (0..1000).find_map(|_| session.process_started(child.id()).err());
+    let journal = folder.path().join("runs/full.jsonl");
+    let text = fs::read_to_string(&journal).unwrap();
+    let roomy = mount("remount,size=64k");
+    let finished = session.finish();
+    child.wait().unwrap();
+    let left = journal.exists();
+    let unmounted = Command::new("umount").arg(folder.path()).status();
+    assert!(unmounted.unwrap().success() && roomy);
+    assert!(
+        full.expect("no disk is endless")
+            .to_string()
+            .contains("the disk is full")
+    );
+    assert!(text.len() > 2000 && text.len() < 4096, "{} bytes", text.len());
+    assert!(text.ends_with('\n'), "it ends in half a line: {text}");
+    for line in text.lines() {
+        assert!(serde_json::from_str::<serde_json::Value>(line).is_ok(), "{line}");
+    }
+    let _ = finished.unwrap();
+    assert!(!left);
 }
 
 proptest! {
@@ -287,7 +417,7 @@ proptest! {
     #[test]
     fn a_journal_torn_anywhere_undoes_its_whole_lines(count in 0usize..5, cut in 0.0f64..=1.0) {
         let state = tempfile::tempdir().unwrap();
-        let files: Vec<PathBuf> = (0..count).map(|index| state.path().join(format!("file{index}"))).collect();
+        let files: Vec<PathBuf> = (0..count).map(|index| swap_file(state.path(), &format!("file{index}"))).collect();
         let journal = journal_of(state.path(), "torn", None, &files);
         let text = fs::read(&journal).unwrap();
         let length = (text.len() as f64 * cut) as usize;

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 
 use plimsoll::environment::{Environment, RunState, Session, cleanup_in};
 
-use super::{Traces, again, has_zram, has_zswap, is_role, session, settings};
+use super::{NEVER, Traces, again, has_zram, has_zswap, is_role, session, settings};
 
 const ROLE: &str = "environment::killed_runs::hanging_role";
 const SUBJECT: &str = "PLIMSOLL_TEST_SUBJECT";
@@ -19,7 +19,7 @@ fn hanging_role() {
         return;
     }
     let state = PathBuf::from(std::env::var(STATE).unwrap());
-    let mut session = Session::open_in(&state, "killed", &[], None).unwrap();
+    let mut session = Session::open_in(&state, "killed", &[], None, &NEVER).unwrap();
     let mut asked = settings(&std::env::var(SUBJECT).unwrap());
     asked.page_cluster = Some(2);
     let environment = Environment::prepare(&mut session, &asked).unwrap();

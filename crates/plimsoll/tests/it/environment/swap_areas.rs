@@ -6,11 +6,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use plimsoll::environment::{Environment, EnvironmentError, SwapKind};
+use plimsoll::environment::{Environment, EnvironmentError, MissingKind, SwapKind};
 
 use super::{
-    MIB, Traces, again, disk, has_swap_file, has_zram, has_zswap, is_role, read, session, settings, swaps,
-    zram_devices,
+    MIB, NEVER, Traces, again, disk, has_swap_file, has_zram, has_zswap, is_role, read, session, settings,
+    swaps, zram_devices,
 };
 
 const ZSWAP: &str = "/sys/module/zswap/parameters";
@@ -58,7 +58,9 @@ fn zram_takes_what_is_reclaimed_and_is_gone_afterwards() {
         .unwrap();
     let mut line = [0u8; 5];
     std::io::Read::read_exact(holder.stdout.as_mut().unwrap(), &mut line).unwrap();
-    let reclaimed = cgroup.reclaim(8 * MIB).unwrap();
+    let reclaimed = cgroup
+        .reclaim(8 * MIB, std::time::Duration::from_secs(60), &NEVER)
+        .unwrap();
     assert!(reclaimed.bytes() >= 6 * MIB, "{reclaimed:?}");
     assert!(cgroup.swap().unwrap().unwrap() >= 6 * MIB, "{:?}", cgroup.swap());
     assert_eq!(
@@ -196,7 +198,7 @@ fn free_device_role() {
     }
     let state = tempfile::tempdir().unwrap();
     let mut session =
-        plimsoll::environment::Session::open_in(state.path(), "free-device", &[], None).unwrap();
+        plimsoll::environment::Session::open_in(state.path(), "free-device", &[], None, &NEVER).unwrap();
     let environment = Environment::prepare(&mut session, &settings("zram:lzo")).unwrap();
     println!("used {}", environment.swap_device().unwrap().path.display());
     println!(
@@ -278,7 +280,7 @@ fn a_folder_in_memory_is_refused() {
     asked.swap_dir = "/dev/shm".into();
     let error = Environment::prepare(&mut session, &asked).unwrap_err();
     assert!(error.to_string().contains("tmpfs"), "{error}");
-    assert!(error.to_string().contains("swap_dir"), "{error}");
+    assert!(error.to_string().contains("swap-dir"), "{error}");
     let _ = session.finish().unwrap();
 }
 
@@ -355,6 +357,95 @@ fn a_full_disk_is_said_in_bytes_and_nothing_is_left_on_it() {
         .collect();
     assert_eq!(left, ["lost+found"]);
     let _ = session.finish().unwrap();
+}
+
+#[test]
+fn a_run_whose_swap_file_does_not_fit_its_disk_is_refused_in_numbers() {
+    if !has_swap_file() {
+        return;
+    }
+    let session = session("test-run-disk-full");
+    let Some(small) = SmallDisk::mount(64 * MIB) else {
+        crate::require::capability("swapfile", false, "needs mkfs.ext4 and loop devices");
+        return;
+    };
+    let before = Traces::now();
+    let recordings = tempfile::tempdir().unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
+        .args([
+            "run",
+            "compression",
+            "--set",
+            "subject=swapfile",
+            "--set",
+            "size=32M",
+        ])
+        .args(["--set", "swap-size=128M", "--repeat", "1", "--set"])
+        .arg(format!("swap-dir={}", small.path().display()))
+        .arg("--output")
+        .arg(recordings.path())
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{text}");
+    assert!(
+        text.contains("its swap file takes 128") && text.contains("are free"),
+        "{text}"
+    );
+    assert!(text.contains(&small.path().display().to_string()), "{text}");
+    assert_eq!(Traces::now(), before);
+    let on_disk: Vec<_> = fs::read_dir(small.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
+    assert_eq!(on_disk, ["lost+found"]);
+    assert_eq!(fs::read_dir(recordings.path()).unwrap().count(), 0);
+    let _ = session.finish().unwrap();
+}
+
+/// Asks many times what is missing, started by the test below.
+#[test]
+fn large_plan_role() {
+    if is_role("environment::swap_areas::large_plan_role") {
+        for _ in 0..10_000 {
+            let lacking = plimsoll::environment::missing(&settings("zram"));
+            assert!(
+                lacking.iter().all(|missing| missing.kind != MissingKind::Zram),
+                "{lacking:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn modprobe_is_asked_once_for_all_trials_of_a_plan() {
+    if !has_zram() {
+        return;
+    }
+    // Folders without zram over those of sysfs, seen by the helper alone, stand for a module that is not loaded.
+    let folder = tempfile::tempdir().unwrap();
+    let (modprobe, asked) = (folder.path().join("modprobe"), folder.path().join("asked"));
+    fs::write(
+        &modprobe,
+        format!("#!/bin/sh\necho \"$@\" >> {}\n", asked.display()),
+    )
+    .unwrap();
+    fs::set_permissions(&modprobe, fs::Permissions::from_mode(0o755)).unwrap();
+    let role = again("environment::swap_areas::large_plan_role");
+    let script =
+        "mount -t tmpfs none /sys/block && mount -t tmpfs none /sys/class/zram-control && exec \"$0\" \"$@\"";
+    let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());
+    let status = Command::new("unshare")
+        .args(["--mount", "sh", "-c", script])
+        .arg(role.get_program())
+        .args(role.get_args())
+        .envs(role.get_envs().filter_map(|(key, value)| Some((key, value?))))
+        .env("PATH", path)
+        .stdout(Stdio::null())
+        .status()
+        .unwrap();
+    assert!(status.success());
+    assert_eq!(fs::read_to_string(&asked).unwrap(), "-D zram\n");
 }
 
 #[test]
