@@ -278,11 +278,9 @@ impl<'a> Laboratory<'a> {
         let mut worker = Worker::spawn(&self.executable, &WorkerOptions::default()).or_exit(Exit::Missing)?;
         match worker.call(&Command::Calibrate, CALIBRATION_TIMEOUT, self.stop.flag()) {
             Ok(Reply::Calibration { calibration }) => self.manifest.calibration = Some(calibration),
-            Ok(other) => self
-                .progress
-                .warn(&format!("no calibration: the worker answered {other:?}")),
+            Ok(other) => self.warn(format!("no calibration: the worker answered {other:?}"))?,
             Err(_) if self.stop.requested() => {}
-            Err(error) => self.progress.warn(&format!("no calibration: {error}")),
+            Err(error) => self.warn(format!("no calibration, so no figure has its ratio: {error}"))?,
         }
         self.recorder.event(plain_event(EventKind::Calibration, "end"))?;
         self.recorder.manifest(&self.manifest)
