@@ -170,7 +170,8 @@ impl Started<'_> {
 
     /// Waits until an event of the recording is `kind` of `phase` ("" for events without one).
     fn await_event(&mut self, kind: &str, phase: &str) {
-        let deadline = Instant::now() + Duration::from_secs(120);
+        // Long, as the run may wait for those of other tests.
+        let deadline = Instant::now() + Duration::from_secs(600);
         while Instant::now() < deadline {
             let events = self.run.recording().map(|folder| folder.join("events.jsonl"));
             let text = events
@@ -198,7 +199,7 @@ impl Started<'_> {
             }
             std::thread::sleep(Duration::from_millis(2));
         }
-        panic!("no {kind} {phase} within two minutes");
+        panic!("no {kind} {phase} within ten minutes");
     }
 
     fn wait(mut self) -> Ended {
