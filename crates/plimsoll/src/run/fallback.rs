@@ -63,22 +63,15 @@ mod tests {
         assert_eq!(plan.trials.len(), 8);
         let said = without_zram(&mut plan, |_| true);
         assert!(said.is_some_and(|said| said.contains("modprobe zram")));
-        let subjects: Vec<String> = plan
-            .trials
-            .iter()
-            .map(|trial| trial.settings.subject.to_string())
-            .collect();
-        assert_eq!(
-            subjects.iter().filter(|subject| *subject == "swapfile").count(),
-            2,
-            "once a repeat"
-        );
-        assert_eq!(
-            subjects.iter().filter(|subject| *subject == "zswap").count(),
-            2,
-            "others stay"
-        );
-        assert!(plan.trials.iter().all(|trial| !trial.id.contains("zram")));
+        let count = |subject: &str| {
+            let subjects = plan.trials.iter().map(|trial| trial.settings.subject.to_string());
+            subjects.filter(|other| other == subject).count()
+        };
+        assert_eq!(count("swapfile"), 2, "once a repeat");
+        assert_eq!(count("zswap"), 2, "others stay");
+        assert_eq!(count("zram:lz4"), 2, "zram itself was asked for");
+        assert_eq!(count("zram"), 0);
+        assert!(plan.trials.iter().all(|trial| !trial.id.contains("/zram/")));
     }
 
     #[test]
