@@ -387,7 +387,7 @@ fn the_reference_page_has_the_keys_and_its_example_is_valid() {
         .unwrap();
     // Named on the page as an example of a trial's name.
     assert!(
-        ids(&plan).contains(&"thorough/zram:zstd/file=/srv/data/dump.bin/limit=314576K#2"),
+        ids(&plan).contains(&"thorough/zram:zstd/file=/srv/data/dump.bin/limit=1G#2"),
         "{:?}",
         ids(&plan)
     );
