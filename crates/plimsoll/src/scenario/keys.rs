@@ -50,7 +50,7 @@ pub(super) enum Id {
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub enum Kind {
-    /// One of [`WORKLOADS`].
+    /// One of `WORKLOADS`.
     Workload,
     /// A [`super::Subject`].
     Subject,
@@ -58,11 +58,11 @@ pub enum Kind {
     Class,
     /// A [`super::SizeExpr`].
     Size,
-    /// One of [`TRIMS`].
+    /// One of `TRIMS`.
     Trim,
-    /// One of [`THP_MODES`].
+    /// One of `THP_MODES`.
     Thp,
-    /// One of [`ORDERS`].
+    /// One of `ORDERS`.
     Order,
     /// Seconds between two bounds, both allowed.
     Seconds {
@@ -149,7 +149,7 @@ const fn integer(min: u64, max: u64, or_system: bool) -> Kind {
     Kind::Integer { min, max, or_system }
 }
 
-/// Every key, in the order of [`Id`], which is the order of the reference page.
+/// Every key, in the order of `Id`, which is the order of the reference page.
 pub const KEYS: &[Key] = &[
     single(key(
         Id::Workload,

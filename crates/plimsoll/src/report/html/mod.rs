@@ -2,7 +2,7 @@
 //!
 //! The static drawings (SVG, made here) are the base. Where scripts run, `page.js` puts interactive panels in the
 //! place of the timelines and makes tables sortable. Everything that comes from outside reaches the page through
-//! askama's escaping, [`svg::escape`] or [`data::json`]; a content policy allows no script but the page's own.
+//! askama's escaping, `svg::escape` or `data::json`; a content policy allows no script but the page's own.
 
 mod bars;
 mod data;
