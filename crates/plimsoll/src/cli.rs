@@ -61,8 +61,18 @@ pub enum Command {
     List(Json),
     /// Print a built-in scenario file: it says what it does
     Show(Show),
-    /// Make the report of a recording again, or export it
+    /// Make the report of a recording again
     Report(Report),
+    /// Compare runs: what changed, by how much, and whether that is more than chance
+    Compare(Compare),
+    /// Write a recording in the form of another program
+    Export(Export),
+    /// Watch where the memory of the machine is, live or from a recording
+    Watch(Watch),
+    /// List processes with their working sets, swap, faults and caps, and find fault storms
+    Ps(Ps),
+    /// Take pages out of working sets, and say how many left and how many came back
+    Trim(Trim),
     /// Say what this machine allows, what is lost without the rest, and what enables it
     Doctor(Json),
     /// Undo what a killed run left behind (swap, zram, cgroups, files, settings)
@@ -166,6 +176,180 @@ pub enum Format {
     Markdown,
     /// `results.json`, computed anew.
     Json,
+}
+
+/// `plimsoll compare`.
+#[derive(Debug, Clone, Args)]
+pub struct Compare {
+    /// Folders of the recordings; the first is the baseline
+    #[arg(required = true, num_args = 2.., value_name = "RUN")]
+    pub runs: Vec<PathBuf>,
+    /// End with exit code 6 when a metric is worse than this, for instance `restore.seconds>10%`
+    #[arg(long, value_name = "METRIC>LIMIT")]
+    pub fail_on: Vec<String>,
+    /// Least change of a median that counts, in percent
+    #[arg(long, value_name = "PERCENT", default_value_t = 5.0)]
+    pub threshold: f64,
+    /// What to make
+    #[arg(short, long, value_enum, default_value_t = CompareFormat::Text, conflicts_with = "json")]
+    pub format: CompareFormat,
+    /// File to write; `-` is standard output [default: compare.html for html, otherwise `-`]
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Print one JSON document on standard output
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Formats of a comparison.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum CompareFormat {
+    /// The table for a terminal.
+    Text,
+    /// The self-contained page.
+    Html,
+    /// The table, for a pull request.
+    Markdown,
+    /// One line a metric.
+    Csv,
+    /// One document.
+    Json,
+}
+
+/// `plimsoll export`.
+#[derive(Debug, Clone, Args)]
+pub struct Export {
+    /// Folder of the recording
+    pub run: PathBuf,
+    /// Form to write
+    #[arg(short, long, value_enum)]
+    pub format: ExportFormat,
+    /// File to write; `-` is standard output, which parquet is not written to when it is a terminal
+    #[arg(short, long, value_name = "FILE", default_value = "-")]
+    pub output: PathBuf,
+}
+
+/// Forms that a recording is exported in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ExportFormat {
+    /// The samples as Apache Parquet.
+    Parquet,
+    /// The samples as comma-separated values.
+    Csv,
+    /// The whole recording as one JSON document.
+    Json,
+    /// The results, and the last of the samples, in Prometheus' text format.
+    Prometheus,
+}
+
+/// `plimsoll watch`.
+#[derive(Debug, Clone, Args)]
+pub struct Watch {
+    /// Watch this process and its descendants
+    #[arg(short, long, value_name = "PID", group = "target")]
+    pub pid: Option<u32>,
+    /// Watch this memory cgroup: a path below the mount, or of the folder
+    #[arg(short, long, value_name = "PATH", group = "target")]
+    pub cgroup: Option<PathBuf>,
+    /// Start this program and watch it
+    #[arg(last = true, value_name = "COMMAND", group = "target")]
+    pub program: Vec<std::ffi::OsString>,
+    /// Write a recording into this folder, which must not exist yet
+    #[arg(long, value_name = "DIR")]
+    pub record: Option<PathBuf>,
+    /// Show a recording, finished or still being written, instead of this machine
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["target", "record", "hz"])]
+    pub replay: Option<PathBuf>,
+    /// Draw nothing: for servers; ends on a signal, with the program, or after --duration
+    #[arg(long, conflicts_with = "replay")]
+    pub headless: bool,
+    /// Serve the page at this address instead of drawing on the terminal
+    #[arg(long, value_name = "ADDRESS:PORT", conflicts_with = "headless")]
+    pub serve: Option<std::net::SocketAddr>,
+    /// Let the served page trim, release and mark
+    #[arg(long, requires = "serve", conflicts_with = "replay")]
+    pub allow_actions: bool,
+    /// Samples a second
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub hz: u32,
+    /// End after this many seconds
+    #[arg(long, value_name = "SECONDS")]
+    pub duration: Option<f64>,
+    /// Print the summary as one JSON document on standard output
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `plimsoll ps`.
+#[derive(Debug, Clone, Args)]
+pub struct Ps {
+    /// Column to sort by
+    #[arg(short, long, value_enum, default_value_t = PsSort::Wss)]
+    pub sort: PsSort,
+    /// Only processes in a fault storm: pinned at a cap while they refault
+    #[arg(long)]
+    pub storm: bool,
+    /// Measure proportional set sizes too: 13 ms a GiB, in which the process may stall
+    #[arg(long)]
+    pub pss: bool,
+    /// Go on, a list each interval, until interrupted
+    #[arg(short, long, conflicts_with = "json")]
+    pub watch: bool,
+    /// Seconds over which rates are measured, and between lists
+    #[arg(short, long, value_name = "SECONDS", default_value_t = 1.0)]
+    pub interval: f64,
+    /// Most processes listed; 0 for all
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 0)]
+    pub limit: usize,
+    /// Print one JSON document on standard output
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Columns that `plimsoll ps` sorts by: the largest first, but for `pid` and `name`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum PsSort {
+    /// Working set (resident).
+    Wss,
+    /// Proportional set, with --pss.
+    Pss,
+    /// Swapped out.
+    Swap,
+    /// Minor and major faults a second.
+    Faults,
+    /// Major faults a second.
+    Major,
+    /// CPU.
+    Cpu,
+    /// OOM score.
+    Oom,
+    /// Process id.
+    Pid,
+    /// Name.
+    Name,
+}
+
+/// `plimsoll trim`.
+#[derive(Debug, Clone, Args)]
+#[command(group = clap::ArgGroup::new("what").required(true).args(["pid", "cgroup", "all"]))]
+pub struct Trim {
+    /// Process to trim
+    pub pid: Option<u32>,
+    /// Memory cgroup to trim: a path below the mount, or of the folder
+    #[arg(short, long, value_name = "PATH")]
+    pub cgroup: Option<PathBuf>,
+    /// Trim every process that this user may trim
+    #[arg(long)]
+    pub all: bool,
+    /// Take out at most this much, for instance 512M [default: all of it]
+    #[arg(short, long, value_name = "BYTES")]
+    pub size: Option<String>,
+    /// Do not ask before --all
+    #[arg(short, long)]
+    pub yes: bool,
+    /// Print one JSON document on standard output
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `plimsoll cleanup`.

@@ -43,11 +43,8 @@ static ALLOCATOR: Counting = Counting;
 
 fn main() {
     IS_TEST.set(true);
-    let (sampler, batches) = Sampler::start(SamplerConfig {
-        hz: 100,
-        origin_ns: monotonic_ns(),
-    })
-    .expect("a sampler needs nothing but /proc/meminfo");
+    let (sampler, batches) = Sampler::start(SamplerConfig::by_the_second(100, monotonic_ns()))
+        .expect("a sampler needs nothing but /proc/meminfo");
     let target = Target {
         workers: vec![std::process::id()],
         ..Target::default()

@@ -4,18 +4,22 @@
 //! Recording -> results (what results.json holds)
 //!           -> groups  (repeats of one trial side by side, with intervals)
 //!           -> timeline (samples thinned out to what a page can show)
+//! Row, Row  -> Frame (layers and gauges of one sample, for the monitor)
 //! ```
 //!
 //! Invariant: a figure that is not known is absent. No function here returns an infinity or a NaN.
 
 pub mod compression;
 pub mod confounders;
+pub mod frame;
+pub mod gauges;
 pub mod groups;
 mod results;
 pub mod statistics;
 pub mod timeline;
 
 pub use confounders::judge;
+pub use frame::Frame;
 pub use groups::{Group, groups};
 pub use results::{results, run_status, sampler_report};
 pub use timeline::{Timeline, timeline};

@@ -125,23 +125,25 @@ fn layers(samples: &Samples, buckets: &[Bucket]) -> Vec<Vec<Option<i64>>> {
                 count += 1;
             }
         }
-        for (layer, mean) in layers.iter_mut().zip(means(&sums, count)) {
-            layer.push(mean);
+        let means = means(&sums, count);
+        for (index, layer) in layers.iter_mut().enumerate() {
+            layer.push(means.map(|means| means[index]));
         }
     }
     layers
 }
 
 /// Means of `count` samples, rounded down; what rounding lost, less than a byte a layer, goes to the last layer, so that
-/// the sum is the rounded-down mean of the total.
-fn means<const N: usize>(sums: &[i128; N], count: i128) -> [Option<i64>; N] {
+/// the sum is the rounded-down mean of the total. Nothing of no samples.
+pub(crate) fn means<const N: usize>(sums: &[i128; N], count: i128) -> Option<[i64; N]> {
     if count == 0 {
-        return [None; N];
+        return None;
     }
     let total = sums.iter().sum::<i128>().div_euclid(count);
     let mut means = sums.map(|sum| sum.div_euclid(count));
     means[N - 1] += total - means.iter().sum::<i128>();
-    means.map(|mean| i64::try_from(mean).ok())
+    // A mean lies between values that were an i64 each.
+    Some(means.map(|mean| mean as i64))
 }
 
 fn line(samples: &Samples, buckets: &[Bucket], series: &Series) -> Line {

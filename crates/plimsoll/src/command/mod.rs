@@ -4,11 +4,16 @@
 
 mod bench;
 mod cleanup;
+mod compare;
 mod doctor;
+mod export;
+mod ps;
 mod report;
 mod run;
 mod scenarios;
 mod shell;
+mod trim;
+mod watch;
 
 use std::io::{IsTerminal, Write};
 
@@ -23,6 +28,11 @@ pub fn dispatch(cli: &Cli) -> Result<Exit, Failure> {
         Command::List(options) => scenarios::list(options, talk),
         Command::Show(options) => scenarios::show(options),
         Command::Report(options) => report::report(options, talk),
+        Command::Compare(options) => compare::compare(options, talk),
+        Command::Export(options) => export::export(options, talk),
+        Command::Watch(options) => watch::watch(options, talk),
+        Command::Ps(options) => ps::ps(options, talk),
+        Command::Trim(options) => trim::trim(options, talk),
         Command::Doctor(options) => doctor::doctor(options, talk),
         Command::Cleanup(options) => cleanup::cleanup(options, talk),
         Command::Bench(options) => bench::bench_command(options),

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::scenario::Plan;
 
-/// Version of the recording format (manifest, samples, events, trials).
-pub const RECORDING_SCHEMA: u32 = 1;
+/// Version of the recording format (manifest, samples, events, trials). 2 has the events of `plimsoll watch`.
+pub const RECORDING_SCHEMA: u32 = 2;
 /// Version of `results.json`.
 pub const RESULTS_SCHEMA: u32 = 1;
 
@@ -163,8 +163,17 @@ pub enum EventKind {
     Environment,
     /// Something a reader must know.
     Warning,
-    /// A mark of another program, which may append lines of its own once the run has ended; `plimsoll` writes none.
+    /// A mark: set by whoever watches (`number` 1-4, or a note in `text`), or appended by another program once the run
+    /// has ended.
     Mark,
+    /// What is watched changed: it started, ended, became another program, or another target was chosen.
+    Target,
+    /// Whoever watches had the target trimmed; `text` says what left.
+    Trim,
+    /// Whoever watches had standby memory and page cache released; `text` says what was.
+    Release,
+    /// Page flags were counted, which takes CPU; `text` says what was found.
+    PageFlags,
 }
 
 /// A line of `trials.jsonl` and an element of `results.json`'s `trials`.

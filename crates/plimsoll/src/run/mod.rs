@@ -6,7 +6,6 @@
 mod fallback;
 mod phase;
 mod recorder;
-mod stop;
 mod trial;
 
 use std::collections::BTreeMap;
@@ -26,10 +25,10 @@ use crate::recording::{self, Now, Recording, RecordingError, Writer};
 use crate::report;
 use crate::sample::{Reader, Sampler, SamplerConfig, Target, monotonic_ns};
 use crate::scenario::{Machine, Plan, SpeedHints, Subject};
+use crate::stop::Stop;
 use crate::workload::protocol::{Command, Reply};
 use crate::workload::{Worker, WorkerOptions};
 use recorder::{Recorder, plain_event};
-use stop::Stop;
 
 /// Longest that the calibration may take; it takes about a second on a quiet machine.
 const CALIBRATION_TIMEOUT: Duration = Duration::from_secs(60);
@@ -210,11 +209,8 @@ impl<'a> Laboratory<'a> {
             warnings,
         } = open_recording(options, name, &missing)?;
         let origin_ns = writer.origin_ns();
-        let (sampler, batches) = Sampler::start(SamplerConfig {
-            hz: options.hz,
-            origin_ns,
-        })
-        .or_exit(Exit::Missing)?;
+        let (sampler, batches) =
+            Sampler::start(SamplerConfig::by_the_second(options.hz, origin_ns)).or_exit(Exit::Missing)?;
         let mut manifest = writer.manifest().clone();
         manifest.missing.clone_from(&missing);
         manifest.sampler = SamplerSettings {

@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use super::stop::Stop;
 use crate::environment::Tripwire;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::recording::model::{Event, EventKind, Manifest, Trial};
 use crate::recording::{RecordingError, Writer};
 use crate::sample::{Batch, Row, col, monotonic_ns};
+use crate::stop::Stop;
 
 /// Writes a recording while a run goes on. Times are nanoseconds since `origin`.
 pub(super) struct Recorder {

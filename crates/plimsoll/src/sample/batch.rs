@@ -5,8 +5,8 @@ use std::sync::mpsc::{self, Receiver, SyncSender};
 use super::columns::Row;
 use super::residency::{Span, span_of};
 
-/// Buffers in all: the consumer may lag by about as many seconds less two before samples are lost.
-const BUFFERS: usize = 16;
+/// Seconds that all buffers together hold: the consumer may lag by two less before samples are lost.
+const SECONDS: usize = 16;
 
 /// Some samples in their order. Dropping it hands its buffer back to the sampler.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ impl Drop for Batch {
 
 /// The sampling thread's end: collects rows and sends them off, and neither waits nor allocates.
 ///
-/// Invariant: `BUFFERS` buffers exist, and both channels have room for all of them, so neither is ever full.
+/// Invariant: both channels have room for all buffers, so neither is ever full.
 pub(crate) struct Outbox {
     out: SyncSender<Batch>,
     home: SyncSender<Vec<Row>>,
@@ -49,12 +49,14 @@ pub(crate) struct Outbox {
 }
 
 impl Outbox {
-    /// Allocates the buffers, of `rows_per_batch` rows each.
-    pub(crate) fn new(rows_per_batch: usize) -> (Self, Receiver<Batch>) {
-        let (out, batches) = mpsc::sync_channel(BUFFERS);
-        let (home, free) = mpsc::sync_channel(BUFFERS);
-        let mut spans = Vec::with_capacity(BUFFERS);
-        for _ in 0..BUFFERS {
+    /// Allocates the buffers, of `rows_per_batch` rows each, for `hz` rows a second.
+    pub(crate) fn new(rows_per_batch: usize, hz: u32) -> (Self, Receiver<Batch>) {
+        let rows_per_batch = rows_per_batch.max(1);
+        let buffers = (SECONDS * hz as usize).div_ceil(rows_per_batch).max(SECONDS);
+        let (out, batches) = mpsc::sync_channel(buffers);
+        let (home, free) = mpsc::sync_channel(buffers);
+        let mut spans = Vec::with_capacity(buffers);
+        for _ in 0..buffers {
             // Filled once, so that every page is there before the first tick.
             let mut rows = vec![Row::empty(0); rows_per_batch];
             spans.push(span_of(rows.as_slice()));
@@ -123,7 +125,7 @@ mod tests {
 
     #[test]
     fn the_first_row_goes_out_at_once_and_the_others_by_the_batch() {
-        let (mut outbox, batches) = Outbox::new(3);
+        let (mut outbox, batches) = Outbox::new(3, 3);
         push(&mut outbox, 0..5);
         outbox.flush();
         drop(outbox);
@@ -136,7 +138,7 @@ mod tests {
 
     #[test]
     fn rows_are_counted_as_dropped_while_the_consumer_lags_and_not_after() {
-        let (mut outbox, batches) = Outbox::new(10);
+        let (mut outbox, batches) = Outbox::new(10, 10);
         // One row in the first batch, ten in each of the fifteen others.
         push(&mut outbox, 0..151);
         assert_eq!(outbox.dropped, 0);
@@ -153,7 +155,7 @@ mod tests {
 
     #[test]
     fn rows_are_counted_as_dropped_when_nobody_takes_them() {
-        let (mut outbox, batches) = Outbox::new(1);
+        let (mut outbox, batches) = Outbox::new(1, 1);
         drop(batches);
         push(&mut outbox, 0..40);
         assert_eq!(outbox.dropped, 40);

@@ -49,10 +49,7 @@ pub fn bench(seconds: u32, hz: &[u32]) -> Result<SamplerBench, SampleError> {
     let back_to_back_us = back_to_back()?;
     let mut rates = Vec::new();
     for &hz in hz {
-        let (sampler, batches) = Sampler::start(SamplerConfig {
-            hz,
-            origin_ns: monotonic_ns(),
-        })?;
+        let (sampler, batches) = Sampler::start(SamplerConfig::by_the_second(hz, monotonic_ns()))?;
         let consumer = thread::spawn(move || batches.iter().for_each(drop));
         thread::sleep(Duration::from_secs(seconds.into()));
         rates.push(sampler.stop());

@@ -170,6 +170,11 @@ columns! {
     ZRAM_NOTIFY_FREE "zram_notify_free" Count "/sys/block/zramN/io_stat notify_free" "Pages that swap gave back to the target's zram device.";
     TARGET_RESIDENT "target_resident" Bytes "/proc/PID/statm resident" "Resident memory of the target's living workers.";
     TARGET_ANON "target_anon" Bytes "/proc/PID/statm resident - shared" "Resident anonymous memory of the target's living workers.";
+    TARGET_SWAP "target_swap" Bytes "/proc/PID/status VmSwap" "Anonymous memory of the target's living workers that is in swap.";
+    TARGET_MINOR_FAULTS "target_minor_faults" Count "/proc/PID/stat minflt" "Page faults of the target's living workers that waited for no read.";
+    TARGET_MAJOR_FAULTS "target_major_faults" Count "/proc/PID/stat majflt" "Page faults of the target's living workers that waited for a read or a decompression.";
+    TARGET_CPU_US "target_cpu_us" CountMicroseconds "/proc/PID/stat utime + stime" "CPU time of the target's living workers, in steps of 10 ms.";
+    TARGET_PROCESSES "target_processes" Number "/proc/PID/statm" "The target's workers that are alive.";
     WORKER1_RESIDENT "worker1_resident" Bytes "/proc/PID/statm resident" "Resident memory of worker 1.";
     WORKER2_RESIDENT "worker2_resident" Bytes "/proc/PID/statm resident" "Resident memory of worker 2.";
     WORKER3_RESIDENT "worker3_resident" Bytes "/proc/PID/statm resident" "Resident memory of worker 3.";

@@ -35,6 +35,28 @@ pub struct SamplerConfig {
     /// Start of the recording in nanoseconds of CLOCK_MONOTONIC: rows count their time from it, wrapping, since a
     /// recording that is resumed after a reboot began before the clock did.
     pub origin_ns: u64,
+    /// Samples that arrive together: a second's worth to be recorded, one to be looked at.
+    pub rows_per_batch: usize,
+}
+
+impl SamplerConfig {
+    /// Samples that arrive once a second, in batches.
+    pub fn by_the_second(hz: u32, origin_ns: u64) -> SamplerConfig {
+        SamplerConfig {
+            hz,
+            origin_ns,
+            rows_per_batch: hz as usize,
+        }
+    }
+
+    /// Samples that arrive as they are taken.
+    pub fn at_once(hz: u32, origin_ns: u64) -> SamplerConfig {
+        SamplerConfig {
+            hz,
+            origin_ns,
+            rows_per_batch: 1,
+        }
+    }
 }
 
 /// Now, in nanoseconds of CLOCK_MONOTONIC.
@@ -56,7 +78,7 @@ pub struct Sampler {
 
 impl Sampler {
     /// Opens the sources, starts the thread and returns once a first sample has been read, with the end at which
-    /// batches of samples arrive: the first at once, then one a second. The receiver ends after the sampler has.
+    /// batches of samples arrive, the first of them at once. The receiver ends after the sampler has.
     ///
     /// # Errors
     /// When the rate is out of range, /proc/meminfo cannot be read, or no thread can be started.
@@ -65,7 +87,7 @@ impl Sampler {
             return Err(SampleError::Rate { hz: config.hz });
         }
         let mut reader = Reader::open()?;
-        let (outbox, batches) = Outbox::new(config.hz as usize);
+        let (outbox, batches) = Outbox::new(config.rows_per_batch, config.hz);
         let mut first = Row::empty(monotonic_ns().wrapping_sub(config.origin_ns));
         reader.read(&mut first);
         let shared = Arc::new(Shared {

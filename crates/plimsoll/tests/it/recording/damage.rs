@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use plimsoll::recording::model::{EventKind, TrialStatus, file};
+use plimsoll::recording::model::{EventKind, RECORDING_SCHEMA, RESULTS_SCHEMA, TrialStatus, file};
 use plimsoll::recording::{Recording, RecordingError, Writer};
 use plimsoll::scenario::FillClass;
 
@@ -246,9 +246,9 @@ fn a_newer_schema_is_named_and_not_guessed_at() {
                 error,
                 RecordingError::NewerSchema {
                     found: 7,
-                    known: 1,
+                    known,
                     ..
-                }
+                } if known == if name == file::MANIFEST { RECORDING_SCHEMA } else { RESULTS_SCHEMA }
             ),
             "{error}"
         );

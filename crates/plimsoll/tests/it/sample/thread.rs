@@ -8,11 +8,8 @@ use plimsoll::sample::columns::col;
 use plimsoll::sample::{CgroupFiles, Row, SampleError, Sampler, SamplerConfig, Target, monotonic_ns};
 
 fn start(hz: u32) -> (Sampler, std::sync::mpsc::Receiver<plimsoll::sample::Batch>) {
-    Sampler::start(SamplerConfig {
-        hz,
-        origin_ns: monotonic_ns(),
-    })
-    .expect("a sampler needs nothing but /proc/meminfo")
+    Sampler::start(SamplerConfig::by_the_second(hz, monotonic_ns()))
+        .expect("a sampler needs nothing but /proc/meminfo")
 }
 
 /// A process of our own, ended when the test ends.
@@ -98,7 +95,7 @@ fn the_first_sample_is_there_at_once_and_stopping_takes_no_tick() {
 #[test]
 fn rates_out_of_range_are_refused() {
     for hz in [0, 101, u32::MAX] {
-        let refused = Sampler::start(SamplerConfig { hz, origin_ns: 0 });
+        let refused = Sampler::start(SamplerConfig::by_the_second(hz, 0));
         assert!(matches!(refused, Err(SampleError::Rate { hz: named }) if named == hz));
     }
 }

@@ -1,0 +1,1 @@
+//! A recording in the forms of other programs.

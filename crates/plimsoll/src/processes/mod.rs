@@ -1,0 +1,1 @@
+//! One process after the other: working set, swap, faults, caps, and the fault-storm detector.

@@ -1,0 +1,1 @@
+//! Taking pages out of working sets, and standby memory out of RAM, on demand.

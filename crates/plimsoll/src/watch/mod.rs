@@ -1,0 +1,20 @@
+//! The monitor: where is every page, now and over time, and what happens when I trim?
+//!
+//! A [`Monitor`] feeds a [`State`] from the live machine or from a recording, and carries out what its user asks for.
+//! Faces draw the state and pass on the asking: the terminal, the served page, and none at all (`--headless`).
+//!
+//! ```text
+//! sampler -> feed -> State <- terminal
+//! recording -^  \          <- serve
+//!                recorder
+//! ```
+//!
+//! Invariant: a face reads the [`State`] and calls the [`Monitor`]; it reads no system and writes no recording.
+
+mod history;
+mod monitor;
+mod state;
+
+pub use history::{Bucket, History};
+pub use monitor::{Monitor, Options, Source};
+pub use state::{Facts, Level, Mark, MarkKind, Message, State, Status, TargetState};
