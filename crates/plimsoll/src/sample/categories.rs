@@ -15,6 +15,8 @@ pub struct Category {
     pub meaning: &'static str,
     /// Colour as `#RRGGBB`, chosen so that neighbours differ for colour-blind readers too.
     pub color: &'static str,
+    /// The same on a dark background.
+    pub dark_color: &'static str,
 }
 
 /// Number of layers.
@@ -27,60 +29,70 @@ pub const CATEGORIES: [Category; COUNT] = [
         title: "kernel",
         meaning: "Kernel objects that cannot be given back, stacks, page tables, per-CPU and mapped kernel memory.",
         color: "#3D3D3D",
+        dark_color: "#6B6B6B",
     },
     Category {
         name: "target",
         title: "target",
         meaning: "Anonymous memory in the working sets of the processes under test.",
         color: "#CC3311",
+        dark_color: "#CC3311",
     },
     Category {
         name: "other",
         title: "other processes",
         meaning: "Anonymous memory in the working sets of all other processes, and huge pages set aside.",
         color: "#FFD54F",
+        dark_color: "#E0B93C",
     },
     Category {
         name: "compressed",
         title: "compressed",
         meaning: "Compressed pages kept in RAM by zram and zswap.",
         color: "#AA3377",
+        dark_color: "#B83F85",
     },
     Category {
         name: "swap_cache",
         title: "swap cache",
         meaning: "Anonymous pages that no process maps and that are on their way to or from swap.",
         color: "#EE99AA",
+        dark_color: "#EE99AA",
     },
     Category {
         name: "dirty",
         title: "dirty/writeback",
         meaning: "Page cache that waits to be written or is being written.",
         color: "#661100",
+        dark_color: "#8A2A14",
     },
     Category {
         name: "page_cache",
         title: "page cache",
         meaning: "Clean pages of files, shared memory and block devices, mapped or not.",
         color: "#004488",
+        dark_color: "#2A62A8",
     },
     Category {
         name: "slab_reclaimable",
         title: "reclaimable slab",
         meaning: "Kernel objects that can be given back, such as cached inodes.",
         color: "#77AADD",
+        dark_color: "#77AADD",
     },
     Category {
         name: "free",
         title: "free",
         meaning: "Memory that holds nothing.",
         color: "#EDEDED",
+        dark_color: "#2B2F36",
     },
     Category {
         name: "unaccounted",
         title: "unaccounted",
         meaning: "What the kernel does not attribute, such as free pages that a CPU keeps at hand: MemTotal less all other layers. Negative when they overlap.",
         color: "#9E9E9E",
+        dark_color: "#8E8E8E",
     },
 ];
 

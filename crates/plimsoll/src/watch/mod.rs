@@ -17,6 +17,7 @@ mod history;
 mod monitor;
 mod options;
 mod state;
+pub mod terminal;
 
 pub use error::WatchError;
 pub use history::{Bucket, History};

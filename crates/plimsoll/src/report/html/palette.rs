@@ -29,16 +29,16 @@ const MOVES: bool = true;
 
 /// The layers, bottom to top: in the order of [`CATEGORIES`], whose names and colours they take.
 pub(super) const LAYERS: &[Paint] = &[
-    paint(0, "#6B6B6B", PLAIN, STAYS),
-    paint(1, "#CC3311", HATCHED, MOVES),
-    paint(2, "#E0B93C", PLAIN, STAYS),
-    paint(3, "#B83F85", PLAIN, MOVES),
-    paint(4, "#EE99AA", PLAIN, MOVES),
-    paint(5, "#8A2A14", PLAIN, MOVES),
-    paint(6, "#2A62A8", PLAIN, STAYS),
-    paint(7, "#77AADD", PLAIN, STAYS),
-    paint(8, "#2B2F36", PLAIN, STAYS),
-    paint(9, "#8E8E8E", HATCHED, STAYS),
+    paint(0, PLAIN, STAYS),
+    paint(1, HATCHED, MOVES),
+    paint(2, PLAIN, STAYS),
+    paint(3, PLAIN, MOVES),
+    paint(4, PLAIN, MOVES),
+    paint(5, PLAIN, MOVES),
+    paint(6, PLAIN, STAYS),
+    paint(7, PLAIN, STAYS),
+    paint(8, PLAIN, STAYS),
+    paint(9, HATCHED, STAYS),
 ];
 const _: () = assert!(LAYERS.len() == CATEGORIES.len());
 
@@ -88,13 +88,13 @@ pub(super) const SPARE_INKS: &[Ink] = &[
     ink("device3", "#5B6770", "#A9B4BD", &[8, 3, 2, 3]),
 ];
 
-const fn paint(category: usize, dark: &'static str, hatched: bool, moves: bool) -> Paint {
+const fn paint(category: usize, hatched: bool, moves: bool) -> Paint {
     let category = &CATEGORIES[category];
     Paint {
         key: category.name,
         label: category.title,
         light: category.color,
-        dark,
+        dark: category.dark_color,
         hatched,
         moves,
     }

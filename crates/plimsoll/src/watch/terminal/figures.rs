@@ -1,0 +1,57 @@
+//! Numbers in few cells.
+
+/// Bytes in at most five cells: `0`, `512K`, `8.2G`, `24.0G`, `-1.5G`.
+pub(super) fn bytes(value: f64) -> String {
+    const UNITS: [&str; 6] = ["B", "K", "M", "G", "T", "P"];
+    if value == 0.0 {
+        return "0".to_owned();
+    }
+    let mut scaled = value.abs();
+    let mut unit = 0;
+    while scaled >= 999.5 && unit + 1 < UNITS.len() {
+        scaled /= 1024.0;
+        unit += 1;
+    }
+    let sign = if value < 0.0 { "-" } else { "" };
+    let digits = usize::from(unit > 0 && scaled < 99.95);
+    format!("{sign}{scaled:.digits$}{}", UNITS[unit])
+}
+
+/// Bytes a second.
+pub(super) fn rate(value: f64) -> String {
+    format!("{}/s", bytes(value))
+}
+
+/// Events a second.
+pub(super) fn events(value: f64) -> String {
+    if value >= 999_500.0 {
+        format!("{:.1}M/s", value / 1e6)
+    } else if value >= 999.5 {
+        format!("{:.1}k/s", value / 1e3)
+    } else {
+        format!("{value:.0}/s")
+    }
+}
+
+/// A percentage; what is something, but less than half a percent, is not shown as nothing.
+pub(super) fn percent(value: f64) -> String {
+    if value > 0.0 && value < 0.95 {
+        format!("{value:.1}%")
+    } else {
+        format!("{value:.0}%")
+    }
+}
+
+/// A length of time: `40s`, `2m10s`, `3h05m`, `0.4s`.
+pub(super) fn duration(ns: u64) -> String {
+    let seconds = ns / 1_000_000_000;
+    match seconds {
+        0 if ns > 0 => format!("{:.1}s", ns as f64 / 1e9),
+        0..60 if !ns.is_multiple_of(1_000_000_000) => format!("{:.1}s", ns as f64 / 1e9),
+        0..60 => format!("{seconds}s"),
+        60..3600 if seconds.is_multiple_of(60) => format!("{}m", seconds / 60),
+        60..3600 => format!("{}m{:02}s", seconds / 60, seconds % 60),
+        _ if seconds % 3600 < 60 => format!("{}h", seconds / 3600),
+        _ => format!("{}h{:02}m", seconds / 3600, seconds % 3600 / 60),
+    }
+}

@@ -1,0 +1,132 @@
+//! Bytes of the keyboard to keys.
+//!
+//! Written here since the reader of the terminal library never ends once its terminal is gone: it tries to read for
+//! ever, at the cost of a whole CPU.
+
+/// A key, or keys pressed together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Key {
+    /// A letter, digit or sign.
+    Char(char),
+    /// A letter with the control key.
+    Ctrl(char),
+    /// Enter.
+    Enter,
+    /// Escape.
+    Escape,
+    /// The key that erases to the left.
+    Backspace,
+    /// An arrow key.
+    Left,
+    /// An arrow key.
+    Right,
+    /// An arrow key.
+    Up,
+    /// An arrow key.
+    Down,
+    /// An arrow key with shift.
+    ShiftLeft,
+    /// An arrow key with shift.
+    ShiftRight,
+    /// Page up.
+    PageUp,
+    /// Page down.
+    PageDown,
+    /// Home.
+    Home,
+    /// End.
+    End,
+}
+
+/// The keys in what was read; `bytes` keeps the beginning of a character that is not complete yet.
+///
+/// Unknown sequences are no keys. An escape that nothing follows is the key itself: terminals send a sequence at once.
+pub fn decode(bytes: &mut Vec<u8>) -> Vec<Key> {
+    let mut keys = Vec::new();
+    let mut rest = bytes.as_slice();
+    while let Some(&first) = rest.first() {
+        let (key, length) = match first {
+            0x1b => escape(rest),
+            b'\r' | b'\n' => (Some(Key::Enter), 1),
+            0x7f | 0x08 => (Some(Key::Backspace), 1),
+            0x01..=0x1a => (Some(Key::Ctrl(char::from(first - 1 + b'a'))), 1),
+            0x1c => (Some(Key::Ctrl('\\')), 1),
+            0x00..=0x1f => (None, 1),
+            _ => match character(rest) {
+                Some(found) => found,
+                None => break,
+            },
+        };
+        keys.extend(key);
+        rest = &rest[length..];
+    }
+    *bytes = rest.to_vec();
+    keys
+}
+
+/// A character of UTF-8 and its length; None while bytes of it are missing.
+fn character(bytes: &[u8]) -> Option<(Option<Key>, usize)> {
+    let length = match bytes[0] {
+        0x00..=0x7f => 1,
+        0xc2..=0xdf => 2,
+        0xe0..=0xef => 3,
+        0xf0..=0xf4 => 4,
+        _ => return Some((None, 1)),
+    };
+    let Some(text) = bytes.get(..length) else {
+        // What cannot become a character is not waited for.
+        let broken = bytes[1..].iter().any(|byte| byte & 0xc0 != 0x80);
+        return broken.then_some((None, 1));
+    };
+    Some(match std::str::from_utf8(text) {
+        Ok(text) => (text.chars().next().map(Key::Char), length),
+        Err(_) => (None, 1),
+    })
+}
+
+/// A key that begins with an escape, and its length.
+fn escape(bytes: &[u8]) -> (Option<Key>, usize) {
+    match bytes.get(1) {
+        Some(b'[') => control_sequence(bytes),
+        Some(b'O') => {
+            let key = bytes.get(2).and_then(|&last| named(last, false));
+            (key, bytes.len().min(3))
+        }
+        // Another key with Alt is that key for nobody: skip both.
+        Some(byte) if *byte != 0x1b => (None, 2),
+        _ => (Some(Key::Escape), 1),
+    }
+}
+
+/// `ESC [ parameters final`.
+fn control_sequence(bytes: &[u8]) -> (Option<Key>, usize) {
+    let Some(end) = bytes[2..].iter().position(|byte| (0x40..=0x7e).contains(byte)) else {
+        return (None, bytes.len());
+    };
+    let (parameters, last) = (&bytes[2..2 + end], bytes[2 + end]);
+    let shifted = parameters.ends_with(b";2");
+    let key = match (last, parameters) {
+        (b'~', b"1" | b"7") => Some(Key::Home),
+        (b'~', b"4" | b"8") => Some(Key::End),
+        (b'~', b"5") => Some(Key::PageUp),
+        (b'~', b"6") => Some(Key::PageDown),
+        (b'~', _) => None,
+        _ => named(last, shifted),
+    };
+    (key, 3 + end)
+}
+
+fn named(last: u8, shifted: bool) -> Option<Key> {
+    Some(match (last, shifted) {
+        (b'A', _) => Key::Up,
+        (b'B', _) => Key::Down,
+        (b'C', false) => Key::Right,
+        (b'C', true) => Key::ShiftRight,
+        (b'D', false) => Key::Left,
+        (b'D', true) => Key::ShiftLeft,
+        (b'H', _) => Key::Home,
+        (b'F', _) => Key::End,
+        (b'M', _) => Key::Enter,
+        _ => return None,
+    })
+}

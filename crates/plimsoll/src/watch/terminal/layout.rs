@@ -1,0 +1,107 @@
+//! Where things stand on the page.
+
+use ratatui::layout::Rect;
+
+use super::strips::{STRIPS, Strip};
+
+/// The smallest page.
+pub const LEAST: (u16, u16) = (60, 16);
+
+/// Cells of the numbers on the y axis, with the line beside them.
+pub(super) const AXIS_WIDTH: u16 = 6;
+
+/// How much a legend says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Detail {
+    /// Bytes and percent.
+    Bare,
+    /// Also what lies behind the number, in few signs.
+    Short,
+    /// Also what lies behind the number, in words.
+    Full,
+}
+
+impl Detail {
+    /// Cells of the legend.
+    fn width(self) -> u16 {
+        match self {
+            Detail::Bare => 23,
+            Detail::Short => 33,
+            Detail::Full => 46,
+        }
+    }
+}
+
+/// Areas of the page. Chart, axis, swap and strips have the same columns.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Layout {
+    /// What is watched, and how.
+    pub(super) header: Rect,
+    /// The layers of RAM.
+    pub(super) chart: Rect,
+    /// Time and marks.
+    pub(super) axis: Rect,
+    /// Swap.
+    pub(super) swap: Rect,
+    /// The strips that there is room for.
+    pub(super) strips: Vec<(&'static Strip, Rect)>,
+    /// What was said.
+    pub(super) status: Rect,
+    /// What may be pressed.
+    pub(super) keys: Rect,
+    /// First cell of what stands to the right of the charts.
+    pub(super) legend_x: u16,
+    /// Cells of what stands to the right of the charts.
+    pub(super) legend_width: u16,
+    /// How much is said there.
+    pub(super) detail: Detail,
+}
+
+impl Layout {
+    /// The page in `area`; None when it is too small.
+    pub(super) fn of(area: Rect) -> Option<Layout> {
+        if area.width < LEAST.0 || area.height < LEAST.1 {
+            return None;
+        }
+        let detail = match area.width {
+            ..76 => Detail::Bare,
+            76..110 => Detail::Short,
+            110.. => Detail::Full,
+        };
+        let width = area.width - AXIS_WIDTH - detail.width() - 1;
+        let swap_height = match area.height {
+            ..20 => 1,
+            20..30 => 2,
+            30..45 => 3,
+            45.. => 5,
+        };
+        let shown: Vec<&Strip> = STRIPS
+            .iter()
+            .filter(|strip| area.height >= strip.from_height)
+            .collect();
+        let strip_height = if area.height >= 50 { 2 } else { 1 };
+        let fixed = 4 + swap_height + strip_height * shown.len() as u16;
+        let mut y = area.y;
+        let mut rows = |height: u16| {
+            let row = Rect::new(area.x, y, area.width, height);
+            y += height;
+            row
+        };
+        let columns = |row: Rect| Rect::new(row.x + AXIS_WIDTH, row.y, width, row.height);
+        Some(Layout {
+            header: rows(1),
+            chart: columns(rows(area.height - fixed)),
+            axis: columns(rows(1)),
+            swap: columns(rows(swap_height)),
+            strips: shown
+                .into_iter()
+                .map(|strip| (strip, columns(rows(strip_height))))
+                .collect(),
+            status: rows(1),
+            keys: rows(1),
+            legend_x: area.x + AXIS_WIDTH + width + 1,
+            legend_width: detail.width(),
+            detail,
+        })
+    }
+}

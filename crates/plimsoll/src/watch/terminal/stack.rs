@@ -1,0 +1,151 @@
+//! Layers on each other in eighths of a cell.
+
+use ratatui::style::{Modifier, Style};
+
+use super::theme::{Depth, TARGET, Theme};
+
+/// Eighths of a cell.
+const EIGHTHS: usize = 8;
+const BLOCKS: [char; EIGHTHS + 1] = [
+    ' ', '\u{2581}', '\u{2582}', '\u{2583}', '\u{2584}', '\u{2585}', '\u{2586}', '\u{2587}', '\u{2588}',
+];
+/// The same in ASCII, for bars.
+const ASCII_BLOCKS: [char; EIGHTHS + 1] = [' ', '.', '.', ':', ':', '+', '+', '#', '#'];
+
+/// Heights of layers in a column of `full` eighths. They sum to `full`, whatever the layers hold, if any holds
+/// something; else all are 0.
+///
+/// A layer below zero takes no room. The layer `seen`, if it holds anything, is at least one eighth high: what is watched
+/// is never rounded away.
+pub fn heights(layers: &[i64], full: usize, seen: Option<usize>) -> Vec<usize> {
+    let total: i128 = layers.iter().map(|&bytes| i128::from(bytes.max(0))).sum();
+    if total == 0 {
+        return vec![0; layers.len()];
+    }
+    let mut below = 0;
+    let mut sum = 0_i128;
+    let mut heights: Vec<usize> = layers
+        .iter()
+        .map(|&bytes| {
+            sum += i128::from(bytes.max(0));
+            // Rounded to the nearest: edges, not heights, so that errors do not add up.
+            let edge = ((2 * sum * full as i128 + total) / (2 * total)) as usize;
+            let height = edge - below;
+            below = edge;
+            height
+        })
+        .collect();
+    if let Some(seen) = seen
+        && layers.get(seen).is_some_and(|&bytes| bytes > 0)
+        && heights[seen] == 0
+        && let Some(tallest) = (0..heights.len()).max_by_key(|&layer| heights[layer])
+        && heights[tallest] > 1
+    {
+        heights[tallest] -= 1;
+        heights[seen] = 1;
+    }
+    heights
+}
+
+/// A sign and its style.
+pub(super) type Glyph = (char, Style);
+
+/// What fills the cells of a column, from the bottom up, when its layers are `heights` high.
+pub(super) fn cells(heights: &[usize], rows: usize, theme: &Theme) -> Vec<Glyph> {
+    let mut edges = Vec::with_capacity(heights.len());
+    let mut top = 0;
+    for height in heights {
+        top += height;
+        edges.push(top);
+    }
+    (0..rows).map(|row| cell(&edges, row * EIGHTHS, theme)).collect()
+}
+
+/// The cell whose lowest eighth is `bottom`. Of more than two layers in it, the two with most of it are drawn, and the
+/// target before others.
+fn cell(edges: &[usize], bottom: usize, theme: &Theme) -> Glyph {
+    let top = bottom + EIGHTHS;
+    let mut from = 0;
+    let mut first: Option<(usize, usize, usize)> = None;
+    let mut second = None;
+    for (layer, &edge) in edges.iter().enumerate() {
+        let inside = edge.min(top).saturating_sub(from.max(bottom));
+        from = edge;
+        if inside == 0 {
+            continue;
+        }
+        let weight = if layer == TARGET { inside + EIGHTHS } else { inside };
+        let this = Some((weight, layer, edge));
+        if first.is_none_or(|(most, ..)| weight > most) {
+            second = first;
+            first = this;
+        } else if second.is_none_or(|(most, ..)| weight > most) {
+            second = this;
+        }
+    }
+    let Some((_, most, most_edge)) = first else {
+        return (' ', Style::new());
+    };
+    if theme.depth == Depth::Mono {
+        let style = if most == TARGET {
+            Style::new().add_modifier(Modifier::BOLD)
+        } else {
+            Style::new()
+        };
+        return (theme.letter(most), style);
+    }
+    match second {
+        Some((_, other, other_edge)) if theme.unicode => {
+            let (lower, upper, edge) = if most < other {
+                (most, other, most_edge)
+            } else {
+                (other, most, other_edge)
+            };
+            let eighths = edge.clamp(bottom + 1, top - 1) - bottom;
+            let style = Style::new().fg(theme.layer(lower)).bg(theme.layer(upper));
+            (BLOCKS[eighths], style)
+        }
+        _ => {
+            let style = Style::new().fg(theme.hatch()).bg(theme.layer(most));
+            (theme.fill(most), style)
+        }
+    }
+}
+
+/// A bar of `part` (0 to 1) in a cell column of `rows`, from the bottom up; what is something is at least an eighth.
+pub(super) fn bar(part: f64, rows: usize, unicode: bool) -> Vec<char> {
+    let full = rows * EIGHTHS;
+    let least = usize::from(part > 0.0);
+    let high = ((part * full as f64).round() as usize).clamp(least, full);
+    let blocks = if unicode { &BLOCKS } else { &ASCII_BLOCKS };
+    (0..rows)
+        .map(|row| blocks[high.saturating_sub(row * EIGHTHS).min(EIGHTHS)])
+        .collect()
+}
+
+/// A cell of a stack of swap devices over nothing: `heights` from slot 0 on, in the cell whose lowest eighth is `bottom`.
+pub(super) fn device_cell(heights: &[usize], row: usize, theme: &Theme) -> Glyph {
+    let (bottom, top) = (row * EIGHTHS, (row + 1) * EIGHTHS);
+    let mut from = 0;
+    let mut inside = Vec::with_capacity(2);
+    for (slot, height) in heights.iter().enumerate() {
+        let edge = from + height;
+        if edge.min(top) > from.max(bottom) {
+            inside.push((slot, edge.min(top) - bottom));
+        }
+        from = edge;
+    }
+    let style = |slot| Style::new().fg(theme.device(slot));
+    match inside.as_slice() {
+        [] => (' ', Style::new()),
+        [(slot, _), ..] if theme.depth == Depth::Mono => (char::from(b'0' + *slot as u8), Style::new()),
+        [(slot, edge)] | [(slot, edge), _, _, ..] => {
+            let blocks = if theme.unicode { &BLOCKS } else { &ASCII_BLOCKS };
+            (blocks[*edge], style(*slot))
+        }
+        [(lower, edge), (upper, _)] if theme.unicode => {
+            (BLOCKS[*edge], style(*lower).bg(theme.device(*upper)))
+        }
+        [_, (upper, _)] => ('#', style(*upper)),
+    }
+}

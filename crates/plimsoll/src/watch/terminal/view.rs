@@ -1,0 +1,375 @@
+//! What the user has chosen to see, and how actions change it.
+
+use super::action::{Action, Mode};
+use super::snapshot::{Snapshot, column_number};
+use crate::watch::options::Candidate;
+
+/// Times of a column that can be chosen, in milliseconds; those below a tick are left out.
+const ZOOMS_MS: [u64; 17] = [
+    10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000, 120_000, 300_000, 600_000,
+    1_800_000, 3_600_000,
+];
+/// The choice at the start: a picture that moves on once a second is calm, and cheap to draw.
+const START_ZOOM: usize = 6;
+/// Most letters of a note or a name.
+const LONGEST_LINE: usize = 200;
+
+/// What the user has chosen to see.
+#[derive(Debug, Clone, PartialEq)]
+pub struct View {
+    /// Place in the table of zooms.
+    zoom: usize,
+    /// Time at the right edge; None to move on with the newest frame.
+    pub(super) anchor: Option<u64>,
+    /// Whether the user stopped the picture.
+    pub(super) frozen: bool,
+    /// The time that figures are shown of; None for the right edge.
+    pub(super) cursor: Option<u64>,
+    /// Whether layers are shown as parts of what is used, not of all RAM.
+    pub(super) share: bool,
+    /// What lies over the page.
+    pub(super) overlay: Option<Overlay>,
+    /// Columns of the chart when it was last drawn.
+    pub(super) width: usize,
+    /// Where the served page is, or how to get one.
+    pub(super) page: String,
+}
+
+/// What lies over the page.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Overlay {
+    /// What keys do.
+    Help,
+    /// Text to read: title, lines, lines scrolled over.
+    Text(String, Vec<String>, usize),
+    /// A question: what is done on yes, and what it will do.
+    Question(Order, Vec<String>),
+    /// A line that is typed.
+    Prompt(Purpose, String),
+    /// The list of targets.
+    Picker(Picker),
+}
+
+/// What a typed line is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// A note.
+    Note,
+    /// The folder of a recording.
+    Record,
+}
+
+/// A list of processes, narrowed by what is typed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Picker {
+    candidates: Vec<Candidate>,
+    /// What is typed.
+    pub(super) filter: String,
+    /// Place of the choice in what is left.
+    pub(super) chosen: usize,
+}
+
+/// What the monitor is asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Order {
+    /// End.
+    Quit,
+    /// Stop until the shell says to go on.
+    Suspend,
+    /// Find the peak, and show it.
+    Peak,
+    /// List what could be the target.
+    ListCandidates,
+    /// Watch this process.
+    Target(u32),
+    /// Watch no process.
+    NoTarget,
+    /// Count page flags.
+    PageFlags,
+    /// Record into this folder.
+    Record(String),
+    /// End the recording.
+    EndRecording,
+    /// Set a mark.
+    Mark(u32),
+    /// Set a note.
+    Note(String),
+    /// Trim the target.
+    Trim,
+    /// Say what a release would do.
+    PlanRelease,
+    /// Release standby memory and page cache.
+    Release,
+}
+
+impl View {
+    /// The newest minutes. `page` says where the served page is, or how to get one.
+    pub fn new(page: impl Into<String>) -> View {
+        View {
+            zoom: START_ZOOM,
+            anchor: None,
+            frozen: false,
+            cursor: None,
+            share: false,
+            overlay: None,
+            width: 1,
+            page: page.into(),
+        }
+    }
+
+    /// Time of a column: never less than a tick, and a whole number of ticks where that can be.
+    pub fn column_ns(&self, period_ns: u64) -> u64 {
+        let wanted = ZOOMS_MS[self.zoom] * 1_000_000;
+        match wanted.checked_div(period_ns) {
+            None | Some(0) => period_ns.max(1),
+            Some(ticks) if ticks < 100 => ticks * period_ns,
+            Some(_) => wanted,
+        }
+    }
+
+    /// Number of the first column for a chart of `width` columns.
+    pub fn first_column(&self, snapshot: &Snapshot, width: usize) -> i64 {
+        let edge = self.anchor.unwrap_or(snapshot.edge_ns);
+        column_number(edge, self.column_ns(snapshot.period_ns)) + 1 - width as i64
+    }
+
+    /// What listens to keys.
+    pub fn mode(&self) -> Mode {
+        match &self.overlay {
+            None => Mode::Page,
+            Some(Overlay::Help | Overlay::Text(..)) => Mode::Reading,
+            Some(Overlay::Question(..)) => Mode::Asking,
+            Some(Overlay::Prompt(..)) => Mode::Typing,
+            Some(Overlay::Picker(_)) => Mode::Picking,
+        }
+    }
+
+    /// Does what an action asks for, as far as it is a matter of the view; the rest is for the monitor.
+    pub fn act(&mut self, action: Action, snapshot: &Snapshot) -> Option<Order> {
+        match action {
+            Action::Quit => return Some(Order::Quit),
+            Action::Suspend => return Some(Order::Suspend),
+            _ => {}
+        }
+        if self.overlay.is_some() {
+            return self.act_on_overlay(action);
+        }
+        match action {
+            Action::ZoomIn => self.zoom_to(self.zoom.saturating_sub(1), snapshot),
+            Action::ZoomOut => self.zoom_to((self.zoom + 1).min(ZOOMS_MS.len() - 1), snapshot),
+            Action::Back => self.scroll(-(self.width as i64 / 8).max(1), snapshot),
+            Action::Forward => self.scroll((self.width as i64 / 8).max(1), snapshot),
+            Action::PageBack => self.scroll(-(self.width as i64), snapshot),
+            Action::PageForward => self.scroll(self.width as i64, snapshot),
+            Action::Oldest => self.scroll(i64::MIN / 2, snapshot),
+            Action::Newest => self.follow(),
+            Action::Freeze => match self.frozen {
+                true => self.follow(),
+                false => {
+                    self.frozen = true;
+                    self.anchor.get_or_insert(snapshot.edge_ns);
+                }
+            },
+            Action::CursorBack => self.move_cursor(-1, snapshot),
+            Action::CursorForward => self.move_cursor(1, snapshot),
+            Action::PreviousMark => self.to_mark(false, snapshot),
+            Action::NextMark => self.to_mark(true, snapshot),
+            Action::Share => self.share = !self.share,
+            Action::Help => self.overlay = Some(Overlay::Help),
+            Action::OpenPage => {
+                self.overlay = Some(Overlay::Text("page".to_owned(), vec![self.page.clone()], 0));
+            }
+            Action::Note => self.overlay = Some(Overlay::Prompt(Purpose::Note, String::new())),
+            Action::Record if snapshot.status.recording.is_some() => return Some(Order::EndRecording),
+            Action::Record => self.overlay = Some(Overlay::Prompt(Purpose::Record, String::new())),
+            Action::Trim => self.overlay = Some(ask_to_trim(snapshot)),
+            Action::Peak => return Some(Order::Peak),
+            Action::PickTarget => return Some(Order::ListCandidates),
+            Action::PageFlags => return Some(Order::PageFlags),
+            Action::Mark(number) => return Some(Order::Mark(number)),
+            Action::Release => return Some(Order::PlanRelease),
+            _ => {}
+        }
+        None
+    }
+
+    fn act_on_overlay(&mut self, action: Action) -> Option<Order> {
+        let overlay = self.overlay.as_mut()?;
+        match (action, overlay) {
+            (Action::Close, _) => self.overlay = None,
+            (Action::Up, Overlay::Text(.., top)) => *top = top.saturating_sub(1),
+            (Action::Down, Overlay::Text(_, lines, top)) => {
+                *top = (*top + 1).min(lines.len().saturating_sub(1));
+            }
+            (Action::PageUp, Overlay::Text(.., top)) => *top = top.saturating_sub(10),
+            (Action::PageDown, Overlay::Text(_, lines, top)) => {
+                *top = (*top + 10).min(lines.len().saturating_sub(1));
+            }
+            (Action::Type(letter), Overlay::Prompt(_, text)) if text.chars().count() < LONGEST_LINE => {
+                text.push(letter);
+            }
+            (Action::Erase, Overlay::Prompt(_, text)) => {
+                text.pop();
+            }
+            (Action::Confirm, Overlay::Prompt(purpose, text)) => {
+                let (purpose, text) = (*purpose, text.trim().to_owned());
+                self.overlay = None;
+                return match purpose {
+                    _ if text.is_empty() => None,
+                    Purpose::Note => Some(Order::Note(text)),
+                    Purpose::Record => Some(Order::Record(text)),
+                };
+            }
+            (Action::Confirm, Overlay::Question(order, _)) => {
+                let order = order.clone();
+                self.overlay = None;
+                return Some(order);
+            }
+            (Action::Confirm, Overlay::Picker(picker)) => {
+                let order = match picker.entries().nth(picker.chosen)? {
+                    Some(candidate) => Order::Target(candidate.pid),
+                    None => Order::NoTarget,
+                };
+                self.overlay = None;
+                return Some(order);
+            }
+            (action, Overlay::Picker(picker)) => picker.act(action),
+            _ => {}
+        }
+        None
+    }
+
+    /// Moves on with the newest frame.
+    fn follow(&mut self) {
+        (self.anchor, self.cursor, self.frozen) = (None, None, false);
+    }
+
+    /// The cursor stays where it is on the screen, and so does the right edge without one.
+    fn zoom_to(&mut self, zoom: usize, snapshot: &Snapshot) {
+        let least = ZOOMS_MS
+            .iter()
+            .position(|ms| ms * 1_000_000 >= snapshot.period_ns)
+            .unwrap_or(ZOOMS_MS.len() - 1);
+        self.zoom = zoom.max(least);
+        if let Some(cursor) = self.cursor {
+            self.bring_to_sight(cursor, snapshot);
+        }
+    }
+
+    fn scroll(&mut self, columns: i64, snapshot: &Snapshot) {
+        let column_ns = i128::from(self.column_ns(snapshot.period_ns));
+        let (oldest, newest) = snapshot.span.unwrap_or((0, 0));
+        let edge = self.anchor.unwrap_or(snapshot.edge_ns);
+        let moved = i128::from(edge) + i128::from(columns) * column_ns;
+        // Not so far that nothing would be left to see.
+        let least = i128::from(oldest) + column_ns * (self.width as i128 - 1);
+        let moved = moved.clamp(least.min(i128::from(newest)), i128::from(u64::MAX));
+        let moved = u64::try_from(moved).unwrap_or(u64::MAX);
+        self.anchor = match moved >= snapshot.edge_ns && !self.frozen {
+            true => None,
+            false => Some(moved.min(snapshot.edge_ns)),
+        };
+        // A cursor that has left the screen would show figures of what cannot be seen.
+        self.cursor = None;
+    }
+
+    fn move_cursor(&mut self, columns: i64, snapshot: &Snapshot) {
+        let column_ns = self.column_ns(snapshot.period_ns);
+        let (oldest, newest) = snapshot.span.unwrap_or((0, 0));
+        let from = self
+            .cursor
+            .or(self.anchor)
+            .unwrap_or(snapshot.edge_ns)
+            .min(newest);
+        let moved = from.saturating_add_signed(columns * column_ns as i64);
+        self.go_to(moved.clamp(oldest, newest), snapshot);
+    }
+
+    fn to_mark(&mut self, forward: bool, snapshot: &Snapshot) {
+        let from = self.cursor.or(self.anchor).unwrap_or(snapshot.edge_ns);
+        let mut times = snapshot.marks.iter().map(|mark| mark.t_ns);
+        let found = match forward {
+            true => times.find(|&t_ns| t_ns > from),
+            false => times.rfind(|&t_ns| t_ns < from),
+        };
+        if let Some(t_ns) = found {
+            self.go_to(t_ns, snapshot);
+        }
+    }
+
+    /// Puts the cursor on a time, and scrolls to where it can be seen.
+    pub(super) fn go_to(&mut self, t_ns: u64, snapshot: &Snapshot) {
+        self.cursor = Some(t_ns);
+        self.bring_to_sight(t_ns, snapshot);
+    }
+
+    fn bring_to_sight(&mut self, t_ns: u64, snapshot: &Snapshot) {
+        let column_ns = self.column_ns(snapshot.period_ns);
+        let column = column_number(t_ns, column_ns);
+        let first = self.first_column(snapshot, self.width);
+        if !(first..first + self.width as i64).contains(&column) {
+            let half = column_ns.saturating_mul(self.width as u64 / 2);
+            self.anchor = Some(t_ns.saturating_add(half).min(snapshot.edge_ns));
+        } else {
+            // What is looked at does not move away.
+            self.anchor.get_or_insert(snapshot.edge_ns);
+        }
+    }
+}
+
+fn ask_to_trim(snapshot: &Snapshot) -> Overlay {
+    match &snapshot.target {
+        Some(target) if target.ended.is_none() => Overlay::Question(
+            Order::Trim,
+            vec![
+                format!("Take the pages of {} out of RAM?", target.title),
+                "It faults on what it touches next.".to_owned(),
+            ],
+        ),
+        _ => Overlay::Text(
+            "trim".to_owned(),
+            vec!["There is no target to trim: t chooses one.".to_owned()],
+            0,
+        ),
+    }
+}
+
+impl Picker {
+    /// A list to choose from.
+    pub fn new(candidates: Vec<Candidate>) -> Picker {
+        Picker {
+            candidates,
+            filter: String::new(),
+            chosen: 0,
+        }
+    }
+
+    /// The processes whose name or number holds what is typed; before them, while nothing is typed, none at all.
+    pub(super) fn entries(&self) -> impl Iterator<Item = Option<&Candidate>> {
+        let wanted = self.filter.to_lowercase();
+        let none = wanted.is_empty().then_some(None);
+        let matching = self.candidates.iter().filter(move |candidate| {
+            candidate.name.to_lowercase().contains(&wanted) || candidate.pid.to_string().contains(&wanted)
+        });
+        none.into_iter().chain(matching.map(Some))
+    }
+
+    fn act(&mut self, action: Action) {
+        let last = self.entries().count().saturating_sub(1);
+        match action {
+            Action::Up => self.chosen = self.chosen.saturating_sub(1),
+            Action::Down => self.chosen = (self.chosen + 1).min(last),
+            Action::PageUp => self.chosen = self.chosen.saturating_sub(10),
+            Action::PageDown => self.chosen = (self.chosen + 10).min(last),
+            Action::Type(letter) if self.filter.chars().count() < LONGEST_LINE => {
+                self.filter.push(letter);
+                self.chosen = 0;
+            }
+            Action::Erase => {
+                self.filter.pop();
+                self.chosen = 0;
+            }
+            _ => {}
+        }
+    }
+}
