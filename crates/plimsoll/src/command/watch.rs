@@ -1,12 +1,51 @@
 //! `plimsoll watch`.
 
+use std::sync::Arc;
+
 use crate::cli::{Talk, Watch};
-use crate::exit::{Exit, Failure};
+use crate::exit::{Exit, Failure, OrExit};
+use crate::sample::Target;
+use crate::stop::Stop;
+use crate::watch::serve::{ServeError, ServeOptions, Server};
+use crate::watch::{Monitor, Options, Source};
 
 /// Carries out the command.
-pub(super) fn watch(_options: &Watch, _talk: &Talk) -> Result<Exit, Failure> {
-    Err(Failure::message(
-        Exit::Unsupported,
-        "`plimsoll watch` is being built",
-    ))
+pub(super) fn watch(options: &Watch, talk: &Talk) -> Result<Exit, Failure> {
+    let Some(address) = options.serve else {
+        return Err(Failure::message(
+            Exit::Unsupported,
+            "`plimsoll watch` is being built",
+        ));
+    };
+    let server = bind(&ServeOptions {
+        address,
+        allow_actions: options.allow_actions,
+    })?;
+    let stop = Stop::install().or_exit(Exit::Missing)?;
+    let monitor = Monitor::start(&Options {
+        source: Source::Live(Target::default()),
+        hz: options.hz,
+    })
+    .or_exit(Exit::Missing)?;
+    serve(server, &Arc::new(monitor), &stop, talk)
+}
+
+fn bind(options: &ServeOptions) -> Result<Server, Failure> {
+    Server::bind(options).map_err(|error| {
+        let exit = match error {
+            ServeError::NotLoopback { .. } => Exit::Usage,
+            _ => Exit::Missing,
+        };
+        Failure::new(exit, error)
+    })
+}
+
+/// Says where the page is, and serves it. The address is the result of the command, so it goes to standard output.
+fn serve(server: Server, monitor: &Arc<Monitor>, stop: &Stop, talk: &Talk) -> Result<Exit, Failure> {
+    super::print(&format!("{}\n", server.url()))?;
+    if !talk.quiet {
+        anstream::eprintln!("open this address in a browser; Ctrl-C ends");
+    }
+    server.run(monitor, stop).or_exit(Exit::Missing)?;
+    Ok(Exit::Done)
 }

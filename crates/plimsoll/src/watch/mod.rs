@@ -13,6 +13,7 @@
 
 mod history;
 mod monitor;
+pub mod serve;
 mod state;
 
 pub use history::{Bucket, History};
