@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use crate::cli::{Talk, Watch};
 use crate::exit::{Exit, Failure, OrExit};
-use crate::sample::Target;
 use crate::stop::Stop;
 use crate::watch::serve::{ServeError, ServeOptions, Server};
-use crate::watch::{Monitor, Options, Source};
+use crate::watch::{Monitor, Options, Source, TargetChoice};
 
 /// Carries out the command.
 pub(super) fn watch(options: &Watch, talk: &Talk) -> Result<Exit, Failure> {
@@ -23,8 +22,8 @@ pub(super) fn watch(options: &Watch, talk: &Talk) -> Result<Exit, Failure> {
     })?;
     let stop = Stop::install().or_exit(Exit::Missing)?;
     let monitor = Monitor::start(&Options {
-        source: Source::Live(Target::default()),
         hz: options.hz,
+        ..Options::of(Source::Live(TargetChoice::None))
     })
     .or_exit(Exit::Missing)?;
     serve(server, &Arc::new(monitor), &stop, talk)

@@ -35,6 +35,6 @@ pub use prepare::{CgroupDescription, Description, Environment, SwapDescription, 
 pub use requirements::missing;
 pub use reserve::{TooLarge, Tripwire, memory_reserve, safe_size};
 pub use session::Session;
-pub use swap_device::{SwapDevice, SwapKind};
+pub use swap_device::{ActiveSwap, SwapDevice, SwapKind, active as active_swaps};
 pub use swap_header::{SwapHeader, SwapHeaderError};
 pub use zswap::ZswapDescription;

@@ -68,14 +68,20 @@ impl SwapDevice {
 
 /// A line of `/proc/swaps`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct ActiveSwap {
-    pub(super) path: PathBuf,
-    pub(super) used: u64,
-    pub(super) priority: i32,
+pub struct ActiveSwap {
+    /// The device or file.
+    pub path: PathBuf,
+    /// Bytes of it that are in use.
+    pub used: u64,
+    /// Its priority; the kernel fills the highest first.
+    pub priority: i32,
 }
 
-/// The swap areas in use.
-pub(super) fn active() -> io::Result<Vec<ActiveSwap>> {
+/// The swap areas in use, whoever turned them on.
+///
+/// # Errors
+/// When `/proc/swaps` cannot be read.
+pub fn active() -> io::Result<Vec<ActiveSwap>> {
     Ok(parse_swaps(&fs::read_to_string("/proc/swaps")?))
 }
 

@@ -100,6 +100,15 @@ pub(super) fn read<T: DeserializeOwned>(path: &Path) -> Result<Lines<T>, Recordi
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
         Err(source) => return Err(RecordingError::io("read", path, source)),
     };
+    parse(path, &content, 0)
+}
+
+/// Reads `content`, a part of the file `path` that begins after its first `before` lines.
+pub(super) fn parse<T: DeserializeOwned>(
+    path: &Path,
+    content: &[u8],
+    before: usize,
+) -> Result<Lines<T>, RecordingError> {
     let mut lines = Lines {
         documents: Vec::new(),
         whole: 0,
@@ -120,7 +129,7 @@ pub(super) fn read<T: DeserializeOwned>(path: &Path) -> Result<Lines<T>, Recordi
             Err(error) => {
                 return Err(RecordingError::CorruptJson {
                     path: path.to_owned(),
-                    line: index + 1,
+                    line: before + index + 1,
                     reason: line_reason(&error),
                     advice: LINE_ADVICE,
                 });

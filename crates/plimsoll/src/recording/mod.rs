@@ -3,7 +3,7 @@
 //! ```text
 //! Writer::create -> samples, event, trial ... -> finish          Recording::open (at any moment, also after a kill)
 //!        ^                                         |
-//!        +------------- Writer::resume <-----------+ (cut short)
+//!        +------------- Writer::resume <-----------+ (cut short)          Follow::open -> poll, poll ... (while it grows)
 //! ```
 //!
 //! Invariant: the format is in [`model`] and the column table alone; writer and reader hold no names of their own.
@@ -14,6 +14,7 @@
 
 mod append;
 mod error;
+mod follow;
 pub mod host;
 mod lines;
 pub mod model;
@@ -26,6 +27,7 @@ mod stream;
 mod writer;
 
 pub use error::RecordingError;
+pub use follow::{Follow, FollowState, News};
 pub use host::host;
 pub use reader::Recording;
 pub use resume::{Now, Resumed};

@@ -11,6 +11,7 @@ use ::parquet::basic::{Compression, ZstdLevel};
 use ::parquet::errors::ParquetError;
 use ::parquet::file::metadata::KeyValue;
 use ::parquet::file::properties::WriterProperties;
+use ::parquet::file::reader::{FileReader, SerializedFileReader};
 use arrow_array::RecordBatch;
 use xxhash_rust::xxh3::Xxh3;
 
@@ -111,7 +112,16 @@ pub(super) fn to_stream(
     Ok((encoder, file))
 }
 
-fn for_each_batch(
+/// Number of samples in a Parquet file.
+pub(super) fn rows(path: &Path) -> Result<usize, RecordingError> {
+    let file = File::open(path).map_err(|source| RecordingError::io("read", path, source))?;
+    let reader = SerializedFileReader::new(file).map_err(|error| corrupt(path, error.to_string()))?;
+    let rows = reader.metadata().file_metadata().num_rows();
+    usize::try_from(rows).map_err(|_| corrupt(path, "a negative number of rows".to_owned()))
+}
+
+/// Hands over the batches of a file, the first one empty, after comparing it with its checksum where one is known.
+pub(super) fn for_each_batch(
     path: &Path,
     expected: Option<&str>,
     mut each: impl FnMut(bool, RecordBatch) -> Result<(), RecordingError>,
@@ -148,7 +158,7 @@ fn for_each_batch(
     Ok(())
 }
 
-fn corrupt(path: &Path, reason: String) -> RecordingError {
+pub(super) fn corrupt(path: &Path, reason: String) -> RecordingError {
     RecordingError::CorruptSamples {
         path: path.to_owned(),
         offset: 0,

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::lines::{self, Lines};
 use super::model::{Event, Manifest, RECORDING_SCHEMA, RESULTS_SCHEMA, Results, Trial, file};
-use super::writer::lock;
+use super::writer::is_written;
 use super::{RecordingError, Samples, parquet, stream};
 
 /// A recording, read.
@@ -36,7 +36,7 @@ impl Recording {
     /// [`RecordingError::CorruptSamples`] with file and place, where what was once whole is damaged.
     pub fn open(folder: &Path) -> Result<Self, RecordingError> {
         let mut recording = Recording::open_unlocked(folder)?;
-        if !recording.complete && matches!(lock(folder), Err(RecordingError::InUse { .. })) {
+        if !recording.complete && matches!(is_written(folder), Ok(true)) {
             recording
                 .warnings
                 .push("the run is still going on; this is what it recorded so far".to_owned());
@@ -82,7 +82,7 @@ impl Recording {
     }
 }
 
-fn read_manifest(folder: &Path) -> Result<Manifest, RecordingError> {
+pub(super) fn read_manifest(folder: &Path) -> Result<Manifest, RecordingError> {
     let not_a_recording = |reason: &str| RecordingError::NotARecording {
         path: folder.to_owned(),
         reason: reason.to_owned(),

@@ -6,8 +6,9 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{BufReader, Read};
+use std::io::{BufReader, ErrorKind, Read, Seek, SeekFrom};
 use std::ops::Range;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -118,6 +119,27 @@ impl Reader {
             .map_err(|reason| self.corrupt(start, reason))
     }
 
+    /// Looks again at a file that may have grown: what was torn may be whole by now.
+    pub(super) fn refresh(&mut self) -> Result<(), RecordingError> {
+        let io = |source| RecordingError::io("read", &self.path, source);
+        let length = self.input.get_ref().metadata().map_err(io)?.len();
+        if length < self.offset {
+            let reason = format!("it was cut to {length} bytes after {} had been read", self.offset);
+            return Err(self.corrupt(length, reason));
+        }
+        self.input.seek(SeekFrom::Start(self.offset)).map_err(io)?;
+        self.length = length;
+        Ok(())
+    }
+
+    /// Whether the stream's path still names the file that is being read.
+    pub(super) fn is_current(&self) -> bool {
+        match (self.input.get_ref().metadata(), std::fs::metadata(&self.path)) {
+            (Ok(open), Ok(named)) => (open.dev(), open.ino()) == (named.dev(), named.ino()),
+            _ => false,
+        }
+    }
+
     /// Bytes of whole messages that were read.
     pub(super) fn whole(&self) -> u64 {
         self.offset
@@ -134,7 +156,9 @@ impl Reader {
             return Ok(None);
         }
         let mut prefix = [0; PREFIX];
-        self.read(&mut prefix)?;
+        if !self.read(&mut prefix)? {
+            return Ok(None);
+        }
         let (mark, size) = prefix.split_at(4);
         if mark != MARK {
             return Err(self.corrupt(self.offset, "no Arrow message begins here".to_owned()));
@@ -148,7 +172,9 @@ impl Reader {
             return Ok(None);
         }
         let mut metadata = vec![0; size];
-        self.read(&mut metadata)?;
+        if !self.read(&mut metadata)? {
+            return Ok(None);
+        }
         let body = root_as_message(&metadata)
             .map_err(|error| self.corrupt(self.offset, format!("unreadable message ({error})")))?
             .bodyLength();
@@ -159,7 +185,9 @@ impl Reader {
             return Ok(None);
         }
         let mut content = vec![0; body as usize];
-        self.read(&mut content)?;
+        if !self.read(&mut content)? {
+            return Ok(None);
+        }
         self.offset += PREFIX as u64 + size as u64 + body;
         Ok(Some(Message {
             metadata,
@@ -167,13 +195,16 @@ impl Reader {
         }))
     }
 
-    fn read(&mut self, into: &mut [u8]) -> Result<(), RecordingError> {
-        self.input
-            .read_exact(into)
-            .map_err(|source| RecordingError::io("read", &self.path, source))
+    /// Fills `into`; false where the file has become shorter meanwhile, as its writer took a torn message back.
+    fn read(&mut self, into: &mut [u8]) -> Result<bool, RecordingError> {
+        match self.input.read_exact(into) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(false),
+            Err(source) => Err(RecordingError::io("read", &self.path, source)),
+        }
     }
 
-    fn corrupt(&self, offset: u64, reason: String) -> RecordingError {
+    pub(super) fn corrupt(&self, offset: u64, reason: String) -> RecordingError {
         RecordingError::CorruptSamples {
             path: self.path.clone(),
             offset,

@@ -11,4 +11,20 @@ pub mod page;
 pub mod terminal;
 pub mod verdict;
 
+use std::path::{Path, PathBuf};
+
+use crate::recording::Recording;
+use crate::recording::model::{Results, file};
+
 pub use page::{Mark, MemoryUse, Page, Series, Timeline};
+
+/// Writes the page into the folder of its recording and returns the file.
+///
+/// # Errors
+/// With words for people when the file cannot be written.
+pub fn write_page(recording: &Recording, results: &Results, folder: &Path) -> Result<PathBuf, String> {
+    let path = folder.join(file::REPORT);
+    std::fs::write(&path, html::render(&page::build(recording, results)))
+        .map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+    Ok(path)
+}

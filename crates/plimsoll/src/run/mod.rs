@@ -9,7 +9,7 @@ mod recorder;
 mod trial;
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,9 +18,7 @@ use crate::environment::{self, EnvironmentError, MissingKind, Session, Tripwire}
 use crate::exit::{Exit, Failure, OrExit};
 use crate::progress::Progress;
 use crate::quantity;
-use crate::recording::model::{
-    EventKind, Manifest, RECORDING_SCHEMA, Results, RunStatus, SamplerSettings, file,
-};
+use crate::recording::model::{EventKind, Manifest, RECORDING_SCHEMA, Results, RunStatus, SamplerSettings};
 use crate::recording::{self, Now, Recording, RecordingError, Writer};
 use crate::report;
 use crate::sample::{Reader, Sampler, SamplerConfig, Target, monotonic_ns};
@@ -353,7 +351,8 @@ impl<'a> Laboratory<'a> {
         let directory = writer.finish(&results).or_exit(Exit::Missing)?;
         // Opened anew: the page shows the finished recording, not one that is still being written.
         let recording = Recording::open(&directory).or_exit(Exit::Missing)?;
-        let page = write_page(&recording, &results, &directory)?;
+        let page = report::write_page(&recording, &results, &directory)
+            .map_err(|error| Failure::message(Exit::Missing, error))?;
         if exit == Exit::Done && results.status == RunStatus::Untrustworthy {
             exit = Exit::Untrustworthy;
         }
@@ -364,18 +363,6 @@ impl<'a> Laboratory<'a> {
             exit,
         })
     }
-}
-
-/// Writes the page beside the numbers.
-fn write_page(recording: &Recording, results: &Results, directory: &Path) -> Result<PathBuf, Failure> {
-    let path = directory.join(file::REPORT);
-    std::fs::write(
-        &path,
-        report::html::render(&report::page::build(recording, results)),
-    )
-    .map_err(|error| anyhow::anyhow!("cannot write {}: {error}", path.display()))
-    .or_exit(Exit::Missing)?;
-    Ok(path)
 }
 
 /// Devices by slot of all parts of a run: where a slot was several, all of them.

@@ -11,11 +11,16 @@
 //!
 //! Invariant: a face reads the [`State`] and calls the [`Monitor`]; it reads no system and writes no recording.
 
+mod actions;
+mod error;
 mod history;
 mod monitor;
+mod options;
 pub mod serve;
 mod state;
 
+pub use error::WatchError;
 pub use history::{Bucket, History};
-pub use monitor::{Monitor, Options, Source};
+pub use monitor::Monitor;
+pub use options::{Candidate, Options, Program, Source, TargetChoice};
 pub use state::{Facts, Level, Mark, MarkKind, Message, State, Status, TargetState};

@@ -2,6 +2,7 @@
 
 mod damage;
 mod documents;
+mod follow;
 mod full_disk;
 mod reported;
 mod resume;

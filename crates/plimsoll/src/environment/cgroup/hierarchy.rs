@@ -35,22 +35,29 @@ impl Hierarchy {
             let path = process.join(name);
             fs::read_to_string(&path).map_err(|error| format!("cannot read {}: {error}", path.display()))
         };
-        let mounts = file("mountinfo")?;
-        let cgroups = file("cgroup")?;
-        let mounts: Vec<Mount> = mounts.lines().filter_map(Mount::parse).collect();
+        Self::parse(&file("mountinfo")?, &file("cgroup")?)
+    }
+
+    /// The hierarchy that the text of a `mountinfo` and of a `cgroup` file tell of. For another process, take its
+    /// `cgroup` and the `mountinfo` of this one: the kernel names cgroups, and mounts are, as this one sees them.
+    ///
+    /// # Errors
+    /// As [`Hierarchy::of_this_process`].
+    pub fn parse(mountinfo: &str, cgroups: &str) -> Result<Hierarchy, String> {
+        let mounts: Vec<Mount> = mountinfo.lines().filter_map(Mount::parse).collect();
         // A controller is in one hierarchy only: where v1 has memory, a mounted v2 has it not.
         for mount in mounts
             .iter()
             .filter(|m| m.kind == "cgroup" && m.options.split(',').any(|o| o == "memory"))
         {
-            if let Some(path) = own_path(&cgroups, |controllers| {
+            if let Some(path) = own_path(cgroups, |controllers| {
                 controllers.split(',').any(|c| c == "memory")
             }) {
                 return Ok(mount.hierarchy(CgroupVersion::V1, path));
             }
         }
         for mount in mounts.iter().filter(|m| m.kind == "cgroup2") {
-            let Some(path) = own_path(&cgroups, str::is_empty) else {
+            let Some(path) = own_path(cgroups, str::is_empty) else {
                 continue;
             };
             let hierarchy = mount.hierarchy(CgroupVersion::V2, path);
@@ -61,8 +68,8 @@ impl Hierarchy {
         Err("no mounted cgroup hierarchy has the memory controller".to_owned())
     }
 
-    /// The cgroups from this process's own up to the mounted root.
-    pub(super) fn ancestors(&self) -> impl Iterator<Item = &Path> {
+    /// The cgroups from the process's own up to the mounted root.
+    pub fn ancestors(&self) -> impl Iterator<Item = &Path> {
         self.own
             .ancestors()
             .take_while(|path| path.starts_with(&self.mount))

@@ -14,6 +14,14 @@ pub(super) fn answer(monitor: &Monitor, name: &str, body: &str) -> Response {
             Ok(number @ 1..=4) => monitor.mark(number),
             _ => return (StatusCode::BAD_REQUEST, "A mark is a number from 1 to 4.\n").into_response(),
         },
+        "note" => match body.trim() {
+            "" => return (StatusCode::BAD_REQUEST, "A note needs words.\n").into_response(),
+            text => monitor.note(text),
+        },
+        "trim" => monitor.trim(),
+        "release-plan" => return axum::Json(monitor.release_plan()).into_response(),
+        "release" => monitor.release(),
+        "page-flags" => monitor.count_page_flags(),
         _ => return (StatusCode::NOT_FOUND, "There is no such action.\n").into_response(),
     }
     StatusCode::NO_CONTENT.into_response()

@@ -5,9 +5,9 @@ use std::fmt::Write;
 use serde_json::{Value, json};
 
 use crate::analysis::Frame;
-use crate::analysis::frame::GAUGE_COUNT;
 use crate::analysis::gauges::{GAUGES, Gauge, GaugeUnit, Panel};
-use crate::report::html::{inert, palette};
+use crate::inert::inert;
+use crate::report::html::{inert as safe_in_script, palette};
 use crate::sample::CATEGORIES;
 use crate::watch::{Facts, Level, MarkKind, State};
 
@@ -37,9 +37,9 @@ pub(super) fn hello(facts: &Facts, allow_actions: bool) -> String {
     let hello = json!({
         "protocol": PROTOCOL,
         "version": env!("CARGO_PKG_VERSION"),
-        "hostname": plain(&facts.hostname),
-        "kernel": plain(&facts.kernel),
-        "started": plain(&facts.started),
+        "hostname": inert(&facts.hostname),
+        "kernel": inert(&facts.kernel),
+        "started": inert(&facts.started),
         "hz": facts.hz,
         "cpus": facts.machine.cpus,
         "memTotal": facts.mem_total,
@@ -47,40 +47,40 @@ pub(super) fn hello(facts: &Facts, allow_actions: bool) -> String {
         "gauges": gauges.collect::<Vec<_>>(),
         "actions": allow_actions,
     });
-    inert(&hello.to_string())
+    safe_in_script(&hello.to_string())
 }
 
 /// The parts of the state that [`PARTS`] names.
 pub(super) fn parts(state: &State) -> [String; PARTS.len()] {
     let target = state.target.as_ref().map(|target| {
         json!({
-            "title": plain(&target.title),
+            "title": inert(&target.title),
             "pids": target.pids.iter().take(MOST_PIDS).collect::<Vec<_>>(),
             "unread": target.unread,
-            "ended": target.ended.as_deref().map(plain),
-            "trouble": target.trouble.as_deref().map(plain),
+            "ended": target.ended.as_deref().map(inert),
+            "trouble": target.trouble.as_deref().map(inert),
         })
     });
-    let devices: Vec<String> = state.swap_devices.iter().map(|name| plain(name)).collect();
+    let devices: Vec<_> = state.swap_devices.iter().map(|name| inert(name)).collect();
     let newest = state.marks.len().saturating_sub(MOST_MARKS);
     let marks = state.marks[newest..].iter().map(|mark| {
         json!({
             "t": milliseconds(mark.t_ns),
             "kind": kind(mark.kind),
             "symbol": mark.kind.symbol(),
-            "text": plain(&mark.text),
+            "text": inert(&mark.text),
         })
     });
     let status = &state.status;
     let status = json!({
         "replay": status.replay,
-        "ended": status.ended.as_deref().map(plain),
-        "recording": status.recording.as_ref().map(|folder| plain(&folder.to_string_lossy())),
-        "unlocked": status.unlocked.as_deref().map(plain),
-        "busy": status.busy.as_deref().map(plain),
+        "ended": status.ended.as_deref().map(inert),
+        "recording": status.recording.as_ref().map(|folder| inert(&folder.to_string_lossy()).into_owned()),
+        "unlocked": status.unlocked.as_deref().map(inert),
+        "busy": status.busy.as_deref().map(inert),
     });
     let messages = state.messages.iter().map(|message| {
-        json!({ "t": milliseconds(message.t_ns), "level": level(message.level), "text": plain(&message.text) })
+        json!({ "t": milliseconds(message.t_ns), "level": level(message.level), "text": inert(&message.text) })
     });
     [
         Value::from(target),
@@ -89,7 +89,7 @@ pub(super) fn parts(state: &State) -> [String; PARTS.len()] {
         status,
         messages.collect(),
     ]
-    .map(|part| inert(&part.to_string()))
+    .map(|part| safe_in_script(&part.to_string()))
 }
 
 /// Rows of frames: the time in milliseconds, the layers, the gauges; null is not known. `length_ns` is the time that a
@@ -113,9 +113,9 @@ pub(super) fn rows(length_ns: Option<u64>, frames: &[Frame]) -> String {
             }),
             None => text.push_str(&",null".repeat(CATEGORIES.len())),
         }
-        for gauge in 0..GAUGE_COUNT {
+        for (index, gauge) in GAUGES.iter().enumerate() {
             text.push(',');
-            push_gauge(&mut text, &GAUGES[gauge], frame.gauge(gauge));
+            push_gauge(&mut text, gauge, frame.gauge(index));
         }
         text.push(']');
     }
@@ -137,25 +137,11 @@ fn push_gauge(text: &mut String, gauge: &Gauge, value: Option<f64>) {
 
 /// Why there will be no more events.
 pub(super) fn end(why: &str) -> String {
-    inert(&json!({ "reason": plain(why) }).to_string())
+    safe_in_script(&json!({ "reason": inert(why) }).to_string())
 }
 
 fn milliseconds(t_ns: u64) -> u64 {
     t_ns / 1_000_000
-}
-
-/// Names come from programs: what moves the cursor or turns the direction of text is shown as a sign instead.
-fn plain(text: &str) -> String {
-    let turns = |letter| matches!(letter, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    text.chars()
-        .map(|letter| {
-            if letter.is_control() || turns(letter) {
-                '\u{fffd}'
-            } else {
-                letter
-            }
-        })
-        .collect()
 }
 
 fn panel(panel: Panel) -> &'static str {
@@ -198,5 +184,118 @@ fn level(level: Level) -> &'static str {
         Level::Info => "info",
         Level::Warning => "warning",
         Level::Error => "error",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::analysis::frame::{GAUGE_COUNT, Machine};
+    use crate::watch::{Mark, TargetState};
+
+    fn facts(hostname: String) -> Facts {
+        Facts {
+            kernel: hostname.clone(),
+            hostname,
+            machine: Machine {
+                page_size: 4096,
+                cpus: 2,
+            },
+            mem_total: 1 << 30,
+            started: "2026-01-01T00:00:00Z".to_owned(),
+            hz: 10,
+        }
+    }
+
+    fn hostile() -> impl Strategy<Value = String> {
+        prop_oneof![
+            any::<String>(),
+            Just("</script><img src=x onerror=alert(1)>".to_owned()),
+            Just("\u{1b}[2J\u{202e}\u{2028}\"\\\r\n\nevent: end\ndata: {}\n\n".to_owned()),
+        ]
+    }
+
+    fn frames() -> impl Strategy<Value = Vec<Frame>> {
+        let value = prop_oneof![any::<f64>(), Just(f64::NAN), Just(f64::INFINITY), Just(0.1 + 0.2)];
+        let layers = proptest::option::of(any::<[i64; CATEGORIES.len()]>());
+        let frame = (
+            any::<u64>(),
+            layers,
+            proptest::collection::vec(value, GAUGE_COUNT),
+        )
+            .prop_map(|(t_ns, layers, values)| {
+                let mut frame = Frame::empty(t_ns);
+                frame.layers = layers;
+                for (index, value) in values.into_iter().enumerate() {
+                    frame.set_gauge(index, value);
+                }
+                frame
+            });
+        proptest::collection::vec(frame, 0..4)
+    }
+
+    fn state_of(text: &str, t_ns: u64) -> State {
+        let mut state = State::new(facts(text.to_owned()));
+        state.swap_devices = vec![text.to_owned()];
+        state.target = Some(TargetState {
+            title: text.to_owned(),
+            pids: (0..200).collect(),
+            unread: 3,
+            ended: Some(text.to_owned()),
+            trouble: Some(text.to_owned()),
+        });
+        state.status.ended = Some(text.to_owned());
+        state.status.recording = Some(text.into());
+        state.status.busy = Some(text.to_owned());
+        state.mark(Mark {
+            t_ns,
+            kind: MarkKind::Note,
+            text: text.to_owned(),
+        });
+        state.say(t_ns, Level::Warning, text);
+        state
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_a_name_holds_the_json_is_valid_one_line_and_inert(text in hostile(), t_ns in any::<u64>()) {
+            let state = state_of(&text, t_ns);
+            let mut documents = parts(&state).to_vec();
+            documents.extend([hello(&state.facts, true), end(&text)]);
+            for document in &documents {
+                let value: Value = serde_json::from_str(document).expect("valid JSON");
+                prop_assert!(!document.contains(['<', '>', '\n', '\r', '\u{2028}']), "{document}");
+                prop_assert!(!document.contains("\\u001b"), "{value}");
+            }
+            let target: Value = serde_json::from_str(&documents[0]).expect("valid JSON");
+            prop_assert_eq!(target["title"].as_str(), Some(&*inert(&text)));
+        }
+
+        #[test]
+        fn rows_are_valid_json_of_the_same_values(frames in frames(), step in proptest::option::of(1_u64..1 << 50)) {
+            let value: Value = serde_json::from_str(&rows(step, &frames)).expect("valid JSON");
+            let list = value["rows"].as_array().expect("a list");
+            prop_assert_eq!(list.len(), frames.len());
+            for (row, frame) in list.iter().zip(&frames) {
+                let row = row.as_array().expect("a list");
+                prop_assert_eq!(row.len(), 1 + CATEGORIES.len() + GAUGE_COUNT);
+                prop_assert_eq!(row[0].as_u64(), Some(frame.t_ns / 1_000_000));
+                for index in 0..CATEGORIES.len() {
+                    prop_assert_eq!(row[1 + index].as_i64(), frame.layers.map(|layers| layers[index]));
+                }
+                for index in 0..GAUGE_COUNT {
+                    let sent = row[1 + CATEGORIES.len() + index].as_f64();
+                    let own = frame.gauge(index).filter(|own| own.is_finite());
+                    prop_assert_eq!(sent.is_some(), own.is_some());
+                    if let (Some(sent), Some(own)) = (sent, own)
+                        && own.abs() < 1e15
+                    {
+                        prop_assert!((sent - own).abs() <= 0.5 + own.abs() * 1e-9, "{sent} for {own}");
+                    }
+                }
+            }
+        }
     }
 }

@@ -132,9 +132,9 @@ impl Client {
 
     fn event(&self, text: &mut String, name: &str, data: &str) {
         // Writing to a String cannot fail. The data holds no line ends: JSON escapes them.
-        let _ = write!(text, "event: {name}\n");
+        let _ = writeln!(text, "event: {name}");
         if let Some(seen) = self.seen {
-            let _ = write!(text, "id: {seen}\n");
+            let _ = writeln!(text, "id: {seen}");
         }
         let _ = write!(text, "data: {data}\n\n");
     }

@@ -193,8 +193,13 @@ impl Server {
     }
 }
 
-fn reason_to_end(_monitor: &Monitor, stop: &Stop) -> Option<String> {
-    stop.cause().map(|cause| cause.to_string())
+/// A stop, or the end of what was watched live. The end of a recording is no reason: it is there to be looked at.
+fn reason_to_end(monitor: &Monitor, stop: &Stop) -> Option<String> {
+    if let Some(cause) = stop.cause() {
+        return Some(cause.to_string());
+    }
+    let state = monitor.state();
+    state.status.ended.clone().filter(|_| !state.status.replay)
 }
 
 fn explain(address: SocketAddr, error: io::Error) -> ServeError {

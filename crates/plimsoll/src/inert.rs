@@ -1,0 +1,70 @@
+//! Text of others (names, command lines) made harmless to show.
+
+use std::borrow::Cow;
+use std::fmt::Write;
+
+/// `text` with U+FFFD for every character that a terminal would obey rather than show: control characters (escape
+/// sequences begin with one), line and paragraph separators, and those that are invisible or turn the direction of
+/// writing. The result is one line.
+pub fn inert(text: &str) -> Cow<'_, str> {
+    if text.chars().any(acts) {
+        let safe = |letter| if acts(letter) { '\u{fffd}' } else { letter };
+        Cow::Owned(text.chars().map(safe).collect())
+    } else {
+        Cow::Borrowed(text)
+    }
+}
+
+/// A JSON document in which no character acts on a terminal. Such characters stand in strings only, where an escape
+/// means the same; those below U+0020 every writer of JSON has escaped already.
+pub fn inert_json(json: &str) -> Cow<'_, str> {
+    let laid_out = |letter| matches!(letter, '\n' | '\t' | '\r');
+    if !json.chars().any(|letter| acts(letter) && !laid_out(letter)) {
+        return Cow::Borrowed(json);
+    }
+    let mut safe = String::with_capacity(json.len() + 16);
+    for letter in json.chars() {
+        if acts(letter) && !laid_out(letter) {
+            // Writing to a string cannot fail. All that act are in the first plane: one escape each.
+            let _ = write!(safe, "\\u{:04x}", u32::from(letter));
+        } else {
+            safe.push(letter);
+        }
+    }
+    Cow::Owned(safe)
+}
+
+fn acts(letter: char) -> bool {
+    letter.is_control()
+        || matches!(letter, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_terminal_obeys_is_replaced_and_the_rest_stays() {
+        assert_eq!(inert("redis-server *:6379"), "redis-server *:6379");
+        assert!(matches!(inert("größe 大"), Cow::Borrowed(_)));
+        assert_eq!(
+            inert("a\x1b[2Jb\r\n\u{9b}31mc\x7f"),
+            "a\u{fffd}[2Jb\u{fffd}\u{fffd}\u{fffd}31mc\u{fffd}"
+        );
+        assert_eq!(inert("a\u{202e}gpj.exe\u{2028}"), "a\u{fffd}gpj.exe\u{fffd}");
+    }
+
+    #[test]
+    fn json_means_the_same_and_acts_on_nothing() {
+        let text = "a\x1b\u{9b}\u{202e}\u{feff}\x7f\n\"\\";
+        let json = serde_json::to_string_pretty(&[text]).unwrap();
+        let safe = inert_json(&json);
+        assert!(
+            safe.chars().all(|letter| letter == '\n' || !acts(letter)),
+            "{safe:?}"
+        );
+        assert_eq!(serde_json::from_str::<Vec<String>>(&safe).unwrap(), [text]);
+        assert!(matches!(inert_json("{\n\t\"a\": 1\n}"), Cow::Borrowed(_)));
+    }
+}

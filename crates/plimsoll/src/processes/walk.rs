@@ -1,0 +1,173 @@
+//! Which processes there are.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use super::folder::Folder;
+use super::parse::Stat;
+use super::process::{Depth, Process};
+
+/// The processes that were found.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Found {
+    /// Those that could be read, by number. Threads of the kernel are not among them.
+    pub processes: Vec<Process>,
+    /// Those that this user may not look at.
+    pub denied: u32,
+}
+
+/// The processes of this machine, as far as this user sees them; those that end meanwhile are passed over.
+///
+/// # Errors
+/// When `/proc` cannot be listed.
+pub fn list(depth: Depth) -> io::Result<Found> {
+    Ok(read_all(pids()?, depth))
+}
+
+/// Reads those of `pids` that are still there.
+pub(super) fn read_all(pids: impl IntoIterator<Item = u32>, depth: Depth) -> Found {
+    let mut found = Found::default();
+    let mut buffer = Vec::with_capacity(4096);
+    for pid in pids {
+        match Process::read_with(pid, depth, &mut buffer) {
+            Ok(process) if process.kernel_thread => {}
+            Ok(process) => found.processes.push(process),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => found.denied += 1,
+            // It has ended.
+            Err(_) => {}
+        }
+    }
+    found
+}
+
+/// The numbers of all processes, ascending.
+fn pids() -> io::Result<Vec<u32>> {
+    let entries = fs::read_dir("/proc")?;
+    let mut pids: Vec<u32> = entries
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .collect();
+    pids.sort_unstable();
+    Ok(pids)
+}
+
+/// `pid` and its descendants, `pid` first, the others ascending. Only `pid` when it has ended.
+///
+/// The kernel tells the children of each thread, so that only the family is looked at; where it was built without
+/// that (CONFIG_PROC_CHILDREN), all processes are.
+pub fn descendants(pid: u32) -> Vec<u32> {
+    let mut family = BTreeSet::new();
+    let mut next = vec![pid];
+    while let Some(parent) = next.pop() {
+        match children(parent) {
+            Ok(pids) => next.extend(
+                pids.into_iter()
+                    .filter(|child| *child != pid && family.insert(*child)),
+            ),
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => return descendants_among_all(pid),
+            // It has ended.
+            Err(_) => {}
+        }
+    }
+    std::iter::once(pid).chain(family).collect()
+}
+
+/// The children of a process. `Unsupported` where the kernel does not tell.
+fn children(pid: u32) -> io::Result<Vec<u32>> {
+    let mut found = Vec::new();
+    for thread in fs::read_dir(format!("/proc/{pid}/task"))? {
+        let thread = thread?.path();
+        match fs::read_to_string(thread.join("children")) {
+            Ok(text) => found.extend(
+                text.split_ascii_whitespace()
+                    .filter_map(|pid| pid.parse::<u32>().ok()),
+            ),
+            Err(error) if error.kind() == io::ErrorKind::NotFound && thread.is_dir() => {
+                return Err(io::ErrorKind::Unsupported.into());
+            }
+            // The thread has ended.
+            Err(_) => {}
+        }
+    }
+    Ok(found)
+}
+
+fn descendants_among_all(pid: u32) -> Vec<u32> {
+    let mut by_parent: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+    let mut buffer = Vec::with_capacity(4096);
+    for process in pids().unwrap_or_default() {
+        let stat =
+            Folder::open(process).and_then(|folder| Ok(Stat::parse(folder.read("stat", &mut buffer)?)));
+        if let Ok(Some(stat)) = stat {
+            by_parent.entry(stat.parent).or_default().push(process);
+        }
+    }
+    let mut family = BTreeSet::new();
+    let mut next = vec![pid];
+    while let Some(parent) = next.pop() {
+        let children = by_parent.remove(&parent).unwrap_or_default();
+        next.extend(
+            children
+                .into_iter()
+                .filter(|child| *child != pid && family.insert(*child)),
+        );
+    }
+    std::iter::once(pid).chain(family).collect()
+}
+
+/// The processes of a cgroup and of those below it, ascending. A cgroup below that goes away meanwhile is passed over.
+///
+/// # Errors
+/// When the cgroup itself cannot be read.
+pub fn members(cgroup: &Path) -> io::Result<Vec<u32>> {
+    let mut found = BTreeSet::new();
+    let mut next = vec![cgroup.to_owned()];
+    while let Some(folder) = next.pop() {
+        let text = match fs::read_to_string(folder.join("cgroup.procs")) {
+            Ok(text) => text,
+            Err(error) if folder == cgroup => return Err(error),
+            Err(_) => continue,
+        };
+        // 0 stands for a process of another pid namespace.
+        found.extend(
+            text.lines()
+                .filter_map(|line| line.parse::<u32>().ok())
+                .filter(|pid| *pid != 0),
+        );
+        let entries = fs::read_dir(&folder).into_iter().flatten().filter_map(Result::ok);
+        next.extend(
+            entries
+                .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+                .map(|entry| entry.path()),
+        );
+    }
+    Ok(found.into_iter().collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_ways_to_find_descendants_agree() {
+        let mut shell = std::process::Command::new("sh")
+            .args(["-c", "sh -c 'sleep 60; :' & wait"])
+            .spawn()
+            .unwrap();
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
+        let mut family = descendants(shell.id());
+        while family.len() < 3 && std::time::Instant::now() < deadline {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+            family = descendants(shell.id());
+        }
+        let other = descendants_among_all(shell.id());
+        for pid in family[1..].iter().rev().chain([&shell.id()]) {
+            let pid = rustix::process::Pid::from_raw(*pid as i32).unwrap();
+            rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+        }
+        shell.wait().unwrap();
+        assert_eq!(family.len(), 3, "shell, shell, sleep: {family:?}");
+        assert_eq!((family[0], &family), (shell.id(), &other));
+    }
+}

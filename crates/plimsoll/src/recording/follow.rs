@@ -1,0 +1,313 @@
+//! Reading a recording while it is being written.
+
+use std::fs::{self, File};
+use std::io::{ErrorKind, Read, Seek, SeekFrom};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use arrow_array::RecordBatch;
+use serde::de::DeserializeOwned;
+
+use super::model::{Event, EventKind, Manifest, Trial, file};
+use super::reader::read_manifest;
+use super::schema::value_columns;
+use super::writer::is_written;
+use super::{RecordingError, Samples, lines, parquet, stream};
+
+/// A recording that is followed: each [`Follow::poll`] brings what was written since the one before.
+///
+/// Invariant: every sample, event and trial comes once, also when the stream of samples becomes a Parquet file, or that
+/// a stream again, between two polls.
+#[derive(Debug)]
+pub struct Follow {
+    folder: PathBuf,
+    manifest: Manifest,
+    manifest_seen: Option<Version>,
+    stream: Option<stream::Reader>,
+    finished_seen: Option<Version>,
+    /// Samples that were read, over all files.
+    read: usize,
+    /// Samples of the open stream that are to be passed over, since they came from another file.
+    skip: usize,
+    events: Tail<Event>,
+    trials: Tail<Trial>,
+    /// Why the run was stopped, as far as its events say.
+    stopped: Option<String>,
+    /// What was read and not handed out yet: an error of one file must not lose what came from another.
+    news: News,
+}
+
+/// What was written since the last poll.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct News {
+    /// The new samples.
+    pub samples: Samples,
+    /// The new events.
+    pub events: Vec<Event>,
+    /// The new trials. One with the name of an earlier one replaces it: it was run again.
+    pub trials: Vec<Trial>,
+    /// Whether [`Follow::manifest`] is another than before.
+    pub manifest_changed: bool,
+    /// Whether there will be more.
+    pub state: FollowState,
+}
+
+/// Whether a recording goes on.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum FollowState {
+    /// Somebody writes it.
+    #[default]
+    Writing,
+    /// It came to its end, and everything has been read.
+    Finished,
+    /// Nobody writes it and it did not come to its end; everything that there is has been read. Polling shows when it
+    /// is resumed.
+    Stopped {
+        /// Why, in words.
+        reason: String,
+    },
+}
+
+impl Follow {
+    /// Opens the recording in `folder` and reads its manifest. The first poll brings what has been written so far.
+    ///
+    /// # Errors
+    /// [`RecordingError::NotARecording`], [`RecordingError::NewerSchema`], [`RecordingError::CorruptJson`].
+    pub fn open(folder: &Path) -> Result<Follow, RecordingError> {
+        // Before it is read: a manifest that is replaced meanwhile is read again.
+        let manifest_seen = Version::of(&folder.join(file::MANIFEST));
+        Ok(Follow {
+            folder: folder.to_owned(),
+            manifest: read_manifest(folder)?,
+            manifest_seen,
+            stream: None,
+            finished_seen: None,
+            read: 0,
+            skip: 0,
+            events: Tail::new(folder.join(file::EVENTS)),
+            trials: Tail::new(folder.join(file::TRIALS)),
+            stopped: None,
+            news: News::default(),
+        })
+    }
+
+    /// The folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The manifest as it was last read.
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// What was written since the last poll; all that there is, on the first one. Does not wait.
+    ///
+    /// # Errors
+    /// Damage, with file and place, and what the system says. What was read before the error comes with the next poll
+    /// that succeeds.
+    pub fn poll(&mut self) -> Result<News, RecordingError> {
+        // First the state, then the content: whoever has ended wrote nothing after that.
+        let ended = self.ended()?;
+        self.poll_manifest()?;
+        self.poll_samples()?;
+        self.news.events.extend(self.events.poll()?);
+        self.news.trials.extend(self.trials.poll()?);
+        let mut news = std::mem::take(&mut self.news);
+        for event in &news.events {
+            match event.kind {
+                EventKind::Stopped => self.stopped = Some(event.text.clone()),
+                EventKind::RunStart => self.stopped = None,
+                _ => {}
+            }
+        }
+        news.state = match ended {
+            None => FollowState::Writing,
+            Some(Ended::Finished) => FollowState::Finished,
+            Some(Ended::CutShort) => FollowState::Stopped {
+                reason: self
+                    .stopped
+                    .clone()
+                    .unwrap_or_else(|| "the program that wrote it ended without finishing it".to_owned()),
+            },
+        };
+        Ok(news)
+    }
+
+    /// How the recording ended, if it has.
+    fn ended(&self) -> Result<Option<Ended>, RecordingError> {
+        let there = |name: &str| self.folder.join(name).exists();
+        let finished = || there(file::RESULTS) && there(file::SAMPLES);
+        // The stream goes last of all when a recording is finished.
+        if finished() && !there(file::SAMPLES_LIVE) {
+            return Ok(Some(Ended::Finished));
+        }
+        if is_written(&self.folder)? {
+            return Ok(None);
+        }
+        // Looked at after the lock, as finishing comes before letting go of it.
+        Ok(Some(match finished() {
+            true => Ended::Finished,
+            false => Ended::CutShort,
+        }))
+    }
+
+    fn poll_manifest(&mut self) -> Result<(), RecordingError> {
+        let version = Version::of(&self.folder.join(file::MANIFEST));
+        if version == self.manifest_seen {
+            return Ok(());
+        }
+        let manifest = read_manifest(&self.folder)?;
+        self.news.manifest_changed |= manifest != self.manifest;
+        self.manifest = manifest;
+        self.manifest_seen = version;
+        Ok(())
+    }
+
+    fn poll_samples(&mut self) -> Result<(), RecordingError> {
+        // Also when its name is gone: until then it held all that there is.
+        self.poll_stream()?;
+        let live = self.folder.join(file::SAMPLES_LIVE);
+        if live.exists() {
+            if self.stream.as_ref().is_some_and(stream::Reader::is_current) {
+                return Ok(());
+            }
+            match stream::Reader::open(&live) {
+                Ok(stream) => self.stream = stream,
+                // Finished just now.
+                Err(RecordingError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+            self.skip = self.read;
+            return self.poll_stream();
+        }
+        self.poll_finished()
+    }
+
+    /// Reads what the finished file has beyond what was read: everything, or what a resumed run added meanwhile.
+    fn poll_finished(&mut self) -> Result<(), RecordingError> {
+        let path = self.folder.join(file::SAMPLES);
+        let version = Version::of(&path);
+        if version.is_none() || version == self.finished_seen {
+            return Ok(());
+        }
+        if parquet::rows(&path)? > self.read {
+            let expected = self.manifest.checksums.get(file::SAMPLES).map(String::as_str);
+            let mut skip = self.read;
+            parquet::for_each_batch(&path, expected, |_, batch| {
+                let new = without_first(&batch, &mut skip);
+                self.read += new.num_rows();
+                add(&mut self.news.samples, &new).map_err(|reason| parquet::corrupt(&path, reason))
+            })?;
+            self.news.samples.sort();
+        }
+        self.finished_seen = version;
+        Ok(())
+    }
+
+    /// Reads the whole batches that were added to the open stream.
+    fn poll_stream(&mut self) -> Result<(), RecordingError> {
+        let Some(stream) = &mut self.stream else {
+            return Ok(());
+        };
+        stream.refresh()?;
+        while let Some(batch) = stream.next_batch()? {
+            let new = without_first(&batch, &mut self.skip);
+            self.read += new.num_rows();
+            add(&mut self.news.samples, &new).map_err(|reason| stream.corrupt(stream.whole(), reason))?;
+        }
+        self.news.samples.sort();
+        Ok(())
+    }
+}
+
+/// `batch` without the first of the samples that are to be passed over.
+fn without_first(batch: &RecordBatch, skip: &mut usize) -> RecordBatch {
+    let passed = batch.num_rows().min(*skip);
+    *skip -= passed;
+    batch.slice(passed, batch.num_rows() - passed)
+}
+
+fn add(samples: &mut Samples, batch: &RecordBatch) -> Result<(), String> {
+    if batch.num_rows() == 0 {
+        return Ok(());
+    }
+    if samples.is_empty() {
+        *samples = Samples::default();
+        samples.declare(value_columns(&batch.schema()));
+    }
+    samples.append(batch)
+}
+
+/// How a recording ended.
+#[derive(Debug, Clone, Copy)]
+enum Ended {
+    Finished,
+    CutShort,
+}
+
+/// Tells one content of a file that is replaced whole from another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Version {
+    inode: u64,
+    length: u64,
+    changed: (i64, i64),
+}
+
+impl Version {
+    /// The version of a file, if it is there.
+    fn of(path: &Path) -> Option<Version> {
+        let metadata = fs::metadata(path).ok()?;
+        Some(Version {
+            inode: metadata.ino(),
+            length: metadata.len(),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+        })
+    }
+}
+
+/// The end of a file of JSON lines.
+#[derive(Debug)]
+struct Tail<T> {
+    path: PathBuf,
+    /// Whole lines that were read, and their bytes.
+    lines: usize,
+    offset: u64,
+    kind: std::marker::PhantomData<fn() -> T>,
+}
+
+impl<T: DeserializeOwned> Tail<T> {
+    fn new(path: PathBuf) -> Self {
+        Tail {
+            path,
+            lines: 0,
+            offset: 0,
+            kind: std::marker::PhantomData,
+        }
+    }
+
+    /// The documents on the whole lines that were added. A torn last line waits.
+    fn poll(&mut self) -> Result<Vec<T>, RecordingError> {
+        let content = match self.added() {
+            Ok(content) => content,
+            // It is made after the manifest.
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(source) => return Err(RecordingError::io("read", &self.path, source)),
+        };
+        let read = lines::parse(&self.path, &content, self.lines)?;
+        let whole = content.len() - read.torn as usize;
+        self.lines += content[..whole].iter().filter(|&&byte| byte == b'\n').count();
+        self.offset += read.whole;
+        Ok(read.documents)
+    }
+
+    fn added(&self) -> std::io::Result<Vec<u8>> {
+        let mut file = File::open(&self.path)?;
+        let mut content = Vec::new();
+        if file.metadata()?.len() > self.offset {
+            file.seek(SeekFrom::Start(self.offset))?;
+            file.read_to_end(&mut content)?;
+        }
+        Ok(content)
+    }
+}
