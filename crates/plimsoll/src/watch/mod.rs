@@ -16,6 +16,7 @@ mod error;
 mod history;
 mod monitor;
 mod options;
+pub mod serve;
 mod state;
 pub mod terminal;
 

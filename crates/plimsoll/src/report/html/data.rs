@@ -47,7 +47,7 @@ pub(super) fn json(page: &Page) -> String {
 
 /// JSON in which no character can end a script element or a line of script; escapes mean the same inside strings,
 /// and outside of strings JSON has none of these characters.
-fn inert(json: &str) -> String {
+pub(crate) fn inert(json: &str) -> String {
     let mut safe = String::with_capacity(json.len());
     for letter in json.chars() {
         match letter {

@@ -6,8 +6,9 @@
 
 mod bars;
 mod data;
-mod palette;
+pub(crate) mod palette;
 mod panel;
+pub(crate) mod parts;
 mod svg;
 mod table;
 mod timeline;
@@ -15,20 +16,15 @@ mod timeline;
 use std::collections::BTreeMap;
 
 use askama::Template;
-use base64::Engine;
-use sha2::{Digest, Sha256};
 
 use super::page::{Mark, Page, Timeline};
 use crate::analysis::Group;
 use crate::quantity;
 use crate::recording::model::{Calibration, Confounder, RunStatus};
+pub(crate) use data::inert;
 use table::{States, Table};
 
-const UPLOT_SCRIPT: &str = include_str!("../../../assets/uplot/uPlot.iife.min.js");
-const UPLOT_STYLE: &str = include_str!("../../../assets/uplot/uPlot.min.css");
-const UPLOT_LICENSE: &str = include_str!("../../../assets/uplot/LICENSE");
 const SCRIPT: &str = include_str!("../../../assets/report/page.js");
-const STYLE: &str = include_str!("../../../assets/report/page.css");
 
 #[derive(Template)]
 #[template(path = "report.html")]
@@ -64,19 +60,19 @@ struct Figure {
 
 /// The page as one HTML document.
 pub fn render(page: &Page) -> String {
-    let script = format!("{UPLOT_SCRIPT}\n{SCRIPT}");
+    let script = parts::script(SCRIPT);
     let policy = format!(
-        "default-src 'none'; script-src 'sha256-{}'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'",
-        base64::engine::general_purpose::STANDARD.encode(Sha256::digest(script.as_bytes()))
+        "default-src 'none'; script-src {}; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'",
+        parts::source(&script)
     );
     let mut confounders: Vec<&Confounder> = page.results.confounders.iter().collect();
     confounders.sort_by_key(|confounder| confounder.spoils.is_empty());
     let view = View {
         page,
         policy,
-        style: style(),
+        style: parts::style(""),
         script,
-        license: UPLOT_LICENSE.trim(),
+        license: parts::LICENSE.trim(),
         data: data::json(page),
         status: status(page.results.status),
         facts: facts(page),
@@ -97,14 +93,6 @@ pub fn render(page: &Page) -> String {
     // Rendering into a String fails only where a Display implementation does, and all that are used are std's.
     view.render()
         .unwrap_or_else(|error| format!("<!doctype html><p>The page could not be drawn: {error}"))
-}
-
-fn style() -> String {
-    format!(
-        ":root{{{}}}@media screen and (prefers-color-scheme:dark){{:root{{{}}}}}{UPLOT_STYLE}{STYLE}",
-        palette::css_variables(false),
-        palette::css_variables(true)
-    )
 }
 
 fn status(status: RunStatus) -> (&'static str, &'static str) {

@@ -7,19 +7,19 @@ use crate::sample::CATEGORIES;
 
 /// How a layer of the memory stack looks.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Paint {
+pub(crate) struct Paint {
     /// Key of the category.
-    pub(super) key: &'static str,
+    pub(crate) key: &'static str,
     /// Words for people.
-    pub(super) label: &'static str,
+    pub(crate) label: &'static str,
     /// Colour on a light page.
-    pub(super) light: &'static str,
+    pub(crate) light: &'static str,
     /// Colour on a dark page.
-    pub(super) dark: &'static str,
+    pub(crate) dark: &'static str,
     /// Whether a hatch is drawn over the colour.
-    pub(super) hatched: bool,
+    pub(crate) hatched: bool,
     /// Whether it belongs to what the experiment moves.
-    pub(super) moves: bool,
+    pub(crate) moves: bool,
 }
 
 const PLAIN: bool = false;
@@ -28,7 +28,7 @@ const STAYS: bool = false;
 const MOVES: bool = true;
 
 /// The layers, bottom to top: in the order of [`CATEGORIES`], whose names and colours they take.
-pub(super) const LAYERS: &[Paint] = &[
+pub(crate) const LAYERS: &[Paint] = &[
     paint(0, PLAIN, STAYS),
     paint(1, HATCHED, MOVES),
     paint(2, PLAIN, STAYS),
@@ -44,19 +44,21 @@ const _: () = assert!(LAYERS.len() == CATEGORIES.len());
 
 /// How a line or a bar looks.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Ink {
+pub(crate) struct Ink {
     /// Key of the series.
-    pub(super) key: &'static str,
+    pub(crate) key: &'static str,
     /// Colour on a light page.
-    pub(super) light: &'static str,
+    pub(crate) light: &'static str,
     /// Colour on a dark page.
-    pub(super) dark: &'static str,
+    pub(crate) dark: &'static str,
     /// Dashes of a line, in pixels; none for a solid one.
-    pub(super) dash: &'static [u8],
+    pub(crate) dash: &'static [u8],
 }
 
 /// Lines and bars, by key. A series that is not listed takes one of [`SPARE_INKS`].
-pub(super) const INKS: &[Ink] = &[
+pub(crate) const INKS: &[Ink] = &[
+    ink("swap-total", "#59616B", "#A3ACB6", &[1, 3]),
+    ink("compressed-holds", "#AA3377", "#DD77B0", &[6, 3]),
     ink("fill", "#0072B2", "#56A5DB", &[]),
     ink("trim", "#D55E00", "#F08A3C", &[]),
     ink("restore", "#009E73", "#2DBE94", &[]),
@@ -64,9 +66,11 @@ pub(super) const INKS: &[Ink] = &[
     ink("swap-out", "#D55E00", "#F08A3C", &[6, 3]),
     ink("disk-in", "#5B6770", "#A9B4BD", &[2, 2]),
     ink("disk-out", "#9A6FB0", "#C39BD6", &[8, 3, 2, 3]),
+    ink("zero-filled", "#009E73", "#2DBE94", &[1, 3]),
     ink("minor", "#5B6770", "#A9B4BD", &[2, 2]),
     ink("major", "#D55E00", "#F08A3C", &[]),
     ink("refault", "#0072B2", "#56A5DB", &[6, 3]),
+    ink("refault-file", "#009E73", "#2DBE94", &[8, 3, 2, 3]),
     ink("memory-some", "#D55E00", "#F08A3C", &[]),
     ink("memory-full", "#AA3377", "#DD77B0", &[6, 3]),
     ink("io-some", "#0072B2", "#56A5DB", &[2, 2]),
@@ -81,7 +85,7 @@ pub(super) const INKS: &[Ink] = &[
 ];
 
 /// For series that the table does not know, such as swap devices, by their order.
-pub(super) const SPARE_INKS: &[Ink] = &[
+pub(crate) const SPARE_INKS: &[Ink] = &[
     ink("device0", "#004488", "#6FA3E8", &[]),
     ink("device1", "#BB5566", "#E08594", &[6, 3]),
     ink("device2", "#8A7A1C", "#DDAA33", &[2, 2]),
@@ -110,7 +114,7 @@ const fn ink(key: &'static str, light: &'static str, dark: &'static str, dash: &
 }
 
 /// The paint of a layer; a layer that the table does not know is painted as unaccounted.
-pub(super) fn paint_of(key: &str) -> &'static Paint {
+pub(crate) fn paint_of(key: &str) -> &'static Paint {
     LAYERS
         .iter()
         .find(|paint| paint.key == key)
@@ -118,14 +122,14 @@ pub(super) fn paint_of(key: &str) -> &'static Paint {
 }
 
 /// The ink of a series, by its key or else by its place among its neighbours.
-pub(super) fn ink_of(key: &str, place: usize) -> &'static Ink {
+pub(crate) fn ink_of(key: &str, place: usize) -> &'static Ink {
     INKS.iter()
         .find(|ink| ink.key == key)
         .unwrap_or(&SPARE_INKS[place % SPARE_INKS.len()])
 }
 
 /// Declarations of every colour as CSS variables: `--KEY`, and for a layer `--on-KEY`, the colour of text on it.
-pub(super) fn css_variables(dark: bool) -> String {
+pub(crate) fn css_variables(dark: bool) -> String {
     let mut css = String::new();
     for paint in LAYERS {
         let colour = if dark { paint.dark } else { paint.light };

@@ -1,0 +1,587 @@
+// The live page: takes events from the monitor, draws them as panels with one time axis, and passes on what is asked.
+// Words from outside are only ever put into text nodes.
+(function () {
+"use strict";
+
+const { UNITS, change, element, colour, swatch, forgetColours, seriesFor, axes, labelLayers, nearest } = chart;
+const byId = id => document.getElementById(id);
+const token = new URLSearchParams(location.search).get("token") ?? "";
+
+// Beyond this many rows the older half is thinned to half, so that a page left open stays light.
+const MOST_ROWS = 4000;
+const WIDTHS = [["1 min", 60], ["5 min", 300], ["30 min", 1800], ["all", Infinity]];
+const PANELS = [
+  { id: "ram", title: "RAM, stacked to MemTotal", unit: "bytes", stack: true, height: 210 },
+  { id: "swap", title: "Swap used, by device", unit: "bytes", stack: true, height: 70, least: 1048576 },
+  { id: "io", title: "Page I/O", unit: "bytes-per-second", height: 70, least: 1048576 },
+  { id: "faults", title: "Faults", unit: "per-second", height: 70, least: 10, hidden: ["minor"] },
+  { id: "pressure", title: "Pressure stall (PSI)", unit: "percent", height: 70, least: 1 },
+  { id: "cpu", title: "CPU, all cores", unit: "percent", stack: true, height: 60, least: 100 },
+];
+// Gauges that are figures in the table and no line: they are not used, or are of another thing than their panel.
+const NOT_DRAWN = ["swap-total", "compressed-holds"];
+
+// ---------------------------------------------------------------- what is known
+
+const known = { hello: null, target: null, devices: [], marks: [], status: {}, messages: [] };
+// Rows as columns: seconds, then a column a series, null where nothing is known.
+const rows = { t: [], columns: [], step: [] };
+let series = [];
+let lastId = null;
+let stale = true;
+
+// What is behind a column: its own values, and how they are drawn.
+function describe(hello) {
+  series = hello.layers.map(one => ({ ...one, panel: "ram", unit: "bytes", dash: [], own: null, drawn: null }))
+    .concat(hello.gauges.map(one => ({ ...one, hatched: false, own: null, drawn: null })));
+  rows.columns = series.map((_, at) => rows.columns[at] ?? []);
+  series.forEach((one, at) => { one.own = rows.columns[at]; one.drawn = one.own; });
+}
+
+const ofPanel = id => series.filter(one => one.panel === id && !NOT_DRAWN.includes(one.key) && isThere(one));
+
+// Of the slots for swap devices only those that have a device.
+function isThere(one) {
+  return !/^device\d$/.test(one.key) || known.devices[+one.key.slice(6)] !== undefined || one.key === "device0";
+}
+
+function nameDevices() {
+  for (const one of series) {
+    if (/^device\d$/.test(one.key)) one.label = known.devices[+one.key.slice(6)] ?? "no device";
+  }
+}
+
+function forget() {
+  rows.t.length = 0;
+  rows.step.length = 0;
+  for (const column of rows.columns) column.length = 0;
+}
+
+function push(time, values, step) {
+  rows.t.push(time);
+  rows.step.push(step);
+  rows.columns.forEach((column, at) => column.push(values === null ? null : values[at + 1]));
+}
+
+// A stretch without samples becomes a row without values: a gap, never a line across it.
+function take(list, step) {
+  for (const values of list) {
+    const time = values[0] / 1000, last = rows.t[rows.t.length - 1];
+    if (last !== undefined && time <= last) continue;
+    const usual = Math.max(step, rows.step[rows.step.length - 1] ?? 0);
+    if (last !== undefined && time - last > usual * 2.5) push((last + time) / 2, null, step);
+    push(time, values, step);
+  }
+  if (rows.t.length > MOST_ROWS) thin();
+  stale = true;
+}
+
+// Two rows of the older half become their mean; beside a gap they stay as they are.
+function thin() {
+  const half = rows.t.length >> 1;
+  const keep = { t: [], step: [], columns: rows.columns.map(() => []) };
+  for (let at = 0; at < half; at++) {
+    const isGap = index => rows.columns.every(column => column[index] === null);
+    const paired = at + 1 < half && !isGap(at) && !isGap(at + 1);
+    const mean = column => paired && column[at] !== null && column[at + 1] !== null ? (column[at] + column[at + 1]) / 2 : column[at] ?? (paired ? column[at + 1] : null);
+    keep.t.push(paired ? (rows.t[at] + rows.t[at + 1]) / 2 : rows.t[at]);
+    keep.step.push(paired ? rows.step[at] + rows.step[at + 1] : rows.step[at]);
+    rows.columns.forEach((column, index) => keep.columns[index].push(mean(column)));
+    if (paired) at++;
+  }
+  const replace = (old, head) => { const tail = old.slice(half); old.length = 0; old.push(...head, ...tail); };
+  replace(rows.t, keep.t);
+  replace(rows.step, keep.step);
+  rows.columns.forEach((column, index) => replace(column, keep.columns[index]));
+}
+
+// ---------------------------------------------------------------- events
+
+const handlers = {
+  hello: hello => {
+    known.hello = hello;
+    describe(hello);
+    byId("actions").hidden = byId("action-keys").hidden = !hello.actions;
+    build();
+  },
+  history: history => { forget(); take(history.rows, history.step / 1000); },
+  frames: frames => take(frames.rows, 1 / (known.hello?.hz ?? 10)),
+  target: target => { known.target = target; showHead(); },
+  devices: devices => {
+    known.devices = devices;
+    nameDevices();
+    build();
+  },
+  marks: marks => { known.marks = marks.map(mark => ({ ...mark, t: mark.t / 1000 })); stale = true; },
+  status: status => { known.status = status; showHead(); },
+  messages: messages => { known.messages = messages; showMessages(); },
+  end: end => { connection("ended", "ended: " + end.reason); },
+};
+
+function connection(state, words) {
+  const shown = byId("connection");
+  if (shown.dataset.state === "ended" && state !== "live") return;
+  shown.dataset.state = state;
+  shown.textContent = words;
+  if (state === "live") return;
+  stale = true;
+}
+
+// The stream as the browser's EventSource would read it; that one cannot send the token in a header.
+async function listen() {
+  const headers = { "X-Plimsoll": token };
+  if (lastId !== null) headers["Last-Event-ID"] = lastId;
+  const giveUp = new AbortController();
+  let silence = 0;
+  const alive = () => { clearTimeout(silence); silence = setTimeout(() => giveUp.abort(), 12000); };
+  alive();
+  try {
+    const response = await fetch("events", { headers, signal: giveUp.signal, cache: "no-store" });
+    if (response.status === 403) return "gone";
+    if (!response.ok) return response.status === 503 ? "full" : "broken";
+    connection("live", "live");
+    const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+    let text = "";
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) return "broken";
+      alive();
+      const events = (text + value).split("\n\n");
+      text = events.pop();
+      for (const event of events) handle(event);
+    }
+  } catch {
+    return "broken";
+  } finally {
+    clearTimeout(silence);
+    giveUp.abort();
+  }
+}
+
+function handle(text) {
+  const fields = {};
+  for (const line of text.split("\n")) {
+    const colon = line.indexOf(": ");
+    if (colon > 0) fields[line.slice(0, colon)] = line.slice(colon + 2);
+  }
+  if (fields.id !== undefined) lastId = fields.id;
+  if (handlers[fields.event]) handlers[fields.event](JSON.parse(fields.data));
+}
+
+async function stayConnected() {
+  let wait = 500;
+  for (;;) {
+    const began = performance.now();
+    const outcome = await listen();
+    if (byId("connection").dataset.state === "ended") return;
+    if (outcome === "gone") return connection("gone", "another run: open the address that it printed");
+    connection("reconnecting", outcome === "full" ? "reconnecting: too many pages are open" : "reconnecting");
+    if (performance.now() - began > 5000) wait = 500;
+    await new Promise(resolve => setTimeout(resolve, wait));
+    wait = Math.min(wait * 1.6, 5000);
+  }
+}
+
+// ---------------------------------------------------------------- view
+
+const view = { follow: true, frozen: false, width: 60, from: 0, to: 60, at: null };
+const hidden = new Set(PANELS.flatMap(panel => panel.hidden ?? []));
+let plots = [];
+
+function bounds() {
+  const first = rows.t[0] ?? 0;
+  return [first, Math.max(rows.t[rows.t.length - 1] ?? 1, first + 1)];
+}
+
+function follow() {
+  const [first, last] = bounds();
+  view.to = last;
+  view.from = view.width === Infinity ? first : last - view.width;
+}
+
+function showView() {
+  byId("live").setAttribute("aria-pressed", String(view.follow));
+  byId("freeze").setAttribute("aria-pressed", String(view.frozen));
+  byId("reset").disabled = view.follow;
+  for (const button of byId("widths").children) button.setAttribute("aria-pressed", String(view.follow && +button.value === view.width));
+  byId("range").textContent = `${clock(view.from)}\u2013${clock(view.to)}`;
+}
+
+function zoom(from, to) {
+  const [first, last] = bounds();
+  const least = 3 / (known.hello?.hz ?? 10);
+  if (to - from < least) { const middle = (from + to) / 2; from = middle - least / 2; to = middle + least / 2; }
+  view.follow = false;
+  view.from = Math.max(first, from);
+  view.to = Math.max(view.from + least, Math.min(last, to));
+  draw();
+}
+
+function reset() {
+  view.follow = true;
+  view.frozen = false;
+  view.at = null;
+  draw();
+}
+
+// Seconds since the start as h:mm:ss, with decimals only where they say something.
+function clock(seconds) {
+  const sign = seconds < -0.0005 ? "\u2212" : "", whole = Math.abs(seconds);
+  const rest = (whole % 60).toFixed(1).replace(/\.0$/, ""), minutes = Math.floor(whole / 60);
+  const padded = (rest.split(".")[0].length < 2 ? "0" : "") + rest;
+  return sign + (minutes >= 60 ? `${Math.floor(minutes / 60)}:${String(minutes % 60).padStart(2, "0")}` : minutes) + ":" + padded;
+}
+
+// ---------------------------------------------------------------- panels
+
+function stackUp(list) {
+  let below = rows.t.map(() => 0);
+  for (const one of list) {
+    one.drawn = one.own.map((value, at) => {
+      if (below[at] === null) return null;
+      return value === null ? (gapAt(at) ? null : below[at]) : below[at] + value;
+    });
+    below = one.drawn;
+  }
+}
+
+const gapAt = at => rows.columns.every(column => column[at] === null);
+
+function dataFor(panel, list) {
+  if (panel.stack) stackUp(list);
+  const columns = list.map(one => one.drawn);
+  return [rows.t, ...(panel.stack ? columns.reverse() : columns)];
+}
+
+function topOf(panel) {
+  return (_plot, _low, high) => {
+    if (panel.id === "ram") return [0, known.hello.memTotal];
+    if (panel.least === 100) return [0, 100];
+    const size = panel.id === "swap" ? newest("swap-total") ?? 0 : 0;
+    return [0, Math.max(panel.least, (high ?? 0) * 1.06, size && high > size / 4 ? size : 0)];
+  };
+}
+
+function newest(key) {
+  const one = series.find(one => one.key === key);
+  return one?.own[one.own.length - 1] ?? null;
+}
+
+function options(panel, list, width, bottom, top) {
+  return {
+    width, height: panel.height + (bottom ? 28 : 7) + (top ? 22 : 5),
+    padding: [top ? 22 : 5, 8, bottom ? 0 : 7, 0],
+    legend: { show: false },
+    cursor: { y: false, points: { show: false }, drag: { x: true, y: false, setScale: false, dist: 4 }, bind: { dblclick: () => () => { reset(); return null; } } },
+    scales: { x: { time: false, range: () => [view.from, view.to] }, y: { range: topOf(panel) } },
+    series: seriesFor(panel, list).map((one, at) => at > 0 && !panel.stack ? { ...one, show: !hidden.has(list[at - 1].key) } : one),
+    axes: axes(UNITS[panel.unit], bottom, clock),
+    hooks: {
+      setSelect: [plot => {
+        if (plot.select.width < 4) return;
+        const from = plot.posToVal(plot.select.left, "x"), to = plot.posToVal(plot.select.left + plot.select.width, "x");
+        plot.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+        zoom(from, to);
+      }],
+      ready: [plot => {
+        plot.over.addEventListener("mousemove", event => point(plot.posToVal(event.clientX - plot.over.getBoundingClientRect().left, "x"), plot));
+        plot.over.addEventListener("mouseleave", () => { if (view.follow) { view.at = null; fillReadout(); } });
+      }],
+      draw: [plot => {
+        if (panel.id === "ram") labelLayers(plot, list);
+        drawMarks(plot);
+        if (top) placeMarks(plot);
+      }],
+    },
+  };
+}
+
+const marksIn = plot => {
+  const inView = known.marks.filter(mark => mark.t >= view.from && mark.t <= view.to);
+  return inView.length * 10 > plot.over.clientWidth ? [] : inView;
+};
+
+function drawMarks(plot) {
+  const { ctx, bbox } = plot;
+  ctx.save();
+  ctx.strokeStyle = colour("ink");
+  ctx.globalAlpha = 0.75;
+  ctx.lineWidth = devicePixelRatio;
+  ctx.setLineDash([3 * devicePixelRatio, 3 * devicePixelRatio]);
+  for (const mark of marksIn(plot)) {
+    const x = Math.round(plot.valToPos(mark.t, "x", true)) + 0.5;
+    ctx.beginPath();
+    ctx.moveTo(x, bbox.top);
+    ctx.lineTo(x, bbox.top + bbox.height);
+    ctx.stroke();
+  }
+  ctx.restore();
+}
+
+const KINDS = { "number": "mark", "note": "note", "trim": "trim", "release": "release", "target": "target", "page-flags": "page flags", "event": "event" };
+const wordsOf = mark => `${KINDS[mark.kind] ?? mark.kind} ${mark.kind === "number" ? mark.symbol : ""} ${mark.text}`.trim().replace(/ +/g, " ");
+
+function placeMarks(plot) {
+  for (const old of plot.over.querySelectorAll(".marker")) old.remove();
+  let free = -Infinity;
+  for (const mark of marksIn(plot)) {
+    const left = plot.valToPos(mark.t, "x");
+    if (left < free) continue;
+    free = left + 18;
+    const words = `${wordsOf(mark)} at ${clock(mark.t)}`;
+    const made = element("button", {
+      class: "marker", type: "button", title: words, "aria-label": words,
+      on: { click: () => point(mark.t), mousedown: event => event.stopPropagation() },
+    }, mark.symbol);
+    made.style.left = left + "px";
+    plot.over.append(made);
+  }
+}
+
+function build() {
+  if (!known.hello) return;
+  for (const plot of plots) plot.destroy();
+  nameDevices();
+  const holder = byId("plots");
+  holder.replaceChildren();
+  plots = PANELS.map((panel, index) => {
+    const list = ofPanel(panel.id);
+    const head = element("div", { class: "plot-head" }, element("strong", {}, panel.title));
+    for (const [at, one] of list.entries()) {
+      if (panel.id === "ram") continue;
+      const label = [swatch(one, !panel.stack), one.label];
+      head.append(panel.stack ? element("span", { class: "key" }, ...label) : element("button", {
+        class: "key", type: "button", "aria-pressed": String(!hidden.has(one.key)), title: "show or hide",
+        on: { click: event => toggleSeries(event.currentTarget, index, at, one.key) },
+      }, ...label));
+    }
+    const box = element("div", { class: "plot", "data-panel": panel.id });
+    holder.append(head, box);
+    const plot = new uPlot(options(panel, list, holder.clientWidth, index === PANELS.length - 1, index === 0), dataFor(panel, list), box);
+    plot.ctx.canvas.setAttribute("aria-hidden", "true");
+    return plot;
+  });
+  buildReadout();
+  showHead();
+  draw();
+}
+
+function toggleSeries(button, panel, at, key) {
+  const show = hidden.delete(key) || !hidden.add(key);
+  button.setAttribute("aria-pressed", String(show));
+  plots[panel].setSeries(at + 1, { show });
+}
+
+function draw() {
+  stale = false;
+  if (!known.hello || plots.length === 0) return;
+  if (view.follow) follow();
+  PANELS.forEach((panel, index) => plots[index].batch(() => {
+    plots[index].setData(dataFor(panel, ofPanel(panel.id)), false);
+    plots[index].setScale("x", { min: view.from, max: view.to });
+    // Where the window stands still, new rows in it change no scale, and so nothing would be drawn.
+    if (!view.follow) plots[index].redraw();
+  }));
+  if (view.at !== null) point(view.at); else fillReadout();
+  showView();
+  showFigures();
+}
+
+// ---------------------------------------------------------------- crosshair and table
+
+let cells = [];
+
+function buildReadout() {
+  cells = [];
+  const groups = [["ram", "In RAM"], ["target", "Target"], ["swap", "Swap"], ["io", "Page I/O"], ["faults", "Faults"], ["pressure", "Pressure"], ["cpu", "CPU"], ["monitor", "Monitor"]];
+  const bodies = groups.map(([id, title]) => {
+    const body = element("tbody", {}, element("tr", { class: "head" }, element("th", { colspan: 3, scope: "colgroup" }, title)));
+    const list = series.filter(one => one.panel === id && isThere(one));
+    for (const one of id === "ram" ? [...list].reverse() : list) {
+      const value = element("td"), delta = element("td");
+      const drawn = PANELS.find(panel => panel.id === id);
+      const sample = drawn && !NOT_DRAWN.includes(one.key) ? [swatch(one, !drawn.stack)] : [];
+      const row = element("tr", { "data-key": one.key }, element("th", { scope: "row" }, ...sample, one.label), value, delta);
+      body.append(row);
+      cells.push({ one, value, delta, row, optional: id === "target" });
+    }
+    return body;
+  });
+  byId("readout-holder").replaceChildren(element("table", { id: "readout" },
+    element("caption", { id: "readout-time" }),
+    element("thead", {}, element("tr", {}, element("td"), element("th", { scope: "col", class: "number", id: "readout-at" }, "now"), element("th", { scope: "col", class: "number", id: "readout-since" }, "change"))),
+    ...bodies));
+}
+
+// The row with values at or next to a time.
+function rowAt(time) {
+  let at = nearest(rows.t, time);
+  if (gapAt(at) && Math.abs(rows.t[at] - time) > rows.step[at] * 1.5) return at;
+  while (at > 0 && gapAt(at)) at--;
+  return at;
+}
+
+function fillReadout() {
+  if (rows.t.length === 0 || cells.length === 0) return;
+  const time = view.at ?? view.to;
+  const at = rowAt(time);
+  const mark = known.marks.filter(one => one.t <= time + 1e-6).pop();
+  const base = mark ? rowAt(mark.t) : 0;
+  byId("readout-time").textContent = clock(rows.t[at]) + (mark ? `, ${(time - mark.t).toFixed(1)} s after ${wordsOf(mark)}` : "");
+  byId("readout-at").textContent = view.at === null && view.follow ? "now" : "at crosshair";
+  byId("readout-since").textContent = mark ? `since ${mark.symbol}` : "since start";
+  for (const { one, value, delta, row, optional } of cells) {
+    const unit = UNITS[one.unit], now = one.own[at] ?? null, before = one.own[base] ?? null;
+    row.hidden = optional && now === null;
+    value.textContent = now === null ? "\u2013" : unit.text(now);
+    delta.textContent = now === null || before === null ? "" : change(one.unit, now - before);
+  }
+}
+
+function point(time, source) {
+  if (rows.t.length === 0) return;
+  view.at = Math.min(Math.max(time, view.from), view.to);
+  for (const plot of plots) {
+    if (plot !== source) plot.setCursor({ left: plot.valToPos(view.at, "x"), top: 1 }, false);
+  }
+  fillReadout();
+}
+
+function step(direction) {
+  const at = nearest(rows.t, view.at ?? view.to) + direction;
+  point(rows.t[Math.min(Math.max(at, 0), rows.t.length - 1)]);
+}
+
+function toMark(direction) {
+  const times = known.marks.map(mark => mark.t), at = view.at ?? view.to;
+  const next = direction > 0 ? times.find(t => t > at + 1e-6) : times.filter(t => t < at - 1e-6).pop();
+  if (next === undefined) return;
+  show(next);
+}
+
+// Moves the view so that the time is in it, and the crosshair there.
+function show(time) {
+  const width = view.to - view.from;
+  if (time < view.from || time > view.to) zoom(time - width / 2, time + width / 2);
+  view.follow = false;
+  point(time);
+  showView();
+}
+
+function toPeak() {
+  const pressure = series.find(one => one.key === "memory-some");
+  let best = null;
+  rows.t.forEach((t, at) => {
+    if (t < view.from || t > view.to || pressure.own[at] === null) return;
+    if (best === null || pressure.own[at] > pressure.own[best]) best = at;
+  });
+  if (best !== null) show(rows.t[best]);
+}
+
+// ---------------------------------------------------------------- head and messages
+
+function showHead() {
+  const { hello, target, status } = known;
+  byId("target").textContent = target ? target.title + (target.ended ? ` (${target.ended})` : "") : "whole machine";
+  document.title = `${target ? target.title : "Plimsoll watch"} \u2013 ${hello?.hostname ?? ""}`;
+  byId("mode").textContent = status.replay ? "REPLAY" : "LIVE";
+  const notices = [target?.trouble, target?.unread ? `${target.unread} more processes are not read` : null, status.busy ? status.busy + "\u2026" : null,
+    status.ended, status.unlocked ? `memory not locked: ${status.unlocked}` : null];
+  byId("notices").textContent = notices.filter(Boolean).join(" \u00b7 ");
+  showFigures();
+}
+
+function showFigures() {
+  const { hello, status } = known;
+  if (!hello) return;
+  const percent = key => { const value = newest(key); return value === null ? "\u2013" : UNITS.percent.text(value); };
+  const figures = [
+    [hello.hostname, hello.kernel.split(" ")[0]], ["rate", `${hello.hz} Hz`], ["sampler", percent("self")],
+    ["PSI memory", `some ${percent("memory-some")} full ${percent("memory-full")}`],
+    ["RAM", UNITS.bytes.text(hello.memTotal)],
+  ];
+  if (status.recording) figures.push(["REC", status.recording]);
+  byId("figures").replaceChildren(...figures.map(([name, value]) => element("span", {}, name + " ", element("b", {}, value))));
+}
+
+function showMessages() {
+  const newestFirst = [...known.messages].reverse();
+  byId("messages").replaceChildren(...newestFirst.map(one => element("li", { class: one.level }, `${clock(one.t / 1000)} ${one.text}`)));
+}
+
+// ---------------------------------------------------------------- actions
+
+async function act(name, body = "") {
+  const answer = byId("answer");
+  try {
+    const response = await fetch("actions/" + name, { method: "POST", headers: { "X-Plimsoll": token, "Content-Type": "text/plain" }, body });
+    const text = await response.text();
+    answer.textContent = response.ok ? "" : text.trim() || `refused (${response.status})`;
+    return response.ok ? text : null;
+  } catch {
+    answer.textContent = "not connected";
+    return null;
+  }
+}
+
+async function release() {
+  const plan = await act("release-plan");
+  if (plan === null) return;
+  byId("plan").replaceChildren(...JSON.parse(plan).map(line => element("li", {}, line)));
+  byId("confirm").showModal();
+}
+
+function keys(event) {
+  if (event.ctrlKey || event.metaKey || event.altKey || /^(INPUT|TEXTAREA)$/.test(event.target.tagName) || byId("confirm").open) return;
+  if (event.key === " " && event.target.tagName === "BUTTON") return;
+  const width = view.to - view.from, middle = view.at ?? (view.from + view.to) / 2;
+  const views = {
+    f: () => byId("live").click(), " ": () => byId("freeze").click(), Escape: reset, p: toPeak,
+    ArrowLeft: () => step(event.shiftKey ? -10 : -1), ArrowRight: () => step(event.shiftKey ? 10 : 1),
+    "[": () => toMark(-1), "]": () => toMark(1),
+    "+": () => zoom(middle - width / 4, middle + width / 4), "-": () => zoom(middle - width, middle + width),
+  };
+  const actions = { m: () => byId("note").focus(), t: () => act("trim"), e: release, k: () => act("page-flags") };
+  for (const number of "1234") actions[number] = () => act("mark", number);
+  const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
+  const action = views[key] ?? (known.hello?.actions ? actions[key] : undefined);
+  if (action) { event.preventDefault(); action(); }
+}
+
+// ---------------------------------------------------------------- start
+
+function wire() {
+  for (const [words, seconds] of WIDTHS) {
+    byId("widths").append(element("button", { type: "button", value: seconds, "aria-pressed": "false", on: { click: () => { view.width = seconds; reset(); } } }, words));
+  }
+  for (const number of "1234") {
+    byId("numbers").append(element("button", { type: "button", "aria-label": `Set mark ${number}`, on: { click: () => act("mark", number) } }, number));
+  }
+  byId("live").addEventListener("click", () => { view.follow = !view.follow; if (view.follow) view.at = null; draw(); });
+  byId("freeze").addEventListener("click", () => { view.frozen = !view.frozen; if (view.frozen) showView(); else draw(); });
+  byId("reset").addEventListener("click", reset);
+  byId("previous").addEventListener("click", () => toMark(-1));
+  byId("next").addEventListener("click", () => toMark(1));
+  byId("peak").addEventListener("click", toPeak);
+  byId("actions").addEventListener("submit", async event => {
+    event.preventDefault();
+    const note = byId("note");
+    if (note.value.trim() && await act("note", note.value) !== null) { note.value = ""; note.blur(); }
+  });
+  for (const button of document.querySelectorAll("[data-action]")) button.addEventListener("click", () => act(button.dataset.action));
+  byId("release").addEventListener("click", release);
+  byId("confirmed").addEventListener("click", () => { byId("confirm").close(); act("release"); });
+  byId("cancelled").addEventListener("click", () => byId("confirm").close());
+  document.addEventListener("keydown", keys);
+  new ResizeObserver(() => {
+    const width = byId("plots").clientWidth;
+    for (const plot of plots) if (width > 0 && plot.width !== width) plot.setSize({ width, height: plot.height });
+  }).observe(byId("plots"));
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { forgetColours(); build(); });
+  // Drawn when something is new and the page is seen, at most four times a second.
+  setInterval(() => { if (stale && !view.frozen && !document.hidden) draw(); }, 250);
+}
+
+wire();
+stayConnected();
+})();

@@ -1,0 +1,35 @@
+//! What every page is made of, whether a report or the monitor's: the style, the script's libraries, and the source
+//! expressions of a content policy that allows them and nothing else.
+
+use base64::Engine;
+use sha2::{Digest, Sha256};
+
+use super::palette;
+
+const UPLOT_SCRIPT: &str = include_str!("../../../assets/uplot/uPlot.iife.min.js");
+const UPLOT_STYLE: &str = include_str!("../../../assets/uplot/uPlot.min.css");
+const CHART_SCRIPT: &str = include_str!("../../../assets/chart/chart.js");
+const STYLE: &str = include_str!("../../../assets/report/page.css");
+
+/// Licence of the chart library, which a page must hold.
+pub(crate) const LICENSE: &str = include_str!("../../../assets/uplot/LICENSE");
+
+/// The style of every page, then `own`.
+pub(crate) fn style(own: &str) -> String {
+    format!(
+        ":root{{{}}}@media screen and (prefers-color-scheme:dark){{:root{{{}}}}}{UPLOT_STYLE}{STYLE}{own}",
+        palette::css_variables(false),
+        palette::css_variables(true)
+    )
+}
+
+/// The libraries of every page, then `own`.
+pub(crate) fn script(own: &str) -> String {
+    format!("{UPLOT_SCRIPT}\n{CHART_SCRIPT}\n{own}")
+}
+
+/// The source expression of a content policy that allows this script, or style, inside the page.
+pub(crate) fn source(text: &str) -> String {
+    let hash = base64::engine::general_purpose::STANDARD.encode(Sha256::digest(text.as_bytes()));
+    format!("'sha256-{hash}'")
+}

@@ -1,0 +1,114 @@
+//! Who is answered: requests to this machine by its own name, from our own page, with the token of this run.
+//!
+//! Other users of the machine can connect, and any page in the user's browser can make it connect. The token keeps out
+//! the first, who do not know it. The second are kept out three times: by the token; by the Host header, which holds
+//! the attacker's name when a name was made to point here (DNS rebinding); and by the Origin and Sec-Fetch-Site headers,
+//! which the browser sets and a page cannot. There is no cookie: browsers send cookies to every port of a host, so that
+//! another user's server on this machine would be given the token.
+
+use std::io;
+
+use axum::http::{HeaderMap, Uri, header};
+
+/// Header that carries the token.
+pub(super) const TOKEN_HEADER: &str = "x-plimsoll";
+
+/// Bytes of a token.
+const TOKEN_BYTES: usize = 16;
+
+/// What requests are checked against.
+pub(super) struct Guard {
+    token: String,
+    hosts: [String; 3],
+}
+
+impl std::fmt::Debug for Guard {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Guard")
+            .field("hosts", &self.hosts)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why a request is refused, as a sentence for the reader of the answer.
+pub(super) type Refusal = &'static str;
+
+impl Guard {
+    /// A guard of the port, with a new token.
+    pub(super) fn new(port: u16) -> io::Result<Guard> {
+        let mut bytes = [0_u8; TOKEN_BYTES];
+        let mut filled = 0;
+        while filled < bytes.len() {
+            filled += rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty())?;
+        }
+        Ok(Guard {
+            token: bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
+            hosts: ["127.0.0.1", "localhost", "[::1]"].map(|name| format!("{name}:{port}")),
+        })
+    }
+
+    pub(super) fn token(&self) -> &str {
+        &self.token
+    }
+
+    /// Whether the request is to us by our own name and, as far as its headers say, from our own page.
+    pub(super) fn check_way(&self, headers: &HeaderMap) -> Result<(), Refusal> {
+        let host = only(headers, header::HOST.as_str());
+        if !host.is_some_and(|host| self.hosts.iter().any(|own| own == host)) {
+            return Err(
+                "The Host header is not this server's: open it as 127.0.0.1 or localhost, with the port.",
+            );
+        }
+        if headers.contains_key(header::ORIGIN) {
+            let origin =
+                only(headers, header::ORIGIN.as_str()).and_then(|origin| origin.strip_prefix("http://"));
+            if origin.is_none() || origin != host {
+                return Err("The request comes from another site's page.");
+            }
+        }
+        match only(headers, "sec-fetch-site") {
+            None | Some("same-origin" | "none") => Ok(()),
+            Some(_) => Err("The request comes from another site's page."),
+        }
+    }
+
+    /// Whether the request has the token, in a header or in the address.
+    pub(super) fn check_token(&self, headers: &HeaderMap, uri: &Uri) -> Result<(), Refusal> {
+        let in_address = uri
+            .query()
+            .and_then(|query| query.split('&').find_map(|pair| pair.strip_prefix("token=")));
+        match only(headers, TOKEN_HEADER).or(in_address) {
+            Some(token) if same(token, &self.token) => Ok(()),
+            _ => {
+                Err("The token is missing or of another run: open the address that `plimsoll watch` printed.")
+            }
+        }
+    }
+
+    /// Whether the request has the token in the header, which a page of another site cannot set.
+    pub(super) fn check_token_header(&self, headers: &HeaderMap) -> Result<(), Refusal> {
+        match only(headers, TOKEN_HEADER) {
+            Some(token) if same(token, &self.token) => Ok(()),
+            _ => Err("Actions need the token in the header X-Plimsoll."),
+        }
+    }
+}
+
+/// The value of a header that stands once. Of several, none can be trusted.
+fn only<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    let mut values = headers.get_all(name).iter();
+    let value = values.next()?;
+    match values.next() {
+        None => value.to_str().ok(),
+        Some(_) => None,
+    }
+}
+
+/// Whether two texts are the same, in a time that does not tell where they differ. Their length is no secret.
+fn same(given: &str, own: &str) -> bool {
+    let differences = given
+        .bytes()
+        .zip(own.bytes())
+        .fold(0, |all, (a, b)| all | (a ^ b));
+    given.len() == own.len() && std::hint::black_box(differences) == 0
+}

@@ -1,0 +1,126 @@
+//! Which request is answered by what.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{DefaultBodyLimit, Path, Request, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use tokio::sync::{Semaphore, watch};
+
+use super::End;
+use super::actions;
+use super::events;
+use super::guard::{Guard, Refusal};
+use super::page::Page;
+use crate::watch::Monitor;
+
+/// Most bytes of a request's body.
+const MAX_BODY: usize = 4096;
+
+/// What every request may need.
+pub(super) struct Context {
+    pub(super) monitor: Arc<Monitor>,
+    pub(super) guard: Guard,
+    pub(super) allow_actions: bool,
+    /// Places for clients that get events.
+    pub(super) clients: Arc<Semaphore>,
+    /// Beats when it is time to look for what is new.
+    pub(super) beats: watch::Receiver<End>,
+    pub(super) page: Page,
+}
+
+/// All that is served.
+pub(super) fn router(context: Arc<Context>) -> Router {
+    Router::new()
+        .route("/", get(page))
+        .route("/events", get(events))
+        .route("/actions/{name}", post(action))
+        .fallback(|| async { StatusCode::NOT_FOUND })
+        .layer(DefaultBodyLimit::max(MAX_BODY))
+        .layer(middleware::from_fn_with_state(
+            Arc::clone(&context),
+            every_request,
+        ))
+        .with_state(context)
+}
+
+/// What holds for every request, whatever it asks for, and for every answer.
+async fn every_request(State(context): State<Arc<Context>>, request: Request, next: Next) -> Response {
+    let mut response = match context.guard.check_way(request.headers()) {
+        Ok(()) => next.run(request).await,
+        Err(refusal) => refuse(refusal),
+    };
+    let headers = response.headers_mut();
+    for (name, value) in [
+        (header::CACHE_CONTROL, "no-store"),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::X_FRAME_OPTIONS, "DENY"),
+        (header::REFERRER_POLICY, "no-referrer"),
+    ] {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    headers.insert(
+        header::HeaderName::from_static("cross-origin-resource-policy"),
+        HeaderValue::from_static("same-origin"),
+    );
+    headers.insert(header::CONTENT_SECURITY_POLICY, context.page.policy.clone());
+    response
+}
+
+fn refuse(refusal: Refusal) -> Response {
+    (StatusCode::FORBIDDEN, format!("{refusal}\n")).into_response()
+}
+
+async fn page(State(context): State<Arc<Context>>, headers: HeaderMap, uri: Uri) -> Response {
+    match context.guard.check_token(&headers, &uri) {
+        Ok(()) => (
+            [(header::CONTENT_TYPE, "text/html; charset=utf-8")],
+            context.page.html.clone(),
+        )
+            .into_response(),
+        Err(refusal) => refuse(refusal),
+    }
+}
+
+async fn events(State(context): State<Arc<Context>>, headers: HeaderMap, uri: Uri) -> Response {
+    if let Err(refusal) = context.guard.check_token(&headers, &uri) {
+        return refuse(refusal);
+    }
+    let Ok(place) = Arc::clone(&context.clients).try_acquire_owned() else {
+        let text = "Too many pages are open: close one.\n";
+        return (
+            StatusCode::SERVICE_UNAVAILABLE,
+            [(header::RETRY_AFTER, "5")],
+            text,
+        )
+            .into_response();
+    };
+    let last_seen = headers
+        .get("last-event-id")
+        .and_then(|id| id.to_str().ok()?.parse().ok());
+    let stream = events::stream(&context, place, last_seen);
+    (
+        [(header::CONTENT_TYPE, "text/event-stream")],
+        Body::from_stream(stream),
+    )
+        .into_response()
+}
+
+async fn action(
+    State(context): State<Arc<Context>>,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+    body: String,
+) -> Response {
+    if let Err(refusal) = context.guard.check_token_header(&headers) {
+        return refuse(refusal);
+    }
+    if !context.allow_actions {
+        return refuse("Actions are off: start `plimsoll watch` with --allow-actions.");
+    }
+    actions::answer(&context.monitor, &name, &body)
+}

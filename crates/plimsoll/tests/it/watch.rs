@@ -1,0 +1,3 @@
+//! Tests of the `watch` room.
+
+mod serve;

@@ -1,0 +1,368 @@
+//! The served page over real connections: who is answered, what is told, and that nobody holds up anybody.
+
+mod client;
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use client::{Events, get, head_of, request};
+use plimsoll::stop::Stop;
+use plimsoll::watch::serve::{MAX_CLIENTS, ServeError, ServeOptions, Server};
+use plimsoll::watch::{Monitor, Options, Source, TargetChoice};
+
+/// A server of this machine at work. Dropping it stops it.
+struct Served {
+    address: std::net::SocketAddr,
+    token: String,
+    monitor: Arc<Monitor>,
+    stop: Arc<Stop>,
+    thread: Option<JoinHandle<Result<(), ServeError>>>,
+}
+
+impl Served {
+    fn start(allow_actions: bool, hz: u32) -> Served {
+        let server = Server::bind(&ServeOptions {
+            address: "127.0.0.1:0".parse().unwrap(),
+            allow_actions,
+        })
+        .expect("a free port");
+        let (address, url) = (server.address(), server.url());
+        let options = Options {
+            hz,
+            ..Options::of(Source::Live(TargetChoice::None))
+        };
+        let monitor = Arc::new(Monitor::start(&options).expect("samples"));
+        let stop = Arc::new(Stop::default());
+        let (served, asked) = (Arc::clone(&monitor), Arc::clone(&stop));
+        let thread = std::thread::spawn(move || server.run(&served, &asked));
+        Served {
+            address,
+            token: url
+                .split_once("token=")
+                .expect("the address holds the token")
+                .1
+                .to_owned(),
+            monitor,
+            stop,
+            thread: Some(thread),
+        }
+    }
+
+    fn host(&self) -> String {
+        self.address.to_string()
+    }
+
+    fn events(&self, more: &[(&str, &str)]) -> Events {
+        let host = self.host();
+        let mut headers = vec![("Host", host.as_str()), ("X-Plimsoll", self.token.as_str())];
+        headers.extend(more);
+        Events::open(self.address, &headers)
+    }
+
+    fn act(&self, name: &str, headers: &[(&str, &str)], body: &str) -> u16 {
+        request(self.address, "POST", &format!("/actions/{name}"), headers, body).0
+    }
+
+    fn end(&mut self) -> Result<(), ServeError> {
+        self.stop.trip("the test is over".to_owned());
+        let thread = self.thread.take().expect("ended once");
+        thread.join().expect("no panic")
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        if self.thread.is_some() {
+            let _ = self.end();
+        }
+    }
+}
+
+#[test]
+fn the_page_is_given_to_who_has_the_token_and_comes_by_our_name() {
+    let served = Served::start(false, 10);
+    let host = served.host();
+    let with_token = format!("/?token={}", served.token);
+    let port = served.address.port();
+
+    let (status, head, page) = request(served.address, "GET", &with_token, &[("Host", &host)], "");
+    assert_eq!(status, 200);
+    assert!(page.starts_with("<!doctype html>"), "{page:.60}");
+    assert!(!page.contains(&served.token), "the page does not hold the token");
+    let policy = head_of(&head, "content-security-policy").expect("a policy");
+    for words in [
+        "default-src 'none'",
+        "frame-ancestors 'none'",
+        "script-src 'sha256-",
+    ] {
+        assert!(policy.contains(words), "{policy}");
+    }
+    assert!(!policy.contains("unsafe"), "{policy}");
+    assert_eq!(head_of(&head, "cache-control"), Some("no-store"));
+    assert_eq!(head_of(&head, "x-content-type-options"), Some("nosniff"));
+    assert_eq!(head_of(&head, "access-control-allow-origin"), None);
+    assert_eq!(head_of(&head, "set-cookie"), None);
+
+    let wrong = format!("/?token={}", "0".repeat(32));
+    let short = format!("/?token={}", &served.token[..31]);
+    for path in ["/", "/?token=", &wrong, &short, "/events", "/?TOKEN=x"] {
+        assert_eq!(get(served.address, path, &[("Host", &host)]), 403, "{path}");
+    }
+    for name in ["localhost", "[::1]"] {
+        let host = format!("{name}:{port}");
+        assert_eq!(
+            get(served.address, &with_token, &[("Host", &host)]),
+            200,
+            "{name}"
+        );
+    }
+    let rebound = format!("evil.example:{port}");
+    let next_port = format!("127.0.0.1:{}", port ^ 1);
+    for host in [
+        &rebound,
+        &next_port,
+        "127.0.0.1",
+        "localhost",
+        "",
+        "127.0.0.1.evil.example",
+    ] {
+        assert_eq!(get(served.address, &with_token, &[("Host", host)]), 403, "{host}");
+    }
+    assert_eq!(
+        get(served.address, &with_token, &[("Host", &host), ("Host", &host)]),
+        403,
+        "two names"
+    );
+}
+
+#[test]
+fn pages_of_other_sites_are_refused() {
+    let served = Served::start(true, 10);
+    let host = served.host();
+    let with_token = format!("/?token={}", served.token);
+    let own = format!("http://{host}");
+    let neighbour = format!("http://127.0.0.1:{}", served.address.port() ^ 1);
+    let secure = format!("https://{host}");
+    for (origin, expected) in [
+        (own.as_str(), 200),
+        (&neighbour, 403),
+        (&secure, 403),
+        ("http://evil.example", 403),
+        ("null", 403),
+    ] {
+        let headers = [("Host", host.as_str()), ("Origin", origin)];
+        assert_eq!(get(served.address, &with_token, &headers), expected, "{origin}");
+    }
+    for (site, expected) in [
+        ("none", 200),
+        ("same-origin", 200),
+        ("same-site", 403),
+        ("cross-site", 403),
+    ] {
+        let headers = [("Host", host.as_str()), ("Sec-Fetch-Site", site)];
+        assert_eq!(get(served.address, &with_token, &headers), expected, "{site}");
+    }
+    let headers = [
+        ("Host", host.as_str()),
+        ("X-Plimsoll", &served.token),
+        ("Origin", "http://evil.example"),
+    ];
+    assert_eq!(served.act("mark", &headers, "1"), 403);
+    assert!(served.monitor.state().marks.is_empty());
+}
+
+#[test]
+fn actions_are_posts_with_the_token_in_a_header_and_off_unless_allowed() {
+    let served = Served::start(false, 10);
+    let host = served.host();
+    let headers = [("Host", host.as_str()), ("X-Plimsoll", served.token.as_str())];
+    for name in [
+        "mark",
+        "note",
+        "trim",
+        "release",
+        "release-plan",
+        "page-flags",
+        "nonsense",
+    ] {
+        assert_eq!(served.act(name, &headers, "1"), 403, "{name}");
+    }
+    drop(served);
+
+    let served = Served::start(true, 10);
+    let host = served.host();
+    let headers = [("Host", host.as_str()), ("X-Plimsoll", served.token.as_str())];
+    let path = format!("/actions/mark?token={}", served.token);
+    assert_eq!(get(served.address, &path, &headers), 405, "by GET");
+    let without = request(served.address, "POST", &path, &headers[..1], "1").0;
+    assert_eq!(without, 403, "the token in the address is not enough");
+    assert_eq!(served.act("mark", &headers, "5"), 400);
+    assert_eq!(served.act("mark", &headers, "no number"), 400);
+    assert_eq!(served.act("note", &headers, "  "), 400);
+    assert_eq!(served.act("nonsense", &headers, ""), 404);
+    assert_eq!(served.act("note", &headers, &"x".repeat(5000)), 413);
+    assert_eq!(get(served.address, "/nonsense", &headers), 404);
+    assert!(served.monitor.state().marks.is_empty());
+
+    let mut events = served.events(&[]);
+    assert_eq!(served.act("mark", &headers, "3"), 204);
+    assert_eq!(served.act("note", &headers, "<b>\u{1b}[2J"), 204);
+    let told = events
+        .until(|event| event.name == "marks" && event.data.as_array().is_some_and(|list| list.len() == 2));
+    let marks = &told.expect("the marks are told").data;
+    assert_eq!(marks[0]["symbol"], "3");
+    assert_eq!(marks[1]["kind"], "note");
+    assert!(!marks[1]["text"].as_str().expect("text").contains('\u{1b}'));
+}
+
+#[test]
+fn the_first_events_say_what_there_is_and_frames_follow_at_rate() {
+    let served = Served::start(false, 20);
+    std::thread::sleep(Duration::from_millis(600));
+    let mut events = served.events(&[]);
+    let hello = events.next().expect("an event");
+    assert_eq!(hello.name, "hello");
+    assert_eq!(hello.data["hz"], 20);
+    assert_eq!(hello.data["actions"], false);
+    let width = 1
+        + hello.data["layers"].as_array().expect("layers").len()
+        + hello.data["gauges"].as_array().expect("gauges").len();
+    let history = events.until(|event| event.name == "history").expect("a history");
+    assert!(!history.rows().is_empty());
+    let total = hello.data["memTotal"].as_i64().expect("a number");
+    let began = Instant::now();
+    let mut times: Vec<u64> = Vec::new();
+    while began.elapsed() < Duration::from_secs(3) {
+        let event = events.next().expect("events go on");
+        if event.name != "frames" {
+            continue;
+        }
+        for row in event.rows() {
+            assert_eq!(row.len(), width);
+            let layers: i64 = row[1..11].iter().filter_map(serde_json::Value::as_i64).sum();
+            assert_eq!(layers, total, "the layers sum to MemTotal");
+            times.push(row[0].as_u64().expect("a time"));
+        }
+    }
+    assert!(times.is_sorted(), "{times:?}");
+    assert!(times.len() > 30, "{} frames in 3 s at 20 Hz", times.len());
+}
+
+#[test]
+fn who_connects_again_gets_what_was_missed_and_nothing_twice() {
+    let served = Served::start(false, 20);
+    let mut events = served.events(&[]);
+    let first = events.until(|event| event.name == "frames").expect("frames");
+    let id = first.id.expect("an id");
+    let last = first.rows().last().expect("a row")[0].as_u64().expect("a time");
+    drop(events);
+    std::thread::sleep(Duration::from_secs(1));
+    let mut events = served.events(&[("Last-Event-ID", &id.to_string())]);
+    let missed = events
+        .until(|event| ["frames", "history"].contains(&event.name.as_str()))
+        .expect("what was missed");
+    assert_eq!(missed.name, "frames");
+    let times: Vec<u64> = missed.rows().iter().filter_map(|row| row[0].as_u64()).collect();
+    assert!(
+        times[0] > last && times[0] <= last + 500,
+        "{times:?} after {last}"
+    );
+    assert!(times.len() > 10, "{times:?}");
+
+    // An id from the future, as of another run, cannot be gone on from.
+    let mut events = served.events(&[("Last-Event-ID", &u64::MAX.to_string())]);
+    let all = events.until(|event| ["frames", "history"].contains(&event.name.as_str()));
+    assert_eq!(all.expect("a history").name, "history");
+}
+
+#[test]
+fn a_client_that_does_not_read_holds_up_nobody() {
+    let served = Served::start(false, 100);
+    let stuck: Vec<Events> = (0..4).map(|_| served.events(&[])).collect();
+    let mut reader = served.events(&[]);
+    reader.until(|event| event.name == "history").expect("a history");
+    let frames_before = served.monitor.state().history.after(0).count();
+    let (began, mut rows, mut longest) = (Instant::now(), 0, Duration::ZERO);
+    let mut last = Instant::now();
+    while began.elapsed() < Duration::from_secs(5) {
+        let event = reader.next().expect("events go on");
+        if event.name == "frames" {
+            rows += event.rows().len();
+            longest = longest.max(last.elapsed());
+            last = Instant::now();
+        }
+    }
+    let fed = served.monitor.state().history.after(0).count() - frames_before;
+    assert!(fed > 300, "{fed} frames were fed in 5 s at 100 Hz");
+    assert!(rows + 100 > fed, "{rows} of {fed} frames were told");
+    assert!(longest < Duration::from_secs(2), "silent for {longest:?}");
+    drop(stuck);
+}
+
+#[test]
+fn further_clients_are_refused_until_one_has_vanished() {
+    let served = Served::start(false, 10);
+    let mut clients: Vec<Events> = (0..MAX_CLIENTS).map(|_| served.events(&[])).collect();
+    for client in &mut clients {
+        assert_eq!(client.next().expect("hello").name, "hello");
+    }
+    let host = served.host();
+    let headers = [("Host", host.as_str()), ("X-Plimsoll", served.token.as_str())];
+    assert_eq!(get(served.address, "/events", &headers), 503);
+    // Closed without a word, with unread events in its buffer.
+    clients.pop();
+    let began = Instant::now();
+    while served.events(&[]).status() == 503 {
+        assert!(began.elapsed() < Duration::from_secs(10), "its place is not free");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+#[test]
+fn clients_are_told_of_the_end_and_a_stuck_one_does_not_delay_it() {
+    let mut served = Served::start(false, 10);
+    let _stuck = served.events(&[]);
+    let mut events = served.events(&[]);
+    events.until(|event| event.name == "history").expect("a history");
+    let began = Instant::now();
+    served.end().expect("a good end");
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    let end = events
+        .until(|event| event.name == "end")
+        .expect("the end is told");
+    assert!(
+        end.data["reason"]
+            .as_str()
+            .is_some_and(|reason| reason.contains("the test is over")),
+        "{:?}",
+        end.data
+    );
+    assert!(events.next().is_none());
+}
+
+#[test]
+fn addresses_that_cannot_be_served_at_are_explained() {
+    let bind = |address: &str| {
+        Server::bind(&ServeOptions {
+            address: address.parse().expect("an address"),
+            allow_actions: false,
+        })
+    };
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = taken.local_addr().expect("bound").to_string();
+    let error = bind(&address).expect_err("in use");
+    assert!(matches!(error, ServeError::InUse { .. }), "{error:?}");
+    assert!(error.to_string().contains(&address), "{error}");
+    for address in ["0.0.0.0:0", "[::]:0", "192.0.2.1:8080"] {
+        let error = bind(address).expect_err("not our own");
+        assert!(matches!(error, ServeError::NotLoopback { .. }), "{error:?}");
+        assert!(error.to_string().contains("ssh -L"), "{error}");
+    }
+    let (one, other) = (
+        bind("127.0.0.1:0").expect("free"),
+        bind("127.0.0.1:0").expect("free"),
+    );
+    assert_ne!(one.url().split_once("token="), other.url().split_once("token="));
+    assert_eq!(one.url().split_once("token=").expect("a token").1.len(), 32);
+}
