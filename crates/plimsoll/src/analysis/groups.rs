@@ -28,6 +28,14 @@ pub struct Group {
     pub phases: Vec<PhaseGroup>,
 }
 
+impl Group {
+    /// What the repeats share and no other group has, equal between runs of one scenario: a trial's id without its
+    /// repeat (`zram/zram:lz4/random`).
+    pub fn identity(&self) -> &str {
+        self.trials.first().map_or("", |id| shared_part(id))
+    }
+}
+
 /// A phase over the repeats.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PhaseGroup {
@@ -46,6 +54,18 @@ pub struct Measured {
     pub dots: Vec<Dot>,
     /// The figure summed up: of the trials that are ok or, where none is, of the untrustworthy ones.
     pub summary: Summary,
+}
+
+impl Measured {
+    /// Whether no trial that has the figure is ok.
+    pub fn untrustworthy(&self) -> bool {
+        self.dots.iter().all(|dot| dot.status != TrialStatus::Ok)
+    }
+
+    /// The values that are summed up: of the trials that are ok or, where none is, of the untrustworthy ones.
+    pub fn values(&self) -> Vec<f64> {
+        summed_up(&self.dots)
+    }
 }
 
 /// One figure of one trial.
@@ -77,11 +97,16 @@ pub fn groups(trials: &[Trial]) -> Vec<Group> {
     labelled.map(|(trials, label)| group(trials, label)).collect()
 }
 
-/// What the repeats of a trial share: its id without the `#<repeat>` at the end.
+/// What the repeats of a trial share.
 fn repeated(trial: &Trial) -> &str {
-    match trial.id.rsplit_once('#') {
+    shared_part(&trial.id)
+}
+
+/// A trial's id without the `#<repeat>` at its end.
+fn shared_part(id: &str) -> &str {
+    match id.rsplit_once('#') {
         Some((shared, repeat)) if repeat.parse::<u32>().is_ok() => shared,
-        _ => &trial.id,
+        _ => id,
     }
 }
 
@@ -203,12 +228,14 @@ fn label(trial: &Trial, telling: &BTreeSet<String>) -> String {
 }
 
 fn measured(dots: Vec<Dot>, seed: u64) -> Option<Measured> {
+    let summary = summarise(&summed_up(&dots), seed)?;
+    Some(Measured { dots, summary })
+}
+
+fn summed_up(dots: &[Dot]) -> Vec<f64> {
     let any_ok = dots.iter().any(|dot| dot.status == TrialStatus::Ok);
-    let values: Vec<f64> = dots
-        .iter()
+    dots.iter()
         .filter(|dot| !any_ok || dot.status == TrialStatus::Ok)
         .map(|dot| dot.value)
-        .collect();
-    let summary = summarise(&values, seed)?;
-    Some(Measured { dots, summary })
+        .collect()
 }

@@ -9,6 +9,7 @@
 //!
 //! Invariant: a figure that is not known is absent. No function here returns an infinity or a NaN.
 
+pub mod compare;
 pub mod compression;
 pub mod confounders;
 pub mod frame;

@@ -3,6 +3,10 @@
 //! The median stands for the repeats, since noise on a machine is one-sided: a run is never faster than it can be, but
 //! sometimes much slower.
 
+mod two_samples;
+
+pub use two_samples::{MedianRatio, SIGNIFICANCE, can_tell, holm, least_p, mann_whitney, median_ratio};
+
 /// Repeats below which no interval of 95% exists: with five, even minimum to maximum holds the median of what was
 /// drawn from only with a probability of 1 - 2 * 0.5^5 = 93.75%.
 pub const MIN_FOR_INTERVAL: usize = 6;
@@ -94,15 +98,9 @@ fn interval(sorted: &[f64], seed: u64) -> Interval {
         };
     }
     let mut random = SplitMix64(seed);
-    let mut resample = vec![0.0; sorted.len()];
+    let mut scratch = Vec::with_capacity(sorted.len());
     let mut medians: Vec<f64> = (0..RESAMPLES)
-        .map(|_| {
-            for value in &mut resample {
-                *value = sorted[random.below(sorted.len())];
-            }
-            resample.sort_by(f64::total_cmp);
-            median_of_sorted(&resample)
-        })
+        .map(|_| resampled_median(sorted, &mut random, &mut scratch))
         .collect();
     medians.sort_by(f64::total_cmp);
     let tail = RESAMPLES / 40;
@@ -111,6 +109,14 @@ fn interval(sorted: &[f64], seed: u64) -> Interval {
         high: medians[RESAMPLES - 1 - tail],
         kind: IntervalKind::Bootstrap95,
     }
+}
+
+/// Median of as many values, drawn from `sorted` with replacement; `scratch` is overwritten.
+fn resampled_median(sorted: &[f64], random: &mut SplitMix64, scratch: &mut Vec<f64>) -> f64 {
+    scratch.clear();
+    scratch.extend(sorted.iter().map(|_| sorted[random.below(sorted.len())]));
+    scratch.sort_by(f64::total_cmp);
+    median_of_sorted(scratch)
 }
 
 /// Median of values in ascending order, of which there is at least one.

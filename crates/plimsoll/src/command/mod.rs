@@ -46,9 +46,18 @@ pub fn dispatch(cli: &Cli) -> Result<Exit, Failure> {
     }
 }
 
-/// Prints a failure with its causes, once, on standard error. A scenario error is shown with the offending span.
+/// The failure as a mistake in a text, where it is one: in a scenario, or in a condition of a comparison.
+fn mistake(error: &anyhow::Error) -> Option<&dyn miette::Diagnostic> {
+    if let Some(error) = error.downcast_ref::<crate::scenario::ScenarioError>() {
+        return Some(error);
+    }
+    let condition = error.downcast_ref::<crate::analysis::compare::ConditionError>()?;
+    Some(condition)
+}
+
+/// Prints a failure with its causes, once, on standard error. A mistake in a text is shown with its place.
 pub fn print_failure(failure: &Failure, talk: &Talk) {
-    if let Some(error) = failure.error.downcast_ref::<crate::scenario::ScenarioError>() {
+    if let Some(error) = mistake(&failure.error) {
         let theme = if use_colour(talk.color, std::io::stderr().is_terminal()) {
             miette::GraphicalTheme::unicode()
         } else {

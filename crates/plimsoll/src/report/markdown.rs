@@ -53,7 +53,7 @@ fn push_line(text: &mut String, line: &str) {
     text.push_str("\n\n");
 }
 
-fn push_list(text: &mut String, title: &str, items: impl Iterator<Item = String>) {
+pub(super) fn push_list(text: &mut String, title: &str, items: impl Iterator<Item = String>) {
     let mut items = items.peekable();
     if items.peek().is_none() {
         return;
@@ -198,7 +198,7 @@ fn push_environment(text: &mut String, results: &Results, manifest: &Manifest) {
 }
 
 /// Text that stands for itself: no markup, no table cell, no HTML, one line.
-fn inline(text: &str) -> String {
+pub(super) fn inline(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for character in text.chars() {
         match character {

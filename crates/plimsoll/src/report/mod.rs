@@ -3,6 +3,7 @@
 //! A [`Page`] holds everything that is shown of a run; [`html::render`] makes one self-contained file of it and
 //! [`terminal::summary`] a table. Both say the same [`verdict::sentence`].
 
+pub mod compare;
 pub mod csv;
 pub mod html;
 pub mod json;

@@ -214,14 +214,14 @@ fn missing() -> String {
 }
 
 /// Text without control characters: names come from files and must not drive the terminal.
-fn printable(text: &str) -> String {
+pub(super) fn printable(text: &str) -> String {
     text.chars()
         .map(|letter| if letter.is_control() { '\u{fffd}' } else { letter })
         .collect()
 }
 
 /// Words broken into lines of at most `width` columns, each after the first behind `indent`. Ends with a line feed.
-fn wrap(text: &str, width: u16, indent: &str) -> String {
+pub(super) fn wrap(text: &str, width: u16, indent: &str) -> String {
     let width = usize::from(width.max(20));
     let mut out = String::new();
     let mut line = 0;

@@ -28,6 +28,7 @@ pub use model::{
     FillClass, Machine, Order, ParseNameError, Plan, SectionPlan, Settings, Subject, ThpMode, TrialPlan,
     TrimMechanism, Workload,
 };
+pub use nearest::near;
 pub use overrides::Overrides;
 pub use size::{Base, SizeError, SizeExpr, size_text};
 pub use source::{Builtin, MAX_FILE_BYTES, Source, builtin, find};

@@ -6,7 +6,7 @@ pub(super) fn nearest<'a>(given: &str, candidates: impl IntoIterator<Item = &'a 
 }
 
 /// All candidates that `given` may have meant, best first.
-pub(super) fn near<'a>(given: &str, candidates: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
+pub fn near<'a>(given: &str, candidates: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     // Long garbage has no near word, and comparing it costs its length times the candidate's.
     if given.len() > 64 {
         return Vec::new();

@@ -1,0 +1,24 @@
+//! Runs against a baseline: what changed, by how much, and whether that is more than chance.
+//!
+//! ```text
+//! Recording, Results (two or more) -> Comparison: runs, differences of their circumstances, rows
+//! "restore.seconds>10%", Comparison -> Condition -> Outcome (passed, failed, unknown)
+//! ```
+//!
+//! The first run is the baseline; every other one is compared with it. What has the same identity (a trial's id
+//! without its repeat) is compared, metric by metric: a [`Row`] each.
+
+mod build;
+mod circumstances;
+mod condition;
+mod metrics;
+mod model;
+mod timelines;
+
+pub use build::{CompareError, Input, compare};
+pub use condition::{Condition, ConditionError, Limit, Operator, Outcome, Standing, check, known};
+pub use metrics::{Direction, MetricUnit, Nature, nature};
+pub use model::{
+    Basis, COMPARISON_SCHEMA, Comparison, Difference, Lone, Normalised, Row, Run, Side, Subject, Tally,
+    Verdict,
+};
