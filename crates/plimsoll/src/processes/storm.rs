@@ -96,8 +96,8 @@ impl Storm {
             format!(", waits for memory {percent:.0}% of the time")
         });
         format!(
-            "{} {}{others} is pinned at {} ({} of {}) by {} and refaults {} pages/s; that costs {:.0}% of a core \
-             in the kernel{stalled}",
+            "{} {} (working set {}){others} is pinned at {} of {} by {} and refaults {} pages/s; that costs {:.0}% of \
+             a core in the kernel{stalled}",
             first.identity.pid,
             inert(&first.name),
             bytes(first.wss),
