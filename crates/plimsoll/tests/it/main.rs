@@ -6,6 +6,7 @@ mod command;
 mod docs;
 mod doctor;
 mod environment;
+mod export;
 mod machine;
 pub(crate) mod recording;
 mod report;
