@@ -202,7 +202,8 @@ fn label(trial: &Trial, telling: &BTreeSet<String>) -> String {
     label
 }
 
-fn measured(dots: Vec<Dot>, seed: u64) -> Option<Measured> {
+/// A figure over its dots, with an interval whose resampling starts from `seed`; nothing of no dots.
+pub fn measured(dots: Vec<Dot>, seed: u64) -> Option<Measured> {
     let any_ok = dots.iter().any(|dot| dot.status == TrialStatus::Ok);
     let values: Vec<f64> = dots
         .iter()
