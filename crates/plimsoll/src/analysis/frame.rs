@@ -68,25 +68,44 @@ impl Frame {
 }
 
 fn value(gauge: &Gauge, row: &Row, before: Option<&Row>, machine: Machine) -> Option<f64> {
-    match gauge.reading {
-        Reading::Level(factor) => Some(sum(gauge.columns, row)? as f64 * factor),
-        Reading::Rate(scale) => {
-            let before = before?;
-            let growth = sum(gauge.columns, row)?.checked_sub(sum(gauge.columns, before)?)?;
-            let seconds = row.t_ns.checked_sub(before.t_ns)? as f64 / 1e9;
-            if growth < 0 || seconds <= 0.0 {
-                return None;
-            }
-            Some(scale.apply(growth as f64 / seconds, machine))
+    let point = |row: &Row| Point::of(row.t_ns, gauge.columns.iter().map(|&column| row.get(column)));
+    gauge.value(point(row), before.map(point), machine)
+}
+
+/// What a gauge is read from at one sample.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Point {
+    t_ns: u64,
+    /// Sum of the gauge's columns; none when all are absent.
+    sum: Option<i64>,
+}
+
+impl Point {
+    /// The point of a sample with the values of a gauge's columns.
+    pub(super) fn of(t_ns: u64, values: impl Iterator<Item = Option<i64>>) -> Point {
+        Point {
+            t_ns,
+            sum: values.flatten().reduce(i64::saturating_add),
         }
     }
 }
 
-fn sum(columns: &[usize], row: &Row) -> Option<i64> {
-    columns
-        .iter()
-        .filter_map(|&column| row.get(column))
-        .reduce(i64::saturating_add)
+impl Gauge {
+    /// The gauge's value at a sample. A rate is that since the sample before; where the counter went back it is not known.
+    pub(super) fn value(&self, at: Point, before: Option<Point>, machine: Machine) -> Option<f64> {
+        match self.reading {
+            Reading::Level(factor) => Some(at.sum? as f64 * factor),
+            Reading::Rate(scale) => {
+                let before = before?;
+                let growth = at.sum?.checked_sub(before.sum?)?;
+                let seconds = at.t_ns.checked_sub(before.t_ns)? as f64 / 1e9;
+                if growth < 0 || seconds <= 0.0 {
+                    return None;
+                }
+                Some(scale.apply(growth as f64 / seconds, machine))
+            }
+        }
+    }
 }
 
 impl Scale {

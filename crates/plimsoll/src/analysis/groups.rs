@@ -227,7 +227,8 @@ fn label(trial: &Trial, telling: &BTreeSet<String>) -> String {
     label
 }
 
-fn measured(dots: Vec<Dot>, seed: u64) -> Option<Measured> {
+/// A figure over its dots, with an interval whose resampling starts from `seed`; nothing of no dots.
+pub fn measured(dots: Vec<Dot>, seed: u64) -> Option<Measured> {
     let summary = summarise(&summed_up(&dots), seed)?;
     Some(Measured { dots, summary })
 }

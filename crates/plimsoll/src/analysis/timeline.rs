@@ -2,9 +2,11 @@
 
 use std::ops::Range;
 
-use crate::recording::Samples;
+use super::frame::{Machine, Point};
+use super::gauges::GAUGES;
+use crate::recording::{ColumnView, Samples};
 use crate::sample::categories::INPUTS;
-use crate::sample::{CATEGORIES, categories};
+use crate::sample::{CATEGORIES, COLUMNS, categories};
 
 /// Points that a screen can show side by side; a timeline has at most three times as many, all gaps included.
 pub const MAX_POINTS: usize = 2000;
@@ -30,8 +32,8 @@ pub struct Timeline {
 /// One line of a [`Timeline`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct Line {
-    /// Which.
-    pub series: Series,
+    /// Index of its gauge in [`GAUGES`].
+    pub gauge: usize,
     /// Mean over each point's samples.
     pub mean: Vec<Option<f64>>,
     /// Least of each point's samples.
@@ -40,25 +42,17 @@ pub struct Line {
     pub max: Vec<Option<f64>>,
 }
 
-/// What a line shows.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Series {
-    /// A column as it is.
-    Level(String),
-    /// Growth a second of a column that counts, in units of the column.
-    Rate(String),
-}
-
 /// Thins out the samples within `range` (nanoseconds since the start) to about `max_points` points.
 ///
-/// `hz` is the rate that was asked of the sampler: it says what a missed tick is. A series whose column the recording
-/// lacks has no values.
+/// `hz` is the rate that was asked of the sampler: it says what a missed tick is. The lines are those of `gauges`
+/// (indices into [`GAUGES`]); one whose columns the recording lacks has no values.
 pub fn timeline(
     samples: &Samples,
+    machine: Machine,
     hz: u32,
     range: Range<u64>,
     max_points: usize,
-    series: &[Series],
+    gauges: &[usize],
 ) -> Timeline {
     let t_ns = samples.t_ns();
     let first = t_ns.partition_point(|&t| t < range.start);
@@ -68,9 +62,9 @@ pub fn timeline(
         t_ns: buckets.iter().map(|bucket| bucket.t_ns).collect(),
         samples: buckets.iter().map(|bucket| bucket.rows.len() as u32).collect(),
         layers: layers(samples, &buckets),
-        lines: series
+        lines: gauges
             .iter()
-            .map(|series| line(samples, &buckets, series))
+            .map(|&gauge| line(samples, machine, &buckets, gauge))
             .collect(),
     }
 }
@@ -146,23 +140,14 @@ pub(crate) fn means<const N: usize>(sums: &[i128; N], count: i128) -> Option<[i6
     Some(means.map(|mean| mean as i64))
 }
 
-fn line(samples: &Samples, buckets: &[Bucket], series: &Series) -> Line {
-    let (Series::Level(name) | Series::Rate(name)) = series;
-    let column = samples.column(name);
-    let t_ns = samples.t_ns();
-    let value = |row: usize| -> Option<f64> {
-        let column = column.as_ref()?;
-        match series {
-            Series::Level(_) => Some(column.get(row)? as f64),
-            Series::Rate(_) => {
-                let before = row.checked_sub(1)?;
-                let seconds = (t_ns[row] - t_ns[before]) as f64 / 1e9;
-                super::ratio(column.growth(before, row)? as f64, seconds)
-            }
-        }
-    };
+fn line(samples: &Samples, machine: Machine, buckets: &[Bucket], index: usize) -> Line {
+    let gauge = &GAUGES[index];
+    let names = gauge.columns.iter().map(|&column| COLUMNS[column].name);
+    let columns: Vec<ColumnView> = names.filter_map(|name| samples.column(name)).collect();
+    let point = |row: usize| Point::of(samples.t_ns()[row], columns.iter().map(|column| column.get(row)));
+    let value = |row: usize| gauge.value(point(row), row.checked_sub(1).map(point), machine);
     let mut line = Line {
-        series: series.clone(),
+        gauge: index,
         mean: Vec::with_capacity(buckets.len()),
         min: Vec::with_capacity(buckets.len()),
         max: Vec::with_capacity(buckets.len()),

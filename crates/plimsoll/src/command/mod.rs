@@ -29,7 +29,7 @@ pub fn dispatch(cli: &Cli) -> Result<Exit, Failure> {
         Command::Show(options) => scenarios::show(options),
         Command::Report(options) => report::report(options, talk),
         Command::Compare(options) => compare::compare(options, talk),
-        Command::Export(options) => export::export(options, talk),
+        Command::Export(options) => export::export(options),
         Command::Watch(options) => watch::watch(options, talk),
         Command::Ps(options) => ps::ps(options, talk),
         Command::Trim(options) => trim::trim(options, talk),

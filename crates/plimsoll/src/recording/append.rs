@@ -8,32 +8,36 @@ use super::RecordingError;
 
 /// Replaces `path` by `content` so that a reader, also after a crash, sees the old file or the new one.
 pub(super) fn replace(path: &Path, content: &[u8]) -> Result<(), RecordingError> {
-    replace_with(path, |file| file.write_all(content))
+    replace_file(path, |file| file.write_all(content))
+        .map_err(|source: io::Error| RecordingError::io("write", path, source))
 }
 
-/// As [`replace`], with the content written by `write`. The temporary file is removed when it fails.
-pub(super) fn replace_with(
+/// Replaces the file `path`, or makes it, so that at every moment it is the old one or the new one and whole. The
+/// temporary file beside it is removed when that fails.
+///
+/// # Errors
+/// What `write` or the system said.
+pub fn replace_file<T, E: From<io::Error>>(
     path: &Path,
-    write: impl FnOnce(&mut File) -> io::Result<()>,
-) -> Result<(), RecordingError> {
+    write: impl FnOnce(&mut File) -> Result<T, E>,
+) -> Result<T, E> {
     let mut name = std::ffi::OsString::from(".");
     name.push(path.file_name().unwrap_or_default());
     name.push(".new");
     let temporary = path.with_file_name(name);
-    let attempt = || -> io::Result<()> {
+    let attempt = || -> Result<T, E> {
         let mut file = File::create(&temporary)?;
-        write(&mut file)?;
+        let written = write(&mut file)?;
         file.sync_all()?;
         fs::rename(&temporary, path)?;
         // The rename lasts only once the folder is on disk.
-        path.parent().map_or(Ok(()), |folder| {
-            File::open(folder).and_then(|folder| folder.sync_all())
-        })
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        File::open(folder.unwrap_or(Path::new("."))).and_then(|folder| folder.sync_all())?;
+        Ok(written)
     };
-    attempt().map_err(|source| {
+    attempt().inspect_err(|_| {
         // The first error is the one that tells; a temporary file that cannot be removed harms no reader.
         let _ = fs::remove_file(&temporary);
-        RecordingError::io("write", path, source)
     })
 }
 

@@ -26,9 +26,11 @@ mod schema;
 mod stream;
 mod writer;
 
+pub use append::replace_file;
 pub use error::RecordingError;
 pub use follow::{Follow, FollowState, News};
 pub use host::host;
+pub use parquet::{CopyError, copy_parquet};
 pub use reader::Recording;
 pub use resume::{Now, Resumed};
 pub use samples::{ColumnView, Samples};

@@ -1,7 +1,7 @@
 //! The samples of a finished run: Parquet, which analysis tools read without our code.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -15,9 +15,10 @@ use ::parquet::file::reader::{FileReader, SerializedFileReader};
 use arrow_array::RecordBatch;
 use xxhash_rust::xxh3::Xxh3;
 
-use super::append::{AppendFile, replace_with};
-use super::model::RECORDING_SCHEMA;
-use super::schema::{arrow_schema, schema_version, value_columns};
+use super::append::{AppendFile, replace_file};
+use super::model::{RECORDING_SCHEMA, file};
+use super::reader::read_manifest;
+use super::schema::{arrow_schema, conform, schema_version, value_columns};
 use super::stream::{self, Encoder};
 use super::{RecordingError, Samples};
 
@@ -31,30 +32,68 @@ pub(super) fn from_stream(from: &Path, to: &Path) -> Result<String, RecordingErr
         offset: 0,
         reason: "the schema is cut off".to_owned(),
     })?;
-    let mut failed = None;
-    let written = replace_with(to, |file| {
-        let mut writer = ArrowWriter::try_new(file, arrow_schema(), Some(properties())).map_err(into_io)?;
+    match replace_file(to, |file| encode(Some(&mut batches), file)) {
+        Ok(()) => checksum(to),
+        Err(CopyError::Read(error)) => Err(error),
+        Err(CopyError::Write(source)) => Err(RecordingError::io("write", to, source)),
+    }
+}
+
+/// Why samples could not be copied.
+#[derive(Debug, thiserror::Error)]
+pub enum CopyError {
+    /// The recording cannot be read.
+    #[error(transparent)]
+    Read(#[from] RecordingError),
+    /// The copy cannot be written.
+    #[error(transparent)]
+    Write(#[from] io::Error),
+}
+
+/// Writes the samples of the recording in `folder` as Parquet: a finished recording's file as it is, after comparing it
+/// with its checksum; otherwise what there is of the stream, with the same schema. Nothing is held in memory but a
+/// group of rows.
+///
+/// # Errors
+/// Those of [`super::Recording::open`], and those of `output`.
+pub fn copy_parquet(folder: &Path, output: &mut (impl Write + Send)) -> Result<(), CopyError> {
+    let manifest = read_manifest(folder)?;
+    let finished = folder.join(file::SAMPLES);
+    if finished.exists() {
+        let read = |source| RecordingError::io("read", &finished, source);
+        // One descriptor: what is verified is what is copied, should the file be replaced meanwhile.
+        let mut file = File::open(&finished).map_err(read)?;
+        if let Some(expected) = manifest.checksums.get(file::SAMPLES) {
+            verify(&finished, &hash(&mut file).map_err(read)?, expected)?;
+            file.rewind().map_err(read)?;
+        }
+        let mut buffer = vec![0; 1 << 18];
         loop {
-            match batches.next_batch() {
-                Ok(Some(batch)) => {
-                    // The stream's reader leaves the descriptions out; the columns are the same.
-                    let batch = RecordBatch::try_new(arrow_schema(), batch.columns().to_vec())
-                        .map_err(io::Error::other)?;
-                    writer.write(&batch).map_err(into_io)?;
-                }
-                Ok(None) => break,
-                Err(error) => {
-                    failed = Some(error);
-                    return Err(io::Error::other("the stream cannot be read"));
-                }
+            match file.read(&mut buffer).map_err(read)? {
+                0 => return Ok(()),
+                count => output.write_all(&buffer[..count])?,
             }
         }
-        writer.close().map_err(into_io).map(drop)
-    });
-    match failed {
-        Some(error) => Err(error),
-        None => written.and_then(|()| checksum(to)),
     }
+    let live = folder.join(file::SAMPLES_LIVE);
+    let mut batches = match live.exists() {
+        true => stream::Reader::open(&live)?,
+        false => None,
+    };
+    encode(batches.as_mut(), output)
+}
+
+fn encode(batches: Option<&mut stream::Reader>, output: impl Write + Send) -> Result<(), CopyError> {
+    let mut writer = ArrowWriter::try_new(output, arrow_schema(), Some(properties())).map_err(into_io)?;
+    if let Some(batches) = batches {
+        while let Some(batch) = batches.next_batch()? {
+            writer
+                .write(&conform(&batch).map_err(io::Error::other)?)
+                .map_err(into_io)?;
+        }
+    }
+    writer.close().map_err(into_io)?;
+    Ok(())
 }
 
 fn properties() -> WriterProperties {
@@ -127,11 +166,7 @@ pub(super) fn for_each_batch(
     mut each: impl FnMut(bool, RecordBatch) -> Result<(), RecordingError>,
 ) -> Result<(), RecordingError> {
     if let Some(expected) = expected {
-        let found = checksum(path)?;
-        if found != expected {
-            let reason = format!("its checksum is {found}, the manifest says {expected}");
-            return Err(corrupt(path, reason));
-        }
+        verify(path, &checksum(path)?, expected)?;
     }
     let file = File::open(path).map_err(|source| RecordingError::io("read", path, source))?;
     let builder =
@@ -166,14 +201,28 @@ pub(super) fn corrupt(path: &Path, reason: String) -> RecordingError {
     }
 }
 
+fn verify(path: &Path, found: &str, expected: &str) -> Result<(), RecordingError> {
+    match found == expected {
+        true => Ok(()),
+        false => Err(corrupt(
+            path,
+            format!("its checksum is {found}, the manifest says {expected}"),
+        )),
+    }
+}
+
 /// xxh3 of a file, 16 hex digits.
 fn checksum(path: &Path) -> Result<String, RecordingError> {
-    let io = |source| RecordingError::io("read", path, source);
-    let mut file = File::open(path).map_err(io)?;
+    File::open(path)
+        .and_then(|mut file| hash(&mut file))
+        .map_err(|source| RecordingError::io("read", path, source))
+}
+
+fn hash(file: &mut File) -> io::Result<String> {
     let mut hash = Xxh3::new();
     let mut buffer = vec![0; 1 << 18];
     loop {
-        match file.read(&mut buffer).map_err(io)? {
+        match file.read(&mut buffer)? {
             0 => return Ok(format!("{:016x}", hash.digest())),
             count => hash.update(&buffer[..count]),
         }

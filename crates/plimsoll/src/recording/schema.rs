@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use arrow_array::builder::Int64Builder;
-use arrow_array::{ArrayRef, RecordBatch, UInt64Array};
+use arrow_array::{ArrayRef, RecordBatch, UInt64Array, new_null_array};
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
 
 use super::model::RECORDING_SCHEMA;
@@ -107,6 +107,20 @@ pub(super) fn batch(schema: &SchemaRef, rows: &[Row]) -> Result<RecordBatch, Arr
         arrays.push(Arc::new(builder.finish()));
     }
     RecordBatch::try_new(schema.clone(), arrays)
+}
+
+/// A batch of another version's columns, or of columns without their descriptions, as one of [`arrow_schema`]: what it
+/// lacks is absent throughout.
+pub(super) fn conform(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
+    let schema = arrow_schema();
+    let column = |field: &Arc<Field>| -> ArrayRef {
+        match batch.column_by_name(field.name()) {
+            Some(column) if column.data_type() == field.data_type() => column.clone(),
+            _ => new_null_array(field.data_type(), batch.num_rows()),
+        }
+    };
+    let columns = schema.fields().iter().map(column).collect();
+    RecordBatch::try_new(schema, columns)
 }
 
 /// The table of the columns in Markdown, as `docs/recording-format.md` holds it.

@@ -82,7 +82,7 @@ fn phase_figures(phase: &Phase) -> Vec<(String, String)> {
 }
 
 /// A text field: quoted where it must be, and made harmless where a spreadsheet would run it as a formula.
-pub(super) fn field(text: &str) -> String {
+pub(crate) fn field(text: &str) -> String {
     let formula = text.starts_with(['=', '+', '-', '@', '\t', '\r']);
     let text = if formula {
         format!("'{text}")

@@ -6,6 +6,7 @@ mod command;
 mod docs;
 mod doctor;
 mod environment;
+mod export;
 mod machine;
 mod processes;
 pub(crate) mod recording;

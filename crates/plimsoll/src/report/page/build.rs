@@ -3,9 +3,10 @@
 use std::ops::Range;
 
 use super::{Mark, MemoryUse, Page, Series, Timeline};
-use crate::analysis::groups::{Dot, Group, Measured};
-use crate::analysis::statistics::summarise;
-use crate::analysis::timeline::{Line, Series as Wanted, timeline};
+use crate::analysis::frame::Machine;
+use crate::analysis::gauges::{GAUGES, Panel, gauge, gauges_of};
+use crate::analysis::groups::{Dot, Group, Measured, measured};
+use crate::analysis::timeline::{Line, timeline};
 use crate::analysis::{compression, groups};
 use crate::recording::Recording;
 use crate::recording::model::{EventKind, Phase, Results, Trial, TrialStatus};
@@ -23,125 +24,8 @@ const POINTS_PER_TRIAL: Range<usize> = 40..800;
 const MARGIN_NS: u64 = 300_000_000;
 /// Slots for swap devices in the samples.
 const SWAP_SLOTS: usize = 4;
-
-/// A line that is asked of analysis: where it goes, how it is called, and what a unit of its column is worth.
-struct Wish {
-    panel: Panel,
-    key: &'static str,
-    label: &'static str,
-    column: &'static str,
-    factor: Factor,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Panel {
-    Io,
-    Faults,
-    Pressure,
-    Cpu,
-}
-
-#[derive(Clone, Copy)]
-enum Factor {
-    /// The column's unit is shown as it is.
-    One,
-    /// Pages are shown as bytes.
-    Page,
-    /// Microseconds a second of one clock are shown as percent.
-    Percent,
-    /// Microseconds a second of all CPUs are shown as percent of them.
-    PercentOfCpus,
-}
-
-const fn wish(
-    panel: Panel,
-    key: &'static str,
-    label: &'static str,
-    column: &'static str,
-    factor: Factor,
-) -> Wish {
-    Wish {
-        panel,
-        key,
-        label,
-        column,
-        factor,
-    }
-}
-
-const WISHES: &[Wish] = &[
-    wish(Panel::Io, "swap-in", "swap in", "pswpin", Factor::Page),
-    wish(Panel::Io, "swap-out", "swap out", "pswpout", Factor::Page),
-    wish(Panel::Io, "disk-in", "block in", "pgpgin", Factor::One),
-    wish(Panel::Io, "disk-out", "block out", "pgpgout", Factor::One),
-    wish(Panel::Faults, "minor", "all", "pgfault", Factor::One),
-    wish(Panel::Faults, "major", "major", "pgmajfault", Factor::One),
-    wish(
-        Panel::Faults,
-        "refault",
-        "anon refault",
-        "workingset_refault_anon",
-        Factor::One,
-    ),
-    wish(
-        Panel::Pressure,
-        "memory-some",
-        "memory some",
-        "psi_memory_some_us",
-        Factor::Percent,
-    ),
-    wish(
-        Panel::Pressure,
-        "memory-full",
-        "memory full",
-        "psi_memory_full_us",
-        Factor::Percent,
-    ),
-    wish(
-        Panel::Pressure,
-        "io-some",
-        "I/O some",
-        "psi_io_some_us",
-        Factor::Percent,
-    ),
-    wish(
-        Panel::Pressure,
-        "cpu-some",
-        "CPU some",
-        "psi_cpu_some_us",
-        Factor::Percent,
-    ),
-    wish(Panel::Cpu, "user", "user", "cpu_user_us", Factor::PercentOfCpus),
-    wish(Panel::Cpu, "nice", "nice", "cpu_nice_us", Factor::PercentOfCpus),
-    wish(
-        Panel::Cpu,
-        "system",
-        "system",
-        "cpu_system_us",
-        Factor::PercentOfCpus,
-    ),
-    wish(
-        Panel::Cpu,
-        "interrupts",
-        "interrupts",
-        "cpu_softirq_us",
-        Factor::PercentOfCpus,
-    ),
-    wish(
-        Panel::Cpu,
-        "iowait",
-        "I/O wait",
-        "cpu_iowait_us",
-        Factor::PercentOfCpus,
-    ),
-    wish(
-        Panel::Cpu,
-        "steal",
-        "steal",
-        "cpu_steal_us",
-        Factor::PercentOfCpus,
-    ),
-];
+/// Panels of lines, besides that of swap, whose lines have their devices' names.
+const PANELS: [Panel; 4] = [Panel::Io, Panel::Faults, Panel::Pressure, Panel::Cpu];
 
 /// The page of a run.
 pub fn build(recording: &Recording, results: &Results) -> Page {
@@ -195,27 +79,35 @@ fn marks(recording: &Recording) -> Vec<Mark> {
 fn stretch(recording: &Recording, trial: Option<String>, span: Range<u64>, points: usize) -> Timeline {
     let manifest = &recording.manifest;
     let slots = swap_slots(recording);
-    let mut wanted: Vec<Wanted> = WISHES
+    let machine = Machine {
+        page_size: manifest.host.page_size,
+        cpus: manifest.host.cpus,
+    };
+    let mut wanted: Vec<usize> = PANELS
         .iter()
-        .map(|wish| Wanted::Rate(wish.column.to_owned()))
+        .flat_map(|&panel| gauges_of(panel))
+        .map(|(index, _)| index)
         .collect();
-    wanted.extend(
-        slots
-            .iter()
-            .map(|(slot, _)| Wanted::Level(format!("swap{slot}_used"))),
+    wanted.extend(slots.iter().map(|(slot, _)| gauge::SWAP0 + slot));
+    let found = timeline(
+        &recording.samples,
+        machine,
+        manifest.sampler.hz,
+        span,
+        points,
+        &wanted,
     );
-    let found = timeline(&recording.samples, manifest.sampler.hz, span, points, &wanted);
     let thinned = found.samples.iter().any(|&samples| samples > 1);
-    let (rates, levels) = found.lines.split_at(WISHES.len());
+    let (rates, levels) = found.lines.split_at(wanted.len() - slots.len());
     let panel = |panel: Panel| -> Vec<Series> {
-        let mine = WISHES.iter().zip(rates).filter(|(wish, _)| wish.panel == panel);
-        mine.map(|(wish, line)| rate(wish, line, thinned, recording))
+        let mine = rates.iter().filter(|line| GAUGES[line.gauge].panel == panel);
+        mine.map(|line| series(line, thinned))
             // What this kernel does not count, or this version did not record, is not shown as a gap.
             .filter(|series| series.values.iter().any(Option::is_some))
             .collect()
     };
-    let swap = slots.iter().zip(levels).map(|((slot, device), line)| Series {
-        key: format!("device{slot}"),
+    let swap = slots.iter().zip(levels).map(|((_, device), line)| Series {
+        key: GAUGES[line.gauge].key.to_owned(),
         label: device.clone(),
         // A device that is not there holds nothing; where nothing was sampled is a gap.
         values: line
@@ -288,33 +180,15 @@ fn swap_slots(recording: &Recording) -> Vec<(usize, String)> {
     slots
 }
 
-fn rate(wish: &Wish, line: &Line, thinned: bool, recording: &Recording) -> Series {
-    let host = &recording.manifest.host;
-    let factor = match wish.factor {
-        Factor::One => 1.0,
-        Factor::Page => host.page_size as f64,
-        Factor::Percent => 1e-4,
-        Factor::PercentOfCpus => 1e-4 / f64::from(host.cpus.max(1)),
-    };
-    // Counters of CPU time move in clock ticks, so that a short interval can seem to hold more than its time.
-    let ceiling = match wish.factor {
-        Factor::One | Factor::Page => f64::INFINITY,
-        Factor::Percent | Factor::PercentOfCpus => 100.0,
-    };
-    let scaled = |values: &[Option<f64>]| -> Vec<Option<f64>> {
-        values
-            .iter()
-            .map(|value| value.map(|value| (value * factor).min(ceiling)))
-            .collect()
-    };
+fn series(line: &Line, thinned: bool) -> Series {
+    let gauge = &GAUGES[line.gauge];
     Series {
-        key: wish.key.to_owned(),
-        label: wish.label.to_owned(),
-        values: scaled(&line.mean),
-        peaks: if thinned && wish.panel != Panel::Cpu {
-            scaled(&line.max)
-        } else {
-            Vec::new()
+        key: gauge.key.to_owned(),
+        label: gauge.title.to_owned(),
+        values: line.mean.clone(),
+        peaks: match thinned && gauge.panel != Panel::Cpu {
+            true => line.max.clone(),
+            false => Vec::new(),
         },
     }
 }
@@ -334,7 +208,10 @@ fn memory_use(recording: &Recording, group: &Group, trials: &[Trial]) -> MemoryU
                     status: trial.status,
                 })
             });
-            measured(dots.collect())
+            // The seed of the interval's resampling: the same for the same number of values.
+            let dots: Vec<Dot> = dots.collect();
+            let seed = dots.len() as u64;
+            measured(dots, seed)
         })
     };
     let around = |phase: &Phase, value: &dyn Fn(&Row) -> Option<i64>| -> [Option<f64>; 2] {
@@ -353,16 +230,4 @@ fn memory_use(recording: &Recording, group: &Group, trials: &[Trial]) -> MemoryU
         compressed: measure(&|phase| around(phase, &category("compressed"))),
         swap_used: measure(&|phase| around(phase, &swap_used)),
     }
-}
-
-/// The figure summed up as analysis does: of the trials that are ok or, where none is, of all.
-fn measured(dots: Vec<Dot>) -> Option<Measured> {
-    let any_ok = dots.iter().any(|dot| dot.status == TrialStatus::Ok);
-    let values: Vec<f64> = dots
-        .iter()
-        .filter(|dot| !any_ok || dot.status == TrialStatus::Ok)
-        .map(|dot| dot.value)
-        .collect();
-    let summary = summarise(&values, values.len() as u64)?;
-    Some(Measured { dots, summary })
 }

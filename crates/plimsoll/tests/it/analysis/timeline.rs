@@ -1,6 +1,8 @@
 //! The timeline: nothing invented, nothing lost that can be seen, the layers' sum exact.
 
-use plimsoll::analysis::timeline::{MAX_POINTS, Series, timeline};
+use plimsoll::analysis::frame::Machine;
+use plimsoll::analysis::gauges::gauge;
+use plimsoll::analysis::timeline::{MAX_POINTS, timeline};
 use plimsoll::recording::Samples;
 use plimsoll::sample::categories::INPUTS;
 use plimsoll::sample::columns::col;
@@ -18,18 +20,21 @@ fn row(t_ns: u64, mem_total: i64, free: i64, anon: i64, faults: i64) -> Row {
         (col::ANON_PAGES, anon),
         (col::SLAB_UNRECLAIMABLE, 77),
         (col::PGFAULT, faults),
+        (col::TARGET_RESIDENT, free),
     ] {
         row.set(column, value);
     }
     row
 }
 
-fn lines() -> [Series; 3] {
-    [
-        Series::Level("mem_free".into()),
-        Series::Rate("pgfault".into()),
-        Series::Level("no_such_column".into()),
-    ]
+const MACHINE: Machine = Machine {
+    page_size: 4096,
+    cpus: 2,
+};
+
+/// A level, a rate, and one whose columns are never there.
+fn lines() -> [usize; 3] {
+    [gauge::TARGET_RESIDENT, gauge::MINOR, gauge::CGROUP_USAGE]
 }
 
 #[test]
@@ -38,7 +43,7 @@ fn few_samples_are_shown_as_they_are() {
         .map(|i| row(i * 100_000_000, 9999, 500 + i as i64, 3, 50 * i as i64))
         .collect();
     let samples = Samples::from_rows(&rows);
-    let line = timeline(&samples, 10, 0..u64::MAX, 100, &lines());
+    let line = timeline(&samples, MACHINE, 10, 0..u64::MAX, 100, &lines());
     assert_eq!(line.t_ns, samples.t_ns());
     assert_eq!(line.samples, vec![1; 20]);
     for (index, row) in rows.iter().enumerate() {
@@ -55,7 +60,14 @@ fn few_samples_are_shown_as_they_are() {
 fn a_missed_tick_is_a_gap_and_jitter_is_not() {
     let times = [0, 104, 199, 301, 620, 700].map(|ms| ms * 1_000_000);
     let rows: Vec<Row> = times.iter().map(|&t| row(t, 9999, 5, 3, 0)).collect();
-    let line = timeline(&Samples::from_rows(&rows), 10, 0..u64::MAX, 100, &lines());
+    let line = timeline(
+        &Samples::from_rows(&rows),
+        MACHINE,
+        10,
+        0..u64::MAX,
+        100,
+        &lines(),
+    );
     assert_eq!(line.samples, [1, 1, 1, 1, 0, 1, 1]);
     assert_eq!(line.t_ns[4], 460_500_000, "in the middle of what is missing");
     assert!(line.layers.iter().all(|layer| layer[4].is_none()));
@@ -65,15 +77,15 @@ fn a_missed_tick_is_a_gap_and_jitter_is_not() {
 #[test]
 fn a_trial_is_a_slice() {
     let rows: Vec<Row> = (0..20).map(|i| row(i * 100, 9999, 5, 3, 0)).collect();
-    let line = timeline(&Samples::from_rows(&rows), 100, 500..900, 100, &[]);
+    let line = timeline(&Samples::from_rows(&rows), MACHINE, 100, 500..900, 100, &[]);
     assert_eq!(line.t_ns, [500, 600, 700, 800]);
     assert!(
-        timeline(&Samples::from_rows(&rows), 10, 5000..9000, 100, &[])
+        timeline(&Samples::from_rows(&rows), MACHINE, 10, 5000..9000, 100, &[])
             .t_ns
             .is_empty()
     );
     assert!(
-        timeline(&Samples::default(), 10, 0..9000, 100, &[])
+        timeline(&Samples::default(), MACHINE, 10, 0..9000, 100, &[])
             .t_ns
             .is_empty()
     );
@@ -90,7 +102,7 @@ fn a_peak_of_one_sample_survives_an_hour_at_100_hz() {
     let samples = Samples::from_rows(&rows);
     drop(rows);
     let start = std::time::Instant::now();
-    let line = timeline(&samples, 100, 0..u64::MAX, MAX_POINTS, &lines());
+    let line = timeline(&samples, MACHINE, 100, 0..u64::MAX, MAX_POINTS, &lines());
     eprintln!("timeline of {} samples: {:?}", samples.len(), start.elapsed());
     assert!(
         (MAX_POINTS / 2..=MAX_POINTS).contains(&line.t_ns.len()),
@@ -137,7 +149,7 @@ proptest! {
             })
             .collect();
         let samples = Samples::from_rows(&rows);
-        let line = timeline(&samples, 10, 0..u64::MAX, max_points, &lines());
+        let line = timeline(&samples, MACHINE, 10, 0..u64::MAX, max_points, &lines());
         prop_assert!(line.t_ns.len() <= 3 * max_points);
         prop_assert!(line.t_ns.is_sorted());
         let mut row = 0;
