@@ -1,12 +1,169 @@
-//! `plimsoll watch`.
+//! `plimsoll watch`: choose what to watch and who shows it, and say at the end what was seen.
+
+mod summary;
+
+use std::io::{ErrorKind, IsTerminal};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use signal_hook::consts::{SIGINT, SIGQUIT, SIGTERM};
 
 use crate::cli::{Talk, Watch};
-use crate::exit::{Exit, Failure};
+use crate::exit::{Exit, Failure, OrExit};
+use crate::run::recording_failure;
+use crate::stop::{Cause, Stop};
+use crate::watch::{Monitor, Options, Program, Source, Summary, TargetChoice, WatchError};
+
+/// How often the request to stop is looked at.
+const POLL: Duration = Duration::from_millis(200);
 
 /// Carries out the command.
-pub(super) fn watch(_options: &Watch, _talk: &Talk) -> Result<Exit, Failure> {
-    Err(Failure::message(
-        Exit::Unsupported,
-        "`plimsoll watch` is being built",
-    ))
+pub(super) fn watch(options: &Watch, talk: &Talk) -> Result<ExitCode, Failure> {
+    let drawn = !options.headless;
+    if drawn && options.serve.is_none() && !std::io::stdout().is_terminal() {
+        return Err(Failure::message(
+            Exit::Usage,
+            "standard output is no terminal to draw on; use --headless, or --serve for a page in the browser",
+        ));
+    }
+    let stop = Stop::install()
+        .map_err(|error| anyhow::anyhow!("cannot take over signals: {error}"))
+        .or_exit(Exit::Missing)?;
+    let monitor = match Monitor::start(&watched(options, drawn)) {
+        Ok(monitor) => monitor,
+        Err(WatchError::Program { name, source }) => return Ok(not_started(&name, &source)),
+        Err(error) => return Err(failure(error)),
+    };
+    let end = options
+        .duration
+        .map(|seconds| Instant::now() + Duration::from_secs_f64(seconds));
+    if options.headless {
+        announce(&monitor, options, talk);
+        wait(&monitor, &stop, end);
+    } else if options.serve.is_some() {
+        return Err(Failure::message(
+            Exit::Unsupported,
+            "the served page is being built",
+        ));
+    } else {
+        return Err(Failure::message(
+            Exit::Unsupported,
+            "the terminal page is being built",
+        ));
+    }
+    conclude(monitor, &stop, options)
+}
+
+/// What is asked for on the command line.
+fn watched(options: &Watch, drawn: bool) -> Options {
+    let source = if let Some(folder) = &options.replay {
+        Source::Replay(folder.clone())
+    } else if !options.program.is_empty() {
+        Source::Program(Program {
+            command: options.program.clone(),
+            passes_through: !drawn || options.serve.is_some(),
+        })
+    } else if let Some(pid) = options.pid {
+        Source::Live(TargetChoice::Pid(pid))
+    } else if let Some(path) = &options.cgroup {
+        Source::Live(TargetChoice::Cgroup(path.clone()))
+    } else {
+        Source::Live(TargetChoice::None)
+    };
+    Options {
+        source,
+        hz: options.hz,
+        record: options.record.clone(),
+        drawn,
+    }
+}
+
+/// Says what is watched, on standard error: standard output is the program's, and then the summary's.
+fn announce(monitor: &Monitor, options: &Watch, talk: &Talk) {
+    if talk.quiet {
+        return;
+    }
+    let state = monitor.state();
+    let what = match &state.target {
+        Some(target) => target.title.clone(),
+        None => "this machine".to_owned(),
+    };
+    let mut text = format!("watching {what} {} times a second", options.hz);
+    if let Some(folder) = &state.status.recording {
+        text.push_str(&format!(", recorded into {}", folder.display()));
+    }
+    if let Some(reason) = &state.status.unlocked {
+        text.push_str(&format!("; memory is not locked: {reason}"));
+    }
+    drop(state);
+    super::print_error(&text);
+}
+
+/// Waits for the program to end, the time to pass, or a signal.
+fn wait(monitor: &Monitor, stop: &Stop, end: Option<Instant>) {
+    while !stop.requested() && end.is_none_or(|end| Instant::now() < end) {
+        let until = end.map_or(POLL, |end| end.saturating_duration_since(Instant::now()));
+        if monitor.wait(POLL.min(until)) {
+            return;
+        }
+    }
+}
+
+/// Waits for the program that was started to end, and says what was seen.
+fn conclude(monitor: Monitor, stop: &Arc<Stop>, options: &Watch) -> Result<ExitCode, Failure> {
+    end_program(&monitor, stop, options);
+    let failed_recording = options.record.is_some() && monitor.state().status.recording.is_none();
+    let summary = monitor.finish().map_err(failure)?;
+    if options.json {
+        super::print_json(&summary)?;
+    } else {
+        super::print(&summary::text(&summary))?;
+    }
+    let exit = if failed_recording {
+        Exit::Missing
+    } else {
+        Exit::Done
+    };
+    Ok(exit_code(&summary).unwrap_or(exit.into()))
+}
+
+/// Waits for the program that was started to end. A signal that was sent to this process is passed on, but for those
+/// that a terminal sends to both; once the time has passed, it gets a SIGTERM.
+fn end_program(monitor: &Monitor, stop: &Stop, options: &Watch) {
+    if options.program.is_empty() {
+        return;
+    }
+    match stop.cause() {
+        Some(Cause::Signal(SIGINT | SIGQUIT)) => {}
+        Some(Cause::Signal(signal)) => monitor.signal_program(signal),
+        Some(Cause::Tripwire(_)) | None if monitor.ended() => {}
+        Some(Cause::Tripwire(_)) | None => monitor.signal_program(SIGTERM),
+    }
+    while !monitor.wait(Duration::from_secs(3600)) {}
+}
+
+/// The code of the program that was started, as a shell gives it.
+fn exit_code(summary: &Summary) -> Option<ExitCode> {
+    let program = summary.program.as_ref()?;
+    let code = program.exit_code.or(program.signal.map(|signal| 128 + signal))?;
+    Some(ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)))
+}
+
+/// Says why a program could not be started, and ends as a shell does.
+fn not_started(name: &str, error: &std::io::Error) -> ExitCode {
+    super::print_error(&format!("cannot start `{name}`: {error}"));
+    ExitCode::from(if error.kind() == ErrorKind::NotFound {
+        127
+    } else {
+        126
+    })
+}
+
+fn failure(error: WatchError) -> Failure {
+    match error {
+        WatchError::Recording(error) => recording_failure(error),
+        WatchError::Target { .. } => Failure::new(Exit::Usage, error),
+        error => Failure::new(Exit::Missing, error),
+    }
 }

@@ -12,6 +12,7 @@ pub mod categories;
 mod cgroup;
 pub mod columns;
 mod damon;
+mod delays;
 mod fields;
 mod kept_file;
 mod kernel_threads;
@@ -34,6 +35,7 @@ pub use bench::{SamplerBench, VmstatCost, bench};
 pub use categories::{CATEGORIES, Categories, Category, categories};
 pub use cgroup::CgroupFiles;
 pub use columns::{COLUMNS, Column, Row, Unit, col};
+pub use delays::{DelayAccounting, Delays};
 pub use reader::{Reader, Target};
 pub use sampler::{MAX_HZ, Sampler, SamplerConfig, monotonic_ns};
 

@@ -87,8 +87,7 @@ impl History {
         while let Some(last_ns) = self.open.last_ns()
             && last_ns / self.piece_ns != frame.t_ns / self.piece_ns
         {
-            self.pieces
-                .extend(std::mem::take(&mut self.open).into_piece());
+            self.pieces.extend(std::mem::take(&mut self.open).into_piece());
             if self.pieces.len() > self.most_pieces {
                 self.merge_pairs();
             }
@@ -150,8 +149,8 @@ impl History {
             .open
             .last_ns()
             .map_or(0, |t_ns| t_ns / self.piece_ns * self.piece_ns);
-        let whole = from.next_multiple_of(self.piece_ns)
-            ..(to / self.piece_ns * self.piece_ns).min(pieces_end);
+        let whole =
+            from.next_multiple_of(self.piece_ns)..(to / self.piece_ns * self.piece_ns).min(pieces_end);
         if whole.start < whole.end {
             self.add_frames(from..whole.start, &mut tally);
             let pieces = self.first_piece(whole.start).max(self.thinned)..self.first_piece(whole.end);
