@@ -1,12 +1,196 @@
 //! `plimsoll ps`.
 
-use crate::cli::{Ps, Talk};
-use crate::exit::{Exit, Failure};
+use std::cmp::Reverse;
+use std::io::{IsTerminal, Write};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::cli::{Ps, PsSort, Talk};
+use crate::exit::{Exit, Failure, OrExit};
+use crate::inert::inert_json;
+use crate::processes::{Depth, Entry, Listing, Observer, Snapshot, Users, render};
+use crate::stop::{Cause, Stop};
+
+/// Seconds between two snapshots that make sense: the kernel counts CPU time in steps of 10 ms.
+const INTERVALS: std::ops::RangeInclusive<f64> = 0.1..=3600.0;
+/// How often a wait looks for signals.
+const POLL: Duration = Duration::from_millis(50);
 
 /// Carries out the command.
-pub(super) fn ps(_options: &Ps, _talk: &Talk) -> Result<Exit, Failure> {
-    Err(Failure::message(
-        Exit::Unsupported,
-        "`plimsoll ps` is being built",
-    ))
+pub(super) fn ps(options: &Ps, talk: &Talk) -> Result<Exit, Failure> {
+    if !INTERVALS.contains(&options.interval) {
+        return Err(Failure::message(
+            Exit::Usage,
+            format_args!("--interval {}: give seconds from 0.1 to 3600", options.interval),
+        ));
+    }
+    if options.sort == PsSort::Pss && !options.pss {
+        return Err(Failure::message(
+            Exit::Usage,
+            "--sort pss needs --pss, which measures it",
+        ));
+    }
+    let interval = Duration::from_secs_f64(options.interval);
+    let mut source = Source::new(options)?;
+    if options.watch {
+        return watch(&mut source, options, talk, interval);
+    }
+    let before = source.snapshot(Depth::Counters)?;
+    thread::sleep(interval);
+    let (_, listing) = source.listing(&before)?;
+    if options.json {
+        let mut text = serde_json::to_string_pretty(&listing).or_exit(Exit::WorkloadFailed)?;
+        text.push('\n');
+        super::print(&inert_json(&text))?;
+    } else {
+        super::print(&text(&listing, options, talk))?;
+    }
+    Ok(Exit::Done)
+}
+
+/// What lists are made of.
+struct Source<'a> {
+    observer: Observer,
+    users: Users,
+    options: &'a Ps,
+}
+
+impl<'a> Source<'a> {
+    fn new(options: &'a Ps) -> Result<Self, Failure> {
+        Ok(Source {
+            observer: Observer::new().or_exit(Exit::Missing)?,
+            users: Users::read(),
+            options,
+        })
+    }
+
+    fn snapshot(&mut self, depth: Depth) -> Result<Snapshot, Failure> {
+        self.observer.snapshot(depth).or_exit(Exit::Missing)
+    }
+
+    /// Now, and what happened since `before`, filtered and sorted as asked.
+    fn listing(&mut self, before: &Snapshot) -> Result<(Snapshot, Listing), Failure> {
+        let depth = if self.options.pss {
+            Depth::Proportional
+        } else {
+            Depth::Detail
+        };
+        let now = self.snapshot(depth)?;
+        let mut listing = Listing::between(before, &now, &self.users);
+        if self.options.storm {
+            listing.processes.retain(|entry| entry.storm);
+        }
+        sort(&mut listing.processes, self.options.sort);
+        Ok((now, listing))
+    }
+}
+
+/// The largest first, but for number and name; what is not known comes last.
+fn sort(entries: &mut [Entry], by: PsSort) {
+    let rate = |of: fn(&Entry) -> Option<f64>| {
+        move |entry: &Entry| {
+            // Rates are finite and not negative: in thousandths they sort as whole numbers.
+            let value = of(entry).map(|value| (value * 1e3) as u64);
+            (Reverse(value), entry.identity)
+        }
+    };
+    let size = |of: fn(&Entry) -> Option<u64>| move |entry: &Entry| (Reverse(of(entry)), entry.identity);
+    match by {
+        PsSort::Wss => entries.sort_by_key(size(|entry| Some(entry.wss))),
+        PsSort::Pss => entries.sort_by_key(size(|entry| entry.pss)),
+        PsSort::Swap => entries.sort_by_key(size(|entry| entry.swap)),
+        PsSort::Oom => entries.sort_by_key(size(|entry| entry.oom_score)),
+        PsSort::Faults => entries.sort_by_key(rate(|entry| {
+            Some(entry.rates?.minor_per_s + entry.rates?.major_per_s)
+        })),
+        PsSort::Major => entries.sort_by_key(rate(|entry| Some(entry.rates?.major_per_s))),
+        PsSort::Cpu => {
+            entries.sort_by_key(rate(|entry| {
+                Some(entry.rates?.user_percent + entry.rates?.system_percent)
+            }));
+        }
+        PsSort::Pid => entries.sort_by_key(|entry| entry.identity),
+        PsSort::Name => entries.sort_by(|a, b| a.name.cmp(&b.name).then(a.identity.cmp(&b.identity))),
+    }
+}
+
+fn text(listing: &Listing, options: &Ps, talk: &Talk) -> String {
+    if options.storm && listing.storms.is_empty() {
+        return "no fault storm\n".to_owned();
+    }
+    let width = usize::from(super::width_of_stdout());
+    render(listing, options.limit, width, super::colour_on_stdout(talk))
+}
+
+/// A list each interval, in place on a terminal, one after the other elsewhere, until a signal.
+fn watch(source: &mut Source<'_>, options: &Ps, talk: &Talk, interval: Duration) -> Result<Exit, Failure> {
+    let stop = Stop::install().or_exit(Exit::Missing)?;
+    let screen = Screen::take()?;
+    let mut before = source.snapshot(Depth::Counters)?;
+    let mut next = Instant::now() + interval;
+    loop {
+        while Instant::now() < next && !stop.requested() {
+            thread::sleep(POLL.min(next.saturating_duration_since(Instant::now())));
+        }
+        match stop.cause() {
+            // ^C is how one leaves.
+            Some(Cause::Signal(signal)) if signal == signal_hook::consts::SIGINT => return Ok(Exit::Done),
+            Some(cause) => return Ok(cause.exit()),
+            None => {}
+        }
+        // Late by more than an interval, as after a suspend, starts anew rather than catching up.
+        next = (next + interval).max(Instant::now());
+        let (now, listing) = source.listing(&before)?;
+        before = now;
+        if !screen.show(&text(&listing, options, talk))? {
+            return Ok(Exit::Done);
+        }
+    }
+}
+
+/// Standard output as a place to draw lists.
+struct Screen {
+    terminal: bool,
+}
+
+impl Screen {
+    /// Clears a terminal and hides its cursor, until dropped.
+    fn take() -> Result<Screen, Failure> {
+        let terminal = std::io::stdout().is_terminal();
+        if terminal {
+            super::print("\x1b[?25l\x1b[2J")?;
+        }
+        Ok(Screen { terminal })
+    }
+
+    /// Shows a list: in place of the one before, as far as the terminal has lines, or after it. False when the
+    /// reader has gone.
+    fn show(&self, list: &str) -> Result<bool, Failure> {
+        let text = if self.terminal {
+            let lines =
+                rustix::termios::tcgetwinsize(std::io::stdout()).map_or(24, |size| usize::from(size.ws_row));
+            let lines: Vec<&str> = list.lines().take(lines.max(2) - 1).collect();
+            format!("\x1b[H{}\x1b[K\r\n\x1b[J", lines.join("\x1b[K\r\n"))
+        } else {
+            format!("{list}\n")
+        };
+        let mut output = std::io::stdout().lock();
+        match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),
+            Err(error) => Err(Failure::message(
+                Exit::Missing,
+                format_args!("cannot write to standard output: {error}"),
+            )),
+        }
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        if self.terminal {
+            // A terminal that is gone needs no cursor.
+            let _ = super::print("\x1b[?25h");
+        }
+    }
 }

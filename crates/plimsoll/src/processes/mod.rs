@@ -1,13 +1,39 @@
 //! One process after the other: working set, swap, faults, caps, and the fault-storm detector.
+//!
+//! ```text
+//! /proc, cgroups -> Observer -> Snapshot -+-> storms()
+//!                                         +-> Listing -> render()
+//! ```
+//!
+//! Invariant: reading (`Observer`, `list`), computing (`storms`, `Listing::between`) and showing (`render`) are apart.
 
+mod cgroup;
+mod compression;
 mod folder;
 mod identity;
+mod listing;
 mod process;
+mod rates;
+mod snapshot;
+mod storm;
+mod table;
+mod users;
 mod walk;
 
 /// The parsers of the files of a process, text in, values out.
 pub mod parse;
 
+pub use cgroup::{Cap, CapKind, Cgroup};
+pub use compression::{Compressed, KnownOf, SwapStore};
 pub use identity::Identity;
-pub use process::{Depth, Detail, Process};
+pub use listing::{Entry, LISTING_SCHEMA, Listing, OwnLimit, PssCost};
+pub use process::{Depth, Detail, Process, Proportional};
+pub use rates::Rates;
+pub use snapshot::{Observer, Snapshot};
+pub use storm::{
+    MOST_US_PER_REFAULT, PINNED_SHARE, REFAULTS_PER_S, STALLED_PERCENT, SYSTEM_PERCENT, Storm, StormProcess,
+    storms,
+};
+pub use table::render;
+pub use users::Users;
 pub use walk::{Found, descendants, list, members};

@@ -1,6 +1,7 @@
 //! What is known of a process.
 
 use std::io;
+use std::time::Instant;
 
 use super::folder::Folder;
 use super::identity::Identity;
@@ -42,8 +43,8 @@ pub struct Detail {
     pub command: Option<String>,
     /// Memory, user.
     pub status: Status,
-    /// Proportional set size in bytes, where it was asked for: shared pages count by how many share them.
-    pub pss: Option<u64>,
+    /// Proportional set, where it was asked for.
+    pub pss: Option<Proportional>,
     /// What the OOM killer thinks of it, 0 to 2000: the highest goes first.
     pub oom_score: Option<u64>,
     /// What was set for it, -1000 (never) to 1000.
@@ -52,6 +53,15 @@ pub struct Detail {
     pub limits: Limits,
     /// Files that this user may not read.
     pub denied: Vec<&'static str>,
+}
+
+/// The proportional set of a process: shared pages count by how many share them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Proportional {
+    /// Bytes.
+    pub bytes: u64,
+    /// Microseconds that counting took.
+    pub took_us: u64,
 }
 
 /// How much of a process is read.
@@ -146,7 +156,12 @@ impl Detail {
             denied: Vec::new(),
         };
         if depth == Depth::Proportional {
-            detail.pss = read("smaps_rollup", buffer).and_then(|text| parse::pss(&text));
+            let start = Instant::now();
+            let bytes = read("smaps_rollup", buffer).and_then(|text| parse::pss(&text));
+            detail.pss = bytes.map(|bytes| Proportional {
+                bytes,
+                took_us: start.elapsed().as_micros() as u64,
+            });
         }
         detail.denied = denied;
         detail

@@ -17,6 +17,7 @@ mod fields;
 mod kept_file;
 mod kernel_threads;
 mod meminfo;
+pub mod page_flags;
 mod process;
 mod psi;
 mod reader;

@@ -1,1 +1,173 @@
 //! Taking pages out of working sets, and standby memory out of RAM, on demand.
+//!
+//! [`trim`] asks the kernel to reclaim a process, a cgroup or every process, and measures what came of it: what left the
+//! working set, where it went, what came back within [`WATCHED`], and what stayed and why. [`release`] empties the
+//! caches that belong to nobody's working set.
+//!
+//! Nothing here changes a setting or a limit: reclaim is asked for through `process_madvise(2)`, `memory.reclaim`,
+//! `memory.force_empty` and `drop_caches` alone.
+
+mod cgroup;
+mod error;
+mod holdings;
+mod machine;
+mod maps;
+mod model;
+mod page_out;
+mod process;
+pub mod release;
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+pub use error::TrimError;
+pub use holdings::Holdings;
+pub use model::{Kept, Mechanism, Reason, Report, Returned, TrimmedProcess, Went, What};
+pub use process::{Candidates, candidates};
+
+use holdings::Swap;
+use machine::Machine;
+use page_out::Pass;
+use process::Process;
+
+/// How long is looked at what comes back.
+pub const WATCHED: Duration = Duration::from_secs(1);
+
+/// Pause between two looks at the request to stop.
+const POLL: Duration = Duration::from_millis(20);
+
+/// Takes pages of `what` out of RAM: at most `limit` bytes of them, or all that the kernel gives. Returns about
+/// [`WATCHED`] after that is done, or soon after `stop` becomes true.
+///
+/// A part that cannot be trimmed is no error; the report names it. So is a process that had nothing to give.
+///
+/// # Errors
+/// Where nothing at all could be asked of the kernel: no such process or cgroup, a missing privilege, a kernel thread,
+/// the root cgroup, a kernel without the call.
+pub fn trim(what: &What, limit: Option<u64>, stop: &AtomicBool) -> Result<Report, TrimError> {
+    match what {
+        What::Process { pid, start_ticks } => {
+            let process = Process::open(*pid, *start_ticks)?;
+            let title = process.title();
+            trim_processes(title, vec![process], Vec::new(), limit, stop)
+        }
+        What::All => {
+            let (processes, refused) = process::all();
+            trim_processes("all processes".to_owned(), processes, refused, limit, stop)
+        }
+        What::Cgroup(path) => trim_cgroup(path, limit, stop),
+    }
+}
+
+/// Pages the processes out, and reports on them together. `refused` are those that could not even be opened.
+fn trim_processes(
+    title: String,
+    processes: Vec<Process>,
+    refused: Vec<TrimError>,
+    limit: Option<u64>,
+    stop: &AtomicBool,
+) -> Result<Report, TrimError> {
+    let (start, machine) = (Instant::now(), Machine::now());
+    let Pass {
+        done,
+        mut failed,
+        advised,
+        interrupted,
+    } = page_out::pass(processes, limit, stop);
+    failed.extend(refused);
+    let seconds = start.elapsed().as_secs_f64();
+    if done.is_empty() && !interrupted {
+        return Err(failed.into_iter().next().unwrap_or(TrimError::Nobody));
+    }
+    let after_machine = Machine::now();
+    let watched_s = watch(stop);
+    let mut kept: Vec<Kept> = failed.iter().map(TrimError::as_kept).collect();
+    let (mut before, mut after, mut later) = (Holdings::default(), Holdings::default(), Holdings::default());
+    let mut processes = Vec::with_capacity(done.len());
+    for trimmed in done {
+        // A process that ended meanwhile has given back everything, which no trim did.
+        let Ok(last) = trimmed.process.holdings() else {
+            kept.push(Kept::processes(Reason::Ended, 1));
+            continue;
+        };
+        before += trimmed.before;
+        after += trimmed.after;
+        later += last;
+        processes.push(TrimmedProcess {
+            pid: trimmed.process.pid(),
+            name: trimmed.process.name().to_owned(),
+            before: trimmed.before.resident,
+            left: trimmed.before.resident.saturating_sub(trimmed.after.resident),
+        });
+    }
+    let left = before.resident.saturating_sub(after.resident);
+    // What a limit or a stop left alone was not asked for.
+    if !interrupted && limit.is_none_or(|limit| left < limit) {
+        kept.extend(after.kept(Swap::of(&after_machine)));
+    }
+    Ok(Report {
+        title,
+        mechanism: Mechanism::ProcessMadvise,
+        limit,
+        advised,
+        left,
+        returned: Returned::between(&after, &later, left, watched_s),
+        went: Went::between((&machine, &before), (&after_machine, &after)),
+        before,
+        after,
+        kept: Kept::gathered(kept),
+        processes,
+        interrupted,
+        seconds,
+    })
+}
+
+/// Trims a cgroup with its descendants: by its own control file where that can do what is asked, and process by
+/// process otherwise.
+fn trim_cgroup(path: &Path, limit: Option<u64>, stop: &AtomicBool) -> Result<Report, TrimError> {
+    let group = cgroup::Group::find(path)?;
+    let Some(mechanism) = group.mechanism(limit) else {
+        let (processes, refused) = process::of_pids(&group.members()?);
+        return trim_processes(group.title(), processes, refused, limit, stop);
+    };
+    let machine = Machine::now();
+    let before = group.holdings()?;
+    let start = Instant::now();
+    let asked = limit.unwrap_or(before.resident);
+    let interrupted = group.reclaim(mechanism, asked, stop)?;
+    let seconds = start.elapsed().as_secs_f64();
+    let (after, after_machine) = (group.holdings()?, Machine::now());
+    let watched_s = watch(stop);
+    let later = group.holdings()?;
+    let left = before.resident.saturating_sub(after.resident);
+    let mut kept = Vec::new();
+    if !interrupted && limit.is_none_or(|limit| left < limit) {
+        kept = after.kept(group.swap(&after_machine));
+    }
+    Ok(Report {
+        title: group.title(),
+        mechanism,
+        limit,
+        advised: asked,
+        left,
+        returned: Returned::between(&after, &later, left, watched_s),
+        went: Went::between((&machine, &before), (&after_machine, &after)),
+        before,
+        after,
+        kept: Kept::gathered(kept),
+        processes: Vec::new(),
+        interrupted,
+        seconds,
+    })
+}
+
+/// Waits for [`WATCHED`], or less where a stop is asked for. Returns the seconds waited.
+fn watch(stop: &AtomicBool) -> f64 {
+    let start = Instant::now();
+    while start.elapsed() < WATCHED && !stop.load(Ordering::Acquire) {
+        thread::sleep(POLL);
+    }
+    start.elapsed().as_secs_f64()
+}

@@ -1,0 +1,62 @@
+//! `/proc/PID/maps`: which mappings are worth asking for.
+
+use plimsoll_os::Range;
+
+/// The mappings of `text` that can hold pages to be reclaimed, in the file's order: those of the kernel (`[vdso]` and
+/// the like), of devices, and address space that is only reserved are left out. A line that is not understood is
+/// passed over.
+pub(super) fn reclaimable(text: &[u8]) -> Vec<Range> {
+    text.split(|&byte| byte == b'\n').filter_map(mapping).collect()
+}
+
+/// `start-end perms offset device inode path` (`proc_pid_maps(5)`).
+fn mapping(line: &[u8]) -> Option<Range> {
+    // The path may hold any byte but a line end; what comes before it is ASCII.
+    let mut fields = line.splitn(6, |&byte| byte == b' ');
+    let (addresses, permissions) = (fields.next()?, fields.next()?);
+    let path = fields.nth(3).unwrap_or_default().trim_ascii_start();
+    let (start, end) = std::str::from_utf8(addresses).ok()?.split_once('-')?;
+    let start = u64::from_str_radix(start, 16).ok()?;
+    let length = u64::from_str_radix(end, 16).ok()?.checked_sub(start)?;
+    let kernels = [&b"[vvar"[..], b"[vdso", b"[vsyscall", b"[uprobes"]
+        .iter()
+        .any(|name| path.starts_with(name));
+    // Shared anonymous memory shows as /dev/zero, and tmpfs is often mounted at /dev/shm; both are memory.
+    let device =
+        path.starts_with(b"/dev/") && !path.starts_with(b"/dev/shm/") && !path.starts_with(b"/dev/zero");
+    let reserved = permissions.starts_with(b"---");
+    (length > 0 && !kernels && !device && !reserved).then_some(Range { start, length })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernel_s_own_mappings_devices_and_reservations_are_left_out() {
+        let text = b"55d0c0a00000-55d0c0a02000 r--p 00000000 fe:00 1234      /usr/bin/a b (deleted)\n\
+            7f0000000000-7f0040000000 rw-p 00000000 00:00 0 \n\
+            7f1000000000-7f5000000000 ---p 00000000 00:00 0 \n\
+            7f6000000000-7f6000001000 rw-s 00000000 00:06 12   /dev/dri/card0\n\
+            7f6100000000-7f6100001000 rw-s 00000000 00:17 12   /dev/shm/a\n\
+            7f6200000000-7f6200001000 rw-s 00000000 00:01 12   /dev/zero (deleted)\n\
+            7ffd00000000-7ffd00021000 rw-p 00000000 00:00 0                          [stack]\n\
+            7ffd00100000-7ffd00104000 r--p 00000000 00:00 0                          [vvar]\n\
+            7ffd00104000-7ffd00106000 r--p 00000000 00:00 0                          [vvar_vclock]\n\
+            7ffd00106000-7ffd00108000 r-xp 00000000 00:00 0                          [vdso]\n\
+            ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsyscall]\n\
+            nonsense\n";
+        let starts: Vec<u64> = reclaimable(text).iter().map(|range| range.start).collect();
+        assert_eq!(
+            starts,
+            [
+                0x55d0_c0a0_0000,
+                0x7f00_0000_0000,
+                0x7f61_0000_0000,
+                0x7f62_0000_0000,
+                0x7ffd_0000_0000
+            ]
+        );
+        assert_eq!(reclaimable(text)[1].length, 0x4000_0000);
+    }
+}
