@@ -4,6 +4,7 @@
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::time::Instant;
 
 use rustix::io::Errno;
@@ -12,6 +13,8 @@ use serde::Serialize;
 const PATH: &str = "/proc/kpageflags";
 /// Pages whose flags are read with one call.
 const CHUNK: usize = 1 << 17;
+/// Bytes of the flags of a page.
+const ENTRY: usize = 8;
 
 /// The bits of the file that are asked for: `include/uapi/linux/kernel-page-flags.h`, and from 32 on those of the
 /// kernel's own `include/linux/kernel-page-flags.h`.
@@ -301,7 +304,7 @@ pub struct PageFlags {
     pub page_size: u64,
     /// Pages that there are.
     pub pages: u64,
-    /// Frame numbers without a page behind them.
+    /// Frame numbers below the last page of RAM without a page behind them.
     pub holes: u64,
     /// Pages of each of [`KINDS`], in its order.
     pub kinds: [KindCount; KINDS.len()],
@@ -325,7 +328,7 @@ impl PageFlags {
     /// Counts pages by their flags, one entry a frame from number 0 on.
     pub fn count(frames: impl IntoIterator<Item = u64>) -> PageFlags {
         let mut counter = Counter::new();
-        frames.into_iter().for_each(|flags| counter.add(flags));
+        frames.into_iter().for_each(|flags| counter.add(flags, 1));
         counter.found
     }
 }
@@ -357,29 +360,74 @@ pub fn snapshot() -> Result<PageFlags, PageFlagsError> {
         io::ErrorKind::NotFound => PageFlagsError::Unsupported,
         _ => PageFlagsError::Read(source),
     })?;
-    let mut buffer = vec![0u8; CHUNK * 8];
+    let memory = memory_ranges(&std::fs::read_to_string("/proc/iomem").unwrap_or_default());
+    let mut buffer = vec![0u8; CHUNK * ENTRY];
     let mut counter = Counter::new();
-    let mut offset = 0;
-    loop {
-        // The kernel gives whole entries for a buffer of whole entries.
-        let length = match rustix::io::pread(&file, &mut buffer[..], offset) {
-            Ok(0) => break,
-            Ok(length) => length - length % 8,
-            Err(Errno::INTR) => continue,
-            Err(Errno::PERM) => return Err(PageFlagsError::Denied(Errno::PERM.into())),
-            Err(error) => return Err(PageFlagsError::Read(error.into())),
-        };
-        for entry in buffer[..length].chunks_exact(8) {
-            let mut bytes = [0; 8];
-            bytes.copy_from_slice(entry);
-            counter.add(u64::from_ne_bytes(bytes));
-        }
-        offset += length as u64;
+    let mut next = 0;
+    for frames in memory {
+        counter.hole(frames.start.saturating_sub(next));
+        next = read_range(&file, frames, &mut buffer, &mut counter)?;
     }
     let mut found = counter.found;
     found.cpu_us = cpu_us().saturating_sub(cpu);
     found.seconds = start.elapsed().as_secs_f64();
     Ok(found)
+}
+
+/// Counts the pages of `frames`, or of as many of them as the file has. Returns the first frame that was not counted.
+fn read_range(
+    file: &File,
+    frames: Range<u64>,
+    buffer: &mut [u8],
+    counter: &mut Counter,
+) -> Result<u64, PageFlagsError> {
+    let mut frame = frames.start;
+    while frame < frames.end {
+        let wanted = buffer
+            .len()
+            .min((frames.end - frame).saturating_mul(ENTRY as u64) as usize);
+        // The kernel gives whole entries for a buffer of whole entries.
+        let length = match rustix::io::pread(file, &mut buffer[..wanted], frame * ENTRY as u64) {
+            Ok(0) => break,
+            Ok(length) => length - length % ENTRY,
+            Err(Errno::INTR) => continue,
+            Err(Errno::PERM) => return Err(PageFlagsError::Denied(Errno::PERM.into())),
+            Err(error) => return Err(PageFlagsError::Read(error.into())),
+        };
+        // Neighbours are often alike: a run of equal entries is counted at once.
+        let (mut run, mut pages) = (0, 0);
+        for entry in buffer[..length].as_chunks::<ENTRY>().0 {
+            let flags = u64::from_ne_bytes(*entry);
+            if flags != run {
+                counter.add(run, pages);
+                (run, pages) = (flags, 0);
+            }
+            pages += 1;
+        }
+        counter.add(run, pages);
+        frame += (length / ENTRY) as u64;
+    }
+    Ok(frame)
+}
+
+/// Frames of RAM by `/proc/iomem`, ascending. Some kernels have entries for the gaps between them too, which nothing
+/// tells from pages in use by the kernel. Everything, where the file does not say.
+fn memory_ranges(iomem: &str) -> Vec<Range<u64>> {
+    let page = rustix::param::page_size() as u64;
+    let range = |line: &str| {
+        let (addresses, name) = line.trim_start().split_once(" : ")?;
+        let (first, last) = addresses.split_once('-')?;
+        let first = u64::from_str_radix(first, 16).ok()?;
+        let end = u64::from_str_radix(last, 16).ok()?.checked_add(1)?;
+        let frames = first.div_ceil(page)..end / page;
+        (name.starts_with("System RAM") && !frames.is_empty()).then_some(frames)
+    };
+    let mut found: Vec<Range<u64>> = iomem.lines().filter_map(range).collect();
+    found.sort_by_key(|frames| frames.start);
+    if found.is_empty() {
+        found.push(0..u64::MAX);
+    }
+    found
 }
 
 fn cpu_us() -> u64 {
@@ -408,25 +456,32 @@ impl Counter {
         }
     }
 
-    /// Adds the next frame. Kernels differ in what they tell of tail pages: they are what their head is.
-    fn add(&mut self, flags: u64) {
+    /// Passes over frames without a page.
+    fn hole(&mut self, frames: u64) {
+        self.found.holes += frames;
+        self.head = None;
+    }
+
+    /// Adds the next `pages` frames, which have equal flags. Kernels differ in what they tell of tail pages: they are
+    /// what their head is.
+    fn add(&mut self, flags: u64, pages: u64) {
+        if pages == 0 {
+            return;
+        }
         let Some(own) = kind_of(flags) else {
-            self.found.holes += 1;
-            self.head = None;
+            self.hole(pages);
             return;
         };
         let tail_of = self.head.filter(|_| flags & flag::COMPOUND_TAIL != 0);
-        let (kind, flags) = match tail_of {
-            Some(head) => head,
-            None => (own, flags),
-        };
+        let (kind, flags) = tail_of.unwrap_or((own, flags));
         self.head = (flags & flag::COMPOUND_HEAD != 0).then_some((kind, flags));
-        self.found.pages += 1;
+        self.found.pages += pages;
         let count = &mut self.found.kinds[kind as usize];
-        count.pages += 1;
+        count.pages += pages;
         for (count, attribute) in count.attributes.iter_mut().zip(&ATTRIBUTES) {
-            let has = flags & attribute.set == attribute.set && flags & attribute.clear == 0;
-            *count += u64::from(has);
+            if flags & attribute.set == attribute.set && flags & attribute.clear == 0 {
+                *count += pages;
+            }
         }
     }
 }
@@ -440,5 +495,21 @@ mod tests {
         for (index, words) in KINDS.iter().enumerate() {
             assert_eq!(words.kind as usize, index, "{}", words.name);
         }
+    }
+
+    #[test]
+    fn memory_is_where_the_kernel_says() {
+        let page = rustix::param::page_size() as u64;
+        let text = format!(
+            "00000000-00000fff : Reserved\n{:08x}-{:08x} : System RAM\n  00001000-00001fff : Kernel code\n\
+             {:08x}-{:08x} : System RAM (kmem)\nno line\n",
+            page,
+            3 * page + 5,
+            10 * page - 1,
+            12 * page - 1
+        );
+        assert_eq!(memory_ranges(&text), [1..3, 10..12]);
+        // What others than root are shown.
+        assert_eq!(memory_ranges("00000000-00000000 : System RAM\n"), [0..u64::MAX]);
     }
 }

@@ -126,7 +126,7 @@ fn may_read_page_flags() -> bool {
     capability("page-flags", readable, "needs root and /proc/kpageflags")
 }
 
-/// The pages that are managed are MemTotal; 3% are left for what the kernel took at its start without marking it.
+/// The pages that are managed are MemTotal; 1% is left for what the kernel took at its start without marking it.
 #[test]
 fn the_kinds_of_this_machine_sum_to_its_memory() {
     if !may_read_page_flags() {
@@ -141,7 +141,7 @@ fn the_kinds_of_this_machine_sum_to_its_memory() {
     let total = row.get(col::MEM_TOTAL).expect("MemTotal") as f64;
     let managed = ((found.pages - found.of(PageKind::Reserved).pages) * found.page_size) as f64;
     assert!(
-        (managed / total - 1.0).abs() < 0.03,
+        (managed / total - 1.0).abs() < 0.01,
         "{managed} bytes of pages, MemTotal {total}"
     );
 }
