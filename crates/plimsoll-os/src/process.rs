@@ -163,24 +163,79 @@ pub struct ResourceUsage {
     pub major_faults: u64,
 }
 
+/// How a child process ended, and what it and those of its descendants that it waited for had used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ended {
+    /// Its exit code, where it ended by itself.
+    pub code: Option<i32>,
+    /// The signal that ended it.
+    pub signal: Option<i32>,
+    /// What they used together.
+    pub usage: ResourceUsage,
+    /// The largest resident size that any of them ever had, in bytes. It starts with that of the process that
+    /// started the child: less than that is never seen.
+    pub max_resident: u64,
+}
+
+/// Waits until child process `pid` has ended, and releases its number (`wait4(2)`).
+///
+/// # Errors
+/// [`Errno::CHILD`] where it is no child of this process, or has been waited for.
+pub fn wait(pid: u32) -> Result<Ended, Errno> {
+    let mut status: c_int = 0;
+    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+    loop {
+        // SAFETY: the kernel writes one `int` and one `struct rusage` to valid places.
+        let returned = unsafe { libc::wait4(pid as libc::pid_t, &raw mut status, 0, usage.as_mut_ptr()) };
+        match Errno::check(returned) {
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+            Ok(_) => break,
+        }
+    }
+    // SAFETY: the call succeeded, so it was written; all zeros, which were there before, are a valid value too.
+    let usage = unsafe { usage.assume_init() };
+    Ok(Ended {
+        code: libc::WIFEXITED(status).then(|| libc::WEXITSTATUS(status)),
+        signal: libc::WIFSIGNALED(status).then(|| libc::WTERMSIG(status)),
+        usage: ResourceUsage::of(&usage),
+        max_resident: usage.ru_maxrss as u64 * 1024,
+    })
+}
+
+impl ResourceUsage {
+    fn of(usage: &libc::rusage) -> ResourceUsage {
+        let microseconds = |time: libc::timeval| time.tv_sec as u64 * 1_000_000 + time.tv_usec as u64;
+        ResourceUsage {
+            user_us: microseconds(usage.ru_utime),
+            system_us: microseconds(usage.ru_stime),
+            minor_faults: usage.ru_minflt as u64,
+            major_faults: usage.ru_majflt as u64,
+        }
+    }
+}
+
+/// The largest resident size that this process ever had, in bytes.
+pub fn max_resident() -> u64 {
+    own_usage(libc::RUSAGE_SELF).ru_maxrss as u64 * 1024
+}
+
 /// Reads what this process or thread has used so far.
 pub fn resource_usage(scope: UsageScope) -> ResourceUsage {
     let who = match scope {
         UsageScope::Process => libc::RUSAGE_SELF,
         UsageScope::Thread => libc::RUSAGE_THREAD,
     };
+    ResourceUsage::of(&own_usage(who))
+}
+
+/// `who` is `RUSAGE_SELF` or `RUSAGE_THREAD`.
+fn own_usage(who: c_int) -> libc::rusage {
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: the kernel writes one `struct rusage` to a valid place. For these two scopes it cannot fail, and all
     // zeros, which are there before, are a valid value too.
-    let usage = unsafe {
+    unsafe {
         libc::getrusage(who, usage.as_mut_ptr());
         usage.assume_init()
-    };
-    let microseconds = |time: libc::timeval| time.tv_sec as u64 * 1_000_000 + time.tv_usec as u64;
-    ResourceUsage {
-        user_us: microseconds(usage.ru_utime),
-        system_us: microseconds(usage.ru_stime),
-        minor_faults: usage.ru_minflt as u64,
-        major_faults: usage.ru_majflt as u64,
     }
 }

@@ -22,6 +22,12 @@ pub enum Exit {
     Untrustworthy = 7,
 }
 
+impl From<Exit> for std::process::ExitCode {
+    fn from(exit: Exit) -> Self {
+        std::process::ExitCode::from(exit as u8)
+    }
+}
+
 /// An error that knows how the program should end. Printed once, in `main`.
 #[derive(Debug)]
 pub struct Failure {

@@ -9,10 +9,10 @@ use plimsoll::command;
 use plimsoll::exit::Exit;
 
 fn main() -> ExitCode {
-    let exit = match Cli::try_parse() {
+    match Cli::try_parse() {
         Ok(cli) => command::dispatch(&cli).unwrap_or_else(|failure| {
             command::print_failure(&failure, &cli.talk);
-            failure.exit
+            failure.exit.into()
         }),
         Err(error) => {
             let exit = match error.kind() {
@@ -21,8 +21,7 @@ fn main() -> ExitCode {
             };
             // Standard output may be closed already; there is nobody left to tell.
             let _ = error.print();
-            exit
+            exit.into()
         }
-    };
-    ExitCode::from(exit as u8)
+    }
 }

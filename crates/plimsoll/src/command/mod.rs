@@ -16,21 +16,23 @@ mod trim;
 mod watch;
 
 use std::io::{IsTerminal, Write};
+use std::process::ExitCode;
 
 use crate::cli::{Cli, Command, Talk, When};
 use crate::exit::{Exit, Failure, OrExit};
 
-/// Carries out a command.
-pub fn dispatch(cli: &Cli) -> Result<Exit, Failure> {
+/// Carries out a command. Returns how the program ends: as one of [`Exit`], but with the code of the program that
+/// `plimsoll watch -- program` started.
+pub fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
     let talk = &cli.talk;
-    match &cli.command {
+    let exit = match &cli.command {
         Command::Run(options) => run::run(options, talk),
         Command::List(options) => scenarios::list(options, talk),
         Command::Show(options) => scenarios::show(options),
         Command::Report(options) => report::report(options, talk),
         Command::Compare(options) => compare::compare(options, talk),
         Command::Export(options) => export::export(options),
-        Command::Watch(options) => watch::watch(options, talk),
+        Command::Watch(options) => return watch::watch(options, talk),
         Command::Ps(options) => ps::ps(options, talk),
         Command::Trim(options) => trim::trim(options, talk),
         Command::Doctor(options) => doctor::doctor(options, talk),
@@ -43,7 +45,8 @@ pub fn dispatch(cli: &Cli) -> Result<Exit, Failure> {
             crate::workload::serve(input, output).or_exit(Exit::WorkloadFailed)?;
             Ok(Exit::Done)
         }
-    }
+    };
+    exit.map(ExitCode::from)
 }
 
 /// The failure as a mistake in a text, where it is one: in a scenario, or in a condition of a comparison.

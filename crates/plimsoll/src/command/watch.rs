@@ -1,55 +1,66 @@
-//! `plimsoll watch`.
+//! `plimsoll watch`: choose what to watch and who shows it, and say at the end what was seen.
 
+mod summary;
+
+use std::io::{ErrorKind, IsTerminal};
+use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use signal_hook::consts::{SIGINT, SIGQUIT, SIGTERM};
 
 use crate::cli::{Talk, Watch, When};
 use crate::exit::{Exit, Failure, OrExit};
-use crate::stop::Stop;
+use crate::run::recording_failure;
+use crate::stop::{Cause, Stop};
 use crate::watch::serve::{ServeError, ServeOptions, Server};
 use crate::watch::terminal::{self, Colours, End, TerminalOptions};
-use crate::watch::{Monitor, Options, Source, TargetChoice};
+use crate::watch::{Monitor, Options, Program, Source, Summary, TargetChoice, WatchError};
+
+/// How often the request to stop is looked at.
+const POLL: Duration = Duration::from_millis(200);
 
 /// Carries out the command.
-pub(super) fn watch(options: &Watch, talk: &Talk) -> Result<Exit, Failure> {
-    let server = match options.serve {
-        Some(address) => Some(bind(&ServeOptions {
-            address,
-            allow_actions: options.allow_actions,
-        })?),
-        None => None,
-    };
-    let stop = Stop::install().or_exit(Exit::Missing)?;
-    let choice = match (options.pid, &options.cgroup) {
-        (Some(pid), _) => TargetChoice::Pid(pid),
-        (_, Some(cgroup)) => TargetChoice::Cgroup(cgroup.clone()),
-        (None, None) => TargetChoice::None,
-    };
-    let monitor = Monitor::start(&Options {
-        hz: options.hz,
-        ..Options::of(Source::Live(choice))
-    })
-    .or_exit(Exit::Missing)?;
-    if let Some(server) = server {
-        return serve(server, &Arc::new(monitor), &stop, talk);
+pub(super) fn watch(options: &Watch, talk: &Talk) -> Result<ExitCode, Failure> {
+    let drawn = !options.headless;
+    if drawn && options.serve.is_none() && !std::io::stdout().is_terminal() {
+        return Err(Failure::message(
+            Exit::Usage,
+            "standard output is no terminal to draw on; use --headless, or --serve for a page in the browser",
+        ));
     }
-    let drawn = TerminalOptions {
-        colours: match talk.color {
-            When::Auto => Colours::Auto,
-            When::Always => Colours::Always,
-            When::Never => Colours::Never,
-        },
-        duration: options.duration.map(std::time::Duration::from_secs_f64),
-        page: None,
+    let server = options.serve.map(|address| bind(address, options)).transpose()?;
+    let stop = Stop::install()
+        .map_err(|error| anyhow::anyhow!("cannot take over signals: {error}"))
+        .or_exit(Exit::Missing)?;
+    let monitor = match Monitor::start(&watched(options, drawn)) {
+        Ok(monitor) => Arc::new(monitor),
+        Err(WatchError::Program { name, source }) => return Ok(not_started(&name, &source)),
+        Err(error) => return Err(failure(error)),
     };
-    let end = terminal::run(&monitor, &drawn, &stop).or_exit(Exit::Missing)?;
-    Ok(match end {
-        End::Quit | End::Over => Exit::Done,
-        End::Stopped | End::Gone => Exit::Killed,
-    })
+    let shown = match server {
+        Some(server) => serve(server, &monitor, &stop, options, talk),
+        None if options.headless => {
+            announce(&monitor, options, talk);
+            wait(&monitor, &stop, end_of(options));
+            Ok(())
+        }
+        None => draw(&monitor, &stop, options, talk),
+    };
+    let monitor = Arc::into_inner(monitor)
+        .ok_or_else(|| Failure::message(Exit::Missing, "the monitor is still being shown"))?;
+    let code = conclude(monitor, &stop, options)?;
+    shown?;
+    Ok(code)
 }
 
-fn bind(options: &ServeOptions) -> Result<Server, Failure> {
-    Server::bind(options).map_err(|error| {
+/// Takes the address before anything is started: a program that is watched shall not run for nothing.
+fn bind(address: std::net::SocketAddr, options: &Watch) -> Result<Server, Failure> {
+    let served = ServeOptions {
+        address,
+        allow_actions: options.allow_actions,
+    };
+    Server::bind(&served).map_err(|error| {
         let exit = match error {
             ServeError::NotLoopback { .. } => Exit::Usage,
             _ => Exit::Missing,
@@ -58,12 +69,152 @@ fn bind(options: &ServeOptions) -> Result<Server, Failure> {
     })
 }
 
-/// Says where the page is, and serves it. The address is the result of the command, so it goes to standard output.
-fn serve(server: Server, monitor: &Arc<Monitor>, stop: &Stop, talk: &Talk) -> Result<Exit, Failure> {
+/// Says where the page is, and serves it. The address is a result of the command, so it goes to standard output.
+fn serve(
+    server: Server,
+    monitor: &Arc<Monitor>,
+    stop: &Arc<Stop>,
+    options: &Watch,
+    talk: &Talk,
+) -> Result<(), Failure> {
     super::print(&format!("{}\n", server.url()))?;
     if !talk.quiet {
-        anstream::eprintln!("open this address in a browser; Ctrl-C ends");
+        super::print_error("open this address in a browser; Ctrl-C ends");
     }
-    server.run(monitor, stop).or_exit(Exit::Missing)?;
-    Ok(Exit::Done)
+    server.run(monitor, stop, end_of(options)).or_exit(Exit::Missing)
+}
+
+/// Draws on the terminal until the user quits.
+fn draw(monitor: &Monitor, stop: &Stop, options: &Watch, talk: &Talk) -> Result<(), Failure> {
+    let drawn = TerminalOptions {
+        colours: match talk.color {
+            When::Auto => Colours::Auto,
+            When::Always => Colours::Always,
+            When::Never => Colours::Never,
+        },
+        duration: options.duration.map(Duration::from_secs_f64),
+        page: None,
+    };
+    match terminal::run(monitor, &drawn, stop).or_exit(Exit::Missing)? {
+        End::Quit | End::Over | End::Stopped | End::Gone => Ok(()),
+    }
+}
+
+/// When the watching ends by itself, if it does.
+fn end_of(options: &Watch) -> Option<Instant> {
+    let seconds = options.duration?;
+    Some(Instant::now() + Duration::from_secs_f64(seconds))
+}
+
+/// What is asked for on the command line.
+fn watched(options: &Watch, drawn: bool) -> Options {
+    let source = if let Some(folder) = &options.replay {
+        Source::Replay(folder.clone())
+    } else if !options.program.is_empty() {
+        Source::Program(Program {
+            command: options.program.clone(),
+            passes_through: !drawn || options.serve.is_some(),
+        })
+    } else if let Some(pid) = options.pid {
+        Source::Live(TargetChoice::Pid(pid))
+    } else if let Some(path) = &options.cgroup {
+        Source::Live(TargetChoice::Cgroup(path.clone()))
+    } else {
+        Source::Live(TargetChoice::None)
+    };
+    Options {
+        source,
+        hz: options.hz,
+        record: options.record.clone(),
+        drawn,
+    }
+}
+
+/// Says what is watched, on standard error: standard output is the program's, and then the summary's.
+fn announce(monitor: &Monitor, options: &Watch, talk: &Talk) {
+    if talk.quiet {
+        return;
+    }
+    let state = monitor.state();
+    let what = match &state.target {
+        Some(target) => target.title.clone(),
+        None => "this machine".to_owned(),
+    };
+    let mut text = format!("watching {what} {} times a second", options.hz);
+    if let Some(folder) = &state.status.recording {
+        text.push_str(&format!(", recorded into {}", folder.display()));
+    }
+    if let Some(reason) = &state.status.unlocked {
+        text.push_str(&format!("; memory is not locked: {reason}"));
+    }
+    drop(state);
+    super::print_error(&text);
+}
+
+/// Waits for the program to end, the time to pass, or a signal.
+fn wait(monitor: &Monitor, stop: &Stop, end: Option<Instant>) {
+    while !stop.requested() && end.is_none_or(|end| Instant::now() < end) {
+        let until = end.map_or(POLL, |end| end.saturating_duration_since(Instant::now()));
+        if monitor.wait(POLL.min(until)) {
+            return;
+        }
+    }
+}
+
+/// Waits for the program that was started to end, and says what was seen.
+fn conclude(monitor: Monitor, stop: &Arc<Stop>, options: &Watch) -> Result<ExitCode, Failure> {
+    end_program(&monitor, stop, options);
+    let failed_recording = options.record.is_some() && monitor.state().status.recording.is_none();
+    let summary = monitor.finish().map_err(failure)?;
+    if options.json {
+        super::print_json(&summary)?;
+    } else {
+        super::print(&summary::text(&summary))?;
+    }
+    let exit = if failed_recording {
+        Exit::Missing
+    } else {
+        Exit::Done
+    };
+    Ok(exit_code(&summary).unwrap_or(exit.into()))
+}
+
+/// Waits for the program that was started to end. A signal that was sent to this process is passed on, but for those
+/// that a terminal sends to both; once the time has passed, it gets a SIGTERM.
+fn end_program(monitor: &Monitor, stop: &Stop, options: &Watch) {
+    if options.program.is_empty() {
+        return;
+    }
+    match stop.cause() {
+        Some(Cause::Signal(SIGINT | SIGQUIT)) => {}
+        Some(Cause::Signal(signal)) => monitor.signal_program(signal),
+        Some(Cause::Tripwire(_)) | None if monitor.ended() => {}
+        Some(Cause::Tripwire(_)) | None => monitor.signal_program(SIGTERM),
+    }
+    while !monitor.wait(Duration::from_secs(3600)) {}
+}
+
+/// The code of the program that was started, as a shell gives it.
+fn exit_code(summary: &Summary) -> Option<ExitCode> {
+    let program = summary.program.as_ref()?;
+    let code = program.exit_code.or(program.signal.map(|signal| 128 + signal))?;
+    Some(ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)))
+}
+
+/// Says why a program could not be started, and ends as a shell does.
+fn not_started(name: &str, error: &std::io::Error) -> ExitCode {
+    super::print_error(&format!("cannot start `{name}`: {error}"));
+    ExitCode::from(if error.kind() == ErrorKind::NotFound {
+        127
+    } else {
+        126
+    })
+}
+
+fn failure(error: WatchError) -> Failure {
+    match error {
+        WatchError::Recording(error) => recording_failure(error),
+        WatchError::Target { .. } => Failure::new(Exit::Usage, error),
+        error => Failure::new(Exit::Missing, error),
+    }
 }

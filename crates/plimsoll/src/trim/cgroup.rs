@@ -16,6 +16,8 @@ use super::holdings::{Holdings, Swap};
 use super::machine::Machine;
 use super::model::Mechanism;
 use crate::environment::{CgroupVersion, Hierarchy};
+use crate::inert::inert;
+use crate::processes::members;
 
 /// Bytes that `memory.reclaim` is asked for at once: it does not come back before it has tried.
 const STEP: u64 = 64 << 20;
@@ -79,12 +81,7 @@ impl Group {
 
     /// The cgroup in words, safe to print.
     pub(super) fn title(&self) -> String {
-        let name: String = self
-            .name
-            .chars()
-            .map(|c| if c.is_control() { '\u{fffd}' } else { c })
-            .collect();
-        format!("cgroup {name}")
+        format!("cgroup {}", inert(&self.name))
     }
 
     /// The control file that does what is asked; `None` where the processes have to be trimmed one by one.
@@ -99,25 +96,7 @@ impl Group {
 
     /// Processes of it and its descendants.
     pub(super) fn members(&self) -> Result<Vec<u32>, TrimError> {
-        let mut pids = Vec::new();
-        let mut folders = vec![self.path.clone()];
-        while let Some(folder) = folders.pop() {
-            match fs::read_to_string(folder.join("cgroup.procs")) {
-                Ok(text) => pids.extend(text.lines().filter_map(|line| line.trim().parse::<u32>().ok())),
-                Err(source) if folder == self.path => {
-                    return Err(self.failed("list the processes of", source));
-                }
-                // A descendant that is gone, or one of threads, whose processes stand in an ancestor.
-                Err(_) => {}
-            }
-            let entries = fs::read_dir(&folder).into_iter().flatten().flatten();
-            folders.extend(
-                entries
-                    .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
-                    .map(|entry| entry.path()),
-            );
-        }
-        Ok(pids)
+        members(&self.path).map_err(|source| self.failed("list the processes of", source))
     }
 
     /// What is charged to it.

@@ -48,8 +48,8 @@ const POLL: Duration = Duration::from_millis(20);
 /// the root cgroup, a kernel without the call.
 pub fn trim(what: &What, limit: Option<u64>, stop: &AtomicBool) -> Result<Report, TrimError> {
     match what {
-        What::Process { pid, start_time } => {
-            let process = Process::open(*pid, *start_time)?;
+        What::Process { pid, start_ticks } => {
+            let process = Process::open(*pid, *start_ticks)?;
             let title = process.title();
             trim_processes(title, vec![process], Vec::new(), limit, stop)
         }

@@ -7,6 +7,7 @@ use serde::{Serialize, Serializer};
 
 use super::holdings::Holdings;
 use super::machine::Machine;
+use crate::processes::Identity;
 use crate::quantity::{bytes, change_of_bytes, count, seconds};
 
 /// Less than this share of the resident set counts as nothing: the kernel's counters are approximations, and a page or
@@ -20,9 +21,9 @@ pub enum What {
     Process {
         /// Its number.
         pid: u32,
-        /// Its start time in clock ticks since boot (`/proc/PID/stat`, field 22), where the caller knows which process
-        /// it means: a later one of the same number is then left alone.
-        start_time: Option<u64>,
+        /// When it started, as in [`Identity`], where the caller knows which process it means: a later one of the
+        /// same number is then left alone.
+        start_ticks: Option<u64>,
     },
     /// A memory cgroup with its descendants: a path below the mount, or of the folder.
     Cgroup(PathBuf),
@@ -30,12 +31,21 @@ pub enum What {
     All,
 }
 
+impl From<Identity> for What {
+    fn from(identity: Identity) -> What {
+        What::Process {
+            pid: identity.pid,
+            start_ticks: Some(identity.start_ticks),
+        }
+    }
+}
+
 impl What {
     /// The process that has this number now.
     pub fn pid(pid: u32) -> What {
         What::Process {
             pid,
-            start_time: None,
+            start_ticks: None,
         }
     }
 }

@@ -10,9 +10,9 @@ use rustix::fs::{Mode, OFlags};
 use super::error::TrimError;
 use super::holdings::Holdings;
 use super::maps;
+use crate::inert::inert;
+use crate::processes::parse::{Stat, Status};
 
-/// Flag of a kernel thread in `/proc/PID/stat` (PF_KTHREAD of the kernel's sched.h).
-const KERNEL_THREAD: u64 = 0x0020_0000;
 /// Bit of CAP_SYS_NICE in a set of capabilities.
 const CAP_SYS_NICE: u32 = 23;
 
@@ -26,8 +26,8 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Opens process `pid`; with `start_time` only the one that started then.
-    pub(super) fn open(pid: u32, start_time: Option<u64>) -> Result<Process, TrimError> {
+    /// Opens process `pid`; with `start_ticks` only the one that started then.
+    pub(super) fn open(pid: u32, start_ticks: Option<u64>) -> Result<Process, TrimError> {
         let absent = TrimError::NoSuchProcess { pid };
         let pidfd = match Pidfd::open(pid) {
             Ok(pidfd) => pidfd,
@@ -50,13 +50,16 @@ impl Process {
             return Err(absent);
         }
         let stat = process.stat()?;
-        if start_time.is_some_and(|wanted| wanted != stat.start_time) {
+        if start_ticks.is_some_and(|wanted| wanted != stat.start_ticks) {
             return Err(TrimError::Reused { pid });
         }
-        if stat.flags & KERNEL_THREAD != 0 {
-            return Err(TrimError::KernelThread { pid, name: stat.name });
+        process.name = inert(&stat.name).into_owned();
+        if stat.kernel_thread {
+            return Err(TrimError::KernelThread {
+                pid,
+                name: process.name,
+            });
         }
-        process.name = stat.name;
         Ok(process)
     }
 
@@ -90,22 +93,21 @@ impl Process {
 
     /// What it holds now.
     pub(super) fn holdings(&self) -> Result<Holdings, TrimError> {
-        let status = self.read("status")?;
-        let status = String::from_utf8_lossy(&status);
-        let stat = self.stat()?;
-        let kib = |key| field(&status, key).unwrap_or(0) * 1024;
-        // A process that has given up its memory (a zombie) has no such line.
-        if field(&status, "VmRSS:").is_none() {
+        let text = self.read("status")?;
+        let (status, stat) = (Status::parse(&text), self.stat()?);
+        // A process that has given up its memory (a zombie) has no such lines.
+        let (Some(anon), Some(file)) = (status.anon, status.file) else {
             return Err(TrimError::Ended { pid: self.pid });
-        }
+        };
+        let shmem = status.shmem.unwrap_or(0);
         Ok(Holdings {
-            resident: kib("VmRSS:"),
-            anon: kib("RssAnon:"),
-            file: kib("RssFile:"),
-            shmem: kib("RssShmem:"),
-            swapped: kib("VmSwap:"),
-            locked: kib("VmLck:"),
-            huge: kib("HugetlbPages:"),
+            resident: anon + file + shmem,
+            anon,
+            file,
+            shmem,
+            swapped: status.swap.unwrap_or(0),
+            locked: status.locked.unwrap_or(0),
+            huge: field(&String::from_utf8_lossy(&text), "HugetlbPages:").unwrap_or(0) * 1024,
             minor_faults: stat.minor_faults,
             major_faults: stat.major_faults,
         })
@@ -151,43 +153,6 @@ impl Process {
         let text = self.read("stat")?;
         Stat::parse(&text).ok_or(TrimError::Ended { pid: self.pid })
     }
-}
-
-/// What is taken from `/proc/PID/stat`.
-struct Stat {
-    name: String,
-    flags: u64,
-    minor_faults: u64,
-    major_faults: u64,
-    start_time: u64,
-}
-
-impl Stat {
-    /// The name in parentheses may hold anything, parentheses too: fields count from the last one.
-    fn parse(text: &[u8]) -> Option<Stat> {
-        let text = String::from_utf8_lossy(text);
-        let (before, rest) = text.rsplit_once(')')?;
-        let (_, name) = before.split_once('(')?;
-        let mut fields = rest.split_whitespace().skip(6).map(|word| word.parse().ok());
-        Some(Stat {
-            name: inert(name),
-            flags: fields.next()??,
-            minor_faults: fields.next()??,
-            major_faults: fields.nth(1)??,
-            start_time: fields.nth(9)??,
-        })
-    }
-}
-
-/// The name with everything replaced that a terminal would act on.
-fn inert(name: &str) -> String {
-    name.chars()
-        .map(|c| match c {
-            '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => '\u{fffd}',
-            c if c.is_control() => '\u{fffd}',
-            c => c,
-        })
-        .collect()
 }
 
 /// The number behind `key` in a file of `key: value` lines.
@@ -271,24 +236,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_count_from_the_last_parenthesis_and_names_are_inert() {
-        let text =
-            b"42 (a) S 1 (\x1b[31m\xe2\x80\xae) R 1 2 3 4 5 6 70 8 90 10 11 12 13 14 15 16 17 180 19 20";
-        let stat = Stat::parse(text).unwrap();
-        assert_eq!(stat.name, "a) S 1 (\u{fffd}[31m\u{fffd}");
-        assert_eq!(
-            (stat.flags, stat.minor_faults, stat.major_faults, stat.start_time),
-            (6, 70, 90, 19)
-        );
-        assert!(Stat::parse(b"42 (a) S 1").is_none());
-    }
-
-    #[test]
     fn this_process_agrees_with_procfs() {
         let oracle = procfs::process::Process::myself().unwrap().stat().unwrap();
         let this = Process::open(std::process::id(), Some(oracle.starttime)).unwrap();
         let stat = this.stat().unwrap();
-        assert_eq!((stat.name, stat.flags), (oracle.comm, u64::from(oracle.flags)));
+        assert_eq!(
+            (this.name(), stat.start_ticks),
+            (oracle.comm.as_str(), oracle.starttime)
+        );
         assert!(matches!(
             Process::open(std::process::id(), Some(oracle.starttime + 1)),
             Err(TrimError::Reused { .. })

@@ -1,11 +1,14 @@
 //! What a face asks for and what takes time: done on a thread of its own, one after the other.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc::Receiver;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::options::TargetChoice;
-use super::state::{Level, State};
+use super::recorder::{Heading, Recorder, ended_early};
+use super::shared::{Shared, lock};
+use super::state::Level;
+use crate::recording::model::SamplerSettings;
+use crate::sample::Sampler;
 
 /// Something that a face asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,8 +19,6 @@ pub(super) enum Request {
     Release,
     /// Count page flags.
     PageFlags,
-    /// Watch another target.
-    Target(TargetChoice),
     /// Record into a folder from now on, or stop.
     Record(Option<PathBuf>),
 }
@@ -29,25 +30,93 @@ impl Request {
             Request::Trim => "trimming".to_owned(),
             Request::Release => "releasing standby memory and page cache".to_owned(),
             Request::PageFlags => "counting page flags".to_owned(),
-            Request::Target(_) => "changing the target".to_owned(),
             Request::Record(Some(folder)) => format!("starting to record into {}", folder.display()),
             Request::Record(None) => "ending the recording".to_owned(),
         }
     }
 }
 
-/// Carries out requests until nobody can make one any more.
-pub(super) fn carry_out(requests: &Receiver<Request>, state: &Arc<Mutex<State>>, now_ns: impl Fn() -> u64) {
-    for request in requests {
-        lock(state).status.busy = Some(request.title());
-        lock(state).revision += 1;
-        let outcome = format!("cannot go on with {}: not built yet", request.title());
-        let mut state = lock(state);
-        state.status.busy = None;
-        state.say(now_ns(), Level::Error, outcome);
+/// Carries out requests.
+pub(super) struct Actions {
+    pub(super) shared: Arc<Shared>,
+    pub(super) sampler: Arc<Sampler>,
+}
+
+impl Actions {
+    /// Goes on until nobody can make a request any more.
+    pub(super) fn run(self, requests: &Receiver<Request>) {
+        for request in requests {
+            self.busy(Some(request.title()));
+            match &request {
+                Request::Trim | Request::Release | Request::PageFlags => {
+                    let text = format!("{} is not possible yet", request.title());
+                    self.shared.say(Level::Error, text);
+                }
+                Request::Record(Some(folder)) => self.start_recording(folder),
+                Request::Record(None) => self.end_recording(),
+            }
+            self.busy(None);
+        }
+    }
+
+    fn busy(&self, with: Option<String>) {
+        let mut state = self.shared.state();
+        state.status.busy = with;
+        state.revision += 1;
+    }
+
+    fn start_recording(&self, folder: &Path) {
+        if let Some(folder) = self.shared.state().status.recording.clone() {
+            let text = format!("{} is being recorded into already", folder.display());
+            return self.shared.say(Level::Error, text);
+        }
+        match start_recording(folder, &self.shared, &self.sampler) {
+            Ok(recorder) => {
+                *lock(&self.shared.recorder) = Some(recorder);
+                let text = format!("recording into {}", folder.display());
+                self.shared.say(Level::Info, text);
+            }
+            Err(error) => self.shared.say(Level::Error, format!("cannot record: {error}")),
+        }
+    }
+
+    fn end_recording(&self) {
+        let Some(recorder) = lock(&self.shared.recorder).take() else {
+            return self.shared.say(Level::Info, "nothing is being recorded");
+        };
+        self.shared.state().status.recording = None;
+        match recorder.finish(self.sampler.swap_slots()) {
+            Ok(recorded) => {
+                let text = format!("the recording is in {}", recorded.folder.display());
+                self.shared.say(Level::Info, text);
+                if let Some(trouble) = recorded.trouble {
+                    self.shared.say(Level::Warning, trouble);
+                }
+            }
+            Err(error) => self.shared.say(Level::Error, ended_early(&error)),
+        }
     }
 }
 
-fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
+/// Starts to record what is watched just now.
+pub(super) fn start_recording(
+    folder: &Path,
+    shared: &Arc<Shared>,
+    sampler: &Sampler,
+) -> Result<Recorder, super::WatchError> {
+    let (title, hz) = {
+        let state = shared.state();
+        let target = state.target.as_ref();
+        let title = target.map_or_else(|| state.facts.hostname.clone(), |target| target.title.clone());
+        (title, state.facts.hz)
+    };
+    let locked = sampler.locked();
+    Recorder::start(
+        folder,
+        Heading {
+            title,
+            sampler: SamplerSettings { hz, locked },
+        },
+        shared,
+    )
 }

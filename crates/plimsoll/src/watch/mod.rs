@@ -11,13 +11,22 @@
 //!
 //! Invariant: a face reads the [`State`] and calls the [`Monitor`]; it reads no system and writes no recording.
 
+mod account;
 mod actions;
 mod error;
+mod feed;
+mod follow;
 mod history;
 mod monitor;
 mod options;
+mod program;
+mod recorder;
+mod replay;
 pub mod serve;
+mod shared;
 mod state;
+mod summary;
+mod target;
 pub mod terminal;
 
 pub use error::WatchError;
@@ -25,3 +34,6 @@ pub use history::{Bucket, History};
 pub use monitor::Monitor;
 pub use options::{Candidate, Options, Program, Source, TargetChoice};
 pub use state::{Facts, Level, Mark, MarkKind, Message, State, Status, TargetState};
+pub use summary::{
+    FaultTime, MachineSummary, MonitorSummary, ProgramSummary, SUMMARY_SCHEMA, Summary, TargetSummary,
+};

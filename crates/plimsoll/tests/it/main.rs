@@ -16,5 +16,6 @@ mod require;
 mod run;
 mod sample;
 mod scenario;
+mod trim;
 mod watch;
 mod workload;

@@ -1,0 +1,130 @@
+//! `plimsoll trim`: what it refuses, how it ends, what it prints.
+
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Output, Stdio};
+
+use crate::require::capability;
+
+const PLIMSOLL: &str = env!("CARGO_BIN_EXE_plimsoll");
+
+fn trim(arguments: &[&str]) -> Output {
+    Command::new(PLIMSOLL)
+        .arg("trim")
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .expect("plimsoll starts")
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn everything_is_not_trimmed_without_a_yes() {
+    for arguments in [&["--all"][..], &["--all", "--json"], &["--all", "--size", "1M"]] {
+        let output = trim(arguments);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+        assert!(output.stdout.is_empty());
+        let said = said(&output);
+        assert!(
+            said.contains("would page out") && said.contains("resident") && said.contains("--yes"),
+            "{said}"
+        );
+    }
+}
+
+#[test]
+fn wrong_words_end_with_1_and_what_is_not_there_with_2() {
+    let own = std::process::id().to_string();
+    for (arguments, code, words) in [
+        (&["4000000000"][..], 2, "no such process"),
+        (&["no-number"], 1, ""),
+        (&[], 1, ""),
+        (&["--cgroup", "/"], 1, "root cgroup"),
+        (&["--cgroup", "plimsoll-no-such"], 1, "no memory cgroup"),
+        (&[&own, "--all"], 1, ""),
+        (&[&own, "--size", "12 apples"], 1, "apples"),
+        (&[&own, "--size", "10%"], 1, "share"),
+    ] {
+        if words.contains("cgroup") && plimsoll::environment::Hierarchy::of_this_process().is_err() {
+            continue;
+        }
+        let output = trim(arguments);
+        let said = said(&output);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
+        assert!(said.contains(words), "{arguments:?}: {said}");
+        assert!(output.stdout.is_empty(), "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_kernel_thread_has_nothing_to_trim() {
+    let status = std::fs::read_to_string("/proc/2/status").unwrap_or_default();
+    if !capability(
+        "kernel-threads",
+        status.contains("kthreadd"),
+        "pid 2 is not the kernel's here",
+    ) {
+        return;
+    }
+    let output = trim(&["2"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(said(&output).contains("kernel thread"), "{}", said(&output));
+}
+
+/// Another user's process, trimmed as a user who may do nothing.
+#[test]
+fn another_user_s_process_needs_privileges_that_are_named() {
+    if !capability(
+        "root",
+        rustix::process::geteuid().is_root(),
+        "starts processes of other users",
+    ) {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).expect("permissions");
+    // The build folder may be closed to others.
+    let program = folder.path().join("plimsoll");
+    std::fs::copy(PLIMSOLL, &program).expect("a copy");
+    let mut theirs = Command::new("sleep")
+        .arg("60")
+        .uid(65_534)
+        .current_dir("/")
+        .spawn()
+        .expect("sleep");
+    let output = Command::new(&program)
+        .args(["trim", &theirs.id().to_string()])
+        .uid(65_533)
+        .gid(65_533)
+        .current_dir("/")
+        .output()
+        .expect("plimsoll starts");
+    theirs.kill().expect("killed");
+    theirs.wait().expect("ended");
+    let said = said(&output);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(said.contains("CAP_SYS_NICE") && said.contains("root"), "{said}");
+}
+
+#[test]
+fn a_process_without_much_memory_is_reported_as_json() {
+    if !capability("root", rustix::process::geteuid().is_root(), "needs CAP_SYS_NICE") {
+        return;
+    }
+    let mut child = Command::new("sleep").arg("60").spawn().expect("sleep");
+    let output = trim(&[&child.id().to_string(), "--json"]);
+    child.kill().expect("killed");
+    child.wait().expect("ended");
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).expect("a document");
+    assert_eq!(document["schema"], 1);
+    assert_eq!(document["mechanism"], "process_madvise(MADV_PAGEOUT)");
+    assert!(
+        document["before"]["resident"]
+            .as_u64()
+            .is_some_and(|bytes| bytes > 0)
+    );
+    assert_eq!(document["processes"][0]["pid"], child.id());
+}
