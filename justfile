@@ -35,6 +35,11 @@ vm:
 page-test +reports:
     crates/plimsoll/tests/page/run.sh {{reports}}
 
+# Use the live page of `plimsoll watch --serve` in headless Chromium
+watch-page-test:
+    cargo build --package plimsoll
+    crates/plimsoll/tests/page/live.sh "${CARGO_TARGET_DIR:-target}/debug/plimsoll"
+
 # Everything that must hold before a change lands
 ci:
     .ci/run

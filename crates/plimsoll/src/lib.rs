@@ -20,7 +20,7 @@ pub mod report;
 pub mod run;
 pub mod sample;
 pub mod scenario;
-mod stop;
+pub mod stop;
 pub mod trim;
 pub mod watch;
 pub mod workload;

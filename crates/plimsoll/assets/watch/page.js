@@ -47,7 +47,7 @@ function isThere(one) {
 
 function nameDevices() {
   for (const one of series) {
-    if (/^device\d$/.test(one.key)) one.label = known.devices[+one.key.slice(6)] ?? "no device";
+    if (/^device\d$/.test(one.key)) one.label = known.devices[+one.key.slice(6)] ?? "no swap device";
   }
 }
 
@@ -139,7 +139,7 @@ async function listen() {
     const response = await fetch("events", { headers, signal: giveUp.signal, cache: "no-store" });
     if (response.status === 403) return "gone";
     if (!response.ok) return response.status === 503 ? "full" : "broken";
-    connection("live", "live");
+    connection("live", "connected");
     const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
     let text = "";
     for (;;) {
@@ -196,7 +196,7 @@ function bounds() {
 function follow() {
   const [first, last] = bounds();
   view.to = last;
-  view.from = view.width === Infinity ? first : last - view.width;
+  view.from = Math.max(first, last - view.width);
 }
 
 function showView() {
@@ -382,7 +382,12 @@ function draw() {
     // Where the window stands still, new rows in it change no scale, and so nothing would be drawn.
     if (!view.follow) plots[index].redraw();
   }));
-  if (view.at !== null) point(view.at); else fillReadout();
+  if (view.at !== null) {
+    point(view.at);
+  } else {
+    for (const plot of plots) plot.setCursor({ left: -10, top: -10 }, false);
+    fillReadout();
+  }
   showView();
   showFigures();
 }
@@ -395,7 +400,7 @@ function buildReadout() {
   cells = [];
   const groups = [["ram", "In RAM"], ["target", "Target"], ["swap", "Swap"], ["io", "Page I/O"], ["faults", "Faults"], ["pressure", "Pressure"], ["cpu", "CPU"], ["monitor", "Monitor"]];
   const bodies = groups.map(([id, title]) => {
-    const body = element("tbody", {}, element("tr", { class: "head" }, element("th", { colspan: 3, scope: "colgroup" }, title)));
+    const body = element("tbody", { "data-group": id }, element("tr", { class: "head" }, element("th", { colspan: 3, scope: "colgroup" }, title)));
     const list = series.filter(one => one.panel === id && isThere(one));
     for (const one of id === "ram" ? [...list].reverse() : list) {
       const value = element("td"), delta = element("td");
@@ -436,6 +441,8 @@ function fillReadout() {
     value.textContent = now === null ? "\u2013" : unit.text(now);
     delta.textContent = now === null || before === null ? "" : change(one.unit, now - before);
   }
+  const target = document.querySelector("#readout [data-group=target]");
+  target.hidden = target.querySelector("[data-key]:not([hidden])") === null;
 }
 
 function point(time, source) {
@@ -484,6 +491,7 @@ function showHead() {
   const { hello, target, status } = known;
   byId("target").textContent = target ? target.title + (target.ended ? ` (${target.ended})` : "") : "whole machine";
   document.title = `${target ? target.title : "Plimsoll watch"} \u2013 ${hello?.hostname ?? ""}`;
+  byId("trim").disabled = !target || target.ended !== null;
   byId("mode").textContent = status.replay ? "REPLAY" : "LIVE";
   const notices = [target?.trouble, target?.unread ? `${target.unread} more processes are not read` : null, status.busy ? status.busy + "\u2026" : null,
     status.ended, status.unlocked ? `memory not locked: ${status.unlocked}` : null];

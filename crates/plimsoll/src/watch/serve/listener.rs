@@ -12,7 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Bytes that the kernel keeps for a client that does not read. The rest of what it misses is not made at all.
-const SEND_BUFFER: usize = 64 * 1024;
+const SEND_BUFFER: usize = 16 * 1024;
 /// Connections that the kernel keeps for us to accept.
 const BACKLOG: i32 = 64;
 /// Time after which a client that takes nothing is dropped.
@@ -102,6 +102,20 @@ impl AsyncRead for Connection {
 impl AsyncWrite for Connection {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.get_mut().stream).poll_write(cx, buf)
+    }
+
+    // Gathered writes are more than speed: with them the server keeps at most 16 events for a client that does not
+    // read, and without them 400 KiB of them.
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().stream).poll_write_vectored(cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

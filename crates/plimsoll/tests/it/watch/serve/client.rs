@@ -10,7 +10,26 @@ use serde_json::Value;
 const PATIENCE: Duration = Duration::from_secs(15);
 
 fn send(address: SocketAddr, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> TcpStream {
-    let mut stream = TcpStream::connect(address).expect("the server listens");
+    let stream = TcpStream::connect(address).expect("the server listens");
+    send_over(stream, method, path, headers, body)
+}
+
+/// A connection that takes little before it is read from.
+fn narrow(address: SocketAddr) -> TcpStream {
+    use rustix::net::{AddressFamily, SocketType, connect, socket, sockopt};
+    let socket = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
+    sockopt::set_socket_recv_buffer_size(&socket, 4096).expect("a small buffer");
+    connect(&socket, &address).expect("the server listens");
+    socket.into()
+}
+
+fn send_over(
+    mut stream: TcpStream,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &str,
+) -> TcpStream {
     stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     let mut text = format!("{method} {path} HTTP/1.1\r\nContent-Length: {}\r\n", body.len());
     for (name, value) in headers {
@@ -86,6 +105,15 @@ impl Events {
     pub(super) fn open(address: SocketAddr, headers: &[(&str, &str)]) -> Events {
         Events {
             reader: BufReader::new(send(address, "GET", "/events", headers, "")),
+            status: None,
+            text: Vec::new(),
+        }
+    }
+
+    /// As [`Events::open`], on a connection that takes little before it is read from.
+    pub(super) fn open_narrow(address: SocketAddr, headers: &[(&str, &str)]) -> Events {
+        Events {
+            reader: BufReader::new(send_over(narrow(address), "GET", "/events", headers, "")),
             status: None,
             text: Vec::new(),
         }
