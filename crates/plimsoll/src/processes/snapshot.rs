@@ -169,3 +169,41 @@ fn system_refaults() -> Option<u64> {
         .collect();
     (!values.is_empty()).then(|| values.iter().sum())
 }
+
+#[cfg(test)]
+impl Snapshot {
+    /// A snapshot of processes that are all in the innermost of `cgroups`, the innermost first.
+    pub(super) fn made_up(at_ns: u64, processes: Vec<Process>, cgroups: Vec<(&str, Cgroup)>) -> Snapshot {
+        let home = Home {
+            version: CgroupVersion::V2,
+            folders: cgroups.iter().map(|(folder, _)| PathBuf::from(folder)).collect(),
+        };
+        let homes = processes.iter().filter_map(|process| process.cgroups.clone());
+        let home = Arc::new(home);
+        Snapshot {
+            at_ns,
+            denied: 0,
+            hides: false,
+            cgroups: cgroups
+                .into_iter()
+                .map(|(folder, cgroup)| (folder.into(), cgroup))
+                .collect(),
+            refaults: None,
+            swap_store: SwapStore::default(),
+            homes: homes.map(|text| (text, Some(Arc::clone(&home)))).collect(),
+            processes,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_proc_that_hides_processes_hides_them() {
+        let line = |options| format!("22 31 0:20 / /proc rw,nosuid - proc proc {options}\n");
+        assert!(!hides(&line("rw")) && !hides(&line("rw,hidepid=0")) && !hides(&line("rw,hidepid=off")));
+        assert!(hides(&line("rw,hidepid=2")) && hides(&line("rw,gid=4,hidepid=invisible")));
+    }
+}

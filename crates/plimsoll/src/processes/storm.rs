@@ -29,12 +29,12 @@ pub const PINNED_SHARE: f64 = 0.95;
 pub const REFAULTS_PER_S: f64 = 100.0;
 
 /// Percent of a core of system time from which on the refaults cost something. The clock that processes are charged
-/// by has steps of 10 ms: over a second, 10% are ten steps.
-pub const SYSTEM_PERCENT: f64 = 10.0;
+/// by has steps of 10 ms: over a second 5% are five steps, which chance does not bring.
+pub const SYSTEM_PERCENT: f64 = 5.0;
 
-/// Most system time that a refault can be blamed for, in microseconds. From zram, reclaim included, it is 5 to 200;
+/// Most system time that a refault can be blamed for, in microseconds. From zram, reclaim included, it is 5 to 100;
 /// a program that has more system time than this a refault spends it on something else.
-pub const MOST_US_PER_REFAULT: f64 = 1000.0;
+pub const MOST_US_PER_REFAULT: f64 = 250.0;
 
 /// Percent of the time in which a task of the cgroup waited for memory (PSI) that counts as much as system time:
 /// with a slow disk behind swap, a storm waits rather than computes.
@@ -96,8 +96,8 @@ impl Storm {
             format!(", waits for memory {percent:.0}% of the time")
         });
         format!(
-            "{} {}{others} is pinned at {} ({} of {}) by {} and refaults {} pages/s; that costs {:.0}% of a core \
-             in the kernel{stalled}",
+            "{} {} (working set {}){others} is pinned at {} of {} by {} and refaults {} pages/s; that costs {:.0}% of \
+             a core in the kernel{stalled}",
             first.identity.pid,
             inert(&first.name),
             bytes(first.wss),
@@ -237,4 +237,136 @@ fn advice(cap: &Cap, mostly_anon: bool) -> String {
     format!(
         "raise {file} above {what}, or make it touch less at once: below that the cap costs time, and saves only what is touched again"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn process(pid: u32, major_faults: u64, system_us: u64) -> Process {
+        Process {
+            identity: Identity { pid, start_ticks: 7 },
+            parent: 1,
+            name: "scan".to_owned(),
+            state: 'R',
+            kernel_thread: false,
+            minor_faults: 0,
+            major_faults,
+            user_us: 0,
+            system_us,
+            resident: 31 * MIB,
+            cgroups: Some("0::/a\n".to_owned()),
+            detail: None,
+        }
+    }
+
+    fn cgroup(kind: CapKind, usage: u64, refaults: u64) -> Cgroup {
+        let cap = Cap {
+            kind,
+            bytes: 32 * MIB,
+            usage: Some(usage),
+            file: PathBuf::from("/cg/a/memory.max"),
+        };
+        Cgroup {
+            caps: vec![cap],
+            usage: Some(usage),
+            refaults_anon: Some(refaults),
+            refaults_file: Some(0),
+            ..Cgroup::default()
+        }
+    }
+
+    /// What one second brings: usage before and after, refaults, system time.
+    fn second(kind: CapKind, usage: [u64; 2], refaults: u64, system_us: u64) -> Vec<Storm> {
+        let at = |at_ns, usage, refaults, system_us| {
+            let processes = vec![process(5, refaults, system_us)];
+            Snapshot::made_up(at_ns, processes, vec![("/cg/a", cgroup(kind, usage, refaults))])
+        };
+        storms(
+            &at(0, usage[0], 0, 0),
+            &at(1_000_000_000, usage[1], refaults, system_us),
+        )
+    }
+
+    #[test]
+    fn every_condition_is_needed() {
+        let full = [32 * MIB, 31 * MIB];
+        let found = second(CapKind::Limit, full, 10_000, 500_000);
+        assert_eq!(found.len(), 1);
+        assert_eq!(
+            (found[0].refaults_per_s, found[0].system_percent),
+            (10_000.0, 50.0)
+        );
+        assert_eq!(second(CapKind::High, full, 10_000, 500_000).len(), 1);
+        assert_eq!(
+            second(CapKind::Soft, full, 10_000, 500_000),
+            [],
+            "a soft limit holds nobody"
+        );
+        assert_eq!(
+            second(CapKind::Limit, [30 * MIB, 32 * MIB], 10_000, 500_000),
+            [],
+            "still growing"
+        );
+        assert_eq!(second(CapKind::Limit, full, 99, 90_000), [], "too few refaults");
+        assert_eq!(second(CapKind::Limit, full, 10_000, 40_000), [], "no cost");
+        assert_eq!(
+            second(CapKind::Limit, full, 200, 500_000),
+            [],
+            "the time goes elsewhere"
+        );
+    }
+
+    #[test]
+    fn waiting_for_memory_costs_too() {
+        let mut before = cgroup(CapKind::Limit, 32 * MIB, 0);
+        let mut after = cgroup(CapKind::Limit, 32 * MIB, 150);
+        (before.stalled_us, after.stalled_us) = (Some(0), Some(300_000));
+        let before = Snapshot::made_up(0, vec![process(5, 0, 0)], vec![("/cg/a", before)]);
+        let after = Snapshot::made_up(1_000_000_000, vec![process(5, 150, 0)], vec![("/cg/a", after)]);
+        let found = storms(&before, &after);
+        assert_eq!(found[0].stalled_percent, Some(30.0));
+        assert!(found[0].sentence().contains("waits for memory 30% of the time"));
+    }
+
+    #[test]
+    fn the_innermost_cap_has_its_processes_and_bystanders_are_not_named() {
+        let nested = |refaults| {
+            let group = || cgroup(CapKind::Limit, 32 * MIB, refaults);
+            vec![("/cg/a", group()), ("/cg", group())]
+        };
+        let before = vec![process(5, 0, 0), process(6, 0, 0), process(9, 0, 0)];
+        let after = vec![
+            process(5, 9_000, 100_000),
+            process(6, 9_000, 300_000),
+            process(9, 1, 10_000),
+        ];
+        let found = storms(
+            &Snapshot::made_up(0, before, nested(0)),
+            &Snapshot::made_up(1_000_000_000, after, nested(18_000)),
+        );
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].cgroup, PathBuf::from("/cg/a"));
+        let pids: Vec<u32> = found[0].processes.iter().map(|part| part.identity.pid).collect();
+        assert_eq!(pids, [6, 5], "the most expensive first, the idle one left out");
+    }
+
+    #[test]
+    fn a_reused_number_and_no_time_are_no_storm() {
+        let group = |refaults| vec![("/cg/a", cgroup(CapKind::Limit, 32 * MIB, refaults))];
+        let before = Snapshot::made_up(5, vec![process(5, 0, 0)], group(0));
+        let mut other = process(5, 10_000, 500_000);
+        other.identity.start_ticks = 8;
+        assert_eq!(
+            storms(
+                &before,
+                &Snapshot::made_up(1_000_000_005, vec![other], group(10_000))
+            ),
+            []
+        );
+        let now = Snapshot::made_up(5, vec![process(5, 10_000, 500_000)], group(10_000));
+        assert_eq!(storms(&before, &now), []);
+    }
 }

@@ -73,10 +73,11 @@ pub fn render(listing: &Listing, limit: usize, width: usize, colour: bool) -> St
     }
     if let Some(cost) = listing.pss_cost {
         let line = format!(
-            "- proportional sets of {} processes with {} took {}",
+            "- measuring proportional sets took {} ({} of {} processes, {})",
+            quantity::seconds(cost.seconds),
             cost.processes,
+            listing.processes.len(),
             quantity::bytes(cost.wss as f64),
-            quantity::seconds(cost.seconds)
         );
         wrap(&mut text, &line, width);
     }
@@ -155,8 +156,17 @@ fn table(text: &mut String, listing: &Listing, limit: usize, width: usize, colou
 fn command(entry: &Entry) -> String {
     let mark = if entry.storm { "! " } else { "" };
     match entry.command.as_deref().map(str::trim) {
-        Some(command) if !command.is_empty() => format!("{mark}{}", inert(command)),
+        Some(command) if !command.is_empty() => format!("{mark}{}", inert(without_folder(command))),
         _ => format!("{mark}[{}]", inert(&entry.name)),
+    }
+}
+
+/// A command line without the folder of the program, which would take the room of the arguments.
+fn without_folder(command: &str) -> &str {
+    let program = command.split(' ').next().unwrap_or_default();
+    match program.rfind('/') {
+        Some(slash) if program.starts_with('/') && slash + 1 < program.len() => &command[slash + 1..],
+        _ => command,
     }
 }
 

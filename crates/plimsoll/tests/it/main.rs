@@ -7,6 +7,7 @@ mod docs;
 mod doctor;
 mod environment;
 mod machine;
+mod processes;
 pub(crate) mod recording;
 mod report;
 #[allow(dead_code)]

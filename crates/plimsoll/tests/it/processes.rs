@@ -1,0 +1,33 @@
+//! Tests of the `processes` room: parsers against an oracle, real processes, real storms.
+
+mod listing;
+mod parsers;
+mod storms;
+mod walk;
+
+use std::process::Child;
+use std::time::{Duration, Instant};
+
+/// A process that is killed when the test ends, however it ends.
+struct Kept(Child);
+
+impl Kept {
+    fn pid(&self) -> u32 {
+        self.0.id()
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !done() {
+        assert!(Instant::now() < deadline, "waited in vain for {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}

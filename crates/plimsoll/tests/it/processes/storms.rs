@@ -1,0 +1,276 @@
+//! The fault-storm detector on real memory: workers in cgroups of their own.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use plimsoll::environment::{CgroupVersion, Environment, Hierarchy};
+use plimsoll::processes::{Depth, Observer, PINNED_SHARE, Storm, storms};
+use plimsoll::scenario::{FillClass, Settings, ThpMode, TrimMechanism, Workload};
+
+use super::{Kept, wait_until};
+use crate::require::capability;
+
+const MIB: u64 = 1 << 20;
+
+/// A cgroup of this test's, removed when dropped.
+struct Group {
+    folder: PathBuf,
+    version: CgroupVersion,
+}
+
+impl Group {
+    fn new(name: &str, limit: u64) -> Option<Group> {
+        let hierarchy = Hierarchy::of_this_process();
+        let root = rustix::process::geteuid().is_root();
+        if !capability(
+            "cgroup",
+            root && hierarchy.is_ok(),
+            "needs root and a memory cgroup hierarchy",
+        ) {
+            return None;
+        }
+        let hierarchy = hierarchy.unwrap();
+        let folder = hierarchy
+            .mount
+            .join(format!("plimsoll-ps-{name}-{}", std::process::id()));
+        fs::create_dir(&folder).unwrap();
+        let group = Group {
+            folder,
+            version: hierarchy.version,
+        };
+        fs::write(group.limit_file(), limit.to_string()).unwrap();
+        Some(group)
+    }
+
+    fn limit_file(&self) -> PathBuf {
+        self.folder.join(match self.version {
+            CgroupVersion::V1 => "memory.limit_in_bytes",
+            CgroupVersion::V2 => "memory.max",
+        })
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // Its processes were killed before; their memory may still be being freed.
+        for _ in 0..500 {
+            if fs::remove_dir(&self.folder).is_ok() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+/// Starts a command inside of a cgroup.
+fn spawn(folder: &Path, command: &str) -> Child {
+    Command::new("sh")
+        .args([
+            "-c",
+            &format!("echo $$ > {}/cgroup.procs && exec {command}", folder.display()),
+        ])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+/// A worker that fills memory and reads it again and again.
+fn scanner(folder: &Path, bytes: u64) -> Kept {
+    let mut child = spawn(folder, &format!("{} worker", env!("CARGO_BIN_EXE_plimsoll")));
+    let fill = plimsoll::workload::protocol::Command::Fill {
+        bytes,
+        request: bytes,
+        class: FillClass::Constant,
+        seed: 1,
+        thp: ThpMode::Never,
+    };
+    let mut lines = serde_json::to_string(&fill).unwrap() + "\n";
+    let again = serde_json::to_string(&plimsoll::workload::protocol::Command::Restore).unwrap() + "\n";
+    lines.push_str(&again.repeat(2000));
+    child.stdin.as_mut().unwrap().write_all(lines.as_bytes()).unwrap();
+    Kept(child)
+}
+
+/// A file of `bytes` on a disk, of which nothing is in the page cache: who reads it is charged for it.
+fn file(bytes: u64) -> tempfile::NamedTempFile {
+    let mut file = tempfile::NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    file.write_all(&vec![7; bytes as usize]).unwrap();
+    file.as_file().sync_all().unwrap();
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+    file
+}
+
+/// The storm of `folder` over a second, if there is one.
+fn storm(folder: &Path) -> Option<Storm> {
+    let mut observer = Observer::new().unwrap();
+    let before = observer.snapshot(Depth::Counters).unwrap();
+    std::thread::sleep(Duration::from_secs(1));
+    let after = observer.snapshot(Depth::Detail).unwrap();
+    storms(&before, &after)
+        .into_iter()
+        .find(|storm| storm.cgroup == folder)
+}
+
+fn usage(folder: &Path) -> u64 {
+    let mut observer = Observer::new().unwrap();
+    let snapshot = observer.snapshot(Depth::Counters).unwrap();
+    snapshot
+        .cgroups
+        .get(folder)
+        .and_then(|cgroup| cgroup.usage)
+        .unwrap_or(0)
+}
+
+fn zram(limit: u64) -> Settings {
+    Settings {
+        workload: Workload::Compression,
+        subject: "zram".parse().unwrap(),
+        class: FillClass::Constant,
+        size: 32 * MIB,
+        request: 32 * MIB,
+        limit,
+        swap_size: 96 * MIB,
+        trim: TrimMechanism::Cgroup,
+        hold: 0.0,
+        swappiness: None,
+        page_cluster: None,
+        thp: ThpMode::Never,
+        zswap_pool_percent: None,
+        swap_dir: PathBuf::from(env!("CARGO_TARGET_TMPDIR")),
+        phase_timeout: 60.0,
+    }
+}
+
+/// What `plimsoll ps --storm --json` prints.
+fn storms_listed() -> serde_json::Value {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+    let output = command.args(["ps", "--storm", "--json"]).output().unwrap();
+    assert!(output.status.success());
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// The story: 64 MiB scanned again and again under a cap of 32 MiB.
+#[test]
+fn anonymous_memory_scanned_beyond_its_cap_is_a_storm() {
+    let there = Path::new("/sys/class/zram-control/hot_add").exists() && rustix::process::geteuid().is_root();
+    if !capability("zram", there, "needs root and the zram module") {
+        return;
+    }
+    let mut session = crate::machine::alone();
+    let environment = Environment::prepare(&mut session, &zram(32 * MIB)).unwrap();
+    let folder = environment.cgroup().unwrap().path().to_owned();
+    let worker = scanner(&folder, 64 * MIB);
+    wait_until("the cap to be reached", || usage(&folder) > 31 * MIB);
+    let found = (0..10).find_map(|_| storm(&folder));
+    let listing = (0..10)
+        .map(|_| storms_listed())
+        .find(|listing| listing["storms"] != serde_json::json!([]));
+    let pid = worker.pid();
+    drop(worker);
+    let _ = environment.tear_down(&mut session).unwrap();
+    let _ = session.finish().unwrap();
+
+    let found = found.expect("a storm");
+    assert_eq!(
+        (found.cap.bytes, found.processes[0].identity.pid),
+        (32 * MIB, pid)
+    );
+    assert!(found.cap.file.starts_with(&folder));
+    assert!(found.anon_per_s > found.refaults_per_s / 2.0, "{found:?}");
+    assert!(found.processes[0].rates.major_per_s > 100.0, "{found:?}");
+    assert!(
+        found.system_percent >= plimsoll::processes::SYSTEM_PERCENT,
+        "{found:?}"
+    );
+    assert!(
+        found.usage_before > 30 * MIB && found.cap.usage.unwrap() <= 32 * MIB,
+        "{found:?}"
+    );
+    println!("{}\n{}", found.sentence(), found.advice);
+    let document = listing.expect("`ps --storm` finds it too");
+    let entries = document["processes"].as_array().unwrap();
+    assert!(entries.iter().all(|entry| entry["storm"] == true), "{entries:?}");
+    let entry = entries
+        .iter()
+        .find(|entry| entry["pid"] == pid)
+        .expect("the worker is listed");
+    assert!(entry["swap"].as_u64().unwrap() > 16 * MIB, "{entry}");
+}
+
+/// No swap is needed to storm: the pages of a file that is larger than the cap go and come too.
+#[test]
+fn a_file_read_again_and_again_beyond_its_cap_is_a_storm() {
+    let Some(group) = Group::new("file", 16 * MIB) else {
+        return;
+    };
+    let file = file(48 * MIB);
+    let names = format!("{} ", file.path().display()).repeat(1000);
+    let reader = Kept(spawn(&group.folder, &format!("cat {names}")));
+    wait_until("the cap to be reached", || usage(&group.folder) > 15 * MIB);
+    let found = (0..10).find_map(|_| storm(&group.folder)).expect("a storm");
+    assert_eq!(found.processes[0].identity.pid, reader.pid());
+    assert!(found.anon_per_s < found.refaults_per_s / 2.0, "{found:?}");
+    assert_eq!(found.cap.file, group.limit_file());
+    assert!(
+        found
+            .sentence()
+            .contains(&group.limit_file().display().to_string())
+    );
+}
+
+#[test]
+fn the_same_scan_within_its_cap_is_none_and_neither_is_its_first_touch() {
+    let Some(group) = Group::new("roomy", 256 * MIB) else {
+        return;
+    };
+    let mut observer = Observer::new().unwrap();
+    let mut worker = scanner(&group.folder, 64 * MIB);
+    let before = observer.snapshot(Depth::Counters).unwrap();
+    wait_until("the fill", || usage(&group.folder) > 60 * MIB);
+    let after = observer.snapshot(Depth::Detail).unwrap();
+    let process = after.process(worker.pid()).unwrap();
+    assert!(process.minor_faults > 10_000, "{process:?}");
+    assert!(
+        storms(&before, &after)
+            .iter()
+            .all(|storm| storm.cgroup != group.folder)
+    );
+    assert_eq!(storm(&group.folder), None);
+    assert!(worker.0.try_wait().unwrap().is_none(), "the worker has ended");
+}
+
+/// A working set that just fits is at its cap, and busy, and misses nothing.
+#[test]
+fn one_at_its_cap_that_refaults_nothing_is_none() {
+    let Some(group) = Group::new("full", 256 * MIB) else {
+        return;
+    };
+    let mut worker = scanner(&group.folder, 16 * MIB);
+    wait_until("the fill", || usage(&group.folder) > 16 * MIB);
+    std::thread::sleep(Duration::from_millis(500));
+    let cap = usage(&group.folder) + MIB / 2;
+    fs::write(group.limit_file(), cap.to_string()).unwrap();
+    let mut observer = Observer::new().unwrap();
+    let before = observer.snapshot(Depth::Counters).unwrap();
+    std::thread::sleep(Duration::from_secs(1));
+    let after = observer.snapshot(Depth::Detail).unwrap();
+    for snapshot in [&before, &after] {
+        let usage = snapshot.cgroups[&group.folder].usage.unwrap();
+        assert!(
+            usage as f64 >= cap as f64 * PINNED_SHARE,
+            "not at its cap: {usage} of {cap}"
+        );
+    }
+    let user = [&before, &after].map(|snapshot| snapshot.process(worker.pid()).unwrap().user_us);
+    assert!(user[1] > user[0], "it does nothing: {user:?}");
+    let found = storms(&before, &after);
+    assert!(
+        found.iter().all(|storm| storm.cgroup != group.folder),
+        "{found:?}"
+    );
+    assert!(worker.0.try_wait().unwrap().is_none(), "the worker has ended");
+}

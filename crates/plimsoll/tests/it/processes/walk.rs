@@ -1,0 +1,62 @@
+//! Who is who: identities, descendants, members of cgroups.
+
+use std::fs;
+use std::process::Command;
+
+use plimsoll::processes::{Depth, Identity, descendants, list, members};
+
+use super::{Kept, wait_until};
+
+#[test]
+fn a_process_that_ended_is_not_alive_and_neither_is_another_of_its_number() {
+    let mut child = Kept(Command::new("sleep").arg("60").spawn().unwrap());
+    let identity = Identity::of(child.pid()).unwrap();
+    assert!(identity.is_alive());
+    let earlier = Identity {
+        start_ticks: identity.start_ticks - 1,
+        ..identity
+    };
+    assert!(!earlier.is_alive(), "the number was reused");
+    child.0.kill().unwrap();
+    wait_until("the process to end", || !identity.is_alive());
+    assert!(Identity::of(child.pid()).is_ok(), "it still waits for its parent");
+    child.0.wait().unwrap();
+    assert_eq!(
+        Identity::of(child.pid()).unwrap_err().kind(),
+        std::io::ErrorKind::NotFound
+    );
+}
+
+#[test]
+fn the_list_has_processes_but_no_kernel_threads() {
+    let child = Kept(Command::new("sleep").arg("60").spawn().unwrap());
+    let found = list(Depth::Detail).unwrap();
+    let pids: Vec<u32> = found
+        .processes
+        .iter()
+        .map(|process| process.identity.pid)
+        .collect();
+    assert!(pids.is_sorted());
+    assert!(pids.contains(&child.pid()) && pids.contains(&std::process::id()));
+    assert!(!pids.contains(&2), "kthreadd");
+    assert!(found.processes.iter().all(|process| !process.kernel_thread));
+}
+
+#[test]
+fn the_descendants_of_one_that_ended_are_itself() {
+    let mut child = Command::new("true").spawn().unwrap();
+    child.wait().unwrap();
+    assert_eq!(descendants(child.id()), [child.id()]);
+}
+
+#[test]
+fn members_of_a_tree_of_cgroups() {
+    let folder = tempfile::tempdir().unwrap();
+    let below = folder.path().join("a/b");
+    fs::create_dir_all(&below).unwrap();
+    fs::write(folder.path().join("cgroup.procs"), "9\n0\n").unwrap();
+    fs::write(folder.path().join("a/cgroup.procs"), "").unwrap();
+    fs::write(below.join("cgroup.procs"), "12\n3\n9\n").unwrap();
+    assert_eq!(members(folder.path()).unwrap(), [3, 9, 12]);
+    assert!(members(&folder.path().join("gone")).is_err());
+}
