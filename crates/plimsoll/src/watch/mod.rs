@@ -24,6 +24,7 @@ mod recorder;
 mod replay;
 mod shared;
 mod state;
+mod storms;
 mod summary;
 mod target;
 
