@@ -53,6 +53,20 @@ pub fn trim(what: &What, limit: Option<u64>, stop: &AtomicBool) -> Result<Report
             let title = process.title();
             trim_processes(title, vec![process], Vec::new(), limit, stop)
         }
+        What::Family(identities) => {
+            let opened = identities
+                .iter()
+                .map(|process| Process::open(process.pid, Some(process.start_ticks)));
+            let (opened, refused): (Vec<_>, Vec<_>) = opened.partition(Result::is_ok);
+            let processes: Vec<Process> = opened.into_iter().flatten().collect();
+            let title = processes.first().map_or_else(String::new, Process::title);
+            let title = match processes.len() {
+                0 | 1 => title,
+                all => format!("{title} and {} more", all - 1),
+            };
+            let refused = refused.into_iter().filter_map(Result::err).collect();
+            trim_processes(title, processes, refused, limit, stop)
+        }
         What::All => {
             let (processes, refused) = process::all();
             trim_processes("all processes".to_owned(), processes, refused, limit, stop)

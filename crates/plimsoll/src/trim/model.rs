@@ -25,6 +25,9 @@ pub enum What {
         /// same number is then left alone.
         start_ticks: Option<u64>,
     },
+    /// Several processes, the first of which gives its name to all: a program with its descendants. Those that have
+    /// ended are passed over.
+    Family(Vec<Identity>),
     /// A memory cgroup with its descendants: a path below the mount, or of the folder.
     Cgroup(PathBuf),
     /// Every process that this user may trim, but for this one and the kernel's threads.

@@ -2,13 +2,17 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::Receiver;
 
 use super::recorder::{Heading, Recorder, ended_early};
 use super::shared::{Shared, lock};
-use super::state::Level;
+use super::state::{Level, MarkKind};
+use crate::quantity;
 use crate::recording::model::SamplerSettings;
 use crate::sample::Sampler;
+use crate::sample::page_flags::{self, KINDS, PageFlags};
+use crate::trim::{release, trim};
 
 /// Something that a face asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,6 +44,8 @@ impl Request {
 pub(super) struct Actions {
     pub(super) shared: Arc<Shared>,
     pub(super) sampler: Arc<Sampler>,
+    /// Ends what is being done.
+    pub(super) stop: Arc<AtomicBool>,
 }
 
 impl Actions {
@@ -48,10 +54,9 @@ impl Actions {
         for request in requests {
             self.busy(Some(request.title()));
             match &request {
-                Request::Trim | Request::Release | Request::PageFlags => {
-                    let text = format!("{} is not possible yet", request.title());
-                    self.shared.say(Level::Error, text);
-                }
+                Request::Trim => self.trim(),
+                Request::Release => self.release(),
+                Request::PageFlags => self.count_page_flags(),
                 Request::Record(Some(folder)) => self.start_recording(folder),
                 Request::Record(None) => self.end_recording(),
             }
@@ -63,6 +68,37 @@ impl Actions {
         let mut state = self.shared.state();
         state.status.busy = with;
         state.revision += 1;
+    }
+
+    fn trim(&self) {
+        let Some(what) = self.shared.trimmable() else {
+            let text = "nothing is watched that could be trimmed; choose a target first";
+            return self.shared.say(Level::Error, text);
+        };
+        match trim(&what, None, &self.stop) {
+            Ok(report) => self.done(MarkKind::Trim, report.to_string()),
+            Err(error) => self.shared.say(Level::Error, error.to_string()),
+        }
+    }
+
+    fn release(&self) {
+        match release::carry_out(&release::plan(), &self.stop) {
+            Ok(report) => self.done(MarkKind::Release, report.to_string()),
+            Err(error) => self.shared.say(Level::Error, error.to_string()),
+        }
+    }
+
+    fn count_page_flags(&self) {
+        match page_flags::snapshot() {
+            Ok(flags) => self.done(MarkKind::PageFlags, words(&flags)),
+            Err(error) => self.shared.say(Level::Error, error.to_string()),
+        }
+    }
+
+    /// Marks what was done, and says what came of it.
+    fn done(&self, kind: MarkKind, text: String) {
+        self.shared.mark(kind, text.clone());
+        self.shared.say(Level::Info, text);
     }
 
     fn start_recording(&self, folder: &Path) {
@@ -96,6 +132,21 @@ impl Actions {
             Err(error) => self.shared.say(Level::Error, ended_early(&error)),
         }
     }
+}
+
+/// The kinds of pages that there are, the most first.
+fn words(flags: &PageFlags) -> String {
+    let mut kinds: Vec<(u64, &str)> = KINDS
+        .iter()
+        .map(|words| (flags.bytes(words.kind), words.title))
+        .filter(|(bytes, _)| *bytes > 0)
+        .collect();
+    kinds.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
+    let kinds: Vec<String> = kinds
+        .iter()
+        .map(|(bytes, title)| format!("{title} {}", quantity::bytes(*bytes as f64)))
+        .collect();
+    format!("pages by their flags: {}", kinds.join(", "))
 }
 
 /// Starts to record what is watched just now.

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use super::options::TargetChoice;
 use super::shared::{Shared, lock};
 use super::state::{Level, MarkKind, TargetState};
+use super::storms::StormWatch;
 use super::target::{Followed, Look, READ_ON_TICKS, busiest_zram, unreadable};
 use crate::sample::{Sampler, Target, col};
 
@@ -20,6 +21,7 @@ pub(super) struct Follower {
     followed: Followed,
     /// What the sampler was last told.
     told: Target,
+    storms: StormWatch,
 }
 
 impl Follower {
@@ -30,6 +32,7 @@ impl Follower {
             sampler,
             followed: Followed::Nothing,
             told: Target::default(),
+            storms: StormWatch::default(),
         };
         follower.change(followed);
         follower
@@ -76,6 +79,7 @@ impl Follower {
         if self.followed.is_ours() {
             lock(&self.shared.account).look_at_delays(self.followed.identities());
         }
+        self.shared.set_trimmable(self.followed.trimmable());
         let read = look.pids.len().min(READ_ON_TICKS);
         let target = Target {
             workers: look.pids[..read].to_vec(),
@@ -88,6 +92,7 @@ impl Follower {
         if target != self.told || stale {
             self.sampler.set_target(Some(&target));
         }
+        self.storms.look(&target.workers, &self.shared);
         let grown = target.workers != self.told.workers;
         self.told = target;
         self.tell(look, grown);

@@ -25,6 +25,7 @@ mod replay;
 pub mod serve;
 mod shared;
 mod state;
+mod storms;
 mod summary;
 mod target;
 pub mod terminal;

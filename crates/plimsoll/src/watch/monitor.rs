@@ -1,6 +1,7 @@
 //! The monitor: its threads, and what a face may ask of it.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, MutexGuard};
 use std::thread::JoinHandle;
@@ -27,6 +28,7 @@ use crate::processes::{self, Depth};
 use crate::recording::host;
 use crate::recording::model::SamplerReport;
 use crate::sample::{Sampler, SamplerConfig, monotonic_ns};
+use crate::trim::release;
 
 /// A monitor at work. Dropping it ends its threads, and the recording as [`Monitor::finish`] does; a program that was
 /// started goes on.
@@ -55,6 +57,8 @@ struct Live {
     sampler: Arc<Sampler>,
     feed: JoinHandle<()>,
     requests: Sender<Request>,
+    /// Ends what is being done for a request.
+    stop: Arc<AtomicBool>,
     choices: Sender<TargetChoice>,
 }
 
@@ -116,10 +120,12 @@ impl Monitor {
         let feed = spawn("feed", move || feed(&batches, &fed, machine, drawn))?;
         let (requests, requested) = mpsc::channel();
         let (choices, chosen) = mpsc::channel();
+        let stop = Arc::new(AtomicBool::new(false));
         monitor.live = Some(Live {
             sampler: Arc::clone(&sampler),
             feed,
             requests,
+            stop: Arc::clone(&stop),
             choices,
         });
         let title = program
@@ -146,6 +152,7 @@ impl Monitor {
         let actions = Actions {
             shared: Arc::clone(&shared),
             sampler,
+            stop: Arc::clone(&stop),
         };
         monitor
             .threads
@@ -232,7 +239,7 @@ impl Monitor {
 
     /// What [`Monitor::release`] would do, a line a step, for the user to agree to.
     pub fn release_plan(&self) -> Vec<String> {
-        Vec::new()
+        release::plan().iter().map(ToString::to_string).collect()
     }
 
     /// Releases standby memory and page cache.
@@ -328,6 +335,7 @@ impl Monitor {
             self.join();
             return (SamplerReport::default(), Ok(None));
         };
+        live.stop.store(true, Ordering::Relaxed);
         drop((live.requests, live.choices));
         self.join();
         lock(&self.shared.account).close(self.shared.now_ns());

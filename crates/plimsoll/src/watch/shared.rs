@@ -9,6 +9,7 @@ use super::recorder::Recorder;
 use super::state::{Level, Mark, MarkKind, State, TargetState};
 use crate::recording::model::{Event, EventKind};
 use crate::sample::monotonic_ns;
+use crate::trim::What;
 
 /// What the threads of a monitor share. No lock is held while another is taken, but for `state` last.
 pub(super) struct Shared {
@@ -19,6 +20,8 @@ pub(super) struct Shared {
     pub(super) account: Mutex<Account>,
     /// How the program that was started ended.
     outcome: Mutex<Option<Outcome>>,
+    /// What a trim of the target trims.
+    trimmable: Mutex<Option<What>>,
     program_ended: Condvar,
     origin_ns: u64,
 }
@@ -31,6 +34,7 @@ impl Shared {
             recorder: Mutex::new(None),
             account: Mutex::new(Account::default()),
             outcome: Mutex::new(None),
+            trimmable: Mutex::new(None),
             program_ended: Condvar::new(),
             origin_ns,
         }
@@ -75,6 +79,16 @@ impl Shared {
         let mut state = self.state();
         state.target = target;
         state.revision += 1;
+    }
+
+    /// What a trim of the target trims now; None without a target.
+    pub(super) fn trimmable(&self) -> Option<What> {
+        lock(&self.trimmable).clone()
+    }
+
+    /// A trim of the target trims this from now on.
+    pub(super) fn set_trimmable(&self, what: Option<What>) {
+        *lock(&self.trimmable) = what;
     }
 
     fn record(&self, event: Event) {

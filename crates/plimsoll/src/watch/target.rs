@@ -11,6 +11,7 @@ use crate::environment::{CgroupVersion, Hierarchy, active_swaps};
 use crate::inert::inert;
 use crate::processes::{Depth, Identity, Process, descendants, members};
 use crate::sample::CgroupFiles;
+use crate::trim::What;
 
 /// Processes that are read on every tick; reading one takes about 10 us.
 pub(super) const READ_ON_TICKS: usize = 64;
@@ -107,6 +108,20 @@ impl Followed {
         match self {
             Followed::Cgroup(group) => Some(&group.files),
             _ => None,
+        }
+    }
+
+    /// What a trim trims; None where there is nothing.
+    pub(super) fn trimmable(&self) -> Option<What> {
+        match self {
+            Followed::Nothing => None,
+            Followed::Family(family) => {
+                let mut all: Vec<Identity> = family.known.values().copied().collect();
+                // The first process gives its name to all.
+                all.sort_by_key(|process| process.pid != family.root.pid);
+                (!all.is_empty()).then_some(What::Family(all))
+            }
+            Followed::Cgroup(group) => Some(What::Cgroup(group.folder.clone())),
         }
     }
 
