@@ -14,4 +14,5 @@ mod require;
 mod run;
 mod sample;
 mod scenario;
+mod watch;
 mod workload;

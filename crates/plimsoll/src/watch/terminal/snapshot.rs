@@ -94,14 +94,14 @@ impl Snapshot {
             summed(&state.history, latest.saturating_sub(READABLE_NS) + 1, latest + 1)
         });
         self.late_ms = second.and_then(|second| second.max(crate::analysis::gauges::gauge::LATE));
-        self.newest = second.map(|second| Frame {
-            t_ns: latest,
-            layers: state
+        self.newest = second.map(|second| {
+            let mut frame = second.mean;
+            frame.layers = state
                 .history
                 .latest()
-                .and_then(|frame| frame.layers)
-                .or(second.mean.layers),
-            ..second.mean
+                .and_then(|latest| latest.layers)
+                .or(frame.layers);
+            frame
         });
     }
 

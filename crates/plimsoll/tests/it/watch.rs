@@ -1,0 +1,3 @@
+//! The monitor and its faces.
+
+mod terminal;
