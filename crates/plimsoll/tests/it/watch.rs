@@ -1,3 +1,4 @@
-//! Tests of the `watch` room.
+//! The monitor and its faces.
 
 mod serve;
+mod terminal;

@@ -22,7 +22,7 @@ mod router;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::{Semaphore, watch};
 
@@ -138,20 +138,30 @@ impl Server {
         format!("http://{}/?token={}", self.address, self.guard.token())
     }
 
-    /// Serves until a stop is asked for or the monitor has ended; clients are told either.
+    /// Serves until a stop is asked for, the monitor has ended, or it is `until`; clients are told why.
     ///
     /// # Errors
     /// When the server's own works fail; trouble with a client is none.
-    pub fn run(self, monitor: &Arc<Monitor>, stop: &Stop) -> Result<(), ServeError> {
+    pub fn run(
+        self,
+        monitor: &Arc<Monitor>,
+        stop: &Stop,
+        until: Option<Instant>,
+    ) -> Result<(), ServeError> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
             .enable_time()
             .build()
             .map_err(ServeError::Server)?;
-        runtime.block_on(self.answer(monitor, stop))
+        runtime.block_on(self.answer(monitor, stop, until))
     }
 
-    async fn answer(self, monitor: &Arc<Monitor>, stop: &Stop) -> Result<(), ServeError> {
+    async fn answer(
+        self,
+        monitor: &Arc<Monitor>,
+        stop: &Stop,
+        until: Option<Instant>,
+    ) -> Result<(), ServeError> {
         let (beat, beats) = watch::channel(End::None);
         let listener =
             listener::Connections::new(self.listener, MAX_CONNECTIONS).map_err(ServeError::Server)?;
@@ -177,7 +187,7 @@ impl Server {
             ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
             let why = loop {
                 ticks.tick().await;
-                if let Some(why) = reason_to_end(monitor, stop) {
+                if let Some(why) = reason_to_end(monitor, stop, until) {
                     break why;
                 }
                 beat.send_replace(None);
@@ -193,10 +203,13 @@ impl Server {
     }
 }
 
-/// A stop, or the end of what was watched live. The end of a recording is no reason: it is there to be looked at.
-fn reason_to_end(monitor: &Monitor, stop: &Stop) -> Option<String> {
+/// A stop, the time, or the end of what was watched live. The end of a recording is no reason: it is there to be looked at.
+fn reason_to_end(monitor: &Monitor, stop: &Stop, until: Option<Instant>) -> Option<String> {
     if let Some(cause) = stop.cause() {
         return Some(cause.to_string());
+    }
+    if until.is_some_and(|until| Instant::now() >= until) {
+        return Some("the time is over".to_owned());
     }
     let state = monitor.state();
     state.status.ended.clone().filter(|_| !state.status.replay)

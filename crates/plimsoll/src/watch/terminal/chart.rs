@@ -51,18 +51,32 @@ pub(super) fn draw_chart(
     };
     label(buffer, theme, area, "0", &text(1.0));
     let dim = theme.ink(Ink::Dim);
-    let quarters: &[u16] = if area.height >= 12 { &[1, 2, 3] } else { &[2] };
-    for &quarter in quarters {
-        // The number stands in the row whose lower edge it is the height of.
-        let y = area.bottom() - 1 - area.height * quarter / 4;
-        if y > area.y {
-            let words = format!(
-                "{:>5}",
-                text(f64::from(area.bottom() - 1 - y) / f64::from(area.height))
-            );
+    let top = if view.share { 100.0 } else { total / GIB };
+    let step = round_step(top, area.height);
+    let mut height = step;
+    while height < top {
+        // The number stands in the row that holds its height.
+        let row = (height / top * f64::from(area.height)) as u16;
+        let y = area.bottom() - 1 - row.min(area.height - 1);
+        if y > area.y + 1 && y < area.bottom() - 1 {
+            let words = format!("{:>5}", text(height / top));
             buffer.set_string(area.x - AXIS_WIDTH, y, words, dim);
         }
+        height += step;
     }
+}
+
+const GIB: f64 = (1_u64 << 30) as f64;
+
+/// A round step of numbers on an axis that ends at `top`, for about a number every five rows.
+fn round_step(top: f64, rows: u16) -> f64 {
+    let least = top * 4.0 / f64::from(rows.max(1));
+    let decade = 10_f64.powf(least.max(1e-6).log10().floor());
+    [1.0, 2.0, 5.0]
+        .into_iter()
+        .map(|step| step * decade)
+        .find(|&step| step >= least)
+        .unwrap_or(10.0 * decade)
 }
 
 /// Draws the time axis: how long ago, marks, where ticks were missed, and the cursor.

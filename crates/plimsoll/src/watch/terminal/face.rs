@@ -256,7 +256,7 @@ impl Face<'_> {
                 }
             }
             Order::ListCandidates => {
-                self.view.overlay = Some(Overlay::Picker(Picker::new(monitor.candidates())));
+                self.view.open_picker(Picker::new(monitor.candidates()));
             }
             Order::PlanRelease => {
                 let mut lines = monitor.release_plan();

@@ -25,8 +25,8 @@ impl Detail {
     /// Cells of the legend.
     fn width(self) -> u16 {
         match self {
-            Detail::Bare => 23,
-            Detail::Short => 33,
+            Detail::Bare => 24,
+            Detail::Short => 35,
             Detail::Full => 46,
         }
     }

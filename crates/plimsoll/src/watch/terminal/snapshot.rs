@@ -95,11 +95,13 @@ impl Snapshot {
         });
         self.late_ms = second.and_then(|second| second.max(crate::analysis::gauges::gauge::LATE));
         self.newest = second.map(|second| {
-            let mut newest: Frame = second.mean;
-            newest.t_ns = latest;
-            let layers = state.history.latest().and_then(|frame| frame.layers);
-            newest.layers = layers.or(newest.layers);
-            newest
+            let mut frame = second.mean;
+            frame.layers = state
+                .history
+                .latest()
+                .and_then(|latest| latest.layers)
+                .or(frame.layers);
+            frame
         });
     }
 

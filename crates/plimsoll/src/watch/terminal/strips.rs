@@ -327,11 +327,7 @@ fn swap_lines(
         .collect();
     let total: f64 = used.iter().map(|(_, bytes)| bytes).sum();
     let mut lines = vec![(
-        format!(
-            "swap used {:>7} of {}",
-            figures::bytes(total),
-            figures::bytes(size)
-        ),
+        format!("used {:>6} of {}", figures::bytes(total), figures::bytes(size)),
         Style::new(),
     )];
     let rows = usize::from(layout.swap.height).saturating_sub(1);

@@ -103,7 +103,7 @@ impl Theme {
         let locale = locale.unwrap_or_default().to_ascii_lowercase();
         let none = colours == Colours::Never || (colours == Colours::Auto && set("NO_COLOR").is_some());
         Theme {
-            depth: if none { Depth::Mono } else { depth(&set) },
+            depth: if none { Depth::Mono } else { depth(set) },
             light: set("COLORFGBG").is_some_and(|pair| pair.ends_with(";7") || pair.ends_with(";15")),
             unicode: locale.contains("utf-8") || locale.contains("utf8"),
         }

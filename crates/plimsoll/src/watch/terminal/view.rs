@@ -117,6 +117,11 @@ impl View {
         }
     }
 
+    /// Lets the user choose a target.
+    pub fn open_picker(&mut self, picker: Picker) {
+        self.overlay = Some(Overlay::Picker(picker));
+    }
+
     /// Time of a column: never less than a tick, and a whole number of ticks where that can be.
     pub fn column_ns(&self, period_ns: u64) -> u64 {
         let wanted = ZOOMS_MS[self.zoom] * 1_000_000;
@@ -172,8 +177,8 @@ impl View {
             },
             Action::CursorBack => self.move_cursor(-1, snapshot),
             Action::CursorForward => self.move_cursor(1, snapshot),
-            Action::PreviousMark => self.to_mark(false, snapshot),
-            Action::NextMark => self.to_mark(true, snapshot),
+            Action::PreviousMark => self.step_to_mark(false, snapshot),
+            Action::NextMark => self.step_to_mark(true, snapshot),
             Action::Share => self.share = !self.share,
             Action::Help => self.overlay = Some(Overlay::Help),
             Action::OpenPage => {
@@ -285,7 +290,7 @@ impl View {
         self.go_to(moved.clamp(oldest, newest), snapshot);
     }
 
-    fn to_mark(&mut self, forward: bool, snapshot: &Snapshot) {
+    fn step_to_mark(&mut self, forward: bool, snapshot: &Snapshot) {
         let from = self.cursor.or(self.anchor).unwrap_or(snapshot.edge_ns);
         let mut times = snapshot.marks.iter().map(|mark| mark.t_ns);
         let found = match forward {

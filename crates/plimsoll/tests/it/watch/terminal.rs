@@ -1,0 +1,7 @@
+//! The terminal page: what is drawn, what keys mean, and what becomes of the terminal.
+
+mod cells;
+mod drawn;
+mod keys;
+mod pseudo_terminal;
+mod seen;

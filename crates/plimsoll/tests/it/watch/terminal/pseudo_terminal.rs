@@ -1,0 +1,360 @@
+//! The program on a real pseudo-terminal: what it draws there, and that it gives the terminal back.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::num::NonZero;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Termios, Winsize, tcgetattr, tcsetwinsize};
+
+const PLIMSOLL: &str = env!("CARGO_BIN_EXE_plimsoll");
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A session of its own with the terminal, so that signals of the terminal reach the program.
+const OWNED: &[&str] = &["setsid", "--ctty"];
+
+/// A terminal with a program on it.
+struct Terminal {
+    master: Option<Arc<File>>,
+    /// Kept open, so that its settings can be looked at when the program has ended.
+    slave: OwnedFd,
+    before: Termios,
+    child: Child,
+    screen: Arc<Mutex<Seen>>,
+}
+
+struct Seen {
+    parser: vt100::Parser,
+    bytes: Vec<u8>,
+}
+
+fn size_of(columns: u16, rows: u16) -> Winsize {
+    Winsize {
+        ws_row: rows,
+        ws_col: columns,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    }
+}
+
+fn cells(count: u16) -> NonZero<u16> {
+    NonZero::new(count).expect("a screen has cells")
+}
+
+impl Terminal {
+    /// Starts `command` by `starter` on a terminal of 80x24 that shows 24-bit colours, with `variables` set.
+    fn start(starter: &[&str], command: &[&str], variables: &[(&str, &str)]) -> Terminal {
+        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)
+            .expect("a pseudo-terminal");
+        grantpt(&master).expect("grantpt");
+        unlockpt(&master).expect("unlockpt");
+        let name = ptsname(&master, Vec::new()).expect("its name");
+        let name = std::ffi::OsStr::from_bytes(name.as_bytes()).to_owned();
+        let open = || {
+            let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::NOCTTY;
+            rustix::fs::open(&name, flags, rustix::fs::Mode::empty()).expect("the terminal opens")
+        };
+        tcsetwinsize(&master, size_of(80, 24)).expect("a size");
+        let slave = open();
+        let before = tcgetattr(&slave).expect("settings");
+        let child = Command::new(starter[0])
+            .args(&starter[1..])
+            .args(command)
+            .env("TERM", "xterm-256color")
+            .env("COLORTERM", "truecolor")
+            .env("LC_ALL", "C.UTF-8")
+            .env("RUST_BACKTRACE", "0")
+            .env_remove("NO_COLOR")
+            .envs(variables.iter().copied())
+            .stdin(Stdio::from(open()))
+            .stdout(Stdio::from(open()))
+            .stderr(Stdio::from(open()))
+            .spawn()
+            .expect("setsid of util-linux starts");
+        let screen = Arc::new(Mutex::new(Seen {
+            parser: vt100::Parser::new(cells(24), cells(80), 0),
+            bytes: Vec::new(),
+        }));
+        let master = Arc::new(File::from(master));
+        let output = Arc::downgrade(&master);
+        let seen = Arc::clone(&screen);
+        std::thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            // Held only for a moment, so that the test can close it.
+            while let Some(output) = output.upgrade() {
+                let mut fds = [PollFd::new(&output, PollFlags::IN)];
+                let wait = rustix::event::Timespec {
+                    tv_sec: 0,
+                    tv_nsec: 50_000_000,
+                };
+                if poll(&mut fds, Some(&wait)) != Ok(1) {
+                    continue;
+                }
+                let Ok(count @ 1..) = (&*output).read(&mut bytes) else {
+                    break;
+                };
+                let mut seen = seen.lock().expect("no reader panics");
+                seen.parser.process(&bytes[..count]);
+                seen.bytes.extend(&bytes[..count]);
+            }
+        });
+        Terminal {
+            master: Some(master),
+            slave,
+            before,
+            child,
+            screen,
+        }
+    }
+
+    fn press(&mut self, keys: &str) {
+        let mut master: &File = self.master.as_ref().expect("the terminal is there");
+        master.write_all(keys.as_bytes()).expect("keys are taken");
+    }
+
+    fn resize(&self, columns: u16, rows: u16) {
+        let mut seen = self.screen.lock().expect("no reader panics");
+        seen.parser.screen_mut().set_size(cells(rows), cells(columns));
+        let master = self.master.as_ref().expect("the terminal is there");
+        tcsetwinsize(master.as_fd(), size_of(columns, rows)).expect("a size");
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(self.pid(), signal).expect("the program is there");
+    }
+
+    fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
+    fn contents(&self) -> String {
+        self.screen
+            .lock()
+            .expect("no reader panics")
+            .parser
+            .screen()
+            .contents()
+    }
+
+    /// Waits until the screen is as wanted.
+    fn until(&self, what: &str, wanted: impl Fn(&vt100::Screen) -> bool) {
+        let started = Instant::now();
+        while !wanted(self.screen.lock().expect("no reader panics").parser.screen()) {
+            assert!(
+                started.elapsed() < PATIENCE,
+                "never seen: {what}\n{}",
+                self.contents()
+            );
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn until_text(&self, text: &str) {
+        self.until(text, |screen| screen.contents().contains(text));
+    }
+
+    /// Waits for the page with figures in it.
+    fn until_drawn(&self) {
+        self.until("the page", |screen| {
+            let text = screen.contents();
+            screen.alternate_screen()
+                && text.contains("page cache")
+                && text.contains("LIVE")
+                && text.contains("cpu")
+        });
+    }
+
+    /// Waits for the program's end; its exit code, if it has one.
+    fn end(&mut self) -> Option<i32> {
+        let started = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().expect("a child") {
+                return status.code();
+            }
+            assert!(
+                started.elapsed() < PATIENCE,
+                "it does not end\n{}",
+                self.contents()
+            );
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// The terminal is as it was: the screen from before, a cursor, and the settings.
+    fn assert_given_back(&self) {
+        self.until("the screen from before, with a cursor", |screen| {
+            !screen.alternate_screen() && !screen.hide_cursor()
+        });
+        let now = tcgetattr(&self.slave).expect("settings");
+        let modes = |termios: &Termios| {
+            (
+                termios.input_modes,
+                termios.output_modes,
+                termios.control_modes,
+                termios.local_modes,
+            )
+        };
+        assert_eq!(modes(&now), modes(&self.before), "the terminal's settings");
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        // It has ended already where the test went well.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn watch(variables: &[(&str, &str)]) -> Terminal {
+    Terminal::start(OWNED, &[PLIMSOLL, "watch"], variables)
+}
+
+#[test]
+fn the_page_is_drawn_follows_the_size_and_quits() {
+    let mut terminal = watch(&[]);
+    terminal.until_drawn();
+    terminal.resize(120, 40);
+    terminal.until("the page at 120x40", |screen| {
+        let rows: Vec<String> = screen.rows(0, 120).collect();
+        rows[39].contains("quit") && rows[0].contains("PSI mem")
+    });
+    terminal.resize(50, 10);
+    terminal.until_text("terminal too small (50x10), needs 60x16");
+    terminal.resize(80, 24);
+    terminal.until("the page again", |screen| {
+        screen.rows(0, 80).nth(23).is_some_and(|row| row.contains("quit"))
+    });
+    terminal.press("q");
+    assert_eq!(terminal.end(), Some(0));
+    terminal.assert_given_back();
+}
+
+#[test]
+fn keys_do_what_help_says() {
+    let mut terminal = watch(&[]);
+    terminal.until_drawn();
+    terminal.press("?");
+    terminal.until_text("set a mark");
+    terminal.press("\u{1b}");
+    terminal.until("no help", |screen| !screen.contents().contains("set a mark"));
+    terminal.press("1");
+    terminal.until("a mark on the axis", |screen| {
+        screen
+            .rows(0, 46)
+            .any(|row| row.contains("\u{253c}") && row.contains('1') && row.contains('\u{2500}'))
+    });
+    terminal.press("T");
+    terminal.until_text("There is no target to trim");
+    terminal.press("\u{1b}");
+    terminal.until("no box", |screen| !screen.contents().contains("Esc closes"));
+    terminal.press(" ");
+    terminal.until_text("FROZEN");
+    terminal.press("\u{1b}");
+    terminal.until("no freeze", |screen| !screen.contents().contains("FROZEN"));
+    terminal.press("mhalf");
+    terminal.until_text("half");
+    terminal.press(" way\r[");
+    terminal.until_text("m half way");
+    terminal.press("\u{3}");
+    assert_eq!(terminal.end(), Some(0));
+    terminal.assert_given_back();
+}
+
+#[test]
+fn a_signal_ends_it_and_gives_the_terminal_back() {
+    for signal in [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT] {
+        let mut terminal = watch(&[]);
+        terminal.until_drawn();
+        terminal.signal(signal);
+        assert_eq!(terminal.end(), Some(5), "{signal:?}");
+        terminal.assert_given_back();
+    }
+}
+
+#[test]
+fn a_panic_gives_the_terminal_back_before_it_is_told() {
+    if !cfg!(debug_assertions) {
+        return;
+    }
+    let mut terminal = watch(&[("PLIMSOLL_TEST_PANIC", "1")]);
+    assert_eq!(terminal.end(), Some(101));
+    terminal.assert_given_back();
+    terminal.until_text("panicked at");
+}
+
+/// Without a controlling terminal no signal tells of it. The reader of the terminal library would try for ever here, at
+/// the cost of a CPU.
+#[test]
+fn a_terminal_that_goes_away_ends_it() {
+    let mut terminal = Terminal::start(&["setsid"], &[PLIMSOLL, "watch"], &[]);
+    terminal.until_drawn();
+    // The slave is still open here: nothing but what poll, read and write say tells of the end.
+    terminal.master = None;
+    assert_eq!(terminal.end(), Some(5));
+}
+
+#[test]
+fn no_color_sends_no_colour() {
+    let mut terminal = watch(&[("NO_COLOR", "1")]);
+    terminal.until_drawn();
+    terminal.press("q");
+    assert_eq!(terminal.end(), Some(0));
+    terminal.assert_given_back();
+    let seen = terminal.screen.lock().expect("no reader panics");
+    let text = String::from_utf8_lossy(&seen.bytes).into_owned();
+    for colour in ["\u{1b}[38;", "\u{1b}[48;", "\u{1b}[3", "\u{1b}[4"] {
+        let starts: Vec<&str> = text.split(colour).skip(1).collect();
+        let coloured = starts.iter().any(|rest| {
+            rest.starts_with(|digit: char| "012345678".contains(digit)) && rest[1..].starts_with(['m', ';'])
+        });
+        assert!(!coloured, "{colour:?} is a colour");
+    }
+}
+
+#[test]
+fn where_it_cannot_draw_it_says_what_to_do() {
+    let mut terminal = watch(&[("TERM", "dumb")]);
+    assert_eq!(terminal.end(), Some(3));
+    terminal.until_text("--headless");
+    terminal.assert_given_back();
+    let output = Command::new(PLIMSOLL)
+        .arg("watch")
+        .env("TERM", "xterm")
+        .output()
+        .expect("plimsoll");
+    assert_eq!(output.status.code(), Some(3));
+    assert!(output.stdout.is_empty());
+    assert!(String::from_utf8_lossy(&output.stderr).contains("--headless"));
+}
+
+/// A shell with job control, the page in it, ctrl-z, `fg`.
+#[test]
+fn ctrl_z_leaves_the_terminal_to_the_shell_until_fg() {
+    let mut terminal = Terminal::start(
+        OWNED,
+        &["bash", "--norc", "--noprofile", "-i"],
+        &[("PS1", "shell$ ")],
+    );
+    terminal.until_text("shell$");
+    terminal.press(&format!("{PLIMSOLL} watch\r"));
+    terminal.until_drawn();
+    terminal.press("\u{1a}");
+    terminal.until("the shell", |screen| {
+        !screen.alternate_screen() && screen.contents().contains("Stopped")
+    });
+    terminal.press("fg\r");
+    terminal.until_drawn();
+    terminal.press("q");
+    terminal.until("the shell", |screen| !screen.alternate_screen());
+    terminal.press("exit 7\r");
+    assert_eq!(terminal.end(), Some(7));
+    terminal.assert_given_back();
+}
