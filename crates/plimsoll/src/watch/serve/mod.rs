@@ -142,12 +142,7 @@ impl Server {
     ///
     /// # Errors
     /// When the server's own works fail; trouble with a client is none.
-    pub fn run(
-        self,
-        monitor: &Arc<Monitor>,
-        stop: &Stop,
-        until: Option<Instant>,
-    ) -> Result<(), ServeError> {
+    pub fn run(self, monitor: &Arc<Monitor>, stop: &Stop, until: Option<Instant>) -> Result<(), ServeError> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
             .enable_time()

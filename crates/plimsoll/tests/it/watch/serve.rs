@@ -35,7 +35,7 @@ impl Served {
         let monitor = Arc::new(Monitor::start(&options).expect("samples"));
         let stop = Arc::new(Stop::default());
         let (served, asked) = (Arc::clone(&monitor), Arc::clone(&stop));
-        let thread = std::thread::spawn(move || server.run(&served, &asked));
+        let thread = std::thread::spawn(move || server.run(&served, &asked, None));
         Served {
             address,
             token: url
