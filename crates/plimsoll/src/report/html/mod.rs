@@ -6,10 +6,10 @@
 
 mod bars;
 mod data;
-mod palette;
-mod panel;
-mod svg;
-mod table;
+pub(super) mod palette;
+pub(super) mod panel;
+pub(super) mod svg;
+pub(super) mod table;
 mod timeline;
 
 use std::collections::BTreeMap;
@@ -28,6 +28,8 @@ const UPLOT_SCRIPT: &str = include_str!("../../../assets/uplot/uPlot.iife.min.js
 const UPLOT_STYLE: &str = include_str!("../../../assets/uplot/uPlot.min.css");
 const UPLOT_LICENSE: &str = include_str!("../../../assets/uplot/LICENSE");
 const SCRIPT: &str = include_str!("../../../assets/report/page.js");
+/// Makes tables sortable.
+pub(super) const SORTABLE: &str = include_str!("../../../assets/report/sortable.js");
 const STYLE: &str = include_str!("../../../assets/report/page.css");
 
 #[derive(Template)]
@@ -64,17 +66,13 @@ struct Figure {
 
 /// The page as one HTML document.
 pub fn render(page: &Page) -> String {
-    let script = format!("{UPLOT_SCRIPT}\n{SCRIPT}");
-    let policy = format!(
-        "default-src 'none'; script-src 'sha256-{}'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'",
-        base64::engine::general_purpose::STANDARD.encode(Sha256::digest(script.as_bytes()))
-    );
+    let script = format!("{UPLOT_SCRIPT}\n{SORTABLE}\n{SCRIPT}");
     let mut confounders: Vec<&Confounder> = page.results.confounders.iter().collect();
     confounders.sort_by_key(|confounder| confounder.spoils.is_empty());
     let view = View {
         page,
-        policy,
-        style: style(),
+        policy: policy(&script),
+        style: format!("{UPLOT_STYLE}{}", style()),
         script,
         license: UPLOT_LICENSE.trim(),
         data: data::json(page),
@@ -99,9 +97,18 @@ pub fn render(page: &Page) -> String {
         .unwrap_or_else(|error| format!("<!doctype html><p>The page could not be drawn: {error}"))
 }
 
-fn style() -> String {
+/// A content policy that allows no script but this one, and nothing from the network.
+pub(super) fn policy(script: &str) -> String {
     format!(
-        ":root{{{}}}@media screen and (prefers-color-scheme:dark){{:root{{{}}}}}{UPLOT_STYLE}{STYLE}",
+        "default-src 'none'; script-src 'sha256-{}'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'",
+        base64::engine::general_purpose::STANDARD.encode(Sha256::digest(script.as_bytes()))
+    )
+}
+
+/// Colours and the look of everything that reports share.
+pub(super) fn style() -> String {
+    format!(
+        ":root{{{}}}@media screen and (prefers-color-scheme:dark){{:root{{{}}}}}{STYLE}",
         palette::css_variables(false),
         palette::css_variables(true)
     )
@@ -196,7 +203,7 @@ fn figures(page: &Page) -> Vec<Figure> {
 }
 
 /// The trial that stands for its group: the one whose trim and restore together took the median time.
-fn representative<'a>(page: &'a Page, group: &'a Group) -> Option<(&'a str, &'a Timeline)> {
+pub(super) fn representative<'a>(page: &'a Page, group: &'a Group) -> Option<(&'a str, &'a Timeline)> {
     let mut drawn: Vec<(f64, &str, &Timeline)> = page
         .trials
         .iter()

@@ -7,19 +7,19 @@ use crate::sample::CATEGORIES;
 
 /// How a layer of the memory stack looks.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Paint {
+pub(in crate::report) struct Paint {
     /// Key of the category.
-    pub(super) key: &'static str,
+    pub(in crate::report) key: &'static str,
     /// Words for people.
-    pub(super) label: &'static str,
+    pub(in crate::report) label: &'static str,
     /// Colour on a light page.
-    pub(super) light: &'static str,
+    pub(in crate::report) light: &'static str,
     /// Colour on a dark page.
-    pub(super) dark: &'static str,
+    pub(in crate::report) dark: &'static str,
     /// Whether a hatch is drawn over the colour.
-    pub(super) hatched: bool,
+    pub(in crate::report) hatched: bool,
     /// Whether it belongs to what the experiment moves.
-    pub(super) moves: bool,
+    pub(in crate::report) moves: bool,
 }
 
 const PLAIN: bool = false;
@@ -28,7 +28,7 @@ const STAYS: bool = false;
 const MOVES: bool = true;
 
 /// The layers, bottom to top: in the order of [`CATEGORIES`], whose names and colours they take.
-pub(super) const LAYERS: &[Paint] = &[
+pub(in crate::report) const LAYERS: &[Paint] = &[
     paint(0, "#6B6B6B", PLAIN, STAYS),
     paint(1, "#CC3311", HATCHED, MOVES),
     paint(2, "#E0B93C", PLAIN, STAYS),
@@ -44,19 +44,19 @@ const _: () = assert!(LAYERS.len() == CATEGORIES.len());
 
 /// How a line or a bar looks.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Ink {
+pub(in crate::report) struct Ink {
     /// Key of the series.
-    pub(super) key: &'static str,
+    pub(in crate::report) key: &'static str,
     /// Colour on a light page.
-    pub(super) light: &'static str,
+    pub(in crate::report) light: &'static str,
     /// Colour on a dark page.
-    pub(super) dark: &'static str,
+    pub(in crate::report) dark: &'static str,
     /// Dashes of a line, in pixels; none for a solid one.
-    pub(super) dash: &'static [u8],
+    pub(in crate::report) dash: &'static [u8],
 }
 
 /// Lines and bars, by key. A series that is not listed takes one of [`SPARE_INKS`].
-pub(super) const INKS: &[Ink] = &[
+pub(in crate::report) const INKS: &[Ink] = &[
     ink("fill", "#0072B2", "#56A5DB", &[]),
     ink("trim", "#D55E00", "#F08A3C", &[]),
     ink("restore", "#009E73", "#2DBE94", &[]),
@@ -81,7 +81,7 @@ pub(super) const INKS: &[Ink] = &[
 ];
 
 /// For series that the table does not know, such as swap devices, by their order.
-pub(super) const SPARE_INKS: &[Ink] = &[
+pub(in crate::report) const SPARE_INKS: &[Ink] = &[
     ink("device0", "#004488", "#6FA3E8", &[]),
     ink("device1", "#BB5566", "#E08594", &[6, 3]),
     ink("device2", "#8A7A1C", "#DDAA33", &[2, 2]),
@@ -110,7 +110,7 @@ const fn ink(key: &'static str, light: &'static str, dark: &'static str, dash: &
 }
 
 /// The paint of a layer; a layer that the table does not know is painted as unaccounted.
-pub(super) fn paint_of(key: &str) -> &'static Paint {
+pub(in crate::report) fn paint_of(key: &str) -> &'static Paint {
     LAYERS
         .iter()
         .find(|paint| paint.key == key)
@@ -118,14 +118,14 @@ pub(super) fn paint_of(key: &str) -> &'static Paint {
 }
 
 /// The ink of a series, by its key or else by its place among its neighbours.
-pub(super) fn ink_of(key: &str, place: usize) -> &'static Ink {
+pub(in crate::report) fn ink_of(key: &str, place: usize) -> &'static Ink {
     INKS.iter()
         .find(|ink| ink.key == key)
         .unwrap_or(&SPARE_INKS[place % SPARE_INKS.len()])
 }
 
 /// Declarations of every colour as CSS variables: `--KEY`, and for a layer `--on-KEY`, the colour of text on it.
-pub(super) fn css_variables(dark: bool) -> String {
+pub(in crate::report) fn css_variables(dark: bool) -> String {
     let mut css = String::new();
     for paint in LAYERS {
         let colour = if dark { paint.dark } else { paint.light };
