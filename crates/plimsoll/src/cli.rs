@@ -273,7 +273,7 @@ pub struct Watch {
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub hz: u32,
     /// End after this many seconds
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub duration: Option<f64>,
     /// Print the summary as one JSON document on standard output
     #[arg(long)]
@@ -392,4 +392,17 @@ pub struct Completions {
 pub struct Man {
     /// Folder to write all man pages into
     pub dir: Option<PathBuf>,
+}
+
+/// Longest duration in seconds: ten years.
+const LONGEST: f64 = 3.2e8;
+
+/// Parses a duration in seconds.
+fn seconds(text: &str) -> Result<f64, String> {
+    let seconds: f64 = text.parse().map_err(|_| "give a number of seconds".to_owned())?;
+    if (0.0..=LONGEST).contains(&seconds) {
+        Ok(seconds)
+    } else {
+        Err(format!("give seconds from 0 to {LONGEST}"))
+    }
 }

@@ -529,11 +529,28 @@ async function act(name, body = "") {
   }
 }
 
+let confirmed = () => {};
+
+// Asks before something is done to other programs' memory.
+function ask(title, lines, word, then) {
+  confirmed = then;
+  byId("confirm-title").textContent = title;
+  byId("plan").replaceChildren(...lines.map(line => element("li", {}, line)));
+  byId("confirmed").textContent = word;
+  byId("confirm").showModal();
+}
+
 async function release() {
   const plan = await act("release-plan");
-  if (plan === null) return;
-  byId("plan").replaceChildren(...JSON.parse(plan).map(line => element("li", {}, line)));
-  byId("confirm").showModal();
+  if (plan !== null) ask("Release standby memory and page cache?", JSON.parse(plan), "Release", () => act("release"));
+}
+
+function trim() {
+  if (byId("trim").disabled) return;
+  const title = known.target.title;
+  const lines = ["Its pages go out of RAM, to swap or to their files.", "What it needs comes back by page faults, which take it time."];
+  // The server refuses when another target has been chosen meanwhile.
+  ask(`Trim ${title}?`, lines, "Trim", () => act("trim", title));
 }
 
 function keys(event) {
@@ -546,9 +563,10 @@ function keys(event) {
     "[": () => toMark(-1), "]": () => toMark(1),
     "+": () => zoom(middle - width / 4, middle + width / 4), "-": () => zoom(middle - width, middle + width),
   };
-  const actions = { m: () => byId("note").focus(), t: () => act("trim"), e: release, k: () => act("page-flags") };
+  const actions = { m: () => byId("note").focus(), T: trim, e: release, k: () => act("page-flags") };
   for (const number of "1234") actions[number] = () => act("mark", number);
-  const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
+  // On the terminal t chooses a target: only T trims.
+  const key = event.key.length === 1 && event.key !== "T" ? event.key.toLowerCase() : event.key;
   const action = views[key] ?? (known.hello?.actions ? actions[key] : undefined);
   if (action) { event.preventDefault(); action(); }
 }
@@ -575,7 +593,8 @@ function wire() {
   });
   for (const button of document.querySelectorAll("[data-action]")) button.addEventListener("click", () => act(button.dataset.action));
   byId("release").addEventListener("click", release);
-  byId("confirmed").addEventListener("click", () => { byId("confirm").close(); act("release"); });
+  byId("trim").addEventListener("click", trim);
+  byId("confirmed").addEventListener("click", () => { byId("confirm").close(); confirmed(); });
   byId("cancelled").addEventListener("click", () => byId("confirm").close());
   document.addEventListener("keydown", keys);
   new ResizeObserver(() => {

@@ -1,6 +1,7 @@
 //! `plimsoll compare`: runs against a baseline, and conditions that they must meet.
 
 use std::collections::BTreeSet;
+use std::io::{self, Write};
 use std::path::PathBuf;
 
 use super::report::open;
@@ -8,6 +9,7 @@ use crate::analysis;
 use crate::analysis::compare::{Comparison, Condition, Input, Standing, check};
 use crate::cli::{Compare, CompareFormat, Talk};
 use crate::exit::{Exit, Failure, OrExit};
+use crate::export;
 use crate::recording::Recording;
 use crate::recording::model::Results;
 use crate::report;
@@ -45,13 +47,8 @@ pub(super) fn compare(options: &Compare, talk: &Talk) -> Result<Exit, Failure> {
         comparison.conditions.extend(outcomes);
     }
     write(options, talk, &comparison, &inputs)?;
-    let format = if options.json {
-        CompareFormat::Json
-    } else {
-        options.format
-    };
     // The table on standard output ends with them.
-    if format != CompareFormat::Text || output(options).is_some() {
+    if format(options) != CompareFormat::Text || output(options).is_some() {
         for outcome in comparison
             .conditions
             .iter()
@@ -100,11 +97,8 @@ fn write(
     comparison: &Comparison,
     inputs: &[Input<'_>],
 ) -> Result<(), Failure> {
-    if options.json {
-        return super::print_json(comparison);
-    }
     let path = output(options);
-    let text = match options.format {
+    let text = match format(options) {
         CompareFormat::Text => {
             let colour = path.is_none() && super::colour_on_stdout(talk);
             terminal::summary(comparison, super::width_of_stdout(), colour)
@@ -120,11 +114,20 @@ fn write(
     match path {
         None => super::print(&text),
         Some(path) => {
-            std::fs::write(&path, text)
-                .map_err(|error| anyhow::anyhow!("cannot write {}: {error}", path.display()))
+            export::to_file(&path, |file| file.write_all(text.as_bytes()))
+                .map_err(|error: io::Error| anyhow::anyhow!("cannot write {}: {error}", path.display()))
                 .or_exit(Exit::Missing)?;
             super::print(&format!("{}\n", path.display()))
         }
+    }
+}
+
+/// What to make.
+fn format(options: &Compare) -> CompareFormat {
+    if options.json {
+        CompareFormat::Json
+    } else {
+        options.format
     }
 }
 
@@ -133,7 +136,7 @@ fn output(options: &Compare) -> Option<PathBuf> {
     match &options.output {
         Some(path) if path.as_os_str() == "-" => None,
         Some(path) => Some(path.clone()),
-        None => (options.format == CompareFormat::Html).then(|| PathBuf::from("compare.html")),
+        None => (format(options) == CompareFormat::Html).then(|| PathBuf::from("compare.html")),
     }
 }
 

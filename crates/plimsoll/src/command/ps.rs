@@ -37,8 +37,11 @@ pub(super) fn ps(options: &Ps, talk: &Talk) -> Result<Exit, Failure> {
     }
     let before = source.snapshot(Depth::Counters)?;
     thread::sleep(interval);
-    let (_, listing) = source.listing(&before)?;
+    let (_, mut listing) = source.listing(&before)?;
     if options.json {
+        if options.limit > 0 {
+            listing.processes.truncate(options.limit);
+        }
         let mut text = serde_json::to_string_pretty(&listing).or_exit(Exit::WorkloadFailed)?;
         text.push('\n');
         super::print(&inert_json(&text))?;

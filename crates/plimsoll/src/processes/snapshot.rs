@@ -74,7 +74,8 @@ impl Observer {
         self.complete(walk::read_all(pids.iter().copied(), depth))
     }
 
-    fn complete(&mut self, found: Found) -> Snapshot {
+    fn complete(&mut self, mut found: Found) -> Snapshot {
+        found.processes.sort_by_key(|process| process.identity.pid);
         let mut homes = HashMap::new();
         let mut cgroups = BTreeMap::new();
         for text in found

@@ -171,9 +171,9 @@ columns! {
     TARGET_RESIDENT "target_resident" Bytes "/proc/PID/statm resident" "Resident memory of the target's living workers.";
     TARGET_ANON "target_anon" Bytes "/proc/PID/statm resident - shared" "Resident anonymous memory of the target's living workers.";
     TARGET_SWAP "target_swap" Bytes "/proc/PID/status VmSwap" "Anonymous memory of the target's living workers that is in swap.";
-    TARGET_MINOR_FAULTS "target_minor_faults" Count "/proc/PID/stat minflt" "Page faults of the target's living workers that waited for no read.";
-    TARGET_MAJOR_FAULTS "target_major_faults" Count "/proc/PID/stat majflt" "Page faults of the target's living workers that waited for a read or a decompression.";
-    TARGET_CPU_US "target_cpu_us" CountMicroseconds "/proc/PID/stat utime + stime" "CPU time of the target's living workers, in steps of 10 ms.";
+    TARGET_MINOR_FAULTS "target_minor_faults" Count "/proc/PID/stat minflt" "Page faults of the target's living workers since each was first watched that waited for no read; from a worker's start, where it was watched within two seconds of it.";
+    TARGET_MAJOR_FAULTS "target_major_faults" Count "/proc/PID/stat majflt" "Page faults of the target's living workers that waited for a read or a decompression, since when as for `target_minor_faults`.";
+    TARGET_CPU_US "target_cpu_us" CountMicroseconds "/proc/PID/stat utime + stime" "CPU time of the target's living workers, in steps of 10 ms, since when as for `target_minor_faults`.";
     TARGET_PROCESSES "target_processes" Number "/proc/PID/statm" "The target's workers that are alive.";
     WORKER1_RESIDENT "worker1_resident" Bytes "/proc/PID/statm resident" "Resident memory of worker 1.";
     WORKER2_RESIDENT "worker2_resident" Bytes "/proc/PID/statm resident" "Resident memory of worker 2.";

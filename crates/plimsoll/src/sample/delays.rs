@@ -31,7 +31,10 @@ const BY_THREAD: u16 = 1;
 const BY_PROCESS: u16 = 2;
 const STATS: u16 = 3;
 
-/// Offsets in `struct taskstats`, the same in every version that has the field.
+/// The one version of `struct taskstats` in which new fields were put between old ones (Linux 6.14).
+const SHUFFLED_VERSION: u16 = 15;
+
+/// Offsets in `struct taskstats`, the same in every other version that has the field.
 const SWAP_IN: usize = 56;
 const RECLAIM: usize = 320;
 const THRASHING: usize = 336;
@@ -129,6 +132,12 @@ impl DelayAccounting {
             .and_then(|(_, both)| attributes(both).find(|(kind, _)| *kind == STATS))
             .map(|(_, figures)| figures)
             .ok_or_else(garbled)?;
+        if figures.get(..2) == Some(&SHUFFLED_VERSION.to_ne_bytes()) {
+            return Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                "this kernel's version of the account, 15, has its figures in other places",
+            ));
+        }
         let at = |offset: usize| {
             let bytes = figures
                 .get(offset..offset + 8)

@@ -16,6 +16,9 @@ const WORKER_COLUMNS: [usize; 4] = [
 /// Microseconds of one tick of the clock that `/proc/PID/stat` counts in, which is 100 Hz on every Linux (USER_HZ).
 const CLOCK_TICK_US: i64 = 10_000;
 
+/// Longer than any `/proc/PID/stat`.
+const STAT: usize = 1024;
+
 /// Bytes of a process.
 struct Resident {
     /// All that is mapped and in RAM.
@@ -56,19 +59,37 @@ impl Statm {
     }
 }
 
+/// Age in clock ticks below which a process is taken for new: all that it ever counted belongs to the target.
+const NEW_TICKS: i64 = 200;
+
 /// What is read of one worker. Like `statm`, the files belong to the process, not to its number.
 struct Worker {
     statm: Statm,
     stat: KeptFile,
     status: KeptFile,
+    /// What it had counted before it was watched: not the target's doing under our eyes.
+    before: Counters,
+}
+
+/// What a process has counted since its start.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Counters {
+    minor_faults: i64,
+    major_faults: i64,
+    cpu_us: i64,
+    start_ticks: i64,
 }
 
 impl Worker {
     fn open(pid: u32) -> Self {
+        let stat = KeptFile::open(format!("/proc/{pid}/stat"));
+        let counted = stat.read(&mut [0; STAT]).and_then(counters);
+        let is_new = |counted: &Counters| uptime_ticks() - counted.start_ticks < NEW_TICKS;
         Worker {
             statm: Statm::open(&pid.to_string()),
-            stat: KeptFile::open(format!("/proc/{pid}/stat")),
+            stat,
             status: KeptFile::open(format!("/proc/{pid}/status")),
+            before: counted.filter(|counted| !is_new(counted)).unwrap_or_default(),
         }
     }
 
@@ -77,8 +98,10 @@ impl Worker {
         row.add(col::TARGET_PROCESSES, 1);
         row.add(col::TARGET_RESIDENT, memory.resident);
         row.add(col::TARGET_ANON, memory.anon);
-        if let Some(text) = self.stat.read(buffer) {
-            parse_stat(text, row);
+        if let Some(now) = self.stat.read(buffer).and_then(counters) {
+            row.add(col::TARGET_MINOR_FAULTS, now.minor_faults - self.before.minor_faults);
+            row.add(col::TARGET_MAJOR_FAULTS, now.major_faults - self.before.major_faults);
+            row.add(col::TARGET_CPU_US, now.cpu_us - self.before.cpu_us);
         }
         if let Some(text) = self.status.read(buffer) {
             parse_status(text, row);
@@ -87,27 +110,37 @@ impl Worker {
     }
 }
 
-/// Adds the faults and the CPU time of `/proc/PID/stat` to `row`. The name, which may hold anything, ends at the last
-/// parenthesis.
+/// Adds the faults and the CPU time of `/proc/PID/stat` to `row`.
 pub fn parse_stat(text: &[u8], row: &mut Row) {
-    let Some(end) = text.iter().rposition(|&byte| byte == b')') else {
-        return;
-    };
-    // After the name: state(3) ppid pgrp session tty tpgid flags minflt(10) cminflt majflt(12) cmajflt utime(14) stime(15).
-    let mut fields = [None; 13];
+    if let Some(counters) = counters(text) {
+        row.add(col::TARGET_MINOR_FAULTS, counters.minor_faults);
+        row.add(col::TARGET_MAJOR_FAULTS, counters.major_faults);
+        row.add(col::TARGET_CPU_US, counters.cpu_us);
+    }
+}
+
+/// The counters of `/proc/PID/stat`. The name, which may hold anything, ends at the last parenthesis.
+fn counters(text: &[u8]) -> Option<Counters> {
+    let end = text.iter().rposition(|&byte| byte == b')')?;
+    // After the name: state(3) ppid pgrp session tty tpgid flags minflt(10) cminflt majflt(12) cmajflt utime(14)
+    // stime(15) cutime cstime priority nice threads itrealvalue starttime(22).
+    let mut fields = [None; 20];
     for (slot, word) in fields.iter_mut().zip(words(&text[end + 1..])) {
         *slot = number(word);
     }
-    for (field, column, scale) in [
-        (7, col::TARGET_MINOR_FAULTS, 1),
-        (9, col::TARGET_MAJOR_FAULTS, 1),
-        (11, col::TARGET_CPU_US, CLOCK_TICK_US),
-        (12, col::TARGET_CPU_US, CLOCK_TICK_US),
-    ] {
-        if let Some(value) = fields[field].and_then(|value: i64| value.checked_mul(scale)) {
-            row.add(column, value);
-        }
-    }
+    let cpu_ticks: i64 = fields[11]?.checked_add(fields[12]?)?;
+    Some(Counters {
+        minor_faults: fields[7]?,
+        major_faults: fields[9]?,
+        cpu_us: cpu_ticks.checked_mul(CLOCK_TICK_US)?,
+        start_ticks: fields[19]?,
+    })
+}
+
+/// Clock ticks since the machine's start, as `/proc/PID/stat` counts them: time asleep included.
+fn uptime_ticks() -> i64 {
+    let uptime = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    uptime.tv_sec * 100 + uptime.tv_nsec / 10_000_000
 }
 
 /// Adds `VmSwap` of `/proc/PID/status` to `row`.

@@ -21,6 +21,9 @@ pub(super) struct Follower {
     followed: Followed,
     /// What the sampler was last told.
     told: Target,
+    /// Processes that could be read, of how many, after files were opened anew: as long as it stays so, opening them
+    /// again is of no use.
+    opened_in_vain: Option<(i64, usize)>,
     storms: StormWatch,
 }
 
@@ -32,6 +35,7 @@ impl Follower {
             sampler,
             followed: Followed::Nothing,
             told: Target::default(),
+            opened_in_vain: None,
             storms: StormWatch::default(),
         };
         follower.change(followed);
@@ -89,8 +93,10 @@ impl Follower {
         // Files of a process that ended cannot be read, and a later one of its number has other files.
         let seen = self.sampler.latest().get(col::TARGET_PROCESSES).unwrap_or(0);
         let stale = usize::try_from(seen) != Ok(read);
-        if target != self.told || stale {
+        // Some cannot be opened at all: once is enough to find out.
+        if target != self.told || (stale && self.opened_in_vain != Some((seen, read))) {
             self.sampler.set_target(Some(&target));
+            self.opened_in_vain = stale.then_some((seen, read));
         }
         self.storms.look(&target.workers, &self.shared);
         let grown = target.workers != self.told.workers;

@@ -206,7 +206,9 @@ fn write(mut writer: Writer, entries: &Receiver<Entry>) -> Result<Recorded, Reco
             Entry::Rows(rows) => {
                 writer.samples(&rows)?;
                 written.samples += rows.len();
+                written.first = written.first.or(rows.first().copied());
                 written.last = rows.last().copied().or(written.last);
+                written.late += rows.iter().filter(|row| is_late(row, written_hz)).count() as u64;
             }
             Entry::Event(event) => {
                 writer.event(&event)?;
@@ -236,9 +238,17 @@ fn write(mut writer: Writer, entries: &Receiver<Entry>) -> Result<Recorded, Reco
 #[derive(Default)]
 struct Written {
     samples: usize,
+    first: Option<Row>,
     last: Option<Row>,
+    late: u64,
     end_ns: u64,
     warnings: Vec<String>,
+}
+
+/// Whether a sample was taken more than half a period after it was due.
+fn is_late(row: &Row, hz: u32) -> bool {
+    let half_period_ns = 500_000_000 / i64::from(hz.max(1));
+    row.get(col::TICK_LATE_NS).is_some_and(|late| late > half_period_ns)
 }
 
 /// Makes the results and the page.
@@ -269,13 +279,13 @@ fn conclude(writer: Writer, written: Written, lost: u64) -> Result<Recorded, Rec
 
 /// The results of a recording that is too long to be read back here. What they lack, `plimsoll report` computes.
 fn results_of(manifest: &Manifest, written: Written, lost: u64) -> Results {
-    let count = |column: usize| {
-        written
-            .last
-            .and_then(|row| row.get(column))
-            .and_then(|value| u64::try_from(value).ok())
-            .unwrap_or(0)
+    // The monitor may have been at work for long before it recorded.
+    let growth = |column: usize| {
+        let at = |row: Option<Row>| row.and_then(|row| row.get(column));
+        let growth = at(written.last)?.checked_sub(at(written.first)?)?;
+        u64::try_from(growth).ok()
     };
+    let count = |column: usize| growth(column).unwrap_or(0);
     let samples = written.samples as u64;
     let cpu_s = count(col::SAMPLER_CPU_US) as f64 / 1e6;
     let wall_s = written.last.map_or(0, |row| row.t_ns) as f64 / 1e9;
@@ -291,7 +301,7 @@ fn results_of(manifest: &Manifest, written: Written, lost: u64) -> Results {
         sampler: SamplerReport {
             hz: manifest.sampler.hz,
             samples,
-            late: 0,
+            late: written.late,
             missed: count(col::MISSED_TICKS),
             dropped: lost,
             cpu_s,

@@ -7,6 +7,7 @@
 //! another user's server on this machine would be given the token.
 
 use std::io;
+use std::net::SocketAddr;
 
 use axum::http::{HeaderMap, Uri, header};
 
@@ -19,7 +20,7 @@ const TOKEN_BYTES: usize = 16;
 /// What requests are checked against.
 pub(super) struct Guard {
     token: String,
-    hosts: [String; 3],
+    hosts: Vec<String>,
 }
 
 impl std::fmt::Debug for Guard {
@@ -30,12 +31,25 @@ impl std::fmt::Debug for Guard {
     }
 }
 
+/// What a Host header may say: the address, and the names of this machine's own. Browsers leave out HTTP's port.
+fn own_hosts(address: SocketAddr) -> Vec<String> {
+    let port = address.port();
+    let literal = match address {
+        SocketAddr::V4(address) => address.ip().to_string(),
+        SocketAddr::V6(address) => format!("[{}]", address.ip()),
+    };
+    let names = [literal.as_str(), "127.0.0.1", "localhost", "[::1]"];
+    let with_port = names.iter().map(|name| format!("{name}:{port}"));
+    let without = names.iter().filter(|_| port == 80).map(|name| (*name).to_owned());
+    with_port.chain(without).collect()
+}
+
 /// Why a request is refused, as a sentence for the reader of the answer.
 pub(super) type Refusal = &'static str;
 
 impl Guard {
-    /// A guard of the port, with a new token.
-    pub(super) fn new(port: u16) -> io::Result<Guard> {
+    /// A guard of the address, with a new token.
+    pub(super) fn new(address: SocketAddr) -> io::Result<Guard> {
         let mut bytes = [0_u8; TOKEN_BYTES];
         let mut filled = 0;
         while filled < bytes.len() {
@@ -43,10 +57,11 @@ impl Guard {
         }
         Ok(Guard {
             token: bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
-            hosts: ["127.0.0.1", "localhost", "[::1]"].map(|name| format!("{name}:{port}")),
+            hosts: own_hosts(address),
         })
     }
 
+    /// The token.
     pub(super) fn token(&self) -> &str {
         &self.token
     }

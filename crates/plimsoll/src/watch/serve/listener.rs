@@ -1,5 +1,6 @@
 //! Connections: few, with small buffers, and none that takes nothing for long.
 
+use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -10,12 +11,13 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, Sleep};
 
 /// Bytes that the kernel keeps for a client that does not read. The rest of what it misses is not made at all.
 const SEND_BUFFER: usize = 16 * 1024;
 /// Connections that the kernel keeps for us to accept.
 const BACKLOG: i32 = 64;
-/// Time after which a client that takes nothing is dropped.
+/// Time after which a client that takes nothing, or one that neither says nor is told anything, is dropped.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Wait after a connection could not be accepted, which is so when there are no more descriptors.
 const RETRY: Duration = Duration::from_millis(500);
@@ -72,6 +74,7 @@ impl axum::serve::Listener for Connections {
                     return (
                         Connection {
                             stream,
+                            idle: Box::pin(tokio::time::sleep(PATIENCE)),
                             _place: place,
                         },
                         peer,
@@ -87,21 +90,43 @@ impl axum::serve::Listener for Connections {
     }
 }
 
-/// A connection, which gives its place back when it ends.
+/// A connection, which gives its place back when it ends. One on which nothing moves ends by itself: else somebody who
+/// opens all there are, and says nothing, would keep everybody else out.
 pub(super) struct Connection {
     stream: TcpStream,
+    idle: Pin<Box<Sleep>>,
     _place: OwnedSemaphorePermit,
+}
+
+impl Connection {
+    fn moved(&mut self) {
+        self.idle.as_mut().reset(Instant::now() + PATIENCE);
+    }
 }
 
 impl AsyncRead for Connection {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_read(cx, buf)
+        let connection = self.get_mut();
+        let before = buf.filled().len();
+        let read = Pin::new(&mut connection.stream).poll_read(cx, buf);
+        if buf.filled().len() > before {
+            connection.moved();
+        }
+        if read.is_pending() && connection.idle.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        }
+        read
     }
 }
 
 impl AsyncWrite for Connection {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().stream).poll_write(cx, buf)
+        let connection = self.get_mut();
+        let written = Pin::new(&mut connection.stream).poll_write(cx, buf);
+        if matches!(written, Poll::Ready(Ok(1..))) {
+            connection.moved();
+        }
+        written
     }
 
     // Gathered writes are more than speed: with them the server keeps at most 16 events for a client that does not
@@ -111,7 +136,12 @@ impl AsyncWrite for Connection {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().stream).poll_write_vectored(cx, bufs)
+        let connection = self.get_mut();
+        let written = Pin::new(&mut connection.stream).poll_write_vectored(cx, bufs);
+        if matches!(written, Poll::Ready(Ok(1..))) {
+            connection.moved();
+        }
+        written
     }
 
     fn is_write_vectored(&self) -> bool {

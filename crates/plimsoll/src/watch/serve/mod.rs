@@ -119,7 +119,7 @@ impl Server {
         }
         let listener = listener::listen(options.address).map_err(|error| explain(options.address, error))?;
         let address = listener.local_addr().map_err(ServeError::Server)?;
-        let guard = Guard::new(address.port()).map_err(ServeError::Token)?;
+        let guard = Guard::new(address).map_err(ServeError::Token)?;
         Ok(Server {
             listener,
             address,
