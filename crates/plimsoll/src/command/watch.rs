@@ -39,17 +39,19 @@ pub(super) fn watch(options: &Watch, talk: &Talk) -> Result<ExitCode, Failure> {
         Err(error) => return Err(failure(error)),
     };
     let shown = match server {
-        Some(server) => serve(server, &monitor, &stop, options, talk),
+        Some(server) => serve(server, &monitor, &stop, options, talk).map(|()| End::Over),
         None if options.headless => {
             announce(&monitor, options, talk);
             wait(&monitor, &stop, end_of(options));
-            Ok(())
+            Ok(End::Over)
         }
         None => draw(&monitor, &stop, options, talk),
     };
     let monitor = Arc::into_inner(monitor)
         .ok_or_else(|| Failure::message(Exit::Missing, "the monitor is still being shown"))?;
-    let code = conclude(monitor, &stop, options)?;
+    // A terminal that went away is told nothing more.
+    let gone = matches!(shown, Ok(End::Gone));
+    let code = conclude(monitor, &stop, options, gone)?;
     shown?;
     Ok(code)
 }
@@ -85,7 +87,7 @@ fn serve(
 }
 
 /// Draws on the terminal until the user quits.
-fn draw(monitor: &Monitor, stop: &Stop, options: &Watch, talk: &Talk) -> Result<(), Failure> {
+fn draw(monitor: &Monitor, stop: &Stop, options: &Watch, talk: &Talk) -> Result<End, Failure> {
     let drawn = TerminalOptions {
         colours: match talk.color {
             When::Auto => Colours::Auto,
@@ -95,9 +97,7 @@ fn draw(monitor: &Monitor, stop: &Stop, options: &Watch, talk: &Talk) -> Result<
         duration: options.duration.map(Duration::from_secs_f64),
         page: None,
     };
-    match terminal::run(monitor, &drawn, stop).or_exit(Exit::Missing)? {
-        End::Quit | End::Over | End::Stopped | End::Gone => Ok(()),
-    }
+    terminal::run(monitor, &drawn, stop).or_exit(Exit::Missing)
 }
 
 /// When the watching ends by itself, if it does.
@@ -162,19 +162,21 @@ fn wait(monitor: &Monitor, stop: &Stop, end: Option<Instant>) {
 }
 
 /// Waits for the program that was started to end, and says what was seen.
-fn conclude(monitor: Monitor, stop: &Arc<Stop>, options: &Watch) -> Result<ExitCode, Failure> {
+fn conclude(monitor: Monitor, stop: &Arc<Stop>, options: &Watch, gone: bool) -> Result<ExitCode, Failure> {
     end_program(&monitor, stop, options);
     let failed_recording = options.record.is_some() && monitor.state().status.recording.is_none();
     let summary = monitor.finish().map_err(failure)?;
-    if options.json {
-        super::print_json(&summary)?;
-    } else {
-        super::print(&summary::text(&summary))?;
+    match (gone, options.json) {
+        (true, _) => {}
+        // Nothing was measured: what a recording holds is not summed up here.
+        (false, false) if options.replay.is_some() => {}
+        (false, true) => super::print_json(&summary)?,
+        (false, false) => super::print(&summary::text(&summary))?,
     }
-    let exit = if failed_recording {
-        Exit::Missing
-    } else {
-        Exit::Done
+    let exit = match (failed_recording, gone) {
+        (true, _) => Exit::Missing,
+        (false, true) => Exit::Killed,
+        (false, false) => Exit::Done,
     };
     Ok(exit_code(&summary).unwrap_or(exit.into()))
 }

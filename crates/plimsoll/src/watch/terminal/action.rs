@@ -49,6 +49,8 @@ pub enum Action {
     Record,
     /// Where the page is.
     OpenPage,
+    /// Show what was said, in full.
+    Messages,
     /// Set a mark with a number.
     Mark(u32),
     /// Set a note.
@@ -120,6 +122,7 @@ pub(super) const HINTS: &[Hint] = &[
     hint("s", "s", "share", "parts of RAM, or of use"),
     hint("[ ]", "[ ]", "marks", "previous, next mark"),
     hint("w", "w", "page", "where the web page is"),
+    hint("l", "l", "log", "what was said, in full"),
     hint("shift-\u{2190} \u{2192}", "shift <>", "", "move the cursor"),
     hint("Home", "Home", "", "to the oldest column"),
     hint("End, Esc", "End, Esc", "", "back to now"),
@@ -202,6 +205,7 @@ fn on_page(key: Key) -> Option<Action> {
         Key::Char('k') => Action::PageFlags,
         Key::Char('r') => Action::Record,
         Key::Char('w') => Action::OpenPage,
+        Key::Char('l') => Action::Messages,
         Key::Char(digit @ '1'..='4') => Action::Mark(u32::from(digit) - u32::from('0')),
         Key::Char('m') => Action::Note,
         Key::Char('T') => Action::Trim,

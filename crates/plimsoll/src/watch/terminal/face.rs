@@ -13,10 +13,11 @@ use signal_hook::consts::{SIGTSTP, SIGWINCH};
 use unicode_width::UnicodeWidthStr;
 
 use super::action::action_of;
+use super::figures;
 use super::keys::decode;
 use super::link::Link;
-use super::pace::Pace;
 use super::overlay::rows_inside;
+use super::pace::Pace;
 use super::page::{columns_in, draw};
 use super::screen::{self, Input, Screen};
 use super::snapshot::Snapshot;
@@ -28,7 +29,7 @@ use crate::analysis::gauges::gauge;
 use crate::stop::Stop;
 use crate::watch::monitor::Monitor;
 use crate::watch::options::TargetChoice;
-use crate::watch::state::{MarkKind, State};
+use crate::watch::state::{MarkKind, Message, State};
 
 /// The page at work.
 struct Face<'a> {
@@ -273,6 +274,10 @@ impl Face<'_> {
                 self.flags_after = Some(flag_counts(&self.snapshot).len());
                 monitor.count_page_flags();
             }
+            Order::Messages => {
+                let lines = messages(&monitor.state());
+                self.view.overlay = Some(Overlay::Text("what was said".to_owned(), lines, 0));
+            }
             Order::Record(folder) => monitor.record(Some(PathBuf::from(folder))),
             Order::EndRecording => monitor.record(None),
             Order::Mark(number) => monitor.mark(number),
@@ -290,9 +295,10 @@ fn table(counts: &str) -> Vec<String> {
     let mut kind = String::new();
     for part in counts.split(", ") {
         // The last two words are a number and its unit, or the comma was part of the kind's name.
-        let number = part.rmatch_indices(' ').nth(1).filter(|(at, _)| {
-            part[at + 1..].starts_with(|letter: char| letter.is_ascii_digit())
-        });
+        let number = part
+            .rmatch_indices(' ')
+            .nth(1)
+            .filter(|(at, _)| part[at + 1..].starts_with(|letter: char| letter.is_ascii_digit()));
         if let Some((at, _)) = number {
             kind.push_str(&part[..at]);
             kinds.push((std::mem::take(&mut kind), &part[at + 1..]));
@@ -302,8 +308,23 @@ fn table(counts: &str) -> Vec<String> {
         }
     }
     let width = kinds.iter().map(|(kind, _)| kind.width()).max().unwrap_or(0);
-    let line = |(kind, size): (String, &str)| format!("{kind}{}  {size:>9}", " ".repeat(width - kind.width()));
+    let line =
+        |(kind, size): (String, &str)| format!("{kind}{}  {size:>9}", " ".repeat(width - kind.width()));
     kinds.into_iter().map(line).collect()
+}
+
+/// What was said, the last first, with how long ago.
+fn messages(state: &State) -> Vec<String> {
+    let latest = state.history.latest().map_or(0, |frame| frame.t_ns);
+    let line = |message: &Message| {
+        let ago = latest.saturating_sub(message.t_ns) / 1_000_000_000 * 1_000_000_000;
+        format!("{:>6} {}", format!("-{}", figures::duration(ago)), message.text)
+    };
+    let lines: Vec<String> = state.messages.iter().rev().map(line).collect();
+    match lines.is_empty() {
+        true => vec!["Nothing was said yet.".to_owned()],
+        false => lines,
+    }
 }
 
 fn flag_counts(snapshot: &Snapshot) -> Vec<&str> {

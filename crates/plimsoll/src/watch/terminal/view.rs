@@ -88,6 +88,8 @@ pub enum Order {
     NoTarget,
     /// Count page flags.
     PageFlags,
+    /// Show what was said.
+    Messages,
     /// Record into this folder.
     Record(String),
     /// End the recording.
@@ -162,6 +164,11 @@ impl View {
         if self.overlay.is_some() {
             return self.act_on_overlay(action);
         }
+        if snapshot.status.replay && changes(action) {
+            let text = "This is a recording: nothing can be done to it.".to_owned();
+            self.overlay = Some(Overlay::Text("replay".to_owned(), vec![text], 0));
+            return None;
+        }
         match action {
             Action::ZoomIn => self.zoom_to(self.zoom.saturating_sub(1), snapshot),
             Action::ZoomOut => self.zoom_to((self.zoom + 1).min(ZOOMS_MS.len() - 1), snapshot),
@@ -194,6 +201,7 @@ impl View {
             Action::Peak => return Some(Order::Peak),
             Action::PickTarget => return Some(Order::ListCandidates),
             Action::PageFlags => return Some(Order::PageFlags),
+            Action::Messages => return Some(Order::Messages),
             Action::Mark(number) => return Some(Order::Mark(number)),
             Action::Release => return Some(Order::PlanRelease),
             _ => {}
@@ -325,6 +333,20 @@ impl View {
             self.anchor.get_or_insert(snapshot.edge_ns);
         }
     }
+}
+
+/// Whether an action is for the machine that is watched, rather than for the view.
+fn changes(action: Action) -> bool {
+    matches!(
+        action,
+        Action::Trim
+            | Action::Release
+            | Action::PageFlags
+            | Action::PickTarget
+            | Action::Record
+            | Action::Mark(_)
+            | Action::Note
+    )
 }
 
 fn ask_to_trim(snapshot: &Snapshot) -> Overlay {

@@ -1,18 +1,24 @@
 //! The program on a real pseudo-terminal: what it draws there, and that it gives the terminal back.
 
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::num::NonZero;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use plimsoll::environment::{Environment, Hierarchy};
+use plimsoll::scenario::{FillClass, Settings, ThpMode, TrimMechanism, Workload};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Termios, Winsize, tcgetattr, tcsetwinsize};
+
+use crate::machine::alone;
+use crate::require::capability;
 
 const PLIMSOLL: &str = env!("CARGO_BIN_EXE_plimsoll");
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -48,21 +54,35 @@ fn cells(count: u16) -> NonZero<u16> {
     NonZero::new(count).expect("a screen has cells")
 }
 
+/// Both ends of a new terminal of 80x24.
+fn pair() -> (OwnedFd, OwnedFd) {
+    let master =
+        openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).expect("a pseudo-terminal");
+    grantpt(&master).expect("grantpt");
+    unlockpt(&master).expect("unlockpt");
+    let name = ptsname(&master, Vec::new()).expect("its name");
+    let name = std::ffi::OsStr::from_bytes(name.as_bytes()).to_owned();
+    let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::NOCTTY | rustix::fs::OFlags::CLOEXEC;
+    let slave = rustix::fs::open(&name, flags, rustix::fs::Mode::empty()).expect("the terminal opens");
+    tcsetwinsize(&master, size_of(80, 24)).expect("a size");
+    (master, slave)
+}
+
 impl Terminal {
     /// Starts `command` by `starter` on a terminal of 80x24 that shows 24-bit colours, with `variables` set.
     fn start(starter: &[&str], command: &[&str], variables: &[(&str, &str)]) -> Terminal {
-        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)
-            .expect("a pseudo-terminal");
-        grantpt(&master).expect("grantpt");
-        unlockpt(&master).expect("unlockpt");
-        let name = ptsname(&master, Vec::new()).expect("its name");
-        let name = std::ffi::OsStr::from_bytes(name.as_bytes()).to_owned();
-        let open = || {
-            let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::NOCTTY;
-            rustix::fs::open(&name, flags, rustix::fs::Mode::empty()).expect("the terminal opens")
-        };
-        tcsetwinsize(&master, size_of(80, 24)).expect("a size");
-        let slave = open();
+        Terminal::with_keyboard(starter, command, variables, None)
+    }
+
+    /// As [`Terminal::start`], with keys from another terminal.
+    fn with_keyboard(
+        starter: &[&str],
+        command: &[&str],
+        variables: &[(&str, &str)],
+        keyboard: Option<OwnedFd>,
+    ) -> Terminal {
+        let (master, slave) = pair();
+        let open = || slave.try_clone().expect("another handle");
         let before = tcgetattr(&slave).expect("settings");
         let child = Command::new(starter[0])
             .args(&starter[1..])
@@ -73,7 +93,7 @@ impl Terminal {
             .env("RUST_BACKTRACE", "0")
             .env_remove("NO_COLOR")
             .envs(variables.iter().copied())
-            .stdin(Stdio::from(open()))
+            .stdin(Stdio::from(keyboard.unwrap_or_else(open)))
             .stdout(Stdio::from(open()))
             .stderr(Stdio::from(open()))
             .spawn()
@@ -166,7 +186,7 @@ impl Terminal {
             let text = screen.contents();
             screen.alternate_screen()
                 && text.contains("page cache")
-                && text.contains("LIVE")
+                && (text.contains("LIVE") || text.contains("REPLAY"))
                 && text.contains("cpu")
         });
     }
@@ -357,4 +377,139 @@ fn ctrl_z_leaves_the_terminal_to_the_shell_until_fg() {
     terminal.press("exit 7\r");
     assert_eq!(terminal.end(), Some(7));
     terminal.assert_given_back();
+}
+
+#[test]
+fn a_program_is_watched_to_its_end_and_its_exit_code_passed_on() {
+    let command = [PLIMSOLL, "watch", "--", "sh", "-c", "sleep 2; exit 7"];
+    let mut terminal = Terminal::start(OWNED, &command, &[]);
+    terminal.until_drawn();
+    assert_eq!(terminal.end(), Some(7));
+    terminal.assert_given_back();
+    // On the screen that stays.
+    terminal.until_text("working set");
+}
+
+#[test]
+fn a_recording_is_drawn_and_nothing_can_be_done_to_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let recording = folder.path().join("recording");
+    let recorded = Command::new(PLIMSOLL)
+        .args(["watch", "--headless", "--duration", "2", "--record"])
+        .arg(&recording)
+        .output()
+        .expect("plimsoll");
+    assert!(recorded.status.success(), "{recorded:?}");
+    let recording = recording.to_str().expect("a name in ASCII");
+    let mut terminal = Terminal::start(OWNED, &[PLIMSOLL, "watch", "--replay", recording], &[]);
+    terminal.until_drawn();
+    terminal.until_text("REPLAY");
+    terminal.until("layers", |screen| screen.contents().contains("page cache"));
+    for key in ["T", "E", "r", "1"] {
+        terminal.press(key);
+        terminal.until_text("This is a recording");
+        terminal.press("\u{1b}");
+        terminal.until("no box", |screen| !screen.contents().contains("Esc closes"));
+    }
+    terminal.press("q");
+    assert_eq!(terminal.end(), Some(0));
+    terminal.assert_given_back();
+}
+
+/// A picture that stands still writes nothing that could fail.
+#[test]
+fn an_output_that_goes_away_ends_it_although_the_keyboard_stays() {
+    let (keyboard, keys) = pair();
+    let mut terminal = Terminal::with_keyboard(&["setsid"], &[PLIMSOLL, "watch"], &[], Some(keys));
+    terminal.until_drawn();
+    let mut keyboard = File::from(keyboard);
+    keyboard.write_all(b" ").expect("a key is taken");
+    terminal.until_text("FROZEN");
+    terminal.master = None;
+    assert_eq!(terminal.end(), Some(5));
+}
+
+#[test]
+fn the_target_is_trimmed_after_a_yes_and_only_then() {
+    let there = Path::new("/sys/class/zram-control/hot_add").exists() && Hierarchy::of_this_process().is_ok();
+    let may = rustix::process::geteuid().is_root() && there;
+    if !capability(
+        "zram",
+        may,
+        "needs root, a memory cgroup hierarchy and the zram module",
+    ) {
+        return;
+    }
+    let mut session = alone();
+    let environment = Environment::prepare(&mut session, &settings()).expect("an environment");
+    let procs = environment.cgroup().expect("a cgroup").procs_paths();
+    let mut holder = Command::new(std::env::current_exe().expect("this program"))
+        .args(["trim::holder", "--exact", "--nocapture"])
+        .env("PLIMSOLL_TEST_HOLDER", "1")
+        .env("PLIMSOLL_TEST_HOLDER_GROUP", &procs[0])
+        .env("PLIMSOLL_TEST_HOLDER_LOCKS", "0")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("a holder");
+    let mut said = BufReader::new(holder.stdout.take().expect("its output")).lines();
+    assert!(said.any(|line| line.is_ok_and(|line| line == "held")));
+
+    let pid = holder.id().to_string();
+    let mut terminal = Terminal::start(OWNED, &[PLIMSOLL, "watch", "--pid", &pid], &[]);
+    terminal.until_drawn();
+    terminal.press("T");
+    terminal.until_text("out of RAM?");
+    terminal.press("n");
+    terminal.until("no question", |screen| !screen.contents().contains("out of RAM?"));
+    std::thread::sleep(Duration::from_secs(1));
+    assert!(swapped(&pid) < MIB, "a no is a no");
+    terminal.press("T");
+    terminal.until_text("out of RAM?");
+    terminal.press("y");
+    terminal.until_text("left by process_madvise");
+    assert!(swapped(&pid) > 100 * MIB, "{} bytes left", swapped(&pid));
+    terminal.press("l");
+    terminal.until_text("came back within");
+    terminal.press("\u{1b}");
+    terminal.until("no box", |screen| !screen.contents().contains("Esc closes"));
+
+    let _ = holder.kill();
+    let _ = holder.wait();
+    terminal.until_text("(ended)");
+    terminal.press("q");
+    assert_eq!(terminal.end(), Some(0));
+    terminal.assert_given_back();
+    let _ = environment.tear_down(&mut session).expect("undone");
+}
+
+const MIB: u64 = 1 << 20;
+
+/// Bytes of a process in swap.
+fn swapped(pid: &str) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it lives");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmSwap:"));
+    let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+    kib.expect("VmSwap") * 1024
+}
+
+/// Swap of the test's own, and a cgroup with room for what is swapped.
+fn settings() -> Settings {
+    Settings {
+        workload: Workload::Compression,
+        subject: "zram".parse().expect("a subject"),
+        class: FillClass::Random,
+        size: 128 * MIB,
+        request: 128 * MIB,
+        limit: 256 * MIB,
+        swap_size: 256 * MIB,
+        trim: TrimMechanism::Cgroup,
+        hold: 0.0,
+        swappiness: None,
+        page_cluster: None,
+        thp: ThpMode::Never,
+        zswap_pool_percent: None,
+        swap_dir: env!("CARGO_TARGET_TMPDIR").into(),
+        phase_timeout: 60.0,
+    }
 }
