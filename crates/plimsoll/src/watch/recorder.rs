@@ -201,6 +201,7 @@ fn manifest(name: String, heading: Heading) -> Manifest {
 /// as a killed run leaves it: it opens.
 fn write(mut writer: Writer, entries: &Receiver<Entry>) -> Result<Recorded, RecordingError> {
     let mut written = Written::default();
+    let hz = writer.manifest().sampler.hz;
     for entry in entries {
         match entry {
             Entry::Rows(rows) => {
@@ -208,7 +209,7 @@ fn write(mut writer: Writer, entries: &Receiver<Entry>) -> Result<Recorded, Reco
                 written.samples += rows.len();
                 written.first = written.first.or(rows.first().copied());
                 written.last = rows.last().copied().or(written.last);
-                written.late += rows.iter().filter(|row| is_late(row, written_hz)).count() as u64;
+                written.late += rows.iter().filter(|row| is_late(row, hz)).count() as u64;
             }
             Entry::Event(event) => {
                 writer.event(&event)?;
