@@ -37,6 +37,11 @@ pub fn build(recording: &Recording, results: &Results) -> Page {
             results.warnings.push(warning.clone());
         }
     }
+    for warning in &mut results.warnings {
+        *warning = inert(warning).into_owned();
+    }
+    let mut manifest = recording.manifest.clone();
+    manifest.plan.title = inert(&manifest.plan.title).into_owned();
     let points = TRIAL_POINTS / results.trials.len().max(1);
     let points = points.clamp(POINTS_PER_TRIAL.start, POINTS_PER_TRIAL.end);
     let trials = results.trials.iter().map(|trial| {
@@ -45,7 +50,7 @@ pub fn build(recording: &Recording, results: &Results) -> Page {
     });
     Page {
         verdict: verdict::of(recording, &results, &groups),
-        manifest: recording.manifest.clone(),
+        manifest,
         memory: groups
             .iter()
             .map(|group| memory_use(recording, group, &results.trials))

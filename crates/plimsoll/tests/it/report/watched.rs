@@ -139,6 +139,7 @@ fn what_watch_recorded_is_reported_compared_and_exported() {
     let text = said(&text);
     assert!(text.starts_with(&format!("Watched pid {pid} sleep")), "{text}");
     assert!(text.replace('\n', " ").contains("the target peaked at"), "{text}");
+    assert!(!text.contains("known:"), "a watch has no confounders: {text}");
     let document = said(&plimsoll("report", &[first], &["--format", "markdown"]));
     assert!(
         document.contains("Watched pid") && !document.contains("trials"),
