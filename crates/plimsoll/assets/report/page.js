@@ -141,10 +141,10 @@ function placeMarks(plot) {
     if (left < free) continue;
     free = left + 18;
     const made = element("button", {
-      class: "marker", type: "button", title: `${mark.number} ${mark.label} at ${mark.t.toFixed(2)} s`,
-      "aria-label": `Event ${mark.number}, ${mark.label}, at ${mark.t.toFixed(2)} seconds`,
+      class: "marker", type: "button", title: `${mark.sign} ${mark.label} at ${mark.t.toFixed(2)} s`,
+      "aria-label": `Event ${mark.sign}, ${mark.label}, at ${mark.t.toFixed(2)} seconds`,
       on: { click: () => point(mark.t), mousedown: event => event.stopPropagation() },
-    }, String(mark.number));
+    }, String(mark.sign));
     made.style.left = left + "px";
     plot.over.append(made);
   }
@@ -189,7 +189,7 @@ function reset() {
 
 // Where the reader most wants to look: the pages are out, and nothing has been read back yet.
 function restingPoint() {
-  const restore = marksShown().find(mark => mark.number === 3 && mark.t > state.from && mark.t <= state.to);
+  const restore = marksShown().find(mark => mark.sign === "3" && mark.t > state.from && mark.t <= state.to);
   point(restore ? restore.t - 0.05 : state.to);
 }
 
@@ -255,8 +255,8 @@ function fillReadout(index) {
   const mark = marksShown().filter(one => one.t <= state.at + 1e-6).pop();
   const base = mark ? nearest(t, mark.t) : 0;
   document.getElementById("readout-time").textContent =
-    `${state.at.toFixed(2)} s` + (mark ? `, ${(state.at - mark.t).toFixed(2)} s after ${mark.number} ${mark.label}` : "");
-  document.getElementById("readout-since").textContent = mark ? `since ${mark.number}` : "since start";
+    `${state.at.toFixed(2)} s` + (mark ? `, ${(state.at - mark.t).toFixed(2)} s after ${mark.sign} ${mark.label}` : "");
+  document.getElementById("readout-since").textContent = mark ? `since ${mark.sign}` : "since start";
   for (const { unit, one, value, delta } of cells) {
     const now = one.own[index], before = one.own[base];
     value.textContent = now === null || now === undefined ? "no sample" : UNITS[unit].text(now);

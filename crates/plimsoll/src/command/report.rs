@@ -23,6 +23,9 @@ pub(super) fn report(options: &Report, talk: &Talk) -> Result<Exit, Failure> {
     let groups = analysis::groups(&results.trials);
     let text = match options.format {
         Format::Html => report::html::render(&report::page::build(&recording, &results)),
+        Format::Text if recording.manifest.is_watch() => {
+            report::terminal::watched(&recording, &results, super::width_of_stdout())
+        }
         Format::Text => report::terminal::summary(
             &results,
             &groups,
@@ -30,7 +33,7 @@ pub(super) fn report(options: &Report, talk: &Talk) -> Result<Exit, Failure> {
             super::colour_on_stdout(talk),
         ),
         Format::Csv => report::csv::csv(&results),
-        Format::Markdown => report::markdown::markdown(&results, &recording.manifest),
+        Format::Markdown => report::markdown::markdown(&recording, &results),
         Format::Json => report::json::json(&results).or_exit(Exit::WorkloadFailed)?,
     };
     match output(options) {

@@ -66,6 +66,16 @@ pub struct Manifest {
     pub checksums: BTreeMap<String, String>,
 }
 
+impl Manifest {
+    /// Whether it is a recording of `plimsoll watch`: nothing was asked of the machine, so there are no trials.
+    pub fn is_watch(&self) -> bool {
+        self.plan.scenario == WATCH && self.plan.trials.is_empty()
+    }
+}
+
+/// What stands for the scenario in a recording of `plimsoll watch`.
+pub const WATCH: &str = "watch";
+
 /// A later part of a run that was resumed.
 ///
 /// CLOCK_MONOTONIC restarts with the machine, so a part has its own origin: what was read as `monotonic_ns` is

@@ -5,14 +5,20 @@ use std::fmt::Write as _;
 use crate::analysis::compression::METRICS;
 use crate::analysis::groups;
 use crate::analysis::groups::{Group, Measured};
+use crate::inert::inert;
+use crate::recording::Recording;
 use crate::recording::model::{Manifest, Results, TrialStatus};
-use crate::report::verdict::sentence;
+use crate::report::verdict;
 
 /// The summary of a run.
-pub fn markdown(results: &Results, manifest: &Manifest) -> String {
+pub fn markdown(recording: &Recording, results: &Results) -> String {
     let mut text = format!("# {}\n\n", inline(&results.run));
     let groups = groups(&results.trials);
-    push_line(&mut text, &verdict(results, &groups));
+    let sentence = inline(&verdict::of(recording, results, &groups));
+    match recording.manifest.is_watch() {
+        true => push_line(&mut text, &sentence),
+        false => push_line(&mut text, &format!("{sentence} {}", tally(results))),
+    }
     push_table(&mut text, &groups);
     push_list(
         &mut text,
@@ -44,7 +50,7 @@ pub fn markdown(results: &Results, manifest: &Manifest) -> String {
         "Warnings",
         results.warnings.iter().map(|warning| inline(warning)),
     );
-    push_environment(&mut text, results, manifest);
+    push_environment(&mut text, results, &recording.manifest);
     text
 }
 
@@ -66,7 +72,8 @@ pub(super) fn push_list(text: &mut String, title: &str, items: impl Iterator<Ite
     text.push('\n');
 }
 
-fn verdict(results: &Results, groups: &[Group]) -> String {
+/// The scenario, and how many trials came to what.
+fn tally(results: &Results) -> String {
     let count = |status: TrialStatus| {
         results
             .trials
@@ -75,8 +82,7 @@ fn verdict(results: &Results, groups: &[Group]) -> String {
             .count()
     };
     format!(
-        "{} Scenario {}, {} trials: {} ok, {} untrustworthy, {} failed.",
-        inline(&sentence(results, groups)),
+        "Scenario {}, {} trials: {} ok, {} untrustworthy, {} failed.",
         inline(&results.scenario),
         results.trials.len(),
         count(TrialStatus::Ok),
@@ -200,7 +206,7 @@ fn push_environment(text: &mut String, results: &Results, manifest: &Manifest) {
 /// Text that stands for itself: no markup, no table cell, no HTML, one line.
 pub(super) fn inline(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
-    for character in text.chars() {
+    for character in inert(text).chars() {
         match character {
             '<' => safe.push_str("&lt;"),
             '>' => safe.push_str("&gt;"),
@@ -209,7 +215,6 @@ pub(super) fn inline(text: &str) -> String {
                 safe.push('\\');
                 safe.push(character);
             }
-            control if control.is_control() => safe.push(' '),
             plain => safe.push(plain),
         }
     }

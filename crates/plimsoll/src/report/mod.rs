@@ -11,6 +11,7 @@ pub mod markdown;
 pub mod page;
 pub mod terminal;
 pub mod verdict;
+mod watched;
 
 use std::path::{Path, PathBuf};
 

@@ -27,7 +27,7 @@ pub struct Page {
     pub overview: Timeline,
     /// One per trial that has samples, in the order in which they ran.
     pub trials: Vec<Timeline>,
-    /// The numbered events, by time.
+    /// The events that are marked, by time.
     pub marks: Vec<Mark>,
 }
 
@@ -76,14 +76,15 @@ pub struct Series {
     pub peaks: Vec<Option<f64>>,
 }
 
-/// A numbered event.
+/// An event at its time.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Mark {
     /// Seconds since the start of the recording.
     pub t: f64,
-    /// Number for people: 1 fill, 2 trim, 3 restore, 4 release.
-    pub number: u32,
-    /// What began.
+    /// What stands at the line: of a phase its number (1 fill, 2 trim, 3 restore, 4 release), of what happened while
+    /// somebody watched the sign that the monitor gives it.
+    pub sign: String,
+    /// What began or happened.
     pub label: String,
     /// Trial it belongs to.
     pub trial: Option<String>,

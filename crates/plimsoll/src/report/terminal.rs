@@ -12,9 +12,15 @@ use crate::analysis::compression::{
     COMPRESSION, FILL_SPEED, RESTORE_READ, RESTORE_SPEED, STORED, TRIM_MEMCPY, TRIM_SPEED,
 };
 use crate::analysis::groups::Measured;
+use crate::inert::inert;
 use crate::quantity;
-
+use crate::recording::Recording;
 use crate::recording::model::{Results, Trial, TrialStatus};
+
+/// What a recording of `plimsoll watch` shows, for a terminal of `width` columns. Ends with a line feed.
+pub fn watched(recording: &Recording, results: &Results, width: u16) -> String {
+    remarks(&verdict::of(recording, results, &[]), results, width)
+}
 
 /// The summary for a terminal of `width` columns, with colours only where `colour` says so. Ends with a line feed.
 pub fn summary(results: &Results, groups: &[Group], width: u16, colour: bool) -> String {
@@ -22,7 +28,12 @@ pub fn summary(results: &Results, groups: &[Group], width: u16, colour: bool) ->
     if !groups.is_empty() {
         let _ = writeln!(out, "{}\n", table(results, groups, width, colour));
     }
-    out.push_str(&wrap(&verdict::sentence(results, groups), width, ""));
+    out + &remarks(&verdict::sentence(results, groups), results, width)
+}
+
+/// The verdict, and what a reader must know.
+fn remarks(verdict: &str, results: &Results, width: u16) -> String {
+    let mut out = wrap(verdict, width, "");
     for confounder in results
         .confounders
         .iter()
@@ -157,14 +168,14 @@ impl Column {
     fn cell(self, group: &Group, trials: &[&Trial], colour: bool) -> Cell {
         let right = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
         match self {
-            Column::Subject => Cell::new(printable(&group.subject)),
+            Column::Subject => Cell::new(inert(&group.subject)),
             // The class, and whatever else tells this group from the others.
             Column::Class => {
                 let rest = group
                     .label
                     .strip_prefix(group.subject.as_str())
                     .unwrap_or(&group.label);
-                Cell::new(printable(rest.trim_start()))
+                Cell::new(inert(rest.trim_start()))
             }
             Column::Runs => right(trials.len().to_string()),
             Column::Spread(_, metric) => right(group.metrics.get(metric).map_or_else(missing, spread)),
@@ -213,19 +224,12 @@ fn missing() -> String {
     "\u{2013}".to_owned()
 }
 
-/// Text without control characters: names come from files and must not drive the terminal.
-pub(super) fn printable(text: &str) -> String {
-    text.chars()
-        .map(|letter| if letter.is_control() { '\u{fffd}' } else { letter })
-        .collect()
-}
-
 /// Words broken into lines of at most `width` columns, each after the first behind `indent`. Ends with a line feed.
 pub(super) fn wrap(text: &str, width: u16, indent: &str) -> String {
     let width = usize::from(width.max(20));
     let mut out = String::new();
     let mut line = 0;
-    for word in printable(text).split_whitespace() {
+    for word in inert(text).split_whitespace() {
         let length = word.chars().count();
         if line > 0 && line + 1 + length > width {
             out.push('\n');

@@ -1,12 +1,22 @@
 //! The verdict on a run in a sentence, the same wherever it is shown.
 
+use super::watched;
 use crate::analysis::Group;
 use crate::analysis::compression::{COMPRESSION, RESTORE_SPEED, STORED, TRIM_SPEED};
 use crate::quantity::{bytes, significant};
+use crate::recording::Recording;
 use crate::recording::model::{Results, RunStatus, Trial, TrialStatus};
 
 /// Groups that are named one by one; more than these are given as a range.
 const NAMED_GROUPS: usize = 3;
+
+/// The verdict on a recording: of a run what it showed, of a watch what was seen.
+pub fn of(recording: &Recording, results: &Results, groups: &[Group]) -> String {
+    match recording.manifest.is_watch() {
+        true => watched::sentence(recording, results),
+        false => sentence(results, groups),
+    }
+}
 
 /// What the run showed, and whether it can be believed, in one or two sentences.
 pub fn sentence(results: &Results, groups: &[Group]) -> String {

@@ -89,7 +89,14 @@ fn apply_one(
         Some(section) if scope == Scope::Section => Some(section_index(document, section, source)?),
         _ => None,
     };
-    let key = document::known_key(name.trim(), &key_place, scope)?;
+    let key = document::known_key(name.trim(), &key_place, scope).map_err(|error| match name.trim() {
+        // A class looks like an assignment of its own: `ratio=3`.
+        "ratio" => error.help(format!(
+            "it is a class of data: write --set 'class=\"ratio={}\"'",
+            short(right)
+        )),
+        _ => error,
+    })?;
     let offset = left.len() + 1;
     let value_place = document::place(source, offset..text.len());
     let value = argument_value(right, &value_place)?;

@@ -11,7 +11,7 @@ use super::state::Level;
 use crate::analysis;
 use crate::recording::model::{
     Event, EventKind, Manifest, RECORDING_SCHEMA, RESULTS_SCHEMA, Results, RunStatus, SamplerReport,
-    SamplerSettings,
+    SamplerSettings, WATCH,
 };
 use crate::recording::{Recording, RecordingError, Writer, host};
 use crate::report;
@@ -178,7 +178,7 @@ fn manifest(name: String, heading: Heading) -> Manifest {
         monotonic_start_ns: monotonic_ns(),
         started: jiff::Timestamp::now().to_string(),
         plan: Plan {
-            scenario: "watch".to_owned(),
+            scenario: WATCH.to_owned(),
             title: format!("watch of {}", heading.title),
             description: String::new(),
             seed: 0,

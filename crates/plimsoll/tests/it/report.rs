@@ -3,6 +3,7 @@
 
 pub(crate) mod recorded;
 pub(crate) mod synthetic;
+mod watched;
 
 use plimsoll::report::page::build;
 use plimsoll::report::{Series, html, terminal};
@@ -31,10 +32,10 @@ fn a_page_is_built_from_a_recording() {
     assert_eq!(
         page.marks
             .iter()
-            .map(|mark| mark.number)
+            .map(|mark| mark.sign.as_str())
             .take(4)
             .collect::<Vec<_>>(),
-        [1, 2, 3, 4]
+        ["1", "2", "3", "4"]
     );
     for at in 0..page.overview.t.len() {
         let sum: f64 = page

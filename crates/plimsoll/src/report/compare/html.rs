@@ -181,7 +181,7 @@ fn aligned(comparison: &Comparison, pages: &[Page], group: &str) -> Vec<Aligned>
         .zip(pages)
         .filter_map(|(run, page)| {
             let (timeline, marks) = match comparison.basis {
-                Basis::Timelines => (&page.overview, Vec::new()),
+                Basis::Timelines => (&page.overview, page.marks.iter().collect()),
                 Basis::Trials => {
                     let found = page.groups.iter().find(|one| one.identity() == group)?;
                     let (id, timeline) = representative(page, found)?;

@@ -50,7 +50,7 @@ impl<'a> Sheet<'a> {
             Alignment::Mark(number) => strand
                 .marks
                 .iter()
-                .find(|mark| mark.number == number)
+                .find(|mark| mark.sign == number.to_string())
                 .map(|mark| mark.t),
         };
         let origins: Vec<f64> = strands.iter().map(origin).collect::<Option<_>>()?;
@@ -127,7 +127,7 @@ impl<'a> Sheet<'a> {
                 r#"<path class="mark" d="M{0} {TITLE}V{base}"/>"#,
                 svg::coordinate(x)
             );
-            out += &svg::disc(x, TITLE, mark.number);
+            out += &svg::disc(x, TITLE, &mark.sign);
         }
         self.time(&mut out, base);
         out + "</svg>"

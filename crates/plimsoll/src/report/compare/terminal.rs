@@ -8,7 +8,8 @@ use comfy_table::{Attribute, Cell, CellAlignment, Color, ContentArrangement, Tab
 
 use super::words;
 use crate::analysis::compare::{Comparison, Difference, Row, Standing, Verdict};
-use crate::report::terminal::{printable, wrap};
+use crate::inert::inert;
+use crate::report::terminal::wrap;
 
 /// Differences of one kind that are listed.
 const LISTED: usize = 6;
@@ -164,7 +165,7 @@ impl Column {
     fn cell(self, row: &Row, colour: bool) -> Cell {
         let right = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
         match self {
-            Column::Metric => Cell::new(printable(&row.metric)),
+            Column::Metric => Cell::new(inert(&row.metric)),
             Column::Repeats => right(format!(
                 "{}/{}",
                 row.baseline.values.len(),

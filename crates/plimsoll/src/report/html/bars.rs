@@ -190,7 +190,7 @@ fn draw_bar(out: &mut String, bar: &Bar<'_>, y: f64, measure: Measure, x: &impl 
     };
     *out += &svg::text(LEFT - 8.0, middle + 4.0, "row end", &words);
     if let Some(event) = bar.event {
-        *out += &svg::disc(LEFT - 78.0, middle, event);
+        *out += &svg::disc(LEFT - 78.0, middle, &event.to_string());
     }
     let colour = format!("var(--{})", bar.colour);
     let shape = format!(

@@ -44,6 +44,8 @@ struct View<'a> {
     time_chart: Option<String>,
     memory_chart: Option<String>,
     tables: Vec<Table>,
+    /// A watch has no trials: what is about them is left out.
+    watched: bool,
     settings: &'a BTreeMap<String, String>,
 }
 
@@ -84,6 +86,7 @@ pub fn render(page: &Page) -> String {
         time_chart: bars::time_to_complete(&page.groups),
         memory_chart: bars::memory_use(&page.groups, &page.memory),
         tables: table::all(page),
+        watched: page.manifest.is_watch(),
         settings: &page.manifest.host.settings,
     };
     // Rendering into a String fails only where a Display implementation does, and all that are used are std's.
@@ -154,7 +157,10 @@ fn calibration(figures: &Calibration) -> Vec<(&'static str, String)> {
 fn figures(page: &Page) -> Vec<Figure> {
     let mem_total = page.manifest.host.mem_total as f64;
     let all: Vec<&Mark> = page.marks.iter().collect();
-    let whole = "The whole run".to_owned();
+    let whole = match page.manifest.is_watch() {
+        true => "All that was watched".to_owned(),
+        false => "The whole run".to_owned(),
+    };
     let mut figures = vec![Figure {
         trial: String::new(),
         group: String::new(),

@@ -69,11 +69,12 @@ pub(in crate::report) fn text(x: f64, y: f64, class: &str, words: &str) -> Strin
     )
 }
 
-/// The numbered disc of an event.
-pub(in crate::report) fn disc(x: f64, y: f64, number: u32) -> String {
+/// The disc of an event with its sign.
+pub(in crate::report) fn disc(x: f64, y: f64, sign: &str) -> String {
     format!(
-        r#"<g class="disc"><circle cx="{x}" cy="{y}" r="8"/><text x="{x}" y="{}">{number}</text></g>"#,
+        r#"<g class="disc"><circle cx="{x}" cy="{y}" r="8"/><text x="{x}" y="{}">{}</text></g>"#,
         coordinate(y + 3.6),
+        escape(sign),
         x = coordinate(x),
         y = coordinate(y)
     )

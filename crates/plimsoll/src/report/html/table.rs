@@ -12,7 +12,7 @@ use crate::analysis::groups::Measured;
 use crate::analysis::statistics::IntervalKind;
 use crate::quantity;
 use crate::recording::model::{Trial, TrialStatus};
-use crate::report::page::Page;
+use crate::report::page::{Mark, Page};
 
 /// A table as the template prints it.
 pub(in crate::report) struct Table {
@@ -77,12 +77,32 @@ pub(in crate::report) fn columns(titles: &[(&'static str, bool)]) -> Vec<Column>
 
 /// All tables, in the order of their tabs.
 pub(super) fn all(page: &Page) -> Vec<Table> {
+    if page.manifest.is_watch() {
+        return vec![events(&page.marks)];
+    }
     vec![
         summary(&page.groups),
         trials(&page.results.trials),
         phases(&page.results.trials),
         metrics(&page.groups),
     ]
+}
+
+/// What was marked while somebody watched: the lines in the drawings have no room for words.
+fn events(marks: &[Mark]) -> Table {
+    let row = |mark: &Mark| {
+        vec![
+            Cell::number(mark.t, format!("{:.2} s", mark.t)),
+            Cell::text(&mark.sign),
+            Cell::text(&mark.label),
+        ]
+    };
+    Table {
+        id: "events",
+        title: "Events",
+        columns: columns(&[("Time", true), ("Sign", false), ("What happened", false)]),
+        rows: marks.iter().map(row).collect(),
+    }
 }
 
 fn summary(groups: &[Group]) -> Table {

@@ -81,7 +81,7 @@ pub(super) fn draw(timeline: &Timeline, marks: &[&Mark], mem_total: f64, title: 
             svg::coordinate(x)
         );
         if x >= free_from {
-            out += &svg::disc(x, TOP - 8.0, mark.number);
+            out += &svg::disc(x, TOP - 8.0, &mark.sign);
             free_from = x + 17.0;
         }
     }

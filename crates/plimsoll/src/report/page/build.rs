@@ -8,8 +8,9 @@ use crate::analysis::gauges::{GAUGES, Panel, gauge, gauges_of};
 use crate::analysis::groups::{Dot, Group, Measured, measured};
 use crate::analysis::timeline::{Line, timeline};
 use crate::analysis::{compression, groups};
+use crate::inert::inert;
 use crate::recording::Recording;
-use crate::recording::model::{EventKind, Phase, Results, Trial, TrialStatus};
+use crate::recording::model::{Event, EventKind, Phase, Results, Trial, TrialStatus};
 use crate::report::verdict;
 use crate::sample::columns::col;
 use crate::sample::{CATEGORIES, Row, categories};
@@ -36,6 +37,11 @@ pub fn build(recording: &Recording, results: &Results) -> Page {
             results.warnings.push(warning.clone());
         }
     }
+    for warning in &mut results.warnings {
+        *warning = inert(warning).into_owned();
+    }
+    let mut manifest = recording.manifest.clone();
+    manifest.plan.title = inert(&manifest.plan.title).into_owned();
     let points = TRIAL_POINTS / results.trials.len().max(1);
     let points = points.clamp(POINTS_PER_TRIAL.start, POINTS_PER_TRIAL.end);
     let trials = results.trials.iter().map(|trial| {
@@ -43,8 +49,8 @@ pub fn build(recording: &Recording, results: &Results) -> Page {
         stretch(recording, Some(trial.id.clone()), span, points)
     });
     Page {
-        verdict: verdict::sentence(&results, &groups),
-        manifest: recording.manifest.clone(),
+        verdict: verdict::of(recording, &results, &groups),
+        manifest,
         memory: groups
             .iter()
             .map(|group| memory_use(recording, group, &results.trials))
@@ -58,22 +64,36 @@ pub fn build(recording: &Recording, results: &Results) -> Page {
 }
 
 fn marks(recording: &Recording) -> Vec<Mark> {
-    let starts = recording
-        .events
-        .iter()
-        .filter(|event| event.kind == EventKind::PhaseStart);
-    let mut marks: Vec<Mark> = starts
-        .filter_map(|event| {
-            Some(Mark {
-                t: event.t_ns as f64 / 1e9,
-                number: event.number?,
-                label: event.phase.clone().unwrap_or_else(|| event.text.clone()),
-                trial: event.trial.clone(),
-            })
+    let watched = recording.manifest.is_watch();
+    let mark = |event: &Event| {
+        let label = event.phase.as_ref().unwrap_or(&event.text);
+        Some(Mark {
+            t: event.t_ns as f64 / 1e9,
+            sign: sign(event, watched)?,
+            label: inert(label).into_owned(),
+            trial: event.trial.clone(),
         })
-        .collect();
+    };
+    let mut marks: Vec<Mark> = recording.events.iter().filter_map(mark).collect();
     marks.sort_by(|a, b| a.t.total_cmp(&b.t));
     marks
+}
+
+/// What stands at an event, as the monitor shows it; None for what is not marked. Warnings of a run stand in its list.
+fn sign(event: &Event, watched: bool) -> Option<String> {
+    let sign = match event.kind {
+        EventKind::PhaseStart | EventKind::Mark if event.number.is_some() => {
+            return event.number.map(|number| number.to_string());
+        }
+        EventKind::Mark => "m",
+        EventKind::Trim => "T",
+        EventKind::Release => "E",
+        EventKind::Target => "*",
+        EventKind::PageFlags => "k",
+        EventKind::Warning if watched => "!",
+        _ => return None,
+    };
+    Some(sign.to_owned())
 }
 
 fn stretch(recording: &Recording, trial: Option<String>, span: Range<u64>, points: usize) -> Timeline {

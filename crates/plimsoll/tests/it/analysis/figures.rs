@@ -361,7 +361,7 @@ fn exports_quote_what_scenarios_and_machines_name() {
     assert!(csv.contains(",2,failed,false,fill,minor_faults,16384\n"), "{csv}");
     assert!(csv.contains(",1,ok,true,,fill_gb_per_s,0.2237\n"), "{csv}");
 
-    let text = markdown(&results, &recording.manifest);
+    let text = markdown(&recording, &results);
     assert!(!text.contains("<script>"), "{text}");
     let table: Vec<&str> = text.lines().filter(|line| line.starts_with('|')).collect();
     let cells = |line: &str| line.replace("\\|", "").matches('|').count();

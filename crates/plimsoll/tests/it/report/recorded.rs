@@ -34,7 +34,7 @@ pub fn recording(shape: Shape, hz: u32) -> Recording {
         kind: EventKind::PhaseStart,
         trial: mark.trial.clone(),
         phase: Some(mark.label.clone()),
-        number: Some(mark.number),
+        number: mark.sign.parse().ok(),
         text: String::new(),
     });
     let mut manifest = page.manifest.clone();

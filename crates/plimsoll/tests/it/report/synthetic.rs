@@ -421,7 +421,7 @@ pub fn page(shape: Shape) -> Page {
         .flat_map(|trial| {
             trial.phases.iter().enumerate().map(|(index, phase)| Mark {
                 t: phase.span_ns.0 as f64 / 1e9,
-                number: index as u32 + 1,
+                sign: (index + 1).to_string(),
                 label: phase.name.clone(),
                 trial: Some(trial.id.clone()),
             })

@@ -255,3 +255,10 @@ fn a_pipe_is_refused_without_waiting_for_a_writer() {
         })
     ));
 }
+
+#[test]
+fn a_class_that_was_written_as_a_key_is_put_right() {
+    let error = resolve(&with(""), &sets(&["ratio=3"])).unwrap_err();
+    let shown = rendered(&error);
+    assert!(shown.contains("--set 'class=\"ratio=3\"'"), "{shown}");
+}

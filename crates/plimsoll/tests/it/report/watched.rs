@@ -1,0 +1,166 @@
+//! Reports of recordings of `plimsoll watch`: no trials, and what was marked by hand.
+
+use std::path::Path;
+use std::process::{Child, Command, Output};
+
+use plimsoll::analysis;
+use plimsoll::recording::Recording;
+use plimsoll::recording::model::{Event, EventKind, WATCH, file};
+use plimsoll::report::page::build;
+use plimsoll::report::{html, markdown, terminal};
+
+use super::{recorded, synthetic};
+
+/// What a stranger may call a process or write as a note.
+const HOSTILE: &str = "</script><img src=x onerror=alert(1)>\u{1b}[2J\n| x | **y** \u{202e}";
+
+/// A recording as the monitor makes it of the synthetic machine, with an event of every kind that it marks.
+fn watched() -> Recording {
+    let mut recording = recorded::recording(synthetic::QUICK, 10);
+    recording.manifest.plan.scenario = WATCH.to_owned();
+    recording.manifest.plan.title = format!("watch of pid 42 {HOSTILE}");
+    recording.manifest.plan.trials.clear();
+    recording.manifest.calibration = None;
+    recording.trials.clear();
+    recording.results = None;
+    let kinds = [
+        (EventKind::RunStart, None),
+        (EventKind::Target, None),
+        (EventKind::Mark, Some(1)),
+        (EventKind::Mark, Some(4)),
+        (EventKind::Mark, None),
+        (EventKind::Trim, None),
+        (EventKind::Release, None),
+        (EventKind::PageFlags, None),
+        (EventKind::Warning, None),
+        (EventKind::RunEnd, None),
+    ];
+    recording.events = (0_u64..)
+        .zip(kinds)
+        .map(|(second, (kind, number))| Event {
+            t_ns: second * 1_000_000_000,
+            kind,
+            trial: None,
+            phase: None,
+            number,
+            text: HOSTILE.to_owned(),
+        })
+        .collect();
+    recording
+}
+
+#[test]
+fn a_watch_is_told_by_what_was_seen_and_not_by_trials() {
+    let recording = watched();
+    let results = analysis::results(&recording);
+    let page = build(&recording, &results);
+    let signs: Vec<&str> = page.marks.iter().map(|mark| mark.sign.as_str()).collect();
+    assert_eq!(signs, ["*", "1", "4", "m", "T", "E", "k", "!"]);
+    let target = recording.samples.column("target_resident").expect("sampled");
+    let most = target.iter().flatten().max().expect("a target");
+    let peak = format!("peaked at {}", plimsoll::quantity::bytes(most as f64));
+    assert!(page.verdict.starts_with("Watched pid 42 "), "{}", page.verdict);
+    assert!(page.verdict.contains(&peak), "{}", page.verdict);
+    assert!(page.verdict.contains("at 10 Hz"), "{}", page.verdict);
+
+    let text = terminal::watched(&recording, &results, 80);
+    let document = markdown::markdown(&recording, &results);
+    let html = html::render(&page);
+    std::fs::write(synthetic::folder().join("watched.html"), &html).expect("written");
+    for (name, shown) in [("terminal", &text), ("markdown", &document), ("page", &html)] {
+        assert!(!shown.contains("No trial ended"), "{name}");
+        assert!(!shown.to_lowercase().contains("calibration"), "{name}");
+        assert!(!shown.contains(['\u{1b}', '\u{202e}']), "{name}");
+    }
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    assert!(
+        !document.contains("0 trials") && !document.contains("<img"),
+        "{document}"
+    );
+    assert_eq!(html.matches("<svg class=\"timeline\"").count(), 1);
+    assert_eq!(html.matches("<svg class=\"bars\"").count(), 0);
+    assert_eq!(html.matches("<table class=\"sortable\">").count(), 1);
+    assert!(!html.contains("Nothing to list") && !html.contains("nothing to draw"));
+    assert!(!html.contains("<img"), "an element came in from outside");
+    assert_eq!(html.matches("</script>").count(), 2);
+}
+
+#[test]
+fn a_watch_without_samples_says_so() {
+    let mut recording = watched();
+    recording.samples = plimsoll::recording::Samples::from_rows(&[]);
+    let results = analysis::results(&recording);
+    let page = build(&recording, &results);
+    assert!(page.verdict.ends_with("took no sample."), "{}", page.verdict);
+    assert!(!html::render(&page).contains("NaN"));
+}
+
+/// A process to watch, ended with the test.
+struct Watched(Child);
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn plimsoll(command: &str, folders: &[&Path], arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_plimsoll"))
+        .arg(command)
+        .args(folders)
+        .args(arguments)
+        .output()
+        .expect("plimsoll starts")
+}
+
+fn said(output: &Output) -> String {
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn what_watch_recorded_is_reported_compared_and_exported() {
+    let parent = tempfile::tempdir().unwrap();
+    let process = Watched(Command::new("sleep").arg("600").spawn().expect("a process"));
+    let pid = process.0.id().to_string();
+    let folders = ["first", "second"].map(|name| parent.path().join(name));
+    for folder in &folders {
+        let arguments = ["--headless", "--pid", &pid, "--duration", "1.5", "--record"];
+        said(&plimsoll(
+            "watch",
+            &[],
+            &[&arguments[..], &[folder.to_str().unwrap()]].concat(),
+        ));
+    }
+    let [first, second] = &folders;
+    let text = plimsoll("report", &[first], &["--format", "text"]);
+    assert!(text.stderr.is_empty(), "{text:?}");
+    let text = said(&text);
+    assert!(text.starts_with(&format!("Watched pid {pid} sleep")), "{text}");
+    assert!(text.replace('\n', " ").contains("the target peaked at"), "{text}");
+    assert!(!text.contains("known:"), "a watch has no confounders: {text}");
+    let document = said(&plimsoll("report", &[first], &["--format", "markdown"]));
+    assert!(
+        document.contains("Watched pid") && !document.contains("trials"),
+        "{document}"
+    );
+    said(&plimsoll("report", &[first], &[]));
+    let page = std::fs::read_to_string(first.join(file::REPORT)).expect("the page");
+    assert!(page.contains("All that was watched") && !page.contains("NaN"));
+
+    let compared = said(&plimsoll("compare", &[first, second], &[]));
+    assert!(
+        compared.contains("pressure") || compared.contains("psi"),
+        "{compared}"
+    );
+    for format in ["parquet", "csv", "json", "prometheus"] {
+        let output = plimsoll("export", &[first], &["--format", format]);
+        assert_eq!(output.status.code(), Some(0), "{format}: {output:?}");
+        assert!(
+            !output.stdout.is_empty() && output.stderr.is_empty(),
+            "{format}: {:?}",
+            output.stderr
+        );
+    }
+}
