@@ -11,11 +11,12 @@ use signal_hook::consts::{SIGINT, SIGQUIT, SIGTERM};
 
 use crate::cli::{Talk, Watch, When};
 use crate::exit::{Exit, Failure, OrExit};
+use crate::inert::inert;
 use crate::run::recording_failure;
 use crate::stop::{Cause, Stop};
 use crate::watch::serve::{ServeError, ServeOptions, Server};
 use crate::watch::terminal::{self, Colours, End, TerminalOptions};
-use crate::watch::{Monitor, Options, Program, Source, Summary, TargetChoice, WatchError};
+use crate::watch::{Level, Message, Monitor, Options, Program, Source, Summary, TargetChoice, WatchError};
 
 /// How often the request to stop is looked at.
 const POLL: Duration = Duration::from_millis(200);
@@ -151,30 +152,52 @@ fn announce(monitor: &Monitor, options: &Watch, talk: &Talk) {
     super::print_error(&text);
 }
 
-/// Waits for the program to end, the time to pass, or a signal.
+/// Waits for the program to end, the time to pass, or a signal, and says on standard error what is to be known
+/// meanwhile.
 fn wait(monitor: &Monitor, stop: &Stop, end: Option<Instant>) {
+    let mut said_ns = None;
     while !stop.requested() && end.is_none_or(|end| Instant::now() < end) {
         let until = end.map_or(POLL, |end| end.saturating_duration_since(Instant::now()));
-        if monitor.wait(POLL.min(until)) {
+        let ended = monitor.wait(POLL.min(until));
+        said_ns = said_ns.max(tell(monitor, said_ns));
+        if ended {
             return;
         }
     }
 }
 
-/// Waits for the program that was started to end, and says what was seen.
+/// Says what is newer than `said_ns`, and returns the time of the last that was said.
+fn tell(monitor: &Monitor, said_ns: Option<u64>) -> Option<u64> {
+    let news: Vec<Message> = {
+        let state = monitor.state();
+        let messages = state.messages.iter();
+        let new = messages.filter(|message| message.level != Level::Info && Some(message.t_ns) > said_ns);
+        new.cloned().collect()
+    };
+    for message in &news {
+        super::print_error(&inert(&message.text));
+    }
+    news.last().map(|message| message.t_ns)
+}
+
+/// Waits for the program that was started to end, and says what was seen; of a recording there is nothing to say.
 fn conclude(monitor: Monitor, stop: &Arc<Stop>, options: &Watch) -> Result<ExitCode, Failure> {
+    if options.replay.is_some() {
+        return Ok(Exit::Done.into());
+    }
     end_program(&monitor, stop, options);
-    let failed_recording = options.record.is_some() && monitor.state().status.recording.is_none();
-    let summary = monitor.finish().map_err(failure)?;
+    let summary = monitor.finish();
     if options.json {
         super::print_json(&summary)?;
     } else {
         super::print(&summary::text(&summary))?;
     }
-    let exit = if failed_recording {
-        Exit::Missing
-    } else {
-        Exit::Done
+    let exit = match &summary.recording_trouble {
+        Some(trouble) => {
+            super::print_error(trouble);
+            Exit::Missing
+        }
+        None => Exit::Done,
     };
     Ok(exit_code(&summary).unwrap_or(exit.into()))
 }

@@ -102,7 +102,9 @@ impl Actions {
     }
 
     fn start_recording(&self, folder: &Path) {
-        if let Some(folder) = self.shared.state().status.recording.clone() {
+        // Not in the condition, which would hold the lock.
+        let recording = self.shared.state().status.recording.clone();
+        if let Some(folder) = recording {
             let text = format!("{} is being recorded into already", folder.display());
             return self.shared.say(Level::Error, text);
         }

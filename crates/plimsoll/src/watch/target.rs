@@ -322,3 +322,35 @@ pub(super) fn busiest_zram() -> Option<String> {
     let busiest = zram.iter().rev().max_by_key(|(used, _)| *used)?;
     Some(busiest.1.to_owned())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_later_process_of_the_same_number_is_not_the_target() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let now = Identity::of(child.id()).unwrap();
+        let before = Identity {
+            start_ticks: now.start_ticks - 1,
+            ..now
+        };
+        let mut gone = Family {
+            root: before,
+            known: BTreeMap::from([(before.pid, before)]),
+            runs: ("sleep".to_owned(), None),
+            title: "pid".to_owned(),
+            root_ended: false,
+            ours: false,
+        };
+        let look = gone.look();
+        let mut there = Followed::program(now, "pid".to_owned());
+        let seen = there.look();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!((look.pids.len(), look.ended.as_deref()), (0, Some("ended")));
+        assert_eq!(look.news.as_deref(), Some("pid ended"));
+        assert_eq!(gone.look().news, None, "an end is said once");
+        assert_eq!(seen.pids, [now.pid]);
+    }
+}
