@@ -25,8 +25,11 @@ pub fn inert_json(json: &str) -> Cow<'_, str> {
     let mut safe = String::with_capacity(json.len() + 16);
     for letter in json.chars() {
         if acts(letter) && !laid_out(letter) {
-            // Writing to a string cannot fail. All that act are in the first plane: one escape each.
-            let _ = write!(safe, "\\u{:04x}", u32::from(letter));
+            // Beyond the first plane a character is two escapes in JSON.
+            for unit in letter.encode_utf16(&mut [0; 2]) {
+                // Writing to a string cannot fail.
+                let _ = write!(safe, "\\u{unit:04x}");
+            }
         } else {
             safe.push(letter);
         }
@@ -34,10 +37,14 @@ pub fn inert_json(json: &str) -> Cow<'_, str> {
     Cow::Owned(safe)
 }
 
+/// Whether a character is obeyed, or takes part without being seen. Marks that belong to a letter, such as accents and
+/// vowel signs, and the choice of a letter's variant are writing, and stay.
 fn acts(letter: char) -> bool {
     letter.is_control()
-        || matches!(letter, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}')
+        || matches!(letter, '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{180e}'
+            | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}'
+            | '\u{feff}' | '\u{ffa0}' | '\u{fff9}'..='\u{fffb}' | '\u{1bca0}'..='\u{1bca3}'
+            | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e007f}')
 }
 
 #[cfg(test)]
@@ -52,12 +59,16 @@ mod tests {
             inert("a\x1b[2Jb\r\n\u{9b}31mc\x7f"),
             "a\u{fffd}[2Jb\u{fffd}\u{fffd}\u{fffd}31mc\u{fffd}"
         );
+        assert_eq!(
+            inert("a\u{115f}\u{e0041}e\u{301}"),
+            "a\u{fffd}\u{fffd}e\u{301}"
+        );
         assert_eq!(inert("a\u{202e}gpj.exe\u{2028}"), "a\u{fffd}gpj.exe\u{fffd}");
     }
 
     #[test]
     fn json_means_the_same_and_acts_on_nothing() {
-        let text = "a\x1b\u{9b}\u{202e}\u{feff}\x7f\n\"\\";
+        let text = "a\x1b\u{9b}\u{202e}\u{feff}\u{e0041}\x7f\n\"\\";
         let json = serde_json::to_string_pretty(&[text]).unwrap();
         let safe = inert_json(&json);
         assert!(

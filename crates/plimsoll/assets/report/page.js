@@ -421,29 +421,6 @@ function buildExplorer() {
 
 // ---------------------------------------------------------------- tables
 
-function sortable(table) {
-  const heads = [...table.tHead.rows[0].cells];
-  heads.forEach((head, column) => {
-    const button = element("button", { type: "button", on: { click: () => sortBy(table, heads, column) } }, head.textContent);
-    head.replaceChildren(button);
-  });
-}
-
-function sortBy(table, heads, column) {
-  const descending = heads[column].getAttribute("aria-sort") === "ascending";
-  const numeric = heads[column].classList.contains("number");
-  const body = table.tBodies[0];
-  const rows = [...body.rows].map(row => ({ row, key: row.cells[column].dataset.sort }));
-  rows.sort((a, b) => {
-    // What is missing stays last, whichever way.
-    if (a.key === "" || b.key === "") return (a.key === "") - (b.key === "");
-    const order = numeric ? a.key - b.key : a.key.localeCompare(b.key, "en", { numeric: true });
-    return descending ? -order : order;
-  });
-  body.append(...rows.map(one => one.row));
-  heads.forEach((head, at) => at === column ? head.setAttribute("aria-sort", descending ? "descending" : "ascending") : head.removeAttribute("aria-sort"));
-}
-
 function tabs() {
   const panels = [...document.querySelectorAll("#tables .panel")];
   const bar = element("div", { class: "tabs", role: "tablist", "aria-label": "Tables" });
@@ -470,6 +447,6 @@ function tabs() {
 }
 
 if (!buildExplorer()) root.classList.remove("js");
-document.querySelectorAll("table.sortable").forEach(sortable);
+document.querySelectorAll("table.sortable").forEach(sortableTable);
 tabs();
 })();

@@ -235,13 +235,10 @@ function clock(seconds) {
 // ---------------------------------------------------------------- panels
 
 function stackUp(list) {
-  let below = rows.t.map(() => 0);
+  // Where none of them is known there is a gap; one that is unknown among others counts as nothing.
+  let below = rows.t.map((_, at) => list.every(one => one.own[at] === null) ? null : 0);
   for (const one of list) {
-    one.drawn = one.own.map((value, at) => {
-      if (below[at] === null) return null;
-      return value === null ? (gapAt(at) ? null : below[at]) : below[at] + value;
-    });
-    below = one.drawn;
+    below = one.drawn = one.own.map((value, at) => below[at] === null ? null : below[at] + (value ?? 0));
   }
 }
 

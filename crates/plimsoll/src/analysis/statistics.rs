@@ -5,7 +5,9 @@
 
 mod two_samples;
 
-pub use two_samples::{MedianRatio, SIGNIFICANCE, can_tell, holm, least_p, mann_whitney, median_ratio};
+pub use two_samples::{
+    MIN_OF_EACH, MedianRatio, SIGNIFICANCE, can_tell, holm, least_p, mann_whitney, median_ratio,
+};
 
 /// Repeats below which no interval of 95% exists: with five, even minimum to maximum holds the median of what was
 /// drawn from only with a probability of 1 - 2 * 0.5^5 = 93.75%.

@@ -10,7 +10,8 @@ use crate::cli::{Compare, CompareFormat, Talk};
 use crate::exit::{Exit, Failure, OrExit};
 use crate::recording::Recording;
 use crate::recording::model::Results;
-use crate::report::compare::{csv, markdown, terminal, words};
+use crate::report;
+use crate::report::compare::{csv, html, markdown, terminal, words};
 
 /// Carries out the command: 6 when a condition is broken, 7 when one cannot be judged.
 pub(super) fn compare(options: &Compare, talk: &Talk) -> Result<Exit, Failure> {
@@ -43,7 +44,7 @@ pub(super) fn compare(options: &Compare, talk: &Talk) -> Result<Exit, Failure> {
         let outcomes = check(condition, &comparison).or_exit(Exit::Usage)?;
         comparison.conditions.extend(outcomes);
     }
-    write(options, talk, &comparison)?;
+    write(options, talk, &comparison, &inputs)?;
     let format = if options.json {
         CompareFormat::Json
     } else {
@@ -93,7 +94,12 @@ fn different_folders(runs: &[PathBuf]) -> Result<(), Failure> {
     Ok(())
 }
 
-fn write(options: &Compare, talk: &Talk, comparison: &Comparison) -> Result<(), Failure> {
+fn write(
+    options: &Compare,
+    talk: &Talk,
+    comparison: &Comparison,
+    inputs: &[Input<'_>],
+) -> Result<(), Failure> {
     if options.json {
         return super::print_json(comparison);
     }
@@ -103,7 +109,10 @@ fn write(options: &Compare, talk: &Talk, comparison: &Comparison) -> Result<(), 
             let colour = path.is_none() && super::colour_on_stdout(talk);
             terminal::summary(comparison, super::width_of_stdout(), colour)
         }
-        CompareFormat::Html => String::new(),
+        CompareFormat::Html => {
+            let page = |input: &Input<'_>| report::page::build(input.recording, input.results);
+            html::render(comparison, &inputs.iter().map(page).collect::<Vec<_>>())
+        }
         CompareFormat::Markdown => markdown::markdown(comparison),
         CompareFormat::Csv => csv::csv(comparison),
         CompareFormat::Json => serde_json::to_string_pretty(comparison).or_exit(Exit::WorkloadFailed)? + "\n",

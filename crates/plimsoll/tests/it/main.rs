@@ -3,6 +3,7 @@
 mod analysis;
 mod architecture;
 mod command;
+mod compare;
 mod docs;
 mod doctor;
 mod environment;

@@ -1,8 +1,8 @@
 //! Tests of the `report` room. The pages that they write under `target/tmp/report` are what `tests/page/run.sh`
 //! opens and clicks through.
 
-mod recorded;
-mod synthetic;
+pub(crate) mod recorded;
+pub(crate) mod synthetic;
 
 use plimsoll::report::page::build;
 use plimsoll::report::{Series, html, terminal};

@@ -207,15 +207,22 @@ fn pair(
         for (metric, _) in theirs.sides.iter().filter(|(name, _)| group.side(name).is_none()) {
             lone(group, Some(metric), index, 0, &group.note);
         }
-        if comparison
+        let known = comparison
             .subjects
-            .iter()
-            .all(|subject| subject.group != group.group)
-        {
-            comparison.subjects.push(Subject {
+            .iter_mut()
+            .find(|subject| subject.group == group.group);
+        let failed = (!theirs.note.is_empty()).then_some(index);
+        match known {
+            Some(subject) => subject.failed.extend(failed),
+            None => comparison.subjects.push(Subject {
                 group: group.group.clone(),
                 label: group.label.clone(),
-            });
+                failed: (!group.note.is_empty())
+                    .then_some(0)
+                    .into_iter()
+                    .chain(failed)
+                    .collect(),
+            }),
         }
     }
     for group in other

@@ -11,6 +11,12 @@ use crate::scenario::Plan;
 /// Share from which two calibrations differ: two on one quiet machine are closer.
 const CALIBRATION_NOISE: f64 = 0.10;
 
+/// Among the recorded settings, what counts by itself: it always differs and says nothing.
+const COUNTERS: &[&str] = &["/passes", "/reported_kib", "/walked"];
+
+/// A name, and how the value is read.
+type Field<T, V> = (&'static str, fn(&T) -> V);
+
 /// What differs from the baseline, run by run.
 pub(super) fn differences(inputs: &[Input<'_>]) -> Vec<Difference> {
     let mut found = Vec::new();
@@ -24,7 +30,9 @@ pub(super) fn differences(inputs: &[Input<'_>]) -> Vec<Difference> {
         tool(&mut list, baseline, other);
         plan(&mut list, &baseline.plan, &other.plan);
         for (path, was, is) in changed(&baseline.host.settings, &other.host.settings) {
-            list.push("settings", path, was, is);
+            if !COUNTERS.iter().any(|counter| path.ends_with(counter)) {
+                list.push("settings", path, was, is);
+            }
         }
         if let (Some(baseline), Some(other)) = (inputs[0].results.calibration, input.results.calibration) {
             calibration(&mut list, &baseline, &other);
@@ -54,7 +62,7 @@ impl Diff<'_> {
 }
 
 fn machine(list: &mut Diff<'_>, baseline: &Host, other: &Host) {
-    let fields: [(&str, fn(&Host) -> String); 8] = [
+    const FIELDS: &[Field<Host, String>] = &[
         ("host name", |host| host.hostname.clone()),
         ("CPU", |host| host.cpu.clone()),
         ("CPUs online", |host| host.cpus.to_string()),
@@ -70,7 +78,7 @@ fn machine(list: &mut Diff<'_>, baseline: &Host, other: &Host) {
             }
         }),
     ];
-    for (name, field) in fields {
+    for (name, field) in FIELDS {
         list.push("machine", name, field(baseline), field(other));
     }
     list.push("kernel", "kernel", baseline.kernel.clone(), other.kernel.clone());
@@ -127,7 +135,7 @@ fn changed<'a>(
 }
 
 fn calibration(list: &mut Diff<'_>, baseline: &Calibration, other: &Calibration) {
-    let figures: [(&str, fn(&Calibration) -> f64); 6] = [
+    const FIGURES: &[Field<Calibration, f64>] = &[
         ("memset GB/s", |one| one.memset_gb_per_s),
         ("memcpy GB/s", |one| one.memcpy_gb_per_s),
         ("first touch GB/s", |one| one.first_touch_gb_per_s),
@@ -135,7 +143,7 @@ fn calibration(list: &mut Diff<'_>, baseline: &Calibration, other: &Calibration)
         ("fault ns", |one| one.fault_ns),
         ("random access ns", |one| one.random_access_ns),
     ];
-    for (name, figure) in figures {
+    for (name, figure) in FIGURES {
         let (was, is) = (figure(baseline), figure(other));
         if ratio(is, was).is_some_and(|ratio| (ratio - 1.0).abs() > CALIBRATION_NOISE) {
             list.push("calibration", name, format!("{was:.2}"), format!("{is:.2}"));

@@ -315,6 +315,25 @@ pub fn check(condition: &Condition, comparison: &Comparison) -> Result<Vec<Outco
                 ));
             }
         }
+        // What failed on both sides has no row and no counterpart that lacks it.
+        for subject in comparison
+            .subjects
+            .iter()
+            .filter(|one| condition.means(&one.group))
+        {
+            let failed = subject.failed.iter().any(|one| [0, run].contains(one));
+            if failed && outcomes[before..].iter().all(|one| one.group != subject.group) {
+                let reason = "its trials failed".to_owned();
+                outcomes.push(outcome(
+                    condition,
+                    run,
+                    &subject.group,
+                    Standing::Unknown,
+                    None,
+                    reason,
+                ));
+            }
+        }
         if outcomes.len() == before {
             let reason = "no group has this metric in both runs".to_owned();
             outcomes.push(outcome(condition, run, "", Standing::Unknown, None, reason));

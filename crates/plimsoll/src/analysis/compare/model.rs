@@ -106,6 +106,8 @@ pub struct Subject {
     pub group: String,
     /// For people.
     pub label: String,
+    /// Indices of the runs in which trials of the group failed.
+    pub failed: Vec<usize>,
 }
 
 /// One metric of one group, in a run and in the baseline.

@@ -1,6 +1,9 @@
-//! A comparison as text for a terminal, Markdown, CSV, and one document of JSON. All say what [`words::sentence`] says.
+//! A comparison as text for a terminal, as a page, Markdown and CSV. All say what [`words::sentence`] says.
 
 pub mod csv;
+pub mod html;
+mod intervals;
 pub mod markdown;
+mod multiples;
 pub mod terminal;
 pub mod words;

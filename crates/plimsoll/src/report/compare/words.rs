@@ -28,7 +28,8 @@ pub fn sentence(comparison: &Comparison) -> String {
         2 => "B against A".to_owned(),
         others => format!("{} runs against A", others - 1),
     };
-    let mut text = format!("{against}: of {all} figures {}.", counted.join(", "));
+    let figures = if all == 1 { "figure" } else { "figures" };
+    let mut text = format!("{against}: of {all} {figures} {}.", counted.join(", "));
     let moved = comparison
         .rows
         .iter()

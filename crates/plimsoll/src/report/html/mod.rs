@@ -7,10 +7,10 @@
 mod bars;
 mod data;
 pub(crate) mod palette;
-mod panel;
+pub(super) mod panel;
 pub(crate) mod parts;
-mod svg;
-mod table;
+pub(super) mod svg;
+pub(super) mod table;
 mod timeline;
 
 use std::collections::BTreeMap;
@@ -60,16 +60,12 @@ struct Figure {
 
 /// The page as one HTML document.
 pub fn render(page: &Page) -> String {
-    let script = parts::script(SCRIPT);
-    let policy = format!(
-        "default-src 'none'; script-src {}; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'",
-        parts::source(&script)
-    );
+    let script = parts::script(&format!("{}\n{SCRIPT}", parts::SORTABLE));
     let mut confounders: Vec<&Confounder> = page.results.confounders.iter().collect();
     confounders.sort_by_key(|confounder| confounder.spoils.is_empty());
     let view = View {
         page,
-        policy,
+        policy: parts::policy(&script),
         style: parts::style(""),
         script,
         license: parts::LICENSE.trim(),
@@ -184,7 +180,7 @@ fn figures(page: &Page) -> Vec<Figure> {
 }
 
 /// The trial that stands for its group: the one whose trim and restore together took the median time.
-fn representative<'a>(page: &'a Page, group: &'a Group) -> Option<(&'a str, &'a Timeline)> {
+pub(super) fn representative<'a>(page: &'a Page, group: &'a Group) -> Option<(&'a str, &'a Timeline)> {
     let mut drawn: Vec<(f64, &str, &Timeline)> = page
         .trials
         .iter()

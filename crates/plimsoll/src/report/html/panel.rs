@@ -6,7 +6,7 @@ use crate::report::page::{Series, Timeline};
 
 /// What the vertical axis of a panel counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Unit {
+pub(in crate::report) enum Unit {
     /// Bytes.
     Bytes,
     /// Bytes a second.
@@ -173,7 +173,7 @@ impl Unit {
     }
 
     /// A value of an axis as text: as [`Unit::text`], without decimals that say nothing.
-    pub(super) fn tick(self, value: f64) -> String {
+    pub(in crate::report) fn tick(self, value: f64) -> String {
         let text = self.text(value);
         match text.split_once(' ') {
             Some((number, unit)) if number.contains('.') => {
@@ -184,7 +184,7 @@ impl Unit {
     }
 
     /// Axis values from 0 to at most `top`: about `wanted` of them, round in this unit.
-    pub(super) fn ticks(self, top: f64, wanted: u32) -> Vec<f64> {
+    pub(in crate::report) fn ticks(self, top: f64, wanted: u32) -> Vec<f64> {
         if !top.is_finite() || top <= 0.0 {
             return vec![0.0];
         }
@@ -199,7 +199,7 @@ impl Unit {
 }
 
 /// The smallest of 1, 2 and 5 times a power of ten that is not below `rough`.
-pub(super) fn round_step(rough: f64) -> f64 {
+pub(in crate::report) fn round_step(rough: f64) -> f64 {
     let power = 10f64.powf(rough.log10().floor());
     [1.0, 2.0, 5.0, 10.0]
         .into_iter()

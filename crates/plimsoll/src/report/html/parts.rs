@@ -14,10 +14,18 @@ const STYLE: &str = include_str!("../../../assets/report/page.css");
 /// Licence of the chart library, which a page must hold.
 pub(crate) const LICENSE: &str = include_str!("../../../assets/uplot/LICENSE");
 
-/// The style of every page, then `own`.
+/// Makes tables sortable.
+pub(crate) const SORTABLE: &str = include_str!("../../../assets/report/sortable.js");
+
+/// The style of every page with charts that move, then `own`.
 pub(crate) fn style(own: &str) -> String {
+    format!("{UPLOT_STYLE}{}{own}", look())
+}
+
+/// Colours and the look of every page.
+pub(crate) fn look() -> String {
     format!(
-        ":root{{{}}}@media screen and (prefers-color-scheme:dark){{:root{{{}}}}}{UPLOT_STYLE}{STYLE}{own}",
+        ":root{{{}}}@media screen and (prefers-color-scheme:dark){{:root{{{}}}}}{STYLE}",
         palette::css_variables(false),
         palette::css_variables(true)
     )
@@ -26,6 +34,14 @@ pub(crate) fn style(own: &str) -> String {
 /// The libraries of every page, then `own`.
 pub(crate) fn script(own: &str) -> String {
     format!("{UPLOT_SCRIPT}\n{CHART_SCRIPT}\n{own}")
+}
+
+/// The content policy of a page that needs no network: no script but this one.
+pub(crate) fn policy(script: &str) -> String {
+    format!(
+        "default-src 'none'; script-src {}; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'",
+        source(script)
+    )
 }
 
 /// The source expression of a content policy that allows this script, or style, inside the page.

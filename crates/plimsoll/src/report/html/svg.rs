@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 /// Text made safe for element content and quoted attributes.
-pub(super) fn escape(text: &str) -> String {
+pub(in crate::report) fn escape(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for letter in text.chars() {
         match letter {
@@ -19,13 +19,13 @@ pub(super) fn escape(text: &str) -> String {
 }
 
 /// A coordinate with one decimal at most.
-pub(super) fn coordinate(value: f64) -> String {
+pub(in crate::report) fn coordinate(value: f64) -> String {
     let text = format!("{value:.1}");
     text.strip_suffix(".0").map(str::to_owned).unwrap_or(text)
 }
 
 /// A line through the points, broken where there is none.
-pub(super) fn line_path(points: &[Option<(f64, f64)>]) -> String {
+pub(in crate::report) fn line_path(points: &[Option<(f64, f64)>]) -> String {
     let mut path = String::new();
     let mut drawing = false;
     for point in points {
@@ -42,7 +42,7 @@ pub(super) fn line_path(points: &[Option<(f64, f64)>]) -> String {
 }
 
 /// The area between the points and `base`, broken where there is no point.
-pub(super) fn area_path(points: &[Option<(f64, f64)>], base: f64) -> String {
+pub(in crate::report) fn area_path(points: &[Option<(f64, f64)>], base: f64) -> String {
     let mut path = String::new();
     for run in points.split(Option::is_none) {
         let mut run = run.iter().flatten();
@@ -60,7 +60,7 @@ pub(super) fn area_path(points: &[Option<(f64, f64)>], base: f64) -> String {
 }
 
 /// Text at a place; `class` says how it looks.
-pub(super) fn text(x: f64, y: f64, class: &str, words: &str) -> String {
+pub(in crate::report) fn text(x: f64, y: f64, class: &str, words: &str) -> String {
     format!(
         r#"<text x="{}" y="{}" class="{class}">{}</text>"#,
         coordinate(x),
@@ -70,7 +70,7 @@ pub(super) fn text(x: f64, y: f64, class: &str, words: &str) -> String {
 }
 
 /// The numbered disc of an event.
-pub(super) fn disc(x: f64, y: f64, number: u32) -> String {
+pub(in crate::report) fn disc(x: f64, y: f64, number: u32) -> String {
     format!(
         r#"<g class="disc"><circle cx="{x}" cy="{y}" r="8"/><text x="{x}" y="{}">{number}</text></g>"#,
         coordinate(y + 3.6),

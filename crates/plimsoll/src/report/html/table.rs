@@ -15,28 +15,28 @@ use crate::recording::model::{Trial, TrialStatus};
 use crate::report::page::Page;
 
 /// A table as the template prints it.
-pub(super) struct Table {
-    pub(super) id: &'static str,
-    pub(super) title: &'static str,
-    pub(super) columns: Vec<Column>,
-    pub(super) rows: Vec<Vec<Cell>>,
+pub(in crate::report) struct Table {
+    pub(in crate::report) id: &'static str,
+    pub(in crate::report) title: &'static str,
+    pub(in crate::report) columns: Vec<Column>,
+    pub(in crate::report) rows: Vec<Vec<Cell>>,
 }
 
 /// Head of a column.
-pub(super) struct Column {
-    pub(super) title: &'static str,
-    pub(super) numeric: bool,
+pub(in crate::report) struct Column {
+    pub(in crate::report) title: &'static str,
+    pub(in crate::report) numeric: bool,
 }
 
 /// A cell: its text, and the value that it is sorted by.
-pub(super) struct Cell {
-    pub(super) text: String,
-    pub(super) sort: String,
-    pub(super) class: &'static str,
+pub(in crate::report) struct Cell {
+    pub(in crate::report) text: String,
+    pub(in crate::report) sort: String,
+    pub(in crate::report) class: &'static str,
 }
 
 impl Cell {
-    fn text(text: impl Into<String>) -> Cell {
+    pub(in crate::report) fn text(text: impl Into<String>) -> Cell {
         let text = text.into();
         Cell {
             sort: text.clone(),
@@ -45,7 +45,7 @@ impl Cell {
         }
     }
 
-    fn number(value: f64, text: String) -> Cell {
+    pub(in crate::report) fn number(value: f64, text: String) -> Cell {
         Cell {
             text,
             sort: value.to_string(),
@@ -53,7 +53,7 @@ impl Cell {
         }
     }
 
-    fn missing() -> Cell {
+    pub(in crate::report) fn missing() -> Cell {
         Cell {
             text: "\u{2013}".to_owned(),
             sort: String::new(),
@@ -68,7 +68,7 @@ impl Cell {
     }
 }
 
-fn columns(titles: &[(&'static str, bool)]) -> Vec<Column> {
+pub(in crate::report) fn columns(titles: &[(&'static str, bool)]) -> Vec<Column> {
     titles
         .iter()
         .map(|&(title, numeric)| Column { title, numeric })

@@ -107,7 +107,9 @@ pub(super) fn draw_axis(
             buffer.set_string(area.x + column as u16, area.y, missed, style);
         }
     }
-    draw_times(buffer, theme, layout, snapshot);
+    let signs = snapshot.marks.iter().map(|mark| mark.t_ns).chain(view.cursor);
+    let signs: Vec<usize> = signs.filter_map(|t_ns| snapshot.column_of(t_ns)).collect();
+    draw_times(buffer, theme, layout, snapshot, &signs);
     for mark in &snapshot.marks {
         if let Some(column) = snapshot.column_of(mark.t_ns) {
             let cell = &mut buffer[(area.x + column as u16, area.y)];
@@ -136,8 +138,9 @@ fn mark_ink(kind: MarkKind) -> Ink {
     }
 }
 
-/// How long ago, every so many columns from the right edge.
-fn draw_times(buffer: &mut Buffer, theme: &Theme, layout: &Layout, snapshot: &Snapshot) {
+/// How long ago, every so many columns from the right edge. A time that one of the `signs` would hide a digit of stands on
+/// the left of its tick, or, where there is one too, nowhere: half a number is a wrong one.
+fn draw_times(buffer: &mut Buffer, theme: &Theme, layout: &Layout, snapshot: &Snapshot, signs: &[usize]) {
     let area = layout.axis;
     let columns = snapshot.columns.len();
     let every = if area.width >= 100 { 20 } else { 10 };
@@ -150,15 +153,20 @@ fn draw_times(buffer: &mut Buffer, theme: &Theme, layout: &Layout, snapshot: &Sn
     while steps < columns {
         let ago = behind + steps as u64 * snapshot.column_ns;
         let text = format!("-{}", figures::duration(ago));
-        let x = area.x + (columns - 1 - steps) as u16;
+        let column = columns - 1 - steps;
         let tick = if theme.unicode { "\u{2534}" } else { "+" };
-        buffer.set_string(x, area.y, tick, dim);
-        if text.len() + 1 < every {
-            buffer.set_string(x + 1, area.y, text, dim);
+        buffer.set_string(area.x + column as u16, area.y, tick, dim);
+        let length = text.len();
+        let free = |from: usize| !signs.iter().any(|sign| (from..from + length).contains(sign));
+        let place = Some(column + 1)
+            .filter(|&from| free(from))
+            .or_else(|| column.checked_sub(length).filter(|&from| free(from)));
+        if let Some(place) = place.filter(|_| 2 * length + 1 < every) {
+            buffer.set_string(area.x + place as u16, area.y, text, dim);
         }
         steps += every;
     }
-    if behind == 0 && columns > 4 {
+    if behind == 0 && columns > 4 && !signs.iter().any(|&sign| sign + 3 >= columns) {
         buffer.set_string(area.right() - 3, area.y, "now", dim);
     }
 }

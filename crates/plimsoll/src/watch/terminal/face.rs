@@ -10,11 +10,13 @@ use ratatui::backend::{Backend, CrosstermBackend};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use signal_hook::consts::{SIGTSTP, SIGWINCH};
+use unicode_width::UnicodeWidthStr;
 
 use super::action::action_of;
 use super::keys::decode;
 use super::link::Link;
 use super::pace::Pace;
+use super::overlay::rows_inside;
 use super::page::{columns_in, draw};
 use super::screen::{self, Input, Screen};
 use super::snapshot::Snapshot;
@@ -224,6 +226,7 @@ impl Face<'_> {
         }
         if let Some(columns) = columns_in(*self.shown.area()) {
             self.view.width = columns;
+            self.view.rows_of_text = rows_inside(*self.shown.area());
             let column_ns = self.view.column_ns(self.snapshot.period_ns);
             let first = self.view.first_column(&self.snapshot, columns);
             self.snapshot.show(&state.history, column_ns, first, columns);
@@ -238,8 +241,7 @@ impl Face<'_> {
         let Some(before) = self.flags_after else { return };
         let counts = flag_counts(&self.snapshot);
         if let Some(mark) = counts.get(before) {
-            let lines = mark.split('\n').map(str::to_owned).collect();
-            self.view.overlay = Some(Overlay::Text("page flags".to_owned(), lines, 0));
+            self.view.overlay = Some(Overlay::Text("page flags".to_owned(), table(mark), 0));
             self.flags_after = None;
         }
     }
@@ -279,6 +281,29 @@ impl Face<'_> {
             Order::Release => monitor.release(),
         }
     }
+}
+
+/// The counts of a mark (`words: kind 1.5 GiB, kind 2 MiB`), a line a kind.
+fn table(counts: &str) -> Vec<String> {
+    let counts = counts.split_once(": ").map_or(counts, |(_, counts)| counts);
+    let mut kinds: Vec<(String, &str)> = Vec::new();
+    let mut kind = String::new();
+    for part in counts.split(", ") {
+        // The last two words are a number and its unit, or the comma was part of the kind's name.
+        let number = part.rmatch_indices(' ').nth(1).filter(|(at, _)| {
+            part[at + 1..].starts_with(|letter: char| letter.is_ascii_digit())
+        });
+        if let Some((at, _)) = number {
+            kind.push_str(&part[..at]);
+            kinds.push((std::mem::take(&mut kind), &part[at + 1..]));
+        } else {
+            kind.push_str(part);
+            kind.push_str(", ");
+        }
+    }
+    let width = kinds.iter().map(|(kind, _)| kind.width()).max().unwrap_or(0);
+    let line = |(kind, size): (String, &str)| format!("{kind}{}  {size:>9}", " ".repeat(width - kind.width()));
+    kinds.into_iter().map(line).collect()
 }
 
 fn flag_counts(snapshot: &Snapshot) -> Vec<&str> {

@@ -14,7 +14,7 @@ mod action;
 mod chart;
 mod face;
 mod figures;
-mod inert;
+mod words;
 mod keys;
 mod layout;
 mod legend;

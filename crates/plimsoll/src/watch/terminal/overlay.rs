@@ -7,7 +7,7 @@ use unicode_width::UnicodeWidthStr;
 
 use super::action::HINTS;
 use super::figures;
-use super::inert::{fit, inert};
+use super::words::{fit, in_cells, wrapped};
 use super::theme::{Ink, Theme};
 use super::view::{Overlay, Picker, Purpose};
 
@@ -16,31 +16,21 @@ pub(super) fn draw_overlay(buffer: &mut Buffer, theme: &Theme, overlay: &Overlay
     match overlay {
         Overlay::Help => draw_help(buffer, theme),
         Overlay::Text(title, lines, top) => {
-            let lines: Vec<String> = lines.iter().map(|line| inert(line, theme.unicode)).collect();
-            let inside = boxed(
-                buffer,
-                theme,
-                (title, "Esc closes"),
-                widest(&lines),
-                lines.len() as u16,
-            );
-            write_lines(
-                buffer,
-                theme,
-                inside,
-                &wrapped(&lines, inside.width)[(*top).min(lines.len())..],
-            );
+            let lines = lines_in(*buffer.area(), theme, lines);
+            let rows = rows_inside(*buffer.area()).min(lines.len());
+            let top = (*top).min(lines.len() - rows);
+            let below = match lines.len() > rows {
+                true => format!("{} of {}   Esc closes", top + rows, lines.len()),
+                false => "Esc closes".to_owned(),
+            };
+            let inside = boxed(buffer, theme, (title, &below), widest(&lines), rows as u16);
+            write_lines(buffer, theme, inside, &lines[top..]);
         }
         Overlay::Question(_, lines) => {
-            let lines: Vec<String> = lines.iter().map(|line| inert(line, theme.unicode)).collect();
-            let inside = boxed(
-                buffer,
-                theme,
-                ("sure?", "y yes   n no"),
-                widest(&lines),
-                lines.len() as u16,
-            );
-            write_lines(buffer, theme, inside, &wrapped(&lines, inside.width));
+            let lines = lines_in(*buffer.area(), theme, lines);
+            let titles = ("sure?", "y yes   n no");
+            let inside = boxed(buffer, theme, titles, widest(&lines), lines.len() as u16);
+            write_lines(buffer, theme, inside, &lines);
         }
         Overlay::Prompt(purpose, text) => draw_prompt(buffer, theme, *purpose, text),
         Overlay::Picker(picker) => draw_picker(buffer, theme, picker),
@@ -51,24 +41,15 @@ fn widest(lines: &[String]) -> u16 {
     lines.iter().map(|line| line.width()).max().unwrap_or(0) as u16
 }
 
-/// Lines of at most `width` cells, broken between words.
-fn wrapped(lines: &[String], width: u16) -> Vec<String> {
-    let width = usize::from(width);
-    let mut wrapped = Vec::new();
-    for line in lines {
-        let mut row = String::new();
-        for word in line.split(' ') {
-            if !row.is_empty() && row.width() + 1 + word.width() > width {
-                wrapped.push(std::mem::take(&mut row));
-                row.push_str("  ");
-            } else if !row.is_empty() {
-                row.push(' ');
-            }
-            row.push_str(word);
-        }
-        wrapped.push(row);
-    }
-    wrapped
+/// Rows of text that a box has room for.
+pub(super) fn rows_inside(page: Rect) -> usize {
+    usize::from(page.height.saturating_sub(4))
+}
+
+/// Lines as a box shows them.
+fn lines_in(page: Rect, theme: &Theme, lines: &[String]) -> Vec<String> {
+    let lines: Vec<String> = lines.iter().map(|line| in_cells(line, theme.unicode)).collect();
+    wrapped(&lines, page.width.saturating_sub(6))
 }
 
 fn write_lines(buffer: &mut Buffer, theme: &Theme, inside: Rect, lines: &[String]) {
@@ -84,8 +65,7 @@ fn boxed(buffer: &mut Buffer, theme: &Theme, (title, below): (&str, &str), width
     let width = width
         .max(title.width().max(below.width()) as u16 + 2)
         .min(page.width - 6);
-    // A line that is too long goes on in the next.
-    let height = (height + 1).min(page.height - 4);
+    let height = height.min(page.height - 4);
     let outer = Rect::new(
         page.x + (page.width - width - 4) / 2,
         page.y + (page.height - height - 2) / 2,
@@ -157,7 +137,7 @@ fn draw_prompt(buffer: &mut Buffer, theme: &Theme, purpose: Purpose, text: &str)
     };
     let inside = boxed(buffer, theme, (title, "Enter takes it   Esc leaves it"), 56, 1);
     // The end of the line is what is being typed.
-    let mut shown = inert(text, theme.unicode);
+    let mut shown = in_cells(text, theme.unicode);
     while shown.width() + 1 > usize::from(inside.width) {
         shown.remove(0);
     }
@@ -172,7 +152,7 @@ fn draw_picker(buffer: &mut Buffer, theme: &Theme, picker: &Picker) {
         true => "target: type to narrow".to_owned(),
         false => format!(
             "target: {}",
-            fit(&inert(&picker.filter, theme.unicode), 30, theme.unicode)
+            fit(&in_cells(&picker.filter, theme.unicode), 30, theme.unicode)
         ),
     };
     let rows = page.height.saturating_sub(8).min(24);
@@ -198,7 +178,7 @@ fn draw_picker(buffer: &mut Buffer, theme: &Theme, picker: &Picker) {
         let text = match entry {
             None => format!("{:>8}  {:<24}", "-", "no target: the whole machine"),
             Some(candidate) => {
-                let name = fit(&inert(&candidate.name, theme.unicode), 24, theme.unicode);
+                let name = fit(&in_cells(&candidate.name, theme.unicode), 24, theme.unicode);
                 let pad = " ".repeat(24_usize.saturating_sub(name.width()));
                 let (resident, swap) = (candidate.resident as f64, candidate.swap as f64);
                 let (resident, swap) = (figures::bytes(resident), figures::bytes(swap));

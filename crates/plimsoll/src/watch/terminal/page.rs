@@ -3,9 +3,10 @@
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
+use unicode_width::UnicodeWidthStr;
 
 use super::chart::{draw_axis, draw_chart, draw_lines};
-use super::inert::{fit, inert};
+use super::words::{fit, in_cells};
 use super::layout::{LEAST, Layout};
 use super::legend::draw_legend;
 use super::overlay::draw_overlay;
@@ -81,7 +82,7 @@ fn draw_pieces(buffer: &mut Buffer, area: Rect, mut pieces: Vec<Piece>) {
     let width = |pieces: &[Piece]| -> usize {
         pieces
             .iter()
-            .map(|(text, ..)| unicode_width::UnicodeWidthStr::width(text.as_str()) + 2)
+            .map(|(text, ..)| text.width() + 2)
             .sum()
     };
     while width(&pieces) > usize::from(area.width) + 1 {
@@ -117,12 +118,14 @@ fn draw_header(
     let (title, style) = match &snapshot.target {
         None => ("all processes".to_owned(), theme.ink(Ink::Dim)),
         Some(target) => {
-            let mut words = target.title.clone();
-            if let Some(ended) = &target.ended {
-                words = format!("{words} ({ended})");
-            } else if target.unread > 0 {
-                words = format!("{words} (+{} unread)", target.unread);
-            }
+            let mut words = in_cells(&target.title, theme.unicode);
+            let more = match &target.ended {
+                Some(ended) => format!(" ({})", fit(&in_cells(ended, theme.unicode), room / 2, theme.unicode)),
+                None if target.unread > 0 => format!(" (+{} unread)", target.unread),
+                None => String::new(),
+            };
+            // How it ended is not cut off by a long name.
+            words = fit(&words, room.saturating_sub(more.width()), theme.unicode) + &more;
             let ink = if target.ended.is_some() {
                 Ink::Warning
             } else {
@@ -131,7 +134,7 @@ fn draw_header(
             (words, theme.ink(ink))
         }
     };
-    pieces.push((fit(&inert(&title, theme.unicode), room, theme.unicode), style, 0));
+    pieces.push((title, style, 0));
     let sign = if theme.unicode { "\u{b1}" } else { "+-" };
     let late = snapshot.late_ms.filter(|_| view.cursor.or(view.anchor).is_none());
     let late = late.map_or_else(String::new, |late| format!(" {sign}{late:.1}ms"));
@@ -190,7 +193,7 @@ fn states(theme: &Theme, view: &View, snapshot: &Snapshot) -> Vec<Piece> {
 fn draw_status(buffer: &mut Buffer, theme: &Theme, layout: &Layout, view: &View, snapshot: &Snapshot) {
     let (text, ink) = status_line(view, snapshot);
     let width = usize::from(layout.status.width);
-    let text = fit(&inert(&text, theme.unicode), width, theme.unicode);
+    let text = fit(&in_cells(&text, theme.unicode), width, theme.unicode);
     buffer.set_string(layout.status.x, layout.status.y, text, theme.ink(ink));
 }
 

@@ -89,11 +89,17 @@ impl Screen {
         Ok(self.take()?)
     }
 
-    /// Waits so many milliseconds for the keyboard.
+    /// Waits so many milliseconds for the keyboard. A picture that stands still writes nothing: whether what shows it is
+    /// still there has to be asked too.
     pub(super) fn wait(&self, milliseconds: i64) -> Input {
-        let mut fds = [PollFd::new(&self.input, PollFlags::IN)];
+        let output = rustix::stdio::stdout();
+        let mut fds = [
+            PollFd::new(&self.input, PollFlags::IN),
+            PollFd::new(&output, PollFlags::empty()),
+        ];
         match poll(&mut fds, Some(&milliseconds_of(milliseconds))) {
             Ok(0) | Err(_) => return Input::Nothing,
+            Ok(_) if !fds[1].revents().is_empty() => return Input::Gone,
             Ok(_) if !fds[0].revents().contains(PollFlags::IN) => return Input::Gone,
             Ok(_) => {}
         }

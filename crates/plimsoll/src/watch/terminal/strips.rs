@@ -5,7 +5,7 @@ use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
 
 use super::figures;
-use super::inert::{fit, inert};
+use super::words::{fit, in_cells};
 use super::layout::{Detail, Layout};
 use super::snapshot::Snapshot;
 use super::stack::{bar, device_cell, heights};
@@ -281,7 +281,8 @@ pub(super) fn draw_swap(
     let sizes = snapshot.columns.iter().flatten();
     let sizes = sizes.filter_map(|bucket| bucket.mean.gauge(gauge::SWAP_TOTAL));
     let size = sizes.fold(0.0, f64::max);
-    label(buffer, theme, area, "swap", &figures::bytes(size));
+    let top = if size > 0.0 { figures::bytes(size) } else { String::new() };
+    label(buffer, theme, area, "swap", &top);
     let full = usize::from(area.height) * 8;
     for (column, bucket) in snapshot.columns.iter().enumerate() {
         let Some(bucket) = bucket else { continue };
@@ -334,7 +335,7 @@ fn swap_lines(
     let name = |slot: usize| {
         let name = snapshot.swap_devices.get(slot).map_or("device", String::as_str);
         let name = name.trim_start_matches("/dev/");
-        inert(name, theme.unicode)
+        in_cells(name, theme.unicode)
     };
     let mono = theme.depth == super::theme::Depth::Mono;
     if rows < used.len() {

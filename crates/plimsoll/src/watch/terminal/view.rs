@@ -31,6 +31,8 @@ pub struct View {
     pub(super) overlay: Option<Overlay>,
     /// Columns of the chart when it was last drawn.
     pub(super) width: usize,
+    /// Rows of text that a box has room for.
+    pub(super) rows_of_text: usize,
     /// Where the served page is, or how to get one.
     pub(super) page: String,
 }
@@ -113,6 +115,7 @@ impl View {
             share: false,
             overlay: None,
             width: 1,
+            rows_of_text: 1,
             page: page.into(),
         }
     }
@@ -199,16 +202,18 @@ impl View {
     }
 
     fn act_on_overlay(&mut self, action: Action) -> Option<Order> {
+        let rows = self.rows_of_text;
+        let last = |lines: &[String]| lines.len().saturating_sub(rows);
         let overlay = self.overlay.as_mut()?;
         match (action, overlay) {
             (Action::Close, _) => self.overlay = None,
             (Action::Up, Overlay::Text(.., top)) => *top = top.saturating_sub(1),
             (Action::Down, Overlay::Text(_, lines, top)) => {
-                *top = (*top + 1).min(lines.len().saturating_sub(1));
+                *top = (*top + 1).min(last(lines));
             }
             (Action::PageUp, Overlay::Text(.., top)) => *top = top.saturating_sub(10),
             (Action::PageDown, Overlay::Text(_, lines, top)) => {
-                *top = (*top + 10).min(lines.len().saturating_sub(1));
+                *top = (*top + 10).min(last(lines));
             }
             (Action::Type(letter), Overlay::Prompt(_, text)) if text.chars().count() < LONGEST_LINE => {
                 text.push(letter);

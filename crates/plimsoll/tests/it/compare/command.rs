@@ -1,0 +1,128 @@
+//! `plimsoll compare` on recordings on the disk.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+const PLIMSOLL: &str = env!("CARGO_BIN_EXE_plimsoll");
+
+fn compare(arguments: &[&Path], options: &[&str]) -> Output {
+    let mut command = Command::new(PLIMSOLL);
+    command.arg("compare").args(arguments).args(options);
+    command.output().expect("plimsoll starts")
+}
+
+fn stored() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data/recording-1/finished")
+}
+
+/// A copy of the stored recording, without the samples by which its trials are judged untrustworthy, whose fills take `factor` times as long.
+fn copy(folder: &Path, factor: f64) {
+    std::fs::create_dir_all(folder).expect("a folder");
+    for entry in std::fs::read_dir(stored()).expect("the recording") {
+        let entry = entry.expect("an entry");
+        if entry.file_name() != "samples.parquet" {
+            std::fs::copy(entry.path(), folder.join(entry.file_name())).expect("a copy");
+        }
+    }
+    let path = folder.join("trials.jsonl");
+    let lines = std::fs::read_to_string(&path).expect("trials");
+    let slowed = lines.lines().map(|line| {
+        let mut trial: serde_json::Value = serde_json::from_str(line).expect("a trial");
+        for phase in trial["phases"].as_array_mut().expect("phases") {
+            if phase["name"] == "fill" {
+                let seconds = phase["seconds"].as_f64().expect("seconds");
+                phase["seconds"] = (seconds * factor).into();
+            }
+        }
+        format!("{trial}\n")
+    });
+    let slowed: String = slowed.collect();
+    std::fs::write(path, slowed).expect("written");
+}
+
+#[test]
+fn an_injected_regression_ends_with_6_and_says_which() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let [baseline, same, slow] = ["baseline", "same", "slow"].map(|name| folder.path().join(name));
+    copy(&baseline, 1.0);
+    copy(&same, 1.0);
+    copy(&slow, 1.5);
+    let condition = &["--fail-on", "*random/fill.seconds>10%"];
+    let passed = compare(&[&baseline, &same], condition);
+    assert_eq!(
+        passed.status.code(),
+        Some(0),
+        "{}",
+        String::from_utf8_lossy(&passed.stderr)
+    );
+    let failed = compare(&[&baseline, &slow], condition);
+    let text = String::from_utf8_lossy(&failed.stdout).into_owned();
+    assert_eq!(failed.status.code(), Some(6), "{text}");
+    assert!(
+        text.contains("FAILED *random/fill.seconds>10%") && text.contains("+50.0%"),
+        "{text}"
+    );
+    // The other group has no trial that did not fail.
+    let unknown = compare(&[&baseline, &same], &["--fail-on", "fill.seconds>10%"]);
+    assert_eq!(unknown.status.code(), Some(7));
+    let json = compare(
+        &[&baseline, &slow],
+        &["--json", "--fail-on", "*random/fill.seconds>10%"],
+    );
+    assert_eq!(json.status.code(), Some(6));
+    let document: serde_json::Value = serde_json::from_slice(&json.stdout).expect("one document");
+    assert_eq!(document["schema"], 1);
+    assert_eq!(document["conditions"][0]["standing"], "failed");
+    let doubtful = compare(&[&stored(), &same], condition);
+    assert_eq!(
+        doubtful.status.code(),
+        Some(7),
+        "no trial of the baseline can be trusted"
+    );
+    let page = folder.path().join("page.html");
+    let made = compare(
+        &[&baseline, &slow],
+        &["--format", "html", "--output", page.to_str().expect("text")],
+    );
+    assert_eq!(made.status.code(), Some(0));
+    assert!(
+        std::fs::read_to_string(&page)
+            .expect("the page")
+            .ends_with("</html>")
+    );
+}
+
+#[test]
+fn what_cannot_be_compared_is_said() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let newer = folder.path().join("newer");
+    copy(&newer, 1.0);
+    let manifest = std::fs::read_to_string(newer.join("manifest.json")).expect("a manifest");
+    let mut manifest: serde_json::Value = serde_json::from_str(&manifest).expect("a document");
+    manifest["schema"] = 999.into();
+    std::fs::write(newer.join("manifest.json"), manifest.to_string()).expect("written");
+    let stored = stored();
+    for (runs, options, code, said) in [
+        (
+            [stored.as_path(), folder.path()],
+            &[][..],
+            1,
+            "is not a recording",
+        ),
+        ([&stored, &stored], &[], 1, "named twice"),
+        ([&stored, &newer], &[], 4, "schema 999"),
+        (
+            [&stored, &newer],
+            &["--fail-on", "restore.seconds=3"],
+            1,
+            "no `>`",
+        ),
+        ([&stored, &newer], &["--threshold=-1"], 1, "not a percentage"),
+    ] {
+        let output = compare(&runs, options);
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{error}");
+        assert!(error.contains(said), "{error}");
+        assert!(output.stdout.is_empty());
+    }
+}
