@@ -20,8 +20,8 @@ pub use lock_range::lock_range_on_fault;
 pub use page_size::page_size;
 pub use perf::{PerfEvent, PerfScope, open_perf_event};
 pub use process::{
-    Ended, PageOutError, Pidfd, Range, ResourceUsage, UsageScope, max_resident, resource_usage,
-    set_parent_death_signal, wait,
+    Ended, PageOutError, Pidfd, Range, ResourceUsage, UsageScope, resource_usage, set_parent_death_signal,
+    wait,
 };
 pub use swap::{swap_off, swap_on};
 pub use uffd::{UffdApi, UffdMode, api_handshake, open_from_device, open_userfaultfd};

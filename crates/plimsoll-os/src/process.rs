@@ -172,8 +172,8 @@ pub struct Ended {
     pub signal: Option<i32>,
     /// What they used together.
     pub usage: ResourceUsage,
-    /// The largest resident size that any of them ever had, in bytes. It starts with that of the process that
-    /// started the child: less than that is never seen.
+    /// The largest resident size that any of them ever had, in bytes. It begins with the largest of the memory that
+    /// the child had before it became another program, often that of the process that started it.
     pub max_resident: u64,
 }
 
@@ -213,11 +213,6 @@ impl ResourceUsage {
             major_faults: usage.ru_majflt as u64,
         }
     }
-}
-
-/// The largest resident size that this process ever had, in bytes.
-pub fn max_resident() -> u64 {
-    own_usage(libc::RUSAGE_SELF).ru_maxrss as u64 * 1024
 }
 
 /// Reads what this process or thread has used so far.

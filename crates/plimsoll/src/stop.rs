@@ -11,6 +11,8 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 pub struct Stop {
     requested: Arc<AtomicBool>,
     signal: Arc<AtomicUsize>,
+    /// The last signal that nobody has taken yet, 0 for none.
+    fresh: Arc<AtomicUsize>,
     tripped: Mutex<Option<String>>,
 }
 
@@ -52,6 +54,7 @@ impl Stop {
         let stop = Arc::new(Stop::default());
         for signal in [SIGINT, SIGTERM, SIGHUP, SIGQUIT] {
             signal_hook::flag::register_usize(signal, Arc::clone(&stop.signal), signal as usize)?;
+            signal_hook::flag::register_usize(signal, Arc::clone(&stop.fresh), signal as usize)?;
             signal_hook::flag::register(signal, Arc::clone(&stop.requested))?;
         }
         Ok(stop)
@@ -65,6 +68,12 @@ impl Stop {
     /// Whether somebody asked for a stop.
     pub fn requested(&self) -> bool {
         self.requested.load(Ordering::Acquire)
+    }
+
+    /// The last signal that came since this was last asked: for who passes signals on.
+    pub fn next_signal(&self) -> Option<i32> {
+        let number = self.fresh.swap(0, Ordering::AcqRel);
+        (number != 0).then_some(number as i32)
     }
 
     /// Asks for a stop to protect the machine.

@@ -7,18 +7,21 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use signal_hook::consts::{SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::consts::{SIGINT, SIGKILL, SIGQUIT, SIGTERM};
 
 use crate::cli::{Talk, Watch, When};
 use crate::exit::{Exit, Failure, OrExit};
+use crate::inert::inert;
 use crate::run::recording_failure;
-use crate::stop::{Cause, Stop};
+use crate::stop::Stop;
 use crate::watch::serve::{ServeError, ServeOptions, Server};
 use crate::watch::terminal::{self, Colours, End, TerminalOptions};
-use crate::watch::{Monitor, Options, Program, Source, Summary, TargetChoice, WatchError};
+use crate::watch::{Level, Message, Monitor, Options, Program, Source, Summary, TargetChoice, WatchError};
 
 /// How often the request to stop is looked at.
 const POLL: Duration = Duration::from_millis(200);
+/// How long a program that was asked to end may take.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Carries out the command.
 pub(super) fn watch(options: &Watch, talk: &Talk) -> Result<ExitCode, Failure> {
@@ -151,49 +154,99 @@ fn announce(monitor: &Monitor, options: &Watch, talk: &Talk) {
     super::print_error(&text);
 }
 
-/// Waits for the program to end, the time to pass, or a signal.
+/// Waits for the program to end, the time to pass, or a signal, and says on standard error what is to be known
+/// meanwhile.
 fn wait(monitor: &Monitor, stop: &Stop, end: Option<Instant>) {
+    let mut said_ns = None;
     while !stop.requested() && end.is_none_or(|end| Instant::now() < end) {
         let until = end.map_or(POLL, |end| end.saturating_duration_since(Instant::now()));
-        if monitor.wait(POLL.min(until)) {
+        let ended = monitor.wait(POLL.min(until));
+        said_ns = said_ns.max(tell(monitor, said_ns));
+        if ended {
             return;
         }
     }
 }
 
-/// Waits for the program that was started to end, and says what was seen.
+/// Says what is newer than `said_ns`, and returns the time of the last that was said.
+fn tell(monitor: &Monitor, said_ns: Option<u64>) -> Option<u64> {
+    let news: Vec<Message> = {
+        let state = monitor.state();
+        let messages = state.messages.iter();
+        let new = messages.filter(|message| message.level != Level::Info && Some(message.t_ns) > said_ns);
+        new.cloned().collect()
+    };
+    for message in &news {
+        super::print_error(&inert(&message.text));
+    }
+    news.last().map(|message| message.t_ns)
+}
+
+/// Waits for the program that was started to end, and says what was seen; of a recording there is nothing to say.
+///
+/// Where the output has `gone`, there is nobody to say it to.
 fn conclude(monitor: Monitor, stop: &Arc<Stop>, options: &Watch, gone: bool) -> Result<ExitCode, Failure> {
+    if options.replay.is_some() {
+        return Ok(Exit::Done.into());
+    }
     end_program(&monitor, stop, options);
-    let failed_recording = options.record.is_some() && monitor.state().status.recording.is_none();
-    let summary = monitor.finish().map_err(failure)?;
+    let summary = monitor.finish();
     match (gone, options.json) {
         (true, _) => {}
-        // Nothing was measured: what a recording holds is not summed up here.
-        (false, false) if options.replay.is_some() => {}
         (false, true) => super::print_json(&summary)?,
         (false, false) => super::print(&summary::text(&summary))?,
     }
-    let exit = match (failed_recording, gone) {
-        (true, _) => Exit::Missing,
-        (false, true) => Exit::Killed,
-        (false, false) => Exit::Done,
+    let exit = match &summary.recording_trouble {
+        Some(trouble) => {
+            super::print_error(trouble);
+            Exit::Missing
+        }
+        None if gone => Exit::Killed,
+        None => Exit::Done,
     };
     Ok(exit_code(&summary).unwrap_or(exit.into()))
 }
 
-/// Waits for the program that was started to end. A signal that was sent to this process is passed on, but for those
-/// that a terminal sends to both; once the time has passed, it gets a SIGTERM.
+/// Waits for the program that was started to end. Signals to this process are passed on, but for those that a terminal
+/// sends to both; the third ends the program for good. Where the watching ended first, it gets a SIGTERM, and a SIGKILL
+/// when it has not ended in time.
 fn end_program(monitor: &Monitor, stop: &Stop, options: &Watch) {
-    if options.program.is_empty() {
+    if options.program.is_empty() || monitor.wait(Duration::ZERO) {
         return;
     }
-    match stop.cause() {
-        Some(Cause::Signal(SIGINT | SIGQUIT)) => {}
-        Some(Cause::Signal(signal)) => monitor.signal_program(signal),
-        Some(Cause::Tripwire(_)) | None if monitor.ended() => {}
-        Some(Cause::Tripwire(_)) | None => monitor.signal_program(SIGTERM),
+    let in_terminal = std::io::stdin().is_terminal();
+    let pass_on = |signal: i32| {
+        if !(in_terminal && matches!(signal, SIGINT | SIGQUIT)) {
+            monitor.signal_program(signal);
+        }
+    };
+    let mut asked = 0;
+    let mut kill_at = None;
+    match stop.next_signal() {
+        Some(signal) => {
+            asked += 1;
+            pass_on(signal);
+        }
+        None => {
+            monitor.signal_program(SIGTERM);
+            kill_at = Some(Instant::now() + PATIENCE);
+        }
     }
-    while !monitor.wait(Duration::from_secs(3600)) {}
+    while !monitor.wait(POLL) {
+        if let Some(signal) = stop.next_signal() {
+            asked += 1;
+            if asked < 3 {
+                pass_on(signal);
+            } else {
+                monitor.signal_program(SIGKILL);
+            }
+        }
+        if kill_at.is_some_and(|at| Instant::now() >= at) {
+            super::print_error("the program did not end for SIGTERM: it is killed");
+            monitor.signal_program(SIGKILL);
+            kill_at = None;
+        }
+    }
 }
 
 /// The code of the program that was started, as a shell gives it.

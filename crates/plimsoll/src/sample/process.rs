@@ -99,8 +99,14 @@ impl Worker {
         row.add(col::TARGET_RESIDENT, memory.resident);
         row.add(col::TARGET_ANON, memory.anon);
         if let Some(now) = self.stat.read(buffer).and_then(counters) {
-            row.add(col::TARGET_MINOR_FAULTS, now.minor_faults - self.before.minor_faults);
-            row.add(col::TARGET_MAJOR_FAULTS, now.major_faults - self.before.major_faults);
+            row.add(
+                col::TARGET_MINOR_FAULTS,
+                now.minor_faults - self.before.minor_faults,
+            );
+            row.add(
+                col::TARGET_MAJOR_FAULTS,
+                now.major_faults - self.before.major_faults,
+            );
             row.add(col::TARGET_CPU_US, now.cpu_us - self.before.cpu_us);
         }
         if let Some(text) = self.status.read(buffer) {

@@ -12,13 +12,13 @@ use crate::quantity;
 use crate::recording::model::SamplerSettings;
 use crate::sample::Sampler;
 use crate::sample::page_flags::{self, KINDS, PageFlags};
-use crate::trim::{release, trim};
+use crate::trim::{What, release, trim};
 
 /// Something that a face asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Request {
-    /// Trim the target.
-    Trim,
+    /// Trim what was the target when it was agreed to.
+    Trim(What),
     /// Release standby memory and page cache.
     Release,
     /// Count page flags.
@@ -31,7 +31,7 @@ impl Request {
     /// What goes on while it is carried out.
     fn title(&self) -> String {
         match self {
-            Request::Trim => "trimming".to_owned(),
+            Request::Trim(_) => "trimming".to_owned(),
             Request::Release => "releasing standby memory and page cache".to_owned(),
             Request::PageFlags => "counting page flags".to_owned(),
             Request::Record(Some(folder)) => format!("starting to record into {}", folder.display()),
@@ -54,7 +54,7 @@ impl Actions {
         for request in requests {
             self.busy(Some(request.title()));
             match &request {
-                Request::Trim => self.trim(),
+                Request::Trim(what) => self.trim(what),
                 Request::Release => self.release(),
                 Request::PageFlags => self.count_page_flags(),
                 Request::Record(Some(folder)) => self.start_recording(folder),
@@ -70,12 +70,8 @@ impl Actions {
         state.revision += 1;
     }
 
-    fn trim(&self) {
-        let Some(what) = self.shared.trimmable() else {
-            let text = "nothing is watched that could be trimmed; choose a target first";
-            return self.shared.say(Level::Error, text);
-        };
-        match trim(&what, None, &self.stop) {
+    fn trim(&self, what: &What) {
+        match trim(what, None, &self.stop) {
             Ok(report) => self.done(MarkKind::Trim, report.to_string()),
             Err(error) => self.shared.say(Level::Error, error.to_string()),
         }
@@ -102,7 +98,9 @@ impl Actions {
     }
 
     fn start_recording(&self, folder: &Path) {
-        if let Some(folder) = self.shared.state().status.recording.clone() {
+        // Not in the condition, which would hold the lock.
+        let recording = self.shared.state().status.recording.clone();
+        if let Some(folder) = recording {
             let text = format!("{} is being recorded into already", folder.display());
             return self.shared.say(Level::Error, text);
         }
@@ -121,7 +119,7 @@ impl Actions {
             return self.shared.say(Level::Info, "nothing is being recorded");
         };
         self.shared.state().status.recording = None;
-        match recorder.finish(self.sampler.swap_slots()) {
+        match recorder.finish(self.sampler.swap_slots(), 0) {
             Ok(recorded) => {
                 let text = format!("the recording is in {}", recorded.folder.display());
                 self.shared.say(Level::Info, text);

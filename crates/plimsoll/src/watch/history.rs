@@ -247,3 +247,6 @@ impl History {
         self.forget_thinned();
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -25,8 +25,8 @@ use super::target::Followed;
 use crate::analysis::frame::Machine;
 use crate::inert::inert;
 use crate::processes::{self, Depth};
-use crate::recording::host;
 use crate::recording::model::SamplerReport;
+use crate::recording::{RecordingError, host};
 use crate::sample::{Sampler, SamplerConfig, monotonic_ns};
 use crate::trim::release;
 
@@ -178,9 +178,16 @@ impl Monitor {
         let followed = Followed::program(running.identity, running.title.clone());
         let shared = Arc::clone(&self.shared);
         // Nobody has waited for it yet, so that the number is still its own.
-        let pidfd = Pidfd::open(running.identity.pid)
-            .map_err(|errno| WatchError::Thread(std::io::Error::from_raw_os_error(errno.raw())))?;
-        let thread = spawn("program", move || program::wait_for(running, &shared))?;
+        let pid = running.identity.pid;
+        let watched = Pidfd::open(pid)
+            .map_err(|errno| WatchError::Thread(std::io::Error::from_raw_os_error(errno.raw())))
+            .and_then(|pidfd| {
+                Ok((
+                    pidfd,
+                    spawn("program", move || program::wait_for(running, &shared))?,
+                ))
+            });
+        let (pidfd, thread) = watched.inspect_err(|_| program::abandon(pid))?;
         self.program = Some(Started { pidfd, thread });
         Ok(followed)
     }
@@ -234,7 +241,13 @@ impl Monitor {
 
     /// Trims the target.
     pub fn trim(&self) {
-        self.ask(Request::Trim);
+        match self.shared.trimmable() {
+            Some(what) => self.ask(Request::Trim(what)),
+            None => self.shared.say(
+                Level::Error,
+                "nothing is watched that could be trimmed; choose a target first",
+            ),
+        }
     }
 
     /// What [`Monitor::release`] would do, a line a step, for the user to agree to.
@@ -302,10 +315,7 @@ impl Monitor {
     }
 
     /// Ends watching and the recording, and says what was seen. Waits for the program that was started.
-    ///
-    /// # Errors
-    /// When the recording could not be finished; what was recorded is kept.
-    pub fn finish(mut self) -> Result<Summary, WatchError> {
+    pub fn finish(mut self) -> Summary {
         if let Some(program) = self.program.take() {
             let _ = program.thread.join();
         }
@@ -323,17 +333,16 @@ impl Monitor {
             cpu_s,
             cpu_percent: crate::analysis::ratio(100.0 * cpu_s, wall_s).unwrap_or(0.0),
         };
-        let recorded = recorded?;
         let account = lock(&self.shared.account);
-        Ok(Summary::of(title, &account, outcome.as_ref(), monitor, recorded))
+        Summary::of(title, &account, outcome.as_ref(), monitor, recorded)
     }
 
     /// Ends the threads and the recording, once.
-    fn end(&mut self) -> (SamplerReport, Result<Option<Recorded>, WatchError>) {
+    fn end(&mut self) -> (SamplerReport, Option<Result<Recorded, RecordingError>>) {
         drop(self.replay.take());
         let Some(live) = self.live.take() else {
             self.join();
-            return (SamplerReport::default(), Ok(None));
+            return (SamplerReport::default(), None);
         };
         live.stop.store(true, Ordering::Relaxed);
         drop((live.requests, live.choices));
@@ -347,8 +356,8 @@ impl Monitor {
         // The feed ends with the sampler's batches.
         let _ = live.feed.join();
         let recorder = lock(&self.shared.recorder).take();
-        let recorded = recorder.map(|recorder| recorder.finish(slots)).transpose();
-        (report, recorded.map_err(WatchError::from))
+        let recorded = recorder.map(|recorder| recorder.finish(slots, report.dropped));
+        (report, recorded)
     }
 
     fn join(&mut self) {

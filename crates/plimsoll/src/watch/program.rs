@@ -12,7 +12,7 @@ use super::options::Program;
 use super::shared::{Shared, lock};
 use super::state::MarkKind;
 use crate::inert::inert;
-use crate::processes::Identity;
+use crate::processes::{self, Identity};
 
 /// Files in the recording's folder that the program's output goes into where a face draws.
 const OUTPUT: &str = "stdout.txt";
@@ -75,7 +75,7 @@ impl Program {
             command.stdout(output(folder, OUTPUT)?);
             command.stderr(output(folder, ERRORS)?);
         }
-        let floor = plimsoll_os::max_resident();
+        let floor = own_peak();
         let failed = |source| WatchError::Program {
             name: inert(&name.to_string_lossy()).into_owned(),
             source,
@@ -90,6 +90,15 @@ impl Program {
             floor,
         })
     }
+}
+
+/// The largest resident size that this process ever had, in bytes: what the kernel's figure for the program begins
+/// with, since the program starts out in a copy of this one's memory.
+fn own_peak() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    peak.and_then(processes::parse::first_number)
+        .map_or(0, |kib| kib.saturating_mul(1024))
 }
 
 /// Where the program's output goes.
@@ -139,4 +148,13 @@ pub(super) fn wait_for(running: Running, shared: &Arc<Shared>) {
     }
     shared.mark(MarkKind::Target, format!("{} {words}", outcome.title));
     shared.end_program(outcome);
+}
+
+/// Ends a program that was just started and cannot be watched: nobody has waited for it, so that the number is its own.
+pub(super) fn abandon(pid: u32) {
+    if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
+        // It may have ended by itself.
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+        let _ = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED);
+    }
 }

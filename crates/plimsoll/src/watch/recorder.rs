@@ -131,13 +131,17 @@ impl Recorder {
         let _ = self.entries.try_send(Entry::Event(event));
     }
 
-    /// Ends the recording, with what came of it.
-    pub(super) fn finish(mut self, swap_slots: Vec<String>) -> Result<Recorded, RecordingError> {
+    /// Ends the recording, with what came of it. `dropped` samples never came here.
+    pub(super) fn finish(
+        mut self,
+        swap_slots: Vec<String>,
+        dropped: u64,
+    ) -> Result<Recorded, RecordingError> {
         self.flush();
         // Fails where the thread has ended with an error, which it then returns.
         let _ = self.entries.send(Entry::End {
             swap_slots,
-            lost: self.lost,
+            lost: self.lost + dropped,
         });
         drop(self.entries);
         self.thread
@@ -249,7 +253,8 @@ struct Written {
 /// Whether a sample was taken more than half a period after it was due.
 fn is_late(row: &Row, hz: u32) -> bool {
     let half_period_ns = 500_000_000 / i64::from(hz.max(1));
-    row.get(col::TICK_LATE_NS).is_some_and(|late| late > half_period_ns)
+    row.get(col::TICK_LATE_NS)
+        .is_some_and(|late| late > half_period_ns)
 }
 
 /// Makes the results and the page.

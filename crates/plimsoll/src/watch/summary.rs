@@ -6,7 +6,8 @@ use serde::Serialize;
 
 use super::account::Account;
 use super::program::Outcome;
-use super::recorder::Recorded;
+use super::recorder::{Recorded, ended_early};
+use crate::recording::RecordingError;
 use crate::recording::model::SamplerReport;
 use crate::sample::{Delays, col};
 
@@ -36,6 +37,8 @@ pub struct Summary {
     pub recording: Option<PathBuf>,
     /// Page of the recording.
     pub page: Option<PathBuf>,
+    /// Why the recording is not as it should be.
+    pub recording_trouble: Option<String>,
     /// What to know of these figures.
     pub notes: Vec<String>,
 }
@@ -143,10 +146,13 @@ impl Summary {
         account: &Account,
         outcome: Option<&Outcome>,
         monitor: MonitorSummary,
-        recorded: Option<Recorded>,
+        recorded: Option<Result<Recorded, RecordingError>>,
     ) -> Summary {
-        let recorded = recorded.map(|recorded| (recorded.folder, recorded.page));
-        let (recording, page) = recorded.map_or((None, None), |(folder, page)| (Some(folder), page));
+        let (recording, page, recording_trouble) = match recorded {
+            None => (None, None, None),
+            Some(Ok(recorded)) => (Some(recorded.folder), recorded.page, recorded.trouble),
+            Some(Err(error)) => (None, None, Some(ended_early(&error))),
+        };
         let mut notes = Vec::new();
         if outcome.is_some() && account.samples < 10 {
             notes.push(format!(
@@ -172,6 +178,7 @@ impl Summary {
             monitor,
             recording,
             page,
+            recording_trouble,
             notes,
         }
     }

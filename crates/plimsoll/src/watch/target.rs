@@ -41,6 +41,8 @@ pub(super) struct Group {
     folder: PathBuf,
     files: CgroupFiles,
     title: String,
+    /// Whether it was seen to be gone, which is said once.
+    removed: bool,
 }
 
 /// What there is to be seen just now.
@@ -116,7 +118,9 @@ impl Followed {
         match self {
             Followed::Nothing => None,
             Followed::Family(family) => {
-                let mut all: Vec<Identity> = family.known.values().copied().collect();
+                // The monitor may be a descendant of what it watches, and needs its own pages.
+                let others = family.known.values().filter(|one| one.pid != std::process::id());
+                let mut all: Vec<Identity> = others.copied().collect();
                 // The first process gives its name to all.
                 all.sort_by_key(|process| process.pid != family.root.pid);
                 (!all.is_empty()).then_some(What::Family(all))
@@ -284,21 +288,25 @@ impl Group {
             title: format!("cgroup {}", inert(&name.to_string_lossy())),
             folder,
             files,
+            removed: false,
         })
     }
 
-    fn look(&self) -> Look {
+    fn look(&mut self) -> Look {
         match members(&self.folder) {
             Ok(pids) => Look {
                 pids,
                 ..Look::default()
             },
             // ENODEV once it has been removed while its file was open.
-            Err(error) if !self.folder.exists() || error.raw_os_error() == Some(libc::ENODEV) => Look {
-                news: Some(format!("{} was removed", self.title)),
-                ended: Some("was removed".to_owned()),
-                ..Look::default()
-            },
+            Err(error) if !self.folder.exists() || error.raw_os_error() == Some(libc::ENODEV) => {
+                let known = std::mem::replace(&mut self.removed, true);
+                Look {
+                    news: (!known).then(|| format!("{} was removed", self.title)),
+                    ended: Some("was removed".to_owned()),
+                    ..Look::default()
+                }
+            }
             Err(error) => Look {
                 trouble: Some(format!(
                     "cannot read the members of {}: {error}",
@@ -321,4 +329,36 @@ pub(super) fn busiest_zram() -> Option<String> {
     let zram: Vec<_> = zram.collect();
     let busiest = zram.iter().rev().max_by_key(|(used, _)| *used)?;
     Some(busiest.1.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_later_process_of_the_same_number_is_not_the_target() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let now = Identity::of(child.id()).unwrap();
+        let before = Identity {
+            start_ticks: now.start_ticks - 1,
+            ..now
+        };
+        let mut gone = Family {
+            root: before,
+            known: BTreeMap::from([(before.pid, before)]),
+            runs: ("sleep".to_owned(), None),
+            title: "pid".to_owned(),
+            root_ended: false,
+            ours: false,
+        };
+        let look = gone.look();
+        let mut there = Followed::program(now, "pid".to_owned());
+        let seen = there.look();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!((look.pids.len(), look.ended.as_deref()), (0, Some("ended")));
+        assert_eq!(look.news.as_deref(), Some("pid ended"));
+        assert_eq!(gone.look().news, None, "an end is said once");
+        assert_eq!(seen.pids, [now.pid]);
+    }
 }

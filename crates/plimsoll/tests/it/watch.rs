@@ -1,4 +1,5 @@
 //! The monitor and its faces.
 
+mod core;
 mod serve;
 mod terminal;

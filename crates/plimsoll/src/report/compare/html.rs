@@ -7,8 +7,8 @@ use super::multiples::{Alignment, Sheet, Strand};
 use super::terminal::lone;
 use super::{intervals, words};
 use crate::analysis::compare::{Basis, Comparison, Difference, Row, Standing, Verdict};
-use crate::report::html::table::{Cell, Column, Table};
 use crate::report::html::parts::{SORTABLE, look, policy};
+use crate::report::html::table::{Cell, Column, Table};
 use crate::report::html::{palette, representative};
 use crate::report::page::Page;
 
@@ -17,10 +17,10 @@ const START_SORTING: &str = r#"document.querySelectorAll("table.sortable").forEa
 /// What timelines can be aligned by: key, words, alignment.
 const ALIGNMENTS: [(u32, &str, Alignment); 5] = [
     (0, "start", Alignment::Start),
-    (1, "1 fill", Alignment::Mark(1)),
-    (2, "2 trim", Alignment::Mark(2)),
-    (3, "3 restore", Alignment::Mark(3)),
-    (4, "4 release", Alignment::Mark(4)),
+    (1, "mark 1", Alignment::Mark(1)),
+    (2, "mark 2", Alignment::Mark(2)),
+    (3, "mark 3", Alignment::Mark(3)),
+    (4, "mark 4", Alignment::Mark(4)),
 ];
 
 #[derive(Template)]

@@ -3,6 +3,7 @@
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 
+use crate::inert::inert;
 use crate::watch::Monitor;
 
 /// Carries out the action `name`; `body` is its argument as plain text.
@@ -18,7 +19,21 @@ pub(super) fn answer(monitor: &Monitor, name: &str, body: &str) -> Response {
             "" => return (StatusCode::BAD_REQUEST, "A note needs words.\n").into_response(),
             text => monitor.note(text),
         },
-        "trim" => monitor.trim(),
+        "trim" => {
+            let title = monitor
+                .state()
+                .target
+                .as_ref()
+                .map(|target| inert(&target.title).into_owned());
+            if title.as_deref() != Some(body.trim()) {
+                return (
+                    StatusCode::CONFLICT,
+                    "The target is another one now: look again.\n",
+                )
+                    .into_response();
+            }
+            monitor.trim();
+        }
         "release-plan" => return axum::Json(monitor.release_plan()).into_response(),
         "release" => monitor.release(),
         "page-flags" => monitor.count_page_flags(),

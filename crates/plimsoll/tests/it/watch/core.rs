@@ -1,0 +1,95 @@
+//! The monitor without a face: targets, programs, recordings, replay.
+
+mod command;
+mod pressure;
+mod recordings;
+mod targets;
+
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use plimsoll::watch::{Monitor, State};
+
+/// Longest that anything here may take on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// `plimsoll watch --headless` with `arguments`.
+fn headless(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+    command.args(["watch", "--headless"]).args(arguments);
+    command
+}
+
+/// Runs it to its end.
+fn watch(arguments: &[&str]) -> Output {
+    headless(arguments).output().expect("plimsoll starts")
+}
+
+/// The summary of a run with `--json`.
+fn summary(output: &Output) -> serde_json::Value {
+    // What the program printed comes before the document.
+    let text = String::from_utf8_lossy(&output.stdout);
+    let start = text.find("{\n").unwrap_or(0);
+    serde_json::from_str(&text[start..])
+        .unwrap_or_else(|error| panic!("{error}: {text}{}", String::from_utf8_lossy(&output.stderr)))
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// A child that is gone at the end.
+struct Kept(Child);
+
+impl Kept {
+    fn start(program: &str, arguments: &[&str]) -> Kept {
+        let child = Command::new(program)
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("it starts");
+        Kept(child)
+    }
+
+    fn pid(&self) -> u32 {
+        self.0.id()
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Waits until the state of a monitor is as it should be.
+fn wait_for(monitor: &Monitor, what: &str, is_so: impl Fn(&State) -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_so(&monitor.state()) {
+        if Instant::now() > deadline {
+            let state = monitor.state();
+            panic!(
+                "not {what}: {:?} {:?} {:?} {:?}",
+                state.target, state.marks, state.messages, state.status
+            );
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Waits until `is_so`.
+fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "not {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Bytes of a file; 0 while it is not there.
+fn length(path: &Path) -> u64 {
+    std::fs::metadata(path).map_or(0, |metadata| metadata.len())
+}
