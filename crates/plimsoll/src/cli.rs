@@ -264,7 +264,7 @@ pub struct Watch {
     #[arg(long, conflicts_with = "replay")]
     pub headless: bool,
     /// Serve the page at this address instead of drawing on the terminal
-    #[arg(long, value_name = "ADDRESS:PORT", conflicts_with = "headless")]
+    #[arg(long, value_name = "ADDRESS:PORT", conflicts_with = "headless", value_parser = address)]
     pub serve: Option<std::net::SocketAddr>,
     /// Let the served page trim, release and mark
     #[arg(long, requires = "serve", conflicts_with = "replay")]
@@ -272,7 +272,7 @@ pub struct Watch {
     /// Samples a second
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub hz: u32,
-    /// End after this many seconds
+    /// End after this many seconds; a program that was started gets a SIGTERM then
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub duration: Option<f64>,
     /// Print the summary as one JSON document on standard output
@@ -405,4 +405,15 @@ fn seconds(text: &str) -> Result<f64, String> {
     } else {
         Err(format!("give seconds from 0 to {LONGEST}"))
     }
+}
+
+/// Parses the address of a page; `localhost` is 127.0.0.1.
+fn address(text: &str) -> Result<std::net::SocketAddr, String> {
+    let named = text
+        .strip_prefix("localhost:")
+        .map(|port| format!("127.0.0.1:{port}"));
+    let address = named.as_deref().unwrap_or(text).parse();
+    address.map_err(|_| {
+        "give an address and a port, for instance 127.0.0.1:8080; port 0 is any that is free".to_owned()
+    })
 }

@@ -501,7 +501,7 @@ function showFigures() {
   if (!hello) return;
   const percent = key => { const value = newest(key); return value === null ? "\u2013" : UNITS.percent.text(value); };
   const figures = [
-    [hello.hostname, hello.kernel.split(" ")[0]], ["rate", `${hello.hz} Hz`], ["sampler", percent("self")],
+    [hello.hostname, hello.kernel.split(" ")[0]], ["rate", `${hello.hz} Hz`], ["monitor", percent("self")],
     ["PSI memory", `some ${percent("memory-some")} full ${percent("memory-full")}`],
     ["RAM", UNITS.bytes.text(hello.memTotal)],
   ];

@@ -142,7 +142,7 @@ gauges! {
     INTERRUPTS "interrupts" "interrupts" Cpu Percent Rate(PercentOfCpus) => [CPU_IRQ_US, CPU_SOFTIRQ_US];
     IOWAIT "iowait" "I/O wait" Cpu Percent Rate(PercentOfCpus) => [CPU_IOWAIT_US];
     STEAL "steal" "steal" Cpu Percent Rate(PercentOfCpus) => [CPU_STEAL_US];
-    SELF_CPU "self" "sampler (of one core)" Monitor Percent Rate(PercentOfOneCpu) => [SAMPLER_CPU_US];
+    SELF_CPU "self" "monitor (of one core)" Monitor Percent Rate(PercentOfOneCpu) => [RUNNER_CPU_US];
     LATE "late" "tick late" Monitor Milliseconds Level(1e-6) => [TICK_LATE_NS];
     MISSED "missed" "ticks missed" Monitor PerSecond Rate(One) => [MISSED_TICKS];
 }

@@ -32,6 +32,13 @@ pub(super) fn watch(options: &Watch, talk: &Talk) -> Result<ExitCode, Failure> {
             "standard output is no terminal to draw on; use --headless, or --serve for a page in the browser",
         ));
     }
+    let dashes = std::env::args_os().any(|word| word == "--");
+    if dashes && options.program.is_empty() {
+        return Err(Failure::message(
+            Exit::Usage,
+            "there is no program after `--`; name one, or leave `--` out to watch the machine",
+        ));
+    }
     let server = options.serve.map(|address| bind(address, options)).transpose()?;
     let stop = Stop::install()
         .map_err(|error| anyhow::anyhow!("cannot take over signals: {error}"))
@@ -50,6 +57,12 @@ pub(super) fn watch(options: &Watch, talk: &Talk) -> Result<ExitCode, Failure> {
         }
         None => draw(&monitor, &stop, options, talk),
     };
+    if let (Err(failure), true) = (&shown, options.program.is_empty()) {
+        return Err(Failure::message(
+            failure.exit,
+            format_args!("{:#}", failure.error),
+        ));
+    }
     let monitor = Arc::into_inner(monitor)
         .ok_or_else(|| Failure::message(Exit::Missing, "the monitor is still being shown"))?;
     // A terminal that went away is told nothing more.

@@ -36,7 +36,7 @@ pub enum RecordingError {
         source: io::Error,
     },
     /// A folder of that name is there.
-    #[error("{} is there already; choose another place with `--output DIR`, or resume it with `--resume {}`", path.display(), path.display())]
+    #[error("{} is there already; choose another place; a run that was cut short is resumed with `plimsoll run SCENARIO --resume {}`", path.display(), path.display())]
     Exists {
         /// The folder.
         path: PathBuf,

@@ -180,6 +180,7 @@ columns! {
     WORKER3_RESIDENT "worker3_resident" Bytes "/proc/PID/statm resident" "Resident memory of worker 3.";
     WORKER4_RESIDENT "worker4_resident" Bytes "/proc/PID/statm resident" "Resident memory of worker 4.";
     RUNNER_RESIDENT "runner_resident" Bytes "/proc/self/statm resident" "Resident memory of the runner, which holds the sampler.";
+    RUNNER_CPU_US "runner_cpu_us" CountMicroseconds "CLOCK_PROCESS_CPUTIME_ID" "CPU time of the runner, or of the monitor, all threads.";
     CGROUP_USAGE "cgroup_usage" Bytes "v1 memory.usage_in_bytes, v2 memory.current" "Memory charged to the target's cgroup.";
     CGROUP_SWAP "cgroup_swap" Bytes "v1 memory.stat total_swap, v2 memory.swap.current" "Swap charged to the target's cgroup.";
     CGROUP_ANON "cgroup_anon" Bytes "v1 memory.stat total_rss, v2 memory.stat anon" "Anonymous memory of the target's cgroup, swap cache included.";

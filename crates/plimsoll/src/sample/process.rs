@@ -40,11 +40,13 @@ impl Statm {
         Statm::open("self")
     }
 
-    /// Reads the runner's column.
+    /// Reads the runner's columns.
     pub(crate) fn read_runner(&self, buffer: &mut [u8], row: &mut Row) {
         if let Some(memory) = self.read(buffer) {
             row.set(col::RUNNER_RESIDENT, memory.resident);
         }
+        let cpu = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+        row.set(col::RUNNER_CPU_US, cpu.tv_sec * 1_000_000 + cpu.tv_nsec / 1000);
     }
 
     fn read(&self, buffer: &mut [u8]) -> Option<Resident> {

@@ -131,7 +131,7 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{}: {} of {} left by {} ({}); {} came back within {}",
+            "{}: {} of {} taken out by {} ({}); {} came back within {}",
             self.title,
             bytes(self.left as f64),
             bytes(self.before.resident as f64),

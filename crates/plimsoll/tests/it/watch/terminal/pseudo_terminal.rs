@@ -467,7 +467,7 @@ fn the_target_is_trimmed_after_a_yes_and_only_then() {
     terminal.press("T");
     terminal.until_text("out of RAM?");
     terminal.press("y");
-    terminal.until_text("left by process_madvise");
+    terminal.until_text("taken out by process_madvise");
     assert!(swapped(&pid) > 100 * MIB, "{} bytes left", swapped(&pid));
     terminal.press("l");
     terminal.until_text("came back within");
