@@ -31,8 +31,8 @@ pub use process::{Depth, Detail, Process, Proportional};
 pub use rates::Rates;
 pub use snapshot::{Observer, Snapshot};
 pub use storm::{
-    MOST_US_PER_REFAULT, PINNED_SHARE, REFAULTS_PER_S, STALLED_PERCENT, SYSTEM_PERCENT, Storm, StormProcess,
-    storms,
+    MOST_US_PER_REFAULT, PINNED_SHARE, PINNED_SLACK, REFAULTS_PER_S, STALLED_PERCENT, SYSTEM_PERCENT, Storm,
+    StormProcess, pinned_from, storms,
 };
 pub use table::render;
 pub use users::Users;

@@ -24,6 +24,10 @@ use crate::quantity;
 /// cap of 64 MiB that is 3%.
 pub const PINNED_SHARE: f64 = 0.95;
 
+/// Bytes below a small cap that still count as pinned, but never more than an eighth of it: a file that is read ahead
+/// comes and goes in pieces of some hundred KiB, several at a time. A 16 MiB cap was seen left by up to 1 MiB.
+pub const PINNED_SLACK: u64 = 2 << 20;
+
 /// Refaults a second from which on they count. What fits its cap has a few a second; 100 are 0.4 MiB/s, which a slow
 /// disk (10 ms a fault) can just bring.
 pub const REFAULTS_PER_S: f64 = 100.0;
@@ -207,8 +211,14 @@ fn pinning_cap(cgroup: &Cgroup, usage_before: u64) -> Option<&Cap> {
     cgroup
         .caps
         .iter()
-        .filter(|cap| cap.kind != CapKind::Soft && least >= cap.bytes as f64 * PINNED_SHARE)
+        .filter(|cap| cap.kind != CapKind::Soft && least >= pinned_from(cap.bytes))
         .min_by_key(|cap| cap.bytes)
+}
+
+/// Bytes from which on a cgroup counts as pinned at a cap.
+pub fn pinned_from(cap: u64) -> f64 {
+    let slack = PINNED_SLACK.min(cap / 8) as f64;
+    (cap as f64 * PINNED_SHARE).min(cap as f64 - slack)
 }
 
 /// Leaves those with a share of the faults or of the system time worth naming, the most expensive first.

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use plimsoll::environment::{CgroupVersion, Environment, Hierarchy};
-use plimsoll::processes::{Depth, Observer, PINNED_SHARE, Storm, storms};
+use plimsoll::processes::{Depth, Observer, Storm, pinned_from, storms};
 use plimsoll::scenario::{FillClass, Settings, ThpMode, TrimMechanism, Workload};
 
 use super::{Kept, wait_until};
@@ -261,7 +261,7 @@ fn one_at_its_cap_that_refaults_nothing_is_none() {
     for snapshot in [&before, &after] {
         let usage = snapshot.cgroups[&group.folder].usage.unwrap();
         assert!(
-            usage as f64 >= cap as f64 * PINNED_SHARE,
+            usage as f64 >= pinned_from(cap),
             "not at its cap: {usage} of {cap}"
         );
     }

@@ -121,6 +121,13 @@ fn marks_come_back_in_a_replay() {
             .iter()
             .any(|message| message.text.contains("already"))
     });
+    let begun_at = monitor.now_ns();
+    wait_for(&monitor, "samples before the marks", |state| {
+        state
+            .history
+            .latest()
+            .is_some_and(|frame| frame.t_ns > begun_at + 200_000_000)
+    });
     monitor.mark(2);
     monitor.note("so it \u{1b}[31mbegins");
     let marked_at = monitor.state().marks.last().unwrap().t_ns;
@@ -142,12 +149,22 @@ fn marks_come_back_in_a_replay() {
     wait_for(&replay, "the end", |state| state.status.ended.is_some());
     replay.mark(4);
     let state = replay.state();
-    let kinds: Vec<MarkKind> = state.marks.iter().map(|mark| mark.kind).collect();
-    assert_eq!(kinds, [MarkKind::Number(2), MarkKind::Note]);
+    let marks: Vec<(MarkKind, &str)> = state
+        .marks
+        .iter()
+        .map(|mark| (mark.kind, mark.text.as_str()))
+        .collect();
+    let kinds: Vec<MarkKind> = marks.iter().map(|mark| mark.0).collect();
+    // The refusal is in the recording too.
+    assert_eq!(
+        kinds,
+        [MarkKind::Event, MarkKind::Number(2), MarkKind::Note],
+        "{marks:?}"
+    );
     assert!(state.status.replay && state.facts.mem_total > 0 && state.facts.hz == 10);
     let (first, last) = state.history.span().unwrap();
     assert!(
-        first <= state.marks[0].t_ns && state.marks[1].t_ns < last,
+        first <= state.marks[1].t_ns && state.marks[2].t_ns < last,
         "{first} {last} {:?}",
         state.marks
     );
