@@ -59,10 +59,7 @@ mod tests {
             inert("a\x1b[2Jb\r\n\u{9b}31mc\x7f"),
             "a\u{fffd}[2Jb\u{fffd}\u{fffd}\u{fffd}31mc\u{fffd}"
         );
-        assert_eq!(
-            inert("a\u{115f}\u{e0041}e\u{301}"),
-            "a\u{fffd}\u{fffd}e\u{301}"
-        );
+        assert_eq!(inert("a\u{115f}\u{e0041}e\u{301}"), "a\u{fffd}\u{fffd}e\u{301}");
         assert_eq!(inert("a\u{202e}gpj.exe\u{2028}"), "a\u{fffd}gpj.exe\u{fffd}");
     }
 

@@ -19,7 +19,7 @@ use crate::watch::terminal::{self, Colours, End, TerminalOptions};
 use crate::watch::{Level, Message, Monitor, Options, Program, Source, Summary, TargetChoice, WatchError};
 
 /// How often the request to stop is looked at.
-const POLL: Duration = Duration::from_millis(200);
+const POLL: Duration = Duration::from_millis(500);
 
 /// Carries out the command.
 pub(super) fn watch(options: &Watch, talk: &Talk) -> Result<ExitCode, Failure> {

@@ -126,8 +126,10 @@ fn shown_commands_parse() {
     for (path, text) in documents() {
         for shown in commands(&path, &text) {
             seen += 1;
+            // What comes after `--` are the words of another program.
+            let own = shown.arguments.iter().take_while(|word| *word != "--");
             let result = plimsoll()
-                .args(&shown.arguments)
+                .args(own)
                 .arg("--help")
                 .output()
                 .expect("plimsoll starts");

@@ -7,8 +7,8 @@ use super::multiples::{Alignment, Sheet, Strand};
 use super::terminal::lone;
 use super::{intervals, words};
 use crate::analysis::compare::{Basis, Comparison, Difference, Row, Standing, Verdict};
-use crate::report::html::table::{Cell, Column, Table};
 use crate::report::html::parts::{SORTABLE, look, policy};
+use crate::report::html::table::{Cell, Column, Table};
 use crate::report::html::{palette, representative};
 use crate::report::page::Page;
 

@@ -15,8 +15,8 @@ use unicode_width::UnicodeWidthStr;
 use super::action::action_of;
 use super::keys::decode;
 use super::link::Link;
-use super::pace::Pace;
 use super::overlay::rows_inside;
+use super::pace::Pace;
 use super::page::{columns_in, draw};
 use super::screen::{self, Input, Screen};
 use super::snapshot::Snapshot;
@@ -290,9 +290,10 @@ fn table(counts: &str) -> Vec<String> {
     let mut kind = String::new();
     for part in counts.split(", ") {
         // The last two words are a number and its unit, or the comma was part of the kind's name.
-        let number = part.rmatch_indices(' ').nth(1).filter(|(at, _)| {
-            part[at + 1..].starts_with(|letter: char| letter.is_ascii_digit())
-        });
+        let number = part
+            .rmatch_indices(' ')
+            .nth(1)
+            .filter(|(at, _)| part[at + 1..].starts_with(|letter: char| letter.is_ascii_digit()));
         if let Some((at, _)) = number {
             kind.push_str(&part[..at]);
             kinds.push((std::mem::take(&mut kind), &part[at + 1..]));
@@ -302,7 +303,8 @@ fn table(counts: &str) -> Vec<String> {
         }
     }
     let width = kinds.iter().map(|(kind, _)| kind.width()).max().unwrap_or(0);
-    let line = |(kind, size): (String, &str)| format!("{kind}{}  {size:>9}", " ".repeat(width - kind.width()));
+    let line =
+        |(kind, size): (String, &str)| format!("{kind}{}  {size:>9}", " ".repeat(width - kind.width()));
     kinds.into_iter().map(line).collect()
 }
 

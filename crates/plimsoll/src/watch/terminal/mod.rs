@@ -14,7 +14,6 @@ mod action;
 mod chart;
 mod face;
 mod figures;
-mod words;
 mod keys;
 mod layout;
 mod legend;
@@ -28,6 +27,7 @@ mod stack;
 mod strips;
 mod theme;
 mod view;
+mod words;
 
 use std::io;
 use std::time::Duration;

@@ -7,9 +7,9 @@ use unicode_width::UnicodeWidthStr;
 
 use super::action::HINTS;
 use super::figures;
-use super::words::{fit, in_cells, wrapped};
 use super::theme::{Ink, Theme};
 use super::view::{Overlay, Picker, Purpose};
+use super::words::{fit, in_cells, wrapped};
 
 /// Draws what lies over the page.
 pub(super) fn draw_overlay(buffer: &mut Buffer, theme: &Theme, overlay: &Overlay) {

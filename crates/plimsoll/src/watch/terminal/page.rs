@@ -6,7 +6,6 @@ use ratatui::style::{Modifier, Style};
 use unicode_width::UnicodeWidthStr;
 
 use super::chart::{draw_axis, draw_chart, draw_lines};
-use super::words::{fit, in_cells};
 use super::layout::{LEAST, Layout};
 use super::legend::draw_legend;
 use super::overlay::draw_overlay;
@@ -14,6 +13,7 @@ use super::snapshot::Snapshot;
 use super::strips::{draw_strip, draw_swap};
 use super::theme::{Ink, Theme};
 use super::view::View;
+use super::words::{fit, in_cells};
 use super::{action, figures};
 use crate::analysis::frame::Frame;
 use crate::analysis::gauges::gauge;
@@ -79,12 +79,7 @@ type Piece = (String, Style, u8);
 
 /// Draws pieces with two cells between them, as many as there is room for.
 fn draw_pieces(buffer: &mut Buffer, area: Rect, mut pieces: Vec<Piece>) {
-    let width = |pieces: &[Piece]| -> usize {
-        pieces
-            .iter()
-            .map(|(text, ..)| text.width() + 2)
-            .sum()
-    };
+    let width = |pieces: &[Piece]| -> usize { pieces.iter().map(|(text, ..)| text.width() + 2).sum() };
     while width(&pieces) > usize::from(area.width) + 1 {
         let last = pieces.iter().map(|(.., order)| *order).max().unwrap_or(0);
         if last == 0 {
@@ -120,7 +115,10 @@ fn draw_header(
         Some(target) => {
             let mut words = in_cells(&target.title, theme.unicode);
             let more = match &target.ended {
-                Some(ended) => format!(" ({})", fit(&in_cells(ended, theme.unicode), room / 2, theme.unicode)),
+                Some(ended) => format!(
+                    " ({})",
+                    fit(&in_cells(ended, theme.unicode), room / 2, theme.unicode)
+                ),
                 None if target.unread > 0 => format!(" (+{} unread)", target.unread),
                 None => String::new(),
             };

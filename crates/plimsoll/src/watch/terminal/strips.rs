@@ -5,11 +5,11 @@ use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
 
 use super::figures;
-use super::words::{fit, in_cells};
 use super::layout::{Detail, Layout};
 use super::snapshot::Snapshot;
 use super::stack::{bar, device_cell, heights};
 use super::theme::{Ink, Theme};
+use super::words::{fit, in_cells};
 use crate::analysis::frame::Frame;
 use crate::analysis::gauges::gauge;
 use crate::watch::history::Bucket;
@@ -281,7 +281,11 @@ pub(super) fn draw_swap(
     let sizes = snapshot.columns.iter().flatten();
     let sizes = sizes.filter_map(|bucket| bucket.mean.gauge(gauge::SWAP_TOTAL));
     let size = sizes.fold(0.0, f64::max);
-    let top = if size > 0.0 { figures::bytes(size) } else { String::new() };
+    let top = if size > 0.0 {
+        figures::bytes(size)
+    } else {
+        String::new()
+    };
     label(buffer, theme, area, "swap", &top);
     let full = usize::from(area.height) * 8;
     for (column, bucket) in snapshot.columns.iter().enumerate() {
