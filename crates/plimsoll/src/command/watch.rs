@@ -19,7 +19,7 @@ use crate::watch::terminal::{self, Colours, End, TerminalOptions};
 use crate::watch::{Level, Message, Monitor, Options, Program, Source, Summary, TargetChoice, WatchError};
 
 /// How often the request to stop is looked at.
-const POLL: Duration = Duration::from_millis(200);
+const POLL: Duration = Duration::from_millis(500);
 /// How long a program that was asked to end may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 

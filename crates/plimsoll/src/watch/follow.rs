@@ -11,8 +11,9 @@ use super::storms::StormWatch;
 use super::target::{Followed, Look, READ_ON_TICKS, busiest_zram, unreadable};
 use crate::sample::{Sampler, Target, col};
 
-/// Time between two looks.
+/// Time between two looks at a target, and at the machine alone, whose swap devices seldom change.
 const PERIOD: Duration = Duration::from_secs(1);
+const IDLE_PERIOD: Duration = Duration::from_secs(5);
 
 /// Keeps the sampler at what is watched.
 pub(super) struct Follower {
@@ -44,13 +45,21 @@ impl Follower {
 
     /// Goes on until nobody can choose another target any more.
     pub(super) fn run(mut self, choices: &Receiver<TargetChoice>) {
+        // The first tick is there soon, and with it the names of the swap devices.
         let mut next = Instant::now() + PERIOD;
         loop {
             match choices.recv_timeout(next.saturating_duration_since(Instant::now())) {
-                Ok(choice) => self.choose(&choice),
+                Ok(choice) => {
+                    self.choose(&choice);
+                    next = Instant::now() + PERIOD;
+                }
                 Err(RecvTimeoutError::Timeout) => {
                     self.look();
-                    next = (next + PERIOD).max(Instant::now());
+                    let period = match self.followed {
+                        Followed::Nothing => IDLE_PERIOD,
+                        _ => PERIOD,
+                    };
+                    next = (next + period).max(Instant::now());
                 }
                 Err(RecvTimeoutError::Disconnected) => return,
             }
@@ -91,14 +100,15 @@ impl Follower {
             zram: busiest_zram(),
         };
         // Files of a process that ended cannot be read, and a later one of its number has other files.
-        let seen = self.sampler.latest().get(col::TARGET_PROCESSES).unwrap_or(0);
+        let latest = self.sampler.latest();
+        let seen = latest.get(col::TARGET_PROCESSES).unwrap_or(0);
         let stale = usize::try_from(seen) != Ok(read);
         // Some cannot be opened at all: once is enough to find out.
         if target != self.told || (stale && self.opened_in_vain != Some((seen, read))) {
             self.sampler.set_target(Some(&target));
             self.opened_in_vain = stale.then_some((seen, read));
         }
-        self.storms.look(&target.workers, &self.shared);
+        self.storms.look(&target.workers, &latest, &self.shared);
         let grown = target.workers != self.told.workers;
         self.told = target;
         self.tell(look, grown);
@@ -140,7 +150,7 @@ impl Follower {
             let text = format!(
                 "the target has {processes} processes: {READ_ON_TICKS} of them are read, the others are not in its figures"
             );
-            self.shared.say(Level::Warning, text);
+            self.shared.warn(text);
         }
     }
 }

@@ -7,6 +7,7 @@ use super::account::Account;
 use super::program::Outcome;
 use super::recorder::Recorder;
 use super::state::{Level, Mark, MarkKind, State, TargetState};
+use crate::inert::inert;
 use crate::recording::model::{Event, EventKind};
 use crate::sample::monotonic_ns;
 use crate::trim::What;
@@ -62,16 +63,19 @@ impl Shared {
         self.record(event);
     }
 
-    /// Says something now. What failed or is to be known is kept in the recording too.
+    /// Says something now, to whoever looks.
     pub(super) fn say(&self, level: Level, text: impl Into<String>) {
-        let (t_ns, text) = (self.now_ns(), text.into());
-        self.state().say(t_ns, level, text.clone());
-        if level != Level::Info {
-            self.record(Event {
-                text,
-                ..plain_event(t_ns, EventKind::Warning)
-            });
-        }
+        self.state().say(self.now_ns(), level, text);
+    }
+
+    /// Says what a reader of the recording must know too.
+    pub(super) fn warn(&self, text: String) {
+        let t_ns = self.now_ns();
+        self.state().say(t_ns, Level::Warning, text.clone());
+        self.record(Event {
+            text,
+            ..plain_event(t_ns, EventKind::Warning)
+        });
     }
 
     /// Another target is watched from now on.
@@ -155,7 +159,7 @@ fn event_of(mark: &Mark) -> Event {
     }
 }
 
-/// A recorded event as a mark; None for what is no point to look at.
+/// A recorded event as a mark, harmless to show; None for what is no point to look at.
 pub(super) fn mark_of(event: &Event) -> Option<Mark> {
     let named = |what: &str| match event.trial.as_deref() {
         Some(trial) => format!("{what} {trial}"),
@@ -186,6 +190,6 @@ pub(super) fn mark_of(event: &Event) -> Option<Mark> {
     Some(Mark {
         t_ns: event.t_ns,
         kind,
-        text,
+        text: inert(&text).into_owned(),
     })
 }

@@ -5,21 +5,25 @@ use std::path::PathBuf;
 
 use super::shared::Shared;
 use super::state::{Level, MarkKind};
-use crate::processes::{Depth, Observer, Snapshot, Storm, storms};
+use crate::processes::{Depth, Observer, REFAULTS_PER_S, Snapshot, Storm, storms};
+use crate::sample::{Row, col};
 
 /// The last look at the target, and the storms that go on.
 #[derive(Default)]
 pub(super) struct StormWatch {
     observer: Option<Observer>,
     before: Option<Snapshot>,
+    /// Time and refaults of the whole machine at the last look.
+    refaults: Option<(u64, i64)>,
     /// Cgroups in a storm, each with whether the last look still found it: a storm pauses for a second now and then.
     going_on: BTreeSet<(PathBuf, bool)>,
 }
 
 impl StormWatch {
-    /// Looks at the processes `pids`, and says when a storm has begun, once a storm.
-    pub(super) fn look(&mut self, pids: &[u32], shared: &Shared) {
-        if pids.is_empty() {
+    /// Looks at the processes `pids`, and says when a storm has begun, once a storm. `latest` is the machine's last
+    /// sample: where it refaults too little for any storm, the processes are left alone.
+    pub(super) fn look(&mut self, pids: &[u32], latest: &Row, shared: &Shared) {
+        if pids.is_empty() || !self.may_storm(latest) {
             self.before = None;
             return;
         }
@@ -36,12 +40,23 @@ impl StormWatch {
             for storm in self.begun(storms(before, &now)) {
                 let text = format!("fault storm: {}. {}", storm.sentence(), storm.advice);
                 shared.mark(MarkKind::Event, text.clone());
-                let t_ns = shared.now_ns();
-                // The mark is in the recording already.
-                shared.state().say(t_ns, Level::Warning, text);
+                // Not to the recording, which has the mark already.
+                shared.say(Level::Warning, text);
             }
         }
         self.before = Some(now);
+    }
+
+    fn may_storm(&mut self, latest: &Row) -> bool {
+        let columns = [col::WORKINGSET_REFAULT_ANON, col::WORKINGSET_REFAULT_FILE];
+        let refaults = columns.iter().filter_map(|column| latest.get(*column)).sum();
+        let before = self.refaults.replace((latest.t_ns, refaults));
+        let Some((t_ns, count)) = before else {
+            return false;
+        };
+        let seconds = latest.t_ns.saturating_sub(t_ns) as f64 / 1e9;
+        // Two looks are not a second apart to the tick.
+        (refaults - count) as f64 >= 0.5 * REFAULTS_PER_S * seconds
     }
 
     /// Those of `found` that were not there at either of the last two looks.

@@ -2,17 +2,17 @@
 
 mod listing;
 mod parsers;
-mod storms;
+pub(crate) mod storms;
 mod walk;
 
 use std::process::Child;
 use std::time::{Duration, Instant};
 
 /// A process that is killed when the test ends, however it ends.
-struct Kept(Child);
+pub(crate) struct Kept(Child);
 
 impl Kept {
-    fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.0.id()
     }
 }

@@ -79,7 +79,7 @@ fn spawn(folder: &Path, command: &str) -> Child {
 }
 
 /// A worker that fills memory and reads it again and again.
-fn scanner(folder: &Path, bytes: u64) -> Kept {
+pub(crate) fn scanner(folder: &Path, bytes: u64) -> Kept {
     let mut child = spawn(folder, &format!("{} worker", env!("CARGO_BIN_EXE_plimsoll")));
     let fill = plimsoll::workload::protocol::Command::Fill {
         bytes,
@@ -125,7 +125,7 @@ fn usage(folder: &Path) -> u64 {
         .unwrap_or(0)
 }
 
-fn zram(limit: u64) -> Settings {
+pub(crate) fn zram(limit: u64) -> Settings {
     Settings {
         workload: Workload::Compression,
         subject: "zram".parse().unwrap(),

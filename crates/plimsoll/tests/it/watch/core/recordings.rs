@@ -168,6 +168,7 @@ fn marks_come_back_in_a_replay() {
         "{first} {last} {:?}",
         state.marks
     );
+    assert_eq!(state.marks[2].text, "so it \u{fffd}[31mbegins");
     assert!(
         state
             .messages
