@@ -25,8 +25,8 @@ use crate::quantity;
 pub const PINNED_SHARE: f64 = 0.95;
 
 /// Bytes below a small cap that still count as pinned, but never more than an eighth of it: a file that is read ahead
-/// comes and goes in pieces of some hundred KiB, several at a time. A 16 MiB cap was seen left by up to 1 MiB.
-pub const PINNED_SLACK: u64 = 2 << 20;
+/// comes and goes in pieces of some hundred KiB, several at a time. A 16 MiB cap was seen left by up to 1 MiB; above 30 MiB the share is the wider.
+pub const PINNED_SLACK: u64 = 3 << 19;
 
 /// Refaults a second from which on they count. What fits its cap has a few a second; 100 are 0.4 MiB/s, which a slow
 /// disk (10 ms a fault) can just bring.
