@@ -180,7 +180,7 @@ pub struct Ended {
 /// Waits until child process `pid` has ended, and releases its number (`wait4(2)`).
 ///
 /// # Errors
-/// [`Errno::CHILD`] where it is no child of this process, or has been waited for.
+/// `ECHILD` where it is no child of this process, or has been waited for.
 pub fn wait(pid: u32) -> Result<Ended, Errno> {
     let mut status: c_int = 0;
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
