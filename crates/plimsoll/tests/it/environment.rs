@@ -13,7 +13,6 @@ mod swap_headers;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 
 use plimsoll::environment::{Hierarchy, Session};
 use plimsoll::scenario::{FillClass, Settings, Subject, ThpMode, TrimMechanism, Workload};
@@ -21,9 +20,6 @@ use plimsoll::scenario::{FillClass, Settings, Subject, ThpMode, TrimMechanism, W
 use crate::require::capability;
 
 const MIB: u64 = 1 << 20;
-
-/// How long a test waits for the machine.
-const WAIT: Option<Duration> = Some(Duration::from_secs(300));
 
 /// A stop that nobody asks for.
 static NEVER: AtomicBool = AtomicBool::new(false);
@@ -57,7 +53,7 @@ fn has_zswap() -> bool {
 
 /// The machine, for a test that changes what is the machine's.
 fn session(run: &str) -> Session {
-    Session::open(run, &["test".to_owned()], WAIT, &NEVER).unwrap()
+    crate::machine::alone_as(run)
 }
 
 /// A small trial on `subject`.

@@ -1,13 +1,35 @@
 //! The machine as tests share it.
 
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use plimsoll::environment::Session;
+
+/// How long a test waits for the machine: all the others may be before it, on a machine several times slower.
+const WAIT: Duration = Duration::from_secs(1800);
+/// How long the test that killed a run has to clean up after it.
+const CLEANED_UP_WITHIN: Duration = Duration::from_secs(60);
 
 /// The machine to this test alone: swap is one for all, so a test that turns some on would take the pages of
 /// another's. Held until dropped.
 pub fn alone() -> Session {
-    let wait = Some(Duration::from_secs(600));
-    Session::open("a-test", &[], wait, &AtomicBool::new(false)).expect("the machine within ten minutes")
+    alone_as("a-test")
+}
+
+/// The same, under the name of a run.
+///
+/// A run that was killed leaves its devices without holding the machine. A test which took it then would see them
+/// go in its middle, and take that for its own doing: so it stands back until the killer of that run has cleaned up.
+pub fn alone_as(run: &str) -> Session {
+    let mut dead_since = None;
+    loop {
+        let session = Session::open(run, &["test".to_owned()], Some(WAIT), &AtomicBool::new(false))
+            .expect("the machine within half an hour");
+        let dead = session.dead_runs().expect("the journals");
+        if dead.is_empty() || dead_since.get_or_insert_with(Instant::now).elapsed() > CLEANED_UP_WITHIN {
+            return session;
+        }
+        drop(session);
+        std::thread::sleep(Duration::from_millis(50));
+    }
 }
