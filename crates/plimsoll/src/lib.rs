@@ -12,6 +12,7 @@ pub mod environment;
 pub mod exit;
 pub mod export;
 pub mod inert;
+pub mod latency;
 pub mod processes;
 mod progress;
 pub mod quantity;

@@ -77,6 +77,10 @@ pub fn metric(name: &str, value: f64) -> String {
         bytes(value)
     } else if name.ends_with("_gb_per_s") {
         format!("{} GB/s", significant(value))
+    } else if name.ends_with("_per_s") {
+        format!("{}/s", significant(value))
+    } else if name.ends_with("_percent") {
+        format!("{}%", significant(value))
     } else if name.ends_with("_s") {
         seconds(value)
     } else if name.ends_with("_ratio") || name == "ratio" {

@@ -2,59 +2,28 @@
 
 use std::collections::BTreeMap;
 
-use super::ratio;
-use crate::recording::Samples;
-use crate::recording::model::{Calibration, Phase, Trial};
+use super::metric::metrics;
+use super::{PhaseRows, ratio};
+use crate::recording::model::{Calibration, Trial};
 use crate::sample::Row;
 use crate::sample::columns::col;
 use crate::scenario::Subject;
 
-/// The samples next to a phase.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct PhaseRows {
-    /// Taken just before it.
-    pub before: Row,
-    /// Taken just after it.
-    pub after: Row,
-}
-
-/// A metric, for tables and legends.
-#[derive(Debug, Clone, Copy)]
-pub struct Metric {
-    /// Name in documents, the unit at its end.
-    pub name: &'static str,
-    /// Name for people.
-    pub title: &'static str,
-    /// What it means, a sentence.
-    pub meaning: &'static str,
-}
-
-/// Declares [`METRICS`] with a name constant for each.
-macro_rules! metrics {
-    ($($constant:ident $name:literal $title:literal $meaning:literal;)*) => {
-        $(#[doc = $meaning] pub const $constant: &str = $name;)*
-        /// Every metric of the scenario, the telling ones first.
-        pub const METRICS: &[Metric] = &[
-            $(Metric { name: $constant, title: $title, meaning: $meaning },)*
-        ];
-    };
-}
-
 metrics! {
-    TRIM_SPEED "trim_gb_per_s" "trim" "Speed at which memory left the working set.";
-    RESTORE_SPEED "restore_gb_per_s" "restore" "Speed at which every byte was read back.";
-    FILL_SPEED "fill_gb_per_s" "fill" "Speed at which memory was filled, faults included.";
-    STORED "stored_bytes" "stored" "RAM that the trimmed memory took in its compressed store; on a plain swap file, bytes of the file.";
-    COMPRESSION "compression_ratio" "ratio" "Trimmed bytes over bytes after compression, as the compressor counts them. Absent when nothing was left to compress.";
-    STORED_RATIO "stored_ratio" "saving" "Trimmed bytes over the RAM that their store took, its own loss included.";
-    ORIGINAL "original_bytes" "held" "Bytes before compression of what the store held after the trim.";
-    SWAPPED "swapped_bytes" "swapped" "Swap that came into use by the trim, on all devices.";
-    TRIMMED "trimmed_bytes" "trimmed" "Bytes by which the resident memory of the workers shrank by the trim.";
-    TRIMMED_RATIO "trimmed_ratio" "trimmed share" "`trimmed_bytes` over the bytes that were filled.";
-    FILL_MEMSET "fill_to_memset_ratio" "fill / memset" "Fill speed over the calibrated memset of resident memory.";
-    FILL_TOUCH "fill_to_first_touch_ratio" "fill / first touch" "Fill speed over the calibrated memset of fresh memory, faults included.";
-    TRIM_MEMCPY "trim_to_memcpy_ratio" "trim / memcpy" "Trim speed over the calibrated memcpy.";
-    RESTORE_READ "restore_to_read_ratio" "restore / read" "Restore speed over the calibrated read of resident memory with the same checksum.";
+    TRIM_SPEED "trim_gb_per_s" More false "trim" "Speed at which memory left the working set.";
+    RESTORE_SPEED "restore_gb_per_s" More false "restore" "Speed at which every byte was read back.";
+    FILL_SPEED "fill_gb_per_s" More false "fill" "Speed at which memory was filled, faults included.";
+    STORED "stored_bytes" Less true "stored" "RAM that the trimmed memory took in its compressed store; on a plain swap file, bytes of the file.";
+    COMPRESSION "compression_ratio" More true "ratio" "Trimmed bytes over bytes after compression, as the compressor counts them. Absent when nothing was left to compress.";
+    STORED_RATIO "stored_ratio" More false "saving" "Trimmed bytes over the RAM that their store took, its own loss included.";
+    ORIGINAL "original_bytes" Neither false "held" "Bytes before compression of what the store held after the trim.";
+    SWAPPED "swapped_bytes" Neither false "swapped" "Swap that came into use by the trim, on all devices.";
+    TRIMMED "trimmed_bytes" More false "trimmed" "Bytes by which the resident memory of the workers shrank by the trim.";
+    TRIMMED_RATIO "trimmed_ratio" More false "trimmed share" "`trimmed_bytes` over the bytes that were filled.";
+    FILL_MEMSET "fill_to_memset_ratio" More false "fill / memset" "Fill speed over the calibrated memset of resident memory.";
+    FILL_TOUCH "fill_to_first_touch_ratio" More false "fill / first touch" "Fill speed over the calibrated memset of fresh memory, faults included.";
+    TRIM_MEMCPY "trim_to_memcpy_ratio" More false "trim / memcpy" "Trim speed over the calibrated memcpy.";
+    RESTORE_READ "restore_to_read_ratio" More false "restore / read" "Restore speed over the calibrated read of resident memory with the same checksum.";
 }
 
 /// Computes the metrics of a trial.
@@ -79,14 +48,6 @@ pub fn metrics(
         store(&mut metrics, trial, base, trim);
     }
     metrics.0
-}
-
-/// The samples next to a phase, found in a recording: the last that was begun before it, the first begun after it.
-pub fn rows_around(samples: &Samples, phase: &Phase) -> Option<PhaseRows> {
-    Some(PhaseRows {
-        before: samples.row(samples.at_or_before(phase.span_ns.0)?),
-        after: samples.row(samples.at_or_after(phase.span_ns.1)?),
-    })
 }
 
 #[derive(Default)]

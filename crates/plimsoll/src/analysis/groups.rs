@@ -12,6 +12,8 @@ use crate::recording::model::{Trial, TrialStatus};
 pub struct Group {
     /// What sets it apart from the other groups, for an axis or a table: `zram:lz4 random`.
     pub label: String,
+    /// The kind of work, by its name.
+    pub workload: String,
     /// The subject.
     pub subject: String,
     /// The parameters that the repeats share.
@@ -201,6 +203,7 @@ fn group(trials: &[&Trial], label: String) -> Group {
         })
         .collect();
     Group {
+        workload: first.workload.clone(),
         subject: first.subject.clone(),
         params: first.params.clone(),
         trials: trials.iter().map(|trial| trial.id.clone()).collect(),

@@ -9,21 +9,55 @@
 //!
 //! Invariant: a figure that is not known is absent. No function here returns an infinity or a NaN.
 
+pub mod bystander;
 pub mod compare;
 pub mod compression;
 pub mod confounders;
+pub mod contention;
 pub mod frame;
 pub mod gauges;
 pub mod groups;
+pub mod loadline;
+pub mod map;
+pub mod metric;
+mod phase_rows;
 mod results;
 pub mod statistics;
+pub mod thrash;
 pub mod timeline;
+pub mod wscap;
+
+use std::collections::BTreeMap;
+
+use crate::recording::model::{Calibration, Trial};
+use crate::scenario::{Settings, Workload};
 
 pub use confounders::judge;
 pub use frame::Frame;
 pub use groups::{Group, groups};
+pub use metric::{Direction, Metric, MetricUnit};
+pub use phase_rows::{PhaseRows, rows_around};
 pub use results::{results, run_status, sampler_report};
 pub use timeline::{Timeline, timeline};
+
+/// The metrics of a trial, by its kind of work.
+///
+/// `rows` are the samples next to each of `trial.phases`, in the same order. A metric that cannot be known is absent.
+pub fn metrics(
+    trial: &Trial,
+    settings: &Settings,
+    rows: &[PhaseRows],
+    calibration: Option<&Calibration>,
+) -> BTreeMap<String, f64> {
+    match &settings.workload {
+        Workload::Compression => compression::metrics(trial, rows, calibration),
+        Workload::Thrash(thrash) => thrash::metrics(trial, thrash),
+        Workload::Loadline(loadline) => loadline::metrics(trial, loadline),
+        Workload::Wscap(wscap) => wscap::metrics(trial, wscap),
+        Workload::Map(map) => map::metrics(trial, map),
+        Workload::Contention(contention) => contention::metrics(trial, contention),
+    }
+}
 
 /// `numerator / denominator` where that is a finite number.
 pub fn ratio(numerator: f64, denominator: f64) -> Option<f64> {

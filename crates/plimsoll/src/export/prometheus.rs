@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use crate::analysis::compression::METRICS;
+use crate::analysis::metric;
 use crate::recording::Recording;
 use crate::recording::model::{Manifest, Phase, Results, Trial};
 use crate::sample::{COLUMNS, Column, Unit};
@@ -136,10 +136,7 @@ fn add_trial(families: &mut Families, manifest: &Manifest, trial: &Trial) {
         duration,
     );
     for (name, value) in &trial.metrics {
-        let help = METRICS
-            .iter()
-            .find(|metric| metric.name == name)
-            .map_or("A metric of the trial.", |metric| metric.meaning);
+        let help = metric::find(name).map_or("A metric of the trial.", |metric| metric.meaning);
         let (name, value) = in_base_units(name, *value);
         families.gauge(&format!("plimsoll_trial_{name}"), help, &whole, value);
     }

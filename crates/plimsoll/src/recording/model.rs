@@ -6,10 +6,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::scenario::Plan;
 
-/// Version of the recording format (manifest, samples, events, trials). 2 has the events of `plimsoll watch`.
-pub const RECORDING_SCHEMA: u32 = 2;
-/// Version of `results.json`.
-pub const RESULTS_SCHEMA: u32 = 1;
+/// Version of the recording format (manifest, samples, events, trials). 2 has the events of `plimsoll watch`, 3 the
+/// kinds of work besides compression.
+pub const RECORDING_SCHEMA: u32 = 3;
+/// Version of `results.json`. 2 has the figures, lists and latencies of the kinds of work besides compression.
+pub const RESULTS_SCHEMA: u32 = 2;
 
 /// File names inside a recording folder.
 pub mod file {
@@ -191,9 +192,12 @@ pub enum EventKind {
 pub struct Trial {
     /// [`crate::scenario::TrialPlan::id`].
     pub id: String,
+    /// The kind of work, by its name in a scenario file.
+    #[serde(default = "compression")]
+    pub workload: String,
     /// The subject as text.
     pub subject: String,
-    /// Swept and telling parameters by name: `class`, `size`, `trim` are always there.
+    /// Swept and telling parameters by name: `size` is always there.
     pub params: BTreeMap<String, String>,
     /// Repeat, from 1.
     pub repeat: u32,
@@ -209,6 +213,15 @@ pub struct Trial {
     pub phases: Vec<Phase>,
     /// Metrics by name; the units are in the names (`_bytes`, `_gb_per_s`, `_ratio`, `_s`).
     pub metrics: BTreeMap<String, f64>,
+    /// Figures of which there is one for each of several things, by name; what they are of is said where the kind of
+    /// work is documented.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub lists: BTreeMap<String, Vec<f64>>,
+}
+
+/// The kind of work of recordings that say none.
+fn compression() -> String {
+    "compression".to_owned()
 }
 
 impl Trial {
@@ -238,7 +251,7 @@ pub enum TrialStatus {
 /// A named, timed part of a trial.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Phase {
-    /// `fill`, `trim`, `restore`, `release`.
+    /// Name: `fill`, `trim`, `restore` and `release` of the compression experiment.
     pub name: String,
     /// Start and end in nanoseconds since the start of the recording.
     pub span_ns: (u64, u64),
@@ -262,6 +275,15 @@ pub struct Phase {
     pub before: BTreeMap<String, i64>,
     /// Bytes in each category just after.
     pub after: BTreeMap<String, i64>,
+    /// What else was measured, by name, with the unit in it: the kind of work says what.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub figures: BTreeMap<String, f64>,
+    /// Every latency of the phase in nanoseconds, as a compressed HdrHistogram (V2, base64).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency: Option<String>,
+    /// Where CPU time went: functions of the kernel by name with their share of the phase's CPU time, largest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub profile: Vec<(String, f64)>,
 }
 
 /// `results.json`.

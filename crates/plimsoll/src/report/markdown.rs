@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::analysis::compression::METRICS;
+use crate::analysis::metric;
 use crate::analysis::groups;
 use crate::analysis::groups::{Group, Measured};
 use crate::inert::inert;
@@ -92,8 +92,7 @@ fn tally(results: &Results) -> String {
 }
 
 fn push_table(text: &mut String, groups: &[Group]) {
-    let metrics: Vec<_> = METRICS
-        .iter()
+    let metrics: Vec<_> = metric::all()
         .filter(|metric| groups.iter().any(|group| group.metrics.contains_key(metric.name)))
         .collect();
     if metrics.is_empty() {

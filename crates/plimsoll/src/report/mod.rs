@@ -5,6 +5,7 @@
 
 pub mod compare;
 pub mod csv;
+mod findings;
 pub mod html;
 pub mod json;
 pub mod markdown;

@@ -1,14 +1,9 @@
 //! The verdict on a run in a sentence, the same wherever it is shown.
 
-use super::watched;
+use super::{findings, watched};
 use crate::analysis::Group;
-use crate::analysis::compression::{COMPRESSION, RESTORE_SPEED, STORED, TRIM_SPEED};
-use crate::quantity::{bytes, significant};
 use crate::recording::Recording;
 use crate::recording::model::{Results, RunStatus, Trial, TrialStatus};
-
-/// Groups that are named one by one; more than these are given as a range.
-const NAMED_GROUPS: usize = 3;
 
 /// The verdict on a recording: of a run what it showed, of a watch what was seen.
 pub fn of(recording: &Recording, results: &Results, groups: &[Group]) -> String {
@@ -21,7 +16,7 @@ pub fn of(recording: &Recording, results: &Results, groups: &[Group]) -> String 
 /// What the run showed, and whether it can be believed, in one or two sentences.
 pub fn sentence(results: &Results, groups: &[Group]) -> String {
     let judgement = judgement(results);
-    match findings(groups) {
+    match findings::of(groups) {
         Some(findings)
             if results
                 .trials
@@ -80,78 +75,6 @@ fn judgement(results: &Results) -> String {
         )
     };
     prefix + &body
-}
-
-/// What the numbers of the groups say.
-fn findings(groups: &[Group]) -> Option<String> {
-    let speed = |verb: &str, metric: &str| {
-        let values: Vec<f64> = groups.iter().filter_map(|group| median(group, metric)).collect();
-        range(&values).map(|range| format!("{verb} ran at {range} GB/s"))
-    };
-    let mut clauses = Vec::new();
-    clauses.extend(shrinkage(groups));
-    clauses.extend(speed("trim", TRIM_SPEED));
-    clauses.extend(speed("restore", RESTORE_SPEED));
-    if clauses.is_empty() {
-        return None;
-    }
-    Some(format!("Measured: {}.", clauses.join("; ")))
-}
-
-/// How far each kind of data shrank, or the range where there are too many to name.
-fn shrinkage(groups: &[Group]) -> Option<String> {
-    let stored: Vec<(&Group, String)> = groups
-        .iter()
-        .filter_map(|group| Some((group, size_of_stored(group)?)))
-        .collect();
-    let (first, _) = stored.first()?;
-    let one_subject = stored.iter().all(|(group, _)| group.subject == first.subject);
-    if stored.len() > NAMED_GROUPS {
-        let ratios: Vec<f64> = groups
-            .iter()
-            .filter_map(|group| median(group, COMPRESSION))
-            .collect();
-        return Some(format!(
-            "stored data shrank {} times in {} groups",
-            range(&ratios)?,
-            ratios.len()
-        ));
-    }
-    let named: Vec<String> = stored
-        .iter()
-        .map(|(group, size)| {
-            let class = group.params.get("class").filter(|_| one_subject);
-            format!("{} {size}", class.unwrap_or(&group.label))
-        })
-        .collect();
-    let who = if one_subject {
-        format!("{} stored ", first.subject)
-    } else {
-        "stored ".to_owned()
-    };
-    Some(who + &named.join(", "))
-}
-
-/// The ratio or, where nothing was left to compress, the bytes.
-fn size_of_stored(group: &Group) -> Option<String> {
-    let ratio = median(group, COMPRESSION).map(|ratio| format!("{}:1", significant(ratio)));
-    ratio.or_else(|| Some(format!("in {}", bytes(median(group, STORED)?))))
-}
-
-fn median(group: &Group, metric: &str) -> Option<f64> {
-    Some(group.metrics.get(metric)?.summary.median)
-}
-
-/// `low to high`, or the one value where both look the same.
-fn range(values: &[f64]) -> Option<String> {
-    let low = values.iter().copied().reduce(f64::min)?;
-    let high = values.iter().copied().reduce(f64::max)?;
-    let (low, high) = (significant(low), significant(high));
-    Some(if low == high {
-        low
-    } else {
-        format!("{low} to {high}")
-    })
 }
 
 fn reason(trial: &Trial) -> String {

@@ -3,10 +3,17 @@
 //! Invariant: whatever happens after a session is open, it is finished; whatever happens after a recording is
 //! open, it is left readable.
 
+mod compression;
+mod contention;
 mod fallback;
+mod loadline;
+mod map;
 mod phase;
 mod recorder;
+mod stage;
+mod thrash;
 mod trial;
+mod wscap;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use super::Laboratory;
 use super::trial::Trouble;
-use crate::analysis::{self, compression::PhaseRows};
-use crate::exit::Failure;
-use crate::recording::model::{Event, EventKind, Phase};
+use crate::analysis::{self, PhaseRows};
+use crate::exit::{Exit, Failure};
+use crate::recording::model::Phase;
 use crate::sample::{self, Row, col};
-use crate::workload::protocol::Cost;
+use crate::workload::protocol::{Cost, Findings, Reply};
 
 /// The state of the machine at one moment.
 #[derive(Debug, Clone)]
@@ -39,6 +39,42 @@ impl Snapshot {
     }
 }
 
+/// What the work of a phase cost and found.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Worked {
+    pub(super) cost: Cost,
+    pub(super) findings: Findings,
+    /// Functions of the kernel with their share of the CPU time.
+    pub(super) profile: Vec<(String, f64)>,
+}
+
+impl From<Cost> for Worked {
+    fn from(cost: Cost) -> Self {
+        Worked {
+            cost,
+            ..Worked::default()
+        }
+    }
+}
+
+impl Worked {
+    /// What a worker answered.
+    pub(super) fn of_reply(reply: Reply) -> Result<Worked, Trouble> {
+        match reply {
+            Reply::Found { cost, findings } => Ok(Worked {
+                cost,
+                findings,
+                profile: Vec::new(),
+            }),
+            Reply::Done { cost, .. } => Ok(cost.into()),
+            other => Err(Trouble::new(
+                Exit::WorkloadFailed,
+                format_args!("the worker answered {other:?}"),
+            )),
+        }
+    }
+}
+
 /// A phase that ended, with the snapshots around it.
 pub(super) struct Finished {
     pub(super) phase: Phase,
@@ -47,48 +83,18 @@ pub(super) struct Finished {
 }
 
 impl Finished {
-    /// The samples around the phase.
-    pub(super) fn rows(&self) -> PhaseRows {
-        PhaseRows {
-            before: self.before.row,
-            after: self.after.row,
-        }
-    }
-}
-
-impl Laboratory<'_> {
-    /// Runs one phase. `number` is the event's number for people. The span in the recording includes the calls to
-    /// the worker; the seconds are the worker's own, around the work alone.
-    pub(super) fn phase(
-        &mut self,
-        trial: &str,
+    pub(super) fn new(
         name: &str,
-        number: Option<u32>,
-        work: impl FnOnce(&mut Self, &Snapshot) -> Result<Cost, Trouble>,
-    ) -> Result<Finished, Trouble> {
-        self.progress.phase(trial, name);
-        let before = self.snapshot()?;
-        let mut event = Event {
-            t_ns: 0,
-            kind: EventKind::PhaseStart,
-            trial: Some(trial.to_owned()),
-            phase: Some(name.to_owned()),
-            number,
-            text: String::new(),
-        };
-        let start = self.recorder.event(event.clone())?;
-        let worked = work(self, &before);
-        event.kind = EventKind::PhaseEnd;
-        if let Err(trouble) = &worked {
-            event.text.clone_from(&trouble.reason);
-        }
-        let end = self.recorder.event(event)?;
-        let cost = worked?;
-        let after = self.snapshot()?;
+        span_ns: (u64, u64),
+        worked: Worked,
+        before: Snapshot,
+        after: Snapshot,
+    ) -> Finished {
         let kernel_us = after.kernel_threads_us() - before.kernel_threads_us();
+        let cost = worked.cost;
         let phase = Phase {
             name: name.to_owned(),
-            span_ns: (start, end),
+            span_ns,
             seconds: cost.seconds,
             bytes: cost.bytes,
             gb_per_s: analysis::gb_per_s(cost.bytes, cost.seconds),
@@ -99,10 +105,23 @@ impl Laboratory<'_> {
             major_faults: cost.major_faults,
             before: before.categories.clone(),
             after: after.categories.clone(),
+            figures: worked.findings.figures,
+            latency: worked.findings.latency,
+            profile: worked.profile,
         };
-        Ok(Finished { phase, before, after })
+        Finished { phase, before, after }
     }
 
+    /// The samples around the phase.
+    pub(super) fn rows(&self) -> PhaseRows {
+        PhaseRows {
+            before: self.before.row,
+            after: self.after.row,
+        }
+    }
+}
+
+impl Laboratory<'_> {
     /// Reads the whole system now, outside the clock of the sampler.
     pub(super) fn snapshot(&mut self) -> Result<Snapshot, Failure> {
         let mut row = Row::empty(self.recorder.now());

@@ -6,11 +6,19 @@ use super::keys::{Id, Key};
 use super::model::Machine;
 use super::size::{Base, SizeExpr};
 use super::value::Value;
+use super::workloads::WorkloadKind;
 
 /// Sizes are rounded up to whole pages of this many bytes.
 const PAGE: u64 = 4096;
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
+
+/// S of the original.
+const CONSUMER_SIZE: u64 = 100 * MIB;
+/// N of the original.
+pub(super) const CONSUMERS: u64 = 25;
+/// Largest load, where none is given.
+pub(super) const MAX_LOAD: f64 = 3.0;
 
 /// How much smaller sizes are than written: `--quick` for a scenario that does not say what quick is.
 #[derive(Debug, Clone, Copy)]
@@ -31,6 +39,15 @@ impl Scale {
         Scale {
             numerator: target,
             denominator: from,
+        }
+    }
+
+    /// Smaller again, by `factor`, which is at most 1.
+    pub(super) fn and(self, factor: f64) -> Self {
+        const PARTS: u64 = 1 << 20;
+        Scale {
+            numerator: (self.numerator as f64 * factor * PARTS as f64) as u64,
+            denominator: self.denominator.saturating_mul(PARTS),
         }
     }
 
@@ -88,16 +105,60 @@ impl<'a> Assignment<'a> {
             .ok_or_else(|| self.overflow(id))
     }
 
+    /// The kind of work.
+    pub(super) fn kind(&self) -> WorkloadKind {
+        match self.value(Id::Workload) {
+            Some((Value::Workload(kind), _)) => *kind,
+            _ => WorkloadKind::Compression,
+        }
+    }
+
+    /// A whole number, or what holds where it is not given.
+    pub(super) fn integer(&self, id: Id, default: u64) -> u64 {
+        match self.value(id) {
+            Some((Value::Integer(number), _)) => *number,
+            _ => default,
+        }
+    }
+
+    /// A number, or what holds where it is not given.
+    pub(super) fn number(&self, id: Id, default: f64) -> f64 {
+        match self.value(id) {
+            Some((Value::Number(number) | Value::Seconds(number), _)) => *number,
+            _ => default,
+        }
+    }
+
     /// The defaults, as the table of keys says them in words; `None` where one exceeds 2^64 - 1.
     fn default_bytes(&self, id: Id, chain: &mut Vec<Id>) -> Result<Option<u64>, Box<Invalid>> {
-        if id == Id::Size {
-            let tenth = self.machine.available.min(self.ram()) / 10 / MIB * MIB;
-            return Ok(Some(self.scale.of(tenth.clamp(MIB, GIB))));
+        let available = self.machine.available.min(self.ram());
+        match (id, self.kind()) {
+            (Id::ConsumerSize, _) => return Ok(Some(self.scale.of(CONSUMER_SIZE))),
+            (Id::Size, WorkloadKind::Thrash) => {
+                let each = self.follow(Id::ConsumerSize, chain)?;
+                return Ok(each.checked_mul(self.integer(Id::Consumers, CONSUMERS)));
+            }
+            (Id::Size, WorkloadKind::Loadline) => {
+                let limit = self.follow(Id::Limit, chain)?;
+                // A float holds any size closely enough here: the load is a number with a few digits.
+                return Ok(Some((limit as f64 * self.number(Id::MaxLoad, MAX_LOAD)) as u64));
+            }
+            (Id::Size, _) => {
+                let tenth = available / 10 / MIB * MIB;
+                return Ok(Some(self.scale.of(tenth.clamp(MIB, GIB))));
+            }
+            (Id::Limit, WorkloadKind::Loadline) => {
+                let share = (available / 50 / MIB * MIB).clamp(64 * MIB, 256 * MIB);
+                return Ok(Some(self.scale.of(share)));
+            }
+            _ => {}
         }
         let size = self.follow(Id::Size, chain)?;
-        Ok(match id {
-            Id::Request => Some((size / 4).min(GIB)),
-            Id::Limit => size.checked_add(size / 8).and_then(|b| b.checked_add(64 * MIB)),
+        Ok(match (id, self.kind()) {
+            (Id::Request, _) => Some((size / 4).min(GIB)),
+            (Id::Limit, WorkloadKind::Thrash) => Some(size / 5 * 2),
+            (Id::Limit, WorkloadKind::Contention) => size.checked_mul(2),
+            (Id::Limit, _) => size.checked_add(size / 8).and_then(|b| b.checked_add(64 * MIB)),
             // Only the swap size is left among the sizes.
             _ => size.checked_add(size / 10).and_then(|b| b.checked_add(16 * MIB)),
         })

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use super::model::{Order, ThpMode, TrimMechanism, Workload};
+use super::model::{Order, ThpMode, TrimMechanism};
+use super::workloads::{CapBy, Mapping, Pattern, Touch, WorkloadKind};
 
 /// A key of a scenario file.
 #[derive(Debug, Clone, Copy)]
@@ -11,6 +12,8 @@ pub struct Key {
     pub(super) id: Id,
     /// The name in the file.
     pub name: &'static str,
+    /// Another name, where the literature has one.
+    pub alias: Option<&'static str>,
     /// What its values are.
     pub kind: Kind,
     /// What holds where the key is not given, in words.
@@ -21,18 +24,35 @@ pub struct Key {
     pub sweep: bool,
     /// True for keys of the whole plan, which cannot stand in a section.
     pub whole_plan: bool,
+    /// The kinds of work that know the key; empty where all do.
+    pub of: &'static [WorkloadKind],
 }
 
 /// Keys by what they are, in the order of [`KEYS`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Id {
     Workload,
+    Scale,
     Subject,
     Class,
+    Consumers,
+    ConsumerSize,
     Size,
+    MaxLoad,
     Request,
     Limit,
     SwapSize,
+    Writes,
+    Sleep,
+    Stagger,
+    Pattern,
+    Compute,
+    Load,
+    CapBy,
+    Mapping,
+    Touch,
+    Suspended,
+    Duration,
     Trim,
     Hold,
     Swappiness,
@@ -71,6 +91,17 @@ pub enum Kind {
         /// Most.
         max: f64,
     },
+    /// A number between two bounds, both allowed.
+    Number {
+        /// Smallest.
+        min: f64,
+        /// Largest.
+        max: f64,
+    },
+    /// One of these names.
+    Choice(&'static [&'static str]),
+    /// True or false.
+    Flag,
     /// A whole number between two bounds, both allowed.
     Integer {
         /// Smallest.
@@ -84,7 +115,14 @@ pub enum Kind {
     Folder,
 }
 
-pub(super) const WORKLOADS: &[(&str, Workload)] = &[("compression", Workload::Compression)];
+pub(super) const WORKLOADS: &[(&str, WorkloadKind)] = &[
+    ("compression", WorkloadKind::Compression),
+    ("thrash", WorkloadKind::Thrash),
+    ("loadline", WorkloadKind::Loadline),
+    ("wscap", WorkloadKind::Wscap),
+    ("map", WorkloadKind::Map),
+    ("contention", WorkloadKind::Contention),
+];
 pub(super) const TRIMS: &[(&str, TrimMechanism)] = &[
     ("worker", TrimMechanism::Worker),
     ("process-madvise", TrimMechanism::ProcessMadvise),
@@ -123,11 +161,26 @@ const fn key(id: Id, name: &'static str, kind: Kind, default: &'static str, mean
     Key {
         id,
         name,
+        alias: None,
         kind,
         default,
         meaning,
         sweep: true,
         whole_plan: false,
+        of: &[],
+    }
+}
+
+/// A key that only some kinds of work know.
+const fn of(kinds: &'static [WorkloadKind], key: Key) -> Key {
+    Key { of: kinds, ..key }
+}
+
+/// A key with a second name.
+const fn alias(name: &'static str, key: Key) -> Key {
+    Key {
+        alias: Some(name),
+        ..key
     }
 }
 
@@ -145,6 +198,29 @@ const fn whole_plan(key: Key) -> Key {
     }
 }
 
+const COMPRESSION: &[WorkloadKind] = &[WorkloadKind::Compression];
+const THRASH: &[WorkloadKind] = &[WorkloadKind::Thrash];
+const LOADLINE: &[WorkloadKind] = &[WorkloadKind::Loadline];
+const WSCAP: &[WorkloadKind] = &[WorkloadKind::Wscap];
+const MAP: &[WorkloadKind] = &[WorkloadKind::Map];
+const CONTENTION: &[WorkloadKind] = &[WorkloadKind::Contention];
+/// Work on memory that is filled with a class of data.
+const FILLED: &[WorkloadKind] = &[
+    WorkloadKind::Compression,
+    WorkloadKind::Loadline,
+    WorkloadKind::Wscap,
+    WorkloadKind::Contention,
+];
+/// Work whose size is not made of other keys.
+const SIZED: &[WorkloadKind] = &[
+    WorkloadKind::Compression,
+    WorkloadKind::Wscap,
+    WorkloadKind::Map,
+    WorkloadKind::Contention,
+];
+const REQUESTING: &[WorkloadKind] = &[WorkloadKind::Compression, WorkloadKind::Contention];
+const MEASURED: &[WorkloadKind] = &[WorkloadKind::Loadline, WorkloadKind::Wscap];
+
 const fn integer(min: u64, max: u64, or_system: bool) -> Kind {
     Kind::Integer { min, max, or_system }
 }
@@ -158,6 +234,17 @@ pub const KEYS: &[Key] = &[
         "`compression`",
         "what the worker processes do",
     )),
+    of(
+        THRASH,
+        single(key(
+            Id::Scale,
+            "scale",
+            Kind::Number { min: 0.001, max: 1.0 },
+            "`1`",
+            "shrinks the sizes in bytes of the file, `stagger` and `writes` together, so that a cycle touches the same \
+             share of its memory; what the command line says is not shrunk",
+        )),
+    ),
     key(
         Id::Subject,
         "subject",
@@ -165,33 +252,80 @@ pub const KEYS: &[Key] = &[
         "`zram`",
         "what is tested: where trimmed pages go",
     ),
-    key(
-        Id::Class,
-        "class",
-        Kind::Class,
-        "`random`",
-        "what the memory is filled with",
+    of(
+        FILLED,
+        key(
+            Id::Class,
+            "class",
+            Kind::Class,
+            "`random`",
+            "what the memory is filled with",
+        ),
     ),
-    key(
-        Id::Size,
-        "size",
-        Kind::Size,
-        "10% of the available memory, at most `1G`",
-        "bytes that the worker fills",
+    of(
+        THRASH,
+        alias(
+            "N",
+            key(
+                Id::Consumers,
+                "consumers",
+                integer(1, 1000, false),
+                "`25`",
+                "consumer processes, N in the original",
+            ),
+        ),
     ),
-    key(
-        Id::Request,
-        "request",
-        Kind::Size,
-        "`25% size`, at most `1G`",
-        "bytes of one allocation; more than `size` means `size`",
+    of(
+        THRASH,
+        alias(
+            "S",
+            key(
+                Id::ConsumerSize,
+                "consumer-size",
+                Kind::Size,
+                "`100M`",
+                "bytes that each consumer allocates, S in the original; all together are its `size`",
+            ),
+        ),
+    ),
+    of(
+        SIZED,
+        key(
+            Id::Size,
+            "size",
+            Kind::Size,
+            "10% of the available memory, at most `1G`",
+            "bytes that the worker fills; of `contention`, what the first program holds",
+        ),
+    ),
+    of(
+        LOADLINE,
+        single(key(
+            Id::MaxLoad,
+            "max-load",
+            Kind::Number { min: 1.0, max: 10.0 },
+            "`3`",
+            "largest load, as a multiple of `limit`; that many bytes are its `size`",
+        )),
+    ),
+    of(
+        REQUESTING,
+        key(
+            Id::Request,
+            "request",
+            Kind::Size,
+            "`25% size`, at most `1G`",
+            "bytes of one allocation; more than `size` means `size`. Of `contention`, by how much the second program's \
+             asks grow",
+        ),
     ),
     key(
         Id::Limit,
         "limit",
         Kind::Size,
-        "`112.5% size` + `64M`",
-        "limit of the memory cgroup that the worker runs in",
+        "`112.5% size` + `64M`; of `thrash` `40% size`; of `loadline` 2% of the available memory, `64M` to `256M`; of \
+         `contention` `200% size`",
+        "limit of the memory cgroup that the workers run in",
     ),
     key(
         Id::SwapSize,
@@ -200,19 +334,141 @@ pub const KEYS: &[Key] = &[
         "`110% size` + `16M`",
         "bytes of the zram device or the swap file",
     ),
-    key(
-        Id::Trim,
-        "trim",
-        Kind::Trim,
-        "`worker`",
-        "how pages are made to leave the working set",
+    of(
+        THRASH,
+        alias(
+            "W",
+            key(
+                Id::Writes,
+                "writes",
+                integer(1, 1_000_000_000, false),
+                "`10000`",
+                "writes at random bytes in one cycle, W in the original",
+            ),
+        ),
+    ),
+    of(
+        THRASH,
+        alias(
+            "ts",
+            key(
+                Id::Sleep,
+                "sleep",
+                Kind::Seconds { min: 0.0, max: DAY },
+                "`0.1`",
+                "sleep between two cycles, t_s in the original",
+            ),
+        ),
+    ),
+    of(
+        THRASH,
+        alias(
+            "tc",
+            key(
+                Id::Stagger,
+                "stagger",
+                Kind::Seconds { min: 0.0, max: DAY },
+                "`30`",
+                "time between the starts of two consumers, t_c in the original",
+            ),
+        ),
+    ),
+    of(
+        LOADLINE,
+        key(
+            Id::Pattern,
+            "pattern",
+            Kind::Choice(Pattern::NAMES),
+            "`uniform`",
+            "how the worker chooses the page that it visits next",
+        ),
+    ),
+    of(
+        LOADLINE,
+        key(
+            Id::Compute,
+            "compute",
+            Kind::Seconds { min: 0.0, max: 1.0 },
+            "`0.00001`",
+            "computing after each visit of a page, in seconds of CPU time",
+        ),
+    ),
+    of(
+        WSCAP,
+        key(
+            Id::Load,
+            "load",
+            Kind::Number { min: 0.1, max: 100.0 },
+            "`2`",
+            "`size` over the cap",
+        ),
+    ),
+    of(
+        WSCAP,
+        key(
+            Id::CapBy,
+            "cap-by",
+            Kind::Choice(CapBy::NAMES),
+            "`limit`",
+            "what holds the worker to its cap",
+        ),
+    ),
+    of(
+        MAP,
+        key(
+            Id::Mapping,
+            "mapping",
+            Kind::Choice(Mapping::NAMES),
+            "`anonymous`",
+            "how memory is mapped",
+        ),
+    ),
+    of(
+        MAP,
+        key(
+            Id::Touch,
+            "touch",
+            Kind::Choice(Touch::NAMES),
+            "`whole`",
+            "what of the memory is written: every byte, or one in each 64 or 4 KiB",
+        ),
+    ),
+    of(
+        CONTENTION,
+        key(
+            Id::Suspended,
+            "suspended",
+            Kind::Flag,
+            "`false`",
+            "whether the program that holds memory is stopped while the other one asks",
+        ),
+    ),
+    of(
+        MEASURED,
+        key(
+            Id::Duration,
+            "duration",
+            Kind::Seconds { min: 0.05, max: DAY },
+            "`2`",
+            "seconds of each measured stretch",
+        ),
+    ),
+    of(
+        COMPRESSION,
+        key(
+            Id::Trim,
+            "trim",
+            Kind::Trim,
+            "`worker`",
+            "how pages are made to leave the working set",
+        ),
     ),
     key(
         Id::Hold,
         "hold",
         Kind::Seconds { min: 0.0, max: DAY },
         "`2`",
-        "rest after fill and after trim",
+        "rest after fill and after trim; of `thrash`, before the first consumer and as baseline of the recovery",
     ),
     key(
         Id::Swappiness,
@@ -294,7 +550,18 @@ const _: () = {
 impl Key {
     /// The key of this name.
     pub(super) fn find(name: &str) -> Option<&'static Key> {
-        KEYS.iter().find(|key| key.name == name)
+        KEYS.iter().find(|key| key.name == name || key.alias == Some(name))
+    }
+
+    /// Whether this kind of work knows the key.
+    pub fn is_of(&self, kind: WorkloadKind) -> bool {
+        self.of.is_empty() || self.of.contains(&kind)
+    }
+
+    /// The kinds of work that know it, in words; empty where all do.
+    fn of_words(&self) -> String {
+        let names: Vec<&str> = self.of.iter().map(|kind| kind.name()).collect();
+        names.join(", ")
     }
 
     /// The key that an [`Id`] stands for.
@@ -321,6 +588,12 @@ impl fmt::Display for Kind {
             Kind::Class => f.write_str("a class"),
             Kind::Size => f.write_str("a size"),
             Kind::Seconds { min, max } => write!(f, "seconds, {min} to {max}"),
+            Kind::Number { min, max } => write!(f, "a number, {min} to {max}"),
+            Kind::Choice(names) => {
+                let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+                f.write_str(&names.join(", "))
+            }
+            Kind::Flag => f.write_str("`true` or `false`"),
             Kind::Integer { min, max, or_system } => {
                 write!(f, "a whole number, {min} to ")?;
                 match max {
@@ -336,11 +609,17 @@ impl fmt::Display for Kind {
 
 /// The table of keys in Markdown, as it stands in the reference page.
 pub fn keys_markdown() -> String {
-    let mut page = String::from("| key | type | default | sweep | meaning |\n|---|---|---|---|---|\n");
+    let mut page =
+        String::from("| key | of | type | default | sweep | meaning |\n|---|---|---|---|---|---|\n");
     for key in KEYS {
         let sweep = if key.sweep { "yes" } else { "no" };
+        let of = match key.of {
+            [] => "all".to_owned(),
+            _ => key.of_words(),
+        };
+        let alias = key.alias.map_or(String::new(), |alias| format!(", `{alias}`"));
         page += &format!(
-            "| `{}` | {} | {} | {sweep} | {} |\n",
+            "| `{}`{alias} | {of} | {} | {} | {sweep} | {} |\n",
             key.name, key.kind, key.default, key.meaning
         );
     }
@@ -352,9 +631,18 @@ pub fn keys_help() -> String {
     let mut text = String::new();
     for key in KEYS {
         let sweep = if key.sweep { "; a list is a sweep" } else { "" };
+        let alias = key.alias.map_or(String::new(), |alias| format!(", {alias}"));
+        let of = match key.of {
+            [] => String::new(),
+            _ => format!("; of {}", key.of_words()),
+        };
         let plain = format!(
-            "  {:<20}{}\n{:22}{}; default {}{sweep}\n",
-            key.name, key.meaning, "", key.kind, key.default
+            "  {:<20}{}\n{:22}{}; default {}{sweep}{of}\n",
+            format!("{}{alias}", key.name),
+            key.meaning,
+            "",
+            key.kind,
+            key.default
         );
         text += &plain.replace('`', "");
     }

@@ -19,6 +19,7 @@ mod show;
 mod size;
 mod source;
 mod value;
+mod workloads;
 
 pub use document::Document;
 pub use error::{Invalid, Problem, ScenarioError};
@@ -26,9 +27,12 @@ pub use estimate::{PlanEstimate, SpeedHints};
 pub use keys::{KEYS, Key, Kind, keys_help, keys_markdown};
 pub use model::{
     FillClass, Machine, Order, ParseNameError, Plan, SectionPlan, Settings, Subject, ThpMode, TrialPlan,
-    TrimMechanism, Workload,
+    TrimMechanism,
 };
 pub use nearest::near;
 pub use overrides::Overrides;
 pub use size::{Base, SizeError, SizeExpr, size_text};
 pub use source::{Builtin, MAX_FILE_BYTES, Source, builtin, find};
+pub use workloads::{
+    CapBy, Contention, Loadline, Map, Mapping, Pattern, Thrash, Touch, Workload, WorkloadKind, Wscap,
+};

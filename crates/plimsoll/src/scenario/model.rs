@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::workloads::Workload;
+
 /// The facts of the machine that sizes and `%` are resolved against.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
@@ -74,7 +76,7 @@ pub struct Settings {
     pub subject: Subject,
     /// What the memory is filled with.
     pub class: FillClass,
-    /// Bytes that the worker fills.
+    /// Bytes that the workers fill, all together and at most.
     pub size: u64,
     /// Bytes of one allocation request (the worker maps `size` in requests of this many bytes).
     pub request: u64,
@@ -109,14 +111,6 @@ impl Settings {
             ..self.clone()
         }
     }
-}
-
-/// What the worker processes do. One variant a file in `workload/`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Workload {
-    /// The memory eater: fill, trim, restore, release.
-    Compression,
 }
 
 /// Order in which the trials of a plan run.

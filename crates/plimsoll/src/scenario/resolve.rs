@@ -3,18 +3,20 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 
-use super::assignment::{Assignment, Scale};
+use super::assignment::{Assignment, CONSUMERS, MAX_LOAD, Scale};
 use super::document::{Document, Entry, MAX_TRIALS, Section};
 use super::error::{Invalid, Place, Problem, ScenarioError};
 use super::estimate::SpeedHints;
 use super::keys::{Id, KEYS, Key};
 use super::model::{
     FillClass, Machine, Order, Plan, SectionPlan, Settings, Subject, ThpMode, TrialPlan, TrimMechanism,
-    Workload,
 };
 use super::order::shuffle;
 use super::overrides::{Arguments, Overrides, apply, overlay};
 use super::value::Value;
+use super::workloads::{
+    CapBy, Contention, Loadline, Map, Mapping, Pattern, Thrash, Touch, Workload, WorkloadKind, Wscap,
+};
 
 const DEFAULT_REPEAT: u64 = 3;
 const DEFAULT_SEED: u64 = 1;
@@ -77,6 +79,19 @@ struct Merged<'d> {
     /// In the order of the file, without the keys of the whole plan.
     entries: Vec<Entry>,
     repeat: u32,
+    kind: WorkloadKind,
+}
+
+/// A key that the work of its section, or of all sections, does not know.
+fn not_of(entry: &Entry, kinds: &[WorkloadKind]) -> Box<Invalid> {
+    let mut names: Vec<&str> = kinds.iter().map(|kind| kind.name()).collect();
+    names.dedup();
+    let known: Vec<&str> = entry.key.of.iter().map(|kind| kind.name()).collect();
+    let message = format!("`{}` is not a key of the work `{}`", entry.key.name, names.join("`, `"));
+    entry
+        .place
+        .error(Problem::Misplaced, message, "does nothing here")
+        .help(format!("it is one of: {}", known.join(", ")))
 }
 
 impl Layers<'_> {
@@ -98,10 +113,17 @@ impl Layers<'_> {
         entries
     }
 
-    fn merged_section(&self, index: usize) -> Merged<'_> {
+    fn merged_section(&self, index: usize) -> Result<Merged<'_>, Box<Invalid>> {
         let section = &self.document.sections[index];
         let mut entries = self.merge(&section.entries, Some(index));
-        entries.retain(|entry| !entry.key.whole_plan);
+        let kind = match single(&entries, Id::Workload) {
+            Some(Value::Workload(kind)) => *kind,
+            _ => WorkloadKind::Compression,
+        };
+        if let Some(stranger) = section.entries.iter().find(|entry| !entry.key.is_of(kind)) {
+            return Err(not_of(stranger, &[kind]));
+        }
+        entries.retain(|entry| !entry.key.whole_plan && entry.key.is_of(kind));
         if self.shrunk {
             shrink(&mut entries, &section.place);
         }
@@ -111,11 +133,29 @@ impl Layers<'_> {
         };
         // The key's range keeps it far below 2^32.
         let repeat = u32::try_from(repeat).unwrap_or(u32::MAX);
-        Merged {
+        Ok(Merged {
             section,
             entries,
             repeat,
+            kind,
+        })
+    }
+
+    /// Refuses what holds for every section and is known to the work of none.
+    fn check_known(&self, sections: &[Merged<'_>]) -> Result<(), Box<Invalid>> {
+        let kinds: Vec<WorkloadKind> = sections.iter().map(|section| section.kind).collect();
+        let known = |entry: &&Entry| kinds.iter().any(|kind| entry.key.is_of(*kind));
+        let quick = self.document.quick.iter().flatten();
+        let everywhere = self.document.global.iter().chain(quick).chain(&self.arguments.all);
+        if let Some(stranger) = everywhere.into_iter().find(|entry| !known(entry)) {
+            return Err(not_of(stranger, &kinds));
         }
+        for (index, entry) in &self.arguments.sections {
+            if !entry.key.is_of(kinds[*index]) {
+                return Err(not_of(entry, &kinds[*index..=*index]));
+            }
+        }
+        Ok(())
     }
 
     fn plan(&self, machine: &Machine, scale: Scale) -> Result<Plan, Box<Invalid>> {
@@ -130,7 +170,8 @@ impl Layers<'_> {
         };
         let merged: Vec<Merged<'_>> = (0..self.document.sections.len())
             .map(|index| self.merged_section(index))
-            .collect();
+            .collect::<Result<_, _>>()?;
+        self.check_known(&merged)?;
         check_count(self.document, &merged)?;
         let mut sections = Vec::new();
         let mut combinations = Vec::new();
@@ -290,9 +331,13 @@ impl Merged<'_> {
         scale: Scale,
         pick: &[usize],
     ) -> Result<Combination, Box<Invalid>> {
+        let of_key = self.entries.iter().zip(pick).find_map(|(entry, &index)| match entry.values[index].0 {
+            Value::Number(factor) if entry.key.id == Id::Scale => Some(factor),
+            _ => None,
+        });
         let assignment = Assignment {
             machine,
-            scale,
+            scale: of_key.map_or(scale, |factor| scale.and(factor)),
             entries: &self.entries,
             pick,
             section: &self.section.place,
@@ -354,7 +399,8 @@ impl Merged<'_> {
         }
         let missing = KEYS
             .iter()
-            .filter(|key| !key.whole_plan && !self.entries.iter().any(|entry| entry.key.id == key.id));
+            .filter(|key| !key.whole_plan && key.is_of(self.kind))
+            .filter(|key| !self.entries.iter().any(|entry| entry.key.id == key.id));
         for key in missing {
             let text = match key.id {
                 Id::Repeat => Some(self.repeat.to_string()),
@@ -407,10 +453,7 @@ fn settings(assignment: &Assignment<'_>) -> Result<Settings, Box<Invalid>> {
     };
     let size = assignment.bytes(Id::Size)?;
     Ok(Settings {
-        workload: match value(Id::Workload) {
-            Some(Value::Workload(workload)) => *workload,
-            _ => Workload::Compression,
-        },
+        workload: workload(assignment)?,
         subject: match value(Id::Subject) {
             Some(Value::Subject(subject)) => subject.clone(),
             _ => Subject::Zram(None),
@@ -448,7 +491,7 @@ fn resolved_text(settings: &Settings, id: Id) -> Option<String> {
     let bytes = |bytes: u64| Value::Size(super::size::SizeExpr::Bytes(bytes));
     let optional = |number: Option<u32>| number.map_or(Value::System, |n| Value::Integer(u64::from(n)));
     let value = match id {
-        Id::Workload => Value::Workload(settings.workload),
+        Id::Workload => Value::Workload(settings.workload.kind()),
         Id::Subject => Value::Subject(settings.subject.clone()),
         Id::Class => Value::Class(settings.class.clone()),
         Id::Size => bytes(settings.size),
@@ -464,6 +507,77 @@ fn resolved_text(settings: &Settings, id: Id) -> Option<String> {
         Id::SwapDir => Value::Folder(settings.swap_dir.clone()),
         Id::PhaseTimeout => Value::Seconds(settings.phase_timeout),
         Id::Repeat | Id::Order | Id::Seed => return None,
+        _ => text_of_work(&settings.workload, id)?,
     };
     Some(value.to_string())
+}
+
+/// What the kind of work alone needs to know.
+fn workload(assignment: &Assignment<'_>) -> Result<Workload, Box<Invalid>> {
+    let choice = |id| match assignment.value(id) {
+        Some((Value::Choice(name), _)) => Some(*name),
+        _ => None,
+    };
+    let shrunk = |id, number: f64| match assignment.value(id) {
+        Some((_, place)) if place.source.is_argument() => number,
+        _ => number * assignment.number(Id::Scale, 1.0),
+    };
+    let duration = assignment.number(Id::Duration, 2.0);
+    Ok(match assignment.kind() {
+        WorkloadKind::Compression => Workload::Compression,
+        WorkloadKind::Thrash => Workload::Thrash(Thrash {
+            // The ranges of the keys keep them far below 2^32.
+            consumers: assignment.integer(Id::Consumers, CONSUMERS).try_into().unwrap_or(u32::MAX),
+            consumer_size: assignment.bytes(Id::ConsumerSize)?,
+            writes: (shrunk(Id::Writes, assignment.integer(Id::Writes, 10_000) as f64).round() as u64).max(1),
+            sleep: assignment.number(Id::Sleep, 0.1),
+            stagger: shrunk(Id::Stagger, assignment.number(Id::Stagger, 30.0)),
+        }),
+        WorkloadKind::Loadline => Workload::Loadline(Loadline {
+            pattern: choice(Id::Pattern).and_then(Pattern::of_name).unwrap_or(Pattern::Uniform),
+            max_load: assignment.number(Id::MaxLoad, MAX_LOAD),
+            compute: assignment.number(Id::Compute, 10e-6),
+            duration,
+        }),
+        WorkloadKind::Wscap => Workload::Wscap(Wscap {
+            load: assignment.number(Id::Load, 2.0),
+            cap_by: choice(Id::CapBy).and_then(CapBy::of_name).unwrap_or(CapBy::Limit),
+            duration,
+        }),
+        WorkloadKind::Map => Workload::Map(Map {
+            mapping: choice(Id::Mapping).and_then(Mapping::of_name).unwrap_or(Mapping::Anonymous),
+            touch: choice(Id::Touch).and_then(Touch::of_name).unwrap_or(Touch::Whole),
+        }),
+        WorkloadKind::Contention => Workload::Contention(Contention {
+            suspended: matches!(assignment.value(Id::Suspended), Some((Value::Flag(true), _))),
+        }),
+    })
+}
+
+/// The value of a setting that one kind of work alone has.
+fn text_of_work(workload: &Workload, id: Id) -> Option<Value> {
+    let value = match (*workload, id) {
+        // Shown as written: resolving what is shown must not shrink it twice.
+        (Workload::Thrash(_), Id::Scale) => Value::Number(1.0),
+        (Workload::Thrash(thrash), Id::Consumers) => Value::Integer(thrash.consumers.into()),
+        (Workload::Thrash(thrash), Id::ConsumerSize) => {
+            Value::Size(super::size::SizeExpr::Bytes(thrash.consumer_size))
+        }
+        (Workload::Thrash(thrash), Id::Writes) => Value::Integer(thrash.writes),
+        (Workload::Thrash(thrash), Id::Sleep) => Value::Seconds(thrash.sleep),
+        (Workload::Thrash(thrash), Id::Stagger) => Value::Seconds(thrash.stagger),
+        (Workload::Loadline(loadline), Id::MaxLoad) => Value::Number(loadline.max_load),
+        (Workload::Loadline(loadline), Id::Pattern) => Value::Choice(loadline.pattern.name()),
+        (Workload::Loadline(loadline), Id::Compute) => Value::Seconds(loadline.compute),
+        (Workload::Loadline(Loadline { duration, .. }) | Workload::Wscap(Wscap { duration, .. }), Id::Duration) => {
+            Value::Seconds(duration)
+        }
+        (Workload::Wscap(wscap), Id::Load) => Value::Number(wscap.load),
+        (Workload::Wscap(wscap), Id::CapBy) => Value::Choice(wscap.cap_by.name()),
+        (Workload::Map(map), Id::Mapping) => Value::Choice(map.mapping.name()),
+        (Workload::Map(map), Id::Touch) => Value::Choice(map.touch.name()),
+        (Workload::Contention(contention), Id::Suspended) => Value::Flag(contention.suspended),
+        _ => return None,
+    };
+    Some(value)
 }

@@ -3,6 +3,7 @@
 use super::keys::{Id, Key, Kind, ORDERS};
 use super::model::{Plan, SectionPlan};
 use super::value::quoted;
+use super::workloads::WorkloadKind;
 
 impl Plan {
     /// The plan as a scenario file with every value resolved; resolved again on the same machine (with `--quick`
@@ -38,9 +39,13 @@ fn section_toml(section: &SectionPlan) -> String {
         };
         text += &format!("{name} = {values}\n");
     }
+    let workload = section.keys.iter().find(|(name, _)| name == Key::of(Id::Workload).name);
+    let kind = workload
+        .and_then(|(_, values)| WorkloadKind::of_name(values.first()?))
+        .unwrap_or(WorkloadKind::Compression);
     for id in [Id::Size, Id::Request, Id::Limit, Id::SwapSize] {
         let key = Key::of(id);
-        if !section.keys.iter().any(|(name, _)| name == key.name) {
+        if key.is_of(kind) && !section.keys.iter().any(|(name, _)| name == key.name) {
             let default = key.default.replace('`', "");
             text += &format!("# {} follows the sweep: {default}\n", key.name);
         }
@@ -52,7 +57,7 @@ fn section_toml(section: &SectionPlan) -> String {
 fn right_side(name: &str, value: &str) -> String {
     let number = matches!(
         Key::find(name).map(|key| key.kind),
-        Some(Kind::Integer { .. } | Kind::Seconds { .. })
+        Some(Kind::Integer { .. } | Kind::Seconds { .. } | Kind::Number { .. } | Kind::Flag)
     );
     if number && value != super::keys::SYSTEM {
         value.to_owned()

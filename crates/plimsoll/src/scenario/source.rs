@@ -32,6 +32,61 @@ const BUILTINS: &[Builtin] = &[
         title: "The compression experiment over zram, zswap and a swap file, side by side",
         text: include_str!("../../scenarios/compression-devices.toml"),
     },
+    Builtin {
+        name: "thrash",
+        title: "Processes that together need more memory than there is, started one after the other",
+        text: include_str!("../../scenarios/thrash.toml"),
+    },
+    Builtin {
+        name: "thrash-e1",
+        title: "Experiment e1 of the thrashing benchmark: 1000 writes a cycle",
+        text: include_str!("../../scenarios/thrash-e1.toml"),
+    },
+    Builtin {
+        name: "thrash-e2",
+        title: "Experiment e2 of the thrashing benchmark: 10000 writes a cycle",
+        text: include_str!("../../scenarios/thrash-e2.toml"),
+    },
+    Builtin {
+        name: "thrash-e3",
+        title: "Experiment e3 of the thrashing benchmark: a second of sleep between cycles",
+        text: include_str!("../../scenarios/thrash-e3.toml"),
+    },
+    Builtin {
+        name: "thrash-e4",
+        title: "Experiment e4 of the thrashing benchmark: a consumer every second",
+        text: include_str!("../../scenarios/thrash-e4.toml"),
+    },
+    Builtin {
+        name: "loadline",
+        title: "How much more than its memory a machine carries, for each place where pages can go",
+        text: include_str!("../../scenarios/loadline.toml"),
+    },
+    Builtin {
+        name: "loadline-patterns",
+        title: "How much more than its memory a machine carries, for five ways of using it",
+        text: include_str!("../../scenarios/loadline-patterns.toml"),
+    },
+    Builtin {
+        name: "wscap",
+        title: "What a cap on the working set costs: scans of memory that does not fit under it",
+        text: include_str!("../../scenarios/wscap.toml"),
+    },
+    Builtin {
+        name: "wscap-sweep",
+        title: "Where a cap on the working set begins to cost: sizes from half to four times the cap",
+        text: include_str!("../../scenarios/wscap-sweep.toml"),
+    },
+    Builtin {
+        name: "map",
+        title: "What it costs to map memory, hand it back, and get it again",
+        text: include_str!("../../scenarios/map.toml"),
+    },
+    Builtin {
+        name: "contention",
+        title: "Two programs and too little memory: who is trimmed, and when",
+        text: include_str!("../../scenarios/contention.toml"),
+    },
 ];
 
 /// The scenarios that the binary carries, by name.

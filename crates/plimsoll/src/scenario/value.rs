@@ -7,14 +7,15 @@ use toml::de::DeValue;
 
 use super::error::{Invalid, Place, Problem};
 use super::keys::{self, Id, Key, Kind};
-use super::model::{FillClass, Order, Subject, ThpMode, TrimMechanism, Workload};
+use super::model::{FillClass, Order, Subject, ThpMode, TrimMechanism};
 use super::nearest::nearest;
 use super::size::{Base, SizeError, SizeExpr, UNIT_NAMES};
+use super::workloads::WorkloadKind;
 
 /// A value of a key. Its text is what stands in trial ids and parameters.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Value {
-    Workload(Workload),
+    Workload(WorkloadKind),
     Subject(Subject),
     Class(FillClass),
     Size(SizeExpr),
@@ -22,6 +23,9 @@ pub(super) enum Value {
     Thp(ThpMode),
     Order(Order),
     Seconds(f64),
+    Number(f64),
+    Choice(&'static str),
+    Flag(bool),
     Integer(u64),
     /// Leave it as the system has it.
     System,
@@ -51,8 +55,10 @@ impl fmt::Display for Value {
             Value::Thp(thp) => f.write_str(name_of(keys::THP_MODES, thp)),
             Value::Order(order) => f.write_str(name_of(keys::ORDERS, order)),
             // The debug form of a float is the shortest that reads back as the same, and always a TOML float.
-            Value::Seconds(seconds) if seconds.fract() == 0.0 => write!(f, "{seconds}"),
-            Value::Seconds(seconds) => write!(f, "{seconds:?}"),
+            Value::Seconds(number) | Value::Number(number) if number.fract() == 0.0 => write!(f, "{number}"),
+            Value::Seconds(number) | Value::Number(number) => write!(f, "{number:?}"),
+            Value::Choice(name) => f.write_str(name),
+            Value::Flag(flag) => flag.fmt(f),
             Value::Integer(number) => number.fmt(f),
             Value::System => f.write_str(keys::SYSTEM),
             Value::Folder(path) => path.display().fmt(f),
@@ -64,6 +70,11 @@ impl fmt::Display for Value {
 pub(super) fn parse(key: &'static Key, raw: &DeValue<'_>, place: &Place) -> Result<Value, Box<Invalid>> {
     match (key.kind, raw) {
         (Kind::Seconds { min, max }, _) => parse_seconds(key, raw, place, min, max),
+        (Kind::Number { min, max }, DeValue::Integer(_) | DeValue::Float(_)) => {
+            parse_number(key, raw, place, min, max)
+        }
+        (Kind::Flag, DeValue::Boolean(flag)) => Ok(Value::Flag(*flag)),
+        (Kind::Number { .. } | Kind::Flag, _) => Err(wrong_type(key, raw, place)),
         (Kind::Integer { or_system: true, .. }, DeValue::String(text)) if text == keys::SYSTEM => {
             Ok(Value::System)
         }
@@ -107,8 +118,15 @@ fn parse_text(key: &'static Key, text: &str, place: &Place) -> Result<Value, Box
             )
             .help(format!("leave it out for {}", plain(key.default)))),
         Kind::Folder => Ok(Value::Folder(PathBuf::from(text))),
-        // The caller has dealt with numbers.
-        Kind::Seconds { .. } | Kind::Integer { .. } => Err(place.error(
+        Kind::Choice(names) => match names.iter().find(|name| **name == text) {
+            Some(name) => Ok(Value::Choice(name)),
+            None => {
+                let what = format!("a value of `{}`", key.name);
+                Err(unknown_name(text, place, &what, &names.join(", "), names))
+            }
+        },
+        // The caller has dealt with numbers and flags.
+        Kind::Seconds { .. } | Kind::Number { .. } | Kind::Flag | Kind::Integer { .. } => Err(place.error(
             Problem::WrongType,
             format!("`{}` needs {}", key.name, key.kind),
             "this is text",
@@ -264,7 +282,25 @@ fn parse_seconds(
     }
 }
 
-/// `500ms`, `2s`, `5min`, `1h` or a plain number, in seconds.
+fn parse_number(
+    key: &Key,
+    raw: &DeValue<'_>,
+    place: &Place,
+    min: f64,
+    max: f64,
+) -> Result<Value, Box<Invalid>> {
+    let number = match raw {
+        DeValue::Integer(number) => integer(number).map(|number| number as f64),
+        DeValue::Float(number) => number.as_str().parse().ok(),
+        _ => None,
+    };
+    match number {
+        Some(number) if (min..=max).contains(&number) => Ok(Value::Number(number)),
+        _ => Err(out_of_range(key, place)),
+    }
+}
+
+/// `20us`, `500ms`, `2s`, `5min`, `1h` or a plain number, in seconds.
 fn duration(text: &str) -> Option<f64> {
     let text = text.trim();
     let end = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
@@ -272,6 +308,7 @@ fn duration(text: &str) -> Option<f64> {
     let number: f64 = number.trim().parse().ok()?;
     match unit {
         "" | "s" => Some(number),
+        "us" => Some(number / 1e6),
         "ms" => Some(number / 1000.0),
         "min" => Some(number * 60.0),
         "h" => Some(number * 3600.0),
@@ -313,8 +350,8 @@ pub(super) fn wrong_type(key: &Key, raw: &DeValue<'_>, place: &Place) -> Box<Inv
 }
 
 /// A line that would be right, as help.
-fn example(key: &Key) -> &'static str {
-    match key.kind {
+fn example(key: &Key) -> String {
+    let text = match key.kind {
         Kind::Workload => "\"compression\"",
         Kind::Subject => "\"zram:lz4\"",
         Kind::Class => "\"runs20\"",
@@ -322,10 +359,14 @@ fn example(key: &Key) -> &'static str {
         Kind::Trim => "\"worker\"",
         Kind::Thp => "\"never\"",
         Kind::Order => "\"random\"",
+        Kind::Choice(names) => return quoted(names.first().copied().unwrap_or_default()),
+        Kind::Flag => "true",
         Kind::Seconds { .. } => "2.5",
+        Kind::Number { .. } => "1",
         Kind::Integer { .. } => "10",
         Kind::Folder => "\"/var/tmp\"",
-    }
+    };
+    text.to_owned()
 }
 
 /// The TOML type of a value, in words.

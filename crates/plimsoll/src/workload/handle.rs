@@ -214,6 +214,15 @@ impl Worker {
         timeout: Duration,
         interrupted: &AtomicBool,
     ) -> Result<Reply, WorkerError> {
+        self.send(command)?;
+        self.answer(timeout, interrupted)
+    }
+
+    /// Sends `command` without waiting, for work that several workers do at once; then comes [`Worker::answer`].
+    ///
+    /// # Errors
+    /// [`WorkerError::Died`]; [`WorkerError::Protocol`] while the answer to an earlier command is still to come.
+    pub fn send(&mut self, command: &Command) -> Result<(), WorkerError> {
         if self.owes_reply {
             return Err(WorkerError::Protocol(
                 "it still owes the answer to an earlier command".to_owned(),
@@ -223,15 +232,23 @@ impl Worker {
             .map_err(|error| WorkerError::Protocol(format!("the command cannot be written: {error}")))?;
         line.push(b'\n');
         match self.commands.write_all(&line) {
-            Ok(()) => self.owes_reply = true,
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Err(self.reap()),
-            Err(source) => {
-                return Err(WorkerError::Io {
-                    what: "write to the worker",
-                    source,
-                });
+            Ok(()) => {
+                self.owes_reply = true;
+                Ok(())
             }
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(self.reap()),
+            Err(source) => Err(WorkerError::Io {
+                what: "write to the worker",
+                source,
+            }),
         }
+    }
+
+    /// Waits for the answer to what was sent.
+    ///
+    /// # Errors
+    /// As [`Worker::call`].
+    pub fn answer(&mut self, timeout: Duration, interrupted: &AtomicBool) -> Result<Reply, WorkerError> {
         match self.receive(timeout, interrupted)? {
             Reply::Failed { message } => Err(WorkerError::Failed { message }),
             reply => Ok(reply),

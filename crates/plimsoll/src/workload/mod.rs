@@ -6,11 +6,16 @@
 //! Invariant: a worker never looks at the system as a whole and never prints to people; it answers the runner.
 
 mod calibrate;
+pub mod consume;
 mod cost;
 pub mod fill;
 mod handle;
+pub mod matrix;
 mod memory;
+pub mod probe;
 pub mod protocol;
+pub mod scan;
+pub mod visit;
 mod worker;
 
 pub use calibrate::{CalibrationError, calibrate};

@@ -3,6 +3,13 @@
 
 use serde::{Deserialize, Serialize};
 
+use std::collections::BTreeMap;
+
+use super::consume::Consume;
+use super::matrix::Matrix;
+use super::probe::Probe;
+use super::scan::Scan;
+use super::visit::Visit;
 use crate::recording::model::Calibration;
 use crate::scenario::{FillClass, ThpMode};
 
@@ -31,6 +38,23 @@ pub enum Command {
     Release,
     /// Answer with the mappings, for trimming from outside.
     Mappings,
+    /// Map `bytes` more and fill them with the stream's next bytes, after a `Fill`.
+    Grow {
+        /// Bytes of the new mapping.
+        bytes: u64,
+    },
+    /// Be a consumer of the thrashing benchmark, from its start to the common end.
+    Consume(Consume),
+    /// Write a byte in every page of what is filled, again and again.
+    Scan(Scan),
+    /// Visit pages of what is filled, one after the other by a pattern.
+    Visit(Visit),
+    /// Map, touch, hand back and use again, in every way that fits the mapping.
+    Matrix(Matrix),
+    /// Begin to probe in a thread of its own. Answered at once, by `Done`.
+    Probe(Probe),
+    /// End the probe, and answer with what it found.
+    ProbeEnd,
     /// Measure what this machine does when nothing is in the way; takes about a second and 256 MiB.
     Calibrate,
     /// Leave. Answered by the end of the output.
@@ -52,6 +76,13 @@ pub enum Reply {
         cost: Cost,
         /// What the comparison found, after `Restore`.
         verification: Option<Verification>,
+    },
+    /// The command was carried out, and found something besides its cost.
+    Found {
+        /// What it cost.
+        cost: Cost,
+        /// What it found.
+        findings: Findings,
     },
     /// The mappings, as address and length.
     Mappings {
@@ -99,6 +130,27 @@ impl Cost {
             minor_faults: self.minor_faults + later.minor_faults,
             major_faults: self.major_faults + later.major_faults,
         }
+    }
+}
+
+/// What a command found.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Findings {
+    /// Figures by name, the unit at its end.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub figures: BTreeMap<String, f64>,
+    /// Figures of which there is one for each of several things.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub lists: BTreeMap<String, Vec<f64>>,
+    /// Every latency, as [`crate::latency::Latencies::to_text`] writes them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency: Option<String>,
+}
+
+impl Findings {
+    /// Notes a figure.
+    pub fn set(&mut self, name: &str, value: f64) {
+        self.figures.insert(name.to_owned(), value);
     }
 }
 

@@ -146,6 +146,8 @@ pub(crate) fn trial(plan: &Plan, index: usize, status: TrialStatus) -> Trial {
     let start = index as u64 * 1_000_000_000;
     Trial {
         id: planned.id.clone(),
+        workload: planned.settings.workload.kind().name().to_owned(),
+        lists: BTreeMap::new(),
         subject: planned.settings.subject.to_string(),
         params: planned.params.iter().cloned().collect(),
         repeat: planned.repeat,
@@ -169,6 +171,7 @@ pub(crate) fn trial(plan: &Plan, index: usize, status: TrialStatus) -> Trial {
             major_faults: 0,
             before: BTreeMap::from([("free".into(), 1 << 30)]),
             after: BTreeMap::from([("free".into(), (1 << 30) - (64 << 20))]),
+            ..Phase::default()
         }],
         metrics: BTreeMap::from([("fill_gb_per_s".into(), 0.2237 + index as f64)]),
     }

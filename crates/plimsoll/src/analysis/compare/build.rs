@@ -3,7 +3,8 @@
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::circumstances::{differences, warnings};
-use super::metrics::{Direction, calibration_of, is_speed_of_phase, nature, restated};
+use crate::analysis::metric::Direction;
+use super::metrics::{calibration_of, is_speed_of_phase, nature, restated};
 use super::model::{
     Basis, COMPARISON_SCHEMA, Comparison, Lone, Normalised, Row, Run, Side, Subject, Verdict,
 };

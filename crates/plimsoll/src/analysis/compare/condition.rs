@@ -15,9 +15,10 @@ use std::ops::Range;
 use miette::{Diagnostic, LabeledSpan, SourceCode};
 use serde::Serialize;
 
-use super::metrics::{Direction, MetricUnit, nature};
+use super::metrics::nature;
+use crate::analysis::metric::{Direction, MetricUnit};
 use super::model::{Comparison, Row};
-use crate::analysis::compression::METRICS;
+use crate::analysis::metric::all;
 use crate::scenario::near;
 
 /// A condition, parsed.
@@ -234,6 +235,7 @@ fn limit(text: &str, unit: MetricUnit) -> Result<Limit, String> {
             ("GiB", 1073741824.0),
         ],
         MetricUnit::Percent => &[("points", 1.0)],
+        MetricUnit::PerSecond => &[("/s", 1.0)],
         MetricUnit::Ratio | MetricUnit::Count => &[("", 1.0)],
     };
     match factors.iter().find(|(name, _)| *name == suffix) {
@@ -258,7 +260,7 @@ pub fn known(comparison: &Comparison) -> Vec<String> {
     let of_phases = phases
         .iter()
         .flat_map(|phase| [format!("{phase}.seconds"), format!("{phase}.gb_per_s")]);
-    let of_trials = METRICS.iter().map(|metric| metric.name.to_owned());
+    let of_trials = all().map(|metric| metric.name.to_owned());
     let of_trials = of_trials.filter(|name| !super::metrics::is_speed_of_phase(name));
     let mut names: Vec<String> = Vec::new();
     for name in rows.chain(lone).chain(of_phases).chain(of_trials) {

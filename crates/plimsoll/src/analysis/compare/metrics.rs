@@ -1,38 +1,7 @@
 //! What is known of a metric by its name: its unit, which way is better, and what it can be set against.
 
-use serde::Serialize;
-
+use crate::analysis::metric::{Direction, MetricUnit, find};
 use crate::recording::model::Calibration;
-
-/// Which way a metric gets better.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Direction {
-    /// Less is better.
-    Less,
-    /// More is better.
-    More,
-    /// Neither: a change is to be known.
-    Neither,
-}
-
-/// What a metric counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum MetricUnit {
-    /// Seconds.
-    Seconds,
-    /// Gigabytes (1e9 bytes) a second.
-    GbPerS,
-    /// Bytes.
-    Bytes,
-    /// A factor.
-    Ratio,
-    /// Percent.
-    Percent,
-    /// A number of things.
-    Count,
-}
 
 /// What is known of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,26 +14,12 @@ pub struct Nature {
     pub telling: bool,
 }
 
-/// Names and, with `*` before them, endings of names: the first that fits holds.
+/// What is no metric of a trial. Names and, with `*` before them, endings of names: the first that fits holds.
 const NATURES: &[(&str, MetricUnit, Direction, bool)] = &[
-    ("stored_bytes", MetricUnit::Bytes, Direction::Less, true),
-    ("compression_ratio", MetricUnit::Ratio, Direction::More, true),
-    ("stored_ratio", MetricUnit::Ratio, Direction::More, false),
-    ("trimmed_ratio", MetricUnit::Ratio, Direction::More, false),
-    ("trimmed_bytes", MetricUnit::Bytes, Direction::More, false),
     ("release.seconds", MetricUnit::Seconds, Direction::Less, false),
     ("timeline.seconds", MetricUnit::Seconds, Direction::Neither, true),
     ("*.seconds", MetricUnit::Seconds, Direction::Less, true),
     ("*gb_per_s", MetricUnit::GbPerS, Direction::More, false),
-    ("*_to_memset_ratio", MetricUnit::Ratio, Direction::More, false),
-    (
-        "*_to_first_touch_ratio",
-        MetricUnit::Ratio,
-        Direction::More,
-        false,
-    ),
-    ("*_to_memcpy_ratio", MetricUnit::Ratio, Direction::More, false),
-    ("*_to_read_ratio", MetricUnit::Ratio, Direction::More, false),
     ("pressure.*", MetricUnit::Percent, Direction::Less, true),
     ("faults.*", MetricUnit::Count, Direction::Less, true),
     (
@@ -89,6 +44,13 @@ const NATURES: &[(&str, MetricUnit, Direction, bool)] = &[
 
 /// What is known of the metric with this name; of a name that fits nothing, that it is a number.
 pub fn nature(metric: &str) -> Nature {
+    if let Some(known) = find(metric) {
+        return Nature {
+            unit: MetricUnit::of_name(metric),
+            direction: known.direction,
+            telling: known.telling,
+        };
+    }
     let fits = |pattern: &str| match pattern.strip_prefix('*') {
         Some(ending) => metric.ends_with(ending),
         None => match pattern.strip_suffix('*') {

@@ -17,7 +17,8 @@ mod timelines;
 
 pub use build::{CompareError, Input, compare};
 pub use condition::{Condition, ConditionError, Limit, Operator, Outcome, Standing, check, known};
-pub use metrics::{Direction, MetricUnit, Nature, nature};
+pub use super::metric::{Direction, MetricUnit};
+pub use metrics::{Nature, nature};
 pub use model::{
     Basis, COMPARISON_SCHEMA, Comparison, Difference, Lone, Normalised, Row, Run, Side, Subject, Tally,
     Verdict,

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::metrics::{Direction, MetricUnit};
+use crate::analysis::metric::{Direction, MetricUnit};
 use crate::recording::model::RunStatus;
 
 /// Version of the comparison's document.

@@ -5,6 +5,7 @@
 //! askama's escaping, `svg::escape` or `data::json`; a content policy allows no script but the page's own.
 
 mod bars;
+mod chapters;
 mod data;
 pub(crate) mod palette;
 pub(super) mod panel;
@@ -12,6 +13,7 @@ pub(crate) mod parts;
 pub(super) mod svg;
 pub(super) mod table;
 mod timeline;
+mod xy;
 
 use std::collections::BTreeMap;
 

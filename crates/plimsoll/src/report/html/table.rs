@@ -5,10 +5,11 @@ use std::collections::BTreeSet;
 use super::palette;
 use crate::analysis::Group;
 use crate::analysis::compression::{
-    COMPRESSION, FILL_SPEED, METRICS, RESTORE_READ, RESTORE_SPEED, STORED, STORED_RATIO, TRIM_MEMCPY,
+    COMPRESSION, FILL_SPEED, RESTORE_READ, RESTORE_SPEED, STORED, STORED_RATIO, TRIM_MEMCPY,
     TRIM_SPEED,
 };
 use crate::analysis::groups::Measured;
+use crate::analysis::metric;
 use crate::analysis::statistics::IntervalKind;
 use crate::quantity;
 use crate::recording::model::{Trial, TrialStatus};
@@ -246,10 +247,7 @@ fn metrics(groups: &[Group]) -> Table {
     let row = |group: &Group, name: &str, measured: &Measured| {
         let summary = &measured.summary;
         let number = |value: f64| Cell::metric(name, Some(value));
-        let title = METRICS
-            .iter()
-            .find(|metric| metric.name == name)
-            .map_or(name, |metric| metric.title);
+        let title = metric::find(name).map_or(name, |metric| metric.title);
         vec![
             Cell::text(&group.label),
             Cell::text(title),

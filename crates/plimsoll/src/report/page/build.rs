@@ -7,7 +7,7 @@ use crate::analysis::frame::Machine;
 use crate::analysis::gauges::{GAUGES, Panel, gauge, gauges_of};
 use crate::analysis::groups::{Dot, Group, Measured, measured};
 use crate::analysis::timeline::{Line, timeline};
-use crate::analysis::{compression, groups};
+use crate::analysis::groups;
 use crate::inert::inert;
 use crate::recording::Recording;
 use crate::recording::model::{Event, EventKind, Phase, Results, Trial, TrialStatus};
@@ -235,7 +235,7 @@ fn memory_use(recording: &Recording, group: &Group, trials: &[Trial]) -> MemoryU
         })
     };
     let around = |phase: &Phase, value: &dyn Fn(&Row) -> Option<i64>| -> [Option<f64>; 2] {
-        let rows = compression::rows_around(&recording.samples, phase);
+        let rows = crate::analysis::rows_around(&recording.samples, phase);
         let bytes = |row: Option<&Row>| Some(value(row?)? as f64);
         [
             bytes(rows.as_ref().map(|rows| &rows.before)),

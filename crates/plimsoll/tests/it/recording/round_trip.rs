@@ -181,6 +181,9 @@ fn any_trial() -> impl Strategy<Value = Trial> {
             cpu_user_s: figures[2],
             minor_faults: counts[3],
             major_faults: counts[4],
+            figures: BTreeMap::from([("figure_s".to_owned(), figures[0])]),
+            latency: (counts[3] % 2 == 0).then(|| counts[4].to_string()),
+            profile: vec![("function".to_owned(), figures[1])],
             ..Phase::default()
         });
     (
@@ -192,6 +195,8 @@ fn any_trial() -> impl Strategy<Value = Trial> {
         .prop_map(
             |([id, subject, name, text], phases, metrics, (repeat, verified, start, end))| Trial {
                 id,
+                workload: "thrash".to_owned(),
+                lists: BTreeMap::from([("each".to_owned(), metrics.values().copied().collect())]),
                 subject,
                 params: BTreeMap::from([(name, text.clone())]),
                 repeat,

@@ -344,10 +344,13 @@ impl Simulation {
                 },
                 before: state(*from - 0.01),
                 after: state(from + length + 0.01),
+                ..Phase::default()
             }
         });
         Trial {
             id: self.id(index),
+            workload: "compression".to_owned(),
+            lists: BTreeMap::new(),
             subject: "zram:lzo-rle".to_owned(),
             params: BTreeMap::from([
                 ("class".to_owned(), class.name.to_owned()),

@@ -1,0 +1,12 @@
+//! What a run did to those who have nothing to do with it: the heartbeat outside of the run's cgroup.
+
+use super::metric::metrics;
+
+/// The most that the run may make a process outside of its cgroup wait, in 99 of 100 wake-ups, in seconds. A person
+/// notices a tenth of a second, and an interactive program needs several wake-ups to answer.
+pub const HARMLESS_P99_S: f64 = 0.050;
+
+metrics! {
+    P99 "bystander_p99_s" Less false "bystander p99" "Time that a process outside of the run's cgroup, waking up a hundred times a second, was late in 99 of 100 wake-ups.";
+    MAX "bystander_max_s" Less false "bystander max" "The latest wake-up of a process outside of the run's cgroup.";
+}

@@ -1,0 +1,15 @@
+//! Metrics of the map scenario.
+
+use std::collections::BTreeMap;
+
+use super::metric::metrics;
+use crate::recording::model::Trial;
+use crate::scenario::Map;
+
+metrics! {
+}
+
+/// Computes the metrics of a trial. One that cannot be known is absent.
+pub fn metrics(_trial: &Trial, _map: &Map) -> BTreeMap<String, f64> {
+    BTreeMap::new()
+}

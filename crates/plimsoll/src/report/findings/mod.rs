@@ -1,0 +1,58 @@
+//! What a run showed, in a sentence for each kind of work: one file a kind.
+
+mod compression;
+mod contention;
+mod loadline;
+mod map;
+mod thrash;
+mod wscap;
+
+use crate::analysis::Group;
+use crate::quantity::significant;
+use crate::scenario::WorkloadKind;
+
+/// What the numbers of the groups say, one sentence or more for each kind of work in the order of the first group of
+/// each; none where there is nothing to say.
+pub(super) fn of(groups: &[Group]) -> Option<String> {
+    let sentences: Vec<String> = kinds(groups)
+        .into_iter()
+        .filter_map(|kind| sentence(kind, groups))
+        .collect();
+    (!sentences.is_empty()).then(|| sentences.join(" "))
+}
+
+/// What the groups of one kind of work say.
+pub(super) fn sentence(kind: WorkloadKind, groups: &[Group]) -> Option<String> {
+    let groups: Vec<&Group> = groups.iter().filter(|group| group.workload == kind.name()).collect();
+    match kind {
+        WorkloadKind::Compression => compression::sentence(&groups),
+        WorkloadKind::Thrash => thrash::sentence(&groups),
+        WorkloadKind::Loadline => loadline::sentence(&groups),
+        WorkloadKind::Wscap => wscap::sentence(&groups),
+        WorkloadKind::Map => map::sentence(&groups),
+        WorkloadKind::Contention => contention::sentence(&groups),
+    }
+}
+
+/// The kinds of work of the groups, in the order of the documentation.
+pub(super) fn kinds(groups: &[Group]) -> Vec<WorkloadKind> {
+    let mut kinds = WorkloadKind::ALL.to_vec();
+    kinds.retain(|kind| groups.iter().any(|group| group.workload == kind.name()));
+    kinds
+}
+
+pub(super) fn median(group: &Group, metric: &str) -> Option<f64> {
+    Some(group.metrics.get(metric)?.summary.median)
+}
+
+/// `low to high`, or the one value where both look the same.
+pub(super) fn range(values: &[f64]) -> Option<String> {
+    let low = values.iter().copied().reduce(f64::min)?;
+    let high = values.iter().copied().reduce(f64::max)?;
+    let (low, high) = (significant(low), significant(high));
+    Some(if low == high {
+        low
+    } else {
+        format!("{low} to {high}")
+    })
+}
