@@ -162,7 +162,10 @@ mod tests {
     #[test]
     fn nothing_has_no_percentiles() {
         let latencies = Latencies::new();
-        assert_eq!((latencies.percentile(50.0), latencies.max(), latencies.mean()), (None, None, None));
+        assert_eq!(
+            (latencies.percentile(50.0), latencies.max(), latencies.mean()),
+            (None, None, None)
+        );
         assert_eq!(Latencies::from_text(&latencies.to_text()).unwrap().count(), 0);
     }
 }

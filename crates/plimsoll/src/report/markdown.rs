@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-use crate::analysis::metric;
 use crate::analysis::groups;
 use crate::analysis::groups::{Group, Measured};
+use crate::analysis::metric;
 use crate::inert::inert;
 use crate::recording::Recording;
 use crate::recording::model::{Manifest, Results, TrialStatus};

@@ -264,4 +264,3 @@ fn wrong_bytes(found: &Verification) -> String {
         ),
     }
 }
-

@@ -7,5 +7,8 @@ use crate::scenario::Contention;
 
 /// Runs the trial's work.
 pub(super) fn run(_stage: &mut Stage<'_, '_>, _contention: &Contention) -> Result<(), Trouble> {
-    Err(Trouble::new(Exit::WorkloadFailed, "`contention` did not run: it is not built yet"))
+    Err(Trouble::new(
+        Exit::WorkloadFailed,
+        "`contention` did not run: it is not built yet",
+    ))
 }

@@ -7,5 +7,8 @@ use crate::scenario::Loadline;
 
 /// Runs the trial's work.
 pub(super) fn run(_stage: &mut Stage<'_, '_>, _loadline: &Loadline) -> Result<(), Trouble> {
-    Err(Trouble::new(Exit::WorkloadFailed, "`loadline` did not run: it is not built yet"))
+    Err(Trouble::new(
+        Exit::WorkloadFailed,
+        "`loadline` did not run: it is not built yet",
+    ))
 }

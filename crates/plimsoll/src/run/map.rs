@@ -7,5 +7,8 @@ use crate::scenario::Map;
 
 /// Runs the trial's work.
 pub(super) fn run(_stage: &mut Stage<'_, '_>, _map: &Map) -> Result<(), Trouble> {
-    Err(Trouble::new(Exit::WorkloadFailed, "`map` did not run: it is not built yet"))
+    Err(Trouble::new(
+        Exit::WorkloadFailed,
+        "`map` did not run: it is not built yet",
+    ))
 }

@@ -89,8 +89,8 @@ impl<'a, 'l> Stage<'a, 'l> {
     }
 
     fn start(&mut self, options: &WorkerOptions) -> Result<Worker, Trouble> {
-        let worker =
-            Worker::spawn(&self.lab.executable, options).map_err(|error| Trouble::new(Exit::Missing, error))?;
+        let worker = Worker::spawn(&self.lab.executable, options)
+            .map_err(|error| Trouble::new(Exit::Missing, error))?;
         if let Some(session) = self.lab.session.as_mut() {
             session
                 .process_started(worker.pid())

@@ -7,5 +7,8 @@ use crate::scenario::Thrash;
 
 /// Runs the trial's work.
 pub(super) fn run(_stage: &mut Stage<'_, '_>, _thrash: &Thrash) -> Result<(), Trouble> {
-    Err(Trouble::new(Exit::WorkloadFailed, "`thrash` did not run: it is not built yet"))
+    Err(Trouble::new(
+        Exit::WorkloadFailed,
+        "`thrash` did not run: it is not built yet",
+    ))
 }

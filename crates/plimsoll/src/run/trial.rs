@@ -110,12 +110,7 @@ impl Laboratory<'_> {
     }
 
     /// Has the trial's work done in the environment, and fills the trial's record.
-    fn work(
-        &mut self,
-        plan: &TrialPlan,
-        surroundings: Surroundings<'_>,
-        trial: &mut Trial,
-    ) -> Vec<Trouble> {
+    fn work(&mut self, plan: &TrialPlan, surroundings: Surroundings<'_>, trial: &mut Trial) -> Vec<Trouble> {
         let mut stage = Stage::new(self, plan, surroundings);
         let ended = match &plan.settings.workload {
             Workload::Compression => compression::run(&mut stage),
@@ -142,12 +137,7 @@ impl Laboratory<'_> {
         trial.verified = verified;
         let rows: Vec<PhaseRows> = finished.iter().map(Finished::rows).collect();
         trial.phases = finished.into_iter().map(|finished| finished.phase).collect();
-        trial.metrics = analysis::metrics(
-            trial,
-            &plan.settings,
-            &rows,
-            self.manifest.calibration.as_ref(),
-        );
+        trial.metrics = analysis::metrics(trial, &plan.settings, &rows, self.manifest.calibration.as_ref());
         troubles
     }
 }

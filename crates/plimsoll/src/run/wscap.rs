@@ -7,5 +7,8 @@ use crate::scenario::Wscap;
 
 /// Runs the trial's work.
 pub(super) fn run(_stage: &mut Stage<'_, '_>, _wscap: &Wscap) -> Result<(), Trouble> {
-    Err(Trouble::new(Exit::WorkloadFailed, "`wscap` did not run: it is not built yet"))
+    Err(Trouble::new(
+        Exit::WorkloadFailed,
+        "`wscap` did not run: it is not built yet",
+    ))
 }

@@ -550,7 +550,8 @@ const _: () = {
 impl Key {
     /// The key of this name.
     pub(super) fn find(name: &str) -> Option<&'static Key> {
-        KEYS.iter().find(|key| key.name == name || key.alias == Some(name))
+        KEYS.iter()
+            .find(|key| key.name == name || key.alias == Some(name))
     }
 
     /// Whether this kind of work knows the key.

@@ -87,7 +87,11 @@ fn not_of(entry: &Entry, kinds: &[WorkloadKind]) -> Box<Invalid> {
     let mut names: Vec<&str> = kinds.iter().map(|kind| kind.name()).collect();
     names.dedup();
     let known: Vec<&str> = entry.key.of.iter().map(|kind| kind.name()).collect();
-    let message = format!("`{}` is not a key of the work `{}`", entry.key.name, names.join("`, `"));
+    let message = format!(
+        "`{}` is not a key of the work `{}`",
+        entry.key.name,
+        names.join("`, `")
+    );
     entry
         .place
         .error(Problem::Misplaced, message, "does nothing here")
@@ -146,7 +150,12 @@ impl Layers<'_> {
         let kinds: Vec<WorkloadKind> = sections.iter().map(|section| section.kind).collect();
         let known = |entry: &&Entry| kinds.iter().any(|kind| entry.key.is_of(*kind));
         let quick = self.document.quick.iter().flatten();
-        let everywhere = self.document.global.iter().chain(quick).chain(&self.arguments.all);
+        let everywhere = self
+            .document
+            .global
+            .iter()
+            .chain(quick)
+            .chain(&self.arguments.all);
         if let Some(stranger) = everywhere.into_iter().find(|entry| !known(entry)) {
             return Err(not_of(stranger, &kinds));
         }
@@ -331,10 +340,14 @@ impl Merged<'_> {
         scale: Scale,
         pick: &[usize],
     ) -> Result<Combination, Box<Invalid>> {
-        let of_key = self.entries.iter().zip(pick).find_map(|(entry, &index)| match entry.values[index].0 {
-            Value::Number(factor) if entry.key.id == Id::Scale => Some(factor),
-            _ => None,
-        });
+        let of_key = self
+            .entries
+            .iter()
+            .zip(pick)
+            .find_map(|(entry, &index)| match entry.values[index].0 {
+                Value::Number(factor) if entry.key.id == Id::Scale => Some(factor),
+                _ => None,
+            });
         let assignment = Assignment {
             machine,
             scale: of_key.map_or(scale, |factor| scale.and(factor)),
@@ -527,14 +540,19 @@ fn workload(assignment: &Assignment<'_>) -> Result<Workload, Box<Invalid>> {
         WorkloadKind::Compression => Workload::Compression,
         WorkloadKind::Thrash => Workload::Thrash(Thrash {
             // The ranges of the keys keep them far below 2^32.
-            consumers: assignment.integer(Id::Consumers, CONSUMERS).try_into().unwrap_or(u32::MAX),
+            consumers: assignment
+                .integer(Id::Consumers, CONSUMERS)
+                .try_into()
+                .unwrap_or(u32::MAX),
             consumer_size: assignment.bytes(Id::ConsumerSize)?,
             writes: (shrunk(Id::Writes, assignment.integer(Id::Writes, 10_000) as f64).round() as u64).max(1),
             sleep: assignment.number(Id::Sleep, 0.1),
             stagger: shrunk(Id::Stagger, assignment.number(Id::Stagger, 30.0)),
         }),
         WorkloadKind::Loadline => Workload::Loadline(Loadline {
-            pattern: choice(Id::Pattern).and_then(Pattern::of_name).unwrap_or(Pattern::Uniform),
+            pattern: choice(Id::Pattern)
+                .and_then(Pattern::of_name)
+                .unwrap_or(Pattern::Uniform),
             max_load: assignment.number(Id::MaxLoad, MAX_LOAD),
             compute: assignment.number(Id::Compute, 10e-6),
             duration,
@@ -545,7 +563,9 @@ fn workload(assignment: &Assignment<'_>) -> Result<Workload, Box<Invalid>> {
             duration,
         }),
         WorkloadKind::Map => Workload::Map(Map {
-            mapping: choice(Id::Mapping).and_then(Mapping::of_name).unwrap_or(Mapping::Anonymous),
+            mapping: choice(Id::Mapping)
+                .and_then(Mapping::of_name)
+                .unwrap_or(Mapping::Anonymous),
             touch: choice(Id::Touch).and_then(Touch::of_name).unwrap_or(Touch::Whole),
         }),
         WorkloadKind::Contention => Workload::Contention(Contention {
@@ -569,9 +589,10 @@ fn text_of_work(workload: &Workload, id: Id) -> Option<Value> {
         (Workload::Loadline(loadline), Id::MaxLoad) => Value::Number(loadline.max_load),
         (Workload::Loadline(loadline), Id::Pattern) => Value::Choice(loadline.pattern.name()),
         (Workload::Loadline(loadline), Id::Compute) => Value::Seconds(loadline.compute),
-        (Workload::Loadline(Loadline { duration, .. }) | Workload::Wscap(Wscap { duration, .. }), Id::Duration) => {
-            Value::Seconds(duration)
-        }
+        (
+            Workload::Loadline(Loadline { duration, .. }) | Workload::Wscap(Wscap { duration, .. }),
+            Id::Duration,
+        ) => Value::Seconds(duration),
         (Workload::Wscap(wscap), Id::Load) => Value::Number(wscap.load),
         (Workload::Wscap(wscap), Id::CapBy) => Value::Choice(wscap.cap_by.name()),
         (Workload::Map(map), Id::Mapping) => Value::Choice(map.mapping.name()),

@@ -39,7 +39,10 @@ fn section_toml(section: &SectionPlan) -> String {
         };
         text += &format!("{name} = {values}\n");
     }
-    let workload = section.keys.iter().find(|(name, _)| name == Key::of(Id::Workload).name);
+    let workload = section
+        .keys
+        .iter()
+        .find(|(name, _)| name == Key::of(Id::Workload).name);
     let kind = workload
         .and_then(|(_, values)| WorkloadKind::of_name(values.first()?))
         .unwrap_or(WorkloadKind::Compression);

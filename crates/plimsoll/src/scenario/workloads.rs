@@ -240,19 +240,22 @@ macro_rules! named {
     };
 }
 
-named!(Pattern,
+named!(
+    Pattern,
     "uniform" = Pattern::Uniform,
     "zipf" = Pattern::Zipf,
     "sequential" = Pattern::Sequential,
     "hot-cold" = Pattern::HotCold,
     "chase" = Pattern::Chase,
 );
-named!(CapBy,
+named!(
+    CapBy,
     "limit" = CapBy::Limit,
     "high" = CapBy::High,
     "balance" = CapBy::Balance,
 );
-named!(Mapping,
+named!(
+    Mapping,
     "anonymous" = Mapping::Anonymous,
     "populate" = Mapping::Populate,
     "memfd" = Mapping::Memfd,
@@ -260,7 +263,8 @@ named!(Mapping,
     "thp" = Mapping::Thp,
     "hugetlb" = Mapping::Hugetlb,
 );
-named!(Touch,
+named!(
+    Touch,
     "whole" = Touch::Whole,
     "64k" = Touch::Every64K,
     "4k" = Touch::Every4K,

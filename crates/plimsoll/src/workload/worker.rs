@@ -95,7 +95,9 @@ impl Server {
                 },
                 None => nothing_filled("list"),
             },
-            Command::Grow { .. } | Command::Consume(_) | Command::Scan(_) | Command::Visit(_) => failed("not built yet"),
+            Command::Grow { .. } | Command::Consume(_) | Command::Scan(_) | Command::Visit(_) => {
+                failed("not built yet")
+            }
             Command::Matrix(_) | Command::Probe(_) | Command::ProbeEnd => failed("not built yet"),
             // The loop leaves before it asks for an answer.
             Command::Quit => failed("quit has no answer"),

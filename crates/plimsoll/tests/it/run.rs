@@ -1,9 +1,16 @@
 //! `plimsoll run` on the real kernel: what it records, how it ends, and that nothing is left behind.
 
 mod bad_luck;
+mod bystander;
+mod contention;
 mod experiments;
 mod interruptions;
+mod loadline;
+mod map;
 mod refusals;
+mod thrash;
+mod tour;
+mod wscap;
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};

@@ -3,13 +3,13 @@
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::circumstances::{differences, warnings};
-use crate::analysis::metric::Direction;
 use super::metrics::{calibration_of, is_speed_of_phase, nature, restated};
 use super::model::{
     Basis, COMPARISON_SCHEMA, Comparison, Lone, Normalised, Row, Run, Side, Subject, Verdict,
 };
 use super::timelines;
 use crate::analysis::groups::{Group, Measured, groups};
+use crate::analysis::metric::Direction;
 use crate::analysis::statistics::{can_tell, holm, mann_whitney, median_ratio};
 use crate::recording::Recording;
 use crate::recording::model::{Calibration, Results, TrialStatus};

@@ -16,9 +16,9 @@ use miette::{Diagnostic, LabeledSpan, SourceCode};
 use serde::Serialize;
 
 use super::metrics::nature;
-use crate::analysis::metric::{Direction, MetricUnit};
 use super::model::{Comparison, Row};
 use crate::analysis::metric::all;
+use crate::analysis::metric::{Direction, MetricUnit};
 use crate::scenario::near;
 
 /// A condition, parsed.

@@ -15,9 +15,9 @@ mod metrics;
 mod model;
 mod timelines;
 
+pub use super::metric::{Direction, MetricUnit};
 pub use build::{CompareError, Input, compare};
 pub use condition::{Condition, ConditionError, Limit, Operator, Outcome, Standing, check, known};
-pub use super::metric::{Direction, MetricUnit};
 pub use metrics::{Nature, nature};
 pub use model::{
     Basis, COMPARISON_SCHEMA, Comparison, Difference, Lone, Normalised, Row, Run, Side, Subject, Tally,

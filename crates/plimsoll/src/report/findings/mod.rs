@@ -23,7 +23,10 @@ pub(super) fn of(groups: &[Group]) -> Option<String> {
 
 /// What the groups of one kind of work say.
 pub(super) fn sentence(kind: WorkloadKind, groups: &[Group]) -> Option<String> {
-    let groups: Vec<&Group> = groups.iter().filter(|group| group.workload == kind.name()).collect();
+    let groups: Vec<&Group> = groups
+        .iter()
+        .filter(|group| group.workload == kind.name())
+        .collect();
     match kind {
         WorkloadKind::Compression => compression::sentence(&groups),
         WorkloadKind::Thrash => thrash::sentence(&groups),

@@ -5,8 +5,7 @@ use std::collections::BTreeSet;
 use super::palette;
 use crate::analysis::Group;
 use crate::analysis::compression::{
-    COMPRESSION, FILL_SPEED, RESTORE_READ, RESTORE_SPEED, STORED, STORED_RATIO, TRIM_MEMCPY,
-    TRIM_SPEED,
+    COMPRESSION, FILL_SPEED, RESTORE_READ, RESTORE_SPEED, STORED, STORED_RATIO, TRIM_MEMCPY, TRIM_SPEED,
 };
 use crate::analysis::groups::Measured;
 use crate::analysis::metric;

@@ -49,6 +49,14 @@ pub(super) struct Line {
 
 /// The chart as SVG; none where no line has a point.
 pub(super) fn draw(chart: &Chart) -> Option<String> {
-    let any = chart.lines.iter().any(|line| line.points.iter().any(|(_, y)| y.is_some()));
-    any.then(|| format!(r#"<svg class="xy" role="img" aria-label="{}"></svg>"#, super::svg::escape(&chart.title)))
+    let any = chart
+        .lines
+        .iter()
+        .any(|line| line.points.iter().any(|(_, y)| y.is_some()));
+    any.then(|| {
+        format!(
+            r#"<svg class="xy" role="img" aria-label="{}"></svg>"#,
+            super::svg::escape(&chart.title)
+        )
+    })
 }

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use plimsoll::analysis::compression::metrics;
-use plimsoll::analysis::{PhaseRows, rows_around};
 use plimsoll::analysis::statistics::{IntervalKind, summarise};
+use plimsoll::analysis::{PhaseRows, rows_around};
 use plimsoll::analysis::{gb_per_s, groups, ratio, results};
 use plimsoll::recording::model::{EventKind, Phase, RunStatus, Trial, TrialStatus};
 use plimsoll::recording::{Recording, Samples, Writer};

@@ -1,0 +1,1 @@
+//! What a run does to others: the heartbeat outside of its cgroup.

@@ -1,0 +1,1 @@
+//! `plimsoll run contention` on a real cgroup.

@@ -1,0 +1,1 @@
+//! `plimsoll run map`.

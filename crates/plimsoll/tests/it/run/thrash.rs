@@ -1,0 +1,1 @@
+//! `plimsoll run thrash` on real zram.
