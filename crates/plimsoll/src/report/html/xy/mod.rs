@@ -7,7 +7,9 @@ use std::fmt::Write;
 
 use super::{palette, svg};
 use crate::analysis::MetricUnit;
-use scale::{Scale, usable};
+pub(super) use scale::Scale;
+use scale::usable;
+pub(super) use words::{cut, tick, value};
 
 const WIDTH: f64 = 720.0;
 const LEFT: f64 = 66.0;

@@ -15,7 +15,7 @@ const MOST_TICKS: usize = 24;
 
 /// A range of values on a stretch of the drawing.
 #[derive(Debug)]
-pub(super) struct Scale {
+pub(in crate::report::html) struct Scale {
     unit: MetricUnit,
     log: bool,
     /// Ends of the range.
@@ -58,8 +58,22 @@ impl Scale {
         }
     }
 
+    /// The scale of a linear axis with 0 on it.
+    pub(in crate::report::html) fn linear(
+        unit: MetricUnit,
+        values: impl Iterator<Item = f64>,
+        ends: (f64, f64),
+    ) -> Scale {
+        let axis = Axis {
+            title: String::new(),
+            unit,
+            log: false,
+        };
+        Scale::new(&axis, values, true, ends)
+    }
+
     /// The place of a value; none for what the axis cannot show.
-    pub(super) fn place(&self, value: f64) -> Option<f64> {
+    pub(in crate::report::html) fn place(&self, value: f64) -> Option<f64> {
         let value = match self.log {
             true if value < NEAREST => return None,
             _ if value.is_nan() => return None,
@@ -79,7 +93,7 @@ impl Scale {
     }
 
     /// Values with words at the axis, at least `apart` from each other in the drawing where that is possible.
-    pub(super) fn ticks(&self, apart: f64) -> Vec<f64> {
+    pub(in crate::report::html) fn ticks(&self, apart: f64) -> Vec<f64> {
         let wanted = ((self.end - self.start).abs() / apart).clamp(1.0, MOST_TICKS as f64);
         if !self.log {
             return self.linear_ticks(wanted);

@@ -20,12 +20,12 @@ const MARK_LETTERS: usize = 48;
 const MARK_ROWS: usize = 4;
 
 /// A value in its unit.
-pub(super) fn value(unit: MetricUnit, value: f64) -> String {
+pub(in crate::report::html) fn value(unit: MetricUnit, value: f64) -> String {
     quantity::metric(unit.ending(), value)
 }
 
 /// A value of an axis: without decimals that say nothing.
-pub(super) fn tick(unit: MetricUnit, value: f64) -> String {
+pub(in crate::report::html) fn tick(unit: MetricUnit, value: f64) -> String {
     let text = self::value(unit, value);
     if value == 0.0 {
         return "0".to_owned();
@@ -41,7 +41,7 @@ pub(super) fn tick(unit: MetricUnit, value: f64) -> String {
 }
 
 /// The first letters of a text, with an ellipsis where there are more.
-fn cut(text: &str, letters: usize) -> String {
+pub(in crate::report::html) fn cut(text: &str, letters: usize) -> String {
     if text.chars().count() <= letters {
         return text.to_owned();
     }
