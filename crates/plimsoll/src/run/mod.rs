@@ -13,6 +13,7 @@ mod phase;
 mod recorder;
 mod stage;
 mod thrash;
+mod time_limit;
 mod trial;
 mod wscap;
 
@@ -35,6 +36,7 @@ use crate::stop::Stop;
 use crate::workload::protocol::{Command, Reply};
 use crate::workload::{Worker, WorkerOptions};
 use recorder::{Recorder, plain_event};
+use time_limit::TimeLimit;
 use trial::Trouble;
 
 /// Longest that the calibration may take; it takes about a second on a quiet machine.
@@ -124,7 +126,9 @@ pub fn run(mut options: Options, progress: &mut Progress) -> Result<Outcome, Fai
     for warning in warnings {
         laboratory.warn(warning)?;
     }
-    let ran = laboratory.go(&options.plan);
+    let limit = Duration::from_secs_f64(options.plan.time_limit());
+    let ran =
+        TimeLimit::start(limit, Arc::clone(&laboratory.stop)).and_then(|_limit| laboratory.go(&options.plan));
     laboratory.conclude(ran)
 }
 
