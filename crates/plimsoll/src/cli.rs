@@ -91,8 +91,11 @@ pub enum Command {
 /// `plimsoll run`.
 #[derive(Debug, Clone, Args)]
 pub struct Run {
-    /// Name of a built-in scenario (see `plimsoll list`) or path of a scenario file
-    pub scenario: String,
+    /// Name of a built-in scenario (see `plimsoll list`) or path of a scenario file [default: tour]
+    pub scenario: Option<String>,
+    /// Set keys of the scenario, as `--set` does: `plimsoll run thrash N=5 S=10M`
+    #[arg(value_name = "KEY=VALUE")]
+    pub changes: Vec<String>,
     /// Shrink the scenario to about a minute
     #[arg(long)]
     pub quick: bool,
@@ -102,6 +105,9 @@ pub struct Run {
     /// Set a key of the scenario: `key=value` or `section.key=value`; a list makes a sweep
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
+    /// Shrink memory and time together, of scenarios that know how: the same as `--set scale=F`
+    #[arg(long, value_name = "F")]
+    pub scale: Option<String>,
     /// Seed of the fill streams and of the order of the trials
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
@@ -116,7 +122,7 @@ pub struct Run {
     pub dry_run: bool,
     /// Go on with an unfinished recording of the same scenario, as it was resolved then: finished trials are not
     /// run again
-    #[arg(long, value_name = "RUN", conflicts_with_all = ["quick", "repeat", "set", "seed", "show", "check", "dry_run"])]
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["quick", "repeat", "set", "changes", "scale", "seed", "show", "check", "dry_run"])]
     pub resume: Option<PathBuf>,
     /// Folder that recordings are written into
     #[arg(short, long, value_name = "DIR", default_value = "plimsoll-runs")]

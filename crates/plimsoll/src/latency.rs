@@ -48,6 +48,11 @@ impl Latencies {
         let _ = self.0.add(&other.0);
     }
 
+    /// Forgets all of them. Writes the whole of its memory, so that counting does not fault any of it in.
+    pub fn clear(&mut self) {
+        self.0.reset();
+    }
+
     /// How many were counted, corrected ones included.
     pub fn count(&self) -> u64 {
         self.0.len()

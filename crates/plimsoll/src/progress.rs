@@ -46,6 +46,13 @@ impl Progress {
         self.bar.enable_steady_tick(Duration::from_millis(250));
     }
 
+    /// What the run will take and will not exceed, before it begins.
+    pub fn bounds(&self, text: &str) {
+        if !self.quiet {
+            self.line(text);
+        }
+    }
+
     /// A trial begins.
     pub fn trial(&mut self, number: usize) {
         self.trial = number;

@@ -1,7 +1,8 @@
-//! Why a run ends before its time: a signal, or the tripwire.
+//! Why a run ends before its time: a signal, the tripwire, its time limit.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use crate::exit::Exit;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
@@ -13,7 +14,8 @@ pub struct Stop {
     signal: Arc<AtomicUsize>,
     /// The last signal that nobody has taken yet, 0 for none.
     fresh: Arc<AtomicUsize>,
-    tripped: Mutex<Option<String>>,
+    /// What asked for a stop, where it was no signal.
+    from_within: Mutex<Option<Cause>>,
 }
 
 /// Who asked for the stop.
@@ -23,6 +25,8 @@ pub enum Cause {
     Signal(i32),
     /// The tripwire, with its reason.
     Tripwire(String),
+    /// The run took longer than this.
+    TimeLimit(Duration),
 }
 
 impl Cause {
@@ -31,6 +35,7 @@ impl Cause {
         match self {
             Cause::Signal(_) => Exit::Killed,
             Cause::Tripwire(_) => Exit::Missing,
+            Cause::TimeLimit(_) => Exit::WorkloadFailed,
         }
     }
 }
@@ -43,6 +48,11 @@ impl std::fmt::Display for Cause {
                 write!(f, "stopped by {name}")
             }
             Cause::Tripwire(reason) => write!(f, "stopped to protect the machine: {reason}"),
+            Cause::TimeLimit(limit) => write!(
+                f,
+                "stopped after its time limit of {} s; raise `time-limit`, or ask for less",
+                limit.as_secs_f64()
+            ),
         }
     }
 }
@@ -78,10 +88,20 @@ impl Stop {
 
     /// Asks for a stop to protect the machine.
     pub fn trip(&self, reason: String) {
-        self.tripped
+        self.ask(Cause::Tripwire(reason));
+    }
+
+    /// Asks for a stop since the run takes longer than `limit`.
+    pub fn expire(&self, limit: Duration) {
+        self.ask(Cause::TimeLimit(limit));
+    }
+
+    /// The first one who asks is named.
+    fn ask(&self, cause: Cause) {
+        self.from_within
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .get_or_insert(reason);
+            .get_or_insert(cause);
         self.requested.store(true, Ordering::Release);
     }
 
@@ -90,10 +110,30 @@ impl Stop {
         if !self.requested() {
             return None;
         }
-        let tripped = self.tripped.lock().unwrap_or_else(PoisonError::into_inner);
-        Some(match tripped.as_ref() {
-            Some(reason) => Cause::Tripwire(reason.clone()),
+        let from_within = self.from_within.lock().unwrap_or_else(PoisonError::into_inner);
+        Some(match from_within.as_ref() {
+            Some(cause) => cause.clone(),
             None => Cause::Signal(self.signal.load(Ordering::Acquire) as i32),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_cause_is_named_with_what_to_do() {
+        let stop = Stop::default();
+        assert_eq!(stop.cause(), None);
+        stop.expire(Duration::from_millis(1500));
+        stop.trip("too late".to_owned());
+        let cause = stop.cause().unwrap();
+        assert_eq!((cause.exit(), stop.requested()), (Exit::WorkloadFailed, true));
+        let text = cause.to_string();
+        assert!(
+            text.contains("limit of 1.5 s") && text.contains("raise `time-limit`"),
+            "{text}"
+        );
     }
 }

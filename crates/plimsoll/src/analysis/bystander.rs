@@ -1,5 +1,7 @@
 //! What a run did to those who have nothing to do with it: the heartbeat outside of the run's cgroup.
 
+use std::collections::BTreeMap;
+
 use super::metric::metrics;
 
 /// The most that the run may make a process outside of its cgroup wait, in 99 of 100 wake-ups, in seconds. A person
@@ -9,4 +11,15 @@ pub const HARMLESS_P99_S: f64 = 0.050;
 metrics! {
     P99 "bystander_p99_s" Less false "bystander p99" "Time that a process outside of the run's cgroup, waking up a hundred times a second, was late in 99 of 100 wake-ups.";
     MAX "bystander_max_s" Less false "bystander max" "The latest wake-up of a process outside of the run's cgroup.";
+    CPU "bystander_cpu_percent" Less false "bystander CPU" "What that process itself cost, in percent of one CPU.";
+}
+
+/// The metrics, from the figures that the heartbeat found.
+pub fn metrics(figures: &BTreeMap<String, f64>) -> BTreeMap<String, f64> {
+    const OF: [(&str, &str); 3] = [(P99, "p99_s"), (MAX, "max_s"), (CPU, "probe_cpu_percent")];
+    let known = OF.iter().filter_map(|(metric, figure)| {
+        let value = figures.get(*figure).filter(|value| value.is_finite())?;
+        Some(((*metric).to_owned(), *value))
+    });
+    known.collect()
 }

@@ -11,21 +11,23 @@ use crate::progress::Progress;
 use crate::quantity;
 use crate::report;
 use crate::run::{self, Outcome};
-use crate::scenario::{self, Document, Overrides, Plan, SpeedHints};
+use crate::sample::COLUMNS;
+use crate::scenario::{self, Document, Overrides, Plan};
+
+/// The scenario of a run that names none.
+const TOUR: &str = "tour";
+/// Bytes of one sample in a recording while it grows: each column with its share of the validity bits and of the batch.
+const SAMPLE: u64 = 10 * COLUMNS.len() as u64;
+/// Bytes of everything else: the page, which is kept under 5 MB however long the run, the events and the trials.
+const PAGE: u64 = 6 << 20;
 
 pub(super) fn run(options: &cli::Run, talk: &Talk) -> Result<Exit, Failure> {
-    let source = scenario::find(&options.scenario).or_exit(Exit::Usage)?;
-    let document = Document::parse(&source).or_exit(Exit::Usage)?;
     let machine = environment::machine().or_exit(Exit::Missing)?;
-    let overrides = Overrides {
-        quick: options.quick,
-        repeat: options.repeat,
-        set: options.set.clone(),
-        seed: options.seed,
-    };
     let plan = match &options.resume {
-        Some(folder) => recorded_plan(folder, document.name())?,
-        None => document.resolve(&machine, &overrides).or_exit(Exit::Usage)?,
+        Some(folder) => recorded_plan(folder, options.scenario.as_deref())?,
+        None => document(options)?
+            .resolve(&machine, &overrides(options)?)
+            .or_exit(Exit::Usage)?,
     };
     if options.check {
         super::print(&format!("{}: ok, {} trials\n", plan.scenario, plan.trials.len()))?;
@@ -36,11 +38,12 @@ pub(super) fn run(options: &cli::Run, talk: &Talk) -> Result<Exit, Failure> {
         return Ok(Exit::Done);
     }
     if options.dry_run {
-        super::print(&describe(&plan))?;
+        super::print(&describe(&plan, options.hz))?;
         run::check_sizes(&plan, &machine)?;
         return Ok(Exit::Done);
     }
     let mut progress = Progress::new(talk.quiet, talk.verbose);
+    progress.bounds(&bounds(&plan, options.hz));
     let settings = run::Options {
         plan,
         machine,
@@ -54,15 +57,58 @@ pub(super) fn run(options: &cli::Run, talk: &Talk) -> Result<Exit, Failure> {
     Ok(outcome.exit)
 }
 
+/// The scenario that was named, or the tour.
+fn document(options: &cli::Run) -> Result<Document, Failure> {
+    let name = match options.scenario.as_deref() {
+        // It may be a file's name all the same.
+        Some(change) if change.contains('=') && !Path::new(change).exists() => {
+            return Err(Failure::message(
+                Exit::Usage,
+                format_args!(
+                    "`{change}` is a change of a scenario, and no scenario stands before it; write for example \
+                     `plimsoll run thrash {change}`, or `plimsoll run tour {change}`"
+                ),
+            ));
+        }
+        Some(name) => name,
+        None => TOUR,
+    };
+    let source = scenario::find(name).or_exit(Exit::Usage)?;
+    Document::parse(&source).or_exit(Exit::Usage)
+}
+
+/// What the command line changes in it.
+fn overrides(options: &cli::Run) -> Result<Overrides, Failure> {
+    if let Some(stray) = options.changes.iter().find(|change| !change.contains('=')) {
+        return Err(Failure::message(
+            Exit::Usage,
+            format_args!(
+                "`{stray}` stands after the scenario and is no KEY=VALUE; a run has one scenario, and changes of it \
+                 are written for example size=1G"
+            ),
+        ));
+    }
+    Ok(Overrides {
+        quick: options.quick,
+        repeat: options.repeat,
+        set: options.set.iter().chain(&options.changes).cloned().collect(),
+        seed: options.seed,
+        scale: options.scale.clone(),
+    })
+}
+
 /// The plan of a recording to go on with: sizes in percent must not be resolved anew.
-fn recorded_plan(folder: &Path, scenario: &str) -> Result<Plan, Failure> {
-    let recording = super::report::open(folder)?;
-    let plan = recording.manifest.plan;
+fn recorded_plan(folder: &Path, named: Option<&str>) -> Result<Plan, Failure> {
+    let plan = super::report::open(folder)?.manifest.plan;
+    let Some(named) = named else { return Ok(plan) };
+    let source = scenario::find(named).or_exit(Exit::Usage)?;
+    let document = Document::parse(&source).or_exit(Exit::Usage)?;
+    let scenario = document.name();
     if plan.scenario != scenario {
         return Err(Failure::message(
             Exit::Usage,
             format_args!(
-                "{} is a recording of `{}`, not of `{scenario}`; name the scenario that was run",
+                "{} is a recording of `{}`, not of `{scenario}`; name the scenario that was run, or none",
                 folder.display(),
                 plan.scenario,
             ),
@@ -72,21 +118,34 @@ fn recorded_plan(folder: &Path, scenario: &str) -> Result<Plan, Failure> {
 }
 
 /// The plan with its memory, disk and time, for `--dry-run`.
-fn describe(plan: &Plan) -> String {
-    let estimate = plan.estimate(&SpeedHints::default());
-    let mut text = format!(
-        "{}: {}\n{} trials, at most {} of memory and {} of disk, about {:.0} s\n",
-        plan.scenario,
-        plan.title,
-        plan.trials.len(),
-        quantity::bytes(estimate.peak_memory_bytes as f64),
-        quantity::bytes(estimate.disk_bytes as f64),
-        estimate.seconds,
-    );
+fn describe(plan: &Plan, hz: u32) -> String {
+    let mut text = format!("{}: {}\n{}\n", plan.scenario, plan.title, bounds(plan, hz));
     for (number, trial) in plan.trials.iter().enumerate() {
         text.push_str(&format!("{:>4}  {}\n", number + 1, trial.id));
     }
     text
+}
+
+/// What the run will take and will not exceed, in a line: `--dry-run` and the start of every run say it.
+fn bounds(plan: &Plan, hz: u32) -> String {
+    let bounds = plan.bounds();
+    let bytes = |bytes: u64| quantity::bytes(bytes as f64);
+    let samples = bounds.time_limit * f64::from(hz);
+    let disk = match bounds.disk {
+        0 => "no swap file".to_owned(),
+        size => format!("a swap file of at most {}", bytes(size)),
+    };
+    format!(
+        "{} trials, about {:.0} s, stopped after {:.0} s; about {} of memory, never more than {} (cgroup limit {}); \
+         {disk}, and a recording of at most {}",
+        plan.trials.len(),
+        bounds.seconds,
+        bounds.time_limit,
+        bytes(bounds.memory),
+        bytes(bounds.memory_limit),
+        bytes(bounds.cgroup_limit),
+        bytes(samples as u64 * SAMPLE + PAGE),
+    )
 }
 
 /// Prints the verdict of a run, or its results as JSON.

@@ -350,7 +350,8 @@ pub struct Calibration {
 /// Something outside the experiment that may have moved its numbers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Confounder {
-    /// Short stable name: `damon`, `steal`, `other-load`, `other-swap`, `zswap`, `thp`, `page-reporting`, `cpu-frequency`.
+    /// Short stable name: `damon`, `steal`, `other-load`, `other-swap`, `zswap`, `thp`, `page-reporting`,
+    /// `cpu-frequency`, `bystander`.
     pub name: String,
     /// What was seen, with numbers.
     pub evidence: String,

@@ -3,6 +3,7 @@
 //! Invariant: whatever happens after a session is open, it is finished; whatever happens after a recording is
 //! open, it is left readable.
 
+mod bystander;
 mod compression;
 mod contention;
 mod fallback;
@@ -12,6 +13,7 @@ mod phase;
 mod recorder;
 mod stage;
 mod thrash;
+mod time_limit;
 mod trial;
 mod wscap;
 
@@ -34,6 +36,8 @@ use crate::stop::Stop;
 use crate::workload::protocol::{Command, Reply};
 use crate::workload::{Worker, WorkerOptions};
 use recorder::{Recorder, plain_event};
+use time_limit::TimeLimit;
+use trial::Trouble;
 
 /// Longest that the calibration may take; it takes about a second on a quiet machine.
 const CALIBRATION_TIMEOUT: Duration = Duration::from_secs(60);
@@ -81,6 +85,8 @@ struct Laboratory<'a> {
     stop: Arc<Stop>,
     progress: &'a mut Progress,
     executable: PathBuf,
+    /// The heartbeat outside of the trials' cgroups, from the first trial on.
+    bystander: Option<Worker>,
 }
 
 /// Runs a plan and leaves the machine as it was.
@@ -120,7 +126,9 @@ pub fn run(mut options: Options, progress: &mut Progress) -> Result<Outcome, Fai
     for warning in warnings {
         laboratory.warn(warning)?;
     }
-    let ran = laboratory.go(&options.plan);
+    let limit = Duration::from_secs_f64(options.plan.time_limit());
+    let ran =
+        TimeLimit::start(limit, Arc::clone(&laboratory.stop)).and_then(|_limit| laboratory.go(&options.plan));
     laboratory.conclude(ran)
 }
 
@@ -239,6 +247,7 @@ impl<'a> Laboratory<'a> {
             stop,
             progress,
             executable,
+            bystander: None,
         })
     }
 
@@ -285,6 +294,29 @@ impl<'a> Laboratory<'a> {
         }
         self.recorder.event(plain_event(EventKind::Calibration, "end"))?;
         self.recorder.manifest(&self.manifest)
+    }
+
+    /// Starts a worker, known to the session so that a cleanup would find it.
+    fn start_worker(&mut self, options: &WorkerOptions) -> Result<Worker, Trouble> {
+        let worker =
+            Worker::spawn(&self.executable, options).map_err(|error| Trouble::new(Exit::Missing, error))?;
+        if let Some(session) = self.session.as_mut() {
+            session
+                .process_started(worker.pid())
+                .map_err(|error| Trouble::new(Exit::Missing, error))?;
+        }
+        Ok(worker)
+    }
+
+    /// Ends a worker, and waits for its end.
+    fn retire_worker(&mut self, worker: Worker) {
+        let pid = worker.pid();
+        drop(worker);
+        if let Some(session) = self.session.as_mut()
+            && let Err(error) = session.process_ended(pid)
+        {
+            self.progress.warn(&error.to_string());
+        }
     }
 
     /// Shows a warning and keeps it in the recording.
@@ -335,6 +367,7 @@ impl<'a> Laboratory<'a> {
     /// Undoes what is left, ends the recording and makes the numbers and the page of it.
     fn conclude(mut self, ran: Result<Exit, Failure>) -> Result<Outcome, Failure> {
         self.progress.step("undoing and concluding");
+        self.retire_bystander();
         let undone = self.undo();
         if let Some(cause) = self.stop.cause() {
             self.progress.warn(&cause.to_string());

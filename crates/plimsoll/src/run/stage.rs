@@ -80,34 +80,17 @@ impl<'a, 'l> Stage<'a, 'l> {
     /// Starts a worker in the trial's cgroup.
     pub(super) fn spawn(&mut self) -> Result<Worker, Trouble> {
         let cgroup_procs = self.cgroup().map(Cgroup::procs_paths).unwrap_or_default();
-        self.start(&WorkerOptions { cgroup_procs })
+        self.lab.start_worker(&WorkerOptions { cgroup_procs })
     }
 
     /// Starts a worker outside of the trial's cgroup, for one who looks on: it must take no memory worth mentioning.
     pub(super) fn spawn_outside(&mut self) -> Result<Worker, Trouble> {
-        self.start(&WorkerOptions::default())
-    }
-
-    fn start(&mut self, options: &WorkerOptions) -> Result<Worker, Trouble> {
-        let worker = Worker::spawn(&self.lab.executable, options)
-            .map_err(|error| Trouble::new(Exit::Missing, error))?;
-        if let Some(session) = self.lab.session.as_mut() {
-            session
-                .process_started(worker.pid())
-                .map_err(|error| Trouble::new(Exit::Missing, error))?;
-        }
-        Ok(worker)
+        self.lab.start_worker(&WorkerOptions::default())
     }
 
     /// Ends a worker, and waits for its end.
     pub(super) fn retire(&mut self, worker: Worker) {
-        let pid = worker.pid();
-        drop(worker);
-        if let Some(session) = self.lab.session.as_mut()
-            && let Err(error) = session.process_ended(pid)
-        {
-            self.lab.progress.warn(&error.to_string());
-        }
+        self.lab.retire_worker(worker);
     }
 
     /// Watches these processes and the environment in the samples and the snapshots from now on.

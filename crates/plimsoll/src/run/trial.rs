@@ -48,7 +48,9 @@ impl Laboratory<'_> {
         };
         let start = self.recorder.event(event.clone())?;
         let mut trial = new_trial(plan);
+        self.begin_heartbeat()?;
         let mut troubles = self.in_environment(plan, &mut trial);
+        trial.metrics.extend(self.end_heartbeat()?);
         event.kind = EventKind::TrialEnd;
         trial.span_ns = (start, self.recorder.event(event)?);
         let exit = troubles

@@ -64,6 +64,7 @@ pub(super) enum Id {
     Repeat,
     Order,
     Seed,
+    TimeLimit,
 }
 
 /// What the values of a key are.
@@ -156,6 +157,8 @@ pub(super) const CLASSES: &[&str] = &["random", "runs20", "constant", "ratio=2.5
 pub(super) const SYSTEM: &str = "system";
 
 const DAY: f64 = 86_400.0;
+/// Longest `time-limit`.
+pub(super) const LONGEST: f64 = 365.0 * DAY;
 
 const fn key(id: Id, name: &'static str, kind: Kind, default: &'static str, meaning: &'static str) -> Key {
     Key {
@@ -535,6 +538,16 @@ pub const KEYS: &[Key] = &[
         integer(0, u64::MAX, false),
         "`1`",
         "seed of the data and of the order",
+    )),
+    whole_plan(key(
+        Id::TimeLimit,
+        "time-limit",
+        Kind::Seconds {
+            min: 1.0,
+            max: LONGEST,
+        },
+        "four times the expected time + `120`",
+        "the run is stopped, and everything undone, when it takes longer",
     )),
 ];
 

@@ -6,6 +6,7 @@
 //! through [`Machine`].
 
 mod assignment;
+mod bounds;
 mod document;
 mod error;
 mod estimate;
@@ -21,6 +22,7 @@ mod source;
 mod value;
 mod workloads;
 
+pub use bounds::Bounds;
 pub use document::Document;
 pub use error::{Invalid, Problem, ScenarioError};
 pub use estimate::{PlanEstimate, SpeedHints};

@@ -34,6 +34,10 @@ pub struct Plan {
     pub quick: bool,
     /// Order in which the trials run.
     pub order: Order,
+    /// Seconds after which the run is stopped. Not given in recordings from before there was such a limit; see
+    /// [`Plan::time_limit`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_limit: Option<f64>,
     /// The sections with their resolved keys, in the order of the file: what [`Plan::to_toml`] writes.
     #[serde(default)]
     pub sections: Vec<SectionPlan>,

@@ -21,6 +21,8 @@ pub struct Overrides {
     pub set: Vec<String>,
     /// `--seed`.
     pub seed: Option<u64>,
+    /// `--scale`, as it was written.
+    pub scale: Option<String>,
 }
 
 /// Entries of the command line, by what they hold for.
@@ -51,6 +53,10 @@ pub(super) fn apply(document: &mut Document, overrides: &Overrides) -> Result<Ar
         apply_one(document, &mut arguments, &source)?;
         // An option of its own wins over everything, the `--set` of a section too.
         arguments.sections.retain(|(_, entry)| entry.key.name != "repeat");
+    }
+    if let Some(scale) = &overrides.scale {
+        let source = Source::argument("--scale", &format!("scale={scale}"));
+        apply_one(document, &mut arguments, &source)?;
     }
     if let Some(seed) = overrides.seed {
         let source = Source::argument("--seed", &format!("seed={seed}"));

@@ -189,16 +189,22 @@ impl Layers<'_> {
             sections.push(section.resolved(&expanded));
             combinations.extend(expanded.into_iter().map(|combination| (section, combination)));
         }
-        Ok(Plan {
+        let mut plan = Plan {
             scenario: self.document.name.clone(),
             title: self.document.title.clone(),
             description: self.document.description.clone(),
             seed,
             quick: self.quick,
             order,
+            time_limit: match single(&whole, Id::TimeLimit) {
+                Some(Value::Seconds(seconds)) => Some(*seconds),
+                _ => None,
+            },
             sections,
             trials: ordered_trials(&combinations, order, seed),
-        })
+        };
+        plan.time_limit = Some(plan.time_limit());
+        Ok(plan)
     }
 }
 
@@ -519,7 +525,7 @@ fn resolved_text(settings: &Settings, id: Id) -> Option<String> {
         Id::ZswapPoolPercent => optional(settings.zswap_pool_percent),
         Id::SwapDir => Value::Folder(settings.swap_dir.clone()),
         Id::PhaseTimeout => Value::Seconds(settings.phase_timeout),
-        Id::Repeat | Id::Order | Id::Seed => return None,
+        Id::Repeat | Id::Order | Id::Seed | Id::TimeLimit => return None,
         _ => text_of_work(&settings.workload, id)?,
     };
     Some(value.to_string())

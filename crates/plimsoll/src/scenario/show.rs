@@ -2,7 +2,7 @@
 
 use super::keys::{Id, Key, Kind, ORDERS};
 use super::model::{Plan, SectionPlan};
-use super::value::quoted;
+use super::value::{Value, quoted};
 use super::workloads::WorkloadKind;
 
 impl Plan {
@@ -12,12 +12,13 @@ impl Plan {
         let order = ORDERS.iter().find(|(_, order)| *order == self.order);
         let order = order.map_or("random", |(name, _)| name);
         let mut text = format!(
-            "[scenario]\nname = {}\ntitle = {}\ndescription = {}\n\n[global]\nseed = {}\norder = {}\n",
+            "[scenario]\nname = {}\ntitle = {}\ndescription = {}\n\n[global]\nseed = {}\norder = {}\ntime-limit = {}\n",
             quoted(&self.scenario),
             quoted(&self.title),
             quoted(&self.description),
             self.seed,
             quoted(order),
+            Value::Seconds(self.time_limit()),
         );
         for section in &self.sections {
             text.push_str(&section_toml(section));

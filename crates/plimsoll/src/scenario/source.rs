@@ -23,6 +23,11 @@ pub struct Builtin {
 
 const BUILTINS: &[Builtin] = &[
     Builtin {
+        name: "tour",
+        title: "What this machine does when memory runs out: a bit of every experiment in about two minutes",
+        text: include_str!("../../scenarios/tour.toml"),
+    },
+    Builtin {
         name: "compression",
         title: "Fill, trim, restore and release memory that compresses badly, well and very well",
         text: include_str!("../../scenarios/compression.toml"),

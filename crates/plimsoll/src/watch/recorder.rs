@@ -187,6 +187,7 @@ fn manifest(name: String, heading: Heading) -> Manifest {
             description: String::new(),
             seed: 0,
             quick: false,
+            time_limit: None,
             order: Order::Fixed,
             sections: Vec::new(),
             trials: Vec::new(),

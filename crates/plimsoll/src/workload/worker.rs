@@ -4,6 +4,7 @@ use std::io::{BufRead, Result, Write};
 
 use super::calibrate::calibrate;
 use super::memory::{FillRequest, Memory, MemoryError};
+use super::probe::{Probe, RunningProbe};
 use super::protocol::{Command, Reply};
 use super::scan::scan;
 
@@ -20,7 +21,10 @@ pub fn serve(input: impl BufRead, output: impl Write) -> Result<()> {
 }
 
 fn answer_all(input: impl BufRead, mut output: impl Write) -> Result<()> {
-    let mut worker = Server { memory: None };
+    let mut worker = Server {
+        memory: None,
+        probe: None,
+    };
     let pid = std::process::id();
     send(&mut output, &Reply::Ready { pid })?;
     for line in input.lines() {
@@ -50,6 +54,7 @@ fn failed(message: impl ToString) -> Reply {
 /// A worker between two commands.
 struct Server {
     memory: Option<Memory>,
+    probe: Option<RunningProbe>,
 }
 
 impl Server {
@@ -104,9 +109,28 @@ impl Server {
                 None => nothing_filled("scan"),
             },
             Command::Grow { .. } | Command::Consume(_) | Command::Visit(_) => failed("not built yet"),
-            Command::Matrix(_) | Command::Probe(_) | Command::ProbeEnd => failed("not built yet"),
+            Command::Matrix(_) => failed("not built yet"),
+            Command::Probe(asked) => self.begin_probe(&asked),
+            Command::ProbeEnd => match self.probe.take().map(RunningProbe::end) {
+                Some(Ok((cost, findings))) => Reply::Found { cost, findings },
+                Some(Err(error)) => failed(error),
+                None => failed("there is no probe to end: none runs; send a probe first"),
+            },
             // The loop leaves before it asks for an answer.
             Command::Quit => failed("quit has no answer"),
+        }
+    }
+
+    fn begin_probe(&mut self, asked: &Probe) -> Reply {
+        if self.probe.is_some() {
+            return failed("a probe runs already; end it before another one");
+        }
+        match RunningProbe::begin(asked) {
+            Ok((probe, cost)) => {
+                self.probe = Some(probe);
+                done(Ok(cost))
+            }
+            Err(error) => failed(error),
         }
     }
 
@@ -144,6 +168,7 @@ fn nothing_filled(what: &str) -> Reply {
 mod tests {
     use super::*;
     use crate::scenario::{FillClass, ThpMode};
+    use crate::workload::probe::ProbeKind;
 
     fn answers(commands: &[&str]) -> Vec<Reply> {
         let mut output = Vec::new();
@@ -195,6 +220,22 @@ mod tests {
                 "{replies:?}"
             );
         }
+    }
+
+    #[test]
+    fn one_probe_runs_at_a_time_and_is_answered_when_it_ends() {
+        let begin = line(&Command::Probe(Probe {
+            kind: ProbeKind::Heartbeat,
+            period: 0.01,
+        }));
+        let end = line(&Command::ProbeEnd);
+        let replies = answers(&[&end, &begin, &begin, &end, &end]);
+        let says = |reply: &Reply, words: &str| matches!(reply, Reply::Failed { message } if message.contains(words));
+        assert!(says(&replies[1], "none runs"), "{replies:?}");
+        assert!(matches!(replies[2], Reply::Done { .. }), "{replies:?}");
+        assert!(says(&replies[3], "a probe runs already"), "{replies:?}");
+        assert!(matches!(&replies[4], Reply::Found { findings, .. } if findings.latency.is_some()));
+        assert!(says(&replies[5], "none runs"), "{replies:?}");
     }
 
     #[test]

@@ -25,7 +25,11 @@ fn json(arguments: &[&str]) -> serde_json::Value {
 fn wrong_words_end_with_1_and_nothing_on_standard_output() {
     for arguments in [
         &["frobnicate"][..],
-        &["run"],
+        &["run", "N=5"],
+        &["run", "thrash", "loadline"],
+        &["run", "thrash", "--scale", "2"],
+        &["run", "compression", "--scale", "0.5"],
+        &["run", "--resume", "nowhere", "N=5"],
         &["run", "compression", "--hz", "1000"],
         &["show", "nothing"],
     ] {
@@ -91,6 +95,82 @@ fn what_list_names_show_prints_and_check_accepts() {
             "{name}"
         );
     }
+}
+
+/// What `plimsoll run` would run, as `--show` prints it.
+fn shown(arguments: &[&str]) -> String {
+    let output = plimsoll(&[&["run", "--show"], arguments].concat());
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {error}");
+    String::from_utf8(output.stdout).expect("text")
+}
+
+#[test]
+fn changes_stand_behind_set_or_behind_the_scenario() {
+    let expected = shown(&["thrash", "--set", "N=5", "--set", "S=10M", "--set", "W=100"]);
+    assert!(expected.contains("consumers = 5\n"), "{expected}");
+    assert!(expected.contains("writes = 100\n"), "{expected}");
+    for arguments in [
+        &["thrash", "--set", "N=5", "S=10M", "W=100"][..],
+        &["thrash", "N=5", "S=10M", "W=100"],
+        &["thrash", "S=10M", "W=100", "--set", "N=5"],
+    ] {
+        assert_eq!(shown(arguments), expected, "{arguments:?}");
+    }
+    // What stands behind the scenario comes after what `--set` says.
+    let twice = shown(&["thrash", "N=7", "--set", "N=5"]);
+    assert!(twice.contains("consumers = 7\n"), "{twice}");
+    assert_eq!(
+        shown(&["thrash-e1", "--scale", "0.1"]),
+        shown(&["thrash-e1", "--set", "scale=0.1"])
+    );
+}
+
+#[test]
+fn a_change_without_a_scenario_says_what_to_write() {
+    let output = plimsoll(&["run", "N=5", "S=10M"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    for words in ["`N=5`", "plimsoll run thrash N=5", "plimsoll run tour N=5"] {
+        assert!(said.contains(words), "{said}");
+    }
+}
+
+#[test]
+fn without_a_name_it_is_the_tour() {
+    let [named, unnamed] = [&["tour"][..], &[]].map(shown);
+    assert_eq!(named, unnamed);
+    for kind in ["compression", "wscap", "map", "contention", "loadline", "thrash"] {
+        assert!(named.contains(&format!("workload = \"{kind}\"")), "{kind}");
+    }
+}
+
+#[test]
+fn a_dry_run_states_its_bounds() {
+    let plan = |arguments: &[&str]| {
+        let output = plimsoll(
+            &[
+                &["run", "compression", "--dry-run", "size=32M", "limit=80M"],
+                arguments,
+            ]
+            .concat(),
+        );
+        assert!(output.status.success());
+        String::from_utf8(output.stdout).expect("text")
+    };
+    let usual = plan(&[]);
+    assert!(
+        usual.contains("cgroup limit 80.0 MiB") && usual.contains("no swap file"),
+        "{usual}"
+    );
+    let seconds = |text: &str, after: &str| -> f64 {
+        let number = text.split(after).nth(1).and_then(|rest| rest.split(' ').next());
+        number.and_then(|number| number.parse().ok()).expect("a number")
+    };
+    let (expected, limit) = (seconds(&usual, "about "), seconds(&usual, "stopped after "));
+    assert!((limit - 120.0 - 4.0 * expected).abs() < 4.0, "{usual}");
+    let given = plan(&["time-limit=7", "subject=swapfile", "swap-size=64M"]);
+    assert!(given.contains("stopped after 7 s"), "{given}");
+    assert!(given.contains("a swap file of at most 64.0 MiB"), "{given}");
 }
 
 #[test]

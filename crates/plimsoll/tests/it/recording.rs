@@ -41,6 +41,7 @@ pub(crate) fn plan(classes: &[FillClass], repeats: u32) -> Plan {
         description: "For tests.".into(),
         seed: 7,
         quick: true,
+        time_limit: Some(600.0),
         order: Order::Fixed,
         trials,
     }

@@ -164,15 +164,17 @@ impl Started<'_> {
         rustix::process::kill_process(pid, signal).expect("the run lives");
     }
 
-    /// The process id of the run's worker of the trial.
-    fn worker(&self) -> u32 {
+    /// The process ids of the run's workers, as they were started: the heartbeat comes first.
+    fn children(&self) -> Vec<u32> {
         let children = format!("/proc/{0}/task/{0}/children", self.pid());
         let text = std::fs::read_to_string(children).expect("the run lives");
-        text.split_whitespace()
-            .next()
-            .expect("a worker")
-            .parse()
-            .expect("a number")
+        let pids = text.split_whitespace();
+        pids.map(|pid| pid.parse().expect("a number")).collect()
+    }
+
+    /// The process id of the trial's worker: the latest that was started.
+    fn worker(&self) -> u32 {
+        *self.children().last().expect("a worker")
     }
 
     /// Waits until an event of the recording is `kind` of `phase` ("" for events without one).

@@ -1,5 +1,6 @@
 //! What a run showed, in a sentence for each kind of work: one file a kind.
 
+mod bystander;
 mod compression;
 mod contention;
 mod loadline;
@@ -11,12 +12,13 @@ use crate::analysis::Group;
 use crate::quantity::significant;
 use crate::scenario::WorkloadKind;
 
-/// What the numbers of the groups say, one sentence or more for each kind of work in the order of the first group of
-/// each; none where there is nothing to say.
+/// What the numbers of the groups say: one sentence or more for each kind of work, in the order of the documentation,
+/// and one on what all of it did to others. None where there is nothing to say.
 pub(super) fn of(groups: &[Group]) -> Option<String> {
     let sentences: Vec<String> = kinds(groups)
         .into_iter()
         .filter_map(|kind| sentence(kind, groups))
+        .chain(bystander::sentence(groups))
         .collect();
     (!sentences.is_empty()).then(|| sentences.join(" "))
 }

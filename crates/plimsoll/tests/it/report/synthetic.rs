@@ -563,6 +563,7 @@ fn manifest(run: &str) -> Manifest {
             description: String::new(),
             seed: 1,
             quick: true,
+            time_limit: Some(600.0),
             order: Order::Random,
             trials: Vec::new(),
         },

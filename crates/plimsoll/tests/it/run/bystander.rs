@@ -1,1 +1,147 @@
 //! What a run does to others: the heartbeat outside of its cgroup.
+
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use super::{PLIMSOLL, Run, SIZE, has_laboratory};
+use crate::require::capability;
+
+/// Two short trials with a rest of `hold`.
+fn twice(hold: &str) -> Run {
+    let set = [
+        "--set",
+        SIZE,
+        "--set",
+        "class=constant",
+        "--repeat",
+        "2",
+        "--set",
+        hold,
+    ];
+    Run::of("compression", &set)
+}
+
+/// The heartbeat's metrics of a trial.
+fn heartbeat(trial: &Value) -> [f64; 3] {
+    ["bystander_p99_s", "bystander_max_s", "bystander_cpu_percent"].map(|name| {
+        trial["metrics"][name]
+            .as_f64()
+            .unwrap_or_else(|| panic!("no {name}: {trial:#}"))
+    })
+}
+
+#[test]
+fn every_trial_says_what_it_did_to_others() {
+    if !has_laboratory() {
+        return;
+    }
+    let ended = twice("hold=0.1").finish();
+    ended.assert_went_well();
+    assert_eq!(ended.trials().len(), 2);
+    for trial in ended.trials() {
+        let [p99, max, cpu] = heartbeat(trial);
+        assert!(p99 <= max && max < 60.0, "{trial:#}");
+        assert!(
+            cpu < 20.0,
+            "a hundred wake-ups a second cost next to nothing: {cpu}%"
+        );
+    }
+    let harmed = ended.trials().iter().any(|trial| heartbeat(trial)[0] > 0.050);
+    let confounders = ended.results["confounders"].as_array().expect("confounders");
+    let told = confounders.iter().find(|found| found["name"] == "bystander");
+    assert_eq!(
+        harmed,
+        told.is_some(),
+        "told exactly when others waited: {confounders:?}"
+    );
+    assert!(told.is_none_or(|told| told["spoils"] == serde_json::json!([])));
+}
+
+#[test]
+fn the_heartbeat_is_outside_of_the_cgroup_and_stays_for_the_whole_run() {
+    if !has_laboratory() {
+        return;
+    }
+    let run = twice("hold=1");
+    let mut started = run.start();
+    started.await_event("phase-end", "fill");
+    let (heartbeat, worker) = (started.children()[0], started.worker());
+    assert_ne!(heartbeat, worker);
+    let cgroup = |pid: u32| std::fs::read_to_string(format!("/proc/{pid}/cgroup")).expect("it lives");
+    let name = run.name().expect("a recording");
+    assert!(cgroup(worker).contains(&name), "{}", cgroup(worker));
+    assert!(!cgroup(heartbeat).contains(&name), "{}", cgroup(heartbeat));
+    let status = std::fs::read_to_string(format!("/proc/{heartbeat}/status")).expect("it lives");
+    let locked = status
+        .lines()
+        .find(|line| line.starts_with("VmLck:"))
+        .expect("VmLck");
+    assert_eq!(
+        locked.split_whitespace().nth(1),
+        Some("0"),
+        "it is an ordinary process"
+    );
+    let ended = started.finish();
+    ended.assert_went_well();
+    assert!(super::ends_within_seconds(heartbeat));
+}
+
+#[test]
+fn a_heartbeat_that_dies_is_told_and_the_next_trial_has_another() {
+    if !has_laboratory() {
+        return;
+    }
+    let run = twice("hold=1");
+    let mut started = run.start();
+    started.await_event("phase-end", "fill");
+    let process = Pid::from_raw(started.children()[0] as i32).expect("a process id");
+    kill_process(process, Signal::KILL).expect("it lives");
+    let ended = started.finish();
+    ended.assert_went_well();
+    let warnings = ended.results["warnings"].to_string();
+    assert!(warnings.contains("the heartbeat failed"), "{warnings}");
+    assert!(ended.trials()[0]["metrics"]["bystander_p99_s"].is_null());
+    assert!(heartbeat(&ended.trials()[1])[1] > 0.0);
+}
+
+#[test]
+fn without_privileges_there_is_a_heartbeat_all_the_same() {
+    if !capability(
+        "root",
+        rustix::process::geteuid().is_root(),
+        "needs root to become somebody else",
+    ) {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = folder.path().join("plimsoll");
+    std::fs::copy(PLIMSOLL, &program).expect("copy");
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+    std::fs::set_permissions(folder.path(), open).expect("chmod");
+    let output = Command::new(&program)
+        .args([
+            "run",
+            "compression",
+            "--json",
+            "--wait",
+            "--repeat",
+            "1",
+            "--set",
+            "size=16M",
+        ])
+        .args(["--set", "hold=0.1", "--set", "class=constant", "--output"])
+        .arg(folder.path().join("runs"))
+        // nobody
+        .uid(65534)
+        .gid(65534)
+        .output()
+        .expect("plimsoll starts");
+    let results: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| {
+        panic!("{error}: {}", String::from_utf8_lossy(&output.stderr));
+    });
+    assert_eq!(results["status"], "incomplete", "{results:#}");
+    heartbeat(&results["trials"][0]);
+}

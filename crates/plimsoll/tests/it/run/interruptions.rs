@@ -44,6 +44,33 @@ fn sigterm_is_obeyed_like_sigint() {
 }
 
 #[test]
+fn a_run_that_passes_its_time_limit_is_stopped_and_undone() {
+    if !has_laboratory() {
+        return;
+    }
+    let run = Run::new(&["--set", "class=constant", "--set", "hold=600", "time-limit=4"]);
+    let ended = run.finish();
+    ended.assert_failed(2, &["stopped after its time limit of 4 s", "raise `time-limit`"]);
+    assert!(
+        ended.stderr.contains("stopped after 4 s"),
+        "said before: {}",
+        ended.stderr
+    );
+    assert_eq!(ended.results["status"], "interrupted", "{:#}", ended.results);
+    let report = Command::new(PLIMSOLL)
+        .arg("report")
+        .arg(run.recording().expect("a recording"))
+        .arg("--json")
+        .output()
+        .expect("plimsoll starts");
+    assert!(
+        report.status.success(),
+        "{}",
+        String::from_utf8_lossy(&report.stderr)
+    );
+}
+
+#[test]
 fn a_killed_run_is_undone_by_cleanup_and_its_recording_opens() {
     if !has_laboratory() {
         return;

@@ -1,0 +1,68 @@
+//! What a plan will not exceed: said before it begins, and kept.
+
+use super::estimate::SpeedHints;
+use super::keys::LONGEST;
+use super::model::{Plan, Subject, TrialPlan};
+
+/// How many times the expected time a run may take, where the scenario does not say: loaded, a machine is two to four
+/// times slower than quiet.
+const PATIENCE: f64 = 4.0;
+/// Seconds on top of that: for what does not grow with the plan, such as calibrating and undoing.
+const GRACE: f64 = 120.0;
+/// What calibrating takes, for a second and outside of every cgroup.
+const CALIBRATION: u64 = 256 << 20;
+
+/// What a plan is expected to take, and what it will not exceed.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Bounds {
+    /// Seconds that are expected.
+    pub seconds: f64,
+    /// Seconds after which it is stopped.
+    pub time_limit: f64,
+    /// Bytes of memory that are expected at the most at any time.
+    pub memory: u64,
+    /// Bytes of memory that it cannot exceed: the cgroup's limit, and a compressed store that is full of what cannot be
+    /// compressed.
+    pub memory_limit: u64,
+    /// Of these, the limit of the cgroup that the workers run in.
+    pub cgroup_limit: u64,
+    /// Bytes of the largest swap file; the recording is not counted.
+    pub disk: u64,
+}
+
+impl Plan {
+    /// Seconds after which the run is stopped.
+    pub fn time_limit(&self) -> f64 {
+        self.time_limit.unwrap_or_else(|| {
+            let expected = self.estimate(&SpeedHints::default()).seconds;
+            // Whole seconds: it is written to files and read by people.
+            (PATIENCE * expected + GRACE).ceil().min(LONGEST)
+        })
+    }
+
+    /// What the plan is expected to take, and what it will not exceed.
+    pub fn bounds(&self) -> Bounds {
+        let estimate = self.estimate(&SpeedHints::default());
+        let most = |of: fn(&TrialPlan) -> u64| self.trials.iter().map(of).max().unwrap_or(0);
+        Bounds {
+            seconds: estimate.seconds,
+            time_limit: self.time_limit(),
+            memory: estimate.peak_memory_bytes.max(CALIBRATION),
+            memory_limit: most(TrialPlan::memory_limit).max(CALIBRATION),
+            cgroup_limit: most(|trial| trial.settings.limit),
+            disk: estimate.disk_bytes,
+        }
+    }
+}
+
+impl TrialPlan {
+    fn memory_limit(&self) -> u64 {
+        let settings = &self.settings;
+        let stored = match settings.subject {
+            // Pages that cannot be compressed are stored as they are.
+            Subject::Zram(_) | Subject::Zswap(_) => settings.swap_size,
+            Subject::SwapFile | Subject::NoSwap => 0,
+        };
+        settings.limit.saturating_add(stored)
+    }
+}
