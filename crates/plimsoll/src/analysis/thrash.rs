@@ -97,9 +97,37 @@ pub fn usage(before: &Row, after: &Row) -> Use {
     }
 }
 
-/// Distinct pages that `writes` writes at random touch of `pages` pages, as chance says.
-pub fn distinct_pages(pages: f64, writes: f64) -> f64 {
-    pages * (1.0 - (1.0 - 1.0 / pages).powf(writes))
+/// Distinct pages that a cycle of writes at random touches, as chance says.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Distinct {
+    /// n(1-(1-1/n)^W), of n pages and W writes.
+    pub mean: f64,
+    /// Standard deviation over cycles, at most.
+    pub deviation: f64,
+}
+
+impl Distinct {
+    /// Share by which a mean may differ whatever chance says: the last page of an area may be a part of one.
+    const TOLERANCE: f64 = 0.03;
+    /// Standard errors by which a mean may differ: one in 30 000 runs differs by more.
+    const ERRORS: f64 = 4.0;
+
+    /// What a consumer's cycle should touch.
+    pub fn expected(thrash: &Thrash) -> Distinct {
+        let pages = (thrash.consumer_size as f64 / PAGE).ceil();
+        let untouched = (1.0 - 1.0 / pages).powf(thrash.writes as f64);
+        Distinct {
+            mean: pages * (1.0 - untouched),
+            // As if the pages were chosen without regard to each other; that one was makes others less likely.
+            deviation: (pages * untouched * (1.0 - untouched)).sqrt(),
+        }
+    }
+
+    /// Whether a mean over so many cycles is what chance allows.
+    pub fn agrees(&self, touched: f64, cycles: f64) -> bool {
+        let allowed = Self::TOLERANCE * self.mean + Self::ERRORS * self.deviation / cycles.sqrt();
+        (touched - self.mean).abs() <= allowed
+    }
 }
 
 /// Jain's fairness index (Jain, Chiu and Hawe, 1984): 1 when all are equal, 1/n when one has all; none of nothing.
@@ -176,9 +204,8 @@ fn of_consumers(name: &str, trial: &Trial, thrash: &Thrash) -> Option<f64> {
             fairness(&rates?)
         }
         _ => {
-            let pages = (thrash.consumer_size as f64 / PAGE).ceil();
             let touched = ratio(sum("consumer_counted_pages"), sum("consumer_counted_cycles"))?;
-            ratio(touched, distinct_pages(pages, thrash.writes as f64))
+            ratio(touched, Distinct::expected(thrash).mean)
         }
     }
 }

@@ -6,7 +6,8 @@ use super::phase::Worked;
 use super::probes::{Felt, Probes};
 use super::stage::{Stage, Surroundings};
 use super::trial::{Trouble, lacking};
-use crate::analysis::thrash::{self as figures, Use};
+use crate::analysis::ratio;
+use crate::analysis::thrash::{self as figures, Distinct, Use};
 use crate::exit::Exit;
 use crate::latency::Latencies;
 use crate::sample::Row;
@@ -30,9 +31,9 @@ const QUIET_LOOKS: u32 = 2;
 const LONGEST_RECOVERY: f64 = 30.0;
 
 /// Bytes that the process of a consumer takes in the cgroup besides its area: heap, stack, page tables.
-const PROCESS: u64 = 1 << 20;
+const PROCESS: u64 = 512 << 10;
 /// Bytes that the probes take: the small set, their processes, and the program that one of them starts.
-const PROBES: u64 = 12 << 20;
+const PROBES: u64 = 8 << 20;
 
 /// The processes of one trial.
 struct Crew {
@@ -153,6 +154,7 @@ impl Crew {
         felt.note(&mut findings);
         note_usage(&mut findings, "", &figures::usage(&started, &ended));
         note_usage(&mut findings, "all_active_", &figures::usage(&all_started, &ended));
+        check_distinct(stage, thrash, &load);
         stage.lists.extend(load.lists);
         Ok(worked(load.cost.and(felt.cost()), origin, findings))
     }
@@ -256,11 +258,13 @@ fn attend(stage: &Stage<'_, '_>, until: Instant) -> Result<(), Trouble> {
     }
 }
 
-/// The cost of workers together, on the clock of the runner.
+/// The cost of workers together, on the clock of the runner. What they work on are writes of a byte and visits of a
+/// page, not a stream of bytes: there is no GB/s to be made of it.
 fn worked(cost: Cost, begun: Instant, findings: Findings) -> Worked {
     Worked {
         cost: Cost {
             seconds: begun.elapsed().as_secs_f64(),
+            bytes: 0,
             ..cost
         },
         findings,
@@ -276,6 +280,25 @@ fn note_usage(findings: &mut Findings, prefix: &str, usage: &Use) {
     }
 }
 
+/// Consumers that touch more or fewer pages than chance says do not do what they say.
+fn check_distinct(stage: &mut Stage<'_, '_>, thrash: &Thrash, load: &Load) {
+    let sum = |name: &str| load.list(name).iter().sum::<f64>();
+    let (pages, cycles) = (sum("consumer_counted_pages"), sum("consumer_counted_cycles"));
+    let expected = Distinct::expected(thrash);
+    if let Some(touched) = ratio(pages, cycles)
+        && !expected.agrees(touched, cycles)
+    {
+        stage.troubles.push(Trouble::new(
+            Exit::WorkloadFailed,
+            format_args!(
+                "a cycle touched {} distinct pages in the mean of {cycles} cycles, where n(1-(1-1/n)^W) is {}",
+                quantity::significant(touched),
+                quantity::significant(expected.mean),
+            ),
+        ));
+    }
+}
+
 /// What the consumers did, put together.
 #[derive(Default)]
 struct Load {
@@ -283,6 +306,8 @@ struct Load {
     /// Figures of each consumer, in the order of their starts.
     lists: Vec<(String, Vec<f64>)>,
     latencies: Latencies,
+    /// Seconds that counting the pages of some cycles took, which no cycle holds.
+    counting_s: f64,
 }
 
 /// Figures of a consumer that are kept for each, with the name of the list.
@@ -302,10 +327,8 @@ impl Load {
     /// Takes in the answer of the next consumer.
     fn take(&mut self, reply: Reply) -> Result<(), Trouble> {
         let Worked { cost, findings, .. } = Worked::of_reply(reply)?;
-        self.cost = Cost {
-            bytes: self.cost.bytes + cost.bytes,
-            ..self.cost.and(cost)
-        };
+        self.cost = self.cost.and(cost);
+        self.counting_s += findings.figures.get("counting_s").copied().unwrap_or(0.0);
         if let Some(found) = findings.latency.and_then(|text| Latencies::from_text(&text).ok()) {
             self.latencies.merge(&found);
         }
@@ -340,6 +363,9 @@ impl Load {
         set("shortest_cycle_s", smallest("consumer_shortest_cycle_s"));
         set("start_late_s", largest("consumer_start_late_s"));
         set("end_late_s", largest("consumer_end_late_s"));
+        let cpu_s = self.cost.cpu_user_s + self.cost.cpu_system_s;
+        set("counting_s", Some(self.counting_s));
+        set("counting_percent", ratio(100.0 * self.counting_s, cpu_s));
         findings
     }
 }

@@ -22,7 +22,7 @@ use crate::latency::Latencies;
 const PAGE: u64 = 4096;
 /// Of that many cycles one is counted page by page, and the first is: seldom enough that counting, which repeats the
 /// cycle's choices, adds a few percent to the worker's CPU time.
-const COUNTED_EVERY: u64 = 32;
+const COUNTED_EVERY: u64 = 16;
 /// Pages that are compared at the end, spread at random: enough that pages which were lost or mixed up would show.
 const WITNESSED: u64 = 16;
 /// Step of the numbers that the writes' choices are mixed from: odd, with its bits well spread (SplitMix64's).
@@ -375,7 +375,7 @@ mod tests {
         // Not more than fit: each cycle is followed by its sleep, but for the last one.
         assert!(figure("cycles") <= 1.0 + figure("active_s") / 0.01, "{findings:?}");
         assert!(figure("cycles") - figure("sleeps") <= 1.0, "{findings:?}");
-        assert_eq!(figure("counted_cycles"), (figure("cycles") / 32.0).ceil());
+        assert_eq!(figure("counted_cycles"), (figure("cycles") / COUNTED_EVERY as f64).ceil());
         assert_eq!(figure("pages"), 256.0);
         let latencies = Latencies::from_text(findings.latency.as_ref().unwrap()).unwrap();
         assert_eq!(latencies.count() as f64, figure("cycles"));
