@@ -100,6 +100,8 @@ pub fn usage(before: &Row, after: &Row) -> Use {
 /// Distinct pages that a cycle of writes at random touches, as chance says.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Distinct {
+    /// n: pages of a consumer's area.
+    pub pages: f64,
     /// n(1-(1-1/n)^W), of n pages and W writes.
     pub mean: f64,
     /// Standard deviation over cycles, at most.
@@ -117,6 +119,7 @@ impl Distinct {
         let pages = (thrash.consumer_size as f64 / PAGE).ceil();
         let untouched = (1.0 - 1.0 / pages).powf(thrash.writes as f64);
         Distinct {
+            pages,
             mean: pages * (1.0 - untouched),
             // As if the pages were chosen without regard to each other; that one was makes others less likely.
             deviation: (pages * untouched * (1.0 - untouched)).sqrt(),
@@ -174,7 +177,9 @@ pub fn metrics(trial: &Trial, thrash: &Thrash) -> BTreeMap<String, f64> {
     let visits = |phase| figure(phase, "small_set_mean_s");
     set(
         SMALL_SET,
-        visits(load).zip(visits(rest)).and_then(|(load, rest)| ratio(load, rest)),
+        visits(load)
+            .zip(visits(rest))
+            .and_then(|(load, rest)| ratio(load, rest)),
     );
     set(RECOVERY, figure(recovery, RECOVERY));
     metrics

@@ -139,8 +139,9 @@ pub(crate) fn check_sizes(plan: &Plan, machine: &Machine) -> Result<(), Failure>
             .map_err(|error| anyhow::anyhow!("trial {}: {error}", trial.id))
             .or_exit(Exit::Missing)?;
         if let Workload::Thrash(thrash) = &settings.workload {
-            thrash::check_room(settings, thrash)
-                .map_err(|error| Failure::message(Exit::Usage, format_args!("trial {}: {error}", trial.id)))?;
+            thrash::check_room(settings, thrash).map_err(|error| {
+                Failure::message(Exit::Usage, format_args!("trial {}: {error}", trial.id))
+            })?;
         } else if settings.subject != Subject::NoSwap && settings.swap_size < settings.size {
             return Err(Failure::message(
                 Exit::Usage,

@@ -10,8 +10,8 @@ use crate::analysis::ratio;
 use crate::analysis::thrash::{self as figures, Distinct, Use};
 use crate::exit::Exit;
 use crate::latency::Latencies;
-use crate::sample::Row;
 use crate::quantity;
+use crate::sample::Row;
 use crate::scenario::{Settings, Subject, Thrash};
 use crate::workload::Worker;
 use crate::workload::consume::Consume;
@@ -153,7 +153,11 @@ impl Crew {
         let mut findings = load.findings();
         felt.note(&mut findings);
         note_usage(&mut findings, "", &figures::usage(&started, &ended));
-        note_usage(&mut findings, "all_active_", &figures::usage(&all_started, &ended));
+        note_usage(
+            &mut findings,
+            "all_active_",
+            &figures::usage(&all_started, &ended),
+        );
         check_distinct(stage, thrash, &load);
         stage.lists.extend(load.lists);
         Ok(worked(load.cost.and(felt.cost()), origin, findings))

@@ -50,7 +50,9 @@ pub struct Consume {
 pub(super) enum ConsumeError {
     #[error("a consumer of {bytes} bytes with {writes} writes a cycle does nothing; both must be above 0")]
     Nothing { bytes: u64, writes: u64 },
-    #[error("a consumer cannot start at {start} s, end at {end} s and sleep {sleep} s; times are 0 or later, the end not before the start")]
+    #[error(
+        "a consumer cannot start at {start} s, end at {end} s and sleep {sleep} s; times are 0 or later, the end not before the start"
+    )]
     Times { start: f64, end: f64, sleep: f64 },
 }
 
@@ -373,9 +375,15 @@ mod tests {
         assert_eq!(figure("writes"), figure("cycles") * 500.0);
         assert_eq!(cost.bytes as f64, figure("writes"));
         // Not more than fit: each cycle is followed by its sleep, but for the last one.
-        assert!(figure("cycles") <= 1.0 + figure("active_s") / 0.01, "{findings:?}");
+        assert!(
+            figure("cycles") <= 1.0 + figure("active_s") / 0.01,
+            "{findings:?}"
+        );
         assert!(figure("cycles") - figure("sleeps") <= 1.0, "{findings:?}");
-        assert_eq!(figure("counted_cycles"), (figure("cycles") / COUNTED_EVERY as f64).ceil());
+        assert_eq!(
+            figure("counted_cycles"),
+            (figure("cycles") / COUNTED_EVERY as f64).ceil()
+        );
         assert_eq!(figure("pages"), 256.0);
         let latencies = Latencies::from_text(findings.latency.as_ref().unwrap()).unwrap();
         assert_eq!(latencies.count() as f64, figure("cycles"));

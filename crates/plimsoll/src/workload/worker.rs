@@ -110,7 +110,9 @@ impl Server {
                     cost: Cost::default(),
                     verification: Some(witness.verify()),
                 },
-                None => failed("there is nothing to verify: no consumer has ended here; send a consume first"),
+                None => {
+                    failed("there is nothing to verify: no consumer has ended here; send a consume first")
+                }
             },
             Command::Grow { .. } | Command::Scan(_) | Command::Visit(_) => failed("not built yet"),
             Command::Matrix(_) => failed("not built yet"),
