@@ -10,6 +10,7 @@ mod fallback;
 mod loadline;
 mod map;
 mod phase;
+mod probes;
 mod recorder;
 mod stage;
 mod thrash;
@@ -31,7 +32,7 @@ use crate::recording::model::{EventKind, Manifest, RECORDING_SCHEMA, Results, Ru
 use crate::recording::{self, Now, Recording, RecordingError, Writer};
 use crate::report;
 use crate::sample::{Reader, Sampler, SamplerConfig, Target, monotonic_ns};
-use crate::scenario::{Machine, Plan, SpeedHints, Subject};
+use crate::scenario::{Machine, Plan, SpeedHints, Subject, Workload};
 use crate::stop::Stop;
 use crate::workload::protocol::{Command, Reply};
 use crate::workload::{Worker, WorkerOptions};
@@ -145,7 +146,11 @@ pub(crate) fn check_sizes(plan: &Plan, machine: &Machine) -> Result<(), Failure>
         environment::safe_size(machine, disk_free, settings)
             .map_err(|error| anyhow::anyhow!("trial {}: {error}", trial.id))
             .or_exit(Exit::Missing)?;
-        if settings.subject != Subject::NoSwap && settings.swap_size < settings.size {
+        if let Workload::Thrash(thrash) = &settings.workload {
+            thrash::check_room(settings, thrash).map_err(|error| {
+                Failure::message(Exit::Usage, format_args!("trial {}: {error}", trial.id))
+            })?;
+        } else if settings.subject != Subject::NoSwap && settings.swap_size < settings.size {
             return Err(Failure::message(
                 Exit::Usage,
                 format_args!(

@@ -207,7 +207,8 @@ impl<'a, 'l> Stage<'a, 'l> {
             .unwrap_or(0)
     }
 
-    fn out_of_memory(&self) -> String {
+    /// That the OOM killer took a process of the trial, and what to do.
+    pub(super) fn out_of_memory(&self) -> String {
         let settings = &self.plan.settings;
         format!(
             "the OOM killer ended the worker: it needs {}, its cgroup's limit is {} and the subject is `{}`; \

@@ -1,6 +1,7 @@
 //! What a plan will take: stated before a run, and the start of its ETA.
 
 use super::model::{FillClass, Plan, Settings, Subject, TrialPlan};
+use super::workloads::Workload;
 
 /// Speeds to estimate with. The defaults are those of a slow two-core virtual machine; a runner that has
 /// calibrated or finished trials puts in what it measured.
@@ -18,6 +19,10 @@ pub struct SpeedHints {
     pub verify_gb_per_s: f64,
     /// Setting up and undoing a trial's environment, seconds.
     pub setup_s: f64,
+    /// Starting and ending a worker process, seconds.
+    pub process_s: f64,
+    /// From the end of a thrashing load until the machine is as before, seconds.
+    pub recovery_s: f64,
 }
 
 impl Default for SpeedHints {
@@ -29,6 +34,8 @@ impl Default for SpeedHints {
             disk_gb_per_s: 0.15,
             verify_gb_per_s: 2.0,
             setup_s: 0.7,
+            process_s: 0.03,
+            recovery_s: 2.0,
         }
     }
 }
@@ -47,11 +54,21 @@ pub struct PlanEstimate {
 impl SpeedHints {
     /// Seconds of a trial that do not depend on its size.
     pub(super) fn rest_seconds(&self, settings: &Settings) -> f64 {
-        self.setup_s + 2.0 * settings.hold
+        match &settings.workload {
+            Workload::Thrash(thrash) => {
+                let processes = f64::from(thrash.consumers) * self.process_s;
+                self.setup_s + processes + settings.hold + thrash.seconds() + self.recovery_s
+            }
+            _ => self.setup_s + 2.0 * settings.hold,
+        }
     }
 
     /// Seconds that one trial takes.
     pub fn trial_seconds(&self, settings: &Settings) -> f64 {
+        // What its consumers do ends at a time, not with a number of bytes.
+        if let Workload::Thrash(_) = &settings.workload {
+            return self.rest_seconds(settings);
+        }
         let gb = settings.size as f64 / 1e9;
         let both = |out: f64, back: f64| gb / out + gb / back;
         let stored = match &settings.subject {
@@ -85,6 +102,10 @@ impl TrialPlan {
         let settings = &self.settings;
         let worker = settings.size.min(settings.limit);
         let stored = match settings.subject {
+            // Pages of the consumers are resident or stored, and in the end random in every byte.
+            Subject::Zram(_) | Subject::Zswap(_) if matches!(settings.workload, Workload::Thrash(_)) => {
+                settings.size - worker
+            }
             Subject::Zram(_) | Subject::Zswap(_) => {
                 (settings.size as f64 * incompressible_share(&settings.class)) as u64
             }

@@ -174,11 +174,13 @@ impl Worker {
             unread: Vec::new(),
             owes_reply: true,
         };
-        worker.confine(options)?;
         match worker.receive(START_TIMEOUT, &AtomicBool::new(false))? {
-            Reply::Ready { .. } => Ok(worker),
-            other => Err(unexpected("ready", &other)),
+            Reply::Ready { .. } => {}
+            other => return Err(unexpected("ready", &other)),
         }
+        // Not before: else it is left to chance what of its start (relocations, a megabyte or two) the cgroup pays for.
+        worker.confine(options)?;
+        Ok(worker)
     }
 
     fn confine(&self, options: &WorkerOptions) -> Result<(), WorkerError> {

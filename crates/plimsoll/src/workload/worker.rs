@@ -3,9 +3,10 @@
 use std::io::{BufRead, Result, Write};
 
 use super::calibrate::calibrate;
+use super::consume::{Consume, Witness, consume};
 use super::memory::{FillRequest, Memory, MemoryError};
 use super::probe::{Probe, RunningProbe};
-use super::protocol::{Command, Reply};
+use super::protocol::{Command, Cost, Reply};
 use super::scan::scan;
 
 /// Answers the commands on `input` on `output` until `Quit` or the end of `input`; see [`super::protocol`].
@@ -24,6 +25,7 @@ fn answer_all(input: impl BufRead, mut output: impl Write) -> Result<()> {
     let mut worker = Server {
         memory: None,
         probe: None,
+        witness: None,
     };
     let pid = std::process::id();
     send(&mut output, &Reply::Ready { pid })?;
@@ -55,6 +57,8 @@ fn failed(message: impl ToString) -> Reply {
 struct Server {
     memory: Option<Memory>,
     probe: Option<RunningProbe>,
+    /// What the consumer that it was left behind.
+    witness: Option<Witness>,
 }
 
 impl Server {
@@ -108,9 +112,24 @@ impl Server {
                 },
                 None => nothing_filled("scan"),
             },
-            Command::Grow { .. } | Command::Consume(_) | Command::Visit(_) => failed("not built yet"),
+            Command::Grow { .. } | Command::Visit(_) => failed("not built yet"),
+            Command::Consume(asked) => self.consume(&asked),
+            Command::Verify => match &self.witness {
+                Some(witness) => Reply::Done {
+                    cost: Cost::default(),
+                    verification: Some(witness.verify()),
+                },
+                None => {
+                    failed("there is nothing to verify: no consumer has ended here; send a consume first")
+                }
+            },
             Command::Matrix(_) => failed("not built yet"),
             Command::Probe(asked) => self.begin_probe(&asked),
+            Command::ProbeLap => match self.probe.as_mut().map(RunningProbe::lap) {
+                Some(Ok((cost, findings))) => Reply::Found { cost, findings },
+                Some(Err(error)) => failed(error),
+                None => failed("there is no probe to ask: none runs; send a probe first"),
+            },
             Command::ProbeEnd => match self.probe.take().map(RunningProbe::end) {
                 Some(Ok((cost, findings))) => Reply::Found { cost, findings },
                 Some(Err(error)) => failed(error),
@@ -118,6 +137,16 @@ impl Server {
             },
             // The loop leaves before it asks for an answer.
             Command::Quit => failed("quit has no answer"),
+        }
+    }
+
+    fn consume(&mut self, asked: &Consume) -> Reply {
+        match consume(asked) {
+            Ok((cost, findings, witness)) => {
+                self.witness = Some(witness);
+                Reply::Found { cost, findings }
+            }
+            Err(error) => failed(error),
         }
     }
 
@@ -148,7 +177,7 @@ impl Server {
     }
 }
 
-fn done(outcome: std::result::Result<super::protocol::Cost, MemoryError>) -> Reply {
+fn done(outcome: std::result::Result<Cost, MemoryError>) -> Reply {
     match outcome {
         Ok(cost) => Reply::Done {
             cost,
