@@ -99,15 +99,18 @@ impl<'a, 'l> Stage<'a, 'l> {
         Ok(worker)
     }
 
-    /// Ends a worker, and waits for its end.
-    pub(super) fn retire(&mut self, worker: Worker) {
+    /// Ends a worker, and waits for its end. Returns how long that took.
+    pub(super) fn retire(&mut self, worker: Worker) -> Duration {
         let pid = worker.pid();
+        let start = Instant::now();
         drop(worker);
+        let took = start.elapsed();
         if let Some(session) = self.lab.session.as_mut()
             && let Err(error) = session.process_ended(pid)
         {
             self.lab.progress.warn(&error.to_string());
         }
+        took
     }
 
     /// Watches these processes and the environment in the samples and the snapshots from now on.

@@ -3,6 +3,7 @@
 use std::io::{BufRead, Result, Write};
 
 use super::calibrate::calibrate;
+use super::matrix::{self, Ground, Matrix};
 use super::memory::{FillRequest, Memory, MemoryError};
 use super::protocol::{Command, Reply};
 
@@ -19,7 +20,7 @@ pub fn serve(input: impl BufRead, output: impl Write) -> Result<()> {
 }
 
 fn answer_all(input: impl BufRead, mut output: impl Write) -> Result<()> {
-    let mut worker = Server { memory: None };
+    let mut worker = Server::default();
     let pid = std::process::id();
     send(&mut output, &Reply::Ready { pid })?;
     for line in input.lines() {
@@ -47,8 +48,10 @@ fn failed(message: impl ToString) -> Reply {
 }
 
 /// A worker between two commands.
+#[derive(Default)]
 struct Server {
     memory: Option<Memory>,
+    ground: Option<Ground>,
 }
 
 impl Server {
@@ -95,12 +98,22 @@ impl Server {
                 },
                 None => nothing_filled("list"),
             },
-            Command::Grow { .. } | Command::Consume(_) | Command::Scan(_) | Command::Visit(_) => {
-                failed("not built yet")
-            }
-            Command::Matrix(_) | Command::Probe(_) | Command::ProbeEnd => failed("not built yet"),
+            Command::Grow { bytes } => match &mut self.memory {
+                Some(memory) => done(memory.grow(bytes)),
+                None => nothing_filled("grow"),
+            },
+            Command::Matrix(step) => self.step(&step),
+            Command::Consume(_) | Command::Scan(_) | Command::Visit(_) => failed("not built yet"),
+            Command::Probe(_) | Command::ProbeEnd => failed("not built yet"),
             // The loop leaves before it asks for an answer.
             Command::Quit => failed("quit has no answer"),
+        }
+    }
+
+    fn step(&mut self, step: &Matrix) -> Reply {
+        match matrix::step(&mut self.ground, step) {
+            Ok((cost, findings)) => Reply::Found { cost, findings },
+            Err(error) => failed(error),
         }
     }
 
