@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::model::{Settings, Subject};
+
 /// What the worker processes do. One variant a file in `run/` and one or more in `workload/`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -340,6 +342,20 @@ impl Mapping {
 pub struct Contention {
     /// Whether the program that holds memory is stopped (SIGSTOP) while the other one asks.
     pub suspended: bool,
+}
+
+impl Contention {
+    /// Most bytes that the second program asks for: what the limit and the swap can hold besides the first one's,
+    /// less a tenth of the swap and an eighth of the limit, so that nobody is killed. At least one request.
+    pub fn most_asked(settings: &Settings) -> u64 {
+        let swap = match settings.subject {
+            Subject::NoSwap => 0,
+            _ => settings.swap_size / 10 * 9,
+        };
+        let room = (settings.limit / 8 * 7).saturating_add(swap);
+        let asks = room.saturating_sub(settings.size) / settings.request.max(1);
+        asks.max(1).saturating_mul(settings.request)
+    }
 }
 
 /// Gives an enum of choices the names that a scenario file has for them.
