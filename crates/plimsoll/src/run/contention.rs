@@ -19,6 +19,7 @@ const REACHED: f64 = 0.95;
 
 /// Runs the trial's work.
 pub(super) fn run(stage: &mut Stage<'_, '_>, contention: &Contention) -> Result<(), Trouble> {
+    stage.param("suspended", contention.suspended.to_string());
     let holder = stage.spawn()?;
     let asker = match stage.spawn() {
         Ok(asker) => asker,
@@ -125,6 +126,8 @@ impl Both {
     /// Notes where the memory of both is; returns whether the first one was trimmed.
     fn look(&self, stage: &Stage<'_, '_>, asked: u64, worked: &mut Worked) -> Result<bool, Trouble> {
         let (holder, asker) = (residency(stage, &self.holder)?, residency(stage, &self.asker)?);
+        let settings = &stage.plan.settings;
+        let demand = 100.0 * (settings.size + asked) as f64 / settings.limit as f64;
         let seconds = worked.cost.seconds;
         let lost = self.at_first.resident.saturating_sub(holder.resident);
         let trimmed = lost as f64 > self.at_first.resident as f64 * TRIMMED;
@@ -140,6 +143,7 @@ impl Both {
             findings.set(name, bytes as f64);
         }
         findings.set("ask_s", seconds);
+        findings.set("demand_percent", demand);
         findings.set("trimmed", f64::from(u8::from(trimmed)));
         Ok(trimmed)
     }

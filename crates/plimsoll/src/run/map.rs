@@ -22,6 +22,8 @@ const PRESSURE: Duration = Duration::from_secs(5);
 
 /// Runs the trial's work: each way that fits is a phase, in another order in each repeat.
 pub(super) fn run(stage: &mut Stage<'_, '_>, map: &Map) -> Result<(), Trouble> {
+    stage.param("mapping", map.mapping.name());
+    stage.param("touch", map.touch.name());
     let swap = stage.plan.settings.subject != Subject::NoSwap;
     let mut ways = GiveBack::ALL.to_vec();
     ways.retain(|way| way.fits(map.mapping, swap));
