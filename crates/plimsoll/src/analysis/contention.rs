@@ -35,7 +35,10 @@ pub fn metrics(trial: &Trial, _contention: &Contention) -> BTreeMap<String, f64>
     let slowest = times.iter().copied().reduce(f64::max);
     let before = statistics::median(&times[..start.unwrap_or(times.len()).min(times.len())]);
     known.push((SLOWEST_ASK, slowest));
-    known.push((SLOWEST_RATIO, slowest.zip(before).and_then(|(slow, usual)| ratio(slow, usual))));
+    known.push((
+        SLOWEST_RATIO,
+        slowest.zip(before).and_then(|(slow, usual)| ratio(slow, usual)),
+    ));
     if let (Some(first), Some(last)) = (asks.first(), asks.last()) {
         let percent = |part: &str, whole: f64| ratio(100.0 * figure(last, part)?, whole);
         let held = figure(last, "holder_lost_bytes").zip(figure(last, "holder_resident_bytes"));
@@ -44,7 +47,10 @@ pub fn metrics(trial: &Trial, _contention: &Contention) -> BTreeMap<String, f64>
             held.and_then(|(lost, kept)| percent("holder_lost_bytes", lost + kept)),
         ));
         let asked = figure(last, "asked_bytes");
-        known.push((ASKER_LOST, asked.and_then(|asked| percent("asker_swapped_bytes", asked))));
+        known.push((
+            ASKER_LOST,
+            asked.and_then(|asked| percent("asker_swapped_bytes", asked)),
+        ));
         known.push((HOLDER_SWAPPED, figure(last, "holder_swapped_bytes")));
         known.push((ASKER_SWAPPED, figure(last, "asker_swapped_bytes")));
         for (name, category) in [(COMPRESSED, "compressed"), (CACHED, "swap_cache")] {
@@ -52,11 +58,16 @@ pub fn metrics(trial: &Trial, _contention: &Contention) -> BTreeMap<String, f64>
             known.push((name, grown.map(|(before, after)| (after - before).max(0) as f64)));
         }
     }
-    for (name, phase) in [(HOLDER_RESTORE, "restore-holder"), (ASKER_RESTORE, "restore-asker")] {
+    for (name, phase) in [
+        (HOLDER_RESTORE, "restore-holder"),
+        (ASKER_RESTORE, "restore-asker"),
+    ] {
         let found = trial.phases.iter().find(|found| found.name == phase);
         known.push((name, found.map(|phase| phase.seconds)));
     }
-    let values = known.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
+    let values = known
+        .into_iter()
+        .filter_map(|(name, value)| Some((name.to_owned(), value?)));
     values.collect()
 }
 

@@ -114,7 +114,9 @@ pub fn metrics(trial: &Trial, map: &Map) -> BTreeMap<String, f64> {
             (BACK_SHARE, phase.figures.get("back_percent").copied()),
             (PRESSURE, phase.figures.get("pressure_s").copied()),
         ];
-        let known = figures.into_iter().filter_map(|(name, value)| Some((name, value?)));
+        let known = figures
+            .into_iter()
+            .filter_map(|(name, value)| Some((name, value?)));
         metrics.extend(known.map(|(name, value)| (of_way(way, name), value)));
         let share = phase.figures.get("back_percent").copied().unwrap_or(0.0);
         if hands_back(way) && share >= REALLY_BACK_PERCENT {
@@ -126,7 +128,9 @@ pub fn metrics(trial: &Trial, map: &Map) -> BTreeMap<String, f64> {
         (MEMSET, super::statistics::median(&memsets)),
         (FASTEST, cycles.into_iter().reduce(f64::min)),
     ];
-    let known = all.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
+    let known = all
+        .into_iter()
+        .filter_map(|(name, value)| Some((name.to_owned(), value?)));
     metrics.extend(known);
     metrics
 }

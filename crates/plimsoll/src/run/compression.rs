@@ -187,7 +187,7 @@ fn reclaim_cgroup(stage: &Stage<'_, '_>, cgroup: &Cgroup, bytes: u64) -> Result<
 /// Why nothing can be trimmed here, if so.
 fn cannot_trim(stage: &Stage<'_, '_>) -> Option<Trouble> {
     match &stage.surroundings {
-        Surroundings::Lacking(missing) => Some(lacking(missing)),
+        Surroundings::Lacking(missing) => Some(lacking(stage.plan, missing)),
         Surroundings::Made(environment) if environment.swap_device().is_none() => Some(Trouble::new(
             Exit::WorkloadFailed,
             format_args!("trim {NOT_RUN}: the subject is `none`, so there is no swap to trim to"),

@@ -70,7 +70,7 @@ impl Laboratory<'_> {
         let session = match self.session.as_mut() {
             Some(session) if missing.is_empty() => session,
             // Here a cgroup could be made, so nothing is filled outside of one.
-            Some(_) => return vec![lacking(&missing)],
+            Some(_) => return vec![lacking(plan, &missing)],
             None => return self.work(plan, Surroundings::Lacking(missing), trial),
         };
         let environment = match Environment::prepare(session, &plan.settings) {
@@ -143,11 +143,16 @@ impl Laboratory<'_> {
 }
 
 /// What did not run for want of something; the run's warnings say how to get it.
-pub(super) fn lacking(missing: &[Missing]) -> Trouble {
+pub(super) fn lacking(plan: &TrialPlan, missing: &[Missing]) -> Trouble {
+    // Of the memory eater all but the trim can be done anywhere.
+    let work = match plan.settings.workload {
+        Workload::Compression => "trim",
+        other => other.kind().name(),
+    };
     let what: Vec<&str> = missing.iter().map(|missing| missing.what.as_str()).collect();
     Trouble::new(
         Exit::Missing,
-        format_args!("trim {NOT_RUN}, for want of {}", what.join(", ")),
+        format_args!("{work} {NOT_RUN}, for want of {}", what.join(", ")),
     )
 }
 
