@@ -21,7 +21,7 @@ mod wscap;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::analysis;
 use crate::environment::{self, EnvironmentError, MissingKind, Session, Tripwire};
@@ -313,15 +313,17 @@ impl<'a> Laboratory<'a> {
         Ok(worker)
     }
 
-    /// Ends a worker, and waits for its end.
-    fn retire_worker(&mut self, worker: Worker) {
-        let pid = worker.pid();
+    /// Ends a worker, and waits for its end. Returns how long that took.
+    fn retire_worker(&mut self, worker: Worker) -> Duration {
+        let (pid, start) = (worker.pid(), Instant::now());
         drop(worker);
+        let took = start.elapsed();
         if let Some(session) = self.session.as_mut()
             && let Err(error) = session.process_ended(pid)
         {
             self.progress.warn(&error.to_string());
         }
+        took
     }
 
     /// Shows a warning and keeps it in the recording.

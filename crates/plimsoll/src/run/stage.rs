@@ -88,9 +88,9 @@ impl<'a, 'l> Stage<'a, 'l> {
         self.lab.start_worker(&WorkerOptions::default())
     }
 
-    /// Ends a worker, and waits for its end.
-    pub(super) fn retire(&mut self, worker: Worker) {
-        self.lab.retire_worker(worker);
+    /// Ends a worker, and waits for its end. Returns how long that took.
+    pub(super) fn retire(&mut self, worker: Worker) -> Duration {
+        self.lab.retire_worker(worker)
     }
 
     /// Watches these processes and the environment in the samples and the snapshots from now on.

@@ -1,7 +1,7 @@
 //! What a plan will take: stated before a run, and the start of its ETA.
 
 use super::model::{FillClass, Plan, Settings, Subject, TrialPlan};
-use super::workloads::Workload;
+use super::workloads::{GiveBack, Left, Map, Workload};
 
 /// Speeds to estimate with. The defaults are those of a slow two-core virtual machine; a runner that has
 /// calibrated or finished trials puts in what it measured.
@@ -65,10 +65,50 @@ impl SpeedHints {
 
     /// Seconds that one trial takes.
     pub fn trial_seconds(&self, settings: &Settings) -> f64 {
-        // What its consumers do ends at a time, not with a number of bytes.
-        if let Workload::Thrash(_) = &settings.workload {
-            return self.rest_seconds(settings);
+        match &settings.workload {
+            // What its consumers do ends at a time, not with a number of bytes.
+            Workload::Thrash(_) => self.rest_seconds(settings),
+            Workload::Map(map) => self.map_seconds(settings, map),
+            Workload::Contention(_) => self.contention_seconds(settings),
+            _ => self.once(settings),
         }
+    }
+
+    /// Each way maps and touches twice, is checked once, and rests while lazy ways give nothing back.
+    fn map_seconds(&self, settings: &Settings, map: &Map) -> f64 {
+        let gb = settings.size as f64 / 1e9;
+        let swap = settings.subject != Subject::NoSwap;
+        let ways = GiveBack::ALL
+            .into_iter()
+            .filter(|way| way.fits(map.mapping, swap));
+        let each = ways.map(|way| {
+            let lazy = way.leaves(map.mapping) == Left::Either
+                || (map.mapping.has_file() && !matches!(way, GiveBack::Punch | GiveBack::Exit));
+            let rest = if lazy { settings.hold } else { 0.0 };
+            2.0 * gb / self.fill_gb_per_s + gb / self.verify_gb_per_s + rest
+        });
+        self.setup_s + each.sum::<f64>()
+    }
+
+    /// All is filled once and read twice, and what is over the limit goes to swap and comes back both times. A rest
+    /// follows each ask.
+    fn contention_seconds(&self, settings: &Settings) -> f64 {
+        let total = settings.total();
+        let asks = (total - settings.size) / settings.request.max(1);
+        let over = Settings {
+            size: total.saturating_sub(settings.limit),
+            hold: 0.0,
+            ..settings.clone()
+        };
+        let filled = total as f64 / 1e9;
+        3.0 * self.once(&over)
+            + filled / self.fill_gb_per_s
+            + filled / self.verify_gb_per_s
+            + settings.hold * (asks + 1) as f64
+    }
+
+    /// Memory that is filled, trimmed and restored once.
+    fn once(&self, settings: &Settings) -> f64 {
         let gb = settings.size as f64 / 1e9;
         let both = |out: f64, back: f64| gb / out + gb / back;
         let stored = match &settings.subject {
@@ -100,14 +140,20 @@ impl TrialPlan {
     /// Most memory that the trial takes at any time: the worker's and the store's.
     fn peak_memory(&self) -> u64 {
         let settings = &self.settings;
-        let worker = settings.size.min(settings.limit);
+        let total = settings.total();
+        let worker = total.min(settings.limit);
         let stored = match settings.subject {
             // Pages of the consumers are resident or stored, and in the end random in every byte.
             Subject::Zram(_) | Subject::Zswap(_) if matches!(settings.workload, Workload::Thrash(_)) => {
                 settings.size - worker
             }
             Subject::Zram(_) | Subject::Zswap(_) => {
-                (settings.size as f64 * incompressible_share(&settings.class)) as u64
+                let stored = match settings.workload {
+                    // Only what does not fit under the limit is stored.
+                    Workload::Contention(_) => total.saturating_sub(settings.limit),
+                    _ => total,
+                };
+                (stored as f64 * incompressible_share(&settings.class)) as u64
             }
             Subject::SwapFile | Subject::NoSwap => 0,
         };

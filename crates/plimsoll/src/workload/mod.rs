@@ -21,6 +21,6 @@ mod worker;
 
 pub use calibrate::{CalibrationError, calibrate};
 pub(crate) use cost::Stopwatch;
-pub use handle::{Usage, Worker, WorkerError, WorkerOptions};
+pub use handle::{Residency, Usage, Worker, WorkerError, WorkerOptions};
 pub(crate) use plimsoll_os::UsageScope;
 pub use worker::serve;

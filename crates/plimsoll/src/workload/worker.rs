@@ -4,6 +4,7 @@ use std::io::{BufRead, Result, Write};
 
 use super::calibrate::calibrate;
 use super::consume::{Consume, Witness, consume};
+use super::matrix::{self, Ground, Matrix};
 use super::memory::{FillRequest, Memory, MemoryError};
 use super::probe::{Probe, RunningProbe};
 use super::protocol::{Command, Cost, Reply};
@@ -22,11 +23,7 @@ pub fn serve(input: impl BufRead, output: impl Write) -> Result<()> {
 }
 
 fn answer_all(input: impl BufRead, mut output: impl Write) -> Result<()> {
-    let mut worker = Server {
-        memory: None,
-        probe: None,
-        witness: None,
-    };
+    let mut worker = Server::default();
     let pid = std::process::id();
     send(&mut output, &Reply::Ready { pid })?;
     for line in input.lines() {
@@ -54,11 +51,13 @@ fn failed(message: impl ToString) -> Reply {
 }
 
 /// A worker between two commands.
+#[derive(Default)]
 struct Server {
     memory: Option<Memory>,
     probe: Option<RunningProbe>,
     /// What the consumer that it was left behind.
     witness: Option<Witness>,
+    ground: Option<Ground>,
 }
 
 impl Server {
@@ -105,6 +104,11 @@ impl Server {
                 },
                 None => nothing_filled("list"),
             },
+            Command::Grow { bytes } => match &mut self.memory {
+                Some(memory) => done(memory.grow(bytes)),
+                None => nothing_filled("grow"),
+            },
+            Command::Matrix(step) => self.step(&step),
             Command::Scan(asked) => match &mut self.memory {
                 Some(memory) => match scan(memory, &asked) {
                     Ok((cost, findings)) => Reply::Found { cost, findings },
@@ -112,7 +116,7 @@ impl Server {
                 },
                 None => nothing_filled("scan"),
             },
-            Command::Grow { .. } | Command::Visit(_) => failed("not built yet"),
+            Command::Visit(_) => failed("not built yet"),
             Command::Consume(asked) => self.consume(&asked),
             Command::Verify => match &self.witness {
                 Some(witness) => Reply::Done {
@@ -123,7 +127,6 @@ impl Server {
                     failed("there is nothing to verify: no consumer has ended here; send a consume first")
                 }
             },
-            Command::Matrix(_) => failed("not built yet"),
             Command::Probe(asked) => self.begin_probe(&asked),
             Command::ProbeLap => match self.probe.as_mut().map(RunningProbe::lap) {
                 Some(Ok((cost, findings))) => Reply::Found { cost, findings },
@@ -159,6 +162,13 @@ impl Server {
                 self.probe = Some(probe);
                 done(Ok(cost))
             }
+            Err(error) => failed(error),
+        }
+    }
+
+    fn step(&mut self, step: &Matrix) -> Reply {
+        match matrix::step(&mut self.ground, step) {
+            Ok((cost, findings)) => Reply::Found { cost, findings },
             Err(error) => failed(error),
         }
     }
