@@ -5,6 +5,7 @@ use std::io::{BufRead, Result, Write};
 use super::calibrate::calibrate;
 use super::memory::{FillRequest, Memory, MemoryError};
 use super::protocol::{Command, Reply};
+use super::visit::{Visit, VisitError, Visitor};
 
 /// Answers the commands on `input` on `output` until `Quit` or the end of `input`; see [`super::protocol`].
 /// Binds this process to its parent: it is killed when the thread that started it ends.
@@ -19,7 +20,10 @@ pub fn serve(input: impl BufRead, output: impl Write) -> Result<()> {
 }
 
 fn answer_all(input: impl BufRead, mut output: impl Write) -> Result<()> {
-    let mut worker = Server { memory: None };
+    let mut worker = Server {
+        memory: None,
+        visitor: None,
+    };
     let pid = std::process::id();
     send(&mut output, &Reply::Ready { pid })?;
     for line in input.lines() {
@@ -49,6 +53,8 @@ fn failed(message: impl ToString) -> Reply {
 /// A worker between two commands.
 struct Server {
     memory: Option<Memory>,
+    /// Who visits the memory, once that is prepared.
+    visitor: Option<Visitor>,
 }
 
 impl Server {
@@ -71,10 +77,14 @@ impl Server {
                 Ok(calibration) => Reply::Calibration { calibration },
                 Err(error) => failed(error),
             },
-            Command::Release => match self.memory.take() {
-                Some(memory) => done(memory.release()),
-                None => nothing_filled("release"),
-            },
+            Command::Release => {
+                // What it knows of is gone.
+                self.visitor = None;
+                match self.memory.take() {
+                    Some(memory) => done(memory.release()),
+                    None => nothing_filled("release"),
+                }
+            }
             Command::Trim => match &self.memory {
                 Some(memory) => done(memory.trim()),
                 None => nothing_filled("trim"),
@@ -95,13 +105,42 @@ impl Server {
                 },
                 None => nothing_filled("list"),
             },
-            Command::Grow { .. } | Command::Consume(_) | Command::Scan(_) | Command::Visit(_) => {
-                failed("not built yet")
-            }
+            Command::Visit(visit) => self.visit(&visit).unwrap_or_else(failed),
+            Command::Grow { .. } | Command::Consume(_) | Command::Scan(_) => failed("not built yet"),
             Command::Matrix(_) | Command::Probe(_) | Command::ProbeEnd => failed("not built yet"),
             // The loop leaves before it asks for an answer.
             Command::Quit => failed("quit has no answer"),
         }
+    }
+
+    fn visit(&mut self, asked: &Visit) -> std::result::Result<Reply, VisitError> {
+        let Some(memory) = &mut self.memory else {
+            return Ok(nothing_filled("visit"));
+        };
+        let memory = memory.whole_mut();
+        let (cost, findings) = match *asked {
+            Visit::Prepare {
+                pattern,
+                compute,
+                steps,
+                warm_up,
+                seed,
+            } => {
+                let (visitor, cost, findings) =
+                    Visitor::prepare(memory, (pattern, compute, steps), warm_up, seed)?;
+                self.visitor = Some(visitor);
+                (cost, findings)
+            }
+            Visit::Measure { seconds } => {
+                let visitor = self.visitor.as_mut().ok_or(VisitError::Unprepared)?;
+                visitor.measure(memory, seconds)?
+            }
+            Visit::Check => {
+                let visitor = self.visitor.as_ref().ok_or(VisitError::Unprepared)?;
+                visitor.check(memory)?
+            }
+        };
+        Ok(Reply::Found { cost, findings })
     }
 
     fn fill(&mut self, asked: &FillRequest) -> Reply {
