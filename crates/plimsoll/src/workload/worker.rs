@@ -5,6 +5,7 @@ use std::io::{BufRead, Result, Write};
 use super::calibrate::calibrate;
 use super::memory::{FillRequest, Memory, MemoryError};
 use super::protocol::{Command, Reply};
+use super::scan::scan;
 use super::visit::{Visit, VisitError, Visitor};
 
 /// Answers the commands on `input` on `output` until `Quit` or the end of `input`; see [`super::protocol`].
@@ -106,7 +107,14 @@ impl Server {
                 None => nothing_filled("list"),
             },
             Command::Visit(visit) => self.visit(&visit).unwrap_or_else(failed),
-            Command::Grow { .. } | Command::Consume(_) | Command::Scan(_) => failed("not built yet"),
+            Command::Scan(asked) => match &mut self.memory {
+                Some(memory) => match scan(memory, &asked) {
+                    Ok((cost, findings)) => Reply::Found { cost, findings },
+                    Err(error) => failed(error),
+                },
+                None => nothing_filled("scan"),
+            },
+            Command::Grow { .. } | Command::Consume(_) => failed("not built yet"),
             Command::Matrix(_) | Command::Probe(_) | Command::ProbeEnd => failed("not built yet"),
             // The loop leaves before it asks for an answer.
             Command::Quit => failed("quit has no answer"),
