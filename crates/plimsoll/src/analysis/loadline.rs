@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use super::metric::metrics;
 use super::ratio;
+use super::statistics::summarise;
 use crate::recording::model::{Phase, Trial};
 use crate::scenario::Loadline;
 
@@ -58,8 +59,8 @@ pub const PSI_FULL: &str = "psi_full_percent";
 pub const CARRIED: f64 = 0.5;
 /// The knee is known when the loads below and above it are this close.
 const CLOSE: f64 = 1.05;
-/// Loads that are measured first, as far as the largest load goes.
-const COARSE: [f64; 9] = [0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0];
+/// The load that others are compared with.
+const UNLOADED: f64 = 0.5;
 /// Where, in knees, a point shows the curve before and after it, unless there is one as near as `NEAR`.
 const AROUND: [f64; 2] = [0.9, 1.1];
 const NEAR: f64 = 0.04;
@@ -151,7 +152,7 @@ impl Bracket {
 ///
 /// First some loads over the whole axis, up to the first that gets the worker killed, as larger ones do too; then the
 /// middle of the bracket of the knee until that is narrow; then a point on each side of it.
-pub fn next_load(measured: &[Point], max_load: f64) -> Option<f64> {
+pub fn next_load(measured: &[Point], loadline: &Loadline) -> Option<f64> {
     let mut points = measured.to_vec();
     points.sort_by(|a, b| a.load.total_cmp(&b.load));
     let killed = points
@@ -159,11 +160,7 @@ pub fn next_load(measured: &[Point], max_load: f64) -> Option<f64> {
         .find(|point| point.killed)
         .map_or(f64::INFINITY, |point| point.load);
     let is_new = |load: &f64| points.iter().all(|point| point.load != *load);
-    let inside = COARSE
-        .into_iter()
-        .filter(|load| *load < max_load)
-        .chain([max_load]);
-    if let Some(coarse) = inside.filter(|load| *load < killed).find(is_new) {
+    if let Some(coarse) = loadline.coarse_loads().filter(|load| *load < killed).find(is_new) {
         return Some(coarse);
     }
     let bracket = bracket(&points)?;
@@ -179,13 +176,69 @@ pub fn next_load(measured: &[Point], max_load: f64) -> Option<f64> {
         .map(|share| to_thousandths(knee * share))
         .find(|load| {
             let near = |point: &Point| (point.load - load).abs() < NEAR * knee;
-            *load > lowest && *load < killed.min(max_load) && !points.iter().any(near)
+            *load > lowest && *load < killed.min(loadline.max_load) && !points.iter().any(near)
         })
 }
 
 /// Loads are named with at most three decimals.
 fn to_thousandths(load: f64) -> f64 {
     (load * 1e3).round() / 1e3
+}
+
+/// What a trial measured of a figure, by load; useful work as its share of that at the lowest load.
+fn line(trial: &Trial, name: &str) -> Vec<(f64, f64)> {
+    let base = match name {
+        VISITS => points(trial).first().map_or(f64::NAN, |point| point.visits_per_s),
+        _ => 1.0,
+    };
+    let point = |phase: &Phase| Some((*phase.figures.get(LOAD)?, ratio(*phase.figures.get(name)?, base)?));
+    let mut line: Vec<(f64, f64)> = trial.phases.iter().filter_map(point).collect();
+    line.sort_by(|a, b| a.0.total_cmp(&b.0));
+    line
+}
+
+/// A line of several repeats at one load: median, least and greatest.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Spread {
+    /// Size over limit.
+    pub load: f64,
+    /// Middle of the repeats.
+    pub median: f64,
+    /// Least of them.
+    pub min: f64,
+    /// Greatest of them.
+    pub max: f64,
+}
+
+/// A figure over the load, of repeats, at every load that one of them measured: the others by the line between their
+/// neighbouring points, and not beyond their ends. Useful work ([`VISITS`]) is its share of that at the lowest load.
+pub fn curve(trials: &[&Trial], name: &str) -> Vec<Spread> {
+    let lines: Vec<Vec<(f64, f64)>> = trials.iter().map(|trial| line(trial, name)).collect();
+    let mut loads: Vec<f64> = lines.iter().flatten().map(|(load, _)| *load).collect();
+    loads.sort_by(f64::total_cmp);
+    loads.dedup();
+    let spread = |load: f64| {
+        let values: Vec<f64> = lines.iter().filter_map(|line| value_at(line, load)).collect();
+        let summary = summarise(&values, 0)?;
+        Some(Spread {
+            load,
+            median: summary.median,
+            min: summary.min,
+            max: summary.max,
+        })
+    };
+    loads.into_iter().filter_map(spread).collect()
+}
+
+/// The value of a line, by ascending x, at `x`.
+fn value_at(line: &[(f64, f64)], x: f64) -> Option<f64> {
+    let after = line.iter().position(|(at, _)| *at >= x)?;
+    let (right, high) = line[after];
+    if right == x {
+        return Some(high);
+    }
+    let (left, low) = line[after.checked_sub(1)?];
+    Some(low + (high - low) * ratio(x - left, right - left)?)
 }
 
 /// Computes the metrics of a trial. One that cannot be known is absent.
@@ -227,7 +280,7 @@ pub fn metrics(trial: &Trial, _loadline: &Loadline) -> BTreeMap<String, f64> {
     set(
         CPU_1_5,
         cpu(1.5)
-            .zip(cpu(COARSE[0]))
+            .zip(cpu(UNLOADED))
             .and_then(|(loaded, base)| ratio(loaded, base)),
     );
     metrics
@@ -250,7 +303,7 @@ mod tests {
     /// Measures a machine that does `work` at a load, as a trial does.
     fn sweep(max_load: f64, work: impl Fn(f64) -> f64) -> Vec<Point> {
         let mut points = Vec::new();
-        while let Some(load) = next_load(&points, max_load) {
+        while let Some(load) = next_load(&points, &Loadline { max_load, ..LOADLINE }) {
             points.push(point(load, work(load)));
             assert!(points.len() <= MOST_POINTS);
         }
@@ -276,7 +329,7 @@ mod tests {
         #[test]
         fn a_noisy_machine_ends_the_sweep_too(works in prop::collection::vec(0.0f64..1e5, 40), max_load in 1.0f64..10.0) {
             let mut points = Vec::new();
-            while let Some(load) = next_load(&points, max_load) {
+            while let Some(load) = next_load(&points, &Loadline { max_load, ..LOADLINE }) {
                 prop_assert!(load <= max_load && points.iter().all(|point: &Point| point.load != load));
                 points.push(point(load, works[points.len()]));
                 prop_assert!(points.len() <= MOST_POINTS);
@@ -289,7 +342,7 @@ mod tests {
             let found = bracket(&points).unwrap();
             prop_assert_eq!(found.load(), Some(found.low.load));
             prop_assert!(found.low.load < cliff && cliff <= found.low.load * 1.051);
-            let first_coarse = COARSE.into_iter().find(|load| *load >= cliff).unwrap();
+            let first_coarse = LOADLINE.coarse_loads().find(|load| *load >= cliff).unwrap();
             prop_assert!(points.iter().all(|point| point.load <= first_coarse));
         }
     }
@@ -337,6 +390,32 @@ mod tests {
         near(P99_1_5, 1.5e-3);
         near(CPU_1_5, 3.0);
         assert!(!metrics.contains_key(KILLED_LOAD));
+    }
+
+    #[test]
+    fn repeats_with_other_loads_make_one_curve() {
+        let repeat = |works: &[(f64, f64)]| {
+            let phase = |&(load, work): &(f64, f64)| Phase {
+                figures: [(LOAD, load), (VISITS, work)]
+                    .map(|(name, value)| (name.to_owned(), value))
+                    .into(),
+                ..Phase::default()
+            };
+            trial(works.iter().map(phase).collect())
+        };
+        let one = repeat(&[(0.5, 100.0), (1.0, 80.0), (2.0, 40.0)]);
+        let two = repeat(&[(0.5, 200.0), (1.5, 100.0)]);
+        let curve = curve(&[&one, &two], VISITS);
+        let seen: Vec<(f64, f64, f64)> = curve.iter().map(|at| (at.load, at.min, at.max)).collect();
+        assert_eq!(
+            seen,
+            [
+                (0.5, 1.0, 1.0),
+                (1.0, 0.75, 0.8),
+                (1.5, 0.5, 0.6),
+                (2.0, 0.4, 0.4)
+            ]
+        );
     }
 
     #[test]

@@ -38,7 +38,7 @@ pub(super) fn run(stage: &mut Stage<'_, '_>, loadline: &Loadline) -> Result<(), 
         store_before: store_bytes(&stage.plan.settings.subject, &before),
     };
     let mut points: Vec<Point> = Vec::new();
-    while let Some(load) = next_load(&points, loadline.max_load) {
+    while let Some(load) = next_load(&points, loadline) {
         stage.go_on()?;
         sweep.point(stage, load)?;
         let point = stage
@@ -65,32 +65,21 @@ impl Sweep<'_> {
     fn visit(&mut self, stage: &mut Stage<'_, '_>, worker: &mut Worker, load: f64) -> Result<(), Trouble> {
         let size = (stage.plan.settings.limit as f64 * load) as u64 / PAGE * PAGE;
         let own = self.prepare(stage, worker, size)?;
-        let mut alive = false;
         stage.phase(&format!("load {load}"), None, |stage, before| {
             let measured = match &own {
-                Some(_) => self.measure(stage, worker)?,
+                Some(_) => self.measure(stage, worker, before, size)?,
                 None => None,
             };
-            let mut worked = match measured {
-                Some(worked) => {
-                    alive = true;
-                    worked
-                }
-                None => killed(),
-            };
+            let mut worked = measured.unwrap_or_else(killed);
             let findings = &mut worked.findings;
             findings
                 .figures
                 .extend(own.into_iter().flat_map(|own| own.figures));
             findings.set(LOAD, load);
             findings.set("size_bytes", size as f64);
-            if alive {
-                let after = stage.snapshot()?;
-                self.figures(stage, findings, worked.cost, (before, &after), size);
-            }
+            net(findings);
             Ok(worked)
-        })?;
-        if alive { check(stage, worker) } else { Ok(()) }
+        })
     }
 
     /// Has the worker fill its memory and warm up; what it found about itself, or nothing if it was killed for it.
@@ -128,10 +117,22 @@ impl Sweep<'_> {
         Ok(Some(findings))
     }
 
-    fn measure(&self, stage: &mut Stage<'_, '_>, worker: &mut Worker) -> Result<Option<Worked>, Trouble> {
+    /// Measures, and then has every page checked; nothing if the worker was killed for either.
+    fn measure(
+        &self,
+        stage: &mut Stage<'_, '_>,
+        worker: &mut Worker,
+        before: &Snapshot,
+        size: u64,
+    ) -> Result<Option<Worked>, Trouble> {
         let seconds = self.loadline.duration;
-        let reply = ask(stage, worker, &Command::Visit(Visit::Measure { seconds }))?;
-        reply.map(Worked::of_reply).transpose()
+        let Some(reply) = ask(stage, worker, &Command::Visit(Visit::Measure { seconds }))? else {
+            return Ok(None);
+        };
+        let mut worked = Worked::of_reply(reply)?;
+        let after = stage.snapshot()?;
+        self.figures(stage, &mut worked.findings, worked.cost, (before, &after), size);
+        Ok(check(stage, worker)?.then_some(worked))
     }
 
     /// What the system says of the measured stretch.
@@ -151,12 +152,8 @@ impl Sweep<'_> {
         findings.set(CPU_SYSTEM, 100.0 * cost.cpu_system_s / seconds);
         findings.set(STORE, store as f64);
         findings.set(RAM_LOAD, size as f64 / (settings.limit as f64 + store as f64));
-        let figure = |findings: &Findings, name: &str| findings.figures.get(name).copied();
-        if let Some(visits) = figure(findings, "visits") {
+        if let Some(&visits) = findings.figures.get("visits") {
             findings.set(CPU_PER_VISIT, (cost.cpu_user_s + cost.cpu_system_s) / visits);
-            if let Some(own) = figure(findings, "own_s") {
-                findings.set(NET, seconds / visits - own);
-            }
         }
         for (name, column) in [(RESIDENT, col::TARGET_RESIDENT), (SWAPPED, col::CGROUP_SWAP)] {
             if let Some(bytes) = after.row.get(column) {
@@ -197,14 +194,22 @@ fn killed() -> Worked {
     worked
 }
 
-/// Has the worker read every page: its tag, and its counter.
-fn check(stage: &mut Stage<'_, '_>, worker: &mut Worker) -> Result<(), Trouble> {
-    let found = stage
-        .find(worker, &Command::Visit(Visit::Check))?
-        .findings
-        .figures;
+/// Time of a visit without choice, clock and computing.
+fn net(findings: &mut Findings) {
+    let figure = |name: &str| findings.figures.get(name).copied().filter(|&value| value > 0.0);
+    if let (Some(visits_per_s), Some(own)) = (figure(VISITS), figure("own_s")) {
+        findings.set(NET, 1.0 / visits_per_s - own);
+    }
+}
+
+/// Has the worker read every page, its tag and its counter; false if the OOM killer ended it for that.
+fn check(stage: &mut Stage<'_, '_>, worker: &mut Worker) -> Result<bool, Trouble> {
+    let Some(reply) = ask(stage, worker, &Command::Visit(Visit::Check))? else {
+        return Ok(false);
+    };
+    let found = Worked::of_reply(reply)?.findings.figures;
     match (found.get("wrong_tags"), found.get("uncounted_visits")) {
-        (Some(0.0), Some(0.0)) => Ok(()),
+        (Some(0.0), Some(0.0)) => Ok(true),
         (wrong, uncounted) => Err(failed(format_args!(
             "pages hold what was not written to them: {} wrong tags, and their counters are {} visits off",
             wrong.unwrap_or(&f64::NAN),

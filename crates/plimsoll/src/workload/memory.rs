@@ -163,7 +163,7 @@ impl Memory {
         self.mappings.iter().map(|mapping| mapping.len() as u64).sum()
     }
 
-    /// The bytes, where they are one mapping.
+    /// The bytes, where they are one mapping. Whoever writes to them checks them: to `restore` they are wrong.
     pub(super) fn whole_mut(&mut self) -> Option<&mut [u8]> {
         match self.mappings.as_mut_slice() {
             [mapping] => Some(mapping.bytes_mut()),
