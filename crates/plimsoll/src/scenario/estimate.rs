@@ -1,7 +1,7 @@
 //! What a plan will take: stated before a run, and the start of its ETA.
 
 use super::model::{FillClass, Plan, Settings, Subject, TrialPlan};
-use super::workloads::{GiveBack, Left, Map, Workload};
+use super::workloads::{GiveBack, Left, Loadline, Map, Workload};
 
 /// Speeds to estimate with. The defaults are those of a slow two-core virtual machine; a runner that has
 /// calibrated or finished trials puts in what it measured.
@@ -68,6 +68,7 @@ impl SpeedHints {
         match &settings.workload {
             // What its consumers do ends at a time, not with a number of bytes.
             Workload::Thrash(_) => self.rest_seconds(settings),
+            Workload::Loadline(loadline) => self.loadline_seconds(settings, loadline),
             Workload::Map(map) => self.map_seconds(settings, map),
             Workload::Contention(_) => self.contention_seconds(settings),
             _ => self.once(settings),
@@ -110,8 +111,16 @@ impl SpeedHints {
     /// Memory that is filled, trimmed and restored once.
     fn once(&self, settings: &Settings) -> f64 {
         let gb = settings.size as f64 / 1e9;
+        self.rest_seconds(settings)
+            + gb / self.fill_gb_per_s
+            + self.stored_seconds(settings, gb)
+            + gb / self.verify_gb_per_s
+    }
+
+    /// Seconds in which so many gigabytes leave and come back.
+    fn stored_seconds(&self, settings: &Settings, gb: f64) -> f64 {
         let both = |out: f64, back: f64| gb / out + gb / back;
-        let stored = match &settings.subject {
+        match &settings.subject {
             Subject::Zram(_) => both(self.compress_gb_per_s, self.decompress_gb_per_s),
             // zswap compresses, and in the worst case writes to the file behind it as well.
             Subject::Zswap(_) => {
@@ -121,8 +130,20 @@ impl SpeedHints {
             }
             Subject::SwapFile => both(self.disk_gb_per_s, self.disk_gb_per_s),
             Subject::NoSwap => 0.0,
+        }
+    }
+
+    /// A sweep of the load: each point fills its memory, sets and checks all pages, which at more than the limit moves
+    /// them out and back each time, warms up and measures.
+    fn loadline_seconds(&self, settings: &Settings, loadline: &Loadline) -> f64 {
+        /// Starting and ending a worker.
+        const WORKER_S: f64 = 0.3;
+        let point = |load: f64| {
+            let gb = load * settings.limit as f64 / 1e9;
+            let moved = 2.0 * self.stored_seconds(settings, if load > 1.0 { gb } else { 0.0 });
+            WORKER_S + 1.5 * loadline.duration + gb / self.fill_gb_per_s + moved
         };
-        self.rest_seconds(settings) + gb / self.fill_gb_per_s + stored + gb / self.verify_gb_per_s
+        self.setup_s + loadline.usual_loads().map(point).sum::<f64>()
     }
 }
 

@@ -123,6 +123,20 @@ pub struct Loadline {
     pub duration: f64,
 }
 
+impl Loadline {
+    /// The loads that are measured first, over the whole axis.
+    pub fn coarse_loads(&self) -> impl Iterator<Item = f64> + use<> {
+        const COARSE: [f64; 9] = [0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0];
+        let most = self.max_load;
+        COARSE.into_iter().filter(move |load| *load < most).chain([most])
+    }
+
+    /// About the loads of a trial: the coarse ones, and six around a knee that is taken to be at 1.5.
+    pub(super) fn usual_loads(&self) -> impl Iterator<Item = f64> + use<> {
+        self.coarse_loads().chain([self.max_load.min(1.5); 6])
+    }
+}
+
 /// How a worker chooses the page that it visits next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

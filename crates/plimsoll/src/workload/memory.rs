@@ -189,6 +189,14 @@ impl Memory {
         self.mappings.iter().map(|mapping| mapping.len() as u64).sum()
     }
 
+    /// The bytes, where they are one mapping. Whoever writes to them checks them: to `restore` they are wrong.
+    pub(super) fn whole_mut(&mut self) -> Option<&mut [u8]> {
+        match self.mappings.as_mut_slice() {
+            [mapping] => Some(mapping.bytes_mut()),
+            _ => None,
+        }
+    }
+
     /// Has the kernel reclaim everything. Success says that it was asked, not that pages went.
     pub(super) fn trim(&self) -> Result<Cost, MemoryError> {
         let watch = Stopwatch::start(UsageScope::Process);

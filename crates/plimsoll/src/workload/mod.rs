@@ -13,6 +13,7 @@ pub mod fill;
 mod handle;
 pub mod matrix;
 mod memory;
+mod pattern;
 pub mod probe;
 pub mod protocol;
 pub mod scan;

@@ -9,6 +9,7 @@ use super::memory::{FillRequest, Memory, MemoryError};
 use super::probe::{Probe, RunningProbe};
 use super::protocol::{Command, Cost, Reply};
 use super::scan::scan;
+use super::visit::{Visit, VisitError, Visitor};
 
 /// Answers the commands on `input` on `output` until `Quit` or the end of `input`; see [`super::protocol`].
 /// Binds this process to its parent: it is killed when the thread that started it ends.
@@ -58,6 +59,8 @@ struct Server {
     /// What the consumer that it was left behind.
     witness: Option<Witness>,
     ground: Option<Ground>,
+    /// Who visits the memory, once that is prepared.
+    visitor: Option<Visitor>,
 }
 
 impl Server {
@@ -80,10 +83,14 @@ impl Server {
                 Ok(calibration) => Reply::Calibration { calibration },
                 Err(error) => failed(error),
             },
-            Command::Release => match self.memory.take() {
-                Some(memory) => done(memory.release()),
-                None => nothing_filled("release"),
-            },
+            Command::Release => {
+                // What it knows of is gone.
+                self.visitor = None;
+                match self.memory.take() {
+                    Some(memory) => done(memory.release()),
+                    None => nothing_filled("release"),
+                }
+            }
             Command::Trim => match &self.memory {
                 Some(memory) => done(memory.trim()),
                 None => nothing_filled("trim"),
@@ -109,6 +116,7 @@ impl Server {
                 None => nothing_filled("grow"),
             },
             Command::Matrix(step) => self.step(&step),
+            Command::Visit(visit) => self.visit(&visit).unwrap_or_else(failed),
             Command::Scan(asked) => match &mut self.memory {
                 Some(memory) => match scan(memory, &asked) {
                     Ok((cost, findings)) => Reply::Found { cost, findings },
@@ -116,7 +124,6 @@ impl Server {
                 },
                 None => nothing_filled("scan"),
             },
-            Command::Visit(_) => failed("not built yet"),
             Command::Consume(asked) => self.consume(&asked),
             Command::Verify => match &self.witness {
                 Some(witness) => Reply::Done {
@@ -171,6 +178,36 @@ impl Server {
             Ok((cost, findings)) => Reply::Found { cost, findings },
             Err(error) => failed(error),
         }
+    }
+
+    fn visit(&mut self, asked: &Visit) -> std::result::Result<Reply, VisitError> {
+        let Some(memory) = &mut self.memory else {
+            return Ok(nothing_filled("visit"));
+        };
+        let memory = memory.whole_mut();
+        let (cost, findings) = match *asked {
+            Visit::Prepare {
+                pattern,
+                compute,
+                steps,
+                warm_up,
+                seed,
+            } => {
+                let (visitor, cost, findings) =
+                    Visitor::prepare(memory, (pattern, compute, steps), warm_up, seed)?;
+                self.visitor = Some(visitor);
+                (cost, findings)
+            }
+            Visit::Measure { seconds } => {
+                let visitor = self.visitor.as_mut().ok_or(VisitError::Unprepared)?;
+                visitor.measure(memory, seconds)?
+            }
+            Visit::Check => {
+                let visitor = self.visitor.as_ref().ok_or(VisitError::Unprepared)?;
+                visitor.check(memory)?
+            }
+        };
+        Ok(Reply::Found { cost, findings })
     }
 
     fn fill(&mut self, asked: &FillRequest) -> Reply {
