@@ -58,3 +58,9 @@ pub fn metrics(trial: &Trial, _wscap: &Wscap) -> BTreeMap<String, f64> {
 fn system_percent(phase: &Phase) -> Option<f64> {
     ratio(100.0 * phase.cpu_system_s, phase.cpu_user_s + phase.cpu_system_s)
 }
+
+/// Size over cap of a trial or group with these parameters.
+pub fn load(params: &BTreeMap<String, String>) -> Option<f64> {
+    let load: f64 = params.get("load")?.parse().ok()?;
+    (load.is_finite() && load > 0.0).then_some(load)
+}

@@ -1,6 +1,7 @@
 //! What a plan will take: stated before a run, and the start of its ETA.
 
 use super::model::{FillClass, Plan, Settings, Subject, TrialPlan};
+use super::workloads::{Workload, Wscap};
 
 /// Speeds to estimate with. The defaults are those of a slow two-core virtual machine; a runner that has
 /// calibrated or finished trials puts in what it measured.
@@ -53,8 +54,19 @@ impl SpeedHints {
     /// Seconds that one trial takes.
     pub fn trial_seconds(&self, settings: &Settings) -> f64 {
         let gb = settings.size as f64 / 1e9;
+        let fill = gb / self.fill_gb_per_s + gb / self.verify_gb_per_s;
+        let work = match &settings.workload {
+            Workload::Wscap(wscap) => self.wscap_seconds(wscap, settings),
+            _ => self.stored_seconds(settings),
+        };
+        self.rest_seconds(settings) + fill + work
+    }
+
+    /// Seconds in which everything goes to the subject's store and comes back.
+    fn stored_seconds(&self, settings: &Settings) -> f64 {
+        let gb = settings.size as f64 / 1e9;
         let both = |out: f64, back: f64| gb / out + gb / back;
-        let stored = match &settings.subject {
+        match &settings.subject {
             Subject::Zram(_) => both(self.compress_gb_per_s, self.decompress_gb_per_s),
             // zswap compresses, and in the worst case writes to the file behind it as well.
             Subject::Zswap(_) => {
@@ -64,8 +76,15 @@ impl SpeedHints {
             }
             Subject::SwapFile => both(self.disk_gb_per_s, self.disk_gb_per_s),
             Subject::NoSwap => 0.0,
-        };
-        self.rest_seconds(settings) + gb / self.fill_gb_per_s + stored + gb / self.verify_gb_per_s
+        }
+    }
+
+    /// Three measured stretches; the working set goes out under the cap and once more when it is emptied.
+    fn wscap_seconds(&self, wscap: &Wscap, settings: &Settings) -> f64 {
+        match settings.subject {
+            Subject::NoSwap => wscap.duration,
+            _ => 3.0 * wscap.duration + 2.0 * self.stored_seconds(settings),
+        }
     }
 }
 
