@@ -142,3 +142,98 @@ fn largest_free(points: &[Point<'_>]) -> Option<f64> {
         .filter(|load| *load < first_that_costs)
         .reduce(f64::max)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::groups;
+    use crate::recording::model::Trial;
+
+    fn trial(id: &str, load: &str, cap_by: &str, repeat: u32, slowdown: f64) -> Trial {
+        let document = serde_json::json!({
+            "id": format!("{id}/load={load}/{cap_by}#{repeat}"), "workload": "wscap", "subject": id,
+            "params": {"load": load, "cap-by": cap_by, "size": "67108864"}, "repeat": repeat, "status": "ok",
+            "reasons": [], "verified": true, "span_ns": [0, 1], "phases": [],
+            "metrics": {"slowdown_ratio": slowdown, "fault_path_percent": 98.0},
+        });
+        serde_json::from_value(document).unwrap()
+    }
+
+    fn said(trials: &[Trial]) -> Option<String> {
+        let groups = groups(trials);
+        sentence(&groups.iter().collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn one_point_is_told_with_its_spread_beside_the_original() {
+        let trials: Vec<Trial> = [(1, 110.0), (2, 120.0), (3, 130.0)]
+            .map(|(repeat, slowdown)| trial("zram:lz4", "2", "limit", repeat, slowdown))
+            .into();
+        assert_eq!(
+            said(&trials).unwrap(),
+            "At twice its cap a scan takes 120\u{d7} as long on zram:lz4 (110 to 130 in 3 repeats); 98.0% of its CPU \
+             time goes into page faults; the original saw 250\u{d7}, at worst 800\u{d7}, at twice its cap."
+        );
+    }
+
+    #[test]
+    fn a_sweep_tells_up_to_where_a_cap_costs_nothing() {
+        let trials: Vec<Trial> = [
+            ("0.5", 1.0),
+            ("0.9", 1.05),
+            ("1.1", 90.0),
+            ("2", 120.0),
+            ("4", 130.0),
+        ]
+        .map(|(load, slowdown)| trial("zram:lz4", load, "limit", 1, slowdown))
+        .into();
+        let said = said(&trials).unwrap();
+        assert!(
+            said.starts_with("At twice its cap a scan takes 120\u{d7} as long"),
+            "{said}"
+        );
+        assert!(
+            said.ends_with("Up to 0.9 times its cap it takes as long as without one."),
+            "{said}"
+        );
+    }
+
+    #[test]
+    fn mechanisms_are_told_apart() {
+        let few = said(&[
+            trial("zram", "2", "limit", 1, 100.0),
+            trial("zram", "2", "balance", 1, 2.0),
+        ]);
+        let few = few.unwrap();
+        assert!(
+            few.contains("100\u{d7} as long on zram under a cgroup limit"),
+            "{few}"
+        );
+        assert!(
+            few.contains("2.00\u{d7} as long on zram trimmed once a second"),
+            "{few}"
+        );
+        let many: Vec<Trial> = ["a", "b", "c"]
+            .into_iter()
+            .flat_map(|id| {
+                [
+                    trial(id, "2", "limit", 1, 100.0),
+                    trial(id, "2", "balance", 1, 2.0),
+                ]
+            })
+            .collect();
+        let many = said(&many).unwrap();
+        assert!(
+            many.contains("2.00\u{d7} as long trimmed once a second, 100\u{d7} as long under a cgroup limit"),
+            "{many}"
+        );
+    }
+
+    #[test]
+    fn without_a_slowdown_nothing_is_said() {
+        let mut nothing = trial("zram", "2", "limit", 1, 1.0);
+        nothing.metrics.clear();
+        assert_eq!(said(&[nothing]), None);
+        assert_eq!(said(&[]), None);
+    }
+}

@@ -6,8 +6,8 @@ use super::super::table::{Cell, Table, columns};
 use super::super::xy::{self, Axis, Chart, Line};
 use super::{Chapter, Drawing};
 use crate::analysis::wscap::{
-    CAPPED_SCANS, EMPTIED_SLOWDOWN, FAULT_PATH, FAULTS, REFILL, RESIDENT_MAX, RESIDENT_MIN, SLOWDOWN,
-    SYSTEM_CPU, UNCAPPED_SCANS, load,
+    CAPPED_SCANS, CPU_SLOWDOWN, EMPTIED_SLOWDOWN, FAULT_PATH, FAULTS, REFILL, RESIDENT_MAX, RESIDENT_MIN,
+    SLOWDOWN, SYSTEM_CPU, UNCAPPED_SCANS, load,
 };
 use crate::analysis::{Group, MetricUnit};
 use crate::quantity;
@@ -222,8 +222,9 @@ fn curve(trial: &Trial) -> (Curve, Vec<(f64, String)>) {
 
 /// The figures of every group.
 fn figures(measured: &[Series<'_>]) -> Table {
-    const METRICS: [&str; 10] = [
+    const METRICS: [&str; 11] = [
         SLOWDOWN,
+        CPU_SLOWDOWN,
         UNCAPPED_SCANS,
         CAPPED_SCANS,
         FAULT_PATH,
@@ -260,6 +261,7 @@ fn figures(measured: &[Series<'_>]) -> Table {
             ("Cap", true),
             ("Capped by", false),
             ("Slowdown", true),
+            ("In CPU time", true),
             ("Uncapped", true),
             ("Capped", true),
             ("CPU in faults", true),
@@ -320,4 +322,52 @@ fn mean_shares(trials: &[&Trial]) -> Vec<(String, f64)> {
         .collect();
     shares.sort_by(|a, b| b.1.total_cmp(&a.1));
     shares
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn trial(lists: &[(&str, &[f64])], profile: &[(&str, f64)]) -> Trial {
+        let lists: BTreeMap<&str, &[f64]> = lists.iter().copied().collect();
+        let document = serde_json::json!({
+            "id": "t#1", "workload": "wscap", "subject": "zram", "params": {"load": "2"}, "repeat": 1,
+            "status": "ok", "reasons": [], "verified": true, "span_ns": [0, 1], "metrics": {}, "lists": lists,
+            "phases": [{
+                "name": "capped", "span_ns": [0, 1], "seconds": 1.0, "bytes": 1, "gb_per_s": 0.0,
+                "cpu_user_s": 0.0, "cpu_system_s": 0.0, "cpu_kernel_threads_s": 0.0, "minor_faults": 0,
+                "major_faults": 0, "before": {}, "after": {}, "profile": profile,
+            }],
+        });
+        serde_json::from_value(document).unwrap()
+    }
+
+    #[test]
+    fn stretches_follow_one_another_and_are_not_joined() {
+        let trial = trial(
+            &[
+                ("uncapped_scans_per_s", &[900.0, 1000.0]),
+                ("capped_scans_per_s", &[7.0]),
+            ],
+            &[],
+        );
+        let (points, starts) = curve(&trial);
+        let values: Vec<Option<f64>> = points.iter().map(|(_, value)| *value).collect();
+        assert_eq!(values, [None, Some(900.0), Some(1000.0), None, Some(7.0)]);
+        assert!(points.windows(2).all(|pair| pair[0].0 <= pair[1].0));
+        assert_eq!(starts.len(), 2);
+        assert!(starts[1].0 > 0.19 && starts[1].0 < 0.21 && starts[1].1 == "capped");
+    }
+
+    #[test]
+    fn shares_are_means_over_the_trials_that_have_a_profile() {
+        let with = |profile: &[(&str, f64)]| trial(&[], profile);
+        let trials = [
+            with(&[("lz4", 30.0), ("lock", 10.0)]),
+            with(&[("lz4", 50.0)]),
+            with(&[]),
+        ];
+        let shares = mean_shares(&trials.iter().collect::<Vec<_>>());
+        assert_eq!(shares, [("lz4".to_owned(), 40.0), ("lock".to_owned(), 5.0)]);
+    }
 }
