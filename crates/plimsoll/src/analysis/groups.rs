@@ -222,8 +222,8 @@ fn label(trial: &Trial, telling: &BTreeSet<String>) -> String {
         label = format!("{label} {class}");
     }
     for (name, value) in &trial.params {
-        // The subject may be a swept parameter too.
-        if telling.contains(name) && name != "class" && name != "subject" {
+        // The subject may be a swept parameter too; the mechanism follows from what was asked.
+        if telling.contains(name) && !matches!(name.as_str(), "class" | "subject" | "mechanism") {
             label = format!("{label} {name}={value}");
         }
     }

@@ -183,6 +183,14 @@ fn new_trial(plan: &TrialPlan) -> Trial {
     if settings.workload == Workload::Compression {
         params.insert("trim".to_owned(), trim_name(settings.trim).to_owned());
     }
+    if let Workload::Wscap(wscap) = settings.workload {
+        params
+            .entry("load".to_owned())
+            .or_insert_with(|| wscap.load.to_string());
+        params
+            .entry("cap-by".to_owned())
+            .or_insert_with(|| wscap.cap_by.name().to_owned());
+    }
     Trial {
         id: plan.id.clone(),
         workload: settings.workload.kind().name().to_owned(),

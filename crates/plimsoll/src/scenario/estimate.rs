@@ -1,7 +1,7 @@
 //! What a plan will take: stated before a run, and the start of its ETA.
 
 use super::model::{FillClass, Plan, Settings, Subject, TrialPlan};
-use super::workloads::{GiveBack, Left, Loadline, Map, Workload};
+use super::workloads::{GiveBack, Left, Loadline, Map, Workload, Wscap};
 
 /// Speeds to estimate with. The defaults are those of a slow two-core virtual machine; a runner that has
 /// calibrated or finished trials puts in what it measured.
@@ -71,7 +71,8 @@ impl SpeedHints {
             Workload::Loadline(loadline) => self.loadline_seconds(settings, loadline),
             Workload::Map(map) => self.map_seconds(settings, map),
             Workload::Contention(_) => self.contention_seconds(settings),
-            _ => self.once(settings),
+            Workload::Wscap(wscap) => self.wscap_seconds(settings, wscap),
+            Workload::Compression => self.once(settings),
         }
     }
 
@@ -144,6 +145,16 @@ impl SpeedHints {
             WORKER_S + 1.5 * loadline.duration + gb / self.fill_gb_per_s + moved
         };
         self.setup_s + loadline.usual_loads().map(point).sum::<f64>()
+    }
+
+    /// Three measured stretches; the working set goes out under the cap and once more when it is emptied.
+    fn wscap_seconds(&self, settings: &Settings, wscap: &Wscap) -> f64 {
+        let gb = settings.size as f64 / 1e9;
+        let stretches = match settings.subject {
+            Subject::NoSwap => wscap.duration,
+            _ => 3.0 * wscap.duration + 2.0 * self.stored_seconds(settings, gb),
+        };
+        self.rest_seconds(settings) + gb / self.fill_gb_per_s + gb / self.verify_gb_per_s + stretches
     }
 }
 

@@ -165,6 +165,9 @@ pub struct Wscap {
 }
 
 impl Wscap {
+    /// Seconds that each figure in a trial's lists of scans a second stands for: as often as the system is sampled.
+    pub const RATE_INTERVAL_S: f64 = 0.1;
+
     /// The cap in bytes, for memory of `size` bytes.
     pub fn cap(&self, size: u64) -> u64 {
         (size as f64 / self.load) as u64
