@@ -178,7 +178,7 @@ fn missing_huge_pages(size: u64) -> Option<Missing> {
         how: format!(
             "`sysctl vm.nr_hugepages={needed}`, which takes {} MiB from all others until it is 0 again, or use \
              another `mapping`",
-            needed * HUGE_PAGE >> 20
+            (needed * HUGE_PAGE) >> 20
         ),
     })
 }

@@ -1,8 +1,8 @@
 //! A program holds memory while another one asks for more and more.
 
 use super::phase::Worked;
-use super::stage::Stage;
-use super::trial::Trouble;
+use super::stage::{Stage, Surroundings};
+use super::trial::{Trouble, lacking};
 use crate::exit::Exit;
 use crate::quantity;
 use crate::scenario::Contention;
@@ -20,6 +20,10 @@ const REACHED: f64 = 0.95;
 /// Runs the trial's work.
 pub(super) fn run(stage: &mut Stage<'_, '_>, contention: &Contention) -> Result<(), Trouble> {
     stage.param("suspended", contention.suspended.to_string());
+    if let Surroundings::Lacking(missing) = &stage.surroundings {
+        // Without a limit around both, all of the machine would be asked for.
+        return Err(lacking(stage.plan, missing));
+    }
     let holder = stage.spawn()?;
     let asker = match stage.spawn() {
         Ok(asker) => asker,

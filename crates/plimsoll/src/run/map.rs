@@ -3,8 +3,9 @@
 use std::time::{Duration, Instant};
 
 use super::phase::Worked;
-use super::stage::Stage;
-use super::trial::Trouble;
+use super::stage::{Stage, Surroundings};
+use super::trial::{Trouble, lacking};
+use crate::environment::MissingKind;
 use crate::exit::Exit;
 use crate::sample::col;
 use crate::scenario::{GiveBack, Map, Subject, shuffle};
@@ -24,6 +25,13 @@ const PRESSURE: Duration = Duration::from_secs(5);
 pub(super) fn run(stage: &mut Stage<'_, '_>, map: &Map) -> Result<(), Trouble> {
     stage.param("mapping", map.mapping.name());
     stage.param("touch", map.touch.name());
+    if let Surroundings::Lacking(missing) = &stage.surroundings
+        && missing
+            .iter()
+            .any(|missing| missing.kind == MissingKind::HugePages)
+    {
+        return Err(lacking(stage.plan, missing));
+    }
     let swap = stage.plan.settings.subject != Subject::NoSwap;
     let mut ways = GiveBack::ALL.to_vec();
     ways.retain(|way| way.fits(map.mapping, swap));

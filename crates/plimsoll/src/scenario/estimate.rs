@@ -1,7 +1,7 @@
 //! What a plan will take: stated before a run, and the start of its ETA.
 
 use super::model::{FillClass, Plan, Settings, Subject, TrialPlan};
-use super::workloads::{GiveBack, Left, Loadline, Map, Workload, Wscap};
+use super::workloads::{GiveBack, Left, Loadline, Map, Mapping, Workload, Wscap};
 
 /// Speeds to estimate with. The defaults are those of a slow two-core virtual machine; a runner that has
 /// calibrated or finished trials puts in what it measured.
@@ -45,7 +45,7 @@ impl Default for SpeedHints {
 pub struct PlanEstimate {
     /// Most memory at any time: what the worker holds and what the store holds of it.
     pub peak_memory_bytes: u64,
-    /// Largest swap file; the recording is not counted.
+    /// Most that swap files and mapped files take; the recording is not counted.
     pub disk_bytes: u64,
     /// Seconds in all.
     pub seconds: f64,
@@ -192,12 +192,17 @@ impl TrialPlan {
         worker.saturating_add(stored)
     }
 
-    /// Bytes of the trial's swap file.
+    /// Bytes of the trial's swap file, and of the file that it maps.
     fn disk(&self) -> u64 {
-        match self.settings.subject {
+        let swap = match self.settings.subject {
             Subject::Zswap(_) | Subject::SwapFile => self.settings.swap_size,
             Subject::Zram(_) | Subject::NoSwap => 0,
-        }
+        };
+        let mapped = match self.settings.workload {
+            Workload::Map(map) if map.mapping == Mapping::File => self.settings.size,
+            _ => 0,
+        };
+        swap.saturating_add(mapped)
     }
 }
 

@@ -160,9 +160,16 @@ impl Ground {
                 let advice = "use a kernel with transparent huge pages, or another `mapping`";
                 refused("madvise(MADV_HUGEPAGE)", errno, advice)
             }),
-            // Where there are no transparent huge pages, this is refused, and is so already. `Populate` has its pages
-            // before it can be advised; they are base pages unless the system makes huge ones for all.
-            Mapping::Anonymous => Ok(region.huge_pages(false).unwrap_or_default()),
+            // A kernel without transparent huge pages refuses this, and gives none anyway. `Populate` has its pages before
+            // it can be advised: base pages, unless the system makes huge ones for all.
+            Mapping::Anonymous => match region.huge_pages(false) {
+                Err(errno) if errno != Errno::INVAL => Err(refused(
+                    "madvise(MADV_NOHUGEPAGE)",
+                    errno,
+                    "choose another `mapping`",
+                )),
+                _ => Ok(()),
+            },
             _ => Ok(()),
         }
     }

@@ -130,13 +130,13 @@ fn few_touches_bring_in_few_pages_unless_they_are_populated() {
             .as_u64()
             .expect("faults")
     };
-    // 256 touches, twice.
+    // 256 touches, twice; all pages as they are mapped, twice.
     assert!(
         (512..1500).contains(&faults("anonymous")),
         "{}",
         faults("anonymous")
     );
-    assert!(faults("populate") < 512, "all was there: {}", faults("populate"));
+    assert!(faults("populate") >= 2 * 4096, "{}", faults("populate"));
 }
 
 #[test]
