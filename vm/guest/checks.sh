@@ -53,20 +53,20 @@ system_state() {
     echo "processes: $(pidof plimsoll)"
 }
 
-# A whole run of the compression scenario, tiny. Leaves its recording in $out/NAME, NAME.json and NAME.err, and in
-# `swapped` and `zswapped` the pages that went to swap and to zswap's pool meanwhile. Exit code 7 says that the timing
-# is not to be trusted, which is all that can be said of timing here.
-compression() { # NAME SETTING...
-    name=$1
-    shift
+# A whole run of a scenario, tiny. Leaves its recording in $out/NAME, NAME.json and NAME.err, and in `swapped` and
+# `zswapped` the pages that went to swap and to zswap's pool meanwhile. Exit code 7 says that the timing is not to be
+# trusted, which is all that can be said of timing here.
+experiment() { # SCENARIO NAME SETTING...
+    scenario=$1 name=$2
+    shift 2
     settings=''
     for setting; do settings="$settings --set $setting"; done # a list is a sweep; no setting has a space
     before=$(system_state)
     swapped=$(vmstat pswpout)
     zswapped=$(vmstat zswpout)
     # shellcheck disable=SC2086 # the settings are words of their own
-    plimsoll run compression --quick --repeat 1 --json --output "$out/$name" --set size=$size \
-        --set swap-dir=$swap_dir $settings >"$out/$name.json" 2>"$out/$name.err"
+    plimsoll run "$scenario" --quick --repeat 1 --json --output "$out/$name" --set swap-dir=$swap_dir $settings \
+        >"$out/$name.json" 2>"$out/$name.err"
     code=$?
     [ $code != 7 ] || code=0
     swapped=$(($(vmstat pswpout) - swapped))
@@ -74,6 +74,12 @@ compression() { # NAME SETTING...
     equal "$name: exit code" 0 $code
     [ $code = 0 ] || sed 's/^/        /' "$out/$name.err"
     equal "$name: nothing left behind" "$before" "$(system_state)"
+}
+
+compression() { # NAME SETTING...
+    name=$1
+    shift
+    experiment compression "$name" "size=$size" "$@"
 }
 
 echo "--- the machine is one that the development host is not"
@@ -94,6 +100,17 @@ echo "--- zswap and a swap file"
 compression disk 'subject=["zswap:zstd","swapfile"]' 'trim=cgroup'
 at_least "disk: pages went to zswap's pool" $size_pages $zswapped
 at_least "disk: pages went to the disk" $((2 * size_pages)) $swapped
+
+echo "--- a cap on the working set, by memory.max and by memory.high"
+experiment wscap wscap 'subject=zram:zstd' 'cap-by=["limit","high"]' size=16M duration=1
+at_least "wscap: pages went to swap" 2000 $swapped
+contains "wscap: memory.high capped a trial" '"mechanism": "memory.high' wscap.json
+contains "wscap: memory.max capped a trial" '"mechanism": "memory.max' wscap.json
+
+echo "--- more load than memory"
+experiment loadline loadline 'subject=zram:zstd' limit=16M max-load=1.5 duration=0.5
+contains "loadline: there is a knee" knee_load loadline.json
+experiment contention contention 'subject=zram:zstd' size=16M suspended=true
 
 echo "--- doctor"
 modprobe zram # and from here on the module has a free device of its own

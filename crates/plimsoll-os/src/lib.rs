@@ -25,4 +25,4 @@ pub use process::{
 };
 pub use swap::{swap_off, swap_on};
 pub use uffd::{UffdApi, UffdMode, api_handshake, open_from_device, open_userfaultfd};
-pub use vm::{Advice, Mapping};
+pub use vm::{Advice, Mapping, page_out};

@@ -11,7 +11,7 @@ use crate::{Errno, Fd};
 #[derive(Debug)]
 pub struct Pidfd(Fd);
 
-/// A range of another process's memory.
+/// A range of a process's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Range {
     /// Address of the first byte, a multiple of the page size.

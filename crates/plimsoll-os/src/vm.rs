@@ -6,7 +6,7 @@ use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
 use core::slice;
 
-use crate::Errno;
+use crate::{Errno, Range};
 
 /// Advice on a range of memory (`madvise(2)`). Every one leaves the contents as they are, so that giving it is safe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,6 +27,25 @@ impl Advice {
             Advice::NoHugePage => libc::MADV_NOHUGEPAGE,
         }
     }
+}
+
+/// `MADV_PAGEOUT` on a part of this process's own memory: by address, so that one thread can do it while another one
+/// writes there.
+///
+/// # Errors
+/// [`Errno::INVAL`] where the start is no multiple of the page size or the kernel does not know the advice,
+/// [`Errno::NOMEM`] where a part of the range is not mapped; the rest was advised on.
+pub fn page_out(range: Range) -> Result<(), Errno> {
+    // SAFETY: the kernel checks the range, and the advice changes neither contents nor protection of whatever is
+    // there: a page that is in use comes back as it was.
+    let returned = unsafe {
+        libc::madvise(
+            range.start as usize as *mut libc::c_void,
+            range.length as usize,
+            libc::MADV_PAGEOUT,
+        )
+    };
+    Errno::check(returned).map(drop)
 }
 
 /// Private anonymous memory, zero at first, unmapped when dropped. Nothing is resident before it is touched.

@@ -26,7 +26,7 @@ pub fn change_of_bytes(value: f64) -> String {
     }
 }
 
-/// Seconds with a fitting unit: `1.24 s`, `310 ms`, `42 us`.
+/// Seconds with a fitting unit: `1.24 s`, `310 ms`, `42.0 µs`, `85.0 ns`.
 pub fn seconds(value: f64) -> String {
     if value == 0.0 {
         return "0 s".to_owned();
@@ -35,19 +35,23 @@ pub fn seconds(value: f64) -> String {
         (value, "s")
     } else if value >= 0.000_999_5 {
         (value * 1e3, "ms")
-    } else {
+    } else if value >= 0.000_000_999_5 {
         (value * 1e6, "\u{b5}s")
+    } else {
+        (value * 1e9, "ns")
     };
     format!("{} {unit}", significant(scaled))
 }
 
-/// Three significant digits, without a decimal point from 100 on.
+/// Three significant digits, without a decimal point from 100 on; as a power of ten where the zeros would hide them.
 pub fn significant(value: f64) -> String {
     if !value.is_finite() {
         return "\u{2013}".to_owned();
     }
     let magnitude = value.abs();
-    if magnitude >= 99.95 {
+    if magnitude >= 1e12 || (magnitude > 0.0 && magnitude < 0.0005) {
+        format!("{value:.2e}")
+    } else if magnitude >= 99.95 {
         format!("{value:.0}")
     } else if magnitude >= 9.995 {
         format!("{value:.1}")
@@ -71,14 +75,39 @@ pub fn count(value: u64) -> String {
     text
 }
 
-/// A metric by its name, whose ending is its unit (`_bytes`, `_gb_per_s`, `_ratio`, `_s`).
+/// Things a second, in thousands, millions or milliards from 10 000 on: `850/s`, `12.3k/s`, `114M/s`.
+fn rate(value: f64) -> String {
+    // 9999.5 rounds to five digits.
+    if value.abs() < 9999.5 {
+        return format!("{}/s", significant(value));
+    }
+    let (scale, prefix) = [(1e9, "G"), (1e6, "M"), (1e3, "k")]
+        .into_iter()
+        .find(|(scale, _)| value.abs() >= scale * 0.9995)
+        .unwrap_or((1e3, "k"));
+    format!("{}{prefix}/s", significant(value / scale))
+}
+
+/// A number of things: whole ones in full, digits grouped from 10 000 on.
+fn number(value: f64) -> String {
+    // Above 2^53 a floating-point number no longer holds every whole one.
+    if value.fract() == 0.0 && (0.0..9e15).contains(&value) {
+        return match value as u64 {
+            few @ ..=9999 => few.to_string(),
+            many => count(many),
+        };
+    }
+    significant(value)
+}
+
+/// A metric by its name, whose ending is its unit (`_bytes`, `_gb_per_s`, `_per_s`, `_percent`, `_ratio`, `_s`).
 pub fn metric(name: &str, value: f64) -> String {
     if name.ends_with("_bytes") {
         bytes(value)
     } else if name.ends_with("_gb_per_s") {
         format!("{} GB/s", significant(value))
     } else if name.ends_with("_per_s") {
-        format!("{}/s", significant(value))
+        rate(value)
     } else if name.ends_with("_percent") {
         format!("{}%", significant(value))
     } else if name.ends_with("_s") {
@@ -86,7 +115,7 @@ pub fn metric(name: &str, value: f64) -> String {
     } else if name.ends_with("_ratio") || name == "ratio" {
         format!("{}\u{d7}", significant(value))
     } else {
-        significant(value)
+        number(value)
     }
 }
 
@@ -108,6 +137,32 @@ mod tests {
         assert_eq!(seconds(1.5), "1.50 s");
         assert_eq!(seconds(0.31), "310 ms");
         assert_eq!(seconds(0.000042), "42.0 \u{b5}s");
+        assert_eq!(seconds(0.000000085), "85.0 ns");
+    }
+
+    #[test]
+    fn metrics_take_the_unit_of_their_name() {
+        for (name, value, text) in [
+            ("trim_gb_per_s", 0.5, "0.50 GB/s"),
+            ("writes_per_s", 850.0, "850/s"),
+            ("writes_per_s", 12_345.0, "12.3k/s"),
+            ("writes_per_s", 999_600.0, "1.00M/s"),
+            ("writes_per_s", 114e6, "114M/s"),
+            ("slowdown_ratio", 250.0, "250\u{d7}"),
+            ("fair_percent", 99.5, "99.5%"),
+            ("starts", 25.0, "25"),
+            ("pages", 262_144.0, "262\u{202f}144"),
+            ("steps", 2.5, "2.50"),
+        ] {
+            assert_eq!(metric(name, value), text, "{name} {value}");
+        }
+    }
+
+    #[test]
+    fn digits_are_not_lost_among_zeros() {
+        assert_eq!(significant(0.000012), "1.20e-5");
+        assert_eq!(significant(1e13), "1.00e13");
+        assert_eq!(significant(0.0), "0.00");
     }
 
     #[test]

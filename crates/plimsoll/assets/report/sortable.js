@@ -1,4 +1,5 @@
-// Makes a table sortable by a click on a head of its columns. Cells carry what they are sorted by in data-sort.
+// Makes a table sortable by a click on a head of its columns. Cells are sorted by data-sort or, without one, by their
+// text.
 const sortableTable = (function () {
 "use strict";
 
@@ -17,7 +18,7 @@ function sortBy(table, heads, column) {
   const descending = heads[column].getAttribute("aria-sort") === "ascending";
   const numeric = heads[column].classList.contains("number");
   const body = table.tBodies[0];
-  const rows = [...body.rows].map(row => ({ row, key: row.cells[column].dataset.sort }));
+  const rows = [...body.rows].map(row => ({ row, key: row.cells[column].dataset.sort ?? row.cells[column].textContent }));
   rows.sort((a, b) => {
     // What is missing stays last, whichever way.
     if (a.key === "" || b.key === "") return (a.key === "") - (b.key === "");

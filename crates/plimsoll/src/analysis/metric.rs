@@ -53,18 +53,30 @@ pub enum MetricUnit {
 }
 
 impl MetricUnit {
+    /// How names of this unit end; of an ending that another one ends with, the longer stands first.
+    const ENDINGS: [(&str, MetricUnit); 6] = [
+        ("_gb_per_s", MetricUnit::GbPerS),
+        ("_per_s", MetricUnit::PerSecond),
+        ("_bytes", MetricUnit::Bytes),
+        ("_percent", MetricUnit::Percent),
+        ("_ratio", MetricUnit::Ratio),
+        ("_s", MetricUnit::Seconds),
+    ];
+
     /// The unit that the end of a name says.
     pub fn of_name(name: &str) -> MetricUnit {
-        const ENDINGS: [(&str, MetricUnit); 6] = [
-            ("gb_per_s", MetricUnit::GbPerS),
-            ("_per_s", MetricUnit::PerSecond),
-            ("_bytes", MetricUnit::Bytes),
-            ("_percent", MetricUnit::Percent),
-            ("_ratio", MetricUnit::Ratio),
-            ("_s", MetricUnit::Seconds),
-        ];
-        let found = ENDINGS.iter().find(|(ending, _)| name.ends_with(ending));
+        let mut endings = Self::ENDINGS.iter();
+        let found =
+            endings.find(|(ending, _)| name.ends_with(ending) || name == ending.trim_start_matches('_'));
         found.map_or(MetricUnit::Count, |(_, unit)| *unit)
+    }
+
+    /// How a name says this unit; nothing where it counts things.
+    pub fn ending(self) -> &'static str {
+        let mut endings = Self::ENDINGS.iter();
+        endings
+            .find(|(_, unit)| *unit == self)
+            .map_or("", |(ending, _)| ending)
     }
 }
 
@@ -132,9 +144,11 @@ mod tests {
             ("trim_gb_per_s", MetricUnit::GbPerS),
             ("scans_per_s", MetricUnit::PerSecond),
             ("recovery_s", MetricUnit::Seconds),
+            ("ratio", MetricUnit::Ratio),
             ("fair", MetricUnit::Count),
         ] {
             assert_eq!(MetricUnit::of_name(name), unit, "{name}");
+            assert_eq!(MetricUnit::of_name(unit.ending()), unit, "{name}");
         }
     }
 }

@@ -9,6 +9,10 @@ use serde::Serialize;
 
 use super::lock::Holder;
 
+/// What to do where a cgroup has no `memory.high`.
+pub(super) const HOW_TO_GET_HIGH: &str =
+    "boot with cgroup v2 alone (`cgroup_no_v1=memory`), or cap by the limit (`cap-by=limit`)";
+
 /// Why the environment could not be made, or not be undone.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -33,6 +37,20 @@ pub enum EnvironmentError {
         /// The time that it had.
         timeout: Duration,
     },
+    /// A cgroup's limit cannot be set, as more stays in use than it allows.
+    #[error(
+        "the cgroup cannot be limited to {limit} bytes: {used} are in use after the kernel has reclaimed what it could; \
+         give the trial more swap (`swap-size`), or ask for a higher cap"
+    )]
+    LimitNotReached {
+        /// Bytes asked for.
+        limit: u64,
+        /// Bytes in use.
+        used: u64,
+    },
+    /// A cgroup of v1 has no soft ceiling.
+    #[error("cgroup v1 has no memory.high; {HOW_TO_GET_HIGH}")]
+    NoHigh,
     /// A change of the system, or its undoing, failed.
     #[error("cannot {action}: {source}{}", advice_clause(.advice))]
     System {

@@ -6,10 +6,10 @@ use std::sync::LazyLock;
 
 use rustix::fs::{Access, access};
 
-use crate::scenario::{Settings, Subject};
+use crate::scenario::{CapBy, Settings, Subject, Workload};
 
 use super::cgroup::{CgroupVersion, Hierarchy, find_parent, writable};
-use super::error::{Missing, MissingKind};
+use super::error::{HOW_TO_GET_HIGH, Missing, MissingKind};
 use super::{swap_file, sysctl, zram, zswap};
 
 /// `CAP_SYS_ADMIN` of `<linux/capability.h>`.
@@ -17,6 +17,7 @@ const CAP_SYS_ADMIN: u32 = 21;
 
 // What cannot change while the program runs is asked once: plans have thousands of trials.
 static MISSING_CGROUP: LazyLock<Option<Missing>> = LazyLock::new(missing_cgroup);
+static MISSING_HIGH: LazyLock<Option<Missing>> = LazyLock::new(missing_high);
 static MAY_ADMINISTER: LazyLock<bool> = LazyLock::new(|| has_capability(CAP_SYS_ADMIN));
 
 const AS_ROOT: &str = "run as root: `sudo plimsoll ...`";
@@ -26,6 +27,11 @@ const AS_ROOT: &str = "run as root: `sudo plimsoll ...`";
 pub fn missing(settings: &Settings) -> Vec<Missing> {
     let mut missing = Vec::new();
     missing.extend(MISSING_CGROUP.clone());
+    if let Workload::Wscap(wscap) = &settings.workload
+        && wscap.cap_by == CapBy::High
+    {
+        missing.extend(MISSING_HIGH.clone());
+    }
     if settings.subject != Subject::NoSwap && !*MAY_ADMINISTER {
         missing.push(Missing {
             kind: MissingKind::Privilege,
@@ -96,6 +102,17 @@ fn missing_cgroup() -> Option<Missing> {
         ),
         why,
         how: format!("{AS_ROOT}, or within `systemd-run --user --scope -p Delegate=yes`"),
+    })
+}
+
+/// Where there is no memory cgroup at all, that is what is missing.
+fn missing_high() -> Option<Missing> {
+    let hierarchy = Hierarchy::of_this_process().ok()?;
+    (hierarchy.version == CgroupVersion::V1).then(|| Missing {
+        kind: MissingKind::Cgroup,
+        what: "memory.high (cgroup v2)".to_owned(),
+        why: "the scenario caps by it (`cap-by`), and the memory controller is on cgroup v1".to_owned(),
+        how: HOW_TO_GET_HIGH.to_owned(),
     })
 }
 

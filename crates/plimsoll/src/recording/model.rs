@@ -281,7 +281,8 @@ pub struct Phase {
     /// Every latency of the phase in nanoseconds, as a compressed HdrHistogram (V2, base64).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency: Option<String>,
-    /// Where CPU time went: functions of the kernel by name with their share of the phase's CPU time, largest first.
+    /// Where CPU time went: functions of the kernel by name with their share of the phase's CPU time
+    /// in percent, largest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub profile: Vec<(String, f64)>,
 }

@@ -159,9 +159,7 @@ impl Eater {
         let (cost, verification) = self.call(stage, &Command::Restore)?;
         match verification {
             Some(found) if found.holds() => stage.verified = true,
-            Some(found) => stage
-                .troubles
-                .push(Trouble::new(Exit::WorkloadFailed, wrong_bytes(&found))),
+            Some(found) => stage.troubles.push(Trouble::new(Exit::WorkloadFailed, found)),
             None => stage
                 .troubles
                 .push(Trouble::new(Exit::WorkloadFailed, "the worker compared nothing")),
@@ -187,7 +185,7 @@ fn reclaim_cgroup(stage: &Stage<'_, '_>, cgroup: &Cgroup, bytes: u64) -> Result<
 /// Why nothing can be trimmed here, if so.
 fn cannot_trim(stage: &Stage<'_, '_>) -> Option<Trouble> {
     match &stage.surroundings {
-        Surroundings::Lacking(missing) => Some(lacking(missing)),
+        Surroundings::Lacking(missing) => Some(lacking("trim", missing)),
         Surroundings::Made(environment) if environment.swap_device().is_none() => Some(Trouble::new(
             Exit::WorkloadFailed,
             format_args!("trim {NOT_RUN}: the subject is `none`, so there is no swap to trim to"),
@@ -196,8 +194,8 @@ fn cannot_trim(stage: &Stage<'_, '_>) -> Option<Trouble> {
     }
 }
 
-/// A fill that did not stay in the working set makes trim and restore say something else than they seem to.
-fn check_filled(stage: &mut Stage<'_, '_>) {
+/// A fill that did not stay in the working set makes what comes after it say something else than it seems to.
+pub(super) fn check_filled(stage: &mut Stage<'_, '_>) {
     let (size, limit) = (stage.plan.settings.size, stage.plan.settings.limit);
     let Some(resident) = stage.finished.last().map(|finished| finished.after.target()) else {
         return;
@@ -249,18 +247,5 @@ fn check_trimmed(stage: &mut Stage<'_, '_>) {
                 quantity::bytes(size as f64),
             ),
         ));
-    }
-}
-
-fn wrong_bytes(found: &Verification) -> String {
-    match found.first_wrong {
-        Some(offset) => format!(
-            "{} of {} bytes read back differ from what was written, the first at offset {offset}",
-            found.wrong_bytes, found.bytes
-        ),
-        None => format!(
-            "the checksum of what restore read is {:016x}, that of what was written {:016x}",
-            found.checksum, found.expected_checksum
-        ),
     }
 }

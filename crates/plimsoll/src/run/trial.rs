@@ -72,7 +72,7 @@ impl Laboratory<'_> {
         let session = match self.session.as_mut() {
             Some(session) if missing.is_empty() => session,
             // Here a cgroup could be made, so nothing is filled outside of one.
-            Some(_) => return vec![lacking(&missing)],
+            Some(_) => return vec![lacking(first_to_lack(plan), &missing)],
             None => return self.work(plan, Surroundings::Lacking(missing), trial),
         };
         let environment = match Environment::prepare(session, &plan.settings) {
@@ -144,12 +144,20 @@ impl Laboratory<'_> {
     }
 }
 
+/// The phase of a trial that cannot run where its environment cannot be made.
+fn first_to_lack(plan: &TrialPlan) -> &'static str {
+    match plan.settings.workload {
+        Workload::Wscap(_) => "capped",
+        _ => "trim",
+    }
+}
+
 /// What did not run for want of something; the run's warnings say how to get it.
-pub(super) fn lacking(missing: &[Missing]) -> Trouble {
+pub(super) fn lacking(phase: &str, missing: &[Missing]) -> Trouble {
     let what: Vec<&str> = missing.iter().map(|missing| missing.what.as_str()).collect();
     Trouble::new(
         Exit::Missing,
-        format_args!("trim {NOT_RUN}, for want of {}", what.join(", ")),
+        format_args!("{phase} {NOT_RUN}, for want of {}", what.join(", ")),
     )
 }
 

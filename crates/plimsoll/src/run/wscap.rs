@@ -1,14 +1,215 @@
-//! One worker scans its memory, first uncapped and then under a cap.
+//! One worker scans its memory, first uncapped, then under a cap, then with its working set emptied once.
 
-use super::stage::Stage;
-use super::trial::Trouble;
+use std::time::Duration;
+
+use super::compression::check_filled;
+use super::phase::Worked;
+use super::stage::{Stage, Surroundings};
+use super::trial::{Trouble, lacking};
+use crate::environment::{Cgroup, EnvironmentError};
 use crate::exit::Exit;
-use crate::scenario::Wscap;
+use crate::recording::model::NOT_RUN;
+use crate::sample::{ProfileError, Profiler, Symbols};
+use crate::scenario::{CapBy, Wscap};
+use crate::workload::protocol::{Command, Reply};
+use crate::workload::scan::{Scan, figure};
+use crate::workload::{Worker, WorkerError};
+
+/// Pause between two looks at the worker while it scans: as often as the system is sampled.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Runs the trial's work.
-pub(super) fn run(_stage: &mut Stage<'_, '_>, _wscap: &Wscap) -> Result<(), Trouble> {
-    Err(Trouble::new(
-        Exit::WorkloadFailed,
-        "`wscap` did not run: it is not built yet",
-    ))
+pub(super) fn run(stage: &mut Stage<'_, '_>, wscap: &Wscap) -> Result<(), Trouble> {
+    let mut scanner = Scanner {
+        worker: stage.spawn()?,
+        wscap: *wscap,
+        symbols: Symbols::read(),
+    };
+    stage.watch(&[scanner.worker.pid()]);
+    let ended = scanner.work(stage);
+    stage.retire(scanner.worker);
+    if let Err(why) = scanner.symbols {
+        stage.param("fault-path", format!("not measured: {why}"));
+    }
+    ended
+}
+
+/// The scanner of one trial.
+struct Scanner {
+    worker: Worker,
+    wscap: Wscap,
+    /// The kernel's symbols, or why no share of CPU time can be told.
+    symbols: Result<Symbols, ProfileError>,
+}
+
+impl Scanner {
+    fn work(&mut self, stage: &mut Stage<'_, '_>) -> Result<(), Trouble> {
+        let settings = &stage.plan.settings;
+        let fill = Command::Fill {
+            bytes: settings.size,
+            request: settings.request,
+            class: settings.class.clone(),
+            seed: stage.seed(),
+            thp: settings.thp,
+        };
+        stage.phase("fill", Some(1), |stage, _| stage.find(&mut self.worker, &fill))?;
+        check_filled(stage);
+        stage.phase("uncapped", Some(2), |stage, _| self.scan(stage, "uncapped", None))?;
+        match cannot_cap(stage) {
+            Some(trouble) => stage.troubles.push(trouble),
+            None => {
+                self.capped(stage)?;
+                stage.phase("emptied", Some(4), |stage, _| {
+                    let emptied = stage.find(&mut self.worker, &Command::Trim)?.cost;
+                    let mut worked = self.scan(stage, "emptied", None)?;
+                    worked.findings.set("emptying_s", emptied.seconds);
+                    worked.cost = emptied.and(worked.cost);
+                    Ok(worked)
+                })?;
+            }
+        }
+        stage.phase("verify", Some(5), |stage, _| self.verify(stage))
+    }
+
+    /// Scans under the cap, which is gone afterwards.
+    fn capped(&mut self, stage: &mut Stage<'_, '_>) -> Result<(), Trouble> {
+        let Some(cgroup) = stage.cgroup() else {
+            return Ok(());
+        };
+        let cap = self.wscap.cap(stage.plan.settings.size);
+        let (balance, mechanism) = match self.wscap.cap_by {
+            CapBy::Limit => {
+                set_limit(stage, cgroup, cap)?;
+                (None, cgroup.limit_file())
+            }
+            CapBy::High => {
+                cgroup
+                    .set_high(Some(cap))
+                    .map_err(|error| refused(stage, &error))?;
+                (None, "memory.high")
+            }
+            CapBy::Balance => (
+                Some(cap),
+                "madvise(MADV_PAGEOUT) by a thread of the worker, once a second",
+            ),
+        };
+        stage.param("mechanism", mechanism);
+        stage.phase("capped", Some(3), |stage, _| self.scan(stage, "capped", balance))?;
+        match self.wscap.cap_by {
+            CapBy::Limit => set_limit(stage, cgroup, stage.plan.settings.limit),
+            CapBy::High => cgroup.set_high(None).map_err(|error| refused(stage, &error)),
+            CapBy::Balance => Ok(()),
+        }
+    }
+
+    /// Has the worker scan, and looks at it meanwhile: how much of it is resident, and what its CPU time is spent in.
+    fn scan(
+        &mut self,
+        stage: &mut Stage<'_, '_>,
+        phase: &str,
+        balance: Option<u64>,
+    ) -> Result<Worked, Trouble> {
+        let scan = Command::Scan(Scan {
+            seconds: self.wscap.duration,
+            balance,
+        });
+        let mut profiler = self.profiler();
+        self.worker.send(&scan).map_err(|error| stage.explain(&error))?;
+        // What the worker held before it filled anything is its program's own.
+        let own = stage.finished.first().map_or(0, |fill| fill.before.target());
+        let mut resident: Option<(u64, u64)> = None;
+        let mut left = stage.timeout();
+        let reply = loop {
+            match self.worker.answer(LOOK_EVERY.min(left), stage.lab.stop.flag()) {
+                Ok(reply) => break reply,
+                Err(WorkerError::Timeout { .. }) if left > LOOK_EVERY => left -= LOOK_EVERY,
+                Err(error) => return Err(stage.explain(&error)),
+            }
+            let now = stage.snapshot()?.target().saturating_sub(own);
+            let (least, most) = resident.unwrap_or((now, now));
+            resident = Some((least.min(now), most.max(now)));
+            if let Some(profiler) = &mut profiler {
+                profiler.drain();
+            }
+        };
+        let mut worked = Worked::of_reply(reply)?;
+        if let Some((least, most)) = resident {
+            worked.findings.set("resident_min_bytes", least as f64);
+            worked.findings.set("resident_max_bytes", most as f64);
+        }
+        if let (Some(profiler), Ok(symbols)) = (profiler, &self.symbols) {
+            let profile = profiler.finish(symbols);
+            worked
+                .findings
+                .set("profile_samples_count", profile.samples as f64);
+            worked.findings.set("profile_lost_count", profile.lost as f64);
+            if let Some(percent) = profile.fault_path_percent {
+                worked.findings.set("fault_path_percent", percent);
+            }
+            worked.profile = profile.functions;
+        }
+        if let Some(rates) = worked.findings.lists.remove(figure::RATES) {
+            stage.lists.push((format!("{phase}_{}", figure::RATES), rates));
+        }
+        Ok(worked)
+    }
+
+    /// Samples of the worker's CPU time from now on, where that is allowed; else it is written down why not.
+    fn profiler(&mut self) -> Option<Profiler> {
+        match Profiler::start(self.worker.pid(), self.symbols.as_ref().ok()?) {
+            Ok(profiler) => Some(profiler),
+            Err(why) => {
+                self.symbols = Err(why);
+                None
+            }
+        }
+    }
+
+    /// Compares every byte with what was filled in, and that of each page with what was written last.
+    fn verify(&mut self, stage: &mut Stage<'_, '_>) -> Result<Worked, Trouble> {
+        match stage.ask(&mut self.worker, &Command::Restore)? {
+            Reply::Done {
+                cost,
+                verification: Some(found),
+            } => {
+                if found.holds() {
+                    stage.verified = true;
+                } else {
+                    stage.troubles.push(Trouble::new(Exit::WorkloadFailed, found));
+                }
+                Ok(cost.into())
+            }
+            other => Err(Trouble::new(
+                Exit::WorkloadFailed,
+                format_args!("the worker answered {other:?}"),
+            )),
+        }
+    }
+}
+
+/// Why nothing can be capped here, if so.
+fn cannot_cap(stage: &Stage<'_, '_>) -> Option<Trouble> {
+    match &stage.surroundings {
+        Surroundings::Lacking(missing) => Some(lacking("capped", missing)),
+        Surroundings::Made(environment) if environment.swap_device().is_none() => Some(Trouble::new(
+            Exit::WorkloadFailed,
+            format_args!(
+                "capped {NOT_RUN}: the subject is `none`, so there is no swap for what does not fit under the cap"
+            ),
+        )),
+        Surroundings::Made(_) => None,
+    }
+}
+
+fn set_limit(stage: &Stage<'_, '_>, cgroup: &Cgroup, bytes: u64) -> Result<(), Trouble> {
+    cgroup
+        .set_limit(bytes, stage.timeout(), stage.lab.stop.flag())
+        .map_err(|error| refused(stage, &error))
+}
+
+fn refused(stage: &Stage<'_, '_>, error: &EnvironmentError) -> Trouble {
+    match stage.lab.stop.cause() {
+        Some(cause) => Trouble::new(cause.exit(), cause),
+        None => Trouble::new(Exit::WorkloadFailed, error),
+    }
 }

@@ -19,6 +19,7 @@ mod kernel_threads;
 mod meminfo;
 pub mod page_flags;
 mod process;
+mod profile;
 mod psi;
 mod reader;
 mod residency;
@@ -37,6 +38,7 @@ pub use categories::{CATEGORIES, Categories, Category, categories};
 pub use cgroup::CgroupFiles;
 pub use columns::{COLUMNS, Column, Row, Unit, col};
 pub use delays::{DelayAccounting, Delays};
+pub use profile::{Profile, ProfileError, Profiler, Symbols};
 pub use reader::{Reader, Target};
 pub use sampler::{MAX_HZ, Sampler, SamplerConfig, monotonic_ns};
 

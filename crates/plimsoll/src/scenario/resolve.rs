@@ -88,14 +88,14 @@ fn not_of(entry: &Entry, kinds: &[WorkloadKind]) -> Box<Invalid> {
     names.dedup();
     let known: Vec<&str> = entry.key.of.iter().map(|kind| kind.name()).collect();
     let message = format!(
-        "`{}` is not a key of the work `{}`",
+        "`{}` does nothing for the work `{}`",
         entry.key.name,
         names.join("`, `")
     );
     entry
         .place
-        .error(Problem::Misplaced, message, "does nothing here")
-        .help(format!("it is one of: {}", known.join(", ")))
+        .error(Problem::Misplaced, message, "not one of its keys")
+        .help(format!("it is a key of: {}", known.join(", ")))
 }
 
 impl Layers<'_> {

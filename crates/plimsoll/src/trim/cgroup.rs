@@ -46,35 +46,27 @@ impl Group {
     }
 
     fn find_in(hierarchy: &Hierarchy, path: &Path) -> Result<Group, TrimError> {
-        let folder = if path.starts_with(&hierarchy.mount) {
-            path.to_owned()
-        } else {
-            hierarchy.mount.join(path.strip_prefix("/").unwrap_or(path))
-        };
-        let absent = |why: String| TrimError::NoSuchCgroup {
-            path: folder.clone(),
+        let (found, name) = hierarchy.find(path).map_err(|why| TrimError::NoSuchCgroup {
+            path: path.to_owned(),
             why,
-        };
-        let found = fs::canonicalize(&folder).map_err(|error| absent(error.to_string()))?;
-        let mount = fs::canonicalize(&hierarchy.mount).map_err(|error| absent(error.to_string()))?;
-        let Ok(below) = found.strip_prefix(&mount) else {
-            let why = format!("memory cgroups are below {}", mount.display());
-            return Err(absent(why));
-        };
+        })?;
         // In a container the top of the mount may be an ordinary cgroup: the files tell.
         let (as_root, usage) = match hierarchy.version {
             CgroupVersion::V1 => (found.join("release_agent").exists(), "memory.usage_in_bytes"),
             CgroupVersion::V2 => (!found.join("cgroup.events").exists(), "memory.current"),
         };
-        if as_root && below.as_os_str().is_empty() {
+        if as_root && name == "/" {
             return Err(TrimError::RootCgroup { path: found });
         }
         if !found.join(usage).exists() {
-            return Err(absent(format!("the memory controller has no {usage} for it")));
+            return Err(TrimError::NoSuchCgroup {
+                path: path.to_owned(),
+                why: format!("the memory controller has no {usage} for it"),
+            });
         }
         Ok(Group {
             version: hierarchy.version,
-            name: format!("/{}", below.display()),
+            name,
             path: found,
         })
     }
@@ -246,6 +238,9 @@ mod tests {
         let mount = fs::canonicalize(folder.path()).unwrap();
         fs::create_dir_all(mount.join("web/inner")).unwrap();
         fs::write(mount.join("release_agent"), "").unwrap();
+        for folder in ["", "web"] {
+            fs::write(mount.join(folder).join("cgroup.procs"), "").unwrap();
+        }
         for (name, text) in files {
             fs::write(mount.join("web").join(name), text).unwrap();
         }

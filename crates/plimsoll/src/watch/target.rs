@@ -260,16 +260,7 @@ impl Group {
             reason,
         };
         let hierarchy = Hierarchy::of_this_process().map_err(failed)?;
-        let below = path.strip_prefix("/").unwrap_or(path);
-        let folder = [path.to_owned(), hierarchy.mount.join(below)]
-            .into_iter()
-            .find(|folder| folder.is_absolute() && folder.join("cgroup.procs").exists())
-            .ok_or_else(|| {
-                failed(format!(
-                    "there is no such cgroup of the memory controller, whose hierarchy is at {}",
-                    hierarchy.mount.display()
-                ))
-            })?;
+        let (folder, name) = hierarchy.find(path).map_err(failed)?;
         let files = match hierarchy.version {
             CgroupVersion::V1 => CgroupFiles::v1(&folder),
             CgroupVersion::V2 => CgroupFiles::v2(&folder),
@@ -281,11 +272,8 @@ impl Group {
                 hierarchy.mount.display()
             )));
         }
-        let name = folder
-            .strip_prefix(&hierarchy.mount)
-            .map_or_else(|_| folder.clone(), |below| Path::new("/").join(below));
         Ok(Group {
-            title: format!("cgroup {}", inert(&name.to_string_lossy())),
+            title: format!("cgroup {}", inert(&name)),
             folder,
             files,
             removed: false,

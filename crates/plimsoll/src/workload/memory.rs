@@ -8,7 +8,7 @@ use super::fill::{Stream, StreamError};
 use super::protocol::{Cost, Verification};
 use crate::scenario::{FillClass, ThpMode};
 
-/// Bytes regenerated at a time for the comparison: stays in the second-level cache.
+/// Bytes regenerated at a time for the comparison: whole pages, and stays in the second-level cache.
 const COMPARED_AT_ONCE: usize = 256 << 10;
 /// Most mappings of one fill: below the kernel's usual `vm.max_map_count` of 65530.
 const MOST_REQUESTS: u64 = 60_000;
@@ -60,11 +60,34 @@ pub(super) enum MemoryError {
 
 /// Filled memory, with the stream it was filled with.
 ///
-/// Invariant: the mappings, one after the other, hold the stream from its start.
+/// Invariant: the mappings, one after the other, hold the stream from its start, but for the first byte of pages that
+/// were marked.
 #[derive(Debug)]
 pub(super) struct Memory {
     mappings: Vec<Mapping>,
     stream: Stream,
+    marks: Marks,
+}
+
+/// Which pages were marked, and with what: page after page and from the last to the first again, so that a number
+/// says it all.
+#[derive(Debug, Clone, Copy, Default)]
+struct Marks {
+    /// Pages marked in all, each as often as it was.
+    count: u64,
+}
+
+impl Marks {
+    /// The first byte of page `page` of `pages`; none where it was never marked.
+    fn byte(self, page: u64, pages: u64) -> Option<u8> {
+        let turn = self.count / pages + u64::from(page < self.count % pages);
+        (turn > 0).then_some(turn_byte(turn))
+    }
+}
+
+/// What the pages are marked with in a turn, counted from 1: never what they were marked with in the turn before.
+fn turn_byte(turn: u64) -> u8 {
+    turn as u8
 }
 
 impl Memory {
@@ -76,6 +99,7 @@ impl Memory {
         let mut memory = Memory {
             mappings: Vec::with_capacity(lengths.len()),
             stream,
+            marks: Marks::default(),
         };
         let watch = Stopwatch::start(UsageScope::Process);
         memory.map(&lengths, asked.thp)?;
@@ -104,6 +128,35 @@ impl Memory {
             self.mappings.push(mapping);
         }
         Ok(())
+    }
+
+    /// Pages of all mappings; a last one may be used in part.
+    pub(super) fn pages(&self) -> u64 {
+        self.mappings.iter().map(pages_of).sum()
+    }
+
+    /// Writes one byte into each of the next `count` pages, and into the first again after the last.
+    pub(super) fn mark(&mut self, count: u64) {
+        let (page_size, pages) = (plimsoll_os::page_size(), self.pages());
+        let mut left = count;
+        while left > 0 {
+            let byte = turn_byte(self.marks.count / pages + 1);
+            let mut skipped = self.marks.count % pages;
+            for mapping in &mut self.mappings {
+                let own = pages_of(mapping);
+                let first = skipped.min(own);
+                let end = own.min(first + left);
+                let bytes = mapping.bytes_mut();
+                for page in first..end {
+                    bytes[page as usize * page_size] = byte;
+                }
+                // What was written is read by nobody here, and must be in memory all the same.
+                std::hint::black_box(bytes);
+                self.marks.count += end - first;
+                left -= end - first;
+                skipped -= first;
+            }
+        }
     }
 
     fn bytes(&self) -> u64 {
@@ -143,10 +196,18 @@ impl Memory {
         let mut expected = vec![0; COMPARED_AT_ONCE];
         let mut hasher = Xxh3::new();
         let (mut offset, mut wrong_bytes, mut first_wrong) = (0, 0, None);
+        let (page_size, pages) = (plimsoll_os::page_size(), self.pages());
+        let mut page = 0;
         for mapping in &self.mappings {
             for found in mapping.bytes().chunks(COMPARED_AT_ONCE) {
                 let expected = &mut expected[..found.len()];
                 self.stream.write(offset, expected);
+                for of_page in expected.chunks_mut(page_size) {
+                    if let Some(byte) = self.marks.byte(page, pages) {
+                        of_page[0] = byte;
+                    }
+                    page += 1;
+                }
                 hasher.update(expected);
                 if found != expected {
                     let differs = || expected.iter().zip(found).map(|(a, b)| a != b);
@@ -185,6 +246,10 @@ impl Memory {
         let range = |mapping: &Mapping| (mapping.address() as u64, mapping.len() as u64);
         self.mappings.iter().map(range).collect()
     }
+}
+
+fn pages_of(mapping: &Mapping) -> u64 {
+    mapping.len().div_ceil(plimsoll_os::page_size()) as u64
 }
 
 /// Lengths of the requests: all alike but the last, which is what is left.
@@ -284,5 +349,32 @@ mod tests {
         let (_, found) = memory.restore();
         assert_eq!((found.wrong_bytes, found.first_wrong), (3, Some(wrong[0])));
         assert!(!found.holds() && found.checksum != found.expected_checksum);
+    }
+
+    #[test]
+    fn marks_are_where_the_count_says_and_nowhere_else() {
+        let page = plimsoll_os::page_size();
+        // Three mappings of which the last ends within a page: 4, 4 and 3 pages.
+        let asked = asked(10 * page as u64 + 100, 4 * page as u64);
+        let (mut memory, _) = Memory::fill(&asked).unwrap();
+        let pages = memory.pages();
+        assert_eq!(pages, 11);
+        let mut marked = 0;
+        for count in [0, 1, 3, 2, 7, 40, 300 * pages] {
+            memory.mark(count);
+            marked += count;
+            for number in 0..pages {
+                let (mapping, within) = ((number / 4) as usize, (number % 4) as usize);
+                let turns = marked / pages + u64::from(number < marked % pages);
+                let first = memory.mappings[mapping].bytes()[within * page];
+                assert!(turns == 0 || first == turns as u8, "page {number} after {marked}");
+            }
+            assert!(memory.restore().1.holds(), "after {marked}");
+        }
+        // A mark that did not reach its page, and one byte beside it.
+        memory.mappings[1].bytes_mut()[0] ^= 1;
+        memory.mappings[2].bytes_mut()[1] ^= 1;
+        let (_, found) = memory.restore();
+        assert_eq!((found.wrong_bytes, found.first_wrong), (2, Some(4 * page as u64)));
     }
 }

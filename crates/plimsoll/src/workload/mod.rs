@@ -5,6 +5,7 @@
 //!
 //! Invariant: a worker never looks at the system as a whole and never prints to people; it answers the runner.
 
+mod balance;
 mod calibrate;
 pub mod consume;
 mod cost;

@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use super::consume::Consume;
 use super::matrix::Matrix;
@@ -175,6 +176,23 @@ impl Verification {
     /// True when every byte was what had been written.
     pub fn holds(&self) -> bool {
         self.wrong_bytes == 0 && self.checksum == self.expected_checksum
+    }
+}
+
+impl fmt::Display for Verification {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.first_wrong {
+            Some(offset) => write!(
+                f,
+                "{} of {} bytes read back differ from what was written, the first at offset {offset}",
+                self.wrong_bytes, self.bytes
+            ),
+            None => write!(
+                f,
+                "the checksum of what restore read is {:016x}, that of what was written {:016x}",
+                self.checksum, self.expected_checksum
+            ),
+        }
     }
 }
 

@@ -6,6 +6,7 @@ use super::calibrate::calibrate;
 use super::memory::{FillRequest, Memory, MemoryError};
 use super::probe::{Probe, RunningProbe};
 use super::protocol::{Command, Reply};
+use super::scan::scan;
 
 /// Answers the commands on `input` on `output` until `Quit` or the end of `input`; see [`super::protocol`].
 /// Binds this process to its parent: it is killed when the thread that started it ends.
@@ -100,10 +101,16 @@ impl Server {
                 },
                 None => nothing_filled("list"),
             },
-            Command::Grow { .. } | Command::Consume(_) | Command::Scan(_) | Command::Visit(_) => {
+            Command::Scan(asked) => match &mut self.memory {
+                Some(memory) => match scan(memory, &asked) {
+                    Ok((cost, findings)) => Reply::Found { cost, findings },
+                    Err(error) => failed(error),
+                },
+                None => nothing_filled("scan"),
+            },
+            Command::Grow { .. } | Command::Consume(_) | Command::Visit(_) | Command::Matrix(_) => {
                 failed("not built yet")
             }
-            Command::Matrix(_) => failed("not built yet"),
             Command::Probe(asked) => self.begin_probe(&asked),
             Command::ProbeEnd => match self.probe.take().map(RunningProbe::end) {
                 Some(Ok((cost, findings))) => Reply::Found { cost, findings },

@@ -68,6 +68,33 @@ impl Hierarchy {
         Err("no mounted cgroup hierarchy has the memory controller".to_owned())
     }
 
+    /// The cgroup that `path` names: its folder, or the path below the mount with or without a slash before it.
+    /// Returns its folder without links, and the path below the mount with a slash before it.
+    ///
+    /// # Errors
+    /// With words for people when there is none, or it is not of this hierarchy.
+    pub fn find(&self, path: &Path) -> Result<(PathBuf, String), String> {
+        let folder = match path.starts_with(&self.mount) {
+            true => path.to_owned(),
+            false => self.mount.join(path.strip_prefix("/").unwrap_or(path)),
+        };
+        let real = |path: &Path| {
+            fs::canonicalize(path).map_err(|error| format!("no such cgroup: {}: {error}", path.display()))
+        };
+        let (found, mount) = (real(&folder)?, real(&self.mount)?);
+        match found.strip_prefix(&mount) {
+            Ok(below) if found.join("cgroup.procs").exists() => {
+                let name = format!("/{}", below.display());
+                Ok((found, name))
+            }
+            _ => Err(format!(
+                "{} is no cgroup of the memory controller, whose hierarchy is at {}",
+                found.display(),
+                mount.display()
+            )),
+        }
+    }
+
     /// The cgroups from the process's own up to the mounted root.
     pub fn ancestors(&self) -> impl Iterator<Item = &Path> {
         self.own

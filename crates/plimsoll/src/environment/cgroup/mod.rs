@@ -188,6 +188,52 @@ impl Cgroup {
         }
     }
 
+    /// Sets its limit, having the kernel reclaim what is above it. Gone with the cgroup, so that nothing has to be
+    /// undone.
+    ///
+    /// # Errors
+    /// [`EnvironmentError::LimitNotReached`] where the kernel cannot reclaim enough; the limit is then as it was.
+    /// [`EnvironmentError::ReclaimTimedOut`] and [`EnvironmentError::Interrupted`] while it reclaims, and an error of
+    /// the system when the kernel refuses.
+    pub fn set_limit(
+        &self,
+        bytes: u64,
+        timeout: Duration,
+        interrupted: &AtomicBool,
+    ) -> Result<(), EnvironmentError> {
+        let patience = Patience::new(timeout, interrupted);
+        let reached = match self.version {
+            CgroupVersion::V1 => v1::set_limit(&self.path, bytes, &patience)?,
+            CgroupVersion::V2 => v2::set_limit(&self.path, bytes, &patience)?,
+        };
+        if reached {
+            return Ok(());
+        }
+        Err(EnvironmentError::LimitNotReached {
+            limit: bytes,
+            used: self.usage()?,
+        })
+    }
+
+    /// Sets its soft ceiling (`memory.high`), above which its processes reclaim and are held back; `None` is none.
+    ///
+    /// # Errors
+    /// [`EnvironmentError::NoHigh`] on v1, which has none, and an error of the system when the kernel refuses.
+    pub fn set_high(&self, bytes: Option<u64>) -> Result<(), EnvironmentError> {
+        match self.version {
+            CgroupVersion::V1 => Err(EnvironmentError::NoHigh),
+            CgroupVersion::V2 => v2::set_high(&self.path, bytes),
+        }
+    }
+
+    /// The control file that holds its limit: `memory.limit_in_bytes` (v1), `memory.max` (v2).
+    pub fn limit_file(&self) -> &'static str {
+        match self.version {
+            CgroupVersion::V1 => v1::LIMIT,
+            CgroupVersion::V2 => v2::LIMIT,
+        }
+    }
+
     /// Asks the kernel to reclaim `bytes`, and returns when it has done what it could. It is asked for a step at a
     /// time, so that the reclaim ends soon after `timeout` or when `interrupted` becomes true. The limit is
     /// afterwards as it was before, whatever happened.

@@ -7,7 +7,7 @@ use super::super::error::EnvironmentError;
 use super::{CgroupSettings, Patience, stepwise};
 
 pub(super) const USAGE: &str = "memory.usage_in_bytes";
-const LIMIT: &str = "memory.limit_in_bytes";
+pub(super) const LIMIT: &str = "memory.limit_in_bytes";
 const MEMORY_AND_SWAP_LIMIT: &str = "memory.memsw.limit_in_bytes";
 
 /// Limits from here on mean "no limit": the kernel shows the largest multiple of the page size.
@@ -31,6 +31,16 @@ pub(super) fn configure(cgroup: &Path, settings: CgroupSettings) -> Result<(), E
 pub(super) fn limit(cgroup: &Path) -> Result<Option<u64>, EnvironmentError> {
     let bytes = get(cgroup, LIMIT)?;
     Ok((bytes < UNLIMITED).then_some(bytes))
+}
+
+/// Sets the limit, which makes the kernel reclaim what is above it. False where it could not reclaim enough: the limit
+/// is then as it was.
+pub(super) fn set_limit(
+    cgroup: &Path,
+    bytes: u64,
+    patience: &Patience<'_>,
+) -> Result<bool, EnvironmentError> {
+    lower(cgroup, bytes, patience)
 }
 
 pub(super) fn swap(cgroup: &Path) -> Result<Option<u64>, EnvironmentError> {

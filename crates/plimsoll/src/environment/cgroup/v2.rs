@@ -14,7 +14,8 @@ use super::{CgroupSettings, Hierarchy, Patience, stepwise};
 
 pub(super) const USAGE: &str = "memory.current";
 pub(super) const SWAP_USAGE: &str = "memory.swap.current";
-const LIMIT: &str = "memory.max";
+pub(super) const LIMIT: &str = "memory.max";
+const HIGH: &str = "memory.high";
 const CHILDREN: &str = "cgroup.subtree_control";
 
 /// Whether the memory controller is available in a cgroup.
@@ -113,6 +114,32 @@ pub(super) fn oom_kills(cgroup: &Path) -> Result<u64, EnvironmentError> {
     Ok(kills.unwrap_or(0))
 }
 
+/// Sets the limit once no more than that is used. False where the kernel could not reclaim enough: the limit is then
+/// as it was, since one that cannot be kept ends in the OOM killer.
+pub(super) fn set_limit(
+    cgroup: &Path,
+    bytes: u64,
+    patience: &Patience<'_>,
+) -> Result<bool, EnvironmentError> {
+    let usage = cgroup.join(USAGE);
+    let used = || read_number(&usage).map_err(|source| EnvironmentError::reading(&usage, source));
+    let before = used()?;
+    if before > bytes {
+        reclaim(cgroup, before, before - bytes, patience)?;
+        if used()? > bytes {
+            return Ok(false);
+        }
+    }
+    set(cgroup, LIMIT, &bytes.to_string())?;
+    Ok(true)
+}
+
+/// Sets the soft ceiling, which makes the kernel reclaim what is above it; `None` is no ceiling.
+pub(super) fn set_high(cgroup: &Path, bytes: Option<u64>) -> Result<(), EnvironmentError> {
+    let value = bytes.map_or_else(|| "max".to_owned(), |bytes| bytes.to_string());
+    set(cgroup, HIGH, &value)
+}
+
 /// Through `memory.reclaim` (Linux 5.19), or by lowering `memory.high` for a moment before it.
 pub(super) fn reclaim(
     cgroup: &Path,
@@ -146,7 +173,6 @@ fn reclaim_by_high(
     bytes: u64,
     patience: &Patience<'_>,
 ) -> Result<(bool, &'static str), EnvironmentError> {
-    const HIGH: &str = "memory.high";
     let path = cgroup.join(HIGH);
     let before = read(&path).map_err(|source| EnvironmentError::reading(&path, source))?;
     let usage = cgroup.join(USAGE);

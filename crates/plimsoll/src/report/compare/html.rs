@@ -276,7 +276,7 @@ fn table(comparison: &Comparison) -> Table {
         title: "Every figure",
         columns: HEADS
             .iter()
-            .map(|&(title, numeric)| Column { title, numeric })
+            .map(|&(title, numeric)| Column::new(title, numeric))
             .collect(),
         rows: rows.collect(),
     }

@@ -123,15 +123,7 @@ pub fn run(run: &Run) -> String {
 
 /// A value in its unit.
 pub fn value(unit: MetricUnit, value: f64) -> String {
-    match unit {
-        MetricUnit::Seconds => quantity::seconds(value),
-        MetricUnit::GbPerS => format!("{} GB/s", quantity::significant(value)),
-        MetricUnit::PerSecond => format!("{}/s", quantity::significant(value)),
-        MetricUnit::Bytes => quantity::bytes(value),
-        MetricUnit::Ratio => format!("{}\u{d7}", quantity::significant(value)),
-        MetricUnit::Percent => format!("{}%", quantity::significant(value)),
-        MetricUnit::Count => quantity::significant(value),
-    }
+    quantity::metric(unit.ending(), value)
 }
 
 /// A change in percent, with its sign.

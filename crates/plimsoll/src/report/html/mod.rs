@@ -6,6 +6,7 @@
 
 mod bars;
 mod chapters;
+mod cost;
 mod data;
 pub(crate) mod palette;
 pub(super) mod panel;
@@ -19,12 +20,15 @@ use std::collections::BTreeMap;
 
 use askama::Template;
 
-use super::page::{Mark, Page, Timeline};
+use super::findings;
+use super::page::{Mark, MemoryUse, Page, Timeline};
 use crate::analysis::Group;
 use crate::quantity;
 use crate::recording::model::{Calibration, Confounder, RunStatus};
+use crate::scenario::WorkloadKind;
+use chapters::Chapter;
 pub(crate) use data::inert;
-use table::{States, Table};
+use table::{States, Tab};
 
 const SCRIPT: &str = include_str!("../../../assets/report/page.js");
 
@@ -42,10 +46,15 @@ struct View<'a> {
     calibration: Vec<(&'static str, String)>,
     confounders: Vec<&'a Confounder>,
     legend: &'static [palette::Paint],
+    /// What the numbers at the events mean.
+    numbers: Vec<(String, String)>,
     figures: Vec<Figure>,
+    chapters: Vec<Chapter>,
+    /// Whether there is something to say of time and memory before and after a trim.
+    compressed: bool,
     time_chart: Option<String>,
     memory_chart: Option<String>,
-    tables: Vec<Table>,
+    tables: Vec<Tab>,
     /// A watch has no trials: what is about them is left out.
     watched: bool,
     settings: &'a BTreeMap<String, String>,
@@ -67,6 +76,13 @@ pub fn render(page: &Page) -> String {
     let script = parts::script(&format!("{}\n{SCRIPT}", parts::SORTABLE));
     let mut confounders: Vec<&Confounder> = page.results.confounders.iter().collect();
     confounders.sort_by_key(|confounder| confounder.spoils.is_empty());
+    let (squeezed, memory): (Vec<&Group>, Vec<(&Group, &MemoryUse)>) = page
+        .groups
+        .iter()
+        .zip(&page.memory)
+        .filter(|(group, _)| group.workload == WorkloadKind::Compression.name())
+        .map(|(group, memory)| (group, (group, memory)))
+        .unzip();
     let view = View {
         page,
         policy: parts::policy(&script),
@@ -84,9 +100,12 @@ pub fn render(page: &Page) -> String {
             .unwrap_or_default(),
         confounders,
         legend: palette::LAYERS,
+        numbers: numbers(page),
         figures: figures(page),
-        time_chart: bars::time_to_complete(&page.groups),
-        memory_chart: bars::memory_use(&page.groups, &page.memory),
+        chapters: chapters::all(page),
+        compressed: !page.manifest.is_watch() && (page.groups.is_empty() || !squeezed.is_empty()),
+        time_chart: cost::time_to_complete(&squeezed),
+        memory_chart: cost::memory_use(&memory),
         tables: table::all(page),
         watched: page.manifest.is_watch(),
         settings: &page.manifest.host.settings,
@@ -155,6 +174,44 @@ fn calibration(figures: &Calibration) -> Vec<(&'static str, String)> {
     ]
 }
 
+/// Numbers of events that the legend explains; a run with more counts something, and each says in its place what.
+const MOST_NUMBERS: usize = 9;
+/// Names that the legend gives to one number.
+const MOST_NAMES: usize = 3;
+
+/// The numbers that stand at phases, each with the names of the phases that have it.
+fn numbers(page: &Page) -> Vec<(String, String)> {
+    let kinds = findings::kinds(&page.groups);
+    let words = |name: &str| match name {
+        // Compression's restore is what verifies.
+        "restore" if kinds.contains(&WorkloadKind::Compression) => "restore and verify".to_owned(),
+        name => name.replace('_', " "),
+    };
+    let mut found: BTreeMap<u32, Vec<String>> = BTreeMap::new();
+    for mark in page.marks.iter().filter(|mark| mark.trial.is_some()) {
+        let Ok(number) = mark.sign.parse() else { continue };
+        let names = found.entry(number).or_default();
+        let name = words(&mark.label);
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    if found.len() > MOST_NUMBERS {
+        return Vec::new();
+    }
+    let entry = |(number, mut names): (u32, Vec<String>)| {
+        if names.len() > MOST_NAMES {
+            names.truncate(MOST_NAMES);
+            names.push("\u{2026}".to_owned());
+        }
+        (number.to_string(), names.join(", "))
+    };
+    found.into_iter().map(entry).collect()
+}
+
+/// Groups that have a drawing of their own without script: each is tens of kilobytes.
+const MOST_FIGURES: usize = 24;
+
 /// The whole run, then one trial a group.
 fn figures(page: &Page) -> Vec<Figure> {
     let mem_total = page.manifest.host.mem_total as f64;
@@ -170,7 +227,7 @@ fn figures(page: &Page) -> Vec<Figure> {
         title: whole,
         states: None,
     }];
-    for group in &page.groups {
+    for group in page.groups.iter().take(MOST_FIGURES) {
         let Some((id, timeline)) = representative(page, group) else {
             continue;
         };
@@ -181,7 +238,7 @@ fn figures(page: &Page) -> Vec<Figure> {
             group: group.label.clone(),
             title: format!("{}: {id}", group.label),
             drawing: timeline::draw(timeline, &marks, mem_total, &group.label),
-            states: trial.and_then(table::states),
+            states: trial.and_then(|trial| table::states(trial, &marks)),
         });
     }
     figures

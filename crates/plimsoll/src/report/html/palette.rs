@@ -92,6 +92,18 @@ pub(crate) const SPARE_INKS: &[Ink] = &[
     ink("device3", "#5B6770", "#A9B4BD", &[8, 3, 2, 3]),
 ];
 
+/// Lines of charts that are told apart by number alone: colours and dashes both.
+pub(crate) const LINES: &[Ink] = &[
+    ink("line0", "#0072B2", "#56A5DB", &[]),
+    ink("line1", "#D55E00", "#F08A3C", &[6, 3]),
+    ink("line2", "#009E73", "#2DBE94", &[2, 2]),
+    ink("line3", "#AA3377", "#DD77B0", &[8, 3, 2, 3]),
+    ink("line4", "#8A7A1C", "#DDAA33", &[10, 4]),
+    ink("line5", "#004488", "#8FB8EE", &[1, 3]),
+    ink("line6", "#BB5566", "#E08594", &[8, 2, 2, 2, 2, 2]),
+    ink("line7", "#5B6770", "#A9B4BD", &[4, 4]),
+];
+
 const fn paint(category: usize, hatched: bool, moves: bool) -> Paint {
     let category = &CATEGORIES[category];
     Paint {
@@ -128,6 +140,15 @@ pub(crate) fn ink_of(key: &str, place: usize) -> &'static Ink {
         .unwrap_or(&SPARE_INKS[place % SPARE_INKS.len()])
 }
 
+/// The colour of a numbered line and its dashes; a number beyond the colours takes one again, with other dashes.
+pub(crate) fn line(number: usize) -> (&'static str, &'static [u8]) {
+    let count = LINES.len();
+    (
+        LINES[number % count].key,
+        LINES[(number + number / count) % count].dash,
+    )
+}
+
 /// Declarations of every colour as CSS variables: `--KEY`, and for a layer `--on-KEY`, the colour of text on it.
 pub(crate) fn css_variables(dark: bool) -> String {
     let mut css = String::new();
@@ -136,7 +157,7 @@ pub(crate) fn css_variables(dark: bool) -> String {
         let on = if luminance(colour) > 0.3 { "#111" } else { "#fff" };
         css += &format!("--{0}:{colour};--on-{0}:{on};", paint.key);
     }
-    for ink in INKS.iter().chain(SPARE_INKS) {
+    for ink in INKS.iter().chain(SPARE_INKS).chain(LINES) {
         css += &format!("--{}:{};", ink.key, if dark { ink.dark } else { ink.light });
     }
     css

@@ -59,6 +59,29 @@ pub(in crate::report) fn area_path(points: &[Option<(f64, f64)>], base: f64) -> 
     path
 }
 
+/// The area between two lines over the same places, broken where either has no point.
+pub(in crate::report) fn band_path(high: &[Option<(f64, f64)>], low: &[Option<(f64, f64)>]) -> String {
+    let pairs: Vec<_> = high.iter().zip(low).map(|(high, low)| high.zip(*low)).collect();
+    let mut path = String::new();
+    for run in pairs.split(Option::is_none) {
+        let above = run.iter().flatten().map(|(high, _)| high);
+        let below = run.iter().flatten().rev().map(|(_, low)| low);
+        for (index, (x, y)) in above.chain(below).enumerate() {
+            let letter = if index == 0 { 'M' } else { 'L' };
+            let _ = write!(path, "{letter}{} {}", coordinate(*x), coordinate(*y));
+        }
+        if !run.is_empty() {
+            path.push('Z');
+        }
+    }
+    path
+}
+
+/// Dashes of a line, as SVG wants them.
+pub(in crate::report) fn dashes(dash: &[u8]) -> String {
+    dash.iter().map(u8::to_string).collect::<Vec<_>>().join(" ")
+}
+
 /// Text at a place; `class` says how it looks.
 pub(in crate::report) fn text(x: f64, y: f64, class: &str, words: &str) -> String {
     format!(

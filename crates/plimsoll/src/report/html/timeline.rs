@@ -275,12 +275,7 @@ fn draw_key(out: &mut String, panel: &Panel, series: &[(&Series, Vec<Option<f64>
 
 /// The dashes of a line, as SVG wants them.
 fn dashes(series: &Series, place: usize) -> String {
-    let dash: Vec<String> = palette::ink_of(&series.key, place)
-        .dash
-        .iter()
-        .map(u8::to_string)
-        .collect();
-    dash.join(" ")
+    svg::dashes(palette::ink_of(&series.key, place).dash)
 }
 
 /// Sums from the bottom up; a gap in one is a gap in all above it.

@@ -262,3 +262,40 @@ fn a_class_that_was_written_as_a_key_is_put_right() {
     let shown = rendered(&error);
     assert!(shown.contains("--set 'class=\"ratio=3\"'"), "{shown}");
 }
+
+shows!(
+    key_of_other_work_in_a_section,
+    Misplaced,
+    with("workload = \"map\"\nwrites = 5")
+);
+shows!(
+    key_that_no_section_knows,
+    Misplaced,
+    "[scenario]\nname = \"bad\"\n[global]\nload = 2\n"
+);
+shows!(
+    set_of_a_key_that_the_work_does_not_know,
+    Misplaced,
+    with("size = \"8M\""),
+    sets(&["N=3"])
+);
+shows!(
+    choice_typo,
+    BadValue,
+    with("workload = \"loadline\"\npattern = \"zipff\"")
+);
+shows!(
+    number_out_of_range,
+    OutOfRange,
+    with("workload = \"wscap\"\nload = [0.5, 1000]")
+);
+shows!(
+    flag_that_is_text,
+    WrongType,
+    with("workload = \"contention\"\nsuspended = \"maybe\"")
+);
+shows!(
+    size_of_work_that_makes_its_own,
+    Misplaced,
+    with("workload = \"thrash\"\nsize = \"1G\"")
+);

@@ -1,11 +1,11 @@
 //! What scenarios come to.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::path::Path;
 
 use plimsoll::scenario::{
-    Document, FillClass, Machine, Order, Overrides, Source, SpeedHints, Subject, TrimMechanism, builtin,
-    find, keys_help, keys_markdown,
+    Document, FillClass, KEYS, Machine, Order, Overrides, Source, SpeedHints, Subject, TrimMechanism,
+    Workload, WorkloadKind, builtin, find, keys_help, keys_markdown,
 };
 
 use super::{GIB, MIB, machine, parse, plan, quick, resolve, sets};
@@ -38,11 +38,16 @@ fn built_in_scenarios_resolve_on_every_machine() {
             let full = document.resolve(machine, &Overrides::default()).unwrap();
             assert_eq!(full.title, builtin.title);
             assert!(!full.description.is_empty());
-            assert!(
-                full.trials
-                    .iter()
-                    .all(|t| t.settings.size >= MIB && t.settings.limit > t.settings.size)
-            );
+            for trial in &full.trials {
+                let settings = &trial.settings;
+                assert!(settings.size >= MIB, "{}", trial.id);
+                // Only what is meant to run short has less than it asks for.
+                let short = matches!(
+                    settings.workload.kind(),
+                    WorkloadKind::Thrash | WorkloadKind::Loadline
+                );
+                assert_eq!(short, settings.limit < settings.size, "{}", trial.id);
+            }
             let quick = document.resolve(machine, &quick()).unwrap();
             let seconds = quick.estimate(&SpeedHints::default()).seconds;
             assert!((5.0..=75.0).contains(&seconds), "{}: {seconds} s", builtin.name);
@@ -340,7 +345,6 @@ fn choices_are_called_as_in_recordings() {
     for (key, names) in [
         ("trim", vec!["worker", "process-madvise", "cgroup"]),
         ("thp", vec!["system", "always", "never"]),
-        ("workload", vec!["compression"]),
     ] {
         for name in names {
             let plan = resolve("[scenario]\nname = \"s\"\n", &sets(&[&format!("{key}={name}")])).unwrap();
@@ -395,4 +399,110 @@ fn the_reference_page_has_the_keys_and_its_example_is_valid() {
     for subject in ["zram", "zswap", "swapfile", "none"] {
         assert!(keys_help().contains("subject") && page.contains(&format!("`{subject}`")));
     }
+}
+
+fn workload(text: &str, set: &[&str]) -> Workload {
+    resolve(text, &sets(set)).unwrap().trials[0].settings.workload
+}
+
+#[test]
+fn every_kind_of_work_has_a_name_and_knows_its_own_keys() {
+    for kind in WorkloadKind::ALL {
+        let text = format!(
+            "[scenario]\nname = \"s\"\n[global]\nworkload = \"{}\"\n",
+            kind.name()
+        );
+        let plan = plan(&text);
+        assert_eq!(plan.trials[0].settings.workload.kind(), kind);
+        for (key, _) in &plan.sections[0].keys {
+            let key = KEYS.iter().find(|known| known.name == key).unwrap();
+            assert!(key.is_of(kind), "{} is shown for {}", key.name, kind.name());
+        }
+        let again = Document::parse(&Source::new("shown", plan.to_toml())).unwrap();
+        let again = again.resolve(&machine(), &Overrides::default()).unwrap();
+        assert_eq!(again.trials, plan.trials, "{}", plan.to_toml());
+    }
+}
+
+const THRASH: &str =
+    "[scenario]\nname = \"t\"\n[global]\nworkload = \"thrash\"\nconsumer-size = \"100M\"\nlimit = \"1G\"\n";
+
+#[test]
+fn the_letters_of_the_thrashing_paper_are_keys() {
+    let letters = workload(THRASH, &["N=4", "S=8M", "W=77", "ts=250ms", "tc=2"]);
+    let words = workload(
+        THRASH,
+        &[
+            "consumers=4",
+            "consumer-size=8M",
+            "writes=77",
+            "sleep=0.25",
+            "stagger=2",
+        ],
+    );
+    assert_eq!(letters, words);
+    let Workload::Thrash(thrash) = letters else {
+        panic!("{letters:?}")
+    };
+    assert_eq!(
+        (thrash.consumers, thrash.consumer_size, thrash.writes),
+        (4, 8 * MIB, 77)
+    );
+    assert_eq!(
+        (thrash.sleep, thrash.stagger, thrash.seconds()),
+        (0.25, 2.0, 10.0)
+    );
+}
+
+#[test]
+fn scale_shrinks_memory_stagger_and_writes_of_the_file_together() {
+    let plan = resolve(THRASH, &sets(&["scale=0.1"])).unwrap();
+    let settings = &plan.trials[0].settings;
+    let Workload::Thrash(thrash) = settings.workload else {
+        panic!("{settings:?}")
+    };
+    assert_eq!(thrash.writes, 1000);
+    assert!((thrash.stagger - 3.0).abs() < 1e-9 && thrash.sleep == 0.1);
+    // Whole pages.
+    let near = |bytes: u64, wanted: u64| bytes.abs_diff(wanted) <= 4096;
+    assert!(near(thrash.consumer_size, 10 * MIB), "{}", thrash.consumer_size);
+    assert!(near(settings.limit, (1 << 30) / 10), "{}", settings.limit);
+    assert_eq!(settings.size, thrash.consumer_size * 25);
+    // What the command line says is meant as it is written.
+    let Workload::Thrash(given) = workload(THRASH, &["scale=0.1", "S=64M", "tc=5", "W=9"]) else {
+        panic!()
+    };
+    assert_eq!(
+        (given.consumer_size, given.stagger, given.writes),
+        (64 * MIB, 5.0, 9)
+    );
+}
+
+#[test]
+fn the_size_of_a_loadline_is_its_largest_load() {
+    let text =
+        "[scenario]\nname = \"l\"\n[global]\nworkload = \"loadline\"\nlimit = \"64M\"\nmax-load = 2.5\n";
+    let settings = plan(text).trials.remove(0).settings;
+    assert_eq!((settings.limit, settings.size), (64 * MIB, 160 * MIB));
+    assert!(settings.swap_size > settings.size);
+}
+
+#[test]
+fn sections_of_one_plan_may_do_different_work() {
+    let text = "[scenario]\nname = \"mixed\"\n[global]\nsize = \"8M\"\nclass = \"runs20\"\n[cap]\nworkload = \"wscap\"\nload = \
+                [1, 2]\n[matrix]\nworkload = \"map\"\ntouch = \"4k\"\n";
+    let plan = plan(text);
+    let kinds: BTreeSet<WorkloadKind> = plan.trials.iter().map(|t| t.settings.workload.kind()).collect();
+    assert_eq!(kinds, BTreeSet::from([WorkloadKind::Wscap, WorkloadKind::Map]));
+    assert!(
+        ids(&plan).contains(&"cap/zram/runs20/load=2#1"),
+        "{:?}",
+        ids(&plan)
+    );
+    // A key of one section's work, given for all, holds for that section alone.
+    let mixed = resolve(text, &sets(&["duration=0.5"])).unwrap();
+    assert!(mixed.trials.iter().any(|trial| matches!(
+        trial.settings.workload,
+        Workload::Wscap(wscap) if wscap.duration == 0.5
+    )));
 }

@@ -1,0 +1,98 @@
+//! The tables of a kind of work that is described by its metrics: a column for each telling one.
+
+use super::{Cell, Column, Table, columns, reasons_cell, status_cell, verified_cell};
+use crate::analysis::metric::{self, Metric};
+use crate::analysis::{Group, groups::Measured};
+use crate::quantity;
+use crate::recording::model::Trial;
+use crate::scenario::WorkloadKind;
+
+/// The telling metrics of a kind of work, in their order, that `has` something.
+fn telling(kind: WorkloadKind, has: impl Fn(&str) -> bool) -> Vec<&'static Metric> {
+    let all = metric::of(kind).iter().chain(metric::COMMON);
+    all.filter(|metric| metric.telling && has(metric.name)).collect()
+}
+
+/// A row a group: the median of each telling metric, with the lowest and the highest run.
+pub(super) fn summary(kind: WorkloadKind, groups: &[&Group]) -> Table {
+    let metrics = telling(kind, |name| {
+        groups.iter().any(|group| group.metrics.contains_key(name))
+    });
+    let row = |group: &&Group| {
+        let runs = group.trials.len();
+        let mut row = vec![
+            Cell::text(&group.label),
+            Cell::number(runs as f64, runs.to_string()),
+        ];
+        let cell = |metric: &&Metric| match group.metrics.get(metric.name) {
+            Some(measured) => spread(metric.name, measured),
+            None => Cell::missing(),
+        };
+        row.extend(metrics.iter().map(cell));
+        row.push(match group.failed {
+            0 => Cell::text(""),
+            failed => Cell::text(format!("{failed} failed")),
+        });
+        row
+    };
+    Table {
+        id: "summary",
+        title: "Summary",
+        rows: groups.iter().map(row).collect(),
+        columns: with_metrics(
+            &[("Group", false), ("Runs", true)],
+            &metrics,
+            &[("Remarks", false)],
+        ),
+    }
+}
+
+/// The median, and in brackets the lowest and the highest run where they look different.
+fn spread(name: &str, measured: &Measured) -> Cell {
+    let summary = &measured.summary;
+    let [median, low, high] =
+        [summary.median, summary.min, summary.max].map(|value| quantity::metric(name, value));
+    let text = match low == high {
+        true => median,
+        false => format!("{median} ({low} to {high})"),
+    };
+    Cell::number(summary.median, text)
+}
+
+/// A row a trial: its status and its telling metrics.
+pub(super) fn trials(kind: WorkloadKind, trials: &[&Trial]) -> Table {
+    let metrics = telling(kind, |name| {
+        trials.iter().any(|trial| trial.metrics.contains_key(name))
+    });
+    let row = |trial: &&Trial| {
+        let mut row = vec![Cell::text(&trial.id), status_cell(trial), verified_cell(trial)];
+        let value = |metric: &&Metric| Cell::metric(metric.name, trial.metrics.get(metric.name).copied());
+        row.extend(metrics.iter().map(value));
+        row.push(reasons_cell(trial));
+        row
+    };
+    Table {
+        id: "trials",
+        title: "Trials",
+        rows: trials.iter().map(row).collect(),
+        columns: with_metrics(
+            &[("Trial", false), ("Status", false), ("Verified", false)],
+            &metrics,
+            &[("Reasons", false)],
+        ),
+    }
+}
+
+/// Columns with one for each metric between the first and the last ones.
+fn with_metrics(
+    first: &[(&'static str, bool)],
+    metrics: &[&'static Metric],
+    last: &[(&'static str, bool)],
+) -> Vec<Column> {
+    let titles = metrics.iter().map(|metric| Column::new(metric.title, true));
+    columns(first)
+        .into_iter()
+        .chain(titles)
+        .chain(columns(last))
+        .collect()
+}

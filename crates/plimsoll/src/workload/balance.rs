@@ -1,0 +1,161 @@
+//! A balance-set manager in user space: a thread that looks at its own process once a second, and trims what is
+//! resident above a cap. It needs no privilege and no cgroup.
+
+use std::fs;
+use std::io;
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use plimsoll_os::{Errno, Range, page_out};
+
+/// Time between two looks, as Windows' balance-set manager has it.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Bytes trimmed between two looks at what is resident: small beside any cap.
+const PIECE: u64 = 1 << 20;
+
+/// Why a manager cannot do its work.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub(super) enum BalanceError {
+    #[error("cannot read /proc/self/statm: {0}; is /proc mounted?")]
+    Unreadable(#[from] io::Error),
+    #[error("madvise(MADV_PAGEOUT) failed: {0}; it needs Linux 5.4 or newer")]
+    Refused(Errno),
+}
+
+/// What a manager did.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct Balanced {
+    /// Looks, the first at once.
+    pub(super) looks: u64,
+    /// Bytes by which the resident memory was smaller after its trims.
+    pub(super) trimmed_bytes: u64,
+    /// Seconds that the trims took.
+    pub(super) seconds: f64,
+}
+
+/// The manager of some ranges of this process.
+pub(super) struct Balancer {
+    /// In pieces, in the order in which they are trimmed: the one that was left alone the longest comes next.
+    pieces: Vec<Range>,
+    cap: u64,
+    ended: Mutex<bool>,
+    end: Condvar,
+}
+
+impl Balancer {
+    /// A manager that keeps what is resident at `cap` bytes by trimming `ranges` (address and length).
+    pub(super) fn new(ranges: Vec<(u64, u64)>, cap: u64) -> Balancer {
+        Balancer {
+            pieces: ranges.into_iter().flat_map(pieces).collect(),
+            cap,
+            ended: Mutex::new(false),
+            end: Condvar::new(),
+        }
+    }
+
+    /// Ends [`Balancer::go_on`] in the other thread.
+    pub(super) fn end(&self) {
+        *self.ended.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.end.notify_all();
+    }
+
+    fn has_ended(&self) -> bool {
+        *self.ended.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Looks and trims until the end.
+    pub(super) fn go_on(&self) -> Result<Balanced, BalanceError> {
+        let mut balanced = Balanced::default();
+        let mut next = 0;
+        loop {
+            balanced.looks += 1;
+            let start = Instant::now();
+            let before = resident_anonymous()?;
+            if before > self.cap {
+                next = self.trim(next)?;
+                balanced.trimmed_bytes += before.saturating_sub(resident_anonymous()?);
+                balanced.seconds += start.elapsed().as_secs_f64();
+            }
+            let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+            let waited = self.end.wait_timeout_while(ended, LOOK_EVERY, |ended| !*ended);
+            if *waited.unwrap_or_else(PoisonError::into_inner).0 {
+                return Ok(balanced);
+            }
+        }
+    }
+
+    /// Trims piece after piece from `next` on, until no more than the cap is resident or all have had their turn.
+    /// Returns which comes next.
+    fn trim(&self, mut next: usize) -> Result<usize, BalanceError> {
+        for _ in 0..self.pieces.len() {
+            page_out(self.pieces[next]).map_err(BalanceError::Refused)?;
+            next = (next + 1) % self.pieces.len();
+            if self.has_ended() || resident_anonymous()? <= self.cap {
+                break;
+            }
+        }
+        Ok(next)
+    }
+}
+
+/// Pieces of a range.
+fn pieces((start, length): (u64, u64)) -> impl Iterator<Item = Range> {
+    (0..length.div_ceil(PIECE)).map(move |number| Range {
+        start: start + number * PIECE,
+        length: PIECE.min(length - number * PIECE),
+    })
+}
+
+/// Bytes of this process that are resident and of no file.
+fn resident_anonymous() -> Result<u64, io::Error> {
+    let text = fs::read_to_string("/proc/self/statm")?;
+    of_statm(&text).ok_or_else(|| io::Error::other("it holds no three numbers"))
+}
+
+/// `size resident shared ...`, in pages.
+fn of_statm(text: &str) -> Option<u64> {
+    let mut numbers = text.split_whitespace().skip(1).map(str::parse::<u64>);
+    let (resident, shared) = (numbers.next()?.ok()?, numbers.next()?.ok()?);
+    Some(resident.saturating_sub(shared) * plimsoll_os::page_size() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_cover_a_range_once_and_in_order() {
+        for length in [1, 4096, PIECE - 1, PIECE, PIECE + 1, 3 * PIECE + 4096] {
+            let mut end = 1 << 30;
+            for piece in pieces((1 << 30, length)) {
+                assert_eq!(piece.start, end);
+                assert!(piece.length > 0 && piece.length <= PIECE);
+                end += piece.length;
+            }
+            assert_eq!(end, (1 << 30) + length);
+        }
+    }
+
+    #[test]
+    fn anonymous_memory_is_what_is_resident_and_not_shared() {
+        let page = plimsoll_os::page_size() as u64;
+        assert_eq!(of_statm("900 100 30 5 0 50 0\n"), Some(70 * page));
+        assert_eq!(of_statm("900 10 30 5 0 50 0\n"), Some(0));
+        assert_eq!(of_statm(""), None);
+        assert!(resident_anonymous().unwrap() > 0);
+    }
+
+    #[test]
+    fn an_end_is_noticed_while_it_waits() {
+        let balancer = Balancer::new(Vec::new(), u64::MAX);
+        let start = Instant::now();
+        let balanced = std::thread::scope(|scope| {
+            let manager = scope.spawn(|| balancer.go_on());
+            balancer.end();
+            manager.join().unwrap().unwrap()
+        });
+        assert_eq!((balanced.looks, balanced.trimmed_bytes), (1, 0));
+        assert!(start.elapsed() < LOOK_EVERY);
+    }
+}
