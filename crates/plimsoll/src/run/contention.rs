@@ -22,7 +22,7 @@ pub(super) fn run(stage: &mut Stage<'_, '_>, contention: &Contention) -> Result<
     stage.param("suspended", contention.suspended.to_string());
     if let Surroundings::Lacking(missing) = &stage.surroundings {
         // Without a limit around both, all of the machine would be asked for.
-        return Err(lacking(stage.plan, missing));
+        return Err(lacking("contention", missing));
     }
     let holder = stage.spawn()?;
     let asker = match stage.spawn() {

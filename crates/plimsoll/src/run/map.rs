@@ -30,7 +30,7 @@ pub(super) fn run(stage: &mut Stage<'_, '_>, map: &Map) -> Result<(), Trouble> {
             .iter()
             .any(|missing| missing.kind == MissingKind::HugePages)
     {
-        return Err(lacking(stage.plan, missing));
+        return Err(lacking("map", missing));
     }
     let swap = stage.plan.settings.subject != Subject::NoSwap;
     let mut ways = GiveBack::ALL.to_vec();

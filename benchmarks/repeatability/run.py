@@ -1,0 +1,151 @@
+#!/usr/bin/env python3
+"""Whether two runs of the same scenario on the same machine agree.
+
+Runs each scenario twice, one run right after the other, and has `plimsoll compare` say what differs. Every metric that is
+tested counts once: it agrees unless it moved by more than the threshold and more than chance (verdict worse, better or
+changed). At least nine of ten must agree in each scenario; ends with 1 otherwise. A metric with too few repeats for a
+verdict does not count, and a comparison in which none has enough fails.
+
+Writes a folder: summary.md, commands, host.json, and compare-SCENARIO.json for each.
+
+Usage: benchmarks/repeatability/run.py [--repeat 6] [--set KEY=VALUE]... [--output DIR] [--keep DIR] PLIMSOLL [SCENARIO]...
+The default scenario is wscap; take a release build, on a machine that does nothing else.
+"""
+
+import argparse
+import datetime
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+# Fewest values on each side that `plimsoll compare` gives a verdict for.
+FEWEST = 5
+# Share of the metrics that must agree.
+AGREE = 0.9
+MOVED = ("worse", "better", "changed")
+# Exit codes of a run whose figures can be compared: done, and done but disturbed, which the comparison takes into account.
+USABLE = (0, 7)
+# What of the machine moves figures. Its name does not, and is nobody's business.
+HOST = ("kernel", "cpu", "cpus", "mem_total", "page_size", "cgroup", "swap_before", "virtualization", "settings")
+
+
+def run(command, log, usable=(0,)):
+    """Carries out a command, notes it, and returns its standard output."""
+    log.append(command)
+    print("+ " + " ".join(command), file=sys.stderr, flush=True)
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode not in usable:
+        raise SystemExit(f"{' '.join(command)} ended with {done.returncode}; nothing can be compared")
+    return done.stdout
+
+
+def recording(plimsoll, scenario, arguments, folder, log):
+    """Runs a scenario into a folder of its own; returns the folder of the recording."""
+    sets = [word for change in arguments.set for word in ("--set", change)]
+    command = [plimsoll, "run", scenario, *sets, "--repeat", str(arguments.repeat), "--wait", "--quiet", "--json"]
+    run([*command, "--output", str(folder)], log, USABLE)
+    (made,) = folder.iterdir()
+    return made
+
+
+def judge(comparison):
+    """Splits the metrics that are tested into those that agree, those that moved, and those without a verdict."""
+    agree, moved, unjudged = [], [], []
+    for row in comparison["rows"]:
+        if row.get("restates"):
+            continue
+        if row["verdict"] in MOVED:
+            moved.append(row)
+        elif min(len(row[side]["values"]) for side in ("baseline", "other")) < FEWEST:
+            unjudged.append(row)
+        else:
+            agree.append(row)
+    return agree, moved, unjudged
+
+
+def passes(agree, moved):
+    return bool(agree) and len(agree) >= AGREE * (len(agree) + len(moved))
+
+
+def lines_of(scenario, comparison):
+    """What is to be said of a scenario, and whether it passes."""
+    agree, moved, unjudged = judge(comparison)
+    good = passes(agree, moved)
+    judged = len(agree) + len(moved)
+    share = f" ({100 * len(agree) / judged:.0f}%)" if judged else ""
+    lines = [f"## {scenario}", "", f"**{'passes' if good else 'FAILS'}**: {len(agree)} of {judged} metrics agree{share}."]
+    if unjudged:
+        lines[-1] += f" {len(unjudged)} have fewer than {FEWEST} values on a side and do not count."
+    for run_of in comparison["runs"]:
+        lines[-1] += (
+            f" Run {run_of['letter']}: {run_of['trials']} trials, {run_of['failed']} failed, "
+            f"{run_of['untrustworthy']} untrustworthy."
+        )
+    if moved:
+        lines += ["", "| group | metric | change | interval | p | p (Holm) |", "|---|---|---|---|---|---|"]
+    for row in moved:
+        low, high = row.get("interval") or (float("nan"), float("nan"))
+        figures = [f"{100 * (row['change'] or 0):+.1f}%", f"{100 * low:+.1f}% to {100 * high:+.1f}%"]
+        figures += [f"{row[p]:.3g}" if row.get(p) is not None else "" for p in ("p", "p_holm")]
+        lines.append(f"| {row['group']} | {row['metric']} | {' | '.join(figures)} |")
+    return [*lines, ""], good
+
+
+def check(scenario, arguments, keep, output, log):
+    """Runs a scenario twice and compares; returns the lines to say of it, whether it passes, and the machine."""
+    stem = pathlib.Path(scenario).stem
+    pair = []
+    for letter in "ab":
+        folder = keep / f"{stem}-{letter}"
+        folder.mkdir(parents=True)
+        pair.append(recording(arguments.plimsoll, scenario, arguments, folder, log))
+    text = run([arguments.plimsoll, "compare", *map(str, pair), "--json"], log)
+    (output / f"compare-{stem}.json").write_text(text)
+    manifest = json.loads((pair[0] / "manifest.json").read_text())
+    lines, good = lines_of(stem, json.loads(text))
+    return lines, good, manifest
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--repeat", type=int, default=6, help="repeats of each run, at least 5 (default 6)")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="as for `plimsoll run`")
+    today = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
+    default = pathlib.Path(__file__).resolve().parent.parent / f"{today}-repeatability"
+    parser.add_argument("--output", type=pathlib.Path, default=default, help="folder of the result")
+    parser.add_argument("--keep", type=pathlib.Path, help="folder to keep the recordings in")
+    parser.add_argument("plimsoll", help="the program, a release build")
+    parser.add_argument("scenarios", nargs="*", default=["wscap"], metavar="scenario")
+    arguments = parser.parse_args()
+    if arguments.repeat < FEWEST:
+        parser.error(f"--repeat must be at least {FEWEST}: there is no verdict on fewer")
+    arguments.output.mkdir(parents=True, exist_ok=True)
+    log, told, passed, manifest = [], [], True, {}
+    with tempfile.TemporaryDirectory(prefix="repeatability-", dir="/var/tmp") as temporary:
+        keep = arguments.keep or pathlib.Path(temporary)
+        for scenario in arguments.scenarios:
+            lines, good, manifest = check(scenario, arguments, keep, arguments.output, log)
+            told += lines
+            passed = passed and good
+    host = {name: manifest["host"].get(name) for name in HOST}
+    (arguments.output / "host.json").write_text(json.dumps(host, indent=2) + "\n")
+    # Where recordings were meanwhile says nothing.
+    commands = "\n".join(" ".join(command).replace(str(keep), "RECORDINGS") for command in log)
+    (arguments.output / "commands").write_text(commands + "\n")
+    head = [
+        "# Whether two runs of the same scenario agree",
+        "",
+        f"{today}, plimsoll {manifest['tool_version']}, Linux {host['kernel']}, {host['cpus']} CPUs, "
+        f"{host['mem_total'] / 2**30:.0f} GiB. Each run {arguments.repeat} times each combination; see `commands`.",
+        "",
+    ]
+    summary = "\n".join(head + told)
+    (arguments.output / "summary.md").write_text(summary)
+    print(summary)
+    return 0 if passed else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
