@@ -155,7 +155,7 @@ impl Sweep<'_> {
         if let Some(&visits) = findings.figures.get("visits") {
             findings.set(CPU_PER_VISIT, (cost.cpu_user_s + cost.cpu_system_s) / visits);
         }
-        for (name, column) in [(RESIDENT, col::TARGET_RESIDENT), (SWAPPED, col::CGROUP_SWAP)] {
+        for (name, column) in [(RESIDENT, col::TARGET_ANON), (SWAPPED, col::CGROUP_SWAP)] {
             if let Some(bytes) = after.row.get(column) {
                 findings.set(name, bytes as f64);
             }

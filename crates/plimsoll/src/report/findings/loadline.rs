@@ -36,13 +36,31 @@ pub(super) fn sentence(groups: &[&Group]) -> Option<String> {
         .iter()
         .filter_map(|group| {
             let killed = killed(group).map_or(String::new(), |killed| format!(" ({killed})"));
-            Some(format!("with {} {}{killed}", group.label, factor(group)?))
+            Some(format!("with {} {}{killed}", short(group, best), factor(group)?))
         })
         .collect();
     if !others.is_empty() {
         text += &format!("; {}", others.join(", "));
     }
     Some(text + ".")
+}
+
+/// What sets a group apart from the best one: its subject or its pattern, where nothing else differs.
+fn short<'a>(group: &'a Group, best: &Group) -> &'a str {
+    let differs = |name: &str| group.params.get(name) != best.params.get(name);
+    let mut others = group
+        .params
+        .keys()
+        .filter(|name| !matches!(name.as_str(), "subject" | "pattern"));
+    let alike = others.all(|name| !differs(name));
+    match (alike, group.subject != best.subject, differs("pattern")) {
+        (true, true, false) => &group.subject,
+        (true, false, true) => group
+            .params
+            .get("pattern")
+            .map_or(&group.label, |pattern| pattern),
+        _ => &group.label,
+    }
 }
 
 /// Subject, pattern where that tells the groups apart, and what the data is.
@@ -78,15 +96,12 @@ fn factor(group: &Group) -> Option<String> {
 /// longer was.
 fn interval(group: &Group) -> Option<String> {
     let (low, high) = (group.metrics.get(KNEE_LOW)?, group.metrics.get(KNEE_HIGH)?);
-    let range = format!(
-        "{} to {}",
-        significant(low.summary.interval.low),
-        significant(high.summary.interval.high)
-    );
+    let from = significant(low.summary.interval.low);
+    let to = significant(high.summary.interval.high);
     Some(match (high.summary.interval.kind, high.summary.n) {
-        (IntervalKind::Bootstrap95, _) => format!("95% {range}"),
-        (IntervalKind::Range, 1) => format!("between {range}"),
-        (IntervalKind::Range, n) => format!("{range} in {n} repeats"),
+        (IntervalKind::Bootstrap95, _) => format!("95% {from} to {to}"),
+        (IntervalKind::Range, 1) => format!("between {from} and {to}"),
+        (IntervalKind::Range, n) => format!("{from} to {to} in {n} repeats"),
     })
 }
 
@@ -107,4 +122,68 @@ fn killed(group: &Group) -> Option<String> {
         "at {}\u{d7} the OOM killer ends the program",
         significant(load)
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::analysis::groups::{Dot, measured};
+    use crate::recording::model::TrialStatus;
+
+    fn group(subject: &str, metrics: &[(&str, f64)]) -> Group {
+        let one = |value: f64| Dot {
+            trial: "a#1".to_owned(),
+            value,
+            status: TrialStatus::Ok,
+        };
+        Group {
+            label: format!("{subject} ratio=2.5"),
+            workload: "loadline".to_owned(),
+            subject: subject.to_owned(),
+            params: BTreeMap::from([("class".to_owned(), "ratio=2.5".to_owned())]),
+            trials: vec!["a#1".to_owned()],
+            failed: 0,
+            untrustworthy: false,
+            metrics: metrics
+                .iter()
+                .filter_map(|(name, value)| Some(((*name).to_owned(), measured(vec![one(*value)], 1)?)))
+                .collect(),
+            phases: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn the_sentence_says_how_much_is_carried() {
+        let zram = group(
+            "zram:lz4",
+            &[(KNEE, 1.9), (KNEE_LOW, 1.85), (KNEE_HIGH, 1.94), (KNEE_RAM, 1.5)],
+        );
+        let none = group(
+            "none",
+            &[
+                (KNEE, 0.97),
+                (KNEE_LOW, 0.97),
+                (KNEE_HIGH, 1.0),
+                (KILLED_LOAD, 1.0),
+            ],
+        );
+        assert_eq!(
+            sentence(&[&none, &zram]).as_deref(),
+            Some(
+                "With zram:lz4 and data that compresses 2.5:1 this machine carries 1.90\u{d7} its memory before useful \
+                 work falls under half (between 1.85 and 1.94; 1.50\u{d7} counting the RAM of the compressed store); \
+                 with none 0.97\u{d7} (at 1.00\u{d7} the OOM killer ends the program)."
+            )
+        );
+    }
+
+    #[test]
+    fn what_carries_everything_carries_more_than_was_tried() {
+        let zram = group("zram", &[(KNEE_LOW, 3.0)]);
+        let text = sentence(&[&zram]).expect("a sentence");
+        assert!(text.contains("carries more than 3.00\u{d7} its memory"), "{text}");
+        assert_eq!(sentence(&[]), None);
+    }
 }
