@@ -1,1 +1,157 @@
-//! `plimsoll run thrash` on real zram.
+//! `plimsoll run thrash` on real zram in a real cgroup: four consumers of 24 MiB in two fifths of that.
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use super::{Run, ends_within_seconds, has_laboratory};
+
+/// 4 x 24 MiB, a cycle of a third of an area and 20 ms of sleep, a consumer every 0.4 s. In a cgroup of a few
+/// thousand pages the kernel now and then finds none to reclaim, and kills; this one has ten thousand.
+fn small(more: &[&str]) -> Run {
+    let mut arguments = Vec::new();
+    for key in [
+        "N=4",
+        "S=24M",
+        "W=2000",
+        "ts=0.02",
+        "tc=0.4",
+        "hold=0.5",
+        "subject=zram",
+    ] {
+        arguments.extend(["--set", key]);
+    }
+    arguments.extend(["--repeat", "1"]);
+    arguments.extend(more);
+    Run::of("thrash", &arguments)
+}
+
+fn list(trial: &Value, name: &str) -> Vec<f64> {
+    let values = trial["lists"][name].as_array();
+    let values = values.unwrap_or_else(|| panic!("{name}: {trial:#}"));
+    values.iter().filter_map(Value::as_f64).collect()
+}
+
+fn metric(trial: &Value, name: &str) -> f64 {
+    let value = trial["metrics"][name].as_f64();
+    value.unwrap_or_else(|| panic!("{name}: {trial:#}"))
+}
+
+#[test]
+fn consumers_start_one_after_the_other_write_and_end_together() {
+    if !has_laboratory() {
+        return;
+    }
+    let run = small(&[]);
+    let ended = run.finish();
+    ended.assert_went_well();
+    let [trial] = ended.trials() else {
+        panic!("one trial: {:#}", ended.results)
+    };
+    check_consumers(trial);
+    check_figures(trial);
+    let page = std::fs::read_to_string(run.recording().expect("a recording").join("report.html"));
+    let page = page.expect("a page");
+    for words in [
+        "Pages in",
+        "Responsiveness",
+        "Fairness",
+        "Distinct pages a cycle",
+        "as before",
+    ] {
+        assert!(page.contains(words), "the page lacks `{words}`");
+    }
+}
+
+/// Starts 0.4 s apart, the common end 2 s after the first start, as many sleeps as cycles or one less.
+fn check_consumers(trial: &Value) {
+    let (cycles, sleeps) = (list(trial, "consumer_cycles"), list(trial, "consumer_sleeps"));
+    let active = list(trial, "consumer_active_s");
+    assert_eq!((cycles.len(), sleeps.len(), active.len()), (4, 4, 4));
+    let (started, ended) = (
+        list(trial, "consumer_start_late_s"),
+        list(trial, "consumer_end_late_s"),
+    );
+    for consumer in 0..4 {
+        assert!(cycles[consumer] >= 2.0, "{trial:#}");
+        assert!(
+            (0.0..=1.0).contains(&(cycles[consumer] - sleeps[consumer])),
+            "{trial:#}"
+        );
+        // Not more cycles than sleeps fit, whatever the machine does.
+        assert!(cycles[consumer] <= active[consumer] / 0.02 + 1.0, "{trial:#}");
+        let asked = 0.4 * f64::from(5 - consumer as u32);
+        let late = ended[consumer] - started[consumer];
+        assert!((active[consumer] - asked - late).abs() < 0.01, "{trial:#}");
+    }
+    let counted = list(trial, "consumer_counted_cycles");
+    for (cycles, counted) in cycles.iter().zip(counted) {
+        assert_eq!(counted, (cycles / 16.0).ceil());
+    }
+}
+
+fn check_figures(trial: &Value) {
+    let phases = trial["phases"].as_array().expect("phases");
+    let names: Vec<&str> = phases.iter().filter_map(|phase| phase["name"].as_str()).collect();
+    assert_eq!(names, ["rest", "load", "recovery"]);
+    // Two fifths of the memory that is written again and again: it must thrash.
+    assert!(metric(trial, "load_pages_in_per_s") > 1000.0, "{trial:#}");
+    assert!(metric(trial, "load_pages_out_per_s") > 1000.0, "{trial:#}");
+    assert!(phases[1]["major_faults"].as_u64() > Some(1000), "{trial:#}");
+    let ratio = metric(trial, "distinct_pages_ratio");
+    assert!((0.9..1.1).contains(&ratio), "{ratio}");
+    let fairness = metric(trial, "fairness_ratio");
+    assert!(fairness > 0.25 && fairness <= 1.0 + 1e-9, "{fairness}");
+    assert!(metric(trial, "cycles_done_percent") > 1.0);
+    assert!(metric(trial, "small_set_slowdown_ratio") > 0.0);
+    assert!(metric(trial, "recovery_s") < 30.0, "{trial:#}");
+    for phase in phases {
+        for probe in ["heartbeat", "launch", "small_set"] {
+            for figure in ["p50_s", "p99_s", "max_s", "count"] {
+                let name = format!("{probe}_{figure}");
+                assert!(phase["figures"][&name].as_f64() > Some(0.0), "{name}: {phase:#}");
+            }
+        }
+        assert!(phase["latency"].is_string(), "{phase:#}");
+    }
+}
+
+#[test]
+fn fewer_writes_or_more_sleep_page_less() {
+    if !has_laboratory() {
+        return;
+    }
+    // e2, e1 and e3 of the paper in small: a third of the area, a thirtieth, ten times the sleep.
+    let pages = |key: &str| {
+        let ended = small(&["--set", key]).finish();
+        ended.assert_went_well();
+        metric(&ended.trials()[0], "load_pages_in_per_s")
+    };
+    let (e2, e1, e3) = (pages("W=2000"), pages("W=200"), pages("ts=0.4"));
+    assert!(e1 < e2 && e3 < e2, "e1 {e1}, e2 {e2}, e3 {e3} pages in a second");
+}
+
+#[test]
+fn what_cannot_be_held_is_refused_before_it_is_killed() {
+    let ended = small(&["--set", "swap-size=4M"]).finish();
+    assert_ne!(ended.code, 0);
+    assert!(ended.stderr.contains("raise `swap-size`"), "{}", ended.stderr);
+    let ended = small(&["--set", "subject=none"]).finish();
+    assert_ne!(ended.code, 0);
+    assert!(ended.stderr.contains("OOM killer"), "{}", ended.stderr);
+}
+
+#[test]
+fn an_interrupted_load_ends_at_once_and_leaves_nothing() {
+    if !has_laboratory() {
+        return;
+    }
+    let run = small(&["--set", "tc=60"]);
+    let mut started = run.start();
+    started.await_event("phase-start", "load");
+    let consumer = started.worker();
+    started.signal(Signal::INT);
+    let ended = started.finish();
+    ended.assert_failed(5, &["SIGINT"]);
+    assert_eq!(ended.results["status"], "interrupted", "{:#}", ended.results);
+    assert!(ends_within_seconds(consumer), "a worker outlived the run");
+}
