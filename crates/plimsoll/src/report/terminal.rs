@@ -243,7 +243,12 @@ impl Column {
 /// What sets a group apart besides its subject.
 fn rest(group: &Group) -> &str {
     let rest = group.label.strip_prefix(group.subject.as_str());
-    rest.unwrap_or(&group.label).trim_start()
+    let rest = rest.unwrap_or(&group.label).trim_start();
+    // The section where it is called as its kind of work, which the heading of the table says.
+    let section = rest
+        .rsplit_once('(')
+        .filter(|(_, section)| section.strip_suffix(')') == Some(group.workload.as_str()));
+    section.map_or(rest, |(before, _)| before.trim_end())
 }
 
 /// The median, and below it the lowest and the highest run.
@@ -251,11 +256,11 @@ fn spread(measured: Option<&Measured>, text: impl Fn(f64) -> String) -> String {
     let Some(Measured { summary, .. }) = measured else {
         return missing();
     };
-    let median = text(summary.median);
-    if summary.n < 2 {
+    let [median, low, high] = [summary.median, summary.min, summary.max].map(text);
+    if summary.n < 2 || low == high {
         return median;
     }
-    format!("{median}\n{}", between(&text(summary.min), &text(summary.max)))
+    format!("{median}\n{}", between(&low, &high))
 }
 
 /// `low..high`, with the unit once where both have the same: `1.10..1.40 s`, `19.0..19.1%`, `850/s..1.20k/s`.
