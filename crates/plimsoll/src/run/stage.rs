@@ -83,11 +83,6 @@ impl<'a, 'l> Stage<'a, 'l> {
         self.lab.start_worker(&WorkerOptions { cgroup_procs })
     }
 
-    /// Starts a worker outside of the trial's cgroup, for one who looks on: it must take no memory worth mentioning.
-    pub(super) fn spawn_outside(&mut self) -> Result<Worker, Trouble> {
-        self.lab.start_worker(&WorkerOptions::default())
-    }
-
     /// Ends a worker, and waits for its end. Returns how long that took.
     pub(super) fn retire(&mut self, worker: Worker) -> Duration {
         self.lab.retire_worker(worker)

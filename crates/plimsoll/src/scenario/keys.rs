@@ -487,12 +487,15 @@ pub const KEYS: &[Key] = &[
         "`\"system\"`",
         "`vm.page-cluster` during the trial: 2^n pages are read from swap at once",
     ),
-    key(
-        Id::Thp,
-        "thp",
-        Kind::Thp,
-        "`system`",
-        "transparent huge pages for the worker's memory",
+    of(
+        FILLED,
+        key(
+            Id::Thp,
+            "thp",
+            Kind::Thp,
+            "`system`",
+            "transparent huge pages for the worker's memory",
+        ),
     ),
     key(
         Id::ZswapPoolPercent,
