@@ -4,16 +4,19 @@
 //! wherever the kernel itself cannot be made to break Rust's memory rules by the call.
 #![no_std]
 
+mod backing_file;
 mod errno;
 mod fd;
 mod lock_range;
 mod page_size;
 mod perf;
 mod process;
+mod region;
 mod swap;
 mod uffd;
 mod vm;
 
+pub use backing_file::BackingFile;
 pub use errno::Errno;
 pub use fd::Fd;
 pub use lock_range::lock_range_on_fault;
@@ -23,6 +26,7 @@ pub use process::{
     Ended, PageOutError, Pidfd, Range, ResourceUsage, UsageScope, resource_usage, set_parent_death_signal,
     wait,
 };
+pub use region::{Discard, Pages, Region};
 pub use swap::{swap_off, swap_on};
 pub use uffd::{UffdApi, UffdMode, api_handshake, open_from_device, open_userfaultfd};
 pub use vm::{Advice, Mapping, page_out};

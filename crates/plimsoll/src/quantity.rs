@@ -31,11 +31,12 @@ pub fn seconds(value: f64) -> String {
     if value == 0.0 {
         return "0 s".to_owned();
     }
-    let (scaled, unit) = if value >= 0.9995 {
+    let size = value.abs();
+    let (scaled, unit) = if size >= 0.9995 {
         (value, "s")
-    } else if value >= 0.000_999_5 {
+    } else if size >= 0.000_999_5 {
         (value * 1e3, "ms")
-    } else if value >= 0.000_000_999_5 {
+    } else if size >= 0.000_000_999_5 {
         (value * 1e6, "\u{b5}s")
     } else {
         (value * 1e9, "ns")
@@ -138,6 +139,7 @@ mod tests {
         assert_eq!(seconds(0.31), "310 ms");
         assert_eq!(seconds(0.000042), "42.0 \u{b5}s");
         assert_eq!(seconds(0.000000085), "85.0 ns");
+        assert_eq!(seconds(-0.01), "-10.0 ms");
     }
 
     #[test]

@@ -298,7 +298,7 @@ function nameTrials(plot) {
   for (const old of plot.over.querySelectorAll(".trial-name")) old.remove();
   for (const trial of data.trials) {
     const left = plot.valToPos(trial.from, "x"), width = plot.valToPos(trial.to, "x") - left;
-    if (width < 28) continue;
+    if (width < 28 || left > plot.over.clientWidth - 28) continue;
     const group = groupOf(trial.id);
     const made = element("span", { class: "trial-name" }, `${group ? group.label.split(" ").pop() : ""} ${shortName(trial.id)}`);
     made.style.left = left + "px";
@@ -316,6 +316,8 @@ function showWindow() {
 }
 
 // ---------------------------------------------------------------- explorer
+
+const MOST_BUTTONS = 24;
 
 function panelsShown() {
   return data.panels.filter(panel => !(state.view === "whole" && panel.id === "moved") && !(state.view === "moved" && panel.id === "whole"));
@@ -351,6 +353,7 @@ function choose(group, trial, range) {
   state.at = null;
   [state.from, state.to] = range ?? spanOf(trial);
   for (const button of document.querySelectorAll("#groups button")) button.setAttribute("aria-pressed", String(button.value === (group ?? "")));
+  for (const list of document.querySelectorAll("#groups select")) list.value = group ?? "";
   const buttons = document.getElementById("trials");
   const ids = data.groups.find(one => one.label === group)?.trials ?? [];
   buttons.hidden = ids.length === 0;
@@ -376,6 +379,15 @@ function chooseView(view) {
   redraw();
 }
 
+// A button for each group or, where these would fill the screen, a list to choose from.
+function groupChoices(toggle) {
+  if (data.groups.length <= MOST_BUTTONS) return data.groups.map(group => toggle(group.label, group.label, false, () => chooseGroup(group.label)));
+  const list = element("select", { "aria-label": "Group", on: { change: event => event.target.value === "" ? choose(null, null) : chooseGroup(event.target.value) } },
+    element("option", { value: "" }, `${data.groups.length} groups`),
+    ...data.groups.map(group => element("option", { value: group.label }, group.label)));
+  return [list];
+}
+
 function buildExplorer() {
   if (data.timelines[0].t.length === 0) return false;
   const holder = document.getElementById("explorer");
@@ -383,7 +395,7 @@ function buildExplorer() {
   holder.append(
     element("div", { class: "bar", id: "groups", role: "group", "aria-label": "What is shown" },
       toggle("", "Whole run", true, () => choose(null, null)),
-      ...data.groups.map(group => toggle(group.label, group.label, false, () => chooseGroup(group.label)))),
+      ...groupChoices(toggle)),
     element("div", { class: "bar", id: "trials", role: "group", "aria-label": "Trials of this group", hidden: true }),
     element("div", { class: "plot brush", id: "brush", title: "Drag to choose a stretch of the run" }),
     element("div", { class: "bar" },

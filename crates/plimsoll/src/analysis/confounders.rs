@@ -8,7 +8,7 @@
 use super::bystander::{self, HARMLESS_P99_S};
 use crate::recording::model::{Confounder, Manifest, Phase, Trial, TrialStatus};
 use crate::recording::{ColumnView, Samples};
-use crate::scenario::{Settings, Subject, ThpMode};
+use crate::scenario::{Settings, Subject, ThpMode, WorkloadKind};
 
 /// CPU time that a hypervisor took, in percent of all CPU time of the trial. A trial holds about two busy CPUs' worth
 /// of measured work; repeats of a quiet machine spread by 2-5%, so what takes more shows in the numbers.
@@ -105,9 +105,15 @@ impl<'a> Seen<'a> {
         Some(&planned.settings)
     }
 
-    /// `bytes` in percent of the memory that a trial fills.
+    /// `bytes` in percent of the memory that a trial works on: of compression all that it fills. Other kinds of work ask
+    /// for more than their limit, so that what others move counts against what can be in RAM at a time.
     fn percent_of_size(&self, trial: &Trial, bytes: i64) -> Option<f64> {
-        super::ratio(100.0 * bytes as f64, self.settings(trial)?.size as f64)
+        let settings = self.settings(trial)?;
+        let size = match settings.workload.kind() {
+            WorkloadKind::Compression => settings.size,
+            _ => settings.size.min(settings.limit),
+        };
+        super::ratio(100.0 * bytes as f64, size as f64)
     }
 
     /// Settings of the machine whose path contains `part`.
@@ -271,12 +277,13 @@ fn other_load(seen: &Seen<'_>) -> Option<Confounder> {
     Some(confounder("other-load", evidence, spoils, advice))
 }
 
-/// CPU time during the timed phases that neither the worker nor kernel threads used, in percent of all CPUs. A phase is
+/// CPU time during the timed phases that neither the workers nor kernel threads used, in percent of all CPUs. Phases that
+/// do not say what CPU time their workers used are not looked at: theirs would be blamed on others. A phase is
 /// looked at for its `seconds` from its start alone: what the worker does after its clock has stopped, such as comparing
 /// every byte that was restored, is in the span of the phase and not in its CPU time.
 fn other_load_percent(seen: &Seen<'_>, trial: &Trial) -> Option<f64> {
     let (mut others_s, mut all_s) = (0.0, 0.0);
-    for phase in &trial.phases {
+    for phase in trial.phases.iter().filter(|phase| own_cpu_s(phase) > 0.0) {
         let Some((first, last)) = seen.within(timed_span(phase)) else {
             continue;
         };
@@ -399,7 +406,7 @@ fn thp(seen: &Seen<'_>) -> Option<Confounder> {
         return None;
     }
     let evidence =
-        "transparent huge pages are `always` on: fills fault in 2 MiB at a time and trims split them"
+        "transparent huge pages are `always` on: memory faults in 2 MiB at a time, and what is paged out is split first"
             .to_owned();
     let advice =
         "Set `thp = \"never\"` (or `\"always\"`) in the scenario to compare with machines that differ";
@@ -417,7 +424,8 @@ fn page_reporting(seen: &Seen<'_>) -> Option<Confounder> {
         "free memory is reported to the hypervisor, which may take it back (`{path}` is {order}): first touches then \
          fault in the hypervisor too"
     );
-    let advice = "Compare fill speeds within this run only, by their ratio to the calibration";
+    let advice =
+        "Compare speeds of first touches (fills) within this run only, by their ratio to the calibration";
     Some(confounder("page-reporting", evidence, Vec::new(), advice))
 }
 

@@ -115,8 +115,10 @@ fn shared_part(id: &str) -> &str {
 /// The groups' labels, no two alike: with the section where subject and parameters are the same in several, and the
 /// whole id where that is not enough either.
 fn labels(groups: &[Vec<&Trial>]) -> Vec<String> {
-    let telling = telling_params(groups);
-    let short: Vec<String> = groups.iter().map(|trials| label(trials[0], &telling)).collect();
+    let short: Vec<String> = groups
+        .iter()
+        .map(|trials| label(trials[0], &telling_params(groups, &trials[0].workload)))
+        .collect();
     let with_section: Vec<String> = groups
         .iter()
         .zip(&short)
@@ -139,8 +141,12 @@ fn is_only(label: &str, labels: &[String]) -> bool {
     labels.iter().filter(|other| *other == label).count() == 1
 }
 
-/// Parameters that are not the same in all groups.
-fn telling_params(groups: &[Vec<&Trial>]) -> BTreeSet<String> {
+/// Parameters that are not the same in all groups of a kind of work.
+fn telling_params(groups: &[Vec<&Trial>], workload: &str) -> BTreeSet<String> {
+    let groups: Vec<&Vec<&Trial>> = groups
+        .iter()
+        .filter(|group| group[0].workload == workload)
+        .collect();
     let names: BTreeSet<&String> = groups.iter().flat_map(|group| group[0].params.keys()).collect();
     let differs = |name: &&&String| {
         let mut values = groups.iter().map(|group| group[0].params.get(name.as_str()));
@@ -222,8 +228,8 @@ fn label(trial: &Trial, telling: &BTreeSet<String>) -> String {
         label = format!("{label} {class}");
     }
     for (name, value) in &trial.params {
-        // The subject may be a swept parameter too.
-        if telling.contains(name) && name != "class" && name != "subject" {
+        // The subject may be a swept parameter too; the mechanism follows from what was asked.
+        if telling.contains(name) && !matches!(name.as_str(), "class" | "subject" | "mechanism") {
             label = format!("{label} {name}={value}");
         }
     }

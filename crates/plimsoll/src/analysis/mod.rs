@@ -14,6 +14,7 @@ pub mod compare;
 pub mod compression;
 pub mod confounders;
 pub mod contention;
+pub mod curves;
 pub mod frame;
 pub mod gauges;
 pub mod groups;

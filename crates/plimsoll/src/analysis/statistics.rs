@@ -121,6 +121,13 @@ fn resampled_median(sorted: &[f64], random: &mut SplitMix64, scratch: &mut Vec<f
     median_of_sorted(scratch)
 }
 
+/// The median of the finite ones of `values`; none where there is none.
+pub fn median(values: &[f64]) -> Option<f64> {
+    let mut sorted: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
+    sorted.sort_by(f64::total_cmp);
+    (!sorted.is_empty()).then(|| median_of_sorted(&sorted))
+}
+
 /// Median of values in ascending order, of which there is at least one.
 fn median_of_sorted(sorted: &[f64]) -> f64 {
     let middle = sorted.len() / 2;

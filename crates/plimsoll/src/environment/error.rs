@@ -210,6 +210,8 @@ pub enum MissingKind {
     Zswap,
     /// A folder that can hold a swap file.
     SwapFolder,
+    /// Reserved huge pages.
+    HugePages,
 }
 
 /// Something that a trial needs and this machine, or this user, does not have.

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use rustix::fs::{Access, access};
 
-use crate::scenario::{CapBy, Settings, Subject, Workload};
+use crate::scenario::{CapBy, Mapping, Settings, Subject, Workload};
 
 use super::cgroup::{CgroupVersion, Hierarchy, find_parent, writable};
 use super::error::{HOW_TO_GET_HIGH, Missing, MissingKind};
@@ -54,6 +54,11 @@ pub fn missing(settings: &Settings) -> Vec<Missing> {
         }
         Subject::SwapFile => missing.extend(missing_folder(&settings.swap_dir)),
         Subject::Zram(_) | Subject::NoSwap => {}
+    }
+    if let Workload::Map(map) = &settings.workload
+        && map.mapping == Mapping::Hugetlb
+    {
+        missing.extend(missing_huge_pages(settings.size));
     }
     for (asked, path) in [
         (settings.swappiness, sysctl::SWAPPINESS),
@@ -156,6 +161,26 @@ fn missing_folder(folder: &Path) -> Option<Missing> {
             why: "the swap file is made there".to_owned(),
             how: format!("{AS_ROOT}, or {how}"),
         })
+}
+
+/// Huge pages that the administrator has reserved and nobody uses. They are never reserved here: once reserved, the
+/// memory is lost to all others.
+fn missing_huge_pages(size: u64) -> Option<Missing> {
+    const HUGE_PAGE: u64 = 2 << 20;
+    let folder = Path::new("/sys/kernel/mm/hugepages/hugepages-2048kB");
+    let free = fs::read_to_string(folder.join("free_hugepages")).unwrap_or_default();
+    let free: u64 = free.trim().parse().unwrap_or(0);
+    let needed = size.div_ceil(HUGE_PAGE);
+    (free < needed).then(|| Missing {
+        kind: MissingKind::HugePages,
+        what: format!("{needed} reserved huge pages of 2 MiB ({free} are free)"),
+        why: "the mapping `hugetlb` takes its pages from those that are reserved".to_owned(),
+        how: format!(
+            "`sysctl vm.nr_hugepages={needed}`, which takes {} MiB from all others until it is 0 again, or use \
+             another `mapping`",
+            needed * HUGE_PAGE >> 20
+        ),
+    })
 }
 
 /// Whether this process has a capability in effect.

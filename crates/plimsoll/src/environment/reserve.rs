@@ -64,8 +64,9 @@ fn largest_clause(largest: u64) -> String {
 /// # Errors
 /// [`TooLarge`], with the largest size that fits.
 pub fn safe_size(machine: &Machine, disk_free: Option<u64>, settings: &Settings) -> Result<(), TooLarge> {
+    let total = settings.total();
     let ask = Ask {
-        size: settings.size,
+        size: total,
         limit: settings.limit,
         swap: settings.swap_size,
     };
@@ -73,7 +74,7 @@ pub fn safe_size(machine: &Machine, disk_free: Option<u64>, settings: &Settings)
         return Ok(());
     };
     // Whatever is larger does not fit either: bisect in MiB.
-    let (mut low, mut high) = (0, settings.size / MIB);
+    let (mut low, mut high) = (0, total / MIB);
     while low < high {
         let middle = low + (high - low).div_ceil(2);
         if fits(machine, disk_free, settings, ask.scaled(middle * MIB)).is_ok() {
@@ -83,9 +84,11 @@ pub fn safe_size(machine: &Machine, disk_free: Option<u64>, settings: &Settings)
         }
     }
     // The size alone may fit with a smaller limit and swap, which is not what was asked.
+    // What all hold together shrinks with the size that is asked for.
+    let share = u128::from(low) * u128::from(settings.size) / u128::from(total.max(1));
     Err(TooLarge {
         asked: settings.size,
-        largest: low * MIB,
+        largest: u64::try_from(share).unwrap_or(low) * MIB,
         why,
     })
 }

@@ -117,6 +117,7 @@ fn add_trial(families: &mut Families, manifest: &Manifest, trial: &Trial) {
         ("run", &manifest.run),
         ("scenario", &manifest.plan.scenario),
         ("trial", &trial.id),
+        ("workload", &trial.workload),
         ("subject", &trial.subject),
         ("class", class),
         ("repeat", &repeat),
@@ -124,7 +125,7 @@ fn add_trial(families: &mut Families, manifest: &Manifest, trial: &Trial) {
     ]);
     families.gauge(
         "plimsoll_trial_verified",
-        "Whether every byte read back was compared and right: 1 or 0.",
+        "Whether what the work left behind was checked and right: 1 or 0.",
         &whole,
         f64::from(u8::from(trial.verified)),
     );
@@ -139,6 +140,17 @@ fn add_trial(families: &mut Families, manifest: &Manifest, trial: &Trial) {
         let help = metric::find(name).map_or("A metric of the trial.", |metric| metric.meaning);
         let (name, value) = in_base_units(name, *value);
         families.gauge(&format!("plimsoll_trial_{name}"), help, &whole, value);
+    }
+    for (list, values) in &trial.lists {
+        for (index, value) in values.iter().enumerate() {
+            let (name, value) = in_base_units(list, *value);
+            families.gauge(
+                &format!("plimsoll_trial_list_{name}"),
+                "A figure of the trial of which there is one for each of several things; index counts them from 1.",
+                &format!("{whole},{}", labels(&[("index", &(index + 1).to_string())])),
+                value,
+            );
+        }
     }
     for phase in &trial.phases {
         add_phase(
@@ -184,6 +196,23 @@ fn add_phase(families: &mut Families, of: &str, phase: &Phase) {
             "Page faults of the workers during the phase.",
             &format!("{of},{}", labels(&[("kind", kind)])),
             count as f64,
+        );
+    }
+    for (name, value) in &phase.figures {
+        let (name, value) = in_base_units(name, *value);
+        families.gauge(
+            &format!("plimsoll_phase_figure_{name}"),
+            "A figure of the phase that its kind of work measured.",
+            of,
+            value,
+        );
+    }
+    for (function, share) in &phase.profile {
+        families.gauge(
+            "plimsoll_phase_profile_ratio",
+            "Share of the phase's CPU time that a function of the kernel took.",
+            &format!("{of},{}", labels(&[("function", function)])),
+            *share,
         );
     }
     for (when, categories) in [("before", &phase.before), ("after", &phase.after)] {
@@ -249,9 +278,12 @@ fn in_base_units(name: &str, value: f64) -> (String, f64) {
         .collect();
     let units = [
         ("_gb_per_s", "_bytes_per_second", value * 1e9),
+        ("_per_s", "_per_second", value),
         ("_s", "_seconds", value),
         ("_us", "_seconds", value / 1e6),
         ("_ns", "_seconds", value / 1e9),
+        // An ending that only counters have.
+        ("_total", "", value),
     ];
     for (ending, base, value) in units {
         if let Some(stem) = plain.strip_suffix(ending) {

@@ -205,7 +205,8 @@ pub struct Trial {
     pub status: TrialStatus,
     /// Why it is not ok. Empty exactly when `status` is ok.
     pub reasons: Vec<String>,
-    /// Whether every byte read back was compared and right.
+    /// Whether what the work left behind was checked and right: of compression every byte that was read back, of other
+    /// kinds of work the data, pages or counts that their documentation names.
     pub verified: bool,
     /// Start and end in nanoseconds since the start of the recording.
     pub span_ns: (u64, u64),

@@ -1,8 +1,10 @@
 //! Every figure of every trial as CSV in long format: one figure a line, for spreadsheets and data frames.
 //!
-//! Columns: `run, trial, subject`, a column for each parameter of any trial, `repeat, status, verified, phase, figure,
-//! value`. `phase` is empty for a metric of the whole trial. A figure of a phase keeps its field's name; the bytes
-//! by category before and after a phase are `before_<category>_bytes` and `after_<category>_bytes`.
+//! Columns: `run, trial, workload, subject`, a column for each parameter of any trial, `repeat, status, verified, phase,
+//! figure, value`. `phase` is empty for a metric of the whole trial. A figure of a phase keeps its field's name or, where
+//! the kind of work measured it, its own; the bytes by category before and after a phase are `before_<category>_bytes`
+//! and `after_<category>_bytes`, the share of CPU time of a function of the kernel is `profile[<function>]`. Figures of
+//! which there is one for each of several things are `<name>[1]`, `<name>[2]`, ... Histograms of latencies are left out.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -18,7 +20,7 @@ pub fn csv(results: &Results) -> String {
         .collect();
     // The subject has a column of its own.
     let params: Vec<&String> = params.into_iter().filter(|name| *name != "subject").collect();
-    let mut text = String::from("run,trial,subject,");
+    let mut text = String::from("run,trial,workload,subject,");
     for name in &params {
         text.push_str(&field(name));
         text.push(',');
@@ -34,12 +36,29 @@ pub fn csv(results: &Results) -> String {
         for (figure, value) in &trial.metrics {
             line(&mut text, &start, "", figure, &value.to_string());
         }
+        for (list, values) in &trial.lists {
+            for (index, value) in values.iter().enumerate() {
+                line(
+                    &mut text,
+                    &start,
+                    "",
+                    &format!("{list}[{}]", index + 1),
+                    &value.to_string(),
+                );
+            }
+        }
     }
     text
 }
 
 fn line_start(run: &str, trial: &Trial, params: &[&String]) -> String {
-    let mut start = format!("{},{},{},", field(run), field(&trial.id), field(&trial.subject));
+    let mut start = format!(
+        "{},{},{},{},",
+        field(run),
+        field(&trial.id),
+        field(&trial.workload),
+        field(&trial.subject)
+    );
     for name in params {
         let value = trial.params.get(name.as_str());
         start.push_str(&value.map(|value| field(value)).unwrap_or_default());
@@ -72,6 +91,10 @@ fn phase_figures(phase: &Phase) -> Vec<(String, String)> {
     ]
     .map(|(name, value)| (name.to_owned(), value))
     .into();
+    let measured = phase.figures.iter();
+    figures.extend(measured.map(|(name, value)| (name.clone(), value.to_string())));
+    let profile = phase.profile.iter();
+    figures.extend(profile.map(|(function, share)| (format!("profile[{function}]"), share.to_string())));
     for (when, categories) in [("before", &phase.before), ("after", &phase.after)] {
         let bytes = categories
             .iter()

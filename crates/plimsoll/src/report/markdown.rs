@@ -6,9 +6,12 @@ use crate::analysis::groups;
 use crate::analysis::groups::{Group, Measured};
 use crate::analysis::metric;
 use crate::inert::inert;
+use crate::quantity;
 use crate::recording::Recording;
 use crate::recording::model::{Manifest, Results, TrialStatus};
-use crate::report::verdict;
+use crate::report::telling::{Telling, telling};
+use crate::report::{findings, verdict};
+use crate::scenario::WorkloadKind;
 
 /// The summary of a run.
 pub fn markdown(recording: &Recording, results: &Results) -> String {
@@ -19,7 +22,7 @@ pub fn markdown(recording: &Recording, results: &Results) -> String {
         true => push_line(&mut text, &sentence),
         false => push_line(&mut text, &format!("{sentence} {}", tally(results))),
     }
-    push_table(&mut text, &groups);
+    push_tables(&mut text, &groups);
     push_list(
         &mut text,
         "Not ok",
@@ -91,19 +94,70 @@ fn tally(results: &Results) -> String {
     )
 }
 
-fn push_table(text: &mut String, groups: &[Group]) {
-    let metrics: Vec<_> = metric::all()
-        .filter(|metric| groups.iter().any(|group| group.metrics.contains_key(metric.name)))
-        .collect();
-    if metrics.is_empty() {
-        return;
+/// A table for each kind of work: of compression every metric, of the others the telling ones.
+fn push_tables(text: &mut String, groups: &[Group]) {
+    let kinds = findings::kinds(groups);
+    let mut explained = false;
+    for kind in &kinds {
+        let groups: Vec<&Group> = groups
+            .iter()
+            .filter(|group| group.workload == kind.name())
+            .collect();
+        let columns = columns(*kind, &groups);
+        if columns.is_empty() {
+            continue;
+        }
+        match kinds.len() {
+            1 => text.push_str("## Summary\n\n"),
+            _ => {
+                let _ = write!(text, "## Summary: {}\n\n", kind.name());
+            }
+        }
+        if !explained {
+            text.push_str(
+                "Medians, with the interval in brackets: 95% bootstrap, or minimum to maximum below 6 repeats.\n\n",
+            );
+            explained = true;
+        }
+        push_table(text, &columns, &groups);
     }
-    text.push_str("## Summary\n\nMedians, with the interval in brackets: 95% bootstrap, or minimum to maximum below 6 repeats.\n\n| trial |");
-    for metric in &metrics {
-        let _ = write!(text, " {} |", header(metric.title, metric.name));
+}
+
+/// A column of the summary.
+struct Column {
+    metric: String,
+    header: String,
+    figure: fn(&str, &Measured) -> String,
+}
+
+fn columns(kind: WorkloadKind, groups: &[&Group]) -> Vec<Column> {
+    if kind != WorkloadKind::Compression {
+        let column = |metric: Telling| Column {
+            header: inline(&metric.title),
+            metric: metric.name,
+            figure: with_unit,
+        };
+        return telling(kind, groups).into_iter().map(column).collect();
+    }
+    metric::of(kind)
+        .iter()
+        .chain(metric::COMMON)
+        .filter(|metric| groups.iter().any(|group| group.metrics.contains_key(metric.name)))
+        .map(|metric| Column {
+            metric: metric.name.to_owned(),
+            header: header(metric.title, metric.name),
+            figure,
+        })
+        .collect()
+}
+
+fn push_table(text: &mut String, columns: &[Column], groups: &[&Group]) {
+    text.push_str("| trial |");
+    for column in columns {
+        let _ = write!(text, " {} |", column.header);
     }
     text.push_str("\n|---|");
-    text.push_str(&"---:|".repeat(metrics.len()));
+    text.push_str(&"---:|".repeat(columns.len()));
     text.push('\n');
     for group in groups {
         let mark = if group.untrustworthy {
@@ -112,16 +166,29 @@ fn push_table(text: &mut String, groups: &[Group]) {
             ""
         };
         let _ = write!(text, "| {}{mark} |", inline(&group.label));
-        for metric in &metrics {
-            let cell = group
-                .metrics
-                .get(metric.name)
-                .map(|measured| figure(metric.name, measured));
+        for column in columns {
+            let measured = group.metrics.get(&column.metric);
+            let cell = measured.map(|measured| (column.figure)(&column.metric, measured));
             let _ = write!(text, " {} |", cell.as_deref().unwrap_or("-"));
         }
         text.push('\n');
     }
     text.push('\n');
+}
+
+/// The median, and in brackets the interval, each with its unit.
+fn with_unit(name: &str, measured: &Measured) -> String {
+    let summary = &measured.summary;
+    let text = |value| quantity::metric(name, value);
+    if summary.n < 2 {
+        return text(summary.median);
+    }
+    format!(
+        "{} [{}, {}]",
+        text(summary.median),
+        text(summary.interval.low),
+        text(summary.interval.high)
+    )
 }
 
 fn header(title: &str, name: &str) -> String {

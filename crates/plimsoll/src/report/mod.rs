@@ -10,6 +10,7 @@ pub mod html;
 pub mod json;
 pub mod markdown;
 pub mod page;
+mod telling;
 pub mod terminal;
 pub mod verdict;
 mod watched;

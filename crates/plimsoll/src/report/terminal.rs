@@ -6,7 +6,8 @@ use std::fmt::Write;
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
 use comfy_table::{Attribute, Cell, CellAlignment, Color, ContentArrangement, Table};
 
-use super::verdict;
+use super::telling::{Telling, telling};
+use super::{findings, verdict};
 use crate::analysis::Group;
 use crate::analysis::compression::{
     COMPRESSION, FILL_SPEED, RESTORE_READ, RESTORE_SPEED, STORED, TRIM_MEMCPY, TRIM_SPEED,
@@ -16,6 +17,7 @@ use crate::inert::inert;
 use crate::quantity;
 use crate::recording::Recording;
 use crate::recording::model::{Results, Trial, TrialStatus};
+use crate::scenario::WorkloadKind;
 
 /// What a recording of `plimsoll watch` shows, for a terminal of `width` columns. Ends with a line feed.
 pub fn watched(recording: &Recording, results: &Results, width: u16) -> String {
@@ -25,8 +27,22 @@ pub fn watched(recording: &Recording, results: &Results, width: u16) -> String {
 /// The summary for a terminal of `width` columns, with colours only where `colour` says so. Ends with a line feed.
 pub fn summary(results: &Results, groups: &[Group], width: u16, colour: bool) -> String {
     let mut out = String::new();
-    if !groups.is_empty() {
-        let _ = writeln!(out, "{}\n", table(results, groups, width, colour));
+    let kinds = findings::kinds(groups);
+    for kind in &kinds {
+        let groups: Vec<&Group> = groups
+            .iter()
+            .filter(|group| group.workload == kind.name())
+            .collect();
+        if kinds.len() > 1 {
+            let _ = writeln!(out, "{}", kind.name());
+        }
+        let (table, left_out) = table(&columns(*kind, &groups), results, &groups, width, colour);
+        let _ = writeln!(out, "{table}");
+        if !left_out.is_empty() {
+            let text = format!("On a wider terminal, and on the page: {}.", left_out.join(", "));
+            out.push_str(&wrap(&text, width, ""));
+        }
+        out.push('\n');
     }
     out + &remarks(&verdict::sentence(results, groups), results, width)
 }
@@ -66,24 +82,28 @@ fn remarks(verdict: &str, results: &Results, width: u16) -> String {
     out
 }
 
-/// What a column of the table shows of a group.
-#[derive(Clone, Copy)]
+/// What a column of a table shows of a group.
+#[derive(Debug, Clone)]
 enum Column {
     Subject,
-    Class,
+    /// What else sets the group apart, under this heading.
+    Rest(&'static str),
     Runs,
-    /// Median with the lowest and highest run, of the named metric.
+    /// Median with the lowest and highest run, of the named metric, whose unit the heading says.
     Spread(&'static str, &'static str),
     /// Median of the named metric.
     Median(&'static str, &'static str),
+    /// Median with the lowest and highest run of a metric.
+    Telling(Telling),
     Verified,
     Status,
 }
 
-/// Columns in the order of the table, each with how soon it is left out when the terminal is narrow (0: never).
-const COLUMNS: &[(Column, u8)] = &[
+/// Columns of the compression experiment in their order, each with how soon it is left out when the terminal is narrow
+/// (0: never).
+const COMPRESSION_COLUMNS: [(Column, usize); 12] = [
     (Column::Subject, 0),
-    (Column::Class, 0),
+    (Column::Rest("class"), 0),
     (Column::Runs, 4),
     (Column::Spread("fill GB/s", FILL_SPEED), 3),
     (Column::Spread("trim GB/s", TRIM_SPEED), 0),
@@ -96,34 +116,65 @@ const COLUMNS: &[(Column, u8)] = &[
     (Column::Status, 0),
 ];
 
-/// The widest table that the terminal holds: columns go before lines break.
-fn table(results: &Results, groups: &[Group], width: u16, colour: bool) -> Table {
-    let last = COLUMNS.iter().map(|(_, rank)| *rank).max().unwrap_or(0);
-    let mut fitting = table_without(0, results, groups, colour);
-    for left_out in 1..=last {
-        if fitting
-            .lines()
-            .next()
-            .is_some_and(|line| line.chars().count() <= usize::from(width))
-        {
-            break;
-        }
-        fitting = table_without(left_out, results, groups, colour);
+/// The columns of a kind of work. Of its telling metrics the last are left out first, the first never; before them goes
+/// what the verdict says too.
+fn columns(kind: WorkloadKind, groups: &[&Group]) -> Vec<(Column, usize)> {
+    if kind == WorkloadKind::Compression {
+        return COMPRESSION_COLUMNS.to_vec();
     }
-    fitting
+    let metrics = telling(kind, groups);
+    let count = metrics.len();
+    let mut columns = vec![
+        (Column::Subject, 0),
+        (Column::Rest("of"), 0),
+        (Column::Runs, count + 2),
+    ];
+    if groups.iter().all(|group| rest(group).is_empty()) {
+        columns.remove(1);
+    }
+    columns.extend(metrics.into_iter().enumerate().map(|(place, metric)| {
+        let rank = if place == 0 { 0 } else { count - place + 1 };
+        (Column::Telling(metric), rank)
+    }));
+    columns.extend([(Column::Verified, 1), (Column::Status, 0)]);
+    columns
 }
 
-/// The table without the columns that are left out first, up to rank `left_out`.
-fn table_without(left_out: u8, results: &Results, groups: &[Group], colour: bool) -> Table {
+/// The widest table that the terminal holds, and the metrics that it has no room for: columns go before lines break.
+fn table(
+    columns: &[(Column, usize)],
+    results: &Results,
+    groups: &[&Group],
+    width: u16,
+    colour: bool,
+) -> (Table, Vec<String>) {
+    let last = columns.iter().map(|(_, rank)| *rank).max().unwrap_or(0);
+    let mut without = 0;
+    loop {
+        let kept = |rank: usize| rank == 0 || rank > without;
+        let shown: Vec<&Column> = columns
+            .iter()
+            .filter(|(_, rank)| kept(*rank))
+            .map(|(column, _)| column)
+            .collect();
+        let fitting = table_of(&shown, results, groups, colour);
+        let wide = |line: String| line.chars().count() > usize::from(width);
+        if without == last || !fitting.lines().next().is_some_and(wide) {
+            let missing = columns.iter().filter_map(|(column, rank)| match column {
+                Column::Telling(metric) if !kept(*rank) => Some(metric.title.clone()),
+                _ => None,
+            });
+            return (fitting, missing.collect());
+        }
+        without += 1;
+    }
+}
+
+fn table_of(columns: &[&Column], results: &Results, groups: &[&Group], colour: bool) -> Table {
     let by_id: BTreeMap<&str, &Trial> = results
         .trials
         .iter()
         .map(|trial| (trial.id.as_str(), trial))
-        .collect();
-    let columns: Vec<Column> = COLUMNS
-        .iter()
-        .filter(|(_, rank)| *rank == 0 || *rank > left_out)
-        .map(|(column, _)| *column)
         .collect();
     let mut table = Table::new();
     table
@@ -154,34 +205,32 @@ fn table_without(left_out: u8, results: &Results, groups: &[Group], colour: bool
 }
 
 impl Column {
-    fn head(self) -> &'static str {
+    fn head(&self) -> String {
         match self {
-            Column::Subject => "subject",
-            Column::Class => "class",
-            Column::Runs => "n",
-            Column::Spread(head, _) | Column::Median(head, _) => head,
-            Column::Verified => "verified",
-            Column::Status => "status",
+            Column::Subject => "subject".to_owned(),
+            Column::Rest(head) | Column::Spread(head, _) | Column::Median(head, _) => (*head).to_owned(),
+            Column::Runs => "n".to_owned(),
+            // Words below each other: values are narrower than names.
+            Column::Telling(metric) => metric.title.replace(' ', "\n"),
+            Column::Verified => "verified".to_owned(),
+            Column::Status => "status".to_owned(),
         }
     }
 
-    fn cell(self, group: &Group, trials: &[&Trial], colour: bool) -> Cell {
+    fn cell(&self, group: &Group, trials: &[&Trial], colour: bool) -> Cell {
         let right = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
         match self {
             Column::Subject => Cell::new(inert(&group.subject)),
-            // The class, and whatever else tells this group from the others.
-            Column::Class => {
-                let rest = group
-                    .label
-                    .strip_prefix(group.subject.as_str())
-                    .unwrap_or(&group.label);
-                Cell::new(inert(rest.trim_start()))
-            }
+            Column::Rest(_) => Cell::new(inert(rest(group))),
             Column::Runs => right(trials.len().to_string()),
-            Column::Spread(_, metric) => right(group.metrics.get(metric).map_or_else(missing, spread)),
-            Column::Median(_, metric) => right(group.metrics.get(metric).map_or_else(missing, |measured| {
+            Column::Spread(_, metric) => right(spread(group.metrics.get(*metric), quantity::significant)),
+            Column::Median(_, metric) => right(group.metrics.get(*metric).map_or_else(missing, |measured| {
                 quantity::metric(metric, measured.summary.median)
             })),
+            Column::Telling(metric) => {
+                let text = |value| quantity::metric(&metric.name, value);
+                right(spread(group.metrics.get(&metric.name), text))
+            }
             Column::Verified => {
                 let verified = trials.iter().filter(|trial| trial.verified).count();
                 right(format!("{verified}/{}", trials.len()))
@@ -191,18 +240,35 @@ impl Column {
     }
 }
 
+/// What sets a group apart besides its subject.
+fn rest(group: &Group) -> &str {
+    let rest = group.label.strip_prefix(group.subject.as_str());
+    rest.unwrap_or(&group.label).trim_start()
+}
+
 /// The median, and below it the lowest and the highest run.
-fn spread(measured: &Measured) -> String {
-    let summary = &measured.summary;
-    let median = quantity::significant(summary.median);
+fn spread(measured: Option<&Measured>, text: impl Fn(f64) -> String) -> String {
+    let Some(Measured { summary, .. }) = measured else {
+        return missing();
+    };
+    let median = text(summary.median);
     if summary.n < 2 {
         return median;
     }
-    format!(
-        "{median}\n{}..{}",
-        quantity::significant(summary.min),
-        quantity::significant(summary.max)
-    )
+    format!("{median}\n{}", between(&text(summary.min), &text(summary.max)))
+}
+
+/// `low..high`, with the unit once where both have the same: `1.10..1.40 s`, `19.0..19.1%`, `850/s..1.20k/s`.
+fn between(low: &str, high: &str) -> String {
+    let number = |text: &str| {
+        text.rfind(|letter: char| letter.is_ascii_digit())
+            .map_or(0, |last| last + 1)
+    };
+    let (bare, unit) = low.split_at(number(low));
+    match unit == &high[number(high)..] {
+        true => format!("{bare}..{high}"),
+        false => format!("{low}..{high}"),
+    }
 }
 
 /// The worst status of the trials, with how many have it.

@@ -1,14 +1,233 @@
 //! One worker visits its memory, at one load after the other, until the knee is found.
+//!
+//! Each load is a point: a fresh worker fills its memory, warms up, and is measured; then every page is checked. Where the
+//! OOM killer ends the worker the point says so: that is what this load does here.
 
+use super::phase::{Snapshot, Worked};
 use super::stage::Stage;
 use super::trial::Trouble;
+use crate::analysis::loadline::{
+    CPU_PER_VISIT, CPU_SYSTEM, CPU_USER, HARD_FAULTS, KILLED, LOAD, NET, PSI_FULL, PSI_SOME, Point, RAM_LOAD,
+    RESIDENT, STORE, SWAPPED, VISITS, next_load,
+};
 use crate::exit::Exit;
-use crate::scenario::Loadline;
+use crate::sample::col;
+use crate::scenario::{Loadline, Subject};
+use crate::workload::protocol::{Command, Cost, Findings, Reply};
+use crate::workload::visit::Visit;
+use crate::workload::{Worker, WorkerError};
+
+/// Sizes are whole pages of this many bytes.
+const PAGE: u64 = 4096;
+
+/// What the points of a trial share.
+struct Sweep<'a> {
+    loadline: &'a Loadline,
+    /// Steps of computing after a visit, once the first worker has found them.
+    steps: Option<u64>,
+    /// Bytes that compressed stores took before the trial.
+    store_before: i64,
+}
 
 /// Runs the trial's work.
-pub(super) fn run(_stage: &mut Stage<'_, '_>, _loadline: &Loadline) -> Result<(), Trouble> {
-    Err(Trouble::new(
-        Exit::WorkloadFailed,
-        "`loadline` did not run: it is not built yet",
-    ))
+pub(super) fn run(stage: &mut Stage<'_, '_>, loadline: &Loadline) -> Result<(), Trouble> {
+    let before = stage.snapshot()?;
+    let mut sweep = Sweep {
+        loadline,
+        steps: None,
+        store_before: store_bytes(&stage.plan.settings.subject, &before),
+    };
+    let mut points: Vec<Point> = Vec::new();
+    while let Some(load) = next_load(&points, loadline) {
+        stage.go_on()?;
+        sweep.point(stage, load)?;
+        let point = stage
+            .finished
+            .last()
+            .and_then(|finished| Point::of_phase(&finished.phase));
+        points.push(point.ok_or_else(|| failed("a point has no figures"))?);
+    }
+    // A wrong page has ended the trial before.
+    stage.verified = points.iter().any(|point| !point.killed);
+    Ok(())
+}
+
+impl Sweep<'_> {
+    /// Measures at one load.
+    fn point(&mut self, stage: &mut Stage<'_, '_>, load: f64) -> Result<(), Trouble> {
+        let mut worker = stage.spawn()?;
+        stage.watch(&[worker.pid()]);
+        let ended = self.visit(stage, &mut worker, load);
+        stage.retire(worker);
+        ended
+    }
+
+    fn visit(&mut self, stage: &mut Stage<'_, '_>, worker: &mut Worker, load: f64) -> Result<(), Trouble> {
+        let size = (stage.plan.settings.limit as f64 * load) as u64 / PAGE * PAGE;
+        let own = self.prepare(stage, worker, size)?;
+        stage.phase(&format!("load {load}"), None, |stage, before| {
+            let measured = match &own {
+                Some(_) => self.measure(stage, worker, before, size)?,
+                None => None,
+            };
+            let mut worked = measured.unwrap_or_else(killed);
+            let findings = &mut worked.findings;
+            findings
+                .figures
+                .extend(own.into_iter().flat_map(|own| own.figures));
+            findings.set(LOAD, load);
+            findings.set("size_bytes", size as f64);
+            net(findings);
+            Ok(worked)
+        })
+    }
+
+    /// Has the worker fill its memory and warm up; what it found about itself, or nothing if it was killed for it.
+    fn prepare(
+        &mut self,
+        stage: &mut Stage<'_, '_>,
+        worker: &mut Worker,
+        size: u64,
+    ) -> Result<Option<Findings>, Trouble> {
+        let settings = &stage.plan.settings;
+        let fill = Command::Fill {
+            bytes: size,
+            request: size,
+            class: settings.class.clone(),
+            seed: stage.seed(),
+            thp: settings.thp,
+        };
+        if ask(stage, worker, &fill)?.is_none() {
+            return Ok(None);
+        }
+        let prepare = Command::Visit(Visit::Prepare {
+            pattern: self.loadline.pattern,
+            compute: self.loadline.compute,
+            steps: self.steps,
+            // Half as long as what is measured: uniform choices need none, uneven ones have their hot pages back soon.
+            warm_up: self.loadline.duration / 2.0,
+            seed: stage.seed(),
+        });
+        let Some(reply) = ask(stage, worker, &prepare)? else {
+            return Ok(None);
+        };
+        let findings = Worked::of_reply(reply)?.findings;
+        let steps = findings.figures.get("compute_steps").map(|&steps| steps as u64);
+        self.steps = self.steps.or(steps);
+        Ok(Some(findings))
+    }
+
+    /// Measures, and then has every page checked; nothing if the worker was killed for either.
+    fn measure(
+        &self,
+        stage: &mut Stage<'_, '_>,
+        worker: &mut Worker,
+        before: &Snapshot,
+        size: u64,
+    ) -> Result<Option<Worked>, Trouble> {
+        let seconds = self.loadline.duration;
+        let Some(reply) = ask(stage, worker, &Command::Visit(Visit::Measure { seconds }))? else {
+            return Ok(None);
+        };
+        let mut worked = Worked::of_reply(reply)?;
+        let after = stage.snapshot()?;
+        self.figures(stage, &mut worked.findings, worked.cost, (before, &after), size);
+        Ok(check(stage, worker)?.then_some(worked))
+    }
+
+    /// What the system says of the measured stretch.
+    fn figures(
+        &self,
+        stage: &Stage<'_, '_>,
+        findings: &mut Findings,
+        cost: Cost,
+        (before, after): (&Snapshot, &Snapshot),
+        size: u64,
+    ) {
+        let settings = &stage.plan.settings;
+        let store = (store_bytes(&settings.subject, after) - self.store_before).max(0);
+        let seconds = cost.seconds;
+        findings.set(HARD_FAULTS, cost.major_faults as f64 / seconds);
+        findings.set(CPU_USER, 100.0 * cost.cpu_user_s / seconds);
+        findings.set(CPU_SYSTEM, 100.0 * cost.cpu_system_s / seconds);
+        findings.set(STORE, store as f64);
+        findings.set(RAM_LOAD, size as f64 / (settings.limit as f64 + store as f64));
+        if let Some(&visits) = findings.figures.get("visits") {
+            findings.set(CPU_PER_VISIT, (cost.cpu_user_s + cost.cpu_system_s) / visits);
+        }
+        for (name, column) in [(RESIDENT, col::TARGET_RESIDENT), (SWAPPED, col::CGROUP_SWAP)] {
+            if let Some(bytes) = after.row.get(column) {
+                findings.set(name, bytes as f64);
+            }
+        }
+        let in_cgroup = after.row.get(col::CGROUP_PSI_SOME_US).is_some();
+        let (some, full) = match in_cgroup {
+            true => (col::CGROUP_PSI_SOME_US, col::CGROUP_PSI_FULL_US),
+            false => (col::PSI_MEMORY_SOME_US, col::PSI_MEMORY_FULL_US),
+        };
+        let elapsed_us = after.row.t_ns.saturating_sub(before.row.t_ns) as f64 / 1e3;
+        for (name, column) in [(PSI_SOME, some), (PSI_FULL, full)] {
+            if let (Some(from), Some(to)) = (before.row.get(column), after.row.get(column)) {
+                findings.set(name, 100.0 * (to - from) as f64 / elapsed_us);
+            }
+        }
+    }
+}
+
+/// Carries out a command, or says that the OOM killer ended the worker for it.
+fn ask(stage: &Stage<'_, '_>, worker: &mut Worker, command: &Command) -> Result<Option<Reply>, Trouble> {
+    let killed_before = stage.oom_killed();
+    match worker.call(command, stage.timeout(), stage.lab.stop.flag()) {
+        Ok(reply) => Ok(Some(reply)),
+        Err(WorkerError::Died { .. }) if stage.oom_killed() > killed_before && stage.go_on().is_ok() => {
+            Ok(None)
+        }
+        Err(error) => Err(stage.explain(&error)),
+    }
+}
+
+/// A point at which the worker was killed: no useful work.
+fn killed() -> Worked {
+    let mut worked = Worked::default();
+    worked.findings.set(VISITS, 0.0);
+    worked.findings.set(KILLED, 1.0);
+    worked
+}
+
+/// Time of a visit without choice, clock and computing.
+fn net(findings: &mut Findings) {
+    let figure = |name: &str| findings.figures.get(name).copied().filter(|&value| value > 0.0);
+    if let (Some(visits_per_s), Some(own)) = (figure(VISITS), figure("own_s")) {
+        findings.set(NET, 1.0 / visits_per_s - own);
+    }
+}
+
+/// Has the worker read every page, its tag and its counter; false if the OOM killer ended it for that.
+fn check(stage: &mut Stage<'_, '_>, worker: &mut Worker) -> Result<bool, Trouble> {
+    let Some(reply) = ask(stage, worker, &Command::Visit(Visit::Check))? else {
+        return Ok(false);
+    };
+    let found = Worked::of_reply(reply)?.findings.figures;
+    match (found.get("wrong_tags"), found.get("uncounted_visits")) {
+        (Some(0.0), Some(0.0)) => Ok(true),
+        (wrong, uncounted) => Err(failed(format_args!(
+            "pages hold what was not written to them: {} wrong tags, and their counters are {} visits off",
+            wrong.unwrap_or(&f64::NAN),
+            uncounted.unwrap_or(&f64::NAN),
+        ))),
+    }
+}
+
+fn failed(reason: impl std::fmt::Display) -> Trouble {
+    Trouble::new(Exit::WorkloadFailed, reason)
+}
+
+/// RAM that the subject's compressed store takes.
+fn store_bytes(subject: &Subject, snapshot: &Snapshot) -> i64 {
+    let column = match subject {
+        Subject::Zram(_) => col::ZRAM_MEM_USED_TOTAL,
+        Subject::Zswap(_) => col::ZSWAP_POOL,
+        Subject::SwapFile | Subject::NoSwap => return 0,
+    };
+    snapshot.row.get(column).unwrap_or(0)
 }

@@ -10,6 +10,7 @@ mod fallback;
 mod loadline;
 mod map;
 mod phase;
+mod probes;
 mod recorder;
 mod stage;
 mod thrash;
@@ -20,7 +21,7 @@ mod wscap;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::analysis;
 use crate::environment::{self, EnvironmentError, MissingKind, Session, Tripwire};
@@ -31,7 +32,7 @@ use crate::recording::model::{EventKind, Manifest, RECORDING_SCHEMA, Results, Ru
 use crate::recording::{self, Now, Recording, RecordingError, Writer};
 use crate::report;
 use crate::sample::{Reader, Sampler, SamplerConfig, Target, monotonic_ns};
-use crate::scenario::{Machine, Plan, SpeedHints, Subject};
+use crate::scenario::{Machine, Plan, SpeedHints, Subject, Workload};
 use crate::stop::Stop;
 use crate::workload::protocol::{Command, Reply};
 use crate::workload::{Worker, WorkerOptions};
@@ -145,7 +146,11 @@ pub(crate) fn check_sizes(plan: &Plan, machine: &Machine) -> Result<(), Failure>
         environment::safe_size(machine, disk_free, settings)
             .map_err(|error| anyhow::anyhow!("trial {}: {error}", trial.id))
             .or_exit(Exit::Missing)?;
-        if settings.subject != Subject::NoSwap && settings.swap_size < settings.size {
+        if let Workload::Thrash(thrash) = &settings.workload {
+            thrash::check_room(settings, thrash).map_err(|error| {
+                Failure::message(Exit::Usage, format_args!("trial {}: {error}", trial.id))
+            })?;
+        } else if settings.subject != Subject::NoSwap && settings.swap_size < settings.size {
             return Err(Failure::message(
                 Exit::Usage,
                 format_args!(
@@ -308,15 +313,17 @@ impl<'a> Laboratory<'a> {
         Ok(worker)
     }
 
-    /// Ends a worker, and waits for its end.
-    fn retire_worker(&mut self, worker: Worker) {
-        let pid = worker.pid();
+    /// Ends a worker, and waits for its end. Returns how long that took.
+    fn retire_worker(&mut self, worker: Worker) -> Duration {
+        let (pid, start) = (worker.pid(), Instant::now());
         drop(worker);
+        let took = start.elapsed();
         if let Some(session) = self.session.as_mut()
             && let Err(error) = session.process_ended(pid)
         {
             self.progress.warn(&error.to_string());
         }
+        took
     }
 
     /// Shows a warning and keeps it in the recording.

@@ -88,9 +88,9 @@ impl<'a, 'l> Stage<'a, 'l> {
         self.lab.start_worker(&WorkerOptions::default())
     }
 
-    /// Ends a worker, and waits for its end.
-    pub(super) fn retire(&mut self, worker: Worker) {
-        self.lab.retire_worker(worker);
+    /// Ends a worker, and waits for its end. Returns how long that took.
+    pub(super) fn retire(&mut self, worker: Worker) -> Duration {
+        self.lab.retire_worker(worker)
     }
 
     /// Watches these processes and the environment in the samples and the snapshots from now on.
@@ -207,7 +207,8 @@ impl<'a, 'l> Stage<'a, 'l> {
             .unwrap_or(0)
     }
 
-    fn out_of_memory(&self) -> String {
+    /// That the OOM killer took a process of the trial, and what to do.
+    pub(super) fn out_of_memory(&self) -> String {
         let settings = &self.plan.settings;
         format!(
             "the OOM killer ended the worker: it needs {}, its cgroup's limit is {} and the subject is `{}`; \

@@ -72,7 +72,7 @@ impl Laboratory<'_> {
         let session = match self.session.as_mut() {
             Some(session) if missing.is_empty() => session,
             // Here a cgroup could be made, so nothing is filled outside of one.
-            Some(_) => return vec![lacking(first_to_lack(plan), &missing)],
+            Some(_) => return vec![lacking(not_run(&plan.settings.workload), &missing)],
             None => return self.work(plan, Surroundings::Lacking(missing), trial),
         };
         let environment = match Environment::prepare(session, &plan.settings) {
@@ -144,20 +144,21 @@ impl Laboratory<'_> {
     }
 }
 
-/// The phase of a trial that cannot run where its environment cannot be made.
-fn first_to_lack(plan: &TrialPlan) -> &'static str {
-    match plan.settings.workload {
+/// What cannot run of a kind of work without an environment.
+fn not_run(workload: &Workload) -> &'static str {
+    match workload {
+        Workload::Compression => "trim",
         Workload::Wscap(_) => "capped",
-        _ => "trim",
+        other => other.kind().name(),
     }
 }
 
-/// What did not run for want of something; the run's warnings say how to get it.
-pub(super) fn lacking(phase: &str, missing: &[Missing]) -> Trouble {
+/// That something did not run for want of something else; the run's warnings say how to get that.
+pub(super) fn lacking(what_ran: &str, missing: &[Missing]) -> Trouble {
     let what: Vec<&str> = missing.iter().map(|missing| missing.what.as_str()).collect();
     Trouble::new(
         Exit::Missing,
-        format_args!("{phase} {NOT_RUN}, for want of {}", what.join(", ")),
+        format_args!("{what_ran} {NOT_RUN}, for want of {}", what.join(", ")),
     )
 }
 
@@ -181,6 +182,14 @@ fn new_trial(plan: &TrialPlan) -> Trial {
     }
     if settings.workload == Workload::Compression {
         params.insert("trim".to_owned(), trim_name(settings.trim).to_owned());
+    }
+    if let Workload::Wscap(wscap) = settings.workload {
+        params
+            .entry("load".to_owned())
+            .or_insert_with(|| wscap.load.to_string());
+        params
+            .entry("cap-by".to_owned())
+            .or_insert_with(|| wscap.cap_by.name().to_owned());
     }
     Trial {
         id: plan.id.clone(),

@@ -18,6 +18,9 @@ use crate::workload::{Worker, WorkerError};
 /// Pause between two looks at the worker while it scans: as often as the system is sampled.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
+/// What holds the worker to its cap where the cgroup does not.
+const BALANCE: &str = "madvise(MADV_PAGEOUT) by a thread of the worker, once a second";
+
 /// Runs the trial's work.
 pub(super) fn run(stage: &mut Stage<'_, '_>, wscap: &Wscap) -> Result<(), Trouble> {
     let mut scanner = Scanner {
@@ -54,52 +57,57 @@ impl Scanner {
         };
         stage.phase("fill", Some(1), |stage, _| stage.find(&mut self.worker, &fill))?;
         check_filled(stage);
+        stage.rest(settings.hold)?;
         stage.phase("uncapped", Some(2), |stage, _| self.scan(stage, "uncapped", None))?;
-        match cannot_cap(stage) {
-            Some(trouble) => stage.troubles.push(trouble),
-            None => {
-                self.capped(stage)?;
-                stage.phase("emptied", Some(4), |stage, _| {
-                    let emptied = stage.find(&mut self.worker, &Command::Trim)?.cost;
-                    let mut worked = self.scan(stage, "emptied", None)?;
-                    worked.findings.set("emptying_s", emptied.seconds);
-                    worked.cost = emptied.and(worked.cost);
-                    Ok(worked)
-                })?;
+        match (cannot_cap(stage), stage.cgroup()) {
+            (Some(trouble), _) => stage.troubles.push(trouble),
+            (None, None) => {}
+            (None, Some(cgroup)) => {
+                self.capped(stage, cgroup)?;
+                stage.rest(settings.hold)?;
+                stage.phase("emptied", Some(4), |stage, _| self.emptied(stage))?;
             }
         }
         stage.phase("verify", Some(5), |stage, _| self.verify(stage))
     }
 
     /// Scans under the cap, which is gone afterwards.
-    fn capped(&mut self, stage: &mut Stage<'_, '_>) -> Result<(), Trouble> {
-        let Some(cgroup) = stage.cgroup() else {
-            return Ok(());
-        };
+    fn capped(&mut self, stage: &mut Stage<'_, '_>, cgroup: &Cgroup) -> Result<(), Trouble> {
         let cap = self.wscap.cap(stage.plan.settings.size);
-        let (balance, mechanism) = match self.wscap.cap_by {
-            CapBy::Limit => {
-                set_limit(stage, cgroup, cap)?;
-                (None, cgroup.limit_file())
-            }
-            CapBy::High => {
-                cgroup
-                    .set_high(Some(cap))
-                    .map_err(|error| refused(stage, &error))?;
-                (None, "memory.high")
-            }
-            CapBy::Balance => (
-                Some(cap),
-                "madvise(MADV_PAGEOUT) by a thread of the worker, once a second",
-            ),
+        let (mechanism, balance, set) = match self.wscap.cap_by {
+            CapBy::Limit => (cgroup.limit_file(), None, set_limit(stage, cgroup, cap)),
+            CapBy::High => ("memory.high", None, cgroup.set_high(Some(cap))),
+            CapBy::Balance => (BALANCE, Some(cap), Ok(())),
         };
         stage.param("mechanism", mechanism);
-        stage.phase("capped", Some(3), |stage, _| self.scan(stage, "capped", balance))?;
-        match self.wscap.cap_by {
-            CapBy::Limit => set_limit(stage, cgroup, stage.plan.settings.limit),
-            CapBy::High => cgroup.set_high(None).map_err(|error| refused(stage, &error)),
-            CapBy::Balance => Ok(()),
+        if let Err(error) = set {
+            // The rest of the trial is as good without it.
+            stage.go_on()?;
+            stage.troubles.push(Trouble::new(
+                Exit::WorkloadFailed,
+                format_args!("capped {NOT_RUN}: {error}"),
+            ));
+            return Ok(());
         }
+        stage.phase("capped", Some(3), |stage, _| self.scan(stage, "capped", balance))?;
+        let lifted = match self.wscap.cap_by {
+            CapBy::Limit => set_limit(stage, cgroup, stage.plan.settings.limit),
+            CapBy::High => cgroup.set_high(None),
+            CapBy::Balance => Ok(()),
+        };
+        lifted.or_else(|error| {
+            stage.go_on()?;
+            Err(Trouble::new(Exit::WorkloadFailed, error))
+        })
+    }
+
+    /// Empties the working set once, and scans: it refills.
+    fn emptied(&mut self, stage: &mut Stage<'_, '_>) -> Result<Worked, Trouble> {
+        let emptied = stage.find(&mut self.worker, &Command::Trim)?.cost;
+        let mut worked = self.scan(stage, "emptied", None)?;
+        worked.findings.set("emptying_s", emptied.seconds);
+        worked.cost = emptied.and(worked.cost);
+        Ok(worked)
     }
 
     /// Has the worker scan, and looks at it meanwhile: how much of it is resident, and what its CPU time is spent in.
@@ -201,15 +209,6 @@ fn cannot_cap(stage: &Stage<'_, '_>) -> Option<Trouble> {
     }
 }
 
-fn set_limit(stage: &Stage<'_, '_>, cgroup: &Cgroup, bytes: u64) -> Result<(), Trouble> {
-    cgroup
-        .set_limit(bytes, stage.timeout(), stage.lab.stop.flag())
-        .map_err(|error| refused(stage, &error))
-}
-
-fn refused(stage: &Stage<'_, '_>, error: &EnvironmentError) -> Trouble {
-    match stage.lab.stop.cause() {
-        Some(cause) => Trouble::new(cause.exit(), cause),
-        None => Trouble::new(Exit::WorkloadFailed, error),
-    }
+fn set_limit(stage: &Stage<'_, '_>, cgroup: &Cgroup, bytes: u64) -> Result<(), EnvironmentError> {
+    cgroup.set_limit(bytes, stage.timeout(), stage.lab.stop.flag())
 }

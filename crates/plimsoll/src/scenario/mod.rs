@@ -32,9 +32,11 @@ pub use model::{
     TrimMechanism,
 };
 pub use nearest::near;
+pub use order::shuffle;
 pub use overrides::Overrides;
 pub use size::{Base, SizeError, SizeExpr, size_text};
 pub use source::{Builtin, MAX_FILE_BYTES, Source, builtin, find};
 pub use workloads::{
-    CapBy, Contention, Loadline, Map, Mapping, Pattern, Thrash, Touch, Workload, WorkloadKind, Wscap,
+    CapBy, Contention, GiveBack, Left, Loadline, Map, Mapping, Pattern, Thrash, Touch, Workload,
+    WorkloadKind, Wscap,
 };

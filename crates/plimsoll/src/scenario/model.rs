@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::workloads::Workload;
+use super::workloads::{Contention, Workload};
 
 /// The facts of the machine that sizes and `%` are resolved against.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -107,6 +107,14 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// Most bytes that the workers hold, all together. Those of `contention` ask until RAM and swap are nearly full.
+    pub fn total(&self) -> u64 {
+        match self.workload {
+            Workload::Contention(_) => self.size.saturating_add(Contention::most_asked(self)),
+            _ => self.size,
+        }
+    }
+
     /// The same settings on another subject: for a runner that must do without what was asked for.
     #[must_use]
     pub fn with_subject(&self, subject: Subject) -> Settings {

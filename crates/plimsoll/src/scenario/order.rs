@@ -20,7 +20,7 @@ impl SplitMix64 {
 }
 
 /// Shuffles the combinations of one repeat (Fisher-Yates). Another repeat gets another order.
-pub(super) fn shuffle<T>(items: &mut [T], seed: u64, repeat: u32) {
+pub fn shuffle<T>(items: &mut [T], seed: u64, repeat: u32) {
     let mut generator = SplitMix64(seed ^ u64::from(repeat).rotate_left(32));
     for last in (1..items.len()).rev() {
         items.swap(last, generator.below(last + 1));

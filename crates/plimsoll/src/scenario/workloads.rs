@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::model::{Settings, Subject};
+
 /// What the worker processes do. One variant a file in `run/` and one or more in `workload/`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -121,6 +123,20 @@ pub struct Loadline {
     pub duration: f64,
 }
 
+impl Loadline {
+    /// The loads that are measured first, over the whole axis.
+    pub fn coarse_loads(&self) -> impl Iterator<Item = f64> + use<> {
+        const COARSE: [f64; 9] = [0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0];
+        let most = self.max_load;
+        COARSE.into_iter().filter(move |load| *load < most).chain([most])
+    }
+
+    /// About the loads of a trial: the coarse ones, and six around a knee that is taken to be at 1.5.
+    pub(super) fn usual_loads(&self) -> impl Iterator<Item = f64> + use<> {
+        self.coarse_loads().chain([self.max_load.min(1.5); 6])
+    }
+}
+
 /// How a worker chooses the page that it visits next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -149,6 +165,9 @@ pub struct Wscap {
 }
 
 impl Wscap {
+    /// Seconds that each figure in a trial's lists of scans a second stands for: as often as the system is sampled.
+    pub const RATE_INTERVAL_S: f64 = 0.1;
+
     /// The cap in bytes, for memory of `size` bytes.
     pub fn cap(&self, size: u64) -> u64 {
         (size as f64 / self.load) as u64
@@ -209,11 +228,151 @@ pub enum Touch {
     Every4K,
 }
 
+impl Touch {
+    /// Bytes from one byte that is written to the next.
+    pub fn step(self) -> u64 {
+        match self {
+            Touch::Whole => 1,
+            Touch::Every4K => 4 << 10,
+            Touch::Every64K => 64 << 10,
+        }
+    }
+
+    /// Pages of 4 KiB in which it writes, of a mapping of `bytes`.
+    pub fn pages(self, bytes: u64) -> u64 {
+        bytes.div_ceil(self.step().max(4 << 10))
+    }
+}
+
+/// A way to hand memory back. Not a key: each trial goes through all that fit its mapping.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum GiveBack {
+    /// `munmap`: no address is left, and private pages are gone.
+    Munmap,
+    /// `madvise(MADV_DONTNEED)`: the addresses stay.
+    DontNeed,
+    /// `madvise(MADV_FREE)`: pages may go when memory is short.
+    Free,
+    /// `fallocate(FALLOC_FL_PUNCH_HOLE)` on all of the file behind it.
+    Punch,
+    /// `mremap` to one page; to use it again it grows.
+    Mremap,
+    /// `mmap(MAP_FIXED)` of the same kind over it.
+    MapOver,
+    /// `madvise(MADV_PAGEOUT)`: reclaimed now, and kept in swap or the file.
+    PageOut,
+    /// The end of the process.
+    Exit,
+}
+
+impl GiveBack {
+    /// Every way, in the order of the documentation.
+    pub const ALL: [GiveBack; 8] = [
+        GiveBack::Munmap,
+        GiveBack::DontNeed,
+        GiveBack::Free,
+        GiveBack::Punch,
+        GiveBack::Mremap,
+        GiveBack::MapOver,
+        GiveBack::PageOut,
+        GiveBack::Exit,
+    ];
+
+    /// The name of its phase.
+    pub fn name(self) -> &'static str {
+        match self {
+            GiveBack::Munmap => "munmap",
+            GiveBack::DontNeed => "dontneed",
+            GiveBack::Free => "free",
+            GiveBack::Punch => "punch",
+            GiveBack::Mremap => "mremap",
+            GiveBack::MapOver => "map-over",
+            GiveBack::PageOut => "pageout",
+            GiveBack::Exit => "exit",
+        }
+    }
+
+    /// The name for people.
+    pub fn title(self) -> &'static str {
+        match self {
+            GiveBack::Munmap => "munmap",
+            GiveBack::DontNeed => "MADV_DONTNEED",
+            GiveBack::Free => "MADV_FREE",
+            GiveBack::Punch => "hole punch",
+            GiveBack::Mremap => "mremap to a page",
+            GiveBack::MapOver => "mmap over it",
+            GiveBack::PageOut => "MADV_PAGEOUT",
+            GiveBack::Exit => "process exit",
+        }
+    }
+
+    /// Whether it can be done to memory that is mapped so, where there is swap or not.
+    pub fn fits(self, mapping: Mapping, swap: bool) -> bool {
+        match self {
+            GiveBack::Munmap | GiveBack::DontNeed | GiveBack::MapOver | GiveBack::Exit => true,
+            GiveBack::Free => matches!(mapping, Mapping::Anonymous | Mapping::Populate | Mapping::Thp),
+            GiveBack::Punch => mapping.has_file(),
+            // The kernel does not let reserved huge pages grow.
+            GiveBack::Mremap => mapping != Mapping::Hugetlb,
+            // Reserved huge pages are never reclaimed; what has no file needs swap to go to.
+            GiveBack::PageOut => mapping == Mapping::File || (swap && mapping != Mapping::Hugetlb),
+        }
+    }
+
+    /// What memory that was handed back so holds when it is read again.
+    pub fn leaves(self, mapping: Mapping) -> Left {
+        match self {
+            GiveBack::Punch => Left::Nothing,
+            GiveBack::PageOut => Left::All,
+            GiveBack::Free => Left::Either,
+            // What is in a file is no private matter of the mapping.
+            _ if mapping.has_file() => Left::All,
+            GiveBack::Mremap => Left::FirstPage,
+            _ => Left::Nothing,
+        }
+    }
+}
+
+/// What memory that was handed back still holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Left {
+    /// It reads as zero.
+    Nothing,
+    /// Its first page is as it was; the others read as zero.
+    FirstPage,
+    /// Each page is as it was, or reads as zero.
+    Either,
+    /// It is as it was.
+    All,
+}
+
+impl Mapping {
+    /// Whether a file is behind it, in memory or on a disk.
+    pub fn has_file(self) -> bool {
+        matches!(self, Mapping::Memfd | Mapping::File)
+    }
+}
+
 /// Two programs and too little memory (Mangan, the last part).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Contention {
     /// Whether the program that holds memory is stopped (SIGSTOP) while the other one asks.
     pub suspended: bool,
+}
+
+impl Contention {
+    /// Most bytes that the second program asks for: what the limit and the swap can hold besides the first one's,
+    /// less a tenth of the swap and an eighth of the limit, so that nobody is killed. At least one request.
+    pub fn most_asked(settings: &Settings) -> u64 {
+        let swap = match settings.subject {
+            Subject::NoSwap => 0,
+            _ => settings.swap_size / 10 * 9,
+        };
+        let room = (settings.limit / 8 * 7).saturating_add(swap);
+        let asks = room.saturating_sub(settings.size) / settings.request.max(1);
+        asks.max(1).saturating_mul(settings.request)
+    }
 }
 
 /// Gives an enum of choices the names that a scenario file has for them.

@@ -120,6 +120,15 @@ pub struct Usage {
     pub resident_bytes: u64,
 }
 
+/// Where a worker's anonymous memory is, as `/proc/<pid>/status` says.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Residency {
+    /// Bytes in RAM (`RssAnon`).
+    pub resident: u64,
+    /// Bytes in swap (`VmSwap`).
+    pub swapped: u64,
+}
+
 /// A worker process. Killed and reaped when dropped.
 #[derive(Debug)]
 pub struct Worker {
@@ -174,11 +183,13 @@ impl Worker {
             unread: Vec::new(),
             owes_reply: true,
         };
-        worker.confine(options)?;
         match worker.receive(START_TIMEOUT, &AtomicBool::new(false))? {
-            Reply::Ready { .. } => Ok(worker),
-            other => Err(unexpected("ready", &other)),
+            Reply::Ready { .. } => {}
+            other => return Err(unexpected("ready", &other)),
         }
+        // Not before: else it is left to chance what of its start (relocations, a megabyte or two) the cgroup pays for.
+        worker.confine(options)?;
+        Ok(worker)
     }
 
     fn confine(&self, options: &WorkerOptions) -> Result<(), WorkerError> {
@@ -367,6 +378,44 @@ impl Worker {
         parse_stat(&text).ok_or_else(|| io_error(io::Error::from(io::ErrorKind::InvalidData)))
     }
 
+    /// Where its anonymous memory is now. The kernel counts on each CPU in batches, so that some pages may be missing.
+    ///
+    /// # Errors
+    /// [`WorkerError::Io`] where `/proc/<pid>/status` cannot be read.
+    pub fn residency(&self) -> Result<Residency, WorkerError> {
+        let io_error = |source| WorkerError::Io {
+            what: "read the worker's /proc/<pid>/status",
+            source,
+        };
+        let text = fs::read_to_string(format!("/proc/{}/status", self.pid())).map_err(io_error)?;
+        parse_status(&text).ok_or_else(|| io_error(io::Error::from(io::ErrorKind::InvalidData)))
+    }
+
+    /// Stops the process (SIGSTOP) until [`Worker::resume`]: it keeps its memory and answers nothing. It can be
+    /// killed while it is stopped.
+    ///
+    /// # Errors
+    /// [`WorkerError::Io`] where it has ended.
+    pub fn suspend(&self) -> Result<(), WorkerError> {
+        self.signal(libc::SIGSTOP, "stop the worker")
+    }
+
+    /// Lets a stopped process go on (SIGCONT).
+    ///
+    /// # Errors
+    /// [`WorkerError::Io`] where it has ended.
+    pub fn resume(&self) -> Result<(), WorkerError> {
+        self.signal(libc::SIGCONT, "let the worker go on")
+    }
+
+    fn signal(&self, signal: i32, what: &'static str) -> Result<(), WorkerError> {
+        let io_error = |errno: Errno| WorkerError::Io {
+            what,
+            source: io::Error::from_raw_os_error(errno.raw()),
+        };
+        self.pidfd.send_signal(signal).map_err(io_error)
+    }
+
     /// Kills the worker (SIGKILL) and waits for its end.
     ///
     /// # Errors
@@ -411,9 +460,33 @@ fn parse_stat(text: &str) -> Option<Usage> {
     })
 }
 
+/// Reads `/proc/<pid>/status` (proc_pid_status(5)), whose sizes are in KiB.
+fn parse_status(text: &str) -> Option<Residency> {
+    let bytes = |name: &str| {
+        let value = text.lines().find_map(|line| line.strip_prefix(name))?;
+        let kib: u64 = value.split_ascii_whitespace().next()?.parse().ok()?;
+        kib.checked_mul(1024)
+    };
+    Some(Residency {
+        resident: bytes("RssAnon:")?,
+        swapped: bytes("VmSwap:")?,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_status_file_says_what_is_resident_and_what_is_in_swap() {
+        let text = "Name:\tRssAnon: 7\nVmRSS:\t    5000 kB\nRssAnon:\t    4096 kB\nVmSwap:\t      12 kB\n";
+        let read = Residency {
+            resident: 4 << 20,
+            swapped: 12 << 10,
+        };
+        assert_eq!(parse_status(text), Some(read));
+        assert_eq!(parse_status("Name:\tplimsoll\n"), None);
+    }
 
     #[test]
     fn a_name_with_spaces_and_parentheses_does_not_shift_the_fields() {

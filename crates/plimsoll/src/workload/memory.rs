@@ -66,6 +66,7 @@ pub(super) enum MemoryError {
 pub(super) struct Memory {
     mappings: Vec<Mapping>,
     stream: Stream,
+    thp: ThpMode,
     marks: Marks,
 }
 
@@ -100,20 +101,45 @@ impl Memory {
             mappings: Vec::with_capacity(lengths.len()),
             stream,
             marks: Marks::default(),
+            thp: asked.thp,
         };
         let watch = Stopwatch::start(UsageScope::Process);
-        memory.map(&lengths, asked.thp)?;
-        let mut offset = 0;
-        for mapping in &mut memory.mappings {
-            memory.stream.write(offset, mapping.bytes_mut());
-            offset += mapping.len() as u64;
-        }
+        memory.map(&lengths)?;
+        memory.write(0, 0);
         let cost = watch.stop(asked.bytes);
         Ok((memory, cost))
     }
 
+    /// Maps `bytes` more in one mapping and fills them with the stream's next bytes.
+    pub(super) fn grow(&mut self, bytes: u64) -> Result<Cost, MemoryError> {
+        if bytes == 0 {
+            return Err(MemoryError::Nothing);
+        }
+        let (held, mappings) = (self.bytes(), self.mappings.len());
+        let asked = held.saturating_add(bytes);
+        refuse_what_no_machine_holds(asked)?;
+        if mappings as u64 >= MOST_REQUESTS {
+            return Err(MemoryError::TooManyRequests {
+                bytes: asked,
+                request: bytes,
+            });
+        }
+        let watch = Stopwatch::start(UsageScope::Process);
+        self.map(&[bytes])?;
+        self.write(mappings, held);
+        Ok(watch.stop(bytes))
+    }
+
+    /// Fills the mappings from number `first` on, whose bytes are those of the stream from `offset` on.
+    fn write(&mut self, first: usize, mut offset: u64) {
+        for mapping in &mut self.mappings[first..] {
+            self.stream.write(offset, mapping.bytes_mut());
+            offset += mapping.len() as u64;
+        }
+    }
+
     /// Maps all requests before the first is filled, so that a refusal costs nothing.
-    fn map(&mut self, lengths: &[u64], thp: ThpMode) -> Result<(), MemoryError> {
+    fn map(&mut self, lengths: &[u64]) -> Result<(), MemoryError> {
         for (index, &length) in lengths.iter().enumerate() {
             let error = |errno| MemoryError::Map {
                 number: index + 1,
@@ -124,7 +150,7 @@ impl Memory {
                 .map_err(|_| Errno::NOMEM)
                 .and_then(Mapping::anonymous)
                 .map_err(error)?;
-            advise_huge_pages(&mapping, thp)?;
+            advise_huge_pages(&mapping, self.thp)?;
             self.mappings.push(mapping);
         }
         Ok(())
@@ -161,6 +187,14 @@ impl Memory {
 
     fn bytes(&self) -> u64 {
         self.mappings.iter().map(|mapping| mapping.len() as u64).sum()
+    }
+
+    /// The bytes, where they are one mapping. Whoever writes to them checks them: to `restore` they are wrong.
+    pub(super) fn whole_mut(&mut self) -> Option<&mut [u8]> {
+        match self.mappings.as_mut_slice() {
+            [mapping] => Some(mapping.bytes_mut()),
+            _ => None,
+        }
     }
 
     /// Has the kernel reclaim everything. Success says that it was asked, not that pages went.
@@ -335,6 +369,17 @@ mod tests {
         let pages = bytes / plimsoll_os::page_size() as u64;
         assert!(cost.minor_faults >= pages, "{cost:?}");
         assert!(cost.bytes == bytes && cost.seconds > 0.0);
+    }
+
+    #[test]
+    fn what_grows_goes_on_with_the_stream() {
+        let (mut memory, _) = Memory::fill(&asked(1 << 20, 1 << 20)).unwrap();
+        let cost = memory.grow(3 << 19).unwrap();
+        assert_eq!((cost.bytes, memory.bytes()), (3 << 19, 5 << 19));
+        let (_, found) = memory.restore();
+        assert!(found.holds() && found.bytes == 5 << 19, "{found:?}");
+        assert!(memory.grow(0).is_err() && memory.grow(99 << 40).is_err());
+        assert_eq!(memory.bytes(), 5 << 19, "a refusal leaves it as it was");
     }
 
     #[test]

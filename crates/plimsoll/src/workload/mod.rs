@@ -13,6 +13,7 @@ pub mod fill;
 mod handle;
 pub mod matrix;
 mod memory;
+mod pattern;
 pub mod probe;
 pub mod protocol;
 pub mod scan;
@@ -21,6 +22,6 @@ mod worker;
 
 pub use calibrate::{CalibrationError, calibrate};
 pub(crate) use cost::Stopwatch;
-pub use handle::{Usage, Worker, WorkerError, WorkerOptions};
+pub use handle::{Residency, Usage, Worker, WorkerError, WorkerOptions};
 pub(crate) use plimsoll_os::UsageScope;
 pub use worker::serve;

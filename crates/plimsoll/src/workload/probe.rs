@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
 use plimsoll_os::{Errno, Mapping, ResourceUsage, UsageScope};
@@ -93,6 +94,8 @@ pub(super) enum ProbeError {
 #[derive(Debug)]
 pub(super) struct RunningProbe {
     stop: Arc<AtomicBool>,
+    asks: Sender<()>,
+    laps: Receiver<(Cost, Findings)>,
     thread: JoinHandle<Result<(Cost, Findings), ProbeError>>,
 }
 
@@ -108,14 +111,30 @@ impl RunningProbe {
         let stop = Arc::new(AtomicBool::new(false));
         let asked_to_stop = Arc::clone(&stop);
         let period_ns = (asked.period * 1e9) as u64;
+        let (asks, asked_for_laps) = channel();
+        let (answers, laps) = channel();
         let thread = std::thread::Builder::new()
             .name("probe".to_owned())
-            .spawn(move || probe(subject, period_ns, &asked_to_stop))
+            .spawn(move || probe(subject, period_ns, &asked_to_stop, (&asked_for_laps, &answers)))
             .map_err(ProbeError::Thread)?;
-        Ok((RunningProbe { stop, thread }, cost))
+        let probe = RunningProbe {
+            stop,
+            asks,
+            laps,
+            thread,
+        };
+        Ok((probe, cost))
     }
 
-    /// Ends it. The cost is its own since it began, with that of the programs which it started.
+    /// What it cost and found since it began or since the last lap, once the probe under way or, where none is, the
+    /// next one has ended. What is probed stays: only so does a small working set show how it comes back.
+    pub(super) fn lap(&mut self) -> Result<(Cost, Findings), ProbeError> {
+        // A closed channel is the end of the thread, whose reason `end` tells.
+        let lap = self.asks.send(()).ok().and_then(|()| self.laps.recv().ok());
+        lap.ok_or_else(|| ProbeError::Died("end the probe to learn why".to_owned()))
+    }
+
+    /// Ends it. The cost is its own since it began or since the last lap, with that of the programs which it started.
     pub(super) fn end(self) -> Result<(Cost, Findings), ProbeError> {
         self.stop.store(true, Ordering::Release);
         self.thread.join().unwrap_or_else(|panic| {
@@ -129,11 +148,17 @@ impl RunningProbe {
 }
 
 /// Probes at multiples of the period until `stop`.
-fn probe(mut subject: Subject, period_ns: u64, stop: &AtomicBool) -> Result<(Cost, Findings), ProbeError> {
+fn probe(
+    mut subject: Subject,
+    period_ns: u64,
+    stop: &AtomicBool,
+    (asks, answers): (&Receiver<()>, &Sender<(Cost, Findings)>),
+) -> Result<(Cost, Findings), ProbeError> {
     let mut latencies = Latencies::new();
     latencies.clear();
     let mut tally = Tally::default();
-    let watch = Stopwatch::start(UsageScope::Thread);
+    let mut watch = Stopwatch::start(UsageScope::Thread);
+    let mut earlier_probes = 0;
     let mut due_ns = now_ns() + period_ns;
     while sleep_until(due_ns, stop) {
         tally.probes += 1;
@@ -144,9 +169,18 @@ fn probe(mut subject: Subject, period_ns: u64, stop: &AtomicBool) -> Result<(Cos
         // The next one that is still to come; those in between have been counted as waiting.
         let periods = now_ns().saturating_sub(due_ns) / period_ns + 1;
         due_ns += periods * period_ns;
+        if asks.try_recv().is_ok() {
+            let lap = std::mem::replace(&mut watch, Stopwatch::start(UsageScope::Thread));
+            let cost = tally.with_children(lap.stop(subject.bytes() * tally.probes));
+            // Nobody waits for it where the probe is being dropped.
+            let _ = answers.send((cost, findings(&latencies, &tally, &cost)));
+            earlier_probes += tally.probes;
+            tally = Tally::default();
+            latencies.clear();
+        }
     }
     let cost = tally.with_children(watch.stop(subject.bytes() * tally.probes));
-    subject.verify(tally.probes)?;
+    subject.verify(earlier_probes + tally.probes)?;
     Ok((cost, findings(&latencies, &tally, &cost)))
 }
 
@@ -380,6 +414,22 @@ mod tests {
     }
 
     #[test]
+    fn a_lap_answers_and_the_probe_goes_on() {
+        let asked = Probe {
+            kind: ProbeKind::SmallSet,
+            period: 0.005,
+        };
+        let (mut probe, _) = RunningProbe::begin(&asked).unwrap();
+        for _ in 0..3 {
+            std::thread::sleep(Duration::from_millis(20));
+            let (cost, findings) = probe.lap().unwrap();
+            assert_sound(&cost, &findings, 0.005);
+        }
+        // The end compares with all visits, those before the laps as well.
+        probe.end().unwrap();
+    }
+
+    #[test]
     fn a_wrong_byte_is_found() {
         let mut subject = Subject::new(ProbeKind::SmallSet).unwrap();
         for _ in 0..2 {
@@ -426,10 +476,13 @@ mod tests {
 
     #[test]
     fn the_death_of_the_thread_is_told() {
-        let probe = RunningProbe {
+        let mut probe = RunningProbe {
             stop: Arc::new(AtomicBool::new(false)),
+            asks: channel().0,
+            laps: channel().1,
             thread: std::thread::spawn(|| panic!("out of luck")),
         };
+        assert!(matches!(probe.lap(), Err(ProbeError::Died(_))));
         let error = probe.end().unwrap_err();
         assert_eq!(error.to_string(), "the probe's thread died: out of luck");
     }

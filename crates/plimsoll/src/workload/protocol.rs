@@ -46,6 +46,8 @@ pub enum Command {
     },
     /// Be a consumer of the thrashing benchmark, from its start to the common end.
     Consume(Consume),
+    /// Compare what a consumer kept of its memory with what it wrote. After `Consume`, when nothing is timed any more.
+    Verify,
     /// Write a byte in every page of what is filled, again and again.
     Scan(Scan),
     /// Visit pages of what is filled, one after the other by a pattern.
@@ -54,7 +56,9 @@ pub enum Command {
     Matrix(Matrix),
     /// Begin to probe in a thread of its own. Answered at once, by `Done`.
     Probe(Probe),
-    /// End the probe, and answer with what it found.
+    /// Answer with what the probe found since it began or since the last `ProbeLap`, and go on with it.
+    ProbeLap,
+    /// End the probe, and answer with what it found since it began or since the last `ProbeLap`.
     ProbeEnd,
     /// Measure what this machine does when nothing is in the way; takes about a second and 256 MiB.
     Calibrate,

@@ -13,11 +13,10 @@ use super::cost::Stopwatch;
 use super::memory::Memory;
 use super::protocol::{Cost, Findings};
 use crate::latency::Latencies;
+use crate::scenario::Wscap;
 
 /// Pages between two looks at the clock: reading it takes about as long as writing two or three pages.
 const PAGES_AT_ONCE: u64 = 256;
-/// Seconds of one figure in the list of scans a second: as often as the system is sampled.
-pub const RATE_INTERVAL_S: f64 = 0.1;
 
 /// What is asked.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -48,7 +47,7 @@ pub mod figure {
     pub const TRIMMED: &str = "balance_trimmed_bytes";
     /// Seconds that it took for it.
     pub const TRIMMING: &str = "balance_trimming_s";
-    /// The list of scans a second, [`super::RATE_INTERVAL_S`] by [`super::RATE_INTERVAL_S`].
+    /// The list of scans a second, one for each [`Wscap::RATE_INTERVAL_S`](crate::scenario::Wscap::RATE_INTERVAL_S).
     pub const RATES: &str = "scans_per_s";
 }
 
@@ -103,7 +102,7 @@ impl Counted {
     /// Writes until `length` is over.
     fn of(memory: &mut Memory, length: Duration) -> Counted {
         let all = memory.pages();
-        let interval = Duration::from_secs_f64(RATE_INTERVAL_S);
+        let interval = Duration::from_secs_f64(Wscap::RATE_INTERVAL_S);
         let mut counted = Counted {
             seconds: 0.0,
             pages: 0,
@@ -144,7 +143,7 @@ impl Counted {
 
     /// Notes the rate of an interval: pages that took longer than one had the same rate in all that it spans.
     fn add_rate(&mut self, rate: f64, since: Duration) {
-        let spanned = (since.as_secs_f64() / RATE_INTERVAL_S).round().max(1.0) as usize;
+        let spanned = (since.as_secs_f64() / Wscap::RATE_INTERVAL_S).round().max(1.0) as usize;
         self.rates.extend(std::iter::repeat_n(rate, spanned));
     }
 

@@ -3,10 +3,13 @@
 use std::io::{BufRead, Result, Write};
 
 use super::calibrate::calibrate;
+use super::consume::{Consume, Witness, consume};
+use super::matrix::{self, Ground, Matrix};
 use super::memory::{FillRequest, Memory, MemoryError};
 use super::probe::{Probe, RunningProbe};
-use super::protocol::{Command, Reply};
+use super::protocol::{Command, Cost, Reply};
 use super::scan::scan;
+use super::visit::{Visit, VisitError, Visitor};
 
 /// Answers the commands on `input` on `output` until `Quit` or the end of `input`; see [`super::protocol`].
 /// Binds this process to its parent: it is killed when the thread that started it ends.
@@ -21,10 +24,7 @@ pub fn serve(input: impl BufRead, output: impl Write) -> Result<()> {
 }
 
 fn answer_all(input: impl BufRead, mut output: impl Write) -> Result<()> {
-    let mut worker = Server {
-        memory: None,
-        probe: None,
-    };
+    let mut worker = Server::default();
     let pid = std::process::id();
     send(&mut output, &Reply::Ready { pid })?;
     for line in input.lines() {
@@ -52,9 +52,15 @@ fn failed(message: impl ToString) -> Reply {
 }
 
 /// A worker between two commands.
+#[derive(Default)]
 struct Server {
     memory: Option<Memory>,
     probe: Option<RunningProbe>,
+    /// What the consumer that it was left behind.
+    witness: Option<Witness>,
+    ground: Option<Ground>,
+    /// Who visits the memory, once that is prepared.
+    visitor: Option<Visitor>,
 }
 
 impl Server {
@@ -77,10 +83,14 @@ impl Server {
                 Ok(calibration) => Reply::Calibration { calibration },
                 Err(error) => failed(error),
             },
-            Command::Release => match self.memory.take() {
-                Some(memory) => done(memory.release()),
-                None => nothing_filled("release"),
-            },
+            Command::Release => {
+                // What it knows of is gone.
+                self.visitor = None;
+                match self.memory.take() {
+                    Some(memory) => done(memory.release()),
+                    None => nothing_filled("release"),
+                }
+            }
             Command::Trim => match &self.memory {
                 Some(memory) => done(memory.trim()),
                 None => nothing_filled("trim"),
@@ -101,6 +111,12 @@ impl Server {
                 },
                 None => nothing_filled("list"),
             },
+            Command::Grow { bytes } => match &mut self.memory {
+                Some(memory) => done(memory.grow(bytes)),
+                None => nothing_filled("grow"),
+            },
+            Command::Matrix(step) => self.step(&step),
+            Command::Visit(visit) => self.visit(&visit).unwrap_or_else(failed),
             Command::Scan(asked) => match &mut self.memory {
                 Some(memory) => match scan(memory, &asked) {
                     Ok((cost, findings)) => Reply::Found { cost, findings },
@@ -108,10 +124,22 @@ impl Server {
                 },
                 None => nothing_filled("scan"),
             },
-            Command::Grow { .. } | Command::Consume(_) | Command::Visit(_) | Command::Matrix(_) => {
-                failed("not built yet")
-            }
+            Command::Consume(asked) => self.consume(&asked),
+            Command::Verify => match &self.witness {
+                Some(witness) => Reply::Done {
+                    cost: Cost::default(),
+                    verification: Some(witness.verify()),
+                },
+                None => {
+                    failed("there is nothing to verify: no consumer has ended here; send a consume first")
+                }
+            },
             Command::Probe(asked) => self.begin_probe(&asked),
+            Command::ProbeLap => match self.probe.as_mut().map(RunningProbe::lap) {
+                Some(Ok((cost, findings))) => Reply::Found { cost, findings },
+                Some(Err(error)) => failed(error),
+                None => failed("there is no probe to ask: none runs; send a probe first"),
+            },
             Command::ProbeEnd => match self.probe.take().map(RunningProbe::end) {
                 Some(Ok((cost, findings))) => Reply::Found { cost, findings },
                 Some(Err(error)) => failed(error),
@@ -119,6 +147,16 @@ impl Server {
             },
             // The loop leaves before it asks for an answer.
             Command::Quit => failed("quit has no answer"),
+        }
+    }
+
+    fn consume(&mut self, asked: &Consume) -> Reply {
+        match consume(asked) {
+            Ok((cost, findings, witness)) => {
+                self.witness = Some(witness);
+                Reply::Found { cost, findings }
+            }
+            Err(error) => failed(error),
         }
     }
 
@@ -135,6 +173,43 @@ impl Server {
         }
     }
 
+    fn step(&mut self, step: &Matrix) -> Reply {
+        match matrix::step(&mut self.ground, step) {
+            Ok((cost, findings)) => Reply::Found { cost, findings },
+            Err(error) => failed(error),
+        }
+    }
+
+    fn visit(&mut self, asked: &Visit) -> std::result::Result<Reply, VisitError> {
+        let Some(memory) = &mut self.memory else {
+            return Ok(nothing_filled("visit"));
+        };
+        let memory = memory.whole_mut();
+        let (cost, findings) = match *asked {
+            Visit::Prepare {
+                pattern,
+                compute,
+                steps,
+                warm_up,
+                seed,
+            } => {
+                let (visitor, cost, findings) =
+                    Visitor::prepare(memory, (pattern, compute, steps), warm_up, seed)?;
+                self.visitor = Some(visitor);
+                (cost, findings)
+            }
+            Visit::Measure { seconds } => {
+                let visitor = self.visitor.as_mut().ok_or(VisitError::Unprepared)?;
+                visitor.measure(memory, seconds)?
+            }
+            Visit::Check => {
+                let visitor = self.visitor.as_ref().ok_or(VisitError::Unprepared)?;
+                visitor.check(memory)?
+            }
+        };
+        Ok(Reply::Found { cost, findings })
+    }
+
     fn fill(&mut self, asked: &FillRequest) -> Reply {
         if self.memory.is_some() {
             return failed("the worker's memory is filled already; release it before another fill");
@@ -149,7 +224,7 @@ impl Server {
     }
 }
 
-fn done(outcome: std::result::Result<super::protocol::Cost, MemoryError>) -> Reply {
+fn done(outcome: std::result::Result<Cost, MemoryError>) -> Reply {
     match outcome {
         Ok(cost) => Reply::Done {
             cost,

@@ -1,6 +1,7 @@
 //! Tests of the `report` room. The pages that they write under `target/tmp/report` are what `tests/page/run.sh`
 //! opens and clicks through.
 
+pub(crate) mod kinds;
 pub(crate) mod recorded;
 pub(crate) mod synthetic;
 mod watched;

@@ -13,6 +13,7 @@ use crate::analysis::metric::Direction;
 use crate::analysis::statistics::{can_tell, holm, mann_whitney, median_ratio};
 use crate::recording::Recording;
 use crate::recording::model::{Calibration, Results, TrialStatus};
+use crate::scenario::WorkloadKind;
 
 /// A run to compare.
 #[derive(Debug, Clone, Copy)]
@@ -98,13 +99,19 @@ pub(super) struct Figures {
 impl Figures {
     fn of(group: &Group) -> Figures {
         let mut sides = Vec::new();
-        for phase in &group.phases {
+        // Of compression the time of a phase is what is measured. Other kinds of work say by their metrics what is to be
+        // compared: their phases last as long as they were told to.
+        let timed = group.workload == WorkloadKind::Compression.name() || group.metrics.is_empty();
+        for phase in group.phases.iter().filter(|_| timed) {
             sides.push((format!("{}.seconds", phase.name), side(&phase.seconds)));
             if let Some(speed) = &phase.gb_per_s {
                 sides.push((format!("{}.gb_per_s", phase.name), side(speed)));
             }
         }
-        let metrics = group.metrics.iter().filter(|(name, _)| !is_speed_of_phase(name));
+        let metrics = group
+            .metrics
+            .iter()
+            .filter(|(name, _)| !(timed && is_speed_of_phase(name)));
         sides.extend(metrics.map(|(name, measured)| (name.clone(), side(measured))));
         Figures {
             group: group.identity().to_owned(),

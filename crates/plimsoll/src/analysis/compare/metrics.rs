@@ -42,6 +42,9 @@ const NATURES: &[(&str, MetricUnit, Direction, bool)] = &[
     ("*_s", MetricUnit::Seconds, Direction::Neither, false),
 ];
 
+/// The phases of the compression experiment, whose times are measurements.
+const PHASES: [&str; 4] = ["fill", "trim", "restore", "release"];
+
 /// What is known of the metric with this name; of a name that fits nothing, that it is a number.
 pub fn nature(metric: &str) -> Nature {
     if let Some(known) = find(metric) {
@@ -89,13 +92,12 @@ pub(super) fn restated(metric: &str) -> Option<String> {
         return Some(format!("{phase}.seconds"));
     }
     let (phase, against) = metric.split_once("_to_")?;
-    against.ends_with("_ratio").then(|| format!("{phase}.seconds"))
+    let of_phase = PHASES.contains(&phase) && against.ends_with("_ratio");
+    of_phase.then(|| format!("{phase}.seconds"))
 }
 
 /// Speeds of phases stand among a trial's metrics too; they are compared once, as `PHASE.gb_per_s`.
 pub(super) fn is_speed_of_phase(metric: &str) -> bool {
-    matches!(
-        metric.strip_suffix("_gb_per_s"),
-        Some("fill" | "trim" | "restore" | "release")
-    )
+    let phase = metric.strip_suffix("_gb_per_s");
+    phase.is_some_and(|phase| PHASES.contains(&phase))
 }

@@ -369,4 +369,42 @@ mod tests {
         fs::write(hierarchy.mount.join(CHILDREN), "cpu\n").unwrap();
         assert_eq!(undo_controller(&hierarchy.mount), Ok(Undone::Gone));
     }
+
+    #[test]
+    fn a_limit_below_what_stays_in_use_is_not_set() {
+        let stop = AtomicBool::new(false);
+        let files = [
+            (LIMIT, "999999999\n"),
+            (USAGE, "50000000\n"),
+            ("memory.reclaim", ""),
+        ];
+        let (folder, group) = cgroup(&files);
+        let read_limit = || control_file::read(&folder.path().join(LIMIT)).unwrap();
+        let minute = Duration::from_secs(60);
+        // Plain files reclaim nothing.
+        let error = group.set_limit(40_000_000, minute, &stop).unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains("40000000") && text.contains("swap-size"), "{text}");
+        assert!(read_limit().starts_with("999999999"), "it stays as it was");
+        group.set_limit(60_000_000, minute, &stop).unwrap();
+        assert!(read_limit().starts_with("60000000"));
+        stop.store(true, std::sync::atomic::Ordering::Release);
+        assert!(group.set_limit(1, minute, &stop).is_err());
+    }
+
+    #[test]
+    fn the_soft_ceiling_is_a_number_or_max() {
+        let (folder, group) = cgroup(&[(HIGH, "max\n")]);
+        let read_high = || control_file::read(&folder.path().join(HIGH)).unwrap();
+        group.set_high(Some(1 << 20)).unwrap();
+        assert!(read_high().starts_with("1048576"));
+        group.set_high(None).unwrap();
+        assert!(read_high().starts_with("max"));
+        let v1 = Cgroup {
+            version: CgroupVersion::V1,
+            path: folder.path().to_owned(),
+        };
+        let text = v1.set_high(Some(1)).unwrap_err().to_string();
+        assert!(text.contains("cap-by=limit"), "{text}");
+    }
 }

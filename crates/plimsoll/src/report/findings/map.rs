@@ -1,8 +1,121 @@
-//! What a map run showed.
+//! What a map run showed: the answer to the question that the original ended with.
 
+use super::median;
 use crate::analysis::Group;
+use crate::analysis::map::{BACK_SHARE, GIVE_BACK, PRESSURE, REUSE, hands_back, of_way};
+use crate::quantity::{seconds, significant};
+use crate::scenario::GiveBack;
 
-/// What the numbers say.
-pub(super) fn sentence(_groups: &[&Group]) -> Option<String> {
-    None
+/// Share of what was held, in percent, from which the system has it back.
+const REALLY_BACK_PERCENT: f64 = 95.0;
+
+/// A way with its medians, in seconds a page.
+struct Cycle {
+    way: GiveBack,
+    give_back: f64,
+    reuse: f64,
+}
+
+impl Cycle {
+    fn of(group: &Group, way: GiveBack) -> Option<Cycle> {
+        Some(Cycle {
+            way,
+            give_back: median(group, &of_way(way, GIVE_BACK))?,
+            reuse: median(group, &of_way(way, REUSE))?,
+        })
+    }
+
+    fn seconds(&self) -> f64 {
+        self.give_back + self.reuse
+    }
+}
+
+/// What the numbers say, of the group that stands nearest to the original: private memory, all of it written.
+pub(super) fn sentence(groups: &[&Group]) -> Option<String> {
+    let likeness = |group: &Group| {
+        let is = |name: &str, value: &str| group.params.get(name).is_some_and(|found| found == value);
+        let points = [
+            is("mapping", "anonymous"),
+            is("touch", "whole"),
+            group.subject == "none",
+        ];
+        points.iter().filter(|point| **point).count()
+    };
+    let nearest = groups
+        .iter()
+        .copied()
+        .filter(|group| fastest(group).is_some())
+        .max_by_key(|group| likeness(group))?;
+    let best = fastest(nearest)?;
+    let mut text = format!(
+        "The fastest way here to hand memory back and get it again ({}) is {}: {} a page to give back and {} to touch \
+         it again, memset subtracted.",
+        name(nearest),
+        best.way.title(),
+        seconds(best.give_back),
+        seconds(best.reuse),
+    );
+    text += &lazy(nearest).unwrap_or_default();
+    let elsewhere = groups
+        .iter()
+        .copied()
+        .filter(|group| !std::ptr::eq(*group, nearest));
+    let quicker = elsewhere
+        .filter(|group| group.params.get("touch") == nearest.params.get("touch"))
+        .filter_map(|group| Some((group, fastest(group)?)))
+        .min_by(|a, b| a.1.seconds().total_cmp(&b.1.seconds()));
+    if let Some((group, cycle)) = quicker.filter(|(_, cycle)| cycle.seconds() < best.seconds()) {
+        text += &format!(
+            " Of all mappings that were written alike, {} costs least: {} a page for both, by {}.",
+            name(group),
+            seconds(cycle.seconds()),
+            cycle.way.title(),
+        );
+    }
+    Some(text)
+}
+
+/// The way for which giving back and touching again cost least, of those that the system has the memory of.
+fn fastest(group: &Group) -> Option<Cycle> {
+    let real = |way: &GiveBack| {
+        hands_back(*way)
+            && median(group, &of_way(*way, BACK_SHARE)).is_some_and(|share| share >= REALLY_BACK_PERCENT)
+    };
+    let ways = GiveBack::ALL.into_iter().filter(real);
+    ways.filter_map(|way| Cycle::of(group, way))
+        .min_by(|a, b| a.seconds().total_cmp(&b.seconds()))
+}
+
+/// What `MADV_FREE` looks like, and what it is.
+fn lazy(group: &Group) -> Option<String> {
+    let cycle = Cycle::of(group, GiveBack::Free)?;
+    let share = median(group, &of_way(GiveBack::Free, BACK_SHARE))?;
+    if share >= REALLY_BACK_PERCENT {
+        return None;
+    }
+    let pressure = median(group, &of_way(GiveBack::Free, PRESSURE)).map_or_else(
+        || ", and a reclaim did not get it".to_owned(),
+        |taken| {
+            format!(
+                ": the rest only under pressure, when a reclaim got it in {}",
+                seconds(taken)
+            )
+        },
+    );
+    Some(format!(
+        " MADV_FREE only looks fast ({} and {} a page): the system had {}% of the memory back by itself{pressure}.",
+        seconds(cycle.give_back),
+        seconds(cycle.reuse),
+        significant(share),
+    ))
+}
+
+/// What sets a group apart, in words.
+fn name(group: &Group) -> String {
+    let param = |name: &str| group.params.get(name).map_or("", String::as_str);
+    let touch = match param("touch") {
+        "whole" => "every byte written".to_owned(),
+        step => format!("a byte in each {step} written"),
+    };
+    format!("{} memory, {touch}", param("mapping"))
 }

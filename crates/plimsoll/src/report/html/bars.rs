@@ -17,7 +17,7 @@ const BAR: f64 = 14.0;
 const HEADING: f64 = 26.0;
 const AXIS: f64 = 34.0;
 /// Width of a label's letter, on average, and the room that labels have at least and at most.
-const LETTER: f64 = 6.3;
+const LETTER: f64 = 7.0;
 const LEAST_LEFT: f64 = 96.0;
 const MOST_LEFT: f64 = 260.0;
 /// Room for the disc of an event before a label.

@@ -6,7 +6,7 @@ use plimsoll::recording::Samples;
 use plimsoll::recording::model::{Confounder, Manifest, Trial, TrialStatus};
 use plimsoll::sample::columns::col;
 use plimsoll::sample::{COLUMNS, Row};
-use plimsoll::scenario::{FillClass, ThpMode};
+use plimsoll::scenario::{FillClass, Subject, ThpMode, Thrash, Workload};
 
 use crate::recording::{manifest, plan, trial};
 
@@ -218,6 +218,63 @@ fn the_comparison_after_the_clock_stopped_is_no_load_of_others() {
     // The same load while the clock runs is another program's.
     run.2[1].phases[0].seconds = 0.45;
     assert_one(&run, "other-load", true, "% of all CPUs");
+}
+
+/// `run` as one of many consumers, which ask for four times their limit.
+fn of_consumers(mut run: Recorded) -> Recorded {
+    for (planned, trial) in run.1.plan.trials.iter_mut().zip(&mut run.2) {
+        planned.settings.workload = Workload::Thrash(Thrash {
+            consumers: 4,
+            consumer_size: SIZE as u64,
+            writes: 1000,
+            sleep: 0.1,
+            stagger: 0.1,
+        });
+        planned.settings.size = 4 * SIZE as u64;
+        planned.settings.limit = SIZE as u64;
+        trial.workload = "thrash".into();
+    }
+    run
+}
+
+#[test]
+fn of_work_that_asks_for_more_than_its_limit_the_limit_counts() {
+    // In the 0.9 s of the trial 1.8% of the limit, which is 0.45% of what the consumers ask for.
+    let run = of_consumers(quiet(grow(col::DAMON_SZ_APPLIED, SIZE / 50)));
+    assert_one(&run, "damon", true, "1.8% of the trial's size");
+}
+
+#[test]
+fn phases_that_do_not_say_their_cpu_time_are_not_looked_at() {
+    let mut run = of_consumers(quiet(grow(col::CPU_SYSTEM_US, 900_000)));
+    assert_one(&run, "other-load", true, "45%");
+    for trial in &mut run.2 {
+        for phase in &mut trial.phases {
+            (phase.cpu_user_s, phase.cpu_system_s, phase.cpu_kernel_threads_s) = (0.0, 0.0, 0.0);
+        }
+    }
+    assert_eq!(found(&run), []);
+}
+
+#[test]
+fn the_cpu_time_of_many_workers_is_their_own() {
+    // Both CPUs busy throughout the phase, by several workers whose times are added up.
+    let mut run = of_consumers(quiet(grow(col::CPU_SYSTEM_US, 1_100_000)));
+    for phase in &mut run.2[1].phases {
+        phase.cpu_system_s = phase.seconds * 2.0 - phase.cpu_user_s;
+    }
+    assert_eq!(found(&run), []);
+}
+
+#[test]
+fn trials_without_swap_are_judged_as_well() {
+    let mut run = of_consumers(quiet(grow(col::ZSWPOUT, SIZE / 4096 / 10)));
+    for (planned, trial) in run.1.plan.trials.iter_mut().zip(&mut run.2) {
+        planned.settings.subject = Subject::NoSwap;
+        planned.settings.swap_size = 0;
+        trial.subject = Subject::NoSwap.to_string();
+    }
+    assert_one(&run, "zswap", true, "not the subject");
 }
 
 /// A run with its own device in slot 0 and another one, on before, in slot 1.

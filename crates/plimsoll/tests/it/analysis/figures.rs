@@ -347,12 +347,15 @@ fn exports_quote_what_scenarios_and_machines_name() {
     for trial in &mut recording.trials {
         trial.params.insert("class".into(), nasty.into());
         trial.reasons.push(nasty.into());
+        trial.lists.insert(nasty.into(), vec![3.5, 4.5]);
+        trial.phases[0].figures.insert(nasty.into(), 0.25);
+        trial.phases[0].profile.push((nasty.into(), 0.125));
     }
     recording.manifest.host.hostname = nasty.into();
     let results = results(&recording);
 
     let csv = csv(&results);
-    let header = "run,trial,subject,class,repeat,status,verified,phase,figure,value\n";
+    let header = "run,trial,workload,subject,class,repeat,status,verified,phase,figure,value\n";
     assert!(csv.starts_with(header), "{csv}");
     assert!(
         csv.contains("\"'=cmd|' /C calc'!A0\"\",<script>\n| x |\""),
@@ -361,6 +364,14 @@ fn exports_quote_what_scenarios_and_machines_name() {
     assert!(!csv.contains(",=") && !csv.contains(",\"="), "{csv}");
     assert!(csv.contains(",2,failed,false,fill,minor_faults,16384\n"), "{csv}");
     assert!(csv.contains(",1,ok,true,,fill_gb_per_s,0.2237\n"), "{csv}");
+
+    let values: Vec<&str> = csv
+        .lines()
+        .filter_map(|line| line.rsplit_once(',').map(|(_, value)| value))
+        .collect();
+    for value in ["3.5", "4.5", "0.25", "0.125"] {
+        assert!(values.contains(&value), "{value} in {csv}");
+    }
 
     let text = markdown(&recording, &results);
     assert!(!text.contains("<script>"), "{text}");

@@ -1,5 +1,7 @@
 //! Synthetic runs compared: verdicts, how often they are wrong, conditions, and every form of output.
 
+use std::collections::BTreeSet;
+
 use plimsoll::analysis::compare::{
     CompareError, Comparison, Condition, Input, Row, Standing, Verdict, check, compare,
 };
@@ -8,6 +10,7 @@ use plimsoll::recording::model::{Results, TrialStatus};
 use plimsoll::report::compare::{csv, html, markdown, terminal, words};
 use plimsoll::report::page::build;
 
+use crate::report::kinds;
 use crate::report::recorded::recording;
 use crate::report::synthetic::{self, QUICK, Shape};
 
@@ -369,4 +372,53 @@ fn the_page_holds_every_drawing_and_no_text_breaks_out() {
     }
     assert!(!terminal::summary(&comparison, 100, false).contains('\u{1b}'));
     assert!(words::sentence(&comparison).starts_with("B against A"));
+}
+
+/// A recording of the thrashing benchmark with this many times the repeats, whose useful work is `factor` times as much.
+fn thrash(rounds: usize, factor: f64, noise: &mut Noise) -> Recording {
+    let mut run = recording(shape(1), 10);
+    run.trials = (0..rounds).flat_map(|_| kinds::thrash_trials()).collect();
+    let mut repeats = std::collections::BTreeMap::new();
+    for trial in &mut run.trials {
+        let repeat: &mut u32 = repeats.entry(trial.subject.clone()).or_default();
+        *repeat += 1;
+        trial.repeat = *repeat;
+        trial.id = format!("thrash/{}#{repeat}", trial.subject);
+        let cycles = trial.metrics.get_mut("cycles_per_s").expect("a metric");
+        *cycles *= factor * (1.0 + 0.01 * noise.normal());
+    }
+    run
+}
+
+#[test]
+fn kinds_of_work_without_the_four_phases_are_compared_by_their_metrics() {
+    let mut noise = Noise(5);
+    let (baseline, other) = (thrash(3, 1.0, &mut noise), thrash(3, 0.5, &mut noise));
+    let comparison = compared(&[&baseline, &other]);
+    let metrics: BTreeSet<&str> = comparison.rows.iter().map(|row| row.metric.as_str()).collect();
+    assert!(
+        metrics.contains("cycles_per_s") && metrics.contains("recovery_s"),
+        "{metrics:?}"
+    );
+    // Phases last as long as they were told to, and their figures are no metrics.
+    for name in [
+        "load.seconds",
+        "rest.seconds",
+        "pages_in_per_s",
+        "heartbeat_p99_s",
+    ] {
+        assert!(!metrics.contains(name), "{name}");
+    }
+    for row in &comparison.rows {
+        let shifted = row.metric == "cycles_per_s";
+        assert_eq!(row.change.is_some_and(|change| change < -0.4), shifted, "{row:?}");
+        assert_eq!(row.p_holm.is_some(), row.p.is_some(), "{row:?}");
+        assert_eq!(row.restates, None, "{row:?}");
+        if !shifted {
+            assert_eq!(row.verdict, Verdict::Same, "{row:?}");
+        }
+    }
+    let page = |run: &Recording| build(run, &results(run));
+    let pages = [page(&baseline), page(&other)];
+    assert!(html::render(&comparison, &pages).contains("cycles_per_s"));
 }

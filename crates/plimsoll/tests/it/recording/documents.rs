@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use plimsoll::recording::model::{Confounder, EventKind, Resumption, TrialStatus, file};
 use plimsoll::recording::{Recording, Writer, format_table_markdown};
-use plimsoll::scenario::FillClass;
+use plimsoll::scenario::{FillClass, Workload};
 use serde_json::Value;
 
 use super::{event, manifest, plan, results, rows, trial};
@@ -47,7 +47,16 @@ fn the_document_lists_the_columns_of_the_table() {
 
 /// Field names of a document, with those of what it holds. Maps by name (`params`, `settings`, ...) are not looked into.
 fn fields(value: &Value, into: &mut BTreeSet<String>) {
-    const MAPS: [&str; 6] = ["params", "metrics", "before", "after", "checksums", "settings"];
+    const MAPS: [&str; 8] = [
+        "params",
+        "metrics",
+        "before",
+        "after",
+        "checksums",
+        "settings",
+        "figures",
+        "lists",
+    ];
     match value {
         Value::Object(object) => {
             for (name, value) in object {
@@ -80,7 +89,12 @@ fn documented(text: &str, heading: &str) -> BTreeSet<String> {
 fn the_document_lists_the_fields_of_every_file() {
     let (_, text) = format_document();
     let plan = plan(&[FillClass::Random], 1);
-    let trial = trial(&plan, 0, TrialStatus::Ok);
+    let mut trial = trial(&plan, 0, TrialStatus::Ok);
+    trial.lists.insert("consumers_cycles".into(), vec![1.0, 2.0]);
+    let phase = &mut trial.phases[0];
+    phase.figures.insert("scans_per_s".into(), 1.0);
+    phase.latency = Some("HISTFAAA".into());
+    phase.profile.push(("do_swap_page".into(), 0.5));
     let mut full_manifest = manifest("doc", plan);
     full_manifest.missing.push("zram".into());
     full_manifest.checksums.insert("a".into(), "b".into());
@@ -173,4 +187,37 @@ fn recordings_of_format_1_stay_readable() {
         assert_eq!(recording.events[0].kind, EventKind::RunStart);
         assert_eq!(recording.manifest.plan.trials.len(), 2);
     }
+}
+
+/// A recording as version 2 of the format wrote it: no kind of work, no figures.
+#[test]
+fn recordings_of_format_2_stay_readable() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = plan(&[FillClass::Random], 1);
+    let mut writer = Writer::create(folder.path(), manifest("older", plan.clone())).unwrap();
+    writer.samples(&rows(12)).unwrap();
+    writer.event(&event(0, EventKind::RunStart, "go")).unwrap();
+    writer.trial(&trial(&plan, 0, TrialStatus::Ok)).unwrap();
+    drop(writer);
+    let folder = folder.path().join("older");
+    let edit = |name: &str, change: &dyn Fn(&mut Value)| {
+        let path = folder.join(name);
+        let text = std::fs::read_to_string(&path).unwrap();
+        let mut document: Value = serde_json::from_str(&text).unwrap();
+        change(&mut document);
+        std::fs::write(path, format!("{document}\n")).unwrap();
+    };
+    edit(file::MANIFEST, &|manifest| manifest["schema"] = 2.into());
+    edit(file::TRIALS, &|trial| {
+        assert!(trial.as_object_mut().unwrap().remove("workload").is_some());
+    });
+    let older = Recording::open(&folder).unwrap();
+    assert_eq!(older.trials.len(), 1, "{:?}", older.warnings);
+    assert_eq!(older.trials[0].workload, "compression");
+    assert!(older.trials[0].lists.is_empty() && older.trials[0].phases[0].figures.is_empty());
+    assert_eq!(
+        older.manifest.plan.trials[0].settings.workload,
+        Workload::Compression
+    );
+    assert_eq!(plimsoll::analysis::results(&older).trials.len(), 1);
 }

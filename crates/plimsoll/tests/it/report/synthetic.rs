@@ -144,7 +144,7 @@ impl Simulation {
         format!("zram/zram:lzo-rle/{}#{repeat}", CLASSES[class].name)
     }
 
-    fn timeline(&self, trial: Option<usize>, buckets: usize) -> Timeline {
+    pub(super) fn timeline(&self, trial: Option<usize>, buckets: usize) -> Timeline {
         let s = self.shape.trial_s;
         let (from, to) = match trial {
             Some(index) => (index as f64 * s, (index + 1) as f64 * s),
@@ -513,7 +513,7 @@ pub fn hostile(shape: Shape) -> Page {
     page
 }
 
-fn results(trials: Vec<Trial>) -> Results {
+pub(super) fn results(trials: Vec<Trial>) -> Results {
     Results {
         schema: 1,
         version: "0.1.0".to_owned(),
@@ -545,7 +545,7 @@ fn results(trials: Vec<Trial>) -> Results {
     }
 }
 
-fn manifest(run: &str) -> Manifest {
+pub(super) fn manifest(run: &str) -> Manifest {
     Manifest {
         schema: 1,
         tool_version: "0.1.0".to_owned(),

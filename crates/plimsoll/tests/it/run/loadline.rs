@@ -1,1 +1,145 @@
 //! `plimsoll run loadline` on real zram.
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use super::{Run, has_laboratory};
+
+const LIMIT: f64 = (32 << 20) as f64;
+
+/// A sweep of a few seconds.
+fn small(arguments: &[&str]) -> Run {
+    let small = [
+        "--set",
+        "limit=32M",
+        "--set",
+        "max-load=2",
+        "--set",
+        "duration=0.15",
+        "--repeat",
+        "1",
+    ];
+    Run::of("loadline", &[&small[..], arguments].concat())
+}
+
+fn figure(phase: &Value, name: &str) -> f64 {
+    phase["figures"][name]
+        .as_f64()
+        .unwrap_or_else(|| panic!("no {name} in {phase:#}"))
+}
+
+/// The points of the only trial, by load.
+fn points(trial: &Value) -> Vec<&Value> {
+    let mut points: Vec<&Value> = trial["phases"].as_array().expect("phases").iter().collect();
+    points.sort_by(|a, b| figure(a, "load").total_cmp(&figure(b, "load")));
+    points
+}
+
+#[test]
+fn loads_beyond_the_limit_go_to_zram_and_every_page_is_right() {
+    if !has_laboratory() {
+        return;
+    }
+    let run = small(&["--set", "subject=zram"]);
+    let ended = run.finish();
+    ended.assert_went_well();
+    let trial = &ended.trials()[0];
+    let points = points(trial);
+    let loads: Vec<f64> = points.iter().map(|point| figure(point, "load")).collect();
+    for load in [0.5, 1.0, 1.5, 2.0] {
+        assert!(loads.contains(&load), "{load} is not in {loads:?}");
+    }
+    for point in &points {
+        let visits = figure(point, "visits");
+        let per_second = figure(point, "visits_per_s");
+        let seconds = point["seconds"].as_f64().expect("seconds");
+        assert!(
+            visits > 10.0 && (per_second * seconds / visits - 1.0).abs() < 0.01,
+            "{point:#}"
+        );
+        assert!((figure(point, "size_bytes") / LIMIT - figure(point, "load")).abs() < 0.001);
+        assert!(
+            figure(point, "p50_s") <= figure(point, "p99_s")
+                && figure(point, "p99_s") <= figure(point, "max_s")
+        );
+        assert!(figure(point, "own_s") > 0.0 && figure(point, "generator_s") < figure(point, "own_s"));
+        assert!(point["latency"].as_str().is_some_and(|text| !text.is_empty()));
+    }
+    let (light, heavy) = (points[0], *points.last().expect("points"));
+    assert!(figure(light, "swapped_bytes") < LIMIT / 10.0);
+    assert!(
+        (figure(light, "resident_bytes") / (LIMIT / 2.0) - 1.0).abs() < 0.5,
+        "{light:#}"
+    );
+    assert!(figure(heavy, "swapped_bytes") > LIMIT / 2.0 && figure(heavy, "store_bytes") > LIMIT / 10.0);
+    assert!(figure(heavy, "ram_load") < figure(heavy, "load") * 0.9);
+    // Half of the pages are elsewhere, so about half of the visits fault.
+    let faults = figure(heavy, "hard_faults_per_s") / figure(heavy, "visits_per_s");
+    assert!((0.25..0.75).contains(&faults), "{faults} faults a visit");
+    let metrics = &trial["metrics"];
+    let low = metrics["knee_low_load"].as_f64().expect("a load that is carried");
+    if let (Some(knee), Some(high)) = (metrics["knee_load"].as_f64(), metrics["knee_high_load"].as_f64()) {
+        assert!(low <= knee && knee <= high && high <= low * 1.051, "{metrics:#}");
+    }
+    let page =
+        std::fs::read_to_string(run.recording().expect("a recording").join("report.html")).expect("a page");
+    assert!(page.contains("Useful work over load"));
+}
+
+#[test]
+fn without_swap_the_kill_is_what_is_measured() {
+    if !has_laboratory() {
+        return;
+    }
+    let ended = small(&["--set", "subject=none"]).finish();
+    ended.assert_went_well();
+    let trial = &ended.trials()[0];
+    let points = points(trial);
+    let last = points.last().expect("points");
+    assert_eq!(
+        (figure(last, "oom_killed"), figure(last, "visits_per_s")),
+        (1.0, 0.0)
+    );
+    let killed = trial["metrics"]["oom_killed_load"].as_f64().expect("a kill");
+    let carried = trial["metrics"]["knee_load"].as_f64().expect("a knee");
+    assert!(
+        carried >= 0.5 && carried < killed && killed <= 1.5,
+        "{:#}",
+        trial["metrics"]
+    );
+}
+
+#[test]
+fn every_pattern_is_verified() {
+    if !has_laboratory() {
+        return;
+    }
+    let small = [
+        "--set",
+        "limit=16M",
+        "--set",
+        "max-load=1.5",
+        "--set",
+        "duration=0.05",
+        "--repeat",
+        "1",
+    ];
+    let ended = Run::of("loadline-patterns", &small).finish();
+    ended.assert_went_well();
+    assert_eq!(ended.trials().len(), 5);
+}
+
+#[test]
+fn a_sweep_ends_at_once_when_it_is_stopped() {
+    if !has_laboratory() {
+        return;
+    }
+    let run = small(&["--set", "subject=zram", "--set", "duration=60"]);
+    let mut started = run.start();
+    started.await_event("phase-start", "load 0.5");
+    let start = std::time::Instant::now();
+    started.signal(Signal::INT);
+    let ended = started.finish();
+    ended.assert_failed(5, &["SIGINT"]);
+    assert!(start.elapsed().as_secs() < 20, "{:?}", start.elapsed());
+}

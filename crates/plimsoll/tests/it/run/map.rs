@@ -1,1 +1,157 @@
 //! `plimsoll run map`.
+
+use serde_json::Value;
+
+use super::{Run, has_laboratory};
+
+const SIZE: f64 = 16.0 * 1048576.0;
+
+fn figure(phase: &Value, name: &str) -> Option<f64> {
+    phase["figures"][name].as_f64()
+}
+
+fn phase<'t>(trial: &'t Value, name: &str) -> &'t Value {
+    let phases = trial["phases"].as_array().expect("phases");
+    let found = phases.iter().find(|phase| phase["name"] == name);
+    found.unwrap_or_else(|| panic!("no phase {name}: {trial:#}"))
+}
+
+fn run(arguments: &[&str]) -> super::Ended {
+    let small = ["--repeat", "1", "--set", "size=16M", "--set", "hold=0.2"];
+    Run::of("map", &[&small, arguments].concat()).finish()
+}
+
+#[test]
+fn private_memory_is_handed_back_in_every_way_and_what_it_holds_is_checked() {
+    if !has_laboratory() {
+        return;
+    }
+    let ended = run(&[
+        "--set",
+        "mapping=anonymous",
+        "--set",
+        "touch=whole",
+        "--set",
+        "subject=zram",
+    ]);
+    ended.assert_went_well();
+    let trial = &ended.trials()[0];
+    let ways = [
+        "munmap", "dontneed", "free", "mremap", "map-over", "pageout", "exit",
+    ];
+    for way in ways {
+        let phase = phase(trial, way);
+        for name in ["map_s", "touch_s", "memset_s", "give_back_s", "reuse_s"] {
+            assert!(
+                figure(phase, name).is_some_and(|seconds| seconds >= 0.0),
+                "{way} {name}: {phase:#}"
+            );
+        }
+        // 4096 pages twice, but for what was populated by huge pages of nobody's asking, or never left.
+        let faults = phase["minor_faults"].as_u64().expect("faults");
+        assert!(faults >= (SIZE / 4096.0) as u64, "{way}: {phase:#}");
+        let back = figure(phase, "back_percent").expect("back_percent");
+        match way {
+            "free" => assert!(back < 50.0 && figure(phase, "back_s").is_none(), "{phase:#}"),
+            _ => assert!(
+                back >= 95.0 && figure(phase, "back_s").is_some(),
+                "{way}: {phase:#}"
+            ),
+        }
+    }
+    let free = phase(trial, "free");
+    assert!(
+        figure(free, "pressure_s").is_some(),
+        "a reclaim gets what is free for it: {free:#}"
+    );
+    let metrics = &trial["metrics"];
+    for name in [
+        "fastest_cycle_per_page_s",
+        "munmap_cost_per_page_s",
+        "free_reuse_per_page_s",
+        "dontneed_back_s",
+    ] {
+        assert!(
+            metrics[name].as_f64().is_some_and(|value| value >= 0.0),
+            "{name}: {metrics:#}"
+        );
+    }
+    let reuse = |way: &str| {
+        metrics[format!("{way}_reuse_per_page_s")]
+            .as_f64()
+            .expect("reuse")
+    };
+    assert!(
+        reuse("free") < reuse("dontneed"),
+        "pages that never left cost no fault: {metrics:#}"
+    );
+}
+
+#[test]
+fn only_a_hole_or_the_end_hands_the_pages_of_a_file_back() {
+    if !has_laboratory() {
+        return;
+    }
+    let mappings = r#"mapping=["memfd", "file"]"#;
+    let ended = run(&["--set", mappings, "--set", "touch=4k", "--set", "subject=none"]);
+    ended.assert_went_well();
+    for trial in ended
+        .trials()
+        .iter()
+        .filter(|trial| trial["params"]["mapping"] == "memfd")
+    {
+        for (way, back) in [
+            ("munmap", false),
+            ("dontneed", false),
+            ("punch", true),
+            ("exit", true),
+        ] {
+            let phase = phase(trial, way);
+            let share = figure(phase, "back_percent").expect("back_percent");
+            assert_eq!(share >= 95.0, back, "{way}: {phase:#}");
+        }
+    }
+}
+
+#[test]
+fn few_touches_bring_in_few_pages_unless_they_are_populated() {
+    if !has_laboratory() {
+        return;
+    }
+    let mappings = r#"mapping=["anonymous", "populate"]"#;
+    let ended = run(&["--set", mappings, "--set", "touch=64k", "--set", "subject=none"]);
+    ended.assert_went_well();
+    let faults = |mapping: &str| {
+        let trial = ended
+            .trials()
+            .iter()
+            .find(|trial| trial["params"]["mapping"] == mapping);
+        phase(trial.expect("the mapping"), "munmap")["minor_faults"]
+            .as_u64()
+            .expect("faults")
+    };
+    // 256 touches, twice.
+    assert!(
+        (512..1500).contains(&faults("anonymous")),
+        "{}",
+        faults("anonymous")
+    );
+    assert!(faults("populate") < 512, "all was there: {}", faults("populate"));
+}
+
+#[test]
+fn reserved_huge_pages_that_are_not_there_are_named_with_the_way_to_get_them() {
+    let free = std::fs::read_to_string("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages");
+    if !has_laboratory() || free.is_ok_and(|text| text.trim() != "0") {
+        return;
+    }
+    let ended = run(&[
+        "--set",
+        "mapping=hugetlb",
+        "--set",
+        "subject=none",
+        "--set",
+        "touch=whole",
+    ]);
+    ended.assert_failed(3, &["huge pages", "nr_hugepages", "did not run"]);
+}

@@ -1,31 +1,24 @@
 //! The tables of a kind of work that is described by its metrics: a column for each telling one.
 
-use super::{Cell, Column, Table, columns, reasons_cell, status_cell, verified_cell};
-use crate::analysis::metric::{self, Metric};
-use crate::analysis::{Group, groups::Measured};
+use super::{Cell, Column, Table, columns, heading, reasons_cell, status_cell, verified_cell};
+use crate::analysis::Group;
+use crate::analysis::groups::Measured;
 use crate::quantity;
 use crate::recording::model::Trial;
+use crate::report::telling::{Telling, telling};
 use crate::scenario::WorkloadKind;
-
-/// The telling metrics of a kind of work, in their order, that `has` something.
-fn telling(kind: WorkloadKind, has: impl Fn(&str) -> bool) -> Vec<&'static Metric> {
-    let all = metric::of(kind).iter().chain(metric::COMMON);
-    all.filter(|metric| metric.telling && has(metric.name)).collect()
-}
 
 /// A row a group: the median of each telling metric, with the lowest and the highest run.
 pub(super) fn summary(kind: WorkloadKind, groups: &[&Group]) -> Table {
-    let metrics = telling(kind, |name| {
-        groups.iter().any(|group| group.metrics.contains_key(name))
-    });
+    let metrics = telling(kind, groups);
     let row = |group: &&Group| {
         let runs = group.trials.len();
         let mut row = vec![
             Cell::text(&group.label),
             Cell::number(runs as f64, runs.to_string()),
         ];
-        let cell = |metric: &&Metric| match group.metrics.get(metric.name) {
-            Some(measured) => spread(metric.name, measured),
+        let cell = |metric: &Telling| match group.metrics.get(&metric.name) {
+            Some(measured) => spread(&metric.name, measured),
             None => Cell::missing(),
         };
         row.extend(metrics.iter().map(cell));
@@ -60,13 +53,11 @@ fn spread(name: &str, measured: &Measured) -> Cell {
 }
 
 /// A row a trial: its status and its telling metrics.
-pub(super) fn trials(kind: WorkloadKind, trials: &[&Trial]) -> Table {
-    let metrics = telling(kind, |name| {
-        trials.iter().any(|trial| trial.metrics.contains_key(name))
-    });
+pub(super) fn trials(kind: WorkloadKind, groups: &[&Group], trials: &[&Trial]) -> Table {
+    let metrics = telling(kind, groups);
     let row = |trial: &&Trial| {
         let mut row = vec![Cell::text(&trial.id), status_cell(trial), verified_cell(trial)];
-        let value = |metric: &&Metric| Cell::metric(metric.name, trial.metrics.get(metric.name).copied());
+        let value = |metric: &Telling| Cell::metric(&metric.name, trial.metrics.get(&metric.name).copied());
         row.extend(metrics.iter().map(value));
         row.push(reasons_cell(trial));
         row
@@ -86,10 +77,12 @@ pub(super) fn trials(kind: WorkloadKind, trials: &[&Trial]) -> Table {
 /// Columns with one for each metric between the first and the last ones.
 fn with_metrics(
     first: &[(&'static str, bool)],
-    metrics: &[&'static Metric],
+    metrics: &[Telling],
     last: &[(&'static str, bool)],
 ) -> Vec<Column> {
-    let titles = metrics.iter().map(|metric| Column::new(metric.title, true));
+    let titles = metrics
+        .iter()
+        .map(|metric| Column::new(heading(&metric.title), true));
     columns(first)
         .into_iter()
         .chain(titles)

@@ -151,7 +151,7 @@ fn of_kind(page: &Page, kind: WorkloadKind) -> [Table; 3] {
         ],
         _ => [
             kinds::summary(kind, &groups),
-            kinds::trials(kind, &trials),
+            kinds::trials(kind, &groups, &trials),
             phases,
         ],
     }
@@ -180,6 +180,15 @@ pub(in crate::report) fn status(status: TrialStatus) -> (&'static str, &'static 
         TrialStatus::Ok => ("\u{2713} ok", "ok"),
         TrialStatus::Failed => ("\u{2717} failed", "failed"),
         TrialStatus::Untrustworthy => ("! untrustworthy", "untrustworthy"),
+    }
+}
+
+/// Words as the head of a column.
+fn heading(words: &str) -> String {
+    let mut letters = words.chars();
+    match letters.next() {
+        Some(first) => first.to_uppercase().chain(letters).collect(),
+        None => String::new(),
     }
 }
 

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use super::{Cell, Column, Table, columns};
-use crate::analysis::MetricUnit;
+use super::{Cell, Column, Table, columns, heading};
 use crate::inert::inert;
 use crate::quantity;
 use crate::recording::model::{Phase, Trial};
+use crate::report::telling::words;
 
 /// Functions of a profile that a cell names.
 const PROFILE_NAMES: usize = 3;
@@ -55,7 +55,11 @@ pub(super) fn table(trials: &[&Trial]) -> Table {
     let profiled = phases().any(|phase| !phase.profile.is_empty());
     let mut heads = columns(&[("Trial", false), ("Phase", false)]);
     heads.extend(known.iter().map(|(title, _, _)| Column::new(*title, true)));
-    heads.extend(figures.iter().map(|name| Column::new(title(name), true)));
+    heads.extend(
+        figures
+            .iter()
+            .map(|name| Column::new(heading(&words(name)), true)),
+    );
     if profiled {
         heads.extend(columns(&[("Where CPU time went", false)]));
     }
@@ -87,19 +91,6 @@ pub(super) fn table(trials: &[&Trial]) -> Table {
     }
 }
 
-/// The name of a figure for people: without its unit, which its values have.
-fn title(name: &str) -> String {
-    let bare = name
-        .strip_suffix(MetricUnit::of_name(name).ending())
-        .unwrap_or(name);
-    let words = inert(if bare.is_empty() { name } else { bare }).replace('_', " ");
-    let mut letters = words.chars();
-    match letters.next() {
-        Some(first) => first.to_uppercase().chain(letters).collect(),
-        None => words,
-    }
-}
-
 /// The functions that took most of the CPU time.
 fn profile(phase: &Phase) -> String {
     let named = phase.profile.iter().take(PROFILE_NAMES);
@@ -111,22 +102,4 @@ fn profile(phase: &Phase) -> String {
         )
     });
     text.collect::<Vec<_>>().join(", ")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_of_figures_become_titles() {
-        for (name, words) in [
-            ("latency_p99_s", "Latency p99"),
-            ("useful_work_per_s", "Useful work"),
-            ("pages", "Pages"),
-            ("_s", "S"),
-            ("", ""),
-        ] {
-            assert_eq!(title(name), words, "{name}");
-        }
-    }
 }

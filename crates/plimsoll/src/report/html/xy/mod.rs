@@ -297,8 +297,25 @@ impl Frame<'_> {
             );
             // Above the line, below it where there is no room.
             let y = if at - self.top < 16.0 { at + 13.0 } else { at - 5.0 };
-            *out += &svg::text(LEFT + 6.0, y, "on", words);
+            let near = |ends: &[Option<(f64, f64)>]| {
+                let distances = ends.iter().flatten().map(|(_, end)| (end - at).abs());
+                distances.fold(f64::INFINITY, f64::min)
+            };
+            // Where the lines are farther away.
+            *out += &match near(&self.starts()) < near(&self.ends()) {
+                true => svg::text(self.right - 6.0, y, "on end", words),
+                false => svg::text(LEFT + 6.0, y, "on", words),
+            };
         }
+    }
+
+    /// Where each line starts.
+    fn starts(&self) -> Vec<Option<(f64, f64)>> {
+        let start = |line: &Line| {
+            let mut points = line.points.iter();
+            points.find_map(|(x, y)| y.and_then(|y| self.place(*x, y)))
+        };
+        self.chart.lines.iter().map(start).collect()
     }
 
     /// Where each line ends.

@@ -1,0 +1,271 @@
+//! Pages and summaries of the kinds of work besides compression, of figures that were made up.
+
+use std::collections::BTreeMap;
+
+use plimsoll::analysis::groups;
+use plimsoll::recording::model::{Phase, Trial, TrialStatus};
+use plimsoll::report::{Mark, MemoryUse, Page, html, terminal, verdict};
+
+use super::synthetic::{self, QUICK, Simulation};
+
+/// Seconds that a made-up phase lasts.
+const PHASE_S: f64 = 1.5;
+
+/// A made-up phase: its name and its figures.
+type Made = (String, Vec<(&'static str, f64)>);
+
+/// A trial of these phases (name, figures), one after the other from `start` seconds on.
+fn trial(
+    workload: &str,
+    subject: &str,
+    repeat: u32,
+    start: f64,
+    phases: Vec<Made>,
+    metrics: &[(&str, f64)],
+) -> Trial {
+    let ns = |seconds: f64| (seconds * 1e9) as u64;
+    let end = start + PHASE_S * phases.len() as f64;
+    let named = |figures: &[(&str, f64)]| -> BTreeMap<String, f64> {
+        figures
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), *value))
+            .collect()
+    };
+    let phase = |(index, (name, figures)): (usize, Made)| {
+        let from = start + PHASE_S * index as f64;
+        Phase {
+            name,
+            span_ns: (ns(from), ns(from + PHASE_S)),
+            seconds: PHASE_S,
+            cpu_user_s: 0.4,
+            cpu_system_s: 0.9,
+            minor_faults: 12_000,
+            major_faults: 800 * index as u64,
+            figures: named(&figures),
+            profile: vec![
+                ("zram_bvec_read".to_owned(), 0.31),
+                ("lz4_decompress".to_owned(), 0.2),
+            ],
+            ..Phase::default()
+        }
+    };
+    Trial {
+        id: format!("{workload}/{subject}#{repeat}"),
+        workload: workload.to_owned(),
+        subject: subject.to_owned(),
+        params: BTreeMap::from([("size".to_owned(), (64u64 << 20).to_string())]),
+        repeat,
+        status: TrialStatus::Ok,
+        reasons: Vec::new(),
+        verified: true,
+        span_ns: (ns(start), ns(end)),
+        phases: phases.into_iter().enumerate().map(phase).collect(),
+        metrics: named(metrics),
+        lists: BTreeMap::from([("consumers_cycles".to_owned(), vec![40.0, 41.0, 39.0])]),
+    }
+}
+
+/// Consumers that write at random over two subjects, three repeats each.
+pub fn thrash_trials() -> Vec<Trial> {
+    let mut trials = Vec::new();
+    for (place, subject) in ["zram:lz4", "swapfile"].into_iter().enumerate() {
+        for repeat in 1..=3u32 {
+            let slow = 1.0 + place as f64 * 4.0 + f64::from(repeat) * 0.02;
+            let phases = ["rest", "load", "recovery"].map(|name| {
+                let figures = vec![
+                    ("heartbeat_p99_s", 0.0004 * slow),
+                    ("pages_in_per_s", 21_000.0 / slow),
+                ];
+                (name.to_owned(), figures)
+            });
+            let metrics = [
+                ("cycles_per_s", 180.0 / slow),
+                ("cycles_done_percent", 96.0 / slow),
+                ("fairness_ratio", 0.99),
+                ("load_pages_in_per_s", 21_000.0 / slow),
+                ("load_heartbeat_p99_s", 0.0004 * slow),
+                ("recovery_s", 0.9 * slow),
+            ];
+            let start = 4.5 * trials.len() as f64;
+            trials.push(trial("thrash", subject, repeat, start, phases.into(), &metrics));
+        }
+    }
+    trials
+}
+
+/// A ladder of loads, `points` phases a trial.
+fn loadline_trials(points: u32) -> Vec<Trial> {
+    let mut trials = Vec::new();
+    for (place, subject) in ["none", "zram:lz4"].into_iter().enumerate() {
+        for repeat in 1..=2u32 {
+            let phases = (1..=points).map(|point| {
+                let load = 0.5 + 2.5 * f64::from(point) / f64::from(points);
+                let knee = 1.0 + place as f64 * 0.9;
+                let work = 1e6 / (1.0 + (load / knee).powi(12));
+                let figures = vec![
+                    ("load_ratio", load),
+                    ("work_per_s", work),
+                    ("latency_p99_s", 40.0 / work),
+                ];
+                (format!("load {load:.2}"), figures)
+            });
+            let metrics = [("knee_ratio", 1.0 + place as f64 * 0.9 + 0.01 * f64::from(repeat))];
+            let start = f64::from(points) * PHASE_S * trials.len() as f64;
+            trials.push(trial(
+                "loadline",
+                subject,
+                repeat,
+                start,
+                phases.collect(),
+                &metrics,
+            ));
+        }
+    }
+    trials
+}
+
+/// The page of these trials.
+fn page(title: &str, trials: Vec<Trial>) -> Page {
+    let simulation = Simulation::new(QUICK);
+    let groups = groups(&trials);
+    let marks = trials
+        .iter()
+        .flat_map(|trial| {
+            trial.phases.iter().enumerate().map(|(index, phase)| Mark {
+                t: phase.span_ns.0 as f64 / 1e9,
+                sign: (index + 1).to_string(),
+                label: phase.name.clone(),
+                trial: Some(trial.id.clone()),
+            })
+        })
+        .collect();
+    let timelines = trials.iter().enumerate().map(|(index, trial)| {
+        let mut timeline = simulation.timeline(Some(index % simulation.order.len()), QUICK.detail);
+        timeline.trial = Some(trial.id.clone());
+        timeline
+    });
+    let timelines = timelines.collect();
+    let results = synthetic::results(trials);
+    let mut manifest = synthetic::manifest(&results.run);
+    manifest.plan.title = title.to_owned();
+    Page {
+        verdict: verdict::sentence(&results, &groups),
+        manifest,
+        overview: simulation.timeline(None, QUICK.overview),
+        trials: timelines,
+        marks,
+        memory: vec![MemoryUse::default(); groups.len()],
+        groups,
+        results,
+    }
+}
+
+/// A bit of each: what `plimsoll run` without a name does.
+fn tour() -> Page {
+    let mut trials = synthetic::page(QUICK).results.trials;
+    trials.extend(thrash_trials());
+    trials.extend(loadline_trials(4));
+    page("What this machine does when memory runs out", trials)
+}
+
+fn written(name: &str, page: &Page) -> String {
+    let html = html::render(page);
+    std::fs::write(synthetic::folder().join(format!("{name}.html")), &html).expect("written");
+    html
+}
+
+#[test]
+fn a_page_speaks_of_the_work_that_ran() {
+    let html = written("thrash", &page("Thrashing", thrash_trials()));
+    for words in [
+        "What it took, and what it left",
+        "restore and verify",
+        "every byte",
+        "NaN",
+    ] {
+        assert!(!html.contains(words), "{words}");
+    }
+    for words in [
+        "<span class=\"disc\">2</span> load",
+        ">Heartbeat p99<",
+        "zram_bvec_read 31.0%, lz4_decompress 20.0%",
+        "what was checked of data and counts was right",
+    ] {
+        assert!(html.contains(words), "{words}");
+    }
+}
+
+#[test]
+fn a_tour_has_tables_of_each_kind() {
+    let html = written("tour", &tour());
+    for id in [
+        "summary-compression",
+        "phases-thrash",
+        "trials-loadline",
+        "metrics",
+    ] {
+        assert!(html.contains(&format!("id=\"table-{id}\"")), "{id}");
+    }
+    assert!(html.contains("What it took, and what it left"));
+}
+
+#[test]
+fn hundreds_of_phases_and_groups_make_a_page_of_bearable_size() {
+    let html = written("loadline", &page("The load line", loadline_trials(250)));
+    assert!(html.len() < 2_000_000, "{} bytes", html.len());
+    let many = (0..300).map(|index| {
+        let figures = vec![("cost_s", 0.001 * f64::from(index))];
+        let phases = vec![("map".to_owned(), figures.clone()), ("touch".to_owned(), figures)];
+        let start = 3.0 * f64::from(index);
+        trial(
+            "map",
+            &format!("none:{index}"),
+            1,
+            start,
+            phases,
+            &[("map_s", 0.001)],
+        )
+    });
+    let html = written("map", &page("Mapping", many.collect()));
+    assert!(html.len() < 4_000_000, "{} bytes", html.len());
+    assert!(html.matches("<svg class=\"timeline\"").count() < 30);
+}
+
+#[test]
+fn names_in_recordings_of_others_stay_text() {
+    const ATTACK: &str = "<img src=x onerror=window.broken=1>\u{1b}[31m";
+    let mut trials = thrash_trials();
+    for trial in &mut trials {
+        trial.metrics.insert(ATTACK.to_owned(), 1.0);
+        for phase in &mut trial.phases {
+            phase.name += ATTACK;
+            phase.figures.insert(ATTACK.to_owned(), 1.0);
+            phase.profile.push((ATTACK.to_owned(), 0.5));
+        }
+    }
+    let page = page("Thrashing", trials);
+    assert!(!written("thrash-hostile", &page).contains("<img"));
+    let summary = terminal::summary(&page.results, &page.groups, 200, false);
+    assert!(!summary.contains('\u{1b}'), "{summary}");
+}
+
+#[test]
+fn a_summary_has_a_table_for_each_kind_and_stays_in_its_width() {
+    let tour = tour();
+    for width in [80, 120] {
+        let text = terminal::summary(&tour.results, &tour.groups, width, false);
+        println!("{text}");
+        for line in text.lines() {
+            assert!(line.chars().count() <= usize::from(width), "{width}: {line}");
+        }
+        for heading in ["compression", "thrash", "loadline"] {
+            assert!(text.lines().any(|line| line == heading), "{heading} in {text}");
+        }
+    }
+    let one = page("Thrashing", thrash_trials());
+    let text = terminal::summary(&one.results, &one.groups, 80, false);
+    assert!(
+        !text.lines().any(|line| line == "thrash"),
+        "one table needs no heading: {text}"
+    );
+}
