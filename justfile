@@ -27,6 +27,11 @@ docs:
     mdbook build docs
     RUSTDOCFLAGS=-Dwarnings cargo doc --workspace --no-deps
 
+# Whether two runs of the same scenario agree: `just repeatability wscap`; writes a dated folder
+repeatability *arguments:
+    cargo build --release
+    benchmarks/repeatability/run.py target/release/plimsoll {{arguments}}
+
 # plimsoll on cgroup v2, zram zstd, zswap and MGLRU, in an emulated VM
 vm:
     vm/run.sh

@@ -26,6 +26,13 @@ pub(super) struct Chapter {
     pub(super) tables: Vec<Table>,
 }
 
+impl Chapter {
+    /// Whether two drawings a row leave one over: the first, telling one then has a row of its own.
+    pub(super) fn has_odd_drawings(&self) -> bool {
+        self.drawings.len() % 2 == 1
+    }
+}
+
 /// A drawing with its words.
 pub(super) struct Drawing {
     /// What it shows.
