@@ -4,7 +4,7 @@
 Runs each scenario twice, one run right after the other, and has `plimsoll compare` say what differs. Every metric that is
 tested counts once: it agrees unless it moved by more than the threshold and more than chance (verdict worse, better or
 changed). At least nine of ten must agree in each scenario; ends with 1 otherwise. A metric with too few repeats for a
-verdict does not count, and a comparison in which none has enough fails.
+verdict does not count, nor one of disturbed trials; a comparison of which less than half can be judged fails.
 
 Writes a folder: summary.md, commands, host.json, and compare-SCENARIO.json for each.
 
@@ -56,28 +56,34 @@ def judge(comparison):
     for row in comparison["rows"]:
         if row.get("restates"):
             continue
+        sides = [row[side] for side in ("baseline", "other")]
         if row["verdict"] in MOVED:
             moved.append(row)
-        elif min(len(row[side]["values"]) for side in ("baseline", "other")) < FEWEST:
+        elif min(len(side["values"]) for side in sides) < FEWEST or any(side["untrustworthy"] for side in sides):
+            unjudged.append(row)
+        elif row["verdict"] != "same" and not row.get("interval"):
+            # No ratio can be made of values of 0.
             unjudged.append(row)
         else:
             agree.append(row)
     return agree, moved, unjudged
 
 
-def passes(agree, moved):
-    return bool(agree) and len(agree) >= AGREE * (len(agree) + len(moved))
+def passes(agree, moved, unjudged):
+    """Nine of ten of what can be judged agree, and at least half can: what was disturbed proves nothing."""
+    judged = len(agree) + len(moved)
+    return bool(agree) and len(agree) >= AGREE * judged and judged >= len(unjudged)
 
 
 def lines_of(scenario, comparison):
     """What is to be said of a scenario, and whether it passes."""
     agree, moved, unjudged = judge(comparison)
-    good = passes(agree, moved)
+    good = passes(agree, moved, unjudged)
     judged = len(agree) + len(moved)
     share = f" ({100 * len(agree) / judged:.0f}%)" if judged else ""
     lines = [f"## {scenario}", "", f"**{'passes' if good else 'FAILS'}**: {len(agree)} of {judged} metrics agree{share}."]
     if unjudged:
-        lines[-1] += f" {len(unjudged)} have fewer than {FEWEST} values on a side and do not count."
+        lines[-1] += f" {len(unjudged)} have fewer than {FEWEST} trustworthy values on a side, or values of 0, and do not count."
     for run_of in comparison["runs"]:
         lines[-1] += (
             f" Run {run_of['letter']}: {run_of['trials']} trials, {run_of['failed']} failed, "

@@ -210,9 +210,9 @@ fn add_phase(families: &mut Families, of: &str, phase: &Phase) {
     for (function, share) in &phase.profile {
         families.gauge(
             "plimsoll_phase_profile_ratio",
-            "Share of the phase's CPU time that a function of the kernel took.",
+            "Share of the samples of the worker's CPU time that fell into a function of the kernel, 0 to 1.",
             &format!("{of},{}", labels(&[("function", function)])),
-            *share,
+            *share / 100.0,
         );
     }
     for (when, categories) in [("before", &phase.before), ("after", &phase.after)] {

@@ -164,7 +164,8 @@ mod tests {
         let other = descendants_among_all(shell.id());
         for pid in family[1..].iter().rev().chain([&shell.id()]) {
             let pid = rustix::process::Pid::from_raw(*pid as i32).unwrap();
-            rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+            // A shell that ended because its child was killed before it is as good.
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
         }
         shell.wait().unwrap();
         assert_eq!(family.len(), 3, "shell, shell, sleep: {family:?}");

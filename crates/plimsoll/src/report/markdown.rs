@@ -17,7 +17,9 @@ use crate::scenario::WorkloadKind;
 pub fn markdown(recording: &Recording, results: &Results) -> String {
     let mut text = format!("# {}\n\n", inline(&results.run));
     let groups = groups(&results.trials);
-    let sentence = inline(&verdict::of(recording, results, &groups));
+    let verdict = verdict::of(recording, results, &groups);
+    // What several kinds of work showed are paragraphs of their own.
+    let sentence = verdict.lines().map(inline).collect::<Vec<_>>().join("\n\n");
     match recording.manifest.is_watch() {
         true => push_line(&mut text, &sentence),
         false => push_line(&mut text, &format!("{sentence} {}", tally(results))),

@@ -49,7 +49,7 @@ pub fn summary(results: &Results, groups: &[Group], width: u16, colour: bool) ->
 
 /// The verdict, and what a reader must know.
 fn remarks(verdict: &str, results: &Results, width: u16) -> String {
-    let mut out = wrap(verdict, width, "");
+    let mut out: String = verdict.lines().map(|line| wrap(line, width, "")).collect();
     for confounder in results
         .confounders
         .iter()

@@ -14,17 +14,19 @@ pub fn of(recording: &Recording, results: &Results, groups: &[Group]) -> String 
     }
 }
 
-/// What the run showed, and whether it can be believed, in one or two sentences.
+/// Whether the run can be believed, and what it showed: a sentence or two or, where it did several kinds of work, a line
+/// each.
 pub fn sentence(results: &Results, groups: &[Group]) -> String {
     let judgement = judgement(results);
-    match findings::of(groups) {
+    match findings::of(groups, &results.trials) {
         Some(findings)
             if results
                 .trials
                 .iter()
                 .any(|trial| trial.status != TrialStatus::Failed) =>
         {
-            format!("{judgement} {findings}")
+            let between = if findings.contains('\n') { '\n' } else { ' ' };
+            format!("{judgement}{between}{findings}")
         }
         _ => judgement,
     }

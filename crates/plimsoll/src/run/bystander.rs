@@ -2,7 +2,7 @@
 //!
 //! One worker stays for the whole run. In each trial it wakes up a hundred times a second, from before the environment
 //! is made until it is undone. It is an ordinary process with ordinary priority and unlocked memory, as it stands for
-//! everybody else.
+//! everybody else; nor is it the first that the kernel kills when the whole machine runs out, as the other workers are.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
@@ -63,7 +63,10 @@ impl Laboratory<'_> {
         let mut worker = match self.bystander.take() {
             Some(worker) => worker,
             None => self
-                .start_worker(&WorkerOptions::default())
+                .start_worker(&WorkerOptions {
+                    bystander: true,
+                    ..WorkerOptions::default()
+                })
                 .map_err(|trouble| trouble.reason)?,
         };
         // A stop does not keep it from saying what it saw until then.

@@ -80,7 +80,10 @@ impl<'a, 'l> Stage<'a, 'l> {
     /// Starts a worker in the trial's cgroup.
     pub(super) fn spawn(&mut self) -> Result<Worker, Trouble> {
         let cgroup_procs = self.cgroup().map(Cgroup::procs_paths).unwrap_or_default();
-        self.lab.start_worker(&WorkerOptions { cgroup_procs })
+        self.lab.start_worker(&WorkerOptions {
+            cgroup_procs,
+            bystander: false,
+        })
     }
 
     /// Ends a worker, and waits for its end. Returns how long that took.

@@ -308,7 +308,10 @@ impl Combination {
 
     /// The name of the combination, without the repeat.
     fn id(&self, section: &str) -> String {
-        let mut id = format!("{section}/{}/{}", self.settings.subject, self.settings.class);
+        let mut id = format!("{section}/{}", self.settings.subject);
+        if self.settings.workload.kind().is_filled() {
+            id += &format!("/{}", self.settings.class);
+        }
         for (key, value) in &self.params {
             if key != "subject" && key != "class" {
                 id += &format!("/{key}={value}");

@@ -27,6 +27,8 @@ const TRIM_STEP: u64 = 64 << 20;
 pub struct WorkerOptions {
     /// `cgroup.procs` files (v2, or one a v1 hierarchy) that the worker's pid is written to before its first command.
     pub cgroup_procs: Vec<PathBuf>,
+    /// Whether it stands for everybody else: then it is not the first to go when the whole machine runs out.
+    pub bystander: bool,
 }
 
 /// Why a worker did not do what it was asked.
@@ -204,8 +206,10 @@ impl Worker {
                     source,
                 })?;
         }
-        // When the whole machine runs out, the experiment goes first. Refused only where /proc is read-only.
-        let _ = fs::write(format!("/proc/{}/oom_score_adj", self.pid()), "1000");
+        if !options.bystander {
+            // When the whole machine runs out, the experiment goes first. Refused only where /proc is read-only.
+            let _ = fs::write(format!("/proc/{}/oom_score_adj", self.pid()), "1000");
+        }
         Ok(())
     }
 

@@ -330,6 +330,7 @@ fn a_program_that_is_no_worker_is_an_error() {
     assert!(matches!(talks, WorkerError::Protocol(_)), "{talks}");
     let nowhere = WorkerOptions {
         cgroup_procs: vec!["/no/such/cgroup/cgroup.procs".into()],
+        ..WorkerOptions::default()
     };
     let homeless = Worker::spawn(Path::new(EXE), &nowhere).unwrap_err();
     assert!(matches!(homeless, WorkerError::Cgroup { .. }), "{homeless}");
@@ -387,6 +388,7 @@ fn a_worker_is_in_its_cgroup_before_it_is_ready() {
     let procs = cgroup.0.join("cgroup.procs");
     let options = WorkerOptions {
         cgroup_procs: vec![procs.clone()],
+        ..WorkerOptions::default()
     };
     let worker = Worker::spawn(Path::new(EXE), &options).unwrap();
     assert_eq!(

@@ -1,13 +1,14 @@
 //! What a run did to others.
 
-use crate::analysis::Group;
 use crate::analysis::bystander::{HARMLESS_P99_S, P99};
 use crate::quantity::seconds;
+use crate::recording::model::Trial;
 
 /// How late the worst trial made those outside of its cgroup; none where no trial knows.
-pub(super) fn sentence(groups: &[Group]) -> Option<String> {
-    let figures = groups.iter().filter_map(|group| group.metrics.get(P99));
-    let worst = figures.map(|figure| figure.summary.max).reduce(f64::max)?;
+pub(super) fn sentence(trials: &[Trial]) -> Option<String> {
+    // A trial that failed has harmed others all the same.
+    let figures = trials.iter().filter_map(|trial| trial.metrics.get(P99));
+    let worst = figures.copied().reduce(f64::max)?;
     let told = if worst > HARMLESS_P99_S {
         "Others were held up"
     } else {

@@ -10,17 +10,20 @@ mod wscap;
 
 use crate::analysis::Group;
 use crate::quantity::significant;
+use crate::recording::model::Trial;
 use crate::scenario::WorkloadKind;
 
 /// What the numbers of the groups say: one sentence or more for each kind of work, in the order of the documentation,
-/// and one on what all of it did to others. None where there is nothing to say.
-pub(super) fn of(groups: &[Group]) -> Option<String> {
+/// and one on what all of it did to others. A line each where there are several kinds, as in the tour. None where there
+/// is nothing to say.
+pub(super) fn of(groups: &[Group], trials: &[Trial]) -> Option<String> {
     let sentences: Vec<String> = kinds(groups)
         .into_iter()
         .filter_map(|kind| sentence(kind, groups))
-        .chain(bystander::sentence(groups))
+        .chain(bystander::sentence(trials))
         .collect();
-    (!sentences.is_empty()).then(|| sentences.join(" "))
+    let between = if kinds(groups).len() > 1 { "\n" } else { " " };
+    (!sentences.is_empty()).then(|| sentences.join(between))
 }
 
 /// What the groups of one kind of work say.

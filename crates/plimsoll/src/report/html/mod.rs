@@ -36,6 +36,10 @@ const SCRIPT: &str = include_str!("../../../assets/report/page.js");
 #[template(path = "report.html")]
 struct View<'a> {
     page: &'a Page,
+    /// The first line of the verdict.
+    headline: &'a str,
+    /// The others: what each kind of work showed, where there are several.
+    answers: Vec<&'a str>,
     policy: String,
     style: String,
     script: String,
@@ -83,8 +87,11 @@ pub fn render(page: &Page) -> String {
         .filter(|(group, _)| group.workload == WorkloadKind::Compression.name())
         .map(|(group, memory)| (group, (group, memory)))
         .unzip();
+    let mut lines = page.verdict.lines();
     let view = View {
         page,
+        headline: lines.next().unwrap_or_default(),
+        answers: lines.collect(),
         policy: parts::policy(&script),
         style: parts::style(""),
         script,

@@ -1,5 +1,6 @@
 //! Experiments that go well: every subject and mechanism, and what their results hold.
 
+use plimsoll::recording::model::RESULTS_SCHEMA;
 use serde_json::Value;
 
 use super::{Run, has_laboratory};
@@ -13,7 +14,7 @@ fn the_main_experiment_is_measured_verified_and_recorded() {
     let run = Run::new(&[]);
     let ended = run.finish();
     ended.assert_went_well();
-    assert_eq!(ended.results["schema"], 1);
+    assert_eq!(ended.results["schema"], RESULTS_SCHEMA);
     assert_eq!(ended.results["scenario"], "compression");
     assert_eq!(ended.trials().len(), 3, "random, runs20, constant");
     for trial in ended.trials() {
