@@ -398,18 +398,28 @@ fn thp(seen: &Seen<'_>) -> Option<Confounder> {
     let always = seen
         .machine("transparent_hugepage/enabled")
         .any(|(_, value)| value.contains("[always]"));
-    let left_alone = |trial: &Trial| {
-        seen.settings(trial)
-            .is_some_and(|settings| settings.thp == ThpMode::System)
+    let any = |of: fn(&Settings) -> bool| {
+        let mut settings = seen.trials.iter().filter_map(|trial| seen.settings(trial));
+        settings.any(of)
     };
-    if !always || !seen.trials.iter().any(left_alone) {
+    let left_alone = any(|settings| settings.workload.kind().is_filled() && settings.thp == ThpMode::System);
+    // Of the other kinds, `map` says itself which pages it takes.
+    let thrash = any(|settings| settings.workload.kind() == WorkloadKind::Thrash);
+    let advice = match (left_alone, thrash) {
+        (true, _) => {
+            "Set `thp = \"never\"` (or `\"always\"`) in the scenario to compare with machines that differ"
+        }
+        (false, true) => {
+            "The consumers take what the system does: compare with machines where `enabled` is the same"
+        }
+        (false, false) => return None,
+    };
+    if !always {
         return None;
     }
     let evidence =
         "transparent huge pages are `always` on: memory faults in 2 MiB at a time, and what is paged out is split first"
             .to_owned();
-    let advice =
-        "Set `thp = \"never\"` (or `\"always\"`) in the scenario to compare with machines that differ";
     Some(confounder("thp", evidence, Vec::new(), advice))
 }
 

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use super::metric::metrics;
 use super::{ratio, statistics};
 use crate::recording::model::{Phase, Trial};
-use crate::scenario::Contention;
 
 metrics! {
     TRIM_START "trim_start_bytes" Neither true "trimming starts at" "Bytes that the second program had asked for, all together, when the first one had lost more than 2% of its memory. Absent when that never happened.";
@@ -13,7 +12,7 @@ metrics! {
     HOLDER_LOST "holder_lost_percent" Less true "the first one lost" "Share of its resident memory that the first program had lost after the last ask.";
     ASKER_LOST "asker_lost_percent" Less true "the second one lost" "Share of what the second program had asked for that was in swap after the last ask.";
     SLOWEST_ASK "slowest_ask_s" Less true "slowest ask" "The longest that one ask took.";
-    SLOWEST_RATIO "slowest_ask_ratio" Less false "slowest / before" "The slowest ask over the median of those before trimming began.";
+    SLOWEST_RATIO "slowest_ask_ratio" Less false "slowest / before" "The slowest ask over the median of those before trimming began. Absent when it never did.";
     HOLDER_SWAPPED "holder_swapped_bytes" Neither false "the first one in swap" "Memory of the first program that was in swap after the last ask.";
     ASKER_SWAPPED "asker_swapped_bytes" Neither false "the second one in swap" "Memory of the second program that was in swap after the last ask.";
     COMPRESSED "compressed_growth_bytes" Neither false "compressed store" "RAM that the compressed store took more after the last ask than before the first.";
@@ -23,7 +22,7 @@ metrics! {
 }
 
 /// Computes the metrics of a trial. One that cannot be known is absent.
-pub fn metrics(trial: &Trial, _contention: &Contention) -> BTreeMap<String, f64> {
+pub fn metrics(trial: &Trial) -> BTreeMap<String, f64> {
     let asks = asks(trial);
     let mut known: Vec<(&str, Option<f64>)> = Vec::new();
     let start = asks.iter().position(|ask| figure(ask, "trimmed") == Some(1.0));
@@ -33,7 +32,7 @@ pub fn metrics(trial: &Trial, _contention: &Contention) -> BTreeMap<String, f64>
     }
     let times: Vec<f64> = asks.iter().filter_map(|ask| figure(ask, "ask_s")).collect();
     let slowest = times.iter().copied().reduce(f64::max);
-    let before = statistics::median(&times[..start.unwrap_or(times.len()).min(times.len())]);
+    let before = start.and_then(|start| statistics::median(&times[..start.min(times.len())]));
     known.push((SLOWEST_ASK, slowest));
     known.push((
         SLOWEST_RATIO,
@@ -80,4 +79,45 @@ pub fn asks(trial: &Trial) -> Vec<&Phase> {
 /// A figure of a phase.
 fn figure(phase: &Phase, name: &str) -> Option<f64> {
     phase.figures.get(name).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recording::model::TrialStatus;
+
+    /// The metrics of asks that took so many seconds, each with whether the first program was trimmed.
+    fn metrics_of(asks: &[(f64, f64)]) -> BTreeMap<String, f64> {
+        let ask = |(place, &(seconds, trimmed)): (usize, &(f64, f64))| Phase {
+            name: format!("ask-{}", place + 1),
+            figures: [("ask_s", seconds), ("trimmed", trimmed)]
+                .map(|(name, value)| (name.to_owned(), value))
+                .into(),
+            ..Phase::default()
+        };
+        let phases = asks.iter().enumerate().map(ask).collect();
+        metrics(&Trial {
+            id: "t#1".to_owned(),
+            workload: "contention".to_owned(),
+            subject: "none".to_owned(),
+            params: BTreeMap::new(),
+            repeat: 1,
+            status: TrialStatus::Ok,
+            reasons: Vec::new(),
+            verified: true,
+            span_ns: (0, 0),
+            phases,
+            metrics: BTreeMap::new(),
+            lists: BTreeMap::new(),
+        })
+    }
+
+    #[test]
+    fn an_ask_is_slow_against_those_before_trimming_alone() {
+        let trimmed = metrics_of(&[(1.0, 0.0), (1.0, 0.0), (4.0, 1.0)]);
+        assert_eq!(trimmed.get(SLOWEST_RATIO), Some(&4.0));
+        let never = metrics_of(&[(1.0, 0.0), (3.0, 0.0)]);
+        assert_eq!(never.get(SLOWEST_RATIO), None);
+        assert_eq!(never.get(SLOWEST_ASK), Some(&3.0));
+    }
 }

@@ -56,7 +56,7 @@ pub fn metrics(
         Workload::Loadline(loadline) => loadline::metrics(trial, loadline),
         Workload::Wscap(wscap) => wscap::metrics(trial, wscap),
         Workload::Map(map) => map::metrics(trial, map),
-        Workload::Contention(contention) => contention::metrics(trial, contention),
+        Workload::Contention(_) => contention::metrics(trial),
     }
 }
 

@@ -133,7 +133,7 @@ fn bounds(plan: &Plan, hz: u32) -> String {
     let samples = bounds.time_limit * f64::from(hz);
     let disk = match bounds.disk {
         0 => "no swap file".to_owned(),
-        size => format!("a swap file of at most {}", bytes(size)),
+        size => format!("files of at most {}", bytes(size)),
     };
     format!(
         "{} trials, about {:.0} s, stopped after {:.0} s; about {} of memory, never more than {} (cgroup limit {}); \

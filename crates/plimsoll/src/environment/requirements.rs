@@ -166,11 +166,10 @@ fn missing_folder(folder: &Path) -> Option<Missing> {
 /// Huge pages that the administrator has reserved and nobody uses. They are never reserved here: once reserved, the
 /// memory is lost to all others.
 fn missing_huge_pages(size: u64) -> Option<Missing> {
-    const HUGE_PAGE: u64 = 2 << 20;
     let folder = Path::new("/sys/kernel/mm/hugepages/hugepages-2048kB");
     let free = fs::read_to_string(folder.join("free_hugepages")).unwrap_or_default();
     let free: u64 = free.trim().parse().unwrap_or(0);
-    let needed = size.div_ceil(HUGE_PAGE);
+    let needed = size.div_ceil(Mapping::HUGE_PAGE);
     (free < needed).then(|| Missing {
         kind: MissingKind::HugePages,
         what: format!("{needed} reserved huge pages of 2 MiB ({free} are free)"),
@@ -178,7 +177,7 @@ fn missing_huge_pages(size: u64) -> Option<Missing> {
         how: format!(
             "`sysctl vm.nr_hugepages={needed}`, which takes {} MiB from all others until it is 0 again, or use \
              another `mapping`",
-            (needed * HUGE_PAGE) >> 20
+            (needed * Mapping::HUGE_PAGE) >> 20
         ),
     })
 }

@@ -59,7 +59,7 @@ fn largest_clause(largest: u64) -> String {
 
 /// Checks that a trial fits: the worst case of its memory (data that does not compress, stored while the rest is
 /// still resident) and the reserve in MemAvailable, its resident part in the limit of the cgroups above, and its
-/// swap file in `disk_free` bytes (see [`disk_free`](super::disk_free); `None` skips that check).
+/// swap file and the file that it maps in `disk_free` bytes (see [`disk_free`](super::disk_free); `None` skips that check).
 ///
 /// # Errors
 /// [`TooLarge`], with the largest size that fits.
@@ -170,11 +170,19 @@ fn fits(machine: &Machine, disk_free: Option<u64>, settings: &Settings, ask: Ask
             ));
         }
     }
-    let on_disk = matches!(settings.subject, Subject::Zswap(_) | Subject::SwapFile);
-    if let Some(free) = disk_free.filter(|&free| on_disk && ask.swap > free) {
+    let (what, on_disk) = match (settings.has_swap_file(), settings.maps_file()) {
+        (true, true) => (
+            "its swap file and the file that it maps take",
+            ask.swap.saturating_add(ask.size),
+        ),
+        (true, false) => ("its swap file takes", ask.swap),
+        (false, true) => ("the file that it maps takes", ask.size),
+        (false, false) => return Ok(()),
+    };
+    if let Some(free) = disk_free.filter(|&free| on_disk > free) {
         return Err(format!(
-            "its swap file takes {} in {}, where {} are free besides the reserve",
-            bytes(ask.swap as f64),
+            "{what} {} in {}, where {} are free besides the reserve",
+            bytes(on_disk as f64),
             settings.swap_dir.display(),
             bytes(free as f64)
         ));

@@ -5,7 +5,7 @@ use super::stage::{Stage, Surroundings};
 use super::trial::{Trouble, lacking};
 use crate::exit::Exit;
 use crate::quantity;
-use crate::scenario::Contention;
+use crate::scenario::{Contention, Settings, Subject};
 use crate::workload::protocol::{Command, Findings, Reply};
 use crate::workload::{Residency, Worker};
 
@@ -16,6 +16,28 @@ const TRIMMED: f64 = 0.02;
 const MORE_ASKS: usize = 4;
 /// Share of the size that must be resident before the first ask.
 const REACHED: f64 = 0.95;
+
+/// Says what is wrong where the second program has no room for one ask: then the OOM killer would end it.
+pub(super) fn check_room(settings: &Settings) -> Result<(), String> {
+    if Contention::most_asked(settings) > 0 {
+        return Ok(());
+    }
+    let bytes = |bytes: u64| quantity::bytes(bytes as f64);
+    let (swap, raise) = match settings.subject {
+        Subject::NoSwap => (String::new(), "`limit`"),
+        _ => (
+            format!(" and nine tenths of `swap-size` ({})", bytes(settings.swap_size)),
+            "`limit` or `swap-size`",
+        ),
+    };
+    Err(format!(
+        "the first program holds {}, and an ask of {} more does not fit seven eighths of `limit` ({}){swap}, so that the \
+         OOM killer would end it; raise {raise}, or lower `size` or `request`",
+        bytes(settings.size),
+        bytes(settings.request),
+        bytes(settings.limit),
+    ))
+}
 
 /// Runs the trial's work.
 pub(super) fn run(stage: &mut Stage<'_, '_>, contention: &Contention) -> Result<(), Trouble> {

@@ -5,17 +5,17 @@ use std::time::{Duration, Instant};
 use super::phase::Worked;
 use super::stage::{Stage, Surroundings};
 use super::trial::{Trouble, lacking};
+use crate::analysis::map::REALLY_BACK_PERCENT;
 use crate::environment::MissingKind;
 use crate::exit::Exit;
 use crate::sample::col;
-use crate::scenario::{GiveBack, Map, Subject, shuffle};
+use crate::scenario::{GiveBack, Map, Mapping, Subject, Workload, shuffle};
 use crate::workload::Worker;
 use crate::workload::matrix::Matrix;
 use crate::workload::protocol::{Command, Findings};
 
-/// Share of what was held that must be back before the system is said to have it. What is missing covers the batches
-/// in which the kernel counts charges and free pages on each CPU.
-const BACK: f64 = 0.95;
+/// Share of what was held that must be back before the system is said to have it.
+const BACK: f64 = REALLY_BACK_PERCENT / 100.0;
 /// Pause between two looks: below it what is measured is the looking.
 const PAUSE: Duration = Duration::from_millis(1);
 /// Longest that a reclaim may try to get pages that were handed back lazily.
@@ -32,7 +32,20 @@ pub(super) fn run(stage: &mut Stage<'_, '_>, map: &Map) -> Result<(), Trouble> {
     {
         return Err(lacking("map", missing));
     }
-    let swap = stage.plan.settings.subject != Subject::NoSwap;
+    // Without an environment there is no swap of the run's own, and that of others is not what is measured.
+    let asked_for_swap = stage.plan.settings.subject != Subject::NoSwap;
+    let swap = asked_for_swap && stage.environment().is_some();
+    let lacks = match &stage.surroundings {
+        Surroundings::Made(_) => None,
+        Surroundings::Lacking(missing) => {
+            let paged_out = |swap| GiveBack::PageOut.fits(map.mapping, swap);
+            let what = match paged_out(asked_for_swap) && !paged_out(swap) {
+                true => "pageout, and the wait for memory to be back,",
+                false => "the wait for memory to be back",
+            };
+            Some(lacking(what, missing))
+        }
+    };
     let mut ways = GiveBack::ALL.to_vec();
     ways.retain(|way| way.fits(map.mapping, swap));
     shuffle(&mut ways, stage.lab.manifest.plan.seed, stage.plan.repeat);
@@ -46,12 +59,13 @@ pub(super) fn run(stage: &mut Stage<'_, '_>, map: &Map) -> Result<(), Trouble> {
         })
     });
     stage.retire(worker);
-    ended?;
-    stage.verified = stage.troubles.is_empty();
-    Ok(())
+    stage.verified = ended.is_ok() && stage.troubles.is_empty();
+    stage.troubles.extend(lacks);
+    ended
 }
 
-/// What the system has of the memory that a worker holds.
+/// What the system has of the memory that a worker holds. Nothing is known of reserved huge pages: they are set aside
+/// before the trial, so that using them neither charges the cgroup nor changes MemFree.
 #[derive(Debug, Clone, Copy)]
 struct Held {
     /// Bytes charged to the trial's cgroup: nobody else moves them.
@@ -62,6 +76,14 @@ struct Held {
 
 impl Held {
     fn look(stage: &mut Stage<'_, '_>) -> Result<Held, Trouble> {
+        if let Workload::Map(map) = &stage.plan.settings.workload
+            && map.mapping == Mapping::Hugetlb
+        {
+            return Ok(Held {
+                charged: None,
+                free: None,
+            });
+        }
         Ok(Held {
             charged: stage.cgroup().and_then(|cgroup| cgroup.usage().ok()),
             free: stage.snapshot()?.row.get(col::MEM_FREE),
@@ -84,7 +106,8 @@ impl Held {
     }
 }
 
-/// One way: map, touch, give back, wait for the system to have it, use it again, give it back again, check.
+/// One way: map, touch, compare, give back, wait for the system to have it, use it again, give it back again, compare.
+/// The phase costs what is timed: not comparing, nor giving back a second time for it.
 fn give_back(
     stage: &mut Stage<'_, '_>,
     worker: &mut Worker,
@@ -95,28 +118,37 @@ fn give_back(
     let before = Held::look(stage)?;
     step(stage, worker, &mapped(stage, map), &mut all)?;
     let full = Held::look(stage)?;
+    compare(stage, worker, &Matrix::Compare, "touch")?;
     step(stage, worker, &Matrix::GiveBack { way }, &mut all)?;
     let back = await_back(stage, before, full, &mut all.findings)?;
     step(stage, worker, &Matrix::Reuse, &mut all)?;
-    let mut again = Worked::default();
-    step(stage, worker, &Matrix::GiveBack { way }, &mut again)?;
+    step(stage, worker, &Matrix::GiveBack { way }, &mut Worked::default())?;
     if !back {
         press(stage, before, full, &mut all.findings)?;
     }
-    step(stage, worker, &Matrix::Check, &mut again)?;
-    all.cost.cpu_user_s += again.cost.cpu_user_s;
-    all.cost.cpu_system_s += again.cost.cpu_system_s;
-    let wrong = again.findings.figures.get("wrong_pages").copied();
+    compare(stage, worker, &Matrix::Check, way.title())?;
+    timed_alone(&mut all);
+    Ok(all)
+}
+
+/// Has what the memory holds compared with what it must hold `after` something. No part of what is timed.
+fn compare(
+    stage: &mut Stage<'_, '_>,
+    worker: &mut Worker,
+    with: &Matrix,
+    after: &str,
+) -> Result<(), Trouble> {
+    let mut found = Worked::default();
+    step(stage, worker, with, &mut found)?;
+    let wrong = found.findings.figures.get("wrong_pages").copied();
     if wrong != Some(0.0) {
         let trouble = format!(
-            "after {} {} pages held what they must not",
-            way.title(),
+            "after {after} {} pages held what they must not",
             wrong.unwrap_or(f64::NAN)
         );
         stage.troubles.push(Trouble::new(Exit::WorkloadFailed, trouble));
     }
-    timed_alone(&mut all);
-    Ok(all)
+    Ok(())
 }
 
 /// Process exit: the end of one process, and a new one that maps and touches. The start of its program is not counted.
@@ -127,6 +159,7 @@ fn exit(stage: &mut Stage<'_, '_>, map: &Map) -> Result<Worked, Trouble> {
     let first = mapped(stage, map);
     let mapped = step(stage, &mut worker, &first, &mut all);
     let full = Held::look(stage);
+    let mapped = mapped.and_then(|()| compare(stage, &mut worker, &Matrix::Compare, "touch"));
     let ended = stage.retire(worker);
     mapped?;
     all.findings.set("give_back_s", ended.as_secs_f64());
@@ -134,6 +167,8 @@ fn exit(stage: &mut Stage<'_, '_>, map: &Map) -> Result<Worked, Trouble> {
     let mut worker = stage.spawn()?;
     let mut again = Worked::default();
     let mapped = step(stage, &mut worker, &first, &mut again);
+    let mapped =
+        mapped.and_then(|()| compare(stage, &mut worker, &Matrix::Compare, "touch in a new process"));
     stage.retire(worker);
     mapped?;
     let figure = |name: &str| again.findings.figures.get(name).copied().unwrap_or(0.0);
@@ -166,8 +201,8 @@ fn step(
     Ok(())
 }
 
-/// Looks until the system has the memory back, at most as long as `hold` says. Finds `back_s`, `free_s` (by MemFree)
-/// and `back_percent`. Returns whether it came back.
+/// Looks until the system has the memory back, at most as long as `hold` says. Finds `back_s` and `back_percent` by what
+/// is charged to the cgroup, and `free_s` by MemFree; what is not known is absent. Returns whether it came back.
 fn await_back(
     stage: &mut Stage<'_, '_>,
     before: Held,
@@ -184,18 +219,18 @@ fn await_back(
         looks += 1;
         // At the first look it was back when the call returned.
         let since_call = given_back_s + if looks == 1 { 0.0 } else { waited.as_secs_f64() };
-        for (name, share) in [("back_s", charged.or(free)), ("free_s", free)] {
+        for (name, share) in [("back_s", charged), ("free_s", free)] {
             if share.is_some_and(|share| share >= BACK) && !findings.figures.contains_key(name) {
                 findings.set(name, since_call);
             }
         }
-        let back = findings.figures.contains_key("back_s");
-        let both = back && (free.is_none() || findings.figures.contains_key("free_s"));
+        let found = |name: &str| findings.figures.contains_key(name);
+        let both = (charged.is_none() || found("back_s")) && (free.is_none() || found("free_s"));
         if both || waited >= patience {
-            if let Some(share) = charged.or(free) {
+            if let Some(share) = charged {
                 findings.set("back_percent", 100.0 * share.clamp(0.0, 1.0));
             }
-            return Ok(back);
+            return Ok(findings.figures.contains_key("back_s"));
         }
         stage.go_on()?;
         std::thread::sleep(PAUSE);
@@ -203,7 +238,7 @@ fn await_back(
 }
 
 /// Reclaims the cgroup by what is held: what was handed back lazily comes back when memory is short. Finds
-/// `pressure_s` where it did.
+/// `pressure_percent`, what is back then, where the reclaim came to an end, and `pressure_s` where that is all.
 fn press(
     stage: &mut Stage<'_, '_>,
     before: Held,
@@ -217,14 +252,20 @@ fn press(
         .charged
         .unwrap_or(0)
         .saturating_sub(before.charged.unwrap_or(0));
+    if held == 0 {
+        return Ok(());
+    }
     let start = Instant::now();
     let asked = cgroup.reclaim(held, PRESSURE, stage.lab.stop.flag());
     let pressure_s = start.elapsed().as_secs_f64();
     stage.go_on()?;
     let [charged, _] = Held::look(stage)?.back(before, full);
-    // A reclaim that gives up is an answer: this memory is not to be had.
-    if asked.is_ok() && charged.is_some_and(|share| share >= BACK) {
-        findings.set("pressure_s", pressure_s);
+    // A reclaim that gives up is an answer: this memory is not to be had. One that ran out of time is none.
+    if let Some(share) = charged.filter(|_| asked.is_ok()) {
+        findings.set("pressure_percent", 100.0 * share.clamp(0.0, 1.0));
+        if share >= BACK {
+            findings.set("pressure_s", pressure_s);
+        }
     }
     Ok(())
 }

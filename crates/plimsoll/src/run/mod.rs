@@ -137,11 +137,9 @@ pub fn run(mut options: Options, progress: &mut Progress) -> Result<Outcome, Fai
 pub(crate) fn check_sizes(plan: &Plan, machine: &Machine) -> Result<(), Failure> {
     for trial in &plan.trials {
         let settings = &trial.settings;
-        let disk_free = match settings.subject {
-            Subject::SwapFile | Subject::Zswap(_) => {
-                Some(environment::disk_free(&settings.swap_dir).or_exit(Exit::Missing)?)
-            }
-            Subject::Zram(_) | Subject::NoSwap => None,
+        let disk_free = match settings.has_swap_file() || settings.maps_file() {
+            true => Some(environment::disk_free(&settings.swap_dir).or_exit(Exit::Missing)?),
+            false => None,
         };
         environment::safe_size(machine, disk_free, settings)
             .map_err(|error| anyhow::anyhow!("trial {}: {error}", trial.id))
@@ -150,7 +148,14 @@ pub(crate) fn check_sizes(plan: &Plan, machine: &Machine) -> Result<(), Failure>
             thrash::check_room(settings, thrash).map_err(|error| {
                 Failure::message(Exit::Usage, format_args!("trial {}: {error}", trial.id))
             })?;
-        } else if settings.subject != Subject::NoSwap && settings.swap_size < settings.size {
+            continue;
+        }
+        if matches!(settings.workload, Workload::Contention(_)) {
+            contention::check_room(settings).map_err(|error| {
+                Failure::message(Exit::Usage, format_args!("trial {}: {error}", trial.id))
+            })?;
+        }
+        if settings.subject != Subject::NoSwap && settings.swap_size < settings.size {
             return Err(Failure::message(
                 Exit::Usage,
                 format_args!(

@@ -26,7 +26,7 @@ pub struct Bounds {
     pub memory_limit: u64,
     /// Of these, the limit of the cgroup that the workers run in.
     pub cgroup_limit: u64,
-    /// Bytes of the largest swap file; the recording is not counted.
+    /// Bytes of the files of the largest trial: its swap file, and the file that it maps. The recording is not counted.
     pub disk: u64,
 }
 

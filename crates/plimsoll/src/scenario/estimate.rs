@@ -1,7 +1,7 @@
 //! What a plan will take: stated before a run, and the start of its ETA.
 
 use super::model::{FillClass, Plan, Settings, Subject, TrialPlan};
-use super::workloads::{GiveBack, Left, Loadline, Map, Mapping, Workload, Wscap};
+use super::workloads::{GiveBack, Left, Loadline, Map, Workload, Wscap};
 
 /// Speeds to estimate with. The defaults are those of a slow two-core virtual machine; a runner that has
 /// calibrated or finished trials puts in what it measured.
@@ -194,15 +194,10 @@ impl TrialPlan {
 
     /// Bytes of the trial's swap file, and of the file that it maps.
     fn disk(&self) -> u64 {
-        let swap = match self.settings.subject {
-            Subject::Zswap(_) | Subject::SwapFile => self.settings.swap_size,
-            Subject::Zram(_) | Subject::NoSwap => 0,
-        };
-        let mapped = match self.settings.workload {
-            Workload::Map(map) if map.mapping == Mapping::File => self.settings.size,
-            _ => 0,
-        };
-        swap.saturating_add(mapped)
+        let of = |is: bool, bytes: u64| if is { bytes } else { 0 };
+        let settings = &self.settings;
+        of(settings.has_swap_file(), settings.swap_size)
+            .saturating_add(of(settings.maps_file(), settings.size))
     }
 }
 

@@ -221,6 +221,14 @@ const SIZED: &[WorkloadKind] = &[
     WorkloadKind::Map,
     WorkloadKind::Contention,
 ];
+/// Work with rests between its phases.
+const RESTING: &[WorkloadKind] = &[
+    WorkloadKind::Compression,
+    WorkloadKind::Thrash,
+    WorkloadKind::Wscap,
+    WorkloadKind::Map,
+    WorkloadKind::Contention,
+];
 const REQUESTING: &[WorkloadKind] = &[WorkloadKind::Compression, WorkloadKind::Contention];
 const MEASURED: &[WorkloadKind] = &[WorkloadKind::Loadline, WorkloadKind::Wscap];
 
@@ -466,12 +474,16 @@ pub const KEYS: &[Key] = &[
             "how pages are made to leave the working set",
         ),
     ),
-    key(
-        Id::Hold,
-        "hold",
-        Kind::Seconds { min: 0.0, max: DAY },
-        "`2`",
-        "rest after fill and after trim; of `thrash`, before the first consumer and as baseline of the recovery",
+    of(
+        RESTING,
+        key(
+            Id::Hold,
+            "hold",
+            Kind::Seconds { min: 0.0, max: DAY },
+            "`2`",
+            "rest after fill and after trim; of `thrash`, before the first consumer and as baseline of the recovery; of \
+             `map`, the longest wait for memory to be back; of `contention`, after the fill and after each ask",
+        ),
     ),
     key(
         Id::Swappiness,
@@ -509,7 +521,7 @@ pub const KEYS: &[Key] = &[
         "swap-dir",
         Kind::Folder,
         "`/var/tmp`",
-        "folder for swap files",
+        "folder for swap files, and for the file of `map` with `mapping = \"file\"`",
     )),
     single(key(
         Id::PhaseTimeout,

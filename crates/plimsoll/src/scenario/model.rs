@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::workloads::{Contention, Workload};
+use super::workloads::{Contention, Mapping, Workload};
 
 /// The facts of the machine that sizes and `%` are resolved against.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -101,7 +101,7 @@ pub struct Settings {
     pub thp: ThpMode,
     /// zswap's `max_pool_percent`, for the subject zswap; `None` leaves it alone.
     pub zswap_pool_percent: Option<u32>,
-    /// Folder for swap files.
+    /// Folder for swap files and for the file that is mapped.
     pub swap_dir: PathBuf,
     /// Seconds after which a single phase is given up and the trial has failed.
     pub phase_timeout: f64,
@@ -114,6 +114,16 @@ impl Settings {
             Workload::Contention(_) => self.size.saturating_add(Contention::most_asked(self)),
             _ => self.size,
         }
+    }
+
+    /// Whether a file holds what goes to swap.
+    pub fn has_swap_file(&self) -> bool {
+        matches!(self.subject, Subject::Zswap(_) | Subject::SwapFile)
+    }
+
+    /// Whether the memory is that of a file on a disk, of its `size`.
+    pub fn maps_file(&self) -> bool {
+        matches!(self.workload, Workload::Map(map) if map.mapping == Mapping::File)
     }
 
     /// The same settings on another subject: for a runner that must do without what was asked for.

@@ -127,10 +127,10 @@ impl Layers<'_> {
         if let Some(stranger) = section.entries.iter().find(|entry| !entry.key.is_of(kind)) {
             return Err(not_of(stranger, &[kind]));
         }
-        entries.retain(|entry| !entry.key.whole_plan && entry.key.is_of(kind));
         if self.shrunk {
             shrink(&mut entries, &section.place);
         }
+        entries.retain(|entry| !entry.key.whole_plan && entry.key.is_of(kind));
         let repeat = match single(&entries, Id::Repeat) {
             Some(Value::Integer(repeat)) => *repeat,
             _ => DEFAULT_REPEAT,

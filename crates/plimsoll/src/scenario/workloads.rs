@@ -310,7 +310,9 @@ impl GiveBack {
     /// Whether it can be done to memory that is mapped so, where there is swap or not.
     pub fn fits(self, mapping: Mapping, swap: bool) -> bool {
         match self {
-            GiveBack::Munmap | GiveBack::DontNeed | GiveBack::MapOver | GiveBack::Exit => true,
+            GiveBack::Munmap | GiveBack::DontNeed | GiveBack::Exit => true,
+            // One that is populated as it is mapped takes as much as it gives back.
+            GiveBack::MapOver => mapping != Mapping::Populate,
             GiveBack::Free => matches!(mapping, Mapping::Anonymous | Mapping::Populate | Mapping::Thp),
             GiveBack::Punch => mapping.has_file(),
             // The kernel does not let reserved huge pages grow.
@@ -348,6 +350,9 @@ pub enum Left {
 }
 
 impl Mapping {
+    /// Bytes that sizes of reserved huge pages are multiples of: on x86-64 and, with the usual base pages, on AArch64.
+    pub const HUGE_PAGE: u64 = 2 << 20;
+
     /// Whether a file is behind it, in memory or on a disk.
     pub fn has_file(self) -> bool {
         matches!(self, Mapping::Memfd | Mapping::File)
@@ -363,7 +368,7 @@ pub struct Contention {
 
 impl Contention {
     /// Most bytes that the second program asks for: what the limit and the swap can hold besides the first one's,
-    /// less a tenth of the swap and an eighth of the limit, so that nobody is killed. At least one request.
+    /// less a tenth of the swap and an eighth of the limit, so that nobody is killed. 0 where not even one request fits.
     pub fn most_asked(settings: &Settings) -> u64 {
         let swap = match settings.subject {
             Subject::NoSwap => 0,
@@ -371,7 +376,7 @@ impl Contention {
         };
         let room = (settings.limit / 8 * 7).saturating_add(swap);
         let asks = room.saturating_sub(settings.size) / settings.request.max(1);
-        asks.max(1).saturating_mul(settings.request)
+        asks.saturating_mul(settings.request)
     }
 }
 

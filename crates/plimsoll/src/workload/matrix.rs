@@ -1,7 +1,7 @@
 //! What it costs to map memory, hand it back, and use it again: one mapping, step by step.
 //!
 //! ```text
-//! Map -> (GiveBack -> Reuse)* -> GiveBack -> Check
+//! Map -> Compare -> (GiveBack -> Reuse)* -> GiveBack -> Check
 //! ```
 //! The runner looks between the steps at what the system has back, so each is a command of its own.
 
@@ -17,8 +17,6 @@ use super::cost::Stopwatch;
 use super::protocol::{Cost, Findings};
 use crate::scenario::{GiveBack, Left, Mapping, Touch};
 
-/// Sizes of reserved huge pages are multiples of this on x86-64 and, with the usual base pages, on AArch64.
-const HUGE_PAGE: u64 = 2 << 20;
 /// Written where memory is touched: nothing that memory holds by itself.
 const BYTE: u8 = 0xA5;
 
@@ -37,6 +35,9 @@ pub enum Matrix {
         /// Folder for the file of a mapped file.
         folder: PathBuf,
     },
+    /// Read every page that was written, and compare it with what was. Reads no other: that would bring them in. Finds
+    /// `wrong_pages` and `kept_pages`.
+    Compare,
     /// Hand the memory back. Finds `give_back_s`.
     GiveBack {
         /// How. Not by the end of the process: that is the runner's to do.
@@ -94,6 +95,7 @@ pub(super) fn step(ground: &mut Option<Ground>, step: &Matrix) -> Result<Found, 
             *ground = Some(made);
             Ok(found)
         }
+        Matrix::Compare => ground.as_ref().ok_or(there("compare"))?.compare(),
         Matrix::GiveBack { way } => ground.as_mut().ok_or(there("give-back"))?.give_back(*way),
         Matrix::Reuse => ground.as_mut().ok_or(there("reuse"))?.reuse(),
         Matrix::Check => ground.take().ok_or(there("check"))?.check(),
@@ -109,7 +111,7 @@ impl Ground {
         folder: &Path,
     ) -> Result<(Ground, Found), MatrixError> {
         let bytes = match mapping {
-            Mapping::Hugetlb => bytes.next_multiple_of(HUGE_PAGE),
+            Mapping::Hugetlb => bytes.next_multiple_of(Mapping::HUGE_PAGE),
             _ => bytes,
         };
         let length = usize::try_from(bytes).map_err(|_| refused("map it", Errno::NOMEM, "ask for less"))?;
@@ -188,6 +190,20 @@ impl Ground {
         seconds
     }
 
+    /// Looks at what was written, which must be there in full.
+    fn compare(&self) -> Result<Found, MatrixError> {
+        let out_of_order = || MatrixError::OutOfOrder { step: "compare" };
+        let region = self
+            .region
+            .as_ref()
+            .filter(|_| self.given_back.is_none())
+            .ok_or_else(out_of_order)?;
+        let apart = (self.touch.step() as usize / page_size()).max(1);
+        let watch = Stopwatch::start(UsageScope::Process);
+        let (wrong, kept) = look(region, self.touch, Left::All, apart);
+        Ok((watch.stop(self.length as u64), seen(wrong, kept)))
+    }
+
     fn give_back(&mut self, way: GiveBack) -> Result<Found, MatrixError> {
         let out_of_order = || MatrixError::OutOfOrder { step: "give-back" };
         let mut region = self.region.take().ok_or_else(out_of_order)?;
@@ -253,15 +269,12 @@ impl Ground {
         let way = self.given_back.ok_or(MatrixError::OutOfOrder { step: "check" })?;
         self.get_again()?;
         let watch = Stopwatch::start(UsageScope::Process);
-        let seen = self
+        let found = self
             .region
             .as_ref()
-            .map(|region| look(region, self.touch, way.leaves(self.mapping)));
-        let (wrong, kept) = seen.unwrap_or_default();
-        let mut findings = Findings::default();
-        findings.set("wrong_pages", wrong as f64);
-        findings.set("kept_pages", kept as f64);
-        Ok((watch.stop(self.length as u64), findings))
+            .map(|region| look(region, self.touch, way.leaves(self.mapping), 1));
+        let (wrong, kept) = found.unwrap_or_default();
+        Ok((watch.stop(self.length as u64), seen(wrong, kept)))
     }
 }
 
@@ -290,12 +303,19 @@ fn timed<T>(work: impl FnOnce() -> T) -> (T, f64) {
     (done, start.elapsed().as_secs_f64())
 }
 
-/// Counts the pages that hold what they must not, and those that hold what was written.
-fn look(region: &Region, touch: Touch, left: Left) -> (u64, u64) {
+fn seen(wrong: u64, kept: u64) -> Findings {
+    let mut findings = Findings::default();
+    findings.set("wrong_pages", wrong as f64);
+    findings.set("kept_pages", kept as f64);
+    findings
+}
+
+/// Counts the pages that hold what they must not, and those that hold what was written, of every `apart`th page.
+fn look(region: &Region, touch: Touch, left: Left, apart: usize) -> (u64, u64) {
     let words = page_size() / size_of::<u64>();
     let pages = region.len() / page_size();
     let (mut wrong, mut kept) = (0, 0);
-    for page in 0..pages {
+    for page in (0..pages).step_by(apart) {
         let (mut as_written, mut zero) = (true, true);
         for word in page * words..(page + 1) * words {
             let found = region.word(word).unwrap_or(0);
@@ -352,7 +372,15 @@ mod tests {
                 let ways = GiveBack::ALL.into_iter().filter(|way| way.fits(mapping, true));
                 for way in ways.filter(|way| *way != GiveBack::Exit) {
                     let mut ground = map(mapping, touch);
+                    let (_, written) = ground.compare().unwrap();
+                    let touched = touch.pages(BYTES) as f64;
+                    assert_eq!(written.figures["wrong_pages"], 0.0, "{mapping:?} {touch:?}");
+                    assert_eq!(written.figures["kept_pages"], touched, "{mapping:?} {touch:?}");
                     ground.give_back(way).unwrap();
+                    assert!(
+                        ground.compare().is_err(),
+                        "nothing to compare once it is handed back"
+                    );
                     ground.reuse().unwrap();
                     ground.give_back(way).unwrap();
                     let (_, found) = ground.check().unwrap();
@@ -369,15 +397,18 @@ mod tests {
         let region = ground.region.as_ref().unwrap();
         let pages = BYTES / page_size() as u64;
         let touched = Touch::Every64K.pages(BYTES);
-        assert_eq!(look(region, Touch::Every64K, Left::All), (0, touched));
-        assert_eq!(look(region, Touch::Every64K, Left::Nothing), (touched, touched));
+        assert_eq!(look(region, Touch::Every64K, Left::All, 1), (0, touched));
         assert_eq!(
-            look(region, Touch::Every64K, Left::FirstPage),
+            look(region, Touch::Every64K, Left::Nothing, 1),
+            (touched, touched)
+        );
+        assert_eq!(
+            look(region, Touch::Every64K, Left::FirstPage, 1),
             (touched - 1, touched)
         );
-        assert_eq!(look(region, Touch::Whole, Left::All), (pages, 0));
+        assert_eq!(look(region, Touch::Whole, Left::All, 1), (pages, 0));
         assert_eq!(
-            look(region, Touch::Every4K, Left::Either).0,
+            look(region, Touch::Every4K, Left::Either, 1).0,
             0,
             "whole pages are zero or as written"
         );
@@ -388,6 +419,7 @@ mod tests {
         for first in [
             Matrix::Reuse,
             Matrix::Check,
+            Matrix::Compare,
             Matrix::GiveBack { way: GiveBack::Free },
         ] {
             let text = step(&mut None, &first).unwrap_err().to_string();

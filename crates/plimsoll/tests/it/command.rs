@@ -170,7 +170,7 @@ fn a_dry_run_states_its_bounds() {
     assert!((limit - 120.0 - 4.0 * expected).abs() < 4.0, "{usual}");
     let given = plan(&["time-limit=7", "subject=swapfile", "swap-size=64M"]);
     assert!(given.contains("stopped after 7 s"), "{given}");
-    assert!(given.contains("a swap file of at most 64.0 MiB"), "{given}");
+    assert!(given.contains("files of at most 64.0 MiB"), "{given}");
 }
 
 #[test]

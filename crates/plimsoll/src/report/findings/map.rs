@@ -2,12 +2,11 @@
 
 use super::median;
 use crate::analysis::Group;
-use crate::analysis::map::{BACK_SHARE, GIVE_BACK, PRESSURE, REUSE, hands_back, of_way};
+use crate::analysis::map::{
+    BACK_SHARE, GIVE_BACK, PRESSURE, PRESSURE_SHARE, REALLY_BACK_PERCENT, REUSE, hands_back, of_way,
+};
 use crate::quantity::{seconds, significant};
 use crate::scenario::GiveBack;
-
-/// Share of what was held, in percent, from which the system has it back.
-const REALLY_BACK_PERCENT: f64 = 95.0;
 
 /// A way with its medians, in seconds a page.
 struct Cycle {
@@ -93,15 +92,16 @@ fn lazy(group: &Group) -> Option<String> {
     if share >= REALLY_BACK_PERCENT {
         return None;
     }
-    let pressure = median(group, &of_way(GiveBack::Free, PRESSURE)).map_or_else(
-        || ", and a reclaim did not get it".to_owned(),
-        |taken| {
-            format!(
-                ": the rest only under pressure, when a reclaim got it in {}",
-                seconds(taken)
-            )
-        },
-    );
+    let pressed = |figure: &str| median(group, &of_way(GiveBack::Free, figure));
+    let pressure = match (pressed(PRESSURE), pressed(PRESSURE_SHARE)) {
+        (Some(taken), _) => format!(
+            ": the rest only under pressure, when a reclaim got it in {}",
+            seconds(taken)
+        ),
+        (None, Some(_)) => ", and a reclaim did not get it".to_owned(),
+        // None was tried, or it ran out of time.
+        (None, None) => String::new(),
+    };
     Some(format!(
         " MADV_FREE only looks fast ({} and {} a page): the system had {}% of the memory back by itself{pressure}.",
         seconds(cycle.give_back),
@@ -118,4 +118,47 @@ fn name(group: &Group) -> String {
         step => format!("a byte in each {step} written"),
     };
     format!("{} memory, {touch}", param("mapping"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::analysis::groups;
+    use crate::recording::model::{Trial, TrialStatus};
+
+    /// What is said of MADV_FREE where a tenth came back by itself, and a reclaim found this.
+    fn said_of(pressure: &[(&str, f64)]) -> String {
+        let free = [(GIVE_BACK, 1e-7), (REUSE, 1e-7), (BACK_SHARE, 10.0)];
+        let metrics = free
+            .iter()
+            .chain(pressure)
+            .map(|(figure, value)| (of_way(GiveBack::Free, figure), *value));
+        let trial = Trial {
+            id: "t#1".to_owned(),
+            workload: "map".to_owned(),
+            subject: "none".to_owned(),
+            params: BTreeMap::new(),
+            repeat: 1,
+            status: TrialStatus::Ok,
+            reasons: Vec::new(),
+            verified: true,
+            span_ns: (0, 0),
+            phases: Vec::new(),
+            metrics: metrics.collect(),
+            lists: BTreeMap::new(),
+        };
+        lazy(&groups(&[trial])[0]).unwrap()
+    }
+
+    #[test]
+    fn a_reclaim_is_told_only_where_one_was_tried() {
+        let got = said_of(&[(PRESSURE, 0.02), (PRESSURE_SHARE, 100.0)]);
+        assert!(got.contains("a reclaim got it in"), "{got}");
+        let failed = said_of(&[(PRESSURE_SHARE, 20.0)]);
+        assert!(failed.contains("a reclaim did not get it"), "{failed}");
+        let untried = said_of(&[]);
+        assert!(!untried.contains("reclaim"), "{untried}");
+    }
 }

@@ -6,7 +6,7 @@ use plimsoll::recording::Samples;
 use plimsoll::recording::model::{Confounder, Manifest, Trial, TrialStatus};
 use plimsoll::sample::columns::col;
 use plimsoll::sample::{COLUMNS, Row};
-use plimsoll::scenario::{FillClass, Subject, ThpMode, Thrash, Workload};
+use plimsoll::scenario::{FillClass, Map, Mapping, Subject, ThpMode, Thrash, Touch, Workload};
 
 use crate::recording::{manifest, plan, trial};
 
@@ -345,6 +345,15 @@ fn settings_of_the_machine_are_told_and_spoil_nothing() {
     assert_eq!(found(&run), [], "the trials ask for no huge pages");
     run.1.plan.trials[0].settings.thp = ThpMode::System;
     assert_one(&run, "thp", false, "always");
+    let map = Map {
+        mapping: Mapping::Anonymous,
+        touch: Touch::Whole,
+    };
+    for trial in &mut run.1.plan.trials {
+        trial.settings.thp = ThpMode::System;
+        trial.settings.workload = Workload::Map(map);
+    }
+    assert_eq!(found(&run), [], "map says itself which pages it takes");
 
     for (path, quiet_value, value, name) in [
         (

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use plimsoll::environment::{Tripwire, memory_reserve, safe_size};
-use plimsoll::scenario::Machine;
+use plimsoll::scenario::{Machine, Map, Mapping, Settings, Touch, Workload};
 use proptest::prelude::*;
 
 use super::{MIB, settings};
@@ -56,6 +56,28 @@ fn each_bound_is_named() {
     assert_eq!(safe_size(&roomy, Some(4 * GIB), &asked), Ok(()));
     let disk = safe_size(&roomy, Some(4 * GIB - 1), &asked).unwrap_err();
     assert!(disk.why.contains("swap file takes 4.00 GiB"), "{disk}");
+    asked.workload = Workload::Map(Map {
+        mapping: Mapping::File,
+        touch: Touch::Whole,
+    });
+    let both = safe_size(&roomy, Some(8 * GIB - 1), &asked).unwrap_err();
+    assert!(
+        both.why
+            .contains("its swap file and the file that it maps take 8.00 GiB"),
+        "{both}"
+    );
+    asked.subject = "none".parse().unwrap();
+    assert_eq!(safe_size(&roomy, Some(4 * GIB), &asked), Ok(()));
+    let mapped = safe_size(&roomy, Some(4 * GIB - 1), &asked).unwrap_err();
+    assert!(
+        mapped.why.contains("the file that it maps takes 4.00 GiB"),
+        "{mapped}"
+    );
+    asked = Settings {
+        workload: Workload::Compression,
+        subject: "swapfile".parse().unwrap(),
+        ..asked
+    };
     let confined = Machine {
         cgroup_limit: Some(2 * GIB),
         ..roomy

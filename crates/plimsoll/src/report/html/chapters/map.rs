@@ -6,11 +6,10 @@ use super::{Chapter, Drawing};
 use crate::analysis::map::{BACK, BACK_SHARE, COST, GIVE_BACK, PRESSURE, REUSE, TOTAL, of_way};
 use crate::analysis::{Group, MetricUnit};
 use crate::quantity;
-use crate::report::page::Page;
 use crate::scenario::GiveBack;
 
 /// The chapter of these groups.
-pub(super) fn chapter(_page: &Page, groups: &[&Group]) -> Option<Chapter> {
+pub(super) fn chapter(groups: &[&Group]) -> Option<Chapter> {
     let drawings: Vec<Drawing> = groups
         .iter()
         .flat_map(|group| [cost(group), reuse(group)])
@@ -93,7 +92,8 @@ fn back(groups: &[&Group]) -> Option<Drawing> {
         svg: bars::chart(&caption, MetricUnit::Seconds, &rows)?,
         caption,
         hint: "From the call until 95% of the memory is charged to the cgroup no more. A way without a bar is lazy: in \
-               the time of the rest the memory did not come back by itself."
+               the time of the rest the memory did not come back by itself. Without a cgroup, and of reserved huge \
+               pages, it is not known."
             .to_owned(),
     })
 }

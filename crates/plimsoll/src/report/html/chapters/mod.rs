@@ -57,7 +57,7 @@ pub(super) fn all(page: &Page) -> Vec<Chapter> {
             WorkloadKind::Thrash => thrash::chapter(page, &groups),
             WorkloadKind::Loadline => loadline::chapter(page, &groups),
             WorkloadKind::Wscap => wscap::chapter(page, &groups),
-            WorkloadKind::Map => map::chapter(page, &groups),
+            WorkloadKind::Map => map::chapter(&groups),
             WorkloadKind::Contention => contention::chapter(page, &groups),
         }?;
         chapter.sentence = findings::sentence(kind, &page.groups);
