@@ -68,11 +68,6 @@ impl Latencies {
         (!self.0.is_empty()).then(|| self.0.max())
     }
 
-    /// The mean in nanoseconds; none of an empty histogram.
-    pub fn mean(&self) -> Option<f64> {
-        (!self.0.is_empty()).then(|| self.0.mean())
-    }
-
     /// As text: HdrHistogram's V2 encoding, deflated, in base64, which the library's tools in other languages read.
     pub fn to_text(&self) -> String {
         let mut bytes = Vec::new();
@@ -170,10 +165,7 @@ mod tests {
     #[test]
     fn nothing_has_no_percentiles() {
         let latencies = Latencies::new();
-        assert_eq!(
-            (latencies.percentile(50.0), latencies.max(), latencies.mean()),
-            (None, None, None)
-        );
+        assert_eq!((latencies.percentile(50.0), latencies.max()), (None, None));
         assert_eq!(Latencies::from_text(&latencies.to_text()).unwrap().count(), 0);
     }
 }

@@ -11,18 +11,20 @@ use crate::scenario::Thrash;
 
 /// Bytes of a page as the consumers count them.
 const PAGE: f64 = 4096.0;
+/// Most seconds that a recovery is watched, from when the last consumer has ended.
+pub const LONGEST_RECOVERY: f64 = 30.0;
 
 metrics! {
-    CYCLES "cycles_per_s" More true "useful work" "Write cycles that all consumers together finished a second, from the first start to the common end.";
+    CYCLES "cycles_per_s" More true "useful work" "Write cycles that all consumers together finished a second, from the first start to the common end; one that ended later is not counted.";
     DONE "cycles_done_percent" More true "work done" "Write cycles that were finished, in percent of those that would have been, had each been as fast as the fastest.";
     FAIRNESS "fairness_ratio" More true "fairness" "Jain's index of the consumers' cycles per active second: 1 when all got the same, 1/N when one got all.";
     PAGES_IN "load_pages_in_per_s" Less true "pages in" "Pages read back a second, from the first start to the common end.";
     PAGES_OUT "load_pages_out_per_s" Less true "pages out" "Pages put away a second, from the first start to the common end.";
     SYSTEM "load_system_percent" Less true "system CPU" "CPU time in the kernel, in percent of all CPUs, from the first start to the common end.";
     HEARTBEAT "load_heartbeat_p99_s" Less true "heartbeat p99" "Time that a process in the same cgroup, waking up a thousand times a second, was late in 99 of 100 wake-ups under load.";
-    LAUNCH "load_launch_p99_s" Less true "launch p99" "Time that the start of a program in the same cgroup took in 99 of 100 cases under load.";
+    LAUNCH "load_launch_p99_s" Less true "launch p99" "Time that the start of a program in the same cgroup took in 99 of 100 cases under load; starts that failed have no time, and are counted apart.";
     SMALL_SET "small_set_slowdown_ratio" Less true "bystander slowdown" "Mean time that a visit of a working set of 4 MiB in the same cgroup took under load, over that at rest.";
-    RECOVERY "recovery_s" Less true "recovery" "Seconds from the common end until paging, stalls, heartbeat and small set were as at rest.";
+    RECOVERY "recovery_s" Less true "recovery" "Seconds from the common end until paging, stalls, heartbeat and small set were as at rest; none where they were not while they were watched.";
     USER "load_user_percent" Neither false "user CPU" "CPU time in programs, in percent of all CPUs, from the first start to the common end.";
     ALL_PAGES_IN "all_active_pages_in_per_s" Less false "pages in, all active" "Pages read back a second while all consumers were active.";
     ALL_PAGES_OUT "all_active_pages_out_per_s" Less false "pages out, all active" "Pages put away a second while all consumers were active.";
@@ -34,7 +36,8 @@ metrics! {
     CYCLE_P99 "cycle_p99_s" Less false "cycle p99" "Time that the writes of a cycle took in 99 of 100 cycles.";
     CYCLE_MAX "longest_cycle_s" Less false "longest cycle" "The longest time that the writes of a cycle took.";
     END_LATE "end_late_s" Less false "late end" "Time by which the latest consumer ended after the common end: it was in a cycle.";
-    DISTINCT "distinct_pages_ratio" Neither false "pages touched" "Distinct pages that a cycle touched, over the number that chance says: n(1-(1-1/n)^W) of n pages.";
+    DISTINCT "distinct_pages_ratio" Neither false "pages chosen" "Distinct pages of the places that the generator chose for a cycle, over the number that chance says: n(1-(1-1/n)^W) of n pages.";
+    RECOVERED "recovered_ratio" More false "recovered" "1 where paging, stalls, heartbeat and small set were as at rest again within 30 s after the last consumer ended, 0 where not.";
 }
 
 /// What a stretch of time used of the machine. What a kernel does not count is absent.
@@ -97,7 +100,7 @@ pub fn usage(before: &Row, after: &Row) -> Use {
     }
 }
 
-/// Distinct pages that a cycle of writes at random touches, as chance says.
+/// Distinct pages that the places of a cycle of writes at random are on, as chance says.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Distinct {
     /// n: pages of a consumer's area.
@@ -114,7 +117,7 @@ impl Distinct {
     /// Standard errors by which a mean may differ: one in 30 000 runs differs by more.
     const ERRORS: f64 = 4.0;
 
-    /// What a consumer's cycle should touch.
+    /// What the places of a consumer's cycle should be on.
     pub fn expected(thrash: &Thrash) -> Distinct {
         let pages = (thrash.consumer_size as f64 / PAGE).ceil();
         let untouched = (1.0 - 1.0 / pages).powf(thrash.writes as f64);
@@ -181,7 +184,9 @@ pub fn metrics(trial: &Trial, thrash: &Thrash) -> BTreeMap<String, f64> {
             .zip(visits(rest))
             .and_then(|(load, rest)| ratio(load, rest)),
     );
-    set(RECOVERY, figure(recovery, RECOVERY));
+    for name in [RECOVERY, RECOVERED] {
+        set(name, figure(recovery, name));
+    }
     metrics
 }
 
@@ -194,7 +199,13 @@ fn of_consumers(name: &str, trial: &Trial, thrash: &Thrash) -> Option<f64> {
         return None;
     }
     match name {
-        CYCLES => ratio(sum("consumer_cycles"), thrash.seconds()),
+        CYCLES => {
+            let in_time = list("consumer_cycles_in_time");
+            if in_time.is_empty() {
+                return None;
+            }
+            ratio(in_time.iter().sum(), thrash.seconds())
+        }
         DONE => {
             let shortest = list("consumer_shortest_cycle_s").iter().copied();
             let fastest = shortest.filter(|&seconds| seconds > 0.0).reduce(f64::min)?;
@@ -212,5 +223,72 @@ fn of_consumers(name: &str, trial: &Trial, thrash: &Thrash) -> Option<f64> {
             let touched = ratio(sum("consumer_counted_pages"), sum("consumer_counted_cycles"))?;
             ratio(touched, Distinct::expected(thrash).mean)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recording::model::TrialStatus;
+
+    fn metrics_of(recovery: &[(&str, f64)], lists: &[(&str, &[f64])]) -> BTreeMap<String, f64> {
+        let phase = |name: &str, figures: &[(&str, f64)]| Phase {
+            name: name.to_owned(),
+            figures: figures
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), *value))
+                .collect(),
+            ..Phase::default()
+        };
+        let trial = Trial {
+            id: "t#1".to_owned(),
+            workload: "thrash".to_owned(),
+            subject: "zram".to_owned(),
+            params: BTreeMap::new(),
+            repeat: 1,
+            status: TrialStatus::Ok,
+            reasons: Vec::new(),
+            verified: true,
+            span_ns: (0, 0),
+            phases: vec![
+                phase("rest", &[("small_set_mean_s", 0.001)]),
+                phase("load", &[("small_set_mean_s", 0.003)]),
+                phase("recovery", recovery),
+            ],
+            metrics: BTreeMap::new(),
+            lists: lists
+                .iter()
+                .map(|(name, values)| ((*name).to_owned(), values.to_vec()))
+                .collect(),
+        };
+        let thrash = Thrash {
+            consumers: 3,
+            consumer_size: 1 << 20,
+            writes: 100,
+            sleep: 0.1,
+            stagger: 2.5,
+        };
+        metrics(&trial, &thrash)
+    }
+
+    #[test]
+    fn a_recovery_that_did_not_happen_is_none() {
+        let found = metrics_of(&[(RECOVERED, 0.0)], &[]);
+        assert_eq!((found.get(RECOVERY), found[RECOVERED]), (None, 0.0));
+        let found = metrics_of(&[(RECOVERED, 1.0), (RECOVERY, 4.5)], &[]);
+        assert_eq!((found[RECOVERY], found[RECOVERED]), (4.5, 1.0));
+        assert!((found[SMALL_SET] - 3.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn cycles_that_ended_late_are_no_useful_work() {
+        let consumers: [(&str, &[f64]); 3] = [
+            ("consumer_cycles", &[60.0, 31.0, 12.0]),
+            ("consumer_cycles_in_time", &[59.0, 30.0, 11.0]),
+            ("consumer_active_s", &[10.5, 7.5, 5.0]),
+        ];
+        // Three consumers, 2.5 s apart, and as long again after the last start: 10 s.
+        assert!((metrics_of(&[], &consumers)[CYCLES] - 10.0).abs() < 1e-9);
+        assert_eq!(metrics_of(&[], &consumers[..1]).get(CYCLES), None);
     }
 }

@@ -7,7 +7,7 @@ use super::probes::{Felt, Probes};
 use super::stage::{Stage, Surroundings};
 use super::trial::{Trouble, lacking};
 use crate::analysis::ratio;
-use crate::analysis::thrash::{self as figures, Distinct, Use};
+use crate::analysis::thrash::{self as figures, Distinct, LONGEST_RECOVERY, Use};
 use crate::exit::Exit;
 use crate::latency::Latencies;
 use crate::quantity;
@@ -27,8 +27,9 @@ const LOOK_UP: Duration = Duration::from_millis(50);
 const LOOK: f64 = 0.25;
 /// Looks in a row that must be as before the load.
 const QUIET_LOOKS: u32 = 2;
-/// Most seconds that a recovery is watched.
-const LONGEST_RECOVERY: f64 = 30.0;
+
+/// Share of the swap from which on it was used up: its last pages go between two looks, and the count of them lags.
+const NEARLY_FULL: f64 = 0.9;
 
 /// Bytes that the process of a consumer takes in the cgroup besides its area: heap, stack, page tables.
 const PROCESS: u64 = 512 << 10;
@@ -39,6 +40,9 @@ const PROBES: u64 = 8 << 20;
 struct Crew {
     consumers: Vec<Worker>,
     probes: Probes,
+    /// The most bytes that the cgroup had in swap when a wait looked. A kill frees some, so that it tells too little
+    /// afterwards. Nothing where the kernel does not account them.
+    most_swap: Option<u64>,
 }
 
 /// Says what is wrong where the consumers cannot all be held: then the OOM killer ends what was meant to thrash.
@@ -74,8 +78,11 @@ pub(super) fn run(stage: &mut Stage<'_, '_>, thrash: &Thrash) -> Result<(), Trou
     let mut crew = Crew {
         probes: Probes::spawn(stage)?,
         consumers: Vec::new(),
+        most_swap: None,
     };
-    let ended = crew.experiment(stage, thrash);
+    let ended = crew
+        .experiment(stage, thrash)
+        .map_err(|trouble| crew.with_swap(stage, trouble));
     crew.probes.retire(stage);
     for consumer in crew.consumers {
         stage.retire(consumer);
@@ -89,10 +96,44 @@ struct Baseline {
     felt: Felt,
 }
 
+/// The moment that a recovery counts from.
+struct CommonEnd {
+    at: Instant,
+    /// The machine then, as soon as it could be read.
+    row: Row,
+}
+
+/// What the looks at a recovery say so far.
+#[derive(Default)]
+struct Recovery {
+    /// Looks in a row, up to the latest, that were as before the load.
+    quiet: u32,
+    /// Seconds from the common end to the end of the last look that was not.
+    unlike_s: f64,
+}
+
+impl Recovery {
+    /// Takes in a look that ended so many seconds after the common end.
+    fn look(&mut self, is_back: bool, seconds: f64) {
+        if is_back {
+            self.quiet += 1;
+        } else {
+            self.quiet = 0;
+            self.unlike_s = seconds;
+        }
+    }
+
+    /// Seconds that it took, once it is certain.
+    fn took_s(&self) -> Option<f64> {
+        (self.quiet >= QUIET_LOOKS).then_some(self.unlike_s)
+    }
+}
+
 impl Crew {
     fn experiment(&mut self, stage: &mut Stage<'_, '_>, thrash: &Thrash) -> Result<(), Trouble> {
         // Before anything is measured, so that no start of a process is.
         for _ in 0..thrash.consumers {
+            stage.go_on()?;
             self.consumers.push(stage.spawn()?);
         }
         let pids: Vec<u32> = self.consumers.iter().map(Worker::pid).collect();
@@ -104,11 +145,18 @@ impl Crew {
             baseline = Some(found);
             Ok(worked)
         })?;
-        stage.phase("load", Some(2), |stage, _| self.load(stage, thrash))?;
-        // `rest` has set it, or the trial has ended.
-        if let Some(baseline) = baseline {
+        // Before the phase, whose beginning is that of the load.
+        self.probes.lap(stage)?;
+        let mut common_end = None;
+        stage.phase("load", Some(2), |stage, _| {
+            let (worked, end) = self.load(stage, thrash)?;
+            common_end = Some(end);
+            Ok(worked)
+        })?;
+        // The phases have set them, or the trial has ended.
+        if let Some((baseline, end)) = baseline.zip(common_end) {
             stage.phase("recovery", Some(3), |stage, before| {
-                self.recover(stage, &before.row, &baseline)
+                self.recover(stage, &before.row, &baseline, &end)
             })?;
         }
         self.probes.end(stage)?;
@@ -130,18 +178,18 @@ impl Crew {
         Ok((worked, Baseline { usage, felt }))
     }
 
-    /// From the first consumer's start to the common end.
-    fn load(&mut self, stage: &mut Stage<'_, '_>, thrash: &Thrash) -> Result<Worked, Trouble> {
-        self.probes.lap(stage)?;
+    /// From the first consumer's start to the common end, and until the last one has finished its cycle.
+    fn load(&mut self, stage: &mut Stage<'_, '_>, thrash: &Thrash) -> Result<(Worked, CommonEnd), Trouble> {
         let origin = Instant::now();
         self.send(stage, thrash, origin)?;
         let at = |seconds: f64| origin + Duration::from_secs_f64(LEAD + seconds);
         let last_start = f64::from(thrash.consumers - 1) * thrash.stagger;
-        attend(stage, at(0.0))?;
+        self.attend(stage, at(0.0))?;
         let started = stage.snapshot()?.row;
-        attend(stage, at(last_start))?;
+        self.attend(stage, at(last_start))?;
         let all_started = stage.snapshot()?.row;
-        attend(stage, at(thrash.seconds()))?;
+        let end = at(thrash.seconds());
+        self.attend(stage, end)?;
         let ended = stage.snapshot()?.row;
         let felt = self.probes.lap(stage)?;
         let mut load = Load::default();
@@ -151,6 +199,7 @@ impl Crew {
             load.take(reply.map_err(|error| stage.explain(&error))?)?;
         }
         let mut findings = load.findings();
+        findings.set("lead_s", LEAD);
         felt.note(&mut findings);
         note_usage(&mut findings, "", &figures::usage(&started, &ended));
         note_usage(
@@ -160,7 +209,9 @@ impl Crew {
         );
         check_distinct(stage, thrash, &load);
         stage.lists.extend(load.lists);
-        Ok(worked(load.cost.and(felt.cost()), origin, findings))
+        let worked = worked(load.cost.and(felt.cost()), origin, findings);
+        let end = CommonEnd { at: end, row: ended };
+        Ok((worked, end))
     }
 
     /// Tells every consumer its start and the common end, each counted from when it is told.
@@ -187,30 +238,31 @@ impl Crew {
         stage: &mut Stage<'_, '_>,
         before: &Row,
         baseline: &Baseline,
+        end: &CommonEnd,
     ) -> Result<Worked, Trouble> {
         let begun = Instant::now();
         let mut felt = Felt::nothing();
-        let (mut quiet, mut recovery_s, mut earlier) = (0, 0.0, *before);
-        while quiet < QUIET_LOOKS && begun.elapsed().as_secs_f64() < LONGEST_RECOVERY {
+        let mut recovery = Recovery::default();
+        // The first look is from the common end on, as are the probes' latencies: it holds the cycles that ended late.
+        let mut earlier = end.row;
+        while recovery.took_s().is_none() && begun.elapsed().as_secs_f64() < LONGEST_RECOVERY {
             stage.rest(LOOK)?;
             let lap = self.probes.lap(stage)?;
             let now = stage.snapshot()?.row;
-            if baseline.is_back(&figures::usage(&earlier, &now), &lap) {
-                quiet += 1;
-            } else {
-                quiet = 0;
-                recovery_s = begun.elapsed().as_secs_f64();
-            }
+            let is_back = baseline.is_back(&figures::usage(&earlier, &now), &lap);
+            recovery.look(is_back, end.at.elapsed().as_secs_f64());
             felt.merge(&lap);
             earlier = now;
         }
         let mut findings = Findings::default();
         felt.note(&mut findings);
         note_usage(&mut findings, "", &figures::usage(before, &earlier));
-        findings.set("recovery_s", recovery_s);
-        if quiet < QUIET_LOOKS {
-            stage.param("recovery", format!("not within {LONGEST_RECOVERY} s"));
+        // What did not happen took no time that is known.
+        if let Some(seconds) = recovery.took_s() {
+            findings.set(figures::RECOVERY, seconds);
         }
+        let recovered = recovery.took_s().is_some();
+        findings.set(figures::RECOVERED, f64::from(u8::from(recovered)));
         Ok(worked(felt.cost(), begun, findings))
     }
 
@@ -245,21 +297,53 @@ impl Crew {
         stage.verified = true;
         Ok(())
     }
+
+    /// Waits until then, and ends the trial where a stop was asked for or the OOM killer took a process.
+    fn attend(&mut self, stage: &Stage<'_, '_>, until: Instant) -> Result<(), Trouble> {
+        loop {
+            stage.go_on()?;
+            if stage.oom_killed() > 0 {
+                return Err(Trouble::new(Exit::Killed, stage.out_of_memory()));
+            }
+            // A look that cannot be read is left out: the next one is near.
+            let swap = stage.cgroup().and_then(|cgroup| cgroup.swap().ok().flatten());
+            self.most_swap = self.most_swap.max(swap);
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(());
+            }
+            std::thread::sleep(left.min(LOOK_UP));
+        }
+    }
+
+    /// Says of a trial that the OOM killer ended how much of the swap was used.
+    fn with_swap(&self, stage: &Stage<'_, '_>, trouble: Trouble) -> Trouble {
+        match self.most_swap {
+            Some(used)
+                if trouble.exit == Exit::Killed
+                    && stage.oom_killed() > 0
+                    && stage.plan.settings.subject != Subject::NoSwap =>
+            {
+                let words = swap_words(used, stage.plan.settings.swap_size);
+                Trouble::new(trouble.exit, format_args!("{}; {words}", trouble.reason))
+            }
+            _ => trouble,
+        }
+    }
 }
 
-/// Waits until then, and ends the trial where a stop was asked for or the OOM killer took a process.
-fn attend(stage: &Stage<'_, '_>, until: Instant) -> Result<(), Trouble> {
-    loop {
-        stage.go_on()?;
-        if stage.oom_killed() > 0 {
-            return Err(Trouble::new(Exit::Killed, stage.out_of_memory()));
-        }
-        let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Ok(());
-        }
-        std::thread::sleep(left.min(LOOK_UP));
+/// How much of the swap was used when the OOM killer came, and what it means where much was free.
+fn swap_words(used: u64, size: u64) -> String {
+    let mut words = format!(
+        "at most {} of {} of swap were seen in use",
+        quantity::bytes(used as f64),
+        quantity::bytes(size as f64),
+    );
+    if (used as f64) < NEARLY_FULL * size as f64 {
+        words += ", so that it was not too small: the kernel's reclaim of a small cgroup works on statistics that lag, \
+                  and sometimes kills with swap free; a larger `limit` or `scale` helps";
     }
+    words
 }
 
 /// The cost of workers together, on the clock of the runner. What they work on are writes of a byte and visits of a
@@ -284,7 +368,8 @@ fn note_usage(findings: &mut Findings, prefix: &str, usage: &Use) {
     }
 }
 
-/// Consumers that touch more or fewer pages than chance says do not do what they say.
+/// Places that are on more or fewer pages than chance says are not chosen evenly: the load is not the one that was asked
+/// for. This looks at what the generator chose, not at memory.
 fn check_distinct(stage: &mut Stage<'_, '_>, thrash: &Thrash, load: &Load) {
     let sum = |name: &str| load.list(name).iter().sum::<f64>();
     let (pages, cycles) = (sum("consumer_counted_pages"), sum("consumer_counted_cycles"));
@@ -295,7 +380,8 @@ fn check_distinct(stage: &mut Stage<'_, '_>, thrash: &Thrash, load: &Load) {
         stage.troubles.push(Trouble::new(
             Exit::WorkloadFailed,
             format_args!(
-                "a cycle touched {} distinct pages in the mean of {cycles} cycles, where n(1-(1-1/n)^W) is {}",
+                "the places that the generator chose for a cycle are on {} distinct pages in the mean of {cycles} cycles, \
+                 where n(1-(1-1/n)^W) is {}",
                 quantity::significant(touched),
                 quantity::significant(expected.mean),
             ),
@@ -315,8 +401,9 @@ struct Load {
 }
 
 /// Figures of a consumer that are kept for each, with the name of the list.
-const LISTED: [(&str, &str); 9] = [
+const LISTED: [(&str, &str); 10] = [
     ("cycles", "consumer_cycles"),
+    ("cycles_in_time", "consumer_cycles_in_time"),
     ("sleeps", "consumer_sleeps"),
     ("active_s", "consumer_active_s"),
     ("start_late_s", "consumer_start_late_s"),
@@ -388,5 +475,42 @@ impl Baseline {
             && near(usage.stalled_percent, self.usage.stalled_percent, 1.0, 5.0)
             && near(heartbeat(felt), heartbeat(&self.felt), 2.0, 1.0)
             && near(small_set(felt), small_set(&self.felt), 2.0, 1.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_recovery_that_did_not_happen_has_no_seconds() {
+        let mut recovery = Recovery::default();
+        for (is_back, seconds) in [(false, 1.0), (true, 1.25), (false, 1.5), (true, 1.75)] {
+            recovery.look(is_back, seconds);
+            assert_eq!(recovery.took_s(), None, "at {seconds} s");
+        }
+        recovery.look(true, 2.0);
+        assert_eq!(
+            recovery.took_s(),
+            Some(1.5),
+            "from the end of the last look that was not as before"
+        );
+    }
+
+    #[test]
+    fn a_load_that_nobody_felt_is_over_at_the_common_end() {
+        let mut recovery = Recovery::default();
+        recovery.look(true, 0.3);
+        recovery.look(true, 0.55);
+        assert_eq!(recovery.took_s(), Some(0.0));
+    }
+
+    #[test]
+    fn an_oom_kill_with_swap_free_is_told_from_one_without() {
+        let free = swap_words(60 << 20, 200 << 20);
+        assert!(free.starts_with("at most 60.0 MiB of 200 MiB of swap"), "{free}");
+        assert!(free.contains("statistics that lag"), "{free}");
+        let full = swap_words(199 << 20, 200 << 20);
+        assert!(!full.contains("statistics"), "{full}");
     }
 }

@@ -163,7 +163,10 @@ fn probe(
     while sleep_until(due_ns, stop) {
         tally.probes += 1;
         match subject.probe(due_ns, &mut tally.children) {
-            Some(took_ns) => latencies.record_corrected(took_ns, period_ns),
+            Some(took_ns) => {
+                tally.took_ns += took_ns;
+                latencies.record_corrected(took_ns, period_ns);
+            }
             None => tally.failed += 1,
         }
         // The next one that is still to come; those in between have been counted as waiting.
@@ -187,8 +190,11 @@ fn probe(
 /// What a probe counts beside latencies.
 #[derive(Debug, Default)]
 struct Tally {
+    /// Those that were carried out, failed ones too.
     probes: u64,
     failed: u64,
+    /// Sum of the latencies of those that did not fail.
+    took_ns: u64,
     children: ResourceUsage,
 }
 
@@ -204,7 +210,8 @@ impl Tally {
     }
 }
 
-/// Percentiles where there are any, how many there were, and what the probe itself cost.
+/// Percentiles where there are any, how many probes there were and how long they took together, and what the probe itself
+/// cost. The percentiles are of the latencies with those that stand for what could not begin in time: `corrected_count`.
 fn findings(latencies: &Latencies, tally: &Tally, cost: &Cost) -> Findings {
     let mut findings = Findings::default();
     for (name, percent) in [("p50_s", 50.0), ("p99_s", 99.0), ("p999_s", 99.9)] {
@@ -215,9 +222,10 @@ fn findings(latencies: &Latencies, tally: &Tally, cost: &Cost) -> Findings {
     if let Some(ns) = latencies.max() {
         findings.set("max_s", ns as f64 / 1e9);
     }
-    findings.set("count", latencies.count() as f64);
-    findings.set("probes", tally.probes as f64);
-    findings.set("failed", tally.failed as f64);
+    findings.set("corrected_count", latencies.count() as f64);
+    findings.set("probes_count", tally.probes as f64);
+    findings.set("failed_count", tally.failed as f64);
+    findings.set("took_s", tally.took_ns as f64 / 1e9);
     let cpu_s = cost.cpu_user_s + cost.cpu_system_s;
     findings.set("probe_cpu_s", cpu_s);
     if cost.seconds > 0.0 {
@@ -372,9 +380,16 @@ mod tests {
     /// What holds of every probe, however busy the machine is.
     fn assert_sound(cost: &Cost, findings: &Findings, period: f64) {
         let figure = |name: &str| findings.figures[name];
-        assert!(figure("probes") >= 1.0 && figure("failed") == 0.0, "{findings:?}");
-        assert!(figure("count") >= figure("probes"), "{findings:?}");
-        assert!(figure("probes") <= cost.seconds / period + 1.0, "{findings:?}");
+        let probes = figure("probes_count");
+        assert!(probes >= 1.0 && figure("failed_count") == 0.0, "{findings:?}");
+        assert!(figure("corrected_count") >= probes, "{findings:?}");
+        assert!(probes <= cost.seconds / period + 1.0, "{findings:?}");
+        // Each took no longer than the longest, which is told to 1%.
+        assert!(figure("took_s") > 0.0, "{findings:?}");
+        assert!(
+            figure("took_s") <= 1.02 * probes * figure("max_s"),
+            "{findings:?}"
+        );
         let rising = [
             figure("p50_s"),
             figure("p99_s"),
@@ -383,7 +398,7 @@ mod tests {
         ];
         assert!(rising.is_sorted() && rising[3] <= cost.seconds, "{findings:?}");
         let latencies = Latencies::from_text(findings.latency.as_ref().unwrap()).unwrap();
-        assert_eq!(latencies.count() as f64, figure("count"));
+        assert_eq!(latencies.count() as f64, figure("corrected_count"));
         assert_eq!(figure("probe_cpu_s"), cost.cpu_user_s + cost.cpu_system_s);
     }
 
@@ -392,7 +407,7 @@ mod tests {
         let (cost, findings) = probed(ProbeKind::Heartbeat, 0.002, 0.3);
         assert_sound(&cost, &findings, 0.002);
         // Corrected ones stand for what was missed: together they are as many as there are periods.
-        let share = findings.figures["count"] / (cost.seconds / 0.002);
+        let share = findings.figures["corrected_count"] / (cost.seconds / 0.002);
         assert!(share > 0.5 && share < 1.2, "{findings:?}");
         assert!(findings.figures["probe_cpu_percent"] < 50.0, "{findings:?}");
     }
@@ -402,7 +417,10 @@ mod tests {
         let (cost, findings) = probed(ProbeKind::Launch, 0.02, 0.3);
         assert_sound(&cost, &findings, 0.02);
         // A program that starts has its pages to fault in.
-        assert!(cost.minor_faults as f64 >= findings.figures["probes"], "{cost:?}");
+        assert!(
+            cost.minor_faults as f64 >= findings.figures["probes_count"],
+            "{cost:?}"
+        );
         assert!(findings.figures["p50_s"] > 10e-6, "{findings:?}");
     }
 
@@ -410,7 +428,10 @@ mod tests {
     fn a_small_set_is_visited_whole_each_time_and_verified() {
         let (cost, findings) = probed(ProbeKind::SmallSet, 0.01, 0.2);
         assert_sound(&cost, &findings, 0.01);
-        assert_eq!(cost.bytes as f64, findings.figures["probes"] * SMALL_SET as f64);
+        assert_eq!(
+            cost.bytes as f64,
+            findings.figures["probes_count"] * SMALL_SET as f64
+        );
     }
 
     #[test]
@@ -451,7 +472,7 @@ mod tests {
         let begun = Instant::now();
         let (cost, findings) = probed(ProbeKind::Heartbeat, 60.0, 0.0);
         assert!(begun.elapsed() < Duration::from_secs(10), "{cost:?}");
-        assert_eq!(findings.figures["count"], 0.0);
+        assert_eq!(findings.figures["corrected_count"], 0.0);
         assert!(!findings.figures.contains_key("p99_s"), "no figure of nothing");
     }
 

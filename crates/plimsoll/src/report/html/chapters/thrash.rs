@@ -61,8 +61,18 @@ pub(super) fn chapter(page: &Page, groups: &[&Group]) -> Option<Chapter> {
         size => size,
     } as f64;
     let over_time = [
-        ("Pages in", "swap-in", MetricUnit::PerSecond, page_size),
-        ("Pages out", "swap-out", MetricUnit::PerSecond, page_size),
+        (
+            "Pages in, from swap devices",
+            "swap-in",
+            MetricUnit::PerSecond,
+            page_size,
+        ),
+        (
+            "Pages out, to swap devices",
+            "swap-out",
+            MetricUnit::PerSecond,
+            page_size,
+        ),
         ("User CPU, of all CPUs", "user", MetricUnit::Percent, 1.0),
         ("System CPU, of all CPUs", "system", MetricUnit::Percent, 1.0),
     ];
@@ -114,10 +124,13 @@ impl Seen<'_> {
         self.trial.phases.iter().find(|phase| phase.name == name)
     }
 
-    /// A series over time, in seconds since the load began.
+    /// A series over time, in seconds since the start of the first consumer.
     fn curve(&self, key: &str, divisor: f64) -> Option<Curve> {
         let timeline = self.timeline?;
-        let origin = self.phase("load")?.span_ns.0 as f64 / 1e9;
+        let load = self.phase("load")?;
+        // The phase begins when the consumers are told their starts; the first is a lead after that.
+        let lead = load.figures.get("lead_s").copied().unwrap_or(0.0);
+        let origin = load.span_ns.0 as f64 / 1e9 + lead;
         let end = self.thrash.seconds() + AFTER;
         let is_it = |series: &&Series| series.key == key;
         let series = timeline.io.iter().chain(&timeline.cpu).find(is_it)?;
@@ -180,7 +193,7 @@ fn over_time_of(
     let chart = Chart {
         title: title.to_owned(),
         x: axis(
-            "Seconds since the first consumer was told to start",
+            "Seconds since the start of the first consumer",
             MetricUnit::Seconds,
             false,
         ),
@@ -189,11 +202,20 @@ fn over_time_of(
         marks: stages(seen().next()?.thrash, seen().map(|seen| seen.thrash)),
         levels: Vec::new(),
     };
+    // The samples of zswap's pages and of pages of zeros have no series of each direction to be added here.
+    let without = match unit {
+        MetricUnit::PerSecond => {
+            " What zswap's pool took or gave back and pages of zeros are not in this curve, so that of zswap it shows only \
+             what went on to its device; the figures of pages in and out hold all of them."
+        }
+        _ => "",
+    };
     Some(Drawing {
         caption: title.to_owned(),
         hint: format!(
             "Pale: every repeat as it was sampled. In front: the mean of the repeats, each smoothed by a centred moving \
-             mean over {}, with a band from the lowest to the highest of them. The paper smoothed with B\u{e9}zier curves.",
+             mean over {}, with a band from the lowest to the highest of them. The paper smoothed with B\u{e9}zier \
+             curves.{without}",
             quantity::seconds(window)
         ),
         svg: xy::draw(&chart)?,
@@ -315,12 +337,14 @@ fn fairness(subjects: &[Subject<'_>]) -> Option<Drawing> {
 
 /// What the probes felt in each phase.
 fn felt(subjects: &[Subject<'_>]) -> Table {
-    const FIGURES: [(&str, &str); 6] = [
+    const FIGURES: [(&str, &str); 8] = [
         ("heartbeat_p50_s", "Heartbeat p50"),
         ("heartbeat_p99_s", "Heartbeat p99"),
         ("heartbeat_max_s", "Heartbeat max"),
         ("launch_p50_s", "Launch p50"),
         ("launch_p99_s", "Launch p99"),
+        ("launch_count", "Launches"),
+        ("launch_failed_count", "Launches that failed"),
         ("small_set_mean_s", "Small set, mean"),
     ];
     let seen = subjects.iter().flat_map(|subject| &subject.trials);
@@ -342,7 +366,7 @@ fn felt(subjects: &[Subject<'_>]) -> Table {
     }
 }
 
-/// That a cycle touched as many pages as chance says.
+/// That the places which the generator chose for a cycle are on as many pages as chance says.
 fn checked(subjects: &[Subject<'_>]) -> Table {
     let seen = subjects.iter().flat_map(|subject| &subject.trials);
     let number = |value: f64| Cell::number(value, quantity::significant(value));
@@ -374,13 +398,13 @@ fn checked(subjects: &[Subject<'_>]) -> Table {
         .collect();
     Table {
         id: "thrash-pages",
-        title: "Distinct pages a cycle",
+        title: "Distinct pages a cycle, of the places that the generator chose",
         columns: columns(&[
             ("Trial", false),
             ("Writes, W", true),
             ("Pages, n", true),
             ("n(1-(1-1/n)^W)", true),
-            ("Touched", true),
+            ("Chosen", true),
             ("Ratio", true),
             ("Cycles counted", true),
             ("As chance says", false),
