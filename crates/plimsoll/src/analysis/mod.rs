@@ -53,8 +53,8 @@ pub fn metrics(
     match &settings.workload {
         Workload::Compression => compression::metrics(trial, rows, calibration),
         Workload::Thrash(thrash) => thrash::metrics(trial, thrash),
-        Workload::Loadline(loadline) => loadline::metrics(trial, loadline),
-        Workload::Wscap(wscap) => wscap::metrics(trial, wscap),
+        Workload::Loadline(_) => loadline::metrics(trial),
+        Workload::Wscap(_) => wscap::metrics(trial),
         Workload::Map(map) => map::metrics(trial, map),
         Workload::Contention(_) => contention::metrics(trial),
     }

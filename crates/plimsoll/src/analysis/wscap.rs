@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use super::metric::metrics;
 use super::ratio;
 use crate::recording::model::{Phase, Trial};
-use crate::scenario::Wscap;
 
 metrics! {
     SLOWDOWN "slowdown_ratio" Less true "slowdown" "Scans a second without a cap over scans a second under it: how many times longer a scan takes.";
@@ -24,7 +23,7 @@ metrics! {
 }
 
 /// Computes the metrics of a trial. One that cannot be known is absent.
-pub fn metrics(trial: &Trial, _wscap: &Wscap) -> BTreeMap<String, f64> {
+pub fn metrics(trial: &Trial) -> BTreeMap<String, f64> {
     let phase = |name: &str| trial.phases.iter().find(|phase| phase.name == name);
     let figure = |name: &str, figure: &str| phase(name)?.figures.get(figure).copied();
     let over = |above: Option<f64>, below: Option<f64>| ratio(above?, below?);
@@ -83,7 +82,6 @@ pub fn load(params: &BTreeMap<String, String>) -> Option<f64> {
 mod tests {
     use super::*;
     use crate::recording::model::TrialStatus;
-    use crate::scenario::CapBy;
 
     fn phase(name: &str, cpu: (f64, f64), figures: &[(&str, f64)]) -> Phase {
         Phase {
@@ -113,12 +111,7 @@ mod tests {
             metrics: BTreeMap::new(),
             lists: BTreeMap::new(),
         };
-        let wscap = Wscap {
-            load: 2.0,
-            cap_by: CapBy::Limit,
-            duration: 1.0,
-        };
-        metrics(&trial, &wscap)
+        metrics(&trial)
     }
 
     #[test]

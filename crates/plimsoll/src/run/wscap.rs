@@ -8,6 +8,7 @@ use super::stage::{Stage, Surroundings};
 use super::trial::{Trouble, lacking};
 use crate::environment::{Cgroup, EnvironmentError};
 use crate::exit::Exit;
+use crate::quantity;
 use crate::recording::model::NOT_RUN;
 use crate::sample::{ProfileError, Profiler, Symbols};
 use crate::scenario::{CapBy, Wscap};
@@ -17,6 +18,8 @@ use crate::workload::{Worker, WorkerError};
 
 /// Pause between two looks at the worker while it scans: as often as the system is sampled.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// Share of the size that may stay resident when the working set is emptied: the kernel has some pages in hand just then.
+const MAY_STAY: f64 = 0.05;
 
 /// What holds the worker to its cap where the cgroup does not.
 const BALANCE: &str = "madvise(MADV_PAGEOUT) by a thread of the worker, once a second";
@@ -76,7 +79,7 @@ impl Scanner {
         let cap = self.wscap.cap(stage.plan.settings.size);
         let (mechanism, balance, set) = match self.wscap.cap_by {
             CapBy::Limit => (cgroup.limit_file(), None, set_limit(stage, cgroup, cap)),
-            CapBy::High => ("memory.high", None, cgroup.set_high(Some(cap))),
+            CapBy::High => ("memory.high", None, set_high(stage, cgroup, Some(cap))),
             CapBy::Balance => (BALANCE, Some(cap), Ok(())),
         };
         stage.param("mechanism", mechanism);
@@ -92,7 +95,7 @@ impl Scanner {
         stage.phase("capped", Some(3), |stage, _| self.scan(stage, "capped", balance))?;
         let lifted = match self.wscap.cap_by {
             CapBy::Limit => set_limit(stage, cgroup, stage.plan.settings.limit),
-            CapBy::High => cgroup.set_high(None),
+            CapBy::High => set_high(stage, cgroup, None),
             CapBy::Balance => Ok(()),
         };
         lifted.or_else(|error| {
@@ -104,8 +107,13 @@ impl Scanner {
     /// Empties the working set once, and scans: it refills.
     fn emptied(&mut self, stage: &mut Stage<'_, '_>) -> Result<Worked, Trouble> {
         let emptied = stage.find(&mut self.worker, &Command::Trim)?.cost;
+        let stayed = stage.snapshot()?.target().saturating_sub(own_bytes(stage));
+        stage
+            .troubles
+            .extend(not_emptied(stayed, stage.plan.settings.size));
         let mut worked = self.scan(stage, "emptied", None)?;
         worked.findings.set("emptying_s", emptied.seconds);
+        worked.findings.set("stayed_bytes", stayed as f64);
         worked.cost = emptied.and(worked.cost);
         Ok(worked)
     }
@@ -123,8 +131,7 @@ impl Scanner {
         });
         let mut profiler = self.profiler();
         self.worker.send(&scan).map_err(|error| stage.explain(&error))?;
-        // What the worker held before it filled anything is its program's own.
-        let own = stage.finished.first().map_or(0, |fill| fill.before.target());
+        let own = own_bytes(stage);
         let mut resident: Option<(u64, u64)> = None;
         let mut left = stage.timeout();
         let reply = loop {
@@ -209,6 +216,45 @@ fn cannot_cap(stage: &Stage<'_, '_>) -> Option<Trouble> {
     }
 }
 
+/// What the worker held before it filled anything: its program's own.
+fn own_bytes(stage: &Stage<'_, '_>) -> u64 {
+    stage.finished.first().map_or(0, |fill| fill.before.target())
+}
+
+/// That emptying left more of `size` bytes resident than it may, if so: then the scan after it does not refill.
+fn not_emptied(stayed: u64, size: u64) -> Option<Trouble> {
+    (stayed as f64 > MAY_STAY * size as f64).then(|| {
+        Trouble::new(
+            Exit::WorkloadFailed,
+            format_args!(
+                "{} of {} stayed in the working set when it was emptied; is the swap device full, or memory locked?",
+                quantity::bytes(stayed as f64),
+                quantity::bytes(size as f64),
+            ),
+        )
+    })
+}
+
+fn set_high(stage: &Stage<'_, '_>, cgroup: &Cgroup, bytes: Option<u64>) -> Result<(), EnvironmentError> {
+    cgroup.set_high(bytes, stage.timeout(), stage.lab.stop.flag())
+}
+
 fn set_limit(stage: &Stage<'_, '_>, cgroup: &Cgroup, bytes: u64) -> Result<(), EnvironmentError> {
     cgroup.set_limit(bytes, stage.timeout(), stage.lab.stop.flag())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stays_of_an_emptied_working_set_is_told() {
+        assert!(not_emptied(0, 100 << 20).is_none() && not_emptied(5 << 20, 100 << 20).is_none());
+        let trouble = not_emptied(50 << 20, 100 << 20).unwrap();
+        assert!(
+            trouble.reason.starts_with("50.0 MiB of 100 MiB stayed"),
+            "{}",
+            trouble.reason
+        );
+    }
 }

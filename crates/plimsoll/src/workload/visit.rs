@@ -4,6 +4,7 @@
 //! that each visit raises, so that the page gets dirty, and the page that a chase goes to next. After a visit the worker
 //! computes for a while. What that costs on memory that is surely resident is measured apart.
 
+use std::fs;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
@@ -130,6 +131,7 @@ impl Visitor {
         let interval_ns = self.interval_ns;
         let mut access_ns = 0;
         let before = self.visits;
+        let waited = cpu_wait();
         let watch = Stopwatch::start(UsageScope::Process);
         self.visit(&mut pages, seconds, |ns| {
             access_ns += ns;
@@ -138,12 +140,17 @@ impl Visitor {
         let visits = self.visits - before;
         // A visit works on a line of its page, which is no throughput.
         let cost = watch.stop(0);
+        let waited = waited.zip(cpu_wait()).map(|(from, to)| to.saturating_sub(from));
         let mut findings = Findings {
             latency: Some(latencies.to_text()),
             ..Findings::default()
         };
         findings.set("visits", visits as f64);
-        findings.set("visits_per_s", visits as f64 / cost.seconds);
+        findings.set("wall_visits_per_s", visits as f64 / cost.seconds);
+        findings.set("visits_per_s", visits as f64 / own_seconds(cost, waited));
+        if let Some(waited) = waited {
+            findings.set("cpu_wait_s", waited.as_secs_f64());
+        }
         findings.set("access_s", access_ns as f64 / 1e9 / visits as f64);
         for (name, percent) in [
             ("p50_s", 50.0),
@@ -202,6 +209,24 @@ impl Visitor {
         self.visits += visits;
         self.wrong += wrong;
     }
+}
+
+/// Time that this thread could run and waited for a CPU since it began; none where the kernel does not count it.
+fn cpu_wait() -> Option<Duration> {
+    of_schedstat(&fs::read_to_string("/proc/thread-self/schedstat").ok()?)
+}
+
+/// `on-cpu waited slices`, times in nanoseconds. Nothing is counted where a thread that reads this was never on a CPU.
+fn of_schedstat(text: &str) -> Option<Duration> {
+    let mut fields = text.split_whitespace().map(str::parse::<u64>);
+    let (on_cpu, waited) = (fields.next()?.ok()?, fields.next()?.ok()?);
+    (on_cpu > 0).then(|| Duration::from_nanos(waited))
+}
+
+/// Seconds of work without those waited for a CPU; never less than the CPU time, which is counted apart from the wait.
+fn own_seconds(cost: Cost, waited: Option<Duration>) -> f64 {
+    let waited = waited.unwrap_or_default().as_secs_f64();
+    (cost.seconds - waited).max(cost.cpu_user_s + cost.cpu_system_s)
 }
 
 /// Steps of arithmetic, none of which can begin before the one before it has ended.
@@ -399,6 +424,26 @@ mod tests {
         visitor.measure(Some(&mut memory), 0.002).expect("measured");
         let untouched = memory.iter().filter(|&&byte| byte == 0xAB).count();
         assert!(untouched >= 10 * (page_size() - 24));
+    }
+
+    #[test]
+    fn the_wait_for_a_cpu_is_the_second_field() {
+        assert_eq!(of_schedstat("123456 789 5\n"), Some(Duration::from_nanos(789)));
+        for nothing in ["0 0 0\n", "12", "", "a b c"] {
+            assert_eq!(of_schedstat(nothing), None, "{nothing:?}");
+        }
+    }
+
+    #[test]
+    fn a_wait_for_a_cpu_is_no_time_of_the_work() {
+        let cost = Cost {
+            seconds: 2.0,
+            cpu_user_s: 0.25,
+            cpu_system_s: 0.25,
+            ..Cost::default()
+        };
+        let own = |waited| own_seconds(cost, Some(Duration::from_secs_f64(waited)));
+        assert_eq!((own_seconds(cost, None), own(0.5), own(1.9)), (2.0, 1.5, 0.5));
     }
 
     #[test]

@@ -215,14 +215,21 @@ impl Cgroup {
         })
     }
 
-    /// Sets its soft ceiling (`memory.high`), above which its processes reclaim and are held back; `None` is none.
+    /// Sets its soft ceiling (`memory.high`), above which its processes reclaim and are held back, having the kernel
+    /// reclaim what is above it; `None` is none.
     ///
     /// # Errors
-    /// [`EnvironmentError::NoHigh`] on v1, which has none, and an error of the system when the kernel refuses.
-    pub fn set_high(&self, bytes: Option<u64>) -> Result<(), EnvironmentError> {
+    /// [`EnvironmentError::NoHigh`] on v1, which has none; [`EnvironmentError::ReclaimTimedOut`] and
+    /// [`EnvironmentError::Interrupted`] while it reclaims, and an error of the system when the kernel refuses.
+    pub fn set_high(
+        &self,
+        bytes: Option<u64>,
+        timeout: Duration,
+        interrupted: &AtomicBool,
+    ) -> Result<(), EnvironmentError> {
         match self.version {
             CgroupVersion::V1 => Err(EnvironmentError::NoHigh),
-            CgroupVersion::V2 => v2::set_high(&self.path, bytes),
+            CgroupVersion::V2 => v2::set_high(&self.path, bytes, &Patience::new(timeout, interrupted)),
         }
     }
 

@@ -121,23 +121,37 @@ pub(super) fn set_limit(
     bytes: u64,
     patience: &Patience<'_>,
 ) -> Result<bool, EnvironmentError> {
-    let usage = cgroup.join(USAGE);
-    let used = || read_number(&usage).map_err(|source| EnvironmentError::reading(&usage, source));
-    let before = used()?;
-    if before > bytes {
-        reclaim(cgroup, before, before - bytes, patience)?;
-        if used()? > bytes {
-            return Ok(false);
-        }
+    if !make_room(cgroup, bytes, patience)? {
+        return Ok(false);
     }
     set(cgroup, LIMIT, &bytes.to_string())?;
     Ok(true)
 }
 
-/// Sets the soft ceiling, which makes the kernel reclaim what is above it; `None` is no ceiling.
-pub(super) fn set_high(cgroup: &Path, bytes: Option<u64>) -> Result<(), EnvironmentError> {
-    let value = bytes.map_or_else(|| "max".to_owned(), |bytes| bytes.to_string());
-    set(cgroup, HIGH, &value)
+/// Reclaims step by step until no more than `bytes` are used. False where the kernel could not reclaim enough.
+fn make_room(cgroup: &Path, bytes: u64, patience: &Patience<'_>) -> Result<bool, EnvironmentError> {
+    let usage = cgroup.join(USAGE);
+    let used = || read_number(&usage).map_err(|source| EnvironmentError::reading(&usage, source));
+    let before = used()?;
+    if before <= bytes {
+        return Ok(true);
+    }
+    reclaim(cgroup, before, before - bytes, patience)?;
+    Ok(used()? <= bytes)
+}
+
+/// Sets the soft ceiling; `None` is no ceiling. What is above it is reclaimed step by step before, as the write that sets
+/// it would do in one go that nothing ends. What then is left above it the kernel may reclaim.
+pub(super) fn set_high(
+    cgroup: &Path,
+    bytes: Option<u64>,
+    patience: &Patience<'_>,
+) -> Result<(), EnvironmentError> {
+    let Some(bytes) = bytes else {
+        return set(cgroup, HIGH, "max");
+    };
+    make_room(cgroup, bytes, patience)?;
+    set(cgroup, HIGH, &bytes.to_string())
 }
 
 /// Through `memory.reclaim` (Linux 5.19), or by lowering `memory.high` for a moment before it.
@@ -394,17 +408,26 @@ mod tests {
 
     #[test]
     fn the_soft_ceiling_is_a_number_or_max() {
-        let (folder, group) = cgroup(&[(HIGH, "max\n")]);
-        let read_high = || control_file::read(&folder.path().join(HIGH)).unwrap();
-        group.set_high(Some(1 << 20)).unwrap();
-        assert!(read_high().starts_with("1048576"));
-        group.set_high(None).unwrap();
-        assert!(read_high().starts_with("max"));
+        let stop = AtomicBool::new(false);
+        let minute = Duration::from_secs(60);
+        let files = [(HIGH, "max\n"), (USAGE, "50000000\n"), ("memory.reclaim", "")];
+        let (folder, group) = cgroup(&files);
+        let read = |name: &str| control_file::read(&folder.path().join(name)).unwrap();
+        group.set_high(Some(40_000_000), minute, &stop).unwrap();
+        assert!(read(HIGH).starts_with("40000000"));
+        // What is above it was asked for before.
+        assert!(!read("memory.reclaim").is_empty());
+        group.set_high(None, minute, &stop).unwrap();
+        assert!(read(HIGH).starts_with("max"));
+        stop.store(true, std::sync::atomic::Ordering::Release);
+        let ended = group.set_high(Some(40_000_000), minute, &stop);
+        assert!(matches!(ended, Err(EnvironmentError::Interrupted)), "{ended:?}");
+        assert!(read(HIGH).starts_with("max"));
         let v1 = Cgroup {
             version: CgroupVersion::V1,
             path: folder.path().to_owned(),
         };
-        let text = v1.set_high(Some(1)).unwrap_err().to_string();
+        let text = v1.set_high(Some(1), minute, &stop).unwrap_err().to_string();
         assert!(text.contains("cap-by=limit"), "{text}");
     }
 }

@@ -12,7 +12,6 @@ const STORE_TOLD: f64 = 0.02;
 
 /// What the numbers say: the group that carries most in full, the others with their load.
 pub(super) fn sentence(groups: &[&Group]) -> Option<String> {
-    let carried = |group: &Group| median(group, KNEE).or_else(|| median(group, KNEE_LOW));
     let mut groups: Vec<&Group> = groups
         .iter()
         .copied()
@@ -81,20 +80,32 @@ fn what(group: &Group, others: &[&Group]) -> String {
     format!("{subject} and {data}")
 }
 
-/// How often its memory a group carries.
-fn factor(group: &Group) -> Option<String> {
+/// Whether most repeats found a knee; one that carried the largest load has none.
+fn has_knee(group: &Group) -> bool {
     let count = |metric: &str| group.metrics.get(metric).map_or(0, |found| found.values().len());
-    // A repeat that carried the largest load has no knee.
-    if 2 * count(KNEE) > count(KNEE_LOW) {
-        return Some(format!("{}\u{d7}", significant(median(group, KNEE)?)));
+    2 * count(KNEE) > count(KNEE_LOW)
+}
+
+/// How often its memory a group carries: the knee or, without one, the least that a repeat carried, which is certain.
+fn carried(group: &Group) -> Option<f64> {
+    match has_knee(group) {
+        true => median(group, KNEE),
+        false => Some(group.metrics.get(KNEE_LOW)?.summary.min),
     }
-    let most = group.metrics.get(KNEE_LOW)?.summary.max;
-    Some(format!("more than {}\u{d7}", significant(most)))
+}
+
+/// The same in words.
+fn factor(group: &Group) -> Option<String> {
+    let more = if has_knee(group) { "" } else { "more than " };
+    Some(format!("{more}{}\u{d7}", significant(carried(group)?)))
 }
 
 /// From where to where the knee may lie: the interval over the repeats of what was still carried, to that of what no
-/// longer was.
+/// longer was. None without a knee.
 fn interval(group: &Group) -> Option<String> {
+    if !has_knee(group) {
+        return None;
+    }
     let (low, high) = (group.metrics.get(KNEE_LOW)?, group.metrics.get(KNEE_HIGH)?);
     let from = significant(low.summary.interval.low);
     let to = significant(high.summary.interval.high);
@@ -106,6 +117,9 @@ fn interval(group: &Group) -> Option<String> {
 }
 
 fn with_store(group: &Group) -> Option<String> {
+    if !has_knee(group) {
+        return None;
+    }
     let (load, by_ram) = (median(group, KNEE)?, median(group, KNEE_RAM)?);
     let told = by_ram < load * (1.0 - STORE_TOLD);
     told.then(|| {
@@ -133,9 +147,18 @@ mod tests {
     use crate::recording::model::TrialStatus;
 
     fn group(subject: &str, metrics: &[(&str, f64)]) -> Group {
-        let one = |value: f64| Dot {
+        let metrics: Vec<(&str, &[f64])> = metrics
+            .iter()
+            .map(|(name, value)| (*name, std::slice::from_ref(value)))
+            .collect();
+        repeated(subject, &metrics)
+    }
+
+    /// A group with the figures of several repeats.
+    fn repeated(subject: &str, metrics: &[(&str, &[f64])]) -> Group {
+        let one = |value: &f64| Dot {
             trial: "a#1".to_owned(),
-            value,
+            value: *value,
             status: TrialStatus::Ok,
         };
         Group {
@@ -148,7 +171,10 @@ mod tests {
             untrustworthy: false,
             metrics: metrics
                 .iter()
-                .filter_map(|(name, value)| Some(((*name).to_owned(), measured(vec![one(*value)], 1)?)))
+                .filter_map(|(name, values)| {
+                    let dots = values.iter().map(one).collect();
+                    Some(((*name).to_owned(), measured(dots, 1)?))
+                })
                 .collect(),
             phases: Vec::new(),
         }
@@ -176,6 +202,31 @@ mod tests {
                  work falls under half (between 1.85 and 1.94; 1.50\u{d7} counting the RAM of the compressed store); \
                  with none 0.97\u{d7} (at 1.00\u{d7} the OOM killer ends the program)."
             )
+        );
+    }
+
+    #[test]
+    fn a_knee_in_the_minority_of_repeats_is_not_told() {
+        let zram = repeated(
+            "zram",
+            &[
+                (KNEE_LOW, &[2.9, 3.0, 3.0]),
+                (KNEE, &[2.95]),
+                (KNEE_HIGH, &[3.0]),
+                (KNEE_RAM, &[2.0]),
+            ],
+        );
+        let better = repeated(
+            "zswap",
+            &[(KNEE_LOW, &[2.95]), (KNEE, &[2.97]), (KNEE_HIGH, &[2.99])],
+        );
+        let text = sentence(&[&zram, &better]).expect("a sentence");
+        assert!(text.starts_with("With zswap"), "{text}");
+        assert!(text.ends_with("; with zram more than 2.90\u{d7}."), "{text}");
+        let text = sentence(&[&zram]).expect("a sentence");
+        assert!(
+            text.ends_with("carries more than 2.90\u{d7} its memory before useful work falls under half."),
+            "{text}"
         );
     }
 

@@ -3,6 +3,7 @@
 use rustix::process::Signal;
 use serde_json::Value;
 
+use super::refusals::unprivileged;
 use super::{Run, has_laboratory};
 
 const LIMIT: f64 = (32 << 20) as f64;
@@ -51,12 +52,15 @@ fn loads_beyond_the_limit_go_to_zram_and_every_page_is_right() {
     }
     for point in &points {
         let visits = figure(point, "visits");
-        let per_second = figure(point, "visits_per_s");
+        let (useful, per_second) = (figure(point, "visits_per_s"), figure(point, "wall_visits_per_s"));
         let seconds = point["seconds"].as_f64().expect("seconds");
         assert!(
             visits > 10.0 && (per_second * seconds / visits - 1.0).abs() < 0.01,
             "{point:#}"
         );
+        // Without the time that it waited for a CPU a visit takes no longer.
+        assert!(useful >= per_second, "{point:#}");
+        assert!(figure(point, "early_kills") <= 2.0, "{point:#}");
         assert!((figure(point, "size_bytes") / LIMIT - figure(point, "load")).abs() < 0.001);
         assert!(
             figure(point, "p50_s") <= figure(point, "p99_s")
@@ -74,7 +78,7 @@ fn loads_beyond_the_limit_go_to_zram_and_every_page_is_right() {
     assert!(figure(heavy, "swapped_bytes") > LIMIT / 2.0 && figure(heavy, "store_bytes") > LIMIT / 10.0);
     assert!(figure(heavy, "ram_load") < figure(heavy, "load") * 0.9);
     // Half of the pages are elsewhere, so about half of the visits fault.
-    let faults = figure(heavy, "hard_faults_per_s") / figure(heavy, "visits_per_s");
+    let faults = figure(heavy, "hard_faults_per_s") / figure(heavy, "wall_visits_per_s");
     assert!((0.25..0.75).contains(&faults), "{faults} faults a visit");
     let metrics = &trial["metrics"];
     let low = metrics["knee_low_load"].as_f64().expect("a load that is carried");
@@ -100,6 +104,7 @@ fn without_swap_the_kill_is_what_is_measured() {
         (figure(last, "oom_killed"), figure(last, "visits_per_s")),
         (1.0, 0.0)
     );
+    assert_eq!(figure(last, "early_kills"), 0.0, "without swap none is free");
     let killed = trial["metrics"]["oom_killed_load"].as_f64().expect("a kill");
     let carried = trial["metrics"]["knee_load"].as_f64().expect("a knee");
     assert!(
@@ -107,6 +112,27 @@ fn without_swap_the_kill_is_what_is_measured() {
         "{:#}",
         trial["metrics"]
     );
+}
+
+#[test]
+fn without_a_cgroup_nothing_is_measured() {
+    let arguments = [
+        "loadline",
+        "--set",
+        "subject=none",
+        "--set",
+        "limit=16M",
+        "--repeat",
+        "1",
+    ];
+    let Some(ended) = unprivileged(&arguments) else {
+        return;
+    };
+    ended.assert_failed(3, &["sudo", "loadline did not run"]);
+    for trial in ended.trials() {
+        assert!(trial["phases"].as_array().is_none_or(Vec::is_empty), "{trial:#}");
+        assert_eq!(trial["metrics"]["knee_low_load"], Value::Null);
+    }
 }
 
 #[test]

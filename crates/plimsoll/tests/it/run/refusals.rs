@@ -108,10 +108,10 @@ fn a_second_run_is_refused_with_the_name_of_the_first() {
     started.finish();
 }
 
-#[test]
-fn an_unprivileged_user_is_told_what_is_missing_and_gets_the_rest() {
+/// Runs `plimsoll run` with `arguments` as a user without privileges; none where this one cannot become another.
+pub(super) fn unprivileged(arguments: &[&str]) -> Option<Ended> {
     if !rustix::process::geteuid().is_root() {
-        return;
+        return None;
     }
     // The build folder may be closed to others; a copy in a folder of its own is not.
     let folder = tempfile::Builder::new()
@@ -124,25 +124,33 @@ fn an_unprivileged_user_is_told_what_is_missing_and_gets_the_rest() {
     std::fs::create_dir(&runs).expect("a folder");
     std::os::unix::fs::chown(&runs, Some(65534), Some(65534)).expect("chown");
     let mut command = Command::new(&program);
-    command.args([
-        "run",
-        "compression",
-        "--json",
-        "--set",
-        "size=32M",
-        "--set",
-        "hold=0.1",
-        "--repeat",
-        "1",
-    ]);
     command
+        .arg("run")
+        .args(arguments)
+        .arg("--json")
         .arg("--output")
         .arg(&runs)
         .uid(65534)
         .gid(65534)
         .env("HOME", &runs)
         .current_dir(&runs);
-    let ended = Ended::of(command.output().expect("plimsoll starts"));
+    Some(Ended::of(command.output().expect("plimsoll starts")))
+}
+
+#[test]
+fn an_unprivileged_user_is_told_what_is_missing_and_gets_the_rest() {
+    let arguments = [
+        "compression",
+        "--set",
+        "size=32M",
+        "--set",
+        "hold=0.1",
+        "--repeat",
+        "1",
+    ];
+    let Some(ended) = unprivileged(&arguments) else {
+        return;
+    };
     ended.assert_failed(3, &["sudo", "trim did not run"]);
     assert_eq!(ended.results["status"], "incomplete", "{:#}", ended.results);
     for trial in ended.trials() {

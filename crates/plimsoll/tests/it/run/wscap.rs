@@ -71,6 +71,10 @@ fn a_cap_of_half_the_size_makes_scans_slow_and_every_page_is_right() {
     );
     assert!(figure(trial, "uncapped", "resident_min_bytes") > 15e6);
     assert!(
+        figure(trial, "emptied", "stayed_bytes") <= PAGES * 4096.0 / 20.0,
+        "{trial:#}"
+    );
+    assert!(
         metric(trial, "emptied_slowdown_ratio") < metric(trial, "slowdown_ratio"),
         "emptying once costs less than a cap: {trial:#}"
     );
@@ -134,7 +138,7 @@ fn check_profile(trial: &Value) {
 }
 
 #[test]
-fn memory_that_fits_under_its_cap_is_scanned_as_before() {
+fn memory_that_fits_under_its_cap_does_not_fault() {
     if !has_laboratory() {
         return;
     }
@@ -145,7 +149,6 @@ fn memory_that_fits_under_its_cap_is_scanned_as_before() {
     let trial = &ended.trials()[0];
     assert!(metric(trial, "faults_per_scan_count") < PAGES / 20.0, "{trial:#}");
     assert!(metric(trial, "capped_resident_min_bytes") > 15e6, "{trial:#}");
-    assert!(metric(trial, "slowdown_ratio") < 5.0, "{trial:#}");
 }
 
 #[test]
@@ -153,21 +156,22 @@ fn a_balance_set_manager_trims_once_a_second() {
     if !has_laboratory() {
         return;
     }
-    let run = wscap(&["--set", "cap-by=balance", "--set", "duration=1.5"]);
+    let run = wscap(&["--set", "cap-by=balance", "--set", "duration=2.5"]);
     let ended = run.finish();
     ended.assert_went_well();
     let trial = &ended.trials()[0];
     let looks = figure(trial, "capped", "balance_looks_count");
-    assert!((1.0..=3.0).contains(&looks), "{trial:#}");
-    assert!(
-        figure(trial, "capped", "balance_trimmed_bytes") > 1e6,
-        "{trial:#}"
-    );
+    // At once, and a second after each.
+    assert!((2.0..=3.0).contains(&looks), "{trial:#}");
+    // What is trimmed comes back while the rest is: less may be missing after a trim than was trimmed, but it has faulted.
+    // A piece is 256 pages, and each look trims at least one.
+    let scans = figure(trial, "capped", "scans_count");
+    let faults = metric(trial, "faults_per_scan_count") * scans;
+    assert!(faults > 256.0, "{trial:#}");
     assert!(
         metric(trial, "capped_resident_max_bytes") > 12e6,
         "it refills: {trial:#}"
     );
-    assert!(metric(trial, "faults_per_scan_count") > 0.0);
     let mechanism = trial["params"]["mechanism"].as_str().expect("a mechanism");
     assert!(mechanism.contains("MADV_PAGEOUT"));
 }

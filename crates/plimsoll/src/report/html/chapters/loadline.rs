@@ -4,8 +4,8 @@ use super::super::table::{Cell, Table, columns};
 use super::super::xy::{self, Axis, Chart, Line};
 use super::{Chapter, Drawing};
 use crate::analysis::loadline::{
-    CARRIED, CPU_SYSTEM, HARD_FAULTS, KILLED, KNEE, LOAD, NET, PSI_SOME, RAM_LOAD, RESIDENT, STORE, SWAPPED,
-    Spread, VISITS, curve,
+    CARRIED, CPU_SYSTEM, CPU_WAIT, EARLY_KILLS, HARD_FAULTS, KILLED, KNEE, LOAD, NET, PSI_SOME, RAM_LOAD,
+    RESIDENT, STORE, SWAPPED, Spread, VISITS, curve, measured,
 };
 use crate::analysis::{Group, MetricUnit};
 use crate::latency::Latencies;
@@ -24,19 +24,19 @@ const DRAWN: [(&str, &str, &str, bool); 7] = [
     (
         "p50_s",
         "Median latency over load",
-        "Half of the visits take no longer",
+        "Half of the visits that should have begun, those that waited behind a slow one included, take no longer",
         true,
     ),
     (
         "p99_s",
         "p99 latency over load",
-        "99 of 100 visits take no longer",
+        "99 of 100 visits that should have begun, those that waited behind a slow one included, take no longer",
         true,
     ),
     (
         "p999_s",
         "p99.9 latency over load",
-        "999 of 1000 visits take no longer",
+        "999 of 1000 visits that should have begun, those that waited behind a slow one included, take no longer",
         true,
     ),
     ("max_s", "Longest latency over load", "No visit took longer", true),
@@ -145,8 +145,9 @@ fn useful_work(groups: &[(&Group, Vec<&Trial>)]) -> Option<Drawing> {
     };
     Some(Drawing {
         caption: "Useful work over load".to_owned(),
-        hint: "Visits of pages a second, as a share of those at load 0.5. Where a line falls under half is its load line. \
-               A line that ends at 0 ends with a kill. Bands show the spread of the repeats."
+        hint: "Visits of pages a second, without the time that the worker waited for a CPU that others used, as a share of \
+               those at load 0.5. Where a line falls under half is its load line. A line that ends at 0 ends \
+               with a kill. Bands show the spread of the repeats."
             .to_owned(),
         svg: xy::draw(&chart)?,
     })
@@ -188,7 +189,7 @@ fn percentiles(group: &Group, trials: &[&Trial]) -> Option<Drawing> {
         let of_load = |phase: &&Phase| phase.figures.get(LOAD) == Some(&load);
         for text in trials
             .iter()
-            .flat_map(|trial| trial.phases.iter().find(of_load))
+            .filter_map(|trial| measured(trial).into_iter().find(of_load))
             .filter_map(|phase| phase.latency.as_deref())
         {
             // A histogram that cannot be read is one fewer.
@@ -226,8 +227,8 @@ fn percentiles(group: &Group, trials: &[&Trial]) -> Option<Drawing> {
     };
     Some(Drawing {
         caption: format!("Latencies of {}, from the usual to the rare", group.label),
-        hint: "100 on the horizontal axis is p99, 1000 is p99.9. Visits that could not begin while one took its time \
-               are counted as having waited."
+        hint: "100 on the horizontal axis is p99, 1000 is p99.9: of the visits that should have begun, those that waited \
+               behind a slow one included."
             .to_owned(),
         svg: xy::draw(&chart)?,
     })
@@ -235,7 +236,7 @@ fn percentiles(group: &Group, trials: &[&Trial]) -> Option<Drawing> {
 
 /// Every point of every trial.
 fn points(page: &Page, groups: &[(&Group, Vec<&Trial>)]) -> Table {
-    const FIGURES: [(&str, &str); 12] = [
+    const FIGURES: [(&str, &str); 14] = [
         ("Visits", VISITS),
         ("p50", "p50_s"),
         ("p99", "p99_s"),
@@ -248,6 +249,8 @@ fn points(page: &Page, groups: &[(&Group, Vec<&Trial>)]) -> Table {
         ("Resident", RESIDENT),
         ("Swapped", SWAPPED),
         ("Store", STORE),
+        ("CPU wait", CPU_WAIT),
+        ("Early kills", EARLY_KILLS),
     ];
     let row = |trial: &Trial, phase: &Phase| {
         let figure = |name: &str| phase.figures.get(name).copied();
