@@ -16,6 +16,7 @@ mod nearest;
 mod order;
 mod overrides;
 mod resolve;
+mod settings;
 mod show;
 mod size;
 mod source;
