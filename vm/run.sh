@@ -15,7 +15,9 @@ target=${CARGO_TARGET_DIR:-$root/target}
 work=$target/vm
 disk=$work/disk.img
 console=$work/console.log
-memory_mib=1024
+# Enough that the experiments' own pressure, slow as everything is when emulated, is not taken for harm to the machine:
+# the tripwire looks at stalls only below twice its reserve of 512 MiB.
+memory_mib=2560
 disk_mib=512
 timeout_seconds=280 # about 100 on a quiet machine
 
