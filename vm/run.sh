@@ -19,7 +19,7 @@ console=$work/console.log
 # the tripwire looks at stalls only below twice its reserve of 512 MiB.
 memory_mib=2560
 disk_mib=512
-timeout_seconds=280 # about 100 on a quiet machine
+timeout_seconds=600 # about 200 on a quiet machine
 
 fail() { # EXIT-CODE MESSAGE
     echo "vm/run.sh: $2" >&2
