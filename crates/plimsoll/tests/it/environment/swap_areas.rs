@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use plimsoll::environment::{Environment, EnvironmentError, MissingKind, SwapKind};
+use plimsoll::environment::{Environment, EnvironmentError, MissingKind, Session, SwapKind};
 
 use super::{
     MIB, NEVER, Traces, again, disk, has_swap_file, has_zram, has_zswap, is_role, read, session, settings,
@@ -118,6 +118,9 @@ fn an_unknown_algorithm_is_refused_with_the_known_ones() {
 }
 
 /// Adds a zram device that is somebody else's as far as the run can tell; removed when dropped.
+///
+/// That has to be before the session gives the machine away: the next test counts the devices before and after, and
+/// one that goes in between looks like its own doing. So a session that knew a stranger ends by [`Stranger::leave`].
 struct Stranger(u32);
 
 impl Stranger {
@@ -127,6 +130,12 @@ impl Stranger {
 
     fn attribute(&self, name: &str) -> String {
         format!("/sys/block/zram{}/{name}", self.0)
+    }
+
+    /// Removes the device while the machine is still held, and then gives the machine away.
+    fn leave(self, session: Session) {
+        drop(self);
+        let _ = session.finish().unwrap();
     }
 }
 
@@ -160,7 +169,7 @@ fn a_zram_device_of_somebody_else_is_not_touched() {
     let mut bytes = [0u8; 11];
     std::io::Read::read_exact(&mut fs::File::open(&node).unwrap(), &mut bytes).unwrap();
     assert_eq!(&bytes, b"their bytes");
-    let _ = session.finish().unwrap();
+    theirs.leave(session);
 }
 
 #[test]
@@ -187,7 +196,7 @@ fn a_device_that_somebody_else_took_over_is_left_to_them() {
     let report = environment.tear_down(&mut session).unwrap();
     assert_eq!(read(theirs.attribute("disksize")), (16 * MIB).to_string());
     assert_eq!(report.left_alone.len(), 1, "{report:?}");
-    let _ = session.finish().unwrap();
+    theirs.leave(session);
 }
 
 /// Runs where no device can be added, started by the test below.
