@@ -21,12 +21,19 @@ impl Errno {
     pub const NOMEM: Errno = Errno(libc::ENOMEM);
     /// Invalid argument.
     pub const INVAL: Errno = Errno(libc::EINVAL);
+    /// Something is there already.
+    pub const EXIST: Errno = Errno(libc::EEXIST);
     /// Not built into this kernel.
     pub const NOSYS: Errno = Errno(libc::ENOSYS);
 
     /// The number itself.
     pub const fn raw(self) -> i32 {
         self.0
+    }
+
+    /// The error of that number, as the kernel returns it.
+    pub(crate) const fn of_number(number: c_int) -> Errno {
+        Errno(number)
     }
 
     /// The error of the call that this thread made last.

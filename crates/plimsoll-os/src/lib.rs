@@ -4,13 +4,16 @@
 //! wherever the kernel itself cannot be made to break Rust's memory rules by the call.
 #![no_std]
 
+pub mod address_space;
 mod backing_file;
 mod errno;
 mod fd;
+mod futex;
 mod lock_range;
 mod page_size;
 mod perf;
 mod process;
+mod raw;
 mod region;
 mod swap;
 mod uffd;
@@ -19,6 +22,7 @@ mod vm;
 pub use backing_file::BackingFile;
 pub use errno::Errno;
 pub use fd::Fd;
+pub use futex::{futex_wait, futex_wake};
 pub use lock_range::lock_range_on_fault;
 pub use page_size::page_size;
 pub use perf::{PerfEvent, PerfScope, open_perf_event};

@@ -20,7 +20,7 @@ pub enum Advice {
 }
 
 impl Advice {
-    const fn raw(self) -> c_int {
+    pub(crate) const fn raw(self) -> c_int {
         match self {
             Advice::PageOut => libc::MADV_PAGEOUT,
             Advice::HugePage => libc::MADV_HUGEPAGE,

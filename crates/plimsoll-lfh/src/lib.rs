@@ -1,0 +1,26 @@
+//! A low-fragmentation heap for Linux.
+//!
+//! A heap has two ends. The *back end*  keeps extents of whole units and coalesces them. The *front end*
+//! is one of two: *Standard*, one lock over coalescing blocks with their size in front of them, as heaps were; or
+//! *low-fragmentation*: blocks of 64 sizes ("buckets") are cut from subsegments of the back end, and an array of free
+//! blocks for each bucket and *affinity slot* (the slot of the processor that runs the thread, bounded by the number
+//! of processors and never by that of threads) makes most calls a restartable sequence without a lock.
+//!
+//! Layers, each of which knows those before it in this list alone: `lock`, `bucket`, `unit` and `arena` (nouns and
+//! address space); `backend` and `large`; `affinity`, `remote_free` and `subsegment`; `standard`; `heap`; `statistics`
+//! and `validate`.
+//!
+//! Nothing here allocates from another heap, uses thread-local storage or calls anything that may.
+#![no_std]
+
+mod bucket;
+mod heap;
+mod lock;
+mod unit;
+
+pub use bucket::{BUCKETS, Bucket, LARGEST_BLOCK, SMALLEST_BLOCK};
+pub use heap::{FrontEnd, FrontEndError, Heap, HeapError, HeapOptions, Lfh};
+pub use unit::{UNIT, Unit, UnitIndex, UnitKind};
+
+/// Version of what another process may read of a heap: [`Unit`] and what leads to it.
+pub const LAYOUT: u32 = 1;

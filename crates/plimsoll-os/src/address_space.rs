@@ -1,0 +1,132 @@
+//! Ranges of this process's address space by address: reserved, made usable, given back. For a heap, which owns its
+//! ranges by other means than Rust's. No call touches `errno`.
+#![allow(unsafe_code)]
+
+use crate::raw::system_call;
+use crate::{Advice, Errno};
+
+/// Reserves `length` bytes somewhere: nothing can be read or written there yet, and nothing is committed.
+///
+/// # Errors
+/// [`Errno::NOMEM`] where the address space or RLIMIT_AS has no room.
+pub fn reserve(length: usize) -> Result<usize, Errno> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    // SAFETY: without MAP_FIXED the kernel picks an unused range, so no memory in use is touched.
+    unsafe { mmap(0, length, libc::PROT_NONE, flags) }
+}
+
+/// Maps `length` bytes, readable, writable and zero, at exactly `start` if nothing is mapped there.
+///
+/// # Errors
+/// [`Errno::EXIST`] where something is; [`Errno::NOMEM`] where there is no room.
+pub fn map_unused(start: usize, length: usize) -> Result<(), Errno> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
+    // SAFETY: MAP_FIXED_NOREPLACE never maps over what is there.
+    let at = unsafe { mmap(start, length, libc::PROT_READ | libc::PROT_WRITE, flags) }?;
+    if at == start {
+        return Ok(());
+    }
+    // A kernel before 4.17 takes the address for a hint.
+    // SAFETY: the range was mapped a moment ago by this call, and nobody knows of it.
+    let _ = unsafe { unmap(at, length) };
+    Err(Errno::EXIST)
+}
+
+/// Maps `length` bytes anywhere, readable, writable and zero. Pages count as committed when they are touched.
+///
+/// # Errors
+/// [`Errno::NOMEM`] where the address space, RLIMIT_AS or the overcommit policy has no room.
+pub fn map(length: usize) -> Result<usize, Errno> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    // SAFETY: without MAP_FIXED the kernel picks an unused range, so no memory in use is touched.
+    unsafe { mmap(0, length, libc::PROT_READ | libc::PROT_WRITE, flags) }
+}
+
+/// # Safety
+/// With MAP_FIXED among the flags, the range is the caller's.
+unsafe fn mmap(start: usize, length: usize, protection: i32, flags: i32) -> Result<usize, Errno> {
+    let arguments = [start, length, protection as usize, flags as usize, usize::MAX, 0];
+    // SAFETY: the caller's premise.
+    unsafe { system_call(libc::SYS_mmap, arguments) }
+}
+
+/// Makes a reserved range readable and writable. What was there stays, what was never there is zero.
+///
+/// # Errors
+/// [`Errno::NOMEM`] where the overcommit policy or `vm.max_map_count` has no room.
+///
+/// # Safety
+/// The range is whole pages, mapped, and the caller's.
+pub unsafe fn make_accessible(start: usize, length: usize) -> Result<(), Errno> {
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: the caller's premise.
+    unsafe { system_call(libc::SYS_mprotect, [start, length, protection as usize, 0, 0, 0]) }.map(drop)
+}
+
+/// Makes a range neither readable nor writable: who touches it gets SIGSEGV.
+///
+/// # Errors
+/// [`Errno::NOMEM`] where `vm.max_map_count` has no room.
+///
+/// # Safety
+/// The range is whole pages, mapped, and the caller's; nobody uses it.
+pub unsafe fn make_inaccessible(start: usize, length: usize) -> Result<(), Errno> {
+    let protection = libc::PROT_NONE;
+    // SAFETY: the caller's premise.
+    unsafe { system_call(libc::SYS_mprotect, [start, length, protection as usize, 0, 0, 0]) }.map(drop)
+}
+
+/// Gives the pages of a range back at once; they read as zero afterwards (`MADV_DONTNEED`).
+///
+/// # Errors
+/// [`Errno::INVAL`] where pages are locked (`mlock(2)`): they stay as they are.
+///
+/// # Safety
+/// The range is whole pages, mapped, and the caller's; nobody relies on its contents.
+pub unsafe fn discard(start: usize, length: usize) -> Result<(), Errno> {
+    // SAFETY: the caller's premise.
+    unsafe { madvise(start, length, libc::MADV_DONTNEED) }
+}
+
+/// Gives `advice` on a range, which leaves its contents as they are.
+///
+/// # Errors
+/// [`Errno::INVAL`] where the kernel does not know the advice, [`Errno::NOMEM`] where a part is not mapped.
+pub fn advise(start: usize, length: usize, advice: Advice) -> Result<(), Errno> {
+    // SAFETY: the kernel checks the range, and no `Advice` changes contents or protection.
+    unsafe { madvise(start, length, advice.raw()) }
+}
+
+/// # Safety
+/// As the advice asks.
+unsafe fn madvise(start: usize, length: usize, advice: i32) -> Result<(), Errno> {
+    // SAFETY: the caller's premise.
+    unsafe { system_call(libc::SYS_madvise, [start, length, advice as usize, 0, 0, 0]) }.map(drop)
+}
+
+/// Moves the pages of `from..from + length` to `to`, where whatever was mapped is replaced. The old range stays
+/// mapped, and reads as zero (`mremap(2)` with `MREMAP_DONTUNMAP`, Linux 5.7).
+///
+/// # Errors
+/// [`Errno::INVAL`] where the kernel cannot; then nothing was moved.
+///
+/// # Safety
+/// Both ranges are whole pages, private and anonymous, and the caller's; they do not overlap; nobody relies on the
+/// contents of `to`.
+pub unsafe fn move_pages(from: usize, to: usize, length: usize) -> Result<(), Errno> {
+    let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED | libc::MREMAP_DONTUNMAP;
+    // SAFETY: the caller's premise.
+    unsafe { system_call(libc::SYS_mremap, [from, length, length, flags as usize, to, 0]) }.map(drop)
+}
+
+/// Unmaps a range.
+///
+/// # Errors
+/// [`Errno::NOMEM`] where `vm.max_map_count` has no room for the split.
+///
+/// # Safety
+/// The range is whole pages and the caller's; nobody uses it.
+pub unsafe fn unmap(start: usize, length: usize) -> Result<(), Errno> {
+    // SAFETY: the caller's premise.
+    unsafe { system_call(libc::SYS_munmap, [start, length, 0, 0, 0, 0]) }.map(drop)
+}
