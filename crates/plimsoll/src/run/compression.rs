@@ -77,10 +77,7 @@ impl Eater {
     ) -> Result<(Cost, Option<Verification>), Trouble> {
         match stage.ask(&mut self.worker, command)? {
             Reply::Done { cost, verification } => Ok((cost, verification)),
-            other => Err(Trouble::new(
-                Exit::WorkloadFailed,
-                format_args!("the worker answered {other:?}"),
-            )),
+            other => Err(Trouble::unexpected(&other)),
         }
     }
 

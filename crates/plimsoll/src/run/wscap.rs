@@ -188,10 +188,7 @@ impl Scanner {
                 }
                 Ok(cost.into())
             }
-            other => Err(Trouble::new(
-                Exit::WorkloadFailed,
-                format_args!("the worker answered {other:?}"),
-            )),
+            other => Err(Trouble::unexpected(&other)),
         }
     }
 }
