@@ -6,7 +6,7 @@ use std::process::Command;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use super::{PLIMSOLL, Run, SIZE, has_laboratory};
+use super::{PLIMSOLL, Run, SIZE, has_laboratory, metric};
 use crate::require::capability;
 
 /// Two short trials with a rest of `hold`.
@@ -26,11 +26,7 @@ fn twice(hold: &str) -> Run {
 
 /// The heartbeat's metrics of a trial.
 fn heartbeat(trial: &Value) -> [f64; 3] {
-    ["bystander_p99_s", "bystander_max_s", "bystander_cpu_percent"].map(|name| {
-        trial["metrics"][name]
-            .as_f64()
-            .unwrap_or_else(|| panic!("no {name}: {trial:#}"))
-    })
+    ["bystander_p99_s", "bystander_max_s", "bystander_cpu_percent"].map(|name| metric(trial, name))
 }
 
 #[test]

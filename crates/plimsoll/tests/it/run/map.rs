@@ -2,18 +2,12 @@
 
 use serde_json::Value;
 
-use super::{Run, has_laboratory};
+use super::{Run, has_laboratory, phase};
 
 const SIZE: f64 = 16.0 * 1048576.0;
 
 fn figure(phase: &Value, name: &str) -> Option<f64> {
     phase["figures"][name].as_f64()
-}
-
-fn phase<'t>(trial: &'t Value, name: &str) -> &'t Value {
-    let phases = trial["phases"].as_array().expect("phases");
-    let found = phases.iter().find(|phase| phase["name"] == name);
-    found.unwrap_or_else(|| panic!("no phase {name}: {trial:#}"))
 }
 
 fn run(arguments: &[&str]) -> super::Ended {

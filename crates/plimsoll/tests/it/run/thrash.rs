@@ -3,7 +3,7 @@
 use rustix::process::Signal;
 use serde_json::Value;
 
-use super::{Run, ends_within_seconds, has_laboratory};
+use super::{Run, ends_within_seconds, has_laboratory, metric, phase_names, phases};
 
 /// 4 x 24 MiB, a cycle of a third of an area and 20 ms of sleep, a consumer every 0.4 s. In a cgroup of a few
 /// thousand pages the kernel now and then finds none to reclaim, and kills; this one has ten thousand.
@@ -29,11 +29,6 @@ fn list(trial: &Value, name: &str) -> Vec<f64> {
     let values = trial["lists"][name].as_array();
     let values = values.unwrap_or_else(|| panic!("{name}: {trial:#}"));
     values.iter().filter_map(Value::as_f64).collect()
-}
-
-fn metric(trial: &Value, name: &str) -> f64 {
-    let value = trial["metrics"][name].as_f64();
-    value.unwrap_or_else(|| panic!("{name}: {trial:#}"))
 }
 
 #[test]
@@ -97,9 +92,8 @@ fn check_consumers(trial: &Value) {
 }
 
 fn check_figures(trial: &Value) {
-    let phases = trial["phases"].as_array().expect("phases");
-    let names: Vec<&str> = phases.iter().filter_map(|phase| phase["name"].as_str()).collect();
-    assert_eq!(names, ["rest", "load", "recovery"]);
+    let phases = phases(trial);
+    assert_eq!(phase_names(trial), ["rest", "load", "recovery"]);
     // Two fifths of the memory that is written again and again: it must thrash, and on a busy machine a little.
     assert!(metric(trial, "load_pages_in_per_s") > 100.0, "{trial:#}");
     assert!(metric(trial, "load_pages_out_per_s") > 100.0, "{trial:#}");
