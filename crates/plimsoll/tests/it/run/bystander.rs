@@ -61,7 +61,7 @@ fn the_heartbeat_is_outside_of_the_cgroup_and_stays_for_the_whole_run() {
     if !has_laboratory() {
         return;
     }
-    let run = twice("hold=1");
+    let run = twice("hold=0.4");
     let mut started = run.start();
     started.await_event("phase-end", "fill");
     let (heartbeat, worker) = (started.children()[0], started.worker());
@@ -90,7 +90,7 @@ fn a_heartbeat_that_dies_is_told_and_the_next_trial_has_another() {
     if !has_laboratory() {
         return;
     }
-    let run = twice("hold=1");
+    let run = twice("hold=0.4");
     let mut started = run.start();
     started.await_event("phase-end", "fill");
     let process = Pid::from_raw(started.children()[0] as i32).expect("a process id");

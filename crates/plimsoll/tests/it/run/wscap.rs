@@ -141,7 +141,7 @@ fn a_balance_set_manager_trims_once_a_second() {
     if !has_laboratory() {
         return;
     }
-    let run = wscap(&["--set", "cap-by=balance", "--set", "duration=2.5"]);
+    let run = wscap(&["--set", "cap-by=balance", "--set", "duration=2"]);
     let ended = run.finish();
     ended.assert_went_well();
     let trial = &ended.trials()[0];
