@@ -11,7 +11,7 @@ use crate::analysis::wscap::{
 };
 use crate::analysis::{Group, MetricUnit};
 use crate::quantity;
-use crate::recording::model::{Trial, TrialStatus};
+use crate::recording::model::Trial;
 use crate::report::page::Page;
 use crate::scenario::Wscap;
 
@@ -53,7 +53,7 @@ pub(super) fn chapter(page: &Page, groups: &[&Group]) -> Option<Chapter> {
     })
 }
 
-/// A group with its trials.
+/// A group with its trials that count.
 struct Series<'a> {
     group: &'a Group,
     load: f64,
@@ -62,14 +62,10 @@ struct Series<'a> {
 
 impl<'a> Series<'a> {
     fn of(group: &'a Group, trials: &'a [Trial]) -> Option<Series<'a>> {
-        let usable = |trial: &&Trial| {
-            group.trials.contains(&trial.id)
-                && (trial.status != TrialStatus::Failed || trial.lacks_only_a_phase())
-        };
         Some(Series {
             group,
             load: load(&group.params)?,
-            trials: trials.iter().filter(usable).collect(),
+            trials: group.counted(trials),
         })
     }
 
@@ -327,19 +323,24 @@ fn mean_shares(trials: &[&Trial]) -> Vec<(String, f64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::recording::model::Phase;
 
     fn trial(lists: &[(&str, &[f64])], profile: &[(&str, f64)]) -> Trial {
-        let lists: BTreeMap<&str, &[f64]> = lists.iter().copied().collect();
-        let document = serde_json::json!({
-            "id": "t#1", "workload": "wscap", "subject": "zram", "params": {"load": "2"}, "repeat": 1,
-            "status": "ok", "reasons": [], "verified": true, "span_ns": [0, 1], "metrics": {}, "lists": lists,
-            "phases": [{
-                "name": "capped", "span_ns": [0, 1], "seconds": 1.0, "bytes": 1, "gb_per_s": 0.0,
-                "cpu_user_s": 0.0, "cpu_system_s": 0.0, "cpu_kernel_threads_s": 0.0, "minor_faults": 0,
-                "major_faults": 0, "before": {}, "after": {}, "profile": profile,
-            }],
-        });
-        serde_json::from_value(document).unwrap()
+        let capped = Phase {
+            name: "capped".to_owned(),
+            profile: profile
+                .iter()
+                .map(|(name, share)| ((*name).to_owned(), *share))
+                .collect(),
+            ..Phase::default()
+        };
+        let lists = lists.iter();
+        Trial {
+            lists: lists
+                .map(|(name, values)| ((*name).to_owned(), values.to_vec()))
+                .collect(),
+            ..Trial::made_up("wscap", vec![capped])
+        }
     }
 
     #[test]
