@@ -16,7 +16,7 @@ test *arguments:
 lint:
     cargo fmt --check
     cargo clippy --workspace --all-targets -- -D warnings
-    shellcheck vm/*.sh vm/guest/* .ci/run .ci/smoke .ci/left-behind
+    shellcheck vm/*.sh vm/guest/* .ci/run .ci/smoke .ci/left-behind .ci/portability
 
 # Licences, sources and versions of the dependencies
 deny:
