@@ -84,7 +84,6 @@ fn figure(phase: &Phase, name: &str) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recording::model::TrialStatus;
 
     /// The metrics of asks that took so many seconds, each with whether the first program was trimmed.
     fn metrics_of(asks: &[(f64, f64)]) -> BTreeMap<String, f64> {
@@ -96,20 +95,7 @@ mod tests {
             ..Phase::default()
         };
         let phases = asks.iter().enumerate().map(ask).collect();
-        metrics(&Trial {
-            id: "t#1".to_owned(),
-            workload: "contention".to_owned(),
-            subject: "none".to_owned(),
-            params: BTreeMap::new(),
-            repeat: 1,
-            status: TrialStatus::Ok,
-            reasons: Vec::new(),
-            verified: true,
-            span_ns: (0, 0),
-            phases,
-            metrics: BTreeMap::new(),
-            lists: BTreeMap::new(),
-        })
+        metrics(&Trial::made_up("contention", phases))
     }
 
     #[test]

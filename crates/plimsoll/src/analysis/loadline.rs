@@ -532,19 +532,6 @@ mod tests {
     };
 
     fn trial(phases: Vec<Phase>) -> Trial {
-        Trial {
-            id: "a#1".to_owned(),
-            workload: "loadline".to_owned(),
-            subject: "zram".to_owned(),
-            params: BTreeMap::new(),
-            repeat: 1,
-            status: crate::recording::model::TrialStatus::Ok,
-            reasons: Vec::new(),
-            verified: true,
-            span_ns: (0, 0),
-            phases,
-            metrics: BTreeMap::new(),
-            lists: BTreeMap::new(),
-        }
+        Trial::made_up("loadline", phases)
     }
 }

@@ -173,7 +173,6 @@ impl Times {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recording::model::TrialStatus;
     use crate::scenario::Touch;
 
     #[test]
@@ -205,20 +204,7 @@ mod tests {
                 figures: figures.map(|name| (name.to_owned(), 1.0)).into(),
                 ..Phase::default()
             }];
-            let trial = Trial {
-                id: "t#1".to_owned(),
-                workload: "map".to_owned(),
-                subject: "none".to_owned(),
-                params: BTreeMap::new(),
-                repeat: 1,
-                status: TrialStatus::Ok,
-                reasons: Vec::new(),
-                verified: true,
-                span_ns: (0, 0),
-                phases,
-                metrics: BTreeMap::new(),
-                lists: BTreeMap::new(),
-            };
+            let trial = Trial::made_up("map", phases);
             let touch = Touch::Whole;
             metrics(&trial, &Map { mapping, touch })
         };

@@ -229,7 +229,6 @@ fn of_consumers(name: &str, trial: &Trial, thrash: &Thrash) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recording::model::TrialStatus;
 
     fn metrics_of(recovery: &[(&str, f64)], lists: &[(&str, &[f64])]) -> BTreeMap<String, f64> {
         let phase = |name: &str, figures: &[(&str, f64)]| Phase {
@@ -240,26 +239,17 @@ mod tests {
                 .collect(),
             ..Phase::default()
         };
+        let phases = vec![
+            phase("rest", &[("small_set_mean_s", 0.001)]),
+            phase("load", &[("small_set_mean_s", 0.003)]),
+            phase("recovery", recovery),
+        ];
+        let lists = lists.iter();
         let trial = Trial {
-            id: "t#1".to_owned(),
-            workload: "thrash".to_owned(),
-            subject: "zram".to_owned(),
-            params: BTreeMap::new(),
-            repeat: 1,
-            status: TrialStatus::Ok,
-            reasons: Vec::new(),
-            verified: true,
-            span_ns: (0, 0),
-            phases: vec![
-                phase("rest", &[("small_set_mean_s", 0.001)]),
-                phase("load", &[("small_set_mean_s", 0.003)]),
-                phase("recovery", recovery),
-            ],
-            metrics: BTreeMap::new(),
             lists: lists
-                .iter()
                 .map(|(name, values)| ((*name).to_owned(), values.to_vec()))
                 .collect(),
+            ..Trial::made_up("thrash", phases)
         };
         let thrash = Thrash {
             consumers: 3,

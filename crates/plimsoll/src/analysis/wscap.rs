@@ -81,7 +81,6 @@ pub fn load(params: &BTreeMap<String, String>) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recording::model::TrialStatus;
 
     fn phase(name: &str, cpu: (f64, f64), figures: &[(&str, f64)]) -> Phase {
         Phase {
@@ -97,21 +96,7 @@ mod tests {
     }
 
     fn metrics_of(phases: Vec<Phase>) -> BTreeMap<String, f64> {
-        let trial = Trial {
-            id: "t#1".to_owned(),
-            workload: "wscap".to_owned(),
-            subject: "zram".to_owned(),
-            params: BTreeMap::new(),
-            repeat: 1,
-            status: TrialStatus::Ok,
-            reasons: Vec::new(),
-            verified: true,
-            span_ns: (0, 0),
-            phases,
-            metrics: BTreeMap::new(),
-            lists: BTreeMap::new(),
-        };
-        metrics(&trial)
+        metrics(&Trial::made_up("wscap", phases))
     }
 
     #[test]

@@ -232,6 +232,25 @@ impl Trial {
             && !self.reasons.is_empty()
             && self.reasons.iter().all(|reason| reason.contains(NOT_RUN))
     }
+
+    /// A trial that went well, of these phases and with nothing else known of it.
+    #[cfg(test)]
+    pub(crate) fn made_up(workload: &str, phases: Vec<Phase>) -> Trial {
+        Trial {
+            id: "made-up#1".to_owned(),
+            workload: workload.to_owned(),
+            subject: "zram".to_owned(),
+            params: BTreeMap::new(),
+            repeat: 1,
+            status: TrialStatus::Ok,
+            reasons: Vec::new(),
+            verified: true,
+            span_ns: (0, 0),
+            phases,
+            metrics: BTreeMap::new(),
+            lists: BTreeMap::new(),
+        }
+    }
 }
 
 /// What a trial's reason says of a phase that could not run.

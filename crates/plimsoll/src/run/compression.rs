@@ -46,13 +46,7 @@ pub(super) fn run(stage: &mut Stage<'_, '_>) -> Result<(), Trouble> {
 impl Eater {
     fn eat(&mut self, stage: &mut Stage<'_, '_>) -> Result<(), Trouble> {
         let settings = &stage.plan.settings;
-        let fill = Command::Fill {
-            bytes: settings.size,
-            request: settings.request,
-            class: settings.class.clone(),
-            seed: stage.seed(),
-            thp: settings.thp,
-        };
+        let fill = stage.fill(settings.size, settings.request);
         stage.phase("fill", Some(1), |stage, _| {
             self.call(stage, &fill).map(|(cost, _)| cost)
         })?;
@@ -83,10 +77,7 @@ impl Eater {
     ) -> Result<(Cost, Option<Verification>), Trouble> {
         match stage.ask(&mut self.worker, command)? {
             Reply::Done { cost, verification } => Ok((cost, verification)),
-            other => Err(Trouble::new(
-                Exit::WorkloadFailed,
-                format_args!("the worker answered {other:?}"),
-            )),
+            other => Err(Trouble::unexpected(&other)),
         }
     }
 

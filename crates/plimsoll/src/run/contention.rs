@@ -105,7 +105,8 @@ impl Both {
     /// The first program fills its memory, and is idle from then on.
     fn hold(&mut self, stage: &mut Stage<'_, '_>) -> Result<(), Trouble> {
         let settings = &stage.plan.settings;
-        let fill = fill(stage, settings.size);
+        // In one mapping, as each ask is.
+        let fill = stage.fill(settings.size, settings.size);
         stage.phase("hold", None, |stage, _| stage.find(&mut self.holder, &fill))?;
         self.at_first = residency(stage, &self.holder)?;
         if (self.at_first.resident as f64) < settings.size as f64 * REACHED {
@@ -133,7 +134,8 @@ impl Both {
             number += 1;
             let bytes = settings.request.min(most - asked);
             let command = match asked {
-                0 => fill(stage, bytes),
+                // The same stream as the first one's: what the second holds is no other data, only more of it.
+                0 => stage.fill(bytes, bytes),
                 _ => Command::Grow { bytes },
             };
             asked += bytes;
@@ -172,19 +174,6 @@ impl Both {
         findings.set("demand_percent", demand);
         findings.set("trimmed", f64::from(u8::from(trimmed)));
         Ok(trimmed)
-    }
-}
-
-/// A command that fills memory with the trial's class, in one mapping. The two programs hold the same stream: what the
-/// second holds is no other data, only more of it.
-fn fill(stage: &Stage<'_, '_>, bytes: u64) -> Command {
-    let settings = &stage.plan.settings;
-    Command::Fill {
-        bytes,
-        request: bytes,
-        class: settings.class.clone(),
-        seed: stage.seed(),
-        thp: settings.thp,
     }
 }
 

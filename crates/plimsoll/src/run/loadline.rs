@@ -190,14 +190,7 @@ impl Sweep<'_> {
         worker: &mut Worker,
         size: u64,
     ) -> Result<Option<Findings>, Trouble> {
-        let settings = &stage.plan.settings;
-        let fill = Command::Fill {
-            bytes: size,
-            request: size,
-            class: settings.class.clone(),
-            seed: stage.seed(),
-            thp: settings.thp,
-        };
+        let fill = stage.fill(size, size);
         if self.ask(stage, worker, &fill)?.is_none() {
             return Ok(None);
         }

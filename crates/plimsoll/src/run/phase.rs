@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::Laboratory;
 use super::trial::Trouble;
 use crate::analysis::{self, PhaseRows};
-use crate::exit::{Exit, Failure};
+use crate::exit::Failure;
 use crate::recording::model::Phase;
 use crate::sample::{self, Row, col};
 use crate::workload::protocol::{Cost, Findings, Reply};
@@ -67,10 +67,7 @@ impl Worked {
                 profile: Vec::new(),
             }),
             Reply::Done { cost, .. } => Ok(cost.into()),
-            other => Err(Trouble::new(
-                Exit::WorkloadFailed,
-                format_args!("the worker answered {other:?}"),
-            )),
+            other => Err(Trouble::unexpected(&other)),
         }
     }
 }

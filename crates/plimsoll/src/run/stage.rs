@@ -107,6 +107,18 @@ impl<'a, 'l> Stage<'a, 'l> {
         self.lab.watch(Some(&target));
     }
 
+    /// A command that fills `bytes` with the trial's class of data, mapped in requests of `request` bytes.
+    pub(super) fn fill(&self, bytes: u64, request: u64) -> Command {
+        let settings = &self.plan.settings;
+        Command::Fill {
+            bytes,
+            request,
+            class: settings.class.clone(),
+            seed: self.seed(),
+            thp: settings.thp,
+        }
+    }
+
     /// Carries out a command in a worker, and waits for its answer.
     pub(super) fn ask(&mut self, worker: &mut Worker, command: &Command) -> Result<Reply, Trouble> {
         worker

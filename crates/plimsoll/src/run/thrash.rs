@@ -275,10 +275,7 @@ impl Crew {
                     ..
                 } => found,
                 other => {
-                    return Err(Trouble::new(
-                        Exit::WorkloadFailed,
-                        format_args!("the worker answered {other:?}"),
-                    ));
+                    return Err(Trouble::unexpected(&other));
                 }
             };
             if !found.holds() {

@@ -11,6 +11,7 @@ use crate::environment::{self, Environment, Missing};
 use crate::exit::{Exit, Failure, OrExit};
 use crate::recording::model::{Event, EventKind, NOT_RUN, Trial, TrialStatus};
 use crate::scenario::{TrialPlan, TrimMechanism, Workload};
+use crate::workload::protocol::Reply;
 
 /// Why a trial is not ok, and how that ends the program.
 #[derive(Debug)]
@@ -25,6 +26,14 @@ impl Trouble {
             exit,
             reason: reason.to_string(),
         }
+    }
+
+    /// That a worker answered a command with what is no answer to it.
+    pub(super) fn unexpected(reply: &Reply) -> Self {
+        Trouble::new(
+            Exit::WorkloadFailed,
+            format_args!("the worker answered {reply:?}"),
+        )
     }
 }
 

@@ -51,13 +51,7 @@ struct Scanner {
 impl Scanner {
     fn work(&mut self, stage: &mut Stage<'_, '_>) -> Result<(), Trouble> {
         let settings = &stage.plan.settings;
-        let fill = Command::Fill {
-            bytes: settings.size,
-            request: settings.request,
-            class: settings.class.clone(),
-            seed: stage.seed(),
-            thp: settings.thp,
-        };
+        let fill = stage.fill(settings.size, settings.request);
         stage.phase("fill", Some(1), |stage, _| stage.find(&mut self.worker, &fill))?;
         check_filled(stage);
         stage.rest(settings.hold)?;
@@ -194,10 +188,7 @@ impl Scanner {
                 }
                 Ok(cost.into())
             }
-            other => Err(Trouble::new(
-                Exit::WorkloadFailed,
-                format_args!("the worker answered {other:?}"),
-            )),
+            other => Err(Trouble::unexpected(&other)),
         }
     }
 }

@@ -121,14 +121,16 @@ pub enum Kind {
     Folder,
 }
 
-pub(super) const WORKLOADS: &[(&str, WorkloadKind)] = &[
-    ("compression", WorkloadKind::Compression),
-    ("thrash", WorkloadKind::Thrash),
-    ("loadline", WorkloadKind::Loadline),
-    ("wscap", WorkloadKind::Wscap),
-    ("map", WorkloadKind::Map),
-    ("contention", WorkloadKind::Contention),
-];
+pub(super) const WORKLOADS: &[(&str, WorkloadKind)] = &{
+    let mut named = [("", WorkloadKind::Compression); WorkloadKind::ALL.len()];
+    let mut place = 0;
+    while place < named.len() {
+        let kind = WorkloadKind::ALL[place];
+        named[place] = (kind.name(), kind);
+        place += 1;
+    }
+    named
+};
 pub(super) const TRIMS: &[(&str, TrimMechanism)] = &[
     ("worker", TrimMechanism::Worker),
     ("process-madvise", TrimMechanism::ProcessMadvise),

@@ -1,6 +1,7 @@
 //! Values: what stands at the right of `=`, read by the kind of its key.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use toml::de::DeValue;
@@ -69,16 +70,27 @@ impl fmt::Display for Value {
 /// Reads one value (not a list) of a key.
 pub(super) fn parse(key: &'static Key, raw: &DeValue<'_>, place: &Place) -> Result<Value, Box<Invalid>> {
     match (key.kind, raw) {
-        (Kind::Seconds { min, max }, _) => parse_seconds(key, raw, place, min, max),
+        (Kind::Seconds { min, max }, DeValue::Integer(_) | DeValue::Float(_)) => {
+            within(key, place, float(raw), min..=max).map(Value::Seconds)
+        }
+        (Kind::Seconds { min, max }, DeValue::String(text)) => {
+            let seconds = duration(text).ok_or_else(|| no_time(key, place))?;
+            within(key, place, Some(seconds + 0.0), min..=max).map(Value::Seconds)
+        }
         (Kind::Number { min, max }, DeValue::Integer(_) | DeValue::Float(_)) => {
-            parse_number(key, raw, place, min, max)
+            within(key, place, float(raw), min..=max).map(Value::Number)
         }
         (Kind::Flag, DeValue::Boolean(flag)) => Ok(Value::Flag(*flag)),
-        (Kind::Number { .. } | Kind::Flag, _) => Err(wrong_type(key, raw, place)),
         (Kind::Integer { or_system: true, .. }, DeValue::String(text)) if text == keys::SYSTEM => {
             Ok(Value::System)
         }
-        (Kind::Integer { min, max, .. }, DeValue::Integer(_)) => parse_integer(key, raw, place, min, max),
+        (Kind::Integer { min, max, .. }, DeValue::Integer(number)) => {
+            let number = integer(number).and_then(|number| u64::try_from(number).ok());
+            within(key, place, number, min..=max).map(Value::Integer)
+        }
+        (Kind::Seconds { .. } | Kind::Number { .. } | Kind::Flag | Kind::Integer { .. }, _) => {
+            Err(wrong_type(key, raw, place))
+        }
         (Kind::Size, DeValue::Integer(number)) => match integer(number) {
             Some(number) => parse_size(key, &number.to_string(), place),
             None => Err(size_error(
@@ -87,7 +99,6 @@ pub(super) fn parse(key: &'static Key, raw: &DeValue<'_>, place: &Place) -> Resu
                 place,
             )),
         },
-        (Kind::Integer { .. }, _) => Err(wrong_type(key, raw, place)),
         (_, DeValue::String(text)) => parse_text(key, text, place),
         _ => Err(wrong_type(key, raw, place)),
     }
@@ -233,71 +244,37 @@ fn size_error(key: &Key, error: &SizeError, place: &Place) -> Box<Invalid> {
         .help(help)
 }
 
-fn parse_integer(
+/// A number in the bounds of its key; none is one that nothing of ours can hold.
+fn within<T: PartialOrd>(
     key: &Key,
-    raw: &DeValue<'_>,
     place: &Place,
-    min: u64,
-    max: u64,
-) -> Result<Value, Box<Invalid>> {
-    let number = match raw {
-        DeValue::Integer(number) => integer(number).and_then(|n| u64::try_from(n).ok()),
-        _ => None,
-    };
-    match number {
-        Some(number) if (min..=max).contains(&number) => Ok(Value::Integer(number)),
-        _ => Err(out_of_range(key, place)),
-    }
+    number: Option<T>,
+    bounds: RangeInclusive<T>,
+) -> Result<T, Box<Invalid>> {
+    number
+        .filter(|number| bounds.contains(number))
+        .ok_or_else(|| out_of_range(key, place))
 }
 
-fn parse_seconds(
-    key: &Key,
-    raw: &DeValue<'_>,
-    place: &Place,
-    min: f64,
-    max: f64,
-) -> Result<Value, Box<Invalid>> {
-    let seconds = match raw {
-        DeValue::Integer(number) => match integer(number) {
-            Some(number) => number as f64,
-            None => return Err(out_of_range(key, place)),
-        },
-        DeValue::Float(number) => number.as_str().parse().unwrap_or(f64::NAN),
-        DeValue::String(text) => duration(text).ok_or_else(|| {
-            place
-                .error(
-                    Problem::BadValue,
-                    format!("`{}` needs {}", key.name, key.kind),
-                    "not a time",
-                )
-                .help("write a number of seconds, or \"500ms\", \"2s\", \"5min\", \"1h\"")
-        })?,
-        _ => return Err(wrong_type(key, raw, place)),
-    };
-    if (min..=max).contains(&seconds) {
-        // Adding zero turns -0.0 into 0.0, which is written alike.
-        Ok(Value::Seconds(seconds + 0.0))
-    } else {
-        Err(out_of_range(key, place))
-    }
+fn no_time(key: &Key, place: &Place) -> Box<Invalid> {
+    place
+        .error(
+            Problem::BadValue,
+            format!("`{}` needs {}", key.name, key.kind),
+            "not a time",
+        )
+        .help("write a number of seconds, or \"500ms\", \"2s\", \"5min\", \"1h\"")
 }
 
-fn parse_number(
-    key: &Key,
-    raw: &DeValue<'_>,
-    place: &Place,
-    min: f64,
-    max: f64,
-) -> Result<Value, Box<Invalid>> {
-    let number = match raw {
-        DeValue::Integer(number) => integer(number).map(|number| number as f64),
-        DeValue::Float(number) => number.as_str().parse().ok(),
-        _ => None,
+/// A whole number or one with decimals.
+fn float(raw: &DeValue<'_>) -> Option<f64> {
+    let number: f64 = match raw {
+        DeValue::Integer(number) => integer(number)? as f64,
+        DeValue::Float(number) => number.as_str().parse().ok()?,
+        _ => return None,
     };
-    match number {
-        Some(number) if (min..=max).contains(&number) => Ok(Value::Number(number)),
-        _ => Err(out_of_range(key, place)),
-    }
+    // Adding zero turns -0.0 into 0.0, which is written alike.
+    Some(number + 0.0)
 }
 
 /// `20us`, `500ms`, `2s`, `5min`, `1h` or a plain number, in seconds.

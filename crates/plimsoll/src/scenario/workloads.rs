@@ -65,7 +65,7 @@ impl WorkloadKind {
     ];
 
     /// The name in a scenario file and in [`crate::recording::model::Trial::workload`].
-    pub fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             WorkloadKind::Compression => "compression",
             WorkloadKind::Thrash => "thrash",

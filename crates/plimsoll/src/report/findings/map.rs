@@ -122,11 +122,9 @@ fn name(group: &Group) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use super::*;
     use crate::analysis::groups;
-    use crate::recording::model::{Trial, TrialStatus};
+    use crate::recording::model::Trial;
 
     /// What is said of MADV_FREE where a tenth came back by itself, and a reclaim found this.
     fn said_of(pressure: &[(&str, f64)]) -> String {
@@ -136,18 +134,8 @@ mod tests {
             .chain(pressure)
             .map(|(figure, value)| (of_way(GiveBack::Free, figure), *value));
         let trial = Trial {
-            id: "t#1".to_owned(),
-            workload: "map".to_owned(),
-            subject: "none".to_owned(),
-            params: BTreeMap::new(),
-            repeat: 1,
-            status: TrialStatus::Ok,
-            reasons: Vec::new(),
-            verified: true,
-            span_ns: (0, 0),
-            phases: Vec::new(),
             metrics: metrics.collect(),
-            lists: BTreeMap::new(),
+            ..Trial::made_up("map", Vec::new())
         };
         lazy(&groups(&[trial])[0]).unwrap()
     }

@@ -327,19 +327,24 @@ fn mean_shares(trials: &[&Trial]) -> Vec<(String, f64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::recording::model::Phase;
 
     fn trial(lists: &[(&str, &[f64])], profile: &[(&str, f64)]) -> Trial {
-        let lists: BTreeMap<&str, &[f64]> = lists.iter().copied().collect();
-        let document = serde_json::json!({
-            "id": "t#1", "workload": "wscap", "subject": "zram", "params": {"load": "2"}, "repeat": 1,
-            "status": "ok", "reasons": [], "verified": true, "span_ns": [0, 1], "metrics": {}, "lists": lists,
-            "phases": [{
-                "name": "capped", "span_ns": [0, 1], "seconds": 1.0, "bytes": 1, "gb_per_s": 0.0,
-                "cpu_user_s": 0.0, "cpu_system_s": 0.0, "cpu_kernel_threads_s": 0.0, "minor_faults": 0,
-                "major_faults": 0, "before": {}, "after": {}, "profile": profile,
-            }],
-        });
-        serde_json::from_value(document).unwrap()
+        let capped = Phase {
+            name: "capped".to_owned(),
+            profile: profile
+                .iter()
+                .map(|(name, share)| ((*name).to_owned(), *share))
+                .collect(),
+            ..Phase::default()
+        };
+        let lists = lists.iter();
+        Trial {
+            lists: lists
+                .map(|(name, values)| ((*name).to_owned(), values.to_vec()))
+                .collect(),
+            ..Trial::made_up("wscap", vec![capped])
+        }
     }
 
     #[test]
