@@ -165,7 +165,7 @@ impl Aggressive {
 
     /// CPU nanoseconds of an allocation and of a free without the allocator.
     fn own_cost(&self) -> Result<(f64, f64), LoadError> {
-        let mut source = Fixed::new(self.count(), self.size)?;
+        let mut source = Fixed::packed(self.count(), self.size)?;
         let mut table = Table::new(source.places())?;
         let allocated = self.allocate_all(&mut table, &mut source)?;
         self.put_in_order(&mut table, &mut Random::new(self.seed, 0));

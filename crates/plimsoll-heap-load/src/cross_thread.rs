@@ -89,7 +89,7 @@ impl CrossThread {
         };
         // A place comes round again when its block was freed: no more batches are about than the channel and the two
         // threads hold.
-        let own = own.measure(|| Fixed::new(self.batch * (self.batches + 2), self.sizes.high()))?;
+        let own = own.measure(|| Fixed::packed(self.batch * (self.batches + 2), self.sizes.high()))?;
         Ok(CrossThreadResult {
             own_cpu_ns: own.blocks.cpu_nanoseconds(),
             ..measured

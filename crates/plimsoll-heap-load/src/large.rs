@@ -185,11 +185,11 @@ impl Large {
     /// CPU nanoseconds of a pair and of a `realloc` without the allocator.
     fn own_cost(&self) -> Result<(f64, f64), LoadError> {
         let mut random = Random::new(self.seed, 0);
-        let mut source = Fixed::new(self.blocks, self.sizes.high())?;
+        let mut source = Fixed::packed(self.blocks, self.sizes.high())?;
         let mut table = Table::new(source.places())?;
         self.fill(&mut table, &mut source, &mut random)?;
         let pairs = self.turn_over(&mut table, &mut source, &mut random, OWN)?;
-        let grows = self.grow(&mut Fixed::new(1, self.grow_to)?, &mut random, OWN)?;
+        let grows = self.grow(&mut Fixed::roomy(1, self.grow_to)?, &mut random, OWN)?;
         Ok((
             Rate::of(&[pairs]).cpu_nanoseconds(),
             Rate::of(&[grows]).cpu_nanoseconds(),

@@ -140,7 +140,7 @@ impl Replacement {
     }
 
     fn own_cost(&self) -> Result<f64, LoadError> {
-        let mut source = Fixed::new(self.blocks, self.sizes.high())?;
+        let mut source = Fixed::packed(self.blocks, self.sizes.high())?;
         let mut random = Random::new(self.seed, 0);
         let mut table = Table::new(source.places())?;
         fill(&mut table, &mut source, &mut random, self.sizes)?;

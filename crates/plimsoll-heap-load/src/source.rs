@@ -1,10 +1,11 @@
 //! Where blocks come from: the allocator under test, or places that cost nothing.
 //!
 //! Premises of the unsafe code: `malloc` and `realloc` return memory of the size asked for or null; the places of
-//! [`Fixed`] lie `stride` bytes apart in its mapping, no block is larger than that, and callers keep a [`Fixed`] for as
-//! long as they use its blocks, which is why no other crate has it.
+//! [`Fixed`] lie in its mapping, and callers keep a [`Fixed`] for as long as they use its blocks, which is why no other
+//! crate has it.
 #![allow(unsafe_code)]
 
+use std::hint::black_box;
 use std::ptr::NonNull;
 
 use crate::block::Block;
@@ -87,53 +88,75 @@ impl Source for Calls {
     }
 }
 
-/// Fixed places in a mapping, one block a place: the ideal allocator, which costs nothing. A load that runs on it costs
-/// what its generator costs: drawing numbers, looking up, writing and verifying marks.
+/// Fixed places in a mapping: the ideal allocator, which costs nothing and wastes nothing. A load that runs on it costs
+/// what its generator costs: drawing numbers, looking up, writing and verifying marks, and reaching the blocks.
+///
+/// A block keeps the place and the size of the one that it replaces, whatever size is asked for.
 #[derive(Debug)]
 pub(crate) struct Fixed {
     mapping: Mapping,
-    places: usize,
-    stride: usize,
+    bytes: usize,
     next: usize,
+    /// The largest block.
+    largest: u32,
+    /// The least that a block's place takes.
+    room: usize,
 }
 
 /// Places take at most this much memory; a larger table is measured by its part.
 const LARGEST: usize = 256 << 20;
 
 impl Fixed {
-    /// Places for up to `count` blocks of up to `largest` bytes: as many as fit into 256 MiB, at least one.
-    ///
-    /// # Errors
-    /// [`LoadError::Mapping`] when the system gives no memory.
-    pub(crate) fn new(count: usize, largest: u32) -> Result<Fixed, LoadError> {
-        let stride = (largest as usize).next_multiple_of(16);
-        let places = (LARGEST / stride).clamp(1, count.max(1));
-        let mapping = Mapping::new(places * stride)?;
+    /// Room for `count` blocks of up to `largest` bytes, or as many as fit into 256 MiB, at least one; the blocks lie
+    /// side by side.
+    pub(crate) fn packed(count: usize, largest: u32) -> Result<Fixed, LoadError> {
+        Fixed::new(count, largest, 0)
+    }
+
+    /// The same; each block has room to grow.
+    pub(crate) fn roomy(count: usize, largest: u32) -> Result<Fixed, LoadError> {
+        Fixed::new(count, largest, rounded(largest))
+    }
+
+    fn new(count: usize, largest: u32, room: usize) -> Result<Fixed, LoadError> {
+        let bytes = rounded(largest) * (LARGEST / rounded(largest)).clamp(1, count.max(1));
         Ok(Fixed {
-            mapping,
-            places,
-            stride,
+            mapping: Mapping::new(bytes)?,
+            bytes,
             next: 0,
+            largest,
+            room,
         })
     }
 
-    /// How many blocks can be held at a time.
+    /// How many blocks of the largest size can be held at a time.
     pub(crate) fn places(&self) -> usize {
-        self.places
+        self.bytes / rounded(self.largest)
     }
+}
+
+/// The bytes of a place for a block.
+fn rounded(size: u32) -> usize {
+    (size as usize).next_multiple_of(16)
 }
 
 impl Source for Fixed {
     /// The next place, the first one after the last: a block must be released before its place comes round again.
     #[inline(always)]
     fn allocate(&mut self, size: u32, tag: u32) -> Result<Block, LoadError> {
-        assert!(size as usize <= self.stride, "a place is too small");
-        let place = self.next;
-        self.next = if place + 1 == self.places { 0 } else { place + 1 };
-        // SAFETY: the place is inside of the mapping.
-        let address = unsafe { self.mapping.address().add(place * self.stride) };
-        // SAFETY: a place is as large as the largest block, and its last block was released, as callers see to; were
-        // it not, its bytes would still be ours.
+        let place = rounded(size).max(self.room);
+        if self.next + place > self.bytes {
+            self.next = 0;
+        }
+        assert!(
+            size <= self.largest && place <= self.bytes,
+            "a block is larger than was said"
+        );
+        // SAFETY: the place is inside of the mapping, as was just seen to.
+        let address = unsafe { self.mapping.address().add(self.next) };
+        self.next += place;
+        // SAFETY: the bytes are this mapping's, and callers keep it. Were another block still there, its bytes would be
+        // overwritten, and it would be found out.
         Ok(unsafe { Block::marked(address, size, tag) })
     }
 
@@ -142,27 +165,28 @@ impl Source for Fixed {
         block.verify()
     }
 
-    /// The new block takes the place of the old one.
     #[inline(always)]
     fn replace(&mut self, block: &mut Block, size: u32, tag: u32) -> Result<(), LoadError> {
-        assert!(size as usize <= self.stride, "a place is too small");
+        black_box(size);
         block.verify()?;
-        match std::mem::replace(block, Block::NONE).into_address() {
-            // SAFETY: the place is as large as the largest block, and the old block is gone.
-            Some(address) => *block = unsafe { Block::marked(address, size, tag) },
+        let before = std::mem::replace(block, Block::NONE);
+        let kept = before.size();
+        match before.into_address() {
+            // SAFETY: the bytes are those of the old block, which is gone.
+            Some(address) => *block = unsafe { Block::marked(address, kept, tag) },
             None => *block = self.allocate(size, tag)?,
         }
         Ok(())
     }
 
     fn grow(&mut self, block: &mut Block, size: u32) -> Result<(), LoadError> {
-        assert!(size as usize <= self.stride, "a place is too small");
+        assert!(size as usize <= self.room, "the place has no room to grow");
         block.verify()?;
         let before = std::mem::replace(block, Block::NONE);
         let (old_size, tag) = (before.size(), before.tag());
         match before.into_address() {
             Some(address) => {
-                // SAFETY: the place is as large as the largest block.
+                // SAFETY: the place has room for `size` bytes.
                 *block = unsafe { Block::resized(address, size, tag) };
                 block.verify_kept(old_size - 1)
             }
