@@ -36,6 +36,31 @@ impl Group {
     pub fn identity(&self) -> &str {
         self.trials.first().map_or("", |id| shared_part(id))
     }
+
+    /// Its trials that did not fail, in the order of `trials`: each figure has a dot of them.
+    pub fn usable<'a>(&self, trials: &'a [Trial]) -> Vec<&'a Trial> {
+        let own = trials.iter().filter(|trial| self.trials.contains(&trial.id));
+        own.filter(|trial| is_usable(trial)).collect()
+    }
+
+    /// Its trials that a summary is of: those that are ok or, where none is, the untrustworthy ones. What is drawn of
+    /// trials themselves, without a figure to sum up, is drawn of these.
+    pub fn counted<'a>(&self, trials: &'a [Trial]) -> Vec<&'a Trial> {
+        trusted(self.usable(trials), |trial| trial.status)
+    }
+}
+
+/// Whether a trial is in the figures of its group: where a phase could not run here, those of the others hold.
+fn is_usable(trial: &Trial) -> bool {
+    trial.status != TrialStatus::Failed || trial.lacks_only_a_phase()
+}
+
+/// Those that are ok or, where none is, all.
+fn trusted<T>(mut all: Vec<T>, status: impl Fn(&T) -> TrialStatus) -> Vec<T> {
+    if all.iter().any(|one| status(one) == TrialStatus::Ok) {
+        all.retain(|one| status(one) == TrialStatus::Ok);
+    }
+    all
 }
 
 /// A phase over the repeats.
@@ -158,12 +183,7 @@ fn telling_params(groups: &[Vec<&Trial>], workload: &str) -> BTreeSet<String> {
 
 fn group(trials: &[&Trial], label: String) -> Group {
     let first = trials[0];
-    // Where a phase could not run here, the figures of the others hold.
-    let usable = || {
-        trials
-            .iter()
-            .filter(|trial| trial.status != TrialStatus::Failed || trial.lacks_only_a_phase())
-    };
+    let usable = || trials.iter().filter(|trial| is_usable(trial));
     let measure = |figure: &str, value: &dyn Fn(&Trial) -> Option<f64>| {
         let dots: Vec<Dot> = usable()
             .filter_map(|trial| {
@@ -243,9 +263,56 @@ pub fn measured(dots: Vec<Dot>, seed: u64) -> Option<Measured> {
 }
 
 fn summed_up(dots: &[Dot]) -> Vec<f64> {
-    let any_ok = dots.iter().any(|dot| dot.status == TrialStatus::Ok);
-    dots.iter()
-        .filter(|dot| !any_ok || dot.status == TrialStatus::Ok)
-        .map(|dot| dot.value)
-        .collect()
+    let dots = trusted(dots.iter().collect(), |dot| dot.status);
+    dots.into_iter().map(|dot| dot.value).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Repeats of one trial with these verdicts, each with its number as a figure.
+    fn repeats(statuses: &[TrialStatus]) -> Vec<Trial> {
+        let repeat = |(number, &status): (usize, &TrialStatus)| Trial {
+            id: format!("made-up#{}", number + 1),
+            status,
+            metrics: [("figure".to_owned(), number as f64)].into(),
+            ..Trial::made_up("compression", Vec::new())
+        };
+        statuses.iter().enumerate().map(repeat).collect()
+    }
+
+    #[test]
+    fn the_trials_that_count_are_those_that_a_median_is_of() {
+        use TrialStatus::{Failed, Ok, Untrustworthy};
+        for (statuses, counted) in [
+            (vec![Ok, Failed, Untrustworthy, Ok], vec![0.0, 3.0]),
+            (vec![Failed, Untrustworthy, Untrustworthy], vec![1.0, 2.0]),
+            (vec![Failed], Vec::new()),
+        ] {
+            // A trial of another group is none of its own.
+            let mut trials = repeats(&statuses);
+            trials.push(Trial {
+                id: "other#1".to_owned(),
+                ..trials[0].clone()
+            });
+            let groups = groups(&trials);
+            let group = groups.iter().find(|group| group.identity() == "made-up");
+            let group = group.expect("the group");
+            let figures = group.counted(&trials).into_iter();
+            let figures: Vec<f64> = figures.map(|trial| trial.metrics["figure"]).collect();
+            assert_eq!(figures, counted, "{statuses:?}");
+            let summed_up = group.metrics.get("figure").map(Measured::values);
+            assert_eq!(summed_up.unwrap_or_default(), counted, "{statuses:?}");
+        }
+    }
+
+    #[test]
+    fn a_trial_in_which_a_phase_could_not_run_counts_with_the_others() {
+        let mut trials = repeats(&[TrialStatus::Failed]);
+        trials[0].reasons = vec![format!("trim {}: no swap", crate::recording::model::NOT_RUN)];
+        let groups = groups(&trials);
+        assert_eq!(groups[0].counted(&trials), [&trials[0]]);
+        assert_eq!(groups[0].metrics["figure"].values(), [0.0]);
+    }
 }

@@ -16,6 +16,8 @@ const RESIDENT: usize = 256 << 20;
 const FRESH: usize = 32 << 20;
 /// Passes of each measurement over memory; the best counts, since others only ever make a pass slower.
 const PASSES: usize = 4;
+/// Bytes of random data, of which the resident buffer holds copies: random enough for the addresses that are made of it.
+const RANDOM: usize = 4 << 20;
 /// Dependent loads of a pass.
 const LOADS: usize = 100_000;
 /// Clock readings of a pass.
@@ -108,9 +110,14 @@ fn base_pages(bytes: usize) -> Result<Mapping, CalibrationError> {
 }
 
 fn fill_random(memory: &mut [u8]) {
+    const _: () = assert!(RESIDENT.is_multiple_of(RANDOM));
+    let (random, rest) = memory.split_at_mut(RANDOM);
     // Only a `file=F` stream can fail.
     if let Ok(mut stream) = Stream::new(&FillClass::Random, 1) {
-        stream.write(0, memory);
+        stream.write(0, random);
+    }
+    for copy in rest.chunks_exact_mut(RANDOM) {
+        copy.copy_from_slice(random);
     }
 }
 

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use plimsoll::environment::{Hierarchy, Session};
-use plimsoll::scenario::{FillClass, Settings, Subject, ThpMode, TrimMechanism, Workload};
+use plimsoll::scenario::Settings;
 
 use crate::require::capability;
 
@@ -58,24 +58,7 @@ fn session(run: &str) -> Session {
 
 /// A small trial on `subject`.
 fn settings(subject: &str) -> Settings {
-    let subject: Subject = subject.parse().unwrap();
-    Settings {
-        workload: Workload::Compression,
-        subject,
-        class: FillClass::Random,
-        size: 32 * MIB,
-        request: 32 * MIB,
-        limit: 48 * MIB,
-        swap_size: 64 * MIB,
-        trim: TrimMechanism::Cgroup,
-        hold: 0.0,
-        swappiness: None,
-        page_cluster: None,
-        thp: ThpMode::Never,
-        zswap_pool_percent: None,
-        swap_dir: disk(),
-        phase_timeout: 60.0,
-    }
+    crate::machine::settings(subject, 32 * MIB, 48 * MIB, 64 * MIB)
 }
 
 /// A folder on a real disk: the system's own for temporary files is often in memory.

@@ -3,18 +3,21 @@
 
 pub(crate) mod kinds;
 pub(crate) mod recorded;
+pub(crate) mod simulation;
 pub(crate) mod synthetic;
 mod watched;
 
 use plimsoll::report::page::build;
 use plimsoll::report::{Series, html, terminal};
 
+use simulation::{HOUR, QUICK};
+
 /// Most bytes that a page may have.
 const LARGEST_PAGE: usize = 5_000_000;
 
 #[test]
 fn an_hour_at_100_hz_makes_a_page_under_5_mb() {
-    let recording = recorded::recording(synthetic::HOUR, 100);
+    let recording = recorded::recording(HOUR, 100);
     assert_eq!(recording.samples.len(), 360_000);
     let results = recording.results.clone().expect("a finished run");
     let page = html::render(&build(&recording, &results));
@@ -24,7 +27,7 @@ fn an_hour_at_100_hz_makes_a_page_under_5_mb() {
 
 #[test]
 fn a_page_is_built_from_a_recording() {
-    let recording = recorded::recording(synthetic::QUICK, 10);
+    let recording = recorded::recording(QUICK, 10);
     let results = recording.results.clone().expect("a finished run");
     let page = build(&recording, &results);
     std::fs::write(synthetic::folder().join("recorded.html"), html::render(&page)).expect("written");
@@ -54,7 +57,7 @@ fn a_page_is_built_from_a_recording() {
         .expect("the class");
     let use_of = &page.memory[random];
     let median = |side: &Option<plimsoll::analysis::groups::Measured>| {
-        side.as_ref().expect("measured").summary.median / synthetic::QUICK.size
+        side.as_ref().expect("measured").summary.median / QUICK.size
     };
     // Sampled at 10 Hz, the neighbours of a phase are up to 0.1 s off.
     assert!(
@@ -99,9 +102,9 @@ fn a_page_is_built_from_a_recording() {
 #[test]
 fn pages_for_the_browser_are_written() {
     for (name, page) in [
-        ("quick", synthetic::page(synthetic::QUICK)),
-        ("troubled", synthetic::troubled(synthetic::QUICK)),
-        ("hostile", synthetic::hostile(synthetic::QUICK)),
+        ("quick", synthetic::page(QUICK)),
+        ("troubled", synthetic::troubled(QUICK)),
+        ("hostile", synthetic::hostile(QUICK)),
     ] {
         let html = html::render(&page);
         assert!(html.ends_with("</html>"), "{name}: cut short");
@@ -111,7 +114,7 @@ fn pages_for_the_browser_are_written() {
 
 #[test]
 fn hostile_texts_stay_texts() {
-    let html = html::render(&synthetic::hostile(synthetic::QUICK));
+    let html = html::render(&synthetic::hostile(QUICK));
     assert!(!html.contains("<img"), "an element came in from outside");
     assert!(!html.contains("<svg onload"), "an element came in from outside");
     assert_eq!(
@@ -123,7 +126,7 @@ fn hostile_texts_stay_texts() {
 
 #[test]
 fn every_layer_is_in_every_static_drawing() {
-    let page = synthetic::page(synthetic::QUICK);
+    let page = synthetic::page(QUICK);
     let html = html::render(&page);
     assert_eq!(
         html.matches("<svg class=\"timeline\"").count(),
@@ -141,7 +144,7 @@ fn every_layer_is_in_every_static_drawing() {
 
 #[test]
 fn an_empty_run_still_makes_a_page_and_a_summary() {
-    let mut page = synthetic::page(synthetic::QUICK);
+    let mut page = synthetic::page(QUICK);
     page.results.trials.clear();
     page.groups.clear();
     page.trials.clear();
@@ -157,19 +160,19 @@ fn an_empty_run_still_makes_a_page_and_a_summary() {
 
 #[test]
 fn summary_of_a_good_run() {
-    let page = synthetic::page(synthetic::QUICK);
+    let page = synthetic::page(QUICK);
     insta::assert_snapshot!(terminal::summary(&page.results, &page.groups, 110, false));
 }
 
 #[test]
 fn summary_of_a_troubled_run_on_a_narrow_terminal() {
-    let page = synthetic::troubled(synthetic::QUICK);
+    let page = synthetic::troubled(QUICK);
     insta::assert_snapshot!(terminal::summary(&page.results, &page.groups, 80, false));
 }
 
 #[test]
 fn colour_is_the_callers_choice() {
-    let page = synthetic::page(synthetic::QUICK);
+    let page = synthetic::page(QUICK);
     let plain = terminal::summary(&page.results, &page.groups, 110, false);
     let coloured = terminal::summary(&page.results, &page.groups, 110, true);
     assert!(!plain.contains('\u{1b}'));

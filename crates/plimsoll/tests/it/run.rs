@@ -272,3 +272,32 @@ impl Ended {
         }
     }
 }
+
+/// The phases of a trial that ran, in their order.
+fn phases(trial: &Value) -> &[Value] {
+    trial["phases"].as_array().expect("phases")
+}
+
+/// The phase of this name.
+fn phase<'t>(trial: &'t Value, name: &str) -> &'t Value {
+    let found = phases(trial).iter().find(|phase| phase["name"] == name);
+    found.unwrap_or_else(|| panic!("no phase {name}: {trial:#}"))
+}
+
+/// The names of the phases that ran, in their order.
+fn phase_names(trial: &Value) -> Vec<&str> {
+    let names = phases(trial).iter().map(|phase| phase["name"].as_str());
+    names.map(|name| name.expect("a name")).collect()
+}
+
+/// A figure that a phase must have.
+fn figure(phase: &Value, name: &str) -> f64 {
+    let figure = phase["figures"][name].as_f64();
+    figure.unwrap_or_else(|| panic!("no {name}: {phase:#}"))
+}
+
+/// A metric that a trial must have.
+fn metric(trial: &Value, name: &str) -> f64 {
+    let metric = trial["metrics"][name].as_f64();
+    metric.unwrap_or_else(|| panic!("no {name}: {trial:#}"))
+}

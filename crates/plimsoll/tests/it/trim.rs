@@ -9,7 +9,6 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use plimsoll::environment::{Environment, Hierarchy, Session, active_swaps};
-use plimsoll::scenario::{FillClass, Settings, Subject, ThpMode, TrimMechanism, Workload};
 
 use crate::require::capability;
 
@@ -43,24 +42,7 @@ fn no_swap_at_all() -> bool {
 
 /// A cgroup with room for the holder, and `subject` to swap to.
 fn environment(session: &mut Session, subject: &str) -> Environment {
-    let subject: Subject = subject.parse().expect("a subject");
-    let settings = Settings {
-        workload: Workload::Compression,
-        subject,
-        class: FillClass::Random,
-        size: HELD,
-        request: HELD,
-        limit: 256 * MIB,
-        swap_size: 256 * MIB,
-        trim: TrimMechanism::Cgroup,
-        hold: 0.0,
-        swappiness: None,
-        page_cluster: None,
-        thp: ThpMode::Never,
-        zswap_pool_percent: None,
-        swap_dir: env!("CARGO_TARGET_TMPDIR").into(),
-        phase_timeout: 60.0,
-    };
+    let settings = crate::machine::settings(subject, HELD, 256 * MIB, 256 * MIB);
     Environment::prepare(session, &settings).expect("an environment")
 }
 

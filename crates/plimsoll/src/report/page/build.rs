@@ -10,7 +10,7 @@ use crate::analysis::groups::{Dot, Group, Measured, measured};
 use crate::analysis::timeline::{Line, timeline};
 use crate::inert::inert;
 use crate::recording::Recording;
-use crate::recording::model::{Event, EventKind, Phase, Results, Trial, TrialStatus};
+use crate::recording::model::{Event, EventKind, Phase, Results, Trial};
 use crate::report::verdict;
 use crate::sample::columns::col;
 use crate::sample::{CATEGORIES, Row, categories};
@@ -214,10 +214,7 @@ fn series(line: &Line, thinned: bool) -> Series {
 }
 
 fn memory_use(recording: &Recording, group: &Group, trials: &[Trial]) -> MemoryUse {
-    let usable: Vec<&Trial> = trials
-        .iter()
-        .filter(|trial| trial.status != TrialStatus::Failed && group.trials.contains(&trial.id))
-        .collect();
+    let usable = group.usable(trials);
     let measure = |figure: &dyn Fn(&Phase) -> [Option<f64>; 2]| -> [Option<Measured>; 2] {
         [0, 1].map(|side| {
             let dots = usable.iter().filter_map(|trial| {

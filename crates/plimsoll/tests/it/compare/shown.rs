@@ -12,7 +12,8 @@ use plimsoll::report::page::build;
 
 use crate::report::kinds;
 use crate::report::recorded::recording;
-use crate::report::synthetic::{self, QUICK, Shape};
+use crate::report::simulation::{QUICK, Shape};
+use crate::report::synthetic;
 
 /// Numbers that look random and are the same in every run of the test.
 struct Noise(u64);

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use plimsoll::environment::{CgroupVersion, Environment, Hierarchy};
 use plimsoll::processes::{Depth, Observer, Storm, pinned_from, storms};
-use plimsoll::scenario::{FillClass, Settings, ThpMode, TrimMechanism, Workload};
+use plimsoll::scenario::{FillClass, Settings, ThpMode};
 
 use super::{Kept, wait_until};
 use crate::require::capability;
@@ -125,23 +125,7 @@ fn usage(folder: &Path) -> u64 {
 }
 
 pub(crate) fn zram(limit: u64) -> Settings {
-    Settings {
-        workload: Workload::Compression,
-        subject: "zram".parse().unwrap(),
-        class: FillClass::Constant,
-        size: 32 * MIB,
-        request: 32 * MIB,
-        limit,
-        swap_size: 96 * MIB,
-        trim: TrimMechanism::Cgroup,
-        hold: 0.0,
-        swappiness: None,
-        page_cluster: None,
-        thp: ThpMode::Never,
-        zswap_pool_percent: None,
-        swap_dir: PathBuf::from(env!("CARGO_TARGET_TMPDIR")),
-        phase_timeout: 60.0,
-    }
+    crate::machine::settings("zram", 32 * MIB, limit, 96 * MIB)
 }
 
 /// What `plimsoll ps --storm --json` prints.

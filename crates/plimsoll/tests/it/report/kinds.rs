@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use plimsoll::analysis::groups;
 use plimsoll::recording::model::{Phase, Trial, TrialStatus};
-use plimsoll::report::{Mark, MemoryUse, Page, html, terminal, verdict};
+use plimsoll::report::{MemoryUse, Page, html, terminal, verdict};
 
-use super::synthetic::{self, QUICK, Simulation};
+use super::simulation::{QUICK, Simulation};
+use super::synthetic;
 
 /// Seconds that a made-up phase lasts.
 const PHASE_S: f64 = 1.5;
@@ -128,17 +129,7 @@ fn loadline_trials(points: u32) -> Vec<Trial> {
 fn page(title: &str, trials: Vec<Trial>) -> Page {
     let simulation = Simulation::new(QUICK);
     let groups = groups(&trials);
-    let marks = trials
-        .iter()
-        .flat_map(|trial| {
-            trial.phases.iter().enumerate().map(|(index, phase)| Mark {
-                t: phase.span_ns.0 as f64 / 1e9,
-                sign: (index + 1).to_string(),
-                label: phase.name.clone(),
-                trial: Some(trial.id.clone()),
-            })
-        })
-        .collect();
+    let marks = synthetic::marks(&trials);
     let timelines = trials.iter().enumerate().map(|(index, trial)| {
         let mut timeline = simulation.timeline(Some(index % simulation.order.len()), QUICK.detail);
         timeline.trial = Some(trial.id.clone());

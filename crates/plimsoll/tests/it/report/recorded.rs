@@ -8,7 +8,8 @@ use plimsoll::recording::{Recording, Samples};
 use plimsoll::sample::Row;
 use plimsoll::sample::columns::col;
 
-use super::synthetic::{MEM_TOTAL, Noise, Shape, Simulation, page};
+use super::simulation::{MEM_TOTAL, Noise, Shape, Simulation};
+use super::synthetic::page;
 
 /// The run of this shape as it would have been recorded at `hz`, with every column that a page draws.
 pub fn recording(shape: Shape, hz: u32) -> Recording {

@@ -9,6 +9,7 @@ use plimsoll::recording::model::{Event, EventKind, WATCH, file};
 use plimsoll::report::page::build;
 use plimsoll::report::{html, markdown, terminal};
 
+use super::simulation::QUICK;
 use super::{recorded, synthetic};
 
 /// What a stranger may call a process or write as a note.
@@ -16,7 +17,7 @@ const HOSTILE: &str = "</script><img src=x onerror=alert(1)>\u{1b}[2J\n| x | **y
 
 /// A recording as the monitor makes it of the synthetic machine, with an event of every kind that it marks.
 fn watched() -> Recording {
-    let mut recording = recorded::recording(synthetic::QUICK, 10);
+    let mut recording = recorded::recording(QUICK, 10);
     recording.manifest.plan.scenario = WATCH.to_owned();
     recording.manifest.plan.title = format!("watch of pid 42 {HOSTILE}");
     recording.manifest.plan.trials.clear();

@@ -6,7 +6,7 @@ use std::process::Command;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use super::{PLIMSOLL, Run, SIZE, has_laboratory};
+use super::{PLIMSOLL, Run, SIZE, has_laboratory, metric};
 use crate::require::capability;
 
 /// Two short trials with a rest of `hold`.
@@ -26,11 +26,7 @@ fn twice(hold: &str) -> Run {
 
 /// The heartbeat's metrics of a trial.
 fn heartbeat(trial: &Value) -> [f64; 3] {
-    ["bystander_p99_s", "bystander_max_s", "bystander_cpu_percent"].map(|name| {
-        trial["metrics"][name]
-            .as_f64()
-            .unwrap_or_else(|| panic!("no {name}: {trial:#}"))
-    })
+    ["bystander_p99_s", "bystander_max_s", "bystander_cpu_percent"].map(|name| metric(trial, name))
 }
 
 #[test]
@@ -65,7 +61,7 @@ fn the_heartbeat_is_outside_of_the_cgroup_and_stays_for_the_whole_run() {
     if !has_laboratory() {
         return;
     }
-    let run = twice("hold=1");
+    let run = twice("hold=0.4");
     let mut started = run.start();
     started.await_event("phase-end", "fill");
     let (heartbeat, worker) = (started.children()[0], started.worker());
@@ -94,7 +90,7 @@ fn a_heartbeat_that_dies_is_told_and_the_next_trial_has_another() {
     if !has_laboratory() {
         return;
     }
-    let run = twice("hold=1");
+    let run = twice("hold=0.4");
     let mut started = run.start();
     started.await_event("phase-end", "fill");
     let process = Pid::from_raw(started.children()[0] as i32).expect("a process id");

@@ -3,7 +3,7 @@
 use rustix::process::Signal;
 use serde_json::Value;
 
-use super::{Run, has_laboratory};
+use super::{Run, figure, has_laboratory, phase_names, phases};
 
 /// 32 MiB held, 8 MiB more with each ask, under a limit of 64 MiB.
 const SMALL: [&str; 10] = [
@@ -19,12 +19,6 @@ const SMALL: [&str; 10] = [
     "class=runs20",
 ];
 
-fn figure(phase: &Value, name: &str) -> f64 {
-    phase["figures"][name]
-        .as_f64()
-        .unwrap_or_else(|| panic!("{name}: {phase:#}"))
-}
-
 #[test]
 fn the_first_program_is_trimmed_when_both_want_too_much_and_nobody_loses_a_byte() {
     if !has_laboratory() {
@@ -34,8 +28,7 @@ fn the_first_program_is_trimmed_when_both_want_too_much_and_nobody_loses_a_byte(
     ended.assert_went_well();
     assert_eq!(ended.trials().len(), 2, "idle, and stopped");
     for trial in ended.trials() {
-        let phases = trial["phases"].as_array().expect("phases");
-        let asks: Vec<&Value> = phases
+        let asks: Vec<&Value> = phases(trial)
             .iter()
             .filter(|phase| {
                 phase["name"]
@@ -65,7 +58,7 @@ fn the_first_program_is_trimmed_when_both_want_too_much_and_nobody_loses_a_byte(
         );
         let both = figure(last, "holder_swapped_bytes") + figure(last, "asker_swapped_bytes");
         assert!(both > 4e6, "what has no room is in swap: {last:#}");
-        let names: Vec<&str> = phases.iter().filter_map(|phase| phase["name"].as_str()).collect();
+        let names = phase_names(trial);
         assert_eq!(
             names[names.len() - 3..],
             ["restore-holder", "restore-asker", "release"]

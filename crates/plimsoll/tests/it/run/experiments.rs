@@ -3,7 +3,7 @@
 use plimsoll::recording::model::RESULTS_SCHEMA;
 use serde_json::Value;
 
-use super::{Run, has_laboratory};
+use super::{Run, has_laboratory, phase_names, phases};
 use crate::require::capability;
 
 #[test]
@@ -43,9 +43,8 @@ fn the_main_experiment_is_measured_verified_and_recorded() {
 
 /// Four phases, each with a cost, and categories that sum to the same MemTotal throughout.
 fn check_phases(trial: &Value) {
-    let phases = trial["phases"].as_array().expect("phases");
-    let names: Vec<&str> = phases.iter().filter_map(|phase| phase["name"].as_str()).collect();
-    assert_eq!(names, ["fill", "trim", "restore", "release"]);
+    let phases = phases(trial);
+    assert_eq!(phase_names(trial), ["fill", "trim", "restore", "release"]);
     let total = mem_total();
     for phase in phases {
         assert!(phase["seconds"].as_f64().expect("seconds") > 0.0);

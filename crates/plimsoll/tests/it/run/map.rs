@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Run, has_laboratory};
+use super::{Run, has_laboratory, phase};
 
 const SIZE: f64 = 16.0 * 1048576.0;
 
@@ -10,15 +10,13 @@ fn figure(phase: &Value, name: &str) -> Option<f64> {
     phase["figures"][name].as_f64()
 }
 
-fn phase<'t>(trial: &'t Value, name: &str) -> &'t Value {
-    let phases = trial["phases"].as_array().expect("phases");
-    let found = phases.iter().find(|phase| phase["name"] == name);
-    found.unwrap_or_else(|| panic!("no phase {name}: {trial:#}"))
-}
-
+/// Runs each mapping once: the scenario that comes with the program has a section with swap and one without.
 fn run(arguments: &[&str]) -> super::Ended {
-    let small = ["--repeat", "1", "--set", "size=16M", "--set", "hold=0.2"];
-    Run::of("map", &[&small, arguments].concat()).finish()
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("map.toml");
+    let text = "[scenario]\nname = \"map\"\n[global]\nworkload = \"map\"\nsize = \"16M\"\nhold = 0.2\nrepeat = 1\n[map]\n";
+    std::fs::write(&file, text).expect("write");
+    Run::of(file.to_str().expect("UTF-8"), arguments).finish()
 }
 
 #[test]
@@ -144,13 +142,13 @@ fn reserved_huge_pages_that_are_not_there_are_named_with_the_way_to_get_them() {
     if !has_laboratory() || free.is_ok_and(|text| text.trim() != "0") {
         return;
     }
-    let ended = run(&[
-        "--set",
+    let hugetlb = [
         "mapping=hugetlb",
-        "--set",
         "subject=none",
-        "--set",
         "touch=whole",
-    ]);
+        "size=16M",
+        "repeat=1",
+    ];
+    let ended = Run::of("map", &hugetlb).finish();
     ended.assert_failed(3, &["huge pages", "nr_hugepages", "did not run"]);
 }

@@ -154,13 +154,11 @@ fn an_unprivileged_user_is_told_what_is_missing_and_gets_the_rest() {
     ended.assert_failed(3, &["sudo", "trim did not run"]);
     assert_eq!(ended.results["status"], "incomplete", "{:#}", ended.results);
     for trial in ended.trials() {
-        let names: Vec<&str> = trial["phases"]
-            .as_array()
-            .expect("phases")
-            .iter()
-            .filter_map(|phase| phase["name"].as_str())
-            .collect();
-        assert_eq!(names, ["fill", "restore", "release"], "{trial:#}");
+        assert_eq!(
+            super::phase_names(trial),
+            ["fill", "restore", "release"],
+            "{trial:#}"
+        );
         assert_eq!(trial["verified"], true);
     }
 }

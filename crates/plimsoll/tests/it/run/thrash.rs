@@ -3,7 +3,7 @@
 use rustix::process::Signal;
 use serde_json::Value;
 
-use super::{Run, ends_within_seconds, has_laboratory};
+use super::{Run, ends_within_seconds, has_laboratory, metric, phase_names, phases};
 
 /// 4 x 24 MiB, a cycle of a third of an area and 20 ms of sleep, a consumer every 0.4 s. In a cgroup of a few
 /// thousand pages the kernel now and then finds none to reclaim, and kills; this one has ten thousand.
@@ -29,11 +29,6 @@ fn list(trial: &Value, name: &str) -> Vec<f64> {
     let values = trial["lists"][name].as_array();
     let values = values.unwrap_or_else(|| panic!("{name}: {trial:#}"));
     values.iter().filter_map(Value::as_f64).collect()
-}
-
-fn metric(trial: &Value, name: &str) -> f64 {
-    let value = trial["metrics"][name].as_f64();
-    value.unwrap_or_else(|| panic!("{name}: {trial:#}"))
 }
 
 #[test]
@@ -97,9 +92,8 @@ fn check_consumers(trial: &Value) {
 }
 
 fn check_figures(trial: &Value) {
-    let phases = trial["phases"].as_array().expect("phases");
-    let names: Vec<&str> = phases.iter().filter_map(|phase| phase["name"].as_str()).collect();
-    assert_eq!(names, ["rest", "load", "recovery"]);
+    let phases = phases(trial);
+    assert_eq!(phase_names(trial), ["rest", "load", "recovery"]);
     // Two fifths of the memory that is written again and again: it must thrash, and on a busy machine a little.
     assert!(metric(trial, "load_pages_in_per_s") > 100.0, "{trial:#}");
     assert!(metric(trial, "load_pages_out_per_s") > 100.0, "{trial:#}");
@@ -141,20 +135,27 @@ fn fewer_writes_page_less_a_cycle_and_longer_sleeps_make_fewer_cycles() {
         return;
     }
     // e2, e1 and e3 of the paper in small: a third of the area, a thirtieth, twenty times the sleep.
-    let trial = |key: &str| {
-        let ended = small(&["--set", key]).finish();
-        ended.assert_went_well();
-        ended.trials()[0].clone()
+    let ended = small(&["--set", "W=[200, 2000]"]).finish();
+    ended.assert_went_well();
+    assert_eq!(ended.trials().len(), 2);
+    let of_writes = |writes: &str| {
+        let found = ended
+            .trials()
+            .iter()
+            .find(|trial| trial["params"]["writes"] == writes);
+        found.unwrap_or_else(|| panic!("no trial of {writes} writes: {:#}", ended.results))
     };
     // By the cycle, since how many there are in two seconds is the machine's.
     let pages = |trial: &Value| {
         let cycles: f64 = list(trial, "consumer_cycles").iter().sum();
         2.0 * metric(trial, "load_pages_in_per_s") / cycles
     };
-    let (e2, e1) = (pages(&trial("W=2000")), pages(&trial("W=200")));
+    let (e2, e1) = (pages(of_writes("2000")), pages(of_writes("200")));
     assert!(e1 < e2, "e1 {e1}, e2 {e2} pages in a cycle");
-    let e3 = trial("ts=0.4");
-    let (cycles, active) = (list(&e3, "consumer_cycles"), list(&e3, "consumer_active_s"));
+    let ended = small(&["--set", "ts=0.4"]).finish();
+    ended.assert_went_well();
+    let e3 = &ended.trials()[0];
+    let (cycles, active) = (list(e3, "consumer_cycles"), list(e3, "consumer_active_s"));
     for (cycles, active) in cycles.iter().zip(active) {
         assert!(*cycles >= 1.0 && *cycles <= active / 0.4 + 1.0, "{e3:#}");
     }

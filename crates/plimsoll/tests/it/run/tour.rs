@@ -21,7 +21,7 @@ const TINY: &[&str] = &[
     "thrash.consumer-size=16M",
     "thrash.limit=32M",
     "thrash.writes=100",
-    "thrash.stagger=0.5",
+    "thrash.stagger=0.3",
 ];
 
 #[test]

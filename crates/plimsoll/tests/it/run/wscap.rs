@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use super::{Run, has_laboratory};
+use super::{Run, has_laboratory, metric, phase, phase_names};
 
 /// Small, short, and once.
 const TINY: &[&str] = &[
@@ -27,20 +27,8 @@ fn wscap(arguments: &[&str]) -> Run {
     Run::of("wscap", &[TINY, arguments].concat())
 }
 
-fn phase<'a>(trial: &'a Value, name: &str) -> &'a Value {
-    let phases = trial["phases"].as_array().expect("phases");
-    let found = phases.iter().find(|phase| phase["name"] == name);
-    found.unwrap_or_else(|| panic!("no phase {name}: {trial:#}"))
-}
-
 fn figure(trial: &Value, of: &str, name: &str) -> f64 {
-    let figure = phase(trial, of)["figures"][name].as_f64();
-    figure.unwrap_or_else(|| panic!("no {name} of {of}: {trial:#}"))
-}
-
-fn metric(trial: &Value, name: &str) -> f64 {
-    let metric = trial["metrics"][name].as_f64();
-    metric.unwrap_or_else(|| panic!("no {name}: {trial:#}"))
+    super::figure(phase(trial, of), name)
 }
 
 #[test]
@@ -52,13 +40,10 @@ fn a_cap_of_half_the_size_makes_scans_slow_and_every_page_is_right() {
     let ended = run.finish();
     ended.assert_went_well();
     let trial = &ended.trials()[0];
-    let names: Vec<&str> = trial["phases"]
-        .as_array()
-        .expect("phases")
-        .iter()
-        .filter_map(|phase| phase["name"].as_str())
-        .collect();
-    assert_eq!(names, ["fill", "uncapped", "capped", "emptied", "verify"]);
+    assert_eq!(
+        phase_names(trial),
+        ["fill", "uncapped", "capped", "emptied", "verify"]
+    );
     // The factor of a quiet machine is above 100.
     assert!(metric(trial, "slowdown_ratio") > 5.0, "{trial:#}");
     check_counts(trial);
@@ -156,7 +141,7 @@ fn a_balance_set_manager_trims_once_a_second() {
     if !has_laboratory() {
         return;
     }
-    let run = wscap(&["--set", "cap-by=balance", "--set", "duration=2.5"]);
+    let run = wscap(&["--set", "cap-by=balance", "--set", "duration=2"]);
     let ended = run.finish();
     ended.assert_went_well();
     let trial = &ended.trials()[0];

@@ -7,7 +7,7 @@ use crate::analysis::contention::{TRIM_START, asks};
 use crate::analysis::statistics;
 use crate::analysis::{Group, MetricUnit};
 use crate::quantity;
-use crate::recording::model::{Trial, TrialStatus};
+use crate::recording::model::Trial;
 use crate::report::page::Page;
 
 /// What is drawn of both programs, with its number of colour.
@@ -22,7 +22,7 @@ const HELD: [(&str, &str, usize); 4] = [
 pub(super) fn chapter(page: &Page, groups: &[&Group]) -> Option<Chapter> {
     let asked: Vec<(&Group, Asks<'_>)> = groups
         .iter()
-        .map(|group| (*group, Asks::of(page, group)))
+        .map(|group| (*group, Asks(group.counted(&page.results.trials))))
         .collect();
     let held = asked.iter().filter_map(|(group, asks)| held(group, asks));
     let drawings: Vec<Drawing> = held.chain(times(&asked)).collect();
@@ -38,16 +38,10 @@ pub(super) fn chapter(page: &Page, groups: &[&Group]) -> Option<Chapter> {
     })
 }
 
-/// The trials of a group that did not fail.
+/// The trials of a group that count.
 struct Asks<'a>(Vec<&'a Trial>);
 
-impl<'a> Asks<'a> {
-    fn of(page: &'a Page, group: &Group) -> Asks<'a> {
-        let trials = page.results.trials.iter();
-        let usable = |trial: &&Trial| group.trials.contains(&trial.id) && trial.status != TrialStatus::Failed;
-        Asks(trials.filter(usable).collect())
-    }
-
+impl Asks<'_> {
     /// Asks of the trial that asked most often.
     fn count(&self) -> usize {
         self.0.iter().map(|trial| asks(trial).len()).max().unwrap_or(0)

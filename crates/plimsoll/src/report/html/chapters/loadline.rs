@@ -10,7 +10,7 @@ use crate::analysis::loadline::{
 use crate::analysis::{Group, MetricUnit};
 use crate::latency::Latencies;
 use crate::quantity::significant;
-use crate::recording::model::{Phase, Trial, TrialStatus};
+use crate::recording::model::{Phase, Trial};
 use crate::report::page::Page;
 
 /// Loads whose percentiles are drawn: those that every trial measures first.
@@ -64,7 +64,7 @@ const DRAWN: [(&str, &str, &str, bool); 7] = [
 pub(super) fn chapter(page: &Page, groups: &[&Group]) -> Option<Chapter> {
     let groups: Vec<(&Group, Vec<&Trial>)> = groups
         .iter()
-        .map(|group| (*group, counted(page, group)))
+        .map(|group| (*group, group.counted(&page.results.trials)))
         .collect();
     let mut drawings: Vec<Drawing> = useful_work(&groups).into_iter().collect();
     for (figure, title, meaning, log) in DRAWN {
@@ -82,20 +82,6 @@ pub(super) fn chapter(page: &Page, groups: &[&Group]) -> Option<Chapter> {
         drawings,
         tables: vec![points(page, &groups)],
     })
-}
-
-/// The trials of a group that its figures are of: those that are ok or, where none is, the untrustworthy ones.
-fn counted<'a>(page: &'a Page, group: &Group) -> Vec<&'a Trial> {
-    let of_status = |status: TrialStatus| -> Vec<&'a Trial> {
-        let trials = page.results.trials.iter();
-        trials
-            .filter(|trial| group.trials.contains(&trial.id) && trial.status == status)
-            .collect()
-    };
-    match of_status(TrialStatus::Ok) {
-        none if none.is_empty() => of_status(TrialStatus::Untrustworthy),
-        ok => ok,
-    }
 }
 
 /// One line of a figure over the load.

@@ -10,7 +10,7 @@ use crate::analysis::thrash::Distinct;
 use crate::analysis::{Group, MetricUnit, ratio};
 use crate::latency::Latencies;
 use crate::quantity;
-use crate::recording::model::{Phase, Trial, TrialStatus};
+use crate::recording::model::{Phase, Trial};
 use crate::report::page::{Page, Series, Timeline};
 use crate::scenario::{Thrash, Workload};
 
@@ -37,7 +37,7 @@ const PERCENTILES: [(f64, f64); 8] = [
     (99.99, 10_000.0),
 ];
 
-/// A group with the trials of it that can be drawn.
+/// A group with the trials of it that count.
 struct Subject<'a> {
     label: &'a str,
     trials: Vec<Seen<'a>>,
@@ -52,8 +52,16 @@ struct Seen<'a> {
 
 /// The chapter of these groups.
 pub(super) fn chapter(page: &Page, groups: &[&Group]) -> Option<Chapter> {
-    let subjects: Vec<Subject<'_>> = groups.iter().map(|group| subject(page, group)).collect();
-    if subjects.iter().all(|subject| subject.trials.is_empty()) {
+    let trials = &page.results.trials;
+    let subjects = groups.iter().map(|group| Subject {
+        label: &group.label,
+        trials: seen(page, &group.counted(trials)),
+    });
+    let subjects: Vec<Subject<'_>> = subjects.collect();
+    // A table has a row for each trial, those that count and those that do not.
+    let usable = groups.iter().flat_map(|group| group.usable(trials));
+    let every = seen(page, &usable.collect::<Vec<_>>());
+    if every.is_empty() {
         return None;
     }
     let page_size = match page.manifest.host.page_size {
@@ -88,35 +96,26 @@ pub(super) fn chapter(page: &Page, groups: &[&Group]) -> Option<Chapter> {
         // The caller has it.
         sentence: None,
         drawings,
-        tables: vec![felt(&subjects), checked(&subjects)],
+        tables: vec![felt(&every), checked(&every)],
     })
 }
 
-fn subject<'a>(page: &'a Page, group: &'a Group) -> Subject<'a> {
-    let seen = |id: &'a String| {
-        let trial = page.results.trials.iter().find(|trial| trial.id == *id)?;
-        let planned = page
-            .manifest
-            .plan
-            .trials
-            .iter()
-            .find(|planned| planned.id == *id)?;
+/// These trials with their plans and their samples.
+fn seen<'a>(page: &'a Page, trials: &[&'a Trial]) -> Vec<Seen<'a>> {
+    let seen = |trial: &&'a Trial| {
+        let mut planned = page.manifest.plan.trials.iter();
+        let planned = planned.find(|planned| planned.id == trial.id)?;
         let Workload::Thrash(thrash) = &planned.settings.workload else {
             return None;
         };
-        (trial.status != TrialStatus::Failed).then_some(Seen {
+        let mut timelines = page.trials.iter();
+        Some(Seen {
             trial,
             thrash,
-            timeline: page
-                .trials
-                .iter()
-                .find(|timeline| timeline.trial.as_ref() == Some(id)),
+            timeline: timelines.find(|timeline| timeline.trial.as_ref() == Some(&trial.id)),
         })
     };
-    Subject {
-        label: &group.label,
-        trials: group.trials.iter().filter_map(seen).collect(),
-    }
+    trials.iter().filter_map(seen).collect()
 }
 
 impl Seen<'_> {
@@ -336,7 +335,7 @@ fn fairness(subjects: &[Subject<'_>]) -> Option<Drawing> {
 }
 
 /// What the probes felt in each phase.
-fn felt(subjects: &[Subject<'_>]) -> Table {
+fn felt(every: &[Seen<'_>]) -> Table {
     const FIGURES: [(&str, &str); 8] = [
         ("heartbeat_p50_s", "Heartbeat p50"),
         ("heartbeat_p99_s", "Heartbeat p99"),
@@ -347,8 +346,8 @@ fn felt(subjects: &[Subject<'_>]) -> Table {
         ("launch_failed_count", "Launches that failed"),
         ("small_set_mean_s", "Small set, mean"),
     ];
-    let seen = subjects.iter().flat_map(|subject| &subject.trials);
-    let rows = seen
+    let rows = every
+        .iter()
         .flat_map(|seen| seen.trial.phases.iter().map(move |phase| (seen.trial, phase)))
         .map(|(trial, phase)| {
             let mut row = vec![Cell::text(&trial.id), Cell::text(&phase.name)];
@@ -367,10 +366,10 @@ fn felt(subjects: &[Subject<'_>]) -> Table {
 }
 
 /// That the places which the generator chose for a cycle are on as many pages as chance says.
-fn checked(subjects: &[Subject<'_>]) -> Table {
-    let seen = subjects.iter().flat_map(|subject| &subject.trials);
+fn checked(every: &[Seen<'_>]) -> Table {
     let number = |value: f64| Cell::number(value, quantity::significant(value));
-    let rows = seen
+    let rows = every
+        .iter()
         .map(|seen| {
             let sum = |name: &str| seen.list(name).iter().sum::<f64>();
             let cycles = sum("consumer_counted_cycles");

@@ -11,7 +11,7 @@ use crate::analysis::wscap::{
 };
 use crate::analysis::{Group, MetricUnit};
 use crate::quantity;
-use crate::recording::model::{Trial, TrialStatus};
+use crate::recording::model::Trial;
 use crate::report::page::Page;
 use crate::scenario::Wscap;
 
@@ -53,7 +53,7 @@ pub(super) fn chapter(page: &Page, groups: &[&Group]) -> Option<Chapter> {
     })
 }
 
-/// A group with its trials.
+/// A group with its trials that count.
 struct Series<'a> {
     group: &'a Group,
     load: f64,
@@ -62,14 +62,10 @@ struct Series<'a> {
 
 impl<'a> Series<'a> {
     fn of(group: &'a Group, trials: &'a [Trial]) -> Option<Series<'a>> {
-        let usable = |trial: &&Trial| {
-            group.trials.contains(&trial.id)
-                && (trial.status != TrialStatus::Failed || trial.lacks_only_a_phase())
-        };
         Some(Series {
             group,
             load: load(&group.params)?,
-            trials: trials.iter().filter(usable).collect(),
+            trials: group.counted(trials),
         })
     }
 

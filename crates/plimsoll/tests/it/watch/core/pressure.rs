@@ -75,7 +75,7 @@ fn no_tick_is_missed_while_the_target_thrashes() {
     let path = group.0.to_str().unwrap();
     let output = watch(&[
         "--duration",
-        "12",
+        "8",
         "--cgroup",
         path,
         "--record",

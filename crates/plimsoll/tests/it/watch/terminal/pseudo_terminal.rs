@@ -11,13 +11,12 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use plimsoll::environment::{Environment, Hierarchy};
-use plimsoll::scenario::{FillClass, Settings, ThpMode, TrimMechanism, Workload};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Termios, Winsize, tcgetattr, tcsetwinsize};
 
-use crate::machine::alone;
+use crate::machine::{alone, settings};
 use crate::require::capability;
 
 const PLIMSOLL: &str = env!("CARGO_BIN_EXE_plimsoll");
@@ -441,7 +440,8 @@ fn the_target_is_trimmed_after_a_yes_and_only_then() {
         return;
     }
     let mut session = alone();
-    let environment = Environment::prepare(&mut session, &settings()).expect("an environment");
+    let asked = settings("zram", 128 * MIB, 256 * MIB, 256 * MIB);
+    let environment = Environment::prepare(&mut session, &asked).expect("an environment");
     let procs = environment.cgroup().expect("a cgroup").procs_paths();
     let mut holder = Command::new(std::env::current_exe().expect("this program"))
         .args(["trim::holder", "--exact", "--nocapture"])
@@ -491,25 +491,4 @@ fn swapped(pid: &str) -> u64 {
     let line = status.lines().find_map(|line| line.strip_prefix("VmSwap:"));
     let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
     kib.expect("VmSwap") * 1024
-}
-
-/// Swap of the test's own, and a cgroup with room for what is swapped.
-fn settings() -> Settings {
-    Settings {
-        workload: Workload::Compression,
-        subject: "zram".parse().expect("a subject"),
-        class: FillClass::Random,
-        size: 128 * MIB,
-        request: 128 * MIB,
-        limit: 256 * MIB,
-        swap_size: 256 * MIB,
-        trim: TrimMechanism::Cgroup,
-        hold: 0.0,
-        swappiness: None,
-        page_cluster: None,
-        thp: ThpMode::Never,
-        zswap_pool_percent: None,
-        swap_dir: env!("CARGO_TARGET_TMPDIR").into(),
-        phase_timeout: 60.0,
-    }
 }
