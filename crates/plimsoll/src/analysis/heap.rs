@@ -104,7 +104,13 @@ pub fn tests<'a>(groups: &[&'a Group]) -> Vec<Test<'a>> {
         }
     }
     let differs = |param: &(String, String)| tests.iter().any(|((_, _, others), _)| !others.contains(param));
-    let sections = tests.iter().any(|((section, ..), _)| *section != tests[0].0.0);
+    // Where it is all that tells two tests apart.
+    let sections = tests.iter().any(|((section, threads, others), _)| {
+        let twin = |((other, its, params), _): &&(Asked, Vec<&Group>)| {
+            other != section && its == threads && params == others
+        };
+        tests.iter().any(|test| twin(&test))
+    });
     let panel = |(section, _, others): &Asked| {
         let told = others.iter().filter(|param| differs(param));
         let told = told.map(|(name, value)| format!("{name}={value}"));

@@ -14,15 +14,15 @@ use super::stage::{Stage, Surroundings};
 use super::trial::{Trouble, lacking};
 use crate::environment;
 use crate::exit::Exit;
+use crate::heap::{self, HeapFrontEnd, Launch};
 use crate::quantity;
-use crate::scenario::{Allocator, Heap, HeapLoad};
+use crate::scenario::{Allocator, FrontEnd, Heap, HeapLoad};
 use crate::workload::Worker;
 use crate::workload::heap::HeapStep;
 use crate::workload::protocol::{Command, Reply};
 
-/// Variables that choose the allocator of a process, and the front end of ours.
+/// The variable that chooses the allocator of a process.
 const PRELOAD: &str = "LD_PRELOAD";
-const FRONT_END: &str = "PLIMSOLL_HEAP_FRONT_END";
 /// Pause between two looks at what a worker without a cgroup holds: a process touches some 50 MB in it.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
@@ -108,10 +108,7 @@ impl Preloaded {
         let library = match allocator {
             Allocator::Glibc => None,
             Allocator::Plimsoll(_) => {
-                return Err(Trouble::new(
-                    Exit::Missing,
-                    "this build holds no library of our own allocator",
-                ));
+                Some(heap::unpack().map_err(|error| Trouble::new(Exit::Missing, error))?)
             }
             other => Some(environment::allocator_library(other).ok_or_else(|| {
                 Trouble::new(Exit::Missing, format_args!("the library of `{other}` is gone"))
@@ -123,13 +120,25 @@ impl Preloaded {
         })
     }
 
+    /// The environment of its worker: nothing but the allocator is preloaded, whatever this process runs on.
     fn variables(&self) -> Vec<(&'static str, Option<OsString>)> {
-        let preload = self.library.as_ref().map(|path| path.clone().into_os_string());
         let front_end = match &self.allocator {
-            Allocator::Plimsoll(front_end) => Some(front_end.name().into()),
+            Allocator::Plimsoll(FrontEnd::LowFragmentation) => Some(HeapFrontEnd::LowFragmentation),
+            Allocator::Plimsoll(FrontEnd::Standard) => Some(HeapFrontEnd::Standard),
             _ => None,
         };
-        vec![(PRELOAD, preload), (FRONT_END, front_end)]
+        match (front_end, &self.library) {
+            (Some(front_end), Some(library)) => {
+                let launch = Launch {
+                    library: library.clone(),
+                    front_end,
+                    hardened: false,
+                };
+                let variables = launch.environment(None).into_iter();
+                variables.map(|(name, value)| (name, Some(value))).collect()
+            }
+            _ => vec![(PRELOAD, self.library.clone().map(PathBuf::into_os_string))],
+        }
     }
 
     /// Refuses a worker whose malloc comes from elsewhere: its figures would bear a wrong name.

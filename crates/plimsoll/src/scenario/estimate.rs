@@ -4,6 +4,8 @@ use super::heap::{Heap, HeapLoad};
 use super::model::{FillClass, Plan, Settings, Subject, TrialPlan};
 use super::workloads::{GiveBack, Left, Loadline, Map, Workload, Wscap};
 
+/// Bytes that allocators take for each live one, at most as a rule.
+const TAKEN_FOR_LIVE: u64 = 2;
 /// How often the fragmentation load allocates what is live.
 const FRAGMENTATION_TURNS: f64 = 20.0;
 
@@ -104,7 +106,7 @@ impl SpeedHints {
     /// Blocks are allocated and freed once besides what is measured, and every thread is started.
     fn heap_seconds(&self, settings: &Settings, heap: &Heap) -> f64 {
         /// Seconds a block, allocated and freed by the slowest of allocators.
-        const BLOCK_S: f64 = 0.4e-6;
+        const BLOCK_S: f64 = 0.1e-6;
         /// Seconds a thread, and of the generator's own cost that is measured besides.
         const THREAD_S: f64 = 100e-6;
         const OWN_S: f64 = 0.1;
@@ -198,6 +200,9 @@ impl TrialPlan {
     /// Most memory that the trial takes at any time: the worker's and the store's.
     fn peak_memory(&self) -> u64 {
         let settings = &self.settings;
+        if let Workload::Heap(_) = settings.workload {
+            return settings.size.saturating_mul(TAKEN_FOR_LIVE).min(settings.limit);
+        }
         let total = settings.total();
         let worker = total.min(settings.limit);
         let stored = match settings.subject {
