@@ -364,7 +364,7 @@ pub const KEYS: &[Key] = &[
             "duration",
             Kind::Seconds { min: 0.05, max: DAY },
             "`2`",
-            "seconds of each measured stretch; of `heap`, of the loads that are not over when their blocks are",
+            "seconds of each measured stretch; of `heap`, how long blocks are replaced",
         ),
     ),
     of(
