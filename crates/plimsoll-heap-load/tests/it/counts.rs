@@ -1,11 +1,12 @@
-//! Each load, tiny: it does as much as asked, frees what it allocated, and its figures hang together.
+//! Each load, tiny: it does as much as asked and frees what it allocated. Other tests run beside these, in the same
+//! process: what is said of its memory is tested in `command.rs`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use plimsoll_heap_load::{
-    Aggressive, Block, Calls, CrossThread, Fragmentation, FreeOrder, IdleThreads, Large, Larson, LoadError,
-    Replacement, Scaling, Sizes, Source, Spread, Until,
+    Aggressive, Block, Calls, CrossThread, Fragmentation, FreeOrder, Large, Larson, LoadError, Replacement,
+    Scaling, Sizes, Source, Spread, Until,
 };
 
 /// Counts what passes.
@@ -100,7 +101,7 @@ fn a_time_is_kept() {
 }
 
 #[test]
-fn memory_of_large_blocks_is_counted() {
+fn large_replaces_and_grows_as_often_as_asked() {
     let sizes = uniform(1 << 20, 1 << 20);
     let load = Large {
         threads: 2,
@@ -194,17 +195,6 @@ fn what_one_thread_allocates_another_frees() {
     assert_eq!(result.allocated, 2 * 1024, "in whole batches");
     assert_eq!(result.blocks.count, result.allocated);
     assert!(result.own_cpu_ns > 0.0);
-}
-
-#[test]
-fn idle_threads_take_memory_by_themselves() {
-    let load = IdleThreads {
-        threads: 50,
-        ..IdleThreads::default()
-    };
-    let result = load.run().expect("the allocator works");
-    assert!(result.with_threads > result.before, "fifty stacks: {result:?}");
-    assert!(result.kib_per_thread() >= result.allocator_kib_per_thread());
 }
 
 #[test]
