@@ -164,14 +164,14 @@ impl CrossThread {
             Resident::restart_peak();
             Resident::read()
         });
-        let done = source.and_then(|mut source| {
-            let stint = if member.index % 2 == 0 {
+        let done = source.map(|mut source| {
+            let stint = if member.index.is_multiple_of(2) {
                 self.produce(end, &mut source, Random::new(self.seed, member.index as u64))
             } else {
                 consume(end, &mut source)
             };
             // Kept where the work failed, too.
-            Ok((stint, source))
+            (stint, source)
         });
         let after = member.first(Resident::read);
         let (stint, _source) = done?;

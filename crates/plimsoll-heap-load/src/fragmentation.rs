@@ -40,7 +40,7 @@ impl Default for Fragmentation {
                 Sizes::uniform(1024, 4096),
                 Sizes::uniform(16, 64),
             ],
-            survivors_percent: 10,
+            survivors_percent: 2,
             rest: Duration::from_millis(1500),
             seed: 1,
         }

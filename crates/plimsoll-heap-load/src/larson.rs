@@ -146,7 +146,8 @@ impl Larson {
             start(self.chain(table, random, began, sender.clone()))?;
         }
         drop(sender);
-        let ended: Result<Vec<Box<Chain>>, LoadError> = receiver.iter().collect();
+        // Each chain keeps a sender, so the channel does not end by itself.
+        let ended: Result<Vec<Box<Chain>>, LoadError> = receiver.iter().take(self.threads).collect();
         let mut ended = ended?;
         let (wall, cpu) = (began.elapsed(), clock::process_cpu() - cpu);
         let after = Resident::read()?;
