@@ -6,6 +6,8 @@
 
 pub mod address_space;
 mod backing_file;
+mod clock;
+mod environment;
 mod errno;
 mod fd;
 mod futex;
@@ -13,6 +15,7 @@ mod lock_range;
 mod page_size;
 mod perf;
 mod process;
+mod random;
 mod raw;
 mod region;
 mod swap;
@@ -20,6 +23,8 @@ mod uffd;
 mod vm;
 
 pub use backing_file::BackingFile;
+pub use clock::coarse_milliseconds;
+pub use environment::with_environment;
 pub use errno::Errno;
 pub use fd::Fd;
 pub use futex::{futex_wait, futex_wake};
@@ -30,6 +35,7 @@ pub use process::{
     Ended, PageOutError, Pidfd, Range, ResourceUsage, UsageScope, resource_usage, set_parent_death_signal,
     wait,
 };
+pub use random::random_number;
 pub use region::{Discard, Pages, Region};
 pub use swap::{swap_off, swap_on};
 pub use uffd::{UffdApi, UffdMode, api_handshake, open_from_device, open_userfaultfd};
