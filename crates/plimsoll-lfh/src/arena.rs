@@ -15,12 +15,12 @@
 
 use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-use plimsoll_os::{Advice, address_space, futex_wait, futex_wake, page_size, random_number};
+use plimsoll_os::{Advice, address_space, futex_wait, futex_wake, page_size, random_word};
 
 use crate::LAYOUT;
 use crate::lock::Lock;
 use crate::settings;
-use crate::unit::{UNIT, Unit, UnitIndex};
+use crate::unit::{UNIT, Unit, UnitIndex, UnitKind};
 
 /// Bytes of the window.
 pub const WINDOW: usize = 256 << 30;
@@ -245,7 +245,9 @@ fn make() -> bool {
     // SAFETY: `reserve` or `find_addresses` gave the range to this function alone.
     let open = |from: usize, to: usize| unsafe { open(start + from, to - from, addresses_only) };
     // With addresses alone the directory is mapped already.
-    if !(addresses_only || open(0, TABLE_STEP)) || !open(HELPER - HELPER_STACK, HELPER) || !open(SEGMENTS, RECORDS)
+    if !(addresses_only || open(0, TABLE_STEP))
+        || !open(HELPER - HELPER_STACK, HELPER)
+        || !open(SEGMENTS, RECORDS)
     {
         return false;
     }
@@ -253,16 +255,24 @@ fn make() -> bool {
     let directory = unsafe { &*(start as *const Directory) };
     let word = |at: usize| u64::from_ne_bytes(*MAGIC[at * 8..].first_chunk().expect("16 bytes"));
     let clock = u64::from(plimsoll_os::coarse_milliseconds());
-    let key = random_number().unwrap_or((start as u64 ^ clock).wrapping_mul(0x9E37_79B9_7F4A_7C15));
+    let key = random_word().unwrap_or((start as u64 ^ clock).wrapping_mul(0x9E37_79B9_7F4A_7C15));
     directory.layout.store(LAYOUT, Ordering::Relaxed);
     directory.unit.store(UNIT as u32, Ordering::Relaxed);
     directory.window.store(start as u64, Ordering::Relaxed);
     directory.window_bytes.store(WINDOW as u64, Ordering::Relaxed);
-    directory.units.store((start + UNIT_TABLE) as u64, Ordering::Relaxed);
-    directory.segments.store((start + SEGMENTS) as u64, Ordering::Relaxed);
-    directory.records.store((start + RECORDS) as u64, Ordering::Relaxed);
+    directory
+        .units
+        .store((start + UNIT_TABLE) as u64, Ordering::Relaxed);
+    directory
+        .segments
+        .store((start + SEGMENTS) as u64, Ordering::Relaxed);
+    directory
+        .records
+        .store((start + RECORDS) as u64, Ordering::Relaxed);
     directory.end.store(FIRST_UNIT, Ordering::Relaxed);
-    directory.addresses_only.store(u32::from(addresses_only), Ordering::Relaxed);
+    directory
+        .addresses_only
+        .store(u32::from(addresses_only), Ordering::Relaxed);
     directory.key.store(key, Ordering::Relaxed);
     directory.magic[0].store(word(0), Ordering::Relaxed);
     directory.magic[1].store(word(1), Ordering::Release);
@@ -323,6 +333,31 @@ pub(crate) fn align_up(unit: UnitIndex, align: u32) -> Option<UnitIndex> {
     let before = window() / UNIT;
     let aligned = (before + unit as usize).checked_next_multiple_of(align as usize)? - before;
     (aligned < UNITS).then_some(aligned as UnitIndex)
+}
+
+/// Visits the first unit of each run of a heap, and what it is. While others change the heap, runs may be missed.
+///
+/// # Errors
+/// What `visit` returns, at once.
+pub(crate) fn for_each_run<E>(
+    heap: u32,
+    mut visit: impl FnMut(UnitIndex, UnitKind) -> Result<(), E>,
+) -> Result<(), E> {
+    let end = end();
+    let mut at = FIRST_UNIT;
+    while at < end {
+        let length = match belongs(at, heap) {
+            true => unit(at).length.load(Ordering::Relaxed),
+            false => 0,
+        };
+        if length == 0 {
+            at = (at + 1).next_multiple_of(SEGMENT_UNITS);
+            continue;
+        }
+        visit(at, unit(at).kind())?;
+        at += length;
+    }
+    Ok(())
 }
 
 /// Gives back every segment of a heap that is no more.
@@ -388,9 +423,17 @@ pub(crate) fn grow(heap: u32, units: u32, align: u32, wanted: u32) -> Option<Gro
     let grown = growth
         .reuse(heap, least, align)
         .or_else(|| growth.extend(heap, wanted, align))
-        .or_else(|| (wanted > least).then(|| growth.extend(heap, least, align)).flatten());
+        .or_else(|| {
+            (wanted > least)
+                .then(|| growth.extend(heap, least, align))
+                .flatten()
+        });
     let directory = directory();
-    let count = if grown.is_some() { &directory.growths } else { &directory.refusals };
+    let count = if grown.is_some() {
+        &directory.growths
+    } else {
+        &directory.refusals
+    };
     count.fetch_add(1, Ordering::Relaxed);
     grown
 }
@@ -412,7 +455,9 @@ impl Growth {
             }
             at += SEGMENT_UNITS;
             if at >= first && at - first >= units {
-                directory.unowned.fetch_sub(units / SEGMENT_UNITS, Ordering::Relaxed);
+                directory
+                    .unowned
+                    .fetch_sub(units / SEGMENT_UNITS, Ordering::Relaxed);
                 return Some(self.own(heap, first, units));
             }
         }
@@ -469,7 +514,11 @@ impl Growth {
         let records = RECORDS + directory.heaps.load(Ordering::Relaxed) as usize * RECORD;
         let table = self.table_end;
         directory.addresses_only.store(1, Ordering::Relaxed);
-        for (from, to) in [(end, WINDOW), (table, FIRST_UNIT as usize * UNIT), (records, UNIT_TABLE)] {
+        for (from, to) in [
+            (end, WINDOW),
+            (table, FIRST_UNIT as usize * UNIT),
+            (records, UNIT_TABLE),
+        ] {
             // SAFETY: nothing in the range was ever made accessible, so nobody uses it.
             let _ = unsafe { address_space::unmap(window() + from, to - from) };
         }
@@ -495,7 +544,9 @@ impl Growth {
             let usable = unsafe { open(address_of(at), SEGMENT, only) };
             let owner = if usable { 0 } else { Segment::FOREIGN };
             segment_of(at).heap.store(owner, Ordering::Relaxed);
-            directory().unowned.fetch_add(u32::from(usable), Ordering::Relaxed);
+            directory()
+                .unowned
+                .fetch_add(u32::from(usable), Ordering::Relaxed);
         }
     }
 
