@@ -13,6 +13,7 @@ pub mod aligned;
 pub mod basic;
 mod errno;
 mod fatal;
+pub mod heap_object;
 pub mod information;
 pub mod operator_delete;
 pub mod operator_new;

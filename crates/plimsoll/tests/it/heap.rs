@@ -67,11 +67,12 @@ fn has(program: &str) -> bool {
 }
 
 /// Compiles a source file of these tests with a compiler that is known to be there.
-fn compiled(compiler: &str, name: &str, flags: &[&str]) -> PathBuf {
-    let program = scratch(&format!("built-{name}")).join("program");
+fn compiled(compiler: &str, name: &str, language: &str, flags: &[&str]) -> PathBuf {
+    let program = scratch(&format!("built-{}-{}", language, name.replace('/', "-"))).join("program");
     let output = Command::new(compiler)
-        .args(["-O2", "-pthread", "-Wall", "-Wextra", "-Werror"])
+        .args(["-O2", "-pthread", "-Wall", "-Wextra", "-Werror", "-x", language])
         .arg(source(name))
+        .args(["-x", "none"])
         .arg("-o")
         .arg(&program)
         .args(flags)

@@ -89,7 +89,7 @@ fn a_program_that_would_not_load_the_library_is_not_started() {
     if !has("gcc") {
         return;
     }
-    let fixed = compiled("gcc", "malloc.c", &["-static"]);
+    let fixed = compiled("gcc", "malloc.c", "c", &["-static"]);
     let folder = scratch("not-preloadable");
     let script = folder.join("script");
     fs::write(&script, format!("#! {} -x\n", fixed.display())).expect("written");

@@ -263,7 +263,9 @@ fn stressed(mode: &str) -> String {
 }
 
 fn compiled_stress(mode: &str) -> std::path::PathBuf {
-    let program = compiled("gcc", "stress.c", &[]);
+    static SOURCE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    let _alone = SOURCE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let program = compiled("gcc", "stress.c", "c", &[]);
     let own = scratch(&format!("stress-{mode}")).join("stress");
     fs::rename(program, &own).expect("moved");
     own

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use super::{compiled, has, heap_run, library};
 
-/// Every symbol that the library has for programs, but for those of heaps as objects.
+/// Every symbol that the library has for programs.
 const SYMBOLS: &str = "
     malloc free calloc realloc reallocarray cfree free_sized free_aligned_sized
     posix_memalign aligned_alloc memalign valloc pvalloc malloc_usable_size
@@ -16,6 +16,9 @@ const SYMBOLS: &str = "
     _ZdlPv _ZdaPv _ZdlPvm _ZdaPvm _ZdlPvSt11align_val_t _ZdaPvSt11align_val_t
     _ZdlPvmSt11align_val_t _ZdaPvmSt11align_val_t _ZdlPvRKSt9nothrow_t _ZdaPvRKSt9nothrow_t
     _ZdlPvSt11align_val_tRKSt9nothrow_t _ZdaPvSt11align_val_tRKSt9nothrow_t
+    plimsoll_heap_create plimsoll_heap_destroy plimsoll_heap_process plimsoll_heap_alloc plimsoll_heap_calloc
+    plimsoll_heap_aligned_alloc plimsoll_heap_realloc plimsoll_heap_free plimsoll_heap_usable_size
+    plimsoll_heap_set_front_end plimsoll_heap_front_end
 ";
 
 fn output(program: &str, flags: &str) -> String {
@@ -101,13 +104,76 @@ fn keeps_its_promises(program: &std::path::Path) {
 #[test]
 fn c_programs_get_what_glibc_promises() {
     if has("gcc") {
-        keeps_its_promises(&compiled("gcc", "malloc.c", &[]));
+        keeps_its_promises(&compiled("gcc", "malloc.c", "c", &[]));
     }
 }
 
 #[test]
 fn cpp_programs_get_what_the_standard_promises() {
     if has("g++") {
-        keeps_its_promises(&compiled("g++", "new.cpp", &[]));
+        keeps_its_promises(&compiled("g++", "new.cpp", "c++", &[]));
     }
+}
+
+/// Compiles against the header and links with the library.
+fn linked(compiler: &str, source: &str, language: &str) -> std::path::PathBuf {
+    let library = library().parent().expect("a folder").display().to_string();
+    let include = concat!("-I", env!("CARGO_MANIFEST_DIR"), "/../plimsoll-malloc/include");
+    let (folder, path) = (format!("-L{library}"), format!("-Wl,-rpath,{library}"));
+    compiled(
+        compiler,
+        source,
+        language,
+        &[include, &folder, "-lplimsoll_malloc", &path],
+    )
+}
+
+#[test]
+fn heaps_are_objects_of_c_and_of_cpp() {
+    for (compiler, language) in [("gcc", "c"), ("g++", "c++")] {
+        if !has(compiler) {
+            continue;
+        }
+        let program = linked(compiler, "objects.c", language);
+        let output = Command::new(&program).output().expect("the program starts");
+        assert_eq!(
+            (
+                String::from_utf8_lossy(&output.stdout).as_ref(),
+                output.status.code()
+            ),
+            ("all promises kept\n", Some(0)),
+            "{compiler}"
+        );
+    }
+}
+
+#[test]
+fn the_example_of_the_header_runs() {
+    if !has("gcc") {
+        return;
+    }
+    let program = linked("gcc", "../../../plimsoll-malloc/examples/heap.c", "c");
+    let output = Command::new(&program).output().expect("the program starts");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(
+        (text.as_ref(), output.status.code()),
+        ("1 and\n2 for\n2 heap\n2 one\n1 rest\n2 the\n1 words\n", Some(0))
+    );
+}
+
+#[test]
+fn the_header_names_what_the_library_has() {
+    let header = include_str!("../../../../plimsoll-malloc/include/plimsoll_heap.h");
+    let words = header.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    let named: BTreeSet<&str> = words.filter(|word| word.starts_with("plimsoll_heap_")).collect();
+    let named = named
+        .into_iter()
+        .filter(|name| *name != "plimsoll_heap_t")
+        .collect::<Vec<_>>();
+    let mut has: Vec<&str> = SYMBOLS
+        .split_whitespace()
+        .filter(|name| name.starts_with("plimsoll_"))
+        .collect();
+    has.sort_unstable();
+    assert_eq!(named, has);
 }
