@@ -218,16 +218,16 @@ static void churn(void) {
 
 // Under `ulimit -v`: memory runs out, which is said as C says it, and comes back when blocks are freed.
 static void exhaustion(void) {
-    static void *blocks[1 << 16];
+    static void *blocks[1 << 18];
     for (int round = 0; round < 3; round++) {
         for (size_t size = 1 << 20; size >= 1 << 10; size /= 32) {
             size_t count = 0;
             errno = 0;
-            while (count < 1 << 16 && (blocks[count] = malloc(size)) != NULL) {
+            while (count < 1 << 18 && (blocks[count] = malloc(size)) != NULL) {
                 memset(blocks[count], 1, size);
                 count++;
             }
-            if (count == 1 << 16)
+            if (count == 1 << 18)
                 fail("memory never ran out");
             if (errno != ENOMEM)
                 fail("memory ran out without ENOMEM");

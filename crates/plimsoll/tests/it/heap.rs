@@ -7,6 +7,7 @@ mod symbols;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::require;
 
@@ -68,7 +69,9 @@ fn has(program: &str) -> bool {
 
 /// Compiles a source file of these tests with a compiler that is known to be there.
 fn compiled(compiler: &str, name: &str, language: &str, flags: &[&str]) -> PathBuf {
-    let program = scratch(&format!("built-{}-{}", language, name.replace('/', "-"))).join("program");
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let program = scratch(&format!("built-{number}")).join("program");
     let output = Command::new(compiler)
         .args(["-O2", "-pthread", "-Wall", "-Wextra", "-Werror", "-x", language])
         .arg(source(name))

@@ -1,7 +1,6 @@
 //! Real programs on the heap: what they make is what they make on the C library's malloc.
 
 use std::ffi::OsStr;
-use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -244,7 +243,7 @@ fn redis_serves_under_load() {
 }
 
 fn stressed(mode: &str) -> String {
-    let program = compiled_stress(mode);
+    let program = compiled("gcc", "stress.c", "c", &[]);
     let mut written = Vec::new();
     for front_end in ["lfh", "standard"] {
         let mut command = on_heap(front_end, program.parent().expect("a folder"));
@@ -260,15 +259,6 @@ fn stressed(mode: &str) -> String {
     }
     assert_eq!(written[0], written[1]);
     written.remove(0)
-}
-
-fn compiled_stress(mode: &str) -> std::path::PathBuf {
-    static SOURCE: std::sync::Mutex<()> = std::sync::Mutex::new(());
-    let _alone = SOURCE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let program = compiled("gcc", "stress.c", "c", &[]);
-    let own = scratch(&format!("stress-{mode}")).join("stress");
-    fs::rename(program, &own).expect("moved");
-    own
 }
 
 #[test]
@@ -297,7 +287,7 @@ fn a_limit_of_address_space_is_survived() {
     if !has("gcc") || !has("python3") {
         return;
     }
-    let program = compiled_stress("exhaustion");
+    let program = compiled("gcc", "stress.c", "c", &[]);
     let folder = scratch("limits");
     for front_end in ["lfh", "standard"] {
         let script = format!("ulimit -v 131072 && exec '{}' exhaustion", program.display());
