@@ -110,7 +110,9 @@ impl Header {
     pub(super) fn take(&self, most: u16) -> (u16, u16) {
         let current = self.current();
         let count = self.filled().min(most);
-        self.current.store(current - count, Ordering::Relaxed);
+        if count > 0 {
+            self.current.store(current - count, Ordering::Relaxed);
+        }
         (current - count, count)
     }
 
@@ -122,8 +124,11 @@ impl Header {
         (current, end.saturating_sub(current).min(count))
     }
 
+    /// Counts what was written to the room. A stopped header has none, and its `current` is left to who stopped it.
     pub(super) fn put(&self, count: u16) {
-        self.current.store(self.current() + count, Ordering::Relaxed);
+        if count > 0 {
+            self.current.store(self.current() + count, Ordering::Relaxed);
+        }
     }
 
     /// Panics unless the invariant holds, for a slot on which nobody works.
