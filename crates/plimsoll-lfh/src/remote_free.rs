@@ -205,21 +205,17 @@ impl RemoteFree {
         })
     }
 
-    /// Makes a listed subsegment that of a slot, and takes its chain. None where it is about to be given back. Bucket's
-    /// lock; the caller takes it from the list.
-    pub(crate) fn activate(&self) -> Option<Chain> {
+    /// Makes a listed subsegment that of a slot. No where it is about to be given back. Bucket's lock; the caller takes
+    /// it from the list.
+    pub(crate) fn activate(&self) -> bool {
         let was = self.change(|home| {
             (home.standing == Standing::Listed).then_some(Home {
-                head: 0,
-                chained: 0,
                 home: 0,
                 standing: Standing::Active,
+                ..home
             })
-        })?;
-        Some(Chain {
-            head: was.head,
-            count: was.chained,
-        })
+        });
+        was.is_some()
     }
 
     /// A slot gives its subsegment up, with `home` blocks besides the chain. Returns where it stands after that: full,

@@ -143,10 +143,8 @@ fn a_listed_subsegment_is_either_activated_or_given_back() {
             .collect();
         let taken = {
             let _bucket = subsegment.bucket.lock().unwrap();
-            subsegment
-                .word
-                .activate()
-                .map(|chain| subsegment.walk(chain).len())
+            let activated = subsegment.word.activate();
+            activated.then(|| subsegment.walk(subsegment.word.collect()).len())
         };
         for thread in threads {
             thread.join().unwrap();
