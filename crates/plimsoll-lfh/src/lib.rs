@@ -21,13 +21,18 @@ mod arena;
 mod backend;
 mod bins;
 mod bucket;
-mod damage;
+mod fork;
+mod front_end;
 mod heap;
+mod integrity;
 mod large;
 mod lock;
+mod purge;
 mod record;
+mod remote_free;
 mod settings;
 mod standard;
+mod subsegment;
 mod unit;
 
 pub use arena::{
@@ -35,6 +40,7 @@ pub use arena::{
 };
 pub use bucket::{BUCKETS, Bucket, LARGEST_BLOCK, SMALLEST_BLOCK};
 pub use heap::{FrontEnd, FrontEndError, Heap, HeapError, HeapOptions, Lfh};
+pub use remote_free::{Home, RemoteFree, Standing};
 pub use unit::{UNIT, Unit, UnitIndex, UnitKind};
 
 /// Version of what another process may read of a heap: [`Unit`] and what leads to it.

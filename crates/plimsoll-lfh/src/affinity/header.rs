@@ -65,15 +65,17 @@ impl Header {
         unused
     }
 
-    /// Doubles what an array in use holds, as far as it goes. The bucket's lock is held.
-    pub(crate) fn grow(&self, bucket: Bucket) {
+    /// Doubles what an array in use holds, as far as it goes; no where it does not. The bucket's lock is held.
+    pub(crate) fn grow(&self, bucket: Bucket) -> bool {
         let capacity = self.capacity();
         let most = most_pointers(bucket);
-        if (1..most).contains(&capacity) {
+        let grows = (1..most).contains(&capacity);
+        if grows {
             let begin = begin(bucket);
             let end = begin + (capacity * 2).min(most);
             self.limits.store(limits(begin, end), Ordering::Relaxed);
         }
+        grows
     }
 
     /// Keeps sections from beginning to take or put; those under way may still commit until they were restarted. No
@@ -110,7 +112,9 @@ impl Header {
     pub(super) fn take(&self, most: u16) -> (u16, u16) {
         let current = self.current();
         let count = self.filled().min(most);
-        self.current.store(current - count, Ordering::Relaxed);
+        if count > 0 {
+            self.current.store(current - count, Ordering::Relaxed);
+        }
         (current - count, count)
     }
 
@@ -122,8 +126,11 @@ impl Header {
         (current, end.saturating_sub(current).min(count))
     }
 
+    /// Counts what was written to the room. A stopped header has none, and its `current` is left to who stopped it.
     pub(super) fn put(&self, count: u16) {
-        self.current.store(self.current() + count, Ordering::Relaxed);
+        if count > 0 {
+            self.current.store(self.current() + count, Ordering::Relaxed);
+        }
     }
 
     /// Panics unless the invariant holds, for a slot on which nobody works.
