@@ -17,12 +17,22 @@
 extern crate std;
 
 mod affinity;
+mod arena;
+mod backend;
+mod bins;
 mod bucket;
+mod front_end;
 mod heap;
+mod integrity;
 mod lock;
 mod remote_free;
+mod settings;
+mod subsegment;
 mod unit;
 
+pub use arena::{
+    Directory, FIRST_UNIT, HEAPS, MAGIC, RECORD, SEGMENT, SEGMENT_UNITS, Segment, UNITS, WINDOW,
+};
 pub use bucket::{BUCKETS, Bucket, LARGEST_BLOCK, SMALLEST_BLOCK};
 pub use heap::{FrontEnd, FrontEndError, Heap, HeapError, HeapOptions, Lfh};
 pub use remote_free::{Home, RemoteFree, Standing};

@@ -155,6 +155,9 @@ impl LowFragmentation {
     #[cold]
     #[inline(never)]
     fn flush(&self, backend: &Backend, bucket: Bucket, block: *mut u8) {
+        if !self.slots.has_started() {
+            integrity::report(Damage::OtherHeap, block as usize, Some(bucket));
+        }
         if !self.slots.uses_sections() && self.slots.push_batch(bucket, &[block]) == 1 {
             return;
         }
@@ -181,8 +184,11 @@ impl LowFragmentation {
         if header.capacity() > 0 {
             return header.grow(bucket);
         }
-        self.slots_used.fetch_max(slot as u32 + 1, Ordering::Relaxed);
-        self.slots.prepare(bucket)
+        let prepared = self.slots.prepare(bucket);
+        if let Some(slot) = prepared {
+            self.slots_used.fetch_max(slot as u32 + 1, Ordering::Relaxed);
+        }
+        prepared.is_some()
     }
 
     /// Holds every lock for the time of a fork.
@@ -212,7 +218,10 @@ impl LowFragmentation {
     /// This thread is the only one, and its parent held the locks by `hold`.
     pub(crate) unsafe fn free_after_fork(&self) {
         // SAFETY: the caller's premise.
-        self.each_lock(|lock| unsafe { lock.free_after_fork() }, |lock| unsafe { lock.free_after_fork() });
+        self.each_lock(
+            |lock| unsafe { lock.free_after_fork() },
+            |lock| unsafe { lock.free_after_fork() },
+        );
     }
 
     fn each_lock(&self, plain: impl Fn(&Lock<()>), of_bucket: impl Fn(&Lock<BucketLists>)) {
