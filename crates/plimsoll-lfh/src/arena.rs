@@ -20,7 +20,7 @@ use plimsoll_os::{Advice, address_space, futex_wait, futex_wake, page_size, rand
 use crate::LAYOUT;
 use crate::lock::Lock;
 use crate::settings;
-use crate::unit::{UNIT, Unit, UnitIndex};
+use crate::unit::{UNIT, Unit, UnitIndex, UnitKind};
 
 /// Bytes of the window.
 pub const WINDOW: usize = 256 << 30;
@@ -333,6 +333,31 @@ pub(crate) fn align_up(unit: UnitIndex, align: u32) -> Option<UnitIndex> {
     let before = window() / UNIT;
     let aligned = (before + unit as usize).checked_next_multiple_of(align as usize)? - before;
     (aligned < UNITS).then_some(aligned as UnitIndex)
+}
+
+/// Visits the first unit of each run of a heap, and what it is. While others change the heap, runs may be missed.
+///
+/// # Errors
+/// What `visit` returns, at once.
+pub(crate) fn for_each_run<E>(
+    heap: u32,
+    mut visit: impl FnMut(UnitIndex, UnitKind) -> Result<(), E>,
+) -> Result<(), E> {
+    let end = end();
+    let mut at = FIRST_UNIT;
+    while at < end {
+        let length = match belongs(at, heap) {
+            true => unit(at).length.load(Ordering::Relaxed),
+            false => 0,
+        };
+        if length == 0 {
+            at = (at + 1).next_multiple_of(SEGMENT_UNITS);
+            continue;
+        }
+        visit(at, unit(at).kind())?;
+        at += length;
+    }
+    Ok(())
 }
 
 /// Gives back every segment of a heap that is no more.

@@ -6,7 +6,7 @@
 use core::sync::atomic::Ordering;
 
 use crate::arena::{self, SEGMENT_UNITS};
-use crate::bins::{self, Bins};
+use crate::bins::Bins;
 use crate::lock::{Held, Lock};
 use crate::unit::{Unit, UnitIndex, UnitKind};
 
@@ -89,6 +89,13 @@ impl Backend {
         self.extents().give(first);
     }
 
+    /// Gives a whole run back whose pages are gone already.
+    pub(crate) fn give_untouched(&self, first: UnitIndex) {
+        let mut extents = self.extents();
+        let length = extents.forget(first);
+        extents.put(first, length, 0, 0);
+    }
+
     /// Lengthens a run in use to `units` units where its right neighbour is free. Returns its units that may hold
     /// anything, as [`Run::touched`] does.
     pub(crate) fn extend(&self, first: UnitIndex, units: u32) -> Option<u32> {
@@ -132,9 +139,8 @@ impl Extents {
     }
 
     pub(crate) fn give(&mut self, first: UnitIndex) {
-        let length = arena::unit(first).length.load(Ordering::Relaxed);
-        self.forget(first, length);
-        self.put(first, length, length, self.bins.now());
+        let length = self.forget(first);
+        self.put(first, length, length, self.bins.period());
     }
 
     fn extend(&mut self, first: UnitIndex, units: u32) -> Option<u32> {
@@ -162,7 +168,7 @@ impl Extents {
         let unit = arena::unit(first);
         let length = unit.length.load(Ordering::Relaxed);
         unit.length.store(units, Ordering::Relaxed);
-        self.put(first + units, length - units, length - units, self.bins.now());
+        self.put(first + units, length - units, length - units, self.bins.period());
     }
 
     /// Writes the description of a run in use.
@@ -183,15 +189,18 @@ impl Extents {
         unit.kind.store(kind as u8, Ordering::Relaxed);
     }
 
-    /// Clears the description of a run that was in use.
-    fn forget(&self, first: UnitIndex, length: u32) {
-        let inner = match arena::unit(first).kind() {
+    /// Clears the description of a run that was in use, and returns its length.
+    fn forget(&self, first: UnitIndex) -> u32 {
+        let unit = arena::unit(first);
+        let length = unit.length.load(Ordering::Relaxed);
+        let described = match unit.kind() {
             UnitKind::Subsegment | UnitKind::Standard => length,
             _ => 1,
         };
-        for unit in first..first + inner {
+        for unit in first..first + described {
             arena::unit(unit).clear();
         }
+        length
     }
 
     /// Whether a free extent of this heap starts at the unit.
@@ -219,7 +228,7 @@ impl Extents {
                 since = if touched == 0 {
                     right_since
                 } else {
-                    bins::earlier(since, right_since)
+                    since.min(right_since)
                 };
                 touched = length + right_touched;
             }
@@ -231,7 +240,7 @@ impl Extents {
                 since = if touched == 0 {
                     left_since
                 } else {
-                    bins::earlier(since, left_since)
+                    since.min(left_since)
                 };
             }
             touched = if touched == 0 {
@@ -272,8 +281,9 @@ impl Extents {
         self.free -= length;
         self.free_extents -= 1;
         self.touched -= touched;
-        arena::unit(first + length - 1).clear();
-        unit.clear();
+        for end in [first, first + length - 1] {
+            arena::unit(end).clear();
+        }
         (length, touched, since)
     }
 }

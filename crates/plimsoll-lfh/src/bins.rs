@@ -1,4 +1,4 @@
-//! Free extents by size, and those that were touched by age. All of it is the back end's, under its lock.
+//! Free extents by size, and those that were touched by the time since which they are free. All of it is the back end's, under its lock.
 
 use core::sync::atomic::Ordering;
 
@@ -19,28 +19,22 @@ const LOOKS: usize = 16;
 /// Invariants, checked by `check` of the back end:
 /// 1. A free extent is in the bin of its length, and in no other.
 /// 2. A bin's bit is set exactly if it has an extent.
-/// 3. The touched extents, and no others, are in the queue, the oldest first.
+/// 3. The touched extents, and no others, are in the list of the period since which they are free, one of the last
+///    [`PERIODS`].
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Bins {
     /// The first extent of each bin, 0 for none.
     heads: [UnitIndex; BINS],
     occupied: [u64; BINS.div_ceil(64)],
-    /// The touched extent that is free for longest, 0 for none.
-    pub(crate) oldest: UnitIndex,
-    newest: UnitIndex,
-    /// The time of the last look at the clock, in milliseconds.
-    pub(crate) now: u32,
+    /// The first touched extent of each period since which they are free, 0 for none.
+    touched: [UnitIndex; PERIODS as usize],
+    /// The number of the purge's current period.
+    period: u32,
 }
 
-/// The earlier of two times, which wrap.
-pub(crate) fn earlier(one: u32, other: u32) -> u32 {
-    if one.wrapping_sub(other) as i32 <= 0 {
-        one
-    } else {
-        other
-    }
-}
+/// Periods of the purge that are told apart: the current one, the one before it, and all before that.
+const PERIODS: u32 = 3;
 
 /// The bin of a length.
 fn bin_of(length: u32) -> usize {
@@ -57,14 +51,32 @@ impl Bins {
         Bins {
             heads: [0; BINS],
             occupied: [0; BINS.div_ceil(64)],
-            oldest: 0,
-            newest: 0,
-            now: 0,
+            touched: [0; PERIODS as usize],
+            period: PERIODS,
         }
     }
 
-    pub(crate) fn now(&self) -> u32 {
-        self.now
+    /// The number of the purge's current period.
+    pub(crate) fn period(&self) -> u32 {
+        self.period
+    }
+
+    /// Begins the next period, unless extents wait for being purged since two periods ago.
+    pub(crate) fn next_period(&mut self) {
+        if self.oldest().is_none() {
+            self.period += 1;
+        }
+    }
+
+    /// An extent that is free for more than a whole period.
+    pub(crate) fn oldest(&self) -> Option<UnitIndex> {
+        let first = self.touched[((self.period - 2) % PERIODS) as usize];
+        (first != 0).then_some(first)
+    }
+
+    /// An extent that may be resident.
+    pub(crate) fn touched(&self) -> Option<UnitIndex> {
+        self.touched.iter().copied().find(|first| *first != 0)
     }
 
     /// An extent that holds `units` units from a multiple of `align` on: of the smallest bin that has one, the
@@ -149,45 +161,33 @@ impl Bins {
         }
     }
 
-    /// Queues a touched extent by its age. Most are the newest; what was part of an older one is nearer to the front.
     fn queue(&mut self, first: UnitIndex, since: u32) {
-        let mut older = self.newest;
-        while older != 0 {
-            let of_older = arena::unit(older).since.load(Ordering::Relaxed);
-            if earlier(of_older, since) == of_older {
-                break;
-            }
-            older = arena::unit(older).older.load(Ordering::Relaxed);
+        let since = since.max(self.period - 2);
+        let head = &mut self.touched[(since % PERIODS) as usize];
+        let unit = arena::unit(first);
+        unit.since.store(since, Ordering::Relaxed);
+        unit.purge_previous.store(0, Ordering::Relaxed);
+        unit.purge_next.store(*head, Ordering::Relaxed);
+        if *head != 0 {
+            arena::unit(*head).purge_previous.store(first, Ordering::Relaxed);
         }
-        let newer = match older {
-            0 => self.oldest,
-            older => arena::unit(older).newer.load(Ordering::Relaxed),
-        };
-        arena::unit(first).older.store(older, Ordering::Relaxed);
-        arena::unit(first).newer.store(newer, Ordering::Relaxed);
-        match older {
-            0 => self.oldest = first,
-            older => arena::unit(older).newer.store(first, Ordering::Relaxed),
-        }
-        match newer {
-            0 => self.newest = first,
-            newer => arena::unit(newer).older.store(first, Ordering::Relaxed),
-        }
+        *head = first;
     }
 
     fn unqueue(&mut self, first: UnitIndex) {
         let unit = arena::unit(first);
-        let (older, newer) = (
-            unit.older.load(Ordering::Relaxed),
-            unit.newer.load(Ordering::Relaxed),
+        let (previous, next) = (
+            unit.purge_previous.load(Ordering::Relaxed),
+            unit.purge_next.load(Ordering::Relaxed),
         );
-        match older {
-            0 => self.oldest = newer,
-            older => arena::unit(older).newer.store(newer, Ordering::Relaxed),
+        match previous {
+            0 => self.touched[(unit.since.load(Ordering::Relaxed) % PERIODS) as usize] = next,
+            previous => arena::unit(previous).purge_next.store(next, Ordering::Relaxed),
         }
-        match newer {
-            0 => self.newest = older,
-            newer => arena::unit(newer).older.store(older, Ordering::Relaxed),
+        if next != 0 {
+            arena::unit(next)
+                .purge_previous
+                .store(previous, Ordering::Relaxed);
         }
     }
 }

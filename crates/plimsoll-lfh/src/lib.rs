@@ -24,9 +24,12 @@ mod bucket;
 mod front_end;
 mod heap;
 mod integrity;
+mod large;
 mod lock;
+mod record;
 mod remote_free;
 mod settings;
+mod standard;
 mod subsegment;
 mod unit;
 

@@ -115,11 +115,6 @@ impl RemoteFree {
         Home::of_word(self.0.load(Ordering::Acquire))
     }
 
-    /// Makes it the word of no subsegment.
-    pub(crate) fn clear(&self) {
-        self.0.store(0, Ordering::Relaxed);
-    }
-
     /// Makes a new subsegment, or a spare one, that of a slot. Nobody else knows of it.
     pub(crate) fn start(&self) {
         let started = Home {

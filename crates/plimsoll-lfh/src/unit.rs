@@ -1,8 +1,8 @@
 //! Units: what the heap's address space is counted in, and the description of each.
 
-use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
-use crate::remote_free::RemoteFree;
+use crate::remote_free::{RemoteFree, Standing};
 
 /// Bytes of a unit. Extents and subsegments are runs of whole units, and start at one.
 pub const UNIT: usize = 16 << 10;
@@ -89,12 +89,12 @@ pub struct Unit {
     /// Free extent: units from its start that may have been written to; those from this number on are zero. Back
     /// end's lock.
     pub touched: AtomicU32,
-    /// Touched free extent: when it became so, in milliseconds of the heap's clock, for the purge. Back end's lock.
+    /// Touched free extent: the period of the purge since which it is free. Back end's lock.
     pub since: AtomicU32,
-    /// Touched free extent: the next one in the purge's queue, 0 for the last. Back end's lock.
-    pub newer: AtomicU32,
-    /// Touched free extent: the one before it in the purge's queue, 0 for the first. Back end's lock.
-    pub older: AtomicU32,
+    /// Touched free extent: the next one of its period, 0 for the last. Back end's lock.
+    pub purge_next: AtomicU32,
+    /// Touched free extent: the one before it of its period, 0 for the first. Back end's lock.
+    pub purge_previous: AtomicU32,
     /// Large: bytes of the run beyond those that were asked for. Owner of the block.
     pub slack: AtomicU32,
 }
@@ -112,7 +112,7 @@ impl Unit {
 
     /// Makes it describe nothing.
     pub(crate) fn clear(&self) {
-        self.remote.clear();
+        self.remote.end(Standing::Nothing, 0);
         for byte in [&self.kind, &self.bucket, &self.state, &self.spare] {
             byte.store(0, Ordering::Relaxed);
         }
@@ -127,8 +127,8 @@ impl Unit {
             &self.carved,
             &self.touched,
             &self.since,
-            &self.newer,
-            &self.older,
+            &self.purge_next,
+            &self.purge_previous,
             &self.slack,
         ];
         for word in words {
