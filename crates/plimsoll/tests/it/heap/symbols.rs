@@ -8,7 +8,7 @@ use super::{compiled, has, heap_run, library};
 /// Every symbol that the library has for programs.
 const SYMBOLS: &str = "
     malloc free calloc realloc reallocarray cfree free_sized free_aligned_sized
-    posix_memalign aligned_alloc memalign valloc pvalloc malloc_usable_size
+    posix_memalign aligned_alloc memalign valloc pvalloc malloc_usable_size malloc_trim mallopt __libc_mallopt
     __libc_malloc __libc_free __libc_cfree __libc_calloc __libc_realloc __libc_reallocarray
     __libc_memalign __libc_valloc __libc_pvalloc __posix_memalign
     _Znwm _Znam _ZnwmSt11align_val_t _ZnamSt11align_val_t
