@@ -3,7 +3,9 @@
 
 use core::ffi::c_int;
 
+pub(crate) const EAGAIN: c_int = 11;
 pub(crate) const ENOMEM: c_int = 12;
+pub(crate) const EBUSY: c_int = 16;
 pub(crate) const EINVAL: c_int = 22;
 pub(crate) const ENOTSUP: c_int = 95;
 

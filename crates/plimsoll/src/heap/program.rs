@@ -86,7 +86,7 @@ fn located(name: &OsStr, search_path: Option<&OsStr>) -> io::Result<PathBuf> {
         runnable(Path::new(name))?;
         return Ok(PathBuf::from(name));
     }
-    let mut worst = io::Error::from(io::ErrorKind::NotFound);
+    let mut worst = io::Error::from(rustix::io::Errno::NOENT);
     let folders = search_path.unwrap_or(OsStr::new("/usr/local/bin:/usr/bin:/bin"));
     for folder in std::env::split_paths(folders) {
         let path = match folder.as_os_str().is_empty() {
@@ -105,7 +105,7 @@ fn located(name: &OsStr, search_path: Option<&OsStr>) -> io::Result<PathBuf> {
 /// Whether the user may run a file.
 fn runnable(path: &Path) -> io::Result<()> {
     if !fs::metadata(path)?.is_file() {
-        return Err(io::ErrorKind::PermissionDenied.into());
+        return Err(rustix::io::Errno::ACCESS.into());
     }
     Ok(rustix::fs::access(path, rustix::fs::Access::EXEC_OK)?)
 }
