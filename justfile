@@ -32,6 +32,11 @@ repeatability *arguments:
     cargo build --release
     benchmarks/repeatability/run.py target/release/plimsoll {{arguments}}
 
+# Our heap beside the allocators that are installed: `just bench-heap --library target/release/libplimsoll_heap.so --quick`
+bench-heap *arguments:
+    cargo build --release -p plimsoll-heap-load
+    benchmarks/heap/run.py {{arguments}} "${CARGO_TARGET_DIR:-target}/release/heap-load"
+
 # plimsoll on cgroup v2, zram zstd, zswap and MGLRU, in an emulated VM
 vm:
     vm/run.sh

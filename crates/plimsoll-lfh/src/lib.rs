@@ -13,13 +13,34 @@
 //! Nothing here allocates from another heap, uses thread-local storage or calls anything that may.
 #![no_std]
 
+#[cfg(test)]
+extern crate std;
+
+mod affinity;
+mod arena;
+mod backend;
+mod bins;
 mod bucket;
+mod fork;
+mod front_end;
 mod heap;
+mod integrity;
+mod large;
 mod lock;
+mod purge;
+mod record;
+mod remote_free;
+mod settings;
+mod standard;
+mod subsegment;
 mod unit;
 
+pub use arena::{
+    Directory, FIRST_UNIT, HEAPS, MAGIC, RECORD, SEGMENT, SEGMENT_UNITS, Segment, UNITS, WINDOW,
+};
 pub use bucket::{BUCKETS, Bucket, LARGEST_BLOCK, SMALLEST_BLOCK};
 pub use heap::{FrontEnd, FrontEndError, Heap, HeapError, HeapOptions, Lfh};
+pub use remote_free::{Home, RemoteFree, Standing};
 pub use unit::{UNIT, Unit, UnitIndex, UnitKind};
 
 /// Version of what another process may read of a heap: [`Unit`] and what leads to it.

@@ -6,23 +6,32 @@
 
 pub mod address_space;
 mod backing_file;
+mod clock;
+mod environment;
 mod errno;
 mod fd;
 mod futex;
+mod helper_thread;
+mod last_words;
 mod lock_range;
 mod page_size;
 mod perf;
 mod process;
 mod raw;
 mod region;
+mod restartable;
 mod swap;
 mod uffd;
 mod vm;
 
 pub use backing_file::BackingFile;
+pub use clock::coarse_milliseconds;
+pub use environment::{started_with, with_environment};
 pub use errno::Errno;
 pub use fd::Fd;
 pub use futex::{futex_wait, futex_wake};
+pub use helper_thread::start_helper_thread;
+pub use last_words::{abort, random_word, write_error};
 pub use lock_range::lock_range_on_fault;
 pub use page_size::page_size;
 pub use perf::{PerfEvent, PerfScope, open_perf_event};
@@ -31,6 +40,7 @@ pub use process::{
     wait,
 };
 pub use region::{Discard, Pages, Region};
+pub use restartable::{allowed_processors, possible_processors, restart_sequences, restartable_area};
 pub use swap::{swap_off, swap_on};
 pub use uffd::{UffdApi, UffdMode, api_handshake, open_from_device, open_userfaultfd};
 pub use vm::{Advice, Mapping, page_out};

@@ -248,8 +248,8 @@ fn label(trial: &Trial, telling: &BTreeSet<String>) -> String {
         label = format!("{label} {class}");
     }
     for (name, value) in &trial.params {
-        // The subject may be a swept parameter too; the mechanism follows from what was asked.
-        if telling.contains(name) && !matches!(name.as_str(), "class" | "subject" | "mechanism") {
+        // The subject may be a swept parameter too; the mechanism and the library follow from what was asked.
+        if telling.contains(name) && !matches!(name.as_str(), "class" | "subject" | "mechanism" | "library") {
             label = format!("{label} {name}={value}");
         }
     }

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{compression, contention, loadline, map, thrash, wscap};
+use super::{compression, contention, heap, loadline, map, thrash, wscap};
 use crate::scenario::WorkloadKind;
 
 /// A metric of a trial.
@@ -108,6 +108,7 @@ pub fn of(kind: WorkloadKind) -> &'static [Metric] {
         WorkloadKind::Wscap => wscap::METRICS,
         WorkloadKind::Map => map::METRICS,
         WorkloadKind::Contention => contention::METRICS,
+        WorkloadKind::Heap => heap::METRICS,
     }
 }
 

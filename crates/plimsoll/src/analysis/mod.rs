@@ -18,6 +18,7 @@ pub mod curves;
 pub mod frame;
 pub mod gauges;
 pub mod groups;
+pub mod heap;
 pub mod loadline;
 pub mod map;
 pub mod metric;
@@ -57,6 +58,7 @@ pub fn metrics(
         Workload::Wscap(_) => wscap::metrics(trial),
         Workload::Map(map) => map::metrics(trial, map),
         Workload::Contention(_) => contention::metrics(trial),
+        Workload::Heap(_) => heap::metrics(trial),
     }
 }
 

@@ -2,6 +2,8 @@
 
 use super::caller::IPC_LOCK;
 use super::{About, Check, Group, Look, State, size};
+use crate::environment::allocators_below;
+use crate::scenario::KNOWN_ALLOCATORS;
 
 /// Buffers and stack of a sampler at 100 Hz fit in this many locked bytes.
 const ENOUGH_LOCKED: u64 = 64 << 20;
@@ -82,4 +84,25 @@ pub(super) fn locked_memory(look: &Look) -> Check {
         "sudo prlimit --pid $$ --memlock=unlimited   # for this shell and what it starts"
     };
     ABOUT.says(state, found, enable)
+}
+
+pub(super) fn allocators(look: &Look) -> Check {
+    const ABOUT: About = About {
+        id: "allocators",
+        group: Group::Measuring,
+        title: "allocators",
+        lost: "the heap scenarios compare ours with the C library's alone",
+    };
+    let found = allocators_below(&look.tree.path("/"));
+    let named = |(name, path): &(&str, std::path::PathBuf)| {
+        let file = path.file_name().unwrap_or_default();
+        format!("{name} ({})", file.to_string_lossy())
+    };
+    let enable = "sudo apt install libjemalloc2 libtcmalloc-minimal4 libmimalloc2.0   # names of Debian 12";
+    if found.is_empty() {
+        let known: Vec<&str> = KNOWN_ALLOCATORS.iter().map(|known| known.name).collect();
+        return ABOUT.says(State::Limited, format!("none of {}", known.join(", ")), enable);
+    }
+    let found: Vec<String> = found.iter().map(named).collect();
+    ABOUT.says(State::Available, found.join(", "), enable)
 }

@@ -60,6 +60,7 @@ pub fn examine_machine(tree: &Tree, probes: &Probes) -> Examination {
         pager::userfaultfd,
         measuring::perf_events,
         measuring::locked_memory,
+        measuring::allocators,
         confounders::damon,
         confounders::page_reporting,
         confounders::steal,

@@ -212,6 +212,8 @@ pub enum MissingKind {
     SwapFolder,
     /// Reserved huge pages.
     HugePages,
+    /// The library of an allocator.
+    Allocator,
 }
 
 /// Something that a trial needs and this machine, or this user, does not have.

@@ -50,6 +50,7 @@ pub fn machine() -> Result<Machine, EnvironmentError> {
             .ok()
             .and_then(|hierarchy| hierarchy.limit()),
         cpus: std::thread::available_parallelism().map_or(1, |n| u32::try_from(n.get()).unwrap_or(u32::MAX)),
+        allocators: super::allocators::set(),
     })
 }
 

@@ -7,6 +7,7 @@
 //! Invariant: no change of the system without a journal entry that was on the disk before it.
 //! Invariant: nothing is undone that does not still look as this program left it.
 
+mod allocators;
 mod cgroup;
 mod cleanup;
 mod control_file;
@@ -26,13 +27,14 @@ mod sysctl;
 mod zram;
 mod zswap;
 
+pub use allocators::{allocator_library, found_below as allocators_below};
 pub use cgroup::{Cgroup, CgroupVersion, Hierarchy, Reclaimed};
 pub use cleanup::{CleanupReport, RunCleanup, RunState, cleanup, cleanup_in};
 pub use error::{EnvironmentError, Left, Missing, MissingKind, UndoReport};
 pub use lock::Holder;
 pub use machine::{disk_free, machine};
 pub use prepare::{CgroupDescription, Description, Environment, SwapDescription, ValueDescription};
-pub use requirements::missing;
+pub use requirements::{can_prepare, missing};
 pub use reserve::{TooLarge, Tripwire, memory_reserve, safe_size};
 pub use session::Session;
 pub use swap_device::{ActiveSwap, SwapDevice, SwapKind, active as active_swaps};

@@ -169,7 +169,7 @@ fn set_up(session: &mut Session, settings: &Settings, first: u32) -> Result<Envi
     let allowed = CgroupSettings {
         limit: settings.limit,
         swappiness: settings.swappiness,
-        swap: settings.subject != Subject::NoSwap,
+        swap: settings.subject.has_swap(),
     };
     let cgroup = Cgroup::create(session, &hierarchy, allowed)?;
     let values = set_sysctls(session, settings)?;
@@ -178,7 +178,7 @@ fn set_up(session: &mut Session, settings: &Settings, first: u32) -> Result<Envi
             zswap::turn_on(session, compressor.as_deref(), settings.zswap_pool_percent)?;
         }
         Subject::Zram(_) | Subject::SwapFile => zswap::turn_off(session)?,
-        Subject::NoSwap => {}
+        Subject::NoSwap | Subject::Allocator(_) => {}
     }
     let swap = match &settings.subject {
         Subject::Zram(algorithm) => Some(zram::create(session, algorithm.as_deref(), settings.swap_size)?),
@@ -187,7 +187,7 @@ fn set_up(session: &mut Session, settings: &Settings, first: u32) -> Result<Envi
             &settings.swap_dir,
             settings.swap_size,
         )?),
-        Subject::NoSwap => None,
+        Subject::NoSwap | Subject::Allocator(_) => None,
     };
     let description = Description {
         cgroup: Some(CgroupDescription {

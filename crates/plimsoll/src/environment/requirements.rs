@@ -6,8 +6,9 @@ use std::sync::LazyLock;
 
 use rustix::fs::{Access, access};
 
-use crate::scenario::{CapBy, Mapping, Settings, Subject, Workload};
+use crate::scenario::{Allocator, CapBy, Mapping, Settings, Subject, Workload};
 
+use super::allocators::allocator_library;
 use super::cgroup::{CgroupVersion, Hierarchy, find_parent, writable};
 use super::error::{HOW_TO_GET_HIGH, Missing, MissingKind};
 use super::{swap_file, sysctl, zram, zswap};
@@ -26,13 +27,17 @@ const AS_ROOT: &str = "run as root: `sudo plimsoll ...`";
 /// [`Environment::prepare`](super::Environment::prepare) can be tried. Changes nothing.
 pub fn missing(settings: &Settings) -> Vec<Missing> {
     let mut missing = Vec::new();
-    missing.extend(MISSING_CGROUP.clone());
+    match &settings.subject {
+        // A heap is measured without a cgroup as well: the runner sees to the limit.
+        Subject::Allocator(allocator) => missing.extend(missing_allocator(allocator)),
+        _ => missing.extend(MISSING_CGROUP.clone()),
+    }
     if let Workload::Wscap(wscap) = &settings.workload
         && wscap.cap_by == CapBy::High
     {
         missing.extend(MISSING_HIGH.clone());
     }
-    if settings.subject != Subject::NoSwap && !*MAY_ADMINISTER {
+    if settings.subject.has_swap() && !*MAY_ADMINISTER {
         missing.push(Missing {
             kind: MissingKind::Privilege,
             what: "the capability CAP_SYS_ADMIN".to_owned(),
@@ -53,7 +58,7 @@ pub fn missing(settings: &Settings) -> Vec<Missing> {
             missing.extend(missing_folder(&settings.swap_dir));
         }
         Subject::SwapFile => missing.extend(missing_folder(&settings.swap_dir)),
-        Subject::Zram(_) | Subject::NoSwap => {}
+        Subject::Zram(_) | Subject::NoSwap | Subject::Allocator(_) => {}
     }
     if let Workload::Map(map) = &settings.workload
         && map.mapping == Mapping::Hugetlb
@@ -74,6 +79,30 @@ pub fn missing(settings: &Settings) -> Vec<Missing> {
         }
     }
     missing
+}
+
+/// Whether [`Environment::prepare`](super::Environment::prepare) can be tried: nothing is missing, and a cgroup can be
+/// made.
+pub fn can_prepare(settings: &Settings) -> bool {
+    MISSING_CGROUP.is_none() && missing(settings).is_empty()
+}
+
+fn missing_allocator(allocator: &Allocator) -> Option<Missing> {
+    let ours_or_there = matches!(allocator, Allocator::Glibc | Allocator::Plimsoll(_))
+        || allocator_library(allocator).is_some();
+    let how = match allocator {
+        Allocator::Library(_) => "name a library that is there".to_owned(),
+        _ => format!(
+            "install it, name its library (`--set subject=preload=/path/of/a/library`), or compare what is there \
+             (`--set subject=installed`)"
+        ),
+    };
+    (!ours_or_there).then(|| Missing {
+        kind: MissingKind::Allocator,
+        what: format!("the allocator `{allocator}`"),
+        why: "its library is in none of the folders of the loader".to_owned(),
+        how,
+    })
 }
 
 fn missing_cgroup() -> Option<Missing> {

@@ -133,12 +133,12 @@ impl Ask {
                 let pool = machine.ram / 100 * percent;
                 grown(self.size).min(self.resident().saturating_add(pool))
             }
-            Subject::SwapFile | Subject::NoSwap => self.resident(),
+            Subject::SwapFile | Subject::NoSwap | Subject::Allocator(_) => self.resident(),
         };
         let table = match settings.subject {
             Subject::Zram(_) => self.swap / ZRAM_TABLE_DIVISOR,
             Subject::Zswap(_) | Subject::SwapFile => self.swap / SWAP_MAP_DIVISOR,
-            Subject::NoSwap => 0,
+            Subject::NoSwap | Subject::Allocator(_) => 0,
         };
         pages
             .saturating_add(table)

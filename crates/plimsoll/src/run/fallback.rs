@@ -38,7 +38,7 @@ pub(super) fn without_zram(plan: &mut Plan, zram_missing: impl Fn(&Settings) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scenario::{Document, Machine, Overrides, find};
+    use crate::scenario::{AllocatorSet, Document, Machine, Overrides, find};
 
     fn plan(subjects: &str) -> Plan {
         let machine = Machine {
@@ -46,6 +46,7 @@ mod tests {
             available: 6 << 30,
             cgroup_limit: None,
             cpus: 2,
+            allocators: AllocatorSet::default(),
         };
         let set = vec![format!("subject={subjects}"), "class=random".to_owned()];
         let overrides = Overrides {

@@ -9,7 +9,7 @@ use crate::analysis::map::REALLY_BACK_PERCENT;
 use crate::environment::MissingKind;
 use crate::exit::Exit;
 use crate::sample::col;
-use crate::scenario::{GiveBack, Map, Mapping, Subject, Workload, shuffle};
+use crate::scenario::{GiveBack, Map, Mapping, Workload, shuffle};
 use crate::workload::Worker;
 use crate::workload::matrix::Matrix;
 use crate::workload::protocol::{Command, Findings};
@@ -33,7 +33,7 @@ pub(super) fn run(stage: &mut Stage<'_, '_>, map: &Map) -> Result<(), Trouble> {
         return Err(lacking("map", missing));
     }
     // Without an environment there is no swap of the run's own, and that of others is not what is measured.
-    let asked_for_swap = stage.plan.settings.subject != Subject::NoSwap;
+    let asked_for_swap = stage.plan.settings.subject.has_swap();
     let swap = asked_for_swap && stage.environment().is_some();
     let lacks = match &stage.surroundings {
         Surroundings::Made(_) => None,

@@ -7,6 +7,7 @@ mod bystander;
 mod compression;
 mod contention;
 mod fallback;
+mod heap;
 mod loadline;
 mod map;
 mod phase;
@@ -32,7 +33,7 @@ use crate::recording::model::{EventKind, Manifest, RECORDING_SCHEMA, Results, Ru
 use crate::recording::{self, Now, Recording, RecordingError, Writer};
 use crate::report;
 use crate::sample::{Reader, Sampler, SamplerConfig, Target, monotonic_ns};
-use crate::scenario::{Machine, Plan, SpeedHints, Subject, Workload};
+use crate::scenario::{Machine, Plan, SpeedHints, Workload};
 use crate::stop::Stop;
 use crate::workload::protocol::{Command, Reply};
 use crate::workload::{Worker, WorkerOptions};
@@ -155,7 +156,7 @@ pub(crate) fn check_sizes(plan: &Plan, machine: &Machine) -> Result<(), Failure>
                 Failure::message(Exit::Usage, format_args!("trial {}: {error}", trial.id))
             })?;
         }
-        if settings.subject != Subject::NoSwap && settings.swap_size < settings.size {
+        if settings.subject.has_swap() && settings.swap_size < settings.size {
             return Err(Failure::message(
                 Exit::Usage,
                 format_args!(
@@ -182,7 +183,7 @@ fn open_session(
         .plan
         .trials
         .iter()
-        .any(|trial| environment::missing(&trial.settings).is_empty());
+        .any(|trial| environment::can_prepare(&trial.settings));
     if !possible {
         return Ok(None);
     }

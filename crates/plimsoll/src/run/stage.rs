@@ -1,6 +1,7 @@
 //! What an experiment works with while its trial runs: the environment, workers in it and outside of it, phases, and
 //! the record that all of it goes into.
 
+use std::ffi::OsString;
 use std::time::{Duration, Instant};
 
 use super::Laboratory;
@@ -79,10 +80,19 @@ impl<'a, 'l> Stage<'a, 'l> {
 
     /// Starts a worker in the trial's cgroup.
     pub(super) fn spawn(&mut self) -> Result<Worker, Trouble> {
+        self.spawn_with(Vec::new())
+    }
+
+    /// Starts a worker in the trial's cgroup, in whose environment these variables are set or taken out.
+    pub(super) fn spawn_with(
+        &mut self,
+        variables: Vec<(&'static str, Option<OsString>)>,
+    ) -> Result<Worker, Trouble> {
         let cgroup_procs = self.cgroup().map(Cgroup::procs_paths).unwrap_or_default();
         self.lab.start_worker(&WorkerOptions {
             cgroup_procs,
             bystander: false,
+            variables,
         })
     }
 

@@ -12,7 +12,7 @@ use crate::exit::Exit;
 use crate::latency::Latencies;
 use crate::quantity;
 use crate::sample::Row;
-use crate::scenario::{Settings, Subject, Thrash};
+use crate::scenario::{Settings, Thrash};
 use crate::workload::Worker;
 use crate::workload::consume::Consume;
 use crate::workload::protocol::{Command, Cost, Findings, Reply};
@@ -47,9 +47,9 @@ struct Crew {
 
 /// Says what is wrong where the consumers cannot all be held: then the OOM killer ends what was meant to thrash.
 pub(super) fn check_room(settings: &Settings, thrash: &Thrash) -> Result<(), String> {
-    let swap = match settings.subject {
-        Subject::NoSwap => 0,
-        _ => settings.swap_size,
+    let swap = match settings.subject.has_swap() {
+        true => settings.swap_size,
+        false => 0,
     };
     let room = settings.limit.saturating_add(swap);
     let processes = u64::from(thrash.consumers).saturating_mul(PROCESS) + PROBES;
@@ -319,7 +319,7 @@ impl Crew {
             Some(used)
                 if trouble.exit == Exit::Killed
                     && stage.oom_killed() > 0
-                    && stage.plan.settings.subject != Subject::NoSwap =>
+                    && stage.plan.settings.subject.has_swap() =>
             {
                 let words = swap_words(used, stage.plan.settings.swap_size);
                 Trouble::new(trouble.exit, format_args!("{}; {words}", trouble.reason))

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use super::phase::Finished;
 use super::recorder::plain_event;
 use super::stage::{Stage, Surroundings};
-use super::{Laboratory, compression, contention, loadline, map, thrash, wscap};
+use super::{Laboratory, compression, contention, heap, loadline, map, thrash, wscap};
 use crate::analysis::{self, PhaseRows};
 use crate::environment::{self, Environment, Missing};
 use crate::exit::{Exit, Failure, OrExit};
 use crate::recording::model::{Event, EventKind, NOT_RUN, Trial, TrialStatus};
-use crate::scenario::{TrialPlan, TrimMechanism, Workload};
+use crate::scenario::{TrialPlan, TrimMechanism, Workload, WorkloadKind};
 use crate::workload::protocol::Reply;
 
 /// Why a trial is not ok, and how that ends the program.
@@ -79,10 +79,12 @@ impl Laboratory<'_> {
     fn in_environment(&mut self, plan: &TrialPlan, trial: &mut Trial) -> Vec<Trouble> {
         let missing = environment::missing(&plan.settings);
         let session = match self.session.as_mut() {
-            Some(session) if missing.is_empty() => session,
+            Some(session) if environment::can_prepare(&plan.settings) => session,
             // Here a cgroup could be made, so nothing is filled outside of one.
-            Some(_) => return vec![lacking(not_run(&plan.settings.workload), &missing)],
-            None => return self.work(plan, Surroundings::Lacking(missing), trial),
+            Some(_) if !missing.is_empty() => {
+                return vec![lacking(not_run(&plan.settings.workload), &missing)];
+            }
+            _ => return self.work(plan, Surroundings::Lacking(missing), trial),
         };
         let environment = match Environment::prepare(session, &plan.settings) {
             Ok(environment) => environment,
@@ -130,6 +132,7 @@ impl Laboratory<'_> {
             Workload::Wscap(wscap) => wscap::run(&mut stage, wscap),
             Workload::Map(map) => map::run(&mut stage, map),
             Workload::Contention(contention) => contention::run(&mut stage, contention),
+            Workload::Heap(heap) => heap::run(&mut stage, heap),
         };
         let Stage {
             finished,
@@ -184,8 +187,10 @@ fn trim_name(trim: TrimMechanism) -> &'static str {
 fn new_trial(plan: &TrialPlan) -> Trial {
     let settings = &plan.settings;
     let mut params: BTreeMap<String, String> = plan.params.iter().cloned().collect();
-    params.insert("size".to_owned(), settings.size.to_string());
     // What no key of this work says is no parameter of it.
+    if settings.workload.kind() != WorkloadKind::Heap {
+        params.insert("size".to_owned(), settings.size.to_string());
+    }
     if settings.workload.kind().is_filled() {
         params.insert("class".to_owned(), settings.class.to_string());
     }

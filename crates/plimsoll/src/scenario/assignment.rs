@@ -2,6 +2,7 @@
 
 use super::document::Entry;
 use super::error::{Invalid, Place, Problem};
+use super::heap::{BlockSizes, Heap, HeapLoad};
 use super::keys::{Id, Key};
 use super::model::Machine;
 use super::size::{Base, SizeExpr};
@@ -19,6 +20,14 @@ const CONSUMER_SIZE: u64 = 100 * MIB;
 pub(super) const CONSUMERS: u64 = 25;
 /// Largest load, where none is given.
 pub(super) const MAX_LOAD: f64 = 3.0;
+
+/// Bytes that the original's aggressive test allocates, and that its fragmentation test uses.
+const AGGRESSIVE_VOLUME: u64 = 50 * MIB;
+const FRAGMENTATION_VOLUME: u64 = 70 * MIB;
+/// Bytes of a block of the aggressive test.
+const AGGRESSIVE_BLOCK: u32 = 32;
+/// What an allocator may take for each thread, besides four times its blocks, before its worker is ended.
+const HEAP_OF_THREAD: u64 = 4 * MIB;
 
 /// How much smaller sizes are than written: `--quick` for a scenario that does not say what quick is.
 #[derive(Debug, Clone, Copy)]
@@ -129,6 +138,32 @@ impl<'a> Assignment<'a> {
         }
     }
 
+    /// The load on malloc, with its volume in bytes.
+    pub(super) fn heap(&self, volume: u64) -> Heap {
+        let load = self.heap_load();
+        // The ranges of the keys keep them below 2^32.
+        let count = |id, default| self.integer(id, default).try_into().unwrap_or(u32::MAX);
+        Heap {
+            load,
+            threads: count(Id::Threads, 1),
+            blocks: count(Id::Blocks, 10_000),
+            sizes: match self.value(Id::BlockSize) {
+                Some((Value::BlockSizes(sizes), _)) => *sizes,
+                _ if load == HeapLoad::Aggressive => BlockSizes::one(AGGRESSIVE_BLOCK),
+                _ => BlockSizes::UP_TO_1K,
+            },
+            volume,
+            duration: self.number(Id::Duration, 2.0),
+        }
+    }
+
+    fn heap_load(&self) -> HeapLoad {
+        match self.value(Id::HeapLoad) {
+            Some((Value::Choice(name), _)) => HeapLoad::of_name(name).unwrap_or(HeapLoad::Replacement),
+            _ => HeapLoad::Replacement,
+        }
+    }
+
     /// The defaults, as the table of keys says them in words; `None` where one exceeds 2^64 - 1.
     fn default_bytes(&self, id: Id, chain: &mut Vec<Id>) -> Result<Option<u64>, Box<Invalid>> {
         let available = self.machine.available.min(self.ram());
@@ -142,6 +177,17 @@ impl<'a> Assignment<'a> {
                 let limit = self.follow(Id::Limit, chain)?;
                 // A float holds any size closely enough here: the load is a number with a few digits.
                 return Ok(Some((limit as f64 * self.number(Id::MaxLoad, MAX_LOAD)) as u64));
+            }
+            (Id::Volume, _) => {
+                let volume = match self.heap_load() {
+                    HeapLoad::Fragmentation => FRAGMENTATION_VOLUME,
+                    _ => AGGRESSIVE_VOLUME,
+                };
+                return Ok(Some(self.scale.of(volume)));
+            }
+            (Id::Size, WorkloadKind::Heap) => {
+                let volume = self.follow(Id::Volume, chain)?;
+                return Ok(Some(self.heap(volume).live().max(MIB)));
             }
             (Id::Size, _) => {
                 let tenth = available / 10 / MIB * MIB;
@@ -158,6 +204,13 @@ impl<'a> Assignment<'a> {
             (Id::Request, _) => Some((size / 4).min(GIB)),
             (Id::Limit, WorkloadKind::Thrash) => Some(size / 5 * 2),
             (Id::Limit, WorkloadKind::Contention) => size.checked_mul(2),
+            (Id::Limit, WorkloadKind::Heap) => {
+                let threads = self.integer(Id::Threads, 1);
+                let wanted = size
+                    .checked_mul(4)
+                    .and_then(|b| b.checked_add(64 * MIB + threads * HEAP_OF_THREAD));
+                wanted.map(|wanted| wanted.min((available / 2).max(size.saturating_add(64 * MIB))))
+            }
             (Id::Limit, _) => size.checked_add(size / 8).and_then(|b| b.checked_add(64 * MIB)),
             // Only the swap size is left among the sizes.
             _ => size.checked_add(size / 10).and_then(|b| b.checked_add(16 * MIB)),

@@ -61,7 +61,7 @@ impl TrialPlan {
         let stored = match settings.subject {
             // Pages that cannot be compressed are stored as they are.
             Subject::Zram(_) | Subject::Zswap(_) => settings.swap_size,
-            Subject::SwapFile | Subject::NoSwap => 0,
+            Subject::SwapFile | Subject::NoSwap | Subject::Allocator(_) => 0,
         };
         settings.limit.saturating_add(stored)
     }

@@ -1,7 +1,13 @@
 //! What a plan will take: stated before a run, and the start of its ETA.
 
+use super::heap::{Heap, HeapLoad};
 use super::model::{FillClass, Plan, Settings, Subject, TrialPlan};
 use super::workloads::{GiveBack, Left, Loadline, Map, Workload, Wscap};
+
+/// Bytes that allocators take for each live one, at most as a rule.
+const TAKEN_FOR_LIVE: u64 = 2;
+/// How often the fragmentation load allocates what is live.
+const FRAGMENTATION_TURNS: f64 = 20.0;
 
 /// Speeds to estimate with. The defaults are those of a slow two-core virtual machine; a runner that has
 /// calibrated or finished trials puts in what it measured.
@@ -19,6 +25,8 @@ pub struct SpeedHints {
     pub verify_gb_per_s: f64,
     /// Setting up and undoing a trial's environment, seconds.
     pub setup_s: f64,
+    /// The same of a trial that needs no swap, seconds.
+    pub heap_setup_s: f64,
     /// Starting and ending a worker process, seconds.
     pub process_s: f64,
     /// From the end of a thrashing load until the machine is as before, seconds.
@@ -34,6 +42,7 @@ impl Default for SpeedHints {
             disk_gb_per_s: 0.15,
             verify_gb_per_s: 2.0,
             setup_s: 0.7,
+            heap_setup_s: 0.1,
             process_s: 0.03,
             recovery_s: 2.0,
         }
@@ -59,6 +68,7 @@ impl SpeedHints {
                 let processes = f64::from(thrash.consumers) * self.process_s;
                 self.setup_s + processes + settings.hold + thrash.seconds() + self.recovery_s
             }
+            Workload::Heap(_) => self.heap_setup_s + self.process_s + settings.hold,
             _ => self.setup_s + 2.0 * settings.hold,
         }
     }
@@ -72,6 +82,7 @@ impl SpeedHints {
             Workload::Map(map) => self.map_seconds(settings, map),
             Workload::Contention(_) => self.contention_seconds(settings),
             Workload::Wscap(wscap) => self.wscap_seconds(settings, wscap),
+            Workload::Heap(heap) => self.heap_seconds(settings, heap),
             Workload::Compression => self.once(settings),
         }
     }
@@ -79,7 +90,7 @@ impl SpeedHints {
     /// Each way maps and touches twice, is checked once, and rests while lazy ways give nothing back.
     fn map_seconds(&self, settings: &Settings, map: &Map) -> f64 {
         let gb = settings.size as f64 / 1e9;
-        let swap = settings.subject != Subject::NoSwap;
+        let swap = settings.subject.has_swap();
         let ways = GiveBack::ALL
             .into_iter()
             .filter(|way| way.fits(map.mapping, swap));
@@ -90,6 +101,23 @@ impl SpeedHints {
             2.0 * gb / self.fill_gb_per_s + gb / self.verify_gb_per_s + rest
         });
         self.setup_s + each.sum::<f64>()
+    }
+
+    /// Blocks are allocated and freed once besides what is measured, and every thread is started.
+    fn heap_seconds(&self, settings: &Settings, heap: &Heap) -> f64 {
+        /// Seconds a block, allocated and freed by the slowest of allocators.
+        const BLOCK_S: f64 = 0.1e-6;
+        /// Seconds a thread, and of the generator's own cost that is measured besides.
+        const THREAD_S: f64 = 100e-6;
+        const OWN_S: f64 = 0.1;
+        let blocks = heap.live() as f64 / heap.sizes.mean().max(1) as f64;
+        let measured = match heap.load {
+            HeapLoad::Aggressive => blocks * BLOCK_S,
+            // Many times as much is allocated as is live.
+            HeapLoad::Fragmentation => FRAGMENTATION_TURNS * blocks * BLOCK_S,
+            HeapLoad::Replacement | HeapLoad::Larson | HeapLoad::Scaling => heap.duration,
+        };
+        self.rest_seconds(settings) + OWN_S + f64::from(heap.threads) * THREAD_S + blocks * BLOCK_S + measured
     }
 
     /// All is filled once and read twice, and what is over the limit goes to swap and comes back both times. A rest
@@ -130,7 +158,7 @@ impl SpeedHints {
                     + miss * both(self.disk_gb_per_s, self.disk_gb_per_s)
             }
             Subject::SwapFile => both(self.disk_gb_per_s, self.disk_gb_per_s),
-            Subject::NoSwap => 0.0,
+            Subject::NoSwap | Subject::Allocator(_) => 0.0,
         }
     }
 
@@ -151,7 +179,7 @@ impl SpeedHints {
     fn wscap_seconds(&self, settings: &Settings, wscap: &Wscap) -> f64 {
         let gb = settings.size as f64 / 1e9;
         let stretches = match settings.subject {
-            Subject::NoSwap => wscap.duration,
+            Subject::NoSwap | Subject::Allocator(_) => wscap.duration,
             _ => 3.0 * wscap.duration + 2.0 * self.stored_seconds(settings, gb),
         };
         self.rest_seconds(settings) + gb / self.fill_gb_per_s + gb / self.verify_gb_per_s + stretches
@@ -172,6 +200,9 @@ impl TrialPlan {
     /// Most memory that the trial takes at any time: the worker's and the store's.
     fn peak_memory(&self) -> u64 {
         let settings = &self.settings;
+        if let Workload::Heap(_) = settings.workload {
+            return settings.size.saturating_mul(TAKEN_FOR_LIVE).min(settings.limit);
+        }
         let total = settings.total();
         let worker = total.min(settings.limit);
         let stored = match settings.subject {
@@ -187,7 +218,7 @@ impl TrialPlan {
                 };
                 (stored as f64 * incompressible_share(&settings.class)) as u64
             }
-            Subject::SwapFile | Subject::NoSwap => 0,
+            Subject::SwapFile | Subject::NoSwap | Subject::Allocator(_) => 0,
         };
         worker.saturating_add(stored)
     }

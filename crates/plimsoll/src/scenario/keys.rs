@@ -57,6 +57,11 @@ pub(super) enum Id {
     Mapping,
     Touch,
     Suspended,
+    HeapLoad,
+    Threads,
+    Blocks,
+    BlockSize,
+    Volume,
     Duration,
     Trim,
     Hold,
@@ -104,6 +109,8 @@ pub enum Kind {
         /// Largest.
         max: f64,
     },
+    /// A [`super::BlockSizes`].
+    BlockSizes,
     /// One of these names.
     Choice(&'static [&'static str]),
     /// True or false.
@@ -156,9 +163,20 @@ pub(super) const SUBJECTS: &[&str] = &[
     "zswap:zstd",
     "swapfile",
     "none",
+    INSTALLED,
+    "plimsoll:lfh",
+    "plimsoll:standard",
+    "glibc",
+    "jemalloc",
+    "tcmalloc",
+    "tcmalloc-minimal",
+    "mimalloc",
 ];
 /// Classes to offer when one is not known.
 pub(super) const CLASSES: &[&str] = &["random", "runs20", "constant", "ratio=2.5", "file=PATH"];
+
+/// The word that stands for every allocator of the machine.
+pub(super) const INSTALLED: &str = "installed";
 
 /// The word that leaves a setting as the system has it.
 pub(super) const SYSTEM: &str = "system";
@@ -228,6 +246,7 @@ impl fmt::Display for Kind {
                 }
                 f.write_str(if or_system { ", or `\"system\"`" } else { "" })
             }
+            Kind::BlockSizes => f.write_str("bytes, or a range of them"),
             Kind::Folder => f.write_str("a folder"),
         }
     }

@@ -5,11 +5,13 @@
 //! Invariant: nothing in here reads the system but the scenario file itself; the numbers of the machine come in
 //! through [`Machine`].
 
+mod allocator;
 mod assignment;
 mod bounds;
 mod document;
 mod error;
 mod estimate;
+mod heap;
 mod keys;
 mod model;
 mod nearest;
@@ -23,10 +25,12 @@ mod source;
 mod value;
 mod workloads;
 
+pub use allocator::{Allocator, AllocatorSet, FrontEnd, KNOWN_ALLOCATORS, KnownAllocator};
 pub use bounds::Bounds;
 pub use document::Document;
 pub use error::{Invalid, Problem, ScenarioError};
 pub use estimate::{PlanEstimate, SpeedHints};
+pub use heap::{BlockSizes, Heap, HeapLoad};
 pub use keys::{KEYS, Key, Kind, keys_help, keys_markdown};
 pub use model::{
     FillClass, Machine, Order, ParseNameError, Plan, SectionPlan, Settings, Subject, ThpMode, TrialPlan,

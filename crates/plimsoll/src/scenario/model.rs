@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::allocator::{Allocator, AllocatorSet};
 use super::workloads::{Contention, Mapping, Workload};
 
 /// The facts of the machine that sizes and `%` are resolved against.
@@ -17,6 +18,9 @@ pub struct Machine {
     pub cgroup_limit: Option<u64>,
     /// Online CPUs.
     pub cpus: u32,
+    /// The allocators that it has besides the C library's and ours.
+    #[serde(default)]
+    pub allocators: AllocatorSet,
 }
 
 /// A scenario resolved for one machine: every value final, every trial listed in the order it will run.
@@ -108,10 +112,12 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Most bytes that the workers hold, all together. Those of `contention` ask until RAM and swap are nearly full.
+    /// Most bytes that the workers hold, all together. Those of `contention` ask until RAM and swap are nearly full; of
+    /// `heap` nobody knows before how much its allocator takes for its blocks.
     pub fn total(&self) -> u64 {
         match self.workload {
             Workload::Contention(_) => self.size.saturating_add(Contention::most_asked(self)),
+            Workload::Heap(_) => self.limit,
             _ => self.size,
         }
     }
@@ -146,8 +152,8 @@ pub enum Order {
     Fixed,
 }
 
-/// What is tested: where the kernel puts trimmed pages. As text: `zram`, `zram:lz4`, `zswap`, `zswap:lzo`,
-/// `swapfile`, `none`.
+/// What is tested: where the kernel puts trimmed pages, or the allocator that a heap load runs on. As text: `zram`,
+/// `zram:lz4`, `zswap`, `zswap:lzo`, `swapfile`, `none`; `glibc`, `plimsoll:lfh`, `jemalloc`, ...
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Subject {
     /// A zram device, with the named algorithm or the kernel's default.
@@ -158,6 +164,23 @@ pub enum Subject {
     SwapFile,
     /// No swap of ours: nothing can be trimmed.
     NoSwap,
+    /// An allocator, without swap of ours.
+    Allocator(Allocator),
+}
+
+impl Subject {
+    /// Whether it puts trimmed pages into swap of its own.
+    pub fn has_swap(&self) -> bool {
+        !matches!(self, Subject::NoSwap | Subject::Allocator(_))
+    }
+
+    /// The allocator, where it is one.
+    pub fn allocator(&self) -> Option<&Allocator> {
+        match self {
+            Subject::Allocator(allocator) => Some(allocator),
+            _ => None,
+        }
+    }
 }
 
 /// What the memory is filled with. As text: `random`, `runs20`, `constant`, `ratio=2.5`, `file=/path`.
@@ -220,6 +243,7 @@ impl std::fmt::Display for Subject {
             Subject::Zswap(Some(compressor)) => write!(f, "zswap:{compressor}"),
             Subject::SwapFile => f.write_str("swapfile"),
             Subject::NoSwap => f.write_str("none"),
+            Subject::Allocator(allocator) => allocator.fmt(f),
         }
     }
 }
@@ -228,6 +252,9 @@ impl std::str::FromStr for Subject {
     type Err = ParseNameError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if let Some(allocator) = Allocator::of_text(text) {
+            return Ok(Subject::Allocator(allocator));
+        }
         let (head, tail) = match text.split_once(':') {
             Some((head, tail)) => (head, Some(tail)),
             None => (text, None),
@@ -248,7 +275,9 @@ impl std::str::FromStr for Subject {
             _ => Err(ParseNameError {
                 given: text.to_owned(),
                 what: "subject",
-                known: "zram, zram:ALGORITHM, zswap, zswap:COMPRESSOR, swapfile, none",
+                known: "zram, zram:ALGORITHM, zswap, zswap:COMPRESSOR, swapfile, none; of the work `heap` installed, \
+                        plimsoll:lfh, plimsoll:standard, glibc, jemalloc, tcmalloc, tcmalloc-minimal, mimalloc, \
+                        snmalloc, rpmalloc, hoard, mesh, scudo, hardened-malloc, tbbmalloc, preload=PATH",
             }),
         }
     }
@@ -295,13 +324,13 @@ impl std::str::FromStr for FillClass {
 /// Serialises a noun as its text form, so that files and protocol show what the user wrote.
 macro_rules! serde_as_text {
     ($noun:ty) => {
-        impl Serialize for $noun {
+        impl serde::Serialize for $noun {
             fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 serializer.collect_str(self)
             }
         }
 
-        impl<'de> Deserialize<'de> for $noun {
+        impl<'de> serde::Deserialize<'de> for $noun {
             fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
                 let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
                 text.parse().map_err(serde::de::Error::custom)
@@ -309,6 +338,8 @@ macro_rules! serde_as_text {
         }
     };
 }
+
+pub(super) use serde_as_text;
 
 serde_as_text!(Subject);
 serde_as_text!(FillClass);

@@ -7,7 +7,7 @@ use super::document::{Document, Entry, MAX_TRIALS, Section};
 use super::error::{Invalid, Place, Problem, ScenarioError};
 use super::estimate::SpeedHints;
 use super::keys::{Id, KEYS, Key};
-use super::model::{Machine, Order, Plan, SectionPlan, Settings, TrialPlan};
+use super::model::{Machine, Order, Plan, SectionPlan, Settings, Subject, TrialPlan};
 use super::order::shuffle;
 use super::overrides::{Arguments, Overrides, apply, overlay};
 use super::settings::{resolved_text, settings};
@@ -113,7 +113,7 @@ impl Layers<'_> {
         entries
     }
 
-    fn merged_section(&self, index: usize) -> Result<Merged<'_>, Box<Invalid>> {
+    fn merged_section(&self, machine: &Machine, index: usize) -> Result<Merged<'_>, Box<Invalid>> {
         let section = &self.document.sections[index];
         let mut entries = self.merge(&section.entries, Some(index));
         let kind = match single(&entries, Id::Workload) {
@@ -127,6 +127,10 @@ impl Layers<'_> {
             shrink(&mut entries, &section.place);
         }
         entries.retain(|entry| !entry.key.whole_plan && entry.key.is_of(kind));
+        if kind == WorkloadKind::Heap {
+            name_allocators(&mut entries, machine, &section.place);
+        }
+        check_subjects(&entries, kind)?;
         let repeat = match single(&entries, Id::Repeat) {
             Some(Value::Integer(repeat)) => *repeat,
             _ => DEFAULT_REPEAT,
@@ -174,7 +178,7 @@ impl Layers<'_> {
             _ => Order::Random,
         };
         let merged: Vec<Merged<'_>> = (0..self.document.sections.len())
-            .map(|index| self.merged_section(index))
+            .map(|index| self.merged_section(machine, index))
             .collect::<Result<_, _>>()?;
         self.check_known(&merged)?;
         check_count(self.document, &merged)?;
@@ -251,6 +255,64 @@ fn shrink(entries: &mut Vec<Entry>, place: &Place) {
             );
         }
     }
+}
+
+/// Puts every allocator of the machine where `installed` stands, or no subject.
+fn name_allocators(entries: &mut Vec<Entry>, machine: &Machine, section: &Place) {
+    if !entries.iter().any(|entry| entry.key.id == Id::Subject) {
+        entries.push(Entry {
+            key: Key::of(Id::Subject),
+            place: section.clone(),
+            values: vec![(Value::Installed, section.clone())],
+        });
+    }
+    for entry in entries.iter_mut().filter(|entry| entry.key.id == Id::Subject) {
+        let named = |(value, place): (Value, Place)| match value {
+            Value::Installed => {
+                let subjects = machine.allocators.subjects().map(Subject::Allocator);
+                subjects
+                    .map(|subject| (Value::Subject(subject), place.clone()))
+                    .collect()
+            }
+            value => vec![(value, place)],
+        };
+        entry.values = std::mem::take(&mut entry.values)
+            .into_iter()
+            .flat_map(named)
+            .collect();
+    }
+}
+
+/// Refuses an allocator for work that is done to the kernel's memory, and a place for pages for work on malloc.
+fn check_subjects(entries: &[Entry], kind: WorkloadKind) -> Result<(), Box<Invalid>> {
+    let of_heap = kind == WorkloadKind::Heap;
+    let subjects = entries.iter().filter(|entry| entry.key.id == Id::Subject);
+    for (value, place) in subjects.flat_map(|entry| &entry.values) {
+        let allocator = match value {
+            Value::Subject(subject) => subject.allocator().is_some(),
+            _ => true,
+        };
+        if allocator != of_heap {
+            let (is, wants) = match of_heap {
+                true => (
+                    "a place for pages",
+                    "an allocator, such as installed, glibc or jemalloc",
+                ),
+                false => (
+                    "an allocator",
+                    "a place for pages, such as zram, swapfile or none",
+                ),
+            };
+            let message = format!(
+                "`{value}` is {is}, and the work `{}` does nothing to it",
+                kind.name()
+            );
+            return Err(place
+                .error(Problem::BadValue, message, "not a subject of this work")
+                .help(format!("the subject of `{}` is {wants}", kind.name())));
+        }
+    }
+    Ok(())
 }
 
 fn check_count(document: &Document, merged: &[Merged<'_>]) -> Result<(), Box<Invalid>> {

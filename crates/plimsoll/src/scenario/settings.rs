@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use super::assignment::{Assignment, CONSUMERS, MAX_LOAD};
-use super::error::Invalid;
+use super::error::{Invalid, Problem};
+use super::heap::{Heap, HeapLoad};
 use super::keys::Id;
 use super::model::{FillClass, Settings, Subject, ThpMode, TrimMechanism};
 use super::value::Value;
@@ -129,7 +130,22 @@ fn workload(assignment: &Assignment<'_>) -> Result<Workload, Box<Invalid>> {
         WorkloadKind::Contention => Workload::Contention(Contention {
             suspended: matches!(assignment.value(Id::Suspended), Some((Value::Flag(true), _))),
         }),
+        WorkloadKind::Heap => Workload::Heap(heap(assignment)?),
     })
+}
+
+/// The load on malloc. One of blocks that are all alike has no range of sizes.
+fn heap(assignment: &Assignment<'_>) -> Result<Heap, Box<Invalid>> {
+    let heap = assignment.heap(assignment.bytes(Id::Volume)?);
+    match assignment.value(Id::BlockSize) {
+        Some((value, place)) if heap.load == HeapLoad::Aggressive && heap.sizes.low != heap.sizes.high => {
+            let message = format!("`aggressive` allocates blocks of one size, not of {value} bytes");
+            Err(place
+                .error(Problem::BadValue, message, "a range of sizes")
+                .help("write for example block-size = 32"))
+        }
+        _ => Ok(heap),
+    }
 }
 
 /// The value of a setting that one kind of work alone has.
@@ -150,11 +166,17 @@ fn text_of_work(workload: &Workload, id: Id) -> Option<Value> {
         (
             Workload::Loadline(Loadline { duration, .. }) | Workload::Wscap(Wscap { duration, .. }),
             Id::Duration,
-        ) => Value::Seconds(duration),
+        )
+        | (Workload::Heap(Heap { duration, .. }), Id::Duration) => Value::Seconds(duration),
         (Workload::Wscap(wscap), Id::Load) => Value::Number(wscap.load),
         (Workload::Wscap(wscap), Id::CapBy) => Value::Choice(wscap.cap_by.name()),
         (Workload::Map(map), Id::Mapping) => Value::Choice(map.mapping.name()),
         (Workload::Map(map), Id::Touch) => Value::Choice(map.touch.name()),
+        (Workload::Heap(heap), Id::HeapLoad) => Value::Choice(heap.load.name()),
+        (Workload::Heap(heap), Id::Threads) => Value::Integer(heap.threads.into()),
+        (Workload::Heap(heap), Id::Blocks) => Value::Integer(heap.blocks.into()),
+        (Workload::Heap(heap), Id::BlockSize) => Value::BlockSizes(heap.sizes),
+        (Workload::Heap(heap), Id::Volume) => Value::Size(super::size::SizeExpr::Bytes(heap.volume)),
         (Workload::Contention(contention), Id::Suspended) => Value::Flag(contention.suspended),
         _ => return None,
     };

@@ -92,6 +92,31 @@ const BUILTINS: &[Builtin] = &[
         title: "Two programs and too little memory: who is trimmed, and when",
         text: include_str!("../../scenarios/contention.toml"),
     },
+    Builtin {
+        name: "heap-replacement",
+        title: "What an allocation and a free cost on each allocator, in a heap that is full of blocks",
+        text: include_str!("../../scenarios/heap-replacement.toml"),
+    },
+    Builtin {
+        name: "heap-larson",
+        title: "What it costs when threads come and go, and free what others allocated",
+        text: include_str!("../../scenarios/heap-larson.toml"),
+    },
+    Builtin {
+        name: "heap-aggressive",
+        title: "How fast heaps grow and shrink: 50 MB in blocks of 32 bytes, in each thread",
+        text: include_str!("../../scenarios/heap-aggressive.toml"),
+    },
+    Builtin {
+        name: "heap-fragmentation",
+        title: "How much RAM heaps need for 70 MB of blocks whose sizes shift, and what they give back",
+        text: include_str!("../../scenarios/heap-fragmentation.toml"),
+    },
+    Builtin {
+        name: "heap-scaling",
+        title: "What becomes of heaps with 1 to 512 threads, against the ideal",
+        text: include_str!("../../scenarios/heap-scaling.toml"),
+    },
 ];
 
 /// The scenarios that the binary carries, by name.

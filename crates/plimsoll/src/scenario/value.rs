@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use toml::de::DeValue;
 
 use super::error::{Invalid, Place, Problem};
+use super::heap::BlockSizes;
 use super::keys::{self, Id, Key, Kind};
 use super::model::{FillClass, Order, Subject, ThpMode, TrimMechanism};
 use super::nearest::nearest;
@@ -18,7 +19,10 @@ use super::workloads::WorkloadKind;
 pub(super) enum Value {
     Workload(WorkloadKind),
     Subject(Subject),
+    /// Every allocator of the machine.
+    Installed,
     Class(FillClass),
+    BlockSizes(BlockSizes),
     Size(SizeExpr),
     Trim(TrimMechanism),
     Thp(ThpMode),
@@ -50,7 +54,9 @@ impl fmt::Display for Value {
         match self {
             Value::Workload(workload) => f.write_str(name_of(keys::WORKLOADS, workload)),
             Value::Subject(subject) => subject.fmt(f),
+            Value::Installed => f.write_str(keys::INSTALLED),
             Value::Class(class) => class.fmt(f),
+            Value::BlockSizes(sizes) => sizes.fmt(f),
             Value::Size(size) => size.fmt(f),
             Value::Trim(trim) => f.write_str(name_of(keys::TRIMS, trim)),
             Value::Thp(thp) => f.write_str(name_of(keys::THP_MODES, thp)),
@@ -99,6 +105,10 @@ pub(super) fn parse(key: &'static Key, raw: &DeValue<'_>, place: &Place) -> Resu
                 place,
             )),
         },
+        // One size is a number as well.
+        (Kind::BlockSizes, DeValue::Integer(number)) => {
+            parse_text(key, &integer(number).unwrap_or(0).to_string(), place)
+        }
         (_, DeValue::String(text)) => parse_text(key, text, place),
         _ => Err(wrong_type(key, raw, place)),
     }
@@ -111,6 +121,13 @@ fn parse_text(key: &'static Key, text: &str, place: &Place) -> Result<Value, Box
         Kind::Thp => choose(key, text, place, keys::THP_MODES).map(Value::Thp),
         Kind::Order => choose(key, text, place, keys::ORDERS).map(Value::Order),
         Kind::Size => parse_size(key, text, place),
+        Kind::Subject if text == keys::INSTALLED => Ok(Value::Installed),
+        Kind::BlockSizes => text
+            .parse()
+            .map(Value::BlockSizes)
+            .map_err(|error: super::ParseNameError| {
+                unknown_name(text, place, "a size of blocks", error.known, &["0-1k", "1-2k"])
+            }),
         Kind::Subject => match text.parse() {
             Ok(subject) => Ok(Value::Subject(subject)),
             Err(super::ParseNameError { known, .. }) => {
@@ -336,6 +353,7 @@ fn example(key: &Key) -> String {
         Kind::Trim => "\"worker\"",
         Kind::Thp => "\"never\"",
         Kind::Order => "\"random\"",
+        Kind::BlockSizes => "\"0-1k\"",
         Kind::Choice(names) => return quoted(names.first().copied().unwrap_or_default()),
         Kind::Flag => "true",
         Kind::Seconds { .. } => "2.5",

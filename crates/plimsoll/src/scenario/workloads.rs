@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::model::{Settings, Subject};
+use super::heap::Heap;
+use super::model::Settings;
 
 /// What the worker processes do. One variant a file in `run/` and one or more in `workload/`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -20,6 +21,8 @@ pub enum Workload {
     Map(Map),
     /// A program that holds memory while another one asks for more.
     Contention(Contention),
+    /// A load on malloc, in a process that runs on the allocator under test.
+    Heap(Heap),
 }
 
 /// The kinds of work without what they need to know: what a scenario file names.
@@ -37,6 +40,8 @@ pub enum WorkloadKind {
     Map,
     /// [`Workload::Contention`].
     Contention,
+    /// [`Workload::Heap`].
+    Heap,
 }
 
 impl Workload {
@@ -49,19 +54,21 @@ impl Workload {
             Workload::Wscap(_) => WorkloadKind::Wscap,
             Workload::Map(_) => WorkloadKind::Map,
             Workload::Contention(_) => WorkloadKind::Contention,
+            Workload::Heap(_) => WorkloadKind::Heap,
         }
     }
 }
 
 impl WorkloadKind {
     /// Every kind, in the order of the documentation.
-    pub const ALL: [WorkloadKind; 6] = [
+    pub const ALL: [WorkloadKind; 7] = [
         WorkloadKind::Compression,
         WorkloadKind::Thrash,
         WorkloadKind::Loadline,
         WorkloadKind::Wscap,
         WorkloadKind::Map,
         WorkloadKind::Contention,
+        WorkloadKind::Heap,
     ];
 
     /// The name in a scenario file and in [`crate::recording::model::Trial::workload`].
@@ -73,12 +80,16 @@ impl WorkloadKind {
             WorkloadKind::Wscap => "wscap",
             WorkloadKind::Map => "map",
             WorkloadKind::Contention => "contention",
+            WorkloadKind::Heap => "heap",
         }
     }
 
     /// Whether its memory is filled with a class of data.
     pub fn is_filled(self) -> bool {
-        !matches!(self, WorkloadKind::Thrash | WorkloadKind::Map)
+        !matches!(
+            self,
+            WorkloadKind::Thrash | WorkloadKind::Map | WorkloadKind::Heap
+        )
     }
 
     /// The kind of a name.
@@ -370,9 +381,9 @@ impl Contention {
     /// Most bytes that the second program asks for: what the limit and the swap can hold besides the first one's,
     /// less a tenth of the swap and an eighth of the limit, so that nobody is killed. 0 where not even one request fits.
     pub fn most_asked(settings: &Settings) -> u64 {
-        let swap = match settings.subject {
-            Subject::NoSwap => 0,
-            _ => settings.swap_size / 10 * 9,
+        let swap = match settings.subject.has_swap() {
+            true => settings.swap_size / 10 * 9,
+            false => 0,
         };
         let room = (settings.limit / 8 * 7).saturating_add(swap);
         let asks = room.saturating_sub(settings.size) / settings.request.max(1);
@@ -403,6 +414,7 @@ macro_rules! named {
         }
     };
 }
+pub(super) use named;
 
 named!(
     Pattern,

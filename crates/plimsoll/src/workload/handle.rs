@@ -1,5 +1,6 @@
 //! The runner's side of a worker: started, confined, commanded, watched and always reaped.
 
+use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
@@ -29,6 +30,8 @@ pub struct WorkerOptions {
     pub cgroup_procs: Vec<PathBuf>,
     /// Whether it stands for everybody else: then it is not the first to go when the whole machine runs out.
     pub bystander: bool,
+    /// Variables of its environment that differ from this process's: set, or taken out.
+    pub variables: Vec<(&'static str, Option<OsString>)>,
 }
 
 /// Why a worker did not do what it was asked.
@@ -158,7 +161,14 @@ impl Worker {
             exe: exe.to_owned(),
             source,
         };
-        let mut child = std::process::Command::new(exe)
+        let mut command = std::process::Command::new(exe);
+        for (name, value) in &options.variables {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        let mut child = command
             .arg("worker")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

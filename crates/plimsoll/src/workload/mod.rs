@@ -11,6 +11,7 @@ pub mod consume;
 mod cost;
 pub mod fill;
 mod handle;
+pub mod heap;
 pub mod matrix;
 mod memory;
 mod pattern;

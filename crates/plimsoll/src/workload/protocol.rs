@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use super::consume::Consume;
+use super::heap::HeapStep;
 use super::matrix::Matrix;
 use super::probe::Probe;
 use super::scan::Scan;
@@ -54,6 +55,8 @@ pub enum Command {
     Visit(Visit),
     /// Map, touch, hand back and use again, in every way that fits the mapping.
     Matrix(Matrix),
+    /// Load this process's heap.
+    Heap(HeapStep),
     /// Begin to probe in a thread of its own. Answered at once, by `Done`.
     Probe(Probe),
     /// Answer with what the probe found since it began or since the last `ProbeLap`, and go on with it.
@@ -93,6 +96,11 @@ pub enum Reply {
     Mappings {
         /// Start address and length in bytes of each.
         ranges: Vec<(u64, u64)>,
+    },
+    /// What malloc comes from.
+    Allocator {
+        /// The file name of its library; of the program itself where it is linked into it.
+        library: String,
     },
     /// What the calibration found.
     Calibration {

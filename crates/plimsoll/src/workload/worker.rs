@@ -2,8 +2,11 @@
 
 use std::io::{BufRead, Result, Write};
 
+use plimsoll_heap_load::Resident;
+
 use super::calibrate::calibrate;
 use super::consume::{Consume, Witness, consume};
+use super::heap::{self, HeapStep};
 use super::matrix::{self, Ground, Matrix};
 use super::memory::{FillRequest, Memory, MemoryError};
 use super::probe::{Probe, RunningProbe};
@@ -59,6 +62,8 @@ struct Server {
     /// What the consumer that it was left behind.
     witness: Option<Witness>,
     ground: Option<Ground>,
+    /// What was resident before the load on the heap.
+    before_load: Option<Resident>,
     /// Who visits the memory, once that is prepared.
     visitor: Option<Visitor>,
 }
@@ -116,6 +121,7 @@ impl Server {
                 None => nothing_filled("grow"),
             },
             Command::Matrix(step) => self.step(&step),
+            Command::Heap(step) => self.load(&step),
             Command::Visit(visit) => self.visit(&visit).unwrap_or_else(failed),
             Command::Scan(asked) => match &mut self.memory {
                 Some(memory) => match scan(memory, &asked) {
@@ -178,6 +184,10 @@ impl Server {
             Ok((cost, findings)) => Reply::Found { cost, findings },
             Err(error) => failed(error),
         }
+    }
+
+    fn load(&mut self, step: &HeapStep) -> Reply {
+        heap::step(&mut self.before_load, step).unwrap_or_else(failed)
     }
 
     fn visit(&mut self, asked: &Visit) -> std::result::Result<Reply, VisitError> {

@@ -201,6 +201,7 @@ fn modern_host() -> Machine {
             "always inherit [never]\n",
         )
         .with("sys/bus/event_source/devices/cpu/type", "4\n")
+        .with("usr/lib/libjemalloc.so.2", "")
 }
 
 /// Docker without any flag on a modern host: cgroup and sysfs read-only, half of `/proc` masked.

@@ -4,6 +4,7 @@ mod bad_luck;
 mod bystander;
 mod contention;
 mod experiments;
+mod heap;
 mod interruptions;
 mod loadline;
 mod map;

@@ -1,6 +1,6 @@
 //! Tests of the `scenario` room.
 
-use plimsoll::scenario::{Document, Machine, Overrides, Plan, ScenarioError, Source};
+use plimsoll::scenario::{AllocatorSet, Document, Machine, Overrides, Plan, ScenarioError, Source};
 
 mod errors;
 mod plans;
@@ -16,6 +16,7 @@ fn machine() -> Machine {
         available: 12 * GIB,
         cgroup_limit: None,
         cpus: 4,
+        allocators: AllocatorSet::default(),
     }
 }
 

@@ -3,10 +3,13 @@
 mod bystander;
 mod compression;
 mod contention;
+mod heap;
 mod loadline;
 mod map;
 mod thrash;
 mod wscap;
+
+pub(super) use heap::subjects as heap_subjects;
 
 use crate::analysis::Group;
 use crate::quantity::significant;
@@ -39,6 +42,7 @@ pub(super) fn sentence(kind: WorkloadKind, groups: &[Group]) -> Option<String> {
         WorkloadKind::Wscap => wscap::sentence(&groups),
         WorkloadKind::Map => map::sentence(&groups),
         WorkloadKind::Contention => contention::sentence(&groups),
+        WorkloadKind::Heap => heap::sentence(&groups),
     }
 }
 

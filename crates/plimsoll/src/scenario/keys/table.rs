@@ -1,6 +1,7 @@
 //! Every key of a scenario file.
 
 use super::{Id, Key, Kind};
+use crate::scenario::heap::HeapLoad;
 use crate::scenario::workloads::{CapBy, Mapping, Pattern, Touch, WorkloadKind};
 
 const DAY: f64 = 86_400.0;
@@ -75,9 +76,11 @@ const RESTING: &[WorkloadKind] = &[
     WorkloadKind::Wscap,
     WorkloadKind::Map,
     WorkloadKind::Contention,
+    WorkloadKind::Heap,
 ];
 const REQUESTING: &[WorkloadKind] = &[WorkloadKind::Compression, WorkloadKind::Contention];
-const MEASURED: &[WorkloadKind] = &[WorkloadKind::Loadline, WorkloadKind::Wscap];
+const MEASURED: &[WorkloadKind] = &[WorkloadKind::Loadline, WorkloadKind::Wscap, WorkloadKind::Heap];
+const HEAP: &[WorkloadKind] = &[WorkloadKind::Heap];
 
 const fn integer(min: u64, max: u64, or_system: bool) -> Kind {
     Kind::Integer { min, max, or_system }
@@ -107,8 +110,9 @@ pub const KEYS: &[Key] = &[
         Id::Subject,
         "subject",
         Kind::Subject,
-        "`zram`",
-        "what is tested: where trimmed pages go",
+        "`zram`; of `heap` `installed`",
+        "what is tested: where trimmed pages go; of `heap`, the allocator: a name, the path of a library after \
+         `preload=`, or `installed`, which stands for all that the machine has",
     ),
     of(
         FILLED,
@@ -182,8 +186,10 @@ pub const KEYS: &[Key] = &[
         "limit",
         Kind::Size,
         "`112.5% size` + `64M`; of `thrash` `40% size`; of `loadline` 2% of the available memory, `64M` to `256M`; of \
-         `contention` `200% size`",
-        "limit of the memory cgroup that the workers run in",
+         `contention` `200% size`; of `heap` four times its blocks + `64M` + `4M` a thread, at most half of the available \
+         memory",
+        "limit of the memory cgroup that the workers run in; of `heap` also where no cgroup can be made: a worker that \
+         takes more is ended",
     ),
     key(
         Id::SwapSize,
@@ -302,13 +308,63 @@ pub const KEYS: &[Key] = &[
         ),
     ),
     of(
+        HEAP,
+        key(
+            Id::HeapLoad,
+            "heap-load",
+            Kind::Choice(HeapLoad::NAMES),
+            "`replacement`",
+            "what the worker does to its heap",
+        ),
+    ),
+    of(
+        HEAP,
+        key(
+            Id::Threads,
+            "threads",
+            integer(1, 4096, false),
+            "`1`",
+            "threads that do so at a time",
+        ),
+    ),
+    of(
+        HEAP,
+        key(
+            Id::Blocks,
+            "blocks",
+            integer(1, 100_000_000, false),
+            "`10000`",
+            "blocks that each thread holds; of `heap-load = \"scaling\"` all together, divided among the threads",
+        ),
+    ),
+    of(
+        HEAP,
+        key(
+            Id::BlockSize,
+            "block-size",
+            Kind::BlockSizes,
+            "`0-1k`; of `aggressive` `32`",
+            "sizes of the blocks, each of a range as often as another: `22`, `0-1k`, `1-2k`",
+        ),
+    ),
+    of(
+        HEAP,
+        key(
+            Id::Volume,
+            "volume",
+            Kind::Size,
+            "`50M`; of `fragmentation` `70M`",
+            "bytes that each thread of `heap-load = \"aggressive\"` allocates; of `fragmentation`, that are live",
+        ),
+    ),
+    of(
         MEASURED,
         key(
             Id::Duration,
             "duration",
             Kind::Seconds { min: 0.05, max: DAY },
             "`2`",
-            "seconds of each measured stretch",
+            "seconds of each measured stretch; of `heap`, how long blocks are replaced",
         ),
     ),
     of(
@@ -329,7 +385,8 @@ pub const KEYS: &[Key] = &[
             Kind::Seconds { min: 0.0, max: DAY },
             "`2`",
             "rest after fill and after trim; of `thrash`, before the first consumer and as baseline of the recovery; of \
-             `map`, the longest wait for memory to be back; of `contention`, after the fill and after each ask",
+             `map`, the longest wait for memory to be back; of `contention`, after the fill and after each ask; of `heap`, from \
+             the end of the load until what is left of its memory is measured",
         ),
     ),
     key(

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use plimsoll::environment::{Tripwire, memory_reserve, safe_size};
-use plimsoll::scenario::{Machine, Map, Mapping, Settings, Touch, Workload};
+use plimsoll::scenario::{AllocatorSet, Machine, Map, Mapping, Settings, Touch, Workload};
 use proptest::prelude::*;
 
 use super::{MIB, settings};
@@ -16,6 +16,7 @@ fn machine(ram: u64, available: u64) -> Machine {
         available,
         cgroup_limit: None,
         cpus: 2,
+        allocators: AllocatorSet::default(),
     }
 }
 

@@ -69,6 +69,22 @@ shows!(
 shows!(limit_of_more_than_ram, OutOfRange, with("limit = \"150%\""));
 shows!(class_typo, BadValue, with("class = \"ramdom\""));
 shows!(subject_typo, BadValue, with("subject = [\"zram\", \"zwsap\"]"));
+shows!(allocator_for_other_work, BadValue, with("subject = \"jemalloc\""));
+shows!(
+    place_for_pages_as_allocator,
+    BadValue,
+    with("workload = \"heap\"\nsubject = [\"glibc\", \"zram\"]")
+);
+shows!(
+    sizes_of_alike_blocks,
+    BadValue,
+    with("workload = \"heap\"\nheap-load = \"aggressive\"\nblock-size = \"16-64\"")
+);
+shows!(
+    not_a_block_size,
+    BadValue,
+    with("workload = \"heap\"\nblock-size = \"1-0k\"")
+);
 shows!(ratio_out_of_range, OutOfRange, with("class = \"ratio=0.5\""));
 shows!(trim_typo, BadValue, with("trim = \"process_madvise\""));
 shows!(empty_list, BadList, with("class = []"));

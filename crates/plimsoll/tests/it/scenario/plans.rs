@@ -4,8 +4,8 @@ use std::collections::{BTreeSet, HashSet};
 use std::path::Path;
 
 use plimsoll::scenario::{
-    Document, FillClass, KEYS, Machine, Order, Overrides, Source, SpeedHints, Subject, TrimMechanism,
-    Workload, WorkloadKind, builtin, find, keys_help, keys_markdown,
+    AllocatorSet, Document, FillClass, KEYS, Machine, Order, Overrides, Source, SpeedHints, Subject,
+    TrimMechanism, Workload, WorkloadKind, builtin, find, keys_help, keys_markdown,
 };
 
 use super::{GIB, MIB, machine, parse, plan, quick, resolve, sets};
@@ -23,12 +23,14 @@ fn built_in_scenarios_resolve_on_every_machine() {
             available: 0,
             cgroup_limit: None,
             cpus: 1,
+            allocators: AllocatorSet::default(),
         },
         Machine {
             ram: 6 << 40,
             available: 5 << 40,
             cgroup_limit: Some(512 * MIB),
             cpus: 256,
+            allocators: AllocatorSet::default(),
         },
     ];
     for builtin in builtin() {

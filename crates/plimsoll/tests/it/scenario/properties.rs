@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use plimsoll::scenario::{
-    Base, Document, Machine, Overrides, SizeError, SizeExpr, Source, builtin, size_text,
+    AllocatorSet, Base, Document, Machine, Overrides, SizeError, SizeExpr, Source, builtin, size_text,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -140,6 +140,7 @@ fn machines() -> impl Strategy<Value = Machine> {
             available,
             cgroup_limit,
             cpus: 2,
+            allocators: AllocatorSet::default(),
         })
 }
 

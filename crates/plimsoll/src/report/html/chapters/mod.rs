@@ -1,6 +1,7 @@
 //! A chapter of the page for each kind of work that ran: its sentence, its drawings, its tables. One file a kind.
 
 mod contention;
+mod heap;
 mod loadline;
 mod map;
 mod thrash;
@@ -59,6 +60,7 @@ pub(super) fn all(page: &Page) -> Vec<Chapter> {
             WorkloadKind::Wscap => wscap::chapter(page, &groups),
             WorkloadKind::Map => map::chapter(&groups),
             WorkloadKind::Contention => contention::chapter(page, &groups),
+            WorkloadKind::Heap => heap::chapter(page, &groups),
         }?;
         chapter.sentence = findings::sentence(kind, &page.groups);
         Some(chapter)

@@ -1,0 +1,218 @@
+//! Aggressive allocation: each thread allocates 50 MB in small blocks, then frees all, and both once more. The talk's
+//! last test.
+
+use crate::block::Block;
+use crate::crew::{self, Member};
+use crate::error::LoadError;
+use crate::figure::Figures;
+use crate::footprint::{Footprint, Resident};
+use crate::random::Random;
+use crate::rate::{Rate, Stint};
+use crate::replacement;
+use crate::source::{Calls, Fixed, Source};
+use crate::table::Table;
+
+/// In which order blocks are freed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FreeOrder {
+    /// As they were allocated.
+    Allocated,
+    /// At random.
+    Random,
+}
+
+/// The aggressive load.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Aggressive {
+    /// Threads; one runs in the calling thread.
+    pub threads: usize,
+    /// Bytes that each allocates.
+    pub bytes: u64,
+    /// Size of a block.
+    pub size: u32,
+    /// In which order they are freed.
+    pub order: FreeOrder,
+    /// Of the random numbers.
+    pub seed: u64,
+}
+
+impl Default for Aggressive {
+    fn default() -> Self {
+        Aggressive {
+            threads: 1,
+            bytes: 50 << 20,
+            size: 32,
+            order: FreeOrder::Allocated,
+            seed: 1,
+        }
+    }
+}
+
+/// What the aggressive load measured. An operation is one allocation or one free.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct AggressiveResult {
+    /// Allocating from an allocator that has no memory yet.
+    pub cold: Rate,
+    /// Freeing all of it.
+    pub free: Rate,
+    /// Allocating the same once more.
+    pub steady: Rate,
+    /// Freeing it once more.
+    pub steady_free: Rate,
+    /// CPU nanoseconds an allocation that the generator takes by itself.
+    pub own_allocate_cpu_ns: f64,
+    /// CPU nanoseconds a free that the generator takes by itself.
+    pub own_free_cpu_ns: f64,
+    /// Memory with all blocks of the cold part held.
+    pub footprint: Footprint,
+}
+
+struct Part {
+    stints: [Stint; 4],
+    live: u64,
+    before: Option<Resident>,
+    after: Option<Resident>,
+}
+
+impl Aggressive {
+    /// Runs the load on this process's `malloc`.
+    ///
+    /// # Errors
+    /// See [`LoadError`].
+    pub fn run(&self) -> Result<AggressiveResult, LoadError> {
+        replacement::require("threads", self.threads)?;
+        replacement::require("the size", self.size as usize)?;
+        replacement::require("blocks", self.count())?;
+        let parts = crew::run(self.threads, |member| self.part(member))?;
+        let parts = parts.into_iter().collect::<Result<Vec<Part>, LoadError>>()?;
+        let rate = |nth: usize| Rate::of(&parts.iter().map(|part| part.stints[nth]).collect::<Vec<_>>());
+        let (before, after) = parts[0]
+            .before
+            .zip(parts[0].after)
+            .expect("the first member reads both");
+        let (own_allocate_cpu_ns, own_free_cpu_ns) = self.own_cost()?;
+        Ok(AggressiveResult {
+            cold: rate(0),
+            free: rate(1),
+            steady: rate(2),
+            steady_free: rate(3),
+            own_allocate_cpu_ns,
+            own_free_cpu_ns,
+            footprint: Footprint {
+                before: before.now,
+                live: parts.iter().map(|part| part.live).sum(),
+                resident: after.now,
+                peak: after.peak,
+            },
+        })
+    }
+
+    fn count(&self) -> usize {
+        usize::try_from(self.bytes / u64::from(self.size)).unwrap_or(usize::MAX)
+    }
+
+    /// What one thread does. Whatever fails, it comes to every meeting.
+    fn part(&self, member: Member<'_>) -> Result<Part, LoadError> {
+        let mut random = Random::new(self.seed, member.index as u64);
+        let table = Table::new(self.count());
+        let before = member.first(|| {
+            Resident::restart_peak();
+            Resident::read()
+        });
+        let cold = table.and_then(|mut table| {
+            let stint = self.allocate_all(&mut table, &mut Calls)?;
+            Ok((table, stint))
+        });
+        let after = member.first(Resident::read);
+        let freed = cold.and_then(|(mut table, cold)| {
+            let live = table.live();
+            self.put_in_order(&mut table, &mut random);
+            let free = free_all(&mut table, &mut Calls)?;
+            Ok((table, live, [cold, free]))
+        });
+        member.meet();
+        let steady = freed.and_then(|(mut table, live, [cold, free])| {
+            let steady = self.allocate_all(&mut table, &mut Calls)?;
+            self.put_in_order(&mut table, &mut random);
+            Ok((table, live, [cold, free, steady]))
+        });
+        member.meet();
+        let (mut table, live, [cold, free, steady]) = steady?;
+        let stints = [cold, free, steady, free_all(&mut table, &mut Calls)?];
+        Ok(Part {
+            stints,
+            live,
+            before: before.transpose()?,
+            after: after.transpose()?,
+        })
+    }
+
+    #[inline(never)]
+    fn allocate_all<S: Source>(&self, table: &mut [Block], source: &mut S) -> Result<Stint, LoadError> {
+        Stint::of(|| {
+            for (at, block) in table.iter_mut().enumerate() {
+                *block = source.allocate(self.size, (at as u32).wrapping_mul(0x9E37_79B9) >> 16)?;
+            }
+            Ok(table.len() as u64)
+        })
+    }
+
+    fn put_in_order(&self, table: &mut [Block], random: &mut Random) {
+        if self.order == FreeOrder::Random {
+            random.shuffle(table);
+        }
+    }
+
+    /// CPU nanoseconds of an allocation and of a free without the allocator.
+    fn own_cost(&self) -> Result<(f64, f64), LoadError> {
+        let mut source = Fixed::packed(self.count(), self.size)?;
+        let mut table = Table::new(source.places())?;
+        let allocated = self.allocate_all(&mut table, &mut source)?;
+        self.put_in_order(&mut table, &mut Random::new(self.seed, 0));
+        let freed = free_all(&mut table, &mut source)?;
+        Ok((
+            Rate::of(&[allocated]).cpu_nanoseconds(),
+            Rate::of(&[freed]).cpu_nanoseconds(),
+        ))
+    }
+
+    /// The parameters by name.
+    pub fn parameters(&self) -> Figures {
+        let mut figures = Figures::default();
+        figures.count("threads", self.threads);
+        figures.count("bytes_a_thread", self.bytes);
+        figures.count("size_bytes", self.size);
+        let order = match self.order {
+            FreeOrder::Allocated => "allocated",
+            FreeOrder::Random => "random",
+        };
+        figures.text("free_order", order);
+        figures.count("seed", self.seed);
+        figures
+    }
+}
+
+impl AggressiveResult {
+    /// The results by name.
+    pub fn figures(&self) -> Figures {
+        let mut figures = Figures::default();
+        self.cold.figures("cold", &mut figures);
+        self.free.figures("free", &mut figures);
+        self.steady.figures("steady", &mut figures);
+        self.steady_free.figures("steady_free", &mut figures);
+        figures.real("allocate_own_cpu_ns", self.own_allocate_cpu_ns);
+        figures.real("free_own_cpu_ns", self.own_free_cpu_ns);
+        self.footprint.figures(&mut figures);
+        figures
+    }
+}
+
+#[inline(never)]
+fn free_all<S: Source>(table: &mut [Block], source: &mut S) -> Result<Stint, LoadError> {
+    Stint::of(|| {
+        for block in table.iter_mut() {
+            source.release(std::mem::replace(block, Block::NONE))?;
+        }
+        Ok(table.len() as u64)
+    })
+}

@@ -1,0 +1,105 @@
+//! Parameters and results by name, and their JSON.
+
+use std::fmt::Write as _;
+
+/// A value of a parameter or a result.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Figure {
+    /// A number of things.
+    Count(u64),
+    /// A measured number; one that is not finite becomes `null`.
+    Real(f64),
+    /// A word.
+    Text(String),
+    /// Several groups of figures, in their order.
+    Groups(Vec<Figures>),
+}
+
+/// Figures in their order; the unit stands at the end of the name.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Figures(pub Vec<(String, Figure)>);
+
+impl Figures {
+    /// The figure of a name.
+    pub fn get(&self, name: &str) -> Option<&Figure> {
+        let found = self.0.iter().find(|(have, _)| have == name);
+        found.map(|(_, figure)| figure)
+    }
+
+    pub(crate) fn count(&mut self, name: &str, value: impl TryInto<u64>) {
+        let value = value.try_into().unwrap_or(u64::MAX);
+        self.0.push((name.to_owned(), Figure::Count(value)));
+    }
+
+    pub(crate) fn real(&mut self, name: &str, value: f64) {
+        self.0.push((name.to_owned(), Figure::Real(value)));
+    }
+
+    pub(crate) fn text(&mut self, name: &str, value: impl ToString) {
+        self.0.push((name.to_owned(), Figure::Text(value.to_string())));
+    }
+
+    pub(crate) fn groups(&mut self, name: &str, value: Vec<Figures>) {
+        self.0.push((name.to_owned(), Figure::Groups(value)));
+    }
+
+    fn json(&self, out: &mut String) {
+        out.push('{');
+        for (at, (name, figure)) in self.0.iter().enumerate() {
+            if at > 0 {
+                out.push(',');
+            }
+            quote(name, out);
+            out.push(':');
+            figure.json(out);
+        }
+        out.push('}');
+    }
+}
+
+impl Figure {
+    fn json(&self, out: &mut String) {
+        match self {
+            Figure::Count(count) => write!(out, "{count}").expect("writing to a string"),
+            Figure::Real(real) if real.is_finite() => write!(out, "{real:.4}").expect("writing to a string"),
+            Figure::Real(_) => out.push_str("null"),
+            Figure::Text(text) => quote(text, out),
+            Figure::Groups(groups) => {
+                out.push('[');
+                for (at, group) in groups.iter().enumerate() {
+                    if at > 0 {
+                        out.push(',');
+                    }
+                    group.json(out);
+                }
+                out.push(']');
+            }
+        }
+    }
+}
+
+fn quote(text: &str, out: &mut String) {
+    out.push('"');
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            c if c.is_control() => write!(out, "\\u{:04x}", u32::from(c)).expect("writing to a string"),
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+}
+
+/// One line of JSON: the load, the allocator it ran on, its parameters, its figures.
+pub fn to_json(load: &str, allocator: &str, parameters: &Figures, figures: &Figures) -> String {
+    let mut out = String::from("{\"load\":");
+    quote(load, &mut out);
+    out.push_str(",\"allocator\":");
+    quote(allocator, &mut out);
+    out.push_str(",\"parameters\":");
+    parameters.json(&mut out);
+    out.push_str(",\"figures\":");
+    figures.json(&mut out);
+    out.push('}');
+    out
+}

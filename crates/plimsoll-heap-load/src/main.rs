@@ -1,0 +1,423 @@
+//! `heap-load`: runs one load on the `malloc` of this process and prints one line of JSON.
+//!
+//! Which allocator that is, the caller says: `LD_PRELOAD=libjemalloc.so.2 heap-load replacement`.
+
+use std::process::{Command, ExitCode};
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use plimsoll_heap_load::{
+    Aggressive, CrossThread, Figures, Fragmentation, FreeOrder, IdleThreads, Large, Larson, LoadError,
+    Replacement, Scaling, Sizes, Until, allocator_name, parse_bytes, to_json,
+};
+
+/// The exit code of a command line that is wrong.
+const USAGE: u8 = 1;
+/// The exit code of a load that failed.
+const FAILED: u8 = 2;
+
+/// Loads for the malloc of this process; preload the one to measure. Prints one line of JSON.
+#[derive(Parser)]
+#[command(name = "heap-load", version)]
+struct Cli {
+    #[command(subcommand)]
+    load: Load,
+}
+
+#[derive(Subcommand)]
+enum Load {
+    /// Each thread frees a block at random and allocates another one
+    Replacement {
+        #[command(flatten)]
+        blocks: Blocks,
+        #[command(flatten)]
+        length: Length,
+    },
+    /// Replacement by threads that hand their blocks to a new thread and end
+    Larson {
+        #[command(flatten)]
+        blocks: Blocks,
+        /// Pairs that a thread does before it ends
+        #[arg(long, default_value_t = Larson::default().pairs_a_round)]
+        round: u64,
+        /// Time for the load
+        #[arg(long, default_value = "1", value_parser = seconds)]
+        seconds: Duration,
+        /// Threads of each chain, instead of a time
+        #[arg(long, conflicts_with = "seconds")]
+        rounds: Option<u64>,
+    },
+    /// Each thread allocates much memory in small blocks, frees it, and both again
+    Aggressive {
+        /// Threads
+        #[arg(long, default_value_t = 1)]
+        threads: usize,
+        /// Memory that each thread allocates
+        #[arg(long, default_value = "50m", value_parser = parse_bytes)]
+        bytes: u64,
+        /// Size of a block in bytes
+        #[arg(long, default_value_t = 32)]
+        size: u32,
+        /// In which order blocks are freed
+        #[arg(long, default_value = "allocated")]
+        order: Order,
+        #[command(flatten)]
+        seed: Seed,
+    },
+    /// Live memory stays the same while sizes shift and some blocks survive; then all is freed
+    Fragmentation {
+        /// Memory that stays live
+        #[arg(long, default_value = "70m", value_parser = parse_bytes)]
+        live: u64,
+        /// Sizes of each phase
+        #[arg(long, value_delimiter = ',', default_values_t = Fragmentation::default().phases)]
+        phases: Vec<Sizes>,
+        /// Percent of the blocks of each phase that stay until the end
+        #[arg(long, default_value_t = Fragmentation::default().survivors_percent)]
+        survivors: u32,
+        /// Seconds between freeing all and measuring what is left
+        #[arg(long, default_value = "1.5", value_parser = seconds)]
+        rest: Duration,
+        #[command(flatten)]
+        seed: Seed,
+    },
+    /// Replacement at 1, 2, 4 ... threads, the blocks divided among them, each in a process of its own
+    Scaling {
+        /// Blocks of all threads together
+        #[arg(long, default_value_t = Scaling::default().blocks)]
+        blocks: usize,
+        /// The most threads
+        #[arg(long, default_value_t = Scaling::default().most_threads)]
+        threads: usize,
+        /// Sizes of the blocks
+        #[arg(long, default_value = "0-1k")]
+        sizes: Sizes,
+        #[command(flatten)]
+        seed: Seed,
+        #[command(flatten)]
+        length: Length,
+    },
+    /// Pairs of threads, one allocating and the other one freeing
+    CrossThread {
+        /// Pairs of threads
+        #[arg(long, default_value_t = 1)]
+        couples: usize,
+        /// Blocks handed over at a time
+        #[arg(long, default_value_t = CrossThread::default().batch)]
+        batch: usize,
+        /// Batches on their way between two threads
+        #[arg(long, default_value_t = CrossThread::default().batches)]
+        batches: usize,
+        /// Sizes of the blocks
+        #[arg(long, default_value = "8b-2k")]
+        sizes: Sizes,
+        #[command(flatten)]
+        seed: Seed,
+        #[command(flatten)]
+        length: Length,
+    },
+    /// Large blocks, replaced at random and grown by realloc
+    Large {
+        /// Threads
+        #[arg(long, default_value_t = 1)]
+        threads: usize,
+        /// Blocks that each thread holds
+        #[arg(long, default_value_t = Large::default().blocks)]
+        blocks: usize,
+        /// Sizes of the blocks
+        #[arg(long, default_value = "16k-1m")]
+        sizes: Sizes,
+        /// Size that blocks are grown to
+        #[arg(long, default_value = "4m", value_parser = parse_bytes)]
+        grow_to: u64,
+        #[command(flatten)]
+        seed: Seed,
+        #[command(flatten)]
+        length: Length,
+    },
+    /// Threads that allocate and free a few blocks, then sleep
+    IdleThreads {
+        /// Threads
+        #[arg(long, default_value_t = IdleThreads::default().threads)]
+        threads: usize,
+        /// Blocks that each allocates and frees
+        #[arg(long, default_value_t = IdleThreads::default().blocks)]
+        blocks: usize,
+        /// Sizes of the blocks
+        #[arg(long, default_value = "0-1k")]
+        sizes: Sizes,
+        #[command(flatten)]
+        seed: Seed,
+    },
+}
+
+#[derive(Args)]
+struct Blocks {
+    /// Threads
+    #[arg(long, default_value_t = 1)]
+    threads: usize,
+    /// Blocks that each thread holds
+    #[arg(long, default_value_t = 10_000)]
+    blocks: usize,
+    /// Their sizes: 0-1k, 22, 16b-1k, log:8b-1000 (small ones are the many); a unit stands for both
+    #[arg(long, default_value = "0-1k")]
+    sizes: Sizes,
+    #[command(flatten)]
+    seed: Seed,
+}
+
+#[derive(Args)]
+struct Seed {
+    /// Of the random numbers
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+#[derive(Args)]
+struct Length {
+    /// Time for the load
+    #[arg(long, default_value = "1", value_parser = seconds)]
+    seconds: Duration,
+    /// Operations of each thread, instead of a time
+    #[arg(long, conflicts_with = "seconds")]
+    count: Option<u64>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Order {
+    Allocated,
+    Random,
+}
+
+impl Length {
+    fn until(&self) -> Until {
+        self.count.map_or(Until::Elapsed(self.seconds), Until::Count)
+    }
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let wrong = |_| format!("`{text}` is no number of seconds, such as 1 or 0.5");
+    let number: f64 = text.parse().map_err(|_| wrong(()))?;
+    Duration::try_from_secs_f64(number).map_err(|_| wrong(()))
+}
+
+/// A load's name, parameters and results.
+type Outcome = Result<(&'static str, Figures, Figures), LoadError>;
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Nowhere to say that the terminal is gone.
+            let _ = error.print();
+            return ExitCode::from(if error.use_stderr() { USAGE } else { 0 });
+        }
+    };
+    if let Load::Scaling {
+        blocks,
+        threads,
+        sizes,
+        seed,
+        length,
+    } = &cli.load
+    {
+        let step = Replacement {
+            sizes: *sizes,
+            seed: seed.seed,
+            until: length.until(),
+            ..Replacement::default()
+        };
+        return scaling(&Scaling {
+            blocks: *blocks,
+            most_threads: *threads,
+            step,
+        });
+    }
+    match run(cli.load) {
+        Ok((load, parameters, figures)) => {
+            println!("{}", to_json(load, &allocator_name(), &parameters, &figures));
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("heap-load: {error}");
+            ExitCode::from(if matches!(error, LoadError::Parameter(_)) {
+                USAGE
+            } else {
+                FAILED
+            })
+        }
+    }
+}
+
+fn run(load: Load) -> Outcome {
+    match load {
+        Load::Replacement { blocks, length } => {
+            let Blocks {
+                threads,
+                blocks,
+                sizes,
+                seed: Seed { seed },
+            } = blocks;
+            let load = Replacement {
+                threads,
+                blocks,
+                sizes,
+                until: length.until(),
+                seed,
+            };
+            Ok(("replacement", load.parameters(), load.run()?.figures()))
+        }
+        Load::Larson {
+            blocks,
+            round,
+            seconds,
+            rounds,
+        } => {
+            let Blocks {
+                threads,
+                blocks,
+                sizes,
+                seed: Seed { seed },
+            } = blocks;
+            let until = rounds.map_or(Until::Elapsed(seconds), Until::Count);
+            let load = Larson {
+                threads,
+                blocks,
+                sizes,
+                pairs_a_round: round,
+                until,
+                seed,
+            };
+            Ok(("larson", load.parameters(), load.run()?.figures()))
+        }
+        Load::Aggressive {
+            threads,
+            bytes,
+            size,
+            order,
+            seed,
+        } => {
+            let order = match order {
+                Order::Allocated => FreeOrder::Allocated,
+                Order::Random => FreeOrder::Random,
+            };
+            let load = Aggressive {
+                threads,
+                bytes,
+                size,
+                order,
+                seed: seed.seed,
+            };
+            Ok(("aggressive", load.parameters(), load.run()?.figures()))
+        }
+        Load::Fragmentation {
+            live,
+            phases,
+            survivors,
+            rest,
+            seed,
+        } => {
+            let (live_bytes, survivors_percent, seed) = (live, survivors, seed.seed);
+            let load = Fragmentation {
+                live_bytes,
+                phases,
+                survivors_percent,
+                rest,
+                seed,
+            };
+            Ok(("fragmentation", load.parameters(), load.run()?.figures()))
+        }
+        Load::CrossThread {
+            couples,
+            batch,
+            batches,
+            sizes,
+            seed,
+            length,
+        } => {
+            let load = CrossThread {
+                couples,
+                batch,
+                batches,
+                sizes,
+                until: length.until(),
+                seed: seed.seed,
+            };
+            Ok(("cross-thread", load.parameters(), load.run()?.figures()))
+        }
+        Load::Large {
+            threads,
+            blocks,
+            sizes,
+            grow_to,
+            seed,
+            length,
+        } => {
+            // Too much for a block is an error of its own, below.
+            let grow_to = u32::try_from(grow_to).unwrap_or(u32::MAX);
+            let load = Large {
+                threads,
+                blocks,
+                sizes,
+                grow_to,
+                until: length.until(),
+                seed: seed.seed,
+            };
+            Ok(("large", load.parameters(), load.run()?.figures()))
+        }
+        Load::IdleThreads {
+            threads,
+            blocks,
+            sizes,
+            seed,
+        } => {
+            let load = IdleThreads {
+                threads,
+                blocks,
+                sizes,
+                seed: seed.seed,
+            };
+            Ok(("idle-threads", load.parameters(), load.run()?.figures()))
+        }
+        Load::Scaling { .. } => unreachable!("scaling starts processes, in main"),
+    }
+}
+
+/// Runs each step in a process of its own, on the allocator of this one, and prints a line for each.
+fn scaling(load: &Scaling) -> ExitCode {
+    for step in load.steps() {
+        let this = match std::env::current_exe() {
+            Ok(this) => this,
+            Err(error) => {
+                eprintln!("heap-load: cannot find this program's file to start it again: {error}");
+                return ExitCode::from(FAILED);
+            }
+        };
+        let length = match step.until {
+            Until::Elapsed(time) => format!("--seconds={}", time.as_secs_f64()),
+            Until::Count(count) => format!("--count={count}"),
+        };
+        let status = Command::new(&this)
+            .args(["replacement", &length])
+            .arg(format!("--threads={}", step.threads))
+            .arg(format!("--blocks={}", step.blocks))
+            .arg(format!("--sizes={}", step.sizes))
+            .arg(format!("--seed={}", step.seed))
+            .status();
+        match status {
+            Ok(status) if status.success() => {}
+            Ok(status) => {
+                eprintln!(
+                    "heap-load: the step of {} threads ended with {status}",
+                    step.threads
+                );
+                return ExitCode::from(status.code().map_or(FAILED, |code| code as u8));
+            }
+            Err(error) => {
+                eprintln!("heap-load: cannot start {}: {error}", this.display());
+                return ExitCode::from(FAILED);
+            }
+        }
+    }
+    ExitCode::SUCCESS
+}

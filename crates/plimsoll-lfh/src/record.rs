@@ -1,0 +1,327 @@
+//! What a heap is besides its number: its record in the window, and the list of all.
+//!
+//! Premises of the unsafe code: the record of a living heap is accessible and initialised; zeroed memory is a record
+//! without a heap.
+#![allow(unsafe_code)]
+
+use core::ptr;
+use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, Ordering};
+
+use crate::arena;
+use crate::backend::Backend;
+use crate::bucket::Bucket;
+use crate::front_end::LowFragmentation;
+use crate::heap::{FrontEnd, FrontEndError, HeapError, HeapOptions};
+use crate::integrity::{self, Damage};
+use crate::lock::Lock;
+use crate::purge;
+use crate::settings;
+use crate::standard::Standard;
+
+/// Number of the process's heap.
+pub(crate) const PROCESS: u32 = 1;
+
+/// A heap. Read from outside by `plimsoll heap stat`.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Record {
+    /// Its number while it lives, 0 otherwise.
+    number: AtomicU32,
+    /// [`FrontEnd`].
+    front_end: AtomicU8,
+    no_serialize: AtomicU8,
+    debug: AtomicU8,
+    hardened: AtomicU8,
+    backend: Backend,
+    standard: Lock<Standard>,
+    low_fragmentation: LowFragmentation,
+}
+
+const _: () = assert!(size_of::<Record>() <= arena::RECORD);
+
+/// Guards the list of heaps, which is in their records. The first in the order of locks.
+static HEAPS: Lock<()> = Lock::new(());
+
+/// The record of heap `number`; none where there is no memory for the process's first call.
+#[inline(always)]
+pub(crate) fn of(number: u32) -> Option<&'static Record> {
+    if number == PROCESS {
+        let record = PROCESS_RECORD.load(Ordering::Acquire);
+        // SAFETY: what was stored there is an initialised record, which stays.
+        return unsafe { record.as_ref() }.or_else(make_process_record);
+    }
+    // SAFETY: a handle to the heap exists, so its record is initialised.
+    Some(unsafe { &*(arena::record_address(number) as *const Record) })
+}
+
+/// The record of the process's heap; null until the first call.
+static PROCESS_RECORD: AtomicPtr<Record> = AtomicPtr::new(ptr::null_mut());
+
+#[cold]
+fn make_process_record() -> Option<&'static Record> {
+    if !arena::prepare(begin_process_heap) {
+        return None;
+    }
+    let record = arena::record_address(PROCESS) as *mut Record;
+    PROCESS_RECORD.store(record, Ordering::Release);
+    // SAFETY: the record was initialised with the window.
+    unsafe { record.as_ref() }
+}
+
+/// Makes the heap of the process.
+fn begin_process_heap() -> bool {
+    integrity::set_key(arena::directory().key.load(Ordering::Relaxed));
+    let front_end = match settings::starts_standard() {
+        true => FrontEnd::Standard,
+        false => FrontEnd::LowFragmentation,
+    };
+    begin(PROCESS, HeapOptions::default(), front_end)
+}
+
+fn begin(number: u32, options: HeapOptions, front_end: FrontEnd) -> bool {
+    if !arena::open_record(number) {
+        return false;
+    }
+    // SAFETY: the record is accessible, and zero is valid for what it is made of.
+    let record = unsafe { &*(arena::record_address(number) as *const Record) };
+    record.front_end.store(front_end as u8, Ordering::Relaxed);
+    record
+        .no_serialize
+        .store(u8::from(options.no_serialize), Ordering::Relaxed);
+    record.debug.store(u8::from(options.debug), Ordering::Relaxed);
+    record
+        .hardened
+        .store(u8::from(options.hardened), Ordering::Relaxed);
+    record.backend.begin(number);
+    if front_end == FrontEnd::LowFragmentation && !record.low_fragmentation.start(number) {
+        return false;
+    }
+    record.number.store(number, Ordering::Release);
+    true
+}
+
+/// Whether there is a heap at all.
+pub(crate) fn exists() -> bool {
+    arena::is_ready()
+}
+
+/// Calls `visit` with each heap, none of which ends meanwhile. No lock is held by this thread.
+pub(crate) fn with_each(mut visit: impl FnMut(&Record)) {
+    for number in 1..=arena::directory().heaps.load(Ordering::Acquire) {
+        let _held = HEAPS.lock();
+        if let Some(record) = living(number) {
+            visit(record);
+        }
+    }
+}
+
+/// As [`with_each`], but nothing where another thread works on the list of heaps.
+pub(crate) fn try_with_each(visit: impl FnMut(&'static Record)) {
+    if let Some(_held) = HEAPS.try_lock() {
+        living_records().for_each(visit);
+    }
+}
+
+/// Keeps heaps from being made and destroyed, and their memory from being purged, for the time of a fork. No where
+/// there is no heap.
+pub(crate) fn hold_list() -> bool {
+    let exists = of(PROCESS).is_some();
+    if exists {
+        HEAPS.hold();
+    }
+    exists
+}
+
+/// Ends what [`hold_list`] began, in the parent.
+///
+/// # Safety
+/// This thread called `hold_list`.
+pub(crate) unsafe fn release_list() {
+    // SAFETY: the caller's premise.
+    unsafe { HEAPS.release() };
+}
+
+/// Ends what [`hold_list`] began, in the child.
+///
+/// # Safety
+/// This thread is the only one, and its parent called `hold_list`.
+pub(crate) unsafe fn free_list_after_fork() {
+    // SAFETY: the caller's premise.
+    unsafe { HEAPS.free_after_fork() };
+}
+
+/// The living heaps' records, by number.
+pub(crate) fn living_records() -> impl Iterator<Item = &'static Record> {
+    (1..=arena::directory().heaps.load(Ordering::Acquire)).filter_map(living)
+}
+
+fn living(number: u32) -> Option<&'static Record> {
+    // SAFETY: records up to the directory's count are accessible.
+    let record = unsafe { &*(arena::record_address(number) as *const Record) };
+    (record.number.load(Ordering::Acquire) != 0).then_some(record)
+}
+
+/// Makes a heap, and returns its number.
+pub(crate) fn create(options: HeapOptions) -> Result<u32, HeapError> {
+    of(PROCESS).ok_or(HeapError::OutOfMemory)?;
+    let _held = HEAPS.lock();
+    let known = arena::directory().heaps.load(Ordering::Acquire);
+    let number = (1..=known)
+        .find(|number| living(*number).is_none())
+        .unwrap_or(known + 1);
+    if number > arena::HEAPS {
+        return Err(HeapError::TooManyHeaps);
+    }
+    match begin(number, options, FrontEnd::Standard) {
+        true => Ok(number),
+        false => Err(HeapError::OutOfMemory),
+    }
+}
+
+/// Ends a heap: its memory goes back to the system.
+///
+/// # Safety
+/// Nobody uses the heap or a block of it.
+pub(crate) unsafe fn destroy(number: u32) {
+    let _held = HEAPS.lock();
+    let Some(record) = living(number) else {
+        return;
+    };
+    record.number.store(0, Ordering::Release);
+    // SAFETY: the caller's premise.
+    unsafe { record.low_fragmentation.end() };
+    // SAFETY: the caller's premise.
+    unsafe { arena::disown(number) };
+    // SAFETY: the record is accessible, and nobody uses it under the lock, as it says that there is no heap.
+    unsafe { ptr::write_bytes(ptr::from_ref(record).cast_mut(), 0, 1) };
+}
+
+impl Record {
+    pub(crate) fn backend(&self) -> &Backend {
+        &self.backend
+    }
+
+    pub(crate) fn front_end(&self) -> FrontEnd {
+        match self.front_end.load(Ordering::Acquire) {
+            0 => FrontEnd::Standard,
+            _ => FrontEnd::LowFragmentation,
+        }
+    }
+
+    pub(crate) fn set_front_end(&self, front_end: FrontEnd) -> Result<(), FrontEndError> {
+        match (front_end, self.front_end()) {
+            (FrontEnd::Standard, FrontEnd::LowFragmentation) => Err(FrontEndError::InUse),
+            (FrontEnd::LowFragmentation, _) if self.no_serialize.load(Ordering::Relaxed) != 0 => {
+                Err(FrontEndError::NoSerialize)
+            }
+            (FrontEnd::LowFragmentation, _) if self.debug.load(Ordering::Relaxed) != 0 => {
+                Err(FrontEndError::Debug)
+            }
+            (FrontEnd::LowFragmentation, FrontEnd::Standard) => self.start_low_fragmentation(),
+            _ => Ok(()),
+        }
+    }
+
+    fn start_low_fragmentation(&self) -> Result<(), FrontEndError> {
+        let _held = HEAPS.lock();
+        if !self.low_fragmentation.start(self.number.load(Ordering::Relaxed)) {
+            return Err(FrontEndError::OutOfMemory);
+        }
+        self.front_end
+            .store(FrontEnd::LowFragmentation as u8, Ordering::Release);
+        Ok(())
+    }
+
+    #[inline(always)]
+    pub(crate) fn low_fragmentation(&self) -> &LowFragmentation {
+        &self.low_fragmentation
+    }
+
+    /// A block of `bucket`, or where the heap has no buckets one of `size` bytes at a multiple of `align`.
+    #[inline(always)]
+    pub(crate) fn allocate_small(&self, bucket: Bucket, size: usize, align: usize) -> *mut u8 {
+        let block = self.low_fragmentation.allocate_fast(bucket);
+        if !block.is_null() {
+            return block;
+        }
+        self.allocate_slowly(bucket, size, align)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn allocate_slowly(&self, bucket: Bucket, size: usize, align: usize) -> *mut u8 {
+        purge::now_and_then();
+        match self.front_end() {
+            FrontEnd::LowFragmentation => self.low_fragmentation.refill(&self.backend, bucket),
+            FrontEnd::Standard => {
+                self.with_standard(|standard| standard.allocate(&self.backend, size, align))
+            }
+        }
+    }
+
+    /// # Safety
+    /// A block of the Standard front end in use, which nobody uses again.
+    pub(crate) unsafe fn free_standard(&self, block: *mut u8) {
+        // SAFETY: the caller's premise.
+        self.with_standard(|standard| unsafe { standard.free(&self.backend, block) });
+    }
+
+    /// # Safety
+    /// A block of the Standard front end in use, which nobody uses but the caller.
+    pub(crate) unsafe fn resize_standard(&self, block: *mut u8, size: usize) -> bool {
+        // SAFETY: the caller's premise.
+        self.with_standard(|standard| unsafe { standard.resize(block, size) })
+    }
+
+    /// Holds every lock for the time of a fork.
+    pub(crate) fn hold(&self) {
+        self.low_fragmentation.hold();
+        self.standard.hold();
+        self.backend.lock().hold();
+    }
+
+    /// Ends what [`Record::hold`] began, in the parent.
+    ///
+    /// # Safety
+    /// This thread called `hold`.
+    pub(crate) unsafe fn release(&self) {
+        // SAFETY: the caller's premise.
+        unsafe {
+            self.backend.lock().release();
+            self.standard.release();
+            self.low_fragmentation.release();
+        }
+    }
+
+    /// Ends what [`Record::hold`] began, in the child.
+    ///
+    /// # Safety
+    /// This thread is the only one, and its parent called `hold`.
+    pub(crate) unsafe fn free_after_fork(&self) {
+        // SAFETY: the caller's premise.
+        unsafe {
+            self.backend.lock().free_after_fork();
+            self.standard.free_after_fork();
+            self.low_fragmentation.free_after_fork();
+        }
+    }
+
+    fn with_standard<T>(&self, work: impl FnOnce(&mut Standard) -> T) -> T {
+        let check = |standard: &Standard| {
+            if self.debug.load(Ordering::Relaxed) != 0
+                && let Err(damaged) = standard.check(self.number.load(Ordering::Relaxed))
+            {
+                integrity::report(Damage::Header, damaged.header, None);
+            }
+        };
+        if self.no_serialize.load(Ordering::Relaxed) != 0 {
+            // SAFETY: the heap was made for one thread alone.
+            let standard = unsafe { self.standard.assume_alone() };
+            check(standard);
+            return work(standard);
+        }
+        let mut standard = self.standard.lock();
+        check(&standard);
+        work(&mut standard)
+    }
+}

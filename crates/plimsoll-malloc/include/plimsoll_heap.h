@@ -1,0 +1,95 @@
+/*
+ * Heaps as objects, of libplimsoll_malloc.so.
+ *
+ * The library serves malloc for the whole program. Beside that heap, a program may make heaps of its own: for memory
+ * that ends all at once, that must not be mixed with other, or that is to be looked at by itself
+ * (`plimsoll heap stat PID`).
+ *
+ * Link with -lplimsoll_malloc, or start the program with `plimsoll heap run`.
+ *
+ * All functions may be called by any thread at any time, but for a heap made with PLIMSOLL_HEAP_NO_SERIALIZE. A block
+ * belongs to the heap that it came from: it is given back to that heap, and to no other.
+ */
+#ifndef PLIMSOLL_HEAP_H
+#define PLIMSOLL_HEAP_H
+
+#include <stddef.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A heap. */
+typedef struct plimsoll_heap plimsoll_heap_t;
+
+/* Options of plimsoll_heap_create, to be combined with |. */
+enum {
+    /* One thread at a time uses the heap, which the program sees to, so calls take no lock. It stays with the standard
+       front end. */
+    PLIMSOLL_HEAP_NO_SERIALIZE = 1,
+    /* Every call checks the whole heap. It stays with the standard front end. */
+    PLIMSOLL_HEAP_DEBUG = 2,
+    /* More mistakes are found, at a cost: guard pages, quarantine, zeroed memory on free. */
+    PLIMSOLL_HEAP_HARDENED = 4
+};
+
+/* Front ends: who serves blocks of up to 16 KiB. The codes are those of the Windows heap's compatibility information;
+   1, look-aside lists, is not there. */
+enum {
+    /* One lock over coalescing blocks. */
+    PLIMSOLL_HEAP_STANDARD = 0,
+    /* Buckets of 64 sizes, and slots bounded by the number of processors. */
+    PLIMSOLL_HEAP_LOW_FRAGMENTATION = 2
+};
+
+/*
+ * Makes a heap, with the standard front end. NULL with errno EINVAL for options that there are not, EAGAIN where there
+ * are as many heaps as may be, ENOMEM where no memory is left.
+ */
+plimsoll_heap_t *plimsoll_heap_create(unsigned int options);
+
+/*
+ * Ends a heap and all its blocks, whose memory goes back to the system. Returns 0, or EINVAL for the heap of the process,
+ * which cannot end. NULL is allowed.
+ */
+int plimsoll_heap_destroy(plimsoll_heap_t *heap);
+
+/* The heap of the process: that of malloc. */
+plimsoll_heap_t *plimsoll_heap_process(void);
+
+/* A block of at least `size` bytes, aligned to 16. NULL with errno ENOMEM where no memory is left. */
+void *plimsoll_heap_alloc(plimsoll_heap_t *heap, size_t size);
+
+/* As plimsoll_heap_alloc, of `count` times `size` bytes that are zero. */
+void *plimsoll_heap_calloc(plimsoll_heap_t *heap, size_t count, size_t size);
+
+/* As plimsoll_heap_alloc, at a multiple of `align`; NULL with errno EINVAL where that is no power of two. */
+void *plimsoll_heap_aligned_alloc(plimsoll_heap_t *heap, size_t align, size_t size);
+
+/*
+ * Makes a block `size` bytes long; it may move. NULL with errno ENOMEM where no memory is left: the block stays as it was.
+ * The block NULL asks for a new one; size 0 leaves the smallest block (unlike realloc, which frees it).
+ */
+void *plimsoll_heap_realloc(plimsoll_heap_t *heap, void *block, size_t size);
+
+/* Gives a block back. NULL is allowed. errno stays as it was. */
+void plimsoll_heap_free(plimsoll_heap_t *heap, void *block);
+
+/* Bytes that a block has, at least as many as were asked for; 0 for NULL. */
+size_t plimsoll_heap_usable_size(plimsoll_heap_t *heap, const void *block);
+
+/*
+ * Sets who serves small blocks from now on; blocks in use stay as they are. Returns 0, or EINVAL for a code that there is
+ * not, ENOTSUP where the heap's options forbid it, EBUSY for the standard front end where the low-fragmentation one is in
+ * use: that ends only with the heap. ENOMEM where no memory is left for it.
+ */
+int plimsoll_heap_set_front_end(plimsoll_heap_t *heap, int code);
+
+/* Who serves small blocks: PLIMSOLL_HEAP_STANDARD or PLIMSOLL_HEAP_LOW_FRAGMENTATION. */
+int plimsoll_heap_front_end(plimsoll_heap_t *heap);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

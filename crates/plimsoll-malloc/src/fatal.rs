@@ -1,0 +1,29 @@
+//! The end of the process, where going on is not possible: one line on standard error, and SIGABRT.
+
+use core::fmt::{self, Write};
+
+use plimsoll_os::{abort, write_error};
+
+struct StandardError;
+
+impl Write for StandardError {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        write_error(text.as_bytes());
+        Ok(())
+    }
+}
+
+/// Says why on standard error, and aborts.
+#[cold]
+pub(crate) fn fatal(why: impl fmt::Display) -> ! {
+    let _ = writeln!(StandardError, "plimsoll: {why}");
+    abort()
+}
+
+#[cfg(panic = "abort")]
+#[panic_handler]
+fn panic(information: &core::panic::PanicInfo<'_>) -> ! {
+    fatal(format_args!(
+        "the heap's library made a mistake of its own, please report it: {information}"
+    ))
+}

@@ -1,0 +1,40 @@
+//! `plimsoll heap`: programs on the heap of this project.
+
+use std::env;
+use std::process::ExitCode;
+
+use crate::cli::{HeapCommand, HeapFrontEnd, HeapRun};
+use crate::exit::{Exit, Failure, OrExit};
+use crate::heap::{self, Launch, Program, ProgramError};
+use crate::inert::inert;
+
+/// Carries out the command.
+pub(super) fn heap(command: &HeapCommand) -> Result<ExitCode, Failure> {
+    match command {
+        HeapCommand::Run(options) => run(options),
+    }
+}
+
+/// Becomes the program; what is returned is why it could not.
+fn run(options: &HeapRun) -> Result<ExitCode, Failure> {
+    let Some((name, arguments)) = options.program.split_first() else {
+        return Err(Failure::message(Exit::Usage, "no program is named"));
+    };
+    let program = match Program::find(name, env::var_os("PATH").as_deref()) {
+        Ok(program) => program,
+        Err(error @ ProgramError::NotPreloadable { .. }) => {
+            return Err(Failure::new(Exit::Unsupported, error));
+        }
+        Err(ProgramError::NotStarted { name, source }) => return Ok(super::not_started(&name, &source)),
+    };
+    let launch = Launch {
+        library: heap::unpack().or_exit(Exit::Missing)?,
+        front_end: match options.front_end {
+            HeapFrontEnd::Standard => heap::HeapFrontEnd::Standard,
+            HeapFrontEnd::Lfh => heap::HeapFrontEnd::LowFragmentation,
+        },
+        hardened: options.hardened,
+    };
+    let Err(error) = launch.become_program(&program, arguments);
+    Ok(super::not_started(&inert(&name.to_string_lossy()), &error))
+}

@@ -1,0 +1,164 @@
+//! Allocators as subjects: what a heap scenario puts under a program.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// An allocator that a program can be made to run on. As text: `glibc`, `plimsoll:lfh`, `plimsoll:standard`, a name of
+/// [`KNOWN_ALLOCATORS`], `preload=/path/of/a/library`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Allocator {
+    /// That of the C library: nothing is preloaded.
+    Glibc,
+    /// Our own, with one of its front ends.
+    Plimsoll(FrontEnd),
+    /// One of [`KNOWN_ALLOCATORS`], by its name.
+    Known(&'static str),
+    /// Any other library that replaces malloc.
+    Library(PathBuf),
+}
+
+/// The front end of our own allocator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum FrontEnd {
+    /// Buckets of equal blocks for each processor.
+    LowFragmentation,
+    /// One lock, free lists, coalescing: what the low-fragmentation front end is measured against.
+    Standard,
+}
+
+impl FrontEnd {
+    /// Both, the first one ours to be measured.
+    pub const ALL: [FrontEnd; 2] = [FrontEnd::LowFragmentation, FrontEnd::Standard];
+
+    /// The name in a subject, and in the variable that chooses it.
+    pub fn name(self) -> &'static str {
+        match self {
+            FrontEnd::LowFragmentation => "lfh",
+            FrontEnd::Standard => "standard",
+        }
+    }
+}
+
+/// An allocator that is known by name, with the file names that its library has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KnownAllocator {
+    /// The name in a scenario file.
+    pub name: &'static str,
+    /// File names of the library, the newest first.
+    pub libraries: &'static [&'static str],
+}
+
+const fn known(name: &'static str, libraries: &'static [&'static str]) -> KnownAllocator {
+    KnownAllocator { name, libraries }
+}
+
+/// Every allocator that is known by name and replaces malloc where its library is preloaded.
+pub const KNOWN_ALLOCATORS: &[KnownAllocator] = &[
+    known("jemalloc", &["libjemalloc.so.2", "libjemalloc.so.1"]),
+    // Google's with its profiler, and without: they are built apart and differ.
+    known("tcmalloc", &["libtcmalloc.so.4"]),
+    known("tcmalloc-minimal", &["libtcmalloc_minimal.so.4"]),
+    known(
+        "mimalloc",
+        &["libmimalloc.so.3", "libmimalloc.so.2", "libmimalloc.so.1"],
+    ),
+    known("snmalloc", &["libsnmallocshim.so", "libsnmallocshim.so.0"]),
+    known("rpmalloc", &["librpmallocwrap.so", "librpmalloc.so"]),
+    known("hoard", &["libhoard.so"]),
+    known("mesh", &["libmesh.so"]),
+    known(
+        "scudo",
+        &[
+            "libscudo.so",
+            "libclang_rt.scudo_standalone-x86_64.so",
+            "libclang_rt.scudo_standalone-aarch64.so",
+        ],
+    ),
+    known("hardened-malloc", &["libhardened_malloc.so"]),
+    known("tbbmalloc", &["libtbbmalloc_proxy.so.2"]),
+];
+
+/// Which of [`KNOWN_ALLOCATORS`] a machine has.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AllocatorSet(u32);
+
+const _: () = assert!(KNOWN_ALLOCATORS.len() <= u32::BITS as usize);
+
+impl AllocatorSet {
+    /// Those for which `there` says so.
+    pub fn of(there: impl Fn(&KnownAllocator) -> bool) -> AllocatorSet {
+        let bits = KNOWN_ALLOCATORS.iter().enumerate();
+        AllocatorSet(bits.fold(0, |set, (place, known)| set | u32::from(there(known)) << place))
+    }
+
+    /// Everything that a heap scenario can compare on such a machine, ours first.
+    pub fn subjects(self) -> impl Iterator<Item = Allocator> {
+        let ours = FrontEnd::ALL.map(Allocator::Plimsoll);
+        let found = KNOWN_ALLOCATORS.iter().enumerate();
+        let found = found.filter(move |(place, _)| self.0 & (1 << place) != 0);
+        ours.into_iter()
+            .chain([Allocator::Glibc])
+            .chain(found.map(|(_, known)| Allocator::Known(known.name)))
+    }
+}
+
+impl fmt::Display for Allocator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Allocator::Glibc => f.write_str("glibc"),
+            Allocator::Plimsoll(front_end) => write!(f, "plimsoll:{}", front_end.name()),
+            Allocator::Known(name) => f.write_str(name),
+            Allocator::Library(path) => write!(f, "preload={}", path.display()),
+        }
+    }
+}
+
+impl Allocator {
+    /// The allocator of a text, where it is one.
+    pub(super) fn of_text(text: &str) -> Option<Allocator> {
+        if let Some(path) = text.strip_prefix("preload=") {
+            let usable = path.starts_with('/') && !path.contains([' ', ':', '\0']);
+            return usable.then(|| Allocator::Library(PathBuf::from(path)));
+        }
+        let own = FrontEnd::ALL.map(Allocator::Plimsoll).into_iter();
+        let known = KNOWN_ALLOCATORS.iter().map(|known| Allocator::Known(known.name));
+        own.chain([Allocator::Glibc])
+            .chain(known)
+            .find(|allocator| allocator.to_string() == text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_machine_has_is_compared_with_ours_and_the_c_librarys() {
+        let texts = |set: AllocatorSet| -> Vec<String> { set.subjects().map(|a| a.to_string()).collect() };
+        let none = ["plimsoll:lfh", "plimsoll:standard", "glibc"];
+        assert_eq!(texts(AllocatorSet::default()), none);
+        let one = AllocatorSet::of(|known| known.name == "mimalloc");
+        assert_eq!(texts(one)[3..], ["mimalloc"]);
+        for text in texts(AllocatorSet::of(|_| true)) {
+            assert_eq!(Allocator::of_text(&text).map(|a| a.to_string()), Some(text));
+        }
+    }
+
+    #[test]
+    fn a_library_is_named_by_a_path_that_the_loader_takes_as_one() {
+        let library = Allocator::Library("/opt/libmine.so".into());
+        assert_eq!(Allocator::of_text("preload=/opt/libmine.so"), Some(library));
+        // The loader would look a bare name up, and take a space or a colon for the end of it.
+        for text in [
+            "preload=libmine.so",
+            "preload=/opt/a b.so",
+            "preload=/a:/b",
+            "preload=",
+            "plimsoll",
+        ] {
+            assert_eq!(Allocator::of_text(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! The library's interface: its symbols and nothing else, on the C library and nothing else, as C and C++ promise it.
+
+use std::collections::BTreeSet;
+use std::process::Command;
+
+use super::{compiled, has, heap_run, library};
+
+/// Every symbol that the library has for programs.
+const SYMBOLS: &str = "
+    malloc free calloc realloc reallocarray cfree free_sized free_aligned_sized
+    posix_memalign aligned_alloc memalign valloc pvalloc malloc_usable_size malloc_trim mallopt __libc_mallopt
+    __libc_malloc __libc_free __libc_cfree __libc_calloc __libc_realloc __libc_reallocarray
+    __libc_memalign __libc_valloc __libc_pvalloc __posix_memalign
+    _Znwm _Znam _ZnwmSt11align_val_t _ZnamSt11align_val_t
+    _ZnwmRKSt9nothrow_t _ZnamRKSt9nothrow_t _ZnwmSt11align_val_tRKSt9nothrow_t _ZnamSt11align_val_tRKSt9nothrow_t
+    _ZdlPv _ZdaPv _ZdlPvm _ZdaPvm _ZdlPvSt11align_val_t _ZdaPvSt11align_val_t
+    _ZdlPvmSt11align_val_t _ZdaPvmSt11align_val_t _ZdlPvRKSt9nothrow_t _ZdaPvRKSt9nothrow_t
+    _ZdlPvSt11align_val_tRKSt9nothrow_t _ZdaPvSt11align_val_tRKSt9nothrow_t
+    plimsoll_heap_create plimsoll_heap_destroy plimsoll_heap_process plimsoll_heap_alloc plimsoll_heap_calloc
+    plimsoll_heap_aligned_alloc plimsoll_heap_realloc plimsoll_heap_free plimsoll_heap_usable_size
+    plimsoll_heap_set_front_end plimsoll_heap_front_end
+";
+
+fn output(program: &str, flags: &str) -> String {
+    let output = Command::new(program).arg(flags).arg(library()).output();
+    String::from_utf8(output.expect("the program starts").stdout).expect("text")
+}
+
+#[test]
+fn the_library_has_its_symbols_and_no_others() {
+    if !has("nm") {
+        return;
+    }
+    let listed = output("nm", "-D");
+    let has_kind = |kinds: &'static str| {
+        let rows = listed.lines().filter_map(|line| {
+            let mut words = line.split_whitespace().rev();
+            let (name, kind) = (words.next()?, words.next()?);
+            kinds
+                .contains(kind)
+                .then(|| name.split('@').next().unwrap_or(name).to_owned())
+        });
+        rows.collect::<BTreeSet<String>>()
+    };
+    let wanted: BTreeSet<String> = SYMBOLS.split_whitespace().map(str::to_owned).collect();
+    assert_eq!(has_kind("TDBRiuVW"), wanted, "defined");
+    // What is needed is there in every libc; the rest is used where it is there.
+    let needed: BTreeSet<String> = [
+        "__errno_location",
+        "abort",
+        "write",
+        "memcpy",
+        "memset",
+        "sysconf",
+    ]
+    .map(str::to_owned)
+    .into();
+    let undefined = has_kind("U");
+    assert!(undefined.is_subset(&needed), "undefined: {undefined:?}");
+}
+
+#[test]
+fn the_library_needs_the_c_library_alone_and_has_no_thread_local_storage() {
+    if !has("readelf") {
+        return;
+    }
+    let dynamic = output("readelf", "-dW");
+    let needed: Vec<&str> = dynamic.lines().filter(|line| line.contains("(NEEDED)")).collect();
+    assert_eq!(needed.len(), 1, "{needed:?}");
+    assert!(needed[0].contains("[libc."), "{needed:?}");
+    let segments = output("readelf", "-lW");
+    assert!(
+        segments.contains("LOAD") && !segments.contains("TLS"),
+        "{segments}"
+    );
+}
+
+fn keeps_its_promises(program: &std::path::Path) {
+    for front_end in ["lfh", "standard"] {
+        let output = heap_run()
+            .args(["--front-end", front_end, "--"])
+            .arg(program)
+            .output();
+        let output = output.expect("plimsoll starts");
+        assert_eq!(
+            (
+                String::from_utf8_lossy(&output.stdout).as_ref(),
+                output.status.code()
+            ),
+            ("all promises kept\n", Some(0)),
+            "{front_end}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+    // The promises are those of the C library's own malloc.
+    let output = Command::new(program).output().expect("the program starts");
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stdout)
+    );
+}
+
+#[test]
+fn c_programs_get_what_glibc_promises() {
+    if has("gcc") {
+        keeps_its_promises(&compiled("gcc", "malloc.c", "c", &[]));
+    }
+}
+
+#[test]
+fn cpp_programs_get_what_the_standard_promises() {
+    if has("g++") {
+        keeps_its_promises(&compiled("g++", "new.cpp", "c++", &[]));
+    }
+}
+
+/// Compiles against the header and links with the library.
+fn linked(compiler: &str, source: &str, language: &str) -> std::path::PathBuf {
+    let library = library().parent().expect("a folder").display().to_string();
+    let include = concat!("-I", env!("CARGO_MANIFEST_DIR"), "/../plimsoll-malloc/include");
+    let (folder, path) = (format!("-L{library}"), format!("-Wl,-rpath,{library}"));
+    compiled(
+        compiler,
+        source,
+        language,
+        &[include, &folder, "-lplimsoll_malloc", &path],
+    )
+}
+
+#[test]
+fn heaps_are_objects_of_c_and_of_cpp() {
+    for (compiler, language) in [("gcc", "c"), ("g++", "c++")] {
+        if !has(compiler) {
+            continue;
+        }
+        let program = linked(compiler, "objects.c", language);
+        let output = Command::new(&program).output().expect("the program starts");
+        assert_eq!(
+            (
+                String::from_utf8_lossy(&output.stdout).as_ref(),
+                output.status.code()
+            ),
+            ("all promises kept\n", Some(0)),
+            "{compiler}"
+        );
+    }
+}
+
+#[test]
+fn the_example_of_the_header_runs() {
+    if !has("gcc") {
+        return;
+    }
+    let program = linked("gcc", "../../../plimsoll-malloc/examples/heap.c", "c");
+    let output = Command::new(&program).output().expect("the program starts");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(
+        (text.as_ref(), output.status.code()),
+        ("1 and\n2 for\n2 heap\n2 one\n1 rest\n2 the\n1 words\n", Some(0))
+    );
+}
+
+#[test]
+fn the_header_names_what_the_library_has() {
+    let header = include_str!("../../../../plimsoll-malloc/include/plimsoll_heap.h");
+    let words = header.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    let named: BTreeSet<&str> = words.filter(|word| word.starts_with("plimsoll_heap_")).collect();
+    let named = named
+        .into_iter()
+        .filter(|name| *name != "plimsoll_heap_t")
+        .collect::<Vec<_>>();
+    let mut has: Vec<&str> = SYMBOLS
+        .split_whitespace()
+        .filter(|name| name.starts_with("plimsoll_"))
+        .collect();
+    has.sort_unstable();
+    assert_eq!(named, has);
+}

@@ -1,0 +1,183 @@
+//! `plimsoll run heap-...`: loads on malloc, on every allocator of this machine.
+
+use std::collections::BTreeSet;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::{Ended, Run, phase, phase_names};
+
+const NOBODY: u32 = 65_534;
+
+/// A run with the file that it is told to run.
+struct HeapRun {
+    run: Run,
+    #[expect(dead_code, reason = "the folder of the file, removed when the run is over")]
+    file: TempDir,
+}
+
+/// A run of a scenario of these lines.
+fn run_of(lines: &str) -> HeapRun {
+    let folder = tempfile::tempdir().expect("a folder");
+    open_to_all(&folder);
+    let file = folder.path().join("heap.toml");
+    let text = format!(
+        "[scenario]\nname = \"heap\"\n[global]\nworkload = \"heap\"\nblocks = 300\nduration = 0.05\nhold = 0.05\n\
+         repeat = 1\n{lines}\n"
+    );
+    std::fs::write(&file, text).expect("write");
+    HeapRun {
+        run: Run::of(file.to_str().expect("UTF-8"), &[]),
+        file: folder,
+    }
+}
+
+fn open_to_all(folder: &TempDir) {
+    let open = std::fs::Permissions::from_mode(0o777);
+    std::fs::set_permissions(folder.path(), open).expect("opened");
+}
+
+impl HeapRun {
+    fn finish(&self) -> Ended {
+        self.run.finish()
+    }
+
+    /// Runs as a user who can make no cgroup.
+    fn finish_as_nobody(&self) -> Ended {
+        open_to_all(&self.run.folder);
+        let mut command = self.run.command();
+        if rustix::process::geteuid().is_root() {
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        let output = command.env("HOME", self.run.folder.path()).output();
+        Ended::of(output.expect("plimsoll starts"))
+    }
+}
+
+fn metric(trial: &Value, name: &str) -> f64 {
+    let value = trial["metrics"][name].as_f64();
+    value.unwrap_or_else(|| panic!("no {name}: {trial:#}"))
+}
+
+/// The libraries of the allocators that this machine has.
+fn installed() -> Vec<(&'static str, PathBuf)> {
+    plimsoll::environment::allocators_below("/".as_ref())
+}
+
+#[test]
+fn every_allocator_of_the_machine_is_measured_and_proves_that_it_is_the_one() {
+    let ended = run_of("subject = \"installed\"\nthreads = 2\nblock-size = \"0-1k\"").finish();
+    ended.assert_went_well();
+    let subject = |trial: &Value| trial["subject"].as_str().expect("a subject").to_owned();
+    let found: BTreeSet<String> = ended.trials().iter().map(subject).collect();
+    let ours = ["glibc", "plimsoll:lfh", "plimsoll:standard"].map(str::to_owned);
+    let expected = ours
+        .into_iter()
+        .chain(installed().into_iter().map(|(name, _)| name.to_owned()));
+    assert_eq!(found, expected.collect());
+    for trial in ended.trials() {
+        let library = trial["params"]["library"].as_str().expect("a library");
+        let subject = subject(trial);
+        let wanted = match subject.as_str() {
+            "glibc" => "libc.so.6".to_owned(),
+            ours if ours.starts_with("plimsoll") => "libplimsoll_malloc.so".to_owned(),
+            other => {
+                let known = installed().into_iter().find(|(name, _)| *name == other);
+                let path = known.expect("it is installed").1;
+                path.file_name().expect("a name").to_string_lossy().into_owned()
+            }
+        };
+        assert_eq!(library, wanted, "{trial:#}");
+        assert_eq!(phase_names(trial), ["replacement", "left"]);
+        assert!(metric(trial, "operation_cpu_s") > 0.0);
+        assert!(metric(trial, "operations_per_s") > 0.0);
+        // 600 blocks of 512 bytes on an average.
+        assert!((200e3..420e3).contains(&metric(trial, "live_bytes")), "{trial:#}");
+    }
+}
+
+#[test]
+fn every_load_has_its_figures() {
+    let loads = "heap-load = [\"replacement\", \"larson\", \"aggressive\", \"fragmentation\", \"scaling\"]\nblock-size = 32";
+    let ended = run_of(&format!(
+        "{loads}\nthreads = 4\nvolume = \"1M\"\nsubject = \"glibc\""
+    ))
+    .finish();
+    ended.assert_went_well();
+    assert_eq!(ended.trials().len(), 5);
+    for trial in ended.trials() {
+        let load = trial["params"]["heap-load"].as_str().expect("a load");
+        let own: &[&str] = match load {
+            "larson" => &["operation_cpu_s", "threads_lived"],
+            "aggressive" => &[
+                "operation_cpu_s",
+                "cold_cpu_s",
+                "steady_cpu_s",
+                "free_cpu_s",
+                "aggressive_s",
+            ],
+            "fragmentation" => &["last_live_percent"],
+            _ => &["operation_cpu_s", "operations_per_s", "generator_cpu_s"],
+        };
+        for name in own {
+            assert!(metric(trial, name) > 0.0, "{load} {name}: {trial:#}");
+        }
+        assert!(metric(trial, "left_bytes") >= 0.0);
+        let live = match load {
+            "replacement" | "larson" => 4 * 300 * 32,
+            "scaling" => 300 * 32,
+            "aggressive" => 4 << 20,
+            _ => 1 << 20,
+        };
+        let share = metric(trial, "live_bytes") / f64::from(live);
+        assert!((0.99..1.01).contains(&share), "{load}: {share}");
+        let cost = phase(trial, load);
+        assert!(cost["cpu_user_s"].as_f64().expect("user time") > 0.0, "{cost:#}");
+    }
+}
+
+#[test]
+fn an_allocator_that_is_not_there_is_named_with_the_way_to_get_it() {
+    let ended = run_of("subject = \"preload=/nowhere/libmine.so\"").finish();
+    ended.assert_failed(
+        3,
+        &[
+            "preload=/nowhere/libmine.so",
+            "did not run",
+            "name a library that is there",
+        ],
+    );
+}
+
+#[test]
+fn a_library_that_brings_no_malloc_does_not_pass_for_an_allocator() {
+    let maps = std::fs::read_to_string("/proc/self/maps").expect("maps");
+    let other = maps
+        .split_whitespace()
+        .find(|word| word.contains("libgcc_s.so"))
+        .expect("a library");
+    let ended = run_of(&format!("subject = \"preload={other}\"")).finish();
+    ended.assert_failed(2, &["its malloc comes from libc.so.6"]);
+}
+
+#[test]
+fn it_needs_no_privilege() {
+    let ended = run_of("subject = [\"glibc\", \"plimsoll:standard\"]").finish_as_nobody();
+    ended.assert_went_well();
+    assert_eq!(ended.trials().len(), 2, "{}", ended.stderr);
+}
+
+#[test]
+fn a_worker_that_takes_more_than_its_limit_is_ended_with_and_without_a_cgroup() {
+    let lines = "subject = \"glibc\"\nheap-load = \"aggressive\"\nvolume = \"48M\"\nlimit = \"24M\"";
+    let ended = run_of(lines).finish_as_nobody();
+    ended.assert_failed(5, &["its limit of 24.0 MiB"]);
+    if super::has_laboratory() {
+        run_of(lines)
+            .finish()
+            .assert_failed(5, &["the OOM killer ended the worker"]);
+    }
+}
