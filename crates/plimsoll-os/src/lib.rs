@@ -10,6 +10,7 @@ mod errno;
 mod fd;
 mod futex;
 mod lock_range;
+mod other_memory;
 mod page_size;
 mod perf;
 mod process;
@@ -24,6 +25,7 @@ pub use errno::Errno;
 pub use fd::Fd;
 pub use futex::{futex_wait, futex_wake};
 pub use lock_range::lock_range_on_fault;
+pub use other_memory::read_other;
 pub use page_size::page_size;
 pub use perf::{PerfEvent, PerfScope, open_perf_event};
 pub use process::{

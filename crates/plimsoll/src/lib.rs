@@ -11,6 +11,7 @@ pub mod doctor;
 pub mod environment;
 pub mod exit;
 pub mod export;
+pub mod heap;
 pub mod inert;
 pub mod latency;
 pub mod processes;

@@ -7,10 +7,12 @@ mod cleanup;
 mod compare;
 mod doctor;
 mod export;
+mod heap;
 mod ps;
 mod report;
 mod run;
 mod scenarios;
+mod screen;
 mod shell;
 mod trim;
 mod watch;
@@ -35,6 +37,7 @@ pub fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
         Command::Watch(options) => return watch::watch(options, talk),
         Command::Ps(options) => ps::ps(options, talk),
         Command::Trim(options) => trim::trim(options, talk),
+        Command::Heap(options) => heap::heap(&options.command),
         Command::Doctor(options) => doctor::doctor(options, talk),
         Command::Cleanup(options) => cleanup::cleanup(options, talk),
         Command::Bench(options) => bench::bench_command(options),
