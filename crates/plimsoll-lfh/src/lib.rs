@@ -13,6 +13,10 @@
 //! Nothing here allocates from another heap, uses thread-local storage or calls anything that may.
 #![no_std]
 
+#[cfg(test)]
+extern crate std;
+
+mod affinity;
 mod bucket;
 mod heap;
 mod lock;

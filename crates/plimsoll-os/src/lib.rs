@@ -6,9 +6,11 @@
 
 pub mod address_space;
 mod backing_file;
+mod environment;
 mod errno;
 mod fd;
 mod futex;
+mod last_words;
 mod lock_range;
 mod other_memory;
 mod page_size;
@@ -16,14 +18,17 @@ mod perf;
 mod process;
 mod raw;
 mod region;
+mod restartable;
 mod swap;
 mod uffd;
 mod vm;
 
 pub use backing_file::BackingFile;
+pub use environment::started_with;
 pub use errno::Errno;
 pub use fd::Fd;
 pub use futex::{futex_wait, futex_wake};
+pub use last_words::{abort, random_word, write_error};
 pub use lock_range::lock_range_on_fault;
 pub use other_memory::read_other;
 pub use page_size::page_size;
@@ -33,6 +38,7 @@ pub use process::{
     wait,
 };
 pub use region::{Discard, Pages, Region};
+pub use restartable::{allowed_processors, possible_processors, restart_sequences, restartable_area};
 pub use swap::{swap_off, swap_on};
 pub use uffd::{UffdApi, UffdMode, api_handshake, open_from_device, open_userfaultfd};
 pub use vm::{Advice, Mapping, page_out};

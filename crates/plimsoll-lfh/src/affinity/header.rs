@@ -1,0 +1,148 @@
+//! The header of a bucket's array of pointers in a slot.
+use core::sync::atomic::{AtomicU16, AtomicU32, Ordering};
+
+use super::layout::{FEWEST_POINTERS, begin, most_pointers};
+use crate::bucket::Bucket;
+
+/// `begin` of a stopped header is behind any `current`, so that nothing can be taken.
+const STOPPED: u32 = 0xFFFF;
+
+/// Where the array of a bucket begins and ends, and how full it is, in steps from the start of the slot.
+///
+/// States, by `limits`: *unused* (all zero), *in use* (`begin <= end`), *stopped* (`begin` is 0xFFFF, `end` is 0).
+/// [`Header::prepare`]: unused -> in use. [`Header::stop`]: in use -> stopped. [`Header::resume`]: stopped -> in use. In the unused and in the stopped state sections neither take nor put.
+///
+/// Invariant: in use, `begin <= current`, and what stands from `begin` up to `current` are free blocks of the bucket,
+/// each of them there only. Checked by `check`.
+#[derive(Debug)]
+#[repr(C, align(8))]
+pub(crate) struct Header {
+    /// `begin` in the low half, `end` in the high: `bucket`'s lock.
+    limits: AtomicU32,
+    /// Where the next pointer goes. Sections, and whoever stopped the header.
+    current: AtomicU16,
+    /// What `current` was when the drain looked last. The drain's lock.
+    pub(crate) seen: AtomicU16,
+}
+
+const _: () = assert!(size_of::<Header>() == 8);
+
+const fn limits(begin: u16, end: u16) -> u32 {
+    begin as u32 | (end as u32) << 16
+}
+
+impl Header {
+    /// Pointers that fit into the array now: 0 where it is unused or stopped.
+    pub(crate) fn capacity(&self) -> u16 {
+        let limits = self.limits.load(Ordering::Relaxed);
+        ((limits >> 16) as u16).saturating_sub(limits as u16)
+    }
+
+    /// Pointers in the array, at some moment; 0 where it is unused or stopped.
+    pub(crate) fn filled(&self) -> u16 {
+        let limits = self.limits.load(Ordering::Relaxed);
+        self.current().saturating_sub(limits as u16)
+    }
+
+    pub(crate) fn current(&self) -> u16 {
+        self.current.load(Ordering::Relaxed)
+    }
+
+    /// What an unused header becomes when its array is made usable, as one number.
+    pub(super) fn prepared(bucket: Bucket) -> u64 {
+        let begin = begin(bucket);
+        limits(begin, begin + FEWEST_POINTERS as u16) as u64 | (begin as u64) << 32
+    }
+
+    /// Makes an unused header that value, for who has the slot for himself.
+    pub(super) fn prepare(&self, bucket: Bucket) -> bool {
+        let unused = self.limits.load(Ordering::Relaxed) == 0;
+        if unused {
+            let prepared = Header::prepared(bucket);
+            self.current.store((prepared >> 32) as u16, Ordering::Relaxed);
+            self.limits.store(prepared as u32, Ordering::Release);
+        }
+        unused
+    }
+
+    /// Doubles what an array in use holds, as far as it goes. The bucket's lock is held.
+    pub(crate) fn grow(&self, bucket: Bucket) {
+        let capacity = self.capacity();
+        let most = most_pointers(bucket);
+        if (1..most).contains(&capacity) {
+            let begin = begin(bucket);
+            let end = begin + (capacity * 2).min(most);
+            self.limits.store(limits(begin, end), Ordering::Relaxed);
+        }
+    }
+
+    /// Keeps sections from beginning to take or put; those under way may still commit until they were restarted. No
+    /// where the header is not in use. The bucket's lock is held.
+    pub(crate) fn stop(&self) -> bool {
+        let in_use = self.capacity() > 0;
+        if in_use {
+            self.limits.store(STOPPED, Ordering::SeqCst);
+        }
+        in_use
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.limits.load(Ordering::Relaxed) == STOPPED
+    }
+
+    /// Forgets all pointers of a stopped header. The bucket's lock is held, and all sections were restarted since it
+    /// was stopped.
+    pub(crate) fn set_empty(&self, bucket: Bucket) {
+        self.current.store(begin(bucket), Ordering::SeqCst);
+        self.seen.store(begin(bucket), Ordering::Relaxed);
+    }
+
+    /// Makes a stopped header usable again, with the smallest array that holds its pointers. The bucket's lock is held.
+    pub(crate) fn resume(&self, bucket: Bucket) {
+        let begin = begin(bucket);
+        let filled = self.current().saturating_sub(begin);
+        let end = begin + filled.clamp(FEWEST_POINTERS as u16, most_pointers(bucket));
+        self.limits.store(limits(begin, end), Ordering::Release);
+    }
+
+    /// Takes up to `most` pointers, for who has the slot for himself: [`pop_batch`](super::SlotSet::pop_batch) without
+    /// a section. Returns where they begin and how many they are, in steps.
+    pub(super) fn take(&self, most: u16) -> (u16, u16) {
+        let current = self.current();
+        let count = self.filled().min(most);
+        if count > 0 {
+            self.current.store(current - count, Ordering::Relaxed);
+        }
+        (current - count, count)
+    }
+
+    /// Room for up to `count` pointers from `current` on, the same way: where it begins and how many fit. What is
+    /// written there counts after [`Header::put`].
+    pub(super) fn room(&self, count: u16) -> (u16, u16) {
+        let end = (self.limits.load(Ordering::Relaxed) >> 16) as u16;
+        let current = self.current();
+        (current, end.saturating_sub(current).min(count))
+    }
+
+    /// Counts what was written to the room. A stopped header has none, and its `current` is left to who stopped it.
+    pub(super) fn put(&self, count: u16) {
+        if count > 0 {
+            self.current.store(self.current() + count, Ordering::Relaxed);
+        }
+    }
+
+    /// Panics unless the invariant holds, for a slot on which nobody works.
+    #[cfg(test)]
+    pub(crate) fn check(&self, bucket: Bucket) {
+        let limits = self.limits.load(Ordering::Relaxed);
+        if limits == 0 {
+            assert_eq!(self.current(), 0);
+            return;
+        }
+        assert_ne!(limits, STOPPED, "a header was left stopped");
+        assert_eq!(limits as u16, begin(bucket));
+        assert!(self.capacity() <= most_pointers(bucket) && self.capacity() as usize >= FEWEST_POINTERS);
+        assert!(self.current() >= begin(bucket));
+        assert!(self.filled() <= most_pointers(bucket));
+    }
+}

@@ -1,0 +1,81 @@
+//! Where things are in a slot.
+
+use crate::bucket::{BUCKETS, Bucket};
+
+/// Bytes of a slot; a power of two, so that a section finds it by a shift.
+pub(crate) const SLOT: usize = 1 << SLOT_SHIFT;
+pub(super) const SLOT_SHIFT: u32 = 16;
+/// Bytes of a step, in which positions in a slot are counted: those of a pointer.
+pub(crate) const STEP: usize = size_of::<u64>();
+
+/// Bytes of blocks that the array of a bucket may hold, as far as [`MOST_POINTERS`] allows.
+const MOST_BYTES: usize = 64 << 10;
+/// Pointers of the largest array: an odd number of cache lines.
+pub(crate) const MOST_POINTERS: usize = 248;
+/// Pointers of the smallest array: a cache line.
+pub(crate) const FEWEST_POINTERS: usize = 8;
+
+/// Where the arrays begin, in steps: after a header for each bucket, in whole cache lines.
+const ARRAYS: usize = (BUCKETS + 1).next_multiple_of(8);
+
+/// Where the array of each bucket begins, in steps; the last entry is where the last array ends.
+///
+/// Arrays are an odd number of cache lines, so that they do not all begin in the same few sets of the cache.
+static BEGIN: [u16; BUCKETS + 2] = BEGIN_TABLE;
+const BEGIN_TABLE: [u16; BUCKETS + 2] = {
+    let mut table = [0; BUCKETS + 2];
+    let mut at = ARRAYS;
+    let mut number = 1;
+    while number <= BUCKETS {
+        table[number] = at as u16;
+        let Some(bucket) = Bucket::new(number as u8) else {
+            panic!("numbers up to BUCKETS have a bucket")
+        };
+        let mut pointers = MOST_BYTES / bucket.size();
+        if pointers > MOST_POINTERS {
+            pointers = MOST_POINTERS;
+        }
+        // Odd multiples of eight.
+        pointers = (pointers.saturating_sub(FEWEST_POINTERS) / 16) * 16 + FEWEST_POINTERS;
+        at += pointers;
+        number += 1;
+    }
+    table[number] = at as u16;
+    table
+};
+
+/// Where the records of the slow path are, in steps: the active subsegment of each bucket, and the lock.
+const RECORDS: usize = BEGIN_TABLE[BUCKETS + 1] as usize;
+
+/// Where the active subsegments are, in bytes: a `u32` for each bucket.
+pub(super) const ACTIVE: usize = RECORDS * STEP;
+/// Where the lock of a slot that sections do not serve is, in bytes.
+pub(super) const LOCK: usize = ACTIVE + (BUCKETS + 1).next_multiple_of(16) * size_of::<u32>();
+
+const _: () = assert!(LOCK + 64 <= SLOT);
+
+/// Where the array of `bucket` begins, in steps.
+pub(crate) fn begin(bucket: Bucket) -> u16 {
+    BEGIN[bucket.index()]
+}
+
+/// The most pointers that the array of `bucket` can hold.
+pub(crate) fn most_pointers(bucket: Bucket) -> u16 {
+    BEGIN[bucket.index() + 1] - BEGIN[bucket.index()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arrays_follow_each_other_and_hold_what_they_should() {
+        assert!(begin(Bucket::new(1).unwrap()) as usize >= BUCKETS + 1);
+        for bucket in Bucket::all() {
+            let pointers = most_pointers(bucket) as usize;
+            assert!((FEWEST_POINTERS..=MOST_POINTERS).contains(&pointers));
+            assert_eq!(pointers / 8 % 2, 1, "{bucket:?}");
+            assert!(pointers == FEWEST_POINTERS || pointers * bucket.size() <= MOST_BYTES);
+        }
+    }
+}

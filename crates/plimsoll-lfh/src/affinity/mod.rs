@@ -1,0 +1,295 @@
+//! Affinity slots: for each processor that a thread may run on, an array of free blocks a bucket.
+//!
+//! A slot is [`SLOT`] bytes: a [`Header`] for each bucket, the arrays, and what the slow path notes of the slot. Where
+//! the system has restartable sequences, the slot of a thread is that of its concurrency id and [`rseq`] works on it
+//! without a lock; elsewhere it is one of a few that the thread's address chooses, and a lock stands in for the
+//! section. Either way the number of slots is bounded by that of processors, whatever the number of threads.
+//!
+//! The environment's `PLIMSOLL_HEAP_RSEQ=off` makes slots locked.
+#![allow(unsafe_code)]
+
+mod header;
+mod layout;
+#[cfg(target_arch = "x86_64")]
+mod rseq;
+
+use core::ptr;
+use core::sync::atomic::{AtomicIsize, AtomicU32, AtomicUsize, Ordering};
+
+use plimsoll_os::address_space;
+
+pub(crate) use self::header::Header;
+pub(crate) use self::layout::{MOST_POINTERS, SLOT, STEP, begin};
+use crate::bucket::Bucket;
+use crate::lock::Lock;
+
+/// The most slots where they are locked: contention is then what bounds the use of more.
+const MOST_LOCKED_SLOTS: usize = 64;
+
+/// Distance of the restartable area from a thread's pointer; 0 where there is none. Set before any slot exists.
+static AREA: AtomicIsize = AtomicIsize::new(0);
+
+/// The slots of a heap. Zeroed memory is a set of none yet: nothing can be taken from it or put into it.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct SlotSet {
+    /// Where the slots are, if sections serve them; 0 otherwise. The fast path's only look at it.
+    sections: AtomicUsize,
+    /// Where the slots are; 0 if there are none.
+    slots: AtomicUsize,
+    /// How many there are.
+    count: AtomicU32,
+}
+
+impl SlotSet {
+    /// Maps the slots. No where there is no memory for them. The caller keeps others from doing so at the same time.
+    pub(crate) fn start(&self) -> bool {
+        let area = match plimsoll_os::started_with(b"PLIMSOLL_HEAP_RSEQ", b"off") {
+            true => None,
+            false => plimsoll_os::restartable_area(),
+        };
+        let sections = area.and_then(|area| {
+            AREA.store(area, Ordering::Release);
+            let count = plimsoll_os::possible_processors();
+            Some((address_space::map(count * SLOT).ok()?, count))
+        });
+        let (slots, count) = match sections {
+            Some(sections) => sections,
+            None => {
+                let count = (2 * plimsoll_os::allowed_processors()).clamp(4, MOST_LOCKED_SLOTS);
+                match address_space::map(count * SLOT) {
+                    Ok(slots) => (slots, count),
+                    Err(_) => return false,
+                }
+            }
+        };
+        self.count.store(count as u32, Ordering::Relaxed);
+        self.slots.store(slots, Ordering::Release);
+        self.sections
+            .store(if sections.is_some() { slots } else { 0 }, Ordering::Release);
+        true
+    }
+
+    /// Whether the slots are mapped.
+    pub(crate) fn has_started(&self) -> bool {
+        self.slots.load(Ordering::Acquire) != 0
+    }
+
+    /// How many slots there are; 0 before the start.
+    pub(crate) fn count(&self) -> usize {
+        match self.has_started() {
+            true => self.count.load(Ordering::Relaxed) as usize,
+            false => 0,
+        }
+    }
+
+    /// Whether restartable sequences serve the slots.
+    pub(crate) fn uses_sections(&self) -> bool {
+        self.sections.load(Ordering::Acquire) != 0
+    }
+
+    /// Unmaps the slots.
+    ///
+    /// # Safety
+    /// Nobody uses the set any more.
+    pub(crate) unsafe fn end(&self) {
+        let count = self.count();
+        self.sections.store(0, Ordering::Relaxed);
+        let slots = self.slots.swap(0, Ordering::Relaxed);
+        if slots != 0 {
+            // SAFETY: `start` mapped exactly that, and the caller's premise.
+            let _ = unsafe { address_space::unmap(slots, count * SLOT) };
+        }
+    }
+
+    /// Takes a free block of the bucket from this processor's slot, by a section. Null where the slot has none, or is
+    /// not served by sections.
+    #[inline(always)]
+    pub(crate) fn pop_fast(&self, bucket: Bucket) -> *mut u8 {
+        #[cfg(target_arch = "x86_64")]
+        {
+            let slots = self.sections.load(Ordering::Acquire);
+            if slots != 0 {
+                // SAFETY: the set has started, so area and slots are what `rseq` asks for.
+                return unsafe { rseq::pop(slots, AREA.load(Ordering::Relaxed), bucket.index()) };
+            }
+        }
+        let _ = bucket;
+        ptr::null_mut()
+    }
+
+    /// Puts a free block of the bucket into this processor's slot, by a section. No where the slot is full, or not
+    /// served by sections.
+    #[inline(always)]
+    pub(crate) fn push_fast(&self, bucket: Bucket, block: *mut u8) -> bool {
+        #[cfg(target_arch = "x86_64")]
+        {
+            let slots = self.sections.load(Ordering::Acquire);
+            if slots != 0 {
+                // SAFETY: the set has started, so area and slots are what `rseq` asks for.
+                return unsafe { rseq::push(slots, AREA.load(Ordering::Relaxed), bucket.index(), block) };
+            }
+        }
+        let _ = (bucket, block);
+        false
+    }
+
+    /// The number of the slot that serves this thread, now. The thread may be served by another one at once.
+    pub(crate) fn mine(&self) -> usize {
+        #[cfg(target_arch = "x86_64")]
+        if self.uses_sections() {
+            // SAFETY: the set has started by sections, so the area is there.
+            return unsafe { rseq::concurrency_id(AREA.load(Ordering::Relaxed)) };
+        }
+        // Thread pointers differ in their middle bits: spread them.
+        let spread = (thread_pointer() >> 6).wrapping_mul(0x9E37_79B9_7F4A_7C15_u64 as usize);
+        ((spread >> 32) * self.count()) >> 32
+    }
+
+    /// Takes up to `blocks.len()` free blocks of the bucket from the slot that serves this thread. Returns how many.
+    pub(crate) fn pop_batch(&self, bucket: Bucket, blocks: &mut [*mut u8]) -> usize {
+        #[cfg(target_arch = "x86_64")]
+        if self.uses_sections() {
+            let slots = self.sections.load(Ordering::Relaxed);
+            // SAFETY: the set has started, and the slice is valid for its length.
+            return unsafe {
+                rseq::pop_batch(
+                    slots,
+                    AREA.load(Ordering::Relaxed),
+                    bucket.index(),
+                    blocks.as_mut_ptr(),
+                    blocks.len(),
+                )
+            };
+        }
+        let slot = self.mine();
+        let _held = self.lock(slot).lock();
+        let (at, count) = self.header(slot, bucket).take(blocks.len() as u16);
+        for (offset, block) in (0..count).zip(blocks) {
+            // SAFETY: the header says so, and the lock is held.
+            *block = unsafe { self.pointer(slot, at + offset).read() };
+        }
+        count as usize
+    }
+
+    /// Puts as many of the blocks into the slot that serves this thread as there is room for, from the first. Returns
+    /// how many.
+    pub(crate) fn push_batch(&self, bucket: Bucket, blocks: &[*mut u8]) -> usize {
+        #[cfg(target_arch = "x86_64")]
+        if self.uses_sections() {
+            let slots = self.sections.load(Ordering::Relaxed);
+            // SAFETY: the set has started, and the slice is valid for its length.
+            return unsafe {
+                rseq::push_batch(
+                    slots,
+                    AREA.load(Ordering::Relaxed),
+                    bucket.index(),
+                    blocks.as_ptr(),
+                    blocks.len(),
+                )
+            };
+        }
+        let slot = self.mine();
+        let _held = self.lock(slot).lock();
+        let header = self.header(slot, bucket);
+        let (at, count) = header.room(blocks.len() as u16);
+        for (offset, block) in (0..count).zip(blocks) {
+            // SAFETY: the header has room there, and the lock is held.
+            unsafe { self.pointer(slot, at + offset).write(*block) };
+        }
+        header.put(count);
+        count as usize
+    }
+
+    /// Makes the array of the bucket usable in the slot that serves this thread, if it was never used. The bucket's
+    /// lock is held.
+    pub(crate) fn prepare(&self, bucket: Bucket) -> bool {
+        #[cfg(target_arch = "x86_64")]
+        if self.uses_sections() {
+            let slots = self.sections.load(Ordering::Relaxed);
+            let header = Header::prepared(bucket);
+            // SAFETY: the set has started, so area and slots are what `rseq` asks for.
+            return unsafe { rseq::prepare(slots, AREA.load(Ordering::Relaxed), bucket.index(), header) };
+        }
+        let slot = self.mine();
+        let _held = self.lock(slot).lock();
+        self.header(slot, bucket).prepare(bucket)
+    }
+
+    /// Keeps everybody from the bucket's array in a slot; sections under way still may commit. No where it is not in
+    /// use. The bucket's lock is held.
+    pub(crate) fn stop(&self, slot: usize, bucket: Bucket) -> bool {
+        let _held = (!self.uses_sections()).then(|| self.lock(slot).lock());
+        self.header(slot, bucket).stop()
+    }
+
+    /// Makes sure that no section that began before goes on. No where the system cannot.
+    pub(crate) fn restart_sections(&self) -> bool {
+        !self.uses_sections() || plimsoll_os::restart_sequences().is_ok()
+    }
+
+    /// The pointers of a stopped array.
+    ///
+    /// # Safety
+    /// The array was stopped, [`SlotSet::restart_sections`] said yes after that, and the bucket's lock is held.
+    pub(crate) unsafe fn stopped(&self, slot: usize, bucket: Bucket) -> &[*mut u8] {
+        let begin = begin(bucket);
+        let count = self.header(slot, bucket).current().saturating_sub(begin);
+        // SAFETY: pointers up to `current` were written by sections, and nobody writes there while it is stopped.
+        unsafe { core::slice::from_raw_parts(self.pointer(slot, begin), count as usize) }
+    }
+
+    /// The header of a bucket in a slot.
+    pub(crate) fn header(&self, slot: usize, bucket: Bucket) -> &Header {
+        let at = self.slot(slot) + bucket.index() * size_of::<Header>();
+        // SAFETY: inside of the slot, where headers are; zeroed memory is a header.
+        unsafe { &*(at as *const Header) }
+    }
+
+    /// The active subsegment of a bucket in a slot: its unit, 0 for none. The bucket's lock is held by who looks.
+    pub(crate) fn active(&self, slot: usize, bucket: Bucket) -> &AtomicU32 {
+        let at = self.slot(slot) + layout::ACTIVE + bucket.index() * size_of::<u32>();
+        // SAFETY: inside of the slot, where nothing else is.
+        unsafe { &*(at as *const AtomicU32) }
+    }
+
+    /// The lock of a slot that sections do not serve.
+    pub(crate) fn lock(&self, slot: usize) -> &Lock<()> {
+        // SAFETY: inside of the slot, where nothing else is; zeroed memory is a free lock.
+        unsafe { &*((self.slot(slot) + layout::LOCK) as *const Lock<()>) }
+    }
+
+    fn slot(&self, slot: usize) -> usize {
+        debug_assert!(slot < self.count.load(Ordering::Relaxed) as usize);
+        self.slots.load(Ordering::Relaxed) + slot * SLOT
+    }
+
+    fn pointer(&self, slot: usize, step: u16) -> *mut *mut u8 {
+        (self.slot(slot) + step as usize * STEP) as *mut *mut u8
+    }
+}
+
+/// Something that differs between threads that run at the same time.
+#[cfg(target_arch = "x86_64")]
+fn thread_pointer() -> usize {
+    let pointer: usize;
+    // SAFETY: the first word of a thread's control block is its own address, by the ABI.
+    unsafe {
+        core::arch::asm!("mov {}, fs:[0]", out(reg) pointer, options(nostack, pure, readonly, preserves_flags));
+    }
+    pointer
+}
+
+/// Something that differs between threads that run at the same time.
+#[cfg(target_arch = "aarch64")]
+fn thread_pointer() -> usize {
+    let pointer: usize;
+    // SAFETY: the register is readable by everybody.
+    unsafe {
+        core::arch::asm!("mrs {}, tpidr_el0", out(reg) pointer, options(nostack, pure, nomem, preserves_flags));
+    }
+    pointer
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,258 @@
+//! The sections: restartable sequences on the slot of the concurrency id under which the thread runs.
+//!
+//! Each is one block of assembly: it says where it is by a descriptor, reads the concurrency id, works, and commits by
+//! one store. Where the kernel takes the processor away, delivers a signal, or another thread asks for it by
+//! `membarrier(2)`, before the commit, it starts again; so what it read was true at its commit, and no other section on
+//! the same slot came in between.
+//!
+//! Premises of the whole module: `area` is the distance that [`plimsoll_os::restartable_area`] gave, so this thread has
+//! a registered area there; `slots` is the address of as many zeroed or prepared slots as there are concurrency ids.
+//! A thread made past the C library that still calls it (`clone(2)` with `CLONE_VM` and no `CLONE_SETTLS`, as `vfork(2)`
+//! does) has no registered area: it may use a heap while its parent waits and no other thread runs.
+//!
+//! The order of loads matters where another thread resumes a stopped header, which it does by storing `current` first
+//! and the limits last: sections read the limits first. So one that sees valid limits sees the `current` that belongs
+//! to them, and one that sees the old limits finds nothing to take and no room. An unused header, whose zero limits
+//! would not keep `pop` from a new `current`, is made usable by a section itself.
+#![allow(unsafe_code)]
+
+use core::arch::asm;
+
+/// A section's descriptor, and what it jumps to from outside of its range: `5` where the kernel resumes it (behind the
+/// signature that glibc registered), to begin again; `6` where it has nothing to do: `$none` is zeroed.
+macro_rules! section {
+    ($none:literal; $($line:literal,)*; $($operands:tt)*) => {
+        asm!(
+            ".pushsection __rseq_cs, \"aw\"",
+            ".balign 32",
+            "33:",
+            ".long 0, 0",
+            ".quad 3f, (4f-3f), 5f",
+            ".popsection",
+            ".pushsection __rseq_failure, \"ax\"",
+            ".byte 0x0f, 0xb9, 0x3d",
+            ".long 0x53053053",
+            "5:",
+            "jmp 2f",
+            "6:",
+            $none,
+            "jmp 4f",
+            ".popsection",
+            "2:",
+            "lea {t}, [rip + 33b]",
+            "mov qword ptr fs:[{area} + 8], {t}",
+            "3:",
+            "mov {t:e}, dword ptr fs:[{area} + 24]",
+            "shl {t}, 16",
+            "add {t}, {slots}",
+            $($line,)*
+            "4:",
+            $($operands)*
+        )
+    };
+}
+
+/// Takes the last pointer of the bucket's array; null where there is none.
+///
+/// # Safety
+/// The module's premises; `bucket` is at most [`BUCKETS`](crate::BUCKETS).
+#[inline(always)]
+pub(super) unsafe fn pop(slots: usize, area: isize, bucket: usize) -> *mut u8 {
+    let block: *mut u8;
+    // SAFETY: the module's premises. Offsets are those of `Header`.
+    unsafe {
+        section!(
+            "xor {block:e}, {block:e}";
+            "movzx {block:e}, word ptr [{t} + {bucket}*8]",
+            "movzx {c:e}, word ptr [{t} + {bucket}*8 + 4]",
+            "cmp {c:e}, {block:e}",
+            "jbe 6b",
+            "mov {block}, qword ptr [{t} + {c}*8 - 8]",
+            "dec {c:e}",
+            "mov word ptr [{t} + {bucket}*8 + 4], {c:x}",;
+            t = out(reg) _,
+            c = out(reg) _,
+            block = out(reg) block,
+            slots = in(reg) slots,
+            area = in(reg) area,
+            bucket = in(reg) bucket,
+            options(nostack),
+        );
+    }
+    block
+}
+
+/// Puts a pointer at the end of the bucket's array; no where it is full.
+///
+/// # Safety
+/// The module's premises; `bucket` is at most [`BUCKETS`](crate::BUCKETS).
+#[inline(always)]
+pub(super) unsafe fn push(slots: usize, area: isize, bucket: usize, block: *mut u8) -> bool {
+    let slot: usize;
+    // SAFETY: the module's premises. Offsets are those of `Header`. What is stored before the commit is past `current`,
+    // which nobody reads.
+    unsafe {
+        section!(
+            "xor {t:e}, {t:e}";
+            "movzx {e:e}, word ptr [{t} + {bucket}*8 + 2]",
+            "movzx {c:e}, word ptr [{t} + {bucket}*8 + 4]",
+            "cmp {c:e}, {e:e}",
+            "jae 6b",
+            "mov qword ptr [{t} + {c}*8], {block}",
+            "inc {c:e}",
+            "mov word ptr [{t} + {bucket}*8 + 4], {c:x}",;
+            t = out(reg) slot,
+            c = out(reg) _,
+            e = out(reg) _,
+            block = in(reg) block,
+            slots = in(reg) slots,
+            area = in(reg) area,
+            bucket = in(reg) bucket,
+            options(nostack),
+        );
+    }
+    slot != 0
+}
+
+/// Takes up to `most` of the last pointers of the bucket's array to `taken`. Returns how many.
+///
+/// # Safety
+/// The module's premises; `bucket` is at most [`BUCKETS`](crate::BUCKETS); `taken` is valid for writes of `most`
+/// pointers.
+#[inline(never)]
+pub(super) unsafe fn pop_batch(
+    slots: usize,
+    area: isize,
+    bucket: usize,
+    taken: *mut *mut u8,
+    most: usize,
+) -> usize {
+    let count: usize;
+    // SAFETY: the module's premises. Offsets are those of `Header`. What is stored before the commit is the caller's
+    // array.
+    unsafe {
+        section!(
+            "xor {n:e}, {n:e}";
+            "movzx ecx, word ptr [{t} + {bucket}*8]",
+            "movzx {c:e}, word ptr [{t} + {bucket}*8 + 4]",
+            "mov {n}, {c}",
+            "sub {n}, rcx",
+            "jbe 6b",
+            "cmp {n}, {most}",
+            "cmova {n}, {most}",
+            "sub {c}, {n}",
+            "lea rsi, [{t} + {c}*8]",
+            "mov rdi, {taken}",
+            "mov rcx, {n}",
+            "rep movsq",
+            "mov word ptr [{t} + {bucket}*8 + 4], {c:x}",;
+            t = out(reg) _,
+            c = out(reg) _,
+            n = out(reg) count,
+            taken = in(reg) taken,
+            most = in(reg) most,
+            slots = in(reg) slots,
+            area = in(reg) area,
+            bucket = in(reg) bucket,
+            out("rcx") _,
+            out("rsi") _,
+            out("rdi") _,
+            options(nostack),
+        );
+    }
+    count
+}
+
+/// Puts as many of the `count` pointers at `blocks` at the end of the bucket's array as there is room for, from the
+/// first. Returns how many.
+///
+/// # Safety
+/// The module's premises; `bucket` is at most [`BUCKETS`](crate::BUCKETS); `blocks` is valid for reads of `count`
+/// pointers.
+#[inline(never)]
+pub(super) unsafe fn push_batch(
+    slots: usize,
+    area: isize,
+    bucket: usize,
+    blocks: *const *mut u8,
+    count: usize,
+) -> usize {
+    let pushed: usize;
+    // SAFETY: the module's premises. Offsets are those of `Header`. What is stored before the commit is past `current`,
+    // which nobody reads.
+    unsafe {
+        section!(
+            "xor {n:e}, {n:e}";
+            "movzx {n:e}, word ptr [{t} + {bucket}*8 + 2]",
+            "movzx {c:e}, word ptr [{t} + {bucket}*8 + 4]",
+            "sub {n}, {c}",
+            "jbe 6b",
+            "cmp {n}, {count}",
+            "cmova {n}, {count}",
+            "mov rsi, {blocks}",
+            "lea rdi, [{t} + {c}*8]",
+            "mov rcx, {n}",
+            "rep movsq",
+            "add {c}, {n}",
+            "mov word ptr [{t} + {bucket}*8 + 4], {c:x}",;
+            t = out(reg) _,
+            c = out(reg) _,
+            n = out(reg) pushed,
+            blocks = in(reg) blocks,
+            count = in(reg) count,
+            slots = in(reg) slots,
+            area = in(reg) area,
+            bucket = in(reg) bucket,
+            out("rcx") _,
+            out("rsi") _,
+            out("rdi") _,
+            options(nostack),
+        );
+    }
+    pushed
+}
+
+/// Gives the bucket's header, if it is all zero, the value `header`. Returns whether it was zero.
+///
+/// # Safety
+/// The module's premises; `bucket` is at most [`BUCKETS`](crate::BUCKETS).
+#[inline(never)]
+pub(super) unsafe fn prepare(slots: usize, area: isize, bucket: usize, header: u64) -> bool {
+    let slot: usize;
+    // SAFETY: the module's premises. Offsets are those of `Header`.
+    unsafe {
+        section!(
+            "xor {t:e}, {t:e}";
+            "cmp qword ptr [{t} + {bucket}*8], 0",
+            "jne 6b",
+            "mov qword ptr [{t} + {bucket}*8], {header}",;
+            t = out(reg) slot,
+            header = in(reg) header,
+            slots = in(reg) slots,
+            area = in(reg) area,
+            bucket = in(reg) bucket,
+            options(nostack),
+        );
+    }
+    slot != 0
+}
+
+/// The concurrency id under which this thread runs, or ran a moment ago.
+///
+/// # Safety
+/// The module's premise on `area`.
+pub(super) unsafe fn concurrency_id(area: isize) -> usize {
+    let id: u32;
+    // SAFETY: the thread's own area.
+    unsafe {
+        asm!(
+            "mov {id:e}, dword ptr fs:[{area} + 24]",
+            id = out(reg) id,
+            area = in(reg) area,
+            options(nostack, readonly, preserves_flags),
+        );
+    }
+    id as usize
+}
+
+const _: () = assert!(super::layout::SLOT_SHIFT == 16, "sections shift by it");

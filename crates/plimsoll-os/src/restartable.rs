@@ -1,0 +1,121 @@
+//! Restartable sequences (`rseq(2)`): what a thread needs to work on the data of its processor without a lock.
+//!
+//! glibc registers an area for every thread, at a fixed distance from the thread pointer, in which the kernel keeps
+//! the thread's *concurrency id* (`mm_cid`, Linux 6.3): a number that no other thread of the process that runs at
+//! the same time has, below the number of processors. No call touches `errno`.
+#![allow(unsafe_code)]
+
+use crate::Errno;
+use crate::raw::system_call;
+
+/// Offset of the concurrency id in the area.
+#[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
+const CONCURRENCY_ID: usize = 24;
+
+/// Distance of the area of this thread, and so of every thread, from its thread pointer. None where the C library
+/// registered none (musl, glibc before 2.35 or told not to, a kernel without the call, Valgrind), or the kernel keeps
+/// no concurrency id in it.
+#[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
+pub fn restartable_area() -> Option<isize> {
+    let offset: *const isize;
+    let size: *const u32;
+    // Weak: another C library has no such symbols, and their addresses are null then.
+    // SAFETY: the linker makes the table's entry of a symbol, and the loader fills it in.
+    unsafe {
+        core::arch::asm!(
+            ".weak __rseq_offset",
+            ".weak __rseq_size",
+            "mov {offset}, qword ptr [rip + __rseq_offset@GOTPCREL]",
+            "mov {size}, qword ptr [rip + __rseq_size@GOTPCREL]",
+            offset = out(reg) offset,
+            size = out(reg) size,
+            options(nostack, pure, readonly),
+        );
+    }
+    if offset.is_null() || size.is_null() {
+        return None;
+    }
+    // SAFETY: glibc sets both before any code of the program runs, and never changes them.
+    let (offset, size) = unsafe { (*offset, *size) };
+    if size == 0 || kernel_area_size() < CONCURRENCY_ID + size_of::<u32>() {
+        return None;
+    }
+    let processor: i32;
+    // SAFETY: the area of this thread, in its thread-local storage; at 4 it has the processor, negative if it is not
+    // registered after all.
+    unsafe {
+        core::arch::asm!(
+            "mov {processor:e}, dword ptr fs:[{offset} + 4]",
+            processor = out(reg) processor,
+            offset = in(reg) offset,
+            options(nostack, readonly, preserves_flags),
+        );
+    }
+    (processor >= 0).then_some(offset)
+}
+
+/// Distance of the area of this thread from its thread pointer: none is known on this architecture or C library.
+#[cfg(not(all(target_arch = "x86_64", target_env = "gnu")))]
+pub fn restartable_area() -> Option<isize> {
+    None
+}
+
+/// Bytes of the area that the kernel fills in: `AT_RSEQ_FEATURE_SIZE` of the auxiliary vector. 0 where it does not say.
+#[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
+fn kernel_area_size() -> usize {
+    const PR_GET_AUXV: usize = 0x4155_5856;
+    const AT_RSEQ_FEATURE_SIZE: usize = 27;
+    let mut vector = [[0_usize; 2]; 64];
+    let arguments = [
+        PR_GET_AUXV,
+        vector.as_mut_ptr() as usize,
+        size_of_val(&vector),
+        0,
+        0,
+        0,
+    ];
+    // SAFETY: the kernel writes to the array, and not past the length given.
+    if unsafe { system_call(libc::SYS_prctl, arguments) }.is_err() {
+        return 0;
+    }
+    let found = vector.iter().find(|[kind, _]| *kind == AT_RSEQ_FEATURE_SIZE);
+    found.map_or(0, |[_, size]| *size)
+}
+
+/// Makes every restartable sequence of this process that runs right now start again, on whichever processor. When
+/// it returns, whatever the caller wrote before is seen by every sequence that goes on.
+///
+/// # Errors
+/// [`Errno::INVAL`] or [`Errno::NOSYS`] where the kernel cannot (`membarrier(2)`, Linux 5.10).
+pub fn restart_sequences() -> Result<(), Errno> {
+    const RESTART: usize = 1 << 7;
+    const REGISTER: usize = 1 << 8;
+    let membarrier = |command| {
+        // SAFETY: the call changes no memory.
+        unsafe { system_call(libc::SYS_membarrier, [command, 0, 0, 0, 0, 0]) }.map(drop)
+    };
+    match membarrier(RESTART) {
+        Err(Errno::PERM) => membarrier(REGISTER).and_then(|()| membarrier(RESTART)),
+        done => done,
+    }
+}
+
+/// An upper bound of the number of processors that the machine may ever have, from the size of the kernel's masks.
+/// Concurrency ids are below it.
+pub fn possible_processors() -> usize {
+    let mut mask = [0_u64; 1024];
+    let arguments = [0, size_of_val(&mask), mask.as_mut_ptr() as usize, 0, 0, 0];
+    // SAFETY: the kernel writes to the array, and not past the length given.
+    let bytes = unsafe { system_call(libc::SYS_sched_getaffinity, arguments) };
+    bytes.map_or(64, |bytes| bytes * 8)
+}
+
+/// Processors that this thread may run on, at least 1.
+pub fn allowed_processors() -> usize {
+    let mut mask = [0_u64; 1024];
+    let arguments = [0, size_of_val(&mask), mask.as_mut_ptr() as usize, 0, 0, 0];
+    // SAFETY: the kernel writes to the array, and not past the length given.
+    let _ = unsafe { system_call(libc::SYS_sched_getaffinity, arguments) };
+    let count: u32 = mask.iter().map(|word| word.count_ones()).sum();
+    count.max(1) as usize
+}
