@@ -166,7 +166,7 @@ impl<M: Memory> Iterator for Runs<'_, M> {
 }
 
 /// The run that begins at a unit, by its description. Invariant: `1 <= length <= end - first`.
-fn run_at(first: UnitIndex, end: UnitIndex, description: Description) -> Run {
+pub(super) fn run_at(first: UnitIndex, end: UnitIndex, description: Description) -> Run {
     let kind = UnitKind::of_number(description.kind);
     let (kind, length) = match kind {
         Some(UnitKind::Nothing) => (kind, 1),

@@ -4,7 +4,7 @@ use core::fmt;
 use core::mem::offset_of;
 
 use super::memory::{Memory, MemoryError};
-use super::runs::{Runs, Table};
+use super::runs::{Run, Runs, Table, run_at};
 use crate::arena::{Directory, FIRST_UNIT, HEAPS, MAGIC, RECORD, SEGMENT_UNITS, Segment, UNITS, WINDOW};
 use crate::unit::{UNIT, UnitIndex};
 use crate::{LAYOUT, Unit};
@@ -183,6 +183,12 @@ impl<'m, M: Memory> Space<'m, M> {
     /// Every run of units, by address. There are at most as many as units, whatever the memory holds.
     pub fn runs(&self) -> Runs<'m, M> {
         self.table.runs(self.memory)
+    }
+
+    /// The run that begins at a unit of the table, by its description now.
+    pub(super) fn run(&self, first: UnitIndex) -> Result<Run, MemoryError> {
+        let description = self.table.description(self.memory, first)?;
+        Ok(run_at(first, self.table.end, description))
     }
 
     /// Address of a unit's first byte.
