@@ -14,6 +14,11 @@ const STYLES: Styles = Styles::styled()
 const EXIT_CODES: &str = "Exit codes:\n  0 done   1 usage   2 workload failed   3 capability or resource missing   4 unsupported\n  \
     5 killed by a signal or the OOM killer   6 regression against the baseline   7 metrics not trustworthy";
 
+const HEAP_RUN: &str = "The library is unpacked into $XDG_CACHE_HOME/plimsoll or ~/.cache/plimsoll, where that cannot be had into a \
+    private folder in $TMPDIR, and named in LD_PRELOAD; programs that the program starts run on the heap too.\n\n\
+    Ends as the program does; 127 where it was not found, 126 where it could not be started, 4 where a library cannot be \
+    preloaded into it (static, set-user-ID, of another machine), 3 where there is no place for the library.";
+
 /// See where memory is, measure what happens when it runs short, and stretch it.
 #[derive(Debug, Parser)]
 #[command(name = "plimsoll", version, styles = STYLES, max_term_width = 110, after_help = EXIT_CODES)]
@@ -73,7 +78,7 @@ pub enum Command {
     Ps(Ps),
     /// Take pages out of working sets, and say how many left and how many came back
     Trim(Trim),
-    /// Look into the heaps of programs that run on the low-fragmentation heap
+    /// Run programs on the low-fragmentation heap, and look into their heaps
     Heap(HeapGroup),
     /// Say what this machine allows, what is lost without the rest, and what enables it
     Doctor(Json),
@@ -337,6 +342,29 @@ pub enum PsSort {
     Name,
 }
 
+/// `plimsoll trim`.
+#[derive(Debug, Clone, Args)]
+#[command(group = clap::ArgGroup::new("what").required(true).args(["pid", "cgroup", "all"]))]
+pub struct Trim {
+    /// Process to trim
+    pub pid: Option<u32>,
+    /// Memory cgroup to trim: a path below the mount, or of the folder
+    #[arg(short, long, value_name = "PATH")]
+    pub cgroup: Option<PathBuf>,
+    /// Trim every process that this user may trim
+    #[arg(long)]
+    pub all: bool,
+    /// Take out at most this much, for instance 512M [default: all of it]
+    #[arg(short, long, value_name = "BYTES")]
+    pub size: Option<String>,
+    /// Do not ask before --all
+    #[arg(short, long)]
+    pub yes: bool,
+    /// Print one JSON document on standard output
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// `plimsoll heap`.
 #[derive(Debug, Clone, Args)]
 pub struct HeapGroup {
@@ -348,6 +376,9 @@ pub struct HeapGroup {
 /// The commands of `plimsoll heap`.
 #[derive(Debug, Clone, Subcommand)]
 pub enum HeapCommand {
+    /// Run a program with this heap in the place of its malloc
+    #[command(after_help = HEAP_RUN)]
+    Run(HeapRun),
     /// Print what the heaps of a process hold, how fragmented they are, and whether they are sound, while it runs
     Stat(HeapStat),
 }
@@ -375,27 +406,27 @@ pub struct HeapStat {
     pub html: Option<PathBuf>,
 }
 
-/// `plimsoll trim`.
+/// `plimsoll heap run`.
 #[derive(Debug, Clone, Args)]
-#[command(group = clap::ArgGroup::new("what").required(true).args(["pid", "cgroup", "all"]))]
-pub struct Trim {
-    /// Process to trim
-    pub pid: Option<u32>,
-    /// Memory cgroup to trim: a path below the mount, or of the folder
-    #[arg(short, long, value_name = "PATH")]
-    pub cgroup: Option<PathBuf>,
-    /// Trim every process that this user may trim
+pub struct HeapRun {
+    /// Who serves blocks of up to 16 KiB
+    #[arg(long, value_enum, default_value_t = HeapFrontEnd::Lfh, value_name = "FRONT-END")]
+    pub front_end: HeapFrontEnd,
+    /// Find more mistakes of the program, at a cost: guard pages, quarantine, zeroed memory on free
     #[arg(long)]
-    pub all: bool,
-    /// Take out at most this much, for instance 512M [default: all of it]
-    #[arg(short, long, value_name = "BYTES")]
-    pub size: Option<String>,
-    /// Do not ask before --all
-    #[arg(short, long)]
-    pub yes: bool,
-    /// Print one JSON document on standard output
-    #[arg(long)]
-    pub json: bool,
+    pub hardened: bool,
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
+    pub program: Vec<std::ffi::OsString>,
+}
+
+/// Front ends of a heap.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum HeapFrontEnd {
+    /// One lock over coalescing blocks, as heaps were.
+    Standard,
+    /// Low fragmentation: buckets, and slots bounded by the number of processors.
+    Lfh,
 }
 
 /// `plimsoll cleanup`.

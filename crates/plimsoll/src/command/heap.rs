@@ -1,107 +1,43 @@
-//! `plimsoll heap`.
+//! `plimsoll heap`: programs on the heap of this project.
 
-use std::path::Path;
-use std::thread;
-use std::time::{Duration, Instant};
+mod stat;
 
-use super::screen::Screen;
-use crate::cli::{HeapCommand, HeapStat};
+use std::env;
+use std::process::ExitCode;
+
+use crate::cli::{HeapCommand, HeapFrontEnd, HeapRun};
 use crate::exit::{Exit, Failure, OrExit};
-use crate::heap::{self, HeapDetail, HeapStatError, Stat};
-use crate::inert::inert_json;
-use crate::stop::{Cause, Stop};
+use crate::heap::{self, Launch, Program, ProgramError};
+use crate::inert::inert;
 
 /// Carries out the command.
-pub(super) fn heap(command: &HeapCommand) -> Result<Exit, Failure> {
+pub(super) fn heap(command: &HeapCommand) -> Result<ExitCode, Failure> {
     match command {
-        HeapCommand::Stat(options) => stat(options),
+        HeapCommand::Run(options) => run(options),
+        HeapCommand::Stat(options) => stat::stat(options).map(ExitCode::from),
     }
 }
 
-fn stat(options: &HeapStat) -> Result<Exit, Failure> {
-    if options.watch {
-        return watch(options);
-    }
-    let found = read(options)?;
-    if let Some(path) = &options.html {
-        write_page(path, &found)?;
-    }
-    if options.json {
-        let mut text = serde_json::to_string_pretty(&found.survey).or_exit(Exit::WorkloadFailed)?;
-        text.push('\n');
-        super::print(&inert_json(&text))?;
-    } else {
-        super::print(&heap::render(&found.survey, detail(options)))?;
-    }
-    Ok(exit_of(&found))
-}
-
-fn read(options: &HeapStat) -> Result<Stat, Failure> {
-    let found = match options.pid {
-        Some(pid) => heap::stat(pid, options.validate),
-        None => heap::stat_all(options.validate),
+/// Becomes the program; what is returned is why it could not.
+fn run(options: &HeapRun) -> Result<ExitCode, Failure> {
+    let Some((name, arguments)) = options.program.split_first() else {
+        return Err(Failure::message(Exit::Usage, "no program is named"));
     };
-    found.map_err(|error| {
-        let exit = match error {
-            HeapStatError::NoSuchProcess { .. } => Exit::Usage,
-            HeapStatError::OtherLayout { .. } => Exit::Unsupported,
-            HeapStatError::Damaged { .. } => Exit::WorkloadFailed,
-            _ => Exit::Missing,
-        };
-        Failure::new(exit, error)
-    })
-}
-
-fn detail(options: &HeapStat) -> HeapDetail {
-    match (options.pid, options.all_heaps) {
-        (None, _) => HeapDetail::Table,
-        (Some(_), false) => HeapDetail::First,
-        (Some(_), true) => HeapDetail::All,
-    }
-}
-
-/// Damage that was found ends the command as a failed workload does.
-fn exit_of(found: &Stat) -> Exit {
-    let damaged = found
-        .survey
-        .processes
-        .iter()
-        .filter_map(|process| process.validation.as_ref())
-        .any(|validation| !validation.damage.is_empty());
-    if damaged { Exit::WorkloadFailed } else { Exit::Done }
-}
-
-fn write_page(path: &Path, found: &Stat) -> Result<(), Failure> {
-    let page = heap::page(&found.survey, &found.cells);
-    std::fs::write(path, page).map_err(|error| {
-        Failure::message(
-            Exit::Missing,
-            format_args!("cannot write {}: {error}", path.display()),
-        )
-    })
-}
-
-/// The heaps each second, in place on a terminal, one after the other elsewhere, until a signal or their end.
-fn watch(options: &HeapStat) -> Result<Exit, Failure> {
-    const INTERVAL: Duration = Duration::from_secs(1);
-    const POLL: Duration = Duration::from_millis(50);
-    let stop = Stop::install().or_exit(Exit::Missing)?;
-    let mut found = read(options)?;
-    let screen = Screen::take()?;
-    loop {
-        if !screen.show(&heap::render(&found.survey, detail(options)))? {
-            return Ok(Exit::Done);
+    let program = match Program::find(name, env::var_os("PATH").as_deref()) {
+        Ok(program) => program,
+        Err(error @ ProgramError::NotPreloadable { .. }) => {
+            return Err(Failure::new(Exit::Unsupported, error));
         }
-        let next = Instant::now() + INTERVAL;
-        while Instant::now() < next && !stop.requested() {
-            thread::sleep(POLL.min(next.saturating_duration_since(Instant::now())));
-        }
-        match stop.cause() {
-            // ^C is how one leaves.
-            Some(Cause::Signal(signal)) if signal == signal_hook::consts::SIGINT => return Ok(Exit::Done),
-            Some(cause) => return Ok(cause.exit()),
-            None => {}
-        }
-        found = read(options)?;
-    }
+        Err(ProgramError::NotStarted { name, source }) => return Ok(super::not_started(&name, &source)),
+    };
+    let launch = Launch {
+        library: heap::unpack().or_exit(Exit::Missing)?,
+        front_end: match options.front_end {
+            HeapFrontEnd::Standard => heap::HeapFrontEnd::Standard,
+            HeapFrontEnd::Lfh => heap::HeapFrontEnd::LowFragmentation,
+        },
+        hardened: options.hardened,
+    };
+    let Err(error) = launch.become_program(&program, arguments);
+    Ok(super::not_started(&inert(&name.to_string_lossy()), &error))
 }

@@ -24,7 +24,7 @@ use crate::cli::{Cli, Command, Talk, When};
 use crate::exit::{Exit, Failure, OrExit};
 
 /// Carries out a command. Returns how the program ends: as one of [`Exit`], but with the code of the program that
-/// `plimsoll watch -- program` started.
+/// `plimsoll watch -- program` or `plimsoll heap run` started.
 pub fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
     let talk = &cli.talk;
     let exit = match &cli.command {
@@ -34,10 +34,10 @@ pub fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
         Command::Report(options) => report::report(options, talk),
         Command::Compare(options) => compare::compare(options, talk),
         Command::Export(options) => export::export(options),
+        Command::Heap(options) => return heap::heap(&options.command),
         Command::Watch(options) => return watch::watch(options, talk),
         Command::Ps(options) => ps::ps(options, talk),
         Command::Trim(options) => trim::trim(options, talk),
-        Command::Heap(options) => heap::heap(&options.command),
         Command::Doctor(options) => doctor::doctor(options, talk),
         Command::Cleanup(options) => cleanup::cleanup(options, talk),
         Command::Bench(options) => bench::bench_command(options),
@@ -85,6 +85,16 @@ pub fn print_failure(failure: &Failure, talk: &Talk) {
         }
     }
     print_error(&text);
+}
+
+/// Says why a program could not be started, and ends as a shell does.
+fn not_started(name: &str, error: &std::io::Error) -> ExitCode {
+    print_error(&format!("cannot start `{name}`: {error}"));
+    ExitCode::from(if error.kind() == std::io::ErrorKind::NotFound {
+        127
+    } else {
+        126
+    })
 }
 
 /// Writes to standard error. Where that is closed there is nobody left to tell.

@@ -2,7 +2,7 @@
 
 mod summary;
 
-use std::io::{ErrorKind, IsTerminal};
+use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -45,7 +45,7 @@ pub(super) fn watch(options: &Watch, talk: &Talk) -> Result<ExitCode, Failure> {
         .or_exit(Exit::Missing)?;
     let monitor = match Monitor::start(&watched(options, drawn)) {
         Ok(monitor) => Arc::new(monitor),
-        Err(WatchError::Program { name, source }) => return Ok(not_started(&name, &source)),
+        Err(WatchError::Program { name, source }) => return Ok(super::not_started(&name, &source)),
         Err(error) => return Err(failure(error)),
     };
     let shown = match server {
@@ -267,16 +267,6 @@ fn exit_code(summary: &Summary) -> Option<ExitCode> {
     let program = summary.program.as_ref()?;
     let code = program.exit_code.or(program.signal.map(|signal| 128 + signal))?;
     Some(ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)))
-}
-
-/// Says why a program could not be started, and ends as a shell does.
-fn not_started(name: &str, error: &std::io::Error) -> ExitCode {
-    super::print_error(&format!("cannot start `{name}`: {error}"));
-    ExitCode::from(if error.kind() == ErrorKind::NotFound {
-        127
-    } else {
-        126
-    })
 }
 
 fn failure(error: WatchError) -> Failure {

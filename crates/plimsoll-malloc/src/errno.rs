@@ -1,0 +1,29 @@
+//! `errno`, as far as malloc sets it. The heap never touches it, so success leaves it as it was.
+#![allow(unsafe_code)]
+
+use core::ffi::c_int;
+
+pub(crate) const ENOMEM: c_int = 12;
+pub(crate) const EINVAL: c_int = 22;
+pub(crate) const ENOTSUP: c_int = 95;
+
+unsafe extern "C" {
+    /// Where the calling thread's `errno` is: of glibc and of musl.
+    safe fn __errno_location() -> *mut c_int;
+}
+
+/// Sets the calling thread's `errno`.
+#[cold]
+pub(crate) fn set(error: c_int) {
+    // SAFETY: the address is valid, and this thread's alone.
+    unsafe { __errno_location().write(error) };
+}
+
+/// The block itself; where there is none, `errno` says so.
+#[inline]
+pub(crate) fn or_no_memory(block: *mut u8) -> *mut u8 {
+    if block.is_null() {
+        set(ENOMEM);
+    }
+    block
+}

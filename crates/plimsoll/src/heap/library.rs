@@ -1,0 +1,335 @@
+//! The library that programs are started with: it is carried in this program and unpacked where the user has a place for it.
+//!
+//! A library that is preloaded runs with all rights of the program that it is loaded into. So it is only ever used from a
+//! folder that nobody but its user can write to, and only when it is, byte for byte, what this program carries.
+
+use std::env;
+use std::ffi::OsString;
+use std::fs::{self, DirBuilder, Metadata, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::StatVfsMountFlags;
+use sha2::{Digest, Sha256};
+
+/// The library, as the build script made it.
+static LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libplimsoll_malloc.so"));
+
+/// Its file name.
+const NAME: &str = "libplimsoll_malloc.so";
+
+/// Why there is no place for the library.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LibraryError {
+    /// Neither of the folders will do.
+    #[error(
+        "cannot unpack the heap's library: {}; set XDG_CACHE_HOME or TMPDIR to a folder that you can write to and others cannot",
+        list(.refused)
+    )]
+    NoPlace {
+        /// The folders that were tried, and what is wrong with each.
+        refused: Vec<(PathBuf, Refusal)>,
+    },
+}
+
+/// What is wrong with a folder.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// The system refused something.
+    #[error("cannot {doing}: {source}")]
+    Io {
+        /// What was tried.
+        doing: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Somebody else could put another library there.
+    #[error("others can write to {}", .0.display())]
+    WritableByOthers(PathBuf),
+    /// Somebody else made it.
+    #[error("{} belongs to user {}", .0.display(), .1)]
+    OfAnother(PathBuf, u32),
+    /// A file or a symbolic link stands in its place.
+    #[error("{} is no folder", .0.display())]
+    NoFolder(PathBuf),
+    /// Nothing can be run from its file system.
+    #[error("its file system is mounted noexec")]
+    NoExec,
+    /// `LD_PRELOAD` has no way to write it.
+    #[error("LD_PRELOAD cannot name a path with a space, a colon or a dollar sign")]
+    Unspeakable,
+}
+
+fn list(refused: &[(PathBuf, Refusal)]) -> String {
+    let each = refused
+        .iter()
+        .map(|(folder, why)| format!("{}: {why}", folder.display()));
+    each.collect::<Vec<_>>().join("; ")
+}
+
+/// Unpacks the library, unless it is there already, and returns where it is: in the user's cache
+/// (`$XDG_CACHE_HOME/plimsoll` or `~/.cache/plimsoll`) or, where that cannot be had, in a private folder in `$TMPDIR`.
+///
+/// # Errors
+/// [`LibraryError`] when neither can be written to, or neither can be trusted.
+pub fn unpack() -> Result<PathBuf, LibraryError> {
+    let user = rustix::process::geteuid().as_raw();
+    unpack_into(&folders(|name| env::var_os(name), user), user)
+}
+
+/// The folders that may hold it, best first.
+fn folders(variable: impl Fn(&str) -> Option<OsString>, user: u32) -> Vec<PathBuf> {
+    let absolute = |name: &str| {
+        variable(name)
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+    };
+    let cache = absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")));
+    let temporary = absolute("TMPDIR").unwrap_or_else(|| PathBuf::from("/tmp"));
+    let cached = cache.map(|cache| cache.join("plimsoll"));
+    cached
+        .into_iter()
+        .chain([temporary.join(format!("plimsoll-{user}"))])
+        .collect()
+}
+
+fn unpack_into(folders: &[PathBuf], user: u32) -> Result<PathBuf, LibraryError> {
+    let mut refused = Vec::new();
+    for folder in folders {
+        match place(folder, user) {
+            Ok(path) => return Ok(path),
+            Err(why) => refused.push((folder.clone(), why)),
+        }
+    }
+    Err(LibraryError::NoPlace { refused })
+}
+
+/// The library in `folder`, in a folder named after its contents: programs of an older release keep theirs.
+fn place(folder: &Path, user: u32) -> Result<PathBuf, Refusal> {
+    let digest = Sha256::digest(LIBRARY);
+    let digest: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    let own = folder.join(digest);
+    let library = own.join(NAME);
+    if library
+        .as_os_str()
+        .as_bytes()
+        .iter()
+        .any(|byte| b" \t\n:$".contains(byte))
+    {
+        return Err(Refusal::Unspeakable);
+    }
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(&own)
+        .map_err(doing("create the folder"))?;
+    for private in [folder, &own] {
+        trust(private, user)?;
+    }
+    let parent = folder.parent().unwrap_or(folder);
+    let parent = parent.canonicalize().map_err(doing("look at the way to it"))?;
+    for ancestor in parent.ancestors() {
+        trust_way(ancestor, user)?;
+    }
+    let mounted =
+        rustix::fs::statvfs(&own).map_err(|error| doing("look at its file system")(error.into()))?;
+    if mounted.f_flag.contains(StatVfsMountFlags::NOEXEC) {
+        return Err(Refusal::NoExec);
+    }
+    if !is_ours(&library, user) {
+        write(&own, &library).map_err(doing("write the library"))?;
+    }
+    Ok(library)
+}
+
+fn doing(doing: &'static str) -> impl Fn(io::Error) -> Refusal {
+    move |source| Refusal::Io { doing, source }
+}
+
+/// Whether a folder is the user's alone to write to.
+fn trust(folder: &Path, user: u32) -> Result<(), Refusal> {
+    let found = fs::symlink_metadata(folder).map_err(doing("look at the folder"))?;
+    if !found.is_dir() {
+        return Err(Refusal::NoFolder(folder.to_owned()));
+    }
+    if found.uid() != user {
+        return Err(Refusal::OfAnother(folder.to_owned(), found.uid()));
+    }
+    if found.mode() & 0o022 != 0 {
+        return Err(Refusal::WritableByOthers(folder.to_owned()));
+    }
+    Ok(())
+}
+
+/// Whether nobody else can put another folder in the place of one that lies in `folder`: only the user or root may write
+/// to it, or the sticky bit keeps others from what is not theirs.
+fn trust_way(folder: &Path, user: u32) -> Result<(), Refusal> {
+    let found = fs::metadata(folder).map_err(doing("look at the way to it"))?;
+    if ![0, user].contains(&found.uid()) {
+        return Err(Refusal::OfAnother(folder.to_owned(), found.uid()));
+    }
+    if found.mode() & 0o022 != 0 && found.mode() & 0o1000 == 0 && !of_own_group(&found) {
+        return Err(Refusal::WritableByOthers(folder.to_owned()));
+    }
+    Ok(())
+}
+
+/// Whether a folder is writable by the user's own group alone, which on many systems has no other member.
+fn of_own_group(found: &Metadata) -> bool {
+    found.mode() & 0o002 == 0 && found.gid() == rustix::process::getegid().as_raw()
+}
+
+/// Whether the library is there as this program carries it.
+fn is_ours(library: &Path, user: u32) -> bool {
+    let found = fs::symlink_metadata(library);
+    let plain = found.is_ok_and(|found| found.is_file() && found.uid() == user && found.mode() & 0o022 == 0);
+    plain && fs::read(library).is_ok_and(|bytes| Sha256::digest(bytes) == Sha256::digest(LIBRARY))
+}
+
+/// Writes the library beside its place and moves it there, so that nobody ever loads half of it.
+fn write(folder: &Path, library: &Path) -> io::Result<()> {
+    let half = folder.join(format!("{NAME}.{}", std::process::id()));
+    // What is left of a process of this number that was killed.
+    match fs::remove_file(&half) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o500)
+        .open(&half)?;
+    let written = file
+        .write_all(LIBRARY)
+        .and_then(|()| file.set_permissions(fs::Permissions::from_mode(0o555)))
+        .and_then(|()| fs::rename(&half, library));
+    if written.is_err() {
+        // The first error is the one to tell.
+        let _ = fs::remove_file(&half);
+    }
+    written
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn user() -> u32 {
+        rustix::process::geteuid().as_raw()
+    }
+
+    fn mode(path: &Path) -> u32 {
+        fs::symlink_metadata(path).expect("it is there").mode() & 0o7777
+    }
+
+    #[test]
+    fn the_cache_comes_before_the_temporary_folder() {
+        let of = |variables: &[(&str, &str)]| {
+            let variable = |name: &str| {
+                let found = variables.iter().find(|(known, _)| *known == name);
+                found.map(|(_, value)| OsString::from(value))
+            };
+            folders(variable, 7)
+        };
+        let paths = |paths: &[&str]| paths.iter().map(PathBuf::from).collect::<Vec<_>>();
+        assert_eq!(
+            of(&[("HOME", "/h"), ("XDG_CACHE_HOME", "/c"), ("TMPDIR", "/t")]),
+            paths(&["/c/plimsoll", "/t/plimsoll-7"])
+        );
+        assert_eq!(
+            of(&[("HOME", "/h"), ("XDG_CACHE_HOME", "relative")]),
+            paths(&["/h/.cache/plimsoll", "/tmp/plimsoll-7"])
+        );
+        assert_eq!(of(&[]), paths(&["/tmp/plimsoll-7"]));
+    }
+
+    #[test]
+    fn it_is_unpacked_once_and_again_when_it_was_changed() {
+        let place = tempfile::tempdir().expect("a temporary folder");
+        let folder = place.path().join("cache/plimsoll");
+        let library = unpack_into(std::slice::from_ref(&folder), user()).expect("it is unpacked");
+        assert_eq!(fs::read(&library).expect("it is there"), LIBRARY);
+        assert_eq!((mode(&library), mode(&folder)), (0o555, 0o700));
+        let inode = |path: &Path| fs::metadata(path).expect("it is there").ino();
+        let first = inode(&library);
+        unpack_into(std::slice::from_ref(&folder), user()).expect("it is there");
+        assert_eq!(inode(&library), first, "nothing is written where nothing differs");
+
+        fs::remove_file(&library).expect("removed");
+        fs::write(&library, &LIBRARY[1..]).expect("written");
+        unpack_into(std::slice::from_ref(&folder), user()).expect("it is unpacked again");
+        assert_eq!(fs::read(&library).expect("it is there"), LIBRARY);
+        fs::remove_file(&library).expect("removed");
+        let elsewhere = place.path().join("elsewhere");
+        fs::write(&elsewhere, LIBRARY).expect("written");
+        symlink(&elsewhere, &library).expect("linked");
+        unpack_into(&[folder], user()).expect("it is unpacked again");
+        assert!(fs::symlink_metadata(&library).expect("it is there").is_file());
+        let left = fs::read_dir(library.parent().expect("a folder"))
+            .expect("read")
+            .count();
+        assert_eq!(left, 1, "nothing but the library is left");
+    }
+
+    #[test]
+    fn a_folder_that_others_can_write_to_is_refused_for_the_next() {
+        let place = tempfile::tempdir().expect("a temporary folder");
+        let (open, linked, good) = (
+            place.path().join("open"),
+            place.path().join("link"),
+            place.path().join("good"),
+        );
+        fs::create_dir(&open).expect("made");
+        fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).expect("opened");
+        symlink(&open, &linked).expect("linked");
+        let below = open.join("below");
+        let folders = [open.clone(), linked.clone(), below.clone()];
+        let error = unpack_into(&folders, user()).expect_err("none will do");
+        let LibraryError::NoPlace { refused } = &error;
+        assert!(
+            matches!(
+                refused.as_slice(),
+                [
+                    (_, Refusal::WritableByOthers(_)),
+                    (_, Refusal::NoFolder(_)),
+                    (_, Refusal::WritableByOthers(_))
+                ]
+            ),
+            "{error}"
+        );
+        let spoken = error.to_string();
+        assert!(
+            spoken.contains("others can write to") && spoken.contains("XDG_CACHE_HOME"),
+            "{spoken}"
+        );
+        let used = unpack_into(&[open, good.clone()], user()).expect("the second will do");
+        assert!(used.starts_with(good));
+    }
+
+    #[test]
+    fn a_folder_of_another_user_is_refused() {
+        let place = tempfile::tempdir().expect("a temporary folder");
+        let error = super::place(&place.path().join("plimsoll"), user() + 1).expect_err("refused");
+        assert!(matches!(error, Refusal::OfAnother(..)), "{error}");
+    }
+
+    #[test]
+    fn paths_that_ld_preload_cannot_name_are_refused() {
+        let place = tempfile::tempdir().expect("a temporary folder");
+        for name in ["a b", "a:b", "a$b"] {
+            let error = super::place(&place.path().join(name), user()).expect_err("refused");
+            assert!(matches!(error, Refusal::Unspeakable), "{name}: {error}");
+        }
+        assert_eq!(
+            fs::read_dir(place.path()).expect("read").count(),
+            0,
+            "nothing was made"
+        );
+    }
+}
