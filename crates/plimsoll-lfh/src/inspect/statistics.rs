@@ -158,6 +158,52 @@ impl HeapStatistics {
         }
     }
 
+    /// Counts the blocks of a run of the Standard front end. Returns the share of its bytes that is in use.
+    fn count_standard<M: Memory>(&mut self, space: &Space<'_, M>, run: &Run) -> Result<f64, MemoryError> {
+        let mut used = 0;
+        for found in Blocks::new(space.memory, space.key, space.address_of(run.first)) {
+            let Some(block) = found?.block else {
+                self.moved += 1;
+                break;
+            };
+            let bytes = u64::from(block.size) * STEP as u64;
+            let range = Distribution::range_of(bytes);
+            if block.size == 0 {
+                break;
+            } else if block.in_use {
+                used += bytes;
+                self.back.busy[range] += 1;
+            } else {
+                self.free += bytes;
+                self.free_blocks += 1;
+                self.back.free[range] += 1;
+            }
+        }
+        Ok(used as f64 / (u64::from(run.length) * UNIT as u64) as f64)
+    }
+
+    /// Counts the blocks of a subsegment. Returns the share of them that is not at home, as those in slots are not.
+    fn count_subsegment(&mut self, run: &Run) -> f64 {
+        let description = &run.description;
+        let Some(bucket) = Bucket::new(description.bucket) else {
+            self.moved += 1;
+            return 0.0;
+        };
+        let capacity = u64::from(capacity(bucket, run.length));
+        let counts = &mut self.buckets[bucket.index()];
+        let untouched = capacity.saturating_sub(description.carved.into());
+        let home = Home::of_word(description.remote);
+        // While it is being changed, one of the counts may be ahead of the other.
+        let listed = (u64::from(home.chained) + u64::from(description.local_free)).min(capacity - untouched);
+        counts.subsegments += 1;
+        counts.capacity += capacity;
+        counts.untouched += untouched;
+        counts.listed += listed;
+        self.subsegments += 1;
+        self.subsegment_bytes += u64::from(run.length) * UNIT as u64;
+        (capacity - untouched - listed) as f64 / capacity.max(1) as f64
+    }
+
     /// Free bytes of committed ones, from 0 to 1; none where nothing is committed.
     pub fn external_fragmentation(&self) -> Option<f64> {
         share(self.free, self.committed)

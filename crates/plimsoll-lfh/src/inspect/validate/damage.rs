@@ -125,8 +125,8 @@ pub enum Fault {
     },
     /// A block of the Standard front end has an impossible header.
     Standard {
-        /// What its header says its size is.
-        size: u64,
+        /// What stands in its place.
+        header: u64,
     },
 }
 
@@ -212,10 +212,9 @@ impl fmt::Display for Fault {
                  {current}",
                 bucket.size()
             ),
-            Fault::Standard { size } => write!(
+            Fault::Standard { header } => write!(
                 f,
-                "the header of a block of the Standard front end says that it has {size} bytes: overrun from the block \
-                 before it"
+                "{header:#x} is no header of a block of the Standard front end: overrun from the block before it"
             ),
         }
     }

@@ -5,6 +5,9 @@
 
 mod damage;
 mod runs;
+mod slots;
+mod standard;
+mod subsegments;
 
 use core::sync::atomic::AtomicU32;
 use core::time::Duration;
