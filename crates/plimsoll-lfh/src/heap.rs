@@ -4,9 +4,12 @@
 use core::alloc::{GlobalAlloc, Layout};
 use core::fmt;
 use core::ptr;
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::Ordering;
 
-use plimsoll_os::address_space;
+use crate::bucket::{Bucket, LARGEST_BLOCK, SMALLEST_BLOCK};
+use crate::record::{self, Record};
+use crate::unit::{UNIT, UnitIndex, UnitKind};
+use crate::{arena, damage, large, standard};
 
 /// Who serves blocks of up to [`LARGEST_BLOCK`](crate::LARGEST_BLOCK) bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,6 +52,8 @@ pub enum FrontEndError {
     Debug,
     /// The low-fragmentation front end stays until the heap is destroyed.
     InUse,
+    /// No memory is left for it.
+    OutOfMemory,
 }
 
 impl fmt::Display for HeapError {
@@ -74,18 +79,26 @@ impl fmt::Display for FrontEndError {
             FrontEndError::InUse => {
                 "the front end stays LowFragmentation: it ends only when the heap is destroyed"
             }
+            FrontEndError::OutOfMemory => "the front end could not be set: no memory is left for it",
         })
     }
 }
 
 impl core::error::Error for FrontEndError {}
 
-/// A heap.
+/// A heap. Dropped, it is destroyed: its blocks are gone, and its memory goes back to the system.
 #[derive(Debug)]
-pub struct Heap(());
+pub struct Heap {
+    /// From 1, that of the process.
+    number: u32,
+}
 
-static PROCESS: Heap = Heap(());
-static NEXT: AtomicUsize = AtomicUsize::new(0);
+static PROCESS: Heap = Heap {
+    number: record::PROCESS,
+};
+
+/// Bytes of a block are aligned to this, whatever was asked for.
+const ALIGNMENT: usize = SMALLEST_BLOCK;
 
 impl Heap {
     /// The heap of the process: that of [`Lfh`] and of the C symbols. It needs no start: the first call makes it.
@@ -93,45 +106,108 @@ impl Heap {
         &PROCESS
     }
 
+    /// A new heap of its own. Its front end is Standard until [`Heap::set_front_end`] says otherwise.
+    ///
+    /// # Errors
+    /// [`HeapError`] where there is no memory or no number for it.
+    pub fn new(options: HeapOptions) -> Result<Heap, HeapError> {
+        record::create(options).map(|number| Heap { number })
+    }
+
+    /// Who serves its small blocks.
+    pub fn front_end(&self) -> FrontEnd {
+        match self.record() {
+            Some(record) => record.front_end(),
+            None => FrontEnd::Standard,
+        }
+    }
+
+    /// Sets who serves small blocks from now on; those that are in use stay as they are.
+    ///
+    /// # Errors
+    /// [`FrontEndError`] where the heap's options forbid it, or the low-fragmentation front end is there already.
+    pub fn set_front_end(&self, front_end: FrontEnd) -> Result<(), FrontEndError> {
+        match self.record() {
+            Some(record) => record.set_front_end(front_end),
+            None => Err(FrontEndError::OutOfMemory),
+        }
+    }
+
     /// A block of at least `size` bytes, aligned to 16; null where no memory is left. 0 bytes are a block too.
+    #[inline]
     pub fn allocate(&self, size: usize) -> *mut u8 {
-        self.allocate_aligned(16, size)
+        let Some(record) = self.record() else {
+            return ptr::null_mut();
+        };
+        match size {
+            ..=LARGEST_BLOCK => record.allocate_small(size, ALIGNMENT),
+            _ => large::allocate(record.backend(), size, ALIGNMENT),
+        }
     }
 
     /// A block of at least `size` bytes that are zero.
     pub fn allocate_zeroed(&self, size: usize) -> *mut u8 {
-        self.allocate(size)
+        self.allocate_zeroed_aligned(ALIGNMENT, size)
     }
 
-    /// A block of at least `size` bytes at a multiple of `align`, a power of two.
+    /// A block of at least `size` bytes at a multiple of `align`; null also where `align` is no power of two.
     pub fn allocate_aligned(&self, align: usize, size: usize) -> *mut u8 {
-        let align = align.max(16);
-        let Some(bytes) = size.checked_add(align + 16).filter(|bytes| *bytes < 1 << 40) else {
+        let Some(record) = self.record().filter(|_| align.is_power_of_two()) else {
             return ptr::null_mut();
         };
-        if NEXT.load(Ordering::Acquire) == 0 {
-            let start = address_space::map(64 << 30).unwrap_or(0);
-            let _ = NEXT.compare_exchange(0, start, Ordering::AcqRel, Ordering::Acquire);
+        match is_small(align, size) {
+            true => record.allocate_small(size, align),
+            false => large::allocate(record.backend(), size, align),
         }
-        let start = NEXT.fetch_add(bytes.next_multiple_of(16), Ordering::Relaxed);
-        let block = (start + 16).next_multiple_of(align) as *mut u8;
-        // SAFETY: the range was just taken from the mapping for this block alone.
-        unsafe { block.cast::<usize>().sub(1).write(size) };
+    }
+
+    /// A block of at least `size` bytes that are zero, at a multiple of `align`, a power of two.
+    pub fn allocate_zeroed_aligned(&self, align: usize, size: usize) -> *mut u8 {
+        let Some(record) = self.record().filter(|_| align.is_power_of_two()) else {
+            return ptr::null_mut();
+        };
+        if !is_small(align, size) {
+            return large::allocate_zeroed(record.backend(), size, align);
+        }
+        let block = record.allocate_small(size, align);
+        if !block.is_null() {
+            // SAFETY: the block has at least that many bytes.
+            unsafe { ptr::write_bytes(block, 0, size) };
+        }
         block
     }
 
-    /// Makes a block `size` bytes long; it may move. Null where no memory is left: the block stays as it was.
+    /// Makes a block at least `size` bytes long; it may move. Null where no memory is left: the block stays as it was.
+    /// Null asks for a new block; 0 bytes make it a block of the smallest size.
     ///
     /// # Safety
     /// `block` is null or a block of this heap in use; it is not used again unless null is returned.
     pub unsafe fn reallocate(&self, block: *mut u8, size: usize) -> *mut u8 {
-        if block.is_null() {
+        let Some(record) = self.record().filter(|_| !block.is_null()) else {
             return self.allocate(size);
+        };
+        let place = Place::of(block);
+        if let Place::Large(first) = place
+            && size > LARGEST_BLOCK
+        {
+            // SAFETY: the caller's premise.
+            return unsafe { large::reallocate(record.backend(), first, size) };
+        }
+        let usable = place.usable_size();
+        match place {
+            // SAFETY: the caller's premise.
+            Place::Standard(_) if unsafe { record.resize_standard(block, size) } => return block,
+            // Moving is not worth while unless half of the block is spared.
+            Place::Bucket(_) if size <= usable && size >= usable / 2 => return block,
+            _ => {}
         }
         let new = self.allocate(size);
         if !new.is_null() {
-            // SAFETY: both blocks are in use and have at least that many bytes.
-            unsafe { ptr::copy_nonoverlapping(block, new, size.min(self.usable_size(block))) };
+            // SAFETY: both blocks are in use and have at least that many bytes; the old one is not used again.
+            unsafe {
+                ptr::copy_nonoverlapping(block, new, size.min(usable));
+                self.free(block);
+            }
         }
         new
     }
@@ -140,7 +216,22 @@ impl Heap {
     ///
     /// # Safety
     /// `block` is null or a block of this heap in use; it is not used again.
-    pub unsafe fn free(&self, _block: *mut u8) {}
+    #[inline]
+    pub unsafe fn free(&self, block: *mut u8) {
+        if block.is_null() {
+            return;
+        }
+        let place = Place::of(block);
+        let Some(record) = self.record() else {
+            return;
+        };
+        match place {
+            Place::Large(first) => record.backend().give(first),
+            // SAFETY: the caller's premise.
+            Place::Standard(_) => unsafe { record.free_standard(block) },
+            Place::Bucket(bucket) => record.free_low_fragmentation(bucket, block),
+        }
+    }
 
     /// Bytes that the block has, at least what was asked for. 0 for null.
     ///
@@ -150,8 +241,67 @@ impl Heap {
         if block.is_null() {
             return 0;
         }
-        // SAFETY: a block has its size in front of it.
-        unsafe { block.cast::<usize>().sub(1).read() }
+        Place::of(block).usable_size()
+    }
+
+    fn record(&self) -> Option<&'static Record> {
+        record::of(self.number)
+    }
+}
+
+impl Drop for Heap {
+    fn drop(&mut self) {
+        // SAFETY: the one handle of the heap ends, so nobody has a right to its blocks.
+        unsafe { record::destroy(self.number) };
+    }
+}
+
+/// Whether a front end serves such blocks.
+fn is_small(align: usize, size: usize) -> bool {
+    size <= LARGEST_BLOCK && align <= LARGEST_BLOCK
+}
+
+/// Where a block in use is.
+#[derive(Debug, Clone, Copy)]
+enum Place {
+    Bucket(Bucket),
+    Standard(usize),
+    Large(UnitIndex),
+}
+
+impl Place {
+    /// Where the block at an address is. The process ends where there is none.
+    #[inline]
+    fn of(block: *const u8) -> Place {
+        let address = block as usize;
+        let Some(index) = arena::unit_of(address) else {
+            damage::report("what was given back is not of this heap", address)
+        };
+        if let Some(bucket) = Bucket::new(arena::BUCKET_OF_UNIT[index as usize].load(Ordering::Relaxed)) {
+            return Place::Bucket(bucket);
+        }
+        if !(arena::FIRST_UNIT..arena::end()).contains(&index) {
+            damage::report("what was given back is no block", address);
+        }
+        let unit = arena::unit(index);
+        match unit.kind() {
+            UnitKind::Standard => Place::Standard(address),
+            UnitKind::Large
+                if unit.first.load(Ordering::Relaxed) == index && address.is_multiple_of(UNIT) =>
+            {
+                Place::Large(index)
+            }
+            UnitKind::Free | UnitKind::Busy => damage::report("a block was given back twice", address),
+            _ => damage::report("what was given back is not the start of a block", address),
+        }
+    }
+
+    fn usable_size(self) -> usize {
+        match self {
+            Place::Bucket(bucket) => bucket.size(),
+            Place::Standard(block) => standard::usable_size(block),
+            Place::Large(first) => large::usable_size(first),
+        }
     }
 }
 
@@ -174,17 +324,7 @@ unsafe impl GlobalAlloc for Lfh {
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        match layout.align() {
-            ..=16 => Heap::process().allocate_zeroed(layout.size()),
-            align => {
-                let block = Heap::process().allocate_aligned(align, layout.size());
-                if !block.is_null() {
-                    // SAFETY: the block has at least that many bytes.
-                    unsafe { ptr::write_bytes(block, 0, layout.size()) };
-                }
-                block
-            }
-        }
+        Heap::process().allocate_zeroed_aligned(layout.align(), layout.size())
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {

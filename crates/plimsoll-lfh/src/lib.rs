@@ -17,11 +17,22 @@
 extern crate std;
 
 mod affinity;
+mod arena;
+mod backend;
+mod bins;
 mod bucket;
+mod damage;
 mod heap;
+mod large;
 mod lock;
+mod record;
+mod settings;
+mod standard;
 mod unit;
 
+pub use arena::{
+    Directory, FIRST_UNIT, HEAPS, MAGIC, RECORD, SEGMENT, SEGMENT_UNITS, Segment, UNITS, WINDOW,
+};
 pub use bucket::{BUCKETS, Bucket, LARGEST_BLOCK, SMALLEST_BLOCK};
 pub use heap::{FrontEnd, FrontEndError, Heap, HeapError, HeapOptions, Lfh};
 pub use unit::{UNIT, Unit, UnitIndex, UnitKind};

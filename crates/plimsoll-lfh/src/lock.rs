@@ -77,6 +77,16 @@ impl<T> Lock<T> {
         }
     }
 
+    /// The value without the lock.
+    ///
+    /// # Safety
+    /// This thread alone uses the lock and its value, as long as what is returned lives.
+    #[allow(clippy::mut_from_ref)]
+    pub(crate) unsafe fn assume_alone(&self) -> &mut T {
+        // SAFETY: the caller's premise.
+        unsafe { &mut *self.value.get() }
+    }
+
     /// How many times somebody had to wait since the start.
     pub(crate) fn contended(&self) -> u32 {
         self.contended.load(Ordering::Relaxed)

@@ -1,6 +1,6 @@
 //! Units: what the heap's address space is counted in, and the description of each.
 
-use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
+use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 /// Bytes of a unit. Extents and subsegments are runs of whole units, and start at one.
 pub const UNIT: usize = 16 << 10;
@@ -43,8 +43,13 @@ impl UnitKind {
 
 /// The description of a unit, a cache line, out of the way of the blocks: nothing that overruns a block hits it.
 ///
-/// The first unit of a run describes the run. The others have `kind` and `first` alone (and the last unit of a free
-/// extent `length`, so that its right neighbour finds its start: [`UnitKind::Free`] runs are coalesced by it).
+/// Invariants, checked by `backend::check`:
+/// 1. A unit is the first of a run exactly if `first` is its own index; it describes the run.
+/// 2. Runs tile the segments that belong to a heap: `first + length` is the first unit of the next run.
+/// 3. The last unit of a free extent has its `kind`, `heap`, `first` and `length`, so that the right neighbour finds
+///    its start.
+/// 4. The other units of a subsegment or of a Standard run have `kind`, `heap` and `first`. Those of a large block or
+///    of a free extent are [`UnitKind::Nothing`].
 ///
 /// Fields are atomics because another process, and statistics of this one, read them at any time; who may *write*
 /// them is written at each. Zeroed memory is a unit that is [`UnitKind::Nothing`].
@@ -61,8 +66,8 @@ pub struct Unit {
     pub bucket: AtomicU8,
     /// Subsegment: where it stands, see `subsegment`. Bucket's lock.
     pub state: AtomicU8,
-    /// Free extent: 1 where some of its pages may be resident. Back end's lock.
-    pub dirty: AtomicU8,
+    /// Nothing.
+    pub spare: AtomicU8,
     /// Number of the heap it belongs to, from 1. Back end's lock.
     pub heap: AtomicU32,
     /// Units of the run. Back end's lock.
@@ -79,10 +84,52 @@ pub struct Unit {
     pub local_free: AtomicU32,
     /// Subsegment: blocks that were ever handed out; those from this number on are untouched. Bucket's lock.
     pub carved: AtomicU32,
-    /// Free extent: when it became so, in milliseconds of `CLOCK_MONOTONIC`, for the purge. Back end's lock.
+    /// Free extent: units from its start that may have been written to; those from this number on are zero. Back
+    /// end's lock.
+    pub touched: AtomicU32,
+    /// Touched free extent: the period of the purge since which it is free. Back end's lock.
     pub since: AtomicU32,
-    /// Large: bytes that were asked for. Owner of the block.
-    pub asked: AtomicU64,
+    /// Touched free extent: the next one of its period, 0 for the last. Back end's lock.
+    pub purge_next: AtomicU32,
+    /// Touched free extent: the one before it of its period, 0 for the first. Back end's lock.
+    pub purge_previous: AtomicU32,
+    /// Large: bytes of the run beyond those that were asked for. Owner of the block.
+    pub slack: AtomicU32,
 }
 
 const _: () = assert!(size_of::<Unit>() == 64);
+
+impl Unit {
+    /// What the run is that the unit describes or belongs to.
+    #[inline]
+    pub fn kind(&self) -> UnitKind {
+        // What this process wrote is a kind.
+        UnitKind::of_number(self.kind.load(Ordering::Relaxed)).unwrap_or(UnitKind::Nothing)
+    }
+
+    /// Makes it describe nothing.
+    pub(crate) fn clear(&self) {
+        self.remote.store(0, Ordering::Relaxed);
+        for byte in [&self.kind, &self.bucket, &self.state, &self.spare] {
+            byte.store(0, Ordering::Relaxed);
+        }
+        let words = [
+            &self.heap,
+            &self.length,
+            &self.first,
+            &self.next,
+            &self.previous,
+            &self.local,
+            &self.local_free,
+            &self.carved,
+            &self.touched,
+            &self.since,
+            &self.purge_next,
+            &self.purge_previous,
+            &self.slack,
+        ];
+        for word in words {
+            word.store(0, Ordering::Relaxed);
+        }
+    }
+}

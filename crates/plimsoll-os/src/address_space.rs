@@ -15,6 +15,18 @@ pub fn reserve(length: usize) -> Result<usize, Errno> {
     unsafe { mmap(0, length, libc::PROT_NONE, flags) }
 }
 
+/// What RLIMIT_AS allows the process, in bytes; none where it is unlimited.
+pub fn limit() -> Option<u64> {
+    let mut limit = libc::rlimit64 {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    let arguments = [0, libc::RLIMIT_AS as usize, 0, &raw mut limit as usize, 0, 0];
+    // SAFETY: the kernel writes the limit, which outlives the call.
+    let got = unsafe { system_call(libc::SYS_prlimit64, arguments) };
+    (got.is_ok() && limit.rlim_cur != libc::RLIM64_INFINITY).then_some(limit.rlim_cur)
+}
+
 /// Maps `length` bytes, readable, writable and zero, at exactly `start` if nothing is mapped there.
 ///
 /// # Errors

@@ -1,102 +1,80 @@
-//! The environment that the process was started with. `getenv(3)` needs a C library that has started, and reads what
-//! others change. No call touches `errno`.
+//! The environment that the process was started with, read from the kernel: the C library's may not be there yet.
 #![allow(unsafe_code)]
 
 use crate::raw::system_call;
 
-/// Whether the process was started with the variable `name` set to `value`. No where it cannot be read.
-pub fn started_with(name: &[u8], value: &[u8]) -> bool {
-    let arguments = [
-        libc::AT_FDCWD as usize,
-        c"/proc/self/environ".as_ptr() as usize,
-        (libc::O_RDONLY | libc::O_CLOEXEC) as usize,
-        0,
-        0,
-        0,
-    ];
-    // SAFETY: the path ends with a zero byte.
-    let Ok(file) = (unsafe { system_call(libc::SYS_openat, arguments) }) else {
-        return false;
+/// What is kept of one variable: longer ones are cut.
+const LONGEST: usize = 256;
+
+/// Calls `visit` with each variable of the environment that the process was started with, `NAME=value`, cut at 256
+/// bytes. Without `/proc` there is none. No call touches `errno`.
+pub fn with_environment(mut visit: impl FnMut(&[u8])) {
+    let path = c"/proc/self/environ";
+    let flags = (libc::O_RDONLY | libc::O_CLOEXEC) as usize;
+    let here = libc::AT_FDCWD as usize;
+    // SAFETY: the path ends with NUL and outlives the call.
+    let Ok(file) = (unsafe { system_call(libc::SYS_openat, [here, path.as_ptr() as usize, flags, 0, 0, 0]) })
+    else {
+        return;
     };
-    let mut search = Search::new(name, value);
-    let mut chunk = [0; 1024];
+    let mut variable = [0u8; LONGEST];
+    let mut length = 0;
+    let mut chunk = [0u8; 1024];
     loop {
         let arguments = [file, chunk.as_mut_ptr() as usize, chunk.len(), 0, 0, 0];
-        // SAFETY: the kernel writes to the array, and not past its length.
-        match unsafe { system_call(libc::SYS_read, arguments) } {
-            Ok(read) if read > 0 => chunk[..read.min(chunk.len())]
-                .iter()
-                .for_each(|byte| search.next(*byte)),
-            _ => break,
+        // SAFETY: the kernel writes at most as many bytes as the chunk has.
+        let read = unsafe { system_call(libc::SYS_read, arguments) }.unwrap_or(0);
+        for byte in &chunk[..read] {
+            if *byte == 0 {
+                visit(&variable[..length]);
+                length = 0;
+            } else if length < LONGEST {
+                variable[length] = *byte;
+                length += 1;
+            }
+        }
+        if read == 0 {
+            break;
         }
     }
-    // SAFETY: the descriptor was opened above, and nobody else knows of it.
+    // SAFETY: the descriptor is this function's own.
     let _ = unsafe { system_call(libc::SYS_close, [file, 0, 0, 0, 0, 0]) };
-    search.found
 }
 
-/// Looks for `name=value\0` at the starts of zero-ended strings that come byte by byte.
-struct Search<'s> {
-    name: &'s [u8],
-    value: &'s [u8],
-    /// Bytes of the wanted string that the current one began with; none where it already differs.
-    matched: Option<usize>,
-    found: bool,
-}
-
-impl<'s> Search<'s> {
-    fn new(name: &'s [u8], value: &'s [u8]) -> Search<'s> {
-        Search {
-            name,
-            value,
-            matched: Some(0),
-            found: false,
-        }
-    }
-
-    fn wanted(&self, at: usize) -> u8 {
-        let after = at.checked_sub(self.name.len() + 1);
-        match after {
-            None if at < self.name.len() => self.name[at],
-            None => b'=',
-            Some(at) => self.value.get(at).copied().unwrap_or(0),
-        }
-    }
-
-    fn next(&mut self, byte: u8) {
-        let as_wanted = self.matched.filter(|at| self.wanted(*at) == byte);
-        if byte == 0 {
-            self.found |= as_wanted.is_some();
-            self.matched = Some(0);
-        } else {
-            self.matched = as_wanted.map(|at| at + 1);
-        }
-    }
+/// Whether the process was started with the variable `name` set to `value`, both short. No where it cannot be read.
+pub fn started_with(name: &[u8], value: &[u8]) -> bool {
+    let mut found = false;
+    with_environment(|variable| {
+        let rest = variable
+            .strip_prefix(name)
+            .and_then(|rest| rest.strip_prefix(b"="));
+        found |= rest == Some(value);
+    });
+    found
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    extern crate std;
 
-    fn found(environment: &[u8]) -> bool {
-        let mut search = Search::new(b"NAME", b"off");
-        environment.iter().for_each(|byte| search.next(*byte));
-        search.found
+    #[test]
+    fn every_variable_is_visited() {
+        let mut seen = std::vec::Vec::new();
+        super::with_environment(|variable| seen.push(variable.to_vec()));
+        let path = std::format!("PATH={}", std::env::var("PATH").expect("tests have a PATH"));
+        let path = &path.as_bytes()[..path.len().min(super::LONGEST)];
+        assert!(seen.iter().any(|variable| variable == path));
     }
 
     #[test]
     fn a_variable_is_found_by_its_whole_name_and_value() {
-        assert!(found(b"A=1\0NAME=off\0B=2\0"));
-        assert!(found(b"NAME=of\0NAME=off\0"));
-        for other in [
-            &b"NAME=offf\0"[..],
-            b"NAME=of\0",
-            b"XNAME=off\0",
-            b"NAM=off\0",
-            b"NAME\0off\0",
-            b"",
-        ] {
-            assert!(!found(other), "{}", other.escape_ascii());
-        }
+        let (name, value) = std::env::vars()
+            .find(|(name, value)| name.len() + value.len() < super::LONGEST && value.len() > 1)
+            .expect("tests have variables");
+        let (name, value) = (name.as_bytes(), value.as_bytes());
+        assert!(super::started_with(name, value));
+        assert!(!super::started_with(name, &value[1..]));
+        assert!(!super::started_with(name, &value[..value.len() - 1]));
+        assert!(!super::started_with(&name[1..], value));
     }
 }

@@ -6,6 +6,7 @@
 
 pub mod address_space;
 mod backing_file;
+mod clock;
 mod environment;
 mod errno;
 mod fd;
@@ -24,7 +25,8 @@ mod uffd;
 mod vm;
 
 pub use backing_file::BackingFile;
-pub use environment::started_with;
+pub use clock::coarse_milliseconds;
+pub use environment::{started_with, with_environment};
 pub use errno::Errno;
 pub use fd::Fd;
 pub use futex::{futex_wait, futex_wake};

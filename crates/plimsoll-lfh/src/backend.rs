@@ -1,0 +1,289 @@
+//! A heap's back end: extents of whole units, coalesced, best fit, under one lock.
+//!
+//! A free extent may have been written to at its start (`touched`) and is zero from there on; the purge gives back
+//! what was touched long ago. Runs are described by [`Unit`], whose invariants are kept here.
+
+use core::sync::atomic::Ordering;
+
+use crate::arena::{self, SEGMENT_UNITS};
+use crate::bins::Bins;
+use crate::lock::{Held, Lock};
+use crate::unit::{Unit, UnitIndex, UnitKind};
+
+/// A growing heap takes this part of what it has at once...
+const GROWTH_SHARE: u32 = 8;
+/// ... but at most so many units: 64 MiB.
+const MOST_GROWTH: u32 = 32 * SEGMENT_UNITS;
+
+/// Units that were taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Run {
+    /// Its first unit.
+    pub(crate) first: UnitIndex,
+    /// Units from its start that may hold anything; the others are zero.
+    pub(crate) touched: u32,
+}
+
+/// The back end of a heap. Zeroed memory is one without memory, once its heap's number is set.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Backend {
+    extents: Lock<Extents>,
+}
+
+/// What the lock guards. Counts are units unless they say otherwise.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Extents {
+    heap: u32,
+    /// Units that the arena gave.
+    pub(crate) owned: u32,
+    /// Units of free extents.
+    pub(crate) free: u32,
+    /// Free extents.
+    pub(crate) free_extents: u32,
+    /// Units of free extents that may be resident.
+    pub(crate) touched: u32,
+    /// Times the arena gave segments.
+    pub(crate) growths: u32,
+    pub(crate) bins: Bins,
+}
+
+impl Backend {
+    /// Makes a zeroed back end that of a heap.
+    pub(crate) fn begin(&self, heap: u32) {
+        let mut extents = self.extents.lock();
+        *extents = Extents {
+            heap,
+            owned: 0,
+            free: 0,
+            free_extents: 0,
+            touched: 0,
+            growths: 0,
+            bins: Bins::new(),
+        };
+    }
+
+    /// The lock, whose contention is counted, and which a fork holds.
+    pub(crate) fn lock(&self) -> &Lock<Extents> {
+        &self.extents
+    }
+
+    pub(crate) fn extents(&self) -> Held<'_, Extents> {
+        self.extents.lock()
+    }
+
+    /// Takes a run of `units` units that starts at a multiple of `align` units, a power of two. None where no memory
+    /// is left. Fields of its description that are not the back end's are 0.
+    pub(crate) fn take(&self, units: u32, align: u32, kind: UnitKind) -> Option<Run> {
+        let mut extents = self.extents();
+        if let Some(run) = extents.take_free(units, align, kind) {
+            return Some(run);
+        }
+        extents.grow(units, align)?;
+        extents.take_free(units, align, kind)
+    }
+
+    /// Gives a whole run back.
+    pub(crate) fn give(&self, first: UnitIndex) {
+        self.extents().give(first);
+    }
+
+    /// Gives a whole run back whose pages are gone already.
+    pub(crate) fn give_untouched(&self, first: UnitIndex) {
+        let mut extents = self.extents();
+        let length = extents.forget(first);
+        extents.put(first, length, 0, 0);
+    }
+
+    /// Lengthens a run in use to `units` units where its right neighbour is free. Returns its units that may hold
+    /// anything, as [`Run::touched`] does.
+    pub(crate) fn extend(&self, first: UnitIndex, units: u32) -> Option<u32> {
+        self.extents().extend(first, units)
+    }
+
+    /// Shortens a run in use to its first `units` units.
+    pub(crate) fn shorten(&self, first: UnitIndex, units: u32) {
+        self.extents().shorten(first, units);
+    }
+}
+
+impl Extents {
+    fn take_free(&mut self, units: u32, align: u32, kind: UnitKind) -> Option<Run> {
+        let extent = self.bins.find(units, align)?;
+        let start = arena::align_up(extent, align)?;
+        let (length, touched, since) = self.remove(extent);
+        let before = start - extent;
+        if before != 0 {
+            self.insert(extent, before, touched.min(before), since);
+        }
+        let after = length - before - units;
+        let touched = touched.saturating_sub(before);
+        if after != 0 {
+            self.insert(start + units, after, touched.saturating_sub(units), since);
+        }
+        self.describe(start, units, kind);
+        Some(Run {
+            first: start,
+            touched: touched.min(units),
+        })
+    }
+
+    fn grow(&mut self, units: u32, align: u32) -> Option<()> {
+        let wanted = (self.owned / GROWTH_SHARE).min(MOST_GROWTH);
+        let grown = arena::grow(self.heap, units, align, wanted)?;
+        self.owned += grown.units;
+        self.growths += 1;
+        self.put(grown.first, grown.units, 0, 0);
+        Some(())
+    }
+
+    pub(crate) fn give(&mut self, first: UnitIndex) {
+        let length = self.forget(first);
+        self.put(first, length, length, self.bins.period());
+    }
+
+    fn extend(&mut self, first: UnitIndex, units: u32) -> Option<u32> {
+        let unit = arena::unit(first);
+        let length = unit.length.load(Ordering::Relaxed);
+        let right = first + length;
+        let missing = units - length;
+        if !self.is_free(right) || arena::unit(right).length.load(Ordering::Relaxed) < missing {
+            return None;
+        }
+        let (free, touched, since) = self.remove(right);
+        if free > missing {
+            self.insert(
+                right + missing,
+                free - missing,
+                touched.saturating_sub(missing),
+                since,
+            );
+        }
+        unit.length.store(units, Ordering::Relaxed);
+        Some(length + touched.min(missing))
+    }
+
+    fn shorten(&mut self, first: UnitIndex, units: u32) {
+        let unit = arena::unit(first);
+        let length = unit.length.load(Ordering::Relaxed);
+        unit.length.store(units, Ordering::Relaxed);
+        self.put(first + units, length - units, length - units, self.bins.period());
+    }
+
+    /// Writes the description of a run in use.
+    fn describe(&self, first: UnitIndex, length: u32, kind: UnitKind) {
+        let unit = arena::unit(first);
+        self.mark(unit, first, kind);
+        unit.length.store(length, Ordering::Relaxed);
+        if kind != UnitKind::Large {
+            for inner in first + 1..first + length {
+                self.mark(arena::unit(inner), first, kind);
+            }
+        }
+    }
+
+    fn mark(&self, unit: &Unit, first: UnitIndex, kind: UnitKind) {
+        unit.heap.store(self.heap, Ordering::Relaxed);
+        unit.first.store(first, Ordering::Relaxed);
+        unit.kind.store(kind as u8, Ordering::Relaxed);
+    }
+
+    /// Clears the description of a run that was in use, and returns its length.
+    fn forget(&self, first: UnitIndex) -> u32 {
+        let unit = arena::unit(first);
+        let length = unit.length.load(Ordering::Relaxed);
+        let described = match unit.kind() {
+            UnitKind::Subsegment | UnitKind::Standard => length,
+            _ => 1,
+        };
+        for unit in first..first + described {
+            arena::unit(unit).clear();
+        }
+        length
+    }
+
+    /// Whether a free extent of this heap starts at the unit.
+    fn is_free(&self, unit: UnitIndex) -> bool {
+        arena::belongs(unit, self.heap) && {
+            let description = arena::unit(unit);
+            description.kind() == UnitKind::Free && description.first.load(Ordering::Relaxed) == unit
+        }
+    }
+
+    /// The free extent of this heap that ends in front of the unit.
+    fn left_of(&self, unit: UnitIndex) -> Option<UnitIndex> {
+        let last = unit - 1;
+        (arena::belongs(last, self.heap) && arena::unit(last).kind() == UnitKind::Free)
+            .then(|| arena::unit(last).first.load(Ordering::Relaxed))
+    }
+
+    /// Makes units, which no description names, a free extent together with its free neighbours. The whole is as
+    /// long free as the part that is so for longest.
+    pub(crate) fn put(&mut self, first: UnitIndex, length: u32, touched: u32, since: u32) {
+        let (mut first, mut length, mut touched, mut since) = (first, length, touched, since);
+        if self.is_free(first + length) {
+            let (right, right_touched, right_since) = self.remove(first + length);
+            if right_touched != 0 {
+                since = if touched == 0 {
+                    right_since
+                } else {
+                    since.min(right_since)
+                };
+                touched = length + right_touched;
+            }
+            length += right;
+        }
+        if let Some(left) = self.left_of(first) {
+            let (left_length, left_touched, left_since) = self.remove(left);
+            if left_touched != 0 {
+                since = if touched == 0 {
+                    left_since
+                } else {
+                    since.min(left_since)
+                };
+            }
+            touched = if touched == 0 {
+                left_touched
+            } else {
+                left_length + touched
+            };
+            length += left_length;
+            first = left;
+        }
+        self.insert(first, length, touched, since);
+    }
+
+    /// Makes units a free extent, whose neighbours are not free.
+    fn insert(&mut self, first: UnitIndex, length: u32, touched: u32, since: u32) {
+        for end in [first, first + length - 1] {
+            let unit = arena::unit(end);
+            self.mark(unit, first, UnitKind::Free);
+            unit.length.store(length, Ordering::Relaxed);
+        }
+        let unit = arena::unit(first);
+        unit.touched.store(touched, Ordering::Relaxed);
+        unit.since.store(since, Ordering::Relaxed);
+        self.free += length;
+        self.free_extents += 1;
+        self.touched += touched;
+        self.bins.insert(first);
+    }
+
+    /// Takes a free extent out of the bins and clears its description. Returns its length, how much of it was
+    /// touched, and since when it is free.
+    pub(crate) fn remove(&mut self, first: UnitIndex) -> (u32, u32, u32) {
+        self.bins.remove(first);
+        let unit = arena::unit(first);
+        let length = unit.length.load(Ordering::Relaxed);
+        let touched = unit.touched.load(Ordering::Relaxed);
+        let since = unit.since.load(Ordering::Relaxed);
+        self.free -= length;
+        self.free_extents -= 1;
+        self.touched -= touched;
+        for end in [first, first + length - 1] {
+            arena::unit(end).clear();
+        }
+        (length, touched, since)
+    }
+}

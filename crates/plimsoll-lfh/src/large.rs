@@ -1,0 +1,145 @@
+//! Blocks larger than any bucket's, and those aligned to more than a unit: runs of their own.
+//!
+//! Free extents are their cache, so most come and go without a system call. What the kernel says is zero is not
+//! cleared again; what grows moves into its right neighbour if that is free, and by its pages instead of its bytes if
+//! it is long.
+//!
+//! Premises of the unsafe code: a run belongs to who took it, from its first to its last byte.
+#![allow(unsafe_code)]
+
+use core::ptr;
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use plimsoll_os::address_space;
+
+use crate::arena::{self, UNITS};
+use crate::backend::Backend;
+use crate::unit::{UNIT, UnitIndex, UnitKind};
+
+/// Blocks of so many bytes move by their pages: below that, copying costs less than changing page tables.
+const MOVED_BY_PAGES: usize = 1 << 20;
+/// So many moves of pages a process: each may split a mapping of the kernel's, of which there are only so many.
+const MOST_MOVES: u32 = 8192;
+/// To zero more bytes than this, their pages are given back: only those that the program writes to come again.
+const ZEROED_BY_DISCARD: usize = 256 << 10;
+
+static MOVES: AtomicU32 = AtomicU32::new(0);
+
+/// Units that hold `size` bytes; none where the window does not.
+fn units_for(size: usize) -> Option<u32> {
+    let units = size.div_ceil(UNIT).max(1);
+    (units < UNITS).then_some(units as u32)
+}
+
+/// A block of `size` bytes at a multiple of `align`, a power of two; null where no memory is left.
+pub(crate) fn allocate(backend: &Backend, size: usize, align: usize) -> *mut u8 {
+    take(backend, size, align).map_or(ptr::null_mut(), |(block, _)| block)
+}
+
+/// A block of `size` bytes that are zero, at a multiple of `align`.
+pub(crate) fn allocate_zeroed(backend: &Backend, size: usize, align: usize) -> *mut u8 {
+    let Some((block, touched)) = take(backend, size, align) else {
+        return ptr::null_mut();
+    };
+    // SAFETY: the run was just taken, and is that long.
+    unsafe { zero(block, touched.min(size)) };
+    block
+}
+
+/// A block, and the bytes from its start that may hold anything.
+fn take(backend: &Backend, size: usize, align: usize) -> Option<(*mut u8, usize)> {
+    let units = units_for(size)?;
+    let align = (align.div_ceil(UNIT) < UNITS).then(|| align.div_ceil(UNIT) as u32)?;
+    let run = backend.take(units, align.max(1), UnitKind::Large)?;
+    note_size(run.first, units, size);
+    Some((
+        arena::address_of(run.first) as *mut u8,
+        run.touched as usize * UNIT,
+    ))
+}
+
+/// # Safety
+/// The bytes are the caller's, from the start of a unit on, and in accessible units to the last one's end.
+unsafe fn zero(block: *mut u8, bytes: usize) {
+    let whole = bytes.next_multiple_of(UNIT);
+    // SAFETY: the caller's premise.
+    if bytes < ZEROED_BY_DISCARD || unsafe { address_space::discard(block as usize, whole) }.is_err() {
+        // SAFETY: the caller's premise.
+        unsafe { ptr::write_bytes(block, 0, bytes) };
+    }
+}
+
+fn note_size(first: UnitIndex, units: u32, size: usize) {
+    let slack = (units as usize * UNIT).saturating_sub(size);
+    arena::unit(first).slack.store(slack as u32, Ordering::Relaxed);
+}
+
+/// Bytes of the block that starts at the unit.
+pub(crate) fn usable_size(first: UnitIndex) -> usize {
+    arena::unit(first).length.load(Ordering::Relaxed) as usize * UNIT
+}
+
+/// Makes the block `size` bytes long, where that is more than any bucket has. Null where no memory is left: the block
+/// stays as it was.
+///
+/// # Safety
+/// A large block in use starts at the unit; the caller uses what is returned instead, unless it is null.
+pub(crate) unsafe fn reallocate(backend: &Backend, first: UnitIndex, size: usize) -> *mut u8 {
+    let block = arena::address_of(first) as *mut u8;
+    let Some(units) = units_for(size) else {
+        return ptr::null_mut();
+    };
+    let length = arena::unit(first).length.load(Ordering::Relaxed);
+    if units < length {
+        backend.shorten(first, units);
+    }
+    if units <= length || backend.extend(first, units).is_some() {
+        note_size(first, units, size);
+        return block;
+    }
+    let old = length as usize * UNIT;
+    // SAFETY: the caller's premise.
+    let moved = unsafe { move_by_pages(backend, first, old, size) };
+    if !moved.is_null() {
+        return moved;
+    }
+    let new = allocate(backend, size, UNIT);
+    if !new.is_null() {
+        // SAFETY: the old block has that many bytes, the new one more, and nobody else uses either.
+        unsafe { ptr::copy_nonoverlapping(block, new, old) };
+        backend.give(first);
+    }
+    new
+}
+
+/// Moves the block's pages to a new run of `size` bytes. Null where that cannot be: the block stays as it was.
+///
+/// # Safety
+/// As for [`reallocate`].
+unsafe fn move_by_pages(backend: &Backend, first: UnitIndex, old: usize, size: usize) -> *mut u8 {
+    if old < MOVED_BY_PAGES || MOVES.load(Ordering::Relaxed) >= MOST_MOVES {
+        return ptr::null_mut();
+    }
+    let Some((new, _)) = take(backend, size, UNIT) else {
+        return ptr::null_mut();
+    };
+    MOVES.fetch_add(1, Ordering::Relaxed);
+    // SAFETY: both runs are whole units in the window, the caller's and the one just taken.
+    if unsafe { address_space::move_pages(arena::address_of(first), new as usize, old) }.is_ok() {
+        backend.give_untouched(first);
+        return new;
+    }
+    MOVES.store(MOST_MOVES, Ordering::Relaxed);
+    // The kernel may have unmapped the new range before it found that it cannot move the old one.
+    let range = (new as usize, old);
+    let mapped = address_space::advise(range.0, range.1, plimsoll_os::Advice::NoHugePage).is_ok()
+        || address_space::map_unused(range.0, range.1).is_ok();
+    if mapped {
+        // SAFETY: the run was taken above, and nobody knows of it.
+        unsafe { ptr::copy_nonoverlapping(arena::address_of(first) as *const u8, new, old) };
+        backend.give(first);
+        return new;
+    }
+    // Somebody else mapped something there meanwhile: the run is never used again.
+    ptr::null_mut()
+}

@@ -1,0 +1,193 @@
+//! What a heap is besides its number: its record in the window, and the list of all.
+//!
+//! Premises of the unsafe code: the record of a living heap is accessible and initialised; zeroed memory is a record
+//! without a heap.
+#![allow(unsafe_code)]
+
+use core::ptr;
+use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+
+use crate::arena;
+use crate::backend::Backend;
+use crate::bucket::Bucket;
+use crate::damage;
+use crate::heap::{FrontEnd, FrontEndError, HeapError, HeapOptions};
+use crate::lock::Lock;
+use crate::settings;
+use crate::standard::Standard;
+
+/// Number of the process's heap.
+pub(crate) const PROCESS: u32 = 1;
+
+/// A heap. Read from outside by `plimsoll heap stat`.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Record {
+    /// Its number while it lives, 0 otherwise.
+    number: AtomicU32,
+    /// [`FrontEnd`].
+    front_end: AtomicU8,
+    no_serialize: AtomicU8,
+    debug: AtomicU8,
+    hardened: AtomicU8,
+    backend: Backend,
+    standard: Lock<Standard>,
+}
+
+const _: () = assert!(size_of::<Record>() <= arena::RECORD);
+
+/// Guards the list of heaps, which is in their records. The first in the order of locks.
+static HEAPS: Lock<()> = Lock::new(());
+
+/// The record of heap `number`; none where there is no memory for the process's first call.
+#[inline]
+pub(crate) fn of(number: u32) -> Option<&'static Record> {
+    if !arena::prepare(begin_process_heap) {
+        return None;
+    }
+    // SAFETY: a handle to the heap exists, so its record is initialised.
+    Some(unsafe { &*(arena::record_address(number) as *const Record) })
+}
+
+/// Makes the heap of the process.
+fn begin_process_heap() -> bool {
+    let front_end = match settings::starts_standard() {
+        true => FrontEnd::Standard,
+        false => FrontEnd::LowFragmentation,
+    };
+    begin(PROCESS, HeapOptions::default(), front_end)
+}
+
+fn begin(number: u32, options: HeapOptions, front_end: FrontEnd) -> bool {
+    if !arena::open_record(number) {
+        return false;
+    }
+    // SAFETY: the record is accessible, and zero is valid for what it is made of.
+    let record = unsafe { &*(arena::record_address(number) as *const Record) };
+    record.front_end.store(front_end as u8, Ordering::Relaxed);
+    record
+        .no_serialize
+        .store(u8::from(options.no_serialize), Ordering::Relaxed);
+    record.debug.store(u8::from(options.debug), Ordering::Relaxed);
+    record
+        .hardened
+        .store(u8::from(options.hardened), Ordering::Relaxed);
+    record.backend.begin(number);
+    record.number.store(number, Ordering::Release);
+    true
+}
+
+/// The living heaps' records, by number.
+fn all() -> impl Iterator<Item = &'static Record> {
+    (1..=arena::directory().heaps.load(Ordering::Acquire)).filter_map(living)
+}
+
+fn living(number: u32) -> Option<&'static Record> {
+    // SAFETY: records up to the directory's count are accessible.
+    let record = unsafe { &*(arena::record_address(number) as *const Record) };
+    (record.number.load(Ordering::Acquire) != 0).then_some(record)
+}
+
+/// Makes a heap, and returns its number.
+pub(crate) fn create(options: HeapOptions) -> Result<u32, HeapError> {
+    of(PROCESS).ok_or(HeapError::OutOfMemory)?;
+    let _held = HEAPS.lock();
+    let known = arena::directory().heaps.load(Ordering::Acquire);
+    let number = (1..=known)
+        .find(|number| living(*number).is_none())
+        .unwrap_or(known + 1);
+    if number > arena::HEAPS {
+        return Err(HeapError::TooManyHeaps);
+    }
+    match begin(number, options, FrontEnd::Standard) {
+        true => Ok(number),
+        false => Err(HeapError::OutOfMemory),
+    }
+}
+
+/// Ends a heap: its memory goes back to the system.
+///
+/// # Safety
+/// Nobody uses the heap or a block of it.
+pub(crate) unsafe fn destroy(number: u32) {
+    let _held = HEAPS.lock();
+    let Some(record) = living(number) else {
+        return;
+    };
+    record.number.store(0, Ordering::Release);
+    // SAFETY: the caller's premise.
+    unsafe { arena::disown(number) };
+    // SAFETY: the record is accessible, and nobody uses it under the lock, as it says that there is no heap.
+    unsafe { ptr::write_bytes(ptr::from_ref(record).cast_mut(), 0, 1) };
+}
+
+impl Record {
+    pub(crate) fn backend(&self) -> &Backend {
+        &self.backend
+    }
+
+    pub(crate) fn front_end(&self) -> FrontEnd {
+        match self.front_end.load(Ordering::Acquire) {
+            0 => FrontEnd::Standard,
+            _ => FrontEnd::LowFragmentation,
+        }
+    }
+
+    pub(crate) fn set_front_end(&self, front_end: FrontEnd) -> Result<(), FrontEndError> {
+        match (front_end, self.front_end()) {
+            (FrontEnd::Standard, FrontEnd::LowFragmentation) => Err(FrontEndError::InUse),
+            (FrontEnd::LowFragmentation, _) if self.no_serialize.load(Ordering::Relaxed) != 0 => {
+                Err(FrontEndError::NoSerialize)
+            }
+            (FrontEnd::LowFragmentation, _) if self.debug.load(Ordering::Relaxed) != 0 => {
+                Err(FrontEndError::Debug)
+            }
+            _ => {
+                self.front_end.store(front_end as u8, Ordering::Release);
+                Ok(())
+            }
+        }
+    }
+
+    /// A block of at most [`LARGEST_BLOCK`](crate::LARGEST_BLOCK) bytes, aligned to as much at most.
+    pub(crate) fn allocate_small(&self, size: usize, align: usize) -> *mut u8 {
+        self.with_standard(|standard| standard.allocate(&self.backend, size, align))
+    }
+
+    /// # Safety
+    /// A block of the Standard front end in use, which nobody uses again.
+    pub(crate) unsafe fn free_standard(&self, block: *mut u8) {
+        // SAFETY: the caller's premise.
+        self.with_standard(|standard| unsafe { standard.free(&self.backend, block) });
+    }
+
+    /// # Safety
+    /// A block of the Standard front end in use, which nobody uses but the caller.
+    pub(crate) unsafe fn resize_standard(&self, block: *mut u8, size: usize) -> bool {
+        // SAFETY: the caller's premise.
+        self.with_standard(|standard| unsafe { standard.resize(block, size) })
+    }
+
+    pub(crate) fn free_low_fragmentation(&self, _bucket: Bucket, block: *mut u8) {
+        damage::report("no front end made this block", block as usize)
+    }
+
+    fn with_standard<T>(&self, work: impl FnOnce(&mut Standard) -> T) -> T {
+        let check = |standard: &Standard| {
+            if self.debug.load(Ordering::Relaxed) != 0
+                && let Err(damaged) = standard.check(self.number.load(Ordering::Relaxed))
+            {
+                damage::report("a check of the whole heap found a damaged header", damaged.header);
+            }
+        };
+        if self.no_serialize.load(Ordering::Relaxed) != 0 {
+            // SAFETY: the heap was made for one thread alone.
+            let standard = unsafe { self.standard.assume_alone() };
+            check(standard);
+            return work(standard);
+        }
+        let mut standard = self.standard.lock();
+        check(&standard);
+        work(&mut standard)
+    }
+}

@@ -1,0 +1,190 @@
+//! Any sequence of calls, against a map of the blocks that are in use.
+#![allow(unsafe_code)]
+
+use std::collections::BTreeMap;
+
+use plimsoll_lfh::{FrontEnd, Heap, HeapOptions};
+use proptest::prelude::*;
+
+/// A call, on the block of some number among those in use.
+#[derive(Debug, Clone)]
+enum Call {
+    Allocate { size: usize, zeroed: bool, align: usize },
+    Free { which: usize },
+    Reallocate { which: usize, size: usize },
+    UseLowFragmentation,
+}
+
+fn sizes() -> impl Strategy<Value = usize> {
+    prop_oneof![
+        4 => 0..200usize,
+        4 => 0..5000usize,
+        2 => 10_000..40_000usize,
+        2 => 0..400_000usize,
+        1 => 1_000_000..5_000_000usize,
+    ]
+}
+
+fn calls() -> impl Strategy<Value = Vec<Call>> {
+    let align = prop_oneof![8 => Just(0u32), 2 => 0..16u32, 1 => 16..22u32];
+    let call = prop_oneof![
+        6 => (sizes(), any::<bool>(), align)
+            .prop_map(|(size, zeroed, align)| Call::Allocate { size, zeroed, align: 1 << align }),
+        5 => any::<usize>().prop_map(|which| Call::Free { which }),
+        3 => (any::<usize>(), sizes()).prop_map(|(which, size)| Call::Reallocate { which, size }),
+    ];
+    // A change of the front end is rare, and has an effect but once.
+    let call = prop_oneof![200 => call, 1 => Just(Call::UseLowFragmentation)];
+    prop::collection::vec(call, 1..400)
+}
+
+/// A block in use, with what was written to it.
+struct Block {
+    size: usize,
+    seed: u8,
+}
+
+impl Block {
+    fn byte(&self, at: usize) -> u8 {
+        self.seed.wrapping_add((at / 8) as u8)
+    }
+
+    /// Bytes of a block that are looked at: all of a small one, and of a large one some of each page.
+    fn looked_at(size: usize) -> impl Iterator<Item = usize> {
+        let step = if size > 8192 { 509 } else { 1 };
+        (0..size).step_by(step).chain(size.checked_sub(1))
+    }
+
+    fn fill(&self, address: usize) {
+        for at in Block::looked_at(self.size) {
+            // SAFETY: the block is in use and that long.
+            unsafe { (address as *mut u8).add(at).write(self.byte(at)) };
+        }
+    }
+
+    /// Checks the bytes up to `length`.
+    fn check(&self, address: usize, length: usize) {
+        for at in Block::looked_at(self.size).filter(|at| *at < length) {
+            // SAFETY: the block is in use and that long.
+            let byte = unsafe { (address as *const u8).add(at).read() };
+            assert_eq!(byte, self.byte(at), "byte {at} of {} at {address:#x}", self.size);
+        }
+    }
+}
+
+/// The blocks in use, by address.
+struct Model<'h> {
+    heap: &'h Heap,
+    blocks: BTreeMap<usize, Block>,
+    seed: u8,
+}
+
+impl Model<'_> {
+    fn some(&self, which: usize) -> Option<usize> {
+        let at = which.checked_rem(self.blocks.len())?;
+        self.blocks.keys().nth(at).copied()
+    }
+
+    /// Takes note of a new block, which must not lie over another.
+    fn note(&mut self, address: usize, size: usize) {
+        // SAFETY: the block was just made.
+        let usable = unsafe { self.heap.usable_size(address as *const u8) };
+        assert!(usable >= size);
+        assert_eq!(address % 16, 0);
+        if let Some((other, block)) = self.blocks.range(..address + usable).next_back() {
+            assert!(
+                other + block.size.max(1) <= address,
+                "{address:#x} lies over {other:#x}"
+            );
+        }
+        self.seed = self.seed.wrapping_add(37);
+        let block = Block {
+            size,
+            seed: self.seed,
+        };
+        block.fill(address);
+        self.blocks.insert(address, block);
+    }
+
+    fn apply(&mut self, call: &Call) {
+        match *call {
+            Call::Allocate { size, zeroed, align } => {
+                let block = match zeroed {
+                    true => self.heap.allocate_zeroed_aligned(align, size),
+                    false => self.heap.allocate_aligned(align, size),
+                };
+                assert!(!block.is_null() && (block as usize).is_multiple_of(align));
+                if zeroed {
+                    // SAFETY: the block is in use and that long.
+                    let bytes = unsafe { std::slice::from_raw_parts(block, size) };
+                    assert!(bytes.iter().all(|byte| *byte == 0));
+                }
+                self.note(block as usize, size);
+            }
+            Call::Free { which } => {
+                let Some(address) = self.some(which) else { return };
+                let block = self.blocks.remove(&address).expect("it is in use");
+                block.check(address, block.size);
+                // SAFETY: the block is in use, and forgotten above.
+                unsafe { self.heap.free(address as *mut u8) };
+            }
+            Call::Reallocate { which, size } => {
+                let Some(address) = self.some(which) else { return };
+                let block = self.blocks.remove(&address).expect("it is in use");
+                // SAFETY: the block is in use, and forgotten above.
+                let new = unsafe { self.heap.reallocate(address as *mut u8, size) };
+                assert!(!new.is_null());
+                block.check(new as usize, size);
+                self.note(new as usize, size);
+            }
+            Call::UseLowFragmentation => {
+                self.heap
+                    .set_front_end(FrontEnd::LowFragmentation)
+                    .expect("nothing forbids it");
+                assert_eq!(self.heap.front_end(), FrontEnd::LowFragmentation);
+            }
+        }
+    }
+}
+
+fn run(heap: &Heap, calls: &[Call]) {
+    let mut model = Model {
+        heap,
+        blocks: BTreeMap::new(),
+        seed: 0,
+    };
+    for call in calls {
+        model.apply(call);
+    }
+    for (address, block) in &model.blocks {
+        block.check(*address, block.size);
+        // SAFETY: the block is in use, and this is the last look at it.
+        unsafe { heap.free(*address as *mut u8) };
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_heap_of_the_process_keeps_what_is_in_use(calls in calls()) {
+        run(Heap::process(), &calls);
+    }
+
+    #[test]
+    fn a_new_heap_keeps_what_is_in_use(calls in calls()) {
+        let heap = Heap::new(HeapOptions::default()).expect("there is memory");
+        run(&heap, &calls);
+    }
+
+    #[test]
+    fn a_heap_for_one_thread_that_checks_itself_keeps_what_is_in_use(calls in calls()) {
+        let options = HeapOptions { no_serialize: true, debug: true, ..HeapOptions::default() };
+        let heap = Heap::new(options).expect("there is memory");
+        let calls: Vec<Call> = calls
+            .into_iter()
+            .filter(|call| !matches!(call, Call::UseLowFragmentation))
+            .collect();
+        run(&heap, &calls);
+    }
+}
