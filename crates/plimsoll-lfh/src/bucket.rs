@@ -25,6 +25,16 @@ impl Bucket {
         }
     }
 
+    /// The bucket of a number that is known to be one.
+    ///
+    /// # Safety
+    /// `number` is from 1 to [`BUCKETS`].
+    #[inline(always)]
+    #[allow(unsafe_code)]
+    pub(crate) const unsafe fn new_unchecked(number: u8) -> Bucket {
+        Bucket(number)
+    }
+
     /// The smallest bucket whose blocks hold `bytes`; none beyond [`LARGEST_BLOCK`].
     #[inline(always)]
     pub const fn for_size(bytes: usize) -> Option<Bucket> {

@@ -22,12 +22,17 @@ mod backend;
 mod bins;
 mod bucket;
 mod damage;
+mod front_end;
 mod heap;
+pub mod inspect;
+mod integrity;
 mod large;
 mod lock;
 mod record;
 mod settings;
 mod standard;
+mod subsegment;
+mod remote_free;
 mod unit;
 
 pub use arena::{
@@ -35,6 +40,7 @@ pub use arena::{
 };
 pub use bucket::{BUCKETS, Bucket, LARGEST_BLOCK, SMALLEST_BLOCK};
 pub use heap::{FrontEnd, FrontEndError, Heap, HeapError, HeapOptions, Lfh};
+pub use remote_free::{Home, RemoteFree, Standing};
 pub use unit::{UNIT, Unit, UnitIndex, UnitKind};
 
 /// Version of what another process may read of a heap: [`Unit`] and what leads to it.

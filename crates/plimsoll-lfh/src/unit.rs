@@ -2,6 +2,8 @@
 
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
+use crate::remote_free::RemoteFree;
+
 /// Bytes of a unit. Extents and subsegments are runs of whole units, and start at one.
 pub const UNIT: usize = 16 << 10;
 
@@ -59,7 +61,7 @@ impl UnitKind {
 #[repr(C, align(64))]
 pub struct Unit {
     /// Subsegment: blocks freed and not yet taken back, see `remote_free`. Lock-free.
-    pub remote: AtomicU64,
+    pub remote: RemoteFree,
     /// [`UnitKind`]. Back end's lock.
     pub kind: AtomicU8,
     /// Subsegment: its bucket's number. Set before it is used.
@@ -97,6 +99,7 @@ pub struct Unit {
     pub slack: AtomicU32,
 }
 
+#[cfg(not(loom))]
 const _: () = assert!(size_of::<Unit>() == 64);
 
 impl Unit {

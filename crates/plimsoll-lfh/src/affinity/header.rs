@@ -65,15 +65,17 @@ impl Header {
         unused
     }
 
-    /// Doubles what an array in use holds, as far as it goes. The bucket's lock is held.
-    pub(crate) fn grow(&self, bucket: Bucket) {
+    /// Doubles what an array in use holds, as far as it goes; no where it does not. The bucket's lock is held.
+    pub(crate) fn grow(&self, bucket: Bucket) -> bool {
         let capacity = self.capacity();
         let most = most_pointers(bucket);
-        if (1..most).contains(&capacity) {
+        let grows = (1..most).contains(&capacity);
+        if grows {
             let begin = begin(bucket);
             let end = begin + (capacity * 2).min(most);
             self.limits.store(limits(begin, end), Ordering::Relaxed);
         }
+        grows
     }
 
     /// Keeps sections from beginning to take or put; those under way may still commit until they were restarted. No

@@ -1,0 +1,97 @@
+//! Bringing free blocks home to their subsegments, by groups: one compare-and-swap for all blocks of a subsegment that
+//! come together.
+#![allow(unsafe_code)]
+
+use core::sync::atomic::Ordering;
+
+use super::LowFragmentation;
+use crate::backend::Backend;
+use crate::bucket::Bucket;
+use crate::integrity::{self, Damage};
+use crate::remote_free::Duty;
+use crate::subsegment::Subsegment;
+
+/// Groups that are kept at a time. A power of two.
+const GROUPS: usize = 16;
+
+/// Blocks of one subsegment, linked, that are about to come home.
+#[derive(Clone, Copy)]
+struct Group {
+    subsegment: Subsegment,
+    /// Number + 1 of the first block.
+    head: u16,
+    /// The last block, whose link is not written yet.
+    tail: *mut u8,
+    count: u16,
+}
+
+impl LowFragmentation {
+    /// Brings free, sealed blocks of `bucket` home.
+    pub(super) fn bring_home(&self, backend: &Backend, bucket: Bucket, blocks: &[*mut u8]) {
+        let mut groups = [None::<Group>; GROUPS];
+        for block in blocks {
+            let subsegment = Subsegment::containing(*block as usize, bucket);
+            let number = subsegment.number(*block);
+            // Subsegments start at multiples of their length, so neighbours have different places.
+            let place = &mut groups[(subsegment.first / crate::subsegment::units(bucket)) as usize % GROUPS];
+            match place {
+                Some(group) if group.subsegment.first == subsegment.first => {
+                    // SAFETY: the block is free, and nobody else has it.
+                    unsafe { integrity::write_link(*block, group.head) };
+                    group.head = number + 1;
+                    group.count += 1;
+                }
+                _ => {
+                    let group = Group {
+                        subsegment,
+                        head: number + 1,
+                        tail: *block,
+                        count: 1,
+                    };
+                    if let Some(before) = place.replace(group) {
+                        self.bring_group(backend, before);
+                    }
+                }
+            }
+        }
+        for group in groups.into_iter().flatten() {
+            self.bring_group(backend, group);
+        }
+    }
+
+    /// Brings one group home, and does what is owed then.
+    fn bring_group(&self, backend: &Backend, group: Group) {
+        let Group {
+            subsegment,
+            head,
+            tail,
+            count,
+        } = group;
+        let unit = subsegment.unit();
+        let damage = |damage| integrity::report(damage, tail as usize, Some(subsegment.bucket));
+        if unit.heap.load(Ordering::Relaxed) != self.heap.load(Ordering::Relaxed) {
+            damage(Damage::OtherHeap);
+        }
+        if u32::from(head) > unit.carved.load(Ordering::Relaxed) {
+            damage(Damage::Foreign);
+        }
+        let capacity = subsegment.capacity();
+        let duty = unit.remote.push(head, count, capacity, |head| {
+            // SAFETY: the block is free, and nobody else has it before the push.
+            unsafe { integrity::write_link(tail, head) };
+        });
+        if duty == Duty::Nothing {
+            return;
+        }
+        let mut lists = self.buckets[subsegment.bucket.index()].lock.lock();
+        match duty {
+            Duty::List => {
+                let standing = unit.remote.listed(capacity);
+                lists.settle(backend, subsegment, standing);
+            }
+            Duty::Empty => lists.empty(backend, subsegment),
+            Duty::TooMany => damage(Damage::DoubleFree),
+            Duty::Nothing => {}
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! The subsegments of a bucket, under its lock: which are listed, which is spare, and where blocks are taken from.
+
+use core::sync::atomic::Ordering;
+
+use super::LowFragmentation;
+use crate::arena;
+use crate::backend::Backend;
+use crate::bucket::Bucket;
+use crate::remote_free::Standing;
+use crate::subsegment::{self, Subsegment};
+use crate::unit::{UnitIndex, UnitKind};
+
+/// How many of the listed subsegments are looked at to find the fullest.
+const LOOKS: usize = 8;
+
+/// What a bucket's lock guards. Zeroed memory is a bucket without subsegments.
+///
+/// Invariant: a subsegment is in the list from `first` exactly if it is [`Standing::Listed`], or [`Standing::Emptying`]
+/// from there; `spare` is 0 or one that is [`Standing::Spare`]. Checked by `check`.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct BucketLists {
+    /// The first of the listed subsegments, 0 for none.
+    first: UnitIndex,
+    /// An empty subsegment, kept for the next need; 0 for none.
+    spare: UnitIndex,
+    /// Subsegments that the bucket has.
+    pub(crate) subsegments: u32,
+    /// Subsegments that were ever taken from the back end.
+    pub(crate) begun: u32,
+    /// Times that a slot had no block.
+    pub(crate) refills: u32,
+    /// Times that a slot was full.
+    pub(crate) flushes: u32,
+    /// What `refills` was when the drain looked last.
+    pub(super) refills_seen: u32,
+}
+
+impl BucketLists {
+    /// Takes up to `blocks.len()` blocks for a slot, at least one unless no memory is left: from the slot's active
+    /// subsegment, and when that has no more, from the next. Returns how many.
+    pub(super) fn take(
+        &mut self,
+        front_end: &LowFragmentation,
+        backend: &Backend,
+        slot: usize,
+        bucket: Bucket,
+        blocks: &mut [*mut u8],
+    ) -> usize {
+        let active = front_end.slots.active(slot, bucket);
+        let mut taken = 0;
+        loop {
+            let first = active.load(Ordering::Relaxed);
+            if first != 0 {
+                let subsegment = Subsegment::new(first, bucket);
+                taken += subsegment.take(&mut blocks[taken..]);
+                if subsegment.home() > 0 || taken == blocks.len() {
+                    return taken;
+                }
+                active.store(0, Ordering::Relaxed);
+                self.give_up(backend, subsegment);
+            }
+            if taken * 2 > blocks.len() {
+                return taken;
+            }
+            let next = match self.fullest() {
+                None if taken > 0 => return taken,
+                None => self.begin(backend, bucket),
+                listed => listed,
+            };
+            match next {
+                Some(next) => active.store(next, Ordering::Relaxed),
+                None => return taken,
+            }
+        }
+    }
+
+    /// A slot gives its active subsegment up.
+    pub(super) fn give_up(&mut self, backend: &Backend, subsegment: Subsegment) {
+        let standing = subsegment
+            .unit()
+            .remote
+            .yield_home(subsegment.home(), subsegment.capacity());
+        self.settle(backend, subsegment, standing);
+    }
+
+    /// Does what a standing asks for that was just made, of a subsegment in no list.
+    pub(super) fn settle(&mut self, backend: &Backend, subsegment: Subsegment, standing: Standing) {
+        match standing {
+            Standing::Listed => self.insert(subsegment.first),
+            Standing::Emptying => self.retire(backend, subsegment),
+            _ => {}
+        }
+    }
+
+    /// All blocks of a listed subsegment came home.
+    pub(super) fn empty(&mut self, backend: &Backend, subsegment: Subsegment) {
+        self.remove(subsegment.first);
+        self.retire(backend, subsegment);
+    }
+
+    /// Keeps an empty subsegment as the spare one, or gives it back.
+    fn retire(&mut self, backend: &Backend, subsegment: Subsegment) {
+        if self.spare == 0 {
+            subsegment.reset(Standing::Spare);
+            self.spare = subsegment.first;
+        } else {
+            self.give_back(backend, subsegment);
+        }
+    }
+
+    fn give_back(&mut self, backend: &Backend, subsegment: Subsegment) {
+        subsegment.end();
+        self.subsegments -= 1;
+        backend.give(subsegment.first);
+    }
+
+    /// Gives the spare subsegment back.
+    pub(super) fn give_spare_back(&mut self, backend: &Backend, bucket: Bucket) {
+        if self.spare != 0 {
+            let spare = Subsegment::new(self.spare, bucket);
+            self.spare = 0;
+            self.give_back(backend, spare);
+        }
+    }
+
+    /// The spare subsegment, or a new one: active.
+    fn begin(&mut self, backend: &Backend, bucket: Bucket) -> Option<UnitIndex> {
+        if self.spare != 0 {
+            let spare = core::mem::take(&mut self.spare);
+            arena::unit(spare).remote.start();
+            return Some(spare);
+        }
+        let units = subsegment::units(bucket);
+        let first = backend.take(units, units, UnitKind::Subsegment)?.first;
+        Subsegment::new(first, bucket).begin();
+        self.subsegments += 1;
+        self.begun = self.begun.wrapping_add(1);
+        Some(first)
+    }
+
+    /// Takes the fullest of the first listed subsegments and makes it active: so the others become empty.
+    fn fullest(&mut self) -> Option<UnitIndex> {
+        loop {
+            let mut best = None;
+            let mut at = self.first;
+            for _ in 0..LOOKS {
+                if at == 0 {
+                    break;
+                }
+                let unit = arena::unit(at);
+                let home = unit.remote.load();
+                let free = home.chained + home.home;
+                if home.standing == Standing::Listed && best.is_none_or(|(least, _)| free < least) {
+                    best = Some((free, at));
+                }
+                at = unit.next.load(Ordering::Relaxed);
+            }
+            let (_, found) = best?;
+            // If its last block came home just now, whoever brought it waits for the lock.
+            if arena::unit(found).remote.activate() {
+                self.remove(found);
+                return Some(found);
+            }
+        }
+    }
+
+    fn insert(&mut self, first: UnitIndex) {
+        let unit = arena::unit(first);
+        unit.previous.store(0, Ordering::Relaxed);
+        unit.next.store(self.first, Ordering::Relaxed);
+        if self.first != 0 {
+            arena::unit(self.first).previous.store(first, Ordering::Relaxed);
+        }
+        self.first = first;
+    }
+
+    fn remove(&mut self, first: UnitIndex) {
+        let unit = arena::unit(first);
+        let next = unit.next.load(Ordering::Relaxed);
+        let previous = unit.previous.load(Ordering::Relaxed);
+        match previous {
+            0 => self.first = next,
+            previous => arena::unit(previous).next.store(next, Ordering::Relaxed),
+        }
+        if next != 0 {
+            arena::unit(next).previous.store(previous, Ordering::Relaxed);
+        }
+    }
+
+    /// Panics unless the invariant holds, while nobody works on the bucket. Returns the listed subsegments.
+    #[cfg(test)]
+    pub(super) fn check(&self, bucket: Bucket) -> std::vec::Vec<Subsegment> {
+        let mut listed = std::vec::Vec::new();
+        let (mut previous, mut at) = (0, self.first);
+        while at != 0 {
+            let subsegment = Subsegment::new(at, bucket);
+            let unit = subsegment.unit();
+            assert_eq!(unit.previous.load(Ordering::Relaxed), previous);
+            assert_eq!(unit.remote.load().standing, Standing::Listed);
+            listed.push(subsegment);
+            (previous, at) = (at, unit.next.load(Ordering::Relaxed));
+        }
+        if self.spare != 0 {
+            let unit = arena::unit(self.spare);
+            assert_eq!(unit.remote.load().standing, Standing::Spare);
+        }
+        listed
+    }
+
+    #[cfg(test)]
+    pub(super) fn spare(&self) -> UnitIndex {
+        self.spare
+    }
+}

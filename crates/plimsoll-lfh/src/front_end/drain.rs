@@ -1,0 +1,101 @@
+//! Emptying slots that lie idle, so that what they hold comes home and its pages can be given back.
+#![allow(unsafe_code)]
+
+use core::ptr;
+use core::sync::atomic::Ordering;
+
+use super::LowFragmentation;
+use crate::affinity::MOST_POINTERS;
+use crate::backend::Backend;
+use crate::bucket::Bucket;
+use crate::subsegment::Subsegment;
+
+/// Which arrays are drained.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Idle {
+    /// Those that hold as much as at the last drain.
+    Since,
+    /// All.
+    Whatever,
+}
+
+impl LowFragmentation {
+    /// Empties idle arrays, gives their slots' active subsegments up, and gives spare subsegments back. Returns whether
+    /// anything is left that a later drain may find idle. Does nothing while another thread drains.
+    pub(crate) fn drain(&self, backend: &Backend, idle: Idle) -> bool {
+        let Some(_draining) = self.draining.try_lock() else {
+            return true;
+        };
+        if !self.slots.has_started() {
+            return false;
+        }
+        let mut left = false;
+        let mut stopped = false;
+        for bucket in Bucket::all() {
+            left |= self.look(backend, bucket, idle, &mut stopped);
+        }
+        if !stopped {
+            return left;
+        }
+        let restarted = self.slots.restart_sections();
+        for bucket in Bucket::all() {
+            for slot in 0..self.slots_used.load(Ordering::Relaxed) as usize {
+                if self.slots.header(slot, bucket).is_stopped() {
+                    self.empty_stopped(backend, slot, bucket, restarted);
+                }
+            }
+        }
+        left
+    }
+
+    /// Stops the bucket's idle arrays. Where one is idle and empty already, only the active subsegment is given up.
+    fn look(&self, backend: &Backend, bucket: Bucket, idle: Idle, stopped: &mut bool) -> bool {
+        let mut left = false;
+        let mut lists = self.buckets[bucket.index()].lock.lock();
+        for slot in 0..self.slots_used.load(Ordering::Relaxed) as usize {
+            let header = self.slots.header(slot, bucket);
+            let current = header.current();
+            let seen = header.seen.swap(current, Ordering::Relaxed);
+            let active = self.slots.active(slot, bucket);
+            if seen != current && idle == Idle::Since {
+                left = true;
+            } else if header.filled() > 0 {
+                *stopped |= self.slots.stop(slot, bucket);
+            } else if active.load(Ordering::Relaxed) != 0 {
+                let first = active.swap(0, Ordering::Relaxed);
+                lists.give_up(backend, Subsegment::new(first, bucket));
+            }
+        }
+        if lists.refills != lists.refills_seen && idle == Idle::Since {
+            lists.refills_seen = lists.refills;
+            left = true;
+        } else {
+            lists.give_spare_back(backend, bucket);
+        }
+        left
+    }
+
+    /// Brings the pointers of a stopped array home and makes it usable again. Where sections could not be restarted,
+    /// it keeps its pointers.
+    fn empty_stopped(&self, backend: &Backend, slot: usize, bucket: Bucket, restarted: bool) {
+        let mut blocks = [ptr::null_mut(); MOST_POINTERS];
+        let mut count = 0;
+        {
+            let mut lists = self.buckets[bucket.index()].lock.lock();
+            let header = self.slots.header(slot, bucket);
+            if restarted {
+                // SAFETY: it was stopped before the restart, and the lock is held.
+                let pointers = unsafe { self.slots.stopped(slot, bucket) };
+                count = pointers.len();
+                blocks[..count].copy_from_slice(pointers);
+                header.set_empty(bucket);
+            }
+            header.resume(bucket);
+            let active = self.slots.active(slot, bucket).swap(0, Ordering::Relaxed);
+            if active != 0 {
+                lists.give_up(backend, Subsegment::new(active, bucket));
+            }
+        }
+        self.bring_home(backend, bucket, &blocks[..count]);
+    }
+}

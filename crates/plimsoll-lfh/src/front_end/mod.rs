@@ -1,0 +1,242 @@
+//! The low-fragmentation front end of a heap: slots over the subsegments of each bucket.
+//!
+//! Fast paths move one pointer between the program and its processor's slot. When the slot has none, [`refill`] takes
+//! a batch from the slot's active subsegment; when it is full, [`flush`] brings a batch home to the subsegments that
+//! the blocks are of. Where a subsegment stands, and who moves it, is written in [`remote_free`](crate::remote_free).
+//!
+//! Locks, in this order: `draining`, a bucket's, a slot's (where sections do not serve them), the back end's.
+//!
+//! [`refill`]: LowFragmentation::refill
+//! [`flush`]: LowFragmentation::flush
+#![allow(unsafe_code)]
+
+mod bring_home;
+mod bucket_lists;
+mod drain;
+
+use core::ptr;
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use self::bucket_lists::BucketLists;
+use crate::affinity::{MOST_POINTERS, SlotSet};
+use crate::arena::{self, BUCKET_OF_UNIT, WINDOW};
+use crate::backend::Backend;
+use crate::bucket::{BUCKETS, Bucket};
+use crate::integrity::{self, Damage};
+use crate::lock::Lock;
+use crate::subsegment;
+use crate::unit::UNIT;
+
+/// The most blocks that move between a slot and subsegments at once.
+const BATCH: usize = MOST_POINTERS / 2;
+
+/// The front end of one heap. Zeroed memory is one that was not started.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct LowFragmentation {
+    slots: SlotSet,
+    /// Number of the heap.
+    heap: AtomicU32,
+    /// Slots from this number on were never used.
+    slots_used: AtomicU32,
+    /// Held by who drains: one at a time.
+    draining: Lock<()>,
+    /// By number; that of 0 is not used.
+    buckets: [BucketLock; BUCKETS + 1],
+}
+
+/// Cache lines of their own, as different processors work on neighbours.
+#[derive(Debug)]
+#[repr(C, align(64))]
+struct BucketLock {
+    lock: Lock<BucketLists>,
+}
+
+/// What came of a free.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Freed {
+    /// The block is free.
+    Done,
+    /// The address is not the start of a block of a bucket.
+    NotHere,
+}
+
+impl LowFragmentation {
+    /// Makes the front end usable. No where there is no memory for it. The caller keeps others from doing so at the
+    /// same time, and set the key of the process.
+    pub(crate) fn start(&self, heap: u32) -> bool {
+        self.heap.store(heap, Ordering::Relaxed);
+        self.slots.has_started() || self.slots.start()
+    }
+
+    /// Unmaps the slots.
+    ///
+    /// # Safety
+    /// Nobody uses the heap any more.
+    pub(crate) unsafe fn end(&self) {
+        // SAFETY: the caller's premise.
+        unsafe { self.slots.end() };
+    }
+
+    /// Whether it was started.
+    pub(crate) fn has_started(&self) -> bool {
+        self.slots.has_started()
+    }
+
+    /// A block from this processor's slot; null where that has none, or the front end was not started: then
+    /// [`LowFragmentation::refill`] finds one.
+    #[inline(always)]
+    pub(crate) fn allocate_fast(&self, bucket: Bucket) -> *mut u8 {
+        let block = self.slots.pop_fast(bucket);
+        if !block.is_null() {
+            open(block, bucket);
+        }
+        block
+    }
+
+    /// Frees the block at `address`, if it starts a block of a bucket.
+    ///
+    /// # Safety
+    /// If it does, the block is of this heap and not used again.
+    #[inline(always)]
+    pub(crate) unsafe fn free(&self, backend: &Backend, block: *mut u8) -> Freed {
+        let offset = (block as usize).wrapping_sub(arena::window());
+        if offset >= WINDOW {
+            return Freed::NotHere;
+        }
+        // SAFETY: the table has every unit of the window.
+        let number = unsafe { BUCKET_OF_UNIT.get_unchecked(offset / UNIT) }.load(Ordering::Relaxed);
+        if !subsegment::starts_block(number, block as usize) {
+            return Freed::NotHere;
+        }
+        // SAFETY: numbers of the table are buckets' or 0, which was told apart above.
+        let bucket = unsafe { Bucket::new_unchecked(number) };
+        // SAFETY: a block of the bucket starts there.
+        if unsafe { integrity::is_sealed(block) } {
+            integrity::report(Damage::DoubleFree, block as usize, Some(bucket));
+        }
+        // SAFETY: the block is the heap's from now on.
+        unsafe { integrity::seal(block) };
+        if !self.slots.push_fast(bucket, block) {
+            self.flush(backend, bucket, block);
+        }
+        Freed::Done
+    }
+
+    /// Finds a block where the slot has none, and fills the slot. Null where no memory is left.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn refill(&self, backend: &Backend, bucket: Bucket) -> *mut u8 {
+        let mut blocks = [ptr::null_mut(); BATCH + 1];
+        if !self.slots.uses_sections() && self.slots.pop_batch(bucket, &mut blocks[..1]) == 1 {
+            open(blocks[0], bucket);
+            return blocks[0];
+        }
+        let slot = self.slots.mine();
+        let taken = {
+            let mut lists = self.buckets[bucket.index()].lock.lock();
+            self.grow(slot, bucket);
+            let room = self.slots.header(slot, bucket).capacity() as usize / 2;
+            lists.refills = lists.refills.wrapping_add(1);
+            lists.take(self, backend, slot, bucket, &mut blocks[..room.min(BATCH) + 1])
+        };
+        let Some((first, rest)) = blocks[..taken].split_first() else {
+            return ptr::null_mut();
+        };
+        let pushed = self.slots.push_batch(bucket, rest);
+        if pushed < rest.len() {
+            self.bring_home(backend, bucket, &rest[pushed..]);
+        }
+        open(*first, bucket);
+        *first
+    }
+
+    /// Finds a place for a free block where the slot is full: the array grows, or a half of it comes home.
+    #[cold]
+    #[inline(never)]
+    fn flush(&self, backend: &Backend, bucket: Bucket, block: *mut u8) {
+        if !self.slots.uses_sections() && self.slots.push_batch(bucket, &[block]) == 1 {
+            return;
+        }
+        let slot = self.slots.mine();
+        let header = self.slots.header(slot, bucket);
+        let grown = {
+            let mut lists = self.buckets[bucket.index()].lock.lock();
+            lists.flushes = lists.flushes.wrapping_add(1);
+            self.grow(slot, bucket)
+        };
+        if grown && self.slots.push_batch(bucket, &[block]) == 1 {
+            return;
+        }
+        let mut blocks = [block; BATCH + 1];
+        let half = (header.capacity() as usize / 2).min(BATCH);
+        let taken = 1 + self.slots.pop_batch(bucket, &mut blocks[1..=half]);
+        self.bring_home(backend, bucket, &blocks[..taken]);
+    }
+
+    /// Makes the bucket's array in the slot usable, or larger. No where it is as large as may be. The bucket's lock is
+    /// held.
+    fn grow(&self, slot: usize, bucket: Bucket) -> bool {
+        let header = self.slots.header(slot, bucket);
+        if header.capacity() > 0 {
+            return header.grow(bucket);
+        }
+        self.slots_used.fetch_max(slot as u32 + 1, Ordering::Relaxed);
+        self.slots.prepare(bucket)
+    }
+
+    /// Holds every lock for the time of a fork.
+    pub(crate) fn hold(&self) {
+        self.draining.hold();
+        for bucket in Bucket::all() {
+            self.buckets[bucket.index()].lock.hold();
+        }
+        if !self.slots.uses_sections() {
+            (0..self.slots.count()).for_each(|slot| self.slots.lock(slot).hold());
+        }
+    }
+
+    /// Ends what [`LowFragmentation::hold`] began, in the parent.
+    ///
+    /// # Safety
+    /// This thread holds the locks by `hold`.
+    pub(crate) unsafe fn release(&self) {
+        // SAFETY: the caller's premise.
+        self.each_lock(|lock| unsafe { lock.release() }, |lock| unsafe { lock.release() });
+    }
+
+    /// Ends what [`LowFragmentation::hold`] began, in the child. What other threads had in their hands is lost to it;
+    /// what was in slots is not.
+    ///
+    /// # Safety
+    /// This thread is the only one, and its parent held the locks by `hold`.
+    pub(crate) unsafe fn free_after_fork(&self) {
+        // SAFETY: the caller's premise.
+        self.each_lock(|lock| unsafe { lock.free_after_fork() }, |lock| unsafe { lock.free_after_fork() });
+    }
+
+    fn each_lock(&self, plain: impl Fn(&Lock<()>), of_bucket: impl Fn(&Lock<BucketLists>)) {
+        if !self.slots.uses_sections() {
+            (0..self.slots.count()).for_each(|slot| plain(self.slots.lock(slot)));
+        }
+        for bucket in Bucket::all() {
+            of_bucket(&self.buckets[bucket.index()].lock);
+        }
+        plain(&self.draining);
+    }
+}
+
+/// Makes a free block one in use.
+#[inline(always)]
+fn open(block: *mut u8, bucket: Bucket) {
+    // SAFETY: what stands in slots and comes from subsegments are starts of free blocks, each in one place only.
+    unsafe {
+        if !integrity::is_sealed(block) {
+            integrity::report(Damage::WrittenAfterFree, block as usize, Some(bucket));
+        }
+        integrity::unseal(block);
+    }
+}
+
+#[cfg(test)]
+mod tests;

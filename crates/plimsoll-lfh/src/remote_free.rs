@@ -1,0 +1,295 @@
+//! The word of a subsegment through which its blocks come home, from any thread and without a lock.
+//!
+//! Blocks that come home form a chain, linked in the blocks themselves; the word has its head, its length, how many
+//! more blocks are at home under the bucket's lock, and where the subsegment stands. It is pushed to and taken whole:
+//! so a head that returns to an old value does no harm.
+//!
+//! ```text
+//!             start                     yield_home(some)            push completes it
+//!   Nothing --------->  Active  ----------------------->  Listed  -------------------> Emptying
+//!                        |  ^                             ^    |                          |
+//!       yield_home(none) |  +-----------------------------|----+ activate                 | end
+//!                        v                  listed        |                               v
+//!                       Full  ----------> Listing --------+--(complete)--> Emptying    Nothing
+//!                              push
+//! ```
+//!
+//! A transition is made by one compare-and-swap, so one thread makes it, and that thread owes what follows: who makes
+//! `Listing` lists the subsegment, who makes `Emptying` takes it from the list and gives it back.
+#[cfg(loom)]
+use loom::sync::atomic::{AtomicU64, Ordering};
+
+#[cfg(not(loom))]
+use core::sync::atomic::{AtomicU64, Ordering};
+
+/// Where a subsegment stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Standing {
+    /// No subsegment.
+    Nothing = 0,
+    /// A slot takes its blocks from it. It is in no list.
+    Active = 1,
+    /// In its bucket's list: some of its blocks are at home.
+    Listed = 2,
+    /// In no list: none of its blocks is at home.
+    Full = 3,
+    /// The first block of a full one came home; the thread that brought it is about to list it.
+    Listing = 4,
+    /// All blocks are at home; the thread that brought the last one is about to give it back.
+    Emptying = 5,
+    /// All blocks are at home, and the bucket keeps it for its next need.
+    Spare = 6,
+}
+
+/// The word's contents.
+///
+/// Layout: version [`LAYOUT`](crate::LAYOUT), read from outside by `plimsoll heap stat`: from bit 0 on 16 bits each of
+/// `head`, `chained` and `home`, then 8 bits of `standing`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Home {
+    /// Number + 1 of the first block of the chain, 0 for none.
+    pub head: u16,
+    /// Blocks in the chain.
+    pub chained: u16,
+    /// Blocks at home besides: in the local list, or never handed out. Kept only while no slot takes from it.
+    pub home: u16,
+    /// Where the subsegment stands.
+    pub standing: Standing,
+}
+
+impl Home {
+    /// The contents of the number `word`, which another process's memory may hold.
+    pub const fn of_word(word: u64) -> Home {
+        Home {
+            head: word as u16,
+            chained: (word >> 16) as u16,
+            home: (word >> 32) as u16,
+            standing: match (word >> 48) as u8 {
+                1 => Standing::Active,
+                2 => Standing::Listed,
+                3 => Standing::Full,
+                4 => Standing::Listing,
+                5 => Standing::Emptying,
+                6 => Standing::Spare,
+                _ => Standing::Nothing,
+            },
+        }
+    }
+
+    const fn word(self) -> u64 {
+        self.head as u64
+            | (self.chained as u64) << 16
+            | (self.home as u64) << 32
+            | (self.standing as u64) << 48
+    }
+}
+
+/// What a thread owes after a push.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Duty {
+    Nothing,
+    /// To list the subsegment: [`RemoteFree::listed`] under the bucket's lock.
+    List,
+    /// To give the subsegment back: [`RemoteFree::end`] under the bucket's lock.
+    Empty,
+    /// More blocks came home than there are: one came twice.
+    TooMany,
+}
+
+/// What was in the chain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Chain {
+    pub(crate) head: u16,
+    pub(crate) count: u16,
+}
+
+/// The word. Zeroed memory is that of no subsegment.
+#[derive(Debug)]
+#[repr(transparent)]
+pub struct RemoteFree(AtomicU64);
+
+impl RemoteFree {
+    /// What it holds at some moment.
+    pub fn load(&self) -> Home {
+        Home::of_word(self.0.load(Ordering::Acquire))
+    }
+
+    /// Makes a new subsegment, or a spare one, that of a slot. Nobody else knows of it.
+    pub(crate) fn start(&self) {
+        let started = Home {
+            head: 0,
+            chained: 0,
+            home: 0,
+            standing: Standing::Active,
+        };
+        self.0.store(started.word(), Ordering::Release);
+    }
+
+    /// Makes the subsegment none, or keeps it as a spare: its blocks are all at home, and this thread made
+    /// [`Standing::Emptying`], or took it from the bucket as a spare.
+    pub(crate) fn end(&self, standing: Standing, home: u16) {
+        debug_assert!(matches!(standing, Standing::Nothing | Standing::Spare));
+        let ended = Home {
+            head: 0,
+            chained: 0,
+            home,
+            standing,
+        };
+        self.0.store(ended.word(), Ordering::Release);
+    }
+
+    /// Brings `count` blocks home, of which `first` is the first. `link` writes into the last of them that the given
+    /// head comes after it.
+    #[inline]
+    pub(crate) fn push(&self, first: u16, count: u16, capacity: u16, mut link: impl FnMut(u16)) -> Duty {
+        let mut seen = self.0.load(Ordering::Relaxed);
+        loop {
+            let mut new = Home::of_word(seen);
+            link(new.head);
+            new.head = first;
+            new.chained = new.chained.saturating_add(count);
+            let all = new.chained.saturating_add(new.home);
+            let duty = match new.standing {
+                _ if all > capacity => return Duty::TooMany,
+                Standing::Active | Standing::Listing => Duty::Nothing,
+                Standing::Full => {
+                    new.standing = Standing::Listing;
+                    Duty::List
+                }
+                Standing::Listed if all == capacity => {
+                    new.standing = Standing::Emptying;
+                    Duty::Empty
+                }
+                Standing::Listed => Duty::Nothing,
+                Standing::Nothing | Standing::Emptying | Standing::Spare => return Duty::TooMany,
+            };
+            match self
+                .0
+                .compare_exchange_weak(seen, new.word(), Ordering::AcqRel, Ordering::Relaxed)
+            {
+                Ok(_) => return duty,
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    /// Changes the word as `change` says, or not at all where it says none. Returns what the word was.
+    fn change(&self, mut change: impl FnMut(Home) -> Option<Home>) -> Option<Home> {
+        let mut seen = self.0.load(Ordering::Acquire);
+        loop {
+            let home = Home::of_word(seen);
+            let new = change(home)?;
+            match self
+                .0
+                .compare_exchange_weak(seen, new.word(), Ordering::AcqRel, Ordering::Acquire)
+            {
+                Ok(_) => return Some(home),
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    /// Takes the whole chain of an active subsegment. Bucket's lock.
+    pub(crate) fn collect(&self) -> Chain {
+        let taken = self.change(|home| {
+            (home.chained > 0).then_some(Home {
+                head: 0,
+                chained: 0,
+                ..home
+            })
+        });
+        taken.map_or(Chain { head: 0, count: 0 }, |home| Chain {
+            head: home.head,
+            count: home.chained,
+        })
+    }
+
+    /// Makes a listed subsegment that of a slot. No where it is about to be given back. Bucket's lock; the caller takes
+    /// it from the list.
+    pub(crate) fn activate(&self) -> bool {
+        let was = self.change(|home| {
+            (home.standing == Standing::Listed).then_some(Home {
+                home: 0,
+                standing: Standing::Active,
+                ..home
+            })
+        });
+        was.is_some()
+    }
+
+    /// A slot gives its subsegment up, with `home` blocks besides the chain. Returns where it stands after that: full,
+    /// or to be listed by the caller, or to be given back by the caller. Bucket's lock.
+    pub(crate) fn yield_home(&self, home: u16, capacity: u16) -> Standing {
+        let standing = |chained: u16| match chained + home {
+            0 => Standing::Full,
+            all if all >= capacity => Standing::Emptying,
+            _ => Standing::Listed,
+        };
+        let was = self.change(|was| {
+            Some(Home {
+                home,
+                standing: standing(was.chained),
+                ..was
+            })
+        });
+        standing(was.map_or(0, |was| was.chained))
+    }
+
+    /// Ends [`Standing::Listing`], which this thread made. Returns where the subsegment stands after that: listed, or
+    /// to be given back by the caller if all its blocks came home meanwhile. Bucket's lock.
+    pub(crate) fn listed(&self, capacity: u16) -> Standing {
+        let standing = |home: Home| match home.chained + home.home >= capacity {
+            true => Standing::Emptying,
+            false => Standing::Listed,
+        };
+        let was = self.change(|home| {
+            Some(Home {
+                standing: standing(home),
+                ..home
+            })
+        });
+        was.map_or(Standing::Listed, standing)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_reads_as_it_was_written() {
+        for standing in [
+            Standing::Nothing,
+            Standing::Active,
+            Standing::Listed,
+            Standing::Full,
+            Standing::Listing,
+            Standing::Emptying,
+            Standing::Spare,
+        ] {
+            let home = Home {
+                head: 0xFFFF,
+                chained: 3,
+                home: 0x8001,
+                standing,
+            };
+            assert_eq!(Home::of_word(home.word()), home);
+        }
+        assert_eq!(Home::of_word(0).standing, Standing::Nothing);
+    }
+
+    #[test]
+    fn a_block_too_many_is_told() {
+        let word = RemoteFree(AtomicU64::new(0));
+        assert_eq!(word.push(1, 1, 4, |_| ()), Duty::TooMany, "of no subsegment");
+        word.start();
+        assert_eq!(word.push(1, 4, 4, |_| ()), Duty::Nothing);
+        assert_eq!(word.push(1, 1, 4, |_| ()), Duty::TooMany);
+        assert_eq!(word.yield_home(0, 4), Standing::Emptying);
+        assert_eq!(word.push(1, 1, 4, |_| ()), Duty::TooMany);
+    }
+}
+
+#[cfg(all(test, loom))]
+mod models;

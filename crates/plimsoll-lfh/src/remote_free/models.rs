@@ -1,0 +1,210 @@
+//! Every order in which threads may bring blocks home, take them and give the subsegment up.
+//!
+//! `RUSTFLAGS="--cfg loom" cargo test -p plimsoll-lfh --release remote_free`
+
+use std::vec::Vec;
+
+use loom::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
+use loom::sync::{Arc, Mutex};
+use loom::thread;
+
+use super::*;
+
+/// A subsegment of a few blocks, whose links stand beside it; the mutex is its bucket's lock.
+struct Subsegment {
+    word: RemoteFree,
+    /// Number + 1 of the block after each, as the blocks themselves have it.
+    links: [AtomicU16; CAPACITY],
+    /// How many times the subsegment was listed and given back.
+    listed: AtomicUsize,
+    emptied: AtomicUsize,
+    bucket: Mutex<()>,
+}
+
+const CAPACITY: usize = 3;
+
+impl Subsegment {
+    fn new(standing: Standing, home: u16) -> Subsegment {
+        let word = Home {
+            head: 0,
+            chained: 0,
+            home,
+            standing,
+        };
+        Subsegment {
+            word: RemoteFree(AtomicU64::new(word.word())),
+            links: core::array::from_fn(|_| AtomicU16::new(0)),
+            listed: AtomicUsize::new(0),
+            emptied: AtomicUsize::new(0),
+            bucket: Mutex::new(()),
+        }
+    }
+
+    /// Brings a block home and does what is owed then, as the front end does.
+    fn free(&self, block: u16) {
+        let duty = self.word.push(block + 1, 1, CAPACITY as u16, |head| {
+            self.links[block as usize].store(head, Ordering::Relaxed);
+        });
+        match duty {
+            Duty::Nothing => {}
+            Duty::List => {
+                let _bucket = self.bucket.lock().unwrap();
+                match self.word.listed(CAPACITY as u16) {
+                    Standing::Emptying => self.give_back(),
+                    _ => {
+                        self.listed.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+            }
+            Duty::Empty => {
+                let _bucket = self.bucket.lock().unwrap();
+                self.give_back();
+            }
+            Duty::TooMany => panic!("no block came twice"),
+        }
+    }
+
+    fn give_back(&self) {
+        let home = self.word.load();
+        assert_eq!(home.standing, Standing::Emptying);
+        assert_eq!((home.chained + home.home) as usize, CAPACITY);
+        assert_eq!(
+            self.walk(Chain {
+                head: home.head,
+                count: home.chained
+            })
+            .len(),
+            home.chained as usize
+        );
+        self.word.end(Standing::Nothing, 0);
+        self.emptied.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The blocks of a chain, each once.
+    fn walk(&self, chain: Chain) -> Vec<u16> {
+        let mut blocks = Vec::new();
+        let mut at = chain.head;
+        while at != 0 {
+            assert!(blocks.len() < CAPACITY, "the chain has no end");
+            blocks.push(at - 1);
+            at = self.links[at as usize - 1].load(Ordering::Relaxed);
+        }
+        assert_eq!(blocks.len(), chain.count as usize);
+        let mut sorted = blocks.clone();
+        sorted.sort_unstable();
+        sorted.dedup();
+        assert_eq!(sorted.len(), blocks.len(), "a block came twice");
+        blocks
+    }
+}
+
+#[test]
+fn the_first_blocks_of_a_full_subsegment_list_it_once() {
+    loom::model(|| {
+        let subsegment = Arc::new(Subsegment::new(Standing::Full, 0));
+        let other = Arc::clone(&subsegment);
+        let thread = thread::spawn(move || other.free(0));
+        subsegment.free(1);
+        thread.join().unwrap();
+        let home = subsegment.word.load();
+        assert_eq!((home.standing, home.chained), (Standing::Listed, 2));
+        assert_eq!(subsegment.listed.load(Ordering::Relaxed), 1);
+    });
+}
+
+#[test]
+fn the_last_block_gives_the_subsegment_back_once() {
+    loom::model(|| {
+        let subsegment = Arc::new(Subsegment::new(Standing::Full, 0));
+        let threads: Vec<_> = (0..2)
+            .map(|block| {
+                let other = Arc::clone(&subsegment);
+                thread::spawn(move || other.free(block))
+            })
+            .collect();
+        subsegment.free(2);
+        for thread in threads {
+            thread.join().unwrap();
+        }
+        assert_eq!(subsegment.word.load().standing, Standing::Nothing);
+        assert_eq!(subsegment.emptied.load(Ordering::Relaxed), 1);
+    });
+}
+
+#[test]
+fn a_listed_subsegment_is_either_activated_or_given_back() {
+    loom::model(|| {
+        let subsegment = Arc::new(Subsegment::new(Standing::Listed, 1));
+        let threads: Vec<_> = (0..2)
+            .map(|block| {
+                let other = Arc::clone(&subsegment);
+                thread::spawn(move || other.free(block))
+            })
+            .collect();
+        let taken = {
+            let _bucket = subsegment.bucket.lock().unwrap();
+            let activated = subsegment.word.activate();
+            activated.then(|| subsegment.walk(subsegment.word.collect()).len())
+        };
+        for thread in threads {
+            thread.join().unwrap();
+        }
+        let emptied = subsegment.emptied.load(Ordering::Relaxed);
+        match taken {
+            Some(taken) => {
+                let home = subsegment.word.load();
+                assert_eq!((home.standing, emptied), (Standing::Active, 0));
+                assert_eq!(taken + home.chained as usize, 2);
+            }
+            None => assert_eq!(emptied, 1),
+        }
+    });
+}
+
+#[test]
+fn nothing_is_lost_when_a_slot_gives_its_subsegment_up() {
+    loom::model(|| {
+        let subsegment = Arc::new(Subsegment::new(Standing::Active, 0));
+        let threads: Vec<_> = (0..2)
+            .map(|block| {
+                let other = Arc::clone(&subsegment);
+                thread::spawn(move || other.free(block))
+            })
+            .collect();
+        let collected = {
+            let _bucket = subsegment.bucket.lock().unwrap();
+            let chain = subsegment.word.collect();
+            let home = subsegment.walk(chain).len();
+            // One more was never handed out.
+            match subsegment.word.yield_home(home as u16 + 1, CAPACITY as u16) {
+                Standing::Emptying => subsegment.give_back(),
+                standing => assert_eq!(standing, Standing::Listed),
+            }
+            home
+        };
+        for thread in threads {
+            thread.join().unwrap();
+        }
+        assert!(collected <= 2);
+        assert_eq!(subsegment.emptied.load(Ordering::Relaxed), 1);
+        assert_eq!(subsegment.word.load().standing, Standing::Nothing);
+    });
+}
+
+#[test]
+fn a_subsegment_given_up_without_blocks_is_listed_by_the_next() {
+    loom::model(|| {
+        let subsegment = Arc::new(Subsegment::new(Standing::Active, 0));
+        let other = Arc::clone(&subsegment);
+        let thread = thread::spawn(move || other.free(0));
+        let standing = {
+            let _bucket = subsegment.bucket.lock().unwrap();
+            subsegment.word.yield_home(0, CAPACITY as u16)
+        };
+        thread.join().unwrap();
+        let home = subsegment.word.load();
+        assert_eq!((home.standing, home.chained), (Standing::Listed, 1));
+        let expected = usize::from(standing == Standing::Full);
+        assert_eq!(subsegment.listed.load(Ordering::Relaxed), expected);
+    });
+}

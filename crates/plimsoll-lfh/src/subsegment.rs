@@ -1,0 +1,292 @@
+//! Subsegments: runs of units of the back end, cut into blocks of one bucket.
+//!
+//! Blocks stand side by side from the start; what is left at the end is less than an eighth. A subsegment is 1, 2 or 4
+//! units and starts at a multiple of its length, so the start is found from any address in it. Its description is that
+//! of its first unit.
+#![allow(unsafe_code)]
+
+use core::sync::atomic::Ordering;
+
+use crate::arena::{self, BUCKET_OF_UNIT};
+use crate::bucket::{BUCKETS, Bucket};
+use crate::integrity::{self, Damage};
+use crate::remote_free::Standing;
+use crate::unit::{UNIT, Unit, UnitIndex};
+
+/// Blocks are cut from the untouched part of a subsegment by about as many bytes at a time: what they touch is a page.
+const CARVED_AT_ONCE: usize = 4096;
+
+/// How blocks of a bucket stand in a subsegment.
+#[derive(Debug, Clone, Copy)]
+struct Geometry {
+    /// Bytes of the subsegment - 1; a power of two - 1.
+    mask: u32,
+    /// 2^32 / bytes of a block, rounded up: an offset is a multiple of the block's size exactly if the low half of its
+    /// product with this is below this, and the high half is the quotient (for offsets and sizes below 2^16).
+    reciprocal: u32,
+}
+
+/// By bucket number. Nothing starts at a block of bucket 0.
+static GEOMETRY: [Geometry; BUCKETS + 1] = {
+    let mut table = [Geometry {
+        mask: 0,
+        reciprocal: 0,
+    }; BUCKETS + 1];
+    let mut number = 1;
+    while number <= BUCKETS {
+        let Some(bucket) = Bucket::new(number as u8) else {
+            panic!("numbers up to BUCKETS have a bucket")
+        };
+        table[number] = Geometry {
+            mask: (units(bucket) as usize * UNIT - 1) as u32,
+            reciprocal: (1_u64 << 32).div_ceil(bucket.size() as u64) as u32,
+        };
+        number += 1;
+    }
+    table
+};
+
+/// Units of a subsegment of the bucket.
+pub(crate) const fn units(bucket: Bucket) -> u32 {
+    match bucket.size() {
+        ..=256 => 1,
+        257..=1024 => 2,
+        _ => 4,
+    }
+}
+
+/// Blocks of a subsegment of the bucket.
+pub(crate) const fn capacity(bucket: Bucket) -> u16 {
+    (units(bucket) as usize * UNIT / bucket.size()) as u16
+}
+
+/// Whether a block of the bucket of that number, from 0 to [`BUCKETS`], may start at an address of one of its
+/// subsegments. Never for number 0.
+#[inline(always)]
+pub(crate) fn starts_block(number: u8, address: usize) -> bool {
+    // SAFETY: the caller's number is of `BUCKET_OF_UNIT`, which has only those.
+    let geometry = unsafe { GEOMETRY.get_unchecked(number as usize) };
+    let offset = address as u32 & geometry.mask;
+    offset.wrapping_mul(geometry.reciprocal) < geometry.reciprocal
+}
+
+/// A subsegment.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Subsegment {
+    pub(crate) first: UnitIndex,
+    pub(crate) bucket: Bucket,
+    start: usize,
+}
+
+impl Subsegment {
+    /// The subsegment of `bucket` whose first unit is `first`.
+    pub(crate) fn new(first: UnitIndex, bucket: Bucket) -> Subsegment {
+        Subsegment {
+            first,
+            bucket,
+            start: arena::address_of(first),
+        }
+    }
+
+    /// The subsegment of `bucket` in which `address` is.
+    #[inline]
+    pub(crate) fn containing(address: usize, bucket: Bucket) -> Subsegment {
+        let start = address & !(GEOMETRY[bucket.index()].mask as usize);
+        Subsegment {
+            first: ((start - arena::window()) / UNIT) as UnitIndex,
+            bucket,
+            start,
+        }
+    }
+
+    /// Its description.
+    #[inline]
+    pub(crate) fn unit(&self) -> &'static Unit {
+        arena::unit(self.first)
+    }
+
+    pub(crate) fn capacity(&self) -> u16 {
+        capacity(self.bucket)
+    }
+
+    /// The number of the block that starts at `block`.
+    #[inline]
+    pub(crate) fn number(&self, block: *mut u8) -> u16 {
+        let offset = (block as usize - self.start) as u64;
+        ((offset * u64::from(GEOMETRY[self.bucket.index()].reciprocal)) >> 32) as u16
+    }
+
+    /// The block of that number.
+    #[inline]
+    pub(crate) fn block(&self, number: u16) -> *mut u8 {
+        (self.start + number as usize * self.bucket.size()) as *mut u8
+    }
+
+    /// Makes a run that was just taken a subsegment, of a slot.
+    pub(crate) fn begin(&self) {
+        let unit = self.unit();
+        unit.bucket.store(self.bucket.number(), Ordering::Relaxed);
+        for at in 0..units(self.bucket) {
+            BUCKET_OF_UNIT[(self.first + at) as usize].store(self.bucket.number(), Ordering::Release);
+        }
+        unit.remote.start();
+    }
+
+    /// Forgets where the blocks are, all of which are at home: they are as if never handed out.
+    pub(crate) fn reset(&self, standing: Standing) {
+        let unit = self.unit();
+        unit.local.store(0, Ordering::Relaxed);
+        unit.local_free.store(0, Ordering::Relaxed);
+        unit.carved.store(0, Ordering::Relaxed);
+        unit.remote.end(standing, self.capacity());
+    }
+
+    /// Makes the run no subsegment any more, before it is given to the back end. All blocks are at home.
+    pub(crate) fn end(&self) {
+        self.reset(Standing::Nothing);
+        for at in 0..units(self.bucket) {
+            BUCKET_OF_UNIT[(self.first + at) as usize].store(0, Ordering::Release);
+        }
+        self.unit().bucket.store(0, Ordering::Relaxed);
+    }
+
+    /// Blocks at home besides those of the chain. Bucket's lock.
+    pub(crate) fn home(&self) -> u16 {
+        let unit = self.unit();
+        let carved = unit.carved.load(Ordering::Relaxed) as u16;
+        unit.local_free.load(Ordering::Relaxed) as u16 + (self.capacity() - carved)
+    }
+
+    /// Takes up to `blocks.len()` blocks: those that came home, or if there are none, some that were never handed out.
+    /// All are sealed. The subsegment is active, and the bucket's lock held. Returns how many.
+    pub(crate) fn take(&self, blocks: &mut [*mut u8]) -> usize {
+        let mut taken = self.take_local(blocks);
+        if taken < blocks.len() && self.collect() {
+            taken += self.take_local(&mut blocks[taken..]);
+        }
+        if taken == 0 {
+            taken = self.carve(blocks);
+        }
+        taken
+    }
+
+    /// Makes the chain the local list, which is empty. No where there is no chain.
+    fn collect(&self) -> bool {
+        let unit = self.unit();
+        let chain = unit.remote.collect();
+        unit.local.store(u32::from(chain.head), Ordering::Relaxed);
+        unit.local_free.store(u32::from(chain.count), Ordering::Relaxed);
+        chain.count > 0
+    }
+
+    fn take_local(&self, blocks: &mut [*mut u8]) -> usize {
+        let unit = self.unit();
+        let free = unit.local_free.load(Ordering::Relaxed) as usize;
+        let carved = unit.carved.load(Ordering::Relaxed);
+        let count = free.min(blocks.len());
+        let mut next = unit.local.load(Ordering::Relaxed);
+        for taken in &mut blocks[..count] {
+            let block = self.block((next as u16).wrapping_sub(1));
+            // SAFETY: a link is 0 or the number of a block that was handed out, + 1: checked when it was read.
+            let link = if next == 0 { None } else { unsafe { integrity::read_link(block) } };
+            match link {
+                Some(link) if u32::from(link) <= carved => next = u32::from(link),
+                _ => integrity::report(Damage::WrittenAfterFree, block as usize, Some(self.bucket)),
+            }
+            *taken = block;
+        }
+        unit.local.store(next, Ordering::Relaxed);
+        unit.local_free.store((free - count) as u32, Ordering::Relaxed);
+        count
+    }
+
+    /// Cuts blocks that were never handed out: about a page of them.
+    fn carve(&self, blocks: &mut [*mut u8]) -> usize {
+        let unit = self.unit();
+        let carved = unit.carved.load(Ordering::Relaxed) as u16;
+        let at_once = (CARVED_AT_ONCE / self.bucket.size()).max(1);
+        let count = blocks
+            .len()
+            .min(at_once)
+            .min((self.capacity() - carved) as usize);
+        for (number, block) in (carved..).zip(&mut blocks[..count]) {
+            *block = self.block(number);
+            // SAFETY: the block is of this subsegment, and was never handed out.
+            unsafe { integrity::seal(*block) };
+        }
+        unit.carved
+            .store(u32::from(carved) + count as u32, Ordering::Relaxed);
+        count
+    }
+
+    /// Panics unless the description is that of a subsegment whose lists are whole, while nobody works on it. Returns
+    /// the numbers of the blocks at home.
+    #[cfg(test)]
+    pub(crate) fn check(&self) -> std::collections::BTreeSet<u16> {
+        let unit = self.unit();
+        let home = unit.remote.load();
+        let carved = unit.carved.load(Ordering::Relaxed) as u16;
+        assert!(carved <= self.capacity());
+        let mut blocks: std::collections::BTreeSet<u16> = (carved..self.capacity()).collect();
+        let lists = [
+            (home.head, home.chained),
+            (
+                unit.local.load(Ordering::Relaxed) as u16,
+                unit.local_free.load(Ordering::Relaxed) as u16,
+            ),
+        ];
+        for (head, count) in lists {
+            let mut next = head;
+            for _ in 0..count {
+                assert!((1..=carved).contains(&next), "link {next} of {carved} blocks");
+                assert!(blocks.insert(next - 1), "block {next} is at home twice");
+                let block = self.block(next - 1);
+                // SAFETY: a block of this subsegment that is free.
+                unsafe {
+                    assert!(integrity::is_sealed(block));
+                    next = integrity::read_link(block).expect("a link");
+                }
+            }
+            assert_eq!(next, 0, "a list is longer than it says");
+        }
+        if home.standing != Standing::Active {
+            assert_eq!(home.home, self.home());
+        }
+        blocks
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn at_most_an_eighth_of_a_subsegment_is_no_block() {
+        for bucket in Bucket::all() {
+            let bytes = units(bucket) as usize * UNIT;
+            let blocks = capacity(bucket) as usize;
+            assert!(blocks >= 4);
+            assert!((bytes - blocks * bucket.size()) * 8 <= bytes, "{bucket:?}");
+        }
+    }
+
+    #[test]
+    fn starts_and_numbers_are_found_by_multiplication() {
+        for bucket in Bucket::all() {
+            let geometry = GEOMETRY[bucket.index()];
+            for offset in 0..units(bucket) as usize * UNIT {
+                let multiple = offset.is_multiple_of(bucket.size());
+                assert_eq!(
+                    starts_block(bucket.number(), offset),
+                    multiple,
+                    "{offset} {bucket:?}"
+                );
+                if multiple {
+                    let number = (offset as u64 * u64::from(geometry.reciprocal)) >> 32;
+                    assert_eq!(number as usize, offset / bucket.size());
+                }
+            }
+        }
+        assert!((0..1 << 14).all(|address| !starts_block(0, address)));
+    }
+}
