@@ -20,8 +20,6 @@ pub struct Description {
     pub bucket: u8,
     /// Where a subsegment stands.
     pub state: u8,
-    /// 1 where pages of a free extent may be resident.
-    pub dirty: u8,
     /// Number of the heap.
     pub heap: u32,
     /// Units of the run.
@@ -38,10 +36,8 @@ pub struct Description {
     pub local_free: u32,
     /// Blocks that were ever handed out.
     pub carved: u32,
-    /// When a free extent became so.
-    pub since: u32,
-    /// Bytes that were asked for.
-    pub asked: u64,
+    /// Units from the start of a free extent that may have been written to.
+    pub touched: u32,
 }
 
 impl Description {
@@ -55,7 +51,6 @@ impl Description {
             kind: u8_at(offset_of!(Unit, kind)),
             bucket: u8_at(offset_of!(Unit, bucket)),
             state: u8_at(offset_of!(Unit, state)),
-            dirty: u8_at(offset_of!(Unit, dirty)),
             heap: u32_at(offset_of!(Unit, heap)),
             length: u32_at(offset_of!(Unit, length)),
             first: u32_at(offset_of!(Unit, first)),
@@ -64,8 +59,7 @@ impl Description {
             local: u32_at(offset_of!(Unit, local)),
             local_free: u32_at(offset_of!(Unit, local_free)),
             carved: u32_at(offset_of!(Unit, carved)),
-            since: u32_at(offset_of!(Unit, since)),
-            asked: u64_at(offset_of!(Unit, asked)),
+            touched: u32_at(offset_of!(Unit, touched)),
         }
     }
 }
@@ -117,7 +111,7 @@ impl Table {
 
 /// The runs of a table, in the order of their addresses. Ends after the first error.
 #[derive(Debug)]
-pub(crate) struct Runs<'m, M> {
+pub struct Runs<'m, M> {
     memory: &'m M,
     table: Table,
     at: UnitIndex,

@@ -2,9 +2,14 @@
 
 use super::distribution::Distribution;
 use super::memory::{Memory, MemoryError};
+use super::records::HeapRecord;
 use super::runs::Run;
 use super::space::Space;
+use super::standard::Blocks;
 use crate::bucket::{BUCKETS, Bucket};
+use crate::remote_free::Home;
+use crate::standard::STEP;
+use crate::subsegment::capacity;
 use crate::unit::{UNIT, UnitIndex, UnitKind};
 
 /// What a heap holds at one moment. Nothing of it is kept while the heap works: it is counted when it is asked for.
@@ -189,7 +194,7 @@ impl HeapStatistics {
             self.moved += 1;
             return 0.0;
         };
-        let capacity = u64::from(capacity(bucket, run.length));
+        let capacity = u64::from(capacity(bucket));
         let counts = &mut self.buckets[bucket.index()];
         let untouched = capacity.saturating_sub(description.carved.into());
         let home = Home::of_word(description.remote);
@@ -202,6 +207,25 @@ impl HeapStatistics {
         self.subsegments += 1;
         self.subsegment_bytes += u64::from(run.length) * UNIT as u64;
         (capacity - untouched - listed) as f64 / capacity.max(1) as f64
+    }
+
+    /// Counts the blocks in the slots of the heap, which are neither at home nor in use.
+    ///
+    /// # Errors
+    /// Where the slots cannot be read.
+    pub fn count_slots<M: Memory>(&mut self, space: &Space<'_, M>, record: &HeapRecord) -> Result<(), MemoryError> {
+        let Some(slots) = record.slots() else {
+            return Ok(());
+        };
+        for slot in 0..slots.count.min(record.front.slots_used) {
+            for bucket in Bucket::all() {
+                let filled = slots.array(space.memory, slot, bucket)?.filled() as u64;
+                let counts = &mut self.buckets[bucket.index()];
+                // Blocks moved while this was counted may be in two counts.
+                counts.cached = (counts.cached + filled).min(counts.capacity - counts.untouched - counts.listed);
+            }
+        }
+        Ok(())
     }
 
     /// Free bytes of committed ones, from 0 to 1; none where nothing is committed.

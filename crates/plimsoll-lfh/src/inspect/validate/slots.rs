@@ -9,7 +9,7 @@ use crate::inspect::memory::{Memory, MemoryError};
 use crate::inspect::records::HeapRecord;
 use crate::inspect::slots::{Array, Slots};
 use crate::inspect::space::Space;
-use crate::integrity::seal_of_address;
+use crate::integrity::seal_by;
 use crate::subsegment::{capacity, units};
 use crate::unit::{UNIT, UnitIndex, UnitKind};
 
@@ -115,5 +115,5 @@ fn is_free<M: Memory>(space: &Space<'_, M>, heap: u32, bucket: Bucket, block: us
     }
     let mut seal = [0; 8];
     space.memory.read(block + 8, &mut seal)?;
-    Ok(u64::from_ne_bytes(seal) == seal_of_address(block, space.key))
+    Ok(u64::from_ne_bytes(seal) == seal_by(space.key, block))
 }

@@ -7,7 +7,7 @@ use crate::bucket::{Bucket, SMALLEST_BLOCK};
 use crate::inspect::memory::{Memory, MemoryError};
 use crate::inspect::runs::Run;
 use crate::inspect::space::Space;
-use crate::integrity::{link_of_word, seal_of_address};
+use crate::integrity::{decode_link, seal_by};
 use crate::remote_free::{Home, Standing};
 use crate::subsegment::{capacity, units};
 use crate::unit::{UNIT, UnitIndex, UnitKind};
@@ -127,11 +127,11 @@ impl<M: Memory> Lists<'_, '_, M> {
             self.seen[number as usize / 64] |= bit;
             let block = self.block(number);
             let [link, seal] = words(self.space.memory, block)?;
-            let expected = seal_of_address(block, self.space.key);
+            let expected = seal_by(self.space.key, block);
             if seal != expected {
                 return Ok(Some((number, Fault::Mark { bucket, found: seal })));
             }
-            let Some(link) = link_of_word(link, expected) else {
+            let Some(link) = decode_link(link, expected) else {
                 return Ok(Some((number, Fault::Mark { bucket, found: link })));
             };
             (last, next) = (number, link.into());
