@@ -19,7 +19,8 @@ use core::sync::atomic::{AtomicIsize, AtomicU32, AtomicUsize, Ordering};
 use plimsoll_os::address_space;
 
 pub(crate) use self::header::Header;
-pub(crate) use self::layout::{MOST_POINTERS, SLOT, STEP, begin, most_pointers};
+pub use self::layout::SLOT;
+pub(crate) use self::layout::{MOST_POINTERS, STEP, begin, most_pointers};
 use crate::bucket::Bucket;
 use crate::lock::Lock;
 

@@ -21,4 +21,5 @@ pub use self::runs::{Description, Run, Runs};
 pub use self::space::{Space, SpaceError};
 pub use self::statistics::{BucketStatistics, HeapStatistics};
 pub use self::validate::{Damage, Fault, Validation, validate};
+pub use crate::affinity::SLOT as SLOT_BYTES;
 pub use crate::arena::MAGIC;

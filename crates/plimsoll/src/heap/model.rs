@@ -29,9 +29,10 @@ pub struct ProcessHeaps {
     pub window: u64,
     /// Version of the layout.
     pub layout: u32,
-    /// Whether the hardened profile is on for its own heap.
+    /// Whether one of its heaps is hardened.
     pub hardened: bool,
-    /// How processors are told apart: `rseq` (restartable sequences) or `lock` (a lock for each slot).
+    /// How processors are told apart: `rseq` (restartable sequences), `lock` (a lock for each slot), or `none` (no
+    /// heap has a low-fragmentation front end).
     pub affinity: &'static str,
     /// Its heaps, by number.
     pub heaps: Vec<HeapReport>,
@@ -95,9 +96,9 @@ pub struct FrontReport {
     pub affinity_limit: u64,
     /// Those in use.
     pub affinity_slots: u64,
-    /// Batches of blocks moved between slots and subsegments.
+    /// Batches of blocks moved from subsegments to a slot that had none, and from a full slot to subsegments.
     pub swaps: u64,
-    /// Slots emptied because nobody used them.
+    /// Arrays of slots that were emptied because nobody used them.
     pub resets: u64,
     /// Times that somebody had to wait for the lock of a bucket.
     pub lock_contention: u64,
@@ -113,10 +114,8 @@ pub struct FrontReport {
     pub deleted: u64,
     /// Empty subsegments that were used again.
     pub reused: u64,
-    /// Units that had served another bucket.
+    /// Subsegments made of memory that had served something else.
     pub conversions: u64,
-    /// Bytes of them.
-    pub converted_bytes: u64,
     /// Empty subsegments kept for their bucket.
     pub kept_empty: u64,
     /// Buckets that have subsegments.
@@ -170,7 +169,9 @@ pub struct ValidationReport {
     pub cached_blocks: u64,
     /// Things that moved while they were read, and could not be judged.
     pub moved: u64,
-    /// What is wrong; empty where everything is as it should be.
+    /// Things that are wrong; 0 where everything is as it should be.
+    pub damaged: u64,
+    /// The first hundred of them.
     pub damage: Vec<DamageReport>,
 }
 

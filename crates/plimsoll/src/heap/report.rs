@@ -1,7 +1,7 @@
 //! Counts to reports.
 
-use plimsoll_lfh::inspect::{Distribution, HeapRecord, HeapStatistics, RANGES, Run};
-use plimsoll_lfh::{Bucket, FrontEnd, UNIT, UnitKind};
+use plimsoll_lfh::inspect::{Distribution, HeapRecord, HeapStatistics, RANGES, Run, SLOT_BYTES};
+use plimsoll_lfh::{Bucket, FrontEnd, RECORD, UNIT, Unit, UnitKind};
 
 use super::model::{BucketReport, Cell, CellKind, FrontReport, HeapReport, RangeReport};
 
@@ -12,7 +12,7 @@ pub(super) fn report(record: &HeapRecord, counts: &HeapStatistics) -> HeapReport
     HeapReport {
         heap: record.number,
         address: record.address as u64,
-        flags: record.flags,
+        flags: record.flags(),
         flag_names: record.flag_names().collect(),
         front_end: match record.front_end {
             FrontEnd::Standard => "standard",
@@ -35,6 +35,46 @@ pub(super) fn report(record: &HeapRecord, counts: &HeapStatistics) -> HeapReport
         distribution: ranges(counts),
         moved_units: counts.moved,
     }
+}
+
+fn front(record: &HeapRecord, counts: &HeapStatistics) -> FrontReport {
+    let own = &record.front;
+    FrontReport {
+        affinity_limit: own.slots.into(),
+        affinity_slots: own.slots_used.into(),
+        swaps: own.refills + own.flushes,
+        resets: own.drained,
+        lock_contention: own.contention,
+        metadata_bytes: metadata(record, counts),
+        subsegments: counts.subsegments,
+        subsegment_bytes: counts.subsegment_bytes,
+        created: own.created,
+        deleted: own.created.saturating_sub(own.subsegments),
+        reused: own.reused,
+        conversions: own.conversions,
+        kept_empty: own.spare,
+        buckets: Bucket::all().filter_map(|bucket| bucket_report(bucket, counts)).collect(),
+    }
+}
+
+/// Bytes that describe blocks: the heap's record, a description for each unit, and the slots in use.
+fn metadata(record: &HeapRecord, counts: &HeapStatistics) -> u64 {
+    let units = counts.reserved / UNIT as u64;
+    let slots = u64::from(record.front.slots_used) * SLOT_BYTES as u64;
+    RECORD as u64 + units * size_of::<Unit>() as u64 + slots
+}
+
+fn bucket_report(bucket: Bucket, counts: &HeapStatistics) -> Option<BucketReport> {
+    let own = &counts.buckets[bucket.index()];
+    (own.subsegments > 0).then(|| BucketReport {
+        block_bytes: bucket.size() as u64,
+        subsegments: own.subsegments,
+        capacity: own.capacity,
+        busy: own.busy(),
+        cached: own.cached,
+        listed: own.listed,
+        untouched: own.untouched,
+    })
 }
 
 fn ranges(counts: &HeapStatistics) -> Vec<RangeReport> {

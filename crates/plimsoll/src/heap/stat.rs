@@ -3,18 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use plimsoll_lfh::inspect::{
-    Damage, Distribution, HeapRecord, HeapStatistics, MemoryError, OtherProcess, RANGES, Run, Space, SpaceError,
-    validate,
-};
-use plimsoll_lfh::{Bucket, FrontEnd, UnitKind};
+use plimsoll_lfh::inspect::{HeapStatistics, MemoryError, OtherProcess, Space, SpaceError, validate};
 
 use super::error::HeapStatError;
 use super::find;
-use super::model::{
-    BucketReport, Cell, CellKind, DamageReport, FrontReport, HEAP_SCHEMA, HeapReport, HeapSurvey,
-    ProcessHeaps, RangeReport, ValidationReport,
-};
+use super::model::{Cell, DamageReport, HEAP_SCHEMA, HeapSurvey, ProcessHeaps, ValidationReport};
+use super::report;
 use crate::processes::{Depth, Process, list};
 
 /// Damages that are listed; a heap that is written over as a whole would have millions.
@@ -104,16 +98,21 @@ fn read(pid: u32, name: &str, check: bool) -> Result<(ProcessHeaps, Vec<Cell>), 
         let run = run.map_err(unreadable)?;
         let statistics = counts.entry(run.description.heap).or_default();
         let used = statistics.count(&space, &run).map_err(unreadable)?;
-        cells.extend(cells_of(&run, used));
+        cells.extend(report::cells(&run, used));
     }
     let mut heaps = Vec::new();
+    let (mut hardened, mut affinity) = (false, "none");
     for record in space.heaps() {
         let record = record.map_err(unreadable)?;
         let mut statistics = counts.remove(&record.number).unwrap_or_default();
         statistics
             .count_slots(&space, &record)
             .map_err(unreadable)?;
-        heaps.push(report(&record, &statistics));
+        if record.front.slots > 0 {
+            affinity = if record.front.restartable { "rseq" } else { "lock" };
+        }
+        hardened |= record.hardened;
+        heaps.push(report::report(&record, &statistics));
     }
     let validation = match check {
         true => Some(validation(&space).map_err(unreadable)?),
@@ -125,13 +124,34 @@ fn read(pid: u32, name: &str, check: bool) -> Result<(ProcessHeaps, Vec<Cell>), 
         control_block: address as u64,
         window: space.window() as u64,
         layout: plimsoll_lfh::LAYOUT,
-        hardened: space.hardened(),
-        affinity: if space.restartable() { "rseq" } else { "lock" },
+        hardened,
+        affinity,
         heaps,
         validation,
         took_us: start.elapsed().as_micros() as u64,
     };
     Ok((heaps, cells))
+}
+
+fn validation(space: &Space<'_, OtherProcess>) -> Result<ValidationReport, MemoryError> {
+    let mut damage = Vec::new();
+    let seen = validate(space, &mut |found| {
+        if damage.len() < MOST_DAMAGES {
+            damage.push(DamageReport {
+                heap: found.heap,
+                address: found.address as u64,
+                what: found.fault.to_string(),
+            });
+        }
+    })?;
+    Ok(ValidationReport {
+        units: seen.units,
+        free_blocks: seen.free_blocks,
+        cached_blocks: seen.cached_blocks,
+        moved: seen.moved,
+        damaged: seen.damaged,
+        damage,
+    })
 }
 
 fn space_error(pid: u32, name: &str, error: SpaceError) -> HeapStatError {

@@ -48,13 +48,14 @@ fn process_text(text: &mut String, process: &ProcessHeaps, detail: HeapDetail) {
         many => format!("{many} heaps"),
     };
     let affinity = match process.affinity {
-        "rseq" => "processors by restartable sequences",
-        _ => "processors by locks",
+        "rseq" => ", slots by restartable sequences",
+        "lock" => ", slots by locks",
+        _ => "",
     };
     let profile = if process.hardened { ", hardened" } else { "" };
     let _ = writeln!(
         text,
-        "pid {} {}: {heaps}, {affinity}{profile}; read in {}\n",
+        "pid {} {}: {heaps}{affinity}{profile}; read in {}\n",
         process.pid,
         inert(&process.name),
         seconds(process.took_us as f64 / 1e6)
@@ -199,10 +200,7 @@ fn front_text(text: &mut String, front: &FrontReport) {
             "Subsegments created",
             format!("{}, deleted {}, reused {}", front.created, front.deleted, front.reused),
         ),
-        (
-            "Conversions",
-            format!("{} ({})", front.conversions, bytes(front.converted_bytes as f64)),
-        ),
+        ("Conversions", front.conversions.to_string()),
         ("Kept empty", front.kept_empty.to_string()),
         ("Buckets in use", front.buckets.len().to_string()),
     ];
@@ -253,7 +251,7 @@ fn validation_text(text: &mut String, validation: &ValidationReport) {
         validation.units,
         validation.free_blocks,
         validation.cached_blocks,
-        match validation.damage.len() {
+        match validation.damaged {
             0 => "no damage".to_owned(),
             1 => "1 damage".to_owned(),
             many => format!("{many} damages"),
