@@ -7,9 +7,11 @@ use core::ptr;
 use core::sync::atomic::Ordering;
 
 use crate::bucket::{Bucket, LARGEST_BLOCK, SMALLEST_BLOCK};
+use crate::front_end::Freed;
+use crate::integrity::{self, Damage};
 use crate::record::{self, Record};
 use crate::unit::{UNIT, UnitIndex, UnitKind};
-use crate::{arena, damage, large, standard};
+use crate::{arena, large, standard};
 
 /// Who serves blocks of up to [`LARGEST_BLOCK`](crate::LARGEST_BLOCK) bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -139,9 +141,9 @@ impl Heap {
         let Some(record) = self.record() else {
             return ptr::null_mut();
         };
-        match size {
-            ..=LARGEST_BLOCK => record.allocate_small(size, ALIGNMENT),
-            _ => large::allocate(record.backend(), size, ALIGNMENT),
+        match Bucket::for_size(size) {
+            Some(bucket) => record.allocate_small(bucket, size, ALIGNMENT),
+            None => large::allocate(record.backend(), size, ALIGNMENT),
         }
     }
 
@@ -155,9 +157,9 @@ impl Heap {
         let Some(record) = self.record().filter(|_| align.is_power_of_two()) else {
             return ptr::null_mut();
         };
-        match is_small(align, size) {
-            true => record.allocate_small(size, align),
-            false => large::allocate(record.backend(), size, align),
+        match small(align, size) {
+            Some(bucket) => record.allocate_small(bucket, size, align),
+            None => large::allocate(record.backend(), size, align),
         }
     }
 
@@ -166,10 +168,10 @@ impl Heap {
         let Some(record) = self.record().filter(|_| align.is_power_of_two()) else {
             return ptr::null_mut();
         };
-        if !is_small(align, size) {
+        let Some(bucket) = small(align, size) else {
             return large::allocate_zeroed(record.backend(), size, align);
-        }
-        let block = record.allocate_small(size, align);
+        };
+        let block = record.allocate_small(bucket, size, align);
         if !block.is_null() {
             // SAFETY: the block has at least that many bytes.
             unsafe { ptr::write_bytes(block, 0, size) };
@@ -218,18 +220,13 @@ impl Heap {
     /// `block` is null or a block of this heap in use; it is not used again.
     #[inline]
     pub unsafe fn free(&self, block: *mut u8) {
-        if block.is_null() {
-            return;
-        }
-        let place = Place::of(block);
         let Some(record) = self.record() else {
             return;
         };
-        match place {
-            Place::Large(first) => record.backend().give(first),
+        // SAFETY: the caller's premise.
+        if unsafe { record.low_fragmentation().free(record.backend(), block) } == Freed::NotHere {
             // SAFETY: the caller's premise.
-            Place::Standard(_) => unsafe { record.free_standard(block) },
-            Place::Bucket(bucket) => record.free_low_fragmentation(bucket, block),
+            unsafe { free_elsewhere(record, block) };
         }
     }
 
@@ -256,9 +253,31 @@ impl Drop for Heap {
     }
 }
 
-/// Whether a front end serves such blocks.
-fn is_small(align: usize, size: usize) -> bool {
-    size <= LARGEST_BLOCK && align <= LARGEST_BLOCK
+/// Frees what no bucket has.
+///
+/// # Safety
+/// `block` is null or a block of the heap in use; it is not used again.
+#[cold]
+#[inline(never)]
+unsafe fn free_elsewhere(record: &Record, block: *mut u8) {
+    if block.is_null() {
+        return;
+    }
+    match Place::of(block) {
+        Place::Large(first) => record.backend().give(first),
+        // SAFETY: the caller's premise.
+        Place::Standard(_) => unsafe { record.free_standard(block) },
+        Place::Bucket(bucket) => integrity::report(Damage::NotAStart, block as usize, Some(bucket)),
+    }
+}
+
+/// The bucket that such blocks are of, if a front end serves them.
+#[inline]
+fn small(align: usize, size: usize) -> Option<Bucket> {
+    match align {
+        ..=ALIGNMENT => Bucket::for_size(size),
+        _ => Bucket::for_layout(size, align),
+    }
 }
 
 /// Where a block in use is.
@@ -275,13 +294,13 @@ impl Place {
     fn of(block: *const u8) -> Place {
         let address = block as usize;
         let Some(index) = arena::unit_of(address) else {
-            damage::report("what was given back is not of this heap", address)
+            integrity::report(Damage::Foreign, address, None)
         };
         if let Some(bucket) = Bucket::new(arena::BUCKET_OF_UNIT[index as usize].load(Ordering::Relaxed)) {
             return Place::Bucket(bucket);
         }
         if !(arena::FIRST_UNIT..arena::end()).contains(&index) {
-            damage::report("what was given back is no block", address);
+            integrity::report(Damage::Foreign, address, None);
         }
         let unit = arena::unit(index);
         match unit.kind() {
@@ -291,8 +310,8 @@ impl Place {
             {
                 Place::Large(index)
             }
-            UnitKind::Free | UnitKind::Busy => damage::report("a block was given back twice", address),
-            _ => damage::report("what was given back is not the start of a block", address),
+            UnitKind::Free | UnitKind::Busy => integrity::report(Damage::DoubleFree, address, None),
+            _ => integrity::report(Damage::NotAStart, address, None),
         }
     }
 

@@ -94,6 +94,8 @@ pub(crate) enum Damage {
     DoubleFree,
     /// A free block is not as it was left.
     WrittenAfterFree,
+    /// The size in front of a block is not as it was left.
+    Header,
     /// What was freed is inside of a block.
     NotAStart,
     /// What was freed was never a block.
@@ -110,6 +112,10 @@ impl Damage {
             Damage::WrittenAfterFree => [
                 b"damaged free ",
                 b"it was written after it was freed, or overrun from the block before it",
+            ],
+            Damage::Header => [
+                b"damaged header of ",
+                b"the bytes in front of it were overwritten, or this is no block",
             ],
             Damage::NotAStart => [
                 b"invalid free in ",

@@ -21,7 +21,6 @@ mod arena;
 mod backend;
 mod bins;
 mod bucket;
-mod damage;
 mod front_end;
 mod heap;
 pub mod inspect;
@@ -29,10 +28,10 @@ mod integrity;
 mod large;
 mod lock;
 mod record;
+mod remote_free;
 mod settings;
 mod standard;
 mod subsegment;
-mod remote_free;
 mod unit;
 
 pub use arena::{

@@ -5,13 +5,14 @@
 #![allow(unsafe_code)]
 
 use core::ptr;
-use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, Ordering};
 
 use crate::arena;
 use crate::backend::Backend;
 use crate::bucket::Bucket;
-use crate::damage;
+use crate::front_end::LowFragmentation;
 use crate::heap::{FrontEnd, FrontEndError, HeapError, HeapOptions};
+use crate::integrity::{self, Damage};
 use crate::lock::Lock;
 use crate::settings;
 use crate::standard::Standard;
@@ -32,6 +33,7 @@ pub(crate) struct Record {
     pub(crate) hardened: AtomicU8,
     pub(crate) backend: Backend,
     pub(crate) standard: Lock<Standard>,
+    pub(crate) low_fragmentation: LowFragmentation,
 }
 
 const _: () = assert!(size_of::<Record>() <= arena::RECORD);
@@ -40,17 +42,34 @@ const _: () = assert!(size_of::<Record>() <= arena::RECORD);
 static HEAPS: Lock<()> = Lock::new(());
 
 /// The record of heap `number`; none where there is no memory for the process's first call.
-#[inline]
+#[inline(always)]
 pub(crate) fn of(number: u32) -> Option<&'static Record> {
-    if !arena::prepare(begin_process_heap) {
-        return None;
+    if number == PROCESS {
+        let record = PROCESS_RECORD.load(Ordering::Acquire);
+        // SAFETY: what was stored there is an initialised record, which stays.
+        return unsafe { record.as_ref() }.or_else(make_process_record);
     }
     // SAFETY: a handle to the heap exists, so its record is initialised.
     Some(unsafe { &*(arena::record_address(number) as *const Record) })
 }
 
+/// The record of the process's heap; null until the first call.
+static PROCESS_RECORD: AtomicPtr<Record> = AtomicPtr::new(ptr::null_mut());
+
+#[cold]
+fn make_process_record() -> Option<&'static Record> {
+    if !arena::prepare(begin_process_heap) {
+        return None;
+    }
+    let record = arena::record_address(PROCESS) as *mut Record;
+    PROCESS_RECORD.store(record, Ordering::Release);
+    // SAFETY: the record was initialised with the window.
+    unsafe { record.as_ref() }
+}
+
 /// Makes the heap of the process.
 fn begin_process_heap() -> bool {
+    integrity::set_key(arena::directory().key.load(Ordering::Relaxed));
     let front_end = match settings::starts_standard() {
         true => FrontEnd::Standard,
         false => FrontEnd::LowFragmentation,
@@ -73,6 +92,9 @@ fn begin(number: u32, options: HeapOptions, front_end: FrontEnd) -> bool {
         .hardened
         .store(u8::from(options.hardened), Ordering::Relaxed);
     record.backend.begin(number);
+    if front_end == FrontEnd::LowFragmentation && !record.low_fragmentation.start(number) {
+        return false;
+    }
     record.number.store(number, Ordering::Release);
     true
 }
@@ -116,6 +138,8 @@ pub(crate) unsafe fn destroy(number: u32) {
     };
     record.number.store(0, Ordering::Release);
     // SAFETY: the caller's premise.
+    unsafe { record.low_fragmentation.end() };
+    // SAFETY: the caller's premise.
     unsafe { arena::disown(number) };
     // SAFETY: the record is accessible, and nobody uses it under the lock, as it says that there is no heap.
     unsafe { ptr::write_bytes(ptr::from_ref(record).cast_mut(), 0, 1) };
@@ -142,16 +166,45 @@ impl Record {
             (FrontEnd::LowFragmentation, _) if self.debug.load(Ordering::Relaxed) != 0 => {
                 Err(FrontEndError::Debug)
             }
-            _ => {
-                self.front_end.store(front_end as u8, Ordering::Release);
-                Ok(())
-            }
+            (FrontEnd::LowFragmentation, FrontEnd::Standard) => self.start_low_fragmentation(),
+            _ => Ok(()),
         }
     }
 
-    /// A block of at most [`LARGEST_BLOCK`](crate::LARGEST_BLOCK) bytes, aligned to as much at most.
-    pub(crate) fn allocate_small(&self, size: usize, align: usize) -> *mut u8 {
-        self.with_standard(|standard| standard.allocate(&self.backend, size, align))
+    fn start_low_fragmentation(&self) -> Result<(), FrontEndError> {
+        let _held = HEAPS.lock();
+        if !self.low_fragmentation.start(self.number.load(Ordering::Relaxed)) {
+            return Err(FrontEndError::OutOfMemory);
+        }
+        self.front_end
+            .store(FrontEnd::LowFragmentation as u8, Ordering::Release);
+        Ok(())
+    }
+
+    #[inline(always)]
+    pub(crate) fn low_fragmentation(&self) -> &LowFragmentation {
+        &self.low_fragmentation
+    }
+
+    /// A block of `bucket`, or where the heap has no buckets one of `size` bytes at a multiple of `align`.
+    #[inline(always)]
+    pub(crate) fn allocate_small(&self, bucket: Bucket, size: usize, align: usize) -> *mut u8 {
+        let block = self.low_fragmentation.allocate_fast(bucket);
+        if !block.is_null() {
+            return block;
+        }
+        self.allocate_slowly(bucket, size, align)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn allocate_slowly(&self, bucket: Bucket, size: usize, align: usize) -> *mut u8 {
+        match self.front_end() {
+            FrontEnd::LowFragmentation => self.low_fragmentation.refill(&self.backend, bucket),
+            FrontEnd::Standard => {
+                self.with_standard(|standard| standard.allocate(&self.backend, size, align))
+            }
+        }
     }
 
     /// # Safety
@@ -168,16 +221,12 @@ impl Record {
         self.with_standard(|standard| unsafe { standard.resize(block, size) })
     }
 
-    pub(crate) fn free_low_fragmentation(&self, _bucket: Bucket, block: *mut u8) {
-        damage::report("no front end made this block", block as usize)
-    }
-
     fn with_standard<T>(&self, work: impl FnOnce(&mut Standard) -> T) -> T {
         let check = |standard: &Standard| {
             if self.debug.load(Ordering::Relaxed) != 0
                 && let Err(damaged) = standard.check(self.number.load(Ordering::Relaxed))
             {
-                damage::report("a check of the whole heap found a damaged header", damaged.header);
+                integrity::report(Damage::Header, damaged.header, None);
             }
         };
         if self.no_serialize.load(Ordering::Relaxed) != 0 {

@@ -18,7 +18,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use crate::arena;
 use crate::backend::Backend;
-use crate::damage;
+use crate::integrity::{self, Damage};
 use crate::unit::{UNIT, UnitIndex, UnitKind};
 
 /// Bytes that sizes are counted in.
@@ -128,7 +128,7 @@ fn word(header: usize) -> &'static AtomicU64 {
 /// The header at an address. The process ends where it is damaged.
 fn read(header: usize) -> Header {
     Header::decode(word(header).load(Ordering::Relaxed), key())
-        .unwrap_or_else(|| damage::report("the header of a block was overwritten", header))
+        .unwrap_or_else(|| integrity::report(Damage::Header, header, None))
 }
 
 fn write(header: usize, contents: Header) {
@@ -154,17 +154,14 @@ const PREVIOUS: usize = 1;
 /// The header of the block in use at an address. The process ends where there is none.
 fn in_use(block: usize) -> (usize, Header) {
     if !block.is_multiple_of(STEP) {
-        damage::report("what was given back is not the start of a block", block);
+        integrity::report(Damage::NotAStart, block, None);
     }
     let header = block - HEADER;
     let contents = Header::decode(word(header).load(Ordering::Relaxed), key());
     match contents {
         Some(contents) if contents.in_use && contents.size >= SMALLEST => (header, contents),
-        Some(_) => damage::report("a block was given back twice", block),
-        None => damage::report(
-            "what was given back is no block, or the bytes in front of it were overwritten",
-            block,
-        ),
+        Some(_) => integrity::report(Damage::DoubleFree, block, None),
+        None => integrity::report(Damage::Header, block, None),
     }
 }
 
@@ -382,10 +379,7 @@ impl Standard {
             neighbour != 0 && (arena::unit_of(neighbour).is_none() || follow(neighbour, back) != header)
         };
         if misled(next, PREVIOUS) || misled(previous, NEXT) || (previous == 0 && self.heads[list] != header) {
-            damage::report(
-                "a free block was written to, or the one in front of it overrun",
-                header + HEADER,
-            );
+            integrity::report(Damage::WrittenAfterFree, header + HEADER, None);
         }
         match previous {
             0 => self.heads[list] = next,

@@ -188,7 +188,11 @@ impl Subsegment {
         for taken in &mut blocks[..count] {
             let block = self.block((next as u16).wrapping_sub(1));
             // SAFETY: a link is 0 or the number of a block that was handed out, + 1: checked when it was read.
-            let link = if next == 0 { None } else { unsafe { integrity::read_link(block) } };
+            let link = if next == 0 {
+                None
+            } else {
+                unsafe { integrity::read_link(block) }
+            };
             match link {
                 Some(link) if u32::from(link) <= carved => next = u32::from(link),
                 _ => integrity::report(Damage::WrittenAfterFree, block as usize, Some(self.bucket)),
@@ -205,10 +209,7 @@ impl Subsegment {
         let unit = self.unit();
         let carved = unit.carved.load(Ordering::Relaxed) as u16;
         let at_once = (CARVED_AT_ONCE / self.bucket.size()).max(1);
-        let count = blocks
-            .len()
-            .min(at_once)
-            .min((self.capacity() - carved) as usize);
+        let count = blocks.len().min(at_once).min((self.capacity() - carved) as usize);
         for (number, block) in (carved..).zip(&mut blocks[..count]) {
             *block = self.block(number);
             // SAFETY: the block is of this subsegment, and was never handed out.

@@ -1,8 +1,8 @@
 //! Units: what the heap's address space is counted in, and the description of each.
 
-use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
-use crate::remote_free::RemoteFree;
+use crate::remote_free::{RemoteFree, Standing};
 
 /// Bytes of a unit. Extents and subsegments are runs of whole units, and start at one.
 pub const UNIT: usize = 16 << 10;
@@ -112,7 +112,7 @@ impl Unit {
 
     /// Makes it describe nothing.
     pub(crate) fn clear(&self) {
-        self.remote.store(0, Ordering::Relaxed);
+        self.remote.end(Standing::Nothing, 0);
         for byte in [&self.kind, &self.bucket, &self.state, &self.spare] {
             byte.store(0, Ordering::Relaxed);
         }

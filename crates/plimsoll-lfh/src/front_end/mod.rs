@@ -212,7 +212,10 @@ impl LowFragmentation {
     /// This thread is the only one, and its parent held the locks by `hold`.
     pub(crate) unsafe fn free_after_fork(&self) {
         // SAFETY: the caller's premise.
-        self.each_lock(|lock| unsafe { lock.free_after_fork() }, |lock| unsafe { lock.free_after_fork() });
+        self.each_lock(
+            |lock| unsafe { lock.free_after_fork() },
+            |lock| unsafe { lock.free_after_fork() },
+        );
     }
 
     fn each_lock(&self, plain: impl Fn(&Lock<()>), of_bucket: impl Fn(&Lock<BucketLists>)) {

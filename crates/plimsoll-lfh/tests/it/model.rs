@@ -51,7 +51,11 @@ impl Block {
 
     /// Bytes of a block that are looked at: all of a small one, and of a large one some of each page.
     fn looked_at(size: usize) -> impl Iterator<Item = usize> {
-        let step = if size > 8192 { 509 } else { 1 };
+        let step = match size {
+            ..=256 => 1,
+            ..=8192 => 61,
+            _ => 1021,
+        };
         (0..size).step_by(step).chain(size.checked_sub(1))
     }
 
@@ -116,8 +120,10 @@ impl Model<'_> {
                 assert!(!block.is_null() && (block as usize).is_multiple_of(align));
                 if zeroed {
                     // SAFETY: the block is in use and that long.
-                    let bytes = unsafe { std::slice::from_raw_parts(block, size) };
-                    assert!(bytes.iter().all(|byte| *byte == 0));
+                    let (before, words, after) =
+                        unsafe { std::slice::from_raw_parts(block, size).align_to::<u128>() };
+                    assert!(words.iter().all(|word| *word == 0));
+                    assert!(before.iter().chain(after).all(|byte| *byte == 0));
                 }
                 self.note(block as usize, size);
             }

@@ -1,0 +1,353 @@
+//! The front end against a model of the blocks in use, with every description checked after each step.
+
+use core::mem::MaybeUninit;
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::boxed::Box;
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
+use std::vec::Vec;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::affinity::Header;
+use crate::front_end::drain::Idle;
+use crate::remote_free::Standing;
+use crate::subsegment::Subsegment;
+
+/// A heap of a test's own: a back end and a front end.
+struct Ends {
+    backend: Box<Backend>,
+    front_end: Box<LowFragmentation>,
+}
+
+impl Ends {
+    fn new() -> Ends {
+        /// Numbers that no other test's heap has.
+        static NUMBER: AtomicU32 = AtomicU32::new(400);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        assert!(arena::prepare(|| {
+            integrity::set_key(arena::directory().key.load(Ordering::Relaxed));
+            true
+        }));
+        // SAFETY: zeroed memory is valid for both.
+        let (backend, front_end): (Box<Backend>, Box<LowFragmentation>) = unsafe {
+            (
+                Box::new(MaybeUninit::zeroed().assume_init()),
+                Box::new(MaybeUninit::zeroed().assume_init()),
+            )
+        };
+        backend.begin(number);
+        assert!(front_end.start(number));
+        Ends { backend, front_end }
+    }
+
+    fn allocate(&self, bucket: Bucket) -> *mut u8 {
+        match self.front_end.allocate_fast(bucket) {
+            block if block.is_null() => self.front_end.refill(&self.backend, bucket),
+            block => block,
+        }
+    }
+
+    fn free(&self, block: *mut u8) {
+        // SAFETY: tests free blocks that they have.
+        assert_eq!(unsafe { self.front_end.free(&self.backend, block) }, Freed::Done);
+    }
+
+    /// Checks everything of a bucket while nobody works on the heap: each block is in one place, and there is none but
+    /// those.
+    fn check(&self, bucket: Bucket, in_use: &BTreeSet<usize>) {
+        let front_end = &self.front_end;
+        let lists = front_end.buckets[bucket.index()].lock.lock();
+        let mut known: BTreeMap<_, _> = lists
+            .check(bucket)
+            .into_iter()
+            .map(|listed| (listed.first, listed.check()))
+            .collect();
+        if lists.spare() != 0 {
+            let spare = Subsegment::new(lists.spare(), bucket);
+            known.insert(spare.first, spare.check());
+        }
+        let mut free = BTreeSet::new();
+        for slot in 0..front_end.slots.count() {
+            let header: &Header = front_end.slots.header(slot, bucket);
+            header.check(bucket);
+            let active = front_end.slots.active(slot, bucket).load(Ordering::Relaxed);
+            if active != 0 {
+                let active = Subsegment::new(active, bucket);
+                assert_eq!(active.unit().remote.load().standing, Standing::Active);
+                assert!(known.insert(active.first, active.check()).is_none());
+            }
+            // SAFETY: nobody works on the heap.
+            for block in unsafe { front_end.slots.stopped(slot, bucket) } {
+                assert!(free.insert(*block as usize), "a block is in slots twice");
+            }
+        }
+        for block in in_use.iter().chain(&free) {
+            let subsegment = Subsegment::containing(*block, bucket);
+            let number = subsegment.number(*block as *mut u8);
+            assert_eq!(subsegment.block(number) as usize, *block);
+            // Those that are in no list are full: all of their blocks are somewhere else.
+            let home = known.entry(subsegment.first).or_insert_with(|| {
+                assert_eq!(subsegment.unit().remote.load().standing, Standing::Full);
+                BTreeSet::new()
+            });
+            assert!(home.insert(number), "block {number} is in two places");
+        }
+        assert!(in_use.is_disjoint(&free));
+        assert_eq!(known.len(), lists.subsegments as usize);
+        for (first, blocks) in known {
+            let all = 0..subsegment::capacity(bucket);
+            assert!(blocks.into_iter().eq(all), "subsegment {first} lost a block");
+        }
+    }
+}
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        // SAFETY: the test has ended.
+        unsafe { self.front_end.end() };
+    }
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Allocate { bucket: u8, count: usize },
+    Free { which: usize, count: usize },
+    Drain { all: bool },
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    // Few buckets, so that they fill: the smallest, one whose blocks do not fill a subsegment, a large one.
+    let bucket = prop_oneof![Just(1_u8), Just(3), Just(27), Just(BUCKETS as u8)];
+    prop::collection::vec(
+        prop_oneof![
+            4 => (bucket, 1..300_usize).prop_map(|(bucket, count)| Step::Allocate { bucket, count }),
+            4 => (any::<usize>(), 1..300_usize).prop_map(|(which, count)| Step::Free { which, count }),
+            1 => any::<bool>().prop_map(|all| Step::Drain { all }),
+        ],
+        1..24,
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    #[test]
+    fn blocks_are_whole_and_in_one_place(steps in steps()) {
+        let ends = Ends::new();
+        let mut blocks: Vec<(*mut u8, Bucket, u8)> = Vec::new();
+        let mut stamp = 0_u8;
+        for step in steps {
+            match step {
+                Step::Allocate { bucket, count } => {
+                    let bucket = Bucket::new(bucket).unwrap();
+                    for _ in 0..count {
+                        let block = ends.allocate(bucket);
+                        stamp = stamp.wrapping_add(1);
+                        // SAFETY: the block has that many bytes, and is this test's.
+                        unsafe { block.write_bytes(stamp, bucket.size()) };
+                        blocks.push((block, bucket, stamp));
+                    }
+                }
+                Step::Free { which, count } => {
+                    for at in 0..count.min(blocks.len()) {
+                        let which = which.wrapping_mul(at + 1) % blocks.len();
+                        let (block, bucket, stamp) = blocks.swap_remove(which);
+                        // SAFETY: the block is in use.
+                        let bytes = unsafe { core::slice::from_raw_parts(block, bucket.size()) };
+                        assert!(bytes.iter().all(|byte| *byte == stamp), "somebody else wrote to a block");
+                        ends.free(block);
+                    }
+                }
+                Step::Drain { all } => {
+                    let idle = if all { Idle::Whatever } else { Idle::Since };
+                    ends.front_end.drain(&ends.backend, idle);
+                }
+            }
+            for bucket in [1, 3, 27, BUCKETS as u8] {
+                let bucket = Bucket::new(bucket).unwrap();
+                let in_use = blocks.iter().filter(|block| block.1 == bucket);
+                ends.check(bucket, &in_use.map(|block| block.0 as usize).collect());
+            }
+        }
+        for (block, ..) in blocks {
+            ends.free(block);
+        }
+        everything_goes_back(&ends);
+    }
+}
+
+/// A heap whose blocks are all free has no subsegment after it was idle for two looks of the drain.
+fn everything_goes_back(ends: &Ends) {
+    let looks = (0..4).take_while(|_| ends.front_end.drain(&ends.backend, Idle::Since));
+    assert!(looks.count() < 4, "the drain never finds the heap idle");
+    let extents = ends.backend.extents();
+    assert_eq!(extents.free, extents.owned);
+    drop(extents);
+    for bucket in Bucket::all() {
+        assert_eq!(ends.front_end.buckets[bucket.index()].lock.lock().subsegments, 0);
+    }
+}
+
+/// Threads allocate and free blocks of their own and of each other, while slots are drained.
+#[test]
+fn threads_share_blocks_and_none_is_lost() {
+    const THREADS: usize = 8;
+    let ends = Ends::new();
+    let shared: Vec<std::sync::Mutex<Vec<(usize, u64)>>> = (0..THREADS).map(|_| Default::default()).collect();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (ends, shared, stop) = (&ends, &shared, &stop);
+            scope.spawn(move || {
+                let mut state = 0x9E37_79B9 + thread as u64;
+                let mut mine: Vec<(usize, u64)> = Vec::new();
+                while !stop.load(Ordering::Relaxed) {
+                    state ^= state << 13;
+                    state ^= state >> 7;
+                    state ^= state << 17;
+                    if state % 64 == 0 {
+                        // To the next thread, which frees them.
+                        shared[(thread + 1) % THREADS].lock().unwrap().append(&mut mine);
+                    } else if state & 1 == 0 && mine.len() < 2000 {
+                        let bucket = Bucket::for_size((state >> 20) as usize % 1500).unwrap();
+                        let block = ends.allocate(bucket);
+                        // SAFETY: blocks have at least two words; this one is this thread's.
+                        unsafe { block.cast::<u64>().write(state) };
+                        mine.push((block as usize, state));
+                    } else if let Some((block, stamp)) =
+                        mine.pop().or_else(|| shared[thread].lock().unwrap().pop())
+                    {
+                        let block = block as *mut u8;
+                        // SAFETY: the block is in use, and its first word was written by who allocated it.
+                        assert_eq!(unsafe { block.cast::<u64>().read() }, stamp);
+                        ends.free(block);
+                    }
+                }
+                shared[thread].lock().unwrap().append(&mut mine);
+            });
+        }
+        let start = std::time::Instant::now();
+        while start.elapsed().as_millis() < 1500 {
+            ends.front_end.drain(&ends.backend, Idle::Since);
+            std::thread::sleep(core::time::Duration::from_micros(500));
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    for (block, stamp) in shared.into_iter().flat_map(|blocks| blocks.into_inner().unwrap()) {
+        // SAFETY: as above.
+        assert_eq!(unsafe { (block as *const u64).read() }, stamp);
+        ends.free(block as *mut u8);
+    }
+    for bucket in Bucket::all() {
+        ends.check(bucket, &BTreeSet::new());
+    }
+    everything_goes_back(&ends);
+}
+
+/// What a process says that commits a mistake, and how it ends.
+fn words_of(mistake: &str) -> std::string::String {
+    use std::os::unix::process::ExitStatusExt;
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--ignored", "--exact", "front_end::tests::a_mistake"])
+        .env("MISTAKE", mistake)
+        .output()
+        .unwrap();
+    assert_eq!(output.status.signal(), Some(6), "{output:?}");
+    std::string::String::from_utf8(output.stderr).unwrap()
+}
+
+#[test]
+fn mistakes_end_the_process_and_are_named() {
+    for (mistake, words) in [
+        (
+            "double free",
+            "double free of a block of 48 bytes (bucket 3): it is already free",
+        ),
+        (
+            "double free later",
+            "double free of a block of 48 bytes (bucket 3): it is already free",
+        ),
+        (
+            "use after free",
+            "damaged free a block of 48 bytes (bucket 3): it was written after it was freed",
+        ),
+        (
+            "overrun",
+            "damaged free a block of 48 bytes (bucket 3): it was written after it was freed",
+        ),
+    ] {
+        let said = words_of(mistake);
+        assert!(
+            said.starts_with("plimsoll-malloc: 0x") && said.contains(words),
+            "{mistake}: {said}"
+        );
+    }
+}
+
+/// Run by `words_of`, in a process of its own.
+#[test]
+#[ignore = "ends the process"]
+fn a_mistake() {
+    let ends = Ends::new();
+    let bucket = Bucket::for_size(48).unwrap();
+    let blocks: Vec<_> = (0..100).map(|_| ends.allocate(bucket)).collect();
+    let neighbour = blocks[5] as usize + bucket.size();
+    // SAFETY: none; this is what the test is about.
+    unsafe {
+        match std::env::var("MISTAKE").unwrap().as_str() {
+            "double free" => {
+                ends.free(blocks[5]);
+                ends.free(blocks[5]);
+            }
+            "double free later" => {
+                blocks.iter().for_each(|block| ends.free(*block));
+                ends.front_end.drain(&ends.backend, Idle::Whatever);
+                ends.free(blocks[5]);
+            }
+            "use after free" => {
+                ends.free(blocks[5]);
+                blocks[5].write_bytes(1, 48);
+                ends.allocate(bucket);
+            }
+            "overrun" => {
+                ends.free(neighbour as *mut u8);
+                blocks[5].write_bytes(1, 48 + 16);
+                ends.allocate(bucket);
+            }
+            other => panic!("no mistake is called {other}"),
+        }
+    }
+}
+
+#[test]
+fn what_is_no_start_of_a_block_is_not_freed_here() {
+    let ends = Ends::new();
+    let bucket = Bucket::for_size(48).unwrap();
+    let block = ends.allocate(bucket);
+    let mut other = [0_u8; 64];
+    // SAFETY: none of them is a block, so nothing happens.
+    unsafe {
+        for no_block in [block.add(16), block.add(8), other.as_mut_ptr(), ptr::null_mut()] {
+            assert_eq!(ends.front_end.free(&ends.backend, no_block), Freed::NotHere);
+        }
+    }
+    ends.free(block);
+    everything_goes_back(&ends);
+}
+
+/// The same tests once more in a process without sections, as the choice is made once a process.
+#[test]
+fn the_front_end_is_the_same_without_sections() {
+    if plimsoll_os::started_with(b"PLIMSOLL_HEAP_RSEQ", b"off") {
+        return;
+    }
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["front_end::tests", "--test-threads=1"])
+        .env("PLIMSOLL_HEAP_RSEQ", "off")
+        .output()
+        .unwrap();
+    let said = std::string::String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}");
+}
