@@ -18,6 +18,7 @@ use core::ptr;
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use self::bucket_lists::BucketLists;
+pub(crate) use self::drain::Idle;
 use crate::affinity::{MOST_POINTERS, SlotSet};
 use crate::arena::{self, BUCKET_OF_UNIT, WINDOW};
 use crate::backend::Backend;
