@@ -11,8 +11,11 @@ const EXACT: u32 = 16;
 const STEPS: u32 = 3;
 /// A length is below 2^24 units, the window.
 const BINS: usize = (EXACT + (24 - EXACT.ilog2()) * (1 << STEPS)) as usize;
-/// How many extents of a bin are looked at.
-const LOOKS: usize = 16;
+/// How many extents of a bin are looked at where they differ in length, and where they do not.
+const LOOKS: usize = 8;
+const LOOKS_AT_EQUALS: usize = 2;
+/// How many are looked at until one holds an aligned run.
+const ALIGNED_LOOKS: usize = 16;
 
 /// Free extents.
 ///
@@ -84,18 +87,28 @@ impl Bins {
     pub(crate) fn find(&self, units: u32, align: u32) -> Option<UnitIndex> {
         let mut bin = bin_of(units);
         while let Some(occupied) = self.occupied_from(bin) {
+            let looks = if occupied < EXACT as usize {
+                LOOKS_AT_EQUALS
+            } else {
+                LOOKS
+            };
             let mut best = None;
             let mut at = self.heads[occupied];
-            for _ in 0..LOOKS {
-                if at == 0 {
-                    break;
-                }
+            let mut left = if align > 1 { ALIGNED_LOOKS } else { looks };
+            while at != 0 && left != 0 {
+                left -= 1;
                 let extent = arena::unit(at);
                 let length = extent.length.load(Ordering::Relaxed);
-                let fits = arena::align_up(at, align).is_some_and(|start| start - at + units <= length);
+                let start = if align > 1 {
+                    arena::align_up(at, align)
+                } else {
+                    Some(at)
+                };
+                let fits = start.is_some_and(|start| start - at + units <= length);
                 let rank = (length, extent.touched.load(Ordering::Relaxed) == 0, at);
                 if fits && best.is_none_or(|best| rank < best) {
                     best = Some(rank);
+                    left = left.min(looks);
                 }
                 at = extent.next.load(Ordering::Relaxed);
             }
