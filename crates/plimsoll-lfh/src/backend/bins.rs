@@ -2,8 +2,9 @@
 
 use core::sync::atomic::Ordering;
 
+use super::check::{DamagedRun, holds};
 use crate::arena;
-use crate::unit::UnitIndex;
+use crate::unit::{UnitIndex, UnitKind};
 
 /// Extents of fewer units than this have a bin for each length.
 const EXACT: u32 = 16;
@@ -202,5 +203,56 @@ impl Bins {
                 .purge_previous
                 .store(previous, Ordering::Relaxed);
         }
+    }
+
+    /// Checks the lists against their invariants; `extents` is how many there are.
+    ///
+    /// # Errors
+    /// [`DamagedRun`] at the first extent that breaks one.
+    pub(super) fn check(&self, extents: u32) -> Result<(), DamagedRun> {
+        let (mut listed, mut touched, mut aged) = (0, 0, 0);
+        for (bin, head) in self.heads.iter().enumerate() {
+            let occupied = self.occupied[bin / 64] >> (bin % 64) & 1 == 1;
+            holds(
+                occupied == (*head != 0),
+                *head,
+                "a bin's bit says whether it has an extent",
+            )?;
+            let mut at = *head;
+            while at != 0 {
+                let extent = arena::unit(at);
+                listed += 1;
+                touched += u32::from(extent.touched.load(Ordering::Relaxed) != 0);
+                let own =
+                    extent.kind() == UnitKind::Free && bin_of(extent.length.load(Ordering::Relaxed)) == bin;
+                holds(
+                    own && listed <= extents,
+                    at,
+                    "a free extent is in the bin of its length alone",
+                )?;
+                at = extent.next.load(Ordering::Relaxed);
+            }
+        }
+        for (period, head) in (0..).zip(&self.touched) {
+            let mut at = *head;
+            while at != 0 {
+                let extent = arena::unit(at);
+                aged += 1;
+                let since = extent.since.load(Ordering::Relaxed);
+                let own = since % PERIODS == period && self.period - since < PERIODS;
+                let is_touched = extent.touched.load(Ordering::Relaxed) != 0;
+                holds(
+                    own && is_touched && aged <= extents,
+                    at,
+                    "a touched extent is in the list of its period",
+                )?;
+                at = extent.purge_next.load(Ordering::Relaxed);
+            }
+        }
+        holds(
+            (listed, aged) == (extents, touched),
+            0,
+            "every free extent is listed",
+        )
     }
 }
