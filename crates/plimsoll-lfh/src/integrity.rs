@@ -19,6 +19,7 @@ pub(crate) fn set_key(key: u64) {
     KEY.store(key, Ordering::Relaxed);
 }
 
+/// What the second word of the block is while it is free.
 #[inline(always)]
 fn seal_of(block: *mut u8) -> u64 {
     KEY.load(Ordering::Relaxed) ^ block as u64
@@ -34,14 +35,20 @@ pub(crate) unsafe fn is_sealed(block: *mut u8) -> bool {
     unsafe { block.cast::<u64>().add(1).read_volatile() == seal_of(block) }
 }
 
-/// Seals a block that becomes free.
+/// Seals a block that becomes free. No where it is sealed already.
 ///
 /// # Safety
-/// The block is the caller's.
+/// `block` is the start of a block, and the caller's.
 #[inline(always)]
-pub(crate) unsafe fn seal(block: *mut u8) {
+pub(crate) unsafe fn seal(block: *mut u8) -> bool {
+    let seal = seal_of(block);
     // SAFETY: blocks have at least two words, and the caller's premise.
-    unsafe { block.cast::<u64>().add(1).write(seal_of(block)) };
+    unsafe {
+        let word = block.cast::<u64>().add(1);
+        let was = word.read_volatile();
+        word.write(seal);
+        was != seal
+    }
 }
 
 /// Clears the seal of a block that is handed out.
@@ -225,7 +232,8 @@ mod tests {
             block.cast::<u64>().write(0x1234_5678);
             assert_eq!(read_link(block), None);
             assert!(!is_sealed(block));
-            seal(block);
+            assert!(seal(block));
+            assert!(!seal(block));
             assert!(is_sealed(block));
             unseal(block);
             assert!(!is_sealed(block));

@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, Ordering};
 use crate::arena;
 use crate::backend::Backend;
 use crate::bucket::Bucket;
-use crate::front_end::LowFragmentation;
+use crate::front_end::{self, LowFragmentation};
 use crate::heap::{FrontEnd, FrontEndError, HeapError, HeapOptions};
 use crate::integrity::{self, Damage};
 use crate::lock::Lock;
@@ -240,7 +240,7 @@ impl Record {
     /// A block of `bucket`, or where the heap has no buckets one of `size` bytes at a multiple of `align`.
     #[inline(always)]
     pub(crate) fn allocate_small(&self, bucket: Bucket, size: usize, align: usize) -> *mut u8 {
-        let block = self.low_fragmentation.allocate_fast(bucket);
+        let block = front_end::allocate_fast(self.low_fragmentation.sections(), bucket);
         if !block.is_null() {
             return block;
         }
