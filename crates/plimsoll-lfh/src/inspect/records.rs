@@ -113,7 +113,7 @@ impl<'m, M: Memory> Space<'m, M> {
         Heaps { space: self, next: 1 }
     }
 
-    fn record(&self, number: u32) -> Result<Option<HeapRecord>, MemoryError> {
+    pub(super) fn record(&self, number: u32) -> Result<Option<HeapRecord>, MemoryError> {
         let address = self.records + (number as usize - 1) * RECORD;
         let mut bytes = [0; size_of::<Record>()];
         self.memory.read(address, &mut bytes)?;
