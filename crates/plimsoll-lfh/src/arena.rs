@@ -227,6 +227,11 @@ pub(crate) fn record_address(number: u32) -> usize {
     window() + RECORDS + (number as usize - 1) * RECORD
 }
 
+/// Whether the window is there.
+pub(crate) fn is_ready() -> bool {
+    STATE.load(Ordering::Acquire) == READY
+}
+
 /// Makes the window if it is not there, and says whether it is. The thread that makes it runs `make_first` before
 /// others see it.
 #[inline]
@@ -430,6 +435,29 @@ unsafe fn disown_range(first: UnitIndex, last: UnitIndex) {
     }
     let segments = (last - first) / SEGMENT_UNITS;
     directory().unowned.fetch_add(segments, Ordering::Relaxed);
+}
+
+/// Keeps the window from growing for the time of a fork.
+pub(crate) fn hold() {
+    GROWTH.hold();
+}
+
+/// Ends what [`hold`] began, in the parent.
+///
+/// # Safety
+/// This thread called `hold`.
+pub(crate) unsafe fn release() {
+    // SAFETY: the caller's premise.
+    unsafe { GROWTH.release() };
+}
+
+/// Ends what [`hold`] began, in the child.
+///
+/// # Safety
+/// This thread is the only one, and its parent called `hold`.
+pub(crate) unsafe fn free_after_fork() {
+    // SAFETY: the caller's premise.
+    unsafe { GROWTH.free_after_fork() };
 }
 
 /// Whole segments that a heap was given: units that are zero, described by zeroed units.

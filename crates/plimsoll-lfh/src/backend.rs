@@ -8,12 +8,16 @@ use core::sync::atomic::Ordering;
 use crate::arena::{self, SEGMENT_UNITS};
 use crate::bins::Bins;
 use crate::lock::{Held, Lock};
+use crate::purge::{self, THRESHOLD};
 use crate::unit::{Unit, UnitIndex, UnitKind};
 
 /// A growing heap takes this part of what it has at once...
 const GROWTH_SHARE: u32 = 8;
 /// ... but at most so many units: 64 MiB.
 const MOST_GROWTH: u32 = 32 * SEGMENT_UNITS;
+
+/// Units that are purged at once: 16 MiB. What is longer stays free but for so much.
+const MOST_PURGED: u32 = 8 * SEGMENT_UNITS;
 
 /// Units that were taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,7 +90,13 @@ impl Backend {
 
     /// Gives a whole run back.
     pub(crate) fn give(&self, first: UnitIndex) {
-        self.extents().give(first);
+        let mut extents = self.extents();
+        extents.give(first);
+        let much = extents.touched > THRESHOLD;
+        drop(extents);
+        if much {
+            purge::ask_for_helper();
+        }
     }
 
     /// Gives a whole run back whose pages are gone already.
@@ -171,12 +181,39 @@ impl Extents {
         self.put(first + units, length - units, length - units, self.bins.period());
     }
 
+    /// Takes an extent that is to be purged, or the last part of a long one: first unit and units. Nobody else takes
+    /// it before [`Extents::end_purge`], and the lock need not be held until then.
+    pub(crate) fn begin_purge(&mut self, all: bool) -> Option<(UnitIndex, u32)> {
+        let first = if all {
+            self.bins.touched()
+        } else {
+            self.bins.oldest()
+        }?;
+        let (length, touched, since) = self.remove(first);
+        let units = touched.min(MOST_PURGED);
+        let before = touched - units;
+        if before != 0 {
+            self.insert(first, before, before, since);
+        }
+        if length != touched {
+            self.insert(first + touched, length - touched, 0, 0);
+        }
+        self.describe(first + before, units, UnitKind::Busy);
+        Some((first + before, units))
+    }
+
+    /// Puts back what [`Extents::begin_purge`] took.
+    pub(crate) fn end_purge(&mut self, first: UnitIndex, purged: bool) {
+        let length = self.forget(first);
+        self.put(first, length, if purged { 0 } else { length }, self.bins.period());
+    }
+
     /// Writes the description of a run in use.
     fn describe(&self, first: UnitIndex, length: u32, kind: UnitKind) {
         let unit = arena::unit(first);
         self.mark(unit, first, kind);
         unit.length.store(length, Ordering::Relaxed);
-        if kind != UnitKind::Large {
+        if matches!(kind, UnitKind::Subsegment | UnitKind::Standard) {
             for inner in first + 1..first + length {
                 self.mark(arena::unit(inner), first, kind);
             }

@@ -11,7 +11,7 @@ use crate::front_end::Freed;
 use crate::integrity::{self, Damage};
 use crate::record::{self, Record};
 use crate::unit::{UNIT, UnitIndex, UnitKind};
-use crate::{arena, large, standard};
+use crate::{arena, large, purge, standard};
 
 /// Who serves blocks of up to [`LARGEST_BLOCK`](crate::LARGEST_BLOCK) bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -246,6 +246,13 @@ impl Heap {
         Place::of(block).usable_size()
     }
 
+    /// Gives all memory of the heap that is not in use back to the system at once, instead of within about a second.
+    pub fn trim(&self) {
+        if let Some(record) = self.record() {
+            purge::purge_all(record);
+        }
+    }
+
     fn record(&self) -> Option<&'static Record> {
         record::of(self.number)
     }
@@ -268,6 +275,7 @@ unsafe fn free_elsewhere(record: &Record, block: *mut u8) {
     if block.is_null() {
         return;
     }
+    purge::now_and_then();
     match Place::of(block) {
         Place::Large(first) => record.backend().give(first),
         // SAFETY: the caller's premise.

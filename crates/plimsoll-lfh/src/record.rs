@@ -14,6 +14,7 @@ use crate::front_end::LowFragmentation;
 use crate::heap::{FrontEnd, FrontEndError, HeapError, HeapOptions};
 use crate::integrity::{self, Damage};
 use crate::lock::Lock;
+use crate::purge;
 use crate::settings;
 use crate::standard::Standard;
 
@@ -99,15 +100,65 @@ fn begin(number: u32, options: HeapOptions, front_end: FrontEnd) -> bool {
     true
 }
 
+/// Whether there is a heap at all.
+pub(crate) fn exists() -> bool {
+    arena::is_ready()
+}
+
+/// Calls `visit` with each heap, none of which ends meanwhile. No lock is held by this thread.
+pub(crate) fn with_each(mut visit: impl FnMut(&Record)) {
+    for number in 1..=arena::directory().heaps.load(Ordering::Acquire) {
+        let _held = HEAPS.lock();
+        if let Some(record) = living(number) {
+            visit(record);
+        }
+    }
+}
+
+/// As [`with_each`], but nothing where another thread works on the list of heaps.
+pub(crate) fn try_with_each(visit: impl FnMut(&'static Record)) {
+    if let Some(_held) = HEAPS.try_lock() {
+        living_records().for_each(visit);
+    }
+}
+
+/// Keeps heaps from being made and destroyed, and their memory from being purged, for the time of a fork. No where
+/// there is no heap.
+pub(crate) fn hold_list() -> bool {
+    let exists = of(PROCESS).is_some();
+    if exists {
+        HEAPS.hold();
+    }
+    exists
+}
+
+/// Ends what [`hold_list`] began, in the parent.
+///
+/// # Safety
+/// This thread called `hold_list`.
+pub(crate) unsafe fn release_list() {
+    // SAFETY: the caller's premise.
+    unsafe { HEAPS.release() };
+}
+
+/// Ends what [`hold_list`] began, in the child.
+///
+/// # Safety
+/// This thread is the only one, and its parent called `hold_list`.
+pub(crate) unsafe fn free_list_after_fork() {
+    // SAFETY: the caller's premise.
+    unsafe { HEAPS.free_after_fork() };
+}
+
 /// The living heaps' records, by number.
-fn all() -> impl Iterator<Item = &'static Record> {
+pub(crate) fn living_records() -> impl Iterator<Item = &'static Record> {
     (1..=arena::directory().heaps.load(Ordering::Acquire)).filter_map(living)
 }
 
 /// Whether a range is memory of this process's heaps that can be read: of the window, or of a heap's slots.
 pub(crate) fn is_readable(start: usize, length: usize) -> bool {
     arena::is_readable(start, length)
-        || all().any(|record| record.low_fragmentation.slots.contains(start, length))
+        || living_records().any(|record| record.low_fragmentation.slots.contains(start, length))
 }
 
 fn living(number: u32) -> Option<&'static Record> {
@@ -205,6 +256,7 @@ impl Record {
     #[cold]
     #[inline(never)]
     fn allocate_slowly(&self, bucket: Bucket, size: usize, align: usize) -> *mut u8 {
+        purge::now_and_then();
         match self.front_end() {
             FrontEnd::LowFragmentation => self.low_fragmentation.refill(&self.backend, bucket),
             FrontEnd::Standard => {
@@ -225,6 +277,39 @@ impl Record {
     pub(crate) unsafe fn resize_standard(&self, block: *mut u8, size: usize) -> bool {
         // SAFETY: the caller's premise.
         self.with_standard(|standard| unsafe { standard.resize(block, size) })
+    }
+
+    /// Holds every lock for the time of a fork.
+    pub(crate) fn hold(&self) {
+        self.low_fragmentation.hold();
+        self.standard.hold();
+        self.backend.lock().hold();
+    }
+
+    /// Ends what [`Record::hold`] began, in the parent.
+    ///
+    /// # Safety
+    /// This thread called `hold`.
+    pub(crate) unsafe fn release(&self) {
+        // SAFETY: the caller's premise.
+        unsafe {
+            self.backend.lock().release();
+            self.standard.release();
+            self.low_fragmentation.release();
+        }
+    }
+
+    /// Ends what [`Record::hold`] began, in the child.
+    ///
+    /// # Safety
+    /// This thread is the only one, and its parent called `hold`.
+    pub(crate) unsafe fn free_after_fork(&self) {
+        // SAFETY: the caller's premise.
+        unsafe {
+            self.backend.lock().free_after_fork();
+            self.standard.free_after_fork();
+            self.low_fragmentation.free_after_fork();
+        }
     }
 
     fn with_standard<T>(&self, work: impl FnOnce(&mut Standard) -> T) -> T {

@@ -35,6 +35,11 @@ pub(crate) fn purge_mode() -> PurgeMode {
     }
 }
 
+/// Changes who gives pages back, where the system does not allow what was asked for.
+pub(crate) fn set_purge_mode(mode: PurgeMode) {
+    PURGE.store(mode as u8, Ordering::Relaxed);
+}
+
 /// Whether huge pages may be asked for: not with `PLIMSOLL_HEAP_THP=off`.
 pub(crate) fn huge_pages() -> bool {
     NO_HUGE_PAGES.load(Ordering::Relaxed) == 0

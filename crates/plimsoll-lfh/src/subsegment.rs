@@ -1,6 +1,6 @@
 //! Subsegments: runs of units of the back end, cut into blocks of one bucket.
 //!
-//! Blocks stand side by side from the start; what is left at the end is less than an eighth. A subsegment is 1, 2 or 4
+//! Blocks stand side by side from the start; what is left at the end is less than an eighth. A subsegment is 1, 2, 4 or 8
 //! units and starts at a multiple of its length, so the start is found from any address in it. Its description is that
 //! of its first unit.
 #![allow(unsafe_code)]
@@ -22,7 +22,7 @@ struct Geometry {
     /// Bytes of the subsegment - 1; a power of two - 1.
     mask: u32,
     /// 2^32 / bytes of a block, rounded up: an offset is a multiple of the block's size exactly if the low half of its
-    /// product with this is below this, and the high half is the quotient (for offsets and sizes below 2^16).
+    /// product with this is below this, and the high half is the quotient (for offsets below 2^17 and sizes up to 2^14).
     reciprocal: u32,
 }
 
@@ -51,7 +51,8 @@ pub(crate) const fn units(bucket: Bucket) -> u32 {
     match bucket.size() {
         ..=256 => 1,
         257..=1024 => 2,
-        _ => 4,
+        1025..=8192 => 4,
+        _ => 8,
     }
 }
 

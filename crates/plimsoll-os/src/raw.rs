@@ -64,7 +64,8 @@ pub(crate) unsafe fn system_call(number: c_long, arguments: [usize; 6]) -> Resul
     check(returned)
 }
 
-fn check(returned: isize) -> Result<usize, Errno> {
+/// What the kernel returned, as a result.
+pub(crate) fn check(returned: isize) -> Result<usize, Errno> {
     // The kernel returns errors as -4095..=-1.
     match returned {
         -4095..=-1 => Err(Errno::of_number(-returned as i32)),

@@ -212,19 +212,20 @@ impl SlotSet {
         count as usize
     }
 
-    /// Makes the array of the bucket usable in the slot that serves this thread, if it was never used. The bucket's
-    /// lock is held.
-    pub(crate) fn prepare(&self, bucket: Bucket) -> bool {
+    /// Makes the array of the bucket usable in the slot that serves this thread, if it was never used. Returns the
+    /// number of the slot in which it did so. The bucket's lock is held.
+    pub(crate) fn prepare(&self, bucket: Bucket) -> Option<usize> {
         #[cfg(target_arch = "x86_64")]
         if self.uses_sections() {
             let slots = self.sections.load(Ordering::Relaxed);
             let header = Header::prepared(bucket);
             // SAFETY: the set has started, so area and slots are what `rseq` asks for.
-            return unsafe { rseq::prepare(slots, AREA.load(Ordering::Relaxed), bucket.index(), header) };
+            let slot = unsafe { rseq::prepare(slots, AREA.load(Ordering::Relaxed), bucket.index(), header) };
+            return (slot != 0).then(|| (slot - slots) / SLOT);
         }
         let slot = self.mine();
         let _held = self.lock(slot).lock();
-        self.header(slot, bucket).prepare(bucket)
+        self.header(slot, bucket).prepare(bucket).then_some(slot)
     }
 
     /// Keeps everybody from the bucket's array in a slot; sections under way still may commit. No where it is not in

@@ -212,12 +212,13 @@ pub(super) unsafe fn push_batch(
     pushed
 }
 
-/// Gives the bucket's header, if it is all zero, the value `header`. Returns whether it was zero.
+/// Gives the bucket's header, if it is all zero, the value `header`. Returns the address of the slot in which it did
+/// so, or 0.
 ///
 /// # Safety
 /// The module's premises; `bucket` is at most [`BUCKETS`](crate::BUCKETS).
 #[inline(never)]
-pub(super) unsafe fn prepare(slots: usize, area: isize, bucket: usize, header: u64) -> bool {
+pub(super) unsafe fn prepare(slots: usize, area: isize, bucket: usize, header: u64) -> usize {
     let slot: usize;
     // SAFETY: the module's premises. Offsets are those of `Header`.
     unsafe {
@@ -234,7 +235,7 @@ pub(super) unsafe fn prepare(slots: usize, area: isize, bucket: usize, header: u
             options(nostack),
         );
     }
-    slot != 0
+    slot
 }
 
 /// The concurrency id under which this thread runs, or ran a moment ago.

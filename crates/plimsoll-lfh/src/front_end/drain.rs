@@ -45,7 +45,8 @@ impl LowFragmentation {
                 }
             }
         }
-        left
+        // What came home may have left a spare subsegment.
+        true
     }
 
     /// Stops the bucket's idle arrays. Where one is idle and empty already, only the active subsegment is given up.

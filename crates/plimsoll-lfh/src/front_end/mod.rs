@@ -18,6 +18,7 @@ use core::ptr;
 use core::sync::atomic::{AtomicU32, Ordering};
 
 pub(crate) use self::bucket_lists::BucketLists;
+pub(crate) use self::drain::Idle;
 use crate::affinity::{MOST_POINTERS, SlotSet};
 use crate::arena::{self, BUCKET_OF_UNIT, WINDOW};
 use crate::backend::Backend;
@@ -155,6 +156,9 @@ impl LowFragmentation {
     #[cold]
     #[inline(never)]
     fn flush(&self, backend: &Backend, bucket: Bucket, block: *mut u8) {
+        if !self.slots.has_started() {
+            integrity::report(Damage::OtherHeap, block as usize, Some(bucket));
+        }
         if !self.slots.uses_sections() && self.slots.push_batch(bucket, &[block]) == 1 {
             return;
         }
@@ -181,8 +185,11 @@ impl LowFragmentation {
         if header.capacity() > 0 {
             return header.grow(bucket);
         }
-        self.slots_used.fetch_max(slot as u32 + 1, Ordering::Relaxed);
-        self.slots.prepare(bucket)
+        let prepared = self.slots.prepare(bucket);
+        if let Some(slot) = prepared {
+            self.slots_used.fetch_max(slot as u32 + 1, Ordering::Relaxed);
+        }
+        prepared.is_some()
     }
 
     /// Holds every lock for the time of a fork.

@@ -1,0 +1,139 @@
+//! Pages of memory that lies free go back to the system within about a second.
+//!
+//! Time is cut into periods. At the end of one, what lay free for more than a whole period is given back
+//! (`MADV_DONTNEED`: what people read as RSS falls at once), and slots that lie idle are drained. Who does it is either
+//! whoever allocates or frees, now and then; or, for a process that freed much and then sleeps, a thread of the heap's
+//! own. It is started when more than [`THRESHOLD`] lies free and touched, and ends as soon as nothing is left to do: a
+//! process that frees little never has one. It shares the memory of the process but nothing of its C library, which
+//! does not know of it.
+//!
+//! ```text
+//!   none -- start --> sleeping -- period over --> ticking -- nothing left --> none
+//!                        ^--------- something left ---'
+//! ```
+#![allow(unsafe_code)]
+
+use core::sync::atomic::{AtomicU32, Ordering};
+use core::time::Duration;
+
+use plimsoll_os::{coarse_milliseconds, futex_wait, start_helper_thread};
+
+use crate::arena::{self, HELPER};
+use crate::front_end::Idle;
+use crate::record::{self, Record};
+use crate::settings::{self, PurgeMode};
+use crate::unit::UNIT;
+
+/// Milliseconds of a period.
+const PERIOD: u32 = 300;
+/// Units that may lie free and touched in a heap without that a thread is started: 4 MiB.
+pub(crate) const THRESHOLD: u32 = ((4 << 20) / UNIT) as u32;
+/// Slow calls from one look at the clock to the next.
+const CALLS: u32 = 64;
+
+/// 1 while the helper is alive; the kernel clears it.
+static ALIVE: AtomicU32 = AtomicU32::new(0);
+/// What the helper sleeps on; never changed.
+static SLEEP: AtomicU32 = AtomicU32::new(0);
+/// Slow calls since the start.
+static SLOW_CALLS: AtomicU32 = AtomicU32::new(0);
+/// When the last period ended, in milliseconds of the clock.
+static LAST: AtomicU32 = AtomicU32::new(0);
+
+/// Called by slow paths that hold no lock: ends the period now and then, where no helper does.
+#[inline]
+pub(crate) fn now_and_then() {
+    if SLOW_CALLS.fetch_add(1, Ordering::Relaxed).is_multiple_of(CALLS) && ALIVE.load(Ordering::Relaxed) == 0
+    {
+        look_at_the_clock();
+    }
+}
+
+#[cold]
+fn look_at_the_clock() {
+    if settings::purge_mode() == PurgeMode::Never {
+        return;
+    }
+    let now = coarse_milliseconds();
+    let last = LAST.load(Ordering::Relaxed);
+    let over = now.wrapping_sub(last) >= PERIOD;
+    if over
+        && LAST
+            .compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed)
+            .is_ok()
+    {
+        record::try_with_each(|record| _ = end_period(record));
+    }
+}
+
+/// Called where more than [`THRESHOLD`] lies free, under whatever locks.
+#[cold]
+pub(crate) fn ask_for_helper() {
+    if settings::purge_mode() != PurgeMode::Thread
+        || ALIVE
+            .compare_exchange(0, 2, Ordering::Acquire, Ordering::Relaxed)
+            .is_err()
+    {
+        return;
+    }
+    // SAFETY: the stack is a part of the window for this alone, and no other helper is alive, as the word said; `run`
+    // uses but atomics, system calls, and locks.
+    if unsafe { start_helper_thread(arena::window() + HELPER, &ALIVE, run) }.is_err() {
+        settings::set_purge_mode(PurgeMode::Inline);
+    }
+}
+
+/// The helper.
+extern "C" fn run() {
+    loop {
+        futex_wait(&SLEEP, 0, Some(Duration::from_millis(u64::from(PERIOD))));
+        let mut left = false;
+        record::with_each(|record| left |= end_period(record));
+        // Without a mode there was an error: the pages cannot be given back.
+        if !left || settings::purge_mode() == PurgeMode::Never {
+            return;
+        }
+    }
+}
+
+/// Ends the period of a heap. Whether something is left to be purged later.
+fn end_period(record: &Record) -> bool {
+    let left = record.low_fragmentation().drain(record.backend(), Idle::Since);
+    record.backend().extents().bins.next_period();
+    while purge_one(record, false) {}
+    left || record.backend().extents().touched != 0
+}
+
+/// Gives back a heap's pages that are not in use, however short a time.
+pub(crate) fn purge_all(record: &Record) {
+    // The first pass gives up what slots work on.
+    for _ in 0..2 {
+        record.low_fragmentation().drain(record.backend(), Idle::Whatever);
+    }
+    while purge_one(record, true) {}
+}
+
+/// Purges an extent, or a part of a long one; of those that lie free for long, or of all. No if there is none.
+fn purge_one(record: &Record, all: bool) -> bool {
+    let Some((first, units)) = record.backend().extents().begin_purge(all) else {
+        return false;
+    };
+    let length = units as usize * UNIT;
+    // SAFETY: the run is free, and nobody takes it before `end_purge`.
+    let purged = unsafe { plimsoll_os::address_space::discard(arena::address_of(first), length) }.is_ok();
+    record.backend().extents().end_purge(first, purged);
+    if purged {
+        let directory = arena::directory();
+        directory.purges.fetch_add(1, Ordering::Relaxed);
+        directory.purged_bytes.fetch_add(length as u64, Ordering::Relaxed);
+    } else {
+        // The process locks its pages in memory (`mlockall(2)`): none can be given back.
+        settings::set_purge_mode(PurgeMode::Never);
+    }
+    purged
+}
+
+/// In the child of a fork there is no helper.
+pub(crate) fn forget_helper() {
+    ALIVE.store(0, Ordering::Relaxed);
+}

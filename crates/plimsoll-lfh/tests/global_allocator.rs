@@ -1,0 +1,69 @@
+//! A program whose every block, also those of the test harness, is of the heap.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::mpsc;
+
+use plimsoll_lfh::Lfh;
+
+#[global_allocator]
+static HEAP: Lfh = Lfh;
+
+#[test]
+fn collections_live_in_it() {
+    let mut tree = BTreeMap::new();
+    let mut map = HashMap::new();
+    let mut queue = VecDeque::new();
+    for number in 0..200_000_u64 {
+        tree.insert(number.wrapping_mul(0x9E37_79B9_7F4A_7C15), number.to_string());
+        map.insert(number, vec![number; (number % 100) as usize]);
+        queue.push_back(number.to_string().repeat((number % 50) as usize));
+        if number % 3 == 0 {
+            queue.pop_front();
+            map.remove(&(number / 2));
+        }
+    }
+    assert!(tree.iter().all(|(key, text)| {
+        text.parse::<u64>()
+            .is_ok_and(|number| number.wrapping_mul(0x9E37_79B9_7F4A_7C15) == *key)
+    }));
+    assert!(
+        map.iter()
+            .all(|(number, list)| list.iter().all(|item| item == number))
+    );
+}
+
+#[test]
+fn threads_hand_blocks_on() {
+    let (sender, receiver) = mpsc::channel::<Vec<u8>>();
+    std::thread::scope(|scope| {
+        for thread in 0..8_u8 {
+            let sender = sender.clone();
+            scope.spawn(move || {
+                for length in 0..5000 {
+                    sender.send(vec![thread; length]).expect("somebody receives");
+                }
+            });
+        }
+        drop(sender);
+        let bytes: usize = receiver
+            .iter()
+            .map(|list| {
+                assert!(list.windows(2).all(|pair| pair[0] == pair[1]));
+                list.len()
+            })
+            .sum();
+        assert_eq!(bytes, 8 * (0..5000).sum::<usize>());
+    });
+}
+
+#[test]
+fn a_long_list_grows_by_moving_its_pages() {
+    let mut list = Vec::new();
+    for number in 0..20_000_000_u32 {
+        list.push(number);
+    }
+    assert!(list.iter().zip(0..).all(|(item, number)| *item == number));
+    list.truncate(1000);
+    list.shrink_to_fit();
+    assert!(list.iter().zip(0..).all(|(item, number)| *item == number));
+}

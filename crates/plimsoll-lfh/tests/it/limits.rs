@@ -1,0 +1,100 @@
+//! A process that has no memory left.
+#![allow(unsafe_code)]
+
+use plimsoll_lfh::{Heap, HeapOptions};
+
+use crate::child::in_child;
+
+fn limit_address_space(bytes: u64) {
+    let limit = libc::rlimit {
+        rlim_cur: bytes,
+        rlim_max: libc::RLIM_INFINITY,
+    };
+    // SAFETY: the limit is valid.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const limit) }, 0);
+}
+
+/// Bytes of address space of this process.
+fn virtual_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/statm").expect("there is /proc");
+    let pages: u64 = status
+        .split(' ')
+        .next()
+        .and_then(|pages| pages.parse().ok())
+        .expect("a number");
+    // SAFETY: asks for a number of the system.
+    pages * unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as u64
+}
+
+/// Takes memory until there is none, twice, and then works on with what is given back.
+fn exhaust(heap: &Heap, size: usize) {
+    let mut counts = [0; 2];
+    for count in &mut counts {
+        let mut blocks = Vec::with_capacity(1 << 16);
+        loop {
+            let block = heap.allocate(size);
+            if block.is_null() {
+                break;
+            }
+            // SAFETY: the block was just made.
+            unsafe { block.write_bytes(3, size) };
+            blocks.push(block);
+            assert!(blocks.len() < blocks.capacity(), "the limit has no effect");
+        }
+        *count = blocks.len();
+        assert!(heap.allocate_zeroed(size * 1000).is_null());
+        for block in blocks {
+            // SAFETY: the block is in use, and that long.
+            unsafe {
+                assert_eq!((block.read(), block.add(size - 1).read()), (3, 3));
+                heap.free(block);
+            }
+        }
+        let block = heap.allocate(size);
+        assert!(!block.is_null());
+        // SAFETY: the block is in use.
+        unsafe { heap.free(block) };
+    }
+    println!("figure: {size}: {counts:?} blocks");
+    assert!(counts[1] * 10 >= counts[0] * 9 && counts[0] > 100, "{counts:?}");
+}
+
+#[test]
+fn a_limited_process_gets_null_and_goes_on() {
+    in_child("limits::a_limited_process_gets_null_and_goes_on", &[], || {
+        limit_address_space(virtual_bytes() + (200 << 20));
+        exhaust(Heap::process(), 10_000);
+        Heap::process().trim();
+        exhaust(Heap::process(), 200_000);
+        let other = Heap::new(HeapOptions::default());
+        if let Ok(other) = other {
+            exhaust(&other, 5000);
+        }
+    });
+}
+
+#[test]
+fn a_process_that_is_limited_later_gets_null_and_goes_on() {
+    in_child(
+        "limits::a_process_that_is_limited_later_gets_null_and_goes_on",
+        &[],
+        || {
+            let heap = Heap::process();
+            let early = heap.allocate(100_000);
+            assert!(!early.is_null());
+            let before = virtual_bytes();
+            assert!(before > 100 << 30, "the window is reserved");
+            // The reservation counts, so a limit that leaves it no room makes the heap give it up.
+            limit_address_space(300 << 20);
+            let first = heap.allocate(10 << 20);
+            assert!(!first.is_null());
+            assert!(virtual_bytes() < 10 << 30);
+            exhaust(heap, 200_000);
+            // SAFETY: the blocks are in use.
+            unsafe {
+                heap.free(early);
+                heap.free(first);
+            }
+        },
+    );
+}
