@@ -6,8 +6,9 @@ use core::fmt;
 use core::ptr;
 use core::sync::atomic::Ordering;
 
+use crate::affinity::Sections;
 use crate::bucket::{Bucket, LARGEST_BLOCK, SMALLEST_BLOCK};
-use crate::front_end::Freed;
+use crate::front_end::{self, Freed};
 use crate::integrity::{self, Damage};
 use crate::record::{self, Record};
 use crate::unit::{UNIT, UnitIndex, UnitKind};
@@ -95,7 +96,8 @@ pub struct Heap {
     number: u32,
 }
 
-static PROCESS: Heap = Heap {
+/// A constant, so that what is compiled into the program knows which heap it is.
+const PROCESS_HEAP: &Heap = &Heap {
     number: record::PROCESS,
 };
 
@@ -104,8 +106,9 @@ const ALIGNMENT: usize = SMALLEST_BLOCK;
 
 impl Heap {
     /// The heap of the process: that of [`Lfh`] and of the C symbols. It needs no start: the first call makes it.
+    #[inline(always)]
     pub fn process() -> &'static Heap {
-        &PROCESS
+        PROCESS_HEAP
     }
 
     /// A new heap of its own. Its front end is Standard until [`Heap::set_front_end`] says otherwise.
@@ -141,14 +144,38 @@ impl Heap {
     }
 
     /// A block of at least `size` bytes, aligned to 16; null where no memory is left. 0 bytes are a block too.
-    #[inline]
+    #[inline(always)]
     pub fn allocate(&self, size: usize) -> *mut u8 {
+        if let Some(bucket) = Bucket::for_size(size) {
+            let block = front_end::allocate_fast(self.sections(), bucket);
+            if !block.is_null() {
+                return block;
+            }
+        }
+        self.allocate_slowly(size)
+    }
+
+    /// A block that the slots do not have.
+    #[cold]
+    #[inline(never)]
+    fn allocate_slowly(&self, size: usize) -> *mut u8 {
         let Some(record) = self.record() else {
             return ptr::null_mut();
         };
         match Bucket::for_size(size) {
             Some(bucket) => record.allocate_small(bucket, size, ALIGNMENT),
             None => large::allocate(record.backend(), size, ALIGNMENT),
+        }
+    }
+
+    /// The slots as the fast path sees them.
+    #[inline(always)]
+    fn sections(&self) -> Sections {
+        match self.number {
+            record::PROCESS => Sections::of_process(),
+            number => record::of(number).map_or(Sections::of_process(), |record| {
+                record.low_fragmentation().sections()
+            }),
         }
     }
 
@@ -223,13 +250,27 @@ impl Heap {
     ///
     /// # Safety
     /// `block` is null or a block of this heap in use; it is not used again.
-    #[inline]
+    #[inline(always)]
     pub unsafe fn free(&self, block: *mut u8) {
+        // SAFETY: the caller's premise.
+        if !unsafe { front_end::free_fast(self.sections(), block) } {
+            // SAFETY: the caller's premise; the fast path said no.
+            unsafe { self.free_slowly(block) };
+        }
+    }
+
+    /// Frees what the slots did not take.
+    ///
+    /// # Safety
+    /// As for [`Heap::free`], after the fast path said no.
+    #[cold]
+    #[inline(never)]
+    unsafe fn free_slowly(&self, block: *mut u8) {
         let Some(record) = self.record() else {
             return;
         };
         // SAFETY: the caller's premise.
-        if unsafe { record.low_fragmentation().free(record.backend(), block) } == Freed::NotHere {
+        if unsafe { record.low_fragmentation().free_slowly(record.backend(), block) } == Freed::NotHere {
             // SAFETY: the caller's premise.
             unsafe { free_elsewhere(record, block) };
         }
@@ -253,6 +294,12 @@ impl Heap {
         }
     }
 
+    /// Its number, from 1.
+    #[cfg(test)]
+    pub(crate) fn number(&self) -> u32 {
+        self.number
+    }
+
     fn record(&self) -> Option<&'static Record> {
         record::of(self.number)
     }
@@ -269,8 +316,6 @@ impl Drop for Heap {
 ///
 /// # Safety
 /// `block` is null or a block of the heap in use; it is not used again.
-#[cold]
-#[inline(never)]
 unsafe fn free_elsewhere(record: &Record, block: *mut u8) {
     if block.is_null() {
         return;

@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, Ordering};
 use crate::arena;
 use crate::backend::Backend;
 use crate::bucket::Bucket;
-use crate::front_end::LowFragmentation;
+use crate::front_end::{self, LowFragmentation};
 use crate::heap::{FrontEnd, FrontEndError, HeapError, HeapOptions};
 use crate::integrity::{self, Damage};
 use crate::lock::Lock;
@@ -246,7 +246,7 @@ impl Record {
     /// A block of `bucket`, or where the heap has no buckets one of `size` bytes at a multiple of `align`.
     #[inline(always)]
     pub(crate) fn allocate_small(&self, bucket: Bucket, size: usize, align: usize) -> *mut u8 {
-        let block = self.low_fragmentation.allocate_fast(bucket);
+        let block = front_end::allocate_fast(self.low_fragmentation.sections(), bucket);
         if !block.is_null() {
             return block;
         }
@@ -314,10 +314,8 @@ impl Record {
 
     fn with_standard<T>(&self, work: impl FnOnce(&mut Standard) -> T) -> T {
         let check = |standard: &Standard| {
-            if self.debug.load(Ordering::Relaxed) != 0
-                && let Err(damaged) = standard.check(self.number.load(Ordering::Relaxed))
-            {
-                integrity::report(Damage::Header, damaged.header, None);
+            if self.debug.load(Ordering::Relaxed) != 0 {
+                self.check_or_end(standard);
             }
         };
         if self.no_serialize.load(Ordering::Relaxed) != 0 {
@@ -329,5 +327,16 @@ impl Record {
         let mut standard = self.standard.lock();
         check(&standard);
         work(&mut standard)
+    }
+
+    /// Checks the whole heap, whose Standard front end is `standard`. The process ends where it is damaged.
+    #[cold]
+    fn check_or_end(&self, standard: &Standard) {
+        if let Err(damaged) = standard.check(self.number.load(Ordering::Relaxed)) {
+            integrity::report(Damage::Header, damaged.header, None);
+        }
+        if let Err(damaged) = self.backend.extents().check() {
+            integrity::report(Damage::Description, arena::address_of(damaged.first), None);
+        }
     }
 }
