@@ -155,6 +155,12 @@ pub(crate) fn living_records() -> impl Iterator<Item = &'static Record> {
     (1..=arena::directory().heaps.load(Ordering::Acquire)).filter_map(living)
 }
 
+/// Whether a range is memory of this process's heaps that can be read: of the window, or of a heap's slots.
+pub(crate) fn is_readable(start: usize, length: usize) -> bool {
+    arena::is_readable(start, length)
+        || living_records().any(|record| record.low_fragmentation.slots.contains(start, length))
+}
+
 fn living(number: u32) -> Option<&'static Record> {
     // SAFETY: records up to the directory's count are accessible.
     let record = unsafe { &*(arena::record_address(number) as *const Record) };

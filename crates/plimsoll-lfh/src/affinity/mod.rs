@@ -84,6 +84,16 @@ impl SlotSet {
         }
     }
 
+    /// Whether a range lies in the slots.
+    pub(crate) fn contains(&self, start: usize, length: usize) -> bool {
+        let slots = self.slots.load(Ordering::Acquire);
+        slots != 0
+            && start
+                .checked_sub(slots)
+                .and_then(|offset| offset.checked_add(length))
+                .is_some_and(|end| end <= self.count() * SLOT)
+    }
+
     /// Whether restartable sequences serve the slots.
     pub(crate) fn uses_sections(&self) -> bool {
         self.sections.load(Ordering::Acquire) != 0

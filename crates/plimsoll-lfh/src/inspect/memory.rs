@@ -6,6 +6,8 @@ use core::ptr;
 
 use plimsoll_os::{Errno, read_other};
 
+use crate::record;
+
 /// Where the bytes of a heap are read.
 ///
 /// What is read may change meanwhile: the program that uses the heap is not stopped. So nothing of it is believed
@@ -81,42 +83,25 @@ impl Memory for OtherProcess {
     }
 }
 
-/// A range of this process's memory that can be read.
+/// The memory of this process that its heaps consist of; the rest reads as an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ThisProcess {
-    start: usize,
-    length: usize,
-}
-
-impl ThisProcess {
-    /// The range from `start` on.
-    ///
-    /// # Safety
-    /// The range can be read for as long as the value lives.
-    pub(crate) const unsafe fn new(start: usize, length: usize) -> ThisProcess {
-        ThisProcess { start, length }
-    }
-}
+pub struct ThisProcess;
 
 impl Memory for ThisProcess {
     fn read(&self, address: usize, into: &mut [u8]) -> Result<(), MemoryError> {
-        let inside = address
-            .checked_sub(self.start)
-            .and_then(|offset| offset.checked_add(into.len()))
-            .is_some_and(|end| end <= self.length);
-        if !inside {
+        if !record::is_readable(address, into.len()) {
             return Err(MemoryError::Unreadable { address });
         }
         // Words where it may be, so that a field is never seen half written.
         let mut at = address;
         for piece in into.chunks_mut(8) {
             if piece.len() == 8 && at.is_multiple_of(8) {
-                // SAFETY: inside of the range, aligned; volatile, as others may write it meanwhile.
+                // SAFETY: memory of the heaps stays readable; volatile, as others may write it meanwhile.
                 let word = unsafe { ptr::with_exposed_provenance::<u64>(at).read_volatile() };
                 piece.copy_from_slice(&word.to_ne_bytes());
             } else {
                 for (offset, byte) in piece.iter_mut().enumerate() {
-                    // SAFETY: inside of the range; volatile, as above.
+                    // SAFETY: as above.
                     *byte = unsafe { ptr::with_exposed_provenance::<u8>(at + offset).read_volatile() };
                 }
             }

@@ -12,6 +12,7 @@ mod slots;
 mod space;
 mod standard;
 mod statistics;
+mod this_process;
 mod validate;
 
 pub use self::distribution::{Distribution, RANGES};

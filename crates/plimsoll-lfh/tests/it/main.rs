@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `model` | any sequence of calls against a map of the blocks in use, contents included |
 //! | `edges` | what no program should ask for, and what many do |
+//! | `inspect` | what is told of heaps, here and from another process, and what is found damaged |
 //! | `threads` | many threads that free each other's blocks |
 //! | `fork` | forks of a process whose threads are within the heap |
 //! | `footprint` | what is given back to the system, and when |
@@ -15,6 +16,7 @@ mod child;
 mod edges;
 mod footprint;
 mod fork;
+mod inspect;
 mod limits;
 mod model;
 mod threads;
