@@ -64,9 +64,10 @@ fn fork_under_load() {
                 // A panic may wait for a lock of a thread that is not there.
                 // SAFETY: ends the child if it is not done by then.
                 unsafe { libc::alarm(60) };
-                use_the_heap(fork as u64 + 1000);
+                // A panic must not unwind into the scope, which would wait for threads that the child does not have.
+                let used = std::panic::catch_unwind(|| use_the_heap(fork as u64 + 1000));
                 // SAFETY: ends the child.
-                unsafe { libc::_exit(0) };
+                unsafe { libc::_exit(if used.is_ok() { 0 } else { 101 }) };
             }
             assert!(pid > 0);
             let mut status = 0;
