@@ -55,7 +55,8 @@ impl<T> Lock<T> {
         let taken = self
             .state
             .compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed);
-        taken.is_ok().then_some(Held { lock: self })
+        // Not `then_some`: a guard made in vain would free the lock of whoever holds it.
+        taken.is_ok().then(|| Held { lock: self })
     }
 
     #[cold]
@@ -143,5 +144,21 @@ impl<T> Drop for Held<'_, T> {
     fn drop(&mut self) {
         // SAFETY: the guard is the proof that this thread holds it.
         unsafe { self.lock.release() };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_try_in_vain_leaves_the_lock_to_who_holds_it() {
+        let lock = Lock::new(0);
+        let held = lock.lock();
+        assert!(lock.try_lock().is_none());
+        assert!(lock.try_lock().is_none(), "the first try freed it");
+        drop(held);
+        assert!(lock.try_lock().is_some());
+        assert!(lock.try_lock().is_some(), "a guard frees the lock");
     }
 }
