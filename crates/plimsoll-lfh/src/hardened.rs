@@ -107,7 +107,11 @@ fn slack(block: usize, byte: u8) -> usize {
 fn bucket_of(address: usize) -> Option<Bucket> {
     let unit = arena::unit_of(address)?;
     let number = BUCKET_OF_UNIT[unit as usize].load(Ordering::Relaxed);
-    if number & HIDDEN == 0 { None } else { Bucket::new(number & !HIDDEN) }
+    if number & HIDDEN == 0 {
+        None
+    } else {
+        Bucket::new(number & !HIDDEN)
+    }
 }
 
 /// # Safety
@@ -136,7 +140,9 @@ pub(crate) fn allocate(record: &Record, size: usize, align: usize) -> *mut u8 {
     let Some(bucket) = bucket else {
         return allocate_large(record, size, align);
     };
-    let block = record.low_fragmentation().allocate_hidden(record.backend(), bucket);
+    let block = record
+        .low_fragmentation()
+        .allocate_hidden(record.backend(), bucket);
     if block.is_null() {
         return block;
     }
@@ -223,7 +229,11 @@ pub(crate) unsafe fn free(record: &Record, block: *mut u8) -> bool {
     if let Some((leaving, bucket)) = record.quarantine.exchange(slot, block, bucket) {
         state(leaving as usize).store(FREE, Ordering::Release);
         // SAFETY: the block left the quarantine, and nobody else has it.
-        unsafe { record.low_fragmentation().free_hidden(record.backend(), bucket, leaving) };
+        unsafe {
+            record
+                .low_fragmentation()
+                .free_hidden(record.backend(), bucket, leaving)
+        };
     }
     true
 }
@@ -246,6 +256,8 @@ unsafe fn free_large(record: &Record, block: *mut u8) -> bool {
             integrity::report(Damage::Overrun, address, None);
         }
         let _ = address_space::make_accessible(address + length - GUARD, GUARD);
+        // What was in it is gone at once. Where pages are locked it goes when the memory is used again.
+        let _ = address_space::discard(address, length);
     }
     record.backend().give(first);
     true

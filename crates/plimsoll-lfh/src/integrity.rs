@@ -128,7 +128,7 @@ impl Damage {
         match self {
             Damage::DoubleFree => [b"double free of ", b"it is already free"],
             Damage::WrittenAfterFree => [
-                b"damaged free ",
+                b"damage to the free memory of ",
                 b"it was written after it was freed, or overrun from the block before it",
             ],
             Damage::Header => [
@@ -146,7 +146,7 @@ impl Damage {
             Damage::UsedAfterFree => [b"use after free of ", b"it was freed before"],
             Damage::NotAStart => [
                 b"invalid free in ",
-                b"this is not the start of a block, as malloc returned it",
+                b"no block in use starts here: it was freed before, or this is not what malloc returned",
             ],
             Damage::Foreign => [
                 b"invalid free of ",

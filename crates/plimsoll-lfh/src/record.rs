@@ -11,9 +11,9 @@ use crate::arena;
 use crate::backend::Backend;
 use crate::bucket::Bucket;
 use crate::front_end::{self, LowFragmentation};
+use crate::hardened::{self, Quarantine};
 use crate::heap::{FrontEnd, FrontEndError, HeapError, HeapOptions};
 use crate::integrity::{self, Damage};
-use crate::hardened::{self, Quarantine};
 use crate::lock::Lock;
 use crate::purge;
 use crate::settings;
@@ -86,7 +86,11 @@ fn begin_process_heap() -> bool {
 }
 
 fn begin(number: u32, options: HeapOptions, front_end: FrontEnd) -> bool {
-    let front_end = if options.hardened { FrontEnd::LowFragmentation } else { front_end };
+    let front_end = if options.hardened {
+        FrontEnd::LowFragmentation
+    } else {
+        front_end
+    };
     if !arena::open_record(number) || (options.hardened && !hardened::start()) {
         return false;
     }
@@ -244,7 +248,10 @@ impl Record {
 
     fn start_low_fragmentation(&self) -> Result<(), FrontEndError> {
         let _held = HEAPS.lock();
-        if !self.low_fragmentation.start(self.number.load(Ordering::Relaxed), false) {
+        if !self
+            .low_fragmentation
+            .start(self.number.load(Ordering::Relaxed), false)
+        {
             return Err(FrontEndError::OutOfMemory);
         }
         self.front_end

@@ -95,7 +95,11 @@ impl LowFragmentation {
     /// The slots as [`allocate_fast`] and [`free_fast`] see them.
     #[inline(always)]
     pub(crate) fn sections(&self) -> Sections {
-        if self.hidden() { Sections::NONE } else { self.slots.sections() }
+        if self.hidden() {
+            Sections::NONE
+        } else {
+            self.slots.sections()
+        }
     }
 
     /// Whether fast paths do not know the slots.
@@ -106,7 +110,11 @@ impl LowFragmentation {
     /// A block of a hidden front end; null where no memory is left.
     pub(crate) fn allocate_hidden(&self, backend: &Backend, bucket: Bucket) -> *mut u8 {
         let block = allocate_fast(self.slots.sections(), bucket);
-        if block.is_null() { self.refill(backend, bucket) } else { block }
+        if block.is_null() {
+            self.refill(backend, bucket)
+        } else {
+            block
+        }
     }
 
     /// Takes a block of a hidden front end back.

@@ -59,7 +59,11 @@ fn alignments_are_kept() {
     for shift in 0..=16 {
         for size in [0, 1, 17, 1000, 20_000] {
             let block = heap.allocate_aligned(1 << shift, size);
-            assert!((block as usize).is_multiple_of(1 << shift), "{size} at {}", 1 << shift);
+            assert!(
+                (block as usize).is_multiple_of(1 << shift),
+                "{size} at {}",
+                1 << shift
+            );
             // SAFETY: the block is this test's.
             unsafe {
                 block.write_bytes(7, size);

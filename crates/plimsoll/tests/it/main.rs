@@ -8,6 +8,7 @@ mod docs;
 mod doctor;
 mod environment;
 mod export;
+mod heap_mistakes;
 mod heap_stat;
 mod machine;
 mod processes;
