@@ -151,7 +151,10 @@ pub(crate) fn allocate(record: &Record, size: usize, align: usize) -> *mut u8 {
     unsafe {
         // Its first word may still link it to another free block; the second was checked by the front end.
         block.cast::<u64>().write(0);
-        if state(address).load(Ordering::Relaxed) == FREE && !is_zero(block, bucket.size()) {
+        if state(address).load(Ordering::Relaxed) == NEVER {
+            // What it was before may be there still; `free` clears what was asked for alone.
+            ptr::write_bytes(block.add(size), 0, bucket.size() - size);
+        } else if !is_zero(block, bucket.size()) {
             integrity::report(Damage::WrittenAfterFree, address, Some(bucket));
         }
         write_canary(address + size);

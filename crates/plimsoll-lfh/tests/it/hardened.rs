@@ -53,6 +53,23 @@ fn blocks_of_all_sizes_keep_what_is_written_to_them() {
     }
 }
 
+/// Blocks were handed out of memory that had served others; what stood behind their end was then taken for a write after
+/// free.
+#[test]
+fn memory_that_served_other_sizes_is_no_damage() {
+    let heap = heap();
+    for size in [20_000, 1664, 40_000, 1500, 100, 1030, 60_000, 9000] {
+        let blocks: Vec<*mut u8> = (0..3000).map(|_| heap.allocate(size)).collect();
+        for block in blocks {
+            // SAFETY: the block is this test's.
+            unsafe {
+                block.write_bytes(0xFF, size);
+                heap.free(block);
+            }
+        }
+    }
+}
+
 #[test]
 fn alignments_are_kept() {
     let heap = heap();
