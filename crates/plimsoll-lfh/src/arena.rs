@@ -199,7 +199,10 @@ pub(crate) fn directory() -> &'static Directory {
 /// Whether a range of the window can be read: of the directory, the segments' table, the records of heaps, the
 /// descriptions of units, or units.
 pub(crate) fn is_readable(start: usize, length: usize) -> bool {
-    let Some(from) = start.checked_sub(window()).filter(|from| *from < WINDOW && window() != 0) else {
+    let Some(from) = start
+        .checked_sub(window())
+        .filter(|from| *from < WINDOW && window() != 0)
+    else {
         return false;
     };
     let Some(to) = from.checked_add(length).filter(|to| *to <= end() as usize * UNIT) else {

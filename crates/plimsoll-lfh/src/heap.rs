@@ -9,6 +9,7 @@ use core::sync::atomic::Ordering;
 use crate::affinity::Sections;
 use crate::bucket::{Bucket, LARGEST_BLOCK, SMALLEST_BLOCK};
 use crate::front_end::{self, Freed};
+use crate::hardened;
 use crate::integrity::{self, Damage};
 use crate::record::{self, Record};
 use crate::unit::{UNIT, UnitIndex, UnitKind};
@@ -162,6 +163,9 @@ impl Heap {
         let Some(record) = self.record() else {
             return ptr::null_mut();
         };
+        if record.is_hardened() {
+            return hardened::allocate(record, size, ALIGNMENT);
+        }
         match Bucket::for_size(size) {
             Some(bucket) => record.allocate_small(bucket, size, ALIGNMENT),
             None => large::allocate(record.backend(), size, ALIGNMENT),
@@ -189,6 +193,9 @@ impl Heap {
         let Some(record) = self.record().filter(|_| align.is_power_of_two()) else {
             return ptr::null_mut();
         };
+        if record.is_hardened() {
+            return hardened::allocate(record, size, align);
+        }
         match small(align, size) {
             Some(bucket) => record.allocate_small(bucket, size, align),
             None => large::allocate(record.backend(), size, align),
@@ -200,10 +207,11 @@ impl Heap {
         let Some(record) = self.record().filter(|_| align.is_power_of_two()) else {
             return ptr::null_mut();
         };
-        let Some(bucket) = small(align, size) else {
-            return large::allocate_zeroed(record.backend(), size, align);
+        let block = match small(align, size) {
+            _ if record.is_hardened() => hardened::allocate(record, size, align),
+            Some(bucket) => record.allocate_small(bucket, size, align),
+            None => return large::allocate_zeroed(record.backend(), size, align),
         };
-        let block = record.allocate_small(bucket, size, align);
         if !block.is_null() {
             // SAFETY: the block has at least that many bytes.
             unsafe { ptr::write_bytes(block, 0, size) };
@@ -220,6 +228,12 @@ impl Heap {
         let Some(record) = self.record().filter(|_| !block.is_null()) else {
             return self.allocate(size);
         };
+        if record.is_hardened()
+            && let Some(old) = hardened::size(block)
+        {
+            // SAFETY: the caller's premise.
+            return unsafe { self.move_to_new(block, old, size) };
+        }
         let place = Place::of(block);
         if let Place::Large(first) = place
             && size > LARGEST_BLOCK
@@ -235,11 +249,21 @@ impl Heap {
             Place::Bucket(_) if size <= usable && size >= usable / 2 => return block,
             _ => {}
         }
+        // SAFETY: the caller's premise.
+        unsafe { self.move_to_new(block, usable, size) }
+    }
+
+    /// Copies the first `bytes` bytes of a block, or as many as fit, to a new one of `size` bytes, and frees it. Null
+    /// where no memory is left: the block stays as it was.
+    ///
+    /// # Safety
+    /// `block` is a block of this heap in use, with that many bytes; it is not used again unless null is returned.
+    unsafe fn move_to_new(&self, block: *mut u8, bytes: usize, size: usize) -> *mut u8 {
         let new = self.allocate(size);
         if !new.is_null() {
             // SAFETY: both blocks are in use and have at least that many bytes; the old one is not used again.
             unsafe {
-                ptr::copy_nonoverlapping(block, new, size.min(usable));
+                ptr::copy_nonoverlapping(block, new, size.min(bytes));
                 self.free(block);
             }
         }
@@ -269,6 +293,14 @@ impl Heap {
         let Some(record) = self.record() else {
             return;
         };
+        if record.is_hardened() && !block.is_null() {
+            // SAFETY: the caller's premise.
+            if !unsafe { hardened::free(record, block) } {
+                Place::of(block);
+                integrity::report(Damage::OtherHeap, block as usize, None);
+            }
+            return;
+        }
         // SAFETY: the caller's premise.
         if unsafe { record.low_fragmentation().free_slowly(record.backend(), block) } == Freed::NotHere {
             // SAFETY: the caller's premise.
@@ -283,6 +315,11 @@ impl Heap {
     pub unsafe fn usable_size(&self, block: *const u8) -> usize {
         if block.is_null() {
             return 0;
+        }
+        if self.record().is_some_and(Record::is_hardened)
+            && let Some(size) = hardened::size(block)
+        {
+            return size;
         }
         Place::of(block).usable_size()
     }

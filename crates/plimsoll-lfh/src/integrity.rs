@@ -72,6 +72,11 @@ pub(crate) unsafe fn unseal(block: *mut u8) {
     unsafe { block.cast::<u64>().add(1).write(0) };
 }
 
+/// What stands behind a block that ends at an address, in a hardened heap.
+pub(crate) fn canary(end: usize) -> u64 {
+    (KEY.load(Ordering::Relaxed) ^ end as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1
+}
+
 /// Writes into a free block which block comes after it in its list: number + 1, or 0.
 ///
 /// # Safety
@@ -105,6 +110,10 @@ pub(crate) enum Damage {
     Header,
     /// What describes a run of units is not as it was left.
     Description,
+    /// The bytes behind what was asked for are not as they were left.
+    Overrun,
+    /// A block is used that was freed.
+    UsedAfterFree,
     /// What was freed is inside of a block.
     NotAStart,
     /// What was freed was never a block.
@@ -119,7 +128,7 @@ impl Damage {
         match self {
             Damage::DoubleFree => [b"double free of ", b"it is already free"],
             Damage::WrittenAfterFree => [
-                b"damaged free ",
+                b"damage to the free memory of ",
                 b"it was written after it was freed, or overrun from the block before it",
             ],
             Damage::Header => [
@@ -130,9 +139,14 @@ impl Damage {
                 b"damaged description of ",
                 b"the heap's own tables were overwritten",
             ],
+            Damage::Overrun => [
+                b"overrun of ",
+                b"it was written past the end of what was asked for",
+            ],
+            Damage::UsedAfterFree => [b"use after free of ", b"it was freed before"],
             Damage::NotAStart => [
                 b"invalid free in ",
-                b"this is not the start of a block, as malloc returned it",
+                b"no block in use starts here: it was freed before, or this is not what malloc returned",
             ],
             Damage::Foreign => [
                 b"invalid free of ",

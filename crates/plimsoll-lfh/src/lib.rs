@@ -22,6 +22,7 @@ mod backend;
 mod bucket;
 mod fork;
 mod front_end;
+mod hardened;
 mod heap;
 pub mod inspect;
 mod integrity;

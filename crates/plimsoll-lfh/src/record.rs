@@ -11,6 +11,7 @@ use crate::arena;
 use crate::backend::Backend;
 use crate::bucket::Bucket;
 use crate::front_end::{self, LowFragmentation};
+use crate::hardened::{self, Quarantine};
 use crate::heap::{FrontEnd, FrontEndError, HeapError, HeapOptions};
 use crate::integrity::{self, Damage};
 use crate::lock::Lock;
@@ -35,6 +36,8 @@ pub(crate) struct Record {
     pub(crate) backend: Backend,
     pub(crate) standard: Lock<Standard>,
     pub(crate) low_fragmentation: LowFragmentation,
+    /// Of a hardened heap.
+    pub(crate) quarantine: Quarantine,
 }
 
 const _: () = assert!(size_of::<Record>() <= arena::RECORD);
@@ -75,11 +78,20 @@ fn begin_process_heap() -> bool {
         true => FrontEnd::Standard,
         false => FrontEnd::LowFragmentation,
     };
-    begin(PROCESS, HeapOptions::default(), front_end)
+    let options = HeapOptions {
+        hardened: settings::hardened(),
+        ..HeapOptions::default()
+    };
+    begin(PROCESS, options, front_end)
 }
 
 fn begin(number: u32, options: HeapOptions, front_end: FrontEnd) -> bool {
-    if !arena::open_record(number) {
+    let front_end = if options.hardened {
+        FrontEnd::LowFragmentation
+    } else {
+        front_end
+    };
+    if !arena::open_record(number) || (options.hardened && !hardened::start()) {
         return false;
     }
     // SAFETY: the record is accessible, and zero is valid for what it is made of.
@@ -93,7 +105,7 @@ fn begin(number: u32, options: HeapOptions, front_end: FrontEnd) -> bool {
         .hardened
         .store(u8::from(options.hardened), Ordering::Relaxed);
     record.backend.begin(number);
-    if front_end == FrontEnd::LowFragmentation && !record.low_fragmentation.start(number) {
+    if front_end == FrontEnd::LowFragmentation && !record.low_fragmentation.start(number, options.hardened) {
         return false;
     }
     record.number.store(number, Ordering::Release);
@@ -203,6 +215,12 @@ pub(crate) unsafe fn destroy(number: u32) {
 }
 
 impl Record {
+    /// Whether it is hardened.
+    #[inline(always)]
+    pub(crate) fn is_hardened(&self) -> bool {
+        self.hardened.load(Ordering::Relaxed) != 0
+    }
+
     pub(crate) fn backend(&self) -> &Backend {
         &self.backend
     }
@@ -230,7 +248,10 @@ impl Record {
 
     fn start_low_fragmentation(&self) -> Result<(), FrontEndError> {
         let _held = HEAPS.lock();
-        if !self.low_fragmentation.start(self.number.load(Ordering::Relaxed)) {
+        if !self
+            .low_fragmentation
+            .start(self.number.load(Ordering::Relaxed), false)
+        {
             return Err(FrontEndError::OutOfMemory);
         }
         self.front_end

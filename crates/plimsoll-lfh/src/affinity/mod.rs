@@ -263,6 +263,9 @@ pub(crate) struct Sections(usize);
 static PROCESS_SECTIONS: AtomicUsize = AtomicUsize::new(0);
 
 impl Sections {
+    /// No slots.
+    pub(crate) const NONE: Sections = Sections(0);
+
     /// Those of the process's heap; none before its front end has started.
     #[inline(always)]
     pub(crate) fn of_process() -> Sections {

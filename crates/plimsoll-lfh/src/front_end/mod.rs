@@ -41,6 +41,8 @@ pub(crate) struct LowFragmentation {
     heap: AtomicU32,
     /// Slots from this number on were never used.
     pub(crate) slots_used: AtomicU32,
+    /// 1 where fast paths do not know the slots: of a hardened heap, whose calls go through `hardened`.
+    hidden: AtomicU32,
     /// Held by who drains: one at a time.
     draining: Lock<()>,
     /// By number; that of 0 is not used.
@@ -66,10 +68,11 @@ pub(crate) enum Freed {
 impl LowFragmentation {
     /// Makes the front end usable. No where there is no memory for it. The caller keeps others from doing so at the
     /// same time, and set the key of the process.
-    pub(crate) fn start(&self, heap: u32) -> bool {
+    pub(crate) fn start(&self, heap: u32, hidden: bool) -> bool {
         self.heap.store(heap, Ordering::Relaxed);
+        self.hidden.store(u32::from(hidden), Ordering::Relaxed);
         let started = self.slots.has_started() || self.slots.start();
-        if started && heap == PROCESS {
+        if started && heap == PROCESS && !hidden {
             self.slots.sections().set_of_process();
         }
         started
@@ -92,7 +95,45 @@ impl LowFragmentation {
     /// The slots as [`allocate_fast`] and [`free_fast`] see them.
     #[inline(always)]
     pub(crate) fn sections(&self) -> Sections {
-        self.slots.sections()
+        if self.hidden() {
+            Sections::NONE
+        } else {
+            self.slots.sections()
+        }
+    }
+
+    /// Whether fast paths do not know the slots.
+    pub(crate) fn hidden(&self) -> bool {
+        self.hidden.load(Ordering::Relaxed) != 0
+    }
+
+    /// A block of a hidden front end; null where no memory is left.
+    pub(crate) fn allocate_hidden(&self, backend: &Backend, bucket: Bucket) -> *mut u8 {
+        let block = allocate_fast(self.slots.sections(), bucket);
+        if block.is_null() {
+            self.refill(backend, bucket)
+        } else {
+            block
+        }
+    }
+
+    /// Takes a block of a hidden front end back.
+    ///
+    /// # Safety
+    /// It is a block of the bucket, of this heap, and nobody uses it any more.
+    pub(crate) unsafe fn free_hidden(&self, backend: &Backend, bucket: Bucket, block: *mut u8) {
+        // SAFETY: the caller's premise.
+        if !unsafe { integrity::seal(block) } {
+            integrity::report(Damage::DoubleFree, block as usize, Some(bucket));
+        }
+        if !self.slots.sections().push(bucket, block) {
+            self.flush(backend, bucket, block);
+        }
+    }
+
+    /// The number of the slot that serves this thread, now.
+    pub(crate) fn slot_of_thread(&self) -> usize {
+        self.slots.mine()
     }
 
     /// Goes on where [`free_fast`] could not.

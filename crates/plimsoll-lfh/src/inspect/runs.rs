@@ -90,7 +90,11 @@ pub(crate) struct Table {
 
 impl Table {
     /// Reads the description of one unit.
-    pub(crate) fn description(&self, memory: &impl Memory, unit: UnitIndex) -> Result<Description, MemoryError> {
+    pub(crate) fn description(
+        &self,
+        memory: &impl Memory,
+        unit: UnitIndex,
+    ) -> Result<Description, MemoryError> {
         let mut bytes = [0; DESCRIPTION];
         memory.read(self.address.wrapping_add(unit as usize * DESCRIPTION), &mut bytes)?;
         Ok(Description::decode(&bytes))
@@ -124,12 +128,8 @@ pub struct Runs<'m, M> {
 impl<M: Memory> Runs<'_, M> {
     fn fill(&mut self) -> Result<(), MemoryError> {
         let units = ((self.table.end - self.at) as usize).min(READ_AT_ONCE);
-        let address = self
-            .table
-            .address
-            .wrapping_add(self.at as usize * DESCRIPTION);
-        self.memory
-            .read(address, &mut self.read[..units * DESCRIPTION])?;
+        let address = self.table.address.wrapping_add(self.at as usize * DESCRIPTION);
+        self.memory.read(address, &mut self.read[..units * DESCRIPTION])?;
         self.read_from = self.at;
         self.read_to = self.at + units as u32;
         Ok(())
@@ -165,7 +165,9 @@ pub(super) fn run_at(first: UnitIndex, end: UnitIndex, description: Description)
     let (kind, length) = match kind {
         Some(UnitKind::Nothing) => (kind, 1),
         Some(_)
-            if description.first == first && (1..=end - first).contains(&description.length) && description.heap != 0 =>
+            if description.first == first
+                && (1..=end - first).contains(&description.length)
+                && description.heap != 0 =>
         {
             (kind, description.length)
         }

@@ -43,7 +43,12 @@ impl Slots {
         self.address.wrapping_add(slot as usize * SLOT)
     }
 
-    pub(super) fn array(&self, memory: &impl Memory, slot: u32, bucket: Bucket) -> Result<Array, MemoryError> {
+    pub(super) fn array(
+        &self,
+        memory: &impl Memory,
+        slot: u32,
+        bucket: Bucket,
+    ) -> Result<Array, MemoryError> {
         let mut bytes = [0; 8];
         memory.read(self.address(slot).wrapping_add(bucket.index() * 8), &mut bytes)?;
         let step = |at: usize| u16::from_ne_bytes([bytes[at], bytes[at + 1]]);
@@ -65,9 +70,7 @@ impl Slots {
         let filled = array.filled();
         let mut bytes = [0; MOST_POINTERS * STEP];
         let bytes = &mut bytes[..filled * STEP];
-        let at = self
-            .address(slot)
-            .wrapping_add(array.begin as usize * STEP);
+        let at = self.address(slot).wrapping_add(array.begin as usize * STEP);
         memory.read(at, bytes)?;
         for (pointer, bytes) in pointers.iter_mut().zip(bytes.chunks_exact(STEP)) {
             *pointer = usize::from_ne_bytes(*bytes.first_chunk().expect("a step"));

@@ -72,7 +72,8 @@ pub struct BucketStatistics {
 impl BucketStatistics {
     /// Blocks in use.
     pub fn busy(&self) -> u64 {
-        self.capacity.saturating_sub(self.cached + self.listed + self.untouched)
+        self.capacity
+            .saturating_sub(self.cached + self.listed + self.untouched)
     }
 
     /// Free blocks.
@@ -213,7 +214,11 @@ impl HeapStatistics {
     ///
     /// # Errors
     /// Where the slots cannot be read.
-    pub fn count_slots<M: Memory>(&mut self, space: &Space<'_, M>, record: &HeapRecord) -> Result<(), MemoryError> {
+    pub fn count_slots<M: Memory>(
+        &mut self,
+        space: &Space<'_, M>,
+        record: &HeapRecord,
+    ) -> Result<(), MemoryError> {
         let Some(slots) = record.slots() else {
             return Ok(());
         };
@@ -222,7 +227,8 @@ impl HeapStatistics {
                 let filled = slots.array(space.memory, slot, bucket)?.filled() as u64;
                 let counts = &mut self.buckets[bucket.index()];
                 // Blocks moved while this was counted may be in two counts.
-                counts.cached = (counts.cached + filled).min(counts.capacity - counts.untouched - counts.listed);
+                counts.cached =
+                    (counts.cached + filled).min(counts.capacity - counts.untouched - counts.listed);
             }
         }
         Ok(())

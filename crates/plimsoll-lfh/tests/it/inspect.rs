@@ -32,15 +32,15 @@ fn damages(heap: &Heap) -> (Validation, Vec<Damage>) {
             count += 1;
         }
     });
-    (seen.expect("a heap was used"), found.into_iter().flatten().collect())
+    (
+        seen.expect("a heap was used"),
+        found.into_iter().flatten().collect(),
+    )
 }
 
 #[track_caller]
 fn check(statistics: &HeapStatistics) {
-    assert_eq!(
-        statistics.committed + statistics.uncommitted,
-        statistics.reserved
-    );
+    assert_eq!(statistics.committed + statistics.uncommitted, statistics.reserved);
     assert!(statistics.committed <= statistics.virtual_bytes);
     assert!(statistics.virtual_bytes <= statistics.reserved);
     assert!(statistics.free <= statistics.committed);
@@ -259,7 +259,11 @@ impl Memory for Anything {
                 None => {
                     let word = (at as u64 / 8 ^ self.seed).wrapping_mul(0x9E37_79B9_7F4A_7C15);
                     let word = word ^ word >> 29;
-                    let word = if word % self.small == 0 { word } else { word >> 32 & 0x0303_0101_0000_0005 };
+                    let word = if word % self.small == 0 {
+                        word
+                    } else {
+                        word >> 32 & 0x0303_0101_0000_0005
+                    };
                     (word >> (8 * (at % 8))) as u8
                 }
             };

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `model` | any sequence of calls against a map of the blocks in use, contents included |
 //! | `edges` | what no program should ask for, and what many do |
+//! | `hardened` | the hardened profile as a heap; who notices which mistake is tested with the library for C |
 //! | `inspect` | what is told of heaps, here and from another process, and what is found damaged |
 //! | `threads` | many threads that free each other's blocks |
 //! | `fork` | forks of a process whose threads are within the heap |
@@ -16,6 +17,7 @@ mod child;
 mod edges;
 mod footprint;
 mod fork;
+mod hardened;
 mod inspect;
 mod limits;
 mod model;

@@ -7,7 +7,9 @@ use plimsoll_lfh::inspect::{MemoryError, SpaceError};
 #[non_exhaustive]
 pub enum HeapStatError {
     /// No process has this number.
-    #[error("cannot look at the heaps of pid {pid}: there is no such process; `plimsoll heap stat --all-heaps` finds those that there are")]
+    #[error(
+        "cannot look at the heaps of pid {pid}: there is no such process; `plimsoll heap stat --all-heaps` finds those that there are"
+    )]
     NoSuchProcess {
         /// The number.
         pid: u32,
@@ -19,13 +21,17 @@ pub enum HeapStatError {
         pid: u32,
     },
     /// A privilege is missing.
-    #[error("cannot look at the heaps of pid {pid}: its memory may not be read; run as its user with kernel.yama.ptrace_scope = 0, or as root (CAP_SYS_PTRACE)")]
+    #[error(
+        "cannot look at the heaps of pid {pid}: its memory may not be read; run as its user with kernel.yama.ptrace_scope = 0, or as root (CAP_SYS_PTRACE)"
+    )]
     Denied {
         /// The number.
         pid: u32,
     },
     /// Another allocator serves it.
-    #[error("pid {pid} ({name}) does not run on this heap, or has not allocated yet; start it with LD_PRELOAD=libplimsoll_malloc.so")]
+    #[error(
+        "pid {pid} ({name}) does not run on this heap, or has not allocated yet; start it with LD_PRELOAD=libplimsoll_malloc.so"
+    )]
     NotOnThisHeap {
         /// The number.
         pid: u32,
@@ -33,7 +39,10 @@ pub enum HeapStatError {
         name: String,
     },
     /// It runs on the heap of another version.
-    #[error("pid {pid} ({name}) runs on a heap of layout version {found}, and this program reads version {}; use the plimsoll of the same release as the library that it runs on", plimsoll_lfh::LAYOUT)]
+    #[error(
+        "pid {pid} ({name}) runs on a heap of layout version {found}, and this program reads version {}; use the plimsoll of the same release as the library that it runs on",
+        plimsoll_lfh::LAYOUT
+    )]
     OtherLayout {
         /// The number.
         pid: u32,
@@ -43,7 +52,9 @@ pub enum HeapStatError {
         found: u32,
     },
     /// The control block makes no sense.
-    #[error("the control block of the heaps of pid {pid} ({name}) is damaged: {source}; something in the program wrote over it")]
+    #[error(
+        "the control block of the heaps of pid {pid} ({name}) is damaged: {source}; something in the program wrote over it"
+    )]
     Damaged {
         /// The number.
         pid: u32,

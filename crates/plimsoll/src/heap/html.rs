@@ -61,7 +61,10 @@ fn process_view(process: &ProcessHeaps, cells: &[Cell]) -> ProcessView {
         processes: vec![process.clone()],
         denied: 0,
     };
-    let damage = process.validation.iter().flat_map(|validation| &validation.damage);
+    let damage = process
+        .validation
+        .iter()
+        .flat_map(|validation| &validation.damage);
     ProcessView {
         pid: process.pid,
         name: inert(&process.name).into_owned(),

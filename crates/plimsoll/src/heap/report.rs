@@ -53,7 +53,9 @@ fn front(record: &HeapRecord, counts: &HeapStatistics) -> FrontReport {
         reused: own.reused,
         conversions: own.conversions,
         kept_empty: own.spare,
-        buckets: Bucket::all().filter_map(|bucket| bucket_report(bucket, counts)).collect(),
+        buckets: Bucket::all()
+            .filter_map(|bucket| bucket_report(bucket, counts))
+            .collect(),
     }
 }
 

@@ -105,9 +105,7 @@ fn read(pid: u32, name: &str, check: bool) -> Result<(ProcessHeaps, Vec<Cell>), 
     for record in space.heaps() {
         let record = record.map_err(unreadable)?;
         let mut statistics = counts.remove(&record.number).unwrap_or_default();
-        statistics
-            .count_slots(&space, &record)
-            .map_err(unreadable)?;
+        statistics.count_slots(&space, &record).map_err(unreadable)?;
         if record.front.slots > 0 {
             affinity = if record.front.restartable { "rseq" } else { "lock" };
         }

@@ -152,7 +152,11 @@ fn heap_text(text: &mut String, heap: &HeapReport) {
         ),
         (
             "Virtual blocks",
-            format!("{} ({})", heap.virtual_blocks, bytes(heap.virtual_block_bytes as f64)),
+            format!(
+                "{} ({})",
+                heap.virtual_blocks,
+                bytes(heap.virtual_block_bytes as f64)
+            ),
         ),
         ("Lock contention", heap.lock_contention.to_string()),
         ("Segments", heap.segments.to_string()),
@@ -161,7 +165,9 @@ fn heap_text(text: &mut String, heap: &HeapReport) {
     if let Some(front) = &heap.front {
         front_text(text, front);
     } else if heap.external_fragmentation_percent > Some(FRAGMENTED_PERCENT) {
-        text.push_str("  The low-fragmentation front end would help: more than 10 % are lost to fragmentation.\n");
+        text.push_str(
+            "  The low-fragmentation front end would help: more than 10 % are lost to fragmentation.\n",
+        );
     }
     distribution_text(text, heap);
     if heap.moved_units > 0 {
@@ -198,7 +204,10 @@ fn front_text(text: &mut String, front: &FrontReport) {
         ),
         (
             "Subsegments created",
-            format!("{}, deleted {}, reused {}", front.created, front.deleted, front.reused),
+            format!(
+                "{}, deleted {}, reused {}",
+                front.created, front.deleted, front.reused
+            ),
         ),
         ("Conversions", front.conversions.to_string()),
         ("Kept empty", front.kept_empty.to_string()),
@@ -226,7 +235,12 @@ fn distribution_text(text: &mut String, heap: &HeapReport) {
     text.push_str("  Range (bytes)                 Busy       Free        Busy       Free\n");
     let mut total = [0; 4];
     for range in &heap.distribution {
-        let counts = [range.back_busy, range.back_free, range.front_busy, range.front_free];
+        let counts = [
+            range.back_busy,
+            range.back_free,
+            range.front_busy,
+            range.front_free,
+        ];
         for (sum, count) in total.iter_mut().zip(counts) {
             *sum += count;
         }

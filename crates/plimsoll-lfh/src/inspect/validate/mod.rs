@@ -41,7 +41,10 @@ pub struct Validation {
 ///
 /// # Errors
 /// Where the memory cannot be read any more; what was found until then was told.
-pub fn validate<M: Memory>(space: &Space<'_, M>, tell: &mut dyn FnMut(Damage)) -> Result<Validation, MemoryError> {
+pub fn validate<M: Memory>(
+    space: &Space<'_, M>,
+    tell: &mut dyn FnMut(Damage),
+) -> Result<Validation, MemoryError> {
     let mut walk = Walk {
         space,
         tell,

@@ -1,7 +1,7 @@
 //! The checks of runs of units.
 
-use super::damage::{Damage, Fault, describes_inner};
 use super::Walk;
+use super::damage::{Damage, Fault, describes_inner};
 use crate::inspect::memory::{Memory, MemoryError};
 use crate::inspect::runs::{Run, run_at};
 use crate::inspect::space::Space;

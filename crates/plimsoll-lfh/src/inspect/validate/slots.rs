@@ -23,7 +23,7 @@ impl<M: Memory> Walk<'_, '_, M> {
         for record in self.space.heaps() {
             let record = record?;
             let Some(slots) = record.slots() else { continue };
-            for slot in 0..slots.count {
+            for slot in 0..slots.count.min(record.front.slots_used) {
                 for bucket in Bucket::all() {
                     let mut blocks = 0;
                     self.judge(|space| {
@@ -83,7 +83,9 @@ fn array<M: Memory>(
             looks += 1;
             // It may have been taken meanwhile, and another be in its place.
             let now = slots.array(space.memory, slot, bucket)?;
-            let Some(pointer) = slots.pointer(space.memory, slot, &now, position)? else { break };
+            let Some(pointer) = slots.pointer(space.memory, slot, &now, position)? else {
+                break;
+            };
             if looks == LOOKS_AT_A_BLOCK && pointer == held {
                 return at(held, Fault::Slot { slot, bucket });
             } else if looks == LOOKS_AT_A_BLOCK {
@@ -97,14 +99,25 @@ fn array<M: Memory>(
 }
 
 /// Whether a free block of a bucket of a heap is at an address.
-fn is_free<M: Memory>(space: &Space<'_, M>, heap: u32, bucket: Bucket, block: usize) -> Result<bool, MemoryError> {
+fn is_free<M: Memory>(
+    space: &Space<'_, M>,
+    heap: u32,
+    bucket: Bucket,
+    block: usize,
+) -> Result<bool, MemoryError> {
     let unit = block.wrapping_sub(space.window) / UNIT;
-    let Ok(unit) = UnitIndex::try_from(unit) else { return Ok(false) };
+    let Ok(unit) = UnitIndex::try_from(unit) else {
+        return Ok(false);
+    };
     let first = unit & !(units(bucket) - 1);
     if !space.units_now()?.contains(&first) {
         return Ok(false);
     }
-    let run = run_at(first, first + units(bucket), space.table.description(space.memory, first)?);
+    let run = run_at(
+        first,
+        first + units(bucket),
+        space.table.description(space.memory, first)?,
+    );
     let offset = block - space.address_of(first);
     let is_block = run.kind == Some(UnitKind::Subsegment)
         && run.description.heap == heap

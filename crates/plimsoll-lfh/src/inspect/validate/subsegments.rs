@@ -48,10 +48,16 @@ fn subsegment<M: Memory>(space: &Space<'_, M>, first: UnitIndex, blocks: &mut u6
         // Taken from the back end, or about to be given back to it.
         let between = description.bucket == 0 && home.standing == Standing::Nothing;
         let number = description.bucket;
-        return if between { Ok(None) } else { wrong(Fault::NoBucket { number }) };
+        return if between {
+            Ok(None)
+        } else {
+            wrong(Fault::NoBucket { number })
+        };
     };
     if run.length != units(bucket) || !first.is_multiple_of(units(bucket)) {
-        return wrong(Fault::NoBucket { number: bucket.number() });
+        return wrong(Fault::NoBucket {
+            number: bucket.number(),
+        });
     }
     let capacity = u32::from(capacity(bucket));
     let at_home = description.local_free + (capacity.saturating_sub(description.carved));

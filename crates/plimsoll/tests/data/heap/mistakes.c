@@ -18,7 +18,7 @@ static void go_on(size_t size)
     void *kept[512];
     for (int round = 0; round < 8; round++) {
         for (int at = 0; at < 512; at++) {
-            kept[at] = allocate(at % 4 == 0 ? (size_t)at * 7 : size);
+            kept[at] = allocate(at % 4 == 0 ? (size_t)at * 7 + 1 : size);
             if (kept[at] != NULL)
                 memset(kept[at], at, 1);
         }

@@ -1,0 +1,124 @@
+//! The hardened profile: a heap that works as others do, and notices mistakes at once.
+#![allow(unsafe_code)]
+
+use plimsoll_lfh::{FrontEnd, Heap, HeapOptions};
+
+fn heap() -> Heap {
+    let options = HeapOptions {
+        hardened: true,
+        ..HeapOptions::default()
+    };
+    let heap = Heap::new(options).expect("a heap");
+    assert_eq!(heap.front_end(), FrontEnd::LowFragmentation);
+    heap
+}
+
+#[test]
+fn blocks_of_all_sizes_keep_what_is_written_to_them() {
+    let heap = heap();
+    let mut blocks = Vec::new();
+    for size in (0..3000).chain((3000..40_000).step_by(501)) {
+        let block = heap.allocate(size);
+        assert!(!block.is_null());
+        // SAFETY: the block is this test's, and so long.
+        unsafe {
+            assert_eq!(heap.usable_size(block), size, "the exact size is known");
+            block.write_bytes(size as u8, size);
+        }
+        blocks.push((block, size));
+    }
+    for (block, size) in &blocks {
+        // SAFETY: as above.
+        let bytes = unsafe { std::slice::from_raw_parts(*block, *size) };
+        assert!(bytes.iter().all(|byte| *byte == *size as u8));
+    }
+    for round in 0..5 {
+        for (block, size) in &mut blocks {
+            // SAFETY: as above.
+            unsafe {
+                if round % 2 == 0 {
+                    heap.free(*block);
+                    *block = heap.allocate(*size);
+                } else {
+                    *block = heap.reallocate(*block, *size + round);
+                    *size += round;
+                }
+                block.write_bytes(1, *size);
+            }
+        }
+    }
+    for (block, _) in blocks {
+        // SAFETY: as above.
+        unsafe { heap.free(block) };
+    }
+}
+
+/// Blocks were handed out of memory that had served others; what stood behind their end was then taken for a write after
+/// free.
+#[test]
+fn memory_that_served_other_sizes_is_no_damage() {
+    let heap = heap();
+    for size in [20_000, 1664, 40_000, 1500, 100, 1030, 60_000, 9000] {
+        let blocks: Vec<*mut u8> = (0..3000).map(|_| heap.allocate(size)).collect();
+        for block in blocks {
+            // SAFETY: the block is this test's.
+            unsafe {
+                block.write_bytes(0xFF, size);
+                heap.free(block);
+            }
+        }
+    }
+}
+
+#[test]
+fn alignments_are_kept() {
+    let heap = heap();
+    for shift in 0..=16 {
+        for size in [0, 1, 17, 1000, 20_000] {
+            let block = heap.allocate_aligned(1 << shift, size);
+            assert!(
+                (block as usize).is_multiple_of(1 << shift),
+                "{size} at {}",
+                1 << shift
+            );
+            // SAFETY: the block is this test's.
+            unsafe {
+                block.write_bytes(7, size);
+                heap.free(block);
+            }
+        }
+    }
+}
+
+#[test]
+fn threads_free_each_others_blocks() {
+    let heap = heap();
+    let (send, receive) = std::sync::mpsc::channel::<usize>();
+    std::thread::scope(|scope| {
+        let heap = &heap;
+        for thread in 0..3_usize {
+            let send = send.clone();
+            scope.spawn(move || {
+                for at in 0..20_000 {
+                    let block = heap.allocate((at * 7 + thread) % 2000);
+                    if at % 2 == 0 {
+                        send.send(block as usize).expect("it is received");
+                    } else {
+                        // SAFETY: the block is this thread's.
+                        unsafe { heap.free(block) };
+                    }
+                }
+            });
+        }
+        drop(send);
+        scope.spawn(move || {
+            for block in receive {
+                // SAFETY: the block was sent to be freed.
+                unsafe { heap.free(block as *mut u8) };
+            }
+        });
+    });
+    let (_, counts) = heap.statistics().expect("the heap was used");
+    let busy: u64 = counts.buckets.iter().map(|bucket| bucket.busy()).sum();
+    assert!(busy <= 8 * 288, "{busy}: no more than the quarantine holds");
+}
