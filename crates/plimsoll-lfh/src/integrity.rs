@@ -29,7 +29,7 @@ fn seal_of(block: *mut u8) -> u64 {
 ///
 /// # Safety
 /// `block` is the start of a block.
-#[inline(always)]
+#[cfg(test)]
 pub(crate) unsafe fn is_sealed(block: *mut u8) -> bool {
     // SAFETY: blocks have at least two words. Volatile, as a program that uses the block after its end may write it.
     unsafe { block.cast::<u64>().add(1).read_volatile() == seal_of(block) }
@@ -51,14 +51,20 @@ pub(crate) unsafe fn seal(block: *mut u8) -> bool {
     }
 }
 
-/// Clears the seal of a block that is handed out.
+/// Clears the seal of a block that is handed out. No where it was not sealed.
 ///
 /// # Safety
-/// The block is the caller's.
+/// `block` is the start of a block, and the caller's.
 #[inline(always)]
-pub(crate) unsafe fn unseal(block: *mut u8) {
-    // SAFETY: blocks have at least two words, and the caller's premise.
-    unsafe { block.cast::<u64>().add(1).write(0) };
+pub(crate) unsafe fn unseal(block: *mut u8) -> bool {
+    // SAFETY: blocks have at least two words, and the caller's premise. Volatile, as a program that uses the block
+    // after its end may write it.
+    unsafe {
+        let word = block.cast::<u64>().add(1);
+        let was = word.read_volatile();
+        word.write(0);
+        was == seal_of(block)
+    }
 }
 
 /// Writes into a free block which block comes after it in its list: number + 1, or 0.
@@ -229,8 +235,9 @@ mod tests {
             assert!(seal(block));
             assert!(!seal(block));
             assert!(is_sealed(block));
-            unseal(block);
+            assert!(unseal(block));
             assert!(!is_sealed(block));
+            assert!(!unseal(block));
         }
     }
 }
