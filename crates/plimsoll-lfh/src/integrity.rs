@@ -112,6 +112,8 @@ pub(crate) enum Damage {
     WrittenAfterFree,
     /// The size in front of a block is not as it was left.
     Header,
+    /// What describes a run of units is not as it was left.
+    Description,
     /// What was freed is inside of a block.
     NotAStart,
     /// What was freed was never a block.
@@ -132,6 +134,10 @@ impl Damage {
             Damage::Header => [
                 b"damaged header of ",
                 b"the bytes in front of it were overwritten, or this is no block",
+            ],
+            Damage::Description => [
+                b"damaged description of ",
+                b"the heap's own tables were overwritten",
             ],
             Damage::NotAStart => [
                 b"invalid free in ",

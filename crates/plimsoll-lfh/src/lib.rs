@@ -19,7 +19,6 @@ extern crate std;
 mod affinity;
 mod arena;
 mod backend;
-mod bins;
 mod bucket;
 mod fork;
 mod front_end;

@@ -308,10 +308,8 @@ impl Record {
 
     fn with_standard<T>(&self, work: impl FnOnce(&mut Standard) -> T) -> T {
         let check = |standard: &Standard| {
-            if self.debug.load(Ordering::Relaxed) != 0
-                && let Err(damaged) = standard.check(self.number.load(Ordering::Relaxed))
-            {
-                integrity::report(Damage::Header, damaged.header, None);
+            if self.debug.load(Ordering::Relaxed) != 0 {
+                self.check_or_end(standard);
             }
         };
         if self.no_serialize.load(Ordering::Relaxed) != 0 {
@@ -323,5 +321,16 @@ impl Record {
         let mut standard = self.standard.lock();
         check(&standard);
         work(&mut standard)
+    }
+
+    /// Checks the whole heap, whose Standard front end is `standard`. The process ends where it is damaged.
+    #[cold]
+    fn check_or_end(&self, standard: &Standard) {
+        if let Err(damaged) = standard.check(self.number.load(Ordering::Relaxed)) {
+            integrity::report(Damage::Header, damaged.header, None);
+        }
+        if let Err(damaged) = self.backend.extents().check() {
+            integrity::report(Damage::Description, arena::address_of(damaged.first), None);
+        }
     }
 }
