@@ -104,6 +104,14 @@ fn a_program_that_would_not_load_the_library_is_not_started() {
         );
         assert!(said.contains("statically linked"), "{said}");
     }
+    let own = compiled("gcc", "own_malloc.c", "c", &["-rdynamic"]);
+    let output = ran(heap_run().arg("--").arg(&own));
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(4), 0));
+    assert!(
+        text(&output.stderr).contains("malloc of its own"),
+        "{}",
+        text(&output.stderr)
+    );
     let mut bytes = fs::read("/proc/self/exe").expect("this program can be read");
     bytes[18] = 8; // MIPS
     bytes.truncate(1 << 16);
