@@ -6,8 +6,10 @@ use core::fmt;
 use core::ptr;
 use core::sync::atomic::Ordering;
 
+use crate::affinity::Sections;
 use crate::bucket::{Bucket, LARGEST_BLOCK, SMALLEST_BLOCK};
-use crate::front_end::Freed;
+use crate::front_end::{self, Freed};
+use crate::hardened;
 use crate::integrity::{self, Damage};
 use crate::record::{self, Record};
 use crate::unit::{UNIT, UnitIndex, UnitKind};
@@ -95,7 +97,8 @@ pub struct Heap {
     number: u32,
 }
 
-static PROCESS: Heap = Heap {
+/// A constant, so that what is compiled into the program knows which heap it is.
+const PROCESS_HEAP: &Heap = &Heap {
     number: record::PROCESS,
 };
 
@@ -104,8 +107,9 @@ const ALIGNMENT: usize = SMALLEST_BLOCK;
 
 impl Heap {
     /// The heap of the process: that of [`Lfh`] and of the C symbols. It needs no start: the first call makes it.
+    #[inline(always)]
     pub fn process() -> &'static Heap {
-        &PROCESS
+        PROCESS_HEAP
     }
 
     /// A new heap of its own. Its front end is Standard until [`Heap::set_front_end`] says otherwise.
@@ -141,14 +145,41 @@ impl Heap {
     }
 
     /// A block of at least `size` bytes, aligned to 16; null where no memory is left. 0 bytes are a block too.
-    #[inline]
+    #[inline(always)]
     pub fn allocate(&self, size: usize) -> *mut u8 {
+        if let Some(bucket) = Bucket::for_size(size) {
+            let block = front_end::allocate_fast(self.sections(), bucket);
+            if !block.is_null() {
+                return block;
+            }
+        }
+        self.allocate_slowly(size)
+    }
+
+    /// A block that the slots do not have.
+    #[cold]
+    #[inline(never)]
+    fn allocate_slowly(&self, size: usize) -> *mut u8 {
         let Some(record) = self.record() else {
             return ptr::null_mut();
         };
+        if record.is_hardened() {
+            return hardened::allocate(record, size, ALIGNMENT);
+        }
         match Bucket::for_size(size) {
             Some(bucket) => record.allocate_small(bucket, size, ALIGNMENT),
             None => large::allocate(record.backend(), size, ALIGNMENT),
+        }
+    }
+
+    /// The slots as the fast path sees them.
+    #[inline(always)]
+    fn sections(&self) -> Sections {
+        match self.number {
+            record::PROCESS => Sections::of_process(),
+            number => record::of(number).map_or(Sections::of_process(), |record| {
+                record.low_fragmentation().sections()
+            }),
         }
     }
 
@@ -162,6 +193,9 @@ impl Heap {
         let Some(record) = self.record().filter(|_| align.is_power_of_two()) else {
             return ptr::null_mut();
         };
+        if record.is_hardened() {
+            return hardened::allocate(record, size, align);
+        }
         match small(align, size) {
             Some(bucket) => record.allocate_small(bucket, size, align),
             None => large::allocate(record.backend(), size, align),
@@ -173,10 +207,11 @@ impl Heap {
         let Some(record) = self.record().filter(|_| align.is_power_of_two()) else {
             return ptr::null_mut();
         };
-        let Some(bucket) = small(align, size) else {
-            return large::allocate_zeroed(record.backend(), size, align);
+        let block = match small(align, size) {
+            _ if record.is_hardened() => hardened::allocate(record, size, align),
+            Some(bucket) => record.allocate_small(bucket, size, align),
+            None => return large::allocate_zeroed(record.backend(), size, align),
         };
-        let block = record.allocate_small(bucket, size, align);
         if !block.is_null() {
             // SAFETY: the block has at least that many bytes.
             unsafe { ptr::write_bytes(block, 0, size) };
@@ -193,6 +228,12 @@ impl Heap {
         let Some(record) = self.record().filter(|_| !block.is_null()) else {
             return self.allocate(size);
         };
+        if record.is_hardened()
+            && let Some(old) = hardened::size(block)
+        {
+            // SAFETY: the caller's premise.
+            return unsafe { self.move_to_new(block, old, size) };
+        }
         let place = Place::of(block);
         if let Place::Large(first) = place
             && size > LARGEST_BLOCK
@@ -208,11 +249,21 @@ impl Heap {
             Place::Bucket(_) if size <= usable && size >= usable / 2 => return block,
             _ => {}
         }
+        // SAFETY: the caller's premise.
+        unsafe { self.move_to_new(block, usable, size) }
+    }
+
+    /// Copies the first `bytes` bytes of a block, or as many as fit, to a new one of `size` bytes, and frees it. Null
+    /// where no memory is left: the block stays as it was.
+    ///
+    /// # Safety
+    /// `block` is a block of this heap in use, with that many bytes; it is not used again unless null is returned.
+    unsafe fn move_to_new(&self, block: *mut u8, bytes: usize, size: usize) -> *mut u8 {
         let new = self.allocate(size);
         if !new.is_null() {
             // SAFETY: both blocks are in use and have at least that many bytes; the old one is not used again.
             unsafe {
-                ptr::copy_nonoverlapping(block, new, size.min(usable));
+                ptr::copy_nonoverlapping(block, new, size.min(bytes));
                 self.free(block);
             }
         }
@@ -223,13 +274,35 @@ impl Heap {
     ///
     /// # Safety
     /// `block` is null or a block of this heap in use; it is not used again.
-    #[inline]
+    #[inline(always)]
     pub unsafe fn free(&self, block: *mut u8) {
+        // SAFETY: the caller's premise.
+        if !unsafe { front_end::free_fast(self.sections(), block) } {
+            // SAFETY: the caller's premise; the fast path said no.
+            unsafe { self.free_slowly(block) };
+        }
+    }
+
+    /// Frees what the slots did not take.
+    ///
+    /// # Safety
+    /// As for [`Heap::free`], after the fast path said no.
+    #[cold]
+    #[inline(never)]
+    unsafe fn free_slowly(&self, block: *mut u8) {
         let Some(record) = self.record() else {
             return;
         };
+        if record.is_hardened() && !block.is_null() {
+            // SAFETY: the caller's premise.
+            if !unsafe { hardened::free(record, block) } {
+                Place::of(block);
+                integrity::report(Damage::OtherHeap, block as usize, None);
+            }
+            return;
+        }
         // SAFETY: the caller's premise.
-        if unsafe { record.low_fragmentation().free(record.backend(), block) } == Freed::NotHere {
+        if unsafe { record.low_fragmentation().free_slowly(record.backend(), block) } == Freed::NotHere {
             // SAFETY: the caller's premise.
             unsafe { free_elsewhere(record, block) };
         }
@@ -243,6 +316,11 @@ impl Heap {
         if block.is_null() {
             return 0;
         }
+        if self.record().is_some_and(Record::is_hardened)
+            && let Some(size) = hardened::size(block)
+        {
+            return size;
+        }
         Place::of(block).usable_size()
     }
 
@@ -251,6 +329,12 @@ impl Heap {
         if let Some(record) = self.record() {
             purge::purge_all(record);
         }
+    }
+
+    /// Its number, from 1.
+    #[cfg(test)]
+    pub(crate) fn number(&self) -> u32 {
+        self.number
     }
 
     fn record(&self) -> Option<&'static Record> {
@@ -269,8 +353,6 @@ impl Drop for Heap {
 ///
 /// # Safety
 /// `block` is null or a block of the heap in use; it is not used again.
-#[cold]
-#[inline(never)]
 unsafe fn free_elsewhere(record: &Record, block: *mut u8) {
     if block.is_null() {
         return;

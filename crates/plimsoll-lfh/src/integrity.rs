@@ -19,6 +19,7 @@ pub(crate) fn set_key(key: u64) {
     KEY.store(key, Ordering::Relaxed);
 }
 
+/// What the second word of the block is while it is free.
 #[inline(always)]
 fn seal_of(block: *mut u8) -> u64 {
     seal_by(KEY.load(Ordering::Relaxed), block as usize)
@@ -45,14 +46,20 @@ pub(crate) unsafe fn is_sealed(block: *mut u8) -> bool {
     unsafe { block.cast::<u64>().add(1).read_volatile() == seal_of(block) }
 }
 
-/// Seals a block that becomes free.
+/// Seals a block that becomes free. No where it is sealed already.
 ///
 /// # Safety
-/// The block is the caller's.
+/// `block` is the start of a block, and the caller's.
 #[inline(always)]
-pub(crate) unsafe fn seal(block: *mut u8) {
+pub(crate) unsafe fn seal(block: *mut u8) -> bool {
+    let seal = seal_of(block);
     // SAFETY: blocks have at least two words, and the caller's premise.
-    unsafe { block.cast::<u64>().add(1).write(seal_of(block)) };
+    unsafe {
+        let word = block.cast::<u64>().add(1);
+        let was = word.read_volatile();
+        word.write(seal);
+        was != seal
+    }
 }
 
 /// Clears the seal of a block that is handed out.
@@ -63,6 +70,11 @@ pub(crate) unsafe fn seal(block: *mut u8) {
 pub(crate) unsafe fn unseal(block: *mut u8) {
     // SAFETY: blocks have at least two words, and the caller's premise.
     unsafe { block.cast::<u64>().add(1).write(0) };
+}
+
+/// What stands behind a block that ends at an address, in a hardened heap.
+pub(crate) fn canary(end: usize) -> u64 {
+    (KEY.load(Ordering::Relaxed) ^ end as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1
 }
 
 /// Writes into a free block which block comes after it in its list: number + 1, or 0.
@@ -96,6 +108,12 @@ pub(crate) enum Damage {
     WrittenAfterFree,
     /// The size in front of a block is not as it was left.
     Header,
+    /// What describes a run of units is not as it was left.
+    Description,
+    /// The bytes behind what was asked for are not as they were left.
+    Overrun,
+    /// A block is used that was freed.
+    UsedAfterFree,
     /// What was freed is inside of a block.
     NotAStart,
     /// What was freed was never a block.
@@ -117,6 +135,15 @@ impl Damage {
                 b"damaged header of ",
                 b"the bytes in front of it were overwritten, or this is no block",
             ],
+            Damage::Description => [
+                b"damaged description of ",
+                b"the heap's own tables were overwritten",
+            ],
+            Damage::Overrun => [
+                b"overrun of ",
+                b"it was written past the end of what was asked for",
+            ],
+            Damage::UsedAfterFree => [b"use after free of ", b"it was freed before"],
             Damage::NotAStart => [
                 b"invalid free in ",
                 b"this is not the start of a block, as malloc returned it",
@@ -230,7 +257,8 @@ mod tests {
             block.cast::<u64>().write(0x1234_5678);
             assert_eq!(read_link(block), None);
             assert!(!is_sealed(block));
-            seal(block);
+            assert!(seal(block));
+            assert!(!seal(block));
             assert!(is_sealed(block));
             unseal(block);
             assert!(!is_sealed(block));

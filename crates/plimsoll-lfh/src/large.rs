@@ -69,6 +69,26 @@ unsafe fn zero(block: *mut u8, bytes: usize) {
     }
 }
 
+/// Bytes of the run of a large block at an address.
+pub(crate) fn run_bytes(block: usize) -> usize {
+    arena::unit_of(block).map_or(0, usable_size)
+}
+
+/// Notes that `size` bytes were asked for of the large block at an address.
+pub(crate) fn note_asked(block: usize, size: usize) {
+    if let Some(first) = arena::unit_of(block) {
+        let units = arena::unit(first).length.load(Ordering::Relaxed);
+        note_size(first, units, size);
+    }
+}
+
+/// Bytes that were asked for of the large block at an address.
+pub(crate) fn asked(block: usize) -> usize {
+    arena::unit_of(block).map_or(0, |first| {
+        usable_size(first) - arena::unit(first).slack.load(Ordering::Relaxed) as usize
+    })
+}
+
 fn note_size(first: UnitIndex, units: u32, size: usize) {
     let slack = (units as usize * UNIT).saturating_sub(size);
     arena::unit(first).slack.store(slack as u32, Ordering::Relaxed);

@@ -19,7 +19,7 @@ const LOOKS: u32 = 100;
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Lock<T> {
-    state: AtomicU32,
+    pub(crate) state: AtomicU32,
     /// How many times somebody had to wait.
     pub(crate) contended: AtomicU32,
     pub(crate) value: UnsafeCell<T>,

@@ -97,7 +97,7 @@ extern "C" fn run() {
 }
 
 /// Ends the period of a heap. Whether something is left to be purged later.
-fn end_period(record: &Record) -> bool {
+pub(crate) fn end_period(record: &Record) -> bool {
     let left = record.low_fragmentation().drain(record.backend(), Idle::Since);
     record.backend().extents().bins.next_period();
     while purge_one(record, false) {}

@@ -10,7 +10,8 @@ use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, Ordering};
 use crate::arena;
 use crate::backend::Backend;
 use crate::bucket::Bucket;
-use crate::front_end::LowFragmentation;
+use crate::front_end::{self, LowFragmentation};
+use crate::hardened::{self, Quarantine};
 use crate::heap::{FrontEnd, FrontEndError, HeapError, HeapOptions};
 use crate::integrity::{self, Damage};
 use crate::lock::Lock;
@@ -35,6 +36,8 @@ pub(crate) struct Record {
     pub(crate) backend: Backend,
     pub(crate) standard: Lock<Standard>,
     pub(crate) low_fragmentation: LowFragmentation,
+    /// Of a hardened heap.
+    pub(crate) quarantine: Quarantine,
 }
 
 const _: () = assert!(size_of::<Record>() <= arena::RECORD);
@@ -75,11 +78,20 @@ fn begin_process_heap() -> bool {
         true => FrontEnd::Standard,
         false => FrontEnd::LowFragmentation,
     };
-    begin(PROCESS, HeapOptions::default(), front_end)
+    let options = HeapOptions {
+        hardened: settings::hardened(),
+        ..HeapOptions::default()
+    };
+    begin(PROCESS, options, front_end)
 }
 
 fn begin(number: u32, options: HeapOptions, front_end: FrontEnd) -> bool {
-    if !arena::open_record(number) {
+    let front_end = if options.hardened {
+        FrontEnd::LowFragmentation
+    } else {
+        front_end
+    };
+    if !arena::open_record(number) || (options.hardened && !hardened::start()) {
         return false;
     }
     // SAFETY: the record is accessible, and zero is valid for what it is made of.
@@ -93,7 +105,7 @@ fn begin(number: u32, options: HeapOptions, front_end: FrontEnd) -> bool {
         .hardened
         .store(u8::from(options.hardened), Ordering::Relaxed);
     record.backend.begin(number);
-    if front_end == FrontEnd::LowFragmentation && !record.low_fragmentation.start(number) {
+    if front_end == FrontEnd::LowFragmentation && !record.low_fragmentation.start(number, options.hardened) {
         return false;
     }
     record.number.store(number, Ordering::Release);
@@ -203,6 +215,12 @@ pub(crate) unsafe fn destroy(number: u32) {
 }
 
 impl Record {
+    /// Whether it is hardened.
+    #[inline(always)]
+    pub(crate) fn is_hardened(&self) -> bool {
+        self.hardened.load(Ordering::Relaxed) != 0
+    }
+
     pub(crate) fn backend(&self) -> &Backend {
         &self.backend
     }
@@ -230,7 +248,10 @@ impl Record {
 
     fn start_low_fragmentation(&self) -> Result<(), FrontEndError> {
         let _held = HEAPS.lock();
-        if !self.low_fragmentation.start(self.number.load(Ordering::Relaxed)) {
+        if !self
+            .low_fragmentation
+            .start(self.number.load(Ordering::Relaxed), false)
+        {
             return Err(FrontEndError::OutOfMemory);
         }
         self.front_end
@@ -246,7 +267,7 @@ impl Record {
     /// A block of `bucket`, or where the heap has no buckets one of `size` bytes at a multiple of `align`.
     #[inline(always)]
     pub(crate) fn allocate_small(&self, bucket: Bucket, size: usize, align: usize) -> *mut u8 {
-        let block = self.low_fragmentation.allocate_fast(bucket);
+        let block = front_end::allocate_fast(self.low_fragmentation.sections(), bucket);
         if !block.is_null() {
             return block;
         }
@@ -314,10 +335,8 @@ impl Record {
 
     fn with_standard<T>(&self, work: impl FnOnce(&mut Standard) -> T) -> T {
         let check = |standard: &Standard| {
-            if self.debug.load(Ordering::Relaxed) != 0
-                && let Err(damaged) = standard.check(self.number.load(Ordering::Relaxed))
-            {
-                integrity::report(Damage::Header, damaged.header, None);
+            if self.debug.load(Ordering::Relaxed) != 0 {
+                self.check_or_end(standard);
             }
         };
         if self.no_serialize.load(Ordering::Relaxed) != 0 {
@@ -329,5 +348,16 @@ impl Record {
         let mut standard = self.standard.lock();
         check(&standard);
         work(&mut standard)
+    }
+
+    /// Checks the whole heap, whose Standard front end is `standard`. The process ends where it is damaged.
+    #[cold]
+    fn check_or_end(&self, standard: &Standard) {
+        if let Err(damaged) = standard.check(self.number.load(Ordering::Relaxed)) {
+            integrity::report(Damage::Header, damaged.header, None);
+        }
+        if let Err(damaged) = self.backend.extents().check() {
+            integrity::report(Damage::Description, arena::address_of(damaged.first), None);
+        }
     }
 }

@@ -17,6 +17,7 @@ pub(crate) enum PurgeMode {
     Never = 2,
 }
 
+static HARDENED: AtomicU8 = AtomicU8::new(0);
 static STANDARD: AtomicU8 = AtomicU8::new(0);
 static PURGE: AtomicU8 = AtomicU8::new(0);
 static NO_HUGE_PAGES: AtomicU8 = AtomicU8::new(0);
@@ -24,6 +25,11 @@ static NO_HUGE_PAGES: AtomicU8 = AtomicU8::new(0);
 /// Whether the process's heap starts with the Standard front end: `PLIMSOLL_HEAP_FRONT_END=standard`.
 pub(crate) fn starts_standard() -> bool {
     STANDARD.load(Ordering::Relaxed) != 0
+}
+
+/// Whether the process's heap is hardened: `PLIMSOLL_HEAP_PROFILE=hardened`.
+pub(crate) fn hardened() -> bool {
+    HARDENED.load(Ordering::Relaxed) != 0
 }
 
 /// `PLIMSOLL_HEAP_PURGE=thread|inline|never`.
@@ -49,6 +55,7 @@ pub(crate) fn huge_pages() -> bool {
 pub(crate) fn read() {
     with_environment(|variable| match variable {
         b"PLIMSOLL_HEAP_FRONT_END=standard" => STANDARD.store(1, Ordering::Relaxed),
+        b"PLIMSOLL_HEAP_PROFILE=hardened" => HARDENED.store(1, Ordering::Relaxed),
         b"PLIMSOLL_HEAP_PURGE=inline" => PURGE.store(PurgeMode::Inline as u8, Ordering::Relaxed),
         b"PLIMSOLL_HEAP_PURGE=never" => PURGE.store(PurgeMode::Never as u8, Ordering::Relaxed),
         b"PLIMSOLL_HEAP_THP=off" => NO_HUGE_PAGES.store(1, Ordering::Relaxed),

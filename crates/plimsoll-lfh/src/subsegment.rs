@@ -9,6 +9,7 @@ use core::sync::atomic::Ordering;
 
 use crate::arena::{self, BUCKET_OF_UNIT};
 use crate::bucket::{BUCKETS, Bucket};
+use crate::hardened;
 use crate::integrity::{self, Damage};
 use crate::remote_free::Standing;
 use crate::unit::{UNIT, Unit, UnitIndex};
@@ -26,12 +27,12 @@ struct Geometry {
     reciprocal: u32,
 }
 
-/// By bucket number. Nothing starts at a block of bucket 0.
-static GEOMETRY: [Geometry; BUCKETS + 1] = {
+/// By the number of [`BUCKET_OF_UNIT`]. Nothing starts at a block of bucket 0, nor of one that is hidden.
+static GEOMETRY: [Geometry; 256] = {
     let mut table = [Geometry {
         mask: 0,
         reciprocal: 0,
-    }; BUCKETS + 1];
+    }; 256];
     let mut number = 1;
     while number <= BUCKETS {
         let Some(bucket) = Bucket::new(number as u8) else {
@@ -124,11 +125,16 @@ impl Subsegment {
     }
 
     /// Makes a run that was just taken a subsegment, of a slot.
-    pub(crate) fn begin(&self) {
+    pub(crate) fn begin(&self, hidden: bool) {
         let unit = self.unit();
         unit.bucket.store(self.bucket.number(), Ordering::Relaxed);
+        let mut number = self.bucket.number();
+        if hidden {
+            hardened::begin_subsegment(self.start, units(self.bucket));
+            number |= hardened::HIDDEN;
+        }
         for at in 0..units(self.bucket) {
-            BUCKET_OF_UNIT[(self.first + at) as usize].store(self.bucket.number(), Ordering::Release);
+            BUCKET_OF_UNIT[(self.first + at) as usize].store(number, Ordering::Release);
         }
         unit.remote.start();
     }

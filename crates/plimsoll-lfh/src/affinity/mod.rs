@@ -113,36 +113,10 @@ impl SlotSet {
         }
     }
 
-    /// Takes a free block of the bucket from this processor's slot, by a section. Null where the slot has none, or is
-    /// not served by sections.
+    /// The slots as the fast path sees them.
     #[inline(always)]
-    pub(crate) fn pop_fast(&self, bucket: Bucket) -> *mut u8 {
-        #[cfg(target_arch = "x86_64")]
-        {
-            let slots = self.sections.load(Ordering::Acquire);
-            if slots != 0 {
-                // SAFETY: the set has started, so area and slots are what `rseq` asks for.
-                return unsafe { rseq::pop(slots, AREA.load(Ordering::Relaxed), bucket.index()) };
-            }
-        }
-        let _ = bucket;
-        ptr::null_mut()
-    }
-
-    /// Puts a free block of the bucket into this processor's slot, by a section. No where the slot is full, or not
-    /// served by sections.
-    #[inline(always)]
-    pub(crate) fn push_fast(&self, bucket: Bucket, block: *mut u8) -> bool {
-        #[cfg(target_arch = "x86_64")]
-        {
-            let slots = self.sections.load(Ordering::Acquire);
-            if slots != 0 {
-                // SAFETY: the set has started, so area and slots are what `rseq` asks for.
-                return unsafe { rseq::push(slots, AREA.load(Ordering::Relaxed), bucket.index(), block) };
-            }
-        }
-        let _ = (bucket, block);
-        false
+    pub(crate) fn sections(&self) -> Sections {
+        Sections(self.sections.load(Ordering::Acquire))
     }
 
     /// The number of the slot that serves this thread, now. The thread may be served by another one at once.
@@ -278,6 +252,53 @@ impl SlotSet {
 
     fn pointer(&self, slot: usize, step: u16) -> *mut *mut u8 {
         (self.slot(slot) + step as usize * STEP) as *mut *mut u8
+    }
+}
+
+/// Where the slots of a heap are, if sections serve them; 0 otherwise: then nothing can be taken or put.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sections(usize);
+
+/// The slots of the process's heap as the fast path sees them, a load away. Set once.
+static PROCESS_SECTIONS: AtomicUsize = AtomicUsize::new(0);
+
+impl Sections {
+    /// No slots.
+    pub(crate) const NONE: Sections = Sections(0);
+
+    /// Those of the process's heap; none before its front end has started.
+    #[inline(always)]
+    pub(crate) fn of_process() -> Sections {
+        Sections(PROCESS_SECTIONS.load(Ordering::Acquire))
+    }
+
+    /// Makes these those of the process's heap.
+    pub(crate) fn set_of_process(self) {
+        PROCESS_SECTIONS.store(self.0, Ordering::Release);
+    }
+
+    /// Takes a free block of the bucket from this processor's slot. Null where the slot has none.
+    #[inline(always)]
+    pub(crate) fn pop(self, bucket: Bucket) -> *mut u8 {
+        #[cfg(target_arch = "x86_64")]
+        if self.0 != 0 {
+            // SAFETY: the set has started, so area and slots are what `rseq` asks for.
+            return unsafe { rseq::pop(self.0, AREA.load(Ordering::Relaxed), bucket.index()) };
+        }
+        let _ = bucket;
+        ptr::null_mut()
+    }
+
+    /// Puts a free block of the bucket into this processor's slot. No where the slot is full.
+    #[inline(always)]
+    pub(crate) fn push(self, bucket: Bucket, block: *mut u8) -> bool {
+        #[cfg(target_arch = "x86_64")]
+        if self.0 != 0 {
+            // SAFETY: the set has started, so area and slots are what `rseq` asks for.
+            return unsafe { rseq::push(self.0, AREA.load(Ordering::Relaxed), bucket.index(), block) };
+        }
+        let _ = (bucket, block);
+        false
     }
 }
 

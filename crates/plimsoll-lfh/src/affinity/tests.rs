@@ -30,7 +30,7 @@ fn token(number: usize) -> *mut u8 {
 
 /// As the front end does it: a section where there are such, a batch of one elsewhere.
 fn pop(set: &SlotSet, bucket: Bucket) -> *mut u8 {
-    let block = set.pop_fast(bucket);
+    let block = set.sections().pop(bucket);
     let mut one = [block];
     if block.is_null() && !set.uses_sections() {
         set.pop_batch(bucket, &mut one);
@@ -39,7 +39,7 @@ fn pop(set: &SlotSet, bucket: Bucket) -> *mut u8 {
 }
 
 fn push(set: &SlotSet, bucket: Bucket, block: *mut u8) -> bool {
-    set.push_fast(bucket, block) || !set.uses_sections() && set.push_batch(bucket, &[block]) == 1
+    set.sections().push(bucket, block) || !set.uses_sections() && set.push_batch(bucket, &[block]) == 1
 }
 
 #[test]

@@ -71,7 +71,7 @@ impl BucketLists {
             }
             let next = match self.fullest() {
                 None if taken > 0 => return taken,
-                None => self.begin(backend, bucket),
+                None => self.begin(backend, bucket, front_end.hidden()),
                 listed => listed,
             };
             match next {
@@ -131,7 +131,7 @@ impl BucketLists {
     }
 
     /// The spare subsegment, or a new one: active.
-    fn begin(&mut self, backend: &Backend, bucket: Bucket) -> Option<UnitIndex> {
+    fn begin(&mut self, backend: &Backend, bucket: Bucket, hidden: bool) -> Option<UnitIndex> {
         if self.spare != 0 {
             let spare = core::mem::take(&mut self.spare);
             arena::unit(spare).remote.start();
@@ -142,7 +142,7 @@ impl BucketLists {
         let run = backend.take(units, units, UnitKind::Subsegment)?;
         let first = run.first;
         self.conversions = self.conversions.wrapping_add(u32::from(run.touched > 0));
-        Subsegment::new(first, bucket).begin();
+        Subsegment::new(first, bucket).begin(hidden);
         self.subsegments += 1;
         self.begun = self.begun.wrapping_add(1);
         Some(first)

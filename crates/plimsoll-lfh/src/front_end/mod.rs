@@ -19,12 +19,13 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 pub(crate) use self::bucket_lists::BucketLists;
 pub(crate) use self::drain::Idle;
-use crate::affinity::{MOST_POINTERS, SlotSet};
+use crate::affinity::{MOST_POINTERS, Sections, SlotSet};
 use crate::arena::{self, BUCKET_OF_UNIT, WINDOW};
 use crate::backend::Backend;
 use crate::bucket::{BUCKETS, Bucket};
 use crate::integrity::{self, Damage};
 use crate::lock::Lock;
+use crate::record::PROCESS;
 use crate::subsegment;
 use crate::unit::UNIT;
 
@@ -40,6 +41,8 @@ pub(crate) struct LowFragmentation {
     heap: AtomicU32,
     /// Slots from this number on were never used.
     pub(crate) slots_used: AtomicU32,
+    /// 1 where fast paths do not know the slots: of a hardened heap, whose calls go through `hardened`.
+    hidden: AtomicU32,
     /// Held by who drains: one at a time.
     draining: Lock<()>,
     /// By number; that of 0 is not used.
@@ -65,9 +68,14 @@ pub(crate) enum Freed {
 impl LowFragmentation {
     /// Makes the front end usable. No where there is no memory for it. The caller keeps others from doing so at the
     /// same time, and set the key of the process.
-    pub(crate) fn start(&self, heap: u32) -> bool {
+    pub(crate) fn start(&self, heap: u32, hidden: bool) -> bool {
         self.heap.store(heap, Ordering::Relaxed);
-        self.slots.has_started() || self.slots.start()
+        self.hidden.store(u32::from(hidden), Ordering::Relaxed);
+        let started = self.slots.has_started() || self.slots.start();
+        if started && heap == PROCESS && !hidden {
+            self.slots.sections().set_of_process();
+        }
+        started
     }
 
     /// Unmaps the slots.
@@ -84,44 +92,62 @@ impl LowFragmentation {
         self.slots.has_started()
     }
 
-    /// A block from this processor's slot; null where that has none, or the front end was not started: then
-    /// [`LowFragmentation::refill`] finds one.
+    /// The slots as [`allocate_fast`] and [`free_fast`] see them.
     #[inline(always)]
-    pub(crate) fn allocate_fast(&self, bucket: Bucket) -> *mut u8 {
-        let block = self.slots.pop_fast(bucket);
-        if !block.is_null() {
-            open(block, bucket);
+    pub(crate) fn sections(&self) -> Sections {
+        if self.hidden() {
+            Sections::NONE
+        } else {
+            self.slots.sections()
         }
-        block
     }
 
-    /// Frees the block at `address`, if it starts a block of a bucket.
+    /// Whether fast paths do not know the slots.
+    pub(crate) fn hidden(&self) -> bool {
+        self.hidden.load(Ordering::Relaxed) != 0
+    }
+
+    /// A block of a hidden front end; null where no memory is left.
+    pub(crate) fn allocate_hidden(&self, backend: &Backend, bucket: Bucket) -> *mut u8 {
+        let block = allocate_fast(self.slots.sections(), bucket);
+        if block.is_null() {
+            self.refill(backend, bucket)
+        } else {
+            block
+        }
+    }
+
+    /// Takes a block of a hidden front end back.
     ///
     /// # Safety
-    /// If it does, the block is of this heap and not used again.
-    #[inline(always)]
-    pub(crate) unsafe fn free(&self, backend: &Backend, block: *mut u8) -> Freed {
-        let offset = (block as usize).wrapping_sub(arena::window());
-        if offset >= WINDOW {
-            return Freed::NotHere;
-        }
-        // SAFETY: the table has every unit of the window.
-        let number = unsafe { BUCKET_OF_UNIT.get_unchecked(offset / UNIT) }.load(Ordering::Relaxed);
-        if !subsegment::starts_block(number, block as usize) {
-            return Freed::NotHere;
-        }
-        // SAFETY: numbers of the table are buckets' or 0, which was told apart above.
-        let bucket = unsafe { Bucket::new_unchecked(number) };
-        // SAFETY: a block of the bucket starts there.
-        if unsafe { integrity::is_sealed(block) } {
+    /// It is a block of the bucket, of this heap, and nobody uses it any more.
+    pub(crate) unsafe fn free_hidden(&self, backend: &Backend, bucket: Bucket, block: *mut u8) {
+        // SAFETY: the caller's premise.
+        if !unsafe { integrity::seal(block) } {
             integrity::report(Damage::DoubleFree, block as usize, Some(bucket));
         }
-        // SAFETY: the block is the heap's from now on.
-        unsafe { integrity::seal(block) };
-        if !self.slots.push_fast(bucket, block) {
+        if !self.slots.sections().push(bucket, block) {
             self.flush(backend, bucket, block);
         }
-        Freed::Done
+    }
+
+    /// The number of the slot that serves this thread, now.
+    pub(crate) fn slot_of_thread(&self) -> usize {
+        self.slots.mine()
+    }
+
+    /// Goes on where [`free_fast`] could not.
+    ///
+    /// # Safety
+    /// As for [`free_fast`], which said no.
+    pub(crate) unsafe fn free_slowly(&self, backend: &Backend, block: *mut u8) -> Freed {
+        match bucket_at(block) {
+            Some(bucket) => {
+                self.flush(backend, bucket, block);
+                Freed::Done
+            }
+            None => Freed::NotHere,
+        }
     }
 
     /// Finds a block where the slot has none, and fills the slot. Null where no memory is left.
@@ -153,8 +179,6 @@ impl LowFragmentation {
     }
 
     /// Finds a place for a free block where the slot is full: the array grows, or a half of it comes home.
-    #[cold]
-    #[inline(never)]
     fn flush(&self, backend: &Backend, bucket: Bucket, block: *mut u8) {
         if !self.slots.has_started() {
             integrity::report(Damage::OtherHeap, block as usize, Some(bucket));
@@ -234,6 +258,50 @@ impl LowFragmentation {
         }
         plain(&self.draining);
     }
+}
+
+/// A block from this processor's slot; null where that has none, or sections serve no slot: then
+/// [`LowFragmentation::refill`] finds one.
+#[inline(always)]
+pub(crate) fn allocate_fast(sections: Sections, bucket: Bucket) -> *mut u8 {
+    let block = sections.pop(bucket);
+    if !block.is_null() {
+        open(block, bucket);
+    }
+    block
+}
+
+/// Puts the block into this processor's slot. No where the slot has no room, sections serve no slot, or it is not a
+/// block of a bucket: then [`LowFragmentation::free_slowly`] goes on.
+///
+/// # Safety
+/// If it is a block of a bucket, it is one of this heap and not used again.
+#[inline(always)]
+pub(crate) unsafe fn free_fast(sections: Sections, block: *mut u8) -> bool {
+    let Some(bucket) = bucket_at(block) else {
+        return false;
+    };
+    // SAFETY: a block of the bucket starts there, and is the heap's from now on.
+    if !unsafe { integrity::seal(block) } {
+        integrity::report(Damage::DoubleFree, block as usize, Some(bucket));
+    }
+    sections.push(bucket, block)
+}
+
+/// The bucket of the block that starts there; none where no block of a bucket does.
+#[inline(always)]
+fn bucket_at(block: *mut u8) -> Option<Bucket> {
+    let offset = (block as usize).wrapping_sub(arena::window());
+    if offset >= WINDOW {
+        return None;
+    }
+    // SAFETY: the table has every unit of the window.
+    let number = unsafe { BUCKET_OF_UNIT.get_unchecked(offset / UNIT) }.load(Ordering::Relaxed);
+    if !subsegment::starts_block(number, block as usize) {
+        return None;
+    }
+    // SAFETY: numbers of the table are buckets' or 0, at which nothing starts.
+    Some(unsafe { Bucket::new_unchecked(number) })
 }
 
 /// Makes a free block one in use.

@@ -5,6 +5,7 @@ use core::mem::offset_of;
 use super::memory::{Memory, MemoryError};
 use super::slots::{MOST_SLOTS, Slots};
 use super::space::Space;
+use super::validate::{Damage, Fault};
 use crate::affinity::SlotSet;
 use crate::arena::RECORD;
 use crate::backend::{Backend, Extents};
@@ -151,6 +152,29 @@ impl<'m, M: Memory> Space<'m, M> {
             front: counts,
             slots,
         }))
+    }
+}
+
+impl<M: Memory> Space<'_, M> {
+    /// Whether somebody is about to change what a damage was found in: holds the back end's lock of the heap, that of
+    /// its Standard front end, or that of a bucket.
+    pub(super) fn is_locked(&self, damage: &Damage) -> Result<bool, MemoryError> {
+        if !(1..=self.highest_heap()).contains(&damage.heap) {
+            return Ok(false);
+        }
+        let record = self.records + (damage.heap as usize - 1) * RECORD;
+        let lock = match (damage.fault.bucket(), damage.fault) {
+            (Some(bucket), _) => {
+                let buckets = offset_of!(Record, low_fragmentation) + offset_of!(LowFragmentation, buckets);
+                buckets + bucket.index() * size_of::<BucketLock>() + offset_of!(BucketLock, lock)
+            }
+            (None, Fault::Standard { .. }) => offset_of!(Record, standard),
+            (None, _) => offset_of!(Record, backend) + offset_of!(Backend, extents),
+        };
+        let mut state = [0; 4];
+        self.memory
+            .read(record + lock + offset_of!(Lock<()>, state), &mut state)?;
+        Ok(state != [0; 4])
     }
 }
 

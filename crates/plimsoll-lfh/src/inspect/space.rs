@@ -2,6 +2,7 @@
 
 use core::fmt;
 use core::mem::offset_of;
+use core::ops::Range;
 
 use super::memory::{Memory, MemoryError};
 use super::runs::{Run, Runs, Table, run_at};
@@ -189,6 +190,29 @@ impl<'m, M: Memory> Space<'m, M> {
     pub(super) fn run(&self, first: UnitIndex) -> Result<Run, MemoryError> {
         let description = self.table.description(self.memory, first)?;
         Ok(run_at(first, self.table.end, description))
+    }
+
+    /// The units that heaps ever had, now: heaps grow while they are looked at.
+    pub(super) fn units_now(&self) -> Result<Range<UnitIndex>, MemoryError> {
+        let mut bytes = [0; 4];
+        self.memory
+            .read(self.window + offset_of!(Directory, end), &mut bytes)?;
+        let end = u32::from_ne_bytes(bytes).clamp(self.table.end, UNITS as u32);
+        Ok(self.table.start..end)
+    }
+
+    /// Whether a run that begins before the unit reaches over it, by a walk from where the heap's units without a gap
+    /// begin.
+    pub(super) fn is_covered(&self, unit: UnitIndex) -> Result<bool, MemoryError> {
+        let heap = self.owner(unit)?;
+        let mut at = unit / SEGMENT_UNITS * SEGMENT_UNITS;
+        while at > self.table.start && self.owner(at - 1)? == heap {
+            at -= SEGMENT_UNITS;
+        }
+        while at < unit {
+            at += self.run(at)?.length;
+        }
+        Ok(at > unit)
     }
 
     /// Address of a unit's first byte.

@@ -26,8 +26,7 @@ pub(crate) fn in_child(name: &str, environment: &[(&str, &str)], body: impl FnOn
 /// The lines that a child wrote for people to read.
 fn figures(text: &str) -> String {
     text.lines()
-        .filter(|line| line.starts_with("figure:"))
-        .map(|line| format!("{line}\n"))
+        .filter_map(|line| line.find("figure:").map(|at| format!("{}\n", &line[at..])))
         .collect()
 }
 

@@ -61,6 +61,9 @@ fn fork_under_load() {
             // SAFETY: the child calls the heap and `_exit` alone.
             let pid = unsafe { libc::fork() };
             if pid == 0 {
+                // A panic may wait for a lock of a thread that is not there.
+                // SAFETY: ends the child if it is not done by then.
+                unsafe { libc::alarm(60) };
                 use_the_heap(fork as u64 + 1000);
                 // SAFETY: ends the child.
                 unsafe { libc::_exit(0) };

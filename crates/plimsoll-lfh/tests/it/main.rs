@@ -4,11 +4,11 @@
 //! |---|---|
 //! | `model` | any sequence of calls against a map of the blocks in use, contents included |
 //! | `edges` | what no program should ask for, and what many do |
+//! | `inspect` | what is told of heaps, here and from another process, and what is found damaged |
 //! | `threads` | many threads that free each other's blocks |
 //! | `fork` | forks of a process whose threads are within the heap |
 //! | `footprint` | what is given back to the system, and when |
 //! | `limits` | a process that has no memory left |
-//! | `inspect` | what is told of heaps, here and from another process, and what is found damaged |
 //!
 //! What concerns a whole process runs in one of its own: see `child`.
 

@@ -56,9 +56,9 @@ impl Block {
         block
     }
 
-    /// The places of the canary: of each page of a block the first word, and the last bytes.
+    /// The places of the canary: of each page of a block the first word, and the last word.
     fn places(&self) -> impl Iterator<Item = usize> {
-        let last = self.size.checked_sub(8);
+        let last = self.size.checked_sub(8).map(|last| last & !7);
         (0..self.size.saturating_sub(7)).step_by(4096).chain(last)
     }
 

@@ -130,6 +130,22 @@ pub enum Fault {
     },
 }
 
+impl Fault {
+    /// The bucket whose blocks it concerns; none where it concerns other memory.
+    pub fn bucket(&self) -> Option<Bucket> {
+        match self {
+            Fault::Count { bucket, .. }
+            | Fault::Link { bucket, .. }
+            | Fault::Length { bucket, .. }
+            | Fault::Twice { bucket }
+            | Fault::Mark { bucket, .. }
+            | Fault::Slot { bucket, .. }
+            | Fault::Header { bucket, .. } => Some(*bucket),
+            _ => None,
+        }
+    }
+}
+
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {

@@ -19,7 +19,7 @@ use super::memory::{Memory, MemoryError};
 use super::space::Space;
 
 /// Milliseconds to wait before each further look at what seems wrong: longer, in all, than a thread that was sent away
-/// in the middle of a change stays away on a busy machine.
+/// in the middle of a change stays away on a busy machine. Where it holds a lock meanwhile, nothing is judged.
 const PAUSES_MS: [u64; 5] = [1, 2, 5, 20, 80];
 
 /// What a walk saw.
@@ -77,7 +77,7 @@ impl<'m, M: Memory> Walk<'_, 'm, M> {
             let Some(now) = look(self.space)? else {
                 return Ok(true);
             };
-            changed |= now != last;
+            changed |= now != last || self.space.is_locked(&now.0)?;
             last = now;
             if changed {
                 break;

@@ -3,7 +3,7 @@
 use super::Walk;
 use super::damage::{Damage, Fault, describes_inner};
 use crate::inspect::memory::{Memory, MemoryError};
-use crate::inspect::runs::Run;
+use crate::inspect::runs::{Run, run_at};
 use crate::inspect::space::Space;
 use crate::unit::{UnitIndex, UnitKind};
 
@@ -60,7 +60,7 @@ fn damage<M: Memory>(space: &Space<'_, M>, run: &Run, fault: Fault) -> Damage {
 fn hole<M: Memory>(space: &Space<'_, M>, unit: UnitIndex) -> Look<Run> {
     let run = space.run(unit)?;
     let heap = space.owner(unit)?;
-    let wrong = run.kind == Some(UnitKind::Nothing) && heap != 0;
+    let wrong = run.kind == Some(UnitKind::Nothing) && heap != 0 && !space.is_covered(unit)?;
     Ok(wrong.then(|| {
         let damage = Damage {
             heap,
@@ -74,7 +74,8 @@ fn hole<M: Memory>(space: &Space<'_, M>, unit: UnitIndex) -> Look<Run> {
 /// A description where a run should begin that is none of a run.
 fn nonsense<M: Memory>(space: &Space<'_, M>, unit: UnitIndex) -> Look<Run> {
     let run = space.run(unit)?;
-    if run.kind.is_some() {
+    // What was read may be inside of a run by now.
+    if run.kind.is_some() || space.is_covered(unit)? {
         return Ok(None);
     }
     let fault = Fault::Description {
@@ -91,6 +92,7 @@ fn owner<M: Memory>(space: &Space<'_, M>, first: UnitIndex) -> Look<Run> {
     let run = space.run(first)?;
     for unit in [first, first + run.length - 1] {
         let segment = space.owner(unit)?;
+        // A heap that is destroyed gives its segments up one after the other.
         if !matches!(run.kind, None | Some(UnitKind::Nothing)) && segment != run.description.heap {
             return Ok(Some((damage(space, &run, Fault::Owner { segment }), run)));
         }
@@ -130,9 +132,11 @@ fn extent<M: Memory>(space: &Space<'_, M>, first: UnitIndex) -> Look<Run> {
         return wrong(Fault::Tail { unit });
     }
     let next = first + run.length;
-    if next < space.table.end {
-        let right = space.run(next)?;
-        if right.kind == Some(UnitKind::Free) && right.description.heap == run.description.heap {
+    let units = space.units_now()?;
+    if units.contains(&next) {
+        let right = run_at(next, units.end, space.table.description(space.memory, next)?);
+        let same = right.description.heap == run.description.heap;
+        if right.kind == Some(UnitKind::Free) && same && next < space.table.end {
             return wrong(Fault::Apart { next });
         }
     }
@@ -140,7 +144,7 @@ fn extent<M: Memory>(space: &Space<'_, M>, first: UnitIndex) -> Look<Run> {
         if neighbour == 0 {
             continue;
         }
-        if !(space.table.start..space.table.end).contains(&neighbour) {
+        if !units.contains(&neighbour) {
             return wrong(Fault::List { neighbour, names: 0 });
         }
         let other = space.table.description(space.memory, neighbour)?;

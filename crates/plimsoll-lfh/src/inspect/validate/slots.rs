@@ -7,6 +7,7 @@ use crate::affinity::{MOST_POINTERS, begin, most_pointers};
 use crate::bucket::Bucket;
 use crate::inspect::memory::{Memory, MemoryError};
 use crate::inspect::records::HeapRecord;
+use crate::inspect::runs::run_at;
 use crate::inspect::slots::{Array, Slots};
 use crate::inspect::space::Space;
 use crate::integrity::seal_by;
@@ -109,10 +110,14 @@ fn is_free<M: Memory>(
         return Ok(false);
     };
     let first = unit & !(units(bucket) - 1);
-    if !(space.table.start..space.table.end).contains(&first) {
+    if !space.units_now()?.contains(&first) {
         return Ok(false);
     }
-    let run = space.run(first)?;
+    let run = run_at(
+        first,
+        first + units(bucket),
+        space.table.description(space.memory, first)?,
+    );
     let offset = block - space.address_of(first);
     let is_block = run.kind == Some(UnitKind::Subsegment)
         && run.description.heap == heap

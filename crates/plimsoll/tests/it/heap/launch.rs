@@ -29,7 +29,7 @@ fn the_library_is_loaded_before_all_others_and_told_what_to_be() {
         [
             library().to_str().expect("text"),
             "PLIMSOLL_HEAP_FRONT_END=lfh",
-            "PLIMSOLL_HEAP_HARDENED=off"
+            "PLIMSOLL_HEAP_PROFILE=default"
         ]
     );
     let mut command = heap_run();
@@ -44,7 +44,7 @@ fn the_library_is_loaded_before_all_others_and_told_what_to_be() {
         [
             format!("{}:{libm}", library().display()).as_str(),
             "PLIMSOLL_HEAP_FRONT_END=standard",
-            "PLIMSOLL_HEAP_HARDENED=on"
+            "PLIMSOLL_HEAP_PROFILE=hardened"
         ]
     );
 }

@@ -3,10 +3,16 @@
 //! A free extent may have been written to at its start (`touched`) and is zero from there on; the purge gives back
 //! what was touched long ago. Runs are described by [`Unit`], whose invariants are kept here.
 
+mod bins;
+mod check;
+#[cfg(test)]
+mod tests;
+
 use core::sync::atomic::Ordering;
 
+pub(crate) use self::bins::Bins;
+pub(crate) use self::check::DamagedRun;
 use crate::arena::{self, SEGMENT_UNITS};
-use crate::bins::Bins;
 use crate::lock::{Held, Lock};
 use crate::purge::{self, THRESHOLD};
 use crate::unit::{Unit, UnitIndex, UnitKind};

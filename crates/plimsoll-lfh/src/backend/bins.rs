@@ -2,8 +2,9 @@
 
 use core::sync::atomic::Ordering;
 
+use super::check::{DamagedRun, holds};
 use crate::arena;
-use crate::unit::UnitIndex;
+use crate::unit::{UnitIndex, UnitKind};
 
 /// Extents of fewer units than this have a bin for each length.
 const EXACT: u32 = 16;
@@ -11,8 +12,11 @@ const EXACT: u32 = 16;
 const STEPS: u32 = 3;
 /// A length is below 2^24 units, the window.
 const BINS: usize = (EXACT + (24 - EXACT.ilog2()) * (1 << STEPS)) as usize;
-/// How many extents of a bin are looked at.
-const LOOKS: usize = 16;
+/// How many extents of a bin are looked at where they differ in length, and where they do not.
+const LOOKS: usize = 8;
+const LOOKS_AT_EQUALS: usize = 2;
+/// How many are looked at until one holds an aligned run.
+const ALIGNED_LOOKS: usize = 16;
 
 /// Free extents.
 ///
@@ -84,18 +88,28 @@ impl Bins {
     pub(crate) fn find(&self, units: u32, align: u32) -> Option<UnitIndex> {
         let mut bin = bin_of(units);
         while let Some(occupied) = self.occupied_from(bin) {
+            let looks = if occupied < EXACT as usize {
+                LOOKS_AT_EQUALS
+            } else {
+                LOOKS
+            };
             let mut best = None;
             let mut at = self.heads[occupied];
-            for _ in 0..LOOKS {
-                if at == 0 {
-                    break;
-                }
+            let mut left = if align > 1 { ALIGNED_LOOKS } else { looks };
+            while at != 0 && left != 0 {
+                left -= 1;
                 let extent = arena::unit(at);
                 let length = extent.length.load(Ordering::Relaxed);
-                let fits = arena::align_up(at, align).is_some_and(|start| start - at + units <= length);
+                let start = if align > 1 {
+                    arena::align_up(at, align)
+                } else {
+                    Some(at)
+                };
+                let fits = start.is_some_and(|start| start - at + units <= length);
                 let rank = (length, extent.touched.load(Ordering::Relaxed) == 0, at);
                 if fits && best.is_none_or(|best| rank < best) {
                     best = Some(rank);
+                    left = left.min(looks);
                 }
                 at = extent.next.load(Ordering::Relaxed);
             }
@@ -189,5 +203,56 @@ impl Bins {
                 .purge_previous
                 .store(previous, Ordering::Relaxed);
         }
+    }
+
+    /// Checks the lists against their invariants; `extents` is how many there are.
+    ///
+    /// # Errors
+    /// [`DamagedRun`] at the first extent that breaks one.
+    pub(super) fn check(&self, extents: u32) -> Result<(), DamagedRun> {
+        let (mut listed, mut touched, mut aged) = (0, 0, 0);
+        for (bin, head) in self.heads.iter().enumerate() {
+            let occupied = self.occupied[bin / 64] >> (bin % 64) & 1 == 1;
+            holds(
+                occupied == (*head != 0),
+                *head,
+                "a bin's bit says whether it has an extent",
+            )?;
+            let mut at = *head;
+            while at != 0 {
+                let extent = arena::unit(at);
+                listed += 1;
+                touched += u32::from(extent.touched.load(Ordering::Relaxed) != 0);
+                let own =
+                    extent.kind() == UnitKind::Free && bin_of(extent.length.load(Ordering::Relaxed)) == bin;
+                holds(
+                    own && listed <= extents,
+                    at,
+                    "a free extent is in the bin of its length alone",
+                )?;
+                at = extent.next.load(Ordering::Relaxed);
+            }
+        }
+        for (period, head) in (0..).zip(&self.touched) {
+            let mut at = *head;
+            while at != 0 {
+                let extent = arena::unit(at);
+                aged += 1;
+                let since = extent.since.load(Ordering::Relaxed);
+                let own = since % PERIODS == period && self.period - since < PERIODS;
+                let is_touched = extent.touched.load(Ordering::Relaxed) != 0;
+                holds(
+                    own && is_touched && aged <= extents,
+                    at,
+                    "a touched extent is in the list of its period",
+                )?;
+                at = extent.purge_next.load(Ordering::Relaxed);
+            }
+        }
+        holds(
+            (listed, aged) == (extents, touched),
+            0,
+            "every free extent is listed",
+        )
     }
 }
