@@ -152,6 +152,26 @@ fn heaps_are_objects_of_c_and_of_cpp() {
 }
 
 #[test]
+fn a_hardened_heap_is_an_object_that_leaves_others_alone() {
+    if !has("gcc") {
+        return;
+    }
+    let output = Command::new(linked("gcc", "objects.c", "c"))
+        .arg("hardened")
+        .output();
+    let output = output.expect("the program starts");
+    assert_eq!(
+        (
+            String::from_utf8_lossy(&output.stdout).as_ref(),
+            output.status.code()
+        ),
+        ("all promises kept\n", Some(0)),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+#[test]
 fn the_example_of_the_header_runs() {
     if !has("gcc") {
         return;
