@@ -17,7 +17,7 @@ const EXIT_CODES: &str = "Exit codes:\n  0 done   1 usage   2 workload failed   
 const HEAP_RUN: &str = "The library is unpacked into $XDG_CACHE_HOME/plimsoll or ~/.cache/plimsoll, where that cannot be had into a \
     private folder in $TMPDIR, and named in LD_PRELOAD; programs that the program starts run on the heap too.\n\n\
     Ends as the program does; 127 where it was not found, 126 where it could not be started, 4 where a library cannot be \
-    preloaded into it (static, set-user-ID, of another machine), 3 where there is no place for the library.";
+    preloaded into it (static, set-user-ID, of another machine, with a malloc of its own), 3 where there is no place for the library.";
 
 /// See where memory is, measure what happens when it runs short, and stretch it.
 #[derive(Debug, Parser)]

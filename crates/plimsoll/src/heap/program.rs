@@ -4,8 +4,11 @@ use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+
+use object::read::elf::{FileHeader, ProgramHeader, Sym};
+use object::{Endianness, elf};
 
 use crate::inert::inert;
 
@@ -44,6 +47,9 @@ pub enum Obstacle {
     /// It is of another kind of processor.
     #[error("{} is for another processor or word size than the library", .0.display())]
     OtherMachine(PathBuf),
+    /// Its own malloc is found first.
+    #[error("{} brings a malloc of its own, which stands before that of any library", .0.display())]
+    OwnMalloc(PathBuf),
 }
 
 /// A program that the library can be loaded into.
@@ -125,7 +131,7 @@ fn obstacle(path: &Path) -> Option<Obstacle> {
                 return if is_privileged(&path) {
                     Some(Obstacle::Privileged(path))
                 } else {
-                    obstacle_of_elf(&file, &head[..length], path)
+                    obstacle_of_elf(path)
                 };
             }
             _ => return None,
@@ -172,28 +178,34 @@ fn is_privileged(path: &Path) -> bool {
     as_user || as_group || capable
 }
 
-/// What the headers of an ELF file say against it: its machine must be this program's own, and a segment must name its
-/// dynamic linker (`PT_INTERP`). Offsets are those of the 64-bit format, elf(5).
-fn obstacle_of_elf(file: &File, head: &[u8], path: PathBuf) -> Option<Obstacle> {
-    const CLASS_64: u8 = 2;
-    const INTERPRETER_SEGMENT: u32 = 3;
+/// What an ELF file says against it: it is of another machine than this program, names no dynamic linker, or brings a
+/// malloc of its own. What makes no sense is left to the kernel.
+fn obstacle_of_elf(path: PathBuf) -> Option<Obstacle> {
     #[cfg(target_arch = "x86_64")]
-    const MACHINE: u16 = 62;
+    const MACHINE: elf::Machine = elf::EM_X86_64;
     #[cfg(target_arch = "aarch64")]
-    const MACHINE: u16 = 183;
-    let half = |at: usize| Some(u16::from_le_bytes(head.get(at..at + 2)?.try_into().ok()?));
-    if *head.get(4)? != CLASS_64 || half(18)? != MACHINE {
+    const MACHINE: elf::Machine = elf::EM_AARCH64;
+    let bytes = fs::read(&path).ok()?;
+    let data = bytes.as_slice();
+    if elf::FileHeader32::<Endianness>::parse(data).is_ok() {
         return Some(Obstacle::OtherMachine(path));
     }
-    let start = u64::from_le_bytes(head.get(32..40)?.try_into().ok()?);
-    let (size, count) = (u64::from(half(54)?), u64::from(half(56)?));
-    for number in 0..count {
-        let mut kind = [0; 4];
-        file.read_exact_at(&mut kind, start.checked_add(size * number)?)
-            .ok()?;
-        if u32::from_le_bytes(kind) == INTERPRETER_SEGMENT {
-            return None;
-        }
+    let header = elf::FileHeader64::<Endianness>::parse(data).ok()?;
+    let endian = header.endian().ok()?;
+    if header.e_machine(endian) != MACHINE {
+        return Some(Obstacle::OtherMachine(path));
     }
-    Some(Obstacle::Static(path))
+    let segments = header.program_headers(endian, data).ok()?;
+    if segments
+        .iter()
+        .all(|segment| segment.p_type(endian) != elf::PT_INTERP)
+    {
+        return Some(Obstacle::Static(path));
+    }
+    let sections = header.sections(endian, data).ok()?;
+    let symbols = sections.symbols(endian, data, elf::SHT_DYNSYM).ok()?;
+    let own = symbols.iter().any(|symbol| {
+        !symbol.is_undefined(endian) && symbol.name(endian, symbols.strings()) == Ok(b"malloc")
+    });
+    own.then_some(Obstacle::OwnMalloc(path))
 }

@@ -29,7 +29,7 @@ fn the_library_is_loaded_before_all_others_and_told_what_to_be() {
         [
             library().to_str().expect("text"),
             "PLIMSOLL_HEAP_FRONT_END=lfh",
-            "PLIMSOLL_HEAP_HARDENED=off"
+            "PLIMSOLL_HEAP_PROFILE=default"
         ]
     );
     let mut command = heap_run();
@@ -44,7 +44,7 @@ fn the_library_is_loaded_before_all_others_and_told_what_to_be() {
         [
             format!("{}:{libm}", library().display()).as_str(),
             "PLIMSOLL_HEAP_FRONT_END=standard",
-            "PLIMSOLL_HEAP_HARDENED=on"
+            "PLIMSOLL_HEAP_PROFILE=hardened"
         ]
     );
 }
@@ -104,6 +104,14 @@ fn a_program_that_would_not_load_the_library_is_not_started() {
         );
         assert!(said.contains("statically linked"), "{said}");
     }
+    let own = compiled("gcc", "own_malloc.c", "c", &["-rdynamic"]);
+    let output = ran(heap_run().arg("--").arg(&own));
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(4), 0));
+    assert!(
+        text(&output.stderr).contains("malloc of its own"),
+        "{}",
+        text(&output.stderr)
+    );
     let mut bytes = fs::read("/proc/self/exe").expect("this program can be read");
     bytes[18] = 8; // MIPS
     bytes.truncate(1 << 16);
