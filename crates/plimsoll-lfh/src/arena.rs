@@ -196,6 +196,34 @@ pub(crate) fn directory() -> &'static Directory {
     unsafe { &*(window() as *const Directory) }
 }
 
+/// Whether a range of the window can be read: of the directory, the segments' table, the records of heaps, the
+/// descriptions of units, or units.
+pub(crate) fn is_readable(start: usize, length: usize) -> bool {
+    let Some(from) = start
+        .checked_sub(window())
+        .filter(|from| *from < WINDOW && window() != 0)
+    else {
+        return false;
+    };
+    let Some(to) = from.checked_add(length).filter(|to| *to <= end() as usize * UNIT) else {
+        return false;
+    };
+    let heaps = directory().heaps.load(Ordering::Acquire) as usize;
+    let readable = [
+        (0, size_of::<Directory>()),
+        (SEGMENTS, RECORDS + heaps * RECORD),
+        (UNIT_TABLE, UNIT_TABLE + end() as usize * size_of::<Unit>()),
+    ];
+    if readable.iter().any(|(start, end)| *start <= from && to <= *end) {
+        return true;
+    }
+    let units = (from / UNIT) as UnitIndex..to.div_ceil(UNIT) as UnitIndex;
+    units.start >= FIRST_UNIT
+        && units
+            .into_iter()
+            .all(|unit| segment_of(unit).heap.load(Ordering::Relaxed) != Segment::FOREIGN)
+}
+
 /// Address of the record of heap `number`, from 1.
 #[inline(always)]
 pub(crate) fn record_address(number: u32) -> usize {

@@ -32,7 +32,7 @@ pub(crate) struct Run {
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Backend {
-    extents: Lock<Extents>,
+    pub(crate) extents: Lock<Extents>,
 }
 
 /// What the lock guards. Counts are units unless they say otherwise.

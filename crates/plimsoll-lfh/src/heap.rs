@@ -116,6 +116,11 @@ impl Heap {
         record::create(options).map(|number| Heap { number })
     }
 
+    /// Its number, by which statistics name it; 1 is that of the process's.
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
     /// Who serves its small blocks.
     pub fn front_end(&self) -> FrontEnd {
         match self.record() {

@@ -21,7 +21,18 @@ pub(crate) fn set_key(key: u64) {
 
 #[inline(always)]
 fn seal_of(block: *mut u8) -> u64 {
-    KEY.load(Ordering::Relaxed) ^ block as u64
+    seal_by(KEY.load(Ordering::Relaxed), block as usize)
+}
+
+/// The seal of a free block at an address, in a process of that key.
+#[inline(always)]
+pub(crate) const fn seal_by(key: u64, block: usize) -> u64 {
+    key ^ block as u64
+}
+
+/// What a link means, of a block that has to bear `seal`: see [`read_link`].
+pub(crate) fn decode_link(link: u64, seal: u64) -> Option<u16> {
+    u16::try_from(link ^ seal.rotate_left(32)).ok()
 }
 
 /// Whether the block bears the seal of a free one.
@@ -72,8 +83,8 @@ pub(crate) unsafe fn write_link(block: *mut u8, next: u16) {
 #[inline(always)]
 pub(crate) unsafe fn read_link(block: *mut u8) -> Option<u16> {
     // SAFETY: the caller's premise.
-    let link = unsafe { block.cast::<u64>().read() } ^ seal_of(block).rotate_left(32);
-    u16::try_from(link).ok()
+    let link = unsafe { block.cast::<u64>().read() };
+    decode_link(link, seal_of(block))
 }
 
 /// What is wrong with a block.

@@ -24,6 +24,7 @@ mod bucket;
 mod fork;
 mod front_end;
 mod heap;
+pub mod inspect;
 mod integrity;
 mod large;
 mod lock;

@@ -21,8 +21,8 @@ const LOOKS: u32 = 100;
 pub(crate) struct Lock<T> {
     state: AtomicU32,
     /// How many times somebody had to wait.
-    contended: AtomicU32,
-    value: UnsafeCell<T>,
+    pub(crate) contended: AtomicU32,
+    pub(crate) value: UnsafeCell<T>,
 }
 
 // SAFETY: the lock lets one thread at a time at the value.

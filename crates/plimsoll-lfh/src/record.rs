@@ -26,15 +26,15 @@ pub(crate) const PROCESS: u32 = 1;
 #[repr(C)]
 pub(crate) struct Record {
     /// Its number while it lives, 0 otherwise.
-    number: AtomicU32,
+    pub(crate) number: AtomicU32,
     /// [`FrontEnd`].
-    front_end: AtomicU8,
-    no_serialize: AtomicU8,
-    debug: AtomicU8,
-    hardened: AtomicU8,
-    backend: Backend,
-    standard: Lock<Standard>,
-    low_fragmentation: LowFragmentation,
+    pub(crate) front_end: AtomicU8,
+    pub(crate) no_serialize: AtomicU8,
+    pub(crate) debug: AtomicU8,
+    pub(crate) hardened: AtomicU8,
+    pub(crate) backend: Backend,
+    pub(crate) standard: Lock<Standard>,
+    pub(crate) low_fragmentation: LowFragmentation,
 }
 
 const _: () = assert!(size_of::<Record>() <= arena::RECORD);
@@ -153,6 +153,12 @@ pub(crate) unsafe fn free_list_after_fork() {
 /// The living heaps' records, by number.
 pub(crate) fn living_records() -> impl Iterator<Item = &'static Record> {
     (1..=arena::directory().heaps.load(Ordering::Acquire)).filter_map(living)
+}
+
+/// Whether a range is memory of this process's heaps that can be read: of the window, or of a heap's slots.
+pub(crate) fn is_readable(start: usize, length: usize) -> bool {
+    arena::is_readable(start, length)
+        || living_records().any(|record| record.low_fragmentation.slots.contains(start, length))
 }
 
 fn living(number: u32) -> Option<&'static Record> {

@@ -22,15 +22,15 @@ use crate::integrity::{self, Damage};
 use crate::unit::{UNIT, UnitIndex, UnitKind};
 
 /// Bytes that sizes are counted in.
-const STEP: usize = 16;
+pub(crate) const STEP: usize = 16;
 /// Bytes in front of each block.
-const HEADER: usize = 8;
+pub(crate) const HEADER: usize = 8;
 /// Steps of the smallest block: its header and two links.
-const SMALLEST: u32 = 2;
+pub(crate) const SMALLEST: u32 = 2;
 /// Units of a run: 1 MiB.
 const RUN: u32 = 64;
 /// Steps of the blocks of a run.
-const RUN_STEPS: u32 = (RUN as usize * UNIT / STEP) as u32 - 1;
+pub(crate) const RUN_STEPS: u32 = (RUN as usize * UNIT / STEP) as u32 - 1;
 
 /// Blocks of fewer steps than this have a list for each size.
 const EXACT: u32 = 64;

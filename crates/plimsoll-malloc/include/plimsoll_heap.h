@@ -88,6 +88,29 @@ int plimsoll_heap_set_front_end(plimsoll_heap_t *heap, int code);
 /* Who serves small blocks: PLIMSOLL_HEAP_STANDARD or PLIMSOLL_HEAP_LOW_FRAGMENTATION. */
 int plimsoll_heap_front_end(plimsoll_heap_t *heap);
 
+/* Gives all free memory of a heap back to the system at once, instead of within about a second. */
+void plimsoll_heap_trim(plimsoll_heap_t *heap);
+
+/* What a heap holds. */
+typedef struct plimsoll_heap_holdings {
+    size_t reserved;     /* bytes of address space */
+    size_t committed;    /* bytes that may be resident: used, free and large */
+    size_t used;         /* bytes of blocks of up to 16 KiB in use, with what describes them */
+    size_t free;         /* bytes that are free */
+    size_t free_blocks;  /* how many free blocks those are */
+    size_t large;        /* bytes of larger blocks in use */
+    size_t large_blocks; /* how many those are */
+} plimsoll_heap_holdings_t;
+
+/* Counts what a heap holds now, while other threads go on. `plimsoll heap stat PID` says more. */
+void plimsoll_heap_count(plimsoll_heap_t *heap, plimsoll_heap_holdings_t *holdings);
+
+/*
+ * Walks over all heaps of the process and checks everything that describes them, while other threads go on. Returns how many
+ * damages there are, and says each on standard error.
+ */
+size_t plimsoll_heap_validate(void);
+
 #ifdef __cplusplus
 }
 #endif

@@ -2,11 +2,14 @@
 #![allow(unsafe_code)]
 
 use core::ffi::{c_int, c_uint};
+use core::fmt::Write;
 use core::ptr;
 
 use plimsoll_lfh::{FrontEnd, FrontEndError, Heap, HeapError, HeapOptions};
 
 use crate::errno::{EAGAIN, EBUSY, EINVAL, ENOMEM, ENOTSUP, or_no_memory, set};
+use crate::information::Holdings;
+use crate::standard_error::StandardError;
 
 /// `PLIMSOLL_HEAP_NO_SERIALIZE`
 const NO_SERIALIZE: c_uint = 1;
@@ -179,4 +182,34 @@ pub unsafe extern "C" fn plimsoll_heap_set_front_end(heap: *const Heap, code: c_
 pub unsafe extern "C" fn plimsoll_heap_front_end(heap: *const Heap) -> c_int {
     // SAFETY: the caller's premise.
     unsafe { &*heap }.front_end() as c_int
+}
+
+/// Gives free memory back to the system.
+///
+/// # Safety
+/// As for [`plimsoll_heap_alloc`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn plimsoll_heap_trim(heap: *const Heap) {
+    // SAFETY: the caller's premise.
+    unsafe { &*heap }.trim();
+}
+
+/// What the heap holds.
+///
+/// # Safety
+/// As for [`plimsoll_heap_alloc`]; `holdings` is valid for writing.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn plimsoll_heap_count(heap: *const Heap, holdings: *mut Holdings) {
+    // SAFETY: the caller's premise.
+    unsafe { holdings.write(Holdings::of(&*heap)) };
+}
+
+/// Walks over all heaps of the process. Returns how many damages there are, having written each to standard error.
+#[unsafe(no_mangle)]
+pub extern "C" fn plimsoll_heap_validate() -> usize {
+    let mut tell = |damage| {
+        // Where standard error takes nothing there is nobody left to tell.
+        let _ = writeln!(StandardError, "plimsoll: the heap is damaged: {damage}");
+    };
+    Heap::validate_all(&mut tell).map_or(0, |found| found.damaged as usize)
 }

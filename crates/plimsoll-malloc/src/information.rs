@@ -1,9 +1,13 @@
-//! What malloc says of itself.
+//! What malloc says of itself, and what can be asked of it besides blocks.
 #![allow(unsafe_code)]
 
-use core::ffi::c_int;
+use core::ffi::{c_char, c_int, c_void};
+use core::fmt::{self, Write};
 
-use plimsoll_lfh::Heap;
+use plimsoll_lfh::{Bucket, Heap};
+
+use crate::errno::{EINVAL, set};
+use crate::standard_error::StandardError;
 
 /// Bytes that the block has, at least as many as were asked for. 0 for null.
 ///
@@ -33,4 +37,161 @@ pub extern "C" fn mallopt(_parameter: c_int, _value: c_int) -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn __libc_mallopt(_parameter: c_int, _value: c_int) -> c_int {
     0
+}
+
+/// What a heap holds, in bytes and blocks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Holdings {
+    /// Bytes of address space.
+    pub reserved: usize,
+    /// Bytes that may be resident: used, free and large.
+    pub committed: usize,
+    /// Bytes of blocks of up to 16 KiB in use, with what describes them.
+    pub used: usize,
+    /// Bytes that are free.
+    pub free: usize,
+    /// How many free blocks those are.
+    pub free_blocks: usize,
+    /// Bytes of larger blocks in use.
+    pub large: usize,
+    /// How many those are.
+    pub large_blocks: usize,
+}
+
+impl Holdings {
+    /// Counts what a heap holds now, while other threads go on. All zero before the process's first call.
+    pub(crate) fn of(heap: &Heap) -> Holdings {
+        let Some((_, counted)) = heap.statistics() else {
+            return Holdings::default();
+        };
+        let (mut free, mut free_blocks) = (counted.free, counted.free_blocks);
+        for bucket in Bucket::all() {
+            let blocks = counted.buckets[bucket.index()].free();
+            free += blocks * bucket.size() as u64;
+            free_blocks += blocks;
+        }
+        Holdings {
+            reserved: counted.reserved as usize,
+            committed: counted.committed as usize,
+            used: counted.committed.saturating_sub(counted.large + free) as usize,
+            free: free as usize,
+            free_blocks: free_blocks as usize,
+            large: counted.large as usize,
+            large_blocks: counted.large_blocks as usize,
+        }
+    }
+}
+
+/// `struct mallinfo2` of glibc, and with `c_int` `struct mallinfo`. What has no meaning here is 0.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct MallocInformation<T> {
+    /// Bytes but for those of large blocks.
+    arena: T,
+    /// Free blocks.
+    ordblks: T,
+    smblks: T,
+    /// Large blocks.
+    hblks: T,
+    /// Bytes of them.
+    hblkhd: T,
+    usmblks: T,
+    fsmblks: T,
+    /// Bytes in use but for those of large blocks.
+    uordblks: T,
+    /// Free bytes.
+    fordblks: T,
+    /// Free bytes that `malloc_trim` could give back: at most.
+    keepcost: T,
+}
+
+impl<T: Default> MallocInformation<T> {
+    fn of_process(number: impl Fn(usize) -> T) -> MallocInformation<T> {
+        let holdings = Holdings::of(Heap::process());
+        MallocInformation {
+            arena: number(holdings.committed - holdings.large.min(holdings.committed)),
+            ordblks: number(holdings.free_blocks),
+            hblks: number(holdings.large_blocks),
+            hblkhd: number(holdings.large),
+            uordblks: number(holdings.used),
+            fordblks: number(holdings.free),
+            keepcost: number(holdings.free),
+            ..MallocInformation::default()
+        }
+    }
+}
+
+/// What the heap of the process holds.
+#[unsafe(no_mangle)]
+pub extern "C" fn mallinfo2() -> MallocInformation<usize> {
+    MallocInformation::of_process(|number| number)
+}
+
+/// As [`mallinfo2`], in numbers that are too small for it: `INT_MAX` stands for that and more.
+#[unsafe(no_mangle)]
+pub extern "C" fn mallinfo() -> MallocInformation<c_int> {
+    MallocInformation::of_process(|number| c_int::try_from(number).unwrap_or(c_int::MAX))
+}
+
+/// Writes to standard error what the heap of the process holds.
+#[unsafe(no_mangle)]
+pub extern "C" fn malloc_stats() {
+    let holdings = Holdings::of(Heap::process());
+    // Where standard error takes nothing there is nobody left to tell.
+    let _ = writeln!(
+        StandardError,
+        "plimsoll: reserved {} bytes, committed {}; used {}, free {} in {} blocks, large {} in {} blocks",
+        holdings.reserved,
+        holdings.committed,
+        holdings.used,
+        holdings.free,
+        holdings.free_blocks,
+        holdings.large,
+        holdings.large_blocks,
+    );
+}
+
+unsafe extern "C" {
+    fn fwrite(bytes: *const c_char, size: usize, count: usize, stream: *mut c_void) -> usize;
+}
+
+/// A `FILE*` of the C library.
+struct Stream(*mut c_void);
+
+impl Write for Stream {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        // SAFETY: the text is valid for its length; the stream is by the premise of `malloc_info`, its only maker.
+        match unsafe { fwrite(text.as_ptr().cast(), 1, text.len(), self.0) } {
+            written if written == text.len() => Ok(()),
+            _ => Err(fmt::Error),
+        }
+    }
+}
+
+/// Writes what the heap of the process holds to a stream as XML, in elements of glibc's. Returns 0, -1 and `EINVAL` for
+/// `options` other than 0, or -1 and what the stream set.
+///
+/// # Safety
+/// `stream` is a `FILE*` that is open for writing.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn malloc_info(options: c_int, stream: *mut c_void) -> c_int {
+    if options != 0 {
+        set(EINVAL);
+        return -1;
+    }
+    let holdings = Holdings::of(Heap::process());
+    let written = write!(
+        Stream(stream),
+        "<malloc version=\"1\">\n<heap nr=\"0\">\n\
+         <total type=\"rest\" count=\"{}\" size=\"{}\"/>\n<total type=\"mmap\" count=\"{}\" size=\"{}\"/>\n\
+         <system type=\"current\" size=\"{}\"/>\n<aspace type=\"total\" size=\"{}\"/>\n</heap>\n</malloc>\n",
+        holdings.free_blocks,
+        holdings.free,
+        holdings.large_blocks,
+        holdings.large,
+        holdings.committed,
+        holdings.reserved,
+    );
+    if written.is_ok() { 0 } else { -1 }
 }

@@ -12,10 +12,10 @@
 pub mod aligned;
 pub mod basic;
 mod errno;
-mod fatal;
 mod fork;
 pub mod heap_object;
 pub mod information;
 pub mod operator_delete;
 pub mod operator_new;
+mod standard_error;
 mod weak;

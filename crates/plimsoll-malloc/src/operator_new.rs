@@ -14,7 +14,7 @@ use core::ptr;
 
 use plimsoll_lfh::Heap;
 
-use crate::fatal::fatal;
+use crate::standard_error::fatal;
 
 /// The address of `std::nothrow`.
 type Nothrow = *const u8;

@@ -19,6 +19,8 @@ impl Errno {
     pub const INTR: Errno = Errno(libc::EINTR);
     /// Out of memory, or a range that is not mapped.
     pub const NOMEM: Errno = Errno(libc::ENOMEM);
+    /// An address where nothing can be read or written.
+    pub const FAULT: Errno = Errno(libc::EFAULT);
     /// Invalid argument.
     pub const INVAL: Errno = Errno(libc::EINVAL);
     /// Something is there already.

@@ -14,6 +14,7 @@ mod futex;
 mod helper_thread;
 mod last_words;
 mod lock_range;
+mod other_memory;
 mod page_size;
 mod perf;
 mod process;
@@ -33,6 +34,7 @@ pub use futex::{futex_wait, futex_wake};
 pub use helper_thread::start_helper_thread;
 pub use last_words::{abort, random_word, write_error};
 pub use lock_range::lock_range_on_fault;
+pub use other_memory::read_other;
 pub use page_size::page_size;
 pub use perf::{PerfEvent, PerfScope, open_perf_event};
 pub use process::{

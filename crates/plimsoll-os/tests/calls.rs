@@ -125,3 +125,29 @@ fn swap_calls_refuse_what_is_no_swap() {
 fn an_error_is_shown_in_words_with_its_number() {
     assert_eq!(Errno::NOMEM.to_string(), "Cannot allocate memory (errno 12)");
 }
+
+#[test]
+fn memory_of_another_process_is_read_while_it_runs() {
+    let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+    let path = format!("/proc/{}/maps", child.id());
+    let maps = loop {
+        let maps = std::fs::read_to_string(&path).unwrap();
+        // Before it has become the other program it is a copy of this one.
+        if maps.contains("/sleep") {
+            break maps;
+        }
+    };
+    let start = maps.lines().find(|line| line.contains("/sleep")).unwrap();
+    let start = usize::from_str_radix(start.split_once('-').unwrap().0, 16).unwrap();
+    let mut bytes = [0; 4];
+    let outcome = plimsoll_os::read_other(child.id(), start, &mut bytes);
+    let nowhere = plimsoll_os::read_other(child.id(), 0, &mut bytes);
+    let pid = child.id();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    if allowed("ptrace", outcome) {
+        assert_eq!((outcome, &bytes), (Ok(4), b"\x7fELF"));
+        assert_eq!(nowhere, Err(Errno::FAULT));
+    }
+    assert_eq!(plimsoll_os::read_other(pid, start, &mut bytes), Err(Errno::SRCH));
+}

@@ -78,7 +78,7 @@ pub enum Command {
     Ps(Ps),
     /// Take pages out of working sets, and say how many left and how many came back
     Trim(Trim),
-    /// Run programs on the low-fragmentation heap
+    /// Run programs on the low-fragmentation heap, and look into their heaps
     Heap(HeapGroup),
     /// Say what this machine allows, what is lost without the rest, and what enables it
     Doctor(Json),
@@ -379,6 +379,31 @@ pub enum HeapCommand {
     /// Run a program with this heap in the place of its malloc
     #[command(after_help = HEAP_RUN)]
     Run(HeapRun),
+    /// Print what the heaps of a process hold, how fragmented they are, and whether they are sound, while it runs
+    Stat(HeapStat),
+}
+
+/// `plimsoll heap stat`.
+#[derive(Debug, Clone, Args)]
+pub struct HeapStat {
+    /// The process; without one, `--all-heaps` looks at every process that runs on this heap
+    #[arg(required_unless_present = "all_heaps")]
+    pub pid: Option<u32>,
+    /// Every heap in full; without PID, the heaps of every process of the machine
+    #[arg(long)]
+    pub all_heaps: bool,
+    /// Walk and check everything: units, lists, free blocks, slots
+    #[arg(long)]
+    pub validate: bool,
+    /// Print one JSON document
+    #[arg(long, conflicts_with = "watch")]
+    pub json: bool,
+    /// Print anew each second, until ^C
+    #[arg(long)]
+    pub watch: bool,
+    /// Write a page with a picture of the units as well
+    #[arg(long, value_name = "FILE", conflicts_with = "watch")]
+    pub html: Option<PathBuf>,
 }
 
 /// `plimsoll heap run`.

@@ -3,7 +3,7 @@
 use crate::bucket::{BUCKETS, Bucket};
 
 /// Bytes of a slot; a power of two, so that a section finds it by a shift.
-pub(crate) const SLOT: usize = 1 << SLOT_SHIFT;
+pub const SLOT: usize = 1 << SLOT_SHIFT;
 pub(super) const SLOT_SHIFT: u32 = 16;
 /// Bytes of a step, in which positions in a slot are counted: those of a pointer.
 pub(crate) const STEP: usize = size_of::<u64>();

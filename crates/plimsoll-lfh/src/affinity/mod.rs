@@ -19,7 +19,8 @@ use core::sync::atomic::{AtomicIsize, AtomicU32, AtomicUsize, Ordering};
 use plimsoll_os::address_space;
 
 pub(crate) use self::header::Header;
-pub(crate) use self::layout::{MOST_POINTERS, SLOT, STEP, begin};
+pub use self::layout::SLOT;
+pub(crate) use self::layout::{MOST_POINTERS, STEP, begin, most_pointers};
 use crate::bucket::Bucket;
 use crate::lock::Lock;
 
@@ -34,11 +35,11 @@ static AREA: AtomicIsize = AtomicIsize::new(0);
 #[repr(C)]
 pub(crate) struct SlotSet {
     /// Where the slots are, if sections serve them; 0 otherwise. The fast path's only look at it.
-    sections: AtomicUsize,
+    pub(crate) sections: AtomicUsize,
     /// Where the slots are; 0 if there are none.
-    slots: AtomicUsize,
+    pub(crate) slots: AtomicUsize,
     /// How many there are.
-    count: AtomicU32,
+    pub(crate) count: AtomicU32,
 }
 
 impl SlotSet {
@@ -81,6 +82,16 @@ impl SlotSet {
             true => self.count.load(Ordering::Relaxed) as usize,
             false => 0,
         }
+    }
+
+    /// Whether a range lies in the slots.
+    pub(crate) fn contains(&self, start: usize, length: usize) -> bool {
+        let slots = self.slots.load(Ordering::Acquire);
+        slots != 0
+            && start
+                .checked_sub(slots)
+                .and_then(|offset| offset.checked_add(length))
+                .is_some_and(|end| end <= self.count() * SLOT)
     }
 
     /// Whether restartable sequences serve the slots.

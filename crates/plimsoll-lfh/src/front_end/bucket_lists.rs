@@ -23,15 +23,21 @@ pub(crate) struct BucketLists {
     /// The first of the listed subsegments, 0 for none.
     first: UnitIndex,
     /// An empty subsegment, kept for the next need; 0 for none.
-    spare: UnitIndex,
+    pub(crate) spare: UnitIndex,
     /// Subsegments that the bucket has.
     pub(crate) subsegments: u32,
     /// Subsegments that were ever taken from the back end.
     pub(crate) begun: u32,
+    /// Times that the spare subsegment was used again.
+    pub(crate) reused: u32,
+    /// Subsegments that were begun in memory which had served something else.
+    pub(crate) conversions: u32,
     /// Times that a slot had no block.
     pub(crate) refills: u32,
     /// Times that a slot was full.
     pub(crate) flushes: u32,
+    /// Arrays of slots that were emptied because they were idle.
+    pub(crate) drained: u32,
     /// What `refills` was when the drain looked last.
     pub(super) refills_seen: u32,
 }
@@ -129,10 +135,13 @@ impl BucketLists {
         if self.spare != 0 {
             let spare = core::mem::take(&mut self.spare);
             arena::unit(spare).remote.start();
+            self.reused = self.reused.wrapping_add(1);
             return Some(spare);
         }
         let units = subsegment::units(bucket);
-        let first = backend.take(units, units, UnitKind::Subsegment)?.first;
+        let run = backend.take(units, units, UnitKind::Subsegment)?;
+        let first = run.first;
+        self.conversions = self.conversions.wrapping_add(u32::from(run.touched > 0));
         Subsegment::new(first, bucket).begin();
         self.subsegments += 1;
         self.begun = self.begun.wrapping_add(1);

@@ -90,6 +90,7 @@ impl LowFragmentation {
                 count = pointers.len();
                 blocks[..count].copy_from_slice(pointers);
                 header.set_empty(bucket);
+                lists.drained = lists.drained.wrapping_add(1);
             }
             header.resume(bucket);
             let active = self.slots.active(slot, bucket).swap(0, Ordering::Relaxed);

@@ -17,7 +17,7 @@ mod drain;
 use core::ptr;
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use self::bucket_lists::BucketLists;
+pub(crate) use self::bucket_lists::BucketLists;
 pub(crate) use self::drain::Idle;
 use crate::affinity::{MOST_POINTERS, SlotSet};
 use crate::arena::{self, BUCKET_OF_UNIT, WINDOW};
@@ -35,22 +35,22 @@ const BATCH: usize = MOST_POINTERS / 2;
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct LowFragmentation {
-    slots: SlotSet,
+    pub(crate) slots: SlotSet,
     /// Number of the heap.
     heap: AtomicU32,
     /// Slots from this number on were never used.
-    slots_used: AtomicU32,
+    pub(crate) slots_used: AtomicU32,
     /// Held by who drains: one at a time.
     draining: Lock<()>,
     /// By number; that of 0 is not used.
-    buckets: [BucketLock; BUCKETS + 1],
+    pub(crate) buckets: [BucketLock; BUCKETS + 1],
 }
 
 /// Cache lines of their own, as different processors work on neighbours.
 #[derive(Debug)]
 #[repr(C, align(64))]
-struct BucketLock {
-    lock: Lock<BucketLists>,
+pub(crate) struct BucketLock {
+    pub(crate) lock: Lock<BucketLists>,
 }
 
 /// What came of a free.

@@ -8,6 +8,7 @@
 //! | `fork` | forks of a process whose threads are within the heap |
 //! | `footprint` | what is given back to the system, and when |
 //! | `limits` | a process that has no memory left |
+//! | `inspect` | what is told of heaps, here and from another process, and what is found damaged |
 //!
 //! What concerns a whole process runs in one of its own: see `child`.
 
@@ -15,6 +16,7 @@ mod child;
 mod edges;
 mod footprint;
 mod fork;
+mod inspect;
 mod limits;
 mod model;
 mod threads;

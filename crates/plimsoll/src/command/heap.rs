@@ -1,5 +1,7 @@
 //! `plimsoll heap`: programs on the heap of this project.
 
+mod stat;
+
 use std::env;
 use std::process::ExitCode;
 
@@ -12,6 +14,7 @@ use crate::inert::inert;
 pub(super) fn heap(command: &HeapCommand) -> Result<ExitCode, Failure> {
     match command {
         HeapCommand::Run(options) => run(options),
+        HeapCommand::Stat(options) => stat::stat(options).map(ExitCode::from),
     }
 }
 

@@ -12,6 +12,7 @@ mod ps;
 mod report;
 mod run;
 mod scenarios;
+mod screen;
 mod shell;
 mod trim;
 mod watch;

@@ -1,10 +1,10 @@
 //! `plimsoll ps`.
 
 use std::cmp::Reverse;
-use std::io::{IsTerminal, Write};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::screen::Screen;
 use crate::cli::{Ps, PsSort, Talk};
 use crate::exit::{Exit, Failure, OrExit};
 use crate::inert::inert_json;
@@ -147,53 +147,6 @@ fn watch(source: &mut Source<'_>, options: &Ps, talk: &Talk, interval: Duration)
         before = now;
         if !screen.show(&text(&listing, options, talk))? {
             return Ok(Exit::Done);
-        }
-    }
-}
-
-/// Standard output as a place to draw lists.
-struct Screen {
-    terminal: bool,
-}
-
-impl Screen {
-    /// Clears a terminal and hides its cursor, until dropped.
-    fn take() -> Result<Screen, Failure> {
-        let terminal = std::io::stdout().is_terminal();
-        if terminal {
-            super::print("\x1b[?25l\x1b[2J")?;
-        }
-        Ok(Screen { terminal })
-    }
-
-    /// Shows a list: in place of the one before, as far as the terminal has lines, or after it. False when the
-    /// reader has gone.
-    fn show(&self, list: &str) -> Result<bool, Failure> {
-        let text = if self.terminal {
-            let lines =
-                rustix::termios::tcgetwinsize(std::io::stdout()).map_or(24, |size| usize::from(size.ws_row));
-            let lines: Vec<&str> = list.lines().take(lines.max(2) - 1).collect();
-            format!("\x1b[H{}\x1b[K\r\n\x1b[J", lines.join("\x1b[K\r\n"))
-        } else {
-            format!("{list}\n")
-        };
-        let mut output = std::io::stdout().lock();
-        match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
-            Ok(()) => Ok(true),
-            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),
-            Err(error) => Err(Failure::message(
-                Exit::Missing,
-                format_args!("cannot write to standard output: {error}"),
-            )),
-        }
-    }
-}
-
-impl Drop for Screen {
-    fn drop(&mut self) {
-        if self.terminal {
-            // A terminal that is gone needs no cursor.
-            let _ = super::print("\x1b[?25h");
         }
     }
 }

@@ -43,11 +43,11 @@ impl Launch {
             HeapFrontEnd::Standard => "standard",
             HeapFrontEnd::LowFragmentation => "lfh",
         };
-        let hardened = if self.hardened { "on" } else { "off" };
+        let profile = if self.hardened { "hardened" } else { "default" };
         vec![
             ("LD_PRELOAD", preload),
             ("PLIMSOLL_HEAP_FRONT_END", front_end.into()),
-            ("PLIMSOLL_HEAP_HARDENED", hardened.into()),
+            ("PLIMSOLL_HEAP_PROFILE", profile.into()),
         ]
     }
 

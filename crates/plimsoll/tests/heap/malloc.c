@@ -174,6 +174,35 @@ static void zeroed(void) {
     }
 }
 
+// Figures of malloc follow what is allocated, and memory that is trimmed is not counted any more.
+static void figures(void) {
+    enum { COUNT = 20000, SIZE = 400, LARGE = 3 << 20 };
+    static char *blocks[COUNT];
+    struct mallinfo2 before = mallinfo2();
+    for (int at = 0; at < COUNT; at++)
+        memset(blocks[at] = malloc(SIZE), 1, SIZE);
+    volatile char *large = malloc(LARGE);
+    *large = 1; // a compiler leaves out a block that nobody uses
+    struct mallinfo2 with = mallinfo2();
+    CHECK(with.uordblks + with.hblkhd >= before.uordblks + before.hblkhd + (size_t)COUNT * SIZE + LARGE);
+    CHECK(with.arena >= with.uordblks && with.uordblks >= (size_t)COUNT * SIZE);
+    for (int at = 0; at < COUNT; at++)
+        free(blocks[at]);
+    free((void *)large);
+    malloc_trim(0);
+    struct mallinfo2 after = mallinfo2();
+    CHECK(after.uordblks + after.hblkhd + (size_t)COUNT * SIZE / 2 + LARGE / 2 < with.uordblks + with.hblkhd);
+    char *text = NULL;
+    size_t length = 0;
+    FILE *stream = open_memstream(&text, &length);
+    CHECK(malloc_info(0, stream) == 0 && fclose(stream) == 0);
+    CHECK(strncmp(text, "<malloc version=\"1\">", 20) == 0 && strstr(text, "</malloc>") != NULL);
+    free(text);
+    errno = 0;
+    CHECK(malloc_info(1, stdout) != 0);
+    malloc_stats();
+}
+
 int main(void) {
     sizes();
     failures();
@@ -181,6 +210,7 @@ int main(void) {
     alignments();
     other_names();
     zeroed();
+    figures();
     puts("all promises kept");
     return 0;
 }

@@ -87,6 +87,24 @@ int main(void) {
     CHECK(plimsoll_heap_usable_size(process, block) >= 100);
     plimsoll_heap_free(process, block);
     use(process);
+    plimsoll_heap_t *counted = plimsoll_heap_create(0);
+    plimsoll_heap_holdings_t holdings;
+    char *blocks[100];
+    for (int at = 0; at < 100; at++)
+        blocks[at] = (char *)plimsoll_heap_alloc(counted, 1000);
+    void *large = plimsoll_heap_alloc(counted, 1 << 20);
+    plimsoll_heap_count(counted, &holdings);
+    CHECK(holdings.used >= 100000 && holdings.large_blocks == 1 && holdings.large >= 1 << 20);
+    CHECK(holdings.committed == holdings.used + holdings.free + holdings.large);
+    CHECK(holdings.reserved >= holdings.committed);
+    for (int at = 0; at < 100; at++)
+        plimsoll_heap_free(counted, blocks[at]);
+    plimsoll_heap_free(counted, large);
+    plimsoll_heap_trim(counted);
+    plimsoll_heap_count(counted, &holdings);
+    CHECK(holdings.used < 50000 && holdings.large == 0 && holdings.large_blocks == 0);
+    CHECK(plimsoll_heap_validate() == 0);
+    CHECK(plimsoll_heap_destroy(counted) == 0);
     // Memory of heaps that ended is used again.
     for (int round = 0; round < 1000; round++) {
         plimsoll_heap_t *heap = plimsoll_heap_create(0);

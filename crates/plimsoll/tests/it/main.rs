@@ -9,6 +9,7 @@ mod doctor;
 mod environment;
 mod export;
 mod heap;
+mod heap_stat;
 mod machine;
 mod processes;
 pub(crate) mod recording;

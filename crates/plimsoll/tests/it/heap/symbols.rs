@@ -9,6 +9,7 @@ use super::{compiled, has, heap_run, library};
 const SYMBOLS: &str = "
     malloc free calloc realloc reallocarray cfree free_sized free_aligned_sized
     posix_memalign aligned_alloc memalign valloc pvalloc malloc_usable_size malloc_trim mallopt __libc_mallopt
+    mallinfo mallinfo2 malloc_info malloc_stats
     __libc_malloc __libc_free __libc_cfree __libc_calloc __libc_realloc __libc_reallocarray
     __libc_memalign __libc_valloc __libc_pvalloc __posix_memalign
     _Znwm _Znam _ZnwmSt11align_val_t _ZnamSt11align_val_t
@@ -18,7 +19,8 @@ const SYMBOLS: &str = "
     _ZdlPvSt11align_val_tRKSt9nothrow_t _ZdaPvSt11align_val_tRKSt9nothrow_t
     plimsoll_heap_create plimsoll_heap_destroy plimsoll_heap_process plimsoll_heap_alloc plimsoll_heap_calloc
     plimsoll_heap_aligned_alloc plimsoll_heap_realloc plimsoll_heap_free plimsoll_heap_usable_size
-    plimsoll_heap_set_front_end plimsoll_heap_front_end
+    plimsoll_heap_set_front_end plimsoll_heap_front_end plimsoll_heap_trim plimsoll_heap_count
+    plimsoll_heap_validate
 ";
 
 fn output(program: &str, flags: &str) -> String {
@@ -168,7 +170,14 @@ fn the_header_names_what_the_library_has() {
     let named: BTreeSet<&str> = words.filter(|word| word.starts_with("plimsoll_heap_")).collect();
     let named = named
         .into_iter()
-        .filter(|name| *name != "plimsoll_heap_t")
+        .filter(|name| {
+            ![
+                "plimsoll_heap_t",
+                "plimsoll_heap_holdings",
+                "plimsoll_heap_holdings_t",
+            ]
+            .contains(name)
+        })
         .collect::<Vec<_>>();
     let mut has: Vec<&str> = SYMBOLS
         .split_whitespace()

@@ -1,10 +1,11 @@
-//! The end of the process, where going on is not possible: one line on standard error, and SIGABRT.
+//! Words on the standard error stream, without the C library's; the last of them where going on is not possible.
 
 use core::fmt::{self, Write};
 
 use plimsoll_os::{abort, write_error};
 
-struct StandardError;
+/// The standard error stream. What it does not take has nobody to read it.
+pub(crate) struct StandardError;
 
 impl Write for StandardError {
     fn write_str(&mut self, text: &str) -> fmt::Result {
@@ -13,7 +14,7 @@ impl Write for StandardError {
     }
 }
 
-/// Says why on standard error, and aborts.
+/// Says why, and aborts.
 #[cold]
 pub(crate) fn fatal(why: impl fmt::Display) -> ! {
     let _ = writeln!(StandardError, "plimsoll: {why}");

@@ -1,0 +1,210 @@
+//! The heaps' address space as it is found from outside, checked before anything of it is followed.
+
+use core::fmt;
+use core::mem::offset_of;
+
+use super::memory::{Memory, MemoryError};
+use super::runs::{Run, Runs, Table, run_at};
+use crate::arena::{Directory, FIRST_UNIT, HEAPS, MAGIC, RECORD, SEGMENT_UNITS, Segment, UNITS, WINDOW};
+use crate::unit::{UNIT, UnitIndex};
+use crate::{LAYOUT, Unit};
+
+/// Why a control block cannot be followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SpaceError {
+    /// It cannot be read.
+    Memory(MemoryError),
+    /// What is there is no control block.
+    NotAHeap,
+    /// It is that of another version.
+    OtherLayout {
+        /// The version that was found.
+        found: u32,
+    },
+    /// A field of it makes no sense.
+    Damaged {
+        /// The field.
+        field: &'static str,
+        /// What it holds.
+        value: u64,
+    },
+}
+
+impl fmt::Display for SpaceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SpaceError::Memory(error) => error.fmt(f),
+            SpaceError::NotAHeap => f.write_str("there is no control block of a heap"),
+            SpaceError::OtherLayout { found } => {
+                write!(
+                    f,
+                    "the heap's layout is version {found}, this program reads version {LAYOUT}"
+                )
+            }
+            SpaceError::Damaged { field, value } => write!(f, "`{field}` holds {value:#x}, which cannot be"),
+        }
+    }
+}
+
+impl core::error::Error for SpaceError {}
+
+impl From<MemoryError> for SpaceError {
+    fn from(error: MemoryError) -> SpaceError {
+        SpaceError::Memory(error)
+    }
+}
+
+/// All heaps of a process, in its memory or in that of another.
+///
+/// Invariants, whatever the memory holds: every unit of `table` lies in the window, and so does every record.
+#[derive(Debug)]
+pub struct Space<'m, M> {
+    pub(super) memory: &'m M,
+    pub(super) window: usize,
+    pub(super) table: Table,
+    pub(super) key: u64,
+    pub(super) records: usize,
+    segments: usize,
+    heaps: u32,
+}
+
+/// The bytes of a directory, by field.
+struct Fields([u8; size_of::<Directory>()]);
+
+impl Fields {
+    fn u32(&self, at: usize) -> u32 {
+        u32::from_ne_bytes(*self.0[at..].first_chunk().expect("a field is inside"))
+    }
+
+    fn u64(&self, at: usize) -> u64 {
+        u64::from_ne_bytes(*self.0[at..].first_chunk().expect("a field is inside"))
+    }
+}
+
+impl<'m, M: Memory> Space<'m, M> {
+    /// Reads the control block at `address` and checks it.
+    ///
+    /// # Errors
+    /// Where it cannot be read, is none, is of another version or holds what cannot be.
+    pub fn open(memory: &'m M, address: usize) -> Result<Space<'m, M>, SpaceError> {
+        // The start alone first: another version's may be shorter.
+        let mut magic = [0; MAGIC.len()];
+        memory.read(address, &mut magic)?;
+        if magic != MAGIC {
+            return Err(SpaceError::NotAHeap);
+        }
+        let mut fields = Fields([0; size_of::<Directory>()]);
+        let layout = offset_of!(Directory, layout);
+        memory.read(address, &mut fields.0[..layout + 4])?;
+        if fields.u32(layout) != LAYOUT {
+            return Err(SpaceError::OtherLayout {
+                found: fields.u32(layout),
+            });
+        }
+        memory.read(address, &mut fields.0)?;
+        Space::of_fields(memory, address, &fields)
+    }
+
+    fn of_fields(memory: &'m M, address: usize, fields: &Fields) -> Result<Space<'m, M>, SpaceError> {
+        let start = address as u64;
+        let check = |field, value: u64, sound: bool| match sound {
+            true => Ok(value),
+            false => Err(SpaceError::Damaged { field, value }),
+        };
+        let equal = |field, value: u64, must: u64| check(field, value, value == must);
+        // Tables are in front of the first unit that a heap may have.
+        let inside = |field, value: u64, bytes: usize| {
+            let control = FIRST_UNIT as u64 * UNIT as u64;
+            let offset = value.wrapping_sub(start);
+            check(
+                field,
+                value,
+                offset <= control && offset + bytes as u64 <= control && value.is_multiple_of(64),
+            )
+            .map(|value| value as usize)
+        };
+        check(
+            "window",
+            start,
+            start.checked_add(WINDOW as u64).is_some() && start.is_multiple_of(UNIT as u64),
+        )?;
+        equal(
+            "unit",
+            fields.u32(offset_of!(Directory, unit)).into(),
+            UNIT as u64,
+        )?;
+        equal("window", fields.u64(offset_of!(Directory, window)), start)?;
+        equal(
+            "window_bytes",
+            fields.u64(offset_of!(Directory, window_bytes)),
+            WINDOW as u64,
+        )?;
+        let end = fields.u32(offset_of!(Directory, end));
+        check(
+            "end",
+            end.into(),
+            (FIRST_UNIT..=UNITS as u32).contains(&end) && end.is_multiple_of(SEGMENT_UNITS),
+        )?;
+        let heaps = fields.u32(offset_of!(Directory, heaps));
+        check("heaps", heaps.into(), heaps <= HEAPS)?;
+        let units = fields.u64(offset_of!(Directory, units));
+        let segments = fields.u64(offset_of!(Directory, segments));
+        let records = fields.u64(offset_of!(Directory, records));
+        Ok(Space {
+            memory,
+            window: address,
+            table: Table {
+                address: inside("units", units, UNITS * size_of::<Unit>())?,
+                start: FIRST_UNIT,
+                end,
+            },
+            key: fields.u64(offset_of!(Directory, key)),
+            records: inside("records", records, HEAPS as usize * RECORD)?,
+            segments: inside(
+                "segments",
+                segments,
+                UNITS / SEGMENT_UNITS as usize * size_of::<Segment>(),
+            )?,
+            heaps,
+        })
+    }
+
+    /// Address of unit 0.
+    pub fn window(&self) -> usize {
+        self.window
+    }
+
+    /// The highest number that a heap ever had.
+    pub fn highest_heap(&self) -> u32 {
+        self.heaps
+    }
+
+    /// Every run of units, by address. There are at most as many as units, whatever the memory holds.
+    pub fn runs(&self) -> Runs<'m, M> {
+        self.table.runs(self.memory)
+    }
+
+    /// The run that begins at a unit of the table, by its description now.
+    pub(super) fn run(&self, first: UnitIndex) -> Result<Run, MemoryError> {
+        let description = self.table.description(self.memory, first)?;
+        Ok(run_at(first, self.table.end, description))
+    }
+
+    /// Address of a unit's first byte.
+    pub fn address_of(&self, unit: UnitIndex) -> usize {
+        self.window + unit as usize * UNIT
+    }
+
+    /// The number of the heap that the segment of a unit belongs to, 0 for none.
+    pub(super) fn owner(&self, unit: UnitIndex) -> Result<u32, MemoryError> {
+        let number = (unit / SEGMENT_UNITS) as usize;
+        let at = self.segments + number * size_of::<Segment>() + offset_of!(Segment, heap);
+        let mut bytes = [0; 2];
+        self.memory.read(at, &mut bytes)?;
+        Ok(match u16::from_ne_bytes(bytes) {
+            Segment::FOREIGN => 0,
+            heap => heap.into(),
+        })
+    }
+}

@@ -1,0 +1,232 @@
+//! What may be wrong with a heap.
+
+use core::fmt;
+
+use crate::bucket::Bucket;
+use crate::unit::{UnitIndex, UnitKind};
+
+/// Something wrong, and where.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Damage {
+    /// Number of the heap, 0 where it is not known.
+    pub heap: u32,
+    /// Address of the block or of the unit.
+    pub address: usize,
+    /// What.
+    pub fault: Fault,
+}
+
+/// What is wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Fault {
+    /// The description of a unit holds no kind, no heap, no length, or those of no run.
+    Description {
+        /// The unit.
+        unit: UnitIndex,
+        /// Number of the kind that it holds.
+        kind: u8,
+        /// The first unit that it holds.
+        first: u32,
+        /// The length that it holds.
+        length: u32,
+    },
+    /// A run belongs to another heap than its segment.
+    Owner {
+        /// What the segment says.
+        segment: u32,
+    },
+    /// A unit inside of a run does not say that it belongs to it.
+    Inner {
+        /// The unit.
+        unit: UnitIndex,
+        /// Its first unit by its own description.
+        first: u32,
+    },
+    /// The last unit of a free extent does not know its length.
+    Tail {
+        /// The last unit.
+        unit: UnitIndex,
+    },
+    /// Two free extents side by side were not made one.
+    Apart {
+        /// First unit of the second.
+        next: UnitIndex,
+    },
+    /// A unit in use does not follow on a unit of the segment: there is a hole.
+    Hole {
+        /// The unit that belongs to no run.
+        unit: UnitIndex,
+    },
+    /// A run's neighbour in its list does not name it as its neighbour.
+    List {
+        /// The neighbour.
+        neighbour: UnitIndex,
+        /// What it names.
+        names: u32,
+    },
+    /// A subsegment is of no bucket.
+    NoBucket {
+        /// The number that it holds.
+        number: u8,
+    },
+    /// A subsegment counts more blocks than it has room for.
+    Count {
+        /// Its bucket.
+        bucket: Bucket,
+        /// What it counts.
+        counted: u64,
+        /// Blocks that it has room for, or that may be there.
+        most: u64,
+    },
+    /// A list of free blocks leads to something that is no block of its subsegment.
+    Link {
+        /// Its bucket.
+        bucket: Bucket,
+        /// The number of the block that the link holds.
+        number: u32,
+    },
+    /// A list of free blocks has another length than the subsegment says: it runs in a circle, or was cut.
+    Length {
+        /// Its bucket.
+        bucket: Bucket,
+        /// Blocks that were found.
+        found: u32,
+        /// Blocks that the subsegment says it has.
+        said: u32,
+    },
+    /// A block is in two lists.
+    Twice {
+        /// Its bucket.
+        bucket: Bucket,
+    },
+    /// The mark of a free block is gone: it was written after it was freed, or overrun from the block before it.
+    Mark {
+        /// Its bucket.
+        bucket: Bucket,
+        /// What is in place of the mark.
+        found: u64,
+    },
+    /// What a slot holds as a free block of a bucket is none.
+    Slot {
+        /// The slot.
+        slot: u32,
+        /// The bucket.
+        bucket: Bucket,
+    },
+    /// The array of a bucket in a slot has impossible ends.
+    Header {
+        /// The slot.
+        slot: u32,
+        /// The bucket.
+        bucket: Bucket,
+        /// What it holds, in steps: begin, end, current.
+        positions: [u16; 3],
+    },
+    /// A block of the Standard front end has an impossible header.
+    Standard {
+        /// What stands in its place.
+        header: u64,
+    },
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Fault::Description {
+                unit,
+                kind,
+                first,
+                length,
+            } => write!(
+                f,
+                "the description of unit {unit} is damaged: kind {kind}, first unit {first}, length {length}"
+            ),
+            Fault::Owner { segment: 0 } => f.write_str("the run is in a segment that belongs to no heap"),
+            Fault::Owner { segment } => write!(f, "the run is in a segment of heap {segment}"),
+            Fault::Inner { unit, first } => {
+                write!(
+                    f,
+                    "unit {unit} of the run says that it belongs to the run at unit {first}"
+                )
+            }
+            Fault::Tail { unit } => write!(
+                f,
+                "the last unit ({unit}) of the free extent does not know where it begins"
+            ),
+            Fault::Apart { next } => write!(
+                f,
+                "the free extents here and at unit {next} lie side by side and are not one"
+            ),
+            Fault::Hole { unit } => write!(f, "unit {unit} belongs to a heap but to no run"),
+            Fault::List { neighbour, names } => write!(
+                f,
+                "the list is damaged: its neighbour, unit {neighbour}, names unit {names} in its place"
+            ),
+            Fault::NoBucket { number } => {
+                write!(f, "the subsegment is of bucket {number}, which does not exist")
+            }
+            Fault::Count {
+                bucket,
+                counted,
+                most,
+            } => write!(
+                f,
+                "the subsegment of {}-byte blocks counts {counted} blocks where {most} are possible",
+                bucket.size()
+            ),
+            Fault::Link { bucket, number } => write!(
+                f,
+                "a free block of {} bytes leads to block {number}, which its subsegment does not have: written after \
+                 it was freed, or overrun from the block before it",
+                bucket.size()
+            ),
+            Fault::Length { bucket, found, said } => write!(
+                f,
+                "a list of free blocks of {} bytes has {found} blocks and should have {said}",
+                bucket.size()
+            ),
+            Fault::Twice { bucket } => write!(
+                f,
+                "a block of {} bytes is in two lists of free blocks: freed twice",
+                bucket.size()
+            ),
+            Fault::Mark { bucket, found } => write!(
+                f,
+                "a free block of {} bytes holds {found:#x} where its mark should be: written after it was freed, or \
+                 overrun from the block before it",
+                bucket.size()
+            ),
+            Fault::Slot { slot, bucket } => write!(
+                f,
+                "slot {slot} holds this as a free block of {} bytes, and it is none",
+                bucket.size()
+            ),
+            Fault::Header {
+                slot,
+                bucket,
+                positions: [begin, end, current],
+            } => write!(
+                f,
+                "the array of free {}-byte blocks of slot {slot} is damaged: from {begin} to {end}, filled up to \
+                 {current}",
+                bucket.size()
+            ),
+            Fault::Standard { header } => write!(
+                f,
+                "{header:#x} is no header of a block of the Standard front end: overrun from the block before it"
+            ),
+        }
+    }
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "heap {} at {:#x}: {}", self.heap, self.address, self.fault)
+    }
+}
+
+/// Whether the other units of a run of that kind are described, too.
+pub(super) const fn describes_inner(kind: UnitKind) -> bool {
+    matches!(kind, UnitKind::Subsegment | UnitKind::Standard)
+}

@@ -1,0 +1,99 @@
+//! Walks over everything that describes a heap, and checks that it fits together.
+//!
+//! The program goes on meanwhile. So what looks wrong is looked at again, several times over some milliseconds: damage
+//! is only what stays the same, and wrong, all the time. What changes is counted as moved, and judged by nobody.
+
+mod damage;
+mod runs;
+mod slots;
+mod standard;
+mod subsegments;
+
+use core::sync::atomic::AtomicU32;
+use core::time::Duration;
+
+use plimsoll_os::futex_wait;
+
+pub use self::damage::{Damage, Fault};
+use super::memory::{Memory, MemoryError};
+use super::space::Space;
+
+/// Milliseconds to wait before each further look at what seems wrong: longer, in all, than a thread that was sent away
+/// in the middle of a change stays away on a busy machine.
+const PAUSES_MS: [u64; 5] = [1, 2, 5, 20, 80];
+
+/// What a walk saw.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Validation {
+    /// Units looked at.
+    pub units: u64,
+    /// Free blocks looked at, in lists of subsegments and of the Standard front end.
+    pub free_blocks: u64,
+    /// Free blocks looked at in slots.
+    pub cached_blocks: u64,
+    /// Things that changed whenever they were looked at, and could not be judged.
+    pub moved: u64,
+    /// Damages.
+    pub damaged: u64,
+}
+
+/// Walks over all heaps of `space` and tells each damage to `tell`.
+///
+/// # Errors
+/// Where the memory cannot be read any more; what was found until then was told.
+pub fn validate<M: Memory>(
+    space: &Space<'_, M>,
+    tell: &mut dyn FnMut(Damage),
+) -> Result<Validation, MemoryError> {
+    let mut walk = Walk {
+        space,
+        tell,
+        seen: Validation::default(),
+    };
+    walk.runs()?;
+    walk.slots()?;
+    Ok(walk.seen)
+}
+
+/// A walk under way.
+struct Walk<'w, 'm, M> {
+    space: &'w Space<'m, M>,
+    tell: &'w mut dyn FnMut(Damage),
+    seen: Validation,
+}
+
+impl<'m, M: Memory> Walk<'_, 'm, M> {
+    /// Tells what `look` finds wrong, if it finds the very same each time it looks. Returns whether all is well.
+    fn judge<E: PartialEq>(
+        &mut self,
+        mut look: impl FnMut(&Space<'m, M>) -> Result<Option<(Damage, E)>, MemoryError>,
+    ) -> Result<bool, MemoryError> {
+        let Some(mut last) = look(self.space)? else {
+            return Ok(true);
+        };
+        let mut changed = false;
+        for pause in PAUSES_MS {
+            sleep(Duration::from_millis(pause));
+            let Some(now) = look(self.space)? else {
+                return Ok(true);
+            };
+            changed |= now != last;
+            last = now;
+            if changed {
+                break;
+            }
+        }
+        if changed {
+            self.seen.moved += 1;
+        } else {
+            self.seen.damaged += 1;
+            (self.tell)(last.0);
+        }
+        Ok(false)
+    }
+}
+
+fn sleep(time: Duration) {
+    // Nobody wakes it: the time ends it.
+    futex_wait(&AtomicU32::new(0), 0, Some(time));
+}

@@ -1,0 +1,153 @@
+//! The checks of runs of units.
+
+use super::Walk;
+use super::damage::{Damage, Fault, describes_inner};
+use crate::inspect::memory::{Memory, MemoryError};
+use crate::inspect::runs::Run;
+use crate::inspect::space::Space;
+use crate::unit::{UnitIndex, UnitKind};
+
+impl<M: Memory> Walk<'_, '_, M> {
+    pub(super) fn runs(&mut self) -> Result<(), MemoryError> {
+        // Behind a run that makes no sense, what follows is inside of it until a run begins.
+        let mut lost = false;
+        for run in self.space.runs() {
+            let run = run?;
+            self.seen.units += u64::from(run.length);
+            match run.kind {
+                Some(UnitKind::Nothing) | None if lost => {}
+                Some(UnitKind::Nothing) => lost = !self.judge(|space| hole(space, run.first))?,
+                None => lost = !self.judge(|space| nonsense(space, run.first))?,
+                Some(kind) => {
+                    lost = false;
+                    self.run(&run, kind)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn run(&mut self, run: &Run, kind: UnitKind) -> Result<(), MemoryError> {
+        let first = run.first;
+        self.judge(|space| owner(space, first))?;
+        if describes_inner(kind) {
+            self.judge(|space| inner(space, first))?;
+        }
+        match kind {
+            UnitKind::Free => {
+                self.judge(|space| extent(space, first))?;
+            }
+            UnitKind::Subsegment => self.subsegment(first)?,
+            UnitKind::Standard => self.standard(first)?,
+            UnitKind::Nothing | UnitKind::Large | UnitKind::Busy => {}
+        }
+        Ok(())
+    }
+}
+
+/// What a look finds: nothing wrong, or a damage with what it was read from.
+pub(super) type Look<E> = Result<Option<(Damage, E)>, MemoryError>;
+
+fn damage<M: Memory>(space: &Space<'_, M>, run: &Run, fault: Fault) -> Damage {
+    Damage {
+        heap: run.description.heap,
+        address: space.address_of(run.first),
+        fault,
+    }
+}
+
+/// A unit that belongs to no run, in a segment that belongs to a heap.
+fn hole<M: Memory>(space: &Space<'_, M>, unit: UnitIndex) -> Look<Run> {
+    let run = space.run(unit)?;
+    let heap = space.owner(unit)?;
+    let wrong = run.kind == Some(UnitKind::Nothing) && heap != 0;
+    Ok(wrong.then(|| {
+        let damage = Damage {
+            heap,
+            address: space.address_of(unit),
+            fault: Fault::Hole { unit },
+        };
+        (damage, run)
+    }))
+}
+
+/// A description where a run should begin that is none of a run.
+fn nonsense<M: Memory>(space: &Space<'_, M>, unit: UnitIndex) -> Look<Run> {
+    let run = space.run(unit)?;
+    if run.kind.is_some() {
+        return Ok(None);
+    }
+    let fault = Fault::Description {
+        unit,
+        kind: run.description.kind,
+        first: run.description.first,
+        length: run.description.length,
+    };
+    Ok(Some((damage(space, &run, fault), run)))
+}
+
+/// A run must lie in segments of its heap.
+fn owner<M: Memory>(space: &Space<'_, M>, first: UnitIndex) -> Look<Run> {
+    let run = space.run(first)?;
+    for unit in [first, first + run.length - 1] {
+        let segment = space.owner(unit)?;
+        if !matches!(run.kind, None | Some(UnitKind::Nothing)) && segment != run.description.heap {
+            return Ok(Some((damage(space, &run, Fault::Owner { segment }), run)));
+        }
+    }
+    Ok(None)
+}
+
+/// Every unit of the run must name its first.
+fn inner<M: Memory>(space: &Space<'_, M>, first: UnitIndex) -> Look<Run> {
+    let run = space.run(first)?;
+    if !run.kind.is_some_and(describes_inner) {
+        return Ok(None);
+    }
+    for unit in first + 1..first + run.length {
+        let description = space.table.description(space.memory, unit)?;
+        if description.first != first || description.kind != run.description.kind {
+            let fault = Fault::Inner {
+                unit,
+                first: description.first,
+            };
+            return Ok(Some((damage(space, &run, fault), run)));
+        }
+    }
+    Ok(None)
+}
+
+/// A free extent must be known at its end, stand alone, and be in a list that holds together.
+fn extent<M: Memory>(space: &Space<'_, M>, first: UnitIndex) -> Look<Run> {
+    let run = space.run(first)?;
+    if run.kind != Some(UnitKind::Free) {
+        return Ok(None);
+    }
+    let wrong = |fault| Ok(Some((damage(space, &run, fault), run)));
+    let unit = first + run.length - 1;
+    let last = space.table.description(space.memory, unit)?;
+    if (last.kind, last.first, last.length) != (run.description.kind, first, run.length) {
+        return wrong(Fault::Tail { unit });
+    }
+    let next = first + run.length;
+    if next < space.table.end {
+        let right = space.run(next)?;
+        if right.kind == Some(UnitKind::Free) && right.description.heap == run.description.heap {
+            return wrong(Fault::Apart { next });
+        }
+    }
+    for (neighbour, forward) in [(run.description.next, true), (run.description.previous, false)] {
+        if neighbour == 0 {
+            continue;
+        }
+        if !(space.table.start..space.table.end).contains(&neighbour) {
+            return wrong(Fault::List { neighbour, names: 0 });
+        }
+        let other = space.table.description(space.memory, neighbour)?;
+        let names = if forward { other.previous } else { other.next };
+        if names != first {
+            return wrong(Fault::List { neighbour, names });
+        }
+    }
+    Ok(None)
+}

@@ -1,0 +1,128 @@
+//! The checks of affinity slots: the ends of each array, and every block in it.
+
+use super::Walk;
+use super::damage::{Damage, Fault};
+use super::runs::Look;
+use crate::affinity::{MOST_POINTERS, begin, most_pointers};
+use crate::bucket::Bucket;
+use crate::inspect::memory::{Memory, MemoryError};
+use crate::inspect::records::HeapRecord;
+use crate::inspect::slots::{Array, Slots};
+use crate::inspect::space::Space;
+use crate::integrity::seal_by;
+use crate::subsegment::{capacity, units};
+use crate::unit::{UNIT, UnitIndex, UnitKind};
+
+/// How often a block is looked at that is not as it should be, before an array counts as looked at: a block that is
+/// taken and put back all the time is free at one moment and in use at the next.
+const LOOKS_AT_A_BLOCK: usize = 64;
+
+impl<M: Memory> Walk<'_, '_, M> {
+    pub(super) fn slots(&mut self) -> Result<(), MemoryError> {
+        for record in self.space.heaps() {
+            let record = record?;
+            let Some(slots) = record.slots() else { continue };
+            for slot in 0..slots.count {
+                for bucket in Bucket::all() {
+                    let mut blocks = 0;
+                    self.judge(|space| {
+                        blocks = 0;
+                        array(space, &record, &slots, slot, bucket, &mut blocks)
+                    })?;
+                    self.seen.cached_blocks += blocks;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// An array must lie where that of its bucket does, and hold nothing but free blocks of the bucket.
+fn array<M: Memory>(
+    space: &Space<'_, M>,
+    record: &HeapRecord,
+    slots: &Slots,
+    slot: u32,
+    bucket: Bucket,
+    blocks: &mut u64,
+) -> Look<Array> {
+    let array = slots.array(space.memory, slot, bucket)?;
+    if !array.in_use() {
+        return Ok(None);
+    }
+    let at = |address, fault| {
+        let damage = Damage {
+            heap: record.number,
+            address,
+            fault,
+        };
+        Ok(Some((damage, array)))
+    };
+    let (start, most) = (begin(bucket), most_pointers(bucket));
+    let inside = array.begin == start
+        && (start..=start + most).contains(&array.end)
+        && (start..=start + most).contains(&array.current);
+    if !inside {
+        let positions = [array.begin, array.end, array.current];
+        return at(
+            slots.address(slot),
+            Fault::Header {
+                slot,
+                bucket,
+                positions,
+            },
+        );
+    }
+    let mut pointers = [0; MOST_POINTERS];
+    let pointers = slots.pointers(space.memory, slot, &array, &mut pointers)?;
+    for (position, block) in (start..).zip(pointers) {
+        let mut looks = 0;
+        let mut held = *block;
+        while !is_free(space, record.number, bucket, held)? {
+            looks += 1;
+            // It may have been taken meanwhile, and another be in its place.
+            let now = slots.array(space.memory, slot, bucket)?;
+            let Some(pointer) = slots.pointer(space.memory, slot, &now, position)? else {
+                break;
+            };
+            if looks == LOOKS_AT_A_BLOCK && pointer == held {
+                return at(held, Fault::Slot { slot, bucket });
+            } else if looks == LOOKS_AT_A_BLOCK {
+                break;
+            }
+            held = pointer;
+        }
+        *blocks += 1;
+    }
+    Ok(None)
+}
+
+/// Whether a free block of a bucket of a heap is at an address.
+fn is_free<M: Memory>(
+    space: &Space<'_, M>,
+    heap: u32,
+    bucket: Bucket,
+    block: usize,
+) -> Result<bool, MemoryError> {
+    let unit = block.wrapping_sub(space.window) / UNIT;
+    let Ok(unit) = UnitIndex::try_from(unit) else {
+        return Ok(false);
+    };
+    let first = unit & !(units(bucket) - 1);
+    if !(space.table.start..space.table.end).contains(&first) {
+        return Ok(false);
+    }
+    let run = space.run(first)?;
+    let offset = block - space.address_of(first);
+    let is_block = run.kind == Some(UnitKind::Subsegment)
+        && run.description.heap == heap
+        && run.description.bucket == bucket.number()
+        && offset.is_multiple_of(bucket.size())
+        && offset / bucket.size() < capacity(bucket) as usize;
+    if !is_block {
+        return Ok(false);
+    }
+    let mut seal = [0; 8];
+    space.memory.read(block + 8, &mut seal)?;
+    Ok(u64::from_ne_bytes(seal) == seal_by(space.key, block))
+}

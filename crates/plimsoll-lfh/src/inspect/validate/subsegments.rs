@@ -1,0 +1,156 @@
+//! The checks of subsegments: their counts, and every block of their lists.
+
+use super::Walk;
+use super::damage::{Damage, Fault};
+use super::runs::Look;
+use crate::bucket::{Bucket, SMALLEST_BLOCK};
+use crate::inspect::memory::{Memory, MemoryError};
+use crate::inspect::runs::Run;
+use crate::inspect::space::Space;
+use crate::integrity::{decode_link, seal_by};
+use crate::remote_free::{Home, Standing};
+use crate::subsegment::{capacity, units};
+use crate::unit::{UNIT, UnitIndex, UnitKind};
+
+/// Blocks of a subsegment at most.
+const MOST_BLOCKS: usize = UNIT / SMALLEST_BLOCK;
+
+impl<M: Memory> Walk<'_, '_, M> {
+    pub(super) fn subsegment(&mut self, first: UnitIndex) -> Result<(), MemoryError> {
+        let mut blocks = 0;
+        self.judge(|space| {
+            blocks = 0;
+            subsegment(space, first, &mut blocks)
+        })?;
+        self.seen.free_blocks += blocks;
+        Ok(())
+    }
+}
+
+/// A subsegment's counts must be possible and its lists lead to as many different free blocks as they say.
+fn subsegment<M: Memory>(space: &Space<'_, M>, first: UnitIndex, blocks: &mut u64) -> Look<Run> {
+    let run = space.run(first)?;
+    if run.kind != Some(UnitKind::Subsegment) {
+        return Ok(None);
+    }
+    let description = &run.description;
+    let at = |address, fault| {
+        let damage = Damage {
+            heap: description.heap,
+            address,
+            fault,
+        };
+        Ok(Some((damage, run)))
+    };
+    let wrong = |fault| at(space.address_of(first), fault);
+    let home = Home::of_word(description.remote);
+    let Some(bucket) = Bucket::new(description.bucket) else {
+        // Taken from the back end, or about to be given back to it.
+        let between = description.bucket == 0 && home.standing == Standing::Nothing;
+        let number = description.bucket;
+        return if between {
+            Ok(None)
+        } else {
+            wrong(Fault::NoBucket { number })
+        };
+    };
+    if run.length != units(bucket) || !first.is_multiple_of(units(bucket)) {
+        return wrong(Fault::NoBucket {
+            number: bucket.number(),
+        });
+    }
+    let capacity = u32::from(capacity(bucket));
+    let at_home = description.local_free + (capacity.saturating_sub(description.carved));
+    let count = |counted: u32, most: u32| Fault::Count {
+        bucket,
+        counted: counted.into(),
+        most: most.into(),
+    };
+    if description.carved > capacity {
+        return wrong(count(description.carved, capacity));
+    }
+    let listed = description.local_free.saturating_add(home.chained.into());
+    if listed > description.carved {
+        return wrong(count(listed, description.carved));
+    }
+    if !matches!(home.standing, Standing::Active | Standing::Nothing) && u32::from(home.home) != at_home {
+        return wrong(count(home.home.into(), at_home));
+    }
+    let mut walk = Lists {
+        space,
+        first,
+        bucket,
+        carved: description.carved,
+        seen: [0; MOST_BLOCKS / 64],
+    };
+    for (head, length) in [
+        (u32::from(home.head), home.chained.into()),
+        (description.local, description.local_free),
+    ] {
+        if let Some((number, fault)) = walk.list(head, length)? {
+            return at(walk.block(number.min(capacity)), fault);
+        }
+        *blocks += u64::from(length);
+    }
+    Ok(None)
+}
+
+/// A walk along the lists of a subsegment.
+struct Lists<'w, 'm, M> {
+    space: &'w Space<'m, M>,
+    first: UnitIndex,
+    bucket: Bucket,
+    carved: u32,
+    /// A bit for each block that was in a list.
+    seen: [u64; MOST_BLOCKS / 64],
+}
+
+impl<M: Memory> Lists<'_, '_, M> {
+    fn block(&self, number: u32) -> usize {
+        self.space.address_of(self.first) + number as usize * self.bucket.size()
+    }
+
+    /// Follows a list of `length` blocks from the block of number `head` - 1. Returns the first thing that is wrong,
+    /// with the number of the block. Takes as many steps as the list says, and it says at most as many as there are.
+    fn list(&mut self, head: u32, length: u32) -> Result<Option<(u32, Fault)>, MemoryError> {
+        let bucket = self.bucket;
+        let mut next = head;
+        let mut last = 0;
+        for found in 0..length {
+            if next == 0 {
+                let said = length;
+                return Ok(Some((last, Fault::Length { bucket, found, said })));
+            }
+            if next > self.carved {
+                let number = next - 1;
+                return Ok(Some((last, Fault::Link { bucket, number })));
+            }
+            let number = next - 1;
+            let bit = 1 << (number % 64);
+            if self.seen[number as usize / 64] & bit != 0 {
+                return Ok(Some((number, Fault::Twice { bucket })));
+            }
+            self.seen[number as usize / 64] |= bit;
+            let block = self.block(number);
+            let [link, seal] = words(self.space.memory, block)?;
+            let expected = seal_by(self.space.key, block);
+            if seal != expected {
+                return Ok(Some((number, Fault::Mark { bucket, found: seal })));
+            }
+            let Some(link) = decode_link(link, expected) else {
+                return Ok(Some((number, Fault::Mark { bucket, found: link })));
+            };
+            (last, next) = (number, link.into());
+        }
+        let (found, said) = (length + 1, length);
+        Ok((next != 0).then_some((last, Fault::Length { bucket, found, said })))
+    }
+}
+
+/// The first two words of a block.
+fn words(memory: &impl Memory, block: usize) -> Result<[u64; 2], MemoryError> {
+    let mut bytes = [0; 16];
+    memory.read(block, &mut bytes)?;
+    let word = |at: usize| u64::from_ne_bytes(*bytes[at..].first_chunk().expect("16 bytes"));
+    Ok([word(0), word(8)])
+}

@@ -1,0 +1,321 @@
+//! What is told of heaps, against what is known of them; and that whatever is read, every walk ends.
+#![allow(unsafe_code)]
+
+use std::mem::offset_of;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use plimsoll_lfh::inspect::{
+    Damage, Fault, HeapStatistics, MAGIC, Memory, MemoryError, OtherProcess, Space, SpaceError, Validation,
+    validate,
+};
+use plimsoll_lfh::{Directory, FIRST_UNIT, FrontEnd, Heap, HeapOptions, SEGMENT_UNITS, UNIT};
+use proptest::prelude::*;
+
+fn heap(front_end: FrontEnd) -> Heap {
+    let heap = Heap::new(HeapOptions::default()).expect("a heap");
+    heap.set_front_end(front_end).expect("it may have any");
+    heap
+}
+
+fn statistics(heap: &Heap) -> HeapStatistics {
+    heap.statistics().expect("the heap was used").1
+}
+
+/// Damages of one heap, while others may be in use.
+fn damages(heap: &Heap) -> (Validation, Vec<Damage>) {
+    let mut found = [None; 16];
+    let mut count = 0;
+    let number = heap.number();
+    let seen = Heap::validate_all(&mut |damage| {
+        if damage.heap == number && count < found.len() {
+            found[count] = Some(damage);
+            count += 1;
+        }
+    });
+    (
+        seen.expect("a heap was used"),
+        found.into_iter().flatten().collect(),
+    )
+}
+
+#[track_caller]
+fn check(statistics: &HeapStatistics) {
+    assert_eq!(statistics.committed + statistics.uncommitted, statistics.reserved);
+    assert!(statistics.committed <= statistics.virtual_bytes);
+    assert!(statistics.virtual_bytes <= statistics.reserved);
+    assert!(statistics.free <= statistics.committed);
+    assert_eq!(statistics.moved, 0);
+}
+
+#[test]
+fn blocks_in_use_are_counted_by_bucket() {
+    let heap = heap(FrontEnd::LowFragmentation);
+    let mut blocks: Vec<*mut u8> = (0..1000).map(|_| heap.allocate(48)).collect();
+    let large: Vec<*mut u8> = (0..3).map(|_| heap.allocate(100_000)).collect();
+    let before = statistics(&heap);
+    check(&before);
+    let bucket = &before.buckets[3];
+    assert_eq!(bucket.busy(), 1000);
+    assert_eq!(
+        bucket.busy() + bucket.cached + bucket.listed + bucket.untouched,
+        bucket.capacity
+    );
+    assert_eq!((before.large_blocks, before.large), (3, 3 * 7 * UNIT as u64));
+    for block in blocks.drain(300..).chain(large) {
+        // SAFETY: the blocks are this test's.
+        unsafe { heap.free(block) };
+    }
+    let after = statistics(&heap);
+    check(&after);
+    assert_eq!(after.buckets[3].busy(), 300);
+    assert_eq!(after.large_blocks, 0);
+    assert!(after.free >= 3 * 7 * UNIT as u64);
+    let (record, _) = heap.statistics().expect("the heap was used");
+    assert_eq!(record.front.subsegments, after.subsegments);
+    assert!(record.front.slots_used >= 1 && record.front.refills > 0);
+    assert_eq!(damages(&heap).1, []);
+}
+
+#[test]
+fn blocks_of_the_standard_front_end_are_counted_by_size() {
+    let heap = heap(FrontEnd::Standard);
+    let blocks: Vec<*mut u8> = (0..100).map(|_| heap.allocate(1000)).collect();
+    let before = statistics(&heap);
+    check(&before);
+    assert_eq!(before.back.busy.iter().sum::<u64>(), 100);
+    assert_eq!(before.free_blocks, 1, "the rest of the run");
+    for block in blocks.iter().step_by(2) {
+        // SAFETY: the blocks are this test's.
+        unsafe { heap.free(*block) };
+    }
+    let after = statistics(&heap);
+    check(&after);
+    assert_eq!(after.back.busy.iter().sum::<u64>(), 50);
+    assert_eq!(after.free_blocks, 51);
+    assert_eq!(damages(&heap).1, []);
+}
+
+/// Ends threads that look at it, also where a test fails.
+struct StopWhenDone<'s>(&'s AtomicBool);
+
+impl Drop for StopWhenDone<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn threads_under_way_are_no_damage() {
+    let heap = heap(FrontEnd::LowFragmentation);
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for thread in 0..4_usize {
+            let (heap, stop) = (&heap, &stop);
+            scope.spawn(move || {
+                let mut kept = vec![0_usize; 500];
+                let mut seed = thread + 1;
+                while !stop.load(Ordering::Relaxed) {
+                    seed ^= seed << 13;
+                    seed ^= seed >> 7;
+                    seed ^= seed << 17;
+                    let new = heap.allocate(seed % if seed.is_multiple_of(50) { 100_000 } else { 2000 });
+                    let old = std::mem::replace(&mut kept[(seed >> 32) % 500], new as usize);
+                    // SAFETY: the blocks are this thread's, or null.
+                    unsafe { heap.free(old as *mut u8) };
+                }
+                for block in kept {
+                    // SAFETY: as above.
+                    unsafe { heap.free(block as *mut u8) };
+                }
+            });
+        }
+        let _stop = StopWhenDone(&stop);
+        let mut walked = 0;
+        for _ in 0..200 {
+            let (seen, found) = damages(&heap);
+            walked += seen.free_blocks + seen.cached_blocks;
+            assert_eq!(found, []);
+            assert!(statistics(&heap).reserved > 0);
+        }
+        assert!(walked > 10_000, "{walked}");
+    });
+    check(&statistics(&heap));
+}
+
+#[test]
+fn a_write_after_free_is_found_where_the_block_is() {
+    let heap = heap(FrontEnd::LowFragmentation);
+    let blocks: Vec<*mut u8> = (0..2000).map(|_| heap.allocate(64)).collect();
+    for block in &blocks {
+        // SAFETY: the blocks are this test's.
+        unsafe { heap.free(*block) };
+    }
+    for block in [blocks[0], blocks[1999]] {
+        // SAFETY: no: this is the mistake. The memory is the heap's, which nobody else uses.
+        let word = unsafe { &mut *block.cast::<u64>().add(1) };
+        let seal = std::mem::replace(word, 0x4141_4141);
+        let (_, found) = damages(&heap);
+        *word = seal;
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert_eq!(found[0].address, block as usize);
+        assert!(
+            matches!(
+                found[0].fault,
+                Fault::Mark {
+                    found: 0x4141_4141,
+                    ..
+                } | Fault::Slot { .. }
+            ),
+            "{found:?}"
+        );
+    }
+    assert_eq!(damages(&heap).1, []);
+}
+
+#[test]
+fn an_overrun_of_the_standard_front_end_is_found() {
+    let heap = heap(FrontEnd::Standard);
+    let blocks: Vec<*mut u8> = (0..10).map(|_| heap.allocate(40)).collect();
+    // SAFETY: no: this is the mistake. The memory is the heap's, which nobody else uses.
+    let next = unsafe { &mut *blocks[4].add(40).cast::<u64>() };
+    let header = std::mem::replace(next, 0x4141_4141_4141_4141);
+    let (_, found) = damages(&heap);
+    *next = header;
+    assert!(
+        matches!(
+            found[..],
+            [Damage {
+                fault: Fault::Standard { .. },
+                ..
+            }]
+        ),
+        "{found:?}"
+    );
+    assert_eq!(found[0].address, blocks[5] as usize);
+    assert_eq!(damages(&heap).1, []);
+}
+
+/// Address of this process's control block, found as another process finds it.
+fn control_block() -> usize {
+    let memory = OtherProcess::new(std::process::id());
+    let maps = std::fs::read_to_string("/proc/self/maps").expect("it can be read");
+    let starts = maps
+        .lines()
+        .filter(|line| line.contains(" rw-p ") && line.split_ascii_whitespace().count() == 5)
+        .filter_map(|line| usize::from_str_radix(line.split_once('-')?.0, 16).ok());
+    let mut bytes = [0; MAGIC.len()];
+    starts
+        .into_iter()
+        .find(|start| memory.read(*start, &mut bytes).is_ok() && bytes == MAGIC)
+        .expect("the process has heaps")
+}
+
+#[test]
+fn from_outside_the_same_is_read() {
+    let heap = heap(FrontEnd::LowFragmentation);
+    let blocks: Vec<*mut u8> = (0..5000).map(|size| heap.allocate(size)).collect();
+    for block in blocks.iter().skip(7).step_by(3) {
+        // SAFETY: the blocks are this test's.
+        unsafe { heap.free(*block) };
+    }
+    let memory = OtherProcess::new(std::process::id());
+    let space = Space::open(&memory, control_block()).expect("it is this process's");
+    let record = space
+        .heaps()
+        .map(|record| record.expect("it can be read"))
+        .find(|record| record.number == heap.number())
+        .expect("the heap lives");
+    let mut outside = HeapStatistics::default();
+    for run in space.runs() {
+        let run = run.expect("it can be read");
+        if run.description.heap == heap.number() {
+            outside.count(&space, &run).expect("it can be read");
+        }
+    }
+    outside.count_slots(&space, &record).expect("it can be read");
+    assert_eq!(Some((record, outside)), heap.statistics());
+    let number = heap.number();
+    let mut of_this = 0;
+    validate(&space, &mut |damage| of_this += u32::from(damage.heap == number)).expect("it can be read");
+    assert_eq!(of_this, 0);
+}
+
+/// Memory that holds a control block, and otherwise whatever a number makes of the address.
+struct Anything {
+    start: usize,
+    directory: Vec<u8>,
+    seed: u64,
+    /// Of how many words one is a small number, as in a heap most are.
+    small: u64,
+}
+
+impl Memory for Anything {
+    fn read(&self, address: usize, into: &mut [u8]) -> Result<(), MemoryError> {
+        for (offset, byte) in into.iter_mut().enumerate() {
+            let at = address.wrapping_add(offset);
+            let inside = at.wrapping_sub(self.start);
+            *byte = match self.directory.get(inside) {
+                Some(byte) => *byte,
+                None => {
+                    let word = (at as u64 / 8 ^ self.seed).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+                    let word = word ^ word >> 29;
+                    let word = if word % self.small == 0 {
+                        word
+                    } else {
+                        word >> 32 & 0x0303_0101_0000_0005
+                    };
+                    (word >> (8 * (at % 8))) as u8
+                }
+            };
+        }
+        Ok(())
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    /// A control block of any bytes leads to an error or to walks that end.
+    #[test]
+    fn any_bytes_of_a_control_block_end_in_words(
+        seed: u64,
+        small in 1..6_u64,
+        changes in proptest::collection::vec((16..112_usize, any::<u8>()), 0..4),
+        end in 0..3_u32,
+    ) {
+        Heap::process().allocate(1);
+        let window = control_block();
+        let mut directory = vec![0; 256];
+        OtherProcess::new(std::process::id()).read(window, &mut directory).expect("it is this process's");
+        // As few units as walks of a test have time for.
+        let at = offset_of!(Directory, end);
+        let first = FIRST_UNIT;
+        directory[at..at + 4].copy_from_slice(&(first + end * SEGMENT_UNITS).to_ne_bytes());
+        for (at, byte) in changes {
+            directory[at] = byte;
+        }
+        let memory = Anything { start: window, directory, seed, small };
+        match Space::open(&memory, window) {
+            Err(SpaceError::NotAHeap) => prop_assert!(false, "the magic was not changed"),
+            Err(_) => {}
+            Ok(space) => {
+                let mut counts = HeapStatistics::default();
+                let mut units = 0;
+                for run in space.runs().take(1 << 16) {
+                    let run = run.expect("all can be read");
+                    units += run.length;
+                    counts.count(&space, &run).expect("all can be read");
+                }
+                prop_assert!(units <= 16 << 20);
+                for record in space.heaps().take(4) {
+                    let record = record.expect("all can be read");
+                    counts.count_slots(&space, &record).expect("all can be read");
+                }
+            }
+        }
+        let mut wrong = memory;
+        wrong.directory[3] ^= 1;
+        prop_assert_eq!(Space::open(&wrong, window).err(), Some(SpaceError::NotAHeap));
+        prop_assert_eq!(MAGIC.len(), 16);
+    }
+}

@@ -1,0 +1,101 @@
+//! `plimsoll heap stat`.
+
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::cli::HeapStat;
+use crate::command::screen::Screen;
+use crate::exit::{Exit, Failure, OrExit};
+use crate::heap::{self, HeapDetail, HeapStatError, Stat};
+use crate::inert::inert_json;
+use crate::stop::{Cause, Stop};
+
+/// Carries out the command.
+pub(super) fn stat(options: &HeapStat) -> Result<Exit, Failure> {
+    if options.watch {
+        return watch(options);
+    }
+    let found = read(options)?;
+    if let Some(path) = &options.html {
+        write_page(path, &found)?;
+    }
+    if options.json {
+        let mut text = serde_json::to_string_pretty(&found.survey).or_exit(Exit::WorkloadFailed)?;
+        text.push('\n');
+        crate::command::print(&inert_json(&text))?;
+    } else {
+        crate::command::print(&heap::render(&found.survey, detail(options)))?;
+    }
+    Ok(exit_of(&found))
+}
+
+fn read(options: &HeapStat) -> Result<Stat, Failure> {
+    let found = match options.pid {
+        Some(pid) => heap::stat(pid, options.validate),
+        None => heap::stat_all(options.validate),
+    };
+    found.map_err(|error| {
+        let exit = match error {
+            HeapStatError::NoSuchProcess { .. } => Exit::Usage,
+            HeapStatError::OtherLayout { .. } => Exit::Unsupported,
+            HeapStatError::Damaged { .. } => Exit::WorkloadFailed,
+            _ => Exit::Missing,
+        };
+        Failure::new(exit, error)
+    })
+}
+
+fn detail(options: &HeapStat) -> HeapDetail {
+    match (options.pid, options.all_heaps) {
+        (None, _) => HeapDetail::Table,
+        (Some(_), false) => HeapDetail::First,
+        (Some(_), true) => HeapDetail::All,
+    }
+}
+
+/// Damage that was found ends the command as a failed workload does.
+fn exit_of(found: &Stat) -> Exit {
+    let damaged = found
+        .survey
+        .processes
+        .iter()
+        .filter_map(|process| process.validation.as_ref())
+        .any(|validation| !validation.damage.is_empty());
+    if damaged { Exit::WorkloadFailed } else { Exit::Done }
+}
+
+fn write_page(path: &Path, found: &Stat) -> Result<(), Failure> {
+    let page = heap::page(&found.survey, &found.cells);
+    std::fs::write(path, page).map_err(|error| {
+        Failure::message(
+            Exit::Missing,
+            format_args!("cannot write {}: {error}", path.display()),
+        )
+    })
+}
+
+/// The heaps each second, in place on a terminal, one after the other elsewhere, until a signal or their end.
+fn watch(options: &HeapStat) -> Result<Exit, Failure> {
+    const INTERVAL: Duration = Duration::from_secs(1);
+    const POLL: Duration = Duration::from_millis(50);
+    let stop = Stop::install().or_exit(Exit::Missing)?;
+    let mut found = read(options)?;
+    let screen = Screen::take()?;
+    loop {
+        if !screen.show(&heap::render(&found.survey, detail(options)))? {
+            return Ok(Exit::Done);
+        }
+        let next = Instant::now() + INTERVAL;
+        while Instant::now() < next && !stop.requested() {
+            thread::sleep(POLL.min(next.saturating_duration_since(Instant::now())));
+        }
+        match stop.cause() {
+            // ^C is how one leaves.
+            Some(Cause::Signal(signal)) if signal == signal_hook::consts::SIGINT => return Ok(Exit::Done),
+            Some(cause) => return Ok(cause.exit()),
+            None => {}
+        }
+        found = read(options)?;
+    }
+}

@@ -1,0 +1,75 @@
+//! Where in a process the control block of its heaps is.
+
+use std::io;
+
+use plimsoll_lfh::inspect::{MAGIC, Memory, MemoryError, OtherProcess};
+
+use super::error::HeapStatError;
+
+/// The address of the control block of a process; none where it has none.
+///
+/// The heap cannot name its mapping on every kernel, so each private anonymous mapping that can be read and written is
+/// asked for its first bytes.
+///
+/// # Errors
+/// Where there is no such process, or its memory may not be read.
+pub(super) fn control_block(pid: u32) -> Result<Option<usize>, HeapStatError> {
+    let path = format!("/proc/{pid}/maps");
+    let maps = std::fs::read(&path).map_err(|source| match source.kind() {
+        io::ErrorKind::NotFound => HeapStatError::NoSuchProcess { pid },
+        io::ErrorKind::PermissionDenied => HeapStatError::Denied { pid },
+        _ if source.raw_os_error() == Some(libc::ESRCH) => HeapStatError::NoSuchProcess { pid },
+        _ => HeapStatError::Proc { path, source },
+    })?;
+    let memory = OtherProcess::new(pid);
+    for start in candidates(&String::from_utf8_lossy(&maps)) {
+        let mut bytes = [0; MAGIC.len()];
+        match memory.read(start, &mut bytes) {
+            Ok(()) if bytes == MAGIC => return Ok(Some(start)),
+            // A mapping may have gone since the list was read.
+            Ok(()) | Err(MemoryError::Unreadable { .. }) => {}
+            Err(MemoryError::Denied) => return Err(HeapStatError::Denied { pid }),
+            Err(MemoryError::NoProcess) => return Err(HeapStatError::Ended { pid }),
+            Err(source) => return Err(HeapStatError::Unreadable { pid, source }),
+        }
+    }
+    Ok(None)
+}
+
+/// The starts of the private anonymous mappings that can be read and written and have no name, or one that the
+/// program gave.
+fn candidates(maps: &str) -> impl Iterator<Item = usize> + '_ {
+    maps.lines().filter_map(|line| {
+        let mut words = line.split_ascii_whitespace();
+        let (start, _) = words.next()?.split_once('-')?;
+        let (protection, _offset, device, inode) =
+            (words.next()?, words.next()?, words.next()?, words.next()?);
+        let anonymous = device == "00:00" && inode == "0";
+        let unnamed = words.next().is_none_or(|name| name.starts_with("[anon:"));
+        if protection == "rw-p" && anonymous && unnamed {
+            usize::from_str_radix(start, 16).ok()
+        } else {
+            None
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_private_anonymous_memory_is_asked() {
+        let maps = "\
+            1000-2000 rw-p 00000000 00:00 0 \n\
+            2000-3000 r--p 00000000 00:00 0 \n\
+            3000-4000 rw-s 00000000 00:00 0 \n\
+            4000-5000 rw-p 00000000 08:01 12 /usr/lib/libc.so.6\n\
+            5000-6000 rw-p 00000000 00:00 0                          [stack]\n\
+            6000-7000 rw-p 00000000 00:00 0                          [anon:heap]\n\
+            nonsense\n\
+            7f0000000000-7f0000001000 rw-p 00000000 00:00 0\n";
+        let found: Vec<usize> = candidates(maps).collect();
+        assert_eq!(found, [0x1000, 0x6000, 0x7f00_0000_0000]);
+    }
+}

@@ -1,0 +1,107 @@
+//! The blocks of a heap as a picture: units as coloured cells, row by row.
+
+use std::fmt::Write;
+
+use super::model::{Cell, CellKind};
+
+/// Units in a row: 2 MiB.
+const ROW: u32 = 128;
+/// Sides of a cell in pixels.
+const CELL: u32 = 7;
+/// Room on the left for the address.
+const MARGIN: u32 = 100;
+/// Rows that are drawn of a heap; what follows is said in words.
+const MOST_ROWS: usize = 2048;
+
+/// The picture of a heap's cells, sorted by their first unit, as SVG; the window starts at `window`. The second value
+/// is how many rows were left out.
+pub(super) fn svg(cells: &[Cell], window: u64, unit: u64) -> (String, usize) {
+    let pieces: Vec<Piece<'_>> = cells.iter().flat_map(pieces_of).collect();
+    let mut rows: Vec<u32> = pieces.iter().map(|piece| piece.row).collect();
+    rows.dedup();
+    let left_out = rows.len().saturating_sub(MOST_ROWS);
+    rows.truncate(MOST_ROWS);
+    let (width, height) = (MARGIN + ROW * CELL, rows.len() as u32 * (CELL + 1) + 4);
+    let mut text = format!(
+        "<svg class=\"units\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\" role=\"img\" \
+         aria-label=\"units of the heap by what they hold\">"
+    );
+    let mut pieces = pieces.into_iter().peekable();
+    for (at, row) in rows.iter().enumerate() {
+        let y = at as u32 * (CELL + 1) + 2;
+        if at == 0 || at % 8 == 0 || rows[at - 1] + 1 != *row {
+            let address = window + u64::from(*row) * u64::from(ROW) * unit;
+            let _ = write!(text, "<text x=\"0\" y=\"{}\">{address:x}</text>", y + CELL);
+        }
+        while let Some(piece) = pieces.next_if(|piece| piece.row == *row) {
+            draw(&mut text, &piece, y);
+        }
+    }
+    text.push_str("</svg>");
+    (text, left_out)
+}
+
+/// The part of a cell that lies in one row.
+struct Piece<'c> {
+    row: u32,
+    /// Units before it in the row.
+    start: u32,
+    units: u32,
+    cell: &'c Cell,
+}
+
+/// The parts of a cell, row by row.
+fn pieces_of(cell: &Cell) -> impl Iterator<Item = Piece<'_>> {
+    let end = cell.first + cell.units;
+    (cell.first / ROW..end.div_ceil(ROW)).map(move |row| {
+        let begin = cell.first.max(row * ROW);
+        Piece {
+            row,
+            start: begin - row * ROW,
+            units: end.min((row + 1) * ROW) - begin,
+            cell,
+        }
+    })
+}
+
+fn draw(text: &mut String, piece: &Piece<'_>, y: u32) {
+    let cell = piece.cell;
+    let (x, width) = (MARGIN + piece.start * CELL, piece.units * CELL - 1);
+    let _ = write!(
+        text,
+        "<g class=\"{}\"><title>{}</title><rect x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{CELL}\"/>",
+        cell.kind.class(),
+        cell.words()
+    );
+    if cell.kind == CellKind::Subsegment {
+        let empty = f64::from(CELL) * (1.0 - cell.used.clamp(0.0, 1.0));
+        let _ = write!(
+            text,
+            "<rect class=\"empty\" x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{empty:.1}\"/>"
+        );
+    }
+    text.push_str("</g>");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cell_is_cut_at_the_ends_of_rows() {
+        let cell = Cell {
+            first: 120,
+            units: 300,
+            heap: 1,
+            kind: CellKind::Large,
+            block_bytes: 1,
+            used: 1.0,
+        };
+        let pieces: Vec<_> = pieces_of(&cell)
+            .map(|piece| (piece.row, piece.start, piece.units))
+            .collect();
+        assert_eq!(pieces, [(0, 120, 8), (1, 0, 128), (2, 0, 128), (3, 0, 36)]);
+        let (drawing, left_out) = svg(&[cell], 0x10_0000, 16 << 10);
+        assert_eq!((drawing.matches("<rect").count(), left_out), (4, 0));
+    }
+}

@@ -1,0 +1,288 @@
+//! Heaps as text for a terminal, in the columns of the debugger that they are known from.
+
+use std::fmt::Write;
+
+use super::model::{FrontReport, HeapReport, HeapSurvey, ProcessHeaps, ValidationReport};
+use crate::inert::inert;
+use crate::quantity::{bytes, seconds};
+
+/// Percent of fragmentation from which it is worth a word: as the literature has it, 10 to 15.
+const FRAGMENTED_PERCENT: f64 = 10.0;
+
+/// Which heaps are told in full.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HeapDetail {
+    /// None: the table alone.
+    Table,
+    /// The heap of the process.
+    First,
+    /// Every heap.
+    All,
+}
+
+/// The survey as text. Ends with a line feed.
+pub fn render(survey: &HeapSurvey, detail: HeapDetail) -> String {
+    let mut text = String::new();
+    for (at, process) in survey.processes.iter().enumerate() {
+        if at > 0 {
+            text.push('\n');
+        }
+        process_text(&mut text, process, detail);
+    }
+    if survey.processes.is_empty() {
+        text.push_str("no process that this user may look into runs on this heap\n");
+    }
+    if survey.denied > 0 {
+        let _ = writeln!(
+            text,
+            "- {} processes may not be looked into by this user",
+            survey.denied
+        );
+    }
+    text
+}
+
+fn process_text(text: &mut String, process: &ProcessHeaps, detail: HeapDetail) {
+    let heaps = match process.heaps.len() {
+        1 => "1 heap".to_owned(),
+        many => format!("{many} heaps"),
+    };
+    let affinity = match process.affinity {
+        "rseq" => ", slots by restartable sequences",
+        "lock" => ", slots by locks",
+        _ => "",
+    };
+    let profile = if process.hardened { ", hardened" } else { "" };
+    let _ = writeln!(
+        text,
+        "pid {} {}: {heaps}{affinity}{profile}; read in {}\n",
+        process.pid,
+        inert(&process.name),
+        seconds(process.took_us as f64 / 1e6)
+    );
+    table(text, &process.heaps);
+    let told = match detail {
+        HeapDetail::Table => 0,
+        HeapDetail::First => 1,
+        HeapDetail::All => process.heaps.len(),
+    };
+    for heap in process.heaps.iter().take(told) {
+        heap_text(text, heap);
+    }
+    if told < process.heaps.len() && detail == HeapDetail::First {
+        text.push_str("\n--all-heaps tells the others in full\n");
+    }
+    if let Some(validation) = &process.validation {
+        validation_text(text, validation);
+    }
+}
+
+fn table(text: &mut String, heaps: &[HeapReport]) {
+    let _ = writeln!(
+        text,
+        "Heap     Flags     Reserv    Commit      Virt      Free    List     UCR    Virt      Lock  Fast\n                    \
+                             (k)       (k)       (k)       (k)  length          blocks     cont.  heap\n{}",
+        "-".repeat(96)
+    );
+    let k = |bytes: u64| bytes / 1024;
+    for heap in heaps {
+        let _ = writeln!(
+            text,
+            "{:08x} {:08x} {:>8} {:>9} {:>9} {:>9} {:>7} {:>7} {:>7} {:>9}  {}",
+            heap.heap,
+            heap.flags,
+            k(heap.reserved_bytes),
+            k(heap.committed_bytes),
+            k(heap.virtual_bytes),
+            k(heap.free_bytes),
+            heap.free_blocks,
+            heap.uncommitted_ranges,
+            heap.virtual_blocks,
+            heap.lock_contention,
+            if heap.front.is_some() { "LFH" } else { "" },
+        );
+        let high = |percent: Option<f64>| percent.filter(|percent| *percent > FRAGMENTED_PERCENT);
+        if let Some(percent) = high(heap.external_fragmentation_percent) {
+            let _ = writeln!(
+                text,
+                "  External fragmentation  {percent:.0} % ({} free blocks)",
+                heap.free_blocks
+            );
+        }
+        if let Some(percent) = high(heap.virtual_fragmentation_percent) {
+            let _ = writeln!(
+                text,
+                "  Virtual address fragmentation  {percent:.0} % ({} uncommitted ranges)",
+                heap.uncommitted_ranges
+            );
+        }
+    }
+    let _ = writeln!(text, "{}", "-".repeat(96));
+}
+
+fn heap_text(text: &mut String, heap: &HeapReport) {
+    let percent = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| format!("{value:.1} %"));
+    let names = match heap.flag_names.is_empty() {
+        true => String::new(),
+        false => format!(" - {}", heap.flag_names.join(", ")),
+    };
+    let _ = writeln!(text, "\nHeap {} at {:#x}", heap.heap, heap.address);
+    let lines: [(&str, String); 11] = [
+        ("Flags", format!("{:08x}{names}", heap.flags)),
+        ("Front end", heap.front_end.to_owned()),
+        ("Reserved", bytes(heap.reserved_bytes as f64)),
+        ("Committed", bytes(heap.committed_bytes as f64)),
+        ("Virtual bytes", bytes(heap.virtual_bytes as f64)),
+        ("Free space", bytes(heap.free_bytes as f64)),
+        (
+            "External fragmentation",
+            format!(
+                "{} ({} free blocks)",
+                percent(heap.external_fragmentation_percent),
+                heap.free_blocks
+            ),
+        ),
+        (
+            "Virtual address fragmentation",
+            format!(
+                "{} ({} uncommitted ranges)",
+                percent(heap.virtual_fragmentation_percent),
+                heap.uncommitted_ranges
+            ),
+        ),
+        (
+            "Virtual blocks",
+            format!(
+                "{} ({})",
+                heap.virtual_blocks,
+                bytes(heap.virtual_block_bytes as f64)
+            ),
+        ),
+        ("Lock contention", heap.lock_contention.to_string()),
+        ("Segments", heap.segments.to_string()),
+    ];
+    pairs(text, &lines);
+    if let Some(front) = &heap.front {
+        front_text(text, front);
+    } else if heap.external_fragmentation_percent > Some(FRAGMENTED_PERCENT) {
+        text.push_str(
+            "  The low-fragmentation front end would help: more than 10 % are lost to fragmentation.\n",
+        );
+    }
+    distribution_text(text, heap);
+    if heap.moved_units > 0 {
+        let _ = writeln!(
+            text,
+            "  {} units were changed while they were read and are not counted.",
+            heap.moved_units
+        );
+    }
+}
+
+fn pairs(text: &mut String, lines: &[(&str, String)]) {
+    for (name, value) in lines {
+        let _ = writeln!(text, "  {name:<30} {value}");
+    }
+}
+
+fn front_text(text: &mut String, front: &FrontReport) {
+    text.push_str("\n  Low-fragmentation front end\n");
+    let lines: [(&str, String); 9] = [
+        (
+            "Affinity slots",
+            format!("{} in use of {}", front.affinity_slots, front.affinity_limit),
+        ),
+        (
+            "Statistics",
+            format!("swaps {}, resets {}", front.swaps, front.resets),
+        ),
+        ("Lock contention", front.lock_contention.to_string()),
+        ("Metadata usage", bytes(front.metadata_bytes as f64)),
+        (
+            "Subsegments",
+            format!("{} ({})", front.subsegments, bytes(front.subsegment_bytes as f64)),
+        ),
+        (
+            "Subsegments created",
+            format!(
+                "{}, deleted {}, reused {}",
+                front.created, front.deleted, front.reused
+            ),
+        ),
+        ("Conversions", front.conversions.to_string()),
+        ("Kept empty", front.kept_empty.to_string()),
+        ("Buckets in use", front.buckets.len().to_string()),
+    ];
+    pairs(text, &lines);
+    text.push_str("\n  Bucket  Subsegments   Capacity       Busy     Cached     Listed  Untouched\n");
+    for bucket in &front.buckets {
+        let _ = writeln!(
+            text,
+            "  {:>6} {:>12} {:>10} {:>10} {:>10} {:>10} {:>10}",
+            bucket.block_bytes,
+            bucket.subsegments,
+            bucket.capacity,
+            bucket.busy,
+            bucket.cached,
+            bucket.listed,
+            bucket.untouched
+        );
+    }
+}
+
+fn distribution_text(text: &mut String, heap: &HeapReport) {
+    text.push_str("\n  Blocks distribution            Default heap             Front heap\n");
+    text.push_str("  Range (bytes)                 Busy       Free        Busy       Free\n");
+    let mut total = [0; 4];
+    for range in &heap.distribution {
+        let counts = [
+            range.back_busy,
+            range.back_free,
+            range.front_busy,
+            range.front_free,
+        ];
+        for (sum, count) in total.iter_mut().zip(counts) {
+            *sum += count;
+        }
+        let name = format!("{} - {}", range.above_bytes, range.to_bytes);
+        let _ = writeln!(
+            text,
+            "  {name:<24} {:>9} {:>10} {:>11} {:>10}",
+            counts[0], counts[1], counts[2], counts[3]
+        );
+    }
+    let _ = writeln!(
+        text,
+        "  {:<24} {:>9} {:>10} {:>11} {:>10}",
+        "Total", total[0], total[1], total[2], total[3]
+    );
+}
+
+fn validation_text(text: &mut String, validation: &ValidationReport) {
+    let _ = writeln!(
+        text,
+        "\nValidated {} units, {} free blocks, {} blocks in slots: {}",
+        validation.units,
+        validation.free_blocks,
+        validation.cached_blocks,
+        match validation.damaged {
+            0 => "no damage".to_owned(),
+            1 => "1 damage".to_owned(),
+            many => format!("{many} damages"),
+        }
+    );
+    if validation.moved > 0 {
+        let _ = writeln!(
+            text,
+            "  {} moved while they were read and were not judged",
+            validation.moved
+        );
+    }
+    for damage in &validation.damage {
+        let _ = writeln!(
+            text,
+            "! heap {} at {:#x}: {}",
+            damage.heap, damage.address, damage.what
+        );
+    }
+}
