@@ -118,10 +118,18 @@ pub fn groups(trials: &[Trial]) -> Vec<Group> {
         }
     }
     // Not in the order in which they happened to run: two runs of one scenario are read side by side.
-    members.sort_by_key(|group| (&group[0].subject, &group[0].params, repeated(group[0])));
+    members.sort_by_key(|group| (&group[0].subject, by_number(&group[0].params), repeated(group[0])));
     let labels = labels(&members);
     let labelled = members.iter().zip(labels);
     labelled.map(|(trials, label)| group(trials, label)).collect()
+}
+
+/// Parameters as they are put in order: 4 before 16.
+fn by_number(params: &BTreeMap<String, String>) -> Vec<(&str, Option<u64>, &str)> {
+    params
+        .iter()
+        .map(|(name, value)| (name.as_str(), value.parse().ok(), value.as_str()))
+        .collect()
 }
 
 /// What the repeats of a trial share.

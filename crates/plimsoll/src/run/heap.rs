@@ -82,6 +82,7 @@ fn work(
         other => return Err(Trouble::unexpected(&other)),
     };
     preloaded.check(&library)?;
+    preloaded.check_front_end(worker.pid())?;
     stage.param("library", library);
     let seed = stage.seed();
     let load = Command::Heap(HeapStep::Load { heap: *heap, seed });
@@ -122,13 +123,12 @@ impl Preloaded {
 
     /// The environment of its worker: nothing but the allocator is preloaded, whatever this process runs on.
     fn variables(&self) -> Vec<(&'static str, Option<OsString>)> {
-        let front_end = match &self.allocator {
-            Allocator::Plimsoll(FrontEnd::LowFragmentation) => Some(HeapFrontEnd::LowFragmentation),
-            Allocator::Plimsoll(FrontEnd::Standard) => Some(HeapFrontEnd::Standard),
-            _ => None,
-        };
-        match (front_end, &self.library) {
+        match (self.front_end(), &self.library) {
             (Some(front_end), Some(library)) => {
+                let front_end = match front_end {
+                    FrontEnd::LowFragmentation => HeapFrontEnd::LowFragmentation,
+                    FrontEnd::Standard => HeapFrontEnd::Standard,
+                };
                 let launch = Launch {
                     library: library.clone(),
                     front_end,
@@ -138,6 +138,38 @@ impl Preloaded {
                 variables.map(|(name, value)| (name, Some(value))).collect()
             }
             _ => vec![(PRELOAD, self.library.clone().map(PathBuf::into_os_string))],
+        }
+    }
+
+    /// The front end of our own allocator.
+    fn front_end(&self) -> Option<FrontEnd> {
+        match self.allocator {
+            Allocator::Plimsoll(front_end) => Some(front_end),
+            _ => None,
+        }
+    }
+
+    /// Refuses a worker on our own allocator whose heap has another front end than the one it was asked for.
+    fn check_front_end(&self, pid: u32) -> Result<(), Trouble> {
+        let Some(front_end) = self.front_end() else {
+            return Ok(());
+        };
+        let stat = heap::stat(pid, false).map_err(|error| Trouble::new(Exit::WorkloadFailed, error))?;
+        let heaps = stat.survey.processes.iter().flat_map(|process| &process.heaps);
+        let wanted = match front_end {
+            FrontEnd::LowFragmentation => "low-fragmentation",
+            FrontEnd::Standard => "standard",
+        };
+        // The process's own is the first.
+        match heaps.map(|heap| heap.front_end).next() {
+            Some(found) if found == wanted => Ok(()),
+            found => Err(Trouble::new(
+                Exit::WorkloadFailed,
+                format_args!(
+                    "the worker's heap was to have the {wanted} front end, and has {}",
+                    found.unwrap_or("none")
+                ),
+            )),
         }
     }
 

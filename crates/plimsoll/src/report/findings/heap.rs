@@ -24,8 +24,7 @@ pub(super) fn sentence(groups: &[&Group]) -> Option<String> {
     let told: Vec<String> = match (others.is_empty(), ours.is_empty()) {
         (false, false) => ours
             .iter()
-            .flat_map(|subject| [time(&tests, subject, &others), memory(&tests, subject, &others)])
-            .flatten()
+            .flat_map(|subject| told_of(&tests, subject, &others))
             .collect(),
         _ => {
             let mean = |subject: &str| Some(standing(&tests, subject, OPERATION_CPU, |_| true)?.mean);
@@ -35,10 +34,7 @@ pub(super) fn sentence(groups: &[&Group]) -> Option<String> {
             };
             let best = subjects.iter().copied().min_by(by_mean)?;
             let others: Vec<&str> = subjects.iter().copied().filter(|other| *other != best).collect();
-            [time(&tests, best, &others), memory(&tests, best, &others)]
-                .into_iter()
-                .flatten()
-                .collect()
+            told_of(&tests, best, &others)
         }
     };
     (!told.is_empty()).then(|| told.join(" "))
@@ -55,6 +51,15 @@ pub(in crate::report) fn subjects<'a>(groups: &[&'a Group]) -> Vec<&'a str> {
     // Ours first.
     subjects.sort_by_key(|subject| !is_ours(subject));
     subjects
+}
+
+/// Time and memory of an allocator, against those of others.
+fn told_of(tests: &[Test<'_>], subject: &str, others: &[&str]) -> Vec<String> {
+    let time = time(tests, subject, others);
+    let named = if time.is_some() { "It" } else { subject };
+    time.into_iter()
+        .chain(memory(tests, subject, named, others))
+        .collect()
 }
 
 fn time(tests: &[Test<'_>], subject: &str, others: &[&str]) -> Option<String> {
@@ -75,17 +80,16 @@ fn time(tests: &[Test<'_>], subject: &str, others: &[&str]) -> Option<String> {
             found.worst.1,
         ),
     };
-    let times = if found.mean < 1.0 { "" } else { " times" };
+    let times = if found.mean < 1.0 { "of" } else { "times" };
     Some(format!(
-        "{subject} took {}{times} of the CPU time of the best of the others {of}.",
+        "{subject} took {} {times} the CPU time of the best of the others {of}.",
         significant(found.mean)
     ))
-    .map(|text| text.replace(" times of the CPU time", " times the CPU time"))
 }
 
-fn memory(tests: &[Test<'_>], subject: &str, others: &[&str]) -> Option<String> {
+fn memory(tests: &[Test<'_>], subject: &str, named: &str, others: &[&str]) -> Option<String> {
     let own = ram_per_live(tests, subject)?;
-    let mut text = format!("It took {} times its live bytes of RAM", significant(own));
+    let mut text = format!("{named} took {} times its live bytes of RAM", significant(own));
     let best = others
         .iter()
         .filter_map(|other| Some((*other, ram_per_live(tests, other)?)))
@@ -150,6 +154,22 @@ mod tests_of_sentences {
                 "plimsoll:lfh took 1.50 times the CPU time of the best of the others (jemalloc)."
             ),
             "{lost}"
+        );
+    }
+
+    #[test]
+    fn where_no_operations_were_timed_memory_is_told_of_by_name() {
+        let mut trials = [
+            trial("glibc", 1.0, 80.0, 0.0),
+            trial("plimsoll:lfh", 1.0, 50.0, 0.0),
+        ];
+        for trial in &mut trials {
+            trial.metrics.remove(OPERATION_CPU);
+        }
+        let said = said(&trials);
+        assert!(
+            said.starts_with("plimsoll:lfh took 2.00 times its live bytes of RAM, the most frugal of the others, glibc, 1.25;"),
+            "{said}"
         );
     }
 

@@ -125,6 +125,42 @@ fn loadline_trials(points: u32) -> Vec<Trial> {
     trials
 }
 
+/// Allocators under a load of one size over some numbers of threads, and under another one in one thread.
+fn heap_trials() -> Vec<Trial> {
+    let mut trials = Vec::new();
+    for (place, subject) in ["glibc", "mimalloc", "plimsoll:lfh"].into_iter().enumerate() {
+        for (size, threads) in [("0-1k", 1u32), ("0-1k", 2), ("0-1k", 64), ("22", 1)] {
+            let slow = f64::from(threads).sqrt() * (3.0 - place as f64);
+            let metrics = [
+                ("operation_cpu_s", 9e-9 * slow),
+                ("operations_per_s", 1e8 / slow),
+                ("live_percent", 60.0 + 10.0 * place as f64),
+            ];
+            let start = PHASE_S * trials.len() as f64;
+            let figures = vec![("live_bytes", 1e6)];
+            let mut made = trial(
+                "heap",
+                subject,
+                1,
+                start,
+                vec![("scaling".to_owned(), figures)],
+                &metrics,
+            );
+            made.id = format!("heap/{subject}/block-size={size}/threads={threads}#1");
+            made.params = [
+                ("block-size", size.to_owned()),
+                ("library", format!("lib{place}.so")),
+                ("subject", subject.to_owned()),
+                ("threads", threads.to_string()),
+            ]
+            .map(|(name, value)| (name.to_owned(), value))
+            .into();
+            trials.push(made);
+        }
+    }
+    trials
+}
+
 /// The page of these trials.
 fn page(title: &str, trials: Vec<Trial>) -> Page {
     let simulation = Simulation::new(QUICK);
@@ -220,6 +256,30 @@ fn hundreds_of_phases_and_groups_make_a_page_of_bearable_size() {
     let html = written("map", &page("Mapping", many.collect()));
     assert!(html.len() < 4_000_000, "{} bytes", html.len());
     assert!(html.matches("<svg class=\"timeline\"").count() < 30);
+}
+
+#[test]
+fn allocators_are_drawn_over_threads_with_the_ideal_and_as_bars_where_there_is_one_number() {
+    let page = page("Allocators", heap_trials());
+    let html = written("heap", &page);
+    let has = |words: &str| assert!(html.contains(words), "{words}");
+    has("Operations a second: block-size=0-1k");
+    has(">Ideal<");
+    has("CPU time of an allocation and a free: block-size=0-1k");
+    has("Memory efficiency: live bytes of those taken: block-size=0-1k");
+    has("block-size=22, 1 thread");
+    has("lib2.so");
+    for words in ["NaN", "inf"] {
+        assert!(!html.contains(&format!(">{words}<")), "{words}");
+    }
+    assert!(
+        page.verdict.contains(
+            "plimsoll:lfh took 0.50 of the CPU time of the best of the others in each of 4 tests (mimalloc; geometric \
+             mean)"
+        ),
+        "{}",
+        page.verdict
+    );
 }
 
 #[test]
