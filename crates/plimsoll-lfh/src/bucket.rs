@@ -52,7 +52,7 @@ impl Bucket {
             return None;
         };
         while number as usize <= BUCKETS {
-            if Bucket(number).size() % align == 0 {
+            if Bucket(number).size().is_multiple_of(align) {
                 return Some(Bucket(number));
             }
             number += 1;

@@ -194,11 +194,10 @@ impl Subsegment {
         let mut next = unit.local.load(Ordering::Relaxed);
         for taken in &mut blocks[..count] {
             let block = self.block((next as u16).wrapping_sub(1));
-            // SAFETY: a link is 0 or the number of a block that was handed out, + 1: checked when it was read.
-            let link = if next == 0 {
-                None
-            } else {
-                unsafe { integrity::read_link(block) }
+            let link = match next {
+                0 => None,
+                // SAFETY: the number of a block that was handed out, + 1: checked when it was read.
+                _ => unsafe { integrity::read_link(block) },
             };
             let Some(link) = link.filter(|link| u32::from(link.next) <= carved) else {
                 integrity::report(Damage::WrittenAfterFree, block as usize, Some(self.bucket))

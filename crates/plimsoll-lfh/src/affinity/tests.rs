@@ -188,10 +188,8 @@ fn hammer(set: &SlotSet, bucket: Bucket, owned: &[AtomicBool], spare: &Mutex<Vec
                 let count = set.push_batch(bucket, &buffer[..size]);
                 let mut spare = spare.lock().unwrap();
                 spare.extend(buffer[count..size].iter().map(|block| block.addr() >> 4));
-                if mine.is_empty() {
-                    if let Some(number) = spare.pop() {
-                        take(owned, &mut mine, number);
-                    }
+                if let Some(number) = mine.is_empty().then(|| spare.pop()).flatten() {
+                    take(owned, &mut mine, number);
                 }
             }
         }

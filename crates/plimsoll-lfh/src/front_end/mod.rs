@@ -87,11 +87,6 @@ impl LowFragmentation {
         unsafe { self.slots.end() };
     }
 
-    /// Whether it was started.
-    pub(crate) fn has_started(&self) -> bool {
-        self.slots.has_started()
-    }
-
     /// The slots as [`allocate_fast`] and [`free_fast`] see them.
     #[inline(always)]
     pub(crate) fn sections(&self) -> Sections {

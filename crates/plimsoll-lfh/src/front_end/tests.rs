@@ -219,7 +219,7 @@ fn threads_share_blocks_and_none_is_lost() {
                     state ^= state << 13;
                     state ^= state >> 7;
                     state ^= state << 17;
-                    if state % 64 == 0 {
+                    if state.is_multiple_of(64) {
                         // To the next thread, which frees them.
                         shared[(thread + 1) % THREADS].lock().unwrap().append(&mut mine);
                     } else if state & 1 == 0 && mine.len() < 2000 {

@@ -1,4 +1,4 @@
-//! Every order in which threads may bring blocks home, take them and give the subsegment up.
+//! The orders in which threads may bring blocks home, take them and give the subsegment up.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p plimsoll-lfh --release remote_free`
 
@@ -22,6 +22,14 @@ struct Subsegment {
 }
 
 const CAPACITY: usize = 3;
+
+/// Runs a model in every order in which a thread is interrupted against its will up to three times: more of that
+/// takes hours, and finds nothing that three do not in words of so few transitions.
+fn model(model: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.check(model);
+}
 
 impl Subsegment {
     fn new(standing: Standing, home: u16) -> Subsegment {
@@ -100,7 +108,7 @@ impl Subsegment {
 
 #[test]
 fn the_first_blocks_of_a_full_subsegment_list_it_once() {
-    loom::model(|| {
+    model(|| {
         let subsegment = Arc::new(Subsegment::new(Standing::Full, 0));
         let other = Arc::clone(&subsegment);
         let thread = thread::spawn(move || other.free(0));
@@ -114,7 +122,7 @@ fn the_first_blocks_of_a_full_subsegment_list_it_once() {
 
 #[test]
 fn the_last_block_gives_the_subsegment_back_once() {
-    loom::model(|| {
+    model(|| {
         let subsegment = Arc::new(Subsegment::new(Standing::Full, 0));
         let threads: Vec<_> = (0..2)
             .map(|block| {
@@ -133,7 +141,7 @@ fn the_last_block_gives_the_subsegment_back_once() {
 
 #[test]
 fn a_listed_subsegment_is_either_activated_or_given_back() {
-    loom::model(|| {
+    model(|| {
         let subsegment = Arc::new(Subsegment::new(Standing::Listed, 1));
         let threads: Vec<_> = (0..2)
             .map(|block| {
@@ -163,7 +171,7 @@ fn a_listed_subsegment_is_either_activated_or_given_back() {
 
 #[test]
 fn nothing_is_lost_when_a_slot_gives_its_subsegment_up() {
-    loom::model(|| {
+    model(|| {
         let subsegment = Arc::new(Subsegment::new(Standing::Active, 0));
         let threads: Vec<_> = (0..2)
             .map(|block| {
@@ -193,7 +201,7 @@ fn nothing_is_lost_when_a_slot_gives_its_subsegment_up() {
 
 #[test]
 fn a_subsegment_given_up_without_blocks_is_listed_by_the_next() {
-    loom::model(|| {
+    model(|| {
         let subsegment = Arc::new(Subsegment::new(Standing::Active, 0));
         let other = Arc::clone(&subsegment);
         let thread = thread::spawn(move || other.free(0));

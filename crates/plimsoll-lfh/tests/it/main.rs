@@ -9,6 +9,7 @@
 //! | `threads` | many threads that free each other's blocks |
 //! | `fork` | forks of a process whose threads are within the heap |
 //! | `footprint` | what is given back to the system, and when |
+//! | `mistakes` | what the heap notices of mistakes, and how the process ends then |
 //! | `limits` | a process that has no memory left |
 //!
 //! What concerns a whole process runs in one of its own: see `child`.
@@ -20,5 +21,6 @@ mod fork;
 mod hardened;
 mod inspect;
 mod limits;
+mod mistakes;
 mod model;
 mod threads;

@@ -1,0 +1,112 @@
+//! Mistakes of programs that end the process, by the calls that programs make.
+#![allow(unsafe_code)]
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::Command;
+
+use plimsoll_lfh::Heap;
+
+/// What a mistake is called, how to commit it, and what the process says then.
+type Mistake = (&'static str, fn(), &'static str);
+
+const MISTAKES: [Mistake; 5] = [
+    ("double free", double_free, "bytes (bucket 3): it is already free"),
+    (
+        "free of an inner address",
+        inner_address,
+        "not the start of a block",
+    ),
+    ("free of what is no block", foreign, "this heap never returned it"),
+    (
+        "use after free",
+        use_after_free,
+        "it was written after it was freed",
+    ),
+    ("overrun", overrun, "or overrun from the block before it"),
+];
+
+fn block() -> *mut u8 {
+    Heap::process().allocate(48)
+}
+
+/// # Safety
+/// None: mistakes are what this is for.
+unsafe fn free(block: *mut u8) {
+    // SAFETY: the caller's.
+    unsafe { Heap::process().free(block) };
+}
+
+fn double_free() {
+    let block = block();
+    // SAFETY: the mistake of this test.
+    unsafe {
+        free(block);
+        free(block);
+    }
+}
+
+fn inner_address() {
+    // SAFETY: the mistake of this test.
+    unsafe { free(block().add(16)) };
+}
+
+fn foreign() {
+    let mut word = [0_u64; 4];
+    // SAFETY: the mistake of this test.
+    unsafe { free(word.as_mut_ptr().cast()) };
+}
+
+fn use_after_free() {
+    let freed = block();
+    // SAFETY: the mistake of this test.
+    unsafe {
+        free(freed);
+        freed.write_bytes(1, 48);
+    }
+    block();
+}
+
+fn overrun() {
+    let mut blocks: Vec<_> = (0..64).map(|_| block()).collect();
+    blocks.sort_unstable();
+    let pair = blocks
+        .windows(2)
+        .find(|pair| pair[0] as usize + 48 == pair[1] as usize)
+        .expect("some of the blocks are neighbours");
+    // SAFETY: the mistake of this test.
+    unsafe {
+        free(pair[1]);
+        pair[0].write_bytes(1, 48 + 16);
+    }
+    block();
+}
+
+/// With restartable sequences and without.
+#[test]
+fn mistakes_end_the_process_and_are_named() {
+    if let Ok(name) = std::env::var("PLIMSOLL_LFH_MISTAKE") {
+        let (_, commit, _) = MISTAKES
+            .iter()
+            .find(|(known, ..)| *known == name)
+            .expect("a mistake of the table");
+        return commit();
+    }
+    for (name, _, words) in MISTAKES {
+        for sections in ["on", "off"] {
+            let output = Command::new(std::env::current_exe().expect("this program has a path"))
+                .args([
+                    "mistakes::mistakes_end_the_process_and_are_named",
+                    "--exact",
+                    "--nocapture",
+                ])
+                .env("PLIMSOLL_LFH_MISTAKE", name)
+                .env("PLIMSOLL_HEAP_RSEQ", sections)
+                .output()
+                .expect("the test program starts");
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.signal(), Some(6), "{name}: {said}");
+            assert!(said.contains("plimsoll-malloc: 0x"), "{name}: {said}");
+            assert!(said.contains(words), "{name}: {said}");
+        }
+    }
+}
