@@ -159,7 +159,7 @@ impl Heap {
         };
         match Bucket::for_size(size) {
             Some(bucket) => record.allocate_small(bucket, size, ALIGNMENT),
-            None => large::allocate(record.backend(), size, ALIGNMENT),
+            None => large::allocate(record.backend_for_large(), size, ALIGNMENT),
         }
     }
 
@@ -186,7 +186,7 @@ impl Heap {
         };
         match small(align, size) {
             Some(bucket) => record.allocate_small(bucket, size, align),
-            None => large::allocate(record.backend(), size, align),
+            None => large::allocate(record.backend_for_large(), size, align),
         }
     }
 
@@ -196,7 +196,7 @@ impl Heap {
             return ptr::null_mut();
         };
         let Some(bucket) = small(align, size) else {
-            return large::allocate_zeroed(record.backend(), size, align);
+            return large::allocate_zeroed(record.backend_for_large(), size, align);
         };
         let block = record.allocate_small(bucket, size, align);
         if !block.is_null() {
@@ -220,7 +220,7 @@ impl Heap {
             && size > LARGEST_BLOCK
         {
             // SAFETY: the caller's premise.
-            return unsafe { large::reallocate(record.backend(), first, size) };
+            return unsafe { large::reallocate(record.backend_for_large(), first, size) };
         }
         let usable = place.usable_size();
         match place {
@@ -317,7 +317,7 @@ unsafe fn free_elsewhere(record: &Record, block: *mut u8) {
     }
     purge::now_and_then();
     match Place::of(block) {
-        Place::Large(first) => record.backend().give(first),
+        Place::Large(first) => record.backend_for_large().give(first),
         // SAFETY: the caller's premise.
         Place::Standard(_) => unsafe { record.free_standard(block) },
         Place::Bucket(bucket) => integrity::report(Damage::NotAStart, block as usize, Some(bucket)),
