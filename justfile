@@ -12,6 +12,12 @@ run *arguments:
 test *arguments:
     cargo test --workspace {{arguments}}
 
+# The heap under many threads for minutes: `just heap-stress 300`
+heap-stress seconds="120":
+    PLIMSOLL_HEAP_STRESS_SECONDS={{seconds}} cargo test --release -p plimsoll-lfh --test it threads::
+    PROPTEST_CASES=5000 cargo test --release -p plimsoll-lfh --test it model::
+    PROPTEST_CASES=5000 cargo test --release -p plimsoll-lfh --lib backend::
+
 # Formatting, clippy, shell scripts
 lint:
     cargo fmt --check

@@ -168,7 +168,7 @@ impl Heap {
         }
         match Bucket::for_size(size) {
             Some(bucket) => record.allocate_small(bucket, size, ALIGNMENT),
-            None => large::allocate(record.backend(), size, ALIGNMENT),
+            None => large::allocate(record.backend_for_large(), size, ALIGNMENT),
         }
     }
 
@@ -198,7 +198,7 @@ impl Heap {
         }
         match small(align, size) {
             Some(bucket) => record.allocate_small(bucket, size, align),
-            None => large::allocate(record.backend(), size, align),
+            None => large::allocate(record.backend_for_large(), size, align),
         }
     }
 
@@ -210,7 +210,7 @@ impl Heap {
         let block = match small(align, size) {
             _ if record.is_hardened() => hardened::allocate(record, size, align),
             Some(bucket) => record.allocate_small(bucket, size, align),
-            None => return large::allocate_zeroed(record.backend(), size, align),
+            None => return large::allocate_zeroed(record.backend_for_large(), size, align),
         };
         if !block.is_null() {
             // SAFETY: the block has at least that many bytes.
@@ -239,7 +239,7 @@ impl Heap {
             && size > LARGEST_BLOCK
         {
             // SAFETY: the caller's premise.
-            return unsafe { large::reallocate(record.backend(), first, size) };
+            return unsafe { large::reallocate(record.backend_for_large(), first, size) };
         }
         let usable = place.usable_size();
         match place {
@@ -359,7 +359,7 @@ unsafe fn free_elsewhere(record: &Record, block: *mut u8) {
     }
     purge::now_and_then();
     match Place::of(block) {
-        Place::Large(first) => record.backend().give(first),
+        Place::Large(first) => record.backend_for_large().give(first),
         // SAFETY: the caller's premise.
         Place::Standard(_) => unsafe { record.free_standard(block) },
         Place::Bucket(bucket) => integrity::report(Damage::NotAStart, block as usize, Some(bucket)),

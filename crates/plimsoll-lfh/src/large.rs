@@ -149,7 +149,8 @@ unsafe fn move_by_pages(backend: &Backend, first: UnitIndex, old: usize, size: u
         backend.give_untouched(first);
         return new;
     }
-    MOVES.store(MOST_MOVES, Ordering::Relaxed);
+    // Parts of the block were moved before, from elsewhere, or the kernel cannot at all: not to be tried for long.
+    MOVES.fetch_add(MOST_MOVES / 64, Ordering::Relaxed);
     // The kernel may have unmapped the new range before it found that it cannot move the old one.
     let range = (new as usize, old);
     let mapped = address_space::advise(range.0, range.1, plimsoll_os::Advice::NoHugePage).is_ok()

@@ -225,6 +225,14 @@ impl Record {
         &self.backend
     }
 
+    /// The back end, for a call that no front end serves: a debug heap is checked first.
+    pub(crate) fn backend_for_large(&self) -> &Backend {
+        if self.debug.load(Ordering::Relaxed) != 0 {
+            self.with_standard(|_| ());
+        }
+        &self.backend
+    }
+
     pub(crate) fn front_end(&self) -> FrontEnd {
         match self.front_end.load(Ordering::Acquire) {
             0 => FrontEnd::Standard,

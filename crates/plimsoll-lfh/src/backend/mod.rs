@@ -11,7 +11,6 @@ mod tests;
 use core::sync::atomic::Ordering;
 
 pub(crate) use self::bins::Bins;
-pub(crate) use self::check::DamagedRun;
 use crate::arena::{self, SEGMENT_UNITS};
 use crate::lock::{Held, Lock};
 use crate::purge::{self, THRESHOLD};

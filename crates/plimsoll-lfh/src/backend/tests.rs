@@ -57,6 +57,14 @@ fn calls() -> impl Strategy<Value = Vec<Call>> {
     prop::collection::vec(call, 1..200)
 }
 
+/// As many cases as the environment says (`PROPTEST_CASES`), or `few`.
+fn cases(few: u32) -> ProptestConfig {
+    match std::env::var_os("PROPTEST_CASES") {
+        Some(_) => ProptestConfig::default(),
+        None => ProptestConfig::with_cases(few),
+    }
+}
+
 struct Model<'r> {
     record: &'r Record,
     /// Lengths of runs in use, by their first unit.
@@ -101,11 +109,8 @@ impl Model<'_> {
         let (length, _) = self.runs.remove(&first).expect("it is in use");
         for at in first..first + length {
             // SAFETY: the run is this test's.
-            assert_eq!(
-                unsafe { Self::word(at).read() },
-                u64::from(at),
-                "what was written is gone"
-            );
+            let word = unsafe { Self::word(at).read() };
+            assert_eq!(word, u64::from(at), "what was written is gone");
         }
     }
 
@@ -155,7 +160,7 @@ impl Model<'_> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+    #![proptest_config(cases(200))]
 
     #[test]
     fn runs_are_whole_whatever_is_called(calls in calls()) {

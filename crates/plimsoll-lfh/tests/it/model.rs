@@ -169,8 +169,16 @@ fn run(heap: &Heap, calls: &[Call]) {
     }
 }
 
+/// As many cases as the environment says (`PROPTEST_CASES`), or `few`.
+fn cases(few: u32) -> ProptestConfig {
+    match std::env::var_os("PROPTEST_CASES") {
+        Some(_) => ProptestConfig::default(),
+        None => ProptestConfig::with_cases(few),
+    }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+    #![proptest_config(cases(32))]
 
     #[test]
     fn the_heap_of_the_process_keeps_what_is_in_use(calls in calls()) {
