@@ -43,7 +43,7 @@ pub fn allocator_library(allocator: &Allocator) -> Option<PathBuf> {
 /// The known allocators of the machine whose files lie below `root`, with their libraries.
 pub fn found_below(root: &Path) -> Vec<(&'static str, PathBuf)> {
     let folders = loader_folders(root);
-    let library = |file: &&str| {
+    let library = |file: &str| {
         folders
             .iter()
             .map(|folder| folder.join(file))
@@ -51,12 +51,7 @@ pub fn found_below(root: &Path) -> Vec<(&'static str, PathBuf)> {
     };
     KNOWN_ALLOCATORS
         .iter()
-        .filter_map(|known| {
-            Some((
-                known.name,
-                known.libraries.iter().find_map(|file| library(&file))?,
-            ))
-        })
+        .filter_map(|known| Some((known.name, known.libraries.iter().find_map(|file| library(file))?)))
         .collect()
 }
 

@@ -92,10 +92,9 @@ fn missing_allocator(allocator: &Allocator) -> Option<Missing> {
         || allocator_library(allocator).is_some();
     let how = match allocator {
         Allocator::Library(_) => "name a library that is there".to_owned(),
-        _ => format!(
-            "install it, name its library (`--set subject=preload=/path/of/a/library`), or compare what is there \
-             (`--set subject=installed`)"
-        ),
+        _ => "install it, name its library (`--set subject=preload=/path/of/a/library`), or compare what is there \
+              (`--set subject=installed`)"
+            .to_owned(),
     };
     (!ours_or_there).then(|| Missing {
         kind: MissingKind::Allocator,

@@ -214,7 +214,7 @@ fn shifted(result: &FragmentationResult, into: &mut Findings) {
     if let Some(worst) = ends().max_by(by_share) {
         footprint(worst, into);
     }
-    if let Some(last) = ends().last() {
+    if let Some(last) = ends().next_back() {
         into.set(figure::LAST_LIVE_SHARE, 100.0 / last.per_live());
     }
 }

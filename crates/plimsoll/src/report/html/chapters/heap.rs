@@ -56,7 +56,7 @@ pub(super) fn chapter(page: &Page, groups: &[&Group]) -> Option<Chapter> {
     for figure in DRAWN {
         drawings.extend(bars_of(&alone(&tests), &subjects, figure));
         for panel in swept(&tests) {
-            drawings.extend(curves(&panel, &subjects, figure, page.manifest.host.cpus));
+            drawings.extend(curves(panel, &subjects, figure, page.manifest.host.cpus));
         }
     }
     Some(Chapter {
