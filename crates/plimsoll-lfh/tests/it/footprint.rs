@@ -34,8 +34,8 @@ fn free(heap: &Heap, blocks: impl IntoIterator<Item = *mut u8>) {
     }
 }
 
-/// How long the threads of this process waited for a processor until now, by number. On a busy machine that is not
-/// the heap's fault.
+/// How long the other threads of this process, of which one is the helper, waited for a processor until now, by
+/// number. On a busy machine that is not the heap's fault.
 fn waits() -> BTreeMap<u64, Duration> {
     let tasks = std::fs::read_dir("/proc/self/task").expect("there is /proc");
     let wait = |task: std::fs::DirEntry| {
@@ -45,7 +45,12 @@ fn waits() -> BTreeMap<u64, Duration> {
         let number = task.file_name().to_str()?.parse().ok()?;
         Some((number, Duration::from_nanos(waited)))
     };
-    tasks.filter_map(|task| wait(task.ok()?)).collect()
+    // SAFETY: asks for a number.
+    let own = unsafe { libc::gettid() } as u64;
+    tasks
+        .filter_map(|task| wait(task.ok()?))
+        .filter(|(number, _)| *number != own)
+        .collect()
 }
 
 /// What is resident over what was before, once it is below `most`, and how long that took on a processor that is free;
