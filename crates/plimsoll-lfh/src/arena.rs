@@ -110,10 +110,10 @@ pub struct Directory {
 pub struct Segment {
     /// Number of the heap that it belongs to, 0 for none, [`Segment::FOREIGN`] where it is somebody else's memory.
     pub heap: AtomicU16,
-    /// Units in use. Back end's lock.
-    pub used: AtomicU8,
     /// 1 where huge pages were asked for. Back end's lock.
     pub huge: AtomicU8,
+    /// Nothing.
+    pub spare: AtomicU8,
 }
 
 impl Segment {
@@ -434,7 +434,9 @@ unsafe fn disown_range(first: UnitIndex, last: UnitIndex) {
     for at in (first..last).step_by(SEGMENT_UNITS as usize) {
         let segment = segment_of(at);
         segment.heap.store(0, Ordering::Relaxed);
-        segment.used.store(0, Ordering::Relaxed);
+        if segment.huge.swap(0, Ordering::Relaxed) != 0 {
+            let _ = address_space::advise(address_of(at), SEGMENT, Advice::NoHugePage);
+        }
     }
     let segments = (last - first) / SEGMENT_UNITS;
     directory().unowned.fetch_add(segments, Ordering::Relaxed);
@@ -492,6 +494,29 @@ pub(crate) fn grow(heap: u32, units: u32, align: u32, wanted: u32) -> Option<Gro
     };
     count.fetch_add(1, Ordering::Relaxed);
     grown
+}
+
+/// Asks for huge pages under segments that a heap was given.
+pub(crate) fn use_huge_pages(grown: Grown) {
+    let (start, length) = (address_of(grown.first), grown.units as usize * UNIT);
+    if address_space::advise(start, length, Advice::HugePage).is_ok() {
+        for at in (grown.first..grown.first + grown.units).step_by(SEGMENT_UNITS as usize) {
+            segment_of(at).huge.store(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Has base pages from now on under segments of which the units are a part only, as that part is about to be given
+/// back: a huge page would make it resident again. Back end's lock.
+pub(crate) fn leave_huge_pages(first: UnitIndex, units: u32) {
+    let end = first + units;
+    for inside in [first, end - 1] {
+        let start = inside & !(SEGMENT_UNITS - 1);
+        let whole = first <= start && start + SEGMENT_UNITS <= end;
+        if !whole && segment_of(inside).huge.swap(0, Ordering::Relaxed) != 0 {
+            let _ = address_space::advise(address_of(start), SEGMENT, Advice::NoHugePage);
+        }
+    }
 }
 
 impl Growth {

@@ -31,16 +31,21 @@ pub(crate) const fn seal_by(key: u64, block: usize) -> u64 {
     key ^ block as u64
 }
 
-/// What a link means, of a block that has to bear `seal`: see [`read_link`].
-pub(crate) fn decode_link(link: u64, seal: u64) -> Option<u16> {
-    u16::try_from(link ^ seal.rotate_left(32)).ok()
+/// What the link of a block that has to bear `seal` means; none where something else stands there.
+pub(crate) fn decode_link(word: u64, seal: u64) -> Option<Link> {
+    let word = word ^ seal.rotate_left(32);
+    (word >> 48 == 0).then_some(Link {
+        next: word as u16,
+        second: (word >> 16) as u16,
+        third: (word >> 32) as u16,
+    })
 }
 
 /// Whether the block bears the seal of a free one.
 ///
 /// # Safety
 /// `block` is the start of a block.
-#[inline(always)]
+#[cfg(test)]
 pub(crate) unsafe fn is_sealed(block: *mut u8) -> bool {
     // SAFETY: blocks have at least two words. Volatile, as a program that uses the block after its end may write it.
     unsafe { block.cast::<u64>().add(1).read_volatile() == seal_of(block) }
@@ -62,14 +67,20 @@ pub(crate) unsafe fn seal(block: *mut u8) -> bool {
     }
 }
 
-/// Clears the seal of a block that is handed out.
+/// Clears the seal of a block that is handed out. No where it was not sealed.
 ///
 /// # Safety
-/// The block is the caller's.
+/// `block` is the start of a block, and the caller's.
 #[inline(always)]
-pub(crate) unsafe fn unseal(block: *mut u8) {
-    // SAFETY: blocks have at least two words, and the caller's premise.
-    unsafe { block.cast::<u64>().add(1).write(0) };
+pub(crate) unsafe fn unseal(block: *mut u8) -> bool {
+    // SAFETY: blocks have at least two words, and the caller's premise. Volatile, as a program that uses the block
+    // after its end may write it.
+    unsafe {
+        let word = block.cast::<u64>().add(1);
+        let was = word.read_volatile();
+        word.write(0);
+        was == seal_of(block)
+    }
 }
 
 /// What stands behind a block that ends at an address, in a hardened heap.
@@ -77,15 +88,25 @@ pub(crate) fn canary(end: usize) -> u64 {
     (KEY.load(Ordering::Relaxed) ^ end as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1
 }
 
-/// Writes into a free block which block comes after it in its list: number + 1, or 0.
+/// Which blocks come after a free one in its list: numbers + 1, 0 for none.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Link {
+    pub(crate) next: u16,
+    /// The one after that, and the one after that: 0 also where it is not known. So who walks the list need not wait
+    /// for one block's line before it asks for the next.
+    pub(crate) second: u16,
+    pub(crate) third: u16,
+}
+
+/// Writes into a free block which blocks come after it.
 ///
 /// # Safety
 /// The block is free, and the caller's.
 #[inline(always)]
-pub(crate) unsafe fn write_link(block: *mut u8, next: u16) {
-    let link = seal_of(block).rotate_left(32) ^ u64::from(next);
+pub(crate) unsafe fn write_link(block: *mut u8, link: Link) {
+    let word = u64::from(link.next) | u64::from(link.second) << 16 | u64::from(link.third) << 32;
     // SAFETY: the caller's premise.
-    unsafe { block.cast::<u64>().write(link) };
+    unsafe { block.cast::<u64>().write(word ^ seal_of(block).rotate_left(32)) };
 }
 
 /// Reads what [`write_link`] wrote; none where something else stands there.
@@ -93,7 +114,7 @@ pub(crate) unsafe fn write_link(block: *mut u8, next: u16) {
 /// # Safety
 /// The block is free, and the caller's.
 #[inline(always)]
-pub(crate) unsafe fn read_link(block: *mut u8) -> Option<u16> {
+pub(crate) unsafe fn read_link(block: *mut u8) -> Option<Link> {
     // SAFETY: the caller's premise.
     let link = unsafe { block.cast::<u64>().read() };
     decode_link(link, seal_of(block))
@@ -251,8 +272,13 @@ mod tests {
         // SAFETY: the block is this test's.
         unsafe {
             for next in [0, 1, 4096, u16::MAX] {
-                write_link(block, next);
-                assert_eq!(read_link(block), Some(next));
+                let link = Link {
+                    next,
+                    second: 7,
+                    third: !next,
+                };
+                write_link(block, link);
+                assert_eq!(read_link(block), Some(link));
             }
             block.cast::<u64>().write(0x1234_5678);
             assert_eq!(read_link(block), None);
@@ -260,8 +286,9 @@ mod tests {
             assert!(seal(block));
             assert!(!seal(block));
             assert!(is_sealed(block));
-            unseal(block);
+            assert!(unseal(block));
             assert!(!is_sealed(block));
+            assert!(!unseal(block));
         }
     }
 }

@@ -50,9 +50,9 @@ static GEOMETRY: [Geometry; 256] = {
 /// Units of a subsegment of the bucket.
 pub(crate) const fn units(bucket: Bucket) -> u32 {
     match bucket.size() {
-        ..=256 => 1,
-        257..=1024 => 2,
-        1025..=8192 => 4,
+        ..=1024 => 1,
+        1025..=4096 => 2,
+        4097..=8192 => 4,
         _ => 8,
     }
 }
@@ -194,16 +194,20 @@ impl Subsegment {
         let mut next = unit.local.load(Ordering::Relaxed);
         for taken in &mut blocks[..count] {
             let block = self.block((next as u16).wrapping_sub(1));
-            // SAFETY: a link is 0 or the number of a block that was handed out, + 1: checked when it was read.
             let link = if next == 0 {
                 None
             } else {
+                // SAFETY: a link is 0 or the number of a block that was handed out, + 1: checked when it was read.
                 unsafe { integrity::read_link(block) }
             };
-            match link {
-                Some(link) if u32::from(link) <= carved => next = u32::from(link),
-                _ => integrity::report(Damage::WrittenAfterFree, block as usize, Some(self.bucket)),
+            let Some(link) = link.filter(|link| u32::from(link.next) <= carved) else {
+                integrity::report(Damage::WrittenAfterFree, block as usize, Some(self.bucket))
+            };
+            // Another processor may have freed the blocks: fetch a few of their lines at a time.
+            if link.third != 0 {
+                prefetch(self.block(link.third - 1));
             }
+            next = u32::from(link.next);
             *taken = block;
         }
         unit.local.store(next, Ordering::Relaxed);
@@ -252,7 +256,7 @@ impl Subsegment {
                 // SAFETY: a block of this subsegment that is free.
                 unsafe {
                     assert!(integrity::is_sealed(block));
-                    next = integrity::read_link(block).expect("a link");
+                    next = integrity::read_link(block).expect("a link").next;
                 }
             }
             assert_eq!(next, 0, "a list is longer than it says");
@@ -262,6 +266,17 @@ impl Subsegment {
         }
         blocks
     }
+}
+
+/// Has the processor fetch the block's first line, if it can, without waiting for it.
+#[inline(always)]
+fn prefetch(block: *mut u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a hint, which never faults.
+    unsafe {
+        core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(block.cast());
+    }
+    let _ = block;
 }
 
 #[cfg(test)]

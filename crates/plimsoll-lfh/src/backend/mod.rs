@@ -15,12 +15,18 @@ pub(crate) use self::check::DamagedRun;
 use crate::arena::{self, SEGMENT_UNITS};
 use crate::lock::{Held, Lock};
 use crate::purge::{self, THRESHOLD};
+use crate::settings;
 use crate::unit::{Unit, UnitIndex, UnitKind};
 
 /// A growing heap takes this part of what it has at once...
 const GROWTH_SHARE: u32 = 8;
 /// ... but at most so many units: 64 MiB.
 const MOST_GROWTH: u32 = 32 * SEGMENT_UNITS;
+
+/// A heap of so many units, 16 MiB, grows by huge pages...
+const HUGE_FROM: u32 = 8 * SEGMENT_UNITS;
+/// ... for small blocks, if this part of it at most is free.
+const HUGE_SHARE: u32 = 8;
 
 /// Units that are purged at once: 16 MiB. What is longer stays free but for so much.
 const MOST_PURGED: u32 = 8 * SEGMENT_UNITS;
@@ -90,7 +96,7 @@ impl Backend {
         if let Some(run) = extents.take_free(units, align, kind) {
             return Some(run);
         }
-        extents.grow(units, align)?;
+        extents.grow(units, align, kind)?;
         extents.take_free(units, align, kind)
     }
 
@@ -145,13 +151,26 @@ impl Extents {
         })
     }
 
-    fn grow(&mut self, units: u32, align: u32) -> Option<()> {
-        let wanted = (self.owned / GROWTH_SHARE).min(MOST_GROWTH);
+    fn grow(&mut self, units: u32, align: u32, kind: UnitKind) -> Option<()> {
+        let huge = kind == UnitKind::Subsegment && self.is_full_enough_for_huge_pages();
+        let wanted = match huge {
+            true => units,
+            false => (self.owned / GROWTH_SHARE).min(MOST_GROWTH),
+        };
         let grown = arena::grow(self.heap, units, align, wanted)?;
+        if huge {
+            arena::use_huge_pages(grown);
+        }
         self.owned += grown.units;
         self.growths += 1;
         self.put(grown.first, grown.units, 0, 0);
         Some(())
+    }
+
+    /// Whether what the heap has is mostly in use, and so much that it will use a huge page more: each is resident as
+    /// a whole as soon as a byte of it is written to.
+    fn is_full_enough_for_huge_pages(&self) -> bool {
+        self.owned >= HUGE_FROM && self.free <= self.owned / HUGE_SHARE && settings::huge_pages()
     }
 
     pub(crate) fn give(&mut self, first: UnitIndex) {
@@ -204,6 +223,7 @@ impl Extents {
         if length != touched {
             self.insert(first + touched, length - touched, 0, 0);
         }
+        arena::leave_huge_pages(first + before, units);
         self.describe(first + before, units, UnitKind::Busy);
         Some((first + before, units))
     }

@@ -7,7 +7,7 @@ use core::sync::atomic::Ordering;
 use super::LowFragmentation;
 use crate::backend::Backend;
 use crate::bucket::Bucket;
-use crate::integrity::{self, Damage};
+use crate::integrity::{self, Damage, Link};
 use crate::remote_free::Duty;
 use crate::subsegment::Subsegment;
 
@@ -18,8 +18,8 @@ const GROUPS: usize = 16;
 #[derive(Clone, Copy)]
 struct Group {
     subsegment: Subsegment,
-    /// Number + 1 of the first block.
-    head: u16,
+    /// The first block, and the two after it.
+    first: Link,
     /// The last block, whose link is not written yet.
     tail: *mut u8,
     count: u16,
@@ -37,14 +37,21 @@ impl LowFragmentation {
             match place {
                 Some(group) if group.subsegment.first == subsegment.first => {
                     // SAFETY: the block is free, and nobody else has it.
-                    unsafe { integrity::write_link(*block, group.head) };
-                    group.head = number + 1;
+                    unsafe { integrity::write_link(*block, group.first) };
+                    group.first = Link {
+                        next: number + 1,
+                        second: group.first.next,
+                        third: group.first.second,
+                    };
                     group.count += 1;
                 }
                 _ => {
                     let group = Group {
                         subsegment,
-                        head: number + 1,
+                        first: Link {
+                            next: number + 1,
+                            ..Link::default()
+                        },
                         tail: *block,
                         count: 1,
                     };
@@ -63,7 +70,7 @@ impl LowFragmentation {
     fn bring_group(&self, backend: &Backend, group: Group) {
         let Group {
             subsegment,
-            head,
+            first,
             tail,
             count,
         } = group;
@@ -72,13 +79,21 @@ impl LowFragmentation {
         if unit.heap.load(Ordering::Relaxed) != self.heap.load(Ordering::Relaxed) {
             damage(Damage::OtherHeap);
         }
-        if u32::from(head) > unit.carved.load(Ordering::Relaxed) {
+        if u32::from(first.next) > unit.carved.load(Ordering::Relaxed) {
             damage(Damage::Foreign);
         }
         let capacity = subsegment.capacity();
-        let duty = unit.remote.push(head, count, capacity, |head| {
+        let duty = unit.remote.push(first.next, count, capacity, |next| {
             // SAFETY: the block is free, and nobody else has it before the push.
-            unsafe { integrity::write_link(tail, head) };
+            unsafe {
+                integrity::write_link(
+                    tail,
+                    Link {
+                        next,
+                        ..Link::default()
+                    },
+                );
+            }
         });
         if duty == Duty::Nothing {
             return;

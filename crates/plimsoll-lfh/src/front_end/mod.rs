@@ -308,11 +308,8 @@ fn bucket_at(block: *mut u8) -> Option<Bucket> {
 #[inline(always)]
 fn open(block: *mut u8, bucket: Bucket) {
     // SAFETY: what stands in slots and comes from subsegments are starts of free blocks, each in one place only.
-    unsafe {
-        if !integrity::is_sealed(block) {
-            integrity::report(Damage::WrittenAfterFree, block as usize, Some(bucket));
-        }
-        integrity::unseal(block);
+    if !unsafe { integrity::unseal(block) } {
+        integrity::report(Damage::WrittenAfterFree, block as usize, Some(bucket));
     }
 }
 

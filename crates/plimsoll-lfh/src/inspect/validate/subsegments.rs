@@ -140,7 +140,7 @@ impl<M: Memory> Lists<'_, '_, M> {
             let Some(link) = decode_link(link, expected) else {
                 return Ok(Some((number, Fault::Mark { bucket, found: link })));
             };
-            (last, next) = (number, link.into());
+            (last, next) = (number, link.next.into());
         }
         let (found, said) = (length + 1, length);
         Ok((next != 0).then_some((last, Fault::Length { bucket, found, said })))
