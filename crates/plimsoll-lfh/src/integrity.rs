@@ -31,9 +31,9 @@ pub(crate) const fn seal_by(key: u64, block: usize) -> u64 {
     key ^ block as u64
 }
 
-/// What a link means, of a block that has to bear `seal`: see [`read_link`].
-pub(crate) fn decode_link(link: u64, seal: u64) -> Option<Link> {
-    let word = link ^ seal.rotate_left(32);
+/// What the link of a block that has to bear `seal` means; none where something else stands there.
+pub(crate) fn decode_link(word: u64, seal: u64) -> Option<Link> {
+    let word = word ^ seal.rotate_left(32);
     (word >> 48 == 0).then_some(Link {
         next: word as u16,
         second: (word >> 16) as u16,
