@@ -1,0 +1,135 @@
+//! The first call: the window's addresses, and its head.
+#![allow(unsafe_code)]
+
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use plimsoll_os::{Advice, address_space, futex_wait, futex_wake, page_size, random_word};
+
+use super::directory::{Directory, MAGIC};
+use super::{
+    FIRST_UNIT, HELPER, HELPER_STACK, RECORDS, SEGMENT, SEGMENTS, START, TABLE_STEP, UNIT_TABLE, WINDOW,
+    window,
+};
+use crate::LAYOUT;
+use crate::settings;
+use crate::unit::UNIT;
+
+/// How far the first call is: the state machine is absent -> being made (by one thread) -> ready, or absent again
+/// where there was no memory.
+static STATE: AtomicU32 = AtomicU32::new(ABSENT);
+const ABSENT: u32 = 0;
+const BEING_MADE: u32 = 1;
+const READY: u32 = 2;
+
+/// Whether the window is there.
+pub(crate) fn is_ready() -> bool {
+    STATE.load(Ordering::Acquire) == READY
+}
+
+/// Makes the window if it is not there, and says whether it is. The thread that makes it runs `make_first` before
+/// others see it.
+#[inline]
+pub(crate) fn prepare(make_first: fn() -> bool) -> bool {
+    STATE.load(Ordering::Acquire) == READY || prepare_slowly(make_first)
+}
+
+#[cold]
+fn prepare_slowly(make_first: fn() -> bool) -> bool {
+    loop {
+        match STATE.compare_exchange(ABSENT, BEING_MADE, Ordering::Acquire, Ordering::Acquire) {
+            Ok(_) => {
+                settings::read();
+                let made = make() && make_first();
+                STATE.store(if made { READY } else { ABSENT }, Ordering::Release);
+                futex_wake(&STATE, i32::MAX as u32);
+                return made;
+            }
+            Err(READY) => return true,
+            Err(_) => futex_wait(&STATE, BEING_MADE, None),
+        }
+    }
+}
+
+/// Finds the window's address and makes the directory, unless an earlier call did and failed later.
+fn make() -> bool {
+    if window() != 0 {
+        return true;
+    }
+    let limited = address_space::limit().is_some();
+    let Some((start, addresses_only)) = (if limited { None } else { reserve() })
+        .map(|start| (start, false))
+        .or_else(|| find_addresses().map(|start| (start, true)))
+    else {
+        return false;
+    };
+    if !addresses_only {
+        // Else a system that uses huge pages always would back each block with one.
+        let _ = address_space::advise(start, WINDOW, Advice::NoHugePage);
+    }
+    // SAFETY: `reserve` or `find_addresses` gave the range to this function alone.
+    let open = |from: usize, to: usize| unsafe { open(start + from, to - from, addresses_only) };
+    // With addresses alone the directory is mapped already.
+    if !(addresses_only || open(0, TABLE_STEP))
+        || !open(HELPER - HELPER_STACK, HELPER)
+        || !open(SEGMENTS, RECORDS)
+    {
+        return false;
+    }
+    // SAFETY: the directory's page is accessible, and nobody else knows it.
+    let directory = unsafe { &*(start as *const Directory) };
+    let word = |at: usize| u64::from_ne_bytes(*MAGIC[at * 8..].first_chunk().expect("16 bytes"));
+    let clock = u64::from(plimsoll_os::coarse_milliseconds());
+    let key = random_word().unwrap_or((start as u64 ^ clock).wrapping_mul(0x9E37_79B9_7F4A_7C15));
+    directory.layout.store(LAYOUT, Ordering::Relaxed);
+    directory.unit.store(UNIT as u32, Ordering::Relaxed);
+    directory.window.store(start as u64, Ordering::Relaxed);
+    directory.window_bytes.store(WINDOW as u64, Ordering::Relaxed);
+    directory
+        .units
+        .store((start + UNIT_TABLE) as u64, Ordering::Relaxed);
+    directory
+        .segments
+        .store((start + SEGMENTS) as u64, Ordering::Relaxed);
+    directory
+        .records
+        .store((start + RECORDS) as u64, Ordering::Relaxed);
+    directory.end.store(FIRST_UNIT, Ordering::Relaxed);
+    directory
+        .addresses_only
+        .store(u32::from(addresses_only), Ordering::Relaxed);
+    directory.key.store(key, Ordering::Relaxed);
+    directory.magic[0].store(word(0), Ordering::Relaxed);
+    directory.magic[1].store(word(1), Ordering::Release);
+    START.store(start, Ordering::Release);
+    true
+}
+
+/// Reserves the window, with at least a page in front of it that stays inaccessible: the directory must be at the
+/// start of its mapping.
+fn reserve() -> Option<usize> {
+    let start = address_space::reserve(WINDOW + 2 * SEGMENT).ok()?;
+    Some((start + 1).next_multiple_of(SEGMENT))
+}
+
+/// Finds a stretch of addresses far below what the kernel hands out, and maps the directory there.
+fn find_addresses() -> Option<usize> {
+    let near = address_space::map(page_size()).ok()?;
+    // SAFETY: the page was mapped a moment ago, only to see where the kernel maps.
+    let _ = unsafe { address_space::unmap(near, page_size()) };
+    (1..32usize).find_map(|distance| {
+        let start = near.checked_sub(distance * 2 * WINDOW)? & !(SEGMENT - 1);
+        address_space::map_unused(start, TABLE_STEP).ok().map(|()| start)
+    })
+}
+
+/// Makes a range of the window readable and writable.
+///
+/// # Safety
+/// The range is of the window, and nobody uses it yet.
+pub(super) unsafe fn open(start: usize, length: usize, addresses_only: bool) -> bool {
+    if addresses_only {
+        return address_space::map_unused(start, length).is_ok();
+    }
+    // SAFETY: the caller's premise; the window is mapped.
+    unsafe { address_space::make_accessible(start, length) }.is_ok()
+}

@@ -1,0 +1,66 @@
+//! What is read of the window from outside: its head, and what is known of each segment.
+
+use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
+
+/// What finds a heap in another process's memory: the first bytes of the window, at the start of a private anonymous
+/// mapping.
+pub const MAGIC: [u8; 16] = *b"PLIMSOLL-HEAP\0\0\x01";
+
+/// The head of the window, with the way to everything else. Addresses are this process's.
+///
+/// Layout: version [`LAYOUT`](crate::LAYOUT) of it is read from outside by `plimsoll heap stat`.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Directory {
+    /// [`MAGIC`], written last.
+    pub(super) magic: [AtomicU64; 2],
+    /// [`LAYOUT`](crate::LAYOUT).
+    pub layout: AtomicU32,
+    /// Bytes of a unit, [`UNIT`](crate::UNIT).
+    pub unit: AtomicU32,
+    /// Address of the window: of this directory.
+    pub window: AtomicU64,
+    /// Bytes of the window.
+    pub window_bytes: AtomicU64,
+    /// Address of the unit table, [`Unit`](crate::Unit)s by index.
+    pub units: AtomicU64,
+    /// Address of the table of [`Segment`]s, by number: that of a unit is its index / [`SEGMENT_UNITS`](super::SEGMENT_UNITS).
+    pub segments: AtomicU64,
+    /// Address of the first heap's record; that of heap `n` is `n - 1` times [`RECORD`](super::RECORD) further.
+    pub records: AtomicU64,
+    /// The first unit that no heap ever had. The unit table is readable up to it.
+    pub end: AtomicU32,
+    /// The highest number that a heap ever had.
+    pub heaps: AtomicU32,
+    /// Segments that belong to no heap any more, below `end`.
+    pub unowned: AtomicU32,
+    /// 1 where the window is only addresses, as the address space is limited.
+    pub addresses_only: AtomicU32,
+    /// The process's key, with which in-block words are encoded.
+    pub key: AtomicU64,
+    /// How often the window grew.
+    pub growths: AtomicU64,
+    /// How often growth was refused by the kernel.
+    pub refusals: AtomicU64,
+    /// Times that pages were given back.
+    pub purges: AtomicU64,
+    /// Bytes that were given back, as addresses: not each page was resident.
+    pub purged_bytes: AtomicU64,
+}
+
+/// What is known of a segment. Written under the arena's lock, or where said.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Segment {
+    /// Number of the heap that it belongs to, 0 for none, [`Segment::FOREIGN`] where it is somebody else's memory.
+    pub heap: AtomicU16,
+    /// 1 where huge pages were asked for. Back end's lock.
+    pub huge: AtomicU8,
+    /// Nothing.
+    pub spare: AtomicU8,
+}
+
+impl Segment {
+    /// No heap's: something else is mapped there.
+    pub const FOREIGN: u16 = u16::MAX;
+}

@@ -1,0 +1,312 @@
+//! Growth: segments come from the window to heaps, and go back when a heap ends.
+#![allow(unsafe_code)]
+
+use core::sync::atomic::Ordering;
+
+use plimsoll_os::{Advice, address_space};
+
+use super::begin::open;
+use super::directory::Segment;
+use super::{
+    BUCKET_OF_UNIT, FIRST_UNIT, RECORD, RECORDS, SEGMENT, SEGMENT_UNITS, TABLE_STEP, UNIT_TABLE, UNITS,
+    WINDOW, address_of, align_up, belongs, directory, end, record_address, segment_of, unit, window,
+};
+use crate::lock::Lock;
+use crate::unit::{UNIT, Unit, UnitIndex};
+
+/// Serves whoever needs more of the window. Last in the order of locks.
+static GROWTH: Lock<Growth> = Lock::new(Growth {
+    table_end: UNIT_TABLE + FIRST_UNIT as usize * size_of::<Unit>(),
+});
+
+#[derive(Debug)]
+struct Growth {
+    /// Bytes of the unit table that are accessible, counted from the window's start.
+    table_end: usize,
+}
+
+/// Makes the record of heap `number` accessible; it is zero the first time. False where no memory is left.
+pub(crate) fn open_record(number: u32) -> bool {
+    let growth = GROWTH.lock();
+    let directory = directory();
+    if number <= directory.heaps.load(Ordering::Relaxed) {
+        return true;
+    }
+    let only = directory.addresses_only.load(Ordering::Relaxed) != 0;
+    // SAFETY: the record is of the control area, and no heap of that number ever was.
+    let opened = unsafe { open(record_address(number), RECORD, only) };
+    if opened {
+        directory.heaps.store(number, Ordering::Release);
+    }
+    drop(growth);
+    opened
+}
+
+/// Gives back every segment of a heap that is no more.
+///
+/// # Safety
+/// Nobody uses the heap or a block of it.
+pub(crate) unsafe fn disown(heap: u32) {
+    let growth = GROWTH.lock();
+    let end = end();
+    let mut at = FIRST_UNIT;
+    while at < end {
+        let mut last = at;
+        while last < end && belongs(last, heap) {
+            last += SEGMENT_UNITS;
+        }
+        if last == at {
+            at += SEGMENT_UNITS;
+            continue;
+        }
+        // SAFETY: the caller's premise.
+        unsafe { disown_range(at, last) };
+        at = last;
+    }
+    drop(growth);
+}
+
+/// # Safety
+/// The units are of one heap, and nobody uses it.
+unsafe fn disown_range(first: UnitIndex, last: UnitIndex) {
+    for at in first..last {
+        BUCKET_OF_UNIT[at as usize].store(0, Ordering::Relaxed);
+        unit(at).clear();
+    }
+    let (start, length) = (address_of(first), (last - first) as usize * UNIT);
+    // SAFETY: the caller's premise.
+    if unsafe { address_space::discard(start, length) }.is_err() {
+        // The pages are locked in memory. What reuses segments relies on zeroes.
+        // SAFETY: the caller's premise; the range is accessible.
+        unsafe { core::ptr::write_bytes(start as *mut u8, 0, length) };
+    }
+    for at in (first..last).step_by(SEGMENT_UNITS as usize) {
+        let segment = segment_of(at);
+        segment.heap.store(0, Ordering::Relaxed);
+        if segment.huge.swap(0, Ordering::Relaxed) != 0 {
+            let _ = address_space::advise(address_of(at), SEGMENT, Advice::NoHugePage);
+        }
+    }
+    let segments = (last - first) / SEGMENT_UNITS;
+    directory().unowned.fetch_add(segments, Ordering::Relaxed);
+}
+
+/// Keeps the window from growing for the time of a fork.
+pub(crate) fn hold() {
+    GROWTH.hold();
+}
+
+/// Ends what [`hold`] began, in the parent.
+///
+/// # Safety
+/// This thread called `hold`.
+pub(crate) unsafe fn release() {
+    // SAFETY: the caller's premise.
+    unsafe { GROWTH.release() };
+}
+
+/// Ends what [`hold`] began, in the child.
+///
+/// # Safety
+/// This thread is the only one, and its parent called `hold`.
+pub(crate) unsafe fn free_after_fork() {
+    // SAFETY: the caller's premise.
+    unsafe { GROWTH.free_after_fork() };
+}
+
+/// Whole segments that a heap was given: units that are zero, described by zeroed units.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Grown {
+    pub(crate) first: UnitIndex,
+    pub(crate) units: u32,
+}
+
+/// Gives `heap` whole segments of at least `units` units at a multiple of `align` units, and tries for `wanted`.
+/// None where no memory is left.
+pub(crate) fn grow(heap: u32, units: u32, align: u32, wanted: u32) -> Option<Grown> {
+    let whole = |units: u32| units.checked_next_multiple_of(SEGMENT_UNITS);
+    let (least, wanted) = (whole(units)?, whole(wanted.max(units))?);
+    let mut growth = GROWTH.lock();
+    let grown = growth
+        .reuse(heap, least, align)
+        .or_else(|| growth.extend(heap, wanted, align))
+        .or_else(|| {
+            (wanted > least)
+                .then(|| growth.extend(heap, least, align))
+                .flatten()
+        });
+    let directory = directory();
+    let count = if grown.is_some() {
+        &directory.growths
+    } else {
+        &directory.refusals
+    };
+    count.fetch_add(1, Ordering::Relaxed);
+    grown
+}
+
+/// Asks for huge pages under segments that a heap was given.
+pub(crate) fn use_huge_pages(grown: Grown) {
+    let (start, length) = (address_of(grown.first), grown.units as usize * UNIT);
+    if address_space::advise(start, length, Advice::HugePage).is_ok() {
+        for at in (grown.first..grown.first + grown.units).step_by(SEGMENT_UNITS as usize) {
+            segment_of(at).huge.store(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Has base pages from now on under segments of which the units are a part only, as that part is about to be given
+/// back: a huge page would make it resident again. Back end's lock.
+pub(crate) fn leave_huge_pages(first: UnitIndex, units: u32) {
+    let end = first + units;
+    for inside in [first, end - 1] {
+        let start = inside & !(SEGMENT_UNITS - 1);
+        let whole = first <= start && start + SEGMENT_UNITS <= end;
+        if !whole && segment_of(inside).huge.swap(0, Ordering::Relaxed) != 0 {
+            let _ = address_space::advise(address_of(start), SEGMENT, Advice::NoHugePage);
+        }
+    }
+}
+
+impl Growth {
+    /// Segments that belonged to a heap which is no more.
+    fn reuse(&mut self, heap: u32, units: u32, align: u32) -> Option<Grown> {
+        let directory = directory();
+        if directory.unowned.load(Ordering::Relaxed) < units / SEGMENT_UNITS {
+            return None;
+        }
+        let end = directory.end.load(Ordering::Relaxed);
+        let align = align.max(SEGMENT_UNITS);
+        let mut first = align_up(FIRST_UNIT, align)?;
+        let mut at = FIRST_UNIT;
+        while at < end {
+            if segment_of(at).heap.load(Ordering::Relaxed) != 0 {
+                first = align_up(at + SEGMENT_UNITS, align)?;
+            }
+            at += SEGMENT_UNITS;
+            if at >= first && at - first >= units {
+                directory
+                    .unowned
+                    .fetch_sub(units / SEGMENT_UNITS, Ordering::Relaxed);
+                return Some(self.own(heap, first, units));
+            }
+        }
+        None
+    }
+
+    /// Segments that nobody had before.
+    fn extend(&mut self, heap: u32, units: u32, align: u32) -> Option<Grown> {
+        if !self.may_grow() {
+            return None;
+        }
+        let directory = directory();
+        let only = directory.addresses_only.load(Ordering::Relaxed) != 0;
+        let end = directory.end.load(Ordering::Relaxed);
+        let align = align.max(SEGMENT_UNITS);
+        let mut first = align_up(end, align)?;
+        loop {
+            let last = first.checked_add(units).filter(|last| *last as usize <= UNITS)?;
+            if !self.describe(last, only) {
+                return None;
+            }
+            let (start, length) = (address_of(first), units as usize * UNIT);
+            // SAFETY: the range is past everything that was ever given out.
+            if unsafe { open(start, length, only) } {
+                self.skip(end, first, only);
+                let grown = self.own(heap, first, units);
+                directory.end.store(last, Ordering::Release);
+                return Some(grown);
+            }
+            if !only || address_space::map_unused(start, SEGMENT).is_ok() {
+                // It is memory that lacks, not addresses.
+                if only {
+                    // SAFETY: the segment was mapped a moment ago, and nobody knows of it.
+                    let _ = unsafe { address_space::unmap(start, SEGMENT) };
+                }
+                return None;
+            }
+            first = first.checked_add(align)?;
+        }
+    }
+
+    /// Where a limit on address space was set after the window had been reserved, the rest of the reservation is given
+    /// up, so that the limit means what it says. False where that failed.
+    fn may_grow(&mut self) -> bool {
+        #[cfg(test)]
+        if !injection::may_grow() {
+            return false;
+        }
+        let directory = directory();
+        if directory.addresses_only.load(Ordering::Relaxed) != 0 || address_space::limit().is_none() {
+            return true;
+        }
+        let end = directory.end.load(Ordering::Relaxed) as usize * UNIT;
+        let records = RECORDS + directory.heaps.load(Ordering::Relaxed) as usize * RECORD;
+        let table = self.table_end;
+        directory.addresses_only.store(1, Ordering::Relaxed);
+        for (from, to) in [
+            (end, WINDOW),
+            (table, FIRST_UNIT as usize * UNIT),
+            (records, UNIT_TABLE),
+        ] {
+            // SAFETY: nothing in the range was ever made accessible, so nobody uses it.
+            let _ = unsafe { address_space::unmap(window() + from, to - from) };
+        }
+        true
+    }
+
+    /// Makes the unit table accessible up to unit `last`.
+    fn describe(&mut self, last: UnitIndex, only: bool) -> bool {
+        let needed = UNIT_TABLE + last as usize * size_of::<Unit>();
+        let step = needed.saturating_sub(self.table_end).next_multiple_of(TABLE_STEP);
+        // SAFETY: the table is the arena's, and nobody knows this part of it yet.
+        if step != 0 && !unsafe { open(window() + self.table_end, step, only) } {
+            return false;
+        }
+        self.table_end += step;
+        true
+    }
+
+    /// The segments from `end` to `first` stay nobody's: for good where their addresses are in use by others.
+    fn skip(&mut self, end: UnitIndex, first: UnitIndex, only: bool) {
+        for at in (end..first).step_by(SEGMENT_UNITS as usize) {
+            // SAFETY: the range is past everything that was ever given out, and below what will be.
+            let usable = unsafe { open(address_of(at), SEGMENT, only) };
+            let owner = if usable { 0 } else { Segment::FOREIGN };
+            segment_of(at).heap.store(owner, Ordering::Relaxed);
+            directory()
+                .unowned
+                .fetch_add(u32::from(usable), Ordering::Relaxed);
+        }
+    }
+
+    fn own(&mut self, heap: u32, first: UnitIndex, units: u32) -> Grown {
+        for at in (first..first + units).step_by(SEGMENT_UNITS as usize) {
+            segment_of(at).heap.store(heap as u16, Ordering::Relaxed);
+        }
+        Grown { first, units }
+    }
+}
+
+/// Growth that fails when a test says so.
+#[cfg(test)]
+pub(crate) mod injection {
+    extern crate std;
+
+    use core::cell::Cell;
+
+    std::thread_local! {
+        static GROWTHS_LEFT: Cell<Option<u32>> = const { Cell::new(None) };
+    }
+
+    /// Lets this thread's calls grow the window so many times more; none is without end.
+    pub(crate) fn set(left: Option<u32>) {
+        GROWTHS_LEFT.set(left);
+    }
+
+    pub(super) fn may_grow() -> bool {
+        let left = GROWTHS_LEFT.get();
+        GROWTHS_LEFT.set(left.map(|left| left.saturating_sub(1)));
+        left != Some(0)
+    }
+}

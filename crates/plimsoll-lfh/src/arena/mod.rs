@@ -1,0 +1,190 @@
+//! The address space of all heaps of a process: one window, cut into units and segments.
+//!
+//! ```text
+//! window  0        64 KiB    256 KiB   1 MiB      64 MiB        1088 MiB            256 GiB
+//!         Directory | (helper) | segments | heaps   | unit table  | segments of units ... |
+//! ```
+//!
+//! The window is reserved at the first call; its pages become accessible as they are needed. Where the address space
+//! itself is limited (`ulimit -v`), the window is only addresses, at which pieces are mapped one by one, past whatever
+//! else is there.
+//!
+//! Premises of the unsafe code: the window's address is set once, before anything in it is reached; the tables are
+//! atomics, for which zeroed memory is valid; what of them is accessible only grows.
+#![allow(unsafe_code)]
+
+mod begin;
+mod directory;
+mod growth;
+
+use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+
+pub(crate) use self::begin::{is_ready, prepare};
+pub use self::directory::{Directory, MAGIC, Segment};
+#[cfg(test)]
+pub(crate) use self::growth::injection;
+pub(crate) use self::growth::{
+    disown, free_after_fork, grow, hold, leave_huge_pages, open_record, release, use_huge_pages,
+};
+use crate::unit::{UNIT, Unit, UnitIndex, UnitKind};
+
+/// Bytes of the window.
+pub const WINDOW: usize = 256 << 30;
+/// Units of the window.
+pub const UNITS: usize = WINDOW / UNIT;
+/// Bytes of a segment: what belongs to one heap or to none.
+pub const SEGMENT: usize = 2 << 20;
+/// Units of a segment.
+pub const SEGMENT_UNITS: u32 = (SEGMENT / UNIT) as u32;
+/// As many heaps as there may be at a time.
+pub const HEAPS: u32 = 1008;
+/// Bytes from one heap's record to the next.
+pub const RECORD: usize = 64 << 10;
+
+/// Where the helper's stack ends, see `purge`.
+pub(crate) const HELPER: usize = 192 << 10;
+/// Bytes of the helper's stack, under which nothing is accessible.
+const HELPER_STACK: usize = 64 << 10;
+/// Where the table of segments starts.
+const SEGMENTS: usize = 256 << 10;
+/// Where the heaps' records start.
+const RECORDS: usize = 1 << 20;
+/// Where the unit table starts.
+const UNIT_TABLE: usize = 64 << 20;
+/// The first unit that a heap may have.
+pub const FIRST_UNIT: UnitIndex = ((UNIT_TABLE + UNITS * size_of::<Unit>()) / UNIT) as UnitIndex;
+/// The unit table becomes accessible in steps of this many bytes.
+const TABLE_STEP: usize = 64 << 10;
+
+const _: () = assert!(RECORDS + HEAPS as usize * RECORD <= UNIT_TABLE);
+const _: () = assert!(SEGMENTS + WINDOW / SEGMENT * size_of::<Segment>() <= RECORDS);
+const _: () = assert!((FIRST_UNIT as usize * UNIT).is_multiple_of(SEGMENT));
+const _: () = assert!(size_of::<Directory>() <= 4096);
+
+/// The bucket's number of each unit of a subsegment, of any heap; 0 for every other unit. All that `free` needs.
+pub(crate) static BUCKET_OF_UNIT: [AtomicU8; UNITS] = [const { AtomicU8::new(0) }; UNITS];
+
+/// Address of the window; 0 until the first call.
+static START: AtomicUsize = AtomicUsize::new(0);
+
+/// Address of the window; 0 before the first call.
+#[inline(always)]
+pub(crate) fn window() -> usize {
+    START.load(Ordering::Relaxed)
+}
+
+/// The unit of an address; none outside of the window.
+#[inline(always)]
+pub(crate) fn unit_of(address: usize) -> Option<UnitIndex> {
+    let offset = address.wrapping_sub(window());
+    (offset < WINDOW).then_some((offset / UNIT) as UnitIndex)
+}
+
+/// Address of a unit's first byte.
+#[inline(always)]
+pub(crate) fn address_of(unit: UnitIndex) -> usize {
+    window() + unit as usize * UNIT
+}
+
+/// The description of a unit of [`FIRST_UNIT`]`..end()`.
+#[inline(always)]
+pub(crate) fn unit(index: UnitIndex) -> &'static Unit {
+    debug_assert!((FIRST_UNIT..end()).contains(&index), "unit {index}");
+    // SAFETY: the table is accessible up to `end` and stays so; it is made of atomics.
+    unsafe { &*((window() + UNIT_TABLE) as *const Unit).add(index as usize) }
+}
+
+/// The segment of a unit.
+#[inline(always)]
+pub(crate) fn segment_of(unit: UnitIndex) -> &'static Segment {
+    debug_assert!((unit as usize) < UNITS);
+    // SAFETY: the table is accessible for every unit of the window, and stays so; it is made of atomics.
+    unsafe { &*((window() + SEGMENTS) as *const Segment).add((unit / SEGMENT_UNITS) as usize) }
+}
+
+/// Whether the unit is in a segment of that heap.
+#[inline]
+pub(crate) fn belongs(unit: UnitIndex, heap: u32) -> bool {
+    (FIRST_UNIT..UNITS as u32).contains(&unit)
+        && u32::from(segment_of(unit).heap.load(Ordering::Relaxed)) == heap
+}
+
+/// The first unit that no heap ever had.
+#[inline]
+pub(crate) fn end() -> UnitIndex {
+    directory().end.load(Ordering::Acquire)
+}
+
+/// The head of the window, which [`prepare`] made.
+#[inline(always)]
+pub(crate) fn directory() -> &'static Directory {
+    debug_assert_ne!(window(), 0);
+    // SAFETY: the window starts with it, and it is made of atomics.
+    unsafe { &*(window() as *const Directory) }
+}
+
+/// Whether a range of the window can be read: of the directory, the segments' table, the records of heaps, the
+/// descriptions of units, or units.
+pub(crate) fn is_readable(start: usize, length: usize) -> bool {
+    let Some(from) = start
+        .checked_sub(window())
+        .filter(|from| *from < WINDOW && window() != 0)
+    else {
+        return false;
+    };
+    let Some(to) = from.checked_add(length).filter(|to| *to <= end() as usize * UNIT) else {
+        return false;
+    };
+    let heaps = directory().heaps.load(Ordering::Acquire) as usize;
+    let readable = [
+        (0, size_of::<Directory>()),
+        (SEGMENTS, RECORDS + heaps * RECORD),
+        (UNIT_TABLE, UNIT_TABLE + end() as usize * size_of::<Unit>()),
+    ];
+    if readable.iter().any(|(start, end)| *start <= from && to <= *end) {
+        return true;
+    }
+    let units = (from / UNIT) as UnitIndex..to.div_ceil(UNIT) as UnitIndex;
+    units.start >= FIRST_UNIT
+        && units
+            .into_iter()
+            .all(|unit| segment_of(unit).heap.load(Ordering::Relaxed) != Segment::FOREIGN)
+}
+
+/// Address of the record of heap `number`, from 1.
+#[inline(always)]
+pub(crate) fn record_address(number: u32) -> usize {
+    window() + RECORDS + (number as usize - 1) * RECORD
+}
+
+/// `unit` or the first one after it whose address is a multiple of `align` units, a power of two.
+pub(crate) fn align_up(unit: UnitIndex, align: u32) -> Option<UnitIndex> {
+    let before = window() / UNIT;
+    let aligned = (before + unit as usize).checked_next_multiple_of(align as usize)? - before;
+    (aligned < UNITS).then_some(aligned as UnitIndex)
+}
+
+/// Visits the first unit of each run of a heap, and what it is. While others change the heap, runs may be missed.
+///
+/// # Errors
+/// What `visit` returns, at once.
+pub(crate) fn for_each_run<E>(
+    heap: u32,
+    mut visit: impl FnMut(UnitIndex, UnitKind) -> Result<(), E>,
+) -> Result<(), E> {
+    let end = end();
+    let mut at = FIRST_UNIT;
+    while at < end {
+        let length = match belongs(at, heap) {
+            true => unit(at).length.load(Ordering::Relaxed),
+            false => 0,
+        };
+        if length == 0 {
+            at = (at + 1).next_multiple_of(SEGMENT_UNITS);
+            continue;
+        }
+        visit(at, unit(at).kind())?;
+        at += length;
+    }
+    Ok(())
+}
