@@ -13,20 +13,21 @@
 //! `free` checks; what was freed is zero, stays in quarantine for a while, and is checked to be still zero when it is
 //! handed out again. A block larger than any bucket's ends in front of a page that cannot be reached.
 //!
-//! Premises of the unsafe code: the table covers the window and stays; a block in use is its owner's, and after `free`
+//! Premises of the unsafe code: the table ([`arena::block_byte`]) covers every unit and stays; a block in use is its owner's, and after `free`
 //! this module's until it comes to the front end.
 #![allow(unsafe_code)]
 
 use core::ptr;
-use core::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use plimsoll_os::address_space;
 
-use crate::arena::{self, BUCKET_OF_UNIT, WINDOW};
+use crate::arena::{self, BUCKET_OF_UNIT, block_byte as state};
 use crate::bucket::{Bucket, SMALLEST_BLOCK};
 use crate::integrity::{self, Damage};
 use crate::large;
 use crate::record::Record;
+use crate::subsegment;
 use crate::unit::{UNIT, UnitIndex, UnitKind};
 
 /// Set in [`BUCKET_OF_UNIT`] beside the bucket of a hardened heap's units: no fast path knows such a bucket.
@@ -46,38 +47,10 @@ const IN_USE: u8 = 3;
 /// In use, with a number of bytes more that the next two bytes of the table hold.
 const IN_USE_LONG: u8 = u8::MAX;
 
-/// Address of the table; 0 where no heap is hardened.
-static TABLE: AtomicUsize = AtomicUsize::new(0);
-
-/// Makes the table. False where there is no address space for it: 16 GiB, of which what describes blocks is used.
-pub(crate) fn start() -> bool {
-    if TABLE.load(Ordering::Acquire) != 0 {
-        return true;
-    }
-    let Ok(table) = address_space::map(WINDOW / SMALLEST_BLOCK) else {
-        return false;
-    };
-    if TABLE
-        .compare_exchange(0, table, Ordering::AcqRel, Ordering::Acquire)
-        .is_err()
-    {
-        // SAFETY: the mapping was made above, and nobody knows of it.
-        let _ = unsafe { address_space::unmap(table, WINDOW / SMALLEST_BLOCK) };
-    }
-    true
-}
-
-/// The byte of the table for an address of the window.
-fn state(address: usize) -> &'static AtomicU8 {
-    let at = TABLE.load(Ordering::Relaxed) + (address - arena::window()) / SMALLEST_BLOCK;
-    // SAFETY: the table covers the window; it is made of atomics, for which zero is valid.
-    unsafe { &*ptr::with_exposed_provenance(at) }
-}
-
 /// Forgets what was in units that become a subsegment.
 pub(crate) fn begin_subsegment(start: usize, units: u32) {
     let bytes = units as usize * UNIT / SMALLEST_BLOCK;
-    // SAFETY: the table covers the window, and no block starts in the units, so nobody looks at their bytes.
+    // SAFETY: the table covers the units, and no block starts in them, so nobody looks at their bytes.
     unsafe { ptr::write_bytes(state(start).as_ptr(), NEVER, bytes) };
 }
 
@@ -202,11 +175,11 @@ pub(crate) unsafe fn free(record: &Record, block: *mut u8) -> bool {
         return unsafe { free_large(record, block) };
     };
     let wrong = |damage| integrity::report(damage, address, Some(bucket));
-    if !address.is_multiple_of(SMALLEST_BLOCK) {
+    if !subsegment::starts_block(bucket.number(), address) {
         wrong(Damage::NotAStart);
     }
-    let unit = arena::unit(arena::unit_of(address).expect("it has a bucket"));
-    if unit.heap.load(Ordering::Relaxed) != record.number.load(Ordering::Relaxed) {
+    let unit = arena::unit_of(address).expect("it has a bucket");
+    if !arena::belongs(unit, record.number.load(Ordering::Relaxed)) {
         wrong(Damage::OtherHeap);
     }
     // One of two threads that free the block at the same time sees that the other one did.
@@ -258,11 +231,13 @@ unsafe fn free_large(record: &Record, block: *mut u8) -> bool {
         if !is_canary(address + large::asked(address)) {
             integrity::report(Damage::Overrun, address, None);
         }
-        let _ = address_space::make_accessible(address + length - GUARD, GUARD);
         // What was in it is gone at once. Where pages are locked it goes when the memory is used again.
         let _ = address_space::discard(address, length);
+        // Where the kernel has no room to join its mappings again, nobody has the run any more.
+        if address_space::make_accessible(address + length - GUARD, GUARD).is_ok() {
+            record.backend().give(first);
+        }
     }
-    record.backend().give(first);
     true
 }
 
@@ -280,7 +255,7 @@ fn large_at(address: usize) -> Option<UnitIndex> {
 pub(crate) fn size(block: *const u8) -> Option<usize> {
     let address = block as usize;
     match bucket_of(address) {
-        Some(bucket) if address.is_multiple_of(SMALLEST_BLOCK) => {
+        Some(bucket) if subsegment::starts_block(bucket.number(), address) => {
             match state(address).load(Ordering::Acquire) {
                 NEVER => integrity::report(Damage::NotAStart, address, Some(bucket)),
                 FREE | QUARANTINED => integrity::report(Damage::UsedAfterFree, address, Some(bucket)),

@@ -11,7 +11,7 @@ use crate::arena;
 use crate::backend::Backend;
 use crate::bucket::Bucket;
 use crate::front_end::{self, LowFragmentation};
-use crate::hardened::{self, Quarantine};
+use crate::hardened::Quarantine;
 use crate::heap::{FrontEnd, FrontEndError, HeapError, HeapOptions};
 use crate::integrity::{self, Damage};
 use crate::lock::Lock;
@@ -91,7 +91,7 @@ fn begin(number: u32, options: HeapOptions, front_end: FrontEnd) -> bool {
     } else {
         front_end
     };
-    if !arena::open_record(number) || (options.hardened && !hardened::start()) {
+    if !arena::open_record(number) || (options.hardened && !arena::open_block_table()) {
         return false;
     }
     // SAFETY: the record is accessible, and zero is valid for what it is made of.
@@ -209,7 +209,7 @@ pub(crate) unsafe fn destroy(number: u32) {
     // SAFETY: the caller's premise.
     unsafe { record.low_fragmentation.end() };
     // SAFETY: the caller's premise.
-    unsafe { arena::disown(number) };
+    unsafe { arena::disown(number, record.is_hardened()) };
     // SAFETY: the record is accessible, and nobody uses it under the lock, as it says that there is no heap.
     unsafe { ptr::write_bytes(ptr::from_ref(record).cast_mut(), 0, 1) };
 }

@@ -8,21 +8,43 @@ use plimsoll_os::{Advice, address_space};
 use super::begin::open;
 use super::directory::Segment;
 use super::{
-    BUCKET_OF_UNIT, FIRST_UNIT, RECORD, RECORDS, SEGMENT, SEGMENT_UNITS, TABLE_STEP, UNIT_TABLE, UNITS,
-    WINDOW, address_of, align_up, belongs, directory, end, record_address, segment_of, unit, window,
+    BLOCK_TABLE, BUCKET_OF_UNIT, FIRST_UNIT, RECORD, RECORDS, SEGMENT, SEGMENT_UNITS, TABLE_STEP, UNIT_TABLE,
+    UNITS, WINDOW, address_of, align_up, belongs, directory, end, record_address, segment_of, unit, window,
 };
+use crate::bucket::SMALLEST_BLOCK;
 use crate::lock::Lock;
 use crate::unit::{UNIT, Unit, UnitIndex};
 
 /// Serves whoever needs more of the window. Last in the order of locks.
 static GROWTH: Lock<Growth> = Lock::new(Growth {
     table_end: UNIT_TABLE + FIRST_UNIT as usize * size_of::<Unit>(),
+    has_block_table: false,
+    block_table_end: BLOCK_TABLE + FIRST_UNIT as usize * BLOCK_BYTES,
 });
 
 #[derive(Debug)]
 struct Growth {
     /// Bytes of the unit table that are accessible, counted from the window's start.
     table_end: usize,
+    /// Whether a heap is or was hardened.
+    has_block_table: bool,
+    /// Bytes of the table of blocks that are accessible, counted from the window's start.
+    block_table_end: usize,
+}
+
+/// Bytes of the table of blocks for each unit.
+const BLOCK_BYTES: usize = UNIT / SMALLEST_BLOCK;
+
+/// Makes the table of blocks accessible, from now on as far as there are units. False where no memory is left.
+pub(crate) fn open_block_table() -> bool {
+    let mut growth = GROWTH.lock();
+    let directory = directory();
+    let only = directory.addresses_only.load(Ordering::Relaxed) != 0;
+    let had = growth.has_block_table;
+    growth.has_block_table = true;
+    // Where it fails, other heaps have to grow without it.
+    growth.has_block_table = growth.describe(directory.end.load(Ordering::Relaxed), only) || had;
+    growth.has_block_table
 }
 
 /// Makes the record of heap `number` accessible; it is zero the first time. False where no memory is left.
@@ -42,11 +64,11 @@ pub(crate) fn open_record(number: u32) -> bool {
     opened
 }
 
-/// Gives back every segment of a heap that is no more.
+/// Gives back every segment of a heap that is no more. Where it was hardened, some of its pages are inaccessible.
 ///
 /// # Safety
 /// Nobody uses the heap or a block of it.
-pub(crate) unsafe fn disown(heap: u32) {
+pub(crate) unsafe fn disown(heap: u32, hardened: bool) {
     let growth = GROWTH.lock();
     let end = end();
     let mut at = FIRST_UNIT;
@@ -60,7 +82,7 @@ pub(crate) unsafe fn disown(heap: u32) {
             continue;
         }
         // SAFETY: the caller's premise.
-        unsafe { disown_range(at, last) };
+        unsafe { disown_range(at, last, hardened) };
         at = last;
     }
     drop(growth);
@@ -68,27 +90,34 @@ pub(crate) unsafe fn disown(heap: u32) {
 
 /// # Safety
 /// The units are of one heap, and nobody uses it.
-unsafe fn disown_range(first: UnitIndex, last: UnitIndex) {
+unsafe fn disown_range(first: UnitIndex, last: UnitIndex, hardened: bool) {
     for at in first..last {
         BUCKET_OF_UNIT[at as usize].store(0, Ordering::Relaxed);
         unit(at).clear();
     }
     let (start, length) = (address_of(first), (last - first) as usize * UNIT);
+    // SAFETY: the caller's premise; the range was accessible before.
+    let accessible = !hardened || unsafe { address_space::make_accessible(start, length) }.is_ok();
     // SAFETY: the caller's premise.
-    if unsafe { address_space::discard(start, length) }.is_err() {
+    let discarded = unsafe { address_space::discard(start, length) }.is_ok();
+    if !discarded && accessible {
         // The pages are locked in memory. What reuses segments relies on zeroes.
         // SAFETY: the caller's premise; the range is accessible.
         unsafe { core::ptr::write_bytes(start as *mut u8, 0, length) };
     }
+    // What the system leaves inaccessible, nobody has again.
+    let owner = if accessible { 0 } else { Segment::FOREIGN };
     for at in (first..last).step_by(SEGMENT_UNITS as usize) {
         let segment = segment_of(at);
-        segment.heap.store(0, Ordering::Relaxed);
+        segment.heap.store(owner, Ordering::Relaxed);
         if segment.huge.swap(0, Ordering::Relaxed) != 0 {
             let _ = address_space::advise(address_of(at), SEGMENT, Advice::NoHugePage);
         }
     }
-    let segments = (last - first) / SEGMENT_UNITS;
-    directory().unowned.fetch_add(segments, Ordering::Relaxed);
+    if accessible {
+        let segments = (last - first) / SEGMENT_UNITS;
+        directory().unowned.fetch_add(segments, Ordering::Relaxed);
+    }
 }
 
 /// Keeps the window from growing for the time of a fork.
@@ -242,11 +271,11 @@ impl Growth {
         }
         let end = directory.end.load(Ordering::Relaxed) as usize * UNIT;
         let records = RECORDS + directory.heaps.load(Ordering::Relaxed) as usize * RECORD;
-        let table = self.table_end;
         directory.addresses_only.store(1, Ordering::Relaxed);
         for (from, to) in [
             (end, WINDOW),
-            (table, FIRST_UNIT as usize * UNIT),
+            (self.table_end, BLOCK_TABLE),
+            (self.block_table_end, FIRST_UNIT as usize * UNIT),
             (records, UNIT_TABLE),
         ] {
             // SAFETY: nothing in the range was ever made accessible, so nobody uses it.
@@ -255,16 +284,12 @@ impl Growth {
         true
     }
 
-    /// Makes the unit table accessible up to unit `last`.
+    /// Makes the tables accessible up to unit `last`.
     fn describe(&mut self, last: UnitIndex, only: bool) -> bool {
-        let needed = UNIT_TABLE + last as usize * size_of::<Unit>();
-        let step = needed.saturating_sub(self.table_end).next_multiple_of(TABLE_STEP);
-        // SAFETY: the table is the arena's, and nobody knows this part of it yet.
-        if step != 0 && !unsafe { open(window() + self.table_end, step, only) } {
-            return false;
-        }
-        self.table_end += step;
-        true
+        let last = last as usize;
+        lengthen(&mut self.table_end, UNIT_TABLE + last * size_of::<Unit>(), only)
+            && (!self.has_block_table
+                || lengthen(&mut self.block_table_end, BLOCK_TABLE + last * BLOCK_BYTES, only))
     }
 
     /// The segments from `end` to `first` stay nobody's: for good where their addresses are in use by others.
@@ -286,6 +311,17 @@ impl Growth {
         }
         Grown { first, units }
     }
+}
+
+/// Makes a table that ends at `end` accessible up to `needed`, both counted from the window's start.
+fn lengthen(end: &mut usize, needed: usize, only: bool) -> bool {
+    let step = needed.saturating_sub(*end).next_multiple_of(TABLE_STEP);
+    // SAFETY: the table is the arena's, and nobody knows this part of it yet.
+    if step != 0 && !unsafe { open(window() + *end, step, only) } {
+        return false;
+    }
+    *end += step;
+    true
 }
 
 /// Growth that fails when a test says so.

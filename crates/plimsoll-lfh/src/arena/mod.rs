@@ -1,8 +1,8 @@
 //! The address space of all heaps of a process: one window, cut into units and segments.
 //!
 //! ```text
-//! window  0        64 KiB    256 KiB   1 MiB      64 MiB        1088 MiB            256 GiB
-//!         Directory | (helper) | segments | heaps   | unit table  | segments of units ... |
+//! window  0        64 KiB    256 KiB   1 MiB   64 MiB       1088 MiB        17472 MiB           256 GiB
+//!         Directory | (helper) | segments | heaps | unit table | table of blocks | segments of units ... |
 //! ```
 //!
 //! The window is reserved at the first call; its pages become accessible as they are needed. Where the address space
@@ -24,8 +24,10 @@ pub use self::directory::{Directory, MAGIC, Segment};
 #[cfg(test)]
 pub(crate) use self::growth::injection;
 pub(crate) use self::growth::{
-    disown, free_after_fork, grow, hold, leave_huge_pages, open_record, release, use_huge_pages,
+    disown, free_after_fork, grow, hold, leave_huge_pages, open_block_table, open_record, release,
+    use_huge_pages,
 };
+use crate::bucket::SMALLEST_BLOCK;
 use crate::unit::{UNIT, Unit, UnitIndex, UnitKind};
 
 /// Bytes of the window.
@@ -51,9 +53,11 @@ const SEGMENTS: usize = 256 << 10;
 const RECORDS: usize = 1 << 20;
 /// Where the unit table starts.
 const UNIT_TABLE: usize = 64 << 20;
+/// Where the table of hardened heaps' blocks starts: a byte for each [`SMALLEST_BLOCK`] bytes of the window.
+const BLOCK_TABLE: usize = UNIT_TABLE + UNITS * size_of::<Unit>();
 /// The first unit that a heap may have.
-pub const FIRST_UNIT: UnitIndex = ((UNIT_TABLE + UNITS * size_of::<Unit>()) / UNIT) as UnitIndex;
-/// The unit table becomes accessible in steps of this many bytes.
+pub const FIRST_UNIT: UnitIndex = ((BLOCK_TABLE + WINDOW / SMALLEST_BLOCK) / UNIT) as UnitIndex;
+/// The tables become accessible in steps of this many bytes.
 const TABLE_STEP: usize = 64 << 10;
 
 const _: () = assert!(RECORDS + HEAPS as usize * RECORD <= UNIT_TABLE);
@@ -92,6 +96,15 @@ pub(crate) fn unit(index: UnitIndex) -> &'static Unit {
     debug_assert!((FIRST_UNIT..end()).contains(&index), "unit {index}");
     // SAFETY: the table is accessible up to `end` and stays so; it is made of atomics.
     unsafe { &*((window() + UNIT_TABLE) as *const Unit).add(index as usize) }
+}
+
+/// The byte that hardened heaps keep of an address of a unit of [`FIRST_UNIT`]`..end()`, once
+/// [`open_block_table`] said yes.
+#[inline(always)]
+pub(crate) fn block_byte(address: usize) -> &'static AtomicU8 {
+    let at = (address - window()) / SMALLEST_BLOCK;
+    // SAFETY: the table is accessible up to `end` and stays so; it is made of atomics.
+    unsafe { &*((window() + BLOCK_TABLE) as *const AtomicU8).add(at) }
 }
 
 /// The segment of a unit.

@@ -25,6 +25,7 @@ use crate::backend::Backend;
 use crate::bucket::{BUCKETS, Bucket};
 use crate::integrity::{self, Damage};
 use crate::lock::Lock;
+use crate::purge;
 use crate::record::PROCESS;
 use crate::subsegment;
 use crate::unit::UNIT;
@@ -106,6 +107,7 @@ impl LowFragmentation {
     pub(crate) fn allocate_hidden(&self, backend: &Backend, bucket: Bucket) -> *mut u8 {
         let block = allocate_fast(self.slots.sections(), bucket);
         if block.is_null() {
+            purge::now_and_then();
             self.refill(backend, bucket)
         } else {
             block
@@ -122,6 +124,7 @@ impl LowFragmentation {
             integrity::report(Damage::DoubleFree, block as usize, Some(bucket));
         }
         if !self.slots.sections().push(bucket, block) {
+            purge::now_and_then();
             self.flush(backend, bucket, block);
         }
     }

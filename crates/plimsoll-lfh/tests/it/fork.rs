@@ -87,6 +87,27 @@ fn children_of_a_process_under_load_have_a_heap() {
 }
 
 #[test]
+fn children_of_a_process_under_load_have_a_hardened_heap() {
+    in_child(
+        "fork::children_of_a_process_under_load_have_a_hardened_heap",
+        &[("PLIMSOLL_HEAP_PROFILE", "hardened")],
+        fork_under_load,
+    );
+}
+
+#[test]
+fn children_of_a_process_under_load_have_a_hardened_heap_without_sections() {
+    in_child(
+        "fork::children_of_a_process_under_load_have_a_hardened_heap_without_sections",
+        &[
+            ("PLIMSOLL_HEAP_PROFILE", "hardened"),
+            ("PLIMSOLL_HEAP_RSEQ", "off"),
+        ],
+        fork_under_load,
+    );
+}
+
+#[test]
 fn children_of_a_process_under_load_have_a_standard_heap() {
     in_child(
         "fork::children_of_a_process_under_load_have_a_standard_heap",

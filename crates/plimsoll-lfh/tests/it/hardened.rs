@@ -70,6 +70,31 @@ fn memory_that_served_other_sizes_is_no_damage() {
     }
 }
 
+/// Pages that could not be reached were handed out by the next heap.
+#[test]
+fn what_a_hardened_heap_kept_out_of_reach_serves_others_after_it() {
+    for _ in 0..3 {
+        let hardened = heap();
+        let sizes = [17_000, 40_000, 100_000, 3_000_000];
+        let blocks: Vec<*mut u8> = (0..80).map(|at| hardened.allocate(sizes[at % 4])).collect();
+        for block in blocks.iter().step_by(3) {
+            // SAFETY: the block is this test's.
+            unsafe { hardened.free(*block) };
+        }
+        drop(hardened);
+        let plain = Heap::new(HeapOptions::default()).expect("a heap");
+        let blocks: Vec<*mut u8> = (0..80).map(|_| plain.allocate_zeroed(1 << 20)).collect();
+        for block in &blocks {
+            // SAFETY: the block is this test's, and so long.
+            unsafe {
+                let bytes = std::slice::from_raw_parts(*block, 1 << 20);
+                assert!(bytes.iter().all(|byte| *byte == 0), "it is zero");
+                block.write_bytes(0xFF, 1 << 20);
+            }
+        }
+    }
+}
+
 #[test]
 fn alignments_are_kept() {
     let heap = heap();

@@ -73,6 +73,28 @@ fn a_limited_process_gets_null_and_goes_on() {
     });
 }
 
+/// Its table of blocks took so much address space that it could not start.
+#[test]
+fn a_limited_process_has_a_hardened_heap() {
+    in_child(
+        "limits::a_limited_process_has_a_hardened_heap",
+        &[("PLIMSOLL_HEAP_PROFILE", "hardened")],
+        || {
+            limit_address_space(virtual_bytes() + (200 << 20));
+            let heap = Heap::process();
+            exhaust(heap, 10_000);
+            heap.trim();
+            exhaust(heap, 200_000);
+            let block = heap.allocate(100);
+            // SAFETY: the block is in use, whose exact size a hardened heap knows.
+            unsafe {
+                assert_eq!(heap.usable_size(block), 100);
+                heap.free(block);
+            }
+        },
+    );
+}
+
 #[test]
 fn a_process_that_is_limited_later_gets_null_and_goes_on() {
     in_child(

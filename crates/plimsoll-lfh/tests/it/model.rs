@@ -192,6 +192,13 @@ proptest! {
     }
 
     #[test]
+    fn a_hardened_heap_keeps_what_is_in_use(calls in calls()) {
+        let options = HeapOptions { hardened: true, ..HeapOptions::default() };
+        let heap = Heap::new(options).expect("there is memory");
+        run(&heap, &calls);
+    }
+
+    #[test]
     fn a_heap_for_one_thread_that_checks_itself_keeps_what_is_in_use(calls in calls()) {
         let options = HeapOptions { no_serialize: true, debug: true, ..HeapOptions::default() };
         let heap = Heap::new(options).expect("there is memory");

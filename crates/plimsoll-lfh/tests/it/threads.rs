@@ -185,6 +185,15 @@ fn threads_free_each_others_blocks_of_a_standard_heap() {
 }
 
 #[test]
+fn threads_free_each_others_blocks_of_a_hardened_heap() {
+    let options = HeapOptions {
+        hardened: true,
+        ..HeapOptions::default()
+    };
+    work(&Heap::new(options).expect("there is memory"), 4);
+}
+
+#[test]
 fn the_front_end_may_change_while_threads_work() {
     let heap = Heap::new(HeapOptions::default()).expect("there is memory");
     std::thread::scope(|scope| {
