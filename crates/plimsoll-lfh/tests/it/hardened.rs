@@ -53,13 +53,18 @@ fn blocks_of_all_sizes_keep_what_is_written_to_them() {
     }
 }
 
-/// Blocks were handed out of memory that had served others; what stood behind their end was then taken for a write after
-/// free.
+/// Blocks were cut from memory that had served others, whose links were left behind their end; when they were handed out
+/// again, that was taken for a write after free.
 #[test]
 fn memory_that_served_other_sizes_is_no_damage() {
     let heap = heap();
-    for size in [20_000, 1664, 40_000, 1500, 100, 1030, 60_000, 9000] {
-        let blocks: Vec<*mut u8> = (0..3000).map(|_| heap.allocate(size)).collect();
+    // Short blocks leave many links, and the bucket of what comes next is long for it.
+    for size in [48, 1030, 64, 2060, 80, 4100, 48, 9300]
+        .repeat(2)
+        .into_iter()
+        .flat_map(|size| [size; 3])
+    {
+        let blocks: Vec<*mut u8> = (0..3_000_000 / size).map(|_| heap.allocate(size)).collect();
         for block in blocks {
             // SAFETY: the block is this test's.
             unsafe {
