@@ -6,7 +6,7 @@
 //!
 //! ```text
 //!             allocate              free                 quarantine is full
-//! NEVER or FREE ----> in use + slack ----> QUARANTINED ----------------------> FREE
+//! NEVER or FREE ----> in use + slack ----> RESTING --------------------> FREE
 //! ```
 //!
 //! So an address is freed only if a block in use starts there. Behind what was asked for stand eight bytes or more that
@@ -18,10 +18,11 @@
 #![allow(unsafe_code)]
 
 use core::ptr;
-use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use core::sync::atomic::Ordering;
 
 use plimsoll_os::address_space;
 
+use crate::affinity::QUARANTINED;
 use crate::arena::{self, BUCKET_OF_UNIT, block_byte as state};
 use crate::bucket::{Bucket, SMALLEST_BLOCK};
 use crate::integrity::{self, Damage};
@@ -41,7 +42,7 @@ const GUARD: usize = 4096;
 /// What the table says: no block starts there, or it was never handed out.
 const NEVER: u8 = 0;
 const FREE: u8 = 1;
-const QUARANTINED: u8 = 2;
+const RESTING: u8 = 2;
 /// From here on: in use, with so many bytes more than were asked for.
 const IN_USE: u8 = 3;
 /// In use, with a number of bytes more that the next two bytes of the table hold.
@@ -182,18 +183,16 @@ pub(crate) unsafe fn free(record: &Record, block: *mut u8) -> bool {
     if !arena::belongs(unit, record.number.load(Ordering::Relaxed)) {
         wrong(Damage::OtherHeap);
     }
-    // One of two threads that free the block at the same time sees that the other one did.
     let byte = state(address).load(Ordering::Acquire);
     match byte {
         NEVER => wrong(Damage::NotAStart),
-        FREE | QUARANTINED => wrong(Damage::DoubleFree),
+        FREE | RESTING => wrong(Damage::DoubleFree),
         _ => {}
     }
     let size = bucket.size() - slack(address, byte);
-    let taken = state(address).compare_exchange(byte, QUARANTINED, Ordering::AcqRel, Ordering::Relaxed);
-    if taken.is_err() {
-        wrong(Damage::DoubleFree);
-    }
+    // A locked exchange would wait for all that the program and `write_bytes` wrote just now. Where two threads free the
+    // block at the same time, `release` sees it twice.
+    state(address).store(RESTING, Ordering::Release);
     // SAFETY: the block is this call's from here on.
     unsafe {
         if !is_canary(address + size) {
@@ -201,17 +200,35 @@ pub(crate) unsafe fn free(record: &Record, block: *mut u8) -> bool {
         }
         ptr::write_bytes(block, 0, size + CANARY);
     }
-    let slot = record.low_fragmentation().slot_of_thread();
-    if let Some((leaving, bucket)) = record.quarantine.exchange(slot, block, bucket) {
-        state(leaving as usize).store(FREE, Ordering::Release);
-        // SAFETY: the block left the quarantine, and nobody else has it.
-        unsafe {
-            record
-                .low_fragmentation()
-                .free_hidden(record.backend(), bucket, leaving)
-        };
+    let slots = &record.low_fragmentation().slots;
+    if !slots.quarantine(block) {
+        let mut leaving = [ptr::null_mut(); QUARANTINED + 1];
+        let count = slots.make_room(block, &mut leaving);
+        // SAFETY: they left the quarantine, and nobody else has them.
+        leaving[..count]
+            .iter()
+            .for_each(|block| unsafe { release(record, *block) });
     }
     true
+}
+
+/// Makes a block that left the quarantine free.
+///
+/// # Safety
+/// The block is the caller's.
+unsafe fn release(record: &Record, block: *mut u8) {
+    let address = block as usize;
+    let Some(bucket) = bucket_of(address).filter(|_| state(address).load(Ordering::Acquire) == RESTING)
+    else {
+        integrity::report(Damage::DoubleFree, address, bucket_of(address));
+    };
+    state(address).store(FREE, Ordering::Release);
+    // SAFETY: the caller's premise.
+    unsafe {
+        record
+            .low_fragmentation()
+            .free_hidden(record.backend(), bucket, block)
+    };
 }
 
 /// # Safety
@@ -258,50 +275,11 @@ pub(crate) fn size(block: *const u8) -> Option<usize> {
         Some(bucket) if subsegment::starts_block(bucket.number(), address) => {
             match state(address).load(Ordering::Acquire) {
                 NEVER => integrity::report(Damage::NotAStart, address, Some(bucket)),
-                FREE | QUARANTINED => integrity::report(Damage::UsedAfterFree, address, Some(bucket)),
+                FREE | RESTING => integrity::report(Damage::UsedAfterFree, address, Some(bucket)),
                 byte => Some(bucket.size() - slack(address, byte)),
             }
         }
         Some(bucket) => integrity::report(Damage::NotAStart, address, Some(bucket)),
         None => large_at(address).map(|_| large::asked(address)),
-    }
-}
-
-/// Parts of the quarantine; threads of different processors use different ones.
-const PARTS: usize = 8;
-/// Blocks of at most [`SHORT`] bytes in a part, and longer ones.
-const SHORT_BLOCKS: usize = 256;
-const LONG_BLOCKS: usize = 32;
-const SHORT: usize = 1024;
-
-/// Blocks that were freed and are not to be used again yet, the oldest leaving first: at most 6 MiB a heap.
-#[derive(Debug)]
-#[repr(C)]
-pub(crate) struct Quarantine {
-    parts: [Part; PARTS],
-}
-
-#[derive(Debug)]
-#[repr(C, align(64))]
-struct Part {
-    next: [AtomicU32; 2],
-    short: [AtomicUsize; SHORT_BLOCKS],
-    long: [AtomicUsize; LONG_BLOCKS],
-}
-
-impl Quarantine {
-    /// Takes a block in, and returns the one that has to leave for it.
-    fn exchange(&self, slot: usize, block: *mut u8, bucket: Bucket) -> Option<(*mut u8, Bucket)> {
-        let part = &self.parts[slot % PARTS];
-        let (next, places) = match bucket.size() {
-            ..=SHORT => (&part.next[0], &part.short[..]),
-            _ => (&part.next[1], &part.long[..]),
-        };
-        // Two threads may choose the same place: then one block leaves a little earlier.
-        let at = next.load(Ordering::Relaxed);
-        next.store(at.wrapping_add(1), Ordering::Relaxed);
-        let leaving = places[at as usize % places.len()].swap(block.expose_provenance(), Ordering::AcqRel);
-        let bucket = bucket_of(leaving).filter(|_| leaving != 0)?;
-        Some((ptr::with_exposed_provenance_mut(leaving), bucket))
     }
 }

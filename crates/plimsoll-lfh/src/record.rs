@@ -11,7 +11,6 @@ use crate::arena;
 use crate::backend::Backend;
 use crate::bucket::Bucket;
 use crate::front_end::{self, LowFragmentation};
-use crate::hardened::Quarantine;
 use crate::heap::{FrontEnd, FrontEndError, HeapError, HeapOptions};
 use crate::integrity::{self, Damage};
 use crate::lock::Lock;
@@ -36,8 +35,6 @@ pub(crate) struct Record {
     pub(crate) backend: Backend,
     pub(crate) standard: Lock<Standard>,
     pub(crate) low_fragmentation: LowFragmentation,
-    /// Of a hardened heap.
-    pub(crate) quarantine: Quarantine,
 }
 
 const _: () = assert!(size_of::<Record>() <= arena::RECORD);

@@ -1,7 +1,7 @@
 //! The header of a bucket's array of pointers in a slot.
 use core::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 
-use super::layout::{FEWEST_POINTERS, begin, most_pointers};
+use super::layout::{FEWEST_POINTERS, QUARANTINE, QUARANTINED, begin, most_pointers};
 use crate::bucket::Bucket;
 
 /// `begin` of a stopped header is behind any `current`, so that nothing can be taken.
@@ -48,6 +48,11 @@ impl Header {
         self.current.load(Ordering::Relaxed)
     }
 
+    /// What the unused header of the quarantine becomes when its array is made usable, as one number.
+    pub(super) const fn prepared_for_quarantine() -> u64 {
+        limits(QUARANTINE, QUARANTINE + QUARANTINED as u16) as u64 | (QUARANTINE as u64) << 32
+    }
+
     /// What an unused header becomes when its array is made usable, as one number.
     pub(super) fn prepared(bucket: Bucket) -> u64 {
         let begin = begin(bucket);
@@ -55,10 +60,9 @@ impl Header {
     }
 
     /// Makes an unused header that value, for who has the slot for himself.
-    pub(super) fn prepare(&self, bucket: Bucket) -> bool {
+    pub(super) fn prepare(&self, prepared: u64) -> bool {
         let unused = self.limits.load(Ordering::Relaxed) == 0;
         if unused {
-            let prepared = Header::prepared(bucket);
             self.current.store((prepared >> 32) as u16, Ordering::Relaxed);
             self.limits.store(prepared as u32, Ordering::Release);
         }

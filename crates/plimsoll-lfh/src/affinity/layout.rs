@@ -52,7 +52,12 @@ pub(super) const ACTIVE: usize = RECORDS * STEP;
 /// Where the lock of a slot that sections do not serve is, in bytes.
 pub(super) const LOCK: usize = ACTIVE + (BUCKETS + 1).next_multiple_of(16) * size_of::<u32>();
 
-const _: () = assert!(LOCK + 64 <= SLOT);
+/// Pointers of the array of a hardened heap's quarantine, whose header is that of bucket 0, which is none.
+pub(crate) const QUARANTINED: usize = 64;
+/// Where that array begins, in steps.
+pub(super) const QUARANTINE: u16 = (LOCK / STEP + 8) as u16;
+
+const _: () = assert!((QUARANTINE as usize + QUARANTINED) * STEP <= SLOT);
 
 /// Where the array of `bucket` begins, in steps.
 pub(crate) fn begin(bucket: Bucket) -> u16 {

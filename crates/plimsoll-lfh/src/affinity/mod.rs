@@ -10,6 +10,7 @@
 
 mod header;
 mod layout;
+mod quarantine;
 #[cfg(target_arch = "x86_64")]
 mod rseq;
 
@@ -20,7 +21,7 @@ use plimsoll_os::address_space;
 
 pub(crate) use self::header::Header;
 pub use self::layout::SLOT;
-pub(crate) use self::layout::{MOST_POINTERS, STEP, begin, most_pointers};
+pub(crate) use self::layout::{MOST_POINTERS, QUARANTINED, STEP, begin, most_pointers};
 use crate::bucket::Bucket;
 use crate::lock::Lock;
 
@@ -133,6 +134,11 @@ impl SlotSet {
 
     /// Takes up to `blocks.len()` free blocks of the bucket from the slot that serves this thread. Returns how many.
     pub(crate) fn pop_batch(&self, bucket: Bucket, blocks: &mut [*mut u8]) -> usize {
+        self.pop_from(bucket.index(), blocks)
+    }
+
+    /// As [`SlotSet::pop_batch`], from the array of that header.
+    fn pop_from(&self, index: usize, blocks: &mut [*mut u8]) -> usize {
         #[cfg(target_arch = "x86_64")]
         if self.uses_sections() {
             let slots = self.sections.load(Ordering::Relaxed);
@@ -141,7 +147,7 @@ impl SlotSet {
                 rseq::pop_batch(
                     slots,
                     AREA.load(Ordering::Relaxed),
-                    bucket.index(),
+                    index,
                     blocks.as_mut_ptr(),
                     blocks.len(),
                 )
@@ -149,7 +155,7 @@ impl SlotSet {
         }
         let slot = self.mine();
         let _held = self.lock(slot).lock();
-        let (at, count) = self.header(slot, bucket).take(blocks.len() as u16);
+        let (at, count) = self.header_at(slot, index).take(blocks.len() as u16);
         for (offset, block) in (0..count).zip(blocks) {
             // SAFETY: the header says so, and the lock is held.
             *block = unsafe { self.pointer(slot, at + offset).read() };
@@ -160,6 +166,11 @@ impl SlotSet {
     /// Puts as many of the blocks into the slot that serves this thread as there is room for, from the first. Returns
     /// how many.
     pub(crate) fn push_batch(&self, bucket: Bucket, blocks: &[*mut u8]) -> usize {
+        self.push_to(bucket.index(), blocks)
+    }
+
+    /// As [`SlotSet::push_batch`], to the array of that header.
+    fn push_to(&self, index: usize, blocks: &[*mut u8]) -> usize {
         #[cfg(target_arch = "x86_64")]
         if self.uses_sections() {
             let slots = self.sections.load(Ordering::Relaxed);
@@ -168,7 +179,7 @@ impl SlotSet {
                 rseq::push_batch(
                     slots,
                     AREA.load(Ordering::Relaxed),
-                    bucket.index(),
+                    index,
                     blocks.as_ptr(),
                     blocks.len(),
                 )
@@ -176,7 +187,7 @@ impl SlotSet {
         }
         let slot = self.mine();
         let _held = self.lock(slot).lock();
-        let header = self.header(slot, bucket);
+        let header = self.header_at(slot, index);
         let (at, count) = header.room(blocks.len() as u16);
         for (offset, block) in (0..count).zip(blocks) {
             // SAFETY: the header has room there, and the lock is held.
@@ -189,17 +200,21 @@ impl SlotSet {
     /// Makes the array of the bucket usable in the slot that serves this thread, if it was never used. Returns the
     /// number of the slot in which it did so. The bucket's lock is held.
     pub(crate) fn prepare(&self, bucket: Bucket) -> Option<usize> {
+        self.prepare_at(bucket.index(), Header::prepared(bucket))
+    }
+
+    /// As [`SlotSet::prepare`], for the array of that header.
+    fn prepare_at(&self, index: usize, prepared: u64) -> Option<usize> {
         #[cfg(target_arch = "x86_64")]
         if self.uses_sections() {
             let slots = self.sections.load(Ordering::Relaxed);
-            let header = Header::prepared(bucket);
             // SAFETY: the set has started, so area and slots are what `rseq` asks for.
-            let slot = unsafe { rseq::prepare(slots, AREA.load(Ordering::Relaxed), bucket.index(), header) };
+            let slot = unsafe { rseq::prepare(slots, AREA.load(Ordering::Relaxed), index, prepared) };
             return (slot != 0).then(|| (slot - slots) / SLOT);
         }
         let slot = self.mine();
         let _held = self.lock(slot).lock();
-        self.header(slot, bucket).prepare(bucket).then_some(slot)
+        self.header_at(slot, index).prepare(prepared).then_some(slot)
     }
 
     /// Keeps everybody from the bucket's array in a slot; sections under way still may commit. No where it is not in
@@ -227,7 +242,11 @@ impl SlotSet {
 
     /// The header of a bucket in a slot.
     pub(crate) fn header(&self, slot: usize, bucket: Bucket) -> &Header {
-        let at = self.slot(slot) + bucket.index() * size_of::<Header>();
+        self.header_at(slot, bucket.index())
+    }
+
+    fn header_at(&self, slot: usize, index: usize) -> &Header {
+        let at = self.slot(slot) + index * size_of::<Header>();
         // SAFETY: inside of the slot, where headers are; zeroed memory is a header.
         unsafe { &*(at as *const Header) }
     }

@@ -129,11 +129,6 @@ impl LowFragmentation {
         }
     }
 
-    /// The number of the slot that serves this thread, now.
-    pub(crate) fn slot_of_thread(&self) -> usize {
-        self.slots.mine()
-    }
-
     /// Goes on where [`free_fast`] could not.
     ///
     /// # Safety

@@ -1,0 +1,50 @@
+//! The quarantine of a hardened heap: an array of each slot, in which freed blocks wait before they are free.
+//!
+//! Its header is in the place of bucket 0, which is none. So it is served as buckets are, without a lock where sections
+//! serve the slot; nobody drains it.
+#![allow(unsafe_code)]
+
+use core::ptr;
+#[cfg(target_arch = "x86_64")]
+use core::sync::atomic::Ordering;
+
+use super::layout::QUARANTINED;
+#[cfg(target_arch = "x86_64")]
+use super::{AREA, rseq};
+use super::{Header, SlotSet};
+
+/// The header of the quarantine.
+const INDEX: usize = 0;
+
+impl SlotSet {
+    /// Puts a block into the quarantine of the slot that serves this thread. No where there is no room.
+    #[inline(always)]
+    pub(crate) fn quarantine(&self, block: *mut u8) -> bool {
+        #[cfg(target_arch = "x86_64")]
+        if self.uses_sections() {
+            let slots = self.sections.load(Ordering::Relaxed);
+            // SAFETY: the set has started, so area and slots are what `rseq` asks for.
+            return unsafe { rseq::push(slots, AREA.load(Ordering::Relaxed), INDEX, block) };
+        }
+        self.push_to(INDEX, &[block]) == 1
+    }
+
+    /// Makes room in the quarantine of the slot that serves this thread, and puts a block there: what has been there for
+    /// longest comes out into `leaving`. Returns how many blocks that are, which may be the new one too.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn make_room(&self, block: *mut u8, leaving: &mut [*mut u8; QUARANTINED + 1]) -> usize {
+        self.prepare_at(INDEX, Header::prepared_for_quarantine());
+        let mut blocks = [ptr::null_mut(); QUARANTINED + 1];
+        let taken = self.pop_from(INDEX, &mut blocks[..QUARANTINED]);
+        blocks[taken] = block;
+        let oldest = taken / 2;
+        leaving[..oldest].copy_from_slice(&blocks[..oldest]);
+        let staying = &blocks[oldest..=taken];
+        // On another processor meanwhile, or where there was no memory for the array, there may be less room.
+        let stayed = self.push_to(INDEX, staying);
+        let others = &staying[stayed..];
+        leaving[oldest..oldest + others.len()].copy_from_slice(others);
+        oldest + others.len()
+    }
+}
