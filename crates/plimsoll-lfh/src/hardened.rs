@@ -36,6 +36,8 @@ pub(crate) const HIDDEN: u8 = 0x80;
 
 /// Bytes behind each block that are checked.
 const CANARY: usize = 8;
+/// Bytes at the start of a free block that the front end uses, and checks by itself.
+const LINKED: usize = 16;
 /// Bytes behind a large block that cannot be reached.
 const GUARD: usize = 4096;
 
@@ -123,12 +125,12 @@ pub(crate) fn allocate(record: &Record, size: usize, align: usize) -> *mut u8 {
     let address = block as usize;
     // SAFETY: the block was free and is this call's now; it is a bucket's size long.
     unsafe {
-        // Its first word may still link it to another free block; the second was checked by the front end.
+        // The first word may still link it to another free block; the second was checked and cleared by the front end.
         block.cast::<u64>().write(0);
         if state(address).load(Ordering::Relaxed) == NEVER {
             // What it was before may be there still; `free` clears what was asked for alone.
             ptr::write_bytes(block.add(size), 0, bucket.size() - size);
-        } else if !is_zero(block, bucket.size()) {
+        } else if !is_zero(block.add(LINKED), bucket.size() - LINKED) {
             integrity::report(Damage::WrittenAfterFree, address, Some(bucket));
         }
         write_canary(address + size);
@@ -138,10 +140,10 @@ pub(crate) fn allocate(record: &Record, size: usize, align: usize) -> *mut u8 {
 }
 
 /// # Safety
-/// The block is the caller's, and so long.
-unsafe fn is_zero(block: *mut u8, bytes: usize) -> bool {
-    // SAFETY: the caller's premise; blocks are aligned to words and whole words long.
-    let words = unsafe { core::slice::from_raw_parts(block.cast::<u64>(), bytes / 8) };
+/// The bytes are the caller's, aligned to words and whole words.
+unsafe fn is_zero(bytes: *mut u8, length: usize) -> bool {
+    // SAFETY: the caller's premise.
+    let words = unsafe { core::slice::from_raw_parts(bytes.cast::<u64>(), length / 8) };
     words.iter().fold(0, |all, word| all | word) == 0
 }
 
@@ -222,6 +224,11 @@ unsafe fn release(record: &Record, block: *mut u8) {
     else {
         integrity::report(Damage::DoubleFree, address, bucket_of(address));
     };
+    // SAFETY: the caller's premise; a block is as long at least.
+    if !unsafe { is_zero(block, LINKED) } {
+        // The front end is about to write there: so it has to be noticed now.
+        integrity::report(Damage::WrittenAfterFree, address, Some(bucket));
+    }
     state(address).store(FREE, Ordering::Release);
     // SAFETY: the caller's premise.
     unsafe {

@@ -14,7 +14,7 @@ const MISTAKES: [Mistake; 5] = [
     (
         "free of an inner address",
         inner_address,
-        "not the start of a block",
+        "no block in use starts here",
     ),
     ("free of what is no block", foreign, "this heap never returned it"),
     (
@@ -23,6 +23,30 @@ const MISTAKES: [Mistake; 5] = [
         "it was written after it was freed",
     ),
     ("overrun", overrun, "or overrun from the block before it"),
+];
+
+/// What a hardened heap notices besides, wherever in a block it is.
+const HARDENED: [Mistake; 4] = [
+    (
+        "use after free at the start",
+        || write_after_free(0),
+        "it was written after it was freed",
+    ),
+    (
+        "use after free of the second word",
+        || write_after_free(8),
+        "it was written after it was freed",
+    ),
+    (
+        "use after free at the end",
+        || write_after_free(47),
+        "it was written after it was freed",
+    ),
+    (
+        "overrun by a byte",
+        overrun_by_a_byte,
+        "it was written past the end of what was asked for",
+    ),
 ];
 
 fn block() -> *mut u8 {
@@ -81,17 +105,47 @@ fn overrun() {
     block();
 }
 
+fn write_after_free(at: usize) {
+    let freed = block();
+    // SAFETY: the mistake of this test.
+    unsafe {
+        free(freed);
+        freed.add(at).write(1);
+    }
+    // It leaves the quarantine, and is handed out again.
+    for _ in 0..4 {
+        let blocks: Vec<_> = (0..200).map(|_| block()).collect();
+        // SAFETY: the blocks are this function's.
+        blocks.into_iter().for_each(|block| unsafe { free(block) });
+    }
+}
+
+fn overrun_by_a_byte() {
+    let block = block();
+    // SAFETY: the mistake of this test.
+    unsafe {
+        block.add(48).write(0);
+        free(block);
+    }
+}
+
 /// With restartable sequences and without.
 #[test]
 fn mistakes_end_the_process_and_are_named() {
     if let Ok(name) = std::env::var("PLIMSOLL_LFH_MISTAKE") {
         let (_, commit, _) = MISTAKES
             .iter()
+            .chain(&HARDENED)
             .find(|(known, ..)| *known == name)
             .expect("a mistake of the table");
         return commit();
     }
-    for (name, _, words) in MISTAKES {
+    let hardened = HARDENED.map(|mistake| (mistake, "hardened"));
+    for ((name, _, words), profile) in MISTAKES
+        .map(|mistake| (mistake, "default"))
+        .into_iter()
+        .chain(hardened)
+    {
         for sections in ["on", "off"] {
             let output = Command::new(std::env::current_exe().expect("this program has a path"))
                 .args([
@@ -101,6 +155,7 @@ fn mistakes_end_the_process_and_are_named() {
                 ])
                 .env("PLIMSOLL_LFH_MISTAKE", name)
                 .env("PLIMSOLL_HEAP_RSEQ", sections)
+                .env("PLIMSOLL_HEAP_PROFILE", profile)
                 .output()
                 .expect("the test program starts");
             let said = String::from_utf8_lossy(&output.stderr);
