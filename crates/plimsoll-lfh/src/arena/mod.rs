@@ -21,8 +21,6 @@ use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
 pub(crate) use self::begin::{is_ready, prepare};
 pub use self::directory::{Directory, MAGIC, Segment};
-#[cfg(test)]
-pub(crate) use self::growth::injection;
 pub(crate) use self::growth::{
     disown, free_after_fork, grow, hold, leave_huge_pages, open_block_table, open_record, release,
     use_huge_pages,
@@ -201,3 +199,6 @@ pub(crate) fn for_each_run<E>(
     }
     Ok(())
 }
+
+#[cfg(test)]
+pub(crate) use self::growth::injection;
