@@ -274,9 +274,9 @@ impl Growth {
         directory.addresses_only.store(1, Ordering::Relaxed);
         for (from, to) in [
             (end, WINDOW),
-            (self.table_end, BLOCK_TABLE),
+            (self.table_end, BLOCK_TABLE + FIRST_UNIT as usize * BLOCK_BYTES),
             (self.block_table_end, FIRST_UNIT as usize * UNIT),
-            (records, UNIT_TABLE),
+            (records, UNIT_TABLE + FIRST_UNIT as usize * size_of::<Unit>()),
         ] {
             // SAFETY: nothing in the range was ever made accessible, so nobody uses it.
             let _ = unsafe { address_space::unmap(window() + from, to - from) };
