@@ -148,7 +148,18 @@ fn threads_free_each_others_blocks() {
             }
         });
     });
-    let (_, counts) = heap.statistics().expect("the heap was used");
-    let busy: u64 = counts.buckets.iter().map(|bucket| bucket.busy()).sum();
-    assert!(busy <= 8 * 288, "{busy}: no more than the quarantine holds");
+    let busy = || -> u64 {
+        let (_, counts) = heap.statistics().expect("the heap was used");
+        counts.buckets.iter().map(|bucket| bucket.busy()).sum()
+    };
+    // While the heap's own thread empties a slot, what was in it counts as busy.
+    let settled = (0..100).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        busy() <= 8 * 64
+    });
+    assert!(
+        settled,
+        "{}: no more than the quarantine of a few slots holds",
+        busy()
+    );
 }
