@@ -236,7 +236,12 @@ fn from_outside_the_same_is_read() {
     assert_eq!(Some((record, outside)), heap.statistics());
     let number = heap.number();
     let mut of_this = 0;
-    validate(&space, &mut |damage| of_this += u32::from(damage.heap == number)).expect("it can be read");
+    // Heaps of other tests end meanwhile, and their slots with them.
+    let walked = (0..50).any(|_| {
+        of_this = 0;
+        validate(&space, &mut |damage| of_this += u32::from(damage.heap == number)).is_ok()
+    });
+    assert!(walked, "it can be read");
     assert_eq!(of_this, 0);
 }
 
