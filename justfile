@@ -38,7 +38,7 @@ repeatability *arguments:
     cargo build --release
     benchmarks/repeatability/run.py target/release/plimsoll {{arguments}}
 
-# Our heap beside the allocators that are installed: `just bench-heap --library target/release/libplimsoll_heap.so --quick`
+# Our heap beside the allocators that are installed: `just bench-heap --library target/malloc/libplimsoll_malloc.so --quick`
 bench-heap *arguments:
     cargo build --release -p plimsoll-heap-load
     benchmarks/heap/run.py {{arguments}} "${CARGO_TARGET_DIR:-target}/release/heap-load"

@@ -112,7 +112,8 @@ impl Heap {
         PROCESS_HEAP
     }
 
-    /// A new heap of its own. Its front end is Standard until [`Heap::set_front_end`] says otherwise.
+    /// A new heap of its own. Its front end is Standard until [`Heap::set_front_end`] says otherwise; a hardened one has
+    /// the low-fragmentation front end from the start.
     ///
     /// # Errors
     /// [`HeapError`] where there is no memory or no number for it.
