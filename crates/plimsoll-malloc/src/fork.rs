@@ -1,8 +1,8 @@
 //! A fork copies the memory of a process but one thread alone: a lock that another one held stays locked in the child for
 //! ever. So all locks of the heap are taken before a fork and freed after it, on both sides.
 //!
-//! `vfork`, `posix_spawn` and a raw `clone` call no such functions; their children must not allocate, but for the last,
-//! which glibc documents for its own malloc in the same words.
+//! `vfork`, `posix_spawn` and a `clone` past the C library call no such functions. The child of the second runs no code of
+//! the program; those of the others must not allocate, as they must not with glibc's own malloc.
 #![allow(unsafe_code)]
 
 use core::ffi::{c_int, c_void};
