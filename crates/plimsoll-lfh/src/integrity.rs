@@ -41,16 +41,6 @@ pub(crate) fn decode_link(word: u64, seal: u64) -> Option<Link> {
     })
 }
 
-/// Whether the block bears the seal of a free one.
-///
-/// # Safety
-/// `block` is the start of a block.
-#[cfg(test)]
-pub(crate) unsafe fn is_sealed(block: *mut u8) -> bool {
-    // SAFETY: blocks have at least two words. Volatile, as a program that uses the block after its end may write it.
-    unsafe { block.cast::<u64>().add(1).read_volatile() == seal_of(block) }
-}
-
 /// Seals a block that becomes free. No where it is sealed already.
 ///
 /// # Safety
@@ -246,6 +236,16 @@ impl Message {
     fn text(&self) -> &[u8] {
         &self.bytes[..self.length]
     }
+}
+
+/// Whether the block bears the seal of a free one.
+///
+/// # Safety
+/// `block` is the start of a block.
+#[cfg(test)]
+pub(crate) unsafe fn is_sealed(block: *mut u8) -> bool {
+    // SAFETY: blocks have at least two words. Volatile, as a program that uses the block after its end may write it.
+    unsafe { block.cast::<u64>().add(1).read_volatile() == seal_of(block) }
 }
 
 #[cfg(test)]
