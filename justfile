@@ -18,6 +18,14 @@ heap-stress seconds="120":
     PROPTEST_CASES=5000 cargo test --release -p plimsoll-lfh --test it model::
     PROPTEST_CASES=5000 cargo test --release -p plimsoll-lfh --lib backend::
 
+# The heap's one word that threads share, in every order of their steps; the flag would rebuild all, so apart
+loom:
+    CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/loom" RUSTFLAGS="--cfg loom" cargo test --release -p plimsoll-lfh --lib remote_free
+
+# The heap on arm64 and musl and under ThreadSanitizer; as root, on Debian
+portability:
+    .ci/portability
+
 # Formatting, clippy, shell scripts
 lint:
     cargo fmt --check
@@ -38,7 +46,7 @@ repeatability *arguments:
     cargo build --release
     benchmarks/repeatability/run.py target/release/plimsoll {{arguments}}
 
-# Our heap beside the allocators that are installed: `just bench-heap --library target/release/libplimsoll_heap.so --quick`
+# Our heap beside the allocators that are installed: `just bench-heap --library target/malloc/libplimsoll_malloc.so --quick`
 bench-heap *arguments:
     cargo build --release -p plimsoll-heap-load
     benchmarks/heap/run.py {{arguments}} "${CARGO_TARGET_DIR:-target}/release/heap-load"

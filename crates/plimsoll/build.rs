@@ -14,9 +14,10 @@ use std::process::{Command, Output};
 const LIBRARY: &str = "libplimsoll_malloc.so";
 
 /// What the library is made of, from the workspace's root.
-const SOURCES: [&str; 8] = [
+const SOURCES: [&str; 9] = [
     "crates/plimsoll-malloc/src",
     "crates/plimsoll-malloc/Cargo.toml",
+    "crates/plimsoll-malloc/build.rs",
     "crates/plimsoll-lfh/src",
     "crates/plimsoll-lfh/Cargo.toml",
     "crates/plimsoll-os/src",

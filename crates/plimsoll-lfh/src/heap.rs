@@ -112,7 +112,8 @@ impl Heap {
         PROCESS_HEAP
     }
 
-    /// A new heap of its own. Its front end is Standard until [`Heap::set_front_end`] says otherwise.
+    /// A new heap of its own. Its front end is Standard until [`Heap::set_front_end`] says otherwise; a hardened one has
+    /// the low-fragmentation front end from the start.
     ///
     /// # Errors
     /// [`HeapError`] where there is no memory or no number for it.
@@ -219,7 +220,8 @@ impl Heap {
         block
     }
 
-    /// Makes a block at least `size` bytes long; it may move. Null where no memory is left: the block stays as it was.
+    /// Makes a block at least `size` bytes long; it may move. Null where no memory is left for a longer one: the block
+    /// stays as it was.
     /// Null asks for a new block; 0 bytes make it a block of the smallest size.
     ///
     /// # Safety
@@ -253,8 +255,8 @@ impl Heap {
         unsafe { self.move_to_new(block, usable, size) }
     }
 
-    /// Copies the first `bytes` bytes of a block, or as many as fit, to a new one of `size` bytes, and frees it. Null
-    /// where no memory is left: the block stays as it was.
+    /// Copies the first `bytes` bytes of a block, or as many as fit, to a new one of `size` bytes, and frees it. Where no
+    /// memory is left the block stays as it was: it is returned if it is long enough, and null is if it is not.
     ///
     /// # Safety
     /// `block` is a block of this heap in use, with that many bytes; it is not used again unless null is returned.
@@ -266,6 +268,8 @@ impl Heap {
                 ptr::copy_nonoverlapping(block, new, size.min(bytes));
                 self.free(block);
             }
+        } else if size <= bytes {
+            return block;
         }
         new
     }
@@ -447,6 +451,8 @@ unsafe impl GlobalAlloc for Lfh {
                 ptr::copy_nonoverlapping(block, new, layout.size().min(new_size));
                 Heap::process().free(block);
             }
+        } else if new_size <= layout.size() {
+            return block;
         }
         new
     }

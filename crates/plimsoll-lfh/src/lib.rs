@@ -1,14 +1,15 @@
 //! A low-fragmentation heap for Linux.
 //!
-//! A heap has two ends. The *back end*  keeps extents of whole units and coalesces them. The *front end*
+//! A heap has two ends. The *back end* keeps extents of whole units and coalesces them. The *front end*
 //! is one of two: *Standard*, one lock over coalescing blocks with their size in front of them, as heaps were; or
 //! *low-fragmentation*: blocks of 64 sizes ("buckets") are cut from subsegments of the back end, and an array of free
 //! blocks for each bucket and *affinity slot* (the slot of the processor that runs the thread, bounded by the number
 //! of processors and never by that of threads) makes most calls a restartable sequence without a lock.
 //!
-//! Layers, each of which knows those before it in this list alone: `lock`, `bucket`, `unit` and `arena` (nouns and
-//! address space); `backend` and `large`; `affinity`, `remote_free` and `subsegment`; `standard`; `heap`; `statistics`
-//! and `validate`.
+//! Layers, from the bottom: `lock`, `settings`, `bucket`, `remote_free`, `unit` and `integrity` (nouns); `arena`
+//! (address space); `backend` and `large`; `standard`; `affinity`, `subsegment` and `front_end` (low-fragmentation);
+//! `record`, `hardened`, `purge`, `heap` and `fork`; `inspect`. A few calls lead upwards: the back end asks `purge` for
+//! its helper, a subsegment tells `hardened` where it begins, the front end knows the number of the process's heap.
 //!
 //! Nothing here allocates from another heap, uses thread-local storage or calls anything that may.
 #![no_std]

@@ -1,11 +1,13 @@
 //! A lock that sleeps in the kernel when it must, and counts how often it had to wait.
+//!
+//! One thread may hold every lock for the time of a fork, see [`Forking`]. It goes through them as if they were free.
 #![allow(unsafe_code)]
 
 use core::cell::UnsafeCell;
 use core::ops::{Deref, DerefMut};
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use plimsoll_os::{futex_wait, futex_wake};
+use plimsoll_os::{futex_wait, futex_wake, this_process, this_thread};
 
 const FREE: u32 = 0;
 const HELD: u32 = 1;
@@ -40,14 +42,15 @@ impl<T> Lock<T> {
     /// Waits until the lock is free, and takes it.
     #[inline]
     pub(crate) fn lock(&self) -> Held<'_, T> {
-        if self
+        let taken = self
             .state
             .compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed)
-            .is_err()
-        {
-            self.wait();
+            .is_ok();
+        let stays_held = !taken && self.wait();
+        Held {
+            lock: self,
+            stays_held,
         }
-        Held { lock: self }
     }
 
     /// Takes the lock if it is free.
@@ -56,11 +59,18 @@ impl<T> Lock<T> {
             .state
             .compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed);
         // Not `then_some`: a guard made in vain would free the lock of whoever holds it.
-        taken.is_ok().then(|| Held { lock: self })
+        taken.is_ok().then(|| Held {
+            lock: self,
+            stays_held: false,
+        })
     }
 
+    /// Waits until this thread has the lock. Yes if it had it all the time, for a fork.
     #[cold]
-    fn wait(&self) {
+    fn wait(&self) -> bool {
+        if Forking::is_mine() {
+            return true;
+        }
         self.contended.fetch_add(1, Ordering::Relaxed);
         for _ in 0..LOOKS {
             core::hint::spin_loop();
@@ -70,12 +80,13 @@ impl<T> Lock<T> {
                     .compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed)
                     .is_ok()
             {
-                return;
+                return false;
             }
         }
         while self.state.swap(AWAITED, Ordering::Acquire) != FREE {
             futex_wait(&self.state, AWAITED, None);
         }
+        false
     }
 
     /// The value without the lock.
@@ -116,6 +127,8 @@ impl<T> Lock<T> {
 #[derive(Debug)]
 pub(crate) struct Held<'l, T> {
     lock: &'l Lock<T>,
+    /// Whether the lock was held for a fork before, and is so after.
+    stays_held: bool,
 }
 
 impl<T> Deref for Held<'_, T> {
@@ -137,8 +150,55 @@ impl<T> DerefMut for Held<'_, T> {
 impl<T> Drop for Held<'_, T> {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: the guard is the proof that this thread holds it.
-        unsafe { self.lock.release() };
+        if !self.stays_held {
+            // SAFETY: the guard is the proof that this thread holds it.
+            unsafe { self.lock.release() };
+        }
+    }
+}
+
+/// The thread that holds every lock for the time of a fork: its process in the low half, its own number in the high; 0
+/// for none. It changes under the locks alone.
+static FORKING: AtomicU64 = AtomicU64::new(0);
+/// How many times that thread said that it forks: that thread's.
+static TIMES: AtomicU32 = AtomicU32::new(0);
+
+/// A fork under way, of a thread that holds every lock by [`Lock::hold`].
+///
+/// The handlers of others run in that thread meanwhile, in whatever order they were registered, and may allocate: what
+/// the locks guard is whole then, and nobody else is within.
+#[derive(Debug)]
+pub(crate) struct Forking;
+
+impl Forking {
+    /// Whether this thread holds every lock for a fork. In the child of the fork, which has a number of its own, that is
+    /// the only thread there is. The helper is another thread of the process.
+    pub(crate) fn is_mine() -> bool {
+        let forking = FORKING.load(Ordering::Relaxed);
+        let (process, thread) = (forking as u32, (forking >> 32) as u32);
+        forking != 0 && (thread == this_thread() || process != this_process())
+    }
+
+    /// This thread holds every lock from now on.
+    pub(crate) fn begin() {
+        let forking = u64::from(this_process()) | u64::from(this_thread()) << 32;
+        FORKING.store(forking, Ordering::Relaxed);
+        TIMES.store(1, Ordering::Relaxed);
+    }
+
+    /// The thread that holds every lock says once more that it forks: its handlers were registered more than once.
+    pub(crate) fn begin_again() {
+        TIMES.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Ends what [`Forking::begin`] and [`Forking::begin_again`] began. Yes the last time: the locks are to be freed now.
+    /// No also where this thread does not fork.
+    pub(crate) fn end() -> bool {
+        let ended = Forking::is_mine() && TIMES.fetch_sub(1, Ordering::Relaxed) == 1;
+        if ended {
+            FORKING.store(0, Ordering::Relaxed);
+        }
+        ended
     }
 }
 

@@ -10,6 +10,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, Ordering};
 use crate::arena;
 use crate::backend::Backend;
 use crate::bucket::Bucket;
+use crate::fork;
 use crate::front_end::{self, LowFragmentation};
 use crate::heap::{FrontEnd, FrontEndError, HeapError, HeapOptions};
 use crate::integrity::{self, Damage};
@@ -64,6 +65,7 @@ fn make_process_record() -> Option<&'static Record> {
     }
     let record = arena::record_address(PROCESS) as *mut Record;
     PROCESS_RECORD.store(record, Ordering::Release);
+    fork::register();
     // SAFETY: the record was initialised with the window.
     unsafe { record.as_ref() }
 }
@@ -109,11 +111,6 @@ fn begin(number: u32, options: HeapOptions, front_end: FrontEnd) -> bool {
     true
 }
 
-/// Whether there is a heap at all.
-pub(crate) fn exists() -> bool {
-    arena::is_ready()
-}
-
 /// Calls `visit` with each heap, none of which ends meanwhile. No lock is held by this thread.
 pub(crate) fn with_each(mut visit: impl FnMut(&Record)) {
     for number in 1..=arena::directory().heaps.load(Ordering::Acquire) {
@@ -132,9 +129,10 @@ pub(crate) fn try_with_each(visit: impl FnMut(&'static Record)) {
 }
 
 /// Keeps heaps from being made and destroyed, and their memory from being purged, for the time of a fork. No where
-/// there is no heap.
+/// there is no heap and no memory for one: another thread may be about to make it, and would not be in the child.
+/// Nothing is registered, as the C library may be working on the list of handlers.
 pub(crate) fn hold_list() -> bool {
-    let exists = of(PROCESS).is_some();
+    let exists = arena::prepare(begin_process_heap);
     if exists {
         HEAPS.hold();
     }

@@ -1,6 +1,8 @@
 //! A program whose every block, also those of the test harness, is of the heap.
+#![allow(unsafe_code)]
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 
 use plimsoll_lfh::Lfh;
@@ -66,4 +68,39 @@ fn a_long_list_grows_by_moving_its_pages() {
     list.truncate(1000);
     list.shrink_to_fit();
     assert!(list.iter().zip(0..).all(|(item, number)| *item == number));
+}
+
+/// Nothing but the allocator is there: it is the allocator that has the C library tell it of forks.
+#[test]
+fn children_of_a_fork_under_load_allocate() {
+    fn allocate() {
+        let list: Vec<Vec<u8>> = (0..2000).map(|length| vec![1; length]).collect();
+        assert!(list.iter().zip(0..).all(|(bytes, length)| bytes.len() == length));
+    }
+    let ended = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                while !ended.load(Ordering::Relaxed) {
+                    allocate();
+                }
+            });
+        }
+        for fork in 0..50 {
+            // SAFETY: the child calls the heap, `alarm` and `_exit` alone.
+            let pid = unsafe { libc::fork() };
+            if pid == 0 {
+                // SAFETY: ends the child if it is not done by then.
+                unsafe { libc::alarm(60) };
+                allocate();
+                // SAFETY: ends the child.
+                unsafe { libc::_exit(0) };
+            }
+            let mut status = 0;
+            // SAFETY: waits for the child that was just made.
+            assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
+            assert_eq!(status, 0, "child {fork}");
+        }
+        ended.store(true, Ordering::Relaxed);
+    });
 }

@@ -29,7 +29,8 @@ enum {
     PLIMSOLL_HEAP_NO_SERIALIZE = 1,
     /* Every call checks the whole heap. It stays with the standard front end. */
     PLIMSOLL_HEAP_DEBUG = 2,
-    /* More mistakes are found, at a cost: guard pages, quarantine, zeroed memory on free. */
+    /* More mistakes are found, at a cost: guard pages, quarantine, zeroed memory on free. It has the low-fragmentation
+       front end from the start. */
     PLIMSOLL_HEAP_HARDENED = 4
 };
 
@@ -43,8 +44,8 @@ enum {
 };
 
 /*
- * Makes a heap, with the standard front end. NULL with errno EINVAL for options that there are not, EAGAIN where there
- * are as many heaps as may be, ENOMEM where no memory is left.
+ * Makes a heap, with the standard front end unless it is hardened. NULL with errno EINVAL for options that there are not,
+ * EAGAIN where there are as many heaps as may be, ENOMEM where no memory is left.
  */
 plimsoll_heap_t *plimsoll_heap_create(unsigned int options);
 

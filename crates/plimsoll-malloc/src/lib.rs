@@ -18,4 +18,3 @@ pub mod information;
 pub mod operator_delete;
 pub mod operator_new;
 mod standard_error;
-mod weak;

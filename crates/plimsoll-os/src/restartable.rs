@@ -101,13 +101,13 @@ pub fn restart_sequences() -> Result<(), Errno> {
 }
 
 /// An upper bound of the number of processors that the machine may ever have, from the size of the kernel's masks.
-/// Concurrency ids are below it.
-pub fn possible_processors() -> usize {
+/// Concurrency ids are below it. None where the kernel does not say (a filter of system calls, a mask longer than 65536).
+pub fn possible_processors() -> Option<usize> {
     let mut mask = [0_u64; 1024];
     let arguments = [0, size_of_val(&mask), mask.as_mut_ptr() as usize, 0, 0, 0];
     // SAFETY: the kernel writes to the array, and not past the length given.
-    let bytes = unsafe { system_call(libc::SYS_sched_getaffinity, arguments) };
-    bytes.map_or(64, |bytes| bytes * 8)
+    let bytes = unsafe { system_call(libc::SYS_sched_getaffinity, arguments) }.ok()?;
+    (bytes > 0).then_some(bytes * 8)
 }
 
 /// Processors that this thread may run on, at least 1.

@@ -51,8 +51,8 @@ impl SlotSet {
             false => plimsoll_os::restartable_area(),
         };
         let sections = area.and_then(|area| {
+            let count = plimsoll_os::possible_processors()?;
             AREA.store(area, Ordering::Release);
-            let count = plimsoll_os::possible_processors();
             Some((address_space::map(count * SLOT).ok()?, count))
         });
         let (slots, count) = match sections {

@@ -46,7 +46,7 @@ impl LowFragmentation {
             }
         }
         // What came home may have left a spare subsegment.
-        true
+        left || restarted
     }
 
     /// Stops the bucket's idle arrays. Where one is idle and empty already, only the active subsegment is given up.
@@ -83,9 +83,11 @@ impl LowFragmentation {
         let mut count = 0;
         {
             let mut lists = self.buckets[bucket.index()].lock.lock();
+            // Whoever stands before a locked slot goes by its header, which changes in more than one step.
+            let held = (!self.slots.uses_sections()).then(|| self.slots.lock(slot).lock());
             let header = self.slots.header(slot, bucket);
             if restarted {
-                // SAFETY: it was stopped before the restart, and the lock is held.
+                // SAFETY: it was stopped before the restart, and the locks are held.
                 let pointers = unsafe { self.slots.stopped(slot, bucket) };
                 count = pointers.len();
                 blocks[..count].copy_from_slice(pointers);
@@ -93,6 +95,7 @@ impl LowFragmentation {
                 lists.drained = lists.drained.wrapping_add(1);
             }
             header.resume(bucket);
+            drop(held);
             let active = self.slots.active(slot, bucket).swap(0, Ordering::Relaxed);
             if active != 0 {
                 lists.give_up(backend, Subsegment::new(active, bucket));

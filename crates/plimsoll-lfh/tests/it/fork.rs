@@ -5,11 +5,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use plimsoll_lfh::Heap;
 
-use crate::child::in_child;
+use crate::child::{in_child, resident};
 use crate::threads::{Block, Numbers};
 
 const FORKS: usize = 200;
 
+/// Handlers of a library that was there before the heap: before a fork they run after the heap's, after it before them.
+unsafe extern "C" fn allocate_in_handler() {
+    use_the_heap(77, 100);
+}
+
+/// Handlers of a program that also says by itself that it forks.
 unsafe extern "C" fn before() {
     Heap::before_fork();
 }
@@ -24,12 +30,18 @@ unsafe extern "C" fn in_the_child() {
     unsafe { Heap::after_fork_in_child() };
 }
 
+fn register(before: unsafe extern "C" fn(), parent: unsafe extern "C" fn(), child: unsafe extern "C" fn()) {
+    // SAFETY: the three functions are what the call asks for.
+    let registered = unsafe { libc::pthread_atfork(Some(before), Some(parent), Some(child)) };
+    assert_eq!(registered, 0);
+}
+
 /// What the child does: without anything of the Rust library that might lock.
-fn use_the_heap(seed: u64) {
+fn use_the_heap(seed: u64, steps: usize) {
     let heap = Heap::process();
     let mut numbers = Numbers(seed);
     let mut blocks: [Option<Block>; 64] = [const { None }; 64];
-    for _ in 0..2000 {
+    for _ in 0..steps {
         let at = numbers.next() as usize % blocks.len();
         if let Some(block) = blocks[at].replace(Block::new(heap, &mut numbers)) {
             block.free(heap);
@@ -39,10 +51,33 @@ fn use_the_heap(seed: u64) {
     heap.trim();
 }
 
+/// How a child of this process ends that does nothing but `work`.
+fn status_of_fork(work: impl FnOnce() + std::panic::UnwindSafe) -> i32 {
+    // SAFETY: the child calls `work` and `_exit` alone.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        // A panic may wait for a lock of a thread that is not there.
+        // SAFETY: ends the child if it is not done by then.
+        unsafe { libc::alarm(60) };
+        // A panic must not unwind into the caller, which may wait for threads that the child does not have.
+        let done = std::panic::catch_unwind(work);
+        // SAFETY: ends the child.
+        unsafe { libc::_exit(if done.is_ok() { 0 } else { 101 }) };
+    }
+    assert!(pid > 0);
+    let mut status = 0;
+    // SAFETY: waits for the child that was just made.
+    assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
+    status
+}
+
 fn fork_under_load() {
-    // SAFETY: the three functions are what the call asks for.
-    let registered = unsafe { libc::pthread_atfork(Some(before), Some(in_the_parent), Some(in_the_child)) };
-    assert_eq!(registered, 0);
+    // SAFETY: ends the process if a fork hangs.
+    unsafe { libc::alarm(120) };
+    register(allocate_in_handler, allocate_in_handler, allocate_in_handler);
+    Heap::prepare_for_forks();
+    register(before, in_the_parent, in_the_child);
+    register(allocate_in_handler, allocate_in_handler, allocate_in_handler);
     let ended = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for thread in 0..4 {
@@ -50,27 +85,13 @@ fn fork_under_load() {
             scope.spawn(move || {
                 let mut seed = thread + 1;
                 while !ended.load(Ordering::Relaxed) {
-                    use_the_heap(seed);
+                    use_the_heap(seed, 2000);
                     seed += 10;
                 }
             });
         }
         for fork in 0..FORKS {
-            // SAFETY: the child calls the heap and `_exit` alone.
-            let pid = unsafe { libc::fork() };
-            if pid == 0 {
-                // A panic may wait for a lock of a thread that is not there.
-                // SAFETY: ends the child if it is not done by then.
-                unsafe { libc::alarm(60) };
-                // A panic must not unwind into the scope, which would wait for threads that the child does not have.
-                let used = std::panic::catch_unwind(|| use_the_heap(fork as u64 + 1000));
-                // SAFETY: ends the child.
-                unsafe { libc::_exit(if used.is_ok() { 0 } else { 101 }) };
-            }
-            assert!(pid > 0);
-            let mut status = 0;
-            // SAFETY: waits for the child that was just made.
-            assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
+            let status = status_of_fork(|| use_the_heap(fork as u64 + 1000, 2000));
             assert_eq!(status, 0, "child {fork}");
         }
         ended.store(true, Ordering::Relaxed);
@@ -114,4 +135,35 @@ fn children_of_a_process_under_load_have_a_standard_heap() {
         &[("PLIMSOLL_HEAP_FRONT_END", "standard")],
         fork_under_load,
     );
+}
+
+/// The thread that gives memory back is not in the child: it starts one of its own.
+#[test]
+fn a_child_gives_memory_back() {
+    in_child("fork::a_child_gives_memory_back", &[], || {
+        let take_and_give = || {
+            let heap = Heap::process();
+            let blocks: Vec<_> = (0..320).map(|_| heap.allocate(100_000)).collect();
+            for block in &blocks {
+                // SAFETY: the block is in use, and that long.
+                unsafe { block.write_bytes(1, 100_000) };
+            }
+            let taken = resident();
+            // SAFETY: the blocks are in use.
+            blocks.into_iter().for_each(|block| unsafe { heap.free(block) });
+            taken
+        };
+        take_and_give();
+        let status = status_of_fork(move || {
+            let taken = take_and_give();
+            for _ in 0..100 {
+                std::thread::sleep(std::time::Duration::from_millis(50));
+                if resident() + (24 << 20) < taken {
+                    return;
+                }
+            }
+            panic!("of {taken} bytes {} are resident still", resident());
+        });
+        assert_eq!(status, 0);
+    });
 }

@@ -59,6 +59,48 @@ fn exhaust(heap: &Heap, size: usize) {
     assert!(counts[1] * 10 >= counts[0] * 9 && counts[0] > 100, "{counts:?}");
 }
 
+/// Takes all that there is, in blocks of `size` bytes, each with `size` in its first word.
+fn take_all(size: usize) -> Vec<*mut u8> {
+    let mut blocks = Vec::with_capacity(1 << 22);
+    loop {
+        let block = Heap::process().allocate(size);
+        if block.is_null() {
+            return blocks;
+        }
+        // SAFETY: the block was just made.
+        unsafe { block.cast::<usize>().write(size) };
+        blocks.push(block);
+        assert!(blocks.len() < blocks.capacity(), "the limit has no effect");
+    }
+}
+
+#[test]
+fn a_block_shrinks_where_no_memory_is_left() {
+    in_child("limits::a_block_shrinks_where_no_memory_is_left", &[], || {
+        let heap = Heap::process();
+        let room = Vec::<*mut u8>::with_capacity(1 << 23);
+        limit_address_space(virtual_bytes() + (100 << 20));
+        drop(room);
+        let (large, small) = (heap.allocate(100_000), heap.allocate(8000));
+        let mut taken = take_all(16_000);
+        taken.extend(take_all(48));
+        for (block, to) in [(large, 48), (small, 48), (large, 16_000)] {
+            // SAFETY: the blocks are in use, and stay where they are.
+            unsafe {
+                block.write_bytes(7, 8000);
+                assert!(heap.allocate(to).is_null());
+                assert!(heap.reallocate(block, 200_000).is_null());
+                assert_eq!(heap.reallocate(block, to), block);
+                assert!((0..8000).all(|at| block.add(at).read() == 7));
+            }
+        }
+        for block in taken.into_iter().chain([large, small]) {
+            // SAFETY: the blocks are in use.
+            unsafe { heap.free(block) };
+        }
+    });
+}
+
 #[test]
 fn a_limited_process_gets_null_and_goes_on() {
     in_child("limits::a_limited_process_gets_null_and_goes_on", &[], || {

@@ -63,6 +63,17 @@ fn the_library_has_its_symbols_and_no_others() {
     assert!(undefined.is_subset(&needed), "undefined: {undefined:?}");
 }
 
+/// A program that unloads it by `dlclose` goes on.
+#[test]
+fn the_library_is_never_unloaded() {
+    if !has("readelf") {
+        return;
+    }
+    let dynamic = output("readelf", "-dW");
+    let flags = dynamic.lines().find(|line| line.contains("(FLAGS_1)"));
+    assert!(flags.is_some_and(|flags| flags.contains("NODELETE")), "{dynamic}");
+}
+
 #[test]
 fn the_library_needs_the_c_library_alone_and_has_no_thread_local_storage() {
     if !has("readelf") {
@@ -169,6 +180,34 @@ fn a_hardened_heap_is_an_object_that_leaves_others_alone() {
         "{}",
         String::from_utf8_lossy(&output.stderr)
     );
+}
+
+/// Handlers of others run while the heap's locks are held for the fork: those that a library registered before the heap
+/// could, and those of the program.
+#[test]
+fn handlers_of_a_fork_may_allocate() {
+    if !has("gcc") {
+        return;
+    }
+    let handlers = compiled("gcc", "fork.c", "c", &["-DLIBRARY", "-shared", "-fPIC"]);
+    let program = compiled("gcc", "fork.c", "c", &[handlers.to_str().expect("text")]);
+    for (front_end, sections) in [("lfh", "on"), ("lfh", "off"), ("standard", "on")] {
+        let output = heap_run()
+            .args(["--front-end", front_end, "--"])
+            .arg(&program)
+            .env("PLIMSOLL_HEAP_RSEQ", sections)
+            .output();
+        let output = output.expect("plimsoll starts");
+        assert_eq!(
+            (
+                String::from_utf8_lossy(&output.stdout).as_ref(),
+                output.status.code()
+            ),
+            ("50 children allocated\n", Some(0)),
+            "{front_end}, restartable sequences {sections}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
 }
 
 #[test]

@@ -3,7 +3,9 @@
 
 /// The address of a symbol of another library, 0 where no library that is loaded has it.
 ///
-/// Rust has no stable weak symbols, and takes every declared function to be there.
+/// Rust has no stable weak symbols, and takes every declared function to be there. Whoever uses the macro allows unsafe
+/// code in his module.
+#[macro_export]
 macro_rules! weak {
     ($symbol:literal) => {{
         let address: usize;
@@ -28,5 +30,3 @@ macro_rules! weak {
         address
     }};
 }
-
-pub(crate) use weak;
