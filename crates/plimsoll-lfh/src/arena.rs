@@ -13,6 +13,7 @@
 //! atomics, for which zeroed memory is valid; what of them is accessible only grows.
 #![allow(unsafe_code)]
 
+use core::ops::ControlFlow;
 use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use plimsoll_os::{Advice, address_space, futex_wait, futex_wake, page_size, random_word};
@@ -376,21 +377,39 @@ pub(crate) fn for_each_run<E>(
     heap: u32,
     mut visit: impl FnMut(UnitIndex, UnitKind) -> Result<(), E>,
 ) -> Result<(), E> {
+    let visited = for_each_run_from(FIRST_UNIT, heap, |first, kind| match visit(first, kind) {
+        Ok(()) => ControlFlow::Continue(()),
+        Err(error) => ControlFlow::Break(error),
+    });
+    match visited {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(error) => Err(error),
+    }
+}
+
+/// As [`for_each_run`], of the runs that begin at a unit or after it, and until `visit` breaks it off.
+pub(crate) fn for_each_run_from<B>(
+    from: UnitIndex,
+    heap: u32,
+    mut visit: impl FnMut(UnitIndex, UnitKind) -> ControlFlow<B>,
+) -> ControlFlow<B> {
     let end = end();
-    let mut at = FIRST_UNIT;
+    let mut at = from;
     while at < end {
-        let length = match belongs(at, heap) {
-            true => unit(at).length.load(Ordering::Relaxed),
-            false => 0,
-        };
-        if length == 0 {
+        if !belongs(at, heap) {
             at = (at + 1).next_multiple_of(SEGMENT_UNITS);
             continue;
         }
-        visit(at, unit(at).kind())?;
-        at += length;
+        let unit = unit(at);
+        // Inside of a run that begins before `from`, or one that was just changed.
+        if unit.first.load(Ordering::Relaxed) != at || unit.kind() == UnitKind::Nothing {
+            at += 1;
+            continue;
+        }
+        visit(at, unit.kind())?;
+        at += unit.length.load(Ordering::Relaxed).max(1);
     }
-    Ok(())
+    ControlFlow::Continue(())
 }
 
 /// Gives back every segment of a heap that is no more.

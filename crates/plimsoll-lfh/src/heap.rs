@@ -13,7 +13,7 @@ use crate::hardened;
 use crate::integrity::{self, Damage};
 use crate::record::{self, Record};
 use crate::unit::{UNIT, UnitIndex, UnitKind};
-use crate::{arena, large, purge, standard};
+use crate::{arena, large, purge, standard, subsegment};
 
 /// Who serves blocks of up to [`LARGEST_BLOCK`](crate::LARGEST_BLOCK) bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -277,16 +277,27 @@ impl Heap {
     #[inline(always)]
     pub unsafe fn free(&self, block: *mut u8) {
         // SAFETY: the caller's premise.
-        if !unsafe { front_end::free_fast(self.sections(), block) } {
-            // SAFETY: the caller's premise; the fast path said no.
-            unsafe { self.free_slowly(block) };
+        match unsafe { front_end::free_fast(self.sections(), block) } {
+            Freed::Done => {}
+            Freed::NoRoom => self.free_sealed(block),
+            // SAFETY: the caller's premise; the fast path said so.
+            Freed::NotHere => unsafe { self.free_slowly(block) },
         }
     }
 
-    /// Frees what the slots did not take.
+    /// Finds a place for a block that the slots have no room for.
+    #[cold]
+    #[inline(never)]
+    fn free_sealed(&self, block: *mut u8) {
+        if let Some(record) = self.record() {
+            record.low_fragmentation().free_sealed(record.backend(), block);
+        }
+    }
+
+    /// Frees what fast paths do not know.
     ///
     /// # Safety
-    /// As for [`Heap::free`], after the fast path said no.
+    /// As for [`Heap::free`], after the fast path said that it is not there.
     #[cold]
     #[inline(never)]
     unsafe fn free_slowly(&self, block: *mut u8) {
@@ -329,12 +340,6 @@ impl Heap {
         if let Some(record) = self.record() {
             purge::purge_all(record);
         }
-    }
-
-    /// Its number, from 1.
-    #[cfg(test)]
-    pub(crate) fn number(&self) -> u32 {
-        self.number
     }
 
     fn record(&self) -> Option<&'static Record> {
@@ -391,7 +396,8 @@ impl Place {
         let Some(index) = arena::unit_of(address) else {
             integrity::report(Damage::Foreign, address, None)
         };
-        if let Some(bucket) = Bucket::new(arena::BUCKET_OF_UNIT[index as usize].load(Ordering::Relaxed)) {
+        let number = arena::BUCKET_OF_UNIT[index as usize].load(Ordering::Relaxed);
+        if let Some(bucket) = subsegment::bucket_of(number) {
             return Place::Bucket(bucket);
         }
         if !(arena::FIRST_UNIT..arena::end()).contains(&index) {

@@ -120,9 +120,19 @@ fn purge_one(record: &Record, all: bool) -> bool {
     };
     let length = units as usize * UNIT;
     // SAFETY: the run is free, and nobody takes it before `end_purge`.
-    let purged = unsafe { plimsoll_os::address_space::discard(arena::address_of(first), length) }.is_ok();
+    let purged = unsafe { discard(arena::address_of(first), length) };
     record.backend().extents().end_purge(first, purged);
-    if purged {
+    purged
+}
+
+/// Gives pages back to the system. Where it does not take them, none are given back any more.
+///
+/// # Safety
+/// Nobody uses them.
+pub(crate) unsafe fn discard(start: usize, length: usize) -> bool {
+    // SAFETY: the caller's premise.
+    let discarded = unsafe { plimsoll_os::address_space::discard(start, length) }.is_ok();
+    if discarded {
         let directory = arena::directory();
         directory.purges.fetch_add(1, Ordering::Relaxed);
         directory.purged_bytes.fetch_add(length as u64, Ordering::Relaxed);
@@ -130,7 +140,7 @@ fn purge_one(record: &Record, all: bool) -> bool {
         // The process locks its pages in memory (`mlockall(2)`): none can be given back.
         settings::set_purge_mode(PurgeMode::Never);
     }
-    purged
+    discarded
 }
 
 /// In the child of a fork there is no helper.

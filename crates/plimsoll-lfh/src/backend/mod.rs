@@ -117,6 +117,14 @@ impl Backend {
         extents.put(first, length, 0, 0);
     }
 
+    /// Has base pages from now on under units of a run in use, before a part of it is given back to the system.
+    pub(crate) fn leave_huge_pages(&self, first: UnitIndex, units: u32) {
+        if arena::segment_of(first).huge.load(Ordering::Relaxed) != 0 {
+            let _extents = self.extents();
+            arena::leave_huge_pages(first, units);
+        }
+    }
+
     /// Lengthens a run in use to `units` units where its right neighbour is free. Returns its units that may hold
     /// anything, as [`Run::touched`] does.
     pub(crate) fn extend(&self, first: UnitIndex, units: u32) -> Option<u32> {

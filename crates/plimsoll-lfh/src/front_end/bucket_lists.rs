@@ -71,7 +71,7 @@ impl BucketLists {
             }
             let next = match self.fullest() {
                 None if taken > 0 => return taken,
-                None => self.begin(backend, bucket, front_end.hidden()),
+                None => self.begin(front_end, backend, bucket),
                 listed => listed,
             };
             match next {
@@ -131,7 +131,12 @@ impl BucketLists {
     }
 
     /// The spare subsegment, or a new one: active.
-    fn begin(&mut self, backend: &Backend, bucket: Bucket, hidden: bool) -> Option<UnitIndex> {
+    fn begin(
+        &mut self,
+        front_end: &LowFragmentation,
+        backend: &Backend,
+        bucket: Bucket,
+    ) -> Option<UnitIndex> {
         if self.spare != 0 {
             let spare = core::mem::take(&mut self.spare);
             arena::unit(spare).remote.start();
@@ -142,7 +147,10 @@ impl BucketLists {
         let run = backend.take(units, units, UnitKind::Subsegment)?;
         let first = run.first;
         self.conversions = self.conversions.wrapping_add(u32::from(run.touched > 0));
-        Subsegment::new(first, bucket).begin(hidden);
+        if run.touched == 0 {
+            front_end.grown.fetch_add(1, Ordering::Relaxed);
+        }
+        Subsegment::new(first, bucket).begin(front_end.hidden());
         self.subsegments += 1;
         self.begun = self.begun.wrapping_add(1);
         Some(first)
@@ -166,12 +174,27 @@ impl BucketLists {
                 at = unit.next.load(Ordering::Relaxed);
             }
             let (_, found) = best?;
-            // If its last block came home just now, whoever brought it waits for the lock.
-            if arena::unit(found).remote.activate() {
-                self.remove(found);
+            if self.activate(found) {
                 return Some(found);
             }
         }
+    }
+
+    /// Takes a subsegment that was found without the lock, if it is listed here: it is active then, and the caller's.
+    pub(super) fn take_listed(&mut self, subsegment: Subsegment) -> bool {
+        let unit = subsegment.unit();
+        // It may be another bucket's by now; no more so while the lock is held, if it is this one's.
+        unit.bucket.load(Ordering::Relaxed) == subsegment.bucket.number() && self.activate(subsegment.first)
+    }
+
+    /// Makes a listed subsegment of the bucket active. No where it is not listed: if its last block came home just now,
+    /// whoever brought it waits for the lock.
+    fn activate(&mut self, first: UnitIndex) -> bool {
+        let listed = arena::unit(first).remote.activate();
+        if listed {
+            self.remove(first);
+        }
+        listed
     }
 
     fn insert(&mut self, first: UnitIndex) {

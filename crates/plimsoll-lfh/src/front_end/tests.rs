@@ -38,7 +38,7 @@ impl Ends {
             )
         };
         backend.begin(number);
-        assert!(front_end.start(number));
+        assert!(front_end.start(number, false));
         Ends { backend, front_end }
     }
 
@@ -55,9 +55,11 @@ impl Ends {
         // SAFETY: the caller's premise.
         unsafe {
             match free_fast(self.front_end.sections(), block) {
-                true => Freed::Done,
-                false => self.front_end.free_slowly(&self.backend, block),
+                Freed::NoRoom => self.front_end.free_sealed(&self.backend, block),
+                Freed::NotHere => return self.front_end.free_slowly(&self.backend, block),
+                Freed::Done => {}
             }
+            Freed::Done
         }
     }
 
@@ -283,11 +285,11 @@ fn mistakes_end_the_process_and_are_named() {
         ),
         (
             "use after free",
-            "damaged free a block of 48 bytes (bucket 3): it was written after it was freed",
+            "damage to the free memory of a block of 48 bytes (bucket 3): it was written after it was freed",
         ),
         (
             "overrun",
-            "damaged free a block of 48 bytes (bucket 3): it was written after it was freed",
+            "damage to the free memory of a block of 48 bytes (bucket 3): it was written after it was freed",
         ),
     ] {
         let said = words_of(mistake);
