@@ -240,8 +240,8 @@ impl HeapStatistics {
                 let filled = slots.array(space.memory, slot, bucket)?.filled() as u64;
                 let counts = &mut self.buckets[bucket.index()];
                 // Blocks moved while this was counted may be in two counts.
-                counts.cached =
-                    (counts.cached + filled).min(counts.capacity - counts.untouched - counts.absent - counts.listed);
+                counts.cached = (counts.cached + filled)
+                    .min(counts.capacity - counts.untouched - counts.absent - counts.listed);
             }
         }
         Ok(())

@@ -11,7 +11,10 @@ use crate::unit::UNIT;
 /// Bytes that one bit stands for. Where the system's pages are larger, as many bits as make up a page are set at once.
 pub(crate) const PAGE: usize = 4096;
 
-const _: () = assert!(8 * UNIT / PAGE <= u32::BITS as usize, "a bit for each page of the longest");
+const _: () = assert!(
+    8 * UNIT / PAGE <= u32::BITS as usize,
+    "a bit for each page of the longest"
+);
 
 /// Which pages of a subsegment of a bucket are absent, a bit each from the first page on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -274,7 +274,10 @@ impl Subsegment {
         ];
         let absent = self.absent();
         for number in (0..self.capacity()).filter(|number| absent.has(*number)) {
-            assert!(number < carved && blocks.insert(number), "block {number} is absent");
+            assert!(
+                number < carved && blocks.insert(number),
+                "block {number} is absent"
+            );
         }
         let known = bucket_of(BUCKET_OF_UNIT[self.first as usize].load(Ordering::Relaxed));
         assert_eq!(known, Some(self.bucket));

@@ -74,6 +74,17 @@ fn blocks_in_use_are_counted_by_bucket() {
     assert_eq!(record.front.subsegments, after.subsegments);
     assert!(record.front.slots_used >= 1 && record.front.refills > 0);
     assert_eq!(damages(&heap).1, []);
+    heap.trim();
+    let trimmed = statistics(&heap);
+    check(&trimmed);
+    let bucket = &trimmed.buckets[3];
+    assert!(bucket.absent > 0, "{bucket:?}");
+    assert_eq!((bucket.busy(), bucket.cached), (300, 0));
+    assert_eq!(
+        bucket.busy() + bucket.listed + bucket.absent + bucket.untouched,
+        bucket.capacity
+    );
+    assert_eq!(damages(&heap).1, []);
 }
 
 #[test]
