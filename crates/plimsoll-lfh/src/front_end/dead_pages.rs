@@ -31,14 +31,30 @@ const SPARSE: u32 = 64;
 /// Subsegments with pages to give back that a thread is started for: 4 MiB at least.
 const MANY_SPARSE: u32 = 256;
 
+/// Which subsegments are looked through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Look {
+    /// Those that rest and have as many free blocks as fill a page: they stand together as chance and the program have
+    /// it.
+    Rested,
+    /// Those with so few blocks in use that chance leaves pages without any.
+    Sparse,
+    /// All that have as many free blocks as fill a page.
+    All,
+}
+
 impl LowFragmentation {
     /// Gives dead pages back, of subsegments that rest or of all. Returns whether a later look may find more. The
     /// drain's lock is held.
     pub(super) fn give_dead_pages_back(&self, backend: &Backend, idle: Idle) -> bool {
+        let look = match idle {
+            Idle::Since => Look::Rested,
+            Idle::Whatever => Look::All,
+        };
         let mut left = false;
         let Ok(()) = arena::for_each_run(self.heap.load(Ordering::Relaxed), |first, kind| {
             if kind == UnitKind::Subsegment {
-                left |= self.look_at(backend, first, idle);
+                left |= self.look_at(backend, first, look);
             }
             Ok::<(), Infallible>(())
         });
@@ -51,7 +67,7 @@ impl LowFragmentation {
         let home = subsegment.unit().remote.load();
         let home = home.chained + home.home;
         let before = home.saturating_sub(count);
-        if subsegment.may_have_dead_pages(home) && !subsegment.may_have_dead_pages(before) {
+        if subsegment.is_sparse(home) && !subsegment.is_sparse(before) {
             let sparse = self.sparse.fetch_add(1, Ordering::Relaxed) + 1;
             if sparse.is_multiple_of(MANY_SPARSE) {
                 purge::ask_for_helper();
@@ -76,7 +92,7 @@ impl LowFragmentation {
         let mut looked_to = from;
         let looked = arena::for_each_run_from(from, heap, |first, kind| {
             if kind == UnitKind::Subsegment {
-                self.look_at(backend, first, Idle::Whatever);
+                self.look_at(backend, first, Look::Sparse);
             }
             looked_to = first + 1;
             runs -= 1;
@@ -93,7 +109,7 @@ impl LowFragmentation {
     }
 
     /// Gives the dead pages of a subsegment back, if there may be any. Returns whether there may be after it rested.
-    fn look_at(&self, backend: &Backend, first: UnitIndex, idle: Idle) -> bool {
+    fn look_at(&self, backend: &Backend, first: UnitIndex, look: Look) -> bool {
         let unit = arena::unit(first);
         let Some(bucket) = Bucket::new(unit.bucket.load(Ordering::Relaxed)) else {
             return false;
@@ -105,12 +121,15 @@ impl LowFragmentation {
             true => unit.rest.load(Ordering::Relaxed),
             false => 0,
         };
-        let listed = home.standing == Standing::Listed;
-        if !listed || rest == DONE || !subsegment.may_have_dead_pages(free) {
+        let worth_while = match look {
+            Look::Sparse => subsegment.is_sparse(free),
+            Look::Rested | Look::All => subsegment.has_a_page_of(free),
+        };
+        if home.standing != Standing::Listed || rest == DONE || !worth_while {
             unit.rest.store(rest, Ordering::Relaxed);
             return false;
         }
-        if idle == Idle::Since && rest < RESTED {
+        if look == Look::Rested && rest < RESTED {
             unit.rest.store(rest + 1, Ordering::Relaxed);
             return true;
         }

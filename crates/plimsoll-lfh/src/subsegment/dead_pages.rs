@@ -8,7 +8,7 @@ use core::ops::Range;
 use core::sync::atomic::Ordering;
 
 use super::absent::{self, Absent, PAGE};
-use super::{SPARSE, Subsegment, units};
+use super::{SPARSE, Subsegment};
 use crate::arena::BUCKET_OF_UNIT;
 use crate::hardened;
 use crate::integrity::{self, Damage, Link};
@@ -17,8 +17,8 @@ use crate::unit::UNIT;
 /// Blocks of a subsegment at most, in words of bits.
 const WORDS: usize = UNIT / crate::bucket::SMALLEST_BLOCK / 64;
 
-/// Blocks in use for each page, at most, where looking for pages without any is worth while: where they stand as chance
-/// has it, such a page is one of twenty.
+/// Blocks in use for each page, at most, of a sparse subsegment: where they stand as chance has it, one page of twenty
+/// is without any.
 const USED_A_PAGE: usize = 3;
 
 /// A set of block numbers.
@@ -59,12 +59,17 @@ impl Subsegment {
         }
     }
 
-    /// Whether so few blocks are in use, of which `home` are at home, that there may be a page without any.
+    /// Whether `home` blocks fill a page.
+    pub(crate) fn has_a_page_of(&self, home: u16) -> bool {
+        home as usize * self.bucket.size() >= PAGE
+    }
+
+    /// Whether with `home` blocks at home so few are in use that chance leaves pages without any.
     #[inline]
-    pub(crate) fn may_have_dead_pages(&self, home: u16) -> bool {
-        let pages = units(self.bucket) as usize * (UNIT / PAGE);
+    pub(crate) fn is_sparse(&self, home: u16) -> bool {
+        let pages = absent::pages(self.bucket);
         let used = self.capacity().saturating_sub(home) as usize;
-        used <= USED_A_PAGE * pages && home as usize * self.bucket.size() >= PAGE
+        used <= USED_A_PAGE * pages && self.has_a_page_of(home)
     }
 
     /// Makes the pages absent in which nothing but free blocks lies, in steps of `page` bytes. What is left of the
