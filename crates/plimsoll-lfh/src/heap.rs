@@ -147,19 +147,34 @@ impl Heap {
     /// A block of at least `size` bytes, aligned to 16; null where no memory is left. 0 bytes are a block too.
     #[inline(always)]
     pub fn allocate(&self, size: usize) -> *mut u8 {
+        self.allocate_or(size, || ())
+    }
+
+    /// As [`Heap::allocate`], and calls `no_memory` where no memory is left. Whoever has something to do then (as set
+    /// `errno`) has nothing to do after the call where there is: it ends in one jump.
+    #[inline(always)]
+    pub fn allocate_or(&self, size: usize, no_memory: fn()) -> *mut u8 {
         if let Some(bucket) = Bucket::for_size(size) {
             let block = front_end::allocate_fast(self.sections(), bucket);
             if !block.is_null() {
                 return block;
             }
         }
-        self.allocate_slowly(size)
+        self.allocate_slowly(size, no_memory)
     }
 
     /// A block that the slots do not have.
     #[cold]
     #[inline(never)]
-    fn allocate_slowly(&self, size: usize) -> *mut u8 {
+    fn allocate_slowly(&self, size: usize, no_memory: fn()) -> *mut u8 {
+        let block = self.allocate_anywhere(size);
+        if block.is_null() {
+            no_memory();
+        }
+        block
+    }
+
+    fn allocate_anywhere(&self, size: usize) -> *mut u8 {
         let Some(record) = self.record() else {
             return ptr::null_mut();
         };

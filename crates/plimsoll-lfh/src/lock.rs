@@ -88,11 +88,6 @@ impl<T> Lock<T> {
         unsafe { &mut *self.value.get() }
     }
 
-    /// How many times somebody had to wait since the start.
-    pub(crate) fn contended(&self) -> u32 {
-        self.contended.load(Ordering::Relaxed)
-    }
-
     /// Makes the lock free in the child of a fork, whose other threads are gone.
     ///
     /// # Safety

@@ -119,6 +119,8 @@ impl Drop for StopWhenDone<'_> {
 #[test]
 fn threads_under_way_are_no_damage() {
     let heap = heap(FrontEnd::LowFragmentation);
+    // So that there is something to see before the threads have begun.
+    let first = heap.allocate(100);
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for thread in 0..4_usize {
@@ -151,6 +153,8 @@ fn threads_under_way_are_no_damage() {
         }
         assert!(walked > 10_000, "{walked}");
     });
+    // SAFETY: the block is this test's.
+    unsafe { heap.free(first) };
     check(&statistics(&heap));
 }
 
