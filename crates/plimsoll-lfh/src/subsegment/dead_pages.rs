@@ -8,18 +8,32 @@ use core::ops::Range;
 use core::sync::atomic::Ordering;
 
 use super::absent::{self, Absent, PAGE};
-use super::{SPARSE, Subsegment};
+use super::{COUNTS, SPARSE, Subsegment, capacity};
 use crate::arena::BUCKET_OF_UNIT;
+use crate::bucket::{Bucket, SMALLEST_BLOCK};
 use crate::hardened;
 use crate::integrity::{self, Damage, Link};
 use crate::unit::UNIT;
 
 /// Blocks of a subsegment at most, in words of bits.
-const WORDS: usize = UNIT / crate::bucket::SMALLEST_BLOCK / 64;
+const WORDS: usize = UNIT / SMALLEST_BLOCK / 64;
 
 /// Blocks in use for each page, at most, of a sparse subsegment: where they stand as chance has it, one page of twenty
 /// is without any.
 const USED_A_PAGE: usize = 3;
+
+/// From how many blocks at home on a subsegment is sparse. Those at home fill a page at least.
+pub(super) const fn sparse_from(bucket: Bucket) -> u16 {
+    let used = USED_A_PAGE * absent::pages(bucket);
+    let few_used = (capacity(bucket) as usize).saturating_sub(used);
+    let fill_a_page = PAGE.div_ceil(bucket.size());
+    let from = if few_used > fill_a_page {
+        few_used
+    } else {
+        fill_a_page
+    };
+    from as u16
+}
 
 /// A set of block numbers.
 struct Numbers([u64; WORDS]);
@@ -67,9 +81,7 @@ impl Subsegment {
     /// Whether with `home` blocks at home so few are in use that chance leaves pages without any.
     #[inline]
     pub(crate) fn is_sparse(&self, home: u16) -> bool {
-        let pages = absent::pages(self.bucket);
-        let used = self.capacity().saturating_sub(home) as usize;
-        used <= USED_A_PAGE * pages && self.has_a_page_of(home)
+        home >= COUNTS[self.bucket.index()].sparse
     }
 
     /// Makes the pages absent in which nothing but free blocks lies, in steps of `page` bytes. What is left of the

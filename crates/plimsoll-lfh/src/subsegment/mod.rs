@@ -57,6 +57,35 @@ static GEOMETRY: [Geometry; 256] = {
     table
 };
 
+/// Counts of blocks of a subsegment, which slow paths ask for too often to divide for them.
+#[derive(Debug, Clone, Copy)]
+struct Counts {
+    /// All.
+    capacity: u16,
+    /// With so many at home it is sparse: so few are in use that chance leaves pages without any.
+    sparse: u16,
+}
+
+/// By bucket number.
+static COUNTS: [Counts; BUCKETS + 1] = {
+    let mut table = [Counts {
+        capacity: 0,
+        sparse: 0,
+    }; BUCKETS + 1];
+    let mut number = 1;
+    while number <= BUCKETS {
+        let Some(bucket) = Bucket::new(number as u8) else {
+            panic!("numbers up to BUCKETS have a bucket")
+        };
+        table[number] = Counts {
+            capacity: capacity(bucket),
+            sparse: dead_pages::sparse_from(bucket),
+        };
+        number += 1;
+    }
+    table
+};
+
 /// The bucket that a number of [`BUCKET_OF_UNIT`] means; none for 0 and for those of hardened heaps.
 pub(crate) fn bucket_of(number: u8) -> Option<Bucket> {
     Bucket::new(number).or_else(|| Bucket::new(number.checked_sub(SPARSE)?))
@@ -122,7 +151,7 @@ impl Subsegment {
     }
 
     pub(crate) fn capacity(&self) -> u16 {
-        capacity(self.bucket)
+        COUNTS[self.bucket.index()].capacity
     }
 
     /// The number of the block that starts at `block`.
