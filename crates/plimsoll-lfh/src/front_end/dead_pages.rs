@@ -25,7 +25,7 @@ const RESTED: u8 = 2;
 const DONE: u8 = u8::MAX;
 
 /// Runs that are looked at for each subsegment that is new.
-const RUNS: u32 = 32;
+const RUNS: u32 = 128;
 /// Subsegments with pages to give back that have to come about before a growing heap looks for them: 1 MiB at least.
 const SPARSE: u32 = 64;
 /// Subsegments with pages to give back that a thread is started for: 4 MiB at least.
