@@ -14,12 +14,13 @@
 #![allow(unsafe_code)]
 
 use core::ops::ControlFlow;
-use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use plimsoll_os::{Advice, address_space, futex_wait, futex_wake, page_size, random_word};
 
 use crate::LAYOUT;
 use crate::lock::Lock;
+use crate::set_once::SET_ONCE;
 use crate::settings;
 use crate::unit::{UNIT, Unit, UnitIndex, UnitKind};
 
@@ -122,9 +123,6 @@ impl Segment {
     pub const FOREIGN: u16 = u16::MAX;
 }
 
-/// Address of the window; 0 until the first call.
-static START: AtomicUsize = AtomicUsize::new(0);
-
 /// How far the first call is: the state machine is absent -> being made (by one thread) -> ready, or absent again
 /// where there was no memory.
 static STATE: AtomicU32 = AtomicU32::new(ABSENT);
@@ -144,7 +142,7 @@ struct Growth {
 /// Address of the window; 0 before the first call.
 #[inline(always)]
 pub(crate) fn window() -> usize {
-    START.load(Ordering::Relaxed)
+    SET_ONCE.window.load(Ordering::Relaxed)
 }
 
 /// The unit of an address; none outside of the window.
@@ -311,7 +309,7 @@ fn make() -> bool {
     directory.magic[0].store(word(0), Ordering::Relaxed);
     directory.magic[1].store(word(1), Ordering::Release);
     GROWTH.lock().table_end = UNIT_TABLE + FIRST_UNIT as usize * size_of::<Unit>();
-    START.store(start, Ordering::Release);
+    SET_ONCE.window.store(start, Ordering::Release);
     true
 }
 

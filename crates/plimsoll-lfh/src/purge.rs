@@ -35,16 +35,20 @@ const CALLS: u32 = 64;
 static ALIVE: AtomicU32 = AtomicU32::new(0);
 /// What the helper sleeps on; never changed.
 static SLEEP: AtomicU32 = AtomicU32::new(0);
-/// Slow calls since the start.
+/// Slow calls since the start, of those that are counted nowhere else.
 static SLOW_CALLS: AtomicU32 = AtomicU32::new(0);
 /// When the last period ended, in milliseconds of the clock.
 static LAST: AtomicU32 = AtomicU32::new(0);
 
 /// Called by slow paths that hold no lock: ends the period now and then, where no helper does.
-#[inline]
 pub(crate) fn now_and_then() {
-    if SLOW_CALLS.fetch_add(1, Ordering::Relaxed).is_multiple_of(CALLS) && ALIVE.load(Ordering::Relaxed) == 0
-    {
+    after_calls(SLOW_CALLS.fetch_add(1, Ordering::Relaxed));
+}
+
+/// As [`now_and_then`], for who counts calls himself: processors do not wait for each other to count them.
+#[inline]
+pub(crate) fn after_calls(calls: u32) {
+    if calls.is_multiple_of(CALLS) && ALIVE.load(Ordering::Relaxed) == 0 {
         look_at_the_clock();
     }
 }

@@ -26,6 +26,7 @@ use crate::backend::Backend;
 use crate::bucket::{BUCKETS, Bucket};
 use crate::integrity::{self, Damage};
 use crate::lock::Lock;
+use crate::purge;
 use crate::record::PROCESS;
 use crate::subsegment::{self, Subsegment};
 use crate::unit::UNIT;
@@ -178,13 +179,15 @@ impl LowFragmentation {
             return blocks[0];
         }
         let slot = self.slots.mine();
-        let taken = {
+        let (taken, refills) = {
             let mut lists = self.buckets[bucket.index()].lock.lock();
             self.grow(slot, bucket);
             let room = self.slots.header(slot, bucket).capacity() as usize / 2;
             lists.refills = lists.refills.wrapping_add(1);
-            lists.take(self, backend, slot, bucket, &mut blocks[..room.min(BATCH) + 1])
+            let taken = lists.take(self, backend, slot, bucket, &mut blocks[..room.min(BATCH) + 1]);
+            (taken, lists.refills)
         };
+        purge::after_calls(refills);
         let Some((first, rest)) = blocks[..taken].split_first() else {
             return ptr::null_mut();
         };

@@ -214,7 +214,9 @@ fn front_text(text: &mut String, front: &FrontReport) {
         ("Buckets in use", front.buckets.len().to_string()),
     ];
     pairs(text, &lines);
-    text.push_str("\n  Bucket  Subsegments   Capacity       Busy     Cached     Listed     Absent  Untouched\n");
+    text.push_str(
+        "\n  Bucket  Subsegments   Capacity       Busy     Cached     Listed     Absent  Untouched\n",
+    );
     for bucket in &front.buckets {
         let _ = writeln!(
             text,
