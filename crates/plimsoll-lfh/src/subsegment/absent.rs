@@ -58,7 +58,12 @@ impl Absent {
 
     /// The absent pages, from the first.
     pub(crate) fn each_page(self) -> impl Iterator<Item = usize> {
-        (0..u32::BITS as usize).filter(move |page| self.pages & 1 << page != 0)
+        let mut left = self.pages;
+        core::iter::from_fn(move || {
+            let page = left.trailing_zeros() as usize;
+            left &= left.checked_sub(1)?;
+            Some(page)
+        })
     }
 }
 
