@@ -19,6 +19,7 @@ use core::time::Duration;
 use plimsoll_os::{coarse_milliseconds, futex_wait, start_helper_thread};
 
 use crate::arena::{self, HELPER};
+use crate::backend::Backend;
 use crate::front_end::Idle;
 use crate::record::{self, Record};
 use crate::settings::{self, PurgeMode};
@@ -104,7 +105,7 @@ extern "C" fn run() {
 pub(crate) fn end_period(record: &Record) -> bool {
     let left = record.low_fragmentation().drain(record.backend(), Idle::Since);
     record.backend().extents().bins.next_period();
-    while purge_one(record, false) {}
+    while purge_one(record.backend(), false) {}
     left || record.backend().extents().touched != 0
 }
 
@@ -114,18 +115,18 @@ pub(crate) fn purge_all(record: &Record) {
     for _ in 0..2 {
         record.low_fragmentation().drain(record.backend(), Idle::Whatever);
     }
-    while purge_one(record, true) {}
+    while purge_one(record.backend(), true) {}
 }
 
 /// Purges an extent, or a part of a long one; of those that lie free for long, or of all. No if there is none.
-fn purge_one(record: &Record, all: bool) -> bool {
-    let Some((first, units)) = record.backend().extents().begin_purge(all) else {
+pub(crate) fn purge_one(backend: &Backend, all: bool) -> bool {
+    let Some((first, units)) = backend.extents().begin_purge(all) else {
         return false;
     };
     let length = units as usize * UNIT;
     // SAFETY: the run is free, and nobody takes it before `end_purge`.
     let purged = unsafe { discard(arena::address_of(first), length) };
-    record.backend().extents().end_purge(first, purged);
+    backend.extents().end_purge(first, purged);
     purged
 }
 

@@ -8,7 +8,7 @@ mod check;
 #[cfg(test)]
 mod tests;
 
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU32, Ordering};
 
 pub(crate) use self::bins::Bins;
 use crate::arena::{self, SEGMENT_UNITS};
@@ -27,6 +27,9 @@ const HUGE_FROM: u32 = 8 * SEGMENT_UNITS;
 /// ... for small blocks, if this part of it at most is free.
 const HUGE_SHARE: u32 = 8;
 
+/// What a growing heap has free and touched is purged beyond this part of what it has.
+const CROWDED_SHARE: u32 = 32;
+
 /// Units that are purged at once: 16 MiB. What is longer stays free but for so much.
 const MOST_PURGED: u32 = 8 * SEGMENT_UNITS;
 
@@ -44,6 +47,8 @@ pub(crate) struct Run {
 #[repr(C)]
 pub(crate) struct Backend {
     pub(crate) extents: Lock<Extents>,
+    /// 1 if the heap took memory from the system since somebody looked whether it is crowded.
+    has_grown: AtomicU32,
 }
 
 /// What the lock guards. Counts are units unless they say otherwise.
@@ -96,7 +101,25 @@ impl Backend {
             return Some(run);
         }
         extents.grow(units, align, kind)?;
+        self.note_growth();
         extents.take_free(units, align, kind)
+    }
+
+    /// The heap takes memory from the system.
+    pub(crate) fn note_growth(&self) {
+        self.has_grown.store(1, Ordering::Relaxed);
+    }
+
+    /// Whether the heap grew though it has many free units that are touched: they do not serve what is asked for.
+    pub(crate) fn is_crowded(&self) -> bool {
+        if self.has_grown.load(Ordering::Relaxed) == 0 {
+            return false;
+        }
+        let crowded = self.extents().is_crowded();
+        if !crowded {
+            self.has_grown.store(0, Ordering::Relaxed);
+        }
+        crowded
     }
 
     /// Gives a whole run back.
@@ -138,6 +161,10 @@ impl Backend {
 }
 
 impl Extents {
+    fn is_crowded(&self) -> bool {
+        self.touched > THRESHOLD.max(self.owned / CROWDED_SHARE)
+    }
+
     fn take_free(&mut self, units: u32, align: u32, kind: UnitKind) -> Option<Run> {
         let extent = self.bins.find(units, align)?;
         let start = arena::align_up(extent, align)?;

@@ -59,7 +59,12 @@ impl BucketLists {
             let first = active.load(Ordering::Relaxed);
             if first != 0 {
                 let subsegment = Subsegment::new(first, bucket);
+                let absent = subsegment.absent();
                 taken += subsegment.take(&mut blocks[taken..]);
+                if subsegment.absent() != absent {
+                    front_end.grown.fetch_add(1, Ordering::Relaxed);
+                    backend.note_growth();
+                }
                 if subsegment.home() > 0 || taken == blocks.len() {
                     return taken;
                 }
@@ -147,9 +152,7 @@ impl BucketLists {
         let run = backend.take(units, units, UnitKind::Subsegment)?;
         let first = run.first;
         self.conversions = self.conversions.wrapping_add(u32::from(run.touched > 0));
-        if run.touched == 0 {
-            front_end.grown.fetch_add(1, Ordering::Relaxed);
-        }
+        front_end.grown.fetch_add(1, Ordering::Relaxed);
         Subsegment::new(first, bucket).begin(front_end.hidden());
         self.subsegments += 1;
         self.begun = self.begun.wrapping_add(1);

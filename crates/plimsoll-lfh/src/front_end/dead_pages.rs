@@ -1,8 +1,8 @@
 //! Giving pages back in which no block in use lies, though others of their subsegment are.
 //!
-//! It happens to subsegments that rest for most of a second; and to all that are worth it where a heap takes memory
-//! that it never had while it has many of them: then a few are looked at with each new subsegment, so that the whole
-//! heap was looked at once it has grown by a small part.
+//! It happens to subsegments that rest for most of a second; and to all that are sparse where a heap begins others while
+//! it has many of them: then some are looked at with each that is begun, so that the whole heap was looked at once a
+//! small part of it is new.
 #![allow(unsafe_code)]
 
 use core::convert::Infallible;
@@ -24,7 +24,9 @@ const RESTED: u8 = 2;
 /// What [`rest`](crate::Unit::rest) says of a subsegment that was looked through since its blocks changed.
 const DONE: u8 = u8::MAX;
 
-/// Runs that are looked at for each subsegment that is new.
+/// Extents that are given back at once.
+const EXTENTS: u32 = 16;
+/// Runs that are looked at for each subsegment that is begun.
 const RUNS: u32 = 128;
 /// Subsegments with pages to give back that have to come about before a growing heap looks for them: 1 MiB at least.
 const SPARSE: u32 = 64;
@@ -75,17 +77,28 @@ impl LowFragmentation {
         }
     }
 
-    /// Looks at a few runs more, where subsegments were begun in memory that the heap never had. No lock is held.
+    /// Gives back what a growing heap does not need: some of the free extents, where it has many, and dead pages of some
+    /// runs more, where subsegments were begun. No lock is held.
     pub(super) fn make_up_for_growth(&self, backend: &Backend) {
-        if self.grown.load(Ordering::Relaxed) == 0
-            || self.sparse.load(Ordering::Relaxed) < SPARSE
-            || settings::purge_mode() == PurgeMode::Never
-        {
+        let sparse = self.grown.load(Ordering::Relaxed) != 0 && self.sparse.load(Ordering::Relaxed) >= SPARSE;
+        if !(sparse || backend.is_crowded()) || settings::purge_mode() == PurgeMode::Never {
             return;
         }
+        // A fork holds the lock: so nothing is being given back in its child.
         let Some(_draining) = self.draining.try_lock() else {
             return;
         };
+        for _ in 0..EXTENTS {
+            if !(backend.is_crowded() && purge::purge_one(backend, true)) {
+                break;
+            }
+        }
+        if sparse {
+            self.look_at_some(backend);
+        }
+    }
+
+    fn look_at_some(&self, backend: &Backend) {
         let heap = self.heap.load(Ordering::Relaxed);
         let mut runs = RUNS.saturating_mul(self.grown.swap(0, Ordering::Relaxed));
         let from = self.looked_to.load(Ordering::Relaxed).max(FIRST_UNIT);

@@ -47,7 +47,7 @@ pub(crate) struct LowFragmentation {
     hidden: AtomicU32,
     /// Subsegments that got so few blocks in use that pages of them may be dead, since all runs were looked at.
     sparse: AtomicU32,
-    /// Subsegments begun in memory that the heap never had, since runs were looked at for dead pages.
+    /// Subsegments begun and absent pages made blocks, since runs were looked at for dead pages.
     grown: AtomicU32,
     /// Where the next look at runs begins; 0 is the first. The drain's lock.
     looked_to: AtomicU32,

@@ -19,14 +19,19 @@ use crate::unit::UNIT;
 const WORDS: usize = UNIT / SMALLEST_BLOCK / 64;
 
 /// Blocks in use for each page, at most, of a sparse subsegment: where they stand as chance has it, one page of twenty
-/// is without any.
+/// is without any...
 const USED_A_PAGE: usize = 3;
+/// ... and at most this part of all blocks: what is used half at one moment may be used whole at the next.
+const USED_SHARE: usize = 8;
 
 /// From how many blocks at home on a subsegment is sparse. Those at home fill a page at least.
 pub(super) const fn sparse_from(bucket: Bucket) -> u16 {
-    let used = USED_A_PAGE * absent::pages(bucket);
-    let few_used = (capacity(bucket) as usize).saturating_sub(used);
+    let all = capacity(bucket) as usize;
+    let by_pages = USED_A_PAGE * absent::pages(bucket);
+    let by_share = all.div_ceil(USED_SHARE);
+    let used = if by_pages < by_share { by_pages } else { by_share };
     let fill_a_page = PAGE.div_ceil(bucket.size());
+    let few_used = all - used;
     let from = if few_used > fill_a_page {
         few_used
     } else {
