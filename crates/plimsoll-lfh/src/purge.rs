@@ -19,7 +19,7 @@ use core::time::Duration;
 use plimsoll_os::{coarse_milliseconds, futex_wait, start_helper_thread};
 
 use crate::arena::{self, HELPER};
-use crate::backend::Backend;
+use crate::backend::{Backend, MOST_PURGED};
 use crate::front_end::Idle;
 use crate::record::{self, Record};
 use crate::settings::{self, PurgeMode};
@@ -105,7 +105,7 @@ extern "C" fn run() {
 pub(crate) fn end_period(record: &Record) -> bool {
     let left = record.low_fragmentation().drain(record.backend(), Idle::Since);
     record.backend().extents().bins.next_period();
-    while purge_one(record.backend(), false) {}
+    while purge_one(record.backend(), false, MOST_PURGED) > 0 {}
     left || record.backend().extents().touched != 0
 }
 
@@ -115,19 +115,20 @@ pub(crate) fn purge_all(record: &Record) {
     for _ in 0..2 {
         record.low_fragmentation().drain(record.backend(), Idle::Whatever);
     }
-    while purge_one(record.backend(), true) {}
+    while purge_one(record.backend(), true, MOST_PURGED) > 0 {}
 }
 
-/// Purges an extent, or a part of a long one; of those that lie free for long, or of all. No if there is none.
-pub(crate) fn purge_one(backend: &Backend, all: bool) -> bool {
-    let Some((first, units)) = backend.extents().begin_purge(all) else {
-        return false;
+/// Purges an extent, or at most `most` units of a long one; of those that lie free for long, or of all. Returns how
+/// many units it purged, 0 where there is nothing to purge.
+pub(crate) fn purge_one(backend: &Backend, all: bool, most: u32) -> u32 {
+    let Some((first, units)) = backend.extents().begin_purge(all, most) else {
+        return 0;
     };
     let length = units as usize * UNIT;
     // SAFETY: the run is free, and nobody takes it before `end_purge`.
     let purged = unsafe { discard(arena::address_of(first), length) };
     backend.extents().end_purge(first, purged);
-    purged
+    if purged { units } else { 0 }
 }
 
 /// Gives pages back to the system. Where it does not take them, none are given back any more.

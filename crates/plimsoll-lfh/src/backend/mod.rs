@@ -8,7 +8,7 @@ mod check;
 #[cfg(test)]
 mod tests;
 
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::Ordering;
 
 pub(crate) use self::bins::Bins;
 use crate::arena::{self, SEGMENT_UNITS};
@@ -31,7 +31,7 @@ const HUGE_SHARE: u32 = 8;
 const CROWDED_SHARE: u32 = 32;
 
 /// Units that are purged at once: 16 MiB. What is longer stays free but for so much.
-const MOST_PURGED: u32 = 8 * SEGMENT_UNITS;
+pub(crate) const MOST_PURGED: u32 = 8 * SEGMENT_UNITS;
 
 /// Units that were taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,8 +47,6 @@ pub(crate) struct Run {
 #[repr(C)]
 pub(crate) struct Backend {
     pub(crate) extents: Lock<Extents>,
-    /// 1 if the heap took memory from the system since somebody looked whether it is crowded.
-    has_grown: AtomicU32,
 }
 
 /// What the lock guards. Counts are units unless they say otherwise.
@@ -101,25 +99,12 @@ impl Backend {
             return Some(run);
         }
         extents.grow(units, align, kind)?;
-        self.note_growth();
         extents.take_free(units, align, kind)
     }
 
-    /// The heap takes memory from the system.
-    pub(crate) fn note_growth(&self) {
-        self.has_grown.store(1, Ordering::Relaxed);
-    }
-
-    /// Whether the heap grew though it has many free units that are touched: they do not serve what is asked for.
+    /// Whether so many free units are touched that some are given back if the heap takes others from the system.
     pub(crate) fn is_crowded(&self) -> bool {
-        if self.has_grown.load(Ordering::Relaxed) == 0 {
-            return false;
-        }
-        let crowded = self.extents().is_crowded();
-        if !crowded {
-            self.has_grown.store(0, Ordering::Relaxed);
-        }
-        crowded
+        self.extents().is_crowded()
     }
 
     /// Gives a whole run back.
@@ -240,16 +225,16 @@ impl Extents {
         self.put(first + units, length - units, length - units, self.bins.period());
     }
 
-    /// Takes an extent that is to be purged, or the last part of a long one: first unit and units. Nobody else takes
-    /// it before [`Extents::end_purge`], and the lock need not be held until then.
-    pub(crate) fn begin_purge(&mut self, all: bool) -> Option<(UnitIndex, u32)> {
+    /// Takes an extent that is to be purged, or the last part of a long one, of at most `most` units: first unit and
+    /// units. Nobody else takes it before [`Extents::end_purge`], and the lock need not be held until then.
+    pub(crate) fn begin_purge(&mut self, all: bool, most: u32) -> Option<(UnitIndex, u32)> {
         let first = if all {
             self.bins.touched()
         } else {
             self.bins.oldest()
         }?;
         let (length, touched, since) = self.remove(first);
-        let units = touched.min(MOST_PURGED);
+        let units = touched.min(most);
         let before = touched - units;
         if before != 0 {
             self.insert(first, before, before, since);

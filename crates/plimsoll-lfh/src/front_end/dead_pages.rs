@@ -24,8 +24,6 @@ const RESTED: u8 = 2;
 /// What [`rest`](crate::Unit::rest) says of a subsegment that was looked through since its blocks changed.
 const DONE: u8 = u8::MAX;
 
-/// Extents that are given back at once.
-const EXTENTS: u32 = 16;
 /// Runs that are looked at for each subsegment that is begun.
 const RUNS: u32 = 128;
 /// Subsegments with pages to give back that have to come about before a growing heap looks for them: 1 MiB at least.
@@ -77,30 +75,32 @@ impl LowFragmentation {
         }
     }
 
-    /// Gives back what a growing heap does not need: some of the free extents, where it has many, and dead pages of some
-    /// runs more, where subsegments were begun. No lock is held.
+    /// Gives back what a growing heap does not need: of free extents, where it has many, about as much as it grew, and
+    /// dead pages of some runs more, where subsegments were begun. No lock is held.
     pub(super) fn make_up_for_growth(&self, backend: &Backend) {
-        let sparse = self.grown.load(Ordering::Relaxed) != 0 && self.sparse.load(Ordering::Relaxed) >= SPARSE;
-        if !(sparse || backend.is_crowded()) || settings::purge_mode() == PurgeMode::Never {
+        if self.begun.load(Ordering::Relaxed) == 0 || settings::purge_mode() == PurgeMode::Never {
             return;
         }
         // A fork holds the lock: so nothing is being given back in its child.
         let Some(_draining) = self.draining.try_lock() else {
             return;
         };
-        for _ in 0..EXTENTS {
-            if !(backend.is_crowded() && purge::purge_one(backend, true)) {
-                break;
+        let mut left = self.grown.swap(0, Ordering::Relaxed);
+        while left > 0 && backend.is_crowded() {
+            match purge::purge_one(backend, true, left) {
+                0 => break,
+                purged => left -= purged,
             }
         }
-        if sparse {
-            self.look_at_some(backend);
+        let begun = self.begun.swap(0, Ordering::Relaxed);
+        if self.sparse.load(Ordering::Relaxed) >= SPARSE {
+            self.look_at_some(backend, begun);
         }
     }
 
-    fn look_at_some(&self, backend: &Backend) {
+    fn look_at_some(&self, backend: &Backend, begun: u32) {
         let heap = self.heap.load(Ordering::Relaxed);
-        let mut runs = RUNS.saturating_mul(self.grown.swap(0, Ordering::Relaxed));
+        let mut runs = RUNS.saturating_mul(begun.max(1));
         let from = self.looked_to.load(Ordering::Relaxed).max(FIRST_UNIT);
         let mut looked_to = from;
         let looked = arena::for_each_run_from(from, heap, |first, kind| {

@@ -47,7 +47,9 @@ pub(crate) struct LowFragmentation {
     hidden: AtomicU32,
     /// Subsegments that got so few blocks in use that pages of them may be dead, since all runs were looked at.
     sparse: AtomicU32,
-    /// Subsegments begun and absent pages made blocks, since runs were looked at for dead pages.
+    /// Subsegments begun, and times that absent pages were made blocks, since runs were looked at for dead pages.
+    begun: AtomicU32,
+    /// Units, at most, that became resident for them, since free extents were given back for it.
     grown: AtomicU32,
     /// Where the next look at runs begins; 0 is the first. The drain's lock.
     looked_to: AtomicU32,
