@@ -13,7 +13,7 @@ use crate::hardened;
 use crate::integrity::{self, Damage};
 use crate::record::{self, Record};
 use crate::unit::{UNIT, UnitIndex, UnitKind};
-use crate::{arena, large, purge, standard};
+use crate::{arena, large, purge, standard, subsegment};
 
 /// Who serves blocks of up to [`LARGEST_BLOCK`](crate::LARGEST_BLOCK) bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -148,19 +148,34 @@ impl Heap {
     /// A block of at least `size` bytes, aligned to 16; null where no memory is left. 0 bytes are a block too.
     #[inline(always)]
     pub fn allocate(&self, size: usize) -> *mut u8 {
+        self.allocate_or(size, || ())
+    }
+
+    /// As [`Heap::allocate`], and calls `no_memory` where no memory is left. Whoever has something to do then (as set
+    /// `errno`) has nothing to do after the call where there is: it ends in one jump.
+    #[inline(always)]
+    pub fn allocate_or(&self, size: usize, no_memory: fn()) -> *mut u8 {
         if let Some(bucket) = Bucket::for_size(size) {
             let block = front_end::allocate_fast(self.sections(), bucket);
             if !block.is_null() {
                 return block;
             }
         }
-        self.allocate_slowly(size)
+        self.allocate_slowly(size, no_memory)
     }
 
     /// A block that the slots do not have.
     #[cold]
     #[inline(never)]
-    fn allocate_slowly(&self, size: usize) -> *mut u8 {
+    fn allocate_slowly(&self, size: usize, no_memory: fn()) -> *mut u8 {
+        let block = self.allocate_anywhere(size);
+        if block.is_null() {
+            no_memory();
+        }
+        block
+    }
+
+    fn allocate_anywhere(&self, size: usize) -> *mut u8 {
         let Some(record) = self.record() else {
             return ptr::null_mut();
         };
@@ -281,16 +296,27 @@ impl Heap {
     #[inline(always)]
     pub unsafe fn free(&self, block: *mut u8) {
         // SAFETY: the caller's premise.
-        if !unsafe { front_end::free_fast(self.sections(), block) } {
-            // SAFETY: the caller's premise; the fast path said no.
-            unsafe { self.free_slowly(block) };
+        match unsafe { front_end::free_fast(self.sections(), block) } {
+            Freed::Done => {}
+            Freed::NoRoom => self.free_sealed(block),
+            // SAFETY: the caller's premise; the fast path said so.
+            Freed::NotHere => unsafe { self.free_slowly(block) },
         }
     }
 
-    /// Frees what the slots did not take.
+    /// Finds a place for a block that the slots have no room for.
+    #[cold]
+    #[inline(never)]
+    fn free_sealed(&self, block: *mut u8) {
+        if let Some(record) = self.record() {
+            record.low_fragmentation().free_sealed(record.backend(), block);
+        }
+    }
+
+    /// Frees what fast paths do not know.
     ///
     /// # Safety
-    /// As for [`Heap::free`], after the fast path said no.
+    /// As for [`Heap::free`], after the fast path said that it is not there.
     #[cold]
     #[inline(never)]
     unsafe fn free_slowly(&self, block: *mut u8) {
@@ -389,7 +415,8 @@ impl Place {
         let Some(index) = arena::unit_of(address) else {
             integrity::report(Damage::Foreign, address, None)
         };
-        if let Some(bucket) = Bucket::new(arena::BUCKET_OF_UNIT[index as usize].load(Ordering::Relaxed)) {
+        let number = arena::BUCKET_OF_UNIT[index as usize].load(Ordering::Relaxed);
+        if let Some(bucket) = subsegment::bucket_of(number) {
             return Place::Bucket(bucket);
         }
         if !(arena::FIRST_UNIT..arena::end()).contains(&index) {

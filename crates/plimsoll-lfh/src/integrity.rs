@@ -5,24 +5,22 @@
 //! or that the block before it was written into. A seal comes about by chance once in 2^64.
 #![allow(unsafe_code)]
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::Ordering;
 
 use plimsoll_os::{abort, write_error};
 
 use crate::bucket::Bucket;
-
-/// The process's key. Set before the first block is made, and never changed.
-static KEY: AtomicU64 = AtomicU64::new(0);
+use crate::set_once::SET_ONCE;
 
 /// Sets the key of the process.
 pub(crate) fn set_key(key: u64) {
-    KEY.store(key, Ordering::Relaxed);
+    SET_ONCE.key.store(key, Ordering::Relaxed);
 }
 
 /// What the second word of the block is while it is free.
 #[inline(always)]
 fn seal_of(block: *mut u8) -> u64 {
-    seal_by(KEY.load(Ordering::Relaxed), block as usize)
+    seal_by(SET_ONCE.key.load(Ordering::Relaxed), block as usize)
 }
 
 /// The seal of a free block at an address, in a process of that key.
@@ -75,7 +73,7 @@ pub(crate) unsafe fn unseal(block: *mut u8) -> bool {
 
 /// What stands behind a block that ends at an address, in a hardened heap.
 pub(crate) fn canary(end: usize) -> u64 {
-    (KEY.load(Ordering::Relaxed) ^ end as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1
+    (SET_ONCE.key.load(Ordering::Relaxed) ^ end as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1
 }
 
 /// Which blocks come after a free one in its list: numbers + 1, 0 for none.

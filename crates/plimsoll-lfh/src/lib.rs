@@ -32,6 +32,7 @@ mod lock;
 mod purge;
 mod record;
 mod remote_free;
+mod set_once;
 mod settings;
 mod standard;
 mod subsegment;

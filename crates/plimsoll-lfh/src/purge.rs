@@ -19,6 +19,7 @@ use core::time::Duration;
 use plimsoll_os::{coarse_milliseconds, futex_wait, start_helper_thread};
 
 use crate::arena::{self, HELPER};
+use crate::backend::{Backend, MOST_PURGED};
 use crate::front_end::Idle;
 use crate::record::{self, Record};
 use crate::settings::{self, PurgeMode};
@@ -35,16 +36,20 @@ const CALLS: u32 = 64;
 static ALIVE: AtomicU32 = AtomicU32::new(0);
 /// What the helper sleeps on; never changed.
 static SLEEP: AtomicU32 = AtomicU32::new(0);
-/// Slow calls since the start.
+/// Slow calls since the start, of those that are counted nowhere else.
 static SLOW_CALLS: AtomicU32 = AtomicU32::new(0);
 /// When the last period ended, in milliseconds of the clock.
 static LAST: AtomicU32 = AtomicU32::new(0);
 
 /// Called by slow paths that hold no lock: ends the period now and then, where no helper does.
-#[inline]
 pub(crate) fn now_and_then() {
-    if SLOW_CALLS.fetch_add(1, Ordering::Relaxed).is_multiple_of(CALLS) && ALIVE.load(Ordering::Relaxed) == 0
-    {
+    after_calls(SLOW_CALLS.fetch_add(1, Ordering::Relaxed));
+}
+
+/// As [`now_and_then`], for who counts calls himself: processors do not wait for each other to count them.
+#[inline]
+pub(crate) fn after_calls(calls: u32) {
+    if calls.is_multiple_of(CALLS) && ALIVE.load(Ordering::Relaxed) == 0 {
         look_at_the_clock();
     }
 }
@@ -100,7 +105,7 @@ extern "C" fn run() {
 pub(crate) fn end_period(record: &Record) -> bool {
     let left = record.low_fragmentation().drain(record.backend(), Idle::Since);
     record.backend().extents().bins.next_period();
-    while purge_one(record, false) {}
+    while purge_one(record.backend(), false, MOST_PURGED) > 0 {}
     left || record.backend().extents().touched != 0
 }
 
@@ -110,19 +115,30 @@ pub(crate) fn purge_all(record: &Record) {
     for _ in 0..2 {
         record.low_fragmentation().drain(record.backend(), Idle::Whatever);
     }
-    while purge_one(record, true) {}
+    while purge_one(record.backend(), true, MOST_PURGED) > 0 {}
 }
 
-/// Purges an extent, or a part of a long one; of those that lie free for long, or of all. No if there is none.
-fn purge_one(record: &Record, all: bool) -> bool {
-    let Some((first, units)) = record.backend().extents().begin_purge(all) else {
-        return false;
+/// Purges an extent, or at most `most` units of a long one; of those that lie free for long, or of all. Returns how
+/// many units it purged, 0 where there is nothing to purge.
+pub(crate) fn purge_one(backend: &Backend, all: bool, most: u32) -> u32 {
+    let Some((first, units)) = backend.extents().begin_purge(all, most) else {
+        return 0;
     };
     let length = units as usize * UNIT;
     // SAFETY: the run is free, and nobody takes it before `end_purge`.
-    let purged = unsafe { plimsoll_os::address_space::discard(arena::address_of(first), length) }.is_ok();
-    record.backend().extents().end_purge(first, purged);
-    if purged {
+    let purged = unsafe { discard(arena::address_of(first), length) };
+    backend.extents().end_purge(first, purged);
+    if purged { units } else { 0 }
+}
+
+/// Gives pages back to the system. Where it does not take them, none are given back any more.
+///
+/// # Safety
+/// Nobody uses them.
+pub(crate) unsafe fn discard(start: usize, length: usize) -> bool {
+    // SAFETY: the caller's premise.
+    let discarded = unsafe { plimsoll_os::address_space::discard(start, length) }.is_ok();
+    if discarded {
         let directory = arena::directory();
         directory.purges.fetch_add(1, Ordering::Relaxed);
         directory.purged_bytes.fetch_add(length as u64, Ordering::Relaxed);
@@ -130,7 +146,7 @@ fn purge_one(record: &Record, all: bool) -> bool {
         // The process locks its pages in memory (`mlockall(2)`): none can be given back.
         settings::set_purge_mode(PurgeMode::Never);
     }
-    purged
+    discarded
 }
 
 /// In the child of a fork there is no helper.

@@ -280,10 +280,10 @@ impl Record {
     #[cold]
     #[inline(never)]
     fn allocate_slowly(&self, bucket: Bucket, size: usize, align: usize) -> *mut u8 {
-        purge::now_and_then();
         match self.front_end() {
             FrontEnd::LowFragmentation => self.low_fragmentation.refill(&self.backend, bucket),
             FrontEnd::Standard => {
+                purge::now_and_then();
                 self.with_standard(|standard| standard.allocate(&self.backend, size, align))
             }
         }

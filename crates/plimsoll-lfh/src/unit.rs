@@ -1,6 +1,6 @@
 //! Units: what the heap's address space is counted in, and the description of each.
 
-use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, Ordering};
 
 use crate::remote_free::{RemoteFree, Standing};
 
@@ -66,8 +66,8 @@ pub struct Unit {
     pub kind: AtomicU8,
     /// Subsegment: its bucket's number. Set before it is used.
     pub bucket: AtomicU8,
-    /// Subsegment: where it stands, see `subsegment`. Bucket's lock.
-    pub state: AtomicU8,
+    /// Subsegment: how often it was looked at since its number of free blocks changed. The drain's lock.
+    pub rest: AtomicU8,
     /// Nothing.
     pub spare: AtomicU8,
     /// Number of the heap it belongs to, from 1. Back end's lock.
@@ -81,11 +81,15 @@ pub struct Unit {
     /// The run before this one in its list, 0 at the start. Lock of that list.
     pub previous: AtomicU32,
     /// Subsegment: number + 1 of the first block of its local free list, 0 for none. Bucket's lock.
-    pub local: AtomicU32,
+    pub local: AtomicU16,
     /// Subsegment: blocks in its local free list. Bucket's lock.
-    pub local_free: AtomicU32,
+    pub local_free: AtomicU16,
     /// Subsegment: blocks that were ever handed out; those from this number on are untouched. Bucket's lock.
-    pub carved: AtomicU32,
+    pub carved: AtomicU16,
+    /// Subsegment: how many blocks were free when it was looked at last. The drain's lock.
+    pub seen: AtomicU16,
+    /// Subsegment: the pages that are absent, see `subsegment::absent`. Bucket's lock.
+    pub absent: AtomicU32,
     /// Free extent: units from its start that may have been written to; those from this number on are zero. Back
     /// end's lock.
     pub touched: AtomicU32,
@@ -113,8 +117,11 @@ impl Unit {
     /// Makes it describe nothing.
     pub(crate) fn clear(&self) {
         self.remote.end(Standing::Nothing, 0);
-        for byte in [&self.kind, &self.bucket, &self.state, &self.spare] {
+        for byte in [&self.kind, &self.bucket, &self.rest, &self.spare] {
             byte.store(0, Ordering::Relaxed);
+        }
+        for number in [&self.local, &self.local_free, &self.carved, &self.seen] {
+            number.store(0, Ordering::Relaxed);
         }
         let words = [
             &self.heap,
@@ -122,9 +129,7 @@ impl Unit {
             &self.first,
             &self.next,
             &self.previous,
-            &self.local,
-            &self.local_free,
-            &self.carved,
+            &self.absent,
             &self.touched,
             &self.since,
             &self.purge_next,

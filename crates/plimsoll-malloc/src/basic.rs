@@ -5,12 +5,12 @@ use core::ptr;
 
 use plimsoll_lfh::Heap;
 
-use crate::errno::{ENOMEM, or_no_memory, set};
+use crate::errno::{ENOMEM, or_no_memory, set, set_no_memory};
 
 /// A block of at least `size` bytes; null and `ENOMEM` where no memory is left. 0 bytes are a block too.
 #[unsafe(no_mangle)]
 pub extern "C" fn malloc(size: usize) -> *mut u8 {
-    or_no_memory(Heap::process().allocate(size))
+    Heap::process().allocate_or(size, set_no_memory)
 }
 
 /// Gives a block back. Null is allowed. `errno` stays as it was.
@@ -125,7 +125,7 @@ pub unsafe extern "C" fn free_aligned_sized(block: *mut u8, _align: usize, _size
 /// [`malloc`] by the name that glibc has for who replaces malloc; programs call it too.
 #[unsafe(no_mangle)]
 pub extern "C" fn __libc_malloc(size: usize) -> *mut u8 {
-    or_no_memory(Heap::process().allocate(size))
+    Heap::process().allocate_or(size, set_no_memory)
 }
 
 /// [`free`], as [`__libc_malloc`].

@@ -21,11 +21,16 @@ pub(crate) fn set(error: c_int) {
     unsafe { __errno_location().write(error) };
 }
 
+/// Says that no memory is left.
+pub(crate) fn set_no_memory() {
+    set(ENOMEM);
+}
+
 /// The block itself; where there is none, `errno` says so.
 #[inline]
 pub(crate) fn or_no_memory(block: *mut u8) -> *mut u8 {
     if block.is_null() {
-        set(ENOMEM);
+        set_no_memory();
     }
     block
 }

@@ -15,7 +15,7 @@ mod quarantine;
 mod rseq;
 
 use core::ptr;
-use core::sync::atomic::{AtomicIsize, AtomicU32, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use plimsoll_os::address_space;
 
@@ -24,12 +24,10 @@ pub use self::layout::SLOT;
 pub(crate) use self::layout::{MOST_POINTERS, QUARANTINED, STEP, begin, most_pointers};
 use crate::bucket::Bucket;
 use crate::lock::Lock;
+use crate::set_once::SET_ONCE;
 
 /// The most slots where they are locked: contention is then what bounds the use of more.
 const MOST_LOCKED_SLOTS: usize = 64;
-
-/// Distance of the restartable area from a thread's pointer; 0 where there is none. Set before any slot exists.
-static AREA: AtomicIsize = AtomicIsize::new(0);
 
 /// The slots of a heap. Zeroed memory is a set of none yet: nothing can be taken from it or put into it.
 #[derive(Debug)]
@@ -52,7 +50,7 @@ impl SlotSet {
         };
         let sections = area.and_then(|area| {
             let count = plimsoll_os::possible_processors()?;
-            AREA.store(area, Ordering::Release);
+            SET_ONCE.area.store(area, Ordering::Release);
             Some((address_space::map(count * SLOT).ok()?, count))
         });
         let (slots, count) = match sections {
@@ -125,7 +123,7 @@ impl SlotSet {
         #[cfg(target_arch = "x86_64")]
         if self.uses_sections() {
             // SAFETY: the set has started by sections, so the area is there.
-            return unsafe { rseq::concurrency_id(AREA.load(Ordering::Relaxed)) };
+            return unsafe { rseq::concurrency_id(SET_ONCE.area.load(Ordering::Relaxed)) };
         }
         // Thread pointers differ in their middle bits: spread them.
         let spread = (thread_pointer() >> 6).wrapping_mul(0x9E37_79B9_7F4A_7C15_u64 as usize);
@@ -146,7 +144,7 @@ impl SlotSet {
             return unsafe {
                 rseq::pop_batch(
                     slots,
-                    AREA.load(Ordering::Relaxed),
+                    SET_ONCE.area.load(Ordering::Relaxed),
                     index,
                     blocks.as_mut_ptr(),
                     blocks.len(),
@@ -178,7 +176,7 @@ impl SlotSet {
             return unsafe {
                 rseq::push_batch(
                     slots,
-                    AREA.load(Ordering::Relaxed),
+                    SET_ONCE.area.load(Ordering::Relaxed),
                     index,
                     blocks.as_ptr(),
                     blocks.len(),
@@ -209,7 +207,8 @@ impl SlotSet {
         if self.uses_sections() {
             let slots = self.sections.load(Ordering::Relaxed);
             // SAFETY: the set has started, so area and slots are what `rseq` asks for.
-            let slot = unsafe { rseq::prepare(slots, AREA.load(Ordering::Relaxed), index, prepared) };
+            let slot =
+                unsafe { rseq::prepare(slots, SET_ONCE.area.load(Ordering::Relaxed), index, prepared) };
             return (slot != 0).then(|| (slot - slots) / SLOT);
         }
         let slot = self.mine();
@@ -278,9 +277,6 @@ impl SlotSet {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sections(usize);
 
-/// The slots of the process's heap as the fast path sees them, a load away. Set once.
-static PROCESS_SECTIONS: AtomicUsize = AtomicUsize::new(0);
-
 impl Sections {
     /// No slots.
     pub(crate) const NONE: Sections = Sections(0);
@@ -288,12 +284,12 @@ impl Sections {
     /// Those of the process's heap; none before its front end has started.
     #[inline(always)]
     pub(crate) fn of_process() -> Sections {
-        Sections(PROCESS_SECTIONS.load(Ordering::Acquire))
+        Sections(SET_ONCE.sections.load(Ordering::Acquire))
     }
 
     /// Makes these those of the process's heap.
     pub(crate) fn set_of_process(self) {
-        PROCESS_SECTIONS.store(self.0, Ordering::Release);
+        SET_ONCE.sections.store(self.0, Ordering::Release);
     }
 
     /// Takes a free block of the bucket from this processor's slot. Null where the slot has none.
@@ -302,7 +298,7 @@ impl Sections {
         #[cfg(target_arch = "x86_64")]
         if self.0 != 0 {
             // SAFETY: the set has started, so area and slots are what `rseq` asks for.
-            return unsafe { rseq::pop(self.0, AREA.load(Ordering::Relaxed), bucket.index()) };
+            return unsafe { rseq::pop(self.0, SET_ONCE.area.load(Ordering::Relaxed), bucket.index()) };
         }
         let _ = bucket;
         ptr::null_mut()
@@ -314,7 +310,14 @@ impl Sections {
         #[cfg(target_arch = "x86_64")]
         if self.0 != 0 {
             // SAFETY: the set has started, so area and slots are what `rseq` asks for.
-            return unsafe { rseq::push(self.0, AREA.load(Ordering::Relaxed), bucket.index(), block) };
+            return unsafe {
+                rseq::push(
+                    self.0,
+                    SET_ONCE.area.load(Ordering::Relaxed),
+                    bucket.index(),
+                    block,
+                )
+            };
         }
         let _ = (bucket, block);
         false

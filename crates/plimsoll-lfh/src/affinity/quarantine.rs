@@ -10,8 +10,9 @@ use core::sync::atomic::Ordering;
 
 use super::layout::QUARANTINED;
 #[cfg(target_arch = "x86_64")]
-use super::{AREA, rseq};
+use super::rseq;
 use super::{Header, SlotSet};
+use crate::set_once::SET_ONCE;
 
 /// The header of the quarantine.
 const INDEX: usize = 0;
@@ -24,7 +25,7 @@ impl SlotSet {
         if self.uses_sections() {
             let slots = self.sections.load(Ordering::Relaxed);
             // SAFETY: the set has started, so area and slots are what `rseq` asks for.
-            return unsafe { rseq::push(slots, AREA.load(Ordering::Relaxed), INDEX, block) };
+            return unsafe { rseq::push(slots, SET_ONCE.area.load(Ordering::Relaxed), INDEX, block) };
         }
         self.push_to(INDEX, &[block]) == 1
     }

@@ -7,10 +7,10 @@ use plimsoll_os::{Advice, address_space, futex_wait, futex_wake, page_size, rand
 
 use super::directory::{Directory, MAGIC};
 use super::{
-    FIRST_UNIT, HELPER, HELPER_STACK, RECORDS, SEGMENT, SEGMENTS, START, TABLE_STEP, UNIT_TABLE, WINDOW,
-    window,
+    FIRST_UNIT, HELPER, HELPER_STACK, RECORDS, SEGMENT, SEGMENTS, TABLE_STEP, UNIT_TABLE, WINDOW, window,
 };
 use crate::LAYOUT;
+use crate::set_once::SET_ONCE;
 use crate::settings;
 use crate::unit::UNIT;
 
@@ -100,7 +100,7 @@ fn make() -> bool {
     directory.key.store(key, Ordering::Relaxed);
     directory.magic[0].store(word(0), Ordering::Relaxed);
     directory.magic[1].store(word(1), Ordering::Release);
-    START.store(start, Ordering::Release);
+    SET_ONCE.window.store(start, Ordering::Release);
     true
 }
 

@@ -17,7 +17,8 @@ mod begin;
 mod directory;
 mod growth;
 
-use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use core::ops::ControlFlow;
+use core::sync::atomic::{AtomicU8, Ordering};
 
 pub(crate) use self::begin::{is_ready, prepare};
 pub use self::directory::{Directory, MAGIC, Segment};
@@ -26,6 +27,7 @@ pub(crate) use self::growth::{
     use_huge_pages,
 };
 use crate::bucket::SMALLEST_BLOCK;
+use crate::set_once::SET_ONCE;
 use crate::unit::{UNIT, Unit, UnitIndex, UnitKind};
 
 /// Bytes of the window.
@@ -66,13 +68,10 @@ const _: () = assert!(size_of::<Directory>() <= 4096);
 /// The bucket's number of each unit of a subsegment, of any heap; 0 for every other unit. All that `free` needs.
 pub(crate) static BUCKET_OF_UNIT: [AtomicU8; UNITS] = [const { AtomicU8::new(0) }; UNITS];
 
-/// Address of the window; 0 until the first call.
-static START: AtomicUsize = AtomicUsize::new(0);
-
 /// Address of the window; 0 before the first call.
 #[inline(always)]
 pub(crate) fn window() -> usize {
-    START.load(Ordering::Relaxed)
+    SET_ONCE.window.load(Ordering::Relaxed)
 }
 
 /// The unit of an address; none outside of the window.
@@ -183,21 +182,39 @@ pub(crate) fn for_each_run<E>(
     heap: u32,
     mut visit: impl FnMut(UnitIndex, UnitKind) -> Result<(), E>,
 ) -> Result<(), E> {
+    let visited = for_each_run_from(FIRST_UNIT, heap, |first, kind| match visit(first, kind) {
+        Ok(()) => ControlFlow::Continue(()),
+        Err(error) => ControlFlow::Break(error),
+    });
+    match visited {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(error) => Err(error),
+    }
+}
+
+/// As [`for_each_run`], of the runs that begin at a unit or after it, and until `visit` breaks it off.
+pub(crate) fn for_each_run_from<B>(
+    from: UnitIndex,
+    heap: u32,
+    mut visit: impl FnMut(UnitIndex, UnitKind) -> ControlFlow<B>,
+) -> ControlFlow<B> {
     let end = end();
-    let mut at = FIRST_UNIT;
+    let mut at = from;
     while at < end {
-        let length = match belongs(at, heap) {
-            true => unit(at).length.load(Ordering::Relaxed),
-            false => 0,
-        };
-        if length == 0 {
+        if !belongs(at, heap) {
             at = (at + 1).next_multiple_of(SEGMENT_UNITS);
             continue;
         }
-        visit(at, unit(at).kind())?;
-        at += length;
+        let unit = unit(at);
+        // Inside of a run that begins before `from`, or one that was just changed.
+        if unit.first.load(Ordering::Relaxed) != at || unit.kind() == UnitKind::Nothing {
+            at += 1;
+            continue;
+        }
+        visit(at, unit.kind())?;
+        at += unit.length.load(Ordering::Relaxed).max(1);
     }
-    Ok(())
+    ControlFlow::Continue(())
 }
 
 #[cfg(test)]

@@ -27,8 +27,11 @@ const HUGE_FROM: u32 = 8 * SEGMENT_UNITS;
 /// ... for small blocks, if this part of it at most is free.
 const HUGE_SHARE: u32 = 8;
 
+/// What a growing heap has free and touched is purged beyond this part of what it has.
+const CROWDED_SHARE: u32 = 32;
+
 /// Units that are purged at once: 16 MiB. What is longer stays free but for so much.
-const MOST_PURGED: u32 = 8 * SEGMENT_UNITS;
+pub(crate) const MOST_PURGED: u32 = 8 * SEGMENT_UNITS;
 
 /// Units that were taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,6 +102,11 @@ impl Backend {
         extents.take_free(units, align, kind)
     }
 
+    /// Whether so many free units are touched that some are given back if the heap takes others from the system.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.extents().is_crowded()
+    }
+
     /// Gives a whole run back.
     pub(crate) fn give(&self, first: UnitIndex) {
         let mut extents = self.extents();
@@ -117,6 +125,14 @@ impl Backend {
         extents.put(first, length, 0, 0);
     }
 
+    /// Has base pages from now on under units of a run in use, before a part of it is given back to the system.
+    pub(crate) fn leave_huge_pages(&self, first: UnitIndex, units: u32) {
+        if arena::segment_of(first).huge.load(Ordering::Relaxed) != 0 {
+            let _extents = self.extents();
+            arena::leave_huge_pages(first, units);
+        }
+    }
+
     /// Lengthens a run in use to `units` units where its right neighbour is free. Returns its units that may hold
     /// anything, as [`Run::touched`] does.
     pub(crate) fn extend(&self, first: UnitIndex, units: u32) -> Option<u32> {
@@ -130,6 +146,10 @@ impl Backend {
 }
 
 impl Extents {
+    fn is_crowded(&self) -> bool {
+        self.touched > THRESHOLD.max(self.owned / CROWDED_SHARE)
+    }
+
     fn take_free(&mut self, units: u32, align: u32, kind: UnitKind) -> Option<Run> {
         let extent = self.bins.find(units, align)?;
         let start = arena::align_up(extent, align)?;
@@ -205,16 +225,16 @@ impl Extents {
         self.put(first + units, length - units, length - units, self.bins.period());
     }
 
-    /// Takes an extent that is to be purged, or the last part of a long one: first unit and units. Nobody else takes
-    /// it before [`Extents::end_purge`], and the lock need not be held until then.
-    pub(crate) fn begin_purge(&mut self, all: bool) -> Option<(UnitIndex, u32)> {
+    /// Takes an extent that is to be purged, or the last part of a long one, of at most `most` units: first unit and
+    /// units. Nobody else takes it before [`Extents::end_purge`], and the lock need not be held until then.
+    pub(crate) fn begin_purge(&mut self, all: bool, most: u32) -> Option<(UnitIndex, u32)> {
         let first = if all {
             self.bins.touched()
         } else {
             self.bins.oldest()
         }?;
         let (length, touched, since) = self.remove(first);
-        let units = touched.min(MOST_PURGED);
+        let units = touched.min(most);
         let before = touched - units;
         if before != 0 {
             self.insert(first, before, before, since);

@@ -79,7 +79,7 @@ impl LowFragmentation {
         if unit.heap.load(Ordering::Relaxed) != self.heap.load(Ordering::Relaxed) {
             damage(Damage::OtherHeap);
         }
-        if u32::from(first.next) > unit.carved.load(Ordering::Relaxed) {
+        if first.next > unit.carved.load(Ordering::Relaxed) {
             damage(Damage::Foreign);
         }
         let capacity = subsegment.capacity();
@@ -95,6 +95,9 @@ impl LowFragmentation {
                 );
             }
         });
+        if matches!(duty, Duty::Nothing | Duty::List) {
+            self.note_came_home(subsegment, count);
+        }
         if duty == Duty::Nothing {
             return;
         }

@@ -59,7 +59,12 @@ impl BucketLists {
             let first = active.load(Ordering::Relaxed);
             if first != 0 {
                 let subsegment = Subsegment::new(first, bucket);
+                let absent = subsegment.absent();
                 taken += subsegment.take(&mut blocks[taken..]);
+                if subsegment.absent() != absent {
+                    front_end.begun.fetch_add(1, Ordering::Relaxed);
+                    front_end.grown.fetch_add(1, Ordering::Relaxed);
+                }
                 if subsegment.home() > 0 || taken == blocks.len() {
                     return taken;
                 }
@@ -71,7 +76,7 @@ impl BucketLists {
             }
             let next = match self.fullest() {
                 None if taken > 0 => return taken,
-                None => self.begin(backend, bucket, front_end.hidden()),
+                None => self.begin(front_end, backend, bucket),
                 listed => listed,
             };
             match next {
@@ -131,7 +136,12 @@ impl BucketLists {
     }
 
     /// The spare subsegment, or a new one: active.
-    fn begin(&mut self, backend: &Backend, bucket: Bucket, hidden: bool) -> Option<UnitIndex> {
+    fn begin(
+        &mut self,
+        front_end: &LowFragmentation,
+        backend: &Backend,
+        bucket: Bucket,
+    ) -> Option<UnitIndex> {
         if self.spare != 0 {
             let spare = core::mem::take(&mut self.spare);
             arena::unit(spare).remote.start();
@@ -142,7 +152,11 @@ impl BucketLists {
         let run = backend.take(units, units, UnitKind::Subsegment)?;
         let first = run.first;
         self.conversions = self.conversions.wrapping_add(u32::from(run.touched > 0));
-        Subsegment::new(first, bucket).begin(hidden);
+        front_end.begun.fetch_add(1, Ordering::Relaxed);
+        if run.touched < units {
+            front_end.grown.fetch_add(units - run.touched, Ordering::Relaxed);
+        }
+        Subsegment::new(first, bucket).begin(front_end.hidden());
         self.subsegments += 1;
         self.begun = self.begun.wrapping_add(1);
         Some(first)
@@ -166,12 +180,27 @@ impl BucketLists {
                 at = unit.next.load(Ordering::Relaxed);
             }
             let (_, found) = best?;
-            // If its last block came home just now, whoever brought it waits for the lock.
-            if arena::unit(found).remote.activate() {
-                self.remove(found);
+            if self.activate(found) {
                 return Some(found);
             }
         }
+    }
+
+    /// Takes a subsegment that was found without the lock, if it is listed here: it is active then, and the caller's.
+    pub(super) fn take_listed(&mut self, subsegment: Subsegment) -> bool {
+        let unit = subsegment.unit();
+        // It may be another bucket's by now; no more so while the lock is held, if it is this one's.
+        unit.bucket.load(Ordering::Relaxed) == subsegment.bucket.number() && self.activate(subsegment.first)
+    }
+
+    /// Makes a listed subsegment of the bucket active. No where it is not listed: if its last block came home just now,
+    /// whoever brought it waits for the lock.
+    fn activate(&mut self, first: UnitIndex) -> bool {
+        let listed = arena::unit(first).remote.activate();
+        if listed {
+            self.remove(first);
+        }
+        listed
     }
 
     fn insert(&mut self, first: UnitIndex) {

@@ -20,8 +20,9 @@ pub(crate) enum Idle {
 }
 
 impl LowFragmentation {
-    /// Empties idle arrays, gives their slots' active subsegments up, and gives spare subsegments back. Returns whether
-    /// anything is left that a later drain may find idle. Does nothing while another thread drains.
+    /// Empties idle arrays, gives their slots' active subsegments up, gives spare subsegments back, and the dead pages of
+    /// others. Returns whether anything is left that a later drain may find idle. Does nothing while another thread
+    /// drains.
     pub(crate) fn drain(&self, backend: &Backend, idle: Idle) -> bool {
         let Some(_draining) = self.draining.try_lock() else {
             return true;
@@ -29,6 +30,12 @@ impl LowFragmentation {
         if !self.slots.has_started() {
             return false;
         }
+        let slots = self.drain_slots(backend, idle);
+        let pages = self.give_dead_pages_back(backend, idle);
+        slots || pages
+    }
+
+    fn drain_slots(&self, backend: &Backend, idle: Idle) -> bool {
         let mut left = false;
         let mut stopped = false;
         for bucket in Bucket::all() {

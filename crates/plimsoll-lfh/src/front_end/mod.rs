@@ -12,6 +12,7 @@
 
 mod bring_home;
 mod bucket_lists;
+mod dead_pages;
 mod drain;
 
 use core::ptr;
@@ -27,7 +28,7 @@ use crate::integrity::{self, Damage};
 use crate::lock::Lock;
 use crate::purge;
 use crate::record::PROCESS;
-use crate::subsegment;
+use crate::subsegment::{self, Subsegment};
 use crate::unit::UNIT;
 
 /// The most blocks that move between a slot and subsegments at once.
@@ -44,6 +45,14 @@ pub(crate) struct LowFragmentation {
     pub(crate) slots_used: AtomicU32,
     /// 1 where fast paths do not know the slots: of a hardened heap, whose calls go through `hardened`.
     hidden: AtomicU32,
+    /// Subsegments that got so few blocks in use that pages of them may be dead, since all runs were looked at.
+    sparse: AtomicU32,
+    /// Subsegments begun, and times that absent pages were made blocks, since runs were looked at for dead pages.
+    begun: AtomicU32,
+    /// Units, at most, that became resident for them, since free extents were given back for it.
+    grown: AtomicU32,
+    /// Where the next look at runs begins; 0 is the first. The drain's lock.
+    looked_to: AtomicU32,
     /// Held by who drains: one at a time.
     draining: Lock<()>,
     /// By number; that of 0 is not used.
@@ -62,7 +71,9 @@ pub(crate) struct BucketLock {
 pub(crate) enum Freed {
     /// The block is free.
     Done,
-    /// The address is not the start of a block of a bucket.
+    /// The block is sealed and has no place yet.
+    NoRoom,
+    /// The address is not the start of a block of a bucket, as far as was looked.
     NotHere,
 }
 
@@ -129,18 +140,32 @@ impl LowFragmentation {
         }
     }
 
-    /// Goes on where [`free_fast`] could not.
+    /// Goes on where [`free_fast`] said that there is no room.
+    pub(crate) fn free_sealed(&self, backend: &Backend, block: *mut u8) {
+        match any_bucket_at(block) {
+            Some(bucket) => self.flush(backend, bucket, block),
+            None => integrity::report(Damage::Foreign, block as usize, None),
+        }
+    }
+
+    /// Goes on where [`free_fast`] said that the block is not here: that of a subsegment with absent pages may be.
     ///
     /// # Safety
-    /// As for [`free_fast`], which said no.
+    /// As for [`free_fast`].
     pub(crate) unsafe fn free_slowly(&self, backend: &Backend, block: *mut u8) -> Freed {
-        match bucket_at(block) {
-            Some(bucket) => {
-                self.flush(backend, bucket, block);
-                Freed::Done
-            }
-            None => Freed::NotHere,
+        let Some(bucket) = any_bucket_at(block) else {
+            return Freed::NotHere;
+        };
+        let subsegment = Subsegment::containing(block as usize, bucket);
+        let absent = subsegment.absent().has(subsegment.number(block));
+        // SAFETY: a block of the bucket starts there, and is the heap's from now on.
+        if absent || !unsafe { integrity::seal(block) } {
+            integrity::report(Damage::DoubleFree, block as usize, Some(bucket));
         }
+        if !self.sections().push(bucket, block) {
+            self.flush(backend, bucket, block);
+        }
+        Freed::Done
     }
 
     /// Finds a block where the slot has none, and fills the slot. Null where no memory is left.
@@ -153,13 +178,15 @@ impl LowFragmentation {
             return blocks[0];
         }
         let slot = self.slots.mine();
-        let taken = {
+        let (taken, refills) = {
             let mut lists = self.buckets[bucket.index()].lock.lock();
             self.grow(slot, bucket);
             let room = self.slots.header(slot, bucket).capacity() as usize / 2;
             lists.refills = lists.refills.wrapping_add(1);
-            lists.take(self, backend, slot, bucket, &mut blocks[..room.min(BATCH) + 1])
+            let taken = lists.take(self, backend, slot, bucket, &mut blocks[..room.min(BATCH) + 1]);
+            (taken, lists.refills)
         };
+        purge::after_calls(refills);
         let Some((first, rest)) = blocks[..taken].split_first() else {
             return ptr::null_mut();
         };
@@ -167,6 +194,7 @@ impl LowFragmentation {
         if pushed < rest.len() {
             self.bring_home(backend, bucket, &rest[pushed..]);
         }
+        self.make_up_for_growth(backend);
         open(*first, bucket);
         *first
     }
@@ -264,24 +292,35 @@ pub(crate) fn allocate_fast(sections: Sections, bucket: Bucket) -> *mut u8 {
     block
 }
 
-/// Puts the block into this processor's slot. No where the slot has no room, sections serve no slot, or it is not a
-/// block of a bucket: then [`LowFragmentation::free_slowly`] goes on.
+/// Puts the block into this processor's slot. Where that has no room, or sections serve no slot,
+/// [`LowFragmentation::free_sealed`] goes on; where it is not a block of a bucket, [`LowFragmentation::free_slowly`].
 ///
 /// # Safety
 /// If it is a block of a bucket, it is one of this heap and not used again.
 #[inline(always)]
-pub(crate) unsafe fn free_fast(sections: Sections, block: *mut u8) -> bool {
+pub(crate) unsafe fn free_fast(sections: Sections, block: *mut u8) -> Freed {
     let Some(bucket) = bucket_at(block) else {
-        return false;
+        return Freed::NotHere;
     };
     // SAFETY: a block of the bucket starts there, and is the heap's from now on.
     if !unsafe { integrity::seal(block) } {
         integrity::report(Damage::DoubleFree, block as usize, Some(bucket));
     }
-    sections.push(bucket, block)
+    match sections.push(bucket, block) {
+        true => Freed::Done,
+        false => Freed::NoRoom,
+    }
 }
 
-/// The bucket of the block that starts there; none where no block of a bucket does.
+/// The bucket of the block that starts there, also where pages of its subsegment are absent; none where no block of a
+/// bucket does.
+fn any_bucket_at(block: *mut u8) -> Option<Bucket> {
+    let unit = arena::unit_of(block as usize)?;
+    let bucket = subsegment::bucket_of(BUCKET_OF_UNIT[unit as usize].load(Ordering::Relaxed))?;
+    subsegment::starts_block(bucket.number(), block as usize).then_some(bucket)
+}
+
+/// The bucket of the block that starts there; none where no block of a bucket does that fast paths know.
 #[inline(always)]
 fn bucket_at(block: *mut u8) -> Option<Bucket> {
     let offset = (block as usize).wrapping_sub(arena::window());
@@ -293,7 +332,7 @@ fn bucket_at(block: *mut u8) -> Option<Bucket> {
     if !subsegment::starts_block(number, block as usize) {
         return None;
     }
-    // SAFETY: numbers of the table are buckets' or 0, at which nothing starts.
+    // SAFETY: a number at which something starts is a bucket's.
     Some(unsafe { Bucket::new_unchecked(number) })
 }
 

@@ -56,9 +56,11 @@ impl Ends {
         // SAFETY: the caller's premise.
         unsafe {
             match free_fast(self.front_end.sections(), block) {
-                true => Freed::Done,
-                false => self.front_end.free_slowly(&self.backend, block),
+                Freed::NoRoom => self.front_end.free_sealed(&self.backend, block),
+                Freed::NotHere => return self.front_end.free_slowly(&self.backend, block),
+                Freed::Done => {}
             }
+            Freed::Done
         }
     }
 
@@ -131,8 +133,9 @@ enum Step {
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
-    // Few buckets, so that they fill: the smallest, one whose blocks do not fill a subsegment, a large one.
-    let bucket = prop_oneof![Just(1_u8), Just(3), Just(27), Just(BUCKETS as u8)];
+    // Few buckets, so that they fill: the smallest, one whose blocks do not fill a subsegment, one whose blocks are a
+    // page and a bit, a large one.
+    let bucket = prop_oneof![Just(1_u8), Just(3), Just(27), Just(46), Just(BUCKETS as u8)];
     prop::collection::vec(
         prop_oneof![
             4 => (bucket, 1..300_usize).prop_map(|(bucket, count)| Step::Allocate { bucket, count }),
@@ -178,7 +181,7 @@ proptest! {
                     ends.front_end.drain(&ends.backend, idle);
                 }
             }
-            for bucket in [1, 3, 27, BUCKETS as u8] {
+            for bucket in [1, 3, 27, 46, BUCKETS as u8] {
                 let bucket = Bucket::new(bucket).unwrap();
                 let in_use = blocks.iter().filter(|block| block.1 == bucket);
                 ends.check(bucket, &in_use.map(|block| block.0 as usize).collect());
@@ -189,6 +192,104 @@ proptest! {
         }
         everything_goes_back(&ends);
     }
+}
+
+/// Blocks of 48 bytes, and those of them that are the first of their subsegment; the others were freed, and their pages
+/// given back. The first blocks are in use.
+fn sparse(ends: &Ends, bucket: Bucket) -> (Vec<*mut u8>, Vec<*mut u8>) {
+    let blocks: Vec<_> = (0..3000).map(|_| ends.allocate(bucket)).collect();
+    let is_first = |block: &*mut u8| {
+        let subsegment = Subsegment::containing(*block as usize, bucket);
+        subsegment.number(*block) == 0
+    };
+    let (first, others): (Vec<_>, Vec<_>) = blocks.into_iter().partition(is_first);
+    for block in &others {
+        // SAFETY: the block is in use.
+        unsafe { block.write_bytes(1, bucket.size()) };
+        ends.free(*block);
+    }
+    for _ in 0..2 {
+        ends.front_end.drain(&ends.backend, Idle::Whatever);
+    }
+    (first, others)
+}
+
+#[test]
+fn dead_pages_are_given_back_and_made_blocks_again() {
+    let ends = Ends::new();
+    let bucket = Bucket::for_size(48).unwrap();
+    let (first, others) = sparse(&ends, bucket);
+    assert!(first.len() > 4);
+    let of = |first: &*mut u8| Subsegment::containing(*first as usize, bucket);
+    let whole = |first: &&*mut u8| of(first).unit().carved.load(Ordering::Relaxed) == of(first).capacity();
+    assert!(first.iter().filter(whole).count() > 4);
+    for first in first.iter().filter(whole) {
+        assert_eq!(of(first).absent().pages, 0b1110);
+        // Blocks of the first page that have no byte in the second are still there.
+        let present = (0..of(first).capacity()).filter(|number| !of(first).absent().has(*number));
+        assert_eq!(present.count(), 4096 / bucket.size());
+        let mut resident = [0_u8; 4];
+        let start = of(first).block(0);
+        // SAFETY: the subsegment has four pages, and the kernel writes a byte for each.
+        let found = unsafe { libc::mincore(start.cast(), 4 * 4096, resident.as_mut_ptr()) };
+        assert_eq!((found, resident.map(|page| page & 1)), (0, [1, 0, 0, 0]));
+    }
+    let in_use: BTreeSet<_> = first.iter().map(|block| *block as usize).collect();
+    ends.check(bucket, &in_use);
+    let again: BTreeSet<_> = others.iter().map(|_| ends.allocate(bucket) as usize).collect();
+    assert_eq!(again.len(), others.len());
+    let subsegments = ends.front_end.buckets[bucket.index()].lock.lock().subsegments;
+    assert_eq!(
+        subsegments as usize,
+        first.len(),
+        "absent blocks come before new subsegments"
+    );
+    let all: BTreeSet<_> = again.union(&in_use).copied().collect();
+    ends.check(bucket, &all);
+    for block in all {
+        ends.free(block as *mut u8);
+    }
+    everything_goes_back(&ends);
+}
+
+/// How many of the blocks' subsegments have absent pages.
+fn count_sparse(blocks: &[*mut u8], bucket: Bucket) -> usize {
+    let absent = |block: &&*mut u8| Subsegment::containing(**block as usize, bucket).absent();
+    blocks.iter().filter(|block| absent(block).pages != 0).count()
+}
+
+#[test]
+fn subsegments_rest_before_their_pages_are_given_back() {
+    let ends = Ends::new();
+    let bucket = Bucket::for_size(1000).unwrap();
+    let blocks: Vec<_> = (0..1024).map(|_| ends.allocate(bucket)).collect();
+    let (kept, freed): (Vec<_>, Vec<_>) = blocks.into_iter().partition(|block| *block as usize % UNIT == 0);
+    freed.iter().for_each(|block| ends.free(*block));
+    let absent = || count_sparse(&kept, bucket);
+    let looks =
+        (0..8).take_while(|_| absent() < kept.len() && ends.front_end.drain(&ends.backend, Idle::Since));
+    // Two to see that the slots are idle and empty them, and three to see that the subsegments rest.
+    let looks = looks.count();
+    assert!((3..=6).contains(&looks), "{looks} looks");
+    assert!(absent() >= kept.len() - 1, "{} of {}", absent(), kept.len());
+    kept.iter().for_each(|block| ends.free(*block));
+    everything_goes_back(&ends);
+}
+
+#[test]
+fn a_growing_heap_gives_dead_pages_back() {
+    let ends = Ends::new();
+    let bucket = Bucket::for_size(48).unwrap();
+    let blocks: Vec<_> = (0..200_000).map(|_| ends.allocate(bucket)).collect();
+    let (kept, freed): (Vec<_>, Vec<_>) = blocks.into_iter().partition(|block| *block as usize % UNIT == 0);
+    freed.iter().for_each(|block| ends.free(*block));
+    let absent = || count_sparse(&kept, bucket);
+    assert_eq!(absent(), 0);
+    let other = Bucket::for_size(2000).unwrap();
+    let new: Vec<_> = (0..4000).map(|_| ends.allocate(other)).collect();
+    assert!(absent() >= kept.len() * 9 / 10, "{} of {}", absent(), kept.len());
+    new.iter().chain(&kept).for_each(|block| ends.free(*block));
+    everything_goes_back(&ends);
 }
 
 /// A heap whose blocks are all free has no subsegment after it was idle for two looks of the drain.
@@ -283,6 +384,10 @@ fn mistakes_end_the_process_and_are_named() {
             "double free of a block of 48 bytes (bucket 3): it is already free",
         ),
         (
+            "double free of an absent block",
+            "double free of a block of 48 bytes (bucket 3): it is already free",
+        ),
+        (
             "use after free",
             "damage to the free memory of a block of 48 bytes (bucket 3): it was written after it was freed",
         ),
@@ -318,6 +423,10 @@ fn a_mistake() {
                 blocks.iter().for_each(|block| ends.free(*block));
                 ends.front_end.drain(&ends.backend, Idle::Whatever);
                 ends.free(blocks[5]);
+            }
+            "double free of an absent block" => {
+                let (_, absent) = sparse(&ends, bucket);
+                ends.free(absent[200]);
             }
             "use after free" => {
                 ends.free(blocks[5]);

@@ -18,8 +18,6 @@ pub struct Description {
     pub kind: u8,
     /// Number of a bucket.
     pub bucket: u8,
-    /// Where a subsegment stands.
-    pub state: u8,
     /// Number of the heap.
     pub heap: u32,
     /// Units of the run.
@@ -36,6 +34,8 @@ pub struct Description {
     pub local_free: u32,
     /// Blocks that were ever handed out.
     pub carved: u32,
+    /// The pages of a subsegment that are absent.
+    pub absent: u32,
     /// Units from the start of a free extent that may have been written to.
     pub touched: u32,
 }
@@ -44,21 +44,22 @@ impl Description {
     /// Takes the fields out of the bytes of a [`Unit`].
     pub(crate) fn decode(bytes: &[u8; DESCRIPTION]) -> Description {
         let u8_at = |at: usize| bytes[at];
+        let u16_at = |at: usize| u16::from_ne_bytes(*bytes[at..].first_chunk().expect("a field is inside"));
         let u32_at = |at: usize| u32::from_ne_bytes(*bytes[at..].first_chunk().expect("a field is inside"));
         let u64_at = |at: usize| u64::from_ne_bytes(*bytes[at..].first_chunk().expect("a field is inside"));
         Description {
             remote: u64_at(offset_of!(Unit, remote)),
             kind: u8_at(offset_of!(Unit, kind)),
             bucket: u8_at(offset_of!(Unit, bucket)),
-            state: u8_at(offset_of!(Unit, state)),
             heap: u32_at(offset_of!(Unit, heap)),
             length: u32_at(offset_of!(Unit, length)),
             first: u32_at(offset_of!(Unit, first)),
             next: u32_at(offset_of!(Unit, next)),
             previous: u32_at(offset_of!(Unit, previous)),
-            local: u32_at(offset_of!(Unit, local)),
-            local_free: u32_at(offset_of!(Unit, local_free)),
-            carved: u32_at(offset_of!(Unit, carved)),
+            local: u16_at(offset_of!(Unit, local)).into(),
+            local_free: u16_at(offset_of!(Unit, local_free)).into(),
+            carved: u16_at(offset_of!(Unit, carved)).into(),
+            absent: u32_at(offset_of!(Unit, absent)),
             touched: u32_at(offset_of!(Unit, touched)),
         }
     }

@@ -9,7 +9,7 @@ use super::standard::Blocks;
 use crate::bucket::{BUCKETS, Bucket};
 use crate::remote_free::Home;
 use crate::standard::STEP;
-use crate::subsegment::capacity;
+use crate::subsegment::{Absent, PAGE, capacity};
 use crate::unit::{UNIT, UnitIndex, UnitKind};
 
 /// What a heap holds at one moment. Nothing of it is kept while the heap works: it is counted when it is asked for.
@@ -54,7 +54,8 @@ pub struct HeapStatistics {
     tail: u64,
 }
 
-/// The blocks of one bucket. Invariant: `busy + cached + listed + untouched = capacity`, where nothing moved meanwhile.
+/// The blocks of one bucket. Invariant: `busy + cached + listed + absent + untouched =
+/// capacity`, where nothing moved meanwhile.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct BucketStatistics {
     /// Subsegments.
@@ -65,6 +66,8 @@ pub struct BucketStatistics {
     pub cached: u64,
     /// Free blocks in the lists of subsegments.
     pub listed: u64,
+    /// Free blocks that have a byte in a page that was given back to the system.
+    pub absent: u64,
     /// Blocks that were never handed out.
     pub untouched: u64,
 }
@@ -73,7 +76,7 @@ impl BucketStatistics {
     /// Blocks in use.
     pub fn busy(&self) -> u64 {
         self.capacity
-            .saturating_sub(self.cached + self.listed + self.untouched)
+            .saturating_sub(self.cached + self.listed + self.absent + self.untouched)
     }
 
     /// Free blocks.
@@ -120,6 +123,9 @@ impl HeapStatistics {
         let committed = match kind {
             UnitKind::Nothing => return Ok(0.0),
             UnitKind::Free => u64::from(run.description.touched.min(run.length)) * UNIT as u64,
+            UnitKind::Subsegment => {
+                bytes.saturating_sub(u64::from(run.description.absent.count_ones()) * PAGE as u64)
+            }
             _ => bytes,
         };
         self.extend(run, committed, bytes - committed);
@@ -200,14 +206,21 @@ impl HeapStatistics {
         let untouched = capacity.saturating_sub(description.carved.into());
         let home = Home::of_word(description.remote);
         // While it is being changed, one of the counts may be ahead of the other.
-        let listed = (u64::from(home.chained) + u64::from(description.local_free)).min(capacity - untouched);
+        let absent = Absent {
+            pages: description.absent,
+            bucket,
+        };
+        let absent = u64::from(absent.count()).min(capacity - untouched);
+        let most = capacity - untouched - absent;
+        let listed = (u64::from(home.chained) + u64::from(description.local_free)).min(most);
         counts.subsegments += 1;
         counts.capacity += capacity;
         counts.untouched += untouched;
+        counts.absent += absent;
         counts.listed += listed;
         self.subsegments += 1;
         self.subsegment_bytes += u64::from(run.length) * UNIT as u64;
-        (capacity - untouched - listed) as f64 / capacity.max(1) as f64
+        (most - listed) as f64 / capacity.max(1) as f64
     }
 
     /// Counts the blocks in the slots of the heap, which are neither at home nor in use.
@@ -227,8 +240,8 @@ impl HeapStatistics {
                 let filled = slots.array(space.memory, slot, bucket)?.filled() as u64;
                 let counts = &mut self.buckets[bucket.index()];
                 // Blocks moved while this was counted may be in two counts.
-                counts.cached =
-                    (counts.cached + filled).min(counts.capacity - counts.untouched - counts.listed);
+                counts.cached = (counts.cached + filled)
+                    .min(counts.capacity - counts.untouched - counts.absent - counts.listed);
             }
         }
         Ok(())

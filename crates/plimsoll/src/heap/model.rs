@@ -137,6 +137,8 @@ pub struct BucketReport {
     pub cached: u64,
     /// Free blocks in lists of subsegments.
     pub listed: u64,
+    /// Free blocks of pages that were given back to the system.
+    pub absent: u64,
     /// Blocks that were never handed out.
     pub untouched: u64,
 }

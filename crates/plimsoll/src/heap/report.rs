@@ -75,6 +75,7 @@ fn bucket_report(bucket: Bucket, counts: &HeapStatistics) -> Option<BucketReport
         busy: own.busy(),
         cached: own.cached,
         listed: own.listed,
+        absent: own.absent,
         untouched: own.untouched,
     })
 }

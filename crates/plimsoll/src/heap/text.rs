@@ -214,17 +214,20 @@ fn front_text(text: &mut String, front: &FrontReport) {
         ("Buckets in use", front.buckets.len().to_string()),
     ];
     pairs(text, &lines);
-    text.push_str("\n  Bucket  Subsegments   Capacity       Busy     Cached     Listed  Untouched\n");
+    text.push_str(
+        "\n  Bucket  Subsegments   Capacity       Busy     Cached     Listed     Absent  Untouched\n",
+    );
     for bucket in &front.buckets {
         let _ = writeln!(
             text,
-            "  {:>6} {:>12} {:>10} {:>10} {:>10} {:>10} {:>10}",
+            "  {:>6} {:>12} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10}",
             bucket.block_bytes,
             bucket.subsegments,
             bucket.capacity,
             bucket.busy,
             bucket.cached,
             bucket.listed,
+            bucket.absent,
             bucket.untouched
         );
     }

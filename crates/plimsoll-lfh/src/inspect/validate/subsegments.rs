@@ -9,7 +9,7 @@ use crate::inspect::runs::Run;
 use crate::inspect::space::Space;
 use crate::integrity::{decode_link, seal_by};
 use crate::remote_free::{Home, Standing};
-use crate::subsegment::{capacity, units};
+use crate::subsegment::{Absent, capacity, units};
 use crate::unit::{UNIT, UnitIndex, UnitKind};
 
 /// Blocks of a subsegment at most.
@@ -60,7 +60,12 @@ fn subsegment<M: Memory>(space: &Space<'_, M>, first: UnitIndex, blocks: &mut u6
         });
     }
     let capacity = u32::from(capacity(bucket));
-    let at_home = description.local_free + (capacity.saturating_sub(description.carved));
+    let absent = Absent {
+        pages: description.absent,
+        bucket,
+    };
+    let at_home =
+        description.local_free + capacity.saturating_sub(description.carved) + u32::from(absent.count());
     let count = |counted: u32, most: u32| Fault::Count {
         bucket,
         counted: counted.into(),
@@ -69,7 +74,7 @@ fn subsegment<M: Memory>(space: &Space<'_, M>, first: UnitIndex, blocks: &mut u6
     if description.carved > capacity {
         return wrong(count(description.carved, capacity));
     }
-    let listed = description.local_free.saturating_add(home.chained.into());
+    let listed = description.local_free + u32::from(home.chained) + u32::from(absent.count());
     if listed > description.carved {
         return wrong(count(listed, description.carved));
     }
@@ -83,6 +88,10 @@ fn subsegment<M: Memory>(space: &Space<'_, M>, first: UnitIndex, blocks: &mut u6
         carved: description.carved,
         seen: [0; MOST_BLOCKS / 64],
     };
+    for number in (0..capacity).filter(|number| absent.has(*number as u16)) {
+        walk.seen[number as usize / 64] |= 1 << (number % 64);
+    }
+    *blocks += u64::from(absent.count());
     for (head, length) in [
         (u32::from(home.head), home.chained.into()),
         (description.local, description.local_free),
@@ -101,7 +110,7 @@ struct Lists<'w, 'm, M> {
     first: UnitIndex,
     bucket: Bucket,
     carved: u32,
-    /// A bit for each block that was in a list.
+    /// A bit for each block that was in a list, or is absent.
     seen: [u64; MOST_BLOCKS / 64],
 }
 

@@ -5,14 +5,24 @@
 //! of its first unit.
 #![allow(unsafe_code)]
 
+mod absent;
+mod dead_pages;
+
 use core::sync::atomic::Ordering;
 
+pub(crate) use self::absent::{Absent, PAGE};
 use crate::arena::{self, BUCKET_OF_UNIT};
 use crate::bucket::{BUCKETS, Bucket};
 use crate::hardened;
 use crate::integrity::{self, Damage};
 use crate::remote_free::Standing;
 use crate::unit::{UNIT, Unit, UnitIndex};
+
+/// Added to the bucket's number in [`BUCKET_OF_UNIT`] while pages of the subsegment are absent: no fast path knows such
+/// a bucket, so every free looks whether the block is absent, and thus free already.
+const SPARSE: u8 = BUCKETS as u8;
+
+const _: () = assert!(2 * BUCKETS <= hardened::HIDDEN as usize);
 
 /// Blocks are cut from the untouched part of a subsegment by about as many bytes at a time: what they touch is a page.
 const CARVED_AT_ONCE: usize = 4096;
@@ -27,7 +37,7 @@ struct Geometry {
     reciprocal: u32,
 }
 
-/// By the number of [`BUCKET_OF_UNIT`]. Nothing starts at a block of bucket 0, nor of one that is hidden.
+/// By the number of [`BUCKET_OF_UNIT`]. Nothing starts at a block of bucket 0, nor of one that is sparse or hidden.
 static GEOMETRY: [Geometry; 256] = {
     let mut table = [Geometry {
         mask: 0,
@@ -47,6 +57,40 @@ static GEOMETRY: [Geometry; 256] = {
     table
 };
 
+/// Counts of blocks of a subsegment, which slow paths ask for too often to divide for them.
+#[derive(Debug, Clone, Copy)]
+struct Counts {
+    /// All.
+    capacity: u16,
+    /// With so many at home it is sparse: so few are in use that chance leaves pages without any.
+    sparse: u16,
+}
+
+/// By bucket number.
+static COUNTS: [Counts; BUCKETS + 1] = {
+    let mut table = [Counts {
+        capacity: 0,
+        sparse: 0,
+    }; BUCKETS + 1];
+    let mut number = 1;
+    while number <= BUCKETS {
+        let Some(bucket) = Bucket::new(number as u8) else {
+            panic!("numbers up to BUCKETS have a bucket")
+        };
+        table[number] = Counts {
+            capacity: capacity(bucket),
+            sparse: dead_pages::sparse_from(bucket),
+        };
+        number += 1;
+    }
+    table
+};
+
+/// The bucket that a number of [`BUCKET_OF_UNIT`] means; none for 0 and for those of hardened heaps.
+pub(crate) fn bucket_of(number: u8) -> Option<Bucket> {
+    Bucket::new(number).or_else(|| Bucket::new(number.checked_sub(SPARSE)?))
+}
+
 /// Units of a subsegment of the bucket.
 pub(crate) const fn units(bucket: Bucket) -> u32 {
     match bucket.size() {
@@ -62,12 +106,11 @@ pub(crate) const fn capacity(bucket: Bucket) -> u16 {
     (units(bucket) as usize * UNIT / bucket.size()) as u16
 }
 
-/// Whether a block of the bucket of that number, from 0 to [`BUCKETS`], may start at an address of one of its
-/// subsegments. Never for number 0.
+/// Whether a block of the bucket of that number of [`BUCKET_OF_UNIT`] may start at an address of one of its
+/// subsegments. Never for numbers that fast paths do not know.
 #[inline(always)]
 pub(crate) fn starts_block(number: u8, address: usize) -> bool {
-    // SAFETY: the caller's number is of `BUCKET_OF_UNIT`, which has only those.
-    let geometry = unsafe { GEOMETRY.get_unchecked(number as usize) };
+    let geometry = GEOMETRY[number as usize];
     let offset = address as u32 & geometry.mask;
     offset.wrapping_mul(geometry.reciprocal) < geometry.reciprocal
 }
@@ -108,7 +151,7 @@ impl Subsegment {
     }
 
     pub(crate) fn capacity(&self) -> u16 {
-        capacity(self.bucket)
+        COUNTS[self.bucket.index()].capacity
     }
 
     /// The number of the block that starts at `block`.
@@ -133,10 +176,15 @@ impl Subsegment {
             hardened::begin_subsegment(self.start, units(self.bucket));
             number |= hardened::HIDDEN;
         }
+        self.set_number(number);
+        unit.remote.start();
+    }
+
+    /// What [`BUCKET_OF_UNIT`] says of it.
+    fn set_number(&self, number: u8) {
         for at in 0..units(self.bucket) {
             BUCKET_OF_UNIT[(self.first + at) as usize].store(number, Ordering::Release);
         }
-        unit.remote.start();
     }
 
     /// Forgets where the blocks are, all of which are at home: they are as if never handed out.
@@ -145,31 +193,33 @@ impl Subsegment {
         unit.local.store(0, Ordering::Relaxed);
         unit.local_free.store(0, Ordering::Relaxed);
         unit.carved.store(0, Ordering::Relaxed);
+        self.set_absent(0);
         unit.remote.end(standing, self.capacity());
     }
 
     /// Makes the run no subsegment any more, before it is given to the back end. All blocks are at home.
     pub(crate) fn end(&self) {
         self.reset(Standing::Nothing);
-        for at in 0..units(self.bucket) {
-            BUCKET_OF_UNIT[(self.first + at) as usize].store(0, Ordering::Release);
-        }
+        self.set_number(0);
         self.unit().bucket.store(0, Ordering::Relaxed);
     }
 
     /// Blocks at home besides those of the chain. Bucket's lock.
     pub(crate) fn home(&self) -> u16 {
         let unit = self.unit();
-        let carved = unit.carved.load(Ordering::Relaxed) as u16;
-        unit.local_free.load(Ordering::Relaxed) as u16 + (self.capacity() - carved)
+        let carved = unit.carved.load(Ordering::Relaxed);
+        unit.local_free.load(Ordering::Relaxed) + (self.capacity() - carved) + self.absent().count()
     }
 
-    /// Takes up to `blocks.len()` blocks: those that came home, or if there are none, some that were never handed out.
-    /// All are sealed. The subsegment is active, and the bucket's lock held. Returns how many.
+    /// Takes up to `blocks.len()` blocks: those that came home, or if there are none, those of an absent page, or some
+    /// that were never handed out. All are sealed. The subsegment is active, and the bucket's lock held. Returns how many.
     pub(crate) fn take(&self, blocks: &mut [*mut u8]) -> usize {
         let mut taken = self.take_local(blocks);
         if taken < blocks.len() && self.collect() {
             taken += self.take_local(&mut blocks[taken..]);
+        }
+        if taken == 0 && self.restore() {
+            taken = self.take_local(blocks);
         }
         if taken == 0 {
             taken = self.carve(blocks);
@@ -181,8 +231,8 @@ impl Subsegment {
     fn collect(&self) -> bool {
         let unit = self.unit();
         let chain = unit.remote.collect();
-        unit.local.store(u32::from(chain.head), Ordering::Relaxed);
-        unit.local_free.store(u32::from(chain.count), Ordering::Relaxed);
+        unit.local.store(chain.head, Ordering::Relaxed);
+        unit.local_free.store(chain.count, Ordering::Relaxed);
         chain.count > 0
     }
 
@@ -193,31 +243,37 @@ impl Subsegment {
         let count = free.min(blocks.len());
         let mut next = unit.local.load(Ordering::Relaxed);
         for taken in &mut blocks[..count] {
-            let block = self.block((next as u16).wrapping_sub(1));
-            let link = match next {
-                0 => None,
-                // SAFETY: the number of a block that was handed out, + 1: checked when it was read.
-                _ => unsafe { integrity::read_link(block) },
-            };
-            let Some(link) = link.filter(|link| u32::from(link.next) <= carved) else {
-                integrity::report(Damage::WrittenAfterFree, block as usize, Some(self.bucket))
-            };
-            // Another processor may have freed the blocks: fetch a few of their lines at a time.
-            if link.third != 0 {
-                prefetch(self.block(link.third - 1));
-            }
-            next = u32::from(link.next);
-            *taken = block;
+            *taken = self.block(next.wrapping_sub(1));
+            next = self.follow(next, carved);
         }
         unit.local.store(next, Ordering::Relaxed);
-        unit.local_free.store((free - count) as u32, Ordering::Relaxed);
+        unit.local_free.store((free - count) as u16, Ordering::Relaxed);
         count
+    }
+
+    /// The number + 1 of the block that comes after the free one of number `next` - 1 in its list, of the first
+    /// `carved` blocks. The process ends where something else stands there.
+    fn follow(&self, next: u16, carved: u16) -> u16 {
+        let block = self.block(next.wrapping_sub(1));
+        let link = match next {
+            0 => None,
+            // SAFETY: the number of a block that was handed out, + 1: checked when it was read.
+            _ => unsafe { integrity::read_link(block) },
+        };
+        let Some(link) = link.filter(|link| link.next <= carved) else {
+            integrity::report(Damage::WrittenAfterFree, block as usize, Some(self.bucket))
+        };
+        // Another processor may have freed the blocks: fetch a few of their lines at a time.
+        if link.third != 0 {
+            prefetch(self.block(link.third - 1));
+        }
+        link.next
     }
 
     /// Cuts blocks that were never handed out: about a page of them.
     fn carve(&self, blocks: &mut [*mut u8]) -> usize {
         let unit = self.unit();
-        let carved = unit.carved.load(Ordering::Relaxed) as u16;
+        let carved = unit.carved.load(Ordering::Relaxed);
         let at_once = (CARVED_AT_ONCE / self.bucket.size()).max(1);
         let count = blocks.len().min(at_once).min((self.capacity() - carved) as usize);
         for (number, block) in (carved..).zip(&mut blocks[..count]) {
@@ -225,8 +281,7 @@ impl Subsegment {
             // SAFETY: the block is of this subsegment, and was never handed out.
             unsafe { integrity::seal(*block) };
         }
-        unit.carved
-            .store(u32::from(carved) + count as u32, Ordering::Relaxed);
+        unit.carved.store(carved + count as u16, Ordering::Relaxed);
         count
     }
 
@@ -236,16 +291,25 @@ impl Subsegment {
     pub(crate) fn check(&self) -> std::collections::BTreeSet<u16> {
         let unit = self.unit();
         let home = unit.remote.load();
-        let carved = unit.carved.load(Ordering::Relaxed) as u16;
+        let carved = unit.carved.load(Ordering::Relaxed);
         assert!(carved <= self.capacity());
         let mut blocks: std::collections::BTreeSet<u16> = (carved..self.capacity()).collect();
         let lists = [
             (home.head, home.chained),
             (
-                unit.local.load(Ordering::Relaxed) as u16,
-                unit.local_free.load(Ordering::Relaxed) as u16,
+                unit.local.load(Ordering::Relaxed),
+                unit.local_free.load(Ordering::Relaxed),
             ),
         ];
+        let absent = self.absent();
+        for number in (0..self.capacity()).filter(|number| absent.has(*number)) {
+            assert!(
+                number < carved && blocks.insert(number),
+                "block {number} is absent"
+            );
+        }
+        let known = bucket_of(BUCKET_OF_UNIT[self.first as usize].load(Ordering::Relaxed));
+        assert_eq!(known, Some(self.bucket));
         for (head, count) in lists {
             let mut next = head;
             for _ in 0..count {

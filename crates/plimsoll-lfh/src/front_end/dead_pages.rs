@@ -1,0 +1,201 @@
+//! Giving pages back in which no block in use lies, though others of their subsegment are.
+//!
+//! It happens to subsegments that rest for most of a second; and to all that are sparse where a heap begins others while
+//! it has many of them: then some are looked at with each that is begun, so that the whole heap was looked at once a
+//! small part of it is new.
+#![allow(unsafe_code)]
+
+use core::convert::Infallible;
+use core::ops::ControlFlow;
+use core::sync::atomic::Ordering;
+
+use super::{Idle, LowFragmentation};
+use crate::arena::{self, FIRST_UNIT};
+use crate::backend::Backend;
+use crate::bucket::Bucket;
+use crate::purge;
+use crate::remote_free::Standing;
+use crate::settings::{self, PurgeMode};
+use crate::subsegment::{PAGE, Subsegment};
+use crate::unit::{UnitIndex, UnitKind};
+
+/// Looks of the drain for which a subsegment has to rest.
+const RESTED: u8 = 2;
+/// What [`rest`](crate::Unit::rest) says of a subsegment that was looked through since its blocks changed.
+const DONE: u8 = u8::MAX;
+
+/// Runs that are looked at for each subsegment that is begun.
+const RUNS: u32 = 128;
+/// Subsegments with pages to give back that have to come about before a growing heap looks for them: 1 MiB at least.
+const SPARSE: u32 = 64;
+/// Subsegments with pages to give back that a thread is started for: 4 MiB at least.
+const MANY_SPARSE: u32 = 256;
+
+/// Which subsegments are looked through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Look {
+    /// Those that rest and have as many free blocks as fill a page: they stand together as chance and the program have
+    /// it.
+    Rested,
+    /// Those with so few blocks in use that chance leaves pages without any.
+    Sparse,
+    /// All that have as many free blocks as fill a page.
+    All,
+}
+
+impl LowFragmentation {
+    /// Gives dead pages back, of subsegments that rest or of all. Returns whether a later look may find more. The
+    /// drain's lock is held.
+    pub(super) fn give_dead_pages_back(&self, backend: &Backend, idle: Idle) -> bool {
+        let look = match idle {
+            Idle::Since => Look::Rested,
+            Idle::Whatever => Look::All,
+        };
+        let mut left = false;
+        let Ok(()) = arena::for_each_run(self.heap.load(Ordering::Relaxed), |first, kind| {
+            if kind == UnitKind::Subsegment {
+                left |= self.look_at(backend, first, look);
+            }
+            Ok::<(), Infallible>(())
+        });
+        left
+    }
+
+    /// Notes that `count` blocks came home to a subsegment.
+    #[inline]
+    pub(super) fn note_came_home(&self, subsegment: Subsegment, count: u16) {
+        let home = subsegment.unit().remote.load();
+        let home = home.chained + home.home;
+        let before = home.saturating_sub(count);
+        if subsegment.is_sparse(home) && !subsegment.is_sparse(before) {
+            let sparse = self.sparse.fetch_add(1, Ordering::Relaxed) + 1;
+            if sparse.is_multiple_of(MANY_SPARSE) {
+                purge::ask_for_helper();
+            }
+        }
+    }
+
+    /// Gives back what a growing heap does not need: of free extents, where it has many, about as much as it grew, and
+    /// dead pages of some runs more, where subsegments were begun. No lock is held.
+    pub(super) fn make_up_for_growth(&self, backend: &Backend) {
+        if self.begun.load(Ordering::Relaxed) == 0 || settings::purge_mode() == PurgeMode::Never {
+            return;
+        }
+        // A fork holds the lock: so nothing is being given back in its child.
+        let Some(_draining) = self.draining.try_lock() else {
+            return;
+        };
+        let mut left = self.grown.swap(0, Ordering::Relaxed);
+        while left > 0 && backend.is_crowded() {
+            match purge::purge_one(backend, true, left) {
+                0 => break,
+                purged => left -= purged,
+            }
+        }
+        let begun = self.begun.swap(0, Ordering::Relaxed);
+        if self.sparse.load(Ordering::Relaxed) >= SPARSE {
+            self.look_at_some(backend, begun);
+        }
+    }
+
+    fn look_at_some(&self, backend: &Backend, begun: u32) {
+        let heap = self.heap.load(Ordering::Relaxed);
+        let mut runs = RUNS.saturating_mul(begun.max(1));
+        let from = self.looked_to.load(Ordering::Relaxed).max(FIRST_UNIT);
+        let mut looked_to = from;
+        let looked = arena::for_each_run_from(from, heap, |first, kind| {
+            if kind == UnitKind::Subsegment {
+                self.look_at(backend, first, Look::Sparse);
+            }
+            looked_to = first + 1;
+            runs -= 1;
+            match runs {
+                0 => ControlFlow::Break(()),
+                _ => ControlFlow::Continue(()),
+            }
+        });
+        if looked.is_continue() {
+            looked_to = FIRST_UNIT;
+            self.sparse.store(0, Ordering::Relaxed);
+        }
+        self.looked_to.store(looked_to, Ordering::Relaxed);
+    }
+
+    /// Gives the dead pages of a subsegment back, if there may be any. Returns whether there may be after it rested.
+    fn look_at(&self, backend: &Backend, first: UnitIndex, look: Look) -> bool {
+        let unit = arena::unit(first);
+        let Some(bucket) = Bucket::new(unit.bucket.load(Ordering::Relaxed)) else {
+            return false;
+        };
+        let subsegment = Subsegment::new(first, bucket);
+        let home = unit.remote.load();
+        let free = home.chained + home.home;
+        let rest = match unit.seen.swap(free, Ordering::Relaxed) == free {
+            true => unit.rest.load(Ordering::Relaxed),
+            false => 0,
+        };
+        let worth_while = match look {
+            Look::Sparse => subsegment.is_sparse(free),
+            Look::Rested | Look::All => subsegment.has_a_page_of(free),
+        };
+        if home.standing != Standing::Listed || rest == DONE || !worth_while {
+            unit.rest.store(rest, Ordering::Relaxed);
+            return false;
+        }
+        if look == Look::Rested && rest < RESTED {
+            unit.rest.store(rest + 1, Ordering::Relaxed);
+            return true;
+        }
+        unit.rest.store(DONE, Ordering::Relaxed);
+        self.give_pages_of(backend, subsegment);
+        false
+    }
+
+    /// Takes a listed subsegment for the time that its pages are given back: as a slot does, for whoever brings blocks
+    /// home.
+    fn give_pages_of(&self, backend: &Backend, subsegment: Subsegment) {
+        let lock = &self.buckets[subsegment.bucket.index()].lock;
+        if !lock.lock().take_listed(subsegment) {
+            return;
+        }
+        let dead = subsegment.take_dead_pages(plimsoll_os::page_size());
+        if dead.pages != 0 {
+            backend.leave_huge_pages(subsegment.first, 1);
+            for_each_range(dead.pages, |first, pages| {
+                let start = arena::address_of(subsegment.first) + first as usize * PAGE;
+                // SAFETY: whole pages in which nothing but free blocks lies, which are in no list.
+                unsafe { purge::discard(start, pages as usize * PAGE) };
+            });
+        }
+        lock.lock().give_up(backend, subsegment);
+    }
+}
+
+/// Visits each range of bits that are set: the first, and how many.
+fn for_each_range(mut bits: u32, mut visit: impl FnMut(u32, u32)) {
+    while bits != 0 {
+        let first = bits.trailing_zeros();
+        let count = (bits >> first).trailing_ones();
+        visit(first, count);
+        bits &= !(((1_u64 << count) - 1) << first) as u32;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_of_bits_are_visited_whole() {
+        for (bits, ranges) in [
+            (0, &[][..]),
+            (u32::MAX, &[(0, 32)]),
+            (0b1011_0001, &[(0, 1), (4, 2), (7, 1)]),
+            (0x8000_0000, &[(31, 1)]),
+        ] {
+            let mut found = std::vec::Vec::new();
+            for_each_range(bits, |first, count| found.push((first, count)));
+            assert_eq!(found, ranges);
+        }
+    }
+}

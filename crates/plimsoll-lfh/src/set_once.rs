@@ -1,0 +1,25 @@
+//! What fast paths read of the process: a cache line of its own, which is written at the start and then never again. So
+//! no processor waits for it because another one writes to something beside it.
+
+use core::sync::atomic::{AtomicIsize, AtomicU64, AtomicUsize};
+
+/// Words that are set once. Two lines long, as processors fetch lines in pairs.
+#[derive(Debug)]
+#[repr(C, align(128))]
+pub(crate) struct SetOnce {
+    /// Address of the window, see `arena`; 0 until the first call.
+    pub(crate) window: AtomicUsize,
+    /// Where the slots of the process's heap are, if sections serve them, see `affinity`; 0 before it has started.
+    pub(crate) sections: AtomicUsize,
+    /// Distance of the restartable area from a thread's pointer; 0 where there is none. Set before any slot exists.
+    pub(crate) area: AtomicIsize,
+    /// The process's key, see `integrity`. Set before the first block is made.
+    pub(crate) key: AtomicU64,
+}
+
+pub(crate) static SET_ONCE: SetOnce = SetOnce {
+    window: AtomicUsize::new(0),
+    sections: AtomicUsize::new(0),
+    area: AtomicIsize::new(0),
+    key: AtomicU64::new(0),
+};

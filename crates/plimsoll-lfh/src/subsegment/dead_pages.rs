@@ -1,0 +1,191 @@
+//! Giving back the pages of a subsegment in which nothing is in use, and making them blocks again.
+//!
+//! Both are for who has the subsegment to himself: it is active, and the bucket's lock is held or nobody else knows of
+//! it.
+#![allow(unsafe_code)]
+
+use core::ops::Range;
+use core::sync::atomic::Ordering;
+
+use super::absent::{self, Absent, PAGE};
+use super::{COUNTS, SPARSE, Subsegment, capacity};
+use crate::arena::BUCKET_OF_UNIT;
+use crate::bucket::{Bucket, SMALLEST_BLOCK};
+use crate::hardened;
+use crate::integrity::{self, Damage, Link};
+use crate::unit::UNIT;
+
+/// Blocks of a subsegment at most, in words of bits.
+const WORDS: usize = UNIT / SMALLEST_BLOCK / 64;
+
+/// Blocks in use for each page, at most, of a sparse subsegment: where they stand as chance has it, one page of twenty
+/// is without any...
+const USED_A_PAGE: usize = 3;
+/// ... and at most this part of all blocks: what is used half at one moment may be used whole at the next.
+const USED_SHARE: usize = 8;
+
+/// From how many blocks at home on a subsegment is sparse. Those at home fill a page at least.
+pub(super) const fn sparse_from(bucket: Bucket) -> u16 {
+    let all = capacity(bucket) as usize;
+    let by_pages = USED_A_PAGE * absent::pages(bucket);
+    let by_share = all.div_ceil(USED_SHARE);
+    let used = if by_pages < by_share { by_pages } else { by_share };
+    let fill_a_page = PAGE.div_ceil(bucket.size());
+    let few_used = all - used;
+    let from = if few_used > fill_a_page {
+        few_used
+    } else {
+        fill_a_page
+    };
+    from as u16
+}
+
+/// A set of block numbers.
+struct Numbers([u64; WORDS]);
+
+impl Numbers {
+    fn has(&self, number: u16) -> bool {
+        self.0[number as usize / 64] & 1 << (number % 64) != 0
+    }
+
+    /// Adds a number. No where it is in the set.
+    fn add(&mut self, number: u16) -> bool {
+        let is_new = !self.has(number);
+        self.0[number as usize / 64] |= 1 << (number % 64);
+        is_new
+    }
+}
+
+impl Subsegment {
+    /// Its absent pages.
+    pub(crate) fn absent(&self) -> Absent {
+        Absent {
+            pages: self.unit().absent.load(Ordering::Relaxed),
+            bucket: self.bucket,
+        }
+    }
+
+    /// Notes which pages are absent.
+    pub(super) fn set_absent(&self, pages: u32) {
+        let before = self.unit().absent.swap(pages, Ordering::Relaxed);
+        let number = BUCKET_OF_UNIT[self.first as usize].load(Ordering::Relaxed);
+        // Hardened heaps know which blocks are free.
+        if (before == 0) != (pages == 0) && number & hardened::HIDDEN == 0 {
+            self.set_number(match pages {
+                0 => self.bucket.number(),
+                _ => self.bucket.number() + SPARSE,
+            });
+        }
+    }
+
+    /// Whether `home` blocks fill a page.
+    pub(crate) fn has_a_page_of(&self, home: u16) -> bool {
+        home as usize * self.bucket.size() >= PAGE
+    }
+
+    /// Whether with `home` blocks at home so few are in use that chance leaves pages without any.
+    #[inline]
+    pub(crate) fn is_sparse(&self, home: u16) -> bool {
+        home >= COUNTS[self.bucket.index()].sparse
+    }
+
+    /// Makes the pages absent in which nothing but free blocks lies, in steps of `page` bytes. What is left of the
+    /// lists is one, by address. Returns the pages, which the caller gives back to the system.
+    pub(crate) fn take_dead_pages(&self, page: usize) -> Absent {
+        let free = self.unlink();
+        let before = self.absent();
+        let mut dead = before;
+        let at_once = page.div_ceil(PAGE);
+        for first in (0..absent::pages(self.bucket)).step_by(at_once) {
+            let pages = first..first + at_once;
+            if pages.end <= absent::pages(self.bucket)
+                && pages.clone().all(|page| self.is_dead(page, &free, before))
+            {
+                dead.pages |= pages.fold(0, |bits, page| bits | 1 << page);
+            }
+        }
+        let carved = self.unit().carved.load(Ordering::Relaxed);
+        self.link(0..carved, |number| free.has(number) && !dead.has(number));
+        self.set_absent(dead.pages);
+        Absent {
+            pages: dead.pages & !before.pages,
+            ..dead
+        }
+    }
+
+    /// Whether nothing but free blocks lies in a page, and at least one that was handed out.
+    fn is_dead(&self, page: usize, free: &Numbers, absent: Absent) -> bool {
+        let carved = self.unit().carved.load(Ordering::Relaxed);
+        let mut blocks = absent::blocks_in(page, self.bucket);
+        !blocks.is_empty()
+            && blocks.end <= carved
+            && blocks.all(|number| free.has(number) || absent.has(number))
+    }
+
+    /// Takes all blocks of both lists.
+    fn unlink(&self) -> Numbers {
+        let unit = self.unit();
+        let carved = unit.carved.load(Ordering::Relaxed);
+        let mut free = Numbers([0; WORDS]);
+        let local = (
+            unit.local.load(Ordering::Relaxed),
+            unit.local_free.load(Ordering::Relaxed),
+        );
+        let chain = unit.remote.collect();
+        for (mut next, count) in [local, (chain.head, chain.count)] {
+            for _ in 0..count {
+                let number = next.wrapping_sub(1);
+                next = self.follow(next, carved);
+                if !free.add(number) {
+                    let block = self.block(number) as usize;
+                    integrity::report(Damage::DoubleFree, block, Some(self.bucket));
+                }
+            }
+        }
+        free
+    }
+
+    /// Makes the chosen blocks the local list, which is empty. They are free.
+    fn link(&self, numbers: Range<u16>, is_chosen: impl Fn(u16) -> bool) {
+        let mut first = Link::default();
+        let mut count = 0;
+        for number in numbers.rev().filter(|number| is_chosen(*number)) {
+            let block = self.block(number);
+            // SAFETY: the block is free, and nobody else has it.
+            unsafe {
+                integrity::write_link(block, first);
+                integrity::seal(block);
+            }
+            first = Link {
+                next: number + 1,
+                second: first.next,
+                third: first.second,
+            };
+            count += 1;
+        }
+        let unit = self.unit();
+        unit.local.store(first.next, Ordering::Relaxed);
+        unit.local_free.store(count, Ordering::Relaxed);
+    }
+
+    /// Makes the first absent page one of blocks again, or so many that a whole block is in them: they become the local
+    /// list, which is empty. No where no page is absent.
+    pub(super) fn restore(&self) -> bool {
+        let before = self.absent();
+        let mut after = before;
+        for page in before.each_page() {
+            after.pages &= !(1 << page);
+            let first = absent::blocks_in(before.pages.trailing_zeros() as usize, self.bucket).start;
+            let numbers = first..absent::blocks_in(page, self.bucket).end;
+            let back = |number: u16| before.has(number) && !after.has(number);
+            if numbers.clone().any(back) {
+                self.link(numbers, back);
+                break;
+            }
+        }
+        if after != before {
+            self.set_absent(after.pages);
+        }
+        after != before
+    }
+}
