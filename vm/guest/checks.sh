@@ -110,6 +110,7 @@ contains "wscap: memory.max capped a trial" '"mechanism": "memory.max' wscap.jso
 echo "--- more load than memory"
 experiment loadline loadline 'subject=zram:zstd' limit=16M max-load=1.5 duration=0.5
 contains "loadline: the loads that are carried are known" knee_low_load loadline.json
+experiment contention contention 'subject=zram:zstd' size=16M suspended=true
 
 echo "--- doctor"
 modprobe zram # and from here on the module has a free device of its own

@@ -12,26 +12,8 @@ use plimsoll::report::page::build;
 
 use crate::report::kinds;
 use crate::report::recorded::recording;
-use crate::report::simulation::{QUICK, Shape};
+use crate::report::simulation::{Noise, QUICK, Shape};
 use crate::report::synthetic;
-
-/// Numbers that look random and are the same in every run of the test.
-struct Noise(u64);
-
-impl Noise {
-    fn uniform(&mut self) -> f64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6364136223846793005)
-            .wrapping_add(1442695040888963407);
-        (self.0 >> 11) as f64 / (1_u64 << 53) as f64
-    }
-
-    /// About normal: mean 0, deviation 1.
-    fn normal(&mut self) -> f64 {
-        (0..12).map(|_| self.uniform()).sum::<f64>() - 6.0
-    }
-}
 
 fn shape(repeats: u32) -> Shape {
     Shape { repeats, ..QUICK }
@@ -133,7 +115,7 @@ fn chance_is_taken_for_a_change_no_more_often_than_stated() {
         for table in 0..tables {
             let mut noise = Noise(u64::from(table) * 7919 + n as u64);
             for _ in 0..8 {
-                noise.uniform();
+                noise.next();
             }
             let mut sample =
                 |count: usize| -> Vec<f64> { (0..count).map(|_| 1.0 + 0.05 * noise.normal()).collect() };

@@ -13,12 +13,17 @@ pub struct Noise(pub u64);
 
 impl Noise {
     /// Uniform from 0 to 1.
-    fn next(&mut self) -> f64 {
+    pub fn next(&mut self) -> f64 {
         self.0 = self
             .0
             .wrapping_mul(6364136223846793005)
             .wrapping_add(1442695040888963407);
         (self.0 >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// About normal: mean 0, deviation 1.
+    pub fn normal(&mut self) -> f64 {
+        (0..12).map(|_| self.next()).sum::<f64>() - 6.0
     }
 }
 
