@@ -8,15 +8,15 @@
 //! does not know of it.
 //!
 //! ```text
-//!   none -- start --> sleeping -- period over --> ticking -- nothing left --> none
-//!                        ^--------- something left ---'
+//!   none -- start --> sleeping -- period over --> looking -- nothing left, nobody asked --> none
+//!                        ^------ something left, or asked meanwhile ---'
 //! ```
 #![allow(unsafe_code)]
 
 use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
 
-use plimsoll_os::{coarse_milliseconds, futex_wait, start_helper_thread};
+use plimsoll_os::{HelperState, coarse_milliseconds, futex_wait, start_helper_thread};
 
 use crate::arena::{self, HELPER};
 use crate::front_end::Idle;
@@ -31,8 +31,8 @@ pub(crate) const THRESHOLD: u32 = ((4 << 20) / UNIT) as u32;
 /// Slow calls from one look at the clock to the next.
 const CALLS: u32 = 64;
 
-/// 1 while the helper is alive; the kernel clears it.
-static ALIVE: AtomicU32 = AtomicU32::new(0);
+/// Whether the helper is there.
+static HELPER_STATE: HelperState = HelperState::absent();
 /// What the helper sleeps on; never changed.
 static SLEEP: AtomicU32 = AtomicU32::new(0);
 /// Slow calls since the start.
@@ -43,8 +43,13 @@ static LAST: AtomicU32 = AtomicU32::new(0);
 /// Called by slow paths that hold no lock: ends the period now and then, where no helper does.
 #[inline]
 pub(crate) fn now_and_then() {
-    if SLOW_CALLS.fetch_add(1, Ordering::Relaxed).is_multiple_of(CALLS) && ALIVE.load(Ordering::Relaxed) == 0
-    {
+    now_and_then_of(SLOW_CALLS.fetch_add(1, Ordering::Relaxed));
+}
+
+/// As [`now_and_then`], for a caller that counts its calls itself.
+#[inline]
+pub(crate) fn now_and_then_of(calls: u32) {
+    if calls.is_multiple_of(CALLS) && !HELPER_STATE.is_present() {
         look_at_the_clock();
     }
 }
@@ -69,16 +74,12 @@ fn look_at_the_clock() {
 /// Called where more than [`THRESHOLD`] lies free, under whatever locks.
 #[cold]
 pub(crate) fn ask_for_helper() {
-    if settings::purge_mode() != PurgeMode::Thread
-        || ALIVE
-            .compare_exchange(0, 2, Ordering::Acquire, Ordering::Relaxed)
-            .is_err()
-    {
+    if settings::purge_mode() != PurgeMode::Thread || !HELPER_STATE.ask() {
         return;
     }
-    // SAFETY: the stack is a part of the window for this alone, and no other helper is alive, as the word said; `run`
-    // uses but atomics, system calls, and locks.
-    if unsafe { start_helper_thread(arena::window() + HELPER, &ALIVE, run) }.is_err() {
+    // SAFETY: the stack is a part of the window for this alone, and no other helper is present, as the state said;
+    // `run` uses but atomics, system calls, and locks.
+    if unsafe { start_helper_thread(arena::window() + HELPER, &HELPER_STATE, run) }.is_err() {
         settings::set_purge_mode(PurgeMode::Inline);
     }
 }
@@ -87,6 +88,7 @@ pub(crate) fn ask_for_helper() {
 extern "C" fn run() {
     loop {
         futex_wait(&SLEEP, 0, Some(Duration::from_millis(u64::from(PERIOD))));
+        HELPER_STATE.begin_to_look();
         let mut left = false;
         record::with_each(|record| left |= end_period(record));
         // Without a mode there was an error: the pages cannot be given back.
@@ -135,5 +137,5 @@ fn purge_one(record: &Record, all: bool) -> bool {
 
 /// In the child of a fork there is no helper.
 pub(crate) fn forget_helper() {
-    ALIVE.store(0, Ordering::Relaxed);
+    HELPER_STATE.forget();
 }
