@@ -331,12 +331,6 @@ impl Heap {
         }
     }
 
-    /// Its number, from 1.
-    #[cfg(test)]
-    pub(crate) fn number(&self) -> u32 {
-        self.number
-    }
-
     fn record(&self) -> Option<&'static Record> {
         record::of(self.number)
     }

@@ -20,7 +20,7 @@ const LOOKS: u32 = 100;
 #[repr(C)]
 pub(crate) struct Lock<T> {
     pub(crate) state: AtomicU32,
-    /// How many times somebody had to wait.
+    /// How many times somebody had to wait: statistics read it where it lies, see `inspect`.
     pub(crate) contended: AtomicU32,
     pub(crate) value: UnsafeCell<T>,
 }
@@ -86,11 +86,6 @@ impl<T> Lock<T> {
     pub(crate) unsafe fn assume_alone(&self) -> &mut T {
         // SAFETY: the caller's premise.
         unsafe { &mut *self.value.get() }
-    }
-
-    /// How many times somebody had to wait since the start.
-    pub(crate) fn contended(&self) -> u32 {
-        self.contended.load(Ordering::Relaxed)
     }
 
     /// Makes the lock free in the child of a fork, whose other threads are gone.

@@ -1,4 +1,5 @@
 //! Slots keep what is put into them, whoever puts and takes, while other slots are stopped and emptied.
+#![allow(unsafe_code)]
 
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use core::time::Duration;

@@ -1,4 +1,5 @@
 //! The front end against a model of the blocks in use, with every description checked after each step.
+#![allow(unsafe_code)]
 
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -38,7 +39,7 @@ impl Ends {
             )
         };
         backend.begin(number);
-        assert!(front_end.start(number));
+        assert!(front_end.start(number, false));
         Ends { backend, front_end }
     }
 

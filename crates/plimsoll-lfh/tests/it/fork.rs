@@ -41,10 +41,8 @@ fn use_the_heap(seed: u64) {
 
 fn fork_under_load() {
     // SAFETY: the three functions are what the call asks for.
-    assert_eq!(
-        unsafe { libc::pthread_atfork(Some(before), Some(in_the_parent), Some(in_the_child)) },
-        0
-    );
+    let registered = unsafe { libc::pthread_atfork(Some(before), Some(in_the_parent), Some(in_the_child)) };
+    assert_eq!(registered, 0);
     let ended = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for thread in 0..4 {

@@ -257,9 +257,9 @@ impl Memory for Anything {
             *byte = match self.directory.get(inside) {
                 Some(byte) => *byte,
                 None => {
-                    let word = (at as u64 / 8 ^ self.seed).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+                    let word = ((at as u64 / 8) ^ self.seed).wrapping_mul(0x9E37_79B9_7F4A_7C15);
                     let word = word ^ word >> 29;
-                    let word = if word % self.small == 0 {
+                    let word = if word.is_multiple_of(self.small) {
                         word
                     } else {
                         word >> 32 & 0x0303_0101_0000_0005

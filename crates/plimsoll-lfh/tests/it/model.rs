@@ -53,7 +53,7 @@ impl Block {
     fn looked_at(size: usize) -> impl Iterator<Item = usize> {
         let step = match size {
             ..=256 => 1,
-            ..=8192 => 61,
+            257..=8192 => 61,
             _ => 1021,
         };
         (0..size).step_by(step).chain(size.checked_sub(1))
