@@ -1,7 +1,7 @@
 //! What a fork must find: no lock held by a thread that the child does not have.
 //!
 //! Locks are held in the order in which they are taken: the list of heaps; by heap those of the low-fragmentation
-//! front end, of Standard and of the back end; the arena's.
+//! front end, of Standard, of cached runs and of the back end; the arena's.
 #![allow(unsafe_code)]
 
 use crate::heap::Heap;

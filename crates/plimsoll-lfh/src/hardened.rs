@@ -176,7 +176,7 @@ fn allocate_large(record: &Record, size: usize, align: usize) -> *mut u8 {
     let Some(with_guard) = size.checked_add(CANARY + GUARD) else {
         return ptr::null_mut();
     };
-    let block = large::allocate(record.backend(), with_guard, align);
+    let block = large::allocate_uncached(record.backend(), with_guard, align);
     if !block.is_null() {
         let address = block as usize;
         let end = address + large::run_bytes(address);

@@ -7,7 +7,7 @@
 //! of processors and never by that of threads) makes most calls a restartable sequence without a lock.
 //!
 //! Layers, each of which knows those before it in this list alone: `lock`, `bucket`, `unit` and `arena` (nouns and
-//! address space); `backend` and `large`; `affinity`, `remote_free` and `subsegment`; `standard`; `heap`; `statistics`
+//! address space); `backend`, `run_cache` and `large`; `affinity`, `remote_free` and `subsegment`; `standard`; `heap`; `statistics`
 //! and `validate`.
 //!
 //! Nothing here allocates from another heap, uses thread-local storage or calls anything that may.
@@ -31,6 +31,7 @@ mod lock;
 mod purge;
 mod record;
 mod remote_free;
+mod run_cache;
 mod settings;
 mod standard;
 mod subsegment;

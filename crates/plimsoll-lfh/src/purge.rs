@@ -100,7 +100,8 @@ extern "C" fn run() {
 
 /// Ends the period of a heap. Whether something is left to be purged later.
 pub(crate) fn end_period(record: &Record) -> bool {
-    let left = record.low_fragmentation().drain(record.backend(), Idle::Since);
+    let mut left = record.low_fragmentation().drain(record.backend(), Idle::Since);
+    left |= record.run_cache().drain(record.backend(), false);
     record.backend().extents().bins.next_period();
     while purge_one(record, false) {}
     left || record.backend().extents().touched != 0
@@ -112,6 +113,7 @@ pub(crate) fn purge_all(record: &Record) {
     for _ in 0..2 {
         record.low_fragmentation().drain(record.backend(), Idle::Whatever);
     }
+    record.run_cache().drain(record.backend(), true);
     while purge_one(record, true) {}
 }
 

@@ -110,6 +110,24 @@ impl Backend {
         }
     }
 
+    /// Gives whole runs back that nobody uses since so many periods of the purge.
+    pub(crate) fn give_cached(&self, runs: &[UnitIndex], periods: u32) {
+        if runs.is_empty() {
+            return;
+        }
+        let mut extents = self.extents();
+        let since = extents.bins.period() - periods;
+        for first in runs {
+            let length = extents.forget(*first);
+            extents.put(*first, length, length, since);
+        }
+        let much = extents.touched > THRESHOLD;
+        drop(extents);
+        if much {
+            purge::ask_for_helper();
+        }
+    }
+
     /// Gives a whole run back whose pages are gone already.
     pub(crate) fn give_untouched(&self, first: UnitIndex) {
         let mut extents = self.extents();
