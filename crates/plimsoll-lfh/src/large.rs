@@ -14,6 +14,7 @@ use plimsoll_os::address_space;
 
 use crate::arena::{self, UNITS};
 use crate::backend::{Backend, Run};
+use crate::front_end::{Idle, LowFragmentation};
 use crate::purge;
 use crate::run_cache::RunCache;
 use crate::unit::{UNIT, UnitIndex, UnitKind};
@@ -32,14 +33,13 @@ static MOVES: AtomicU32 = AtomicU32::new(0);
 pub(crate) struct Runs<'r> {
     pub(crate) backend: &'r Backend,
     pub(crate) cache: &'r RunCache,
-    /// The number of the slot that serves this thread.
-    pub(crate) slot: usize,
+    pub(crate) front: &'r LowFragmentation,
 }
 
 impl Runs<'_> {
     fn take(self, units: u32, align: u32) -> Option<Run> {
         if align == 1
-            && let Some(first) = self.cache.take(self.slot, units)
+            && let Some(first) = self.cache.take(self.front, units)
         {
             return Some(Run {
                 first,
@@ -48,14 +48,15 @@ impl Runs<'_> {
         }
         let take = || self.backend.take(units, align, UnitKind::Large);
         take().or_else(|| {
-            // What is cached may be all that lacks.
+            // What is kept for others may be all that lacks.
+            self.front.drain(self.backend, Idle::Whatever);
             self.cache.drain(self.backend, true);
             take()
         })
     }
 
     fn give(self, first: UnitIndex) {
-        if !self.cache.put(self.backend, self.slot, first) {
+        if !self.cache.put(self.backend, self.front, first) {
             purge::now_and_then();
             self.backend.give(first);
         }

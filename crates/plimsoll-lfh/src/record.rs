@@ -242,7 +242,7 @@ impl Record {
         Runs {
             backend: &self.backend,
             cache: &self.run_cache,
-            slot: self.low_fragmentation.slot_of_thread(),
+            front: &self.low_fragmentation,
         }
     }
 

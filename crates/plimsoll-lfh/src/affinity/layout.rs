@@ -52,7 +52,18 @@ pub(super) const ACTIVE: usize = RECORDS * STEP;
 /// Where the lock of a slot that sections do not serve is, in bytes.
 pub(super) const LOCK: usize = ACTIVE + (BUCKETS + 1).next_multiple_of(16) * size_of::<u32>();
 
-const _: () = assert!(LOCK + 64 <= SLOT);
+/// Rows of runs, see `runs`, and the pointers that the array of each has room for: a cache line.
+pub(crate) const RUN_ROWS: usize = 3;
+pub(crate) const RUN_POINTERS: usize = 8;
+/// Where the headers of the rows are, in steps: behind the lock, in a cache line of their own. The arrays follow.
+pub(super) const RUN_HEADERS: usize = (LOCK + 64) / STEP;
+
+const _: () = assert!(run_begin(RUN_ROWS) as usize * STEP <= SLOT);
+
+/// Where the array of a row begins, in steps.
+pub(super) const fn run_begin(row: usize) -> u16 {
+    (RUN_HEADERS + 8 + row * RUN_POINTERS) as u16
+}
 
 /// Where the array of `bucket` begins, in steps.
 pub(crate) fn begin(bucket: Bucket) -> u16 {

@@ -12,6 +12,7 @@ mod header;
 mod layout;
 #[cfg(target_arch = "x86_64")]
 mod rseq;
+mod runs;
 
 use core::ptr;
 use core::sync::atomic::{AtomicIsize, AtomicU32, AtomicUsize, Ordering};
@@ -20,7 +21,7 @@ use plimsoll_os::address_space;
 
 pub(crate) use self::header::Header;
 pub use self::layout::SLOT;
-pub(crate) use self::layout::{MOST_POINTERS, STEP, begin, most_pointers};
+pub(crate) use self::layout::{MOST_POINTERS, RUN_POINTERS, RUN_ROWS, STEP, begin, most_pointers};
 use crate::bucket::Bucket;
 use crate::lock::Lock;
 

@@ -13,6 +13,7 @@
 mod bring_home;
 mod bucket_lists;
 mod drain;
+mod runs;
 
 use core::ptr;
 use core::sync::atomic::{AtomicU32, Ordering};
