@@ -284,11 +284,11 @@ fn mistakes_end_the_process_and_are_named() {
         ),
         (
             "use after free",
-            "damaged free a block of 48 bytes (bucket 3): it was written after it was freed",
+            "damage to the free memory of a block of 48 bytes (bucket 3): it was written after it was freed",
         ),
         (
             "overrun",
-            "damaged free a block of 48 bytes (bucket 3): it was written after it was freed",
+            "damage to the free memory of a block of 48 bytes (bucket 3): it was written after it was freed",
         ),
     ] {
         let said = words_of(mistake);
