@@ -26,6 +26,7 @@ use crate::arena::{self, BUCKET_OF_UNIT, WINDOW};
 use crate::bucket::{Bucket, SMALLEST_BLOCK};
 use crate::integrity::{self, Damage};
 use crate::large;
+use crate::pages;
 use crate::record::Record;
 use crate::unit::{UNIT, UnitIndex, UnitKind};
 
@@ -260,7 +261,7 @@ unsafe fn free_large(record: &Record, block: *mut u8) -> bool {
         }
         let _ = address_space::make_accessible(address + length - GUARD, GUARD);
         // What was in it is gone at once. Where pages are locked it goes when the memory is used again.
-        let _ = address_space::discard(address, length);
+        let _ = pages::make_zero(address, length);
     }
     record.backend().give(first);
     true

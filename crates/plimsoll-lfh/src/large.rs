@@ -15,6 +15,7 @@ use plimsoll_os::address_space;
 use crate::arena::{self, UNITS};
 use crate::backend::{Backend, Run};
 use crate::front_end::{Idle, LowFragmentation};
+use crate::pages;
 use crate::purge;
 use crate::run_cache::RunCache;
 use crate::unit::{UNIT, UnitIndex, UnitKind};
@@ -121,7 +122,7 @@ fn block_of(run: Run, units: u32, size: usize) -> *mut u8 {
 unsafe fn zero(block: *mut u8, bytes: usize) {
     let whole = bytes.next_multiple_of(UNIT);
     // SAFETY: the caller's premise.
-    if bytes < ZEROED_BY_DISCARD || unsafe { address_space::discard(block as usize, whole) }.is_err() {
+    if bytes < ZEROED_BY_DISCARD || !unsafe { pages::make_zero(block as usize, whole) } {
         // SAFETY: the caller's premise.
         unsafe { ptr::write_bytes(block, 0, bytes) };
     }
@@ -195,7 +196,7 @@ pub(crate) unsafe fn reallocate(runs: Runs<'_>, first: UnitIndex, size: usize) -
 /// # Safety
 /// As for [`reallocate`].
 unsafe fn move_by_pages(runs: Runs<'_>, first: UnitIndex, old: usize, size: usize) -> *mut u8 {
-    if old < MOVED_BY_PAGES || MOVES.load(Ordering::Relaxed) >= MOST_MOVES {
+    if old < MOVED_BY_PAGES || pages::page_units() > 1 || MOVES.load(Ordering::Relaxed) >= MOST_MOVES {
         return ptr::null_mut();
     }
     let Some((new, _)) = take(runs, size, UNIT) else {

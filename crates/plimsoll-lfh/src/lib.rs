@@ -6,7 +6,7 @@
 //! blocks for each bucket and *affinity slot* (the slot of the processor that runs the thread, bounded by the number
 //! of processors and never by that of threads) makes most calls a restartable sequence without a lock.
 //!
-//! Layers, each of which knows those before it in this list alone: `lock`, `bucket`, `unit` and `arena` (nouns and
+//! Layers, each of which knows those before it in this list alone: `lock`, `bucket`, `unit`, `pages` and `arena` (nouns and
 //! address space); `backend`, `run_cache` and `large`; `affinity`, `remote_free` and `subsegment`; `standard`; `heap`; `statistics`
 //! and `validate`.
 //!
@@ -28,6 +28,7 @@ pub mod inspect;
 mod integrity;
 mod large;
 mod lock;
+mod pages;
 mod purge;
 mod record;
 mod remote_free;

@@ -20,6 +20,7 @@ use plimsoll_os::{HelperState, coarse_milliseconds, futex_wait, start_helper_thr
 
 use crate::arena::{self, HELPER};
 use crate::front_end::Idle;
+use crate::pages;
 use crate::record::{self, Record};
 use crate::settings::{self, PurgeMode};
 use crate::unit::UNIT;
@@ -124,7 +125,7 @@ fn purge_one(record: &Record, all: bool) -> bool {
     };
     let length = units as usize * UNIT;
     // SAFETY: the run is free, and nobody takes it before `end_purge`.
-    let purged = unsafe { plimsoll_os::address_space::discard(arena::address_of(first), length) }.is_ok();
+    let purged = unsafe { pages::make_zero(arena::address_of(first), length) };
     record.backend().extents().end_purge(first, purged);
     if purged {
         let directory = arena::directory();

@@ -13,6 +13,7 @@ use core::sync::atomic::Ordering;
 pub(crate) use self::bins::Bins;
 use crate::arena::{self, SEGMENT_UNITS};
 use crate::lock::{Held, Lock};
+use crate::pages;
 use crate::purge::{self, THRESHOLD};
 use crate::settings;
 use crate::unit::{Unit, UnitIndex, UnitKind};
@@ -232,13 +233,20 @@ impl Extents {
             self.bins.oldest()
         }?;
         let (length, touched, since) = self.remove(first);
-        let units = touched.min(MOST_PURGED);
-        let before = touched - units;
+        // Of the last page the other units are free and zero: they go with it.
+        let page = pages::page_units();
+        let end = first + length;
+        let purged_end = end.min((first + touched).next_multiple_of(page));
+        let purged = match purged_end - first > MOST_PURGED {
+            true => (purged_end - MOST_PURGED).next_multiple_of(page),
+            false => first,
+        };
+        let (before, units) = (purged - first, purged_end - purged);
         if before != 0 {
             self.insert(first, before, before, since);
         }
-        if length != touched {
-            self.insert(first + touched, length - touched, 0, 0);
+        if end != purged_end {
+            self.insert(purged_end, end - purged_end, 0, 0);
         }
         arena::leave_huge_pages(first + before, units);
         self.describe(first + before, units, UnitKind::Busy);
