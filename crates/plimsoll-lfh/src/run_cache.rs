@@ -78,14 +78,9 @@ fn units_of(row: usize) -> u32 {
     row as u32 + SHORTEST
 }
 
-/// How many runs a row has room for.
+/// How many runs a row of a shelf has room for.
 fn room(row: usize) -> u32 {
     (MOST_UNITS / units_of(row)).min(MOST_RUNS as u32)
-}
-
-/// How many runs a row of a slot has room for.
-pub(crate) fn room_of_slot(row: usize) -> u16 {
-    room(row) as u16
 }
 
 impl RunCache {

@@ -5,6 +5,7 @@
 #![allow(unsafe_code)]
 
 use core::ptr;
+#[cfg(target_arch = "x86_64")]
 use core::sync::atomic::Ordering;
 
 use super::header::Header;
@@ -40,20 +41,19 @@ impl SlotSet {
         false
     }
 
-    /// Gives the row room for `room` runs in the slot that serves this thread, if it was never used. Returns the number
+    /// Makes the row usable in the slot that serves this thread, if it was never used. Returns the number
     /// of the slot in which it did so.
-    pub(crate) fn prepare_run(&self, row: usize, room: u16) -> Option<usize> {
-        debug_assert!(room as usize <= RUN_POINTERS);
+    pub(crate) fn prepare_run(&self, row: usize) -> Option<usize> {
         #[cfg(target_arch = "x86_64")]
         if self.uses_sections() {
             let slots = self.sections.load(Ordering::Relaxed);
             let area = super::AREA.load(Ordering::Relaxed);
-            let header = Header::prepared_to_hold(run_begin(row), room);
+            let header = Header::prepared_to_hold(run_begin(row), RUN_POINTERS as u16);
             // SAFETY: the set has started, so area and slots are what `rseq` asks for; a header is there.
             let slot = unsafe { super::rseq::prepare(slots, area, RUN_HEADERS + row, header) };
             return (slot != 0).then(|| (slot - slots) / super::SLOT);
         }
-        let _ = (row, room);
+        let _ = row;
         None
     }
 
@@ -63,14 +63,13 @@ impl SlotSet {
         unsafe { &*((self.slot(slot) + (RUN_HEADERS + row) * STEP) as *const Header) }
     }
 
-    /// Takes every run out of a stopped row, the oldest first, and makes it usable again with that room. Where sections
+    /// Takes every run out of a stopped row, the oldest first, and makes it usable again. Where sections
     /// could not be restarted since it was stopped, it keeps its runs. Returns how many were written to `runs`. The
     /// drain's lock is held.
     pub(crate) fn empty_stopped_run(
         &self,
         slot: usize,
         row: usize,
-        room: u16,
         restarted: bool,
         runs: &mut [*mut u8; RUN_POINTERS],
     ) -> usize {
@@ -85,7 +84,7 @@ impl SlotSet {
             }
             header.set_empty_at(begin);
         }
-        header.resume_to_hold(begin, room);
+        header.resume_to_hold(begin, RUN_POINTERS as u16);
         count as usize
     }
 }

@@ -7,11 +7,10 @@ use super::{Idle, LowFragmentation};
 use crate::affinity::{RUN_POINTERS, RUN_ROWS};
 use crate::arena;
 use crate::backend::Backend;
-use crate::run_cache;
 use crate::unit::UnitIndex;
 
 impl LowFragmentation {
-    /// Takes a run of that row, see [`run_cache`], from this processor's slot.
+    /// Takes a run of that row, see [`run_cache`](crate::run_cache), from this processor's slot.
     #[inline]
     pub(crate) fn take_run(&self, row: usize) -> Option<UnitIndex> {
         if row >= RUN_ROWS {
@@ -33,7 +32,7 @@ impl LowFragmentation {
 
     #[cold]
     fn prepare_and_put_run(&self, row: usize, run: *mut u8) -> bool {
-        let Some(slot) = self.slots.prepare_run(row, run_cache::room_of_slot(row)) else {
+        let Some(slot) = self.slots.prepare_run(row) else {
             return false;
         };
         self.slots_used.fetch_max(slot as u32 + 1, Ordering::Relaxed);
@@ -65,10 +64,8 @@ impl LowFragmentation {
             if !self.slots.run_header(slot, row).is_stopped() {
                 continue;
             }
-            let (mut runs, room) = ([ptr::null_mut(); RUN_POINTERS], run_cache::room_of_slot(row));
-            let count = self
-                .slots
-                .empty_stopped_run(slot, row, room, restarted, &mut runs);
+            let mut runs = [ptr::null_mut(); RUN_POINTERS];
+            let count = self.slots.empty_stopped_run(slot, row, restarted, &mut runs);
             let units = runs.map(|run| {
                 if run.is_null() {
                     0
