@@ -144,7 +144,13 @@ impl Backend {
 
     /// Shortens a run in use to its first `units` units.
     pub(crate) fn shorten(&self, first: UnitIndex, units: u32) {
-        self.extents().shorten(first, units);
+        let mut extents = self.extents();
+        extents.shorten(first, units);
+        let much = extents.touched > THRESHOLD;
+        drop(extents);
+        if much {
+            purge::ask_for_helper();
+        }
     }
 }
 
