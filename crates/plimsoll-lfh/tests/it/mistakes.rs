@@ -14,7 +14,7 @@ const MISTAKES: [Mistake; 5] = [
     (
         "free of an inner address",
         inner_address,
-        "not the start of a block",
+        "no block in use starts here",
     ),
     ("free of what is no block", foreign, "this heap never returned it"),
     (
