@@ -1,7 +1,7 @@
 //! What a fork must find: no lock held by a thread that the child does not have.
 //!
 //! Locks are held in the order in which they are taken: the list of heaps; by heap those of the low-fragmentation
-//! front end, of Standard and of the back end; the arena's. The C library is told of it at the first call.
+//! front end, of Standard, of cached runs and of the back end; the arena's. The C library is told of it at the first call.
 //!
 //! Handlers of others may run while the locks are held, before the fork and after it, and may use the heap: this thread
 //! goes through locks that it holds for a fork. Their order does not matter, then.

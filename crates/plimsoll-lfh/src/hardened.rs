@@ -27,6 +27,7 @@ use crate::arena::{self, BUCKET_OF_UNIT, block_byte as state};
 use crate::bucket::{Bucket, SMALLEST_BLOCK};
 use crate::integrity::{self, Damage};
 use crate::large;
+use crate::pages;
 use crate::record::Record;
 use crate::subsegment;
 use crate::unit::{UNIT, UnitIndex, UnitKind};
@@ -152,7 +153,7 @@ fn allocate_large(record: &Record, size: usize, align: usize) -> *mut u8 {
     let Some(with_guard) = size.checked_add(CANARY + GUARD) else {
         return ptr::null_mut();
     };
-    let block = large::allocate(record.backend(), with_guard, align);
+    let block = large::allocate_uncached(record.backend(), with_guard, align);
     if !block.is_null() {
         let address = block as usize;
         let end = address + large::run_bytes(address);
@@ -255,11 +256,13 @@ unsafe fn free_large(record: &Record, block: *mut u8) -> bool {
         if !is_canary(address + large::asked(address)) {
             integrity::report(Damage::Overrun, address, None);
         }
-        // What was in it is gone at once. Where pages are locked it goes when the memory is used again.
-        let _ = address_space::discard(address, length);
+        // What was in it is gone at once; where pages are locked it goes when the memory is used again.
         // Where the kernel has no room to join its mappings again, nobody has the run any more.
         if address_space::make_accessible(address + length - GUARD, GUARD).is_ok() {
+            let _ = pages::make_zero(address, length);
             record.backend().give(first);
+        } else {
+            let _ = address_space::discard(address, length);
         }
     }
     true

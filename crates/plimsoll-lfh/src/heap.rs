@@ -184,7 +184,7 @@ impl Heap {
         }
         match Bucket::for_size(size) {
             Some(bucket) => record.allocate_small(bucket, size, ALIGNMENT),
-            None => large::allocate(record.backend_for_large(), size, ALIGNMENT),
+            None => large::allocate(record.runs(), size, ALIGNMENT),
         }
     }
 
@@ -214,7 +214,7 @@ impl Heap {
         }
         match small(align, size) {
             Some(bucket) => record.allocate_small(bucket, size, align),
-            None => large::allocate(record.backend_for_large(), size, align),
+            None => large::allocate(record.runs(), size, align),
         }
     }
 
@@ -226,7 +226,7 @@ impl Heap {
         let block = match small(align, size) {
             _ if record.is_hardened() => hardened::allocate(record, size, align),
             Some(bucket) => record.allocate_small(bucket, size, align),
-            None => return large::allocate_zeroed(record.backend_for_large(), size, align),
+            None => return large::allocate_zeroed(record.runs(), size, align),
         };
         if !block.is_null() {
             // SAFETY: the block has at least that many bytes.
@@ -256,7 +256,7 @@ impl Heap {
             && size > LARGEST_BLOCK
         {
             // SAFETY: the caller's premise.
-            return unsafe { large::reallocate(record.backend_for_large(), first, size) };
+            return unsafe { large::reallocate(record.runs(), first, size) };
         }
         let usable = place.usable_size();
         match place {
@@ -381,11 +381,18 @@ unsafe fn free_elsewhere(record: &Record, block: *mut u8) {
     if block.is_null() {
         return;
     }
-    purge::now_and_then();
     match Place::of(block) {
-        Place::Large(first) => record.backend_for_large().give(first),
-        // SAFETY: the caller's premise.
-        Place::Standard(_) => unsafe { record.free_standard(block) },
+        Place::Large(first) => {
+            if arena::unit(first).heap.load(Ordering::Relaxed) != record.number.load(Ordering::Relaxed) {
+                integrity::report(Damage::OtherHeap, block as usize, None);
+            }
+            large::free(record.runs(), first);
+        }
+        Place::Standard(_) => {
+            purge::now_and_then();
+            // SAFETY: the caller's premise.
+            unsafe { record.free_standard(block) };
+        }
         Place::Bucket(bucket) => integrity::report(Damage::NotAStart, block as usize, Some(bucket)),
     }
 }
@@ -430,7 +437,9 @@ impl Place {
             {
                 Place::Large(index)
             }
-            UnitKind::Free | UnitKind::Busy => integrity::report(Damage::DoubleFree, address, None),
+            UnitKind::Free | UnitKind::Busy | UnitKind::Cached => {
+                integrity::report(Damage::DoubleFree, address, None)
+            }
             _ => integrity::report(Damage::NotAStart, address, None),
         }
     }

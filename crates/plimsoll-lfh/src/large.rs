@@ -1,6 +1,6 @@
 //! Blocks larger than any bucket's, and those aligned to more than a unit: runs of their own.
 //!
-//! Free extents are their cache, so most come and go without a system call. What the kernel says is zero is not
+//! Short ones come from the cache of runs, and long ones from free extents, so most come and go without a system call. What the kernel says is zero is not
 //! cleared again; what grows moves into its right neighbour if that is free, and by its pages instead of its bytes if
 //! it is long.
 //!
@@ -13,7 +13,11 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use plimsoll_os::address_space;
 
 use crate::arena::{self, UNITS};
-use crate::backend::Backend;
+use crate::backend::{Backend, Run};
+use crate::front_end::{Idle, LowFragmentation};
+use crate::pages;
+use crate::purge;
+use crate::run_cache::RunCache;
 use crate::unit::{UNIT, UnitIndex, UnitKind};
 
 /// Blocks of so many bytes move by their pages: below that, copying costs less than changing page tables.
@@ -25,20 +29,69 @@ const ZEROED_BY_DISCARD: usize = 256 << 10;
 
 static MOVES: AtomicU32 = AtomicU32::new(0);
 
+/// Where the runs of a heap's large blocks come from and go to.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Runs<'r> {
+    pub(crate) backend: &'r Backend,
+    pub(crate) cache: &'r RunCache,
+    pub(crate) front: &'r LowFragmentation,
+}
+
+impl Runs<'_> {
+    fn take(self, units: u32, align: u32) -> Option<Run> {
+        if align == 1
+            && let Some(first) = self.cache.take(self.front, units)
+        {
+            return Some(Run {
+                first,
+                touched: units,
+            });
+        }
+        let take = || self.backend.take(units, align, UnitKind::Large);
+        take().or_else(|| {
+            // What is kept for others may be all that lacks.
+            self.front.drain(self.backend, Idle::Whatever);
+            self.cache.drain(self.backend, true);
+            take()
+        })
+    }
+
+    fn give(self, first: UnitIndex) {
+        if !self.cache.put(self.backend, self.front, first) {
+            purge::now_and_then();
+            self.backend.give(first);
+        }
+    }
+}
+
 /// Units that hold `size` bytes; none where the window does not.
 fn units_for(size: usize) -> Option<u32> {
     let units = size.div_ceil(UNIT).max(1);
     (units < UNITS).then_some(units as u32)
 }
 
+/// Units that `align` bytes, a power of two, are; none where the window is not that long.
+fn units_of_align(align: usize) -> Option<u32> {
+    let units = align.div_ceil(UNIT);
+    (units < UNITS).then(|| units.max(1) as u32)
+}
+
 /// A block of `size` bytes at a multiple of `align`, a power of two; null where no memory is left.
-pub(crate) fn allocate(backend: &Backend, size: usize, align: usize) -> *mut u8 {
-    take(backend, size, align).map_or(ptr::null_mut(), |(block, _)| block)
+pub(crate) fn allocate(runs: Runs<'_>, size: usize, align: usize) -> *mut u8 {
+    take(runs, size, align).map_or(ptr::null_mut(), |(block, _)| block)
+}
+
+/// A block as [`allocate`] makes it, of a run that was not a large block a moment ago.
+pub(crate) fn allocate_uncached(backend: &Backend, size: usize, align: usize) -> *mut u8 {
+    let run = units_for(size)
+        .zip(units_of_align(align))
+        .and_then(|(units, align)| Some((backend.take(units, align, UnitKind::Large)?, units)));
+    run.map_or(ptr::null_mut(), |(run, units)| block_of(run, units, size))
 }
 
 /// A block of `size` bytes that are zero, at a multiple of `align`.
-pub(crate) fn allocate_zeroed(backend: &Backend, size: usize, align: usize) -> *mut u8 {
-    let Some((block, touched)) = take(backend, size, align) else {
+pub(crate) fn allocate_zeroed(runs: Runs<'_>, size: usize, align: usize) -> *mut u8 {
+    let Some((block, touched)) = take(runs, size, align) else {
         return ptr::null_mut();
     };
     // SAFETY: the run was just taken, and is that long.
@@ -46,16 +99,22 @@ pub(crate) fn allocate_zeroed(backend: &Backend, size: usize, align: usize) -> *
     block
 }
 
+/// Gives a block back.
+pub(crate) fn free(runs: Runs<'_>, first: UnitIndex) {
+    runs.give(first);
+}
+
 /// A block, and the bytes from its start that may hold anything.
-fn take(backend: &Backend, size: usize, align: usize) -> Option<(*mut u8, usize)> {
+fn take(runs: Runs<'_>, size: usize, align: usize) -> Option<(*mut u8, usize)> {
     let units = units_for(size)?;
-    let align = (align.div_ceil(UNIT) < UNITS).then(|| align.div_ceil(UNIT) as u32)?;
-    let run = backend.take(units, align.max(1), UnitKind::Large)?;
+    let run = runs.take(units, units_of_align(align)?)?;
+    Some((block_of(run, units, size), run.touched as usize * UNIT))
+}
+
+/// The block of `size` bytes that a run becomes.
+fn block_of(run: Run, units: u32, size: usize) -> *mut u8 {
     note_size(run.first, units, size);
-    Some((
-        arena::address_of(run.first) as *mut u8,
-        run.touched as usize * UNIT,
-    ))
+    arena::address_of(run.first) as *mut u8
 }
 
 /// # Safety
@@ -63,7 +122,7 @@ fn take(backend: &Backend, size: usize, align: usize) -> Option<(*mut u8, usize)
 unsafe fn zero(block: *mut u8, bytes: usize) {
     let whole = bytes.next_multiple_of(UNIT);
     // SAFETY: the caller's premise.
-    if bytes < ZEROED_BY_DISCARD || unsafe { address_space::discard(block as usize, whole) }.is_err() {
+    if bytes < ZEROED_BY_DISCARD || !unsafe { pages::make_zero(block as usize, whole) } {
         // SAFETY: the caller's premise.
         unsafe { ptr::write_bytes(block, 0, bytes) };
     }
@@ -104,30 +163,30 @@ pub(crate) fn usable_size(first: UnitIndex) -> usize {
 ///
 /// # Safety
 /// A large block in use starts at the unit; the caller uses what is returned instead, unless it is null.
-pub(crate) unsafe fn reallocate(backend: &Backend, first: UnitIndex, size: usize) -> *mut u8 {
+pub(crate) unsafe fn reallocate(runs: Runs<'_>, first: UnitIndex, size: usize) -> *mut u8 {
     let block = arena::address_of(first) as *mut u8;
     let Some(units) = units_for(size) else {
         return ptr::null_mut();
     };
     let length = arena::unit(first).length.load(Ordering::Relaxed);
     if units < length {
-        backend.shorten(first, units);
+        runs.backend.shorten(first, units);
     }
-    if units <= length || backend.extend(first, units).is_some() {
+    if units <= length || runs.backend.extend(first, units).is_some() {
         note_size(first, units, size);
         return block;
     }
     let old = length as usize * UNIT;
     // SAFETY: the caller's premise.
-    let moved = unsafe { move_by_pages(backend, first, old, size) };
+    let moved = unsafe { move_by_pages(runs, first, old, size) };
     if !moved.is_null() {
         return moved;
     }
-    let new = allocate(backend, size, UNIT);
+    let new = allocate(runs, size, UNIT);
     if !new.is_null() {
         // SAFETY: the old block has that many bytes, the new one more, and nobody else uses either.
         unsafe { ptr::copy_nonoverlapping(block, new, old) };
-        backend.give(first);
+        runs.give(first);
     }
     new
 }
@@ -136,17 +195,17 @@ pub(crate) unsafe fn reallocate(backend: &Backend, first: UnitIndex, size: usize
 ///
 /// # Safety
 /// As for [`reallocate`].
-unsafe fn move_by_pages(backend: &Backend, first: UnitIndex, old: usize, size: usize) -> *mut u8 {
-    if old < MOVED_BY_PAGES || MOVES.load(Ordering::Relaxed) >= MOST_MOVES {
+unsafe fn move_by_pages(runs: Runs<'_>, first: UnitIndex, old: usize, size: usize) -> *mut u8 {
+    if old < MOVED_BY_PAGES || pages::page_units() > 1 || MOVES.load(Ordering::Relaxed) >= MOST_MOVES {
         return ptr::null_mut();
     }
-    let Some((new, _)) = take(backend, size, UNIT) else {
+    let Some((new, _)) = take(runs, size, UNIT) else {
         return ptr::null_mut();
     };
     MOVES.fetch_add(1, Ordering::Relaxed);
     // SAFETY: both runs are whole units in the window, the caller's and the one just taken.
     if unsafe { address_space::move_pages(arena::address_of(first), new as usize, old) }.is_ok() {
-        backend.give_untouched(first);
+        runs.backend.give_untouched(first);
         return new;
     }
     // Parts of the block were moved before, from elsewhere, or the kernel cannot at all: not to be tried for long.
@@ -158,7 +217,7 @@ unsafe fn move_by_pages(backend: &Backend, first: UnitIndex, old: usize, size: u
     if mapped {
         // SAFETY: the run was taken above, and nobody knows of it.
         unsafe { ptr::copy_nonoverlapping(arena::address_of(first) as *const u8, new, old) };
-        backend.give(first);
+        runs.give(first);
         return new;
     }
     // Somebody else mapped something there meanwhile: the run is never used again.

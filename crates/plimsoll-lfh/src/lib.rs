@@ -6,10 +6,11 @@
 //! blocks for each bucket and *affinity slot* (the slot of the processor that runs the thread, bounded by the number
 //! of processors and never by that of threads) makes most calls a restartable sequence without a lock.
 //!
-//! Layers, from the bottom: `lock`, `settings`, `bucket`, `remote_free`, `unit` and `integrity` (nouns); `arena`
-//! (address space); `backend` and `large`; `standard`; `affinity`, `subsegment` and `front_end` (low-fragmentation);
-//! `record`, `hardened`, `purge`, `heap` and `fork`; `inspect`. A few calls lead upwards: the back end asks `purge` for
-//! its helper, a subsegment tells `hardened` where it begins, the front end knows the number of the process's heap.
+//! Layers, from the bottom: `lock`, `settings`, `bucket`, `remote_free`, `unit`, `pages` and `integrity` (nouns); `arena`
+//! (address space); `backend`, `run_cache` and `large`; `standard`; `affinity`, `subsegment` and `front_end`
+//! (low-fragmentation); `record`, `hardened`, `purge`, `heap` and `fork`; `inspect`. A few calls lead upwards: the back end
+//! asks `purge` for its helper, a subsegment tells `hardened` where it begins, the front end knows the number of the
+//! process's heap, and the cache of runs puts some into the front end's slots.
 //!
 //! Nothing here allocates from another heap, uses thread-local storage or calls anything that may.
 #![no_std]
@@ -29,9 +30,11 @@ pub mod inspect;
 mod integrity;
 mod large;
 mod lock;
+mod pages;
 mod purge;
 mod record;
 mod remote_free;
+mod run_cache;
 mod set_once;
 mod settings;
 mod standard;

@@ -8,19 +8,20 @@
 //! does not know of it.
 //!
 //! ```text
-//!   none -- start --> sleeping -- period over --> ticking -- nothing left --> none
-//!                        ^--------- something left ---'
+//!   none -- start --> sleeping -- period over --> looking -- nothing left, nobody asked --> none
+//!                        ^------ something left, or asked meanwhile ---'
 //! ```
 #![allow(unsafe_code)]
 
 use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
 
-use plimsoll_os::{coarse_milliseconds, futex_wait, start_helper_thread};
+use plimsoll_os::{HelperState, coarse_milliseconds, futex_wait, start_helper_thread};
 
 use crate::arena::{self, HELPER};
 use crate::backend::{Backend, MOST_PURGED};
 use crate::front_end::Idle;
+use crate::pages;
 use crate::record::{self, Record};
 use crate::settings::{self, PurgeMode};
 use crate::unit::UNIT;
@@ -32,8 +33,8 @@ pub(crate) const THRESHOLD: u32 = ((4 << 20) / UNIT) as u32;
 /// Slow calls from one look at the clock to the next.
 const CALLS: u32 = 64;
 
-/// 1 while the helper is alive; the kernel clears it.
-static ALIVE: AtomicU32 = AtomicU32::new(0);
+/// Whether the helper is there.
+static HELPER_STATE: HelperState = HelperState::absent();
 /// What the helper sleeps on; never changed.
 static SLEEP: AtomicU32 = AtomicU32::new(0);
 /// Slow calls since the start, of those that are counted nowhere else.
@@ -49,7 +50,7 @@ pub(crate) fn now_and_then() {
 /// As [`now_and_then`], for who counts calls himself: processors do not wait for each other to count them.
 #[inline]
 pub(crate) fn after_calls(calls: u32) {
-    if calls.is_multiple_of(CALLS) && ALIVE.load(Ordering::Relaxed) == 0 {
+    if calls.is_multiple_of(CALLS) && !HELPER_STATE.is_present() {
         look_at_the_clock();
     }
 }
@@ -74,16 +75,12 @@ fn look_at_the_clock() {
 /// Called where more than [`THRESHOLD`] lies free, under whatever locks.
 #[cold]
 pub(crate) fn ask_for_helper() {
-    if settings::purge_mode() != PurgeMode::Thread
-        || ALIVE
-            .compare_exchange(0, 2, Ordering::Acquire, Ordering::Relaxed)
-            .is_err()
-    {
+    if settings::purge_mode() != PurgeMode::Thread || !HELPER_STATE.ask() {
         return;
     }
-    // SAFETY: the stack is a part of the window for this alone, and no other helper is alive, as the word said; `run`
-    // uses but atomics, system calls, and locks.
-    if unsafe { start_helper_thread(arena::window() + HELPER, &ALIVE, run) }.is_err() {
+    // SAFETY: the stack is a part of the window for this alone, and no other helper is present, as the state said;
+    // `run` uses but atomics, system calls, and locks.
+    if unsafe { start_helper_thread(arena::window() + HELPER, &HELPER_STATE, run) }.is_err() {
         settings::set_purge_mode(PurgeMode::Inline);
     }
 }
@@ -92,6 +89,7 @@ pub(crate) fn ask_for_helper() {
 extern "C" fn run() {
     loop {
         futex_wait(&SLEEP, 0, Some(Duration::from_millis(u64::from(PERIOD))));
+        HELPER_STATE.begin_to_look();
         let mut left = false;
         record::with_each(|record| left |= end_period(record));
         // Without a mode there was an error: the pages cannot be given back.
@@ -103,7 +101,8 @@ extern "C" fn run() {
 
 /// Ends the period of a heap. Whether something is left to be purged later.
 pub(crate) fn end_period(record: &Record) -> bool {
-    let left = record.low_fragmentation().drain(record.backend(), Idle::Since);
+    let mut left = record.low_fragmentation().drain(record.backend(), Idle::Since);
+    left |= record.run_cache().drain(record.backend(), false);
     record.backend().extents().bins.next_period();
     while purge_one(record.backend(), false, MOST_PURGED) > 0 {}
     left || record.backend().extents().touched != 0
@@ -115,6 +114,7 @@ pub(crate) fn purge_all(record: &Record) {
     for _ in 0..2 {
         record.low_fragmentation().drain(record.backend(), Idle::Whatever);
     }
+    record.run_cache().drain(record.backend(), true);
     while purge_one(record.backend(), true, MOST_PURGED) > 0 {}
 }
 
@@ -126,18 +126,25 @@ pub(crate) fn purge_one(backend: &Backend, all: bool, most: u32) -> u32 {
     };
     let length = units as usize * UNIT;
     // SAFETY: the run is free, and nobody takes it before `end_purge`.
-    let purged = unsafe { discard(arena::address_of(first), length) };
+    let purged = note(length, unsafe {
+        pages::make_zero(arena::address_of(first), length)
+    });
     backend.extents().end_purge(first, purged);
     if purged { units } else { 0 }
 }
 
-/// Gives pages back to the system. Where it does not take them, none are given back any more.
+/// Gives whole pages back to the system. Where it does not take them, none are given back any more.
 ///
 /// # Safety
 /// Nobody uses them.
 pub(crate) unsafe fn discard(start: usize, length: usize) -> bool {
     // SAFETY: the caller's premise.
     let discarded = unsafe { plimsoll_os::address_space::discard(start, length) }.is_ok();
+    note(length, discarded)
+}
+
+/// Notes that the system took so many bytes, or did not.
+fn note(length: usize, discarded: bool) -> bool {
     if discarded {
         let directory = arena::directory();
         directory.purges.fetch_add(1, Ordering::Relaxed);
@@ -151,5 +158,5 @@ pub(crate) unsafe fn discard(start: usize, length: usize) -> bool {
 
 /// In the child of a fork there is no helper.
 pub(crate) fn forget_helper() {
-    ALIVE.store(0, Ordering::Relaxed);
+    HELPER_STATE.forget();
 }

@@ -14,8 +14,10 @@ use crate::fork;
 use crate::front_end::{self, LowFragmentation};
 use crate::heap::{FrontEnd, FrontEndError, HeapError, HeapOptions};
 use crate::integrity::{self, Damage};
+use crate::large::Runs;
 use crate::lock::Lock;
 use crate::purge;
+use crate::run_cache::RunCache;
 use crate::settings;
 use crate::standard::Standard;
 
@@ -36,6 +38,7 @@ pub(crate) struct Record {
     pub(crate) backend: Backend,
     pub(crate) standard: Lock<Standard>,
     pub(crate) low_fragmentation: LowFragmentation,
+    pub(crate) run_cache: RunCache,
 }
 
 const _: () = assert!(size_of::<Record>() <= arena::RECORD);
@@ -220,12 +223,22 @@ impl Record {
         &self.backend
     }
 
-    /// The back end, for a call that no front end serves: a debug heap is checked first.
-    pub(crate) fn backend_for_large(&self) -> &Backend {
+    /// Runs freed a moment ago.
+    pub(crate) fn run_cache(&self) -> &RunCache {
+        &self.run_cache
+    }
+
+    /// Runs for a large block. A debug heap is checked first.
+    #[inline]
+    pub(crate) fn runs(&self) -> Runs<'_> {
         if self.debug.load(Ordering::Relaxed) != 0 {
             self.with_standard(|_| ());
         }
-        &self.backend
+        Runs {
+            backend: &self.backend,
+            cache: &self.run_cache,
+            front: &self.low_fragmentation,
+        }
     }
 
     pub(crate) fn front_end(&self) -> FrontEnd {
@@ -307,6 +320,7 @@ impl Record {
     pub(crate) fn hold(&self) {
         self.low_fragmentation.hold();
         self.standard.hold();
+        self.run_cache.hold();
         self.backend.lock().hold();
     }
 
@@ -318,6 +332,7 @@ impl Record {
         // SAFETY: the caller's premise.
         unsafe {
             self.backend.lock().release();
+            self.run_cache.release();
             self.standard.release();
             self.low_fragmentation.release();
         }
@@ -331,6 +346,7 @@ impl Record {
         // SAFETY: the caller's premise.
         unsafe {
             self.backend.lock().free_after_fork();
+            self.run_cache.free_after_fork();
             self.standard.free_after_fork();
             self.low_fragmentation.free_after_fork();
         }

@@ -26,6 +26,8 @@ pub enum UnitKind {
     Standard = 4,
     /// A run that the back end is about to change, in nobody's list: being purged, for one.
     Busy = 5,
+    /// A run that was one large block, kept as it is for the next one as long, see `run_cache`.
+    Cached = 6,
 }
 
 impl UnitKind {
@@ -38,6 +40,7 @@ impl UnitKind {
             3 => UnitKind::Large,
             4 => UnitKind::Standard,
             5 => UnitKind::Busy,
+            6 => UnitKind::Cached,
             _ => return None,
         })
     }
@@ -50,8 +53,8 @@ impl UnitKind {
 /// 2. Runs tile the segments that belong to a heap: `first + length` is the first unit of the next run.
 /// 3. The last unit of a free extent has its `kind`, `heap`, `first` and `length`, so that the right neighbour finds
 ///    its start.
-/// 4. The other units of a subsegment or of a Standard run have `kind`, `heap` and `first`. Those of a large block or
-///    of a free extent are [`UnitKind::Nothing`].
+/// 4. The other units of a subsegment or of a Standard run have `kind`, `heap` and `first`. Those of a large block, a
+///    cached run or a free extent are [`UnitKind::Nothing`].
 ///
 /// Fields are atomics because another process, and statistics of this one, read them at any time; who may *write*
 /// them is written at each. Zeroed memory is a unit that is [`UnitKind::Nothing`].

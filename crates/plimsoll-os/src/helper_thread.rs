@@ -9,19 +9,69 @@ use crate::raw::system_call;
 /// A signal set with every signal.
 static EVERY_SIGNAL: u64 = u64::MAX;
 
-/// Starts a thread that runs `work` on the stack that ends at `stack_end`. `alive` becomes 1 before it runs, and 0 when
-/// it has left its stack for good. All signals are blocked in it; no call touches `errno`.
+/// Whether a helper runs, in one word, by which it ends without leaving work behind: whoever has work for it asks, and
+/// either it runs once more or the caller starts the next one.
+///
+/// ```text
+/// absent -- start --> running <-- begins to look -- asked
+///    ^                  |  \-------- ask ----------->^
+///    '--- work is over -'
+/// ```
+///
+/// The last step from `running` is taken when the helper has left its stack for good, so that the next one may have it.
+#[derive(Debug)]
+pub struct HelperState(AtomicU32);
+
+const ABSENT: u32 = 0;
+const RUNNING: u32 = 1;
+const ASKED: u32 = 2;
+
+impl HelperState {
+    /// No helper.
+    pub const fn absent() -> HelperState {
+        HelperState(AtomicU32::new(ABSENT))
+    }
+
+    /// Whether a helper runs, or is about to.
+    #[inline]
+    pub fn is_present(&self) -> bool {
+        self.0.load(Ordering::Acquire) != ABSENT
+    }
+
+    /// Has the helper that runs work once more, from its start; with none, the caller is to start one. Returns whether
+    /// that is so.
+    pub fn ask(&self) -> bool {
+        let before = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, |state| {
+            (state != ASKED).then_some(ASKED)
+        });
+        before == Ok(ABSENT)
+    }
+
+    /// By the helper, before it looks for work: what is asked for from here on is another round.
+    pub fn begin_to_look(&self) {
+        self.0.swap(RUNNING, Ordering::AcqRel);
+    }
+
+    /// In the child of a fork, which has no helper; or where none could be started.
+    pub fn forget(&self) {
+        self.0.store(ABSENT, Ordering::Release);
+    }
+}
+
+/// Starts a thread that runs `work` on the stack that ends at `stack_end`, and again each time it was asked to
+/// ([`HelperState::ask`]) after `work` last began to look. All signals are blocked in it; no call touches `errno`.
 ///
 /// # Errors
-/// The error of `clone(2)`: no thread was started.
+/// The error of `clone(2)`: no thread was started, and the state says so.
 ///
 /// # Safety
-/// `stack_end` is a multiple of 16; the bytes below it, as many as `work` may need, are writable and nobody's until
-/// `alive` is 0 again. `alive` lives as long as the process. `work` does not unwind, and uses neither thread-local
-/// storage nor anything that may: the thread shares that of the thread that started it.
+/// `stack_end` is a multiple of 16; the bytes below it, as many as `work` may need, are writable and nobody's as long as
+/// the state says that a helper is present. [`HelperState::ask`] told this caller to start it. `work` begins to look
+/// ([`HelperState::begin_to_look`]) at least once, does not unwind, and uses neither thread-local storage nor anything
+/// that may: the thread shares that of the thread that started it.
 pub unsafe fn start_helper_thread(
     stack_end: usize,
-    alive: &'static AtomicU32,
+    state: &'static HelperState,
     work: extern "C" fn(),
 ) -> Result<(), Errno> {
     let mut before = 0u64;
@@ -34,62 +84,70 @@ pub unsafe fn start_helper_thread(
         0,
     ];
     // SAFETY: the kernel reads one set and writes the other.
-    unsafe { system_call(libc::SYS_rt_sigprocmask, block) }?;
-    alive.store(1, Ordering::Relaxed);
+    let blocked = unsafe { system_call(libc::SYS_rt_sigprocmask, block) };
     // SAFETY: the caller's premise.
-    let started = unsafe { clone(stack_end, alive.as_ptr() as usize, work) };
+    let started = blocked.and_then(|_| unsafe { clone(stack_end, state.0.as_ptr() as usize, work) });
     if started.is_err() {
-        alive.store(0, Ordering::Relaxed);
+        state.forget();
     }
-    let restore = [
-        libc::SIG_SETMASK as usize,
-        (&raw const before) as usize,
-        0,
-        8,
-        0,
-        0,
-    ];
-    // SAFETY: the kernel reads the set.
-    let _ = unsafe { system_call(libc::SYS_rt_sigprocmask, restore) };
+    if blocked.is_ok() {
+        let restore = [
+            libc::SIG_SETMASK as usize,
+            (&raw const before) as usize,
+            0,
+            8,
+            0,
+            0,
+        ];
+        // SAFETY: the kernel reads the set.
+        let _ = unsafe { system_call(libc::SYS_rt_sigprocmask, restore) };
+    }
     started
 }
 
-/// What the thread shares: all that threads share; the kernel zeroes `alive` when it ends.
+/// What the thread shares: all that threads share.
 const FLAGS: i32 = libc::CLONE_VM
     | libc::CLONE_FS
     | libc::CLONE_FILES
     | libc::CLONE_SIGHAND
     | libc::CLONE_THREAD
-    | libc::CLONE_SYSVSEM
-    | libc::CLONE_CHILD_CLEARTID;
+    | libc::CLONE_SYSVSEM;
 
 /// # Safety
 /// As for [`start_helper_thread`].
 #[cfg(target_arch = "x86_64")]
-unsafe fn clone(stack_end: usize, alive: usize, work: extern "C" fn()) -> Result<(), Errno> {
+unsafe fn clone(stack_end: usize, state: usize, work: extern "C" fn()) -> Result<(), Errno> {
     let returned: isize;
     // SAFETY: the new thread starts behind the system call with the new stack, of which it uses nothing above; it calls
-    // `work` and ends there. The old one goes on as after any system call.
+    // `work` until nobody asks for more, and ends there: once the state is `ABSENT` it uses registers alone. The old one
+    // goes on as after any system call.
     unsafe {
         core::arch::asm!(
             "syscall",
             "test rax, rax",
             "jnz 2f",
             "xor ebp, ebp",
+            "3:",
             "call r12",
+            "mov eax, {running}",
+            "xor ecx, ecx",
+            "lock cmpxchg dword ptr [r13], ecx",
+            "jne 3b",
             "xor edi, edi",
             "mov eax, {exit}",
             "syscall",
             "ud2",
             "2:",
             exit = const libc::SYS_exit,
+            running = const RUNNING,
             inlateout("rax") libc::SYS_clone as isize => returned,
             in("rdi") FLAGS as usize,
             in("rsi") stack_end,
             in("rdx") 0usize,
-            in("r10") alive,
+            in("r10") 0usize,
             in("r8") 0usize,
             in("r12") work,
+            in("r13") state,
             lateout("rcx") _,
             lateout("r11") _,
         );
@@ -100,30 +158,42 @@ unsafe fn clone(stack_end: usize, alive: usize, work: extern "C" fn()) -> Result
 /// # Safety
 /// As for [`start_helper_thread`].
 #[cfg(target_arch = "aarch64")]
-unsafe fn clone(stack_end: usize, alive: usize, work: extern "C" fn()) -> Result<(), Errno> {
+unsafe fn clone(stack_end: usize, state: usize, work: extern "C" fn()) -> Result<(), Errno> {
     let returned: isize;
     // SAFETY: the new thread starts behind the system call with the new stack, of which it uses nothing above; it calls
-    // `work` and ends there. The old one goes on as after any system call.
+    // `work`, which keeps x20 and x21, until nobody asks for more, and ends there: once the state is `ABSENT` it uses
+    // registers alone. The old one goes on as after any system call.
     unsafe {
         core::arch::asm!(
             "svc 0",
             "cbnz x0, 2f",
             "mov x29, xzr",
-            "mov x30, xzr",
-            "blr x9",
+            "3:",
+            "blr x20",
+            "4:",
+            "ldaxr w9, [x21]",
+            "cmp w9, {running}",
+            "b.ne 5f",
+            "stlxr w10, wzr, [x21]",
+            "cbnz w10, 4b",
             "mov x0, xzr",
             "mov x8, {exit}",
             "svc 0",
             "brk 1",
+            "5:",
+            "clrex",
+            "b 3b",
             "2:",
             exit = const libc::SYS_exit,
+            running = const RUNNING,
             in("x8") libc::SYS_clone,
             inlateout("x0") FLAGS as isize => returned,
             in("x1") stack_end,
             in("x2") 0usize,
             in("x3") 0usize,
-            in("x4") alive,
-            in("x9") work,
+            in("x4") 0usize,
+            in("x20") work,
+            in("x21") state,
         );
     }
     crate::raw::check(returned).map(drop)
@@ -135,30 +205,71 @@ mod tests {
 
     use std::sync::atomic::{AtomicU32, Ordering};
     use std::time::{Duration, Instant};
+    use std::{thread, vec::Vec};
 
+    use super::HelperState;
     use crate::address_space;
 
-    static ALIVE: AtomicU32 = AtomicU32::new(0);
-    static RAN: AtomicU32 = AtomicU32::new(0);
+    const STACK: usize = 64 << 10;
 
-    extern "C" fn work() {
-        RAN.fetch_add(1, Ordering::Relaxed);
+    fn wait_until(what: impl Fn() -> bool) {
+        let start = Instant::now();
+        while !what() {
+            assert!(start.elapsed() < Duration::from_secs(10));
+            thread::yield_now();
+        }
     }
 
     #[test]
     fn a_helper_runs_and_leaves_its_stack() {
-        let stack = address_space::map(64 << 10).expect("memory");
+        static STATE: HelperState = HelperState::absent();
+        static RAN: AtomicU32 = AtomicU32::new(0);
+        extern "C" fn work() {
+            STATE.begin_to_look();
+            RAN.fetch_add(1, Ordering::Relaxed);
+        }
+        let stack = address_space::map(STACK).expect("memory");
         for round in 1..=20 {
+            assert!(STATE.ask());
             // SAFETY: the stack is this test's, and `work` does nothing but count.
-            unsafe { super::start_helper_thread(stack + (64 << 10), &ALIVE, work) }.expect("a thread");
-            let start = Instant::now();
-            while ALIVE.load(Ordering::Acquire) != 0 {
-                assert!(start.elapsed() < Duration::from_secs(10));
-                std::thread::yield_now();
-            }
+            unsafe { super::start_helper_thread(stack + STACK, &STATE, work) }.expect("a thread");
+            wait_until(|| !STATE.is_present());
             assert_eq!(RAN.load(Ordering::Relaxed), round);
         }
-        // SAFETY: no helper is alive.
-        unsafe { address_space::unmap(stack, 64 << 10) }.expect("mapped above");
+        // SAFETY: no helper is present.
+        unsafe { address_space::unmap(stack, STACK) }.expect("mapped above");
+    }
+
+    #[test]
+    fn whatever_is_asked_for_is_done_though_the_helper_is_about_to_end() {
+        static STATE: HelperState = HelperState::absent();
+        static GIVEN: AtomicU32 = AtomicU32::new(0);
+        static DONE: AtomicU32 = AtomicU32::new(0);
+        extern "C" fn work() {
+            STATE.begin_to_look();
+            DONE.store(GIVEN.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+        let stack = address_space::map(STACK).expect("memory");
+        let givers: Vec<_> = (0..4)
+            .map(|_| {
+                thread::spawn(move || {
+                    for _ in 0..2000 {
+                        let given = GIVEN.fetch_add(1, Ordering::Relaxed) + 1;
+                        if STATE.ask() {
+                            // SAFETY: the stack is this test's, and `work` does nothing but count.
+                            unsafe { super::start_helper_thread(stack + STACK, &STATE, work) }
+                                .expect("a thread");
+                        }
+                        wait_until(|| DONE.load(Ordering::Relaxed) >= given);
+                    }
+                })
+            })
+            .collect();
+        givers
+            .into_iter()
+            .for_each(|giver| giver.join().expect("no panic"));
+        wait_until(|| !STATE.is_present());
+        // SAFETY: no helper is present.
+        unsafe { address_space::unmap(stack, STACK) }.expect("mapped above");
     }
 }

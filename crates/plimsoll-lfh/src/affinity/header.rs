@@ -55,8 +55,12 @@ impl Header {
 
     /// What an unused header becomes when its array is made usable, as one number.
     pub(super) fn prepared(bucket: Bucket) -> u64 {
-        let begin = begin(bucket);
-        limits(begin, begin + FEWEST_POINTERS as u16) as u64 | (begin as u64) << 32
+        Header::prepared_to_hold(begin(bucket), FEWEST_POINTERS as u16)
+    }
+
+    /// The same for an array of `room` pointers from `begin` on.
+    pub(super) fn prepared_to_hold(begin: u16, room: u16) -> u64 {
+        u64::from(limits(begin, begin + room)) | u64::from(begin) << 32
     }
 
     /// Makes an unused header that value, for who has the slot for himself.
@@ -99,16 +103,25 @@ impl Header {
     /// Forgets all pointers of a stopped header. The bucket's lock is held, and all sections were restarted since it
     /// was stopped.
     pub(crate) fn set_empty(&self, bucket: Bucket) {
-        self.current.store(begin(bucket), Ordering::SeqCst);
-        self.seen.store(begin(bucket), Ordering::Relaxed);
+        self.set_empty_at(begin(bucket));
+    }
+
+    /// The same for an array that begins there, whatever guards it.
+    pub(super) fn set_empty_at(&self, begin: u16) {
+        self.current.store(begin, Ordering::SeqCst);
+        self.seen.store(begin, Ordering::Relaxed);
     }
 
     /// Makes a stopped header usable again, with the smallest array that holds its pointers. The bucket's lock is held.
     pub(crate) fn resume(&self, bucket: Bucket) {
         let begin = begin(bucket);
         let filled = self.current().saturating_sub(begin);
-        let end = begin + filled.clamp(FEWEST_POINTERS as u16, most_pointers(bucket));
-        self.limits.store(limits(begin, end), Ordering::Release);
+        self.resume_to_hold(begin, filled.clamp(FEWEST_POINTERS as u16, most_pointers(bucket)));
+    }
+
+    /// The same for an array of `room` pointers from `begin` on, whatever guards it.
+    pub(super) fn resume_to_hold(&self, begin: u16, room: u16) {
+        self.limits.store(limits(begin, begin + room), Ordering::Release);
     }
 
     /// Takes up to `most` pointers, for who has the slot for himself: [`pop_batch`](super::SlotSet::pop_batch) without

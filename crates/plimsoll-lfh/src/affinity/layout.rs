@@ -54,10 +54,21 @@ pub(super) const LOCK: usize = ACTIVE + (BUCKETS + 1).next_multiple_of(16) * siz
 
 /// Pointers of the array of a hardened heap's quarantine, whose header is that of bucket 0, which is none.
 pub(crate) const QUARANTINED: usize = 64;
-/// Where that array begins, in steps.
+/// Where that array begins, in steps: behind the lock, in cache lines of its own.
 pub(super) const QUARANTINE: u16 = (LOCK / STEP + 8) as u16;
 
-const _: () = assert!((QUARANTINE as usize + QUARANTINED) * STEP <= SLOT);
+/// Rows of runs, see `runs`, and the pointers that the array of each has room for: a cache line.
+pub(crate) const RUN_ROWS: usize = 3;
+pub(crate) const RUN_POINTERS: usize = 8;
+/// Where the headers of the rows are, in steps: in a cache line of their own. The arrays follow.
+pub(super) const RUN_HEADERS: usize = QUARANTINE as usize + QUARANTINED;
+
+const _: () = assert!(run_begin(RUN_ROWS) as usize * STEP <= SLOT);
+
+/// Where the array of a row begins, in steps.
+pub(super) const fn run_begin(row: usize) -> u16 {
+    (RUN_HEADERS + 8 + row * RUN_POINTERS) as u16
+}
 
 /// Where the array of `bucket` begins, in steps.
 pub(crate) fn begin(bucket: Bucket) -> u16 {

@@ -13,6 +13,7 @@ mod layout;
 mod quarantine;
 #[cfg(target_arch = "x86_64")]
 mod rseq;
+mod runs;
 
 use core::ptr;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -21,7 +22,9 @@ use plimsoll_os::address_space;
 
 pub(crate) use self::header::Header;
 pub use self::layout::SLOT;
-pub(crate) use self::layout::{MOST_POINTERS, QUARANTINED, STEP, begin, most_pointers};
+pub(crate) use self::layout::{
+    MOST_POINTERS, QUARANTINED, RUN_POINTERS, RUN_ROWS, STEP, begin, most_pointers,
+};
 use crate::bucket::Bucket;
 use crate::lock::Lock;
 use crate::set_once::SET_ONCE;

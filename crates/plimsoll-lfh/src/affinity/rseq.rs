@@ -55,7 +55,7 @@ macro_rules! section {
 /// Takes the last pointer of the bucket's array; null where there is none.
 ///
 /// # Safety
-/// The module's premises; `bucket` is at most [`BUCKETS`](crate::BUCKETS).
+/// The module's premises; `bucket` is the step of a header in a slot.
 #[inline(always)]
 pub(super) unsafe fn pop(slots: usize, area: isize, bucket: usize) -> *mut u8 {
     let block: *mut u8;
@@ -85,7 +85,7 @@ pub(super) unsafe fn pop(slots: usize, area: isize, bucket: usize) -> *mut u8 {
 /// Puts a pointer at the end of the bucket's array; no where it is full.
 ///
 /// # Safety
-/// The module's premises; `bucket` is at most [`BUCKETS`](crate::BUCKETS).
+/// The module's premises; `bucket` is the step of a header in a slot.
 #[inline(always)]
 pub(super) unsafe fn push(slots: usize, area: isize, bucket: usize, block: *mut u8) -> bool {
     let slot: usize;
@@ -117,7 +117,7 @@ pub(super) unsafe fn push(slots: usize, area: isize, bucket: usize, block: *mut 
 /// Takes up to `most` of the last pointers of the bucket's array to `taken`. Returns how many.
 ///
 /// # Safety
-/// The module's premises; `bucket` is at most [`BUCKETS`](crate::BUCKETS); `taken` is valid for writes of `most`
+/// The module's premises; `bucket` is the step of a header in a slot; `taken` is valid for writes of `most`
 /// pointers.
 #[inline(never)]
 pub(super) unsafe fn pop_batch(
@@ -167,7 +167,7 @@ pub(super) unsafe fn pop_batch(
 /// first. Returns how many.
 ///
 /// # Safety
-/// The module's premises; `bucket` is at most [`BUCKETS`](crate::BUCKETS); `blocks` is valid for reads of `count`
+/// The module's premises; `bucket` is the step of a header in a slot; `blocks` is valid for reads of `count`
 /// pointers.
 #[inline(never)]
 pub(super) unsafe fn push_batch(
@@ -216,7 +216,7 @@ pub(super) unsafe fn push_batch(
 /// so, or 0.
 ///
 /// # Safety
-/// The module's premises; `bucket` is at most [`BUCKETS`](crate::BUCKETS).
+/// The module's premises; `bucket` is the step of a header in a slot.
 #[inline(never)]
 pub(super) unsafe fn prepare(slots: usize, area: isize, bucket: usize, header: u64) -> usize {
     let slot: usize;

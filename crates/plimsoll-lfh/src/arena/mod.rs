@@ -81,6 +81,13 @@ pub(crate) fn unit_of(address: usize) -> Option<UnitIndex> {
     (offset < WINDOW).then_some((offset / UNIT) as UnitIndex)
 }
 
+/// The unit of an address of the window.
+#[inline(always)]
+pub(crate) fn unit_within(address: usize) -> UnitIndex {
+    debug_assert!(unit_of(address).is_some());
+    ((address - window()) / UNIT) as UnitIndex
+}
+
 /// Address of a unit's first byte.
 #[inline(always)]
 pub(crate) fn address_of(unit: UnitIndex) -> usize {

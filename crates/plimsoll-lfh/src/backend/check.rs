@@ -72,7 +72,7 @@ impl Extents {
             let described = match kind {
                 UnitKind::Subsegment | UnitKind::Standard => true,
                 UnitKind::Free => index == first || index == last,
-                UnitKind::Large | UnitKind::Busy => index == first,
+                UnitKind::Large | UnitKind::Busy | UnitKind::Cached => index == first,
                 UnitKind::Nothing => return holds(false, first, "a run has a kind"),
             };
             let (of, heap) = (

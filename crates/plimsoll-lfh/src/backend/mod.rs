@@ -13,6 +13,7 @@ use core::sync::atomic::Ordering;
 pub(crate) use self::bins::Bins;
 use crate::arena::{self, SEGMENT_UNITS};
 use crate::lock::{Held, Lock};
+use crate::pages;
 use crate::purge::{self, THRESHOLD};
 use crate::settings;
 use crate::unit::{Unit, UnitIndex, UnitKind};
@@ -118,6 +119,24 @@ impl Backend {
         }
     }
 
+    /// Gives whole runs back that nobody uses since so many periods of the purge.
+    pub(crate) fn give_cached(&self, runs: &[UnitIndex], periods: u32) {
+        if runs.is_empty() {
+            return;
+        }
+        let mut extents = self.extents();
+        let since = extents.bins.period() - periods;
+        for first in runs {
+            let length = extents.forget(*first);
+            extents.put(*first, length, length, since);
+        }
+        let much = extents.touched > THRESHOLD;
+        drop(extents);
+        if much {
+            purge::ask_for_helper();
+        }
+    }
+
     /// Gives a whole run back whose pages are gone already.
     pub(crate) fn give_untouched(&self, first: UnitIndex) {
         let mut extents = self.extents();
@@ -141,7 +160,13 @@ impl Backend {
 
     /// Shortens a run in use to its first `units` units.
     pub(crate) fn shorten(&self, first: UnitIndex, units: u32) {
-        self.extents().shorten(first, units);
+        let mut extents = self.extents();
+        extents.shorten(first, units);
+        let much = extents.touched > THRESHOLD;
+        drop(extents);
+        if much {
+            purge::ask_for_helper();
+        }
     }
 }
 
@@ -234,13 +259,21 @@ impl Extents {
             self.bins.oldest()
         }?;
         let (length, touched, since) = self.remove(first);
-        let units = touched.min(most);
-        let before = touched - units;
+        // Of the last page the other units are free and zero: they go with it.
+        let page = pages::page_units();
+        let most = most.max(page);
+        let end = first + length;
+        let purged_end = end.min((first + touched).next_multiple_of(page));
+        let purged = match purged_end - first > most {
+            true => (purged_end - most).next_multiple_of(page),
+            false => first,
+        };
+        let (before, units) = (purged - first, purged_end - purged);
         if before != 0 {
             self.insert(first, before, before, since);
         }
-        if length != touched {
-            self.insert(first + touched, length - touched, 0, 0);
+        if end != purged_end {
+            self.insert(purged_end, end - purged_end, 0, 0);
         }
         arena::leave_huge_pages(first + before, units);
         self.describe(first + before, units, UnitKind::Busy);

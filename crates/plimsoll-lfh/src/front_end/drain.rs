@@ -41,10 +41,12 @@ impl LowFragmentation {
         for bucket in Bucket::all() {
             left |= self.look(backend, bucket, idle, &mut stopped);
         }
+        left |= self.look_at_runs(idle, &mut stopped);
         if !stopped {
             return left;
         }
         let restarted = self.slots.restart_sections();
+        self.empty_stopped_runs(backend, restarted);
         for bucket in Bucket::all() {
             for slot in 0..self.slots_used.load(Ordering::Relaxed) as usize {
                 if self.slots.header(slot, bucket).is_stopped() {

@@ -14,6 +14,7 @@ mod bring_home;
 mod bucket_lists;
 mod dead_pages;
 mod drain;
+mod runs;
 
 use core::ptr;
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -107,6 +108,11 @@ impl LowFragmentation {
         } else {
             self.slots.sections()
         }
+    }
+
+    /// The number of the slot that serves this thread, now.
+    pub(crate) fn slot_of_thread(&self) -> usize {
+        self.slots.mine()
     }
 
     /// Whether fast paths do not know the slots.

@@ -131,7 +131,7 @@ impl HeapStatistics {
         self.extend(run, committed, bytes - committed);
         Ok(match kind {
             UnitKind::Nothing | UnitKind::Busy => 0.0,
-            UnitKind::Free => {
+            UnitKind::Free | UnitKind::Cached => {
                 if committed > 0 {
                     self.free += committed;
                     self.free_blocks += 1;

@@ -143,6 +143,30 @@ fn an_idle_process_gives_pages_between_blocks_back() {
 }
 
 #[test]
+fn an_idle_process_gives_the_end_of_a_shortened_block_back() {
+    in_child(
+        "footprint::an_idle_process_gives_the_end_of_a_shortened_block_back",
+        &[],
+        || {
+            let heap = Heap::process();
+            let block = heap.allocate(100 * MIB);
+            let base = resident();
+            // SAFETY: the block is in use, and that long until it is shortened.
+            let short = unsafe {
+                block.write_bytes(1, 100 * MIB);
+                heap.reallocate(block, MIB)
+            };
+            let (left, after) = settled(base, 2 * MIB);
+            assert!(
+                left < 10 * MIB && after < Duration::from_millis(1500),
+                "{left} bytes left after {after:?}"
+            );
+            free(heap, [short]);
+        },
+    );
+}
+
+#[test]
 fn the_helper_ends_when_nothing_is_left() {
     in_child("footprint::the_helper_ends_when_nothing_is_left", &[], || {
         let threads = || {

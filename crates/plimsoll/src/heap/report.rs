@@ -130,6 +130,7 @@ pub(super) fn cells(run: &Run, used: f64) -> impl Iterator<Item = Cell> {
             [Some(cell(first, length, CellKind::Large, bytes)), None]
         }
         Some(UnitKind::Standard) => [Some(cell(first, length, CellKind::Standard, 0)), None],
+        Some(UnitKind::Cached) => [Some(cell(first, length, CellKind::Dirty, 0)), None],
         Some(UnitKind::Busy) => [Some(cell(first, length, CellKind::Busy, 0)), None],
     };
     cells.into_iter().flatten()

@@ -39,7 +39,7 @@ impl<M: Memory> Walk<'_, '_, M> {
             }
             UnitKind::Subsegment => self.subsegment(first)?,
             UnitKind::Standard => self.standard(first)?,
-            UnitKind::Nothing | UnitKind::Large | UnitKind::Busy => {}
+            UnitKind::Nothing | UnitKind::Large | UnitKind::Busy | UnitKind::Cached => {}
         }
         Ok(())
     }

@@ -1,0 +1,91 @@
+//! Rows of runs: in each slot, an array of whole runs of the back end for each of a few lengths.
+//!
+//! They are as the arrays of buckets are, but for what guards them: whoever prepares, stops or resumes one holds the
+//! drain's lock or is a section. Where sections do not serve the slots, there are none.
+#![allow(unsafe_code)]
+
+use core::ptr;
+#[cfg(target_arch = "x86_64")]
+use core::sync::atomic::Ordering;
+
+use super::header::Header;
+use super::layout::{RUN_HEADERS, RUN_POINTERS, run_begin};
+use super::{STEP, SlotSet};
+use crate::set_once::SET_ONCE;
+
+impl SlotSet {
+    /// Takes the start of a run from the row in the slot that serves this thread. Null where there is none.
+    #[inline(always)]
+    pub(crate) fn pop_run(&self, row: usize) -> *mut u8 {
+        #[cfg(target_arch = "x86_64")]
+        if self.uses_sections() {
+            let slots = self.sections.load(Ordering::Relaxed);
+            let area = SET_ONCE.area.load(Ordering::Relaxed);
+            // SAFETY: the set has started, so area and slots are what `rseq` asks for; a header is there.
+            return unsafe { super::rseq::pop(slots, area, RUN_HEADERS + row) };
+        }
+        let _ = row;
+        ptr::null_mut()
+    }
+
+    /// Puts the start of a run into the row in the slot that serves this thread. No where it is full or unused.
+    #[inline(always)]
+    pub(crate) fn push_run(&self, row: usize, run: *mut u8) -> bool {
+        #[cfg(target_arch = "x86_64")]
+        if self.uses_sections() {
+            let slots = self.sections.load(Ordering::Relaxed);
+            let area = SET_ONCE.area.load(Ordering::Relaxed);
+            // SAFETY: the set has started, so area and slots are what `rseq` asks for; a header is there.
+            return unsafe { super::rseq::push(slots, area, RUN_HEADERS + row, run) };
+        }
+        let _ = (row, run);
+        false
+    }
+
+    /// Makes the row usable in the slot that serves this thread, if it was never used. Returns the number
+    /// of the slot in which it did so.
+    pub(crate) fn prepare_run(&self, row: usize) -> Option<usize> {
+        #[cfg(target_arch = "x86_64")]
+        if self.uses_sections() {
+            let slots = self.sections.load(Ordering::Relaxed);
+            let area = SET_ONCE.area.load(Ordering::Relaxed);
+            let header = Header::prepared_to_hold(run_begin(row), RUN_POINTERS as u16);
+            // SAFETY: the set has started, so area and slots are what `rseq` asks for; a header is there.
+            let slot = unsafe { super::rseq::prepare(slots, area, RUN_HEADERS + row, header) };
+            return (slot != 0).then(|| (slot - slots) / super::SLOT);
+        }
+        let _ = row;
+        None
+    }
+
+    /// The header of a row in a slot.
+    pub(crate) fn run_header(&self, slot: usize, row: usize) -> &Header {
+        // SAFETY: inside of the slot, where such headers are; zeroed memory is a header.
+        unsafe { &*((self.slot(slot) + (RUN_HEADERS + row) * STEP) as *const Header) }
+    }
+
+    /// Takes every run out of a stopped row, the oldest first, and makes it usable again. Where sections
+    /// could not be restarted since it was stopped, it keeps its runs. Returns how many were written to `runs`. The
+    /// drain's lock is held.
+    pub(crate) fn empty_stopped_run(
+        &self,
+        slot: usize,
+        row: usize,
+        restarted: bool,
+        runs: &mut [*mut u8; RUN_POINTERS],
+    ) -> usize {
+        let header = self.run_header(slot, row);
+        let begin = run_begin(row);
+        let mut count = 0;
+        if restarted {
+            count = header.current().saturating_sub(begin);
+            for (at, run) in (begin..begin + count).zip(runs.iter_mut()) {
+                // SAFETY: pointers up to `current` were written by sections, and nobody writes there while it is stopped.
+                *run = unsafe { self.pointer(slot, at).read() };
+            }
+            header.set_empty_at(begin);
+        }
+        header.resume_to_hold(begin, RUN_POINTERS as u16);
+        count as usize
+    }
+}

@@ -1,0 +1,87 @@
+//! Runs in the slots: the large blocks that the processor freed last.
+
+use core::ptr;
+use core::sync::atomic::Ordering;
+
+use super::{Idle, LowFragmentation};
+use crate::affinity::{RUN_POINTERS, RUN_ROWS};
+use crate::arena;
+use crate::backend::Backend;
+use crate::unit::UnitIndex;
+
+impl LowFragmentation {
+    /// Takes a run of that row, see [`run_cache`](crate::run_cache), from this processor's slot.
+    #[inline]
+    pub(crate) fn take_run(&self, row: usize) -> Option<UnitIndex> {
+        if row >= RUN_ROWS {
+            return None;
+        }
+        let run = self.slots.pop_run(row);
+        (!run.is_null()).then(|| arena::unit_within(run as usize))
+    }
+
+    /// Puts a run of that row into this processor's slot. No where it has no room.
+    #[inline]
+    pub(crate) fn put_run(&self, row: usize, first: UnitIndex) -> bool {
+        if row >= RUN_ROWS {
+            return false;
+        }
+        let run = arena::address_of(first) as *mut u8;
+        self.slots.push_run(row, run) || self.prepare_and_put_run(row, run)
+    }
+
+    #[cold]
+    fn prepare_and_put_run(&self, row: usize, run: *mut u8) -> bool {
+        let Some(slot) = self.slots.prepare_run(row) else {
+            return false;
+        };
+        self.slots_used.fetch_max(slot as u32 + 1, Ordering::Relaxed);
+        self.slots.push_run(row, run)
+    }
+
+    /// Stops rows that hold as much as at the last drain, or all. Whether others hold something. The drain's lock is
+    /// held.
+    pub(super) fn look_at_runs(&self, idle: Idle, stopped: &mut bool) -> bool {
+        let mut left = false;
+        for (slot, row) in self.rows() {
+            let header = self.slots.run_header(slot, row);
+            let current = header.current();
+            let seen = header.seen.swap(current, Ordering::Relaxed);
+            if header.filled() == 0 {
+                continue;
+            }
+            match seen == current || idle == Idle::Whatever {
+                true => *stopped |= header.stop(),
+                false => left = true,
+            }
+        }
+        left
+    }
+
+    /// Gives what is in stopped rows back. The drain's lock is held.
+    pub(super) fn empty_stopped_runs(&self, backend: &Backend, restarted: bool) {
+        for (slot, row) in self.rows() {
+            if !self.slots.run_header(slot, row).is_stopped() {
+                continue;
+            }
+            let mut runs = [ptr::null_mut(); RUN_POINTERS];
+            let count = self.slots.empty_stopped_run(slot, row, restarted, &mut runs);
+            let units = runs.map(|run| {
+                if run.is_null() {
+                    0
+                } else {
+                    arena::unit_within(run as usize)
+                }
+            });
+            backend.give_cached(&units[..count], 1);
+        }
+    }
+
+    fn rows(&self) -> impl Iterator<Item = (usize, usize)> {
+        let used = match self.slots.uses_sections() {
+            true => self.slots_used.load(Ordering::Relaxed) as usize,
+            false => 0,
+        };
+        (0..used).flat_map(|slot| (0..RUN_ROWS).map(move |row| (slot, row)))
+    }
+}

@@ -1,0 +1,304 @@
+//! Runs of a few units that were freed a moment ago, by length: what is asked for next is often as long.
+//!
+//! So a large block comes and goes without being coalesced and split again. The shortest, up to 64 KiB, are kept in the
+//! slots of the low-fragmentation front end, where a restartable sequence takes and puts them. What finds no place or no
+//! run there is served by a shelf, under a lock: one for each slot, or for a few where slots are more than shelves. What
+//! lies in either for a whole period of the purge goes to the back end, as does the older half of a full row of a shelf.
+//!
+//! Locks: a shelf's, then the back end's.
+
+use core::sync::atomic::Ordering;
+
+use crate::affinity::RUN_POINTERS;
+use crate::arena;
+use crate::backend::Backend;
+use crate::front_end::LowFragmentation;
+use crate::lock::Lock;
+use crate::purge::{self, THRESHOLD};
+use crate::unit::{UnitIndex, UnitKind};
+
+/// Shelves of a heap.
+pub(crate) const SHELVES: usize = 16;
+/// Units of the shortest and the longest run that is kept: 32 to 128 KiB. Beyond that, what the program does with a
+/// block takes longer than the back end.
+const SHORTEST: u32 = 2;
+const LONGEST: u32 = 8;
+const ROWS: usize = (LONGEST - SHORTEST + 1) as usize;
+/// Runs of a row at most, and units: 256 KiB.
+const MOST_RUNS: usize = RUN_POINTERS;
+const MOST_UNITS: u32 = 16;
+/// A shelf of more units than this is looked after, see [`purge::ask_for_helper`]: all together hold no more than other
+/// free memory may without that.
+const LOOKED_AFTER: u32 = THRESHOLD / SHELVES as u32;
+
+/// The shelves of a heap. Zeroed memory is empty ones.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct RunCache {
+    shelves: [Shelf; SHELVES],
+}
+
+/// Cache lines of its own, as other processors use its neighbours.
+#[derive(Debug)]
+#[repr(C, align(64))]
+struct Shelf {
+    rows: Lock<Rows>,
+}
+
+/// Invariant: the runs of row `n` are [`UnitKind::Cached`], of the heap, `n + SHORTEST` units long, and in one row only.
+#[derive(Debug)]
+#[repr(C)]
+struct Rows {
+    rows: [Row; ROWS],
+    /// Units of all runs.
+    units: u32,
+    /// Runs that were put here since the start.
+    puts: u32,
+}
+
+#[derive(Debug)]
+#[repr(C)]
+struct Row {
+    count: u32,
+    /// The fewest runs that there were since the last drain: the oldest so many lie here for that long.
+    unused: u32,
+    runs: [UnitIndex; MOST_RUNS],
+}
+
+/// The row of runs of so many units; none where such runs are not kept.
+#[inline]
+fn row_of(units: u32) -> Option<usize> {
+    (SHORTEST..=LONGEST)
+        .contains(&units)
+        .then(|| (units - SHORTEST) as usize)
+}
+
+/// Units of a run of a row.
+fn units_of(row: usize) -> u32 {
+    row as u32 + SHORTEST
+}
+
+/// How many runs a row of a shelf has room for.
+fn room(row: usize) -> u32 {
+    (MOST_UNITS / units_of(row)).min(MOST_RUNS as u32)
+}
+
+impl RunCache {
+    /// Takes a run of so many units, all of which may hold anything, for a large block.
+    #[inline]
+    pub(crate) fn take(&self, front: &LowFragmentation, units: u32) -> Option<UnitIndex> {
+        let row = row_of(units)?;
+        let first = front
+            .take_run(row)
+            .or_else(|| self.take_from_shelf(front.slot_of_thread(), row))?;
+        arena::unit(first)
+            .kind
+            .store(UnitKind::Large as u8, Ordering::Relaxed);
+        Some(first)
+    }
+
+    fn take_from_shelf(&self, slot: usize, row: usize) -> Option<UnitIndex> {
+        let units = units_of(row);
+        let mut rows = self.shelves[slot % SHELVES].rows.lock();
+        let row = &mut rows.rows[row];
+        let left = row.count.checked_sub(1)?;
+        let first = row.runs[left as usize];
+        row.count = left;
+        row.unused = row.unused.min(left);
+        rows.units -= units;
+        Some(first)
+    }
+
+    /// Keeps the run of a large block, which nobody uses any more. No where runs of its length are not kept.
+    #[inline]
+    pub(crate) fn put(&self, backend: &Backend, front: &LowFragmentation, first: UnitIndex) -> bool {
+        let unit = arena::unit(first);
+        let units = unit.length.load(Ordering::Relaxed);
+        let Some(row) = row_of(units) else {
+            return false;
+        };
+        unit.kind.store(UnitKind::Cached as u8, Ordering::Relaxed);
+        if !front.put_run(row, first) {
+            self.put_on_shelf(backend, front.slot_of_thread(), row, first);
+        }
+        true
+    }
+
+    fn put_on_shelf(&self, backend: &Backend, slot: usize, row: usize, first: UnitIndex) {
+        let mut rows = self.shelves[slot % SHELVES].rows.lock();
+        if rows.rows[row].count == room(row) {
+            rows.give(backend, row, room(row) / 2, 0);
+        }
+        rows.rows[row].push(first);
+        rows.units += units_of(row);
+        rows.puts = rows.puts.wrapping_add(1);
+        let (puts, much) = (rows.puts, rows.units > LOOKED_AFTER);
+        drop(rows);
+        if much {
+            purge::ask_for_helper();
+        }
+        purge::after_calls(puts);
+    }
+
+    /// Gives the runs of shelves that nobody took since the last call to the back end, or all of them. Whether any are
+    /// left. Those of slots go with the drain of these.
+    pub(crate) fn drain(&self, backend: &Backend, all: bool) -> bool {
+        let mut left = false;
+        for shelf in &self.shelves {
+            let mut rows = shelf.rows.lock();
+            for row in 0..ROWS {
+                let Row { count, unused, .. } = rows.rows[row];
+                if count != 0 {
+                    rows.give(backend, row, if all { count } else { unused }, 1);
+                }
+                rows.rows[row].unused = rows.rows[row].count;
+            }
+            left |= rows.units != 0;
+        }
+        left
+    }
+
+    /// Holds every lock for the time of a fork.
+    pub(crate) fn hold(&self) {
+        self.shelves.iter().for_each(|shelf| shelf.rows.hold());
+    }
+
+    /// Ends what [`RunCache::hold`] began, in the parent.
+    ///
+    /// # Safety
+    /// This thread called `hold`.
+    #[allow(unsafe_code)]
+    pub(crate) unsafe fn release(&self) {
+        for shelf in &self.shelves {
+            // SAFETY: the caller's premise.
+            unsafe { shelf.rows.release() };
+        }
+    }
+
+    /// Ends what [`RunCache::hold`] began, in the child.
+    ///
+    /// # Safety
+    /// This thread is the only one, and its parent called `hold`.
+    #[allow(unsafe_code)]
+    pub(crate) unsafe fn free_after_fork(&self) {
+        for shelf in &self.shelves {
+            // SAFETY: the caller's premise.
+            unsafe { shelf.rows.free_after_fork() };
+        }
+    }
+}
+
+impl Rows {
+    /// Gives the oldest `count` runs of a row, which lay here for so many periods, to the back end.
+    fn give(&mut self, backend: &Backend, row: usize, count: u32, periods: u32) {
+        self.units -= count * units_of(row);
+        let row = &mut self.rows[row];
+        let given = count as usize;
+        backend.give_cached(&row.runs[..given], periods);
+        row.runs.copy_within(given..row.count as usize, 0);
+        row.count -= count;
+        row.unused = row.unused.saturating_sub(count);
+    }
+}
+
+impl Row {
+    fn push(&mut self, first: UnitIndex) {
+        self.runs[self.count as usize] = first;
+        self.count += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::vec::Vec;
+
+    use super::*;
+    use crate::heap::{FrontEnd, Heap, HeapOptions};
+    use crate::record::{self, Record};
+
+    fn record_of(heap: &Heap) -> &'static Record {
+        record::of(heap.number()).expect("the heap lives")
+    }
+
+    fn take_large(backend: &Backend, units: u32) -> UnitIndex {
+        let run = backend.take(units, 1, UnitKind::Large);
+        run.expect("there is memory").first
+    }
+
+    #[test]
+    fn a_shelf_returns_runs_of_the_length_and_drains_what_nobody_took() {
+        let heap = Heap::new(HeapOptions::default()).expect("there is memory");
+        let record = record_of(&heap);
+        let (backend, cache, front) = (record.backend(), record.run_cache(), record.low_fragmentation());
+        let put = |first| cache.put(backend, front, first);
+        let take = |units| cache.take(front, units);
+        assert!(!put(take_large(backend, SHORTEST - 1)));
+        assert!(!put(take_large(backend, LONGEST + 1)));
+        let runs: Vec<UnitIndex> = (0..4).map(|_| take_large(backend, 3)).collect();
+        runs.iter().for_each(|first| assert!(put(*first)));
+        assert_eq!(backend.extents().check(), Ok(()));
+        assert_eq!(take(2), None, "no run of another length");
+        assert_eq!(take(3), Some(runs[3]), "the last one first");
+        assert!(
+            cache.drain(backend, false),
+            "what was put since the last drain stays"
+        );
+        assert_eq!(take(3), Some(runs[2]));
+        assert!(put(runs[2]));
+        assert!(cache.drain(backend, false), "only what was not taken goes");
+        assert_eq!(take(3), Some(runs[2]));
+        assert_eq!(take(3), None, "the others went");
+        assert_eq!(backend.extents().check(), Ok(()));
+    }
+
+    #[test]
+    fn a_full_row_gives_its_older_half_back() {
+        let heap = Heap::new(HeapOptions::default()).expect("there is memory");
+        let record = record_of(&heap);
+        let (backend, cache, front) = (record.backend(), record.run_cache(), record.low_fragmentation());
+        for row in 0..ROWS {
+            let (units, room) = (units_of(row), room(row) as usize);
+            let runs: Vec<UnitIndex> = (0..room + 1).map(|_| take_large(backend, units)).collect();
+            runs.iter()
+                .for_each(|first| assert!(cache.put(backend, front, *first)));
+            let kept: Vec<UnitIndex> = core::iter::from_fn(|| cache.take(front, units)).collect();
+            let younger: Vec<UnitIndex> = runs[room / 2..].iter().rev().copied().collect();
+            assert_eq!(kept, younger);
+            kept.iter().for_each(|first| backend.give(*first));
+        }
+        let extents = backend.extents();
+        assert_eq!(extents.check(), Ok(()));
+        assert_eq!(extents.free, extents.owned);
+    }
+
+    #[test]
+    fn runs_of_slots_are_reused_and_come_home_once_they_lie_idle() {
+        let heap = Heap::new(HeapOptions::default()).expect("there is memory");
+        heap.set_front_end(FrontEnd::LowFragmentation)
+            .expect("nothing forbids it");
+        let record = record_of(&heap);
+        let (backend, cache, front) = (record.backend(), record.run_cache(), record.low_fragmentation());
+        let mut runs: Vec<UnitIndex> = Vec::new();
+        for row in 0..ROWS {
+            runs.extend((0..3 * MOST_RUNS).map(|_| take_large(backend, units_of(row))));
+        }
+        runs.iter()
+            .for_each(|first| assert!(cache.put(backend, front, *first)));
+        assert_eq!(backend.extents().check(), Ok(()));
+        for row in 0..ROWS {
+            let units = units_of(row);
+            let first = cache.take(front, units).expect("some were kept");
+            assert!(runs.contains(&first));
+            let unit = arena::unit(first);
+            assert_eq!(
+                (unit.kind(), unit.length.load(Ordering::Relaxed)),
+                (UnitKind::Large, units)
+            );
+            assert!(cache.put(backend, front, first));
+        }
+        while purge::end_period(record) {}
+        let extents = backend.extents();
+        assert_eq!(extents.check(), Ok(()));
+        assert_eq!((extents.free, extents.touched), (extents.owned, 0));
+    }
+}
