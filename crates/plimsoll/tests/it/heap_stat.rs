@@ -156,3 +156,176 @@ fn a_program_under_way_is_validated_a_hundred_times() {
     eprintln!("{walked} free blocks walked, {moved} things moved meanwhile");
     program.end();
 }
+
+/// The text of a command that succeeded.
+fn text(output: &Output) -> String {
+    let (said, errors) = (
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+    );
+    assert_eq!(output.status.code(), Some(0), "{said}{errors}");
+    assert_eq!(errors, "");
+    said.into_owned()
+}
+
+/// What a command says that ends with an exit code other than 0, without a document.
+fn refusal(output: &Output, code: i32) -> String {
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(code), "{errors}");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "");
+    errors
+}
+
+#[test]
+fn the_text_tells_the_heap_of_the_process_and_the_page_shows_it() {
+    let program = Churn::start(&[]);
+    let folder = tempfile::tempdir().expect("a folder for the page");
+    let page = folder.path().join("heap.html");
+    let path = page.to_str().expect("the path is text");
+    let said = text(&stat(&[&program.pid(), "--validate", "--html", path]));
+    let heading = format!("pid {} it-", program.pid());
+    assert!(said.starts_with(&heading), "{said}");
+    for words in [
+        ": 1 heap, slots by ",
+        "\n00000001 00000002 ",
+        "  LFH\n",
+        "\nHeap 1 at 0x",
+        "\n  Front end                      low-fragmentation\n",
+        "\n  Low-fragmentation front end\n",
+        "\n  Blocks distribution ",
+        ": no damage\n",
+    ] {
+        assert!(said.contains(words), "no `{words}` in:\n{said}");
+    }
+    // The program keeps 2000 lists a thread, most of them of buckets.
+    let row = said.lines().find(|line| line.starts_with("  Total "));
+    let counts: Vec<u64> = row
+        .into_iter()
+        .flat_map(|row| row.split_whitespace().skip(1))
+        .map(|count| count.parse().expect("a count"))
+        .collect();
+    assert!(
+        counts.len() == 4 && counts[0] > 0 && counts[2] > 2000,
+        "{counts:?}"
+    );
+    let page = std::fs::read_to_string(&page).expect("the page was written");
+    assert!(page.starts_with("<!doctype html>") && page.trim_end().ends_with("</html>"));
+    assert!(page.contains(&format!("({})", program.pid())) && page.contains("<svg"));
+    assert!(
+        !page.contains("<script") && !page.contains("://"),
+        "it needs nothing else"
+    );
+    program.end();
+}
+
+#[test]
+fn the_standard_front_end_is_told_as_such() {
+    let program = Churn::start(&["--front-end", "standard"]);
+    let said = text(&stat(&[&program.pid()]));
+    assert!(
+        said.contains("\n  Front end                      standard\n"),
+        "{said}"
+    );
+    assert!(!said.contains("LFH"), "{said}");
+    assert!(!said.contains("Low-fragmentation front end\n"), "{said}");
+    let survey = json(&stat(&[&program.pid(), "--json"]));
+    let heap = &survey["processes"][0]["heaps"][0];
+    assert_eq!(heap["front_end"], "standard");
+    assert!(heap.get("front").is_none_or(Value::is_null), "{heap}");
+    program.end();
+}
+
+#[test]
+fn all_processes_on_the_heap_are_found() {
+    let programs = [Churn::start(&[]), Churn::start(&["--front-end", "standard"])];
+    let said = text(&stat(&["--all-heaps"]));
+    for program in &programs {
+        assert!(said.contains(&format!("pid {} it-", program.pid())), "{said}");
+    }
+    assert!(
+        !said.contains("Blocks distribution"),
+        "a table is enough of each:\n{said}"
+    );
+    let said = text(&stat(&[&programs[0].pid(), "--all-heaps"]));
+    assert!(said.contains("\nHeap 1 at 0x"), "{said}");
+    assert!(!said.contains(&format!("pid {} ", programs[1].pid())), "{said}");
+    programs.into_iter().for_each(Churn::end);
+}
+
+#[test]
+fn watching_tells_anew_until_interrupted() {
+    let program = Churn::start(&[]);
+    let mut watch = Command::new(PLIMSOLL)
+        .args(["heap", "stat", &program.pid(), "--watch"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("plimsoll starts");
+    let mut output = BufReader::new(watch.stdout.take().expect("it is piped"));
+    let heading = format!("pid {} it-", program.pid());
+    let mut times = 0;
+    while times < 2 {
+        let mut line = String::new();
+        assert!(
+            output.read_line(&mut line).expect("text") > 0,
+            "it ended by itself"
+        );
+        times += u32::from(line.contains(&heading));
+    }
+    let pid = rustix::process::Pid::from_child(&watch);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("it is there");
+    // It must be able to write what it is about to.
+    std::io::copy(&mut output, &mut std::io::sink()).expect("text");
+    assert_eq!(watch.wait().expect("it is a child").code(), Some(0));
+    program.end();
+}
+
+#[test]
+fn what_cannot_be_looked_at_is_said() {
+    // Above the highest number that the kernel gives.
+    let said = refusal(&stat(&["4194305"]), 1);
+    assert!(said.contains("pid 4194305: there is no such process"), "{said}");
+
+    let mut other = Command::new("sleep")
+        .arg("60")
+        .env_remove("LD_PRELOAD")
+        .spawn()
+        .expect("sleep starts");
+    let said = refusal(&stat(&[&other.id().to_string()]), 3);
+    let _ = other.kill();
+    let _ = other.wait();
+    // It may be looked at before it has become `sleep`.
+    assert!(said.contains("does not run on this heap"), "{said}");
+}
+
+#[test]
+fn who_may_not_look_is_told_so() {
+    use std::os::unix::process::CommandExt;
+
+    let root = rustix::process::geteuid().is_root();
+    if !crate::require::capability("root", root, "another user is needed to look from") {
+        return;
+    }
+    let program = Churn::start(&[]);
+    let nobody = 65534;
+    let output = Command::new(PLIMSOLL)
+        .args(["heap", "stat", &program.pid()])
+        .uid(nobody)
+        .gid(nobody)
+        .current_dir("/")
+        .output();
+    if let Err(error) = &output
+        && !crate::require::capability(
+            "shared-target",
+            false,
+            &format!("nobody starts {PLIMSOLL}: {error}"),
+        )
+    {
+        return;
+    }
+    let said = refusal(&output.expect("plimsoll starts"), 3);
+    assert!(
+        said.contains("its memory may not be read") && said.contains("CAP_SYS_PTRACE"),
+        "{said}"
+    );
+    program.end();
+}
