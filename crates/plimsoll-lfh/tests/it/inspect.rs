@@ -11,6 +11,8 @@ use plimsoll_lfh::inspect::{
 use plimsoll_lfh::{Directory, FIRST_UNIT, FrontEnd, Heap, HeapOptions, SEGMENT_UNITS, UNIT};
 use proptest::prelude::*;
 
+use crate::child::in_child;
+
 fn heap(front_end: FrontEnd) -> Heap {
     let heap = Heap::new(HeapOptions::default()).expect("a heap");
     heap.set_front_end(front_end).expect("it may have any");
@@ -105,6 +107,47 @@ fn blocks_of_the_standard_front_end_are_counted_by_size() {
     assert_eq!(after.back.busy.iter().sum::<u64>(), 50);
     assert_eq!(after.free_blocks, 51);
     assert_eq!(damages(&heap).1, []);
+}
+
+/// What one size has left is taken by the next, so that a load whose sizes shift needs no more than it did.
+#[test]
+fn memory_of_one_size_serves_others_as_load_shifts() {
+    const LIVE: usize = 8 << 20;
+    let name = "inspect::memory_of_one_size_serves_others_as_load_shifts";
+    // Memory that was given back meanwhile would count as new.
+    in_child(name, &[("PLIMSOLL_HEAP_PURGE", "never")], || {
+        let heap = heap(FrontEnd::LowFragmentation);
+        let mut conversions = 0;
+        for (phase, size) in [48, 1000, 16, 9000, 300, 16_000, 100].into_iter().enumerate() {
+            let blocks: Vec<*mut u8> = (0..LIVE / size).map(|_| heap.allocate(size)).collect();
+            for block in &blocks {
+                // SAFETY: the block is this test's, and so long.
+                unsafe { block.write_bytes(size as u8, size) };
+            }
+            let (record, counts) = heap.statistics().expect("the heap was used");
+            check(&counts);
+            let converted = record.front.conversions - conversions;
+            conversions = record.front.conversions;
+            // A subsegment has at most 64 KiB, and some memory of each phase is new or kept for its size.
+            match phase {
+                0 => assert_eq!(converted, 0),
+                _ => assert!(converted >= LIVE as u64 / (64 << 10) * 3 / 4, "{size}: {converted}"),
+            }
+            assert!(
+                counts.committed < LIVE as u64 * 3 / 2 + (2 << 20),
+                "{size}: {} bytes committed",
+                counts.committed
+            );
+            for block in blocks {
+                // SAFETY: the block is this test's.
+                let bytes = unsafe { std::slice::from_raw_parts(block, size) };
+                assert!(bytes.iter().all(|byte| *byte == size as u8));
+                // SAFETY: as above.
+                unsafe { heap.free(block) };
+            }
+            assert_eq!(damages(&heap).1, []);
+        }
+    });
 }
 
 /// Ends threads that look at it, also where a test fails.

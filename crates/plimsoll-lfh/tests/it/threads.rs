@@ -46,13 +46,21 @@ impl Block {
             0 => heap.allocate_aligned(1 << (numbers.next() % 14), size),
             _ => heap.allocate(size),
         };
+        Block::at(start, size, numbers.next())
+    }
+
+    pub(crate) fn of_size(heap: &Heap, size: usize) -> Block {
+        Block::at(heap.allocate(size), size, size as u64)
+    }
+
+    fn at(start: *mut u8, size: usize, canary: u64) -> Block {
         assert!(!start.is_null());
         let mut block = Block {
             start,
             size,
             canary: 0,
         };
-        block.write(numbers.next());
+        block.write(canary);
         block
     }
 
@@ -154,7 +162,7 @@ fn work(heap: &Heap, threads: u64) {
     }
 }
 
-fn step(heap: &Heap, numbers: &mut Numbers, own: &mut Vec<Block>, passed: &[Mutex<Vec<Block>>]) {
+pub(crate) fn step(heap: &Heap, numbers: &mut Numbers, own: &mut Vec<Block>, passed: &[Mutex<Vec<Block>>]) {
     if own.len() < 500 && !numbers.next().is_multiple_of(3) {
         own.push(Block::new(heap, numbers));
         return;
