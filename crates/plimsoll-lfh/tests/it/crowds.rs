@@ -88,9 +88,8 @@ fn cpu_time() -> Duration {
         assert_eq!(libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr()), 0);
         usage.assume_init()
     };
-    let of = |time: libc::timeval| {
-        Duration::from_micros(time.tv_sec as u64 * 1_000_000 + time.tv_usec as u64)
-    };
+    let of =
+        |time: libc::timeval| Duration::from_micros(time.tv_sec as u64 * 1_000_000 + time.tv_usec as u64);
     of(usage.ru_utime) + of(usage.ru_stime)
 }
 

@@ -159,7 +159,10 @@ fn pages_between_blocks_are_given_back_where_huge_pages_were() {
             heap.trim();
             heap.trim();
             let left = resident().saturating_sub(base);
-            println!("figure: {} KiB left of 64 MiB, of which 1 MiB is in use", left >> 10);
+            println!(
+                "figure: {} KiB left of 64 MiB, of which 1 MiB is in use",
+                left >> 10
+            );
             assert!(left < 16 * MIB, "{left} bytes left");
             // Whoever looks at it later finds as much.
             std::thread::sleep(std::time::Duration::from_millis(1500));

@@ -100,7 +100,10 @@ fn is_restartable() -> bool {
 #[test]
 fn a_sequence_that_a_handler_interrupts_begins_anew() {
     // Whoever gives memory back takes locks.
-    let environment = [("PLIMSOLL_HEAP_PURGE", "never"), ("PLIMSOLL_HEAP_PROFILE", "default")];
+    let environment = [
+        ("PLIMSOLL_HEAP_PURGE", "never"),
+        ("PLIMSOLL_HEAP_PROFILE", "default"),
+    ];
     let name = "signals::a_sequence_that_a_handler_interrupts_begins_anew";
     in_child(name, &environment, || {
         if !is_restartable() {

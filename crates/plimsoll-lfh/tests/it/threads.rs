@@ -1,4 +1,4 @@
-//! Many threads that free each other's blocks. `PLIMSOLL_HEAP_STRESS_SECONDS` makes it longer.
+//! Many threads that free each other's blocks. `PLIMSOLL_HEAP_STRESS_SECONDS` makes it longer, and `fork` too.
 #![allow(unsafe_code)]
 
 use std::sync::Mutex;
@@ -130,7 +130,7 @@ impl Block {
     }
 }
 
-fn duration() -> Duration {
+pub(crate) fn duration() -> Duration {
     let seconds = std::env::var("PLIMSOLL_HEAP_STRESS_SECONDS");
     Duration::from_secs(seconds.map_or(2, |text| text.parse().expect("a number of seconds")))
 }
