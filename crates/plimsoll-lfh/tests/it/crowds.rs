@@ -7,7 +7,7 @@ use std::time::Duration;
 use plimsoll_lfh::Heap;
 
 use crate::child::{in_child, resident};
-use crate::threads::{Block, Numbers, step};
+use crate::threads::{Block, Numbers};
 
 /// Resident bytes with threads that did nothing yet, and with the same after each allocated and freed a few blocks; both
 /// over what was resident before.
@@ -93,19 +93,32 @@ fn cpu_time() -> Duration {
     of(usage.ru_utime) + of(usage.ru_stime)
 }
 
-/// Lets threads allocate, resize, free and pass on blocks, `steps` of each. Returns the CPU time a step.
-fn work(threads: usize, steps: usize) -> Duration {
+/// Blocks of all threads together, and what is done to them: as much by few threads as by many.
+const BLOCKS: usize = 16 << 10;
+const STEPS: usize = 1 << 20;
+
+/// Lets so many threads replace blocks at random, of which every eighth goes to the next thread, which frees it. Returns
+/// the CPU time that this takes.
+fn replace(threads: usize) -> Duration {
     let passed: Vec<Mutex<Vec<Block>>> = (0..threads).map(|_| Mutex::new(Vec::new())).collect();
-    let before = cpu_time();
-    std::thread::scope(|scope| {
+    let meeting = Barrier::new(threads + 1);
+    let before = std::thread::scope(|scope| {
         for thread in 0..threads {
-            let passed = &passed;
+            let (passed, meeting) = (&passed, &meeting);
             scope.spawn(move || {
                 let heap = Heap::process();
                 let mut numbers = Numbers(0x9E37_79B9_7F4A_7C15 ^ (thread as u64 + 1));
-                let mut own: Vec<Block> = Vec::new();
-                for at in 0..steps {
-                    step(heap, &mut numbers, &mut own, passed);
+                let mut new = || Block::of_size(heap, numbers.next() as usize % 512 + 1);
+                let mut own: Vec<Block> = (0..BLOCKS / threads).map(|_| new()).collect();
+                meeting.wait();
+                meeting.wait();
+                for at in 0..STEPS / threads {
+                    let place = at * 7919 % own.len();
+                    let old = std::mem::replace(&mut own[place], new());
+                    match at % 8 {
+                        0 => passed[(thread + 1) % threads].lock().expect("no panic").push(old),
+                        _ => old.free(heap),
+                    }
                     if at % 256 == 255 {
                         let received = std::mem::take(&mut *passed[thread].lock().expect("no panic"));
                         received.into_iter().for_each(|block| block.free(heap));
@@ -114,13 +127,17 @@ fn work(threads: usize, steps: usize) -> Duration {
                 own.into_iter().for_each(|block| block.free(heap));
             });
         }
+        meeting.wait();
+        let before = cpu_time();
+        meeting.wait();
+        before
     });
     let taken = cpu_time() - before;
     for blocks in passed {
         let blocks = blocks.into_inner().expect("no panic");
         blocks.into_iter().for_each(|block| block.free(Heap::process()));
     }
-    taken / (threads * steps) as u32
+    taken
 }
 
 #[test]
@@ -129,13 +146,16 @@ fn five_hundred_threads_do_not_get_in_each_others_way() {
         "crowds::five_hundred_threads_do_not_get_in_each_others_way",
         &[],
         || {
-            let few = work(2, 128_000);
-            let many = work(512, 1000);
-            println!("figure: a step of 2 threads {few:?}, of 512 {many:?}");
+            let (few, many) = (replace(2), replace(512));
+            println!("figure: {STEPS} steps of 2 threads {few:?}, of 512 {many:?}");
             assert!(
-                many < few * 6,
-                "a step takes {many:?} of CPU time, of 2 threads {few:?}"
+                many < few * 2,
+                "{STEPS} steps of 512 threads take {many:?} of CPU time, of 2 threads {few:?}"
             );
+            let (record, _) = Heap::process().statistics().expect("the heap was used");
+            let waits = record.lock_contention();
+            println!("figure: {waits} waits for locks");
+            assert!(waits < STEPS as u64 / 200, "{waits} waits for locks");
         },
     );
 }

@@ -162,7 +162,7 @@ fn work(heap: &Heap, threads: u64) {
     }
 }
 
-pub(crate) fn step(heap: &Heap, numbers: &mut Numbers, own: &mut Vec<Block>, passed: &[Mutex<Vec<Block>>]) {
+fn step(heap: &Heap, numbers: &mut Numbers, own: &mut Vec<Block>, passed: &[Mutex<Vec<Block>>]) {
     if own.len() < 500 && !numbers.next().is_multiple_of(3) {
         own.push(Block::new(heap, numbers));
         return;
