@@ -2,6 +2,7 @@
 
 mod launch;
 mod programs;
+mod redis;
 mod symbols;
 
 use std::path::{Path, PathBuf};
