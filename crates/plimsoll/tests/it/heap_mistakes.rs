@@ -114,7 +114,18 @@ const AFTER_FREE: Option<&str> = Some("written after it was freed");
 const CASES: &[Case] = &[
     case("none", ALL, None, None),
     case("double-free", ALL, Some("double free"), Some("double free")),
-    case("double-free-later", ALL, Some("double free"), Some("double free")),
+    case(
+        "double-free-later",
+        SMALL,
+        Some("double free"),
+        Some("double free"),
+    ),
+    case(
+        "double-free-later",
+        &[20_000],
+        Some("double free"),
+        Some("freed before"),
+    ),
     case("double-free-much-later", ALL, Some("free"), Some("free")),
     case("free-interior", ALL, NO_BLOCK, NO_BLOCK),
     case("free-unaligned", ALL, NO_BLOCK, NO_BLOCK),
