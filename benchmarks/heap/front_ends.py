@@ -14,6 +14,7 @@ import argparse
 import json
 import os
 import pathlib
+import re
 import shlex
 import subprocess
 import sys
@@ -30,10 +31,10 @@ LOADS = [
     ("sizes that shift, 70 MiB live", "fragmentation", None, "worst_resident_per_live"),
     ("1000 idle threads", "idle-threads", None, "kib_per_thread"),
 ]
+# Each prints its own status: the largest RAM of a process counts anew from its exec on, unlike that in its parent's eyes.
 PROGRAMS = [
-    ("program: true", ["true"]),
-    ("program: sh -c :", ["sh", "-c", ":"]),
-    ("program: python3 -c pass", ["python3", "-c", "pass"]),
+    ("program: grep of a file", ["grep", "VmHWM", "/proc/self/status"]),
+    ("program: python3, a line", ["python3", "-c", "print(open('/proc/self/status').read())"]),
 ]
 UNTIMED = {"fragmentation", "idle-threads"}
 HEAPS = ["glibc", "standard", "lfh"]
@@ -57,12 +58,16 @@ def load(arguments, heap, options):
 
 
 def program(command, heap, options):
-    """CPU time and the largest RAM of a program, as the kernel says them."""
-    pid = os.posix_spawnp(command[0], command, environment(heap, options.library))
-    _, status, usage = os.wait4(pid, 0)
-    if status != 0:
-        sys.exit(f"{heap}: {shlex.join(command)} ended with status {status}")
-    return {"cpu_ms": (usage.ru_utime + usage.ru_stime) * 1000, "most_resident_kib": usage.ru_maxrss}
+    """CPU time of a program as the kernel says it, and the largest RAM as the program reads it of itself."""
+    started = subprocess.Popen(command, env=environment(heap, options.library), stdout=subprocess.PIPE, text=True)
+    output = started.stdout.read()
+    started.stdout.close()
+    _, status, usage = os.wait4(started.pid, 0)
+    started.returncode = os.waitstatus_to_exitcode(status)
+    found = re.search(r"VmHWM:\s+(\d+) kB", output)
+    if status != 0 or not found:
+        sys.exit(f"{heap}: {shlex.join(command)} ended with status {status}: {output}")
+    return {"cpu_ms": (usage.ru_utime + usage.ru_stime) * 1000, "most_resident_kib": int(found[1])}
 
 
 def told(name, value):
@@ -74,8 +79,10 @@ def told(name, value):
         return f"{value:.1f} ms"
     if name.endswith("_bytes"):
         return f"{value / 1024:.0f} KiB"
-    if name in ("kib_per_thread", "most_resident_kib"):
-        return f"{value:.1f} KiB"
+    if name == "kib_per_thread":
+        return f"{value:.1f} KiB a thread"
+    if name == "most_resident_kib":
+        return f"{value} KiB"
     return f"{value:.2f} of live"
 
 
@@ -94,7 +101,7 @@ def main():
         for name, arguments, time, memory in LOADS
     ] + cells
     options.folder.mkdir(parents=True, exist_ok=True)
-    least = {}
+    least, load_before = {}, os.getloadavg()[0]
     with open(options.folder / "raw.jsonl", "w") as raw:
         for repeat in range(options.repeat):
             for name, figures, run in cells:
@@ -110,7 +117,7 @@ def main():
         rows.append(f"| {name} | " + " | ".join(pairs) + " |")
     print("\n".join(rows))
     command = shlex.join(["benchmarks/heap/front_ends.py", "--repeat", str(options.repeat), "--seconds", str(options.seconds), "LIBRARY", "HEAP_LOAD", "FOLDER"])
-    text = f"# The two front ends beside glibc\n\n    {command}\n\nThe least of {options.repeat} runs a cell; load when it began: {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors.\n\n"
+    text = f"# The two front ends beside glibc's malloc\n\n    {command}\n\nThe least of {options.repeat} runs a cell; load average when it began: {load_before:.1f} on {os.cpu_count()} processors.\n\n"
     (options.folder / "README.md").write_text(text + "\n".join(rows) + "\n")
 
 
