@@ -23,4 +23,5 @@ mod inspect;
 mod limits;
 mod mistakes;
 mod model;
+mod this_program;
 mod threads;
