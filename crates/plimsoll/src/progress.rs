@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
+use crate::quantity::seconds;
 use crate::recording::model::{Trial, TrialStatus};
 
 /// The line that moves, and the lines that stay. Everything goes to standard error.
@@ -81,12 +82,6 @@ impl Progress {
         if self.quiet && trial.status == TrialStatus::Ok {
             return;
         }
-        let speeds: Vec<String> = trial
-            .phases
-            .iter()
-            .filter(|phase| phase.gb_per_s > 0.0)
-            .map(|phase| format!("{} {:.2} GB/s", phase.name, phase.gb_per_s))
-            .collect();
         let verdict = match trial.status {
             TrialStatus::Ok => "ok".to_owned(),
             TrialStatus::Failed => format!("FAILED: {}", trial.reasons.join("; ")),
@@ -97,7 +92,7 @@ impl Progress {
             self.trial,
             self.trials,
             trial.id,
-            speeds.join(", ")
+            speeds(trial)
         ));
     }
 
@@ -124,6 +119,19 @@ impl Progress {
             let _ = writeln!(std::io::stderr(), "{text}");
         });
     }
+}
+
+/// How fast a trial was: of loads on a heap what an operation took, as most of the bytes are never touched; of others the
+/// speed of each phase.
+fn speeds(trial: &Trial) -> String {
+    if let Some(took) = trial.metrics.get("operation_cpu_s") {
+        return format!("{} of CPU time an operation", seconds(*took));
+    }
+    let phases = trial.phases.iter().filter(|phase| phase.gb_per_s > 0.0);
+    let speeds: Vec<String> = phases
+        .map(|phase| format!("{} {:.2} GB/s", phase.name, phase.gb_per_s))
+        .collect();
+    speeds.join(", ")
 }
 
 /// Time left: the plan's estimate until something is done, then what was done tells.
