@@ -49,3 +49,43 @@ impl SlotSet {
         taken
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use core::sync::atomic::{AtomicU32, AtomicUsize};
+
+    use super::*;
+
+    #[test]
+    fn shared_slots_return_the_last_that_came_and_hold_no_more_than_they_may() {
+        let set = SlotSet {
+            sections: AtomicUsize::new(0),
+            slots: AtomicUsize::new(0),
+            count: AtomicU32::new(0),
+        };
+        assert!(set.start());
+        let bucket = Bucket::new(8).unwrap();
+        let most = super::super::most_pointers(bucket) as usize;
+        let blocks: std::vec::Vec<*mut u8> = (1..=SHARED * most + 5)
+            .map(core::ptr::without_provenance_mut)
+            .collect();
+        assert_eq!(
+            set.share(bucket, &blocks, false),
+            0,
+            "an unused array has no room"
+        );
+        assert_eq!(set.share(bucket, &blocks[..5], true), 5);
+        assert_eq!(set.share(bucket, &blocks[5..], true), SHARED * most - 5);
+        let mut taken = std::vec![core::ptr::null_mut(); 3];
+        assert_eq!(set.take_shared(bucket, &mut taken), 3);
+        assert_eq!(taken, blocks[SHARED * most - 3..SHARED * most]);
+        let mut rest = std::vec![core::ptr::null_mut(); SHARED * most];
+        assert_eq!(set.take_shared(bucket, &mut rest), SHARED * most - 3);
+        assert_eq!(set.pop_batch(bucket, &mut taken), 0, "no processor has them");
+        rest.truncate(SHARED * most - 3);
+        rest.sort_unstable();
+        assert_eq!(rest, blocks[..SHARED * most - 3]);
+        // SAFETY: nobody else knows of the set.
+        unsafe { set.end() };
+    }
+}
