@@ -45,7 +45,8 @@ struct Shelf {
     rows: Lock<Rows>,
 }
 
-/// Invariant: the runs of row `n` are [`UnitKind::Cached`], of the heap, `n + SHORTEST` units long, and in one row only.
+/// Invariants, checked by `check`: the runs of row `n` are [`UnitKind::Cached`], of the heap, `n + SHORTEST` units long,
+/// and in one row only, of a shelf or of a slot; `units` is what they have together.
 #[derive(Debug)]
 #[repr(C)]
 struct Rows {
@@ -210,11 +211,107 @@ impl Row {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
     use std::vec::Vec;
+
+    use proptest::prelude::*;
 
     use super::*;
     use crate::heap::{FrontEnd, Heap, HeapOptions};
     use crate::record::{self, Record};
+
+    impl RunCache {
+        /// The executable twin of the invariants, while nobody works on the heap. Returns the runs of shelves and slots.
+        fn check(&self, heap: u32, front: &LowFragmentation) -> BTreeSet<UnitIndex> {
+            let mut runs = BTreeSet::new();
+            let mut check = |row: usize, first: UnitIndex| {
+                let unit = arena::unit(first);
+                assert_eq!(unit.kind(), UnitKind::Cached);
+                assert_eq!(unit.heap.load(Ordering::Relaxed), heap);
+                assert_eq!(unit.first.load(Ordering::Relaxed), first);
+                assert_eq!(unit.length.load(Ordering::Relaxed), units_of(row));
+                assert!(runs.insert(first), "run {first} is in two rows");
+            };
+            for shelf in &self.shelves {
+                let rows = shelf.rows.lock();
+                let mut units = 0;
+                for (number, row) in rows.rows.iter().enumerate() {
+                    assert!(row.count <= room(number) && row.unused <= row.count);
+                    units += row.count * units_of(number);
+                    let runs = &row.runs[..row.count as usize];
+                    runs.iter().for_each(|first| check(number, *first));
+                }
+                assert_eq!(rows.units, units);
+            }
+            let of_slots = front.runs_of_slots();
+            of_slots.into_iter().for_each(|(row, first)| check(row, first));
+            runs
+        }
+    }
+
+    #[derive(Debug, Clone)]
+    enum Step {
+        Take { units: u32, count: usize },
+        Put { which: usize, count: usize },
+        Drain { all: bool },
+        EndPeriod,
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let step = prop_oneof![
+            4 => (SHORTEST - 1..=LONGEST + 1, 1..24usize).prop_map(|(units, count)| Step::Take { units, count }),
+            4 => (any::<usize>(), 1..24usize).prop_map(|(which, count)| Step::Put { which, count }),
+            1 => any::<bool>().prop_map(|all| Step::Drain { all }),
+            1 => Just(Step::EndPeriod),
+        ];
+        prop::collection::vec(step, 1..60)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+        /// Runs are in use, kept or with the back end, and never in two of these places.
+        #[test]
+        fn runs_are_in_one_place(steps in steps(), low_fragmentation: bool) {
+            let heap = Heap::new(HeapOptions::default()).expect("there is memory");
+            if low_fragmentation {
+                heap.set_front_end(FrontEnd::LowFragmentation).expect("nothing forbids it");
+            }
+            let record = record_of(&heap);
+            let (backend, cache, front) = (record.backend(), record.run_cache(), record.low_fragmentation());
+            let mut in_use: Vec<UnitIndex> = Vec::new();
+            for step in steps {
+                match step {
+                    Step::Take { units, count } => in_use.extend((0..count).map(|_| {
+                        cache.take(front, units).unwrap_or_else(|| take_large(backend, units))
+                    })),
+                    Step::Put { which, count } => for at in 0..count.min(in_use.len()) {
+                        let first = in_use.swap_remove(which.wrapping_mul(at + 1) % in_use.len());
+                        if !cache.put(backend, front, first) {
+                            backend.give(first);
+                        }
+                    },
+                    Step::Drain { all } => _ = cache.drain(backend, all),
+                    Step::EndPeriod => _ = purge::end_period(record),
+                }
+                let kept = cache.check(heap.number(), front);
+                for first in &in_use {
+                    prop_assert_eq!(arena::unit(*first).kind(), UnitKind::Large);
+                    prop_assert!(!kept.contains(first));
+                }
+                let extents = backend.extents();
+                prop_assert_eq!(extents.check(), Ok(()));
+                // Whatever is in no run in use is kept or free.
+                let units = |first: &UnitIndex| arena::unit(*first).length.load(Ordering::Relaxed);
+                let used: u32 = in_use.iter().chain(&kept).map(units).sum();
+                prop_assert_eq!(extents.owned - extents.free, used);
+            }
+            in_use.into_iter().for_each(|first| backend.give(first));
+            purge::purge_all(record);
+            let extents = backend.extents();
+            prop_assert_eq!((extents.free, extents.touched), (extents.owned, 0));
+        }
+    }
 
     fn record_of(heap: &Heap) -> &'static Record {
         record::of(heap.number()).expect("the heap lives")

@@ -11,6 +11,7 @@ use core::sync::atomic::Ordering;
 use super::header::Header;
 use super::layout::{RUN_HEADERS, RUN_POINTERS, run_begin};
 use super::{STEP, SlotSet};
+#[cfg(target_arch = "x86_64")]
 use crate::set_once::SET_ONCE;
 
 impl SlotSet {
@@ -62,6 +63,21 @@ impl SlotSet {
     pub(crate) fn run_header(&self, slot: usize, row: usize) -> &Header {
         // SAFETY: inside of the slot, where such headers are; zeroed memory is a header.
         unsafe { &*((self.slot(slot) + (RUN_HEADERS + row) * STEP) as *const Header) }
+    }
+
+    /// The runs of a row in a slot, the oldest first, while nobody works on the heap.
+    #[cfg(test)]
+    pub(crate) fn runs_of_row(&self, slot: usize, row: usize) -> std::vec::Vec<*mut u8> {
+        let header = self.run_header(slot, row);
+        if header.capacity() == 0 {
+            assert_eq!((header.current(), header.is_stopped()), (0, false));
+            return std::vec::Vec::new();
+        }
+        let begin = run_begin(row);
+        assert!(header.current() >= begin && usize::from(header.current() - begin) <= RUN_POINTERS);
+        // SAFETY: pointers up to `current` were written by sections, and nobody writes there now.
+        let read = |at: u16| unsafe { self.pointer(slot, at).read() };
+        (begin..header.current()).map(read).collect()
     }
 
     /// Takes every run out of a stopped row, the oldest first, and makes it usable again. Where sections

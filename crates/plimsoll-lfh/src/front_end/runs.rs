@@ -77,6 +77,16 @@ impl LowFragmentation {
         }
     }
 
+    /// Every run in slots, with its row, while nobody works on the heap.
+    #[cfg(test)]
+    pub(crate) fn runs_of_slots(&self) -> std::vec::Vec<(usize, UnitIndex)> {
+        let of_row = |(slot, row)| {
+            let runs = self.slots.runs_of_row(slot, row).into_iter();
+            runs.map(move |run| (row, arena::unit_within(run as usize)))
+        };
+        self.rows().flat_map(of_row).collect()
+    }
+
     fn rows(&self) -> impl Iterator<Item = (usize, usize)> {
         let used = match self.slots.uses_sections() {
             true => self.slots_used.load(Ordering::Relaxed) as usize,

@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use plimsoll_lfh::Heap;
 
 use crate::child::{in_child, resident};
-use crate::threads::{Block, Numbers};
+use crate::threads::{Block, Numbers, duration};
 
-const FORKS: usize = 200;
+/// Forks for each second that a stress lasts.
+const FORKS: u64 = 30;
 
 /// Handlers of a library that was there before the heap: before a fork they run after the heap's, after it before them.
 unsafe extern "C" fn allocate_in_handler() {
@@ -73,7 +74,7 @@ fn status_of_fork(work: impl FnOnce() + std::panic::UnwindSafe) -> i32 {
 
 fn fork_under_load() {
     // SAFETY: ends the process if a fork hangs.
-    unsafe { libc::alarm(120) };
+    unsafe { libc::alarm(120 + 10 * duration().as_secs() as u32) };
     register(allocate_in_handler, allocate_in_handler, allocate_in_handler);
     Heap::prepare_for_forks();
     register(before, in_the_parent, in_the_child);
@@ -90,8 +91,8 @@ fn fork_under_load() {
                 }
             });
         }
-        for fork in 0..FORKS {
-            let status = status_of_fork(|| use_the_heap(fork as u64 + 1000, 2000));
+        for fork in 0..FORKS * duration().as_secs() {
+            let status = status_of_fork(|| use_the_heap(fork + 1000, 2000));
             assert_eq!(status, 0, "child {fork}");
         }
         ended.store(true, Ordering::Relaxed);

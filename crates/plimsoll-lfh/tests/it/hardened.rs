@@ -3,6 +3,8 @@
 
 use plimsoll_lfh::{FrontEnd, Heap, HeapOptions};
 
+use crate::child::in_child;
+
 fn heap() -> Heap {
     let options = HeapOptions {
         hardened: true,
@@ -122,44 +124,46 @@ fn alignments_are_kept() {
 
 #[test]
 fn threads_free_each_others_blocks() {
-    let heap = heap();
-    let (send, receive) = std::sync::mpsc::channel::<usize>();
-    std::thread::scope(|scope| {
-        let heap = &heap;
-        for thread in 0..3_usize {
-            let send = send.clone();
-            scope.spawn(move || {
-                for at in 0..20_000 {
-                    let block = heap.allocate((at * 7 + thread) % 2000);
-                    if at % 2 == 0 {
-                        send.send(block as usize).expect("it is received");
-                    } else {
-                        // SAFETY: the block is this thread's.
-                        unsafe { heap.free(block) };
+    in_child("hardened::threads_free_each_others_blocks", &[], || {
+        let heap = heap();
+        let (send, receive) = std::sync::mpsc::channel::<usize>();
+        std::thread::scope(|scope| {
+            let heap = &heap;
+            for thread in 0..3_usize {
+                let send = send.clone();
+                scope.spawn(move || {
+                    for at in 0..20_000 {
+                        let block = heap.allocate((at * 7 + thread) % 2000);
+                        if at % 2 == 0 {
+                            send.send(block as usize).expect("it is received");
+                        } else {
+                            // SAFETY: the block is this thread's.
+                            unsafe { heap.free(block) };
+                        }
                     }
+                });
+            }
+            drop(send);
+            scope.spawn(move || {
+                for block in receive {
+                    // SAFETY: the block was sent to be freed.
+                    unsafe { heap.free(block as *mut u8) };
                 }
             });
-        }
-        drop(send);
-        scope.spawn(move || {
-            for block in receive {
-                // SAFETY: the block was sent to be freed.
-                unsafe { heap.free(block as *mut u8) };
-            }
         });
+        let busy = || -> u64 {
+            let (_, counts) = heap.statistics().expect("the heap was used");
+            counts.buckets.iter().map(|bucket| bucket.busy()).sum()
+        };
+        // While the heap's own thread empties a slot, what was in it counts as busy.
+        let settled = (0..100).any(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            busy() <= 8 * 64
+        });
+        assert!(
+            settled,
+            "{}: no more than the quarantine of a few slots holds",
+            busy()
+        );
     });
-    let busy = || -> u64 {
-        let (_, counts) = heap.statistics().expect("the heap was used");
-        counts.buckets.iter().map(|bucket| bucket.busy()).sum()
-    };
-    // While the heap's own thread empties a slot, what was in it counts as busy.
-    let settled = (0..100).any(|_| {
-        std::thread::sleep(std::time::Duration::from_millis(20));
-        busy() <= 8 * 64
-    });
-    assert!(
-        settled,
-        "{}: no more than the quarantine of a few slots holds",
-        busy()
-    );
 }

@@ -11,6 +11,8 @@ use plimsoll_lfh::inspect::{
 use plimsoll_lfh::{Directory, FIRST_UNIT, FrontEnd, Heap, HeapOptions, SEGMENT_UNITS, UNIT};
 use proptest::prelude::*;
 
+use crate::child::in_child;
+
 fn heap(front_end: FrontEnd) -> Heap {
     let heap = Heap::new(HeapOptions::default()).expect("a heap");
     heap.set_front_end(front_end).expect("it may have any");
@@ -19,6 +21,11 @@ fn heap(front_end: FrontEnd) -> Heap {
 
 fn statistics(heap: &Heap) -> HeapStatistics {
     heap.statistics().expect("the heap was used").1
+}
+
+/// Runs a test in a process without the heaps of others: a walk looks again and again at what threads have under way.
+fn alone(name: &str, body: impl FnOnce()) {
+    in_child(&format!("inspect::{name}"), &[], body);
 }
 
 /// Damages of one heap, while others may be in use.
@@ -49,62 +56,111 @@ fn check(statistics: &HeapStatistics) {
 
 #[test]
 fn blocks_in_use_are_counted_by_bucket() {
-    let heap = heap(FrontEnd::LowFragmentation);
-    let mut blocks: Vec<*mut u8> = (0..1000).map(|_| heap.allocate(48)).collect();
-    let large: Vec<*mut u8> = (0..3).map(|_| heap.allocate(100_000)).collect();
-    let before = statistics(&heap);
-    check(&before);
-    let bucket = &before.buckets[3];
-    assert_eq!(bucket.busy(), 1000);
-    assert_eq!(
-        bucket.busy() + bucket.cached + bucket.listed + bucket.untouched,
-        bucket.capacity
-    );
-    assert_eq!((before.large_blocks, before.large), (3, 3 * 7 * UNIT as u64));
-    blocks.sort_unstable();
-    for block in blocks.drain(200..).chain(large) {
-        // SAFETY: the blocks are this test's.
-        unsafe { heap.free(block) };
-    }
-    let after = statistics(&heap);
-    check(&after);
-    assert_eq!(after.buckets[3].busy(), 200);
-    assert_eq!(after.large_blocks, 0);
-    assert!(after.free >= 3 * 7 * UNIT as u64);
-    let (record, _) = heap.statistics().expect("the heap was used");
-    assert_eq!(record.front.subsegments, after.subsegments);
-    assert!(record.front.slots_used >= 1 && record.front.refills > 0);
-    assert_eq!(damages(&heap).1, []);
-    heap.trim();
-    let trimmed = statistics(&heap);
-    check(&trimmed);
-    let bucket = &trimmed.buckets[3];
-    assert!(bucket.absent > 0, "{bucket:?}");
-    assert_eq!((bucket.busy(), bucket.cached), (200, 0));
-    assert_eq!(
-        bucket.busy() + bucket.listed + bucket.absent + bucket.untouched,
-        bucket.capacity
-    );
-    assert_eq!(damages(&heap).1, []);
+    alone("blocks_in_use_are_counted_by_bucket", || {
+        let heap = heap(FrontEnd::LowFragmentation);
+        let mut blocks: Vec<*mut u8> = (0..1000).map(|_| heap.allocate(48)).collect();
+        let large: Vec<*mut u8> = (0..3).map(|_| heap.allocate(100_000)).collect();
+        let before = statistics(&heap);
+        check(&before);
+        let bucket = &before.buckets[3];
+        assert_eq!(bucket.busy(), 1000);
+        assert_eq!(
+            bucket.busy() + bucket.cached + bucket.listed + bucket.untouched,
+            bucket.capacity
+        );
+        assert_eq!((before.large_blocks, before.large), (3, 3 * 7 * UNIT as u64));
+        blocks.sort_unstable();
+        for block in blocks.drain(200..).chain(large) {
+            // SAFETY: the blocks are this test's.
+            unsafe { heap.free(block) };
+        }
+        let after = statistics(&heap);
+        check(&after);
+        assert_eq!(after.buckets[3].busy(), 200);
+        assert_eq!(after.large_blocks, 0);
+        assert!(after.free >= 3 * 7 * UNIT as u64);
+        let (record, _) = heap.statistics().expect("the heap was used");
+        assert_eq!(record.front.subsegments, after.subsegments);
+        assert!(record.front.slots_used >= 1 && record.front.refills > 0);
+        assert_eq!(damages(&heap).1, []);
+        heap.trim();
+        let trimmed = statistics(&heap);
+        check(&trimmed);
+        let bucket = &trimmed.buckets[3];
+        assert!(bucket.absent > 0, "{bucket:?}");
+        assert_eq!((bucket.busy(), bucket.cached), (200, 0));
+        assert_eq!(
+            bucket.busy() + bucket.listed + bucket.absent + bucket.untouched,
+            bucket.capacity
+        );
+        assert_eq!(damages(&heap).1, []);
+    });
 }
 
 #[test]
 fn blocks_of_the_standard_front_end_are_counted_by_size() {
-    let heap = heap(FrontEnd::Standard);
-    let blocks: Vec<*mut u8> = (0..100).map(|_| heap.allocate(1000)).collect();
-    let before = statistics(&heap);
-    check(&before);
-    assert_eq!(before.back.busy.iter().sum::<u64>(), 100);
-    assert_eq!(before.free_blocks, 1, "the rest of the run");
-    for block in blocks.iter().step_by(2) {
-        // SAFETY: the blocks are this test's.
-        unsafe { heap.free(*block) };
-    }
-    let after = statistics(&heap);
-    check(&after);
-    assert_eq!(after.back.busy.iter().sum::<u64>(), 50);
-    assert_eq!(after.free_blocks, 51);
-    assert_eq!(damages(&heap).1, []);
+    alone("blocks_of_the_standard_front_end_are_counted_by_size", || {
+        let heap = heap(FrontEnd::Standard);
+        let blocks: Vec<*mut u8> = (0..100).map(|_| heap.allocate(1000)).collect();
+        let before = statistics(&heap);
+        check(&before);
+        assert_eq!(before.back.busy.iter().sum::<u64>(), 100);
+        assert_eq!(before.free_blocks, 1, "the rest of the run");
+        for block in blocks.iter().step_by(2) {
+            // SAFETY: the blocks are this test's.
+            unsafe { heap.free(*block) };
+        }
+        let after = statistics(&heap);
+        check(&after);
+        assert_eq!(after.back.busy.iter().sum::<u64>(), 50);
+        assert_eq!(after.free_blocks, 51);
+        assert_eq!(damages(&heap).1, []);
+    });
+}
+
+/// What one size has left is taken by the next, so that a load whose sizes shift needs no more than it did.
+#[test]
+fn memory_of_one_size_serves_others_as_load_shifts() {
+    const LIVE: usize = 8 << 20;
+    let name = "inspect::memory_of_one_size_serves_others_as_load_shifts";
+    // Memory that was given back meanwhile would count as new.
+    in_child(name, &[("PLIMSOLL_HEAP_PURGE", "never")], || {
+        let heap = heap(FrontEnd::LowFragmentation);
+        let mut conversions = 0;
+        for (phase, size) in [48, 1000, 16, 9000, 300, 16_000, 100].into_iter().enumerate() {
+            let blocks: Vec<*mut u8> = (0..LIVE / size).map(|_| heap.allocate(size)).collect();
+            for block in &blocks {
+                // SAFETY: the block is this test's, and so long.
+                unsafe { block.write_bytes(size as u8, size) };
+            }
+            let (record, counts) = heap.statistics().expect("the heap was used");
+            check(&counts);
+            let converted = record.front.conversions - conversions;
+            conversions = record.front.conversions;
+            // Some memory of each phase is new, or was kept for its size.
+            match phase {
+                0 => assert_eq!(converted, 0),
+                _ => assert!(
+                    converted >= counts.subsegments / 2,
+                    "{size}: {converted} of {}",
+                    counts.subsegments
+                ),
+            }
+            assert!(
+                counts.committed < LIVE as u64 * 3 / 2 + (2 << 20),
+                "{size}: {} bytes committed",
+                counts.committed
+            );
+            for block in blocks {
+                // SAFETY: the block is this test's.
+                let bytes = unsafe { std::slice::from_raw_parts(block, size) };
+                assert!(bytes.iter().all(|byte| *byte == size as u8));
+                // SAFETY: as above.
+                unsafe { heap.free(block) };
+            }
+            assert_eq!(damages(&heap).1, []);
+        }
+    });
 }
 
 /// Ends threads that look at it, also where a test fails.
@@ -118,97 +174,103 @@ impl Drop for StopWhenDone<'_> {
 
 #[test]
 fn threads_under_way_are_no_damage() {
-    let heap = heap(FrontEnd::LowFragmentation);
-    // So that there is something to see before the threads have begun.
-    let first = heap.allocate(100);
-    let stop = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        for thread in 0..4_usize {
-            let (heap, stop) = (&heap, &stop);
-            scope.spawn(move || {
-                let mut kept = vec![0_usize; 500];
-                let mut seed = thread + 1;
-                while !stop.load(Ordering::Relaxed) {
-                    seed ^= seed << 13;
-                    seed ^= seed >> 7;
-                    seed ^= seed << 17;
-                    let new = heap.allocate(seed % if seed.is_multiple_of(50) { 100_000 } else { 2000 });
-                    let old = std::mem::replace(&mut kept[(seed >> 32) % 500], new as usize);
-                    // SAFETY: the blocks are this thread's, or null.
-                    unsafe { heap.free(old as *mut u8) };
-                }
-                for block in kept {
-                    // SAFETY: as above.
-                    unsafe { heap.free(block as *mut u8) };
-                }
-            });
-        }
-        let _stop = StopWhenDone(&stop);
-        let mut walked = 0;
-        for _ in 0..200 {
-            let (seen, found) = damages(&heap);
-            walked += seen.free_blocks + seen.cached_blocks;
-            assert_eq!(found, []);
-            assert!(statistics(&heap).reserved > 0);
-        }
-        assert!(walked > 10_000, "{walked}");
+    alone("threads_under_way_are_no_damage", || {
+        let heap = heap(FrontEnd::LowFragmentation);
+        // So that there is something to see before the threads have begun.
+        let first = heap.allocate(100);
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for thread in 0..4_usize {
+                let (heap, stop) = (&heap, &stop);
+                scope.spawn(move || {
+                    let mut kept = vec![0_usize; 500];
+                    let mut seed = thread + 1;
+                    while !stop.load(Ordering::Relaxed) {
+                        seed ^= seed << 13;
+                        seed ^= seed >> 7;
+                        seed ^= seed << 17;
+                        let new = heap.allocate(seed % if seed.is_multiple_of(50) { 100_000 } else { 2000 });
+                        let old = std::mem::replace(&mut kept[(seed >> 32) % 500], new as usize);
+                        // SAFETY: the blocks are this thread's, or null.
+                        unsafe { heap.free(old as *mut u8) };
+                    }
+                    for block in kept {
+                        // SAFETY: as above.
+                        unsafe { heap.free(block as *mut u8) };
+                    }
+                });
+            }
+            let _stop = StopWhenDone(&stop);
+            let mut walked = 0;
+            for _ in 0..200 {
+                let (seen, found) = damages(&heap);
+                walked += seen.free_blocks + seen.cached_blocks;
+                assert_eq!(found, []);
+                assert!(statistics(&heap).reserved > 0);
+            }
+            assert!(walked > 10_000, "{walked}");
+        });
+        // SAFETY: the block is this test's.
+        unsafe { heap.free(first) };
+        check(&statistics(&heap));
     });
-    // SAFETY: the block is this test's.
-    unsafe { heap.free(first) };
-    check(&statistics(&heap));
 }
 
 #[test]
 fn a_write_after_free_is_found_where_the_block_is() {
-    let heap = heap(FrontEnd::LowFragmentation);
-    let blocks: Vec<*mut u8> = (0..2000).map(|_| heap.allocate(64)).collect();
-    for block in &blocks {
-        // SAFETY: the blocks are this test's.
-        unsafe { heap.free(*block) };
-    }
-    for block in [blocks[0], blocks[1999]] {
-        // SAFETY: no: this is the mistake. The memory is the heap's, which nobody else uses.
-        let word = unsafe { &mut *block.cast::<u64>().add(1) };
-        let seal = std::mem::replace(word, 0x4141_4141);
-        let (_, found) = damages(&heap);
-        *word = seal;
-        assert_eq!(found.len(), 1, "{found:?}");
-        assert_eq!(found[0].address, block as usize);
-        assert!(
-            matches!(
-                found[0].fault,
-                Fault::Mark {
-                    found: 0x4141_4141,
-                    ..
-                } | Fault::Slot { .. }
-            ),
-            "{found:?}"
-        );
-    }
-    assert_eq!(damages(&heap).1, []);
+    alone("a_write_after_free_is_found_where_the_block_is", || {
+        let heap = heap(FrontEnd::LowFragmentation);
+        let blocks: Vec<*mut u8> = (0..2000).map(|_| heap.allocate(64)).collect();
+        for block in &blocks {
+            // SAFETY: the blocks are this test's.
+            unsafe { heap.free(*block) };
+        }
+        for block in [blocks[0], blocks[1999]] {
+            // SAFETY: no: this is the mistake. The memory is the heap's, which nobody else uses.
+            let word = unsafe { &mut *block.cast::<u64>().add(1) };
+            let seal = std::mem::replace(word, 0x4141_4141);
+            let (_, found) = damages(&heap);
+            *word = seal;
+            assert_eq!(found.len(), 1, "{found:?}");
+            assert_eq!(found[0].address, block as usize);
+            assert!(
+                matches!(
+                    found[0].fault,
+                    Fault::Mark {
+                        found: 0x4141_4141,
+                        ..
+                    } | Fault::Slot { .. }
+                ),
+                "{found:?}"
+            );
+        }
+        assert_eq!(damages(&heap).1, []);
+    });
 }
 
 #[test]
 fn an_overrun_of_the_standard_front_end_is_found() {
-    let heap = heap(FrontEnd::Standard);
-    let blocks: Vec<*mut u8> = (0..10).map(|_| heap.allocate(40)).collect();
-    // SAFETY: no: this is the mistake. The memory is the heap's, which nobody else uses.
-    let next = unsafe { &mut *blocks[4].add(40).cast::<u64>() };
-    let header = std::mem::replace(next, 0x4141_4141_4141_4141);
-    let (_, found) = damages(&heap);
-    *next = header;
-    assert!(
-        matches!(
-            found[..],
-            [Damage {
-                fault: Fault::Standard { .. },
-                ..
-            }]
-        ),
-        "{found:?}"
-    );
-    assert_eq!(found[0].address, blocks[5] as usize);
-    assert_eq!(damages(&heap).1, []);
+    alone("an_overrun_of_the_standard_front_end_is_found", || {
+        let heap = heap(FrontEnd::Standard);
+        let blocks: Vec<*mut u8> = (0..10).map(|_| heap.allocate(40)).collect();
+        // SAFETY: no: this is the mistake. The memory is the heap's, which nobody else uses.
+        let next = unsafe { &mut *blocks[4].add(40).cast::<u64>() };
+        let header = std::mem::replace(next, 0x4141_4141_4141_4141);
+        let (_, found) = damages(&heap);
+        *next = header;
+        assert!(
+            matches!(
+                found[..],
+                [Damage {
+                    fault: Fault::Standard { .. },
+                    ..
+                }]
+            ),
+            "{found:?}"
+        );
+        assert_eq!(found[0].address, blocks[5] as usize);
+        assert_eq!(damages(&heap).1, []);
+    });
 }
 
 /// Address of this process's control block, found as another process finds it.
@@ -228,37 +290,34 @@ fn control_block() -> usize {
 
 #[test]
 fn from_outside_the_same_is_read() {
-    let heap = heap(FrontEnd::LowFragmentation);
-    let blocks: Vec<*mut u8> = (0..5000).map(|size| heap.allocate(size)).collect();
-    for block in blocks.iter().skip(7).step_by(3) {
-        // SAFETY: the blocks are this test's.
-        unsafe { heap.free(*block) };
-    }
-    let memory = OtherProcess::new(std::process::id());
-    let space = Space::open(&memory, control_block()).expect("it is this process's");
-    let record = space
-        .heaps()
-        .map(|record| record.expect("it can be read"))
-        .find(|record| record.number == heap.number())
-        .expect("the heap lives");
-    let mut outside = HeapStatistics::default();
-    for run in space.runs() {
-        let run = run.expect("it can be read");
-        if run.description.heap == heap.number() {
-            outside.count(&space, &run).expect("it can be read");
+    alone("from_outside_the_same_is_read", || {
+        let heap = heap(FrontEnd::LowFragmentation);
+        let blocks: Vec<*mut u8> = (0..5000).map(|size| heap.allocate(size)).collect();
+        for block in blocks.iter().skip(7).step_by(3) {
+            // SAFETY: the blocks are this test's.
+            unsafe { heap.free(*block) };
         }
-    }
-    outside.count_slots(&space, &record).expect("it can be read");
-    assert_eq!(Some((record, outside)), heap.statistics());
-    let number = heap.number();
-    let mut of_this = 0;
-    // Heaps of other tests end meanwhile, and their slots with them.
-    let walked = (0..50).any(|_| {
-        of_this = 0;
-        validate(&space, &mut |damage| of_this += u32::from(damage.heap == number)).is_ok()
+        let memory = OtherProcess::new(std::process::id());
+        let space = Space::open(&memory, control_block()).expect("it is this process's");
+        let record = space
+            .heaps()
+            .map(|record| record.expect("it can be read"))
+            .find(|record| record.number == heap.number())
+            .expect("the heap lives");
+        let mut outside = HeapStatistics::default();
+        for run in space.runs() {
+            let run = run.expect("it can be read");
+            if run.description.heap == heap.number() {
+                outside.count(&space, &run).expect("it can be read");
+            }
+        }
+        outside.count_slots(&space, &record).expect("it can be read");
+        assert_eq!(Some((record, outside)), heap.statistics());
+        let number = heap.number();
+        let mut of_this = 0;
+        validate(&space, &mut |damage| of_this += u32::from(damage.heap == number)).expect("it can be read");
+        assert_eq!(of_this, 0);
     });
-    assert!(walked, "it can be read");
-    assert_eq!(of_this, 0);
 }
 
 /// Memory that holds a control block, and otherwise whatever a number makes of the address.

@@ -7,20 +7,27 @@
 //! | `hardened` | the hardened profile as a heap; who notices which mistake is tested with the library for C |
 //! | `inspect` | what is told of heaps, here and from another process, and what is found damaged |
 //! | `threads` | many threads that free each other's blocks |
+//! | `crowds` | hundreds of threads, idle and at work |
+//! | `signals` | handlers of signals in the middle of a call |
 //! | `fork` | forks of a process whose threads are within the heap |
 //! | `footprint` | what is given back to the system, and when |
+//! | `huge_pages` | where huge pages are used, and where not |
 //! | `mistakes` | what the heap notices of mistakes, and how the process ends then |
 //! | `limits` | a process that has no memory left |
 //!
 //! What concerns a whole process runs in one of its own: see `child`.
 
 mod child;
+mod crowds;
 mod edges;
 mod footprint;
 mod fork;
 mod hardened;
+mod huge_pages;
 mod inspect;
 mod limits;
 mod mistakes;
 mod model;
+mod signals;
+mod this_program;
 mod threads;

@@ -3,8 +3,11 @@
 
 use std::collections::BTreeMap;
 
+use plimsoll_lfh::inspect::BucketStatistics;
 use plimsoll_lfh::{FrontEnd, Heap, HeapOptions};
 use proptest::prelude::*;
+
+use crate::child::in_child;
 
 /// A call, on the block of some number among those in use.
 #[derive(Debug, Clone)]
@@ -23,6 +26,19 @@ fn sizes() -> impl Strategy<Value = usize> {
         2 => 0..400_000usize,
         1 => 1_000_000..5_000_000usize,
     ]
+}
+
+/// Calls that leave a heap small, so that it can be walked over after each.
+fn few_calls() -> impl Strategy<Value = Vec<Call>> {
+    calls().prop_map(|mut calls| {
+        calls.truncate(120);
+        for call in &mut calls {
+            if let Call::Allocate { size, .. } | Call::Reallocate { size, .. } = call {
+                *size %= 400_000;
+            }
+        }
+        calls
+    })
 }
 
 fn calls() -> impl Strategy<Value = Vec<Call>> {
@@ -153,7 +169,40 @@ impl Model<'_> {
     }
 }
 
-fn run(heap: &Heap, calls: &[Call]) {
+/// What is done after each call.
+type After = fn(&Heap, &BTreeMap<usize, Block>);
+
+/// Every description of the heap is sound, and it counts the blocks that are in use: as many of each bucket, and no less
+/// memory than they take.
+fn is_sound(heap: &Heap, blocks: &BTreeMap<usize, Block>) {
+    let mut damages = 0;
+    let mut first = None;
+    let seen = Heap::validate_all(&mut |damage| {
+        first.get_or_insert(damage);
+        damages += 1;
+    });
+    assert!(seen.is_some() || blocks.is_empty());
+    assert_eq!((damages, first), (0, None));
+    let Some((record, counts)) = heap.statistics() else {
+        return;
+    };
+    assert_eq!(counts.committed + counts.uncommitted, counts.reserved);
+    assert!(counts.committed <= counts.virtual_bytes && counts.virtual_bytes <= counts.reserved);
+    assert!(counts.free <= counts.committed);
+    assert_eq!((counts.moved, record.front.subsegments), (0, counts.subsegments));
+    let in_buckets: u64 = counts.buckets.iter().map(BucketStatistics::busy).sum();
+    let in_back: u64 = counts.back.busy.iter().sum();
+    let used = in_buckets + in_back;
+    // What a hardened heap keeps for a while counts as in use.
+    match record.hardened {
+        true => assert!(used >= blocks.len() as u64, "{used} of {}", blocks.len()),
+        false => assert_eq!(used, blocks.len() as u64, "{in_buckets} and {in_back}"),
+    }
+    let bytes: usize = blocks.values().map(|block| block.size).sum();
+    assert!(counts.committed >= bytes as u64);
+}
+
+fn run(heap: &Heap, calls: &[Call], after: After) {
     let mut model = Model {
         heap,
         blocks: BTreeMap::new(),
@@ -161,6 +210,7 @@ fn run(heap: &Heap, calls: &[Call]) {
     };
     for call in calls {
         model.apply(call);
+        after(heap, &model.blocks);
     }
     for (address, block) in &model.blocks {
         block.check(*address, block.size);
@@ -182,30 +232,69 @@ proptest! {
 
     #[test]
     fn the_heap_of_the_process_keeps_what_is_in_use(calls in calls()) {
-        run(Heap::process(), &calls);
+        run(Heap::process(), &calls, |_, _| ());
     }
 
     #[test]
     fn a_new_heap_keeps_what_is_in_use(calls in calls()) {
         let heap = Heap::new(HeapOptions::default()).expect("there is memory");
-        run(&heap, &calls);
+        run(&heap, &calls, |_, _| ());
     }
 
     #[test]
     fn a_hardened_heap_keeps_what_is_in_use(calls in calls()) {
         let options = HeapOptions { hardened: true, ..HeapOptions::default() };
         let heap = Heap::new(options).expect("there is memory");
-        run(&heap, &calls);
+        run(&heap, &calls, |_, _| ());
     }
+}
 
-    #[test]
-    fn a_heap_for_one_thread_that_checks_itself_keeps_what_is_in_use(calls in calls()) {
-        let options = HeapOptions { no_serialize: true, debug: true, ..HeapOptions::default() };
+/// In a process of its own, as each call walks over all units that the process has.
+#[test]
+fn a_heap_for_one_thread_that_checks_itself_keeps_what_is_in_use() {
+    let name = "model::a_heap_for_one_thread_that_checks_itself_keeps_what_is_in_use";
+    in_child(name, &[], || {
+        proptest!(cases(32), |(calls in calls())| {
+            let options = HeapOptions { no_serialize: true, debug: true, ..HeapOptions::default() };
+            let heap = Heap::new(options).expect("there is memory");
+            let allowed = |call: &Call| !matches!(call, Call::UseLowFragmentation);
+            let calls: Vec<Call> = calls.into_iter().filter(allowed).collect();
+            run(&heap, &calls, |_, _| ());
+        });
+    });
+}
+
+/// Heaps that are checked as a whole after each call.
+fn every_call_leaves_a_sound_heap(options: HeapOptions, front_end: FrontEnd) {
+    proptest!(cases(12), |(calls in few_calls())| {
         let heap = Heap::new(options).expect("there is memory");
-        let calls: Vec<Call> = calls
-            .into_iter()
-            .filter(|call| !matches!(call, Call::UseLowFragmentation))
-            .collect();
-        run(&heap, &calls);
-    }
+        if front_end != heap.front_end() {
+            heap.set_front_end(front_end).expect("nothing forbids it");
+        }
+        let forbidden = options.debug || options.no_serialize;
+        let calls: Vec<Call> =
+            calls.into_iter().filter(|call| !(forbidden && matches!(call, Call::UseLowFragmentation))).collect();
+        run(&heap, &calls, is_sound);
+    });
+}
+
+/// In a process of its own, in which nobody else has heaps and nobody gives memory back in between.
+#[test]
+fn every_call_leaves_sound_heaps() {
+    in_child(
+        "model::every_call_leaves_sound_heaps",
+        &[("PLIMSOLL_HEAP_PURGE", "inline")],
+        || {
+            let plain = HeapOptions::default();
+            let hardened = HeapOptions {
+                hardened: true,
+                ..plain
+            };
+            let debug = HeapOptions { debug: true, ..plain };
+            every_call_leaves_a_sound_heap(plain, FrontEnd::Standard);
+            every_call_leaves_a_sound_heap(plain, FrontEnd::LowFragmentation);
+            every_call_leaves_a_sound_heap(hardened, FrontEnd::LowFragmentation);
+            every_call_leaves_a_sound_heap(debug, FrontEnd::Standard);
+        },
+    );
 }

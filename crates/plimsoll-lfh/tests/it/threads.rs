@@ -1,4 +1,4 @@
-//! Many threads that free each other's blocks. `PLIMSOLL_HEAP_STRESS_SECONDS` makes it longer.
+//! Many threads that free each other's blocks. `PLIMSOLL_HEAP_STRESS_SECONDS` makes it longer, and `fork` too.
 #![allow(unsafe_code)]
 
 use std::sync::Mutex;
@@ -46,13 +46,21 @@ impl Block {
             0 => heap.allocate_aligned(1 << (numbers.next() % 14), size),
             _ => heap.allocate(size),
         };
+        Block::at(start, size, numbers.next())
+    }
+
+    pub(crate) fn of_size(heap: &Heap, size: usize) -> Block {
+        Block::at(heap.allocate(size), size, size as u64)
+    }
+
+    fn at(start: *mut u8, size: usize, canary: u64) -> Block {
         assert!(!start.is_null());
         let mut block = Block {
             start,
             size,
             canary: 0,
         };
-        block.write(numbers.next());
+        block.write(canary);
         block
     }
 
@@ -122,7 +130,7 @@ impl Block {
     }
 }
 
-fn duration() -> Duration {
+pub(crate) fn duration() -> Duration {
     let seconds = std::env::var("PLIMSOLL_HEAP_STRESS_SECONDS");
     Duration::from_secs(seconds.map_or(2, |text| text.parse().expect("a number of seconds")))
 }

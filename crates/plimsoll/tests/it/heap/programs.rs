@@ -2,14 +2,14 @@
 
 use std::ffi::OsStr;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Output};
+use std::time::Duration;
 
 use super::{compiled, has, heap_run, scratch, source};
 use crate::require;
 
 /// Waits for a command, which is killed after `seconds`.
-fn finished(command: &mut Command, seconds: u64) -> Output {
+pub(super) fn finished(command: &mut Command, seconds: u64) -> Output {
     let command = assert_cmd::Command::from_std(std::mem::replace(command, Command::new("true")));
     let mut command = command;
     let output = command.timeout(Duration::from_secs(seconds)).output();
@@ -17,7 +17,7 @@ fn finished(command: &mut Command, seconds: u64) -> Output {
 }
 
 /// A program on the heap, in a folder, its variables fixed.
-fn on_heap(front_end: &str, folder: &Path) -> Command {
+pub(super) fn on_heap(front_end: &str, folder: &Path) -> Command {
     let mut command = heap_run();
     command.args(["--front-end", front_end, "--"]).current_dir(folder);
     command
@@ -162,88 +162,6 @@ fn git_makes_the_same_repository() {
     ];
     let log = as_on_glibc("git", &["sh", "-c", script], &who);
     assert!(log.contains("Change 40"), "{log}");
-}
-
-#[test]
-fn redis_serves_under_load() {
-    if !has("redis-server") || !has("redis-benchmark") || !has("redis-cli") {
-        return;
-    }
-    // A socket's path may have 107 bytes.
-    let place = tempfile::tempdir().expect("a temporary folder");
-    let socket = place.path().join("redis");
-    let mut command = on_heap("lfh", place.path());
-    command
-        .args(["redis-server", "--port", "0", "--save", "", "--unixsocket"])
-        .arg(&socket);
-    let mut server = command
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("plimsoll starts");
-    let started = Instant::now();
-    while !socket.exists() && started.elapsed() < Duration::from_secs(20) {
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    let client = |words: &[&str]| {
-        let mut command = on_heap("lfh", place.path());
-        command.args(&words[..1]).arg("-s").arg(&socket).args(&words[1..]);
-        let output = finished(&mut command, 120);
-        (
-            output.status.success(),
-            String::from_utf8_lossy(&output.stdout).trim().to_owned(),
-        )
-    };
-    let load = [
-        "redis-benchmark",
-        "-q",
-        "-n",
-        "5000",
-        "-c",
-        "20",
-        "-r",
-        "2000",
-        "-d",
-        "300",
-        "-t",
-        "set,get,lpush,lpop,sadd,hset,zadd,mset",
-    ];
-    let benchmark = client(&load);
-    let counted = client(&[
-        "redis-cli",
-        "eval",
-        "for n = 1, 3000 do redis.call('rpush', 'l', string.rep('x', n)) end return redis.call('llen', 'l')",
-        "0",
-    ]);
-    let last = client(&["redis-cli", "strlen", "nothing"]);
-    // A fork of the server writes its memory to a file.
-    let copied = client(&["redis-cli", "bgsave"]);
-    let saved = |answer: &str| answer.contains("rdb_bgsave_in_progress:0");
-    let mut persistence = client(&["redis-cli", "info", "persistence"]).1;
-    while !saved(&persistence) && started.elapsed() < Duration::from_secs(60) {
-        std::thread::sleep(Duration::from_millis(50));
-        persistence = client(&["redis-cli", "info", "persistence"]).1;
-    }
-    let ended = client(&["redis-cli", "shutdown", "nosave", "force"]);
-    let status = match ended.0 {
-        true => server.wait().expect("it ends"),
-        false => {
-            server.kill().expect("it can be ended");
-            server.wait().expect("it ends")
-        }
-    };
-    assert!(
-        benchmark.0 && benchmark.1.contains("requests per second"),
-        "{}",
-        benchmark.1
-    );
-    assert_eq!((counted.1.as_str(), last.1.as_str()), ("3000", "0"));
-    assert!(copied.1.contains("started"), "{}", copied.1);
-    assert!(
-        saved(&persistence) && persistence.contains("rdb_last_bgsave_status:ok"),
-        "{persistence}"
-    );
-    assert!(ended.0 && status.success(), "{status}");
 }
 
 fn stressed(mode: &str) -> String {

@@ -1,0 +1,205 @@
+//! Huge pages lie under heaps that are mostly in use, and under no others. What the kernel was asked for is read from
+//! the flags of mappings, and what it gave from their counts.
+#![allow(unsafe_code)]
+
+use plimsoll_lfh::{FrontEnd, Heap, HeapOptions};
+
+use crate::child::{in_child, resident};
+
+const MIB: usize = 1 << 20;
+
+/// Bytes of this process's mappings for which huge pages were asked for, and bytes of huge pages.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct HugePages {
+    asked_for: usize,
+    given: usize,
+}
+
+fn huge_pages() -> HugePages {
+    let text = std::fs::read_to_string("/proc/self/smaps").expect("there is /proc");
+    let mut all = HugePages::default();
+    let mut size = 0;
+    for line in text.lines() {
+        let mut words = line.split_ascii_whitespace();
+        let (name, first) = (words.next(), words.next());
+        let bytes = || first.and_then(|kib| kib.parse::<usize>().ok()).expect("KiB") << 10;
+        match name {
+            Some("Size:") => size = bytes(),
+            Some("AnonHugePages:") => all.given += bytes(),
+            Some("VmFlags:") if first.into_iter().chain(words).any(|flag| flag == "hg") => {
+                all.asked_for += size;
+            }
+            _ => {}
+        }
+    }
+    all
+}
+
+/// What a mapping of so many bytes gets that asks for huge pages itself: the most that the heap can get. Nothing where
+/// the kernel has none.
+fn of_a_plain_mapping(length: usize) -> HugePages {
+    let before = huge_pages();
+    // SAFETY: a mapping of this function's own, which is written to and ends here.
+    unsafe {
+        let mapping = libc::mmap(
+            std::ptr::null_mut(),
+            length,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+            -1,
+            0,
+        );
+        assert_ne!(mapping, libc::MAP_FAILED);
+        libc::madvise(mapping, length, libc::MADV_HUGEPAGE);
+        mapping.write_bytes(1, length);
+        let with = huge_pages();
+        libc::munmap(mapping, length);
+        HugePages {
+            asked_for: with.asked_for - before.asked_for,
+            given: with.given - before.given,
+        }
+    }
+}
+
+/// Blocks of `size` bytes, `total` bytes together, all written to. Their list was there before.
+fn fill(heap: &Heap, blocks: &mut Vec<*mut u8>, total: usize, size: usize) {
+    for _ in 0..total / size {
+        let block = heap.allocate(size);
+        assert!(!block.is_null());
+        // SAFETY: the block was just made.
+        unsafe { block.write_bytes(1, size) };
+        blocks.push(block);
+    }
+}
+
+fn free_all(heap: &Heap, blocks: &mut Vec<*mut u8>) {
+    for block in blocks.drain(..) {
+        // SAFETY: the block is in use.
+        unsafe { heap.free(block) };
+    }
+}
+
+/// A list of blocks whose pages are resident, so that it does not count later.
+fn list() -> Vec<*mut u8> {
+    let mut list = vec![std::ptr::without_provenance_mut(1); 2 << 20];
+    list.clear();
+    list
+}
+
+fn lie_under_a_heap_that_is_mostly_in_use() {
+    let plain = of_a_plain_mapping(16 * MIB);
+    if plain.asked_for == 0 {
+        eprintln!("skipped: needs huge-pages: the kernel has none");
+        let required = std::env::var("PLIMSOLL_REQUIRE").unwrap_or_default();
+        assert!(!required.split(',').any(|name| name == "huge-pages"), "required");
+        return;
+    }
+    let heap = Heap::process();
+    let mut blocks = list();
+    let (base, none) = (resident(), huge_pages());
+    // What a heap has until it is mostly in use is on base pages.
+    fill(heap, &mut blocks, 8 * MIB, 48);
+    assert_eq!(huge_pages(), none);
+    fill(heap, &mut blocks, 72 * MIB, 48);
+    let now = huge_pages();
+    let (asked_for, given) = (now.asked_for - none.asked_for, now.given - none.given);
+    println!(
+        "figure: huge pages under 80 MiB: asked for {} MiB, given {} MiB, resident {} KiB",
+        asked_for / MIB,
+        given / MIB,
+        (resident() - base) >> 10
+    );
+    assert!((48 * MIB..=88 * MIB).contains(&asked_for), "{asked_for}");
+    if plain.given == 16 * MIB {
+        assert!(given >= 40 * MIB, "{given}");
+    }
+    // A page more than is in use is resident at most, and what the heap knows of its blocks.
+    assert!(
+        resident() - base < 86 * MIB,
+        "{} bytes resident",
+        resident() - base
+    );
+    free_all(heap, &mut blocks);
+    heap.trim();
+    let left = resident().saturating_sub(base);
+    assert!(left < 4 * MIB, "{left} bytes left");
+}
+
+#[test]
+fn huge_pages_lie_under_a_heap_that_is_mostly_in_use() {
+    in_child(
+        "huge_pages::huge_pages_lie_under_a_heap_that_is_mostly_in_use",
+        &[],
+        lie_under_a_heap_that_is_mostly_in_use,
+    );
+}
+
+/// What of a huge page is given back must not come back with the rest of it.
+#[test]
+fn pages_between_blocks_are_given_back_where_huge_pages_were() {
+    in_child(
+        "huge_pages::pages_between_blocks_are_given_back_where_huge_pages_were",
+        &[],
+        || {
+            let heap = Heap::process();
+            let (mut blocks, mut kept) = (list(), Vec::new());
+            let base = resident();
+            fill(heap, &mut blocks, 64 * MIB, 1024);
+            // Of each 64 KiB one block is kept, as far as its neighbours were handed out one after the other.
+            blocks.sort_unstable();
+            let mut at = 0;
+            blocks.retain(|block| {
+                at += 1;
+                if at % 64 == 0 {
+                    kept.push(*block);
+                }
+                at % 64 != 0
+            });
+            free_all(heap, &mut blocks);
+            heap.trim();
+            heap.trim();
+            let left = resident().saturating_sub(base);
+            println!(
+                "figure: {} KiB left of 64 MiB, of which 1 MiB is in use",
+                left >> 10
+            );
+            assert!(left < 16 * MIB, "{left} bytes left");
+            // Whoever looks at it later finds as much.
+            std::thread::sleep(std::time::Duration::from_millis(1500));
+            let later = resident().saturating_sub(base);
+            assert!(later <= left + MIB, "{later} bytes, after {left}");
+            free_all(heap, &mut kept);
+        },
+    );
+}
+
+#[test]
+fn no_huge_pages_lie_under_large_blocks_and_the_standard_front_end() {
+    in_child(
+        "huge_pages::no_huge_pages_lie_under_large_blocks_and_the_standard_front_end",
+        &[],
+        || {
+            let heap = Heap::new(HeapOptions::default()).expect("there is memory");
+            assert_eq!(heap.front_end(), FrontEnd::Standard);
+            let mut blocks = list();
+            let none = huge_pages();
+            fill(&heap, &mut blocks, 32 * MIB, 1000);
+            fill(&heap, &mut blocks, 64 * MIB, MIB);
+            assert_eq!(huge_pages(), none);
+        },
+    );
+}
+
+#[test]
+fn no_huge_pages_are_asked_for_where_they_are_turned_off() {
+    in_child(
+        "huge_pages::no_huge_pages_are_asked_for_where_they_are_turned_off",
+        &[("PLIMSOLL_HEAP_THP", "off")],
+        || {
+            let mut blocks = list();
+            let none = huge_pages();
+            fill(Heap::process(), &mut blocks, 80 * MIB, 48);
+            assert_eq!(huge_pages(), none);
+        },
+    );
+}
