@@ -9,7 +9,8 @@ measured for the cell, the same for each allocator.
 Prints the tables, and writes a folder: README.md, raw.jsonl (a line a run), machine.json. Ends with 1 when a load failed.
 
 Usage: benchmarks/heap/run.py [--library OURS.so] [--repeat 5] [--seconds 1] [--quick] [--only REGEX] [--output DIR] HEAP_LOAD
-Without --library only the others are measured. Take a release build, on a machine that does nothing else.
+Without --library only the others are measured. Take a release build, on a machine that does nothing else. Variables
+PLIMSOLL_HEAP_* of the environment are kept from the runs; ours runs a second time with the hardened profile.
 """
 
 import argparse
@@ -35,6 +36,9 @@ RIVALS = [
 LEFT_OUT = "tcmalloc with rseq, rpmalloc and snmalloc"
 FOLDERS = ["/usr/lib/*-linux-gnu", "/usr/lib", "/usr/lib64", "/usr/local/lib"]
 OURS = "ours"
+# Our library again, with the profile that notices more mistakes: shown beside the others, and nobody's peer.
+HARDENED = "ours, hardened"
+ENVIRONMENT = {HARDENED: {"PLIMSOLL_HEAP_PROFILE": "hardened"}}
 TIMEOUT = 120
 MIB = 1 << 20
 
@@ -82,6 +86,7 @@ class Metric:
 
 PAIRS = [Metric(f"{cell.name}, ns a pair", cell.name, "pair_cpu_ns", "pair_own_cpu_ns") for cell in REPLACEMENT]
 PER_LIVE = [Metric(f"{cell.name}, RSS / live", cell.name, "resident_per_live") for cell in REPLACEMENT]
+HARDENED_PAIR = PAIRS[0]
 MANY = Metric("512 threads, ns a pair", "replacement 0-1k, 512 threads", "pair_cpu_ns", "pair_own_cpu_ns")
 IDLE = Metric("KiB an idle thread, stack included", "idle threads", "kib_per_thread")
 IDLE_NET = Metric("KiB an idle thread, the allocator's", "idle threads", "allocator_kib_per_thread")
@@ -159,10 +164,11 @@ def machine(allocators):
     }
 
 
-def measure(heap_load, cell, library, seconds):
+def measure(heap_load, cell, allocator, library, seconds):
     """One run: its line as a dict, or a dict with the error."""
     command = [heap_load, *cell.arguments, *(["--seconds", str(seconds)] if cell.timed else [])]
-    environment = {key: value for key, value in os.environ.items() if key != "LD_PRELOAD"}
+    inherited = {key: value for key, value in os.environ.items() if not key.startswith(("LD_PRELOAD", "PLIMSOLL_HEAP_"))}
+    environment = inherited | ENVIRONMENT.get(allocator, {})
     if library is not None:
         environment["LD_PRELOAD"] = str(library.resolve())
     try:
@@ -211,7 +217,7 @@ class Session:
         return gross if gross is None or not metric.own else max(gross - self.own(metric), 0.1)
 
     def best_peer(self, metric, value):
-        values = [value(name, metric) for name in self.allocators if name != OURS]
+        values = [value(name, metric) for name in self.allocators if name not in (OURS, HARDENED)]
         return min((value for value in values if value is not None), default=None)
 
     def ratio(self, allocator, metric, value):
@@ -254,6 +260,7 @@ def targets(session):
     for metric in [*CROSS, *LARGE]:
         rows.append((metric.title + " / best peer", 1.15, session.ratio(OURS, metric, net),
                      session.ratio(OURS, metric, gross)))
+    rows.append((f"hardened, {HARDENED_PAIR.title}", 20, net(HARDENED, HARDENED_PAIR), gross(HARDENED, HARDENED_PAIR)))
     return rows
 
 
@@ -354,7 +361,7 @@ def main():
     if arguments.library:
         if not arguments.library.is_file():
             parser.error(f"{arguments.library} is no file; build it with --release first")
-        allocators[OURS] = arguments.library
+        allocators[OURS] = allocators[HARDENED] = arguments.library.resolve()
     missing = [name for name, _ in RIVALS if name not in allocators]
     if missing:
         print(f"not installed, left out: {', '.join(missing)}", file=sys.stderr)
@@ -365,7 +372,7 @@ def main():
         for at, cell in enumerate(cells):
             first = (nth + at) % len(names)
             for name in names[first:] + names[:first]:
-                line = measure(heap_load, cell, allocators[name], seconds)
+                line = measure(heap_load, cell, name, allocators[name], seconds)
                 session.add(name, cell, line)
                 raw.append({"repeat": nth, "cell": cell.name, "preloaded": name, **line})
         print(f"repeat {nth + 1} of {repeat} done", file=sys.stderr, flush=True)

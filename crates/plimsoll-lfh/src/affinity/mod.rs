@@ -14,6 +14,7 @@ mod quarantine;
 #[cfg(target_arch = "x86_64")]
 mod rseq;
 mod runs;
+mod shared;
 
 use core::ptr;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -25,6 +26,7 @@ pub use self::layout::SLOT;
 pub(crate) use self::layout::{
     MOST_POINTERS, QUARANTINED, RUN_POINTERS, RUN_ROWS, STEP, begin, most_pointers,
 };
+pub(crate) use self::shared::SHARED;
 use crate::bucket::Bucket;
 use crate::lock::Lock;
 use crate::set_once::SET_ONCE;
@@ -36,11 +38,11 @@ const MOST_LOCKED_SLOTS: usize = 64;
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct SlotSet {
-    /// Where the slots are, if sections serve them; 0 otherwise. The fast path's only look at it.
+    /// Where the slots of processors are, if sections serve them; 0 otherwise. The fast path's only look at it.
     pub(crate) sections: AtomicUsize,
-    /// Where the slots are; 0 if there are none.
+    /// Where the slots are, shared ones first; 0 if there are none.
     pub(crate) slots: AtomicUsize,
-    /// How many there are.
+    /// How many there are, shared ones too.
     pub(crate) count: AtomicU32,
 }
 
@@ -54,12 +56,13 @@ impl SlotSet {
         let sections = area.and_then(|area| {
             let count = plimsoll_os::possible_processors()?;
             SET_ONCE.area.store(area, Ordering::Release);
+            let count = SHARED + count;
             Some((address_space::map(count * SLOT).ok()?, count))
         });
         let (slots, count) = match sections {
             Some(sections) => sections,
             None => {
-                let count = (2 * plimsoll_os::allowed_processors()).clamp(4, MOST_LOCKED_SLOTS);
+                let count = SHARED + (2 * plimsoll_os::allowed_processors()).clamp(4, MOST_LOCKED_SLOTS);
                 match address_space::map(count * SLOT) {
                     Ok(slots) => (slots, count),
                     Err(_) => return false,
@@ -68,8 +71,8 @@ impl SlotSet {
         };
         self.count.store(count as u32, Ordering::Relaxed);
         self.slots.store(slots, Ordering::Release);
-        self.sections
-            .store(if sections.is_some() { slots } else { 0 }, Ordering::Release);
+        let served = sections.map_or(0, |_| slots + SHARED * SLOT);
+        self.sections.store(served, Ordering::Release);
         true
     }
 
@@ -126,11 +129,12 @@ impl SlotSet {
         #[cfg(target_arch = "x86_64")]
         if self.uses_sections() {
             // SAFETY: the set has started by sections, so the area is there.
-            return unsafe { rseq::concurrency_id(SET_ONCE.area.load(Ordering::Relaxed)) };
+            let id = unsafe { rseq::concurrency_id(SET_ONCE.area.load(Ordering::Relaxed)) };
+            return SHARED + id;
         }
         // Thread pointers differ in their middle bits: spread them.
         let spread = (thread_pointer() >> 6).wrapping_mul(0x9E37_79B9_7F4A_7C15_u64 as usize);
-        ((spread >> 32) * self.count()) >> 32
+        SHARED + (((spread >> 32) * self.count().saturating_sub(SHARED)) >> 32)
     }
 
     /// Takes up to `blocks.len()` free blocks of the bucket from the slot that serves this thread. Returns how many.
@@ -212,7 +216,7 @@ impl SlotSet {
             // SAFETY: the set has started, so area and slots are what `rseq` asks for.
             let slot =
                 unsafe { rseq::prepare(slots, SET_ONCE.area.load(Ordering::Relaxed), index, prepared) };
-            return (slot != 0).then(|| (slot - slots) / SLOT);
+            return (slot != 0).then(|| self.number_of(slot));
         }
         let slot = self.mine();
         let _held = self.lock(slot).lock();
@@ -264,6 +268,12 @@ impl SlotSet {
     pub(crate) fn lock(&self, slot: usize) -> &Lock<()> {
         // SAFETY: inside of the slot, where nothing else is; zeroed memory is a free lock.
         unsafe { &*((self.slot(slot) + layout::LOCK) as *const Lock<()>) }
+    }
+
+    /// The number of the slot at an address.
+    #[cfg(target_arch = "x86_64")]
+    fn number_of(&self, slot: usize) -> usize {
+        (slot - self.slots.load(Ordering::Relaxed)) / SLOT
     }
 
     fn slot(&self, slot: usize) -> usize {

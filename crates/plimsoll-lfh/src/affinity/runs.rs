@@ -53,7 +53,7 @@ impl SlotSet {
             let header = Header::prepared_to_hold(run_begin(row), RUN_POINTERS as u16);
             // SAFETY: the set has started, so area and slots are what `rseq` asks for; a header is there.
             let slot = unsafe { super::rseq::prepare(slots, area, RUN_HEADERS + row, header) };
-            return (slot != 0).then(|| (slot - slots) / super::SLOT);
+            return (slot != 0).then(|| self.number_of(slot));
         }
         let _ = row;
         None

@@ -66,6 +66,26 @@ impl LowFragmentation {
         }
     }
 
+    /// Ends the process where one of the blocks was never handed out by this heap.
+    pub(super) fn check_homes(&self, bucket: Bucket, blocks: &[*mut u8]) {
+        for block in blocks {
+            let subsegment = Subsegment::containing(*block as usize, bucket);
+            self.check_home(subsegment, subsegment.number(*block), *block);
+        }
+    }
+
+    #[inline]
+    fn check_home(&self, subsegment: Subsegment, number: u16, block: *mut u8) {
+        let unit = subsegment.unit();
+        let damage = |damage| integrity::report(damage, block as usize, Some(subsegment.bucket));
+        if unit.heap.load(Ordering::Relaxed) != self.heap.load(Ordering::Relaxed) {
+            damage(Damage::OtherHeap);
+        }
+        if number >= unit.carved.load(Ordering::Relaxed) {
+            damage(Damage::Foreign);
+        }
+    }
+
     /// Brings one group home, and does what is owed then.
     fn bring_group(&self, backend: &Backend, group: Group) {
         let Group {
@@ -75,13 +95,7 @@ impl LowFragmentation {
             count,
         } = group;
         let unit = subsegment.unit();
-        let damage = |damage| integrity::report(damage, tail as usize, Some(subsegment.bucket));
-        if unit.heap.load(Ordering::Relaxed) != self.heap.load(Ordering::Relaxed) {
-            damage(Damage::OtherHeap);
-        }
-        if first.next > unit.carved.load(Ordering::Relaxed) {
-            damage(Damage::Foreign);
-        }
+        self.check_home(subsegment, first.next - 1, tail);
         let capacity = subsegment.capacity();
         let duty = unit.remote.push(first.next, count, capacity, |next| {
             // SAFETY: the block is free, and nobody else has it before the push.
@@ -108,7 +122,7 @@ impl LowFragmentation {
                 lists.settle(backend, subsegment, standing);
             }
             Duty::Empty => lists.empty(backend, subsegment),
-            Duty::TooMany => damage(Damage::DoubleFree),
+            Duty::TooMany => integrity::report(Damage::DoubleFree, tail as usize, Some(subsegment.bucket)),
             Duty::Nothing => {}
         }
     }

@@ -40,6 +40,8 @@ pub(crate) struct BucketLists {
     pub(crate) drained: u32,
     /// What `refills` was when the drain looked last.
     pub(super) refills_seen: u32,
+    /// What `refills` was at the last flush.
+    refills_at_flush: u32,
 }
 
 impl BucketLists {
@@ -84,6 +86,12 @@ impl BucketLists {
                 None => return taken,
             }
         }
+    }
+
+    /// Counts a flush. Whether blocks were asked for since the one before it, and so may be soon again.
+    pub(super) fn note_flush(&mut self) -> bool {
+        self.flushes = self.flushes.wrapping_add(1);
+        core::mem::replace(&mut self.refills_at_flush, self.refills) != self.refills
     }
 
     /// A slot gives its active subsegment up.

@@ -21,7 +21,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 pub(crate) use self::bucket_lists::BucketLists;
 pub(crate) use self::drain::Idle;
-use crate::affinity::{MOST_POINTERS, Sections, SlotSet};
+use crate::affinity::{MOST_POINTERS, Sections, SlotSet, most_pointers};
 use crate::arena::{self, BUCKET_OF_UNIT, WINDOW};
 use crate::backend::Backend;
 use crate::bucket::{BUCKETS, Bucket};
@@ -189,7 +189,11 @@ impl LowFragmentation {
             self.grow(slot, bucket);
             let room = self.slots.header(slot, bucket).capacity() as usize / 2;
             lists.refills = lists.refills.wrapping_add(1);
-            let taken = lists.take(self, backend, slot, bucket, &mut blocks[..room.min(BATCH) + 1]);
+            let wanted = &mut blocks[..room.min(BATCH) + 1];
+            let mut taken = self.slots.take_shared(bucket, wanted);
+            if taken * 2 <= wanted.len() {
+                taken += lists.take(self, backend, slot, bucket, &mut wanted[taken..]);
+            }
             (taken, lists.refills)
         };
         purge::after_calls(refills);
@@ -205,7 +209,8 @@ impl LowFragmentation {
         *first
     }
 
-    /// Finds a place for a free block where the slot is full: the array grows, or a half of it comes home.
+    /// Finds a place for a free block where the slot is full: the array grows, or a half of it goes where others find
+    /// it, or comes home.
     fn flush(&self, backend: &Backend, bucket: Bucket, block: *mut u8) {
         if !self.slots.has_started() {
             integrity::report(Damage::OtherHeap, block as usize, Some(bucket));
@@ -215,9 +220,10 @@ impl LowFragmentation {
         }
         let slot = self.slots.mine();
         let header = self.slots.header(slot, bucket);
-        let grown = {
-            let mut lists = self.buckets[bucket.index()].lock.lock();
-            lists.flushes = lists.flushes.wrapping_add(1);
+        let lock = &self.buckets[bucket.index()].lock;
+        let grown = header.capacity() < most_pointers(bucket) && {
+            let mut lists = lock.lock();
+            lists.note_flush();
             self.grow(slot, bucket)
         };
         if grown && self.slots.push_batch(bucket, &[block]) == 1 {
@@ -226,7 +232,14 @@ impl LowFragmentation {
         let mut blocks = [block; BATCH + 1];
         let half = (header.capacity() as usize / 2).min(BATCH);
         let taken = 1 + self.slots.pop_batch(bucket, &mut blocks[1..=half]);
-        self.bring_home(backend, bucket, &blocks[..taken]);
+        let blocks = &blocks[..taken];
+        self.check_homes(bucket, blocks);
+        let shared = {
+            let mut lists = lock.lock();
+            let grows = lists.note_flush();
+            self.slots.share(bucket, blocks, grows)
+        };
+        self.bring_home(backend, bucket, &blocks[shared..]);
     }
 
     /// Makes the bucket's array in the slot usable, or larger. No where it is as large as may be. The bucket's lock is

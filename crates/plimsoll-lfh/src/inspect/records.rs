@@ -6,7 +6,7 @@ use super::memory::{Memory, MemoryError};
 use super::slots::{MOST_SLOTS, Slots};
 use super::space::Space;
 use super::validate::{Damage, Fault};
-use crate::affinity::SlotSet;
+use crate::affinity::{SHARED, SlotSet};
 use crate::arena::RECORD;
 use crate::backend::{Backend, Extents};
 use crate::bucket::Bucket;
@@ -41,7 +41,7 @@ pub struct HeapRecord {
 /// What the slow paths of a low-fragmentation front end counted, of all buckets. Counts wrap at 2^32 a bucket.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FrontCounts {
-    /// Slots that there may be.
+    /// Slots of processors that there may be.
     pub slots: u32,
     /// Those that were ever used.
     pub slots_used: u32,
@@ -102,6 +102,12 @@ impl HeapRecord {
         self.back_contention + self.front.contention
     }
 
+    /// Numbers of the slots that may hold blocks: those that processors share come first.
+    pub(super) fn slot_numbers(&self) -> core::ops::Range<u32> {
+        let used = self.front.slots_used + SHARED as u32;
+        0..self.slots.map_or(0, |slots| slots.count.min(used))
+    }
+
     /// Its slots, where there are any.
     pub(super) fn slots(&self) -> Option<Slots> {
         self.slots
@@ -129,8 +135,10 @@ impl<'m, M: Memory> Space<'m, M> {
         let front = offset_of!(Record, low_fragmentation);
         let (slots, restartable) = bytes.slots(front + offset_of!(LowFragmentation, slots));
         let mut counts = FrontCounts {
-            slots: slots.map_or(0, |slots| slots.count),
-            slots_used: bytes.u32(front + offset_of!(LowFragmentation, slots_used)),
+            slots: slots.map_or(0, |slots| slots.count.saturating_sub(SHARED as u32)),
+            slots_used: bytes
+                .u32(front + offset_of!(LowFragmentation, slots_used))
+                .saturating_sub(SHARED as u32),
             restartable,
             ..FrontCounts::default()
         };

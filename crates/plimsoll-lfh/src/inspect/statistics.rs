@@ -235,7 +235,7 @@ impl HeapStatistics {
         let Some(slots) = record.slots() else {
             return Ok(());
         };
-        for slot in 0..slots.count.min(record.front.slots_used) {
+        for slot in record.slot_numbers() {
             for bucket in Bucket::all() {
                 let filled = slots.array(space.memory, slot, bucket)?.filled() as u64;
                 let counts = &mut self.buckets[bucket.index()];

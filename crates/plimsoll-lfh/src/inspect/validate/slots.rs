@@ -23,7 +23,7 @@ impl<M: Memory> Walk<'_, '_, M> {
         for record in self.space.heaps() {
             let record = record?;
             let Some(slots) = record.slots() else { continue };
-            for slot in 0..slots.count.min(record.front.slots_used) {
+            for slot in record.slot_numbers() {
                 for bucket in Bucket::all() {
                     let mut blocks = 0;
                     self.judge(|space| {

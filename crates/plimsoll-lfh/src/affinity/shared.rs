@@ -1,0 +1,91 @@
+//! Shared slots: blocks on their way from one processor's slot to another's, or back to the same.
+//!
+//! They are the first of the set and no processor's: their headers belong to who holds the bucket's lock. A batch that
+//! comes and goes there is copied as pointers; nobody reads the blocks, or what describes their subsegments.
+#![allow(unsafe_code)]
+
+use super::SlotSet;
+use super::header::Header;
+use crate::bucket::Bucket;
+
+/// How many slots are shared: for each bucket, room for so many full arrays.
+pub(crate) const SHARED: usize = 2;
+
+impl SlotSet {
+    /// Puts as many of the blocks there as there is room for, from the first; more room is made if `grows` says so.
+    /// Returns how many. The bucket's lock is held.
+    pub(crate) fn share(&self, bucket: Bucket, blocks: &[*mut u8], grows: bool) -> usize {
+        let mut shared = 0;
+        for slot in 0..SHARED {
+            let header = self.header(slot, bucket);
+            if grows {
+                header.prepare(Header::prepared(bucket));
+            }
+            let left = &blocks[shared..];
+            while grows && (header.room(left.len() as u16).1 as usize) < left.len() && header.grow(bucket) {}
+            let (at, count) = header.room(left.len() as u16);
+            for (offset, block) in (0..count).zip(left) {
+                // SAFETY: the header has room there, and the lock is held.
+                unsafe { self.pointer(slot, at + offset).write(*block) };
+            }
+            header.put(count);
+            shared += count as usize;
+        }
+        shared
+    }
+
+    /// Takes up to `blocks.len()` blocks from there, the last that came. Returns how many. The bucket's lock is held.
+    pub(crate) fn take_shared(&self, bucket: Bucket, blocks: &mut [*mut u8]) -> usize {
+        let mut taken = 0;
+        for slot in (0..SHARED).rev() {
+            let left = &mut blocks[taken..];
+            let (at, count) = self.header(slot, bucket).take(left.len() as u16);
+            for (offset, block) in (0..count).zip(left) {
+                // SAFETY: the header says so, and the lock is held.
+                *block = unsafe { self.pointer(slot, at + offset).read() };
+            }
+            taken += count as usize;
+        }
+        taken
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::sync::atomic::{AtomicU32, AtomicUsize};
+
+    use super::*;
+
+    #[test]
+    fn shared_slots_return_the_last_that_came_and_hold_no_more_than_they_may() {
+        let set = SlotSet {
+            sections: AtomicUsize::new(0),
+            slots: AtomicUsize::new(0),
+            count: AtomicU32::new(0),
+        };
+        assert!(set.start());
+        let bucket = Bucket::new(8).unwrap();
+        let most = super::super::most_pointers(bucket) as usize;
+        let blocks: std::vec::Vec<*mut u8> = (1..=SHARED * most + 5)
+            .map(core::ptr::without_provenance_mut)
+            .collect();
+        assert_eq!(
+            set.share(bucket, &blocks, false),
+            0,
+            "an unused array has no room"
+        );
+        assert_eq!(set.share(bucket, &blocks[..5], true), 5);
+        assert_eq!(set.share(bucket, &blocks[5..], true), SHARED * most - 5);
+        let mut taken = std::vec![core::ptr::null_mut(); 3];
+        assert_eq!(set.take_shared(bucket, &mut taken), 3);
+        assert_eq!(taken, blocks[SHARED * most - 3..SHARED * most]);
+        let mut rest = std::vec![core::ptr::null_mut(); SHARED * most];
+        assert_eq!(set.take_shared(bucket, &mut rest), SHARED * most - 3);
+        assert_eq!(set.pop_batch(bucket, &mut taken), 0, "no processor has them");
+        rest.truncate(SHARED * most - 3);
+        rest.sort_unstable();
+        assert_eq!(rest, blocks[..SHARED * most - 3]);
+        // SAFETY: nobody else knows of the set.
+        unsafe { set.end() };
+    }
+}
