@@ -12,9 +12,9 @@ use crate::figure::Figures;
 use crate::footprint::{Footprint, Resident};
 use crate::random::Random;
 use crate::rate::{Rate, Until};
-use crate::replacement::{self, OWN, fill, turn_over};
+use crate::replacement::{self, fill, own_cost, turn_over};
 use crate::sizes::Sizes;
-use crate::source::{Calls, Fixed};
+use crate::source::Calls;
 use crate::table::Table;
 
 /// Bytes of a thread's stack.
@@ -162,7 +162,7 @@ impl Larson {
                 wall,
             },
             generations: ended.iter().map(|chain| chain.generations).sum(),
-            own_cpu_ns: self.own_cost()?,
+            own_cpu_ns: own_cost(self.blocks, self.sizes, self.seed)?,
             footprint: Footprint {
                 before: before.now,
                 live,
@@ -204,15 +204,6 @@ impl Larson {
             generations: 0,
             ended,
         })
-    }
-
-    fn own_cost(&self) -> Result<f64, LoadError> {
-        let mut source = Fixed::packed(self.blocks, self.sizes.high())?;
-        let mut random = Random::new(self.seed, 0);
-        let mut table = Table::new(source.places())?;
-        fill(&mut table, &mut source, &mut random, self.sizes)?;
-        let stint = turn_over(&mut table, &mut source, &mut random, self.sizes, OWN)?;
-        Ok(Rate::of(&[stint]).cpu_nanoseconds())
     }
 
     /// The parameters by name.

@@ -98,7 +98,7 @@ impl Replacement {
         Ok(ReplacementResult {
             pairs,
             process_cpu_ns: process_cpu.as_nanos() as f64 / pairs.count as f64,
-            own_cpu_ns: self.own_cost()?,
+            own_cpu_ns: own_cost(self.blocks, self.sizes, self.seed)?,
             footprint: Footprint {
                 before: before.now,
                 live: parts.iter().map(|part| part.live).sum(),
@@ -139,15 +139,6 @@ impl Replacement {
         })
     }
 
-    fn own_cost(&self) -> Result<f64, LoadError> {
-        let mut source = Fixed::packed(self.blocks, self.sizes.high())?;
-        let mut random = Random::new(self.seed, 0);
-        let mut table = Table::new(source.places())?;
-        fill(&mut table, &mut source, &mut random, self.sizes)?;
-        let stint = turn_over(&mut table, &mut source, &mut random, self.sizes, OWN)?;
-        Ok(Rate::of(&[stint]).cpu_nanoseconds())
-    }
-
     /// The parameters by name.
     pub fn parameters(&self) -> Figures {
         let mut figures = Figures::default();
@@ -169,6 +160,16 @@ impl ReplacementResult {
         self.footprint.figures(&mut figures);
         figures
     }
+}
+
+/// CPU nanoseconds of a pair without the allocator: on blocks that lie packed and never move.
+pub(crate) fn own_cost(blocks: usize, sizes: Sizes, seed: u64) -> Result<f64, LoadError> {
+    let mut source = Fixed::packed(blocks, sizes.high())?;
+    let mut random = Random::new(seed, 0);
+    let mut table = Table::new(source.places())?;
+    fill(&mut table, &mut source, &mut random, sizes)?;
+    let stint = turn_over(&mut table, &mut source, &mut random, sizes, OWN)?;
+    Ok(Rate::of(&[stint]).cpu_nanoseconds())
 }
 
 /// An error for a parameter that must not be 0.

@@ -41,6 +41,10 @@ mod standard;
 mod subsegment;
 mod unit;
 
+#[cfg(test)]
+#[path = "../tests/it/this_program.rs"]
+mod this_program;
+
 pub use arena::{
     Directory, FIRST_UNIT, HEAPS, MAGIC, RECORD, SEGMENT, SEGMENT_UNITS, Segment, UNITS, WINDOW,
 };

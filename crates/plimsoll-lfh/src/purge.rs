@@ -81,6 +81,9 @@ pub(crate) fn ask_for_helper() {
     if settings::purge_mode() != PurgeMode::Thread || !PERIODS_END || !HELPER_STATE.ask() {
         return;
     }
+    // The helper cannot ask for it: the C library reads the thread pointer, and that of the thread that started the
+    // helper points to nothing once the thread has ended.
+    pages::page();
     // SAFETY: the stack is a part of the window for this alone, and no other helper is present, as the state said;
     // `run` uses but atomics, system calls, and locks.
     if unsafe { start_helper_thread(arena::window() + HELPER, &HELPER_STATE, run) }.is_err() {

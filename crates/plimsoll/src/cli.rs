@@ -385,6 +385,7 @@ pub enum HeapCommand {
 
 /// `plimsoll heap stat`.
 #[derive(Debug, Clone, Args)]
+#[command(override_usage = "plimsoll heap stat [OPTIONS] <PID|--all-heaps>")]
 pub struct HeapStat {
     /// The process; without one, `--all-heaps` looks at every process that runs on this heap
     #[arg(required_unless_present = "all_heaps")]

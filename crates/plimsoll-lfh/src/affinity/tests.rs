@@ -3,12 +3,12 @@
 
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use core::time::Duration;
-use std::process::Command;
 use std::sync::Mutex;
 use std::vec::Vec;
 
 use super::*;
 use crate::bucket::BUCKETS;
+use crate::this_program::this_program;
 
 fn started() -> SlotSet {
     let set = SlotSet {
@@ -253,7 +253,7 @@ fn slots_are_the_same_without_sections() {
         assert!(!started().uses_sections());
         return;
     }
-    let status = Command::new(std::env::current_exe().unwrap())
+    let status = this_program()
         .args(["affinity::tests", "--test-threads=1"])
         .env("PLIMSOLL_HEAP_RSEQ", "off")
         .output()

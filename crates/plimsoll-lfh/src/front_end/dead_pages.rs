@@ -13,6 +13,7 @@ use super::{Idle, LowFragmentation};
 use crate::arena::{self, FIRST_UNIT};
 use crate::backend::Backend;
 use crate::bucket::Bucket;
+use crate::pages;
 use crate::purge;
 use crate::remote_free::Standing;
 use crate::settings::{self, PurgeMode};
@@ -158,7 +159,7 @@ impl LowFragmentation {
         if !lock.lock().take_listed(subsegment) {
             return;
         }
-        let dead = subsegment.take_dead_pages(plimsoll_os::page_size());
+        let dead = subsegment.take_dead_pages(pages::page());
         if dead.pages != 0 {
             backend.leave_huge_pages(subsegment.first, 1);
             for_each_range(dead.pages, |first, pages| {

@@ -1,6 +1,6 @@
 //! Tests that take a process of their own: the same test again, in a child of the test program.
 
-use std::process::Command;
+use crate::this_program::this_program;
 
 const VARIABLE: &str = "PLIMSOLL_LFH_CHILD";
 
@@ -10,8 +10,7 @@ pub(crate) fn in_child(name: &str, environment: &[(&str, &str)], body: impl FnOn
     if std::env::var_os(VARIABLE).is_some() {
         return body();
     }
-    let program = std::env::current_exe().expect("this program has a path");
-    let output = Command::new(program)
+    let output = this_program()
         .args([name, "--exact", "--nocapture", "--test-threads=1"])
         .env(VARIABLE, "1")
         .envs(environment.iter().copied())

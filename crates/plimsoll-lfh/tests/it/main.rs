@@ -29,4 +29,5 @@ mod limits;
 mod mistakes;
 mod model;
 mod signals;
+mod this_program;
 mod threads;

@@ -2,9 +2,10 @@
 #![allow(unsafe_code)]
 
 use std::os::unix::process::ExitStatusExt;
-use std::process::Command;
 
 use plimsoll_lfh::Heap;
+
+use crate::this_program::this_program;
 
 /// What a mistake is called, how to commit it, and what the process says then.
 type Mistake = (&'static str, fn(), &'static str);
@@ -147,7 +148,7 @@ fn mistakes_end_the_process_and_are_named() {
         .chain(hardened)
     {
         for sections in ["on", "off"] {
-            let output = Command::new(std::env::current_exe().expect("this program has a path"))
+            let output = this_program()
                 .args([
                     "mistakes::mistakes_end_the_process_and_are_named",
                     "--exact",

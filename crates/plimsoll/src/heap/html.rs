@@ -13,6 +13,7 @@ use crate::report::html::parts;
 struct View {
     style: String,
     title: String,
+    unread: Vec<String>,
     processes: Vec<ProcessView>,
 }
 
@@ -44,6 +45,11 @@ pub fn page(survey: &HeapSurvey, cells: &[Vec<Cell>]) -> String {
     let view = View {
         style: format!("{}{STYLE}", parts::look()),
         title: names.join(", "),
+        unread: survey
+            .unread
+            .iter()
+            .map(|unread| inert(&unread.why).into_owned())
+            .collect(),
         processes: survey
             .processes
             .iter()
@@ -59,6 +65,7 @@ fn process_view(process: &ProcessHeaps, cells: &[Cell]) -> ProcessView {
     let one = HeapSurvey {
         schema: super::HEAP_SCHEMA,
         processes: vec![process.clone()],
+        unread: Vec::new(),
         denied: 0,
     };
     let damage = process

@@ -12,8 +12,21 @@ pub struct HeapSurvey {
     pub schema: u32,
     /// The processes that run on this heap, by number.
     pub processes: Vec<ProcessHeaps>,
+    /// Processes that run on it, or did, and whose heaps could not be read.
+    pub unread: Vec<UnreadHeaps>,
     /// Processes that this user may not look into; they may run on it or not.
     pub denied: u32,
+}
+
+/// A process whose heaps could not be read.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct UnreadHeaps {
+    /// Its number.
+    pub pid: u32,
+    /// Why, in words.
+    pub why: String,
+    /// Whether something wrote over what leads to them.
+    pub damaged: bool,
 }
 
 /// The heaps of a process.

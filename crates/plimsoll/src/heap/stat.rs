@@ -7,7 +7,9 @@ use plimsoll_lfh::inspect::{HeapStatistics, MemoryError, OtherProcess, Space, Sp
 
 use super::error::HeapStatError;
 use super::find;
-use super::model::{Cell, DamageReport, HEAP_SCHEMA, HeapSurvey, ProcessHeaps, ValidationReport};
+use super::model::{
+    Cell, DamageReport, HEAP_SCHEMA, HeapSurvey, ProcessHeaps, UnreadHeaps, ValidationReport,
+};
 use super::report;
 use crate::processes::{Depth, Process, list};
 
@@ -43,6 +45,7 @@ pub fn stat(pid: u32, check: bool) -> Result<Stat, HeapStatError> {
         survey: HeapSurvey {
             schema: HEAP_SCHEMA,
             processes: vec![heaps],
+            unread: Vec::new(),
             denied: 0,
         },
         cells: vec![cells],
@@ -52,7 +55,8 @@ pub fn stat(pid: u32, check: bool) -> Result<Stat, HeapStatError> {
 /// The heaps of every process of this machine that runs on this heap.
 ///
 /// # Errors
-/// Where `/proc` cannot be listed. Processes that may not be looked into are counted.
+/// Where `/proc` cannot be listed. Processes that may not be looked into are counted, and those that cannot be read are
+/// told.
 pub fn stat_all(check: bool) -> Result<Stat, HeapStatError> {
     let found = list(Depth::Counters).map_err(|source| HeapStatError::Proc {
         path: "/proc".to_owned(),
@@ -61,6 +65,7 @@ pub fn stat_all(check: bool) -> Result<Stat, HeapStatError> {
     let mut survey = HeapSurvey {
         schema: HEAP_SCHEMA,
         processes: Vec::new(),
+        unread: Vec::new(),
         denied: found.denied,
     };
     let mut cells = Vec::new();
@@ -77,7 +82,12 @@ pub fn stat_all(check: bool) -> Result<Stat, HeapStatError> {
                 | HeapStatError::NoSuchProcess { .. }
                 | HeapStatError::Ended { .. },
             ) => {}
-            Err(error) => return Err(error),
+            // One process must not hide the others.
+            Err(error) => survey.unread.push(UnreadHeaps {
+                pid: process.identity.pid,
+                damaged: matches!(error, HeapStatError::Damaged { .. }),
+                why: error.to_string(),
+            }),
         }
     }
     Ok(Stat { survey, cells })

@@ -29,24 +29,28 @@ pub fn render(survey: &HeapSurvey, detail: HeapDetail) -> String {
         }
         process_text(&mut text, process, detail);
     }
-    if survey.processes.is_empty() {
+    for unread in &survey.unread {
+        let _ = writeln!(text, "! {}", inert(&unread.why));
+    }
+    if survey.processes.is_empty() && survey.unread.is_empty() {
         text.push_str("no process that this user may look into runs on this heap\n");
     }
     if survey.denied > 0 {
         let _ = writeln!(
             text,
-            "- {} processes may not be looked into by this user",
-            survey.denied
+            "- {} may not be looked into by this user",
+            counted(survey.denied.into(), "process", "processes")
         );
     }
     text
 }
 
+fn counted(count: u64, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}
+
 fn process_text(text: &mut String, process: &ProcessHeaps, detail: HeapDetail) {
-    let heaps = match process.heaps.len() {
-        1 => "1 heap".to_owned(),
-        many => format!("{many} heaps"),
-    };
+    let heaps = counted(process.heaps.len() as u64, "heap", "heaps");
     let affinity = match process.affinity {
         "rseq" => ", slots by restartable sequences",
         "lock" => ", slots by locks",
@@ -105,15 +109,15 @@ fn table(text: &mut String, heaps: &[HeapReport]) {
         if let Some(percent) = high(heap.external_fragmentation_percent) {
             let _ = writeln!(
                 text,
-                "  External fragmentation  {percent:.0} % ({} free blocks)",
-                heap.free_blocks
+                "  External fragmentation  {percent:.0} % ({})",
+                counted(heap.free_blocks, "free block", "free blocks")
             );
         }
         if let Some(percent) = high(heap.virtual_fragmentation_percent) {
             let _ = writeln!(
                 text,
-                "  Virtual address fragmentation  {percent:.0} % ({} uncommitted ranges)",
-                heap.uncommitted_ranges
+                "  Virtual address fragmentation  {percent:.0} % ({})",
+                counted(heap.uncommitted_ranges, "uncommitted range", "uncommitted ranges")
             );
         }
     }
@@ -137,17 +141,17 @@ fn heap_text(text: &mut String, heap: &HeapReport) {
         (
             "External fragmentation",
             format!(
-                "{} ({} free blocks)",
+                "{} ({})",
                 percent(heap.external_fragmentation_percent),
-                heap.free_blocks
+                counted(heap.free_blocks, "free block", "free blocks")
             ),
         ),
         (
             "Virtual address fragmentation",
             format!(
-                "{} ({} uncommitted ranges)",
+                "{} ({})",
                 percent(heap.virtual_fragmentation_percent),
-                heap.uncommitted_ranges
+                counted(heap.uncommitted_ranges, "uncommitted range", "uncommitted ranges")
             ),
         ),
         (
@@ -270,8 +274,7 @@ fn validation_text(text: &mut String, validation: &ValidationReport) {
         validation.cached_blocks,
         match validation.damaged {
             0 => "no damage".to_owned(),
-            1 => "1 damage".to_owned(),
-            many => format!("{many} damages"),
+            some => counted(some, "damage", "damages"),
         }
     );
     if validation.moved > 0 {

@@ -62,14 +62,14 @@ fn source(name: &str) -> PathBuf {
 }
 
 /// Whether `program` is in PATH.
-fn has(program: &str) -> bool {
+pub(crate) fn has(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let available = std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
     require::capability(program, available, "there is no such program in PATH")
 }
 
 /// Compiles a source file of these tests with a compiler that is known to be there.
-fn compiled(compiler: &str, name: &str, language: &str, flags: &[&str]) -> PathBuf {
+pub(crate) fn compiled(compiler: &str, name: &str, language: &str, flags: &[&str]) -> PathBuf {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let program = scratch(&format!("built-{number}")).join("program");

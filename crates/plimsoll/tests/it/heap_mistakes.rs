@@ -123,7 +123,7 @@ const CASES: &[Case] = &[
     case(
         "double-free-later",
         &[20_000],
-        Some("freed before"),
+        Some("double free"),
         Some("freed before"),
     ),
     case("double-free-much-later", ALL, Some("free"), Some("free")),

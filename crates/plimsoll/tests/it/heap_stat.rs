@@ -253,6 +253,45 @@ fn all_processes_on_the_heap_are_found() {
 }
 
 #[test]
+fn a_process_that_cannot_be_read_hides_no_other() {
+    if !crate::heap::has("gcc") {
+        return;
+    }
+    let program = Churn::start(&[]);
+    let mut other = Command::new(crate::heap::compiled("gcc", "other_layout.c", "c", &[]))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    let mut line = String::new();
+    BufReader::new(other.stdout.take().expect("it is piped"))
+        .read_line(&mut line)
+        .expect("text");
+    let pid = other.id();
+    let (alone, all) = (stat(&[&pid.to_string()]), stat(&["--all-heaps"]));
+    let unread = json(&stat(&["--all-heaps", "--json"]))["unread"].clone();
+    drop(other.stdin.take());
+    assert!(other.wait().expect("it is a child").success(), "{line}");
+    assert!(refusal(&alone, 4).contains("layout version 99"));
+    let said = text(&all);
+    assert!(
+        said.contains(&format!(
+            "! pid {pid} (program) runs on a heap of layout version 99"
+        )),
+        "{said}"
+    );
+    assert!(said.contains(&format!("pid {} it-", program.pid())), "{said}");
+    let listed = unread.as_array().expect("a list").iter();
+    assert!(
+        listed
+            .clone()
+            .any(|entry| entry["pid"] == pid && entry["damaged"] == false),
+        "{unread}"
+    );
+    program.end();
+}
+
+#[test]
 fn watching_tells_anew_until_interrupted() {
     let program = Churn::start(&[]);
     let mut watch = Command::new(PLIMSOLL)

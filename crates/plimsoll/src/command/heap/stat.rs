@@ -54,7 +54,7 @@ fn detail(options: &HeapStat) -> HeapDetail {
     }
 }
 
-/// Damage that was found ends the command as a failed workload does.
+/// Damage that was found, or that kept heaps from being read, ends the command as a failed workload does.
 fn exit_of(found: &Stat) -> Exit {
     let damaged = found
         .survey
@@ -62,6 +62,7 @@ fn exit_of(found: &Stat) -> Exit {
         .iter()
         .filter_map(|process| process.validation.as_ref())
         .any(|validation| !validation.damage.is_empty());
+    let damaged = damaged || found.survey.unread.iter().any(|unread| unread.damaged);
     if damaged { Exit::WorkloadFailed } else { Exit::Done }
 }
 
