@@ -69,11 +69,11 @@ fn a_thousand_idle_threads_take_no_more_than_a_few() {
             let of_heap = |(stacks, all): (usize, usize)| all.saturating_sub(stacks);
             println!(
                 "figure: idle threads: 1000 with their stacks {} KiB each, of which the heap {} KiB for all; 50: {} KiB",
-                many.1 / 1000 >> 10,
+                (many.1 / 1000) >> 10,
                 of_heap(many) >> 10,
                 of_heap(few) >> 10
             );
-            assert!(many.1 <= 1000 * 20 << 10, "{} bytes", many.1);
+            assert!(many.1 <= (1000 * 20) << 10, "{} bytes", many.1);
             // The heap's part does not follow the number of threads: a byte of a page each would be 4 MiB.
             assert!(of_heap(many) < of_heap(few) + (2 << 20), "{few:?}, then {many:?}");
         },
