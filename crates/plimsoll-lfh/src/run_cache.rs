@@ -13,6 +13,7 @@ use crate::affinity::RUN_POINTERS;
 use crate::arena;
 use crate::backend::Backend;
 use crate::front_end::LowFragmentation;
+use crate::integrity::{self, Damage};
 use crate::lock::Lock;
 use crate::purge::{self, THRESHOLD};
 use crate::unit::{UnitIndex, UnitKind};
@@ -91,9 +92,12 @@ impl RunCache {
         let first = front
             .take_run(row)
             .or_else(|| self.take_from_shelf(front.slot_of_thread(), row))?;
-        arena::unit(first)
-            .kind
-            .store(UnitKind::Large as u8, Ordering::Relaxed);
+        let unit = arena::unit(first);
+        if unit.kind() != UnitKind::Cached {
+            // It was put here twice, by threads that freed it at the same time, and went elsewhere meanwhile.
+            integrity::report(Damage::DoubleFree, arena::address_of(first), None);
+        }
+        unit.kind.store(UnitKind::Large as u8, Ordering::Relaxed);
         Some(first)
     }
 
@@ -117,6 +121,9 @@ impl RunCache {
         let Some(row) = row_of(units) else {
             return false;
         };
+        if unit.kind() != UnitKind::Large {
+            integrity::report(Damage::DoubleFree, arena::address_of(first), None);
+        }
         unit.kind.store(UnitKind::Cached as u8, Ordering::Relaxed);
         if !front.put_run(row, first) {
             self.put_on_shelf(backend, front.slot_of_thread(), row, first);

@@ -13,6 +13,7 @@ use super::{Idle, LowFragmentation};
 use crate::arena::{self, FIRST_UNIT};
 use crate::backend::Backend;
 use crate::bucket::Bucket;
+use crate::pages;
 use crate::purge;
 use crate::remote_free::Standing;
 use crate::settings::{self, PurgeMode};
@@ -158,13 +159,13 @@ impl LowFragmentation {
         if !lock.lock().take_listed(subsegment) {
             return;
         }
-        let dead = subsegment.take_dead_pages(plimsoll_os::page_size());
+        let dead = subsegment.take_dead_pages(pages::page());
         if dead.pages != 0 {
             backend.leave_huge_pages(subsegment.first, 1);
             for_each_range(dead.pages, |first, pages| {
                 let start = arena::address_of(subsegment.first) + first as usize * PAGE;
                 // SAFETY: whole pages in which nothing but free blocks lies, which are in no list.
-                unsafe { purge::discard(start, pages as usize * PAGE) };
+                unsafe { purge::give_back(start, pages as usize * PAGE) };
             });
         }
         lock.lock().give_up(backend, subsegment);

@@ -200,8 +200,9 @@ proptest! {
 
     #[test]
     fn a_heap_for_one_thread_that_checks_itself_keeps_what_is_in_use(calls in calls()) {
-        let options = HeapOptions { no_serialize: true, debug: true, ..HeapOptions::default() };
-        let heap = Heap::new(options).expect("there is memory");
+        let options = HeapOptions { debug: true, ..HeapOptions::default() };
+        // SAFETY: this thread alone uses it.
+        let heap = unsafe { Heap::new_no_serialize(options) }.expect("there is memory");
         let calls: Vec<Call> = calls
             .into_iter()
             .filter(|call| !matches!(call, Call::UseLowFragmentation))

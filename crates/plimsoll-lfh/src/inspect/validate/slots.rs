@@ -24,6 +24,9 @@ impl<M: Memory> Walk<'_, '_, M> {
             let record = record?;
             let Some(slots) = record.slots() else { continue };
             for slot in 0..slots.count.min(record.front.slots_used) {
+                if self.seen.stopped {
+                    return Ok(());
+                }
                 for bucket in Bucket::all() {
                     let mut blocks = 0;
                     self.judge(|space| {
