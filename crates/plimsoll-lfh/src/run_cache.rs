@@ -217,6 +217,8 @@ impl Row {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::Command;
     use std::vec::Vec;
 
     use super::*;
@@ -256,6 +258,41 @@ mod tests {
         assert_eq!(take(3), Some(runs[2]));
         assert_eq!(take(3), None, "the others went");
         assert_eq!(backend.extents().check(), Ok(()));
+    }
+
+    /// Two threads that free the same block at the same time may both find it in use.
+    fn take_what_was_put_twice() {
+        let heap = Heap::new(HeapOptions::default()).expect("there is memory");
+        let record = record_of(&heap);
+        let (backend, cache, front) = (record.backend(), record.run_cache(), record.low_fragmentation());
+        let first = take_large(backend, 3);
+        for _ in 0..2 {
+            let kind = &arena::unit(first).kind;
+            kind.store(UnitKind::Large as u8, Ordering::Relaxed);
+            assert!(cache.put(backend, front, first));
+        }
+        assert_eq!(cache.take(front, 3), Some(first));
+        cache.take(front, 3);
+    }
+
+    #[test]
+    fn a_run_is_not_handed_out_twice() {
+        const CHILD: &str = "PLIMSOLL_LFH_CHILD";
+        if std::env::var_os(CHILD).is_some() {
+            return take_what_was_put_twice();
+        }
+        let output = Command::new(std::env::current_exe().expect("this program has a path"))
+            .args([
+                "run_cache::tests::a_run_is_not_handed_out_twice",
+                "--exact",
+                "--nocapture",
+            ])
+            .env(CHILD, "1")
+            .output()
+            .expect("the test program starts");
+        let said = std::string::String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.signal(), Some(6), "{said}");
+        assert!(said.contains("it is already free"), "{said}");
     }
 
     #[test]

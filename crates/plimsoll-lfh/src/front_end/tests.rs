@@ -263,7 +263,9 @@ fn subsegments_rest_before_their_pages_are_given_back() {
     let ends = Ends::new();
     let bucket = Bucket::for_size(1000).unwrap();
     let blocks: Vec<_> = (0..1024).map(|_| ends.allocate(bucket)).collect();
-    let (kept, freed): (Vec<_>, Vec<_>) = blocks.into_iter().partition(|block| *block as usize % UNIT == 0);
+    let (kept, freed): (Vec<_>, Vec<_>) = blocks
+        .into_iter()
+        .partition(|block| (*block as usize).is_multiple_of(UNIT));
     freed.iter().for_each(|block| ends.free(*block));
     let absent = || count_sparse(&kept, bucket);
     let looks =
@@ -281,7 +283,9 @@ fn a_growing_heap_gives_dead_pages_back() {
     let ends = Ends::new();
     let bucket = Bucket::for_size(48).unwrap();
     let blocks: Vec<_> = (0..200_000).map(|_| ends.allocate(bucket)).collect();
-    let (kept, freed): (Vec<_>, Vec<_>) = blocks.into_iter().partition(|block| *block as usize % UNIT == 0);
+    let (kept, freed): (Vec<_>, Vec<_>) = blocks
+        .into_iter()
+        .partition(|block| (*block as usize).is_multiple_of(UNIT));
     freed.iter().for_each(|block| ends.free(*block));
     let absent = || count_sparse(&kept, bucket);
     assert_eq!(absent(), 0);

@@ -95,11 +95,8 @@ fn a_locked_page_of_a_heap_that_ended_does_not_keep_others() {
             for _ in 0..BLOCKS {
                 let block = next.allocate_zeroed(BLOCK);
                 // SAFETY: the block is in use, and that long.
-                assert!(
-                    unsafe { core::slice::from_raw_parts(block, BLOCK) }
-                        .iter()
-                        .all(|byte| *byte == 0)
-                );
+                let bytes = unsafe { core::slice::from_raw_parts(block, BLOCK) };
+                assert!(bytes.iter().all(|byte| *byte == 0));
             }
         },
     );
