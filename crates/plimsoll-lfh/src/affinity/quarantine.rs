@@ -12,6 +12,7 @@ use super::layout::QUARANTINED;
 #[cfg(target_arch = "x86_64")]
 use super::rseq;
 use super::{Header, SlotSet};
+#[cfg(target_arch = "x86_64")]
 use crate::set_once::SET_ONCE;
 
 /// The header of the quarantine.

@@ -11,6 +11,7 @@ use core::sync::atomic::Ordering;
 use super::header::Header;
 use super::layout::{RUN_HEADERS, RUN_POINTERS, run_begin};
 use super::{STEP, SlotSet};
+#[cfg(target_arch = "x86_64")]
 use crate::set_once::SET_ONCE;
 
 impl SlotSet {
