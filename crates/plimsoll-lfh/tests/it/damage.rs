@@ -7,6 +7,8 @@ use std::sync::Barrier;
 
 use plimsoll_lfh::{FrontEnd, Heap, HeapOptions};
 
+use crate::child::in_child;
+
 /// Of blocks that are kept as they are for the next one, and of those that coalesce at once.
 const LARGE: [usize; 2] = [40_000, 1 << 20];
 
@@ -256,9 +258,7 @@ fn a_handler_of_the_end_may_allocate() {
     }
 }
 
-/// One thread's large blocks come and go while another's call has the heap checked.
-#[test]
-fn a_heap_that_checks_itself_is_used_by_many_threads() {
+fn use_by_threads() {
     let options = HeapOptions {
         debug: true,
         ..HeapOptions::default()
@@ -268,7 +268,7 @@ fn a_heap_that_checks_itself_is_used_by_many_threads() {
         for thread in 0..4_usize {
             let heap = &heap;
             scope.spawn(move || {
-                for round in 0..1500_usize {
+                for round in 0..500_usize {
                     let size = match thread {
                         0 => 100 + round,
                         _ => 20_000 * (1 + (round * 7 + thread) % 12),
@@ -282,6 +282,16 @@ fn a_heap_that_checks_itself_is_used_by_many_threads() {
         }
     });
     assert_eq!(heap.front_end(), FrontEnd::Standard);
+}
+
+/// One thread's large blocks come and go while another's call has the heap checked.
+#[test]
+fn a_heap_that_checks_itself_is_used_by_many_threads() {
+    in_child(
+        "damage::a_heap_that_checks_itself_is_used_by_many_threads",
+        &[],
+        use_by_threads,
+    );
 }
 
 #[test]
