@@ -16,7 +16,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use plimsoll_os::weak;
 
 use crate::heap::Heap;
-use crate::lock::Forking;
+use crate::lock::{Forking, Reporting};
 use crate::{arena, purge, record};
 
 type Handler = extern "C" fn();
@@ -132,5 +132,6 @@ impl Heap {
             record::living_records().for_each(|record| record.free_after_fork());
             record::free_list_after_fork();
         }
+        Reporting::forget();
     }
 }

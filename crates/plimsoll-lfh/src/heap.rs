@@ -2,7 +2,6 @@
 #![allow(unsafe_code)]
 
 use core::alloc::{GlobalAlloc, Layout};
-use core::fmt;
 use core::ptr;
 use core::sync::atomic::Ordering;
 
@@ -14,6 +13,10 @@ use crate::integrity::{self, Damage};
 use crate::record::{self, Record};
 use crate::unit::{UNIT, UnitIndex, UnitKind};
 use crate::{arena, large, purge, standard, subsegment};
+
+mod error;
+
+pub use self::error::{FrontEndError, HeapError};
 
 /// Who serves blocks of up to [`LARGEST_BLOCK`](crate::LARGEST_BLOCK) bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,67 +31,12 @@ pub enum FrontEnd {
 /// How a heap is made.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct HeapOptions {
-    /// One thread alone uses the heap, so its calls take no lock. It cannot have the low-fragmentation front end.
-    pub no_serialize: bool,
     /// Every call checks the whole heap. It cannot have the low-fragmentation front end.
     pub debug: bool,
-    /// The hardened profile: a byte a block out of line, guard pages, quarantine, zero on free.
+    /// The hardened profile: a byte a block out of line, guard pages, quarantine, zero on free. It is one of the
+    /// low-fragmentation front end.
     pub hardened: bool,
 }
-
-/// Why a heap could not be made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum HeapError {
-    /// No address space or memory is left.
-    OutOfMemory,
-    /// As many heaps as there may be exist already.
-    TooManyHeaps,
-}
-
-/// Why a front end could not be set.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum FrontEndError {
-    /// The heap was made for one thread alone (`no_serialize`).
-    NoSerialize,
-    /// The heap was made to check itself (`debug`).
-    Debug,
-    /// The low-fragmentation front end stays until the heap is destroyed.
-    InUse,
-    /// No memory is left for it.
-    OutOfMemory,
-}
-
-impl fmt::Display for HeapError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            HeapError::OutOfMemory => "a heap could not be made: no memory is left for it",
-            HeapError::TooManyHeaps => {
-                "a heap could not be made: destroy one first, there are as many as may be"
-            }
-        })
-    }
-}
-
-impl core::error::Error for HeapError {}
-
-impl fmt::Display for FrontEndError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            FrontEndError::NoSerialize => {
-                "the front end stays Standard: the heap was made for one thread alone (no_serialize)"
-            }
-            FrontEndError::Debug => "the front end stays Standard: the heap was made to check itself (debug)",
-            FrontEndError::InUse => {
-                "the front end stays LowFragmentation: it ends only when the heap is destroyed"
-            }
-            FrontEndError::OutOfMemory => "the front end could not be set: no memory is left for it",
-        })
-    }
-}
-
-impl core::error::Error for FrontEndError {}
 
 /// A heap. Dropped, it is destroyed: its blocks are gone, and its memory goes back to the system.
 #[derive(Debug)]
@@ -116,9 +64,22 @@ impl Heap {
     /// the low-fragmentation front end from the start.
     ///
     /// # Errors
-    /// [`HeapError`] where there is no memory or no number for it.
+    /// [`HeapError`] where the options contradict each other, or there is no memory or no number for it.
     pub fn new(options: HeapOptions) -> Result<Heap, HeapError> {
-        record::create(options).map(|number| Heap { number })
+        record::create(options, false).map(|number| Heap { number })
+    }
+
+    /// As [`Heap::new`], a heap whose calls take no lock, as the program sees to it that they need none. It cannot have
+    /// the low-fragmentation front end, so it cannot be hardened either.
+    ///
+    /// # Errors
+    /// As for [`Heap::new`].
+    ///
+    /// # Safety
+    /// One thread at a time uses the heap, its end included: the types allow others to do so as well. Statistics of it
+    /// may be taken by any thread, at any time, and so may [`Heap::trim`] be called.
+    pub unsafe fn new_no_serialize(options: HeapOptions) -> Result<Heap, HeapError> {
+        record::create(options, true).map(|number| Heap { number })
     }
 
     /// Its number, by which statistics name it; 1 is that of the process's.
@@ -255,6 +216,7 @@ impl Heap {
         if let Place::Large(first) = place
             && size > LARGEST_BLOCK
         {
+            check_own(record, first);
             // SAFETY: the caller's premise.
             return unsafe { large::reallocate(record.runs(), first, size) };
         }
@@ -383,9 +345,7 @@ unsafe fn free_elsewhere(record: &Record, block: *mut u8) {
     }
     match Place::of(block) {
         Place::Large(first) => {
-            if arena::unit(first).heap.load(Ordering::Relaxed) != record.number.load(Ordering::Relaxed) {
-                integrity::report(Damage::OtherHeap, block as usize, None);
-            }
+            check_own(record, first);
             large::free(record.runs(), first);
         }
         Place::Standard(_) => {
@@ -394,6 +354,13 @@ unsafe fn free_elsewhere(record: &Record, block: *mut u8) {
             unsafe { record.free_standard(block) };
         }
         Place::Bucket(bucket) => integrity::report(Damage::NotAStart, block as usize, Some(bucket)),
+    }
+}
+
+/// Ends the process where the large block at a unit is of another heap.
+fn check_own(record: &Record, first: UnitIndex) {
+    if arena::unit(first).heap.load(Ordering::Relaxed) != record.number.load(Ordering::Relaxed) {
+        integrity::report(Damage::OtherHeap, arena::address_of(first), None);
     }
 }
 

@@ -10,6 +10,7 @@ use core::sync::atomic::Ordering;
 use plimsoll_os::{abort, write_error};
 
 use crate::bucket::Bucket;
+use crate::lock::Reporting;
 use crate::set_once::SET_ONCE;
 
 /// Sets the key of the process.
@@ -190,6 +191,7 @@ pub(crate) fn report(damage: Damage, address: usize, bucket: Option<Bucket>) -> 
     message.add(why);
     message.add(b"\n");
     write_error(message.text());
+    Reporting::begin();
     abort()
 }
 

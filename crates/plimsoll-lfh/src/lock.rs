@@ -1,11 +1,13 @@
 //! A lock that sleeps in the kernel when it must, and counts how often it had to wait.
 //!
-//! One thread may hold every lock for the time of a fork, see [`Forking`]. It goes through them as if they were free.
+//! One thread may hold every lock for the time of a fork, see [`Forking`]. It goes through them as if they were free. So
+//! does the thread that ends the process, see [`Reporting`].
 #![allow(unsafe_code)]
 
 use core::cell::UnsafeCell;
 use core::ops::{Deref, DerefMut};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::time::Duration;
 
 use plimsoll_os::{futex_wait, futex_wake, this_process, this_thread};
 
@@ -71,6 +73,9 @@ impl<T> Lock<T> {
         if Forking::is_mine() {
             return true;
         }
+        if Reporting::is_mine() {
+            return !self.wait_for_others();
+        }
         self.contended.fetch_add(1, Ordering::Relaxed);
         for _ in 0..LOOKS {
             core::hint::spin_loop();
@@ -87,6 +92,18 @@ impl<T> Lock<T> {
             futex_wait(&self.state, AWAITED, None);
         }
         false
+    }
+
+    /// Tries for a while to take the lock. No where it stays held: by this thread, which is about to end the process, or
+    /// by one that waits for it.
+    fn wait_for_others(&self) -> bool {
+        (0..Reporting::LOOKS).any(|_| {
+            // Nobody wakes it: the time ends it.
+            futex_wait(&AtomicU32::new(0), 0, Some(Reporting::PAUSE));
+            self.state
+                .compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed)
+                .is_ok()
+        })
     }
 
     /// The value without the lock.
@@ -127,7 +144,7 @@ impl<T> Lock<T> {
 #[derive(Debug)]
 pub(crate) struct Held<'l, T> {
     lock: &'l Lock<T>,
-    /// Whether the lock was held for a fork before, and is so after.
+    /// Whether the lock was held before, for a fork or by a thread that ends the process, and is so after.
     stays_held: bool,
 }
 
@@ -163,6 +180,17 @@ static FORKING: AtomicU64 = AtomicU64::new(0);
 /// How many times that thread said that it forks: that thread's.
 static TIMES: AtomicU32 = AtomicU32::new(0);
 
+/// This process in the low half, this thread's own number in the high.
+fn number_of_this_thread() -> u64 {
+    u64::from(this_process()) | u64::from(this_thread()) << 32
+}
+
+/// Whether that is this thread's number, or that of the one from which this process was forked.
+fn is_this_thread(number: u64) -> bool {
+    let (process, thread) = (number as u32, (number >> 32) as u32);
+    number != 0 && (thread == this_thread() || process != this_process())
+}
+
 /// A fork under way, of a thread that holds every lock by [`Lock::hold`].
 ///
 /// The handlers of others run in that thread meanwhile, in whatever order they were registered, and may allocate: what
@@ -174,15 +202,12 @@ impl Forking {
     /// Whether this thread holds every lock for a fork. In the child of the fork, which has a number of its own, that is
     /// the only thread there is. The helper is another thread of the process.
     pub(crate) fn is_mine() -> bool {
-        let forking = FORKING.load(Ordering::Relaxed);
-        let (process, thread) = (forking as u32, (forking >> 32) as u32);
-        forking != 0 && (thread == this_thread() || process != this_process())
+        is_this_thread(FORKING.load(Ordering::Relaxed))
     }
 
     /// This thread holds every lock from now on.
     pub(crate) fn begin() {
-        let forking = u64::from(this_process()) | u64::from(this_thread()) << 32;
-        FORKING.store(forking, Ordering::Relaxed);
+        FORKING.store(number_of_this_thread(), Ordering::Relaxed);
         TIMES.store(1, Ordering::Relaxed);
     }
 
@@ -199,6 +224,38 @@ impl Forking {
             FORKING.store(0, Ordering::Relaxed);
         }
         ended
+    }
+}
+
+/// The thread that ends the process, as [`FORKING`]; 0 for none.
+static REPORTING: AtomicU64 = AtomicU64::new(0);
+
+/// The end of the process, of a thread that found damage and may hold locks.
+///
+/// A handler of SIGABRT runs in that thread, and many allocate, though they should not. It must not wait for this very
+/// thread, nor for one that waits for it: what is held for long it goes through. What it finds may be half changed;
+/// where that is noticed as damage again the process ends at once, as the signal is blocked by then.
+#[derive(Debug)]
+pub(crate) struct Reporting;
+
+impl Reporting {
+    /// How often the thread looks at a lock that is held before it goes through, and how long it waits before each look:
+    /// longer than others hold one.
+    const LOOKS: u32 = 20;
+    const PAUSE: Duration = Duration::from_millis(1);
+
+    /// This thread ends the process from now on, unless another one does already.
+    pub(crate) fn begin() {
+        let _ = REPORTING.compare_exchange(0, number_of_this_thread(), Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// In the child of a fork, where every lock is free.
+    pub(crate) fn forget() {
+        REPORTING.store(0, Ordering::Relaxed);
+    }
+
+    fn is_mine() -> bool {
+        is_this_thread(REPORTING.load(Ordering::Relaxed))
     }
 }
 

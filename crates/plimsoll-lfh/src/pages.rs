@@ -61,6 +61,27 @@ pub(crate) unsafe fn make_zero(start: usize, length: usize) -> bool {
     true
 }
 
+/// Makes whole units read as zero, by giving their pages back but for those that the kernel does not take, which are
+/// cleared. Returns how many bytes went to the system.
+///
+/// # Safety
+/// As for [`make_zero`].
+pub(crate) unsafe fn clear(start: usize, length: usize) -> usize {
+    // SAFETY: the caller's premise.
+    if unsafe { make_zero(start, length) } {
+        return length;
+    }
+    // A locked page keeps all of the range: so it is looked for by halves.
+    let middle = (start + length / 2).next_multiple_of(page());
+    if start < middle && middle < start + length {
+        // SAFETY: the caller's premise, of parts of the range.
+        return unsafe { clear(start, middle - start) + clear(middle, start + length - middle) };
+    }
+    // SAFETY: the caller's premise.
+    unsafe { ptr::write_bytes(start as *mut u8, 0, length) };
+    0
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

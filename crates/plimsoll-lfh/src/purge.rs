@@ -114,52 +114,57 @@ pub(crate) fn end_period(record: &Record) -> bool {
     left || record.backend().extents().touched != 0
 }
 
-/// Gives back a heap's pages that are not in use, however short a time.
+/// Gives back a heap's pages that are not in use, however short a time. No lock is held by this thread.
 pub(crate) fn purge_all(record: &Record) {
     // The first pass gives up what slots work on.
     for _ in 0..2 {
         record.low_fragmentation().drain(record.backend(), Idle::Whatever);
     }
     record.run_cache().drain(record.backend(), true);
-    while purge_one(record.backend(), true, MOST_PURGED) > 0 {}
+    // An extent at a time: a fork need not wait for all, and does not begin in the middle of one.
+    while record::with_list(|| purge_one(record.backend(), true, MOST_PURGED)) > 0 {}
 }
 
+/// Refusals one after the other from which on all pages are taken to be locked, and none is given back any more.
+const MOST_REFUSALS: u32 = 16;
+/// How many there were since the system took something.
+static REFUSALS: AtomicU32 = AtomicU32::new(0);
+
 /// Purges an extent, or at most `most` units of a long one; of those that lie free for long, or of all. Returns how
-/// many units it purged, 0 where there is nothing to purge.
+/// many units it purged, 0 where there is nothing to purge or all of it is locked. A fork in the middle of it would lose
+/// the extent to the child: the caller holds a lock that keeps it from beginning.
 pub(crate) fn purge_one(backend: &Backend, all: bool, most: u32) -> u32 {
     let Some((first, units)) = backend.extents().begin_purge(all, most) else {
         return 0;
     };
     let length = units as usize * UNIT;
     // SAFETY: the run is free, and nobody takes it before `end_purge`.
-    let purged = note(length, unsafe {
-        pages::make_zero(arena::address_of(first), length)
-    });
-    backend.extents().end_purge(first, purged);
-    if purged { units } else { 0 }
+    let goes_on = unsafe { give_back(arena::address_of(first), length) };
+    backend.extents().end_purge(first);
+    if goes_on { units } else { 0 }
 }
 
-/// Gives whole pages back to the system. Where it does not take them, none are given back any more.
+/// Gives whole pages back to the system, as far as it takes them, and clears the others: they read as zero. No where it
+/// takes none, time and again.
 ///
 /// # Safety
-/// Nobody uses them.
-pub(crate) unsafe fn discard(start: usize, length: usize) -> bool {
+/// The range is accessible, and nobody uses it.
+pub(crate) unsafe fn give_back(start: usize, length: usize) -> bool {
     // SAFETY: the caller's premise.
-    let discarded = unsafe { plimsoll_os::address_space::discard(start, length) }.is_ok();
-    note(length, discarded)
-}
-
-/// Notes that the system took so many bytes, or did not.
-fn note(length: usize, discarded: bool) -> bool {
-    if discarded {
+    let given = unsafe { pages::clear(start, length) };
+    if given != 0 {
         let directory = arena::directory();
         directory.purges.fetch_add(1, Ordering::Relaxed);
-        directory.purged_bytes.fetch_add(length as u64, Ordering::Relaxed);
-    } else {
-        // The process locks its pages in memory (`mlockall(2)`): none can be given back.
+        directory.purged_bytes.fetch_add(given as u64, Ordering::Relaxed);
+        REFUSALS.store(0, Ordering::Relaxed);
+        return true;
+    }
+    // The program locked these pages (`mlock(2)`), which is its own affair, or all that it has (`mlockall(2)`).
+    let refusals = REFUSALS.fetch_add(1, Ordering::Relaxed) + 1;
+    if refusals >= MOST_REFUSALS {
         settings::set_purge_mode(PurgeMode::Never);
     }
-    discarded
+    refusals < MOST_REFUSALS
 }
 
 /// In the child of a fork there is no helper.

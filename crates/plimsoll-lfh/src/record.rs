@@ -20,6 +20,7 @@ use crate::purge;
 use crate::run_cache::RunCache;
 use crate::settings;
 use crate::standard::Standard;
+use crate::unit::UnitKind;
 
 /// Number of the process's heap.
 pub(crate) const PROCESS: u32 = 1;
@@ -99,9 +100,6 @@ fn begin(number: u32, options: HeapOptions, front_end: FrontEnd) -> bool {
     // SAFETY: the record is accessible, and zero is valid for what it is made of.
     let record = unsafe { &*(arena::record_address(number) as *const Record) };
     record.front_end.store(front_end as u8, Ordering::Relaxed);
-    record
-        .no_serialize
-        .store(u8::from(options.no_serialize), Ordering::Relaxed);
     record.debug.store(u8::from(options.debug), Ordering::Relaxed);
     record
         .hardened
@@ -122,6 +120,12 @@ pub(crate) fn with_each(mut visit: impl FnMut(&Record)) {
             visit(record);
         }
     }
+}
+
+/// Calls `work` while no heap is made or destroyed, and no fork begins. No lock is held by this thread.
+pub(crate) fn with_list<T>(work: impl FnOnce() -> T) -> T {
+    let _held = HEAPS.lock();
+    work()
 }
 
 /// As [`with_each`], but nothing where another thread works on the list of heaps.
@@ -165,10 +169,22 @@ pub(crate) fn living_records() -> impl Iterator<Item = &'static Record> {
     (1..=arena::directory().heaps.load(Ordering::Acquire)).filter_map(living)
 }
 
-/// Whether a range is memory of this process's heaps that can be read: of the window, or of a heap's slots.
-pub(crate) fn is_readable(start: usize, length: usize) -> bool {
-    arena::is_readable(start, length)
-        || living_records().any(|record| record.low_fragmentation.slots.contains(start, length))
+/// Calls `read` if a range is memory of this process's heaps that can be read: of the window, which stays, or of the
+/// slots of a heap, which is not destroyed meanwhile. Whether it is.
+pub(crate) fn while_readable(start: usize, length: usize, read: impl FnOnce()) -> bool {
+    if arena::is_readable(start, length) {
+        read();
+        return true;
+    }
+    if !arena::is_ready() {
+        return false;
+    }
+    let _held = HEAPS.lock();
+    let readable = living_records().any(|record| record.low_fragmentation.slots.contains(start, length));
+    if readable {
+        read();
+    }
+    readable
 }
 
 fn living(number: u32) -> Option<&'static Record> {
@@ -177,8 +193,11 @@ fn living(number: u32) -> Option<&'static Record> {
     (record.number.load(Ordering::Acquire) != 0).then_some(record)
 }
 
-/// Makes a heap, and returns its number.
-pub(crate) fn create(options: HeapOptions) -> Result<u32, HeapError> {
+/// Makes a heap, whose calls take no lock if `no_serialize`, and returns its number.
+pub(crate) fn create(options: HeapOptions, no_serialize: bool) -> Result<u32, HeapError> {
+    if options.hardened && (options.debug || no_serialize) {
+        return Err(HeapError::Contradiction);
+    }
     of(PROCESS).ok_or(HeapError::OutOfMemory)?;
     let _held = HEAPS.lock();
     let known = arena::directory().heaps.load(Ordering::Acquire);
@@ -188,10 +207,15 @@ pub(crate) fn create(options: HeapOptions) -> Result<u32, HeapError> {
     if number > arena::HEAPS {
         return Err(HeapError::TooManyHeaps);
     }
-    match begin(number, options, FrontEnd::Standard) {
-        true => Ok(number),
-        false => Err(HeapError::OutOfMemory),
+    if !begin(number, options, FrontEnd::Standard) {
+        return Err(HeapError::OutOfMemory);
     }
+    if let Some(record) = living(number) {
+        record
+            .no_serialize
+            .store(u8::from(no_serialize), Ordering::Relaxed);
+    }
+    Ok(number)
 }
 
 /// Ends a heap: its memory goes back to the system.
@@ -305,15 +329,32 @@ impl Record {
     /// # Safety
     /// A block of the Standard front end in use, which nobody uses again.
     pub(crate) unsafe fn free_standard(&self, block: *mut u8) {
-        // SAFETY: the caller's premise.
-        self.with_standard(|standard| unsafe { standard.free(&self.backend, block) });
+        self.with_standard(|standard| {
+            self.check_own(block);
+            // SAFETY: the caller's premise.
+            unsafe { standard.free(&self.backend, block) }
+        });
     }
 
     /// # Safety
     /// A block of the Standard front end in use, which nobody uses but the caller.
     pub(crate) unsafe fn resize_standard(&self, block: *mut u8, size: usize) -> bool {
-        // SAFETY: the caller's premise.
-        self.with_standard(|standard| unsafe { standard.resize(block, size) })
+        self.with_standard(|standard| {
+            self.check_own(block);
+            // SAFETY: the caller's premise.
+            unsafe { standard.resize(block, size) }
+        })
+    }
+
+    /// Ends the process where the block's run is no Standard run of this heap: the program gave it to another heap than
+    /// its own, or gave it twice. Under the lock of Standard no run of this heap becomes one or ends to be one.
+    fn check_own(&self, block: *mut u8) {
+        let damage = match arena::unit_of(block as usize).map(arena::unit) {
+            Some(unit) if unit.kind() != UnitKind::Standard => Damage::DoubleFree,
+            Some(unit) if unit.heap.load(Ordering::Relaxed) == self.number.load(Ordering::Relaxed) => return,
+            _ => Damage::OtherHeap,
+        };
+        integrity::report(damage, block as usize, None);
     }
 
     /// Holds every lock for the time of a fork.
@@ -372,10 +413,12 @@ impl Record {
     /// Checks the whole heap, whose Standard front end is `standard`. The process ends where it is damaged.
     #[cold]
     fn check_or_end(&self, standard: &Standard) {
+        // Else other threads, which take and free large blocks, change the runs that are walked over.
+        let extents = self.backend.extents();
         if let Err(damaged) = standard.check(self.number.load(Ordering::Relaxed)) {
             integrity::report(Damage::Header, damaged.header, None);
         }
-        if let Err(damaged) = self.backend.extents().check() {
+        if let Err(damaged) = extents.check() {
             integrity::report(Damage::Description, arena::address_of(damaged.first), None);
         }
     }

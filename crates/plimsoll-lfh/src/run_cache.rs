@@ -13,6 +13,7 @@ use crate::affinity::RUN_POINTERS;
 use crate::arena;
 use crate::backend::Backend;
 use crate::front_end::LowFragmentation;
+use crate::integrity::{self, Damage};
 use crate::lock::Lock;
 use crate::purge::{self, THRESHOLD};
 use crate::unit::{UnitIndex, UnitKind};
@@ -92,9 +93,12 @@ impl RunCache {
         let first = front
             .take_run(row)
             .or_else(|| self.take_from_shelf(front.slot_of_thread(), row))?;
-        arena::unit(first)
-            .kind
-            .store(UnitKind::Large as u8, Ordering::Relaxed);
+        let unit = arena::unit(first);
+        if unit.kind() != UnitKind::Cached {
+            // It was put here twice, by threads that freed it at the same time, and went elsewhere meanwhile.
+            integrity::report(Damage::DoubleFree, arena::address_of(first), None);
+        }
+        unit.kind.store(UnitKind::Large as u8, Ordering::Relaxed);
         Some(first)
     }
 
@@ -118,6 +122,9 @@ impl RunCache {
         let Some(row) = row_of(units) else {
             return false;
         };
+        if unit.kind() != UnitKind::Large {
+            integrity::report(Damage::DoubleFree, arena::address_of(first), None);
+        }
         unit.kind.store(UnitKind::Cached as u8, Ordering::Relaxed);
         if !front.put_run(row, first) {
             self.put_on_shelf(backend, front.slot_of_thread(), row, first);
@@ -212,6 +219,7 @@ impl Row {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
+    use std::os::unix::process::ExitStatusExt;
     use std::vec::Vec;
 
     use proptest::prelude::*;
@@ -219,6 +227,7 @@ mod tests {
     use super::*;
     use crate::heap::{FrontEnd, Heap, HeapOptions};
     use crate::record::{self, Record};
+    use crate::this_program::this_program;
 
     impl RunCache {
         /// The executable twin of the invariants, while nobody works on the heap. Returns the runs of shelves and slots.
@@ -346,6 +355,41 @@ mod tests {
         assert_eq!(take(3), Some(runs[2]));
         assert_eq!(take(3), None, "the others went");
         assert_eq!(backend.extents().check(), Ok(()));
+    }
+
+    /// Two threads that free the same block at the same time may both find it in use.
+    fn take_what_was_put_twice() {
+        let heap = Heap::new(HeapOptions::default()).expect("there is memory");
+        let record = record_of(&heap);
+        let (backend, cache, front) = (record.backend(), record.run_cache(), record.low_fragmentation());
+        let first = take_large(backend, 3);
+        for _ in 0..2 {
+            let kind = &arena::unit(first).kind;
+            kind.store(UnitKind::Large as u8, Ordering::Relaxed);
+            assert!(cache.put(backend, front, first));
+        }
+        assert_eq!(cache.take(front, 3), Some(first));
+        cache.take(front, 3);
+    }
+
+    #[test]
+    fn a_run_is_not_handed_out_twice() {
+        const CHILD: &str = "PLIMSOLL_LFH_CHILD";
+        if std::env::var_os(CHILD).is_some() {
+            return take_what_was_put_twice();
+        }
+        let output = this_program()
+            .args([
+                "run_cache::tests::a_run_is_not_handed_out_twice",
+                "--exact",
+                "--nocapture",
+            ])
+            .env(CHILD, "1")
+            .output()
+            .expect("the test program starts");
+        let said = std::string::String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.signal(), Some(6), "{said}");
+        assert!(said.contains("it is already free"), "{said}");
     }
 
     #[test]

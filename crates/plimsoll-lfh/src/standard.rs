@@ -21,7 +21,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use crate::arena;
 use crate::backend::Backend;
 use crate::integrity::{self, Damage};
-use crate::unit::{UNIT, UnitKind};
+use crate::unit::{UNIT, UnitIndex, UnitKind};
 
 /// Bytes that sizes are counted in.
 pub(crate) const STEP: usize = 16;
@@ -144,6 +144,28 @@ fn link(header: usize, which: usize) -> &'static AtomicU64 {
 
 fn follow(header: usize, which: usize) -> usize {
     (link(header, which).load(Ordering::Relaxed) ^ key()) as usize
+}
+
+/// The neighbour of a free block in its list, 0 for none; `None` where the link leads to what cannot be a block of the
+/// same heap: it was written over, and must not be followed.
+fn neighbour(header: usize, which: usize) -> Option<usize> {
+    let to = follow(header, which);
+    (to == 0 || may_be_block(to, arena::unit_within(header))).then_some(to)
+}
+
+/// Whether a header of a block may stand at an address: in a run of the heap that the unit is of.
+fn may_be_block(header: usize, of: UnitIndex) -> bool {
+    let Some(index) = arena::unit_of(header).filter(|unit| (arena::FIRST_UNIT..arena::end()).contains(unit))
+    else {
+        return false;
+    };
+    let (unit, own) = (arena::unit(index), arena::unit(of));
+    let start = arena::address_of(unit.first.load(Ordering::Relaxed)) + HEADER;
+    let steps = header.wrapping_sub(start) / STEP;
+    unit.kind() == UnitKind::Standard
+        && unit.heap.load(Ordering::Relaxed) == own.heap.load(Ordering::Relaxed)
+        && header.wrapping_sub(start).is_multiple_of(STEP)
+        && steps + SMALLEST as usize <= RUN_STEPS as usize
 }
 
 fn set_link(header: usize, which: usize, to: usize) {
@@ -350,7 +372,7 @@ impl Standard {
             if read(at).size >= size {
                 return Some(at);
             }
-            at = follow(at, NEXT);
+            at = neighbour(at, NEXT).unwrap_or_else(|| end_misled(at));
         }
         let list = own + 1;
         let mut index = list / 64;
@@ -376,12 +398,14 @@ impl Standard {
 
     fn unlink(&mut self, header: usize, size: u32) {
         let list = list_of(size);
-        let (next, previous) = (follow(header, NEXT), follow(header, PREVIOUS));
-        let misled = |neighbour: usize, back: usize| {
-            neighbour != 0 && (arena::unit_of(neighbour).is_none() || follow(neighbour, back) != header)
+        let linked = |to: usize, back: usize| to == 0 || follow(to, back) == header;
+        let next = neighbour(header, NEXT).filter(|next| linked(*next, PREVIOUS));
+        let previous = neighbour(header, PREVIOUS).filter(|previous| linked(*previous, NEXT));
+        let (Some(next), Some(previous)) = (next, previous) else {
+            end_misled(header);
         };
-        if misled(next, PREVIOUS) || misled(previous, NEXT) || (previous == 0 && self.heads[list] != header) {
-            integrity::report(Damage::WrittenAfterFree, header + HEADER, None);
+        if previous == 0 && self.heads[list] != header {
+            end_misled(header);
         }
         match previous {
             0 => self.heads[list] = next,
@@ -415,6 +439,12 @@ impl Standard {
         self.put(header, free);
         Some(header)
     }
+}
+
+/// Ends the process where a link of a free block leads nowhere.
+#[cold]
+fn end_misled(header: usize) -> ! {
+    integrity::report(Damage::WrittenAfterFree, header + HEADER, None)
 }
 
 /// Steps from the block at an address to one aligned to `align`: none, or those of a block at least.

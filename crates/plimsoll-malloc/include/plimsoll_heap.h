@@ -45,7 +45,8 @@ enum {
 
 /*
  * Makes a heap, with the standard front end unless it is hardened. NULL with errno EINVAL for options that there are not,
- * EAGAIN where there are as many heaps as may be, ENOMEM where no memory is left.
+ * and for PLIMSOLL_HEAP_HARDENED with one of the others, EAGAIN where there are as many heaps as may be, ENOMEM where no
+ * memory is left.
  */
 plimsoll_heap_t *plimsoll_heap_create(unsigned int options);
 
@@ -108,7 +109,7 @@ void plimsoll_heap_count(plimsoll_heap_t *heap, plimsoll_heap_holdings_t *holdin
 
 /*
  * Walks over all heaps of the process and checks everything that describes them, while other threads go on. Returns how many
- * damages there are, and says each on standard error.
+ * damages there are, and says each on standard error. It ends after 256 of them, and says so.
  */
 size_t plimsoll_heap_validate(void);
 

@@ -34,11 +34,15 @@ pub extern "C" fn plimsoll_heap_create(options: c_uint) -> *mut Heap {
     if handle.is_null() {
         return handle;
     }
-    let made = Heap::new(HeapOptions {
-        no_serialize: options & NO_SERIALIZE != 0,
+    let choices = HeapOptions {
         debug: options & DEBUG != 0,
         hardened: options & HARDENED != 0,
-    });
+    };
+    let made = match options & NO_SERIALIZE {
+        0 => Heap::new(choices),
+        // SAFETY: whoever asks for it sees to it that one thread at a time uses the heap, as the header says.
+        _ => unsafe { Heap::new_no_serialize(choices) },
+    };
     match made {
         Ok(heap) => {
             // SAFETY: the block was allocated above for this one value, and blocks are aligned to 16.
@@ -50,6 +54,7 @@ pub extern "C" fn plimsoll_heap_create(options: c_uint) -> *mut Heap {
             unsafe { Heap::process().free(handle.cast()) };
             set(match error {
                 HeapError::TooManyHeaps => EAGAIN,
+                HeapError::Contradiction => EINVAL,
                 _ => ENOMEM,
             });
             ptr::null_mut()
@@ -213,5 +218,16 @@ pub extern "C" fn plimsoll_heap_validate() -> usize {
         // Where standard error takes nothing there is nobody left to tell.
         let _ = writeln!(StandardError, "plimsoll: the heap is damaged: {damage}");
     };
-    Heap::validate_all(&mut tell).map_or(0, |found| found.damaged as usize)
+    let Some(found) = Heap::validate_all(&mut tell) else {
+        return 0;
+    };
+    if found.stopped {
+        // As above.
+        let _ = writeln!(
+            StandardError,
+            "plimsoll: the walk over the heap ended after {} damages: there may be more",
+            found.damaged
+        );
+    }
+    found.damaged as usize
 }

@@ -3,7 +3,7 @@
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use plimsoll_os::{Advice, address_space, futex_wait, futex_wake, page_size, random_word};
+use plimsoll_os::{Advice, Errno, address_space, futex_wait, futex_wake, page_size, random_word};
 
 use super::directory::{Directory, MAGIC};
 use super::{
@@ -56,24 +56,17 @@ fn make() -> bool {
         return true;
     }
     let limited = address_space::limit().is_some();
-    let Some((start, addresses_only)) = (if limited { None } else { reserve() })
-        .map(|start| (start, false))
-        .or_else(|| find_addresses().map(|start| (start, true)))
-    else {
+    let Some(place) = (if limited { None } else { reserve() }).or_else(find_addresses) else {
         return false;
     };
+    if !open_head(&place) {
+        return false;
+    }
+    let Place { start, reserved } = place;
+    let addresses_only = reserved.is_none();
     if !addresses_only {
         // Else a system that uses huge pages always would back each block with one.
         let _ = address_space::advise(start, WINDOW, Advice::NoHugePage);
-    }
-    // SAFETY: `reserve` or `find_addresses` gave the range to this function alone.
-    let open = |from: usize, to: usize| unsafe { open(start + from, to - from, addresses_only) };
-    // With addresses alone the directory is mapped already.
-    if !(addresses_only || open(0, TABLE_STEP))
-        || !open(HELPER - HELPER_STACK, HELPER)
-        || !open(SEGMENTS, RECORDS)
-    {
-        return false;
     }
     // SAFETY: the directory's page is accessible, and nobody else knows it.
     let directory = unsafe { &*(start as *const Directory) };
@@ -104,32 +97,82 @@ fn make() -> bool {
     true
 }
 
+/// Where the window is to be.
+struct Place {
+    start: usize,
+    /// What was reserved for it, with what lies around it: start and bytes. None where it is only addresses.
+    reserved: Option<(usize, usize)>,
+}
+
+/// Makes accessible what the head of the window needs. Where there is no memory for it nothing is left of the window.
+fn open_head(place: &Place) -> bool {
+    let only = place.reserved.is_none();
+    let pieces = [
+        (0, TABLE_STEP),
+        (HELPER - HELPER_STACK, HELPER),
+        (SEGMENTS, RECORDS),
+    ]
+    .map(|(from, to)| (place.start + from, to - from));
+    // Of addresses alone the first piece is mapped already.
+    let mut mapped = usize::from(only);
+    for (start, length) in &pieces[mapped..] {
+        // SAFETY: `reserve` or `find_addresses` gave the range to the one thread that makes the window.
+        if unsafe { open(*start, *length, only) }.is_err() {
+            break;
+        }
+        mapped += 1;
+    }
+    if mapped == pieces.len() {
+        return true;
+    }
+    let mine = match &place.reserved {
+        Some(all) => core::slice::from_ref(all),
+        None => &pieces[..mapped],
+    };
+    for (start, length) in mine {
+        // SAFETY: as above; nobody else knows of the window.
+        let _ = unsafe { address_space::unmap(*start, *length) };
+    }
+    false
+}
+
 /// Reserves the window, with at least a page in front of it that stays inaccessible: the directory must be at the
 /// start of its mapping.
-fn reserve() -> Option<usize> {
-    let start = address_space::reserve(WINDOW + 2 * SEGMENT).ok()?;
-    Some((start + 1).next_multiple_of(SEGMENT))
+fn reserve() -> Option<Place> {
+    const LENGTH: usize = WINDOW + 2 * SEGMENT;
+    let start = address_space::reserve(LENGTH).ok()?;
+    Some(Place {
+        start: (start + 1).next_multiple_of(SEGMENT),
+        reserved: Some((start, LENGTH)),
+    })
 }
 
 /// Finds a stretch of addresses far below what the kernel hands out, and maps the directory there.
-fn find_addresses() -> Option<usize> {
+fn find_addresses() -> Option<Place> {
     let near = address_space::map(page_size()).ok()?;
     // SAFETY: the page was mapped a moment ago, only to see where the kernel maps.
     let _ = unsafe { address_space::unmap(near, page_size()) };
     (1..32usize).find_map(|distance| {
         let start = near.checked_sub(distance * 2 * WINDOW)? & !(SEGMENT - 1);
-        address_space::map_unused(start, TABLE_STEP).ok().map(|()| start)
+        address_space::map_unused(start, TABLE_STEP).ok()?;
+        Some(Place {
+            start,
+            reserved: None,
+        })
     })
 }
 
 /// Makes a range of the window readable and writable.
 ///
+/// # Errors
+/// [`Errno::EXIST`] where the window is only addresses and somebody else uses some of these; else there is no memory.
+///
 /// # Safety
 /// The range is of the window, and nobody uses it yet.
-pub(super) unsafe fn open(start: usize, length: usize, addresses_only: bool) -> bool {
+pub(super) unsafe fn open(start: usize, length: usize, addresses_only: bool) -> Result<(), Errno> {
     if addresses_only {
-        return address_space::map_unused(start, length).is_ok();
+        return address_space::map_unused(start, length);
     }
     // SAFETY: the caller's premise; the window is mapped.
-    unsafe { address_space::make_accessible(start, length) }.is_ok()
+    unsafe { address_space::make_accessible(start, length) }
 }

@@ -3,7 +3,7 @@
 
 use core::sync::atomic::Ordering;
 
-use plimsoll_os::{Advice, address_space};
+use plimsoll_os::{Advice, Errno, address_space};
 
 use super::begin::open;
 use super::directory::Segment;
@@ -13,6 +13,7 @@ use super::{
 };
 use crate::bucket::SMALLEST_BLOCK;
 use crate::lock::Lock;
+use crate::pages;
 use crate::unit::{UNIT, Unit, UnitIndex};
 
 /// Serves whoever needs more of the window. Last in the order of locks.
@@ -56,7 +57,7 @@ pub(crate) fn open_record(number: u32) -> bool {
     }
     let only = directory.addresses_only.load(Ordering::Relaxed) != 0;
     // SAFETY: the record is of the control area, and no heap of that number ever was.
-    let opened = unsafe { open(record_address(number), RECORD, only) };
+    let opened = unsafe { open(record_address(number), RECORD, only) }.is_ok();
     if opened {
         directory.heaps.store(number, Ordering::Release);
     }
@@ -98,12 +99,13 @@ unsafe fn disown_range(first: UnitIndex, last: UnitIndex, hardened: bool) {
     let (start, length) = (address_of(first), (last - first) as usize * UNIT);
     // SAFETY: the caller's premise; the range was accessible before.
     let accessible = !hardened || unsafe { address_space::make_accessible(start, length) }.is_ok();
-    // SAFETY: the caller's premise.
-    let discarded = unsafe { address_space::discard(start, length) }.is_ok();
-    if !discarded && accessible {
-        // The pages are locked in memory. What reuses segments relies on zeroes.
+    if accessible {
+        // What reuses segments relies on zeroes.
         // SAFETY: the caller's premise; the range is accessible.
-        unsafe { core::ptr::write_bytes(start as *mut u8, 0, length) };
+        unsafe { pages::clear(start, length) };
+    } else {
+        // SAFETY: the caller's premise.
+        let _ = unsafe { address_space::discard(start, length) };
     }
     // What the system leaves inaccessible, nobody has again.
     let owner = if accessible { 0 } else { Segment::FOREIGN };
@@ -235,31 +237,36 @@ impl Growth {
         let mut first = align_up(end, align)?;
         loop {
             let last = first.checked_add(units).filter(|last| *last as usize <= UNITS)?;
-            if !self.describe(last, only) {
-                return None;
-            }
             let (start, length) = (address_of(first), units as usize * UNIT);
             // SAFETY: the range is past everything that was ever given out.
-            if unsafe { open(start, length, only) } {
-                self.skip(end, first, only);
-                let grown = self.own(heap, first, units);
-                directory.end.store(last, Ordering::Release);
-                return Some(grown);
+            match unsafe { open(start, length, only) } {
+                Ok(()) => {}
+                Err(Errno::EXIST) if only => {
+                    first = first.checked_add(align)?;
+                    continue;
+                }
+                Err(_) => return None,
             }
-            if !only || address_space::map_unused(start, SEGMENT).is_ok() {
-                // It is memory that lacks, not addresses.
+            // After the units, so that no table takes memory of which nothing comes.
+            if !self.describe(last, only) {
                 if only {
-                    // SAFETY: the segment was mapped a moment ago, and nobody knows of it.
-                    let _ = unsafe { address_space::unmap(start, SEGMENT) };
+                    // SAFETY: the units were mapped a moment ago, and nobody knows of them.
+                    let _ = unsafe { address_space::unmap(start, length) };
                 }
                 return None;
             }
-            first = first.checked_add(align)?;
+            self.skip(end, first, only);
+            let grown = self.own(heap, first, units);
+            directory.end.store(last, Ordering::Release);
+            return Some(grown);
         }
     }
 
     /// Where a limit on address space was set after the window had been reserved, the rest of the reservation is given
-    /// up, so that the limit means what it says. False where that failed.
+    /// up, so that the limit means what it says.
+    ///
+    /// Each growth asks for the limit (`prlimit(2)`), beside the call by which it grows; a sandbox that refuses to tell is
+    /// taken for one that has none.
     fn may_grow(&mut self) -> bool {
         #[cfg(test)]
         if !injection::may_grow() {
@@ -296,7 +303,7 @@ impl Growth {
     fn skip(&mut self, end: UnitIndex, first: UnitIndex, only: bool) {
         for at in (end..first).step_by(SEGMENT_UNITS as usize) {
             // SAFETY: the range is past everything that was ever given out, and below what will be.
-            let usable = unsafe { open(address_of(at), SEGMENT, only) };
+            let usable = unsafe { open(address_of(at), SEGMENT, only) }.is_ok();
             let owner = if usable { 0 } else { Segment::FOREIGN };
             segment_of(at).heap.store(owner, Ordering::Relaxed);
             directory()
@@ -317,7 +324,7 @@ impl Growth {
 fn lengthen(end: &mut usize, needed: usize, only: bool) -> bool {
     let step = needed.saturating_sub(*end).next_multiple_of(TABLE_STEP);
     // SAFETY: the table is the arena's, and nobody knows this part of it yet.
-    if step != 0 && !unsafe { open(window() + *end, step, only) } {
+    if step != 0 && unsafe { open(window() + *end, step, only) }.is_err() {
         return false;
     }
     *end += step;

@@ -80,7 +80,10 @@ impl Extents {
                 unit.heap.load(Ordering::Relaxed),
             );
             let as_it_should = match described {
-                true => (unit.kind(), of, heap) == (kind, first, self.heap),
+                true => {
+                    (unit.kind() == kind || changes_alone(kind, unit.kind()))
+                        && (of, heap) == (first, self.heap)
+                }
                 false => (unit.kind(), of, heap) == (UnitKind::Nothing, 0, 0),
             };
             holds(as_it_should, first, "units name their run")?;
@@ -92,6 +95,12 @@ impl Extents {
             "the last unit knows the length",
         )
     }
+}
+
+/// Whether a run may become the other kind of run without the back end's lock: as a block is freed and taken again.
+fn changes_alone(from: UnitKind, to: UnitKind) -> bool {
+    let is_one = |kind| matches!(kind, UnitKind::Large | UnitKind::Cached);
+    is_one(from) && is_one(to)
 }
 
 pub(super) fn holds(holds: bool, first: UnitIndex, rule: &'static str) -> Result<(), DamagedRun> {

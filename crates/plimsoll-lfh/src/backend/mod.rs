@@ -12,6 +12,7 @@ use core::sync::atomic::Ordering;
 
 pub(crate) use self::bins::Bins;
 use crate::arena::{self, SEGMENT_UNITS};
+use crate::integrity::{self, Damage};
 use crate::lock::{Held, Lock};
 use crate::pages;
 use crate::purge::{self, THRESHOLD};
@@ -127,6 +128,7 @@ impl Backend {
         let mut extents = self.extents();
         let since = extents.bins.period() - periods;
         for first in runs {
+            extents.check_own(*first, |kind| kind == UnitKind::Cached);
             let length = extents.forget(*first);
             extents.put(*first, length, length, since);
         }
@@ -140,6 +142,7 @@ impl Backend {
     /// Gives a whole run back whose pages are gone already.
     pub(crate) fn give_untouched(&self, first: UnitIndex) {
         let mut extents = self.extents();
+        extents.check_own(first, is_in_use);
         let length = extents.forget(first);
         extents.put(first, length, 0, 0);
     }
@@ -168,6 +171,11 @@ impl Backend {
             purge::ask_for_helper();
         }
     }
+}
+
+/// Whether a run of that kind was taken and not given back.
+fn is_in_use(kind: UnitKind) -> bool {
+    matches!(kind, UnitKind::Subsegment | UnitKind::Large | UnitKind::Standard)
 }
 
 impl Extents {
@@ -218,11 +226,13 @@ impl Extents {
     }
 
     pub(crate) fn give(&mut self, first: UnitIndex) {
+        self.check_own(first, is_in_use);
         let length = self.forget(first);
         self.put(first, length, length, self.bins.period());
     }
 
     fn extend(&mut self, first: UnitIndex, units: u32) -> Option<u32> {
+        self.check_own(first, is_in_use);
         let unit = arena::unit(first);
         let length = unit.length.load(Ordering::Relaxed);
         let right = first + length;
@@ -244,6 +254,7 @@ impl Extents {
     }
 
     fn shorten(&mut self, first: UnitIndex, units: u32) {
+        self.check_own(first, is_in_use);
         let unit = arena::unit(first);
         let length = unit.length.load(Ordering::Relaxed);
         unit.length.store(units, Ordering::Relaxed);
@@ -280,10 +291,10 @@ impl Extents {
         Some((first + before, units))
     }
 
-    /// Puts back what [`Extents::begin_purge`] took.
-    pub(crate) fn end_purge(&mut self, first: UnitIndex, purged: bool) {
+    /// Puts back what [`Extents::begin_purge`] took, and which is zero now.
+    pub(crate) fn end_purge(&mut self, first: UnitIndex) {
         let length = self.forget(first);
-        self.put(first, length, if purged { 0 } else { length }, self.bins.period());
+        self.put(first, length, 0, 0);
     }
 
     /// Writes the description of a run in use.
@@ -302,6 +313,20 @@ impl Extents {
         unit.heap.store(self.heap, Ordering::Relaxed);
         unit.first.store(first, Ordering::Relaxed);
         unit.kind.store(kind as u8, Ordering::Relaxed);
+    }
+
+    /// Ends the process where no run of this heap of such a kind begins at the unit: the program gave a block to another
+    /// heap than its own, or gave it twice. Before the lock was held, another thread may have been about to do the same.
+    fn check_own(&self, first: UnitIndex, is_due: impl Fn(UnitKind) -> bool) {
+        let unit = arena::unit(first);
+        let damage = if !is_due(unit.kind()) || unit.first.load(Ordering::Relaxed) != first {
+            Damage::DoubleFree
+        } else if unit.heap.load(Ordering::Relaxed) != self.heap {
+            Damage::OtherHeap
+        } else {
+            return;
+        };
+        integrity::report(damage, arena::address_of(first), None);
     }
 
     /// Clears the description of a run that was in use, and returns its length.

@@ -165,7 +165,7 @@ impl LowFragmentation {
             for_each_range(dead.pages, |first, pages| {
                 let start = arena::address_of(subsegment.first) + first as usize * PAGE;
                 // SAFETY: whole pages in which nothing but free blocks lies, which are in no list.
-                unsafe { purge::discard(start, pages as usize * PAGE) };
+                unsafe { purge::give_back(start, pages as usize * PAGE) };
             });
         }
         lock.lock().give_up(backend, subsegment);

@@ -89,24 +89,32 @@ pub struct ThisProcess;
 
 impl Memory for ThisProcess {
     fn read(&self, address: usize, into: &mut [u8]) -> Result<(), MemoryError> {
-        if !record::is_readable(address, into.len()) {
-            return Err(MemoryError::Unreadable { address });
+        // SAFETY: it is called only where they can.
+        match record::while_readable(address, into.len(), || unsafe { copy(address, into) }) {
+            true => Ok(()),
+            false => Err(MemoryError::Unreadable { address }),
         }
-        // Words where it may be, so that a field is never seen half written.
-        let mut at = address;
-        for piece in into.chunks_mut(8) {
-            if piece.len() == 8 && at.is_multiple_of(8) {
-                // SAFETY: memory of the heaps stays readable; volatile, as others may write it meanwhile.
-                let word = unsafe { ptr::with_exposed_provenance::<u64>(at).read_volatile() };
-                piece.copy_from_slice(&word.to_ne_bytes());
-            } else {
-                for (offset, byte) in piece.iter_mut().enumerate() {
-                    // SAFETY: as above.
-                    *byte = unsafe { ptr::with_exposed_provenance::<u8>(at + offset).read_volatile() };
-                }
+    }
+}
+
+/// Copies the bytes at `address`.
+///
+/// # Safety
+/// They can be read.
+unsafe fn copy(address: usize, into: &mut [u8]) {
+    // Words where it may be, so that a field is never seen half written.
+    let mut at = address;
+    for piece in into.chunks_mut(8) {
+        if piece.len() == 8 && at.is_multiple_of(8) {
+            // SAFETY: the caller's premise; volatile, as others may write it meanwhile.
+            let word = unsafe { ptr::with_exposed_provenance::<u64>(at).read_volatile() };
+            piece.copy_from_slice(&word.to_ne_bytes());
+        } else {
+            for (offset, byte) in piece.iter_mut().enumerate() {
+                // SAFETY: as above.
+                *byte = unsafe { ptr::with_exposed_provenance::<u8>(at + offset).read_volatile() };
             }
-            at += piece.len();
         }
-        Ok(())
+        at += piece.len();
     }
 }

@@ -21,6 +21,6 @@ pub use self::records::{FrontCounts, HeapRecord, Heaps};
 pub use self::runs::{Description, Run, Runs};
 pub use self::space::{Space, SpaceError};
 pub use self::statistics::{BucketStatistics, HeapStatistics};
-pub use self::validate::{Damage, Fault, Validation, validate};
+pub use self::validate::{Damage, Fault, MOST_DAMAGES, Validation, validate};
 pub use crate::affinity::SLOT as SLOT_BYTES;
 pub use crate::arena::MAGIC;

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::Ordering;
 
-use super::{HEADER, Header, NEXT, RUN_STEPS, STEP, Standard, follow, key, list_of, read, word};
+use super::{HEADER, Header, NEXT, RUN_STEPS, STEP, Standard, key, list_of, neighbour, word};
 use crate::arena;
 use crate::unit::{UnitIndex, UnitKind};
 
@@ -70,12 +70,13 @@ impl Standard {
             }
             let mut header = *head;
             while header != 0 {
-                let contents = read(header);
+                let contents = Header::decode(word(header).load(Ordering::Relaxed), key())
+                    .ok_or(DamagedHeader { header })?;
                 if contents.in_use || list_of(contents.size) != list || free == 0 {
                     return Err(DamagedHeader { header });
                 }
                 free -= 1;
-                header = follow(header, NEXT);
+                header = neighbour(header, NEXT).ok_or(DamagedHeader { header })?;
             }
         }
         match (runs, blocks, steps, free) == (self.runs, self.blocks, self.steps, 0) {

@@ -70,12 +70,16 @@ fn a_block_made_no_bytes_long_is_one_of_the_smallest() {
 #[test]
 fn a_front_end_is_set_where_the_options_allow() {
     let of = |no_serialize, debug| {
-        Heap::new(HeapOptions {
-            no_serialize,
+        let options = HeapOptions {
             debug,
             hardened: false,
-        })
-        .expect("there is memory")
+        };
+        let heap = match no_serialize {
+            // SAFETY: no other thread of this test uses it.
+            true => unsafe { Heap::new_no_serialize(options) },
+            false => Heap::new(options),
+        };
+        heap.expect("there is memory")
     };
     let low = FrontEnd::LowFragmentation;
     assert_eq!(

@@ -274,7 +274,7 @@ fn an_overrun_of_the_standard_front_end_is_found() {
 }
 
 /// Address of this process's control block, found as another process finds it.
-fn control_block() -> usize {
+pub(crate) fn control_block() -> usize {
     let memory = OtherProcess::new(std::process::id());
     let maps = std::fs::read_to_string("/proc/self/maps").expect("it can be read");
     let starts = maps

@@ -13,15 +13,20 @@
 //! | `footprint` | what is given back to the system, and when |
 //! | `huge_pages` | where huge pages are used, and where not |
 //! | `mistakes` | what the heap notices of mistakes, and how the process ends then |
+//! | `damage` | the same of large blocks, of Standard, and of heaps that check themselves; handlers of that end |
+//! | `given_back` | pages that are given back, or cannot be, while others fork, lock and look |
 //! | `limits` | a process that has no memory left |
+//! | `ulimit` | growth where limits leave little room |
 //!
 //! What concerns a whole process runs in one of its own: see `child`.
 
 mod child;
 mod crowds;
+mod damage;
 mod edges;
 mod footprint;
 mod fork;
+mod given_back;
 mod hardened;
 mod huge_pages;
 mod inspect;
@@ -31,3 +36,4 @@ mod model;
 mod signals;
 mod this_program;
 mod threads;
+mod ulimit;

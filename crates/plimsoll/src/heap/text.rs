@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use plimsoll_lfh::inspect::MOST_DAMAGES;
+
 use super::model::{FrontReport, HeapReport, HeapSurvey, ProcessHeaps, ValidationReport};
 use crate::inert::inert;
 use crate::quantity::{bytes, seconds};
@@ -274,6 +276,7 @@ fn validation_text(text: &mut String, validation: &ValidationReport) {
         validation.cached_blocks,
         match validation.damaged {
             0 => "no damage".to_owned(),
+            MOST_DAMAGES => format!("{MOST_DAMAGES} damages, where the walk ended: there may be more"),
             some => counted(some, "damage", "damages"),
         }
     );

@@ -91,6 +91,10 @@ int main(int count, char **words) {
     }
     errno = 0;
     CHECK(plimsoll_heap_create(1024) == NULL && errno == EINVAL);
+    for (size_t at = 0; at < 2; at++) {
+        errno = 0;
+        CHECK(plimsoll_heap_create(PLIMSOLL_HEAP_HARDENED | options[at]) == NULL && errno == EINVAL);
+    }
     plimsoll_heap_t *process = plimsoll_heap_process();
     CHECK(plimsoll_heap_destroy(process) == EINVAL && plimsoll_heap_destroy(NULL) == 0);
     void *block = malloc(100);

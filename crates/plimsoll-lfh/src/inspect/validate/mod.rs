@@ -22,6 +22,9 @@ use super::space::Space;
 /// in the middle of a change stays away on a busy machine. Where it holds a lock meanwhile, nothing is judged.
 const PAUSES_MS: [u64; 5] = [1, 2, 5, 20, 80];
 
+/// A walk ends at so many damages: each took it a tenth of a second, and whoever is told does not read more.
+pub const MOST_DAMAGES: u64 = 256;
+
 /// What a walk saw.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Validation {
@@ -33,8 +36,10 @@ pub struct Validation {
     pub cached_blocks: u64,
     /// Things that changed whenever they were looked at, and could not be judged.
     pub moved: u64,
-    /// Damages.
+    /// Damages, at most [`MOST_DAMAGES`].
     pub damaged: u64,
+    /// Whether the walk ended at that many damages, before it had looked at everything.
+    pub stopped: bool,
 }
 
 /// Walks over all heaps of `space` and tells each damage to `tell`.
@@ -49,6 +54,7 @@ pub fn validate<M: Memory>(
         space,
         tell,
         seen: Validation::default(),
+        pauses_ms: PAUSES_MS,
     };
     walk.runs()?;
     walk.slots()?;
@@ -60,19 +66,24 @@ struct Walk<'w, 'm, M> {
     space: &'w Space<'m, M>,
     tell: &'w mut dyn FnMut(Damage),
     seen: Validation,
+    pauses_ms: [u64; 5],
 }
 
 impl<'m, M: Memory> Walk<'_, 'm, M> {
-    /// Tells what `look` finds wrong, if it finds the very same each time it looks. Returns whether all is well.
+    /// Tells what `look` finds wrong, if it finds the very same each time it looks. Returns whether all is well. Where the
+    /// walk is to end it does not look.
     fn judge<E: PartialEq>(
         &mut self,
         mut look: impl FnMut(&Space<'m, M>) -> Result<Option<(Damage, E)>, MemoryError>,
     ) -> Result<bool, MemoryError> {
+        if self.seen.stopped {
+            return Ok(true);
+        }
         let Some(mut last) = look(self.space)? else {
             return Ok(true);
         };
         let mut changed = false;
-        for pause in PAUSES_MS {
+        for pause in self.pauses_ms {
             sleep(Duration::from_millis(pause));
             let Some(now) = look(self.space)? else {
                 return Ok(true);
@@ -87,6 +98,7 @@ impl<'m, M: Memory> Walk<'_, 'm, M> {
             self.seen.moved += 1;
         } else {
             self.seen.damaged += 1;
+            self.seen.stopped = self.seen.damaged == MOST_DAMAGES;
             (self.tell)(last.0);
         }
         Ok(false)
@@ -96,4 +108,40 @@ impl<'m, M: Memory> Walk<'_, 'm, M> {
 fn sleep(time: Duration) {
     // Nobody wakes it: the time ends it.
     futex_wait(&AtomicU32::new(0), 0, Some(time));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Heap;
+    use crate::inspect::ThisProcess;
+
+    #[test]
+    fn a_walk_ends_when_it_found_much() {
+        let _block = Heap::process().allocate(1);
+        let space = Space::open(&ThisProcess, crate::arena::window()).expect("there is a heap");
+        let mut told = 0;
+        let mut walk = Walk {
+            space: &space,
+            tell: &mut |_| told += 1,
+            seen: Validation::default(),
+            pauses_ms: [0; 5],
+        };
+        let damage = Damage {
+            heap: 0,
+            address: 0,
+            fault: Fault::Hole { unit: 1 },
+        };
+        let mut looks = 0;
+        for found in 1..1000 {
+            let judged = walk.judge(|_| {
+                looks += 1;
+                Ok(Some((damage, 0)))
+            });
+            assert_eq!(judged, Ok(found > MOST_DAMAGES));
+            assert_eq!(walk.seen.stopped, found >= MOST_DAMAGES);
+        }
+        assert_eq!(walk.seen.damaged, MOST_DAMAGES);
+        assert_eq!((told, looks), (MOST_DAMAGES, MOST_DAMAGES * 6));
+    }
 }

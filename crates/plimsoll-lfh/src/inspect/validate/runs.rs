@@ -12,6 +12,9 @@ impl<M: Memory> Walk<'_, '_, M> {
         // Behind a run that makes no sense, what follows is inside of it until a run begins.
         let mut lost = false;
         for run in self.space.runs() {
+            if self.seen.stopped {
+                break;
+            }
             let run = run?;
             self.seen.units += u64::from(run.length);
             match run.kind {

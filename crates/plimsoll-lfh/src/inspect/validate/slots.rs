@@ -24,17 +24,43 @@ impl<M: Memory> Walk<'_, '_, M> {
             let record = record?;
             let Some(slots) = record.slots() else { continue };
             for slot in record.slot_numbers() {
+                if self.seen.stopped {
+                    return Ok(());
+                }
                 for bucket in Bucket::all() {
                     let mut blocks = 0;
                     self.judge(|space| {
-                        blocks = 0;
-                        array(space, &record, &slots, slot, bucket, &mut blocks)
+                        while_it_lives(space, &record, || {
+                            blocks = 0;
+                            array(space, &record, &slots, slot, bucket, &mut blocks)
+                        })
                     })?;
                     self.seen.cached_blocks += blocks;
                 }
             }
         }
         Ok(())
+    }
+}
+
+/// What `look` finds in the slots of a heap; nothing where the heap has ended since its record was read, and its slots
+/// with it. Another one may have taken their place meanwhile: then they are looked at.
+fn while_it_lives<M: Memory>(
+    space: &Space<'_, M>,
+    record: &HeapRecord,
+    mut look: impl FnMut() -> Look<Array>,
+) -> Look<Array> {
+    let mut looks = 0;
+    loop {
+        looks += 1;
+        match look() {
+            Err(MemoryError::Unreadable { .. }) if looks < LOOKS_AT_A_BLOCK => {}
+            looked => return looked,
+        }
+        let now = space.record(record.number)?;
+        if now.and_then(|now| now.slots()) != record.slots() {
+            return Ok(None);
+        }
     }
 }
 

@@ -1,0 +1,319 @@
+//! Damage that is noticed in the back end and under its locks: the process ends, says why, and does not hang.
+#![allow(unsafe_code)]
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::Output;
+use std::sync::Barrier;
+
+use plimsoll_lfh::{FrontEnd, Heap, HeapOptions};
+
+use crate::child::in_child;
+use crate::this_program::this_program;
+
+/// Of blocks that are kept as they are for the next one, and of those that coalesce at once.
+const LARGE: [usize; 2] = [40_000, 1 << 20];
+
+const NO_BLOCK: &str = "it is already free";
+const OTHER_HEAP: &str = "it belongs to another heap";
+const WRITTEN: &str = "it was written after it was freed";
+
+/// What is done, how the process's heap is made, and what the process says then.
+type Case = (&'static str, fn(), &'static str, &'static str);
+
+const CASES: [Case; 14] = [
+    ("a large block freed twice", freed_twice, "lfh", NO_BLOCK),
+    ("the same without slots", freed_twice, "standard", NO_BLOCK),
+    ("a long block freed twice", long_freed_twice, "lfh", NO_BLOCK),
+    (
+        "a large block freed by two threads",
+        freed_by_threads,
+        "lfh",
+        NO_BLOCK,
+    ),
+    (
+        "a large block freed after it came home",
+        freed_after_trim,
+        "lfh",
+        NO_BLOCK,
+    ),
+    (
+        "a large block freed to another heap",
+        || freed_elsewhere(40_000),
+        "lfh",
+        OTHER_HEAP,
+    ),
+    (
+        "a long block freed to another heap",
+        || freed_elsewhere(1 << 20),
+        "lfh",
+        OTHER_HEAP,
+    ),
+    (
+        "a large block lengthened by another heap",
+        || resized_elsewhere(40_000, 60_000),
+        "lfh",
+        OTHER_HEAP,
+    ),
+    (
+        "a long block shortened by another heap",
+        || resized_elsewhere(1 << 20, 60_000),
+        "lfh",
+        OTHER_HEAP,
+    ),
+    (
+        "a block of Standard freed to another heap",
+        || freed_elsewhere(100),
+        "standard",
+        OTHER_HEAP,
+    ),
+    (
+        "a block of Standard lengthened by another heap",
+        || resized_elsewhere(100, 120),
+        "standard",
+        OTHER_HEAP,
+    ),
+    (
+        "a link of Standard that leads to no memory",
+        || misled(32 << 30),
+        "standard",
+        WRITTEN,
+    ),
+    (
+        "a link of Standard that leads out of the heap",
+        || misled(1 << 40),
+        "standard",
+        WRITTEN,
+    ),
+    (
+        "a link of Standard that leads between blocks",
+        || misled(8),
+        "standard",
+        WRITTEN,
+    ),
+];
+
+/// # Safety
+/// None: mistakes are what this is for.
+unsafe fn free(block: *mut u8) {
+    // SAFETY: the caller's.
+    unsafe { Heap::process().free(block) };
+}
+
+fn large(size: usize) -> *mut u8 {
+    let block = Heap::process().allocate(size);
+    assert!(!block.is_null());
+    block
+}
+
+fn freed_twice() {
+    let block = large(LARGE[0]);
+    // SAFETY: the mistake of this test.
+    unsafe {
+        free(block);
+        free(block);
+    }
+}
+
+/// Between others, so that it does not coalesce.
+fn long_freed_twice() {
+    let blocks: Vec<_> = (0..3).map(|_| large(LARGE[1])).collect();
+    // SAFETY: the mistake of this test.
+    unsafe {
+        free(blocks[1]);
+        free(blocks[1]);
+    }
+}
+
+/// The second one comes while the first is within the heap, or after it.
+fn freed_by_threads() {
+    let (start, block) = (Barrier::new(2), large(LARGE[0]) as usize);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                start.wait();
+                // SAFETY: the mistake of this test.
+                unsafe { free(block as *mut u8) };
+            });
+        }
+    });
+    // Each takes what both gave.
+    large(LARGE[0]);
+    large(LARGE[0]);
+}
+
+fn freed_after_trim() {
+    let (block, _guard) = (large(LARGE[0]), large(LARGE[0]));
+    // SAFETY: the mistake of this test.
+    unsafe {
+        free(block);
+        Heap::process().trim();
+        free(block);
+    }
+}
+
+fn freed_elsewhere(size: usize) {
+    let other = Heap::new(HeapOptions::default()).expect("there is memory");
+    let block = other.allocate(size);
+    // SAFETY: the mistake of this test.
+    unsafe { free(block) };
+}
+
+fn resized_elsewhere(size: usize, to: usize) {
+    let other = Heap::new(HeapOptions::default()).expect("there is memory");
+    let block = other.allocate(size);
+    // SAFETY: the mistake of this test.
+    unsafe { Heap::process().reallocate(block, to) };
+}
+
+/// Has a link of a free block of Standard lead so many bytes past where it led, and has it followed.
+fn misled(by: u64) {
+    let blocks: Vec<_> = (0..6).map(|_| large(100)).collect();
+    // SAFETY: the mistake of this test. Blocks that do not touch are linked in their first word, which is the address of
+    // the header in front of the next one, and encoded.
+    unsafe {
+        free(blocks[1]);
+        free(blocks[3]);
+        let link = blocks[3].cast::<u64>();
+        let led_to = blocks[1] as u64 - 8;
+        let key = link.read() ^ led_to;
+        link.write(key ^ (led_to + by));
+    }
+    large(100);
+    large(100);
+}
+
+fn run(test: &str, case: &str, front_end: &str) -> Output {
+    this_program()
+        .args([test, "--exact", "--nocapture"])
+        .env("PLIMSOLL_LFH_CASE", case)
+        .env("PLIMSOLL_HEAP_FRONT_END", front_end)
+        .output()
+        .expect("the test program starts")
+}
+
+fn case_of_child() -> Option<fn()> {
+    let name = std::env::var("PLIMSOLL_LFH_CASE").ok()?;
+    let case = CASES.iter().find(|(known, ..)| *known == name);
+    Some(case.expect("a case of the table").1)
+}
+
+#[test]
+fn damage_of_runs_ends_the_process_and_is_named() {
+    if let Some(commit) = case_of_child() {
+        return commit();
+    }
+    for (name, _, front_end, words) in CASES {
+        let output = run(
+            "damage::damage_of_runs_ends_the_process_and_is_named",
+            name,
+            front_end,
+        );
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.signal(), Some(6), "{name}: {said}");
+        assert!(said.contains("plimsoll-malloc: 0x"), "{name}: {said}");
+        assert!(said.contains(words), "{name}: {said}");
+    }
+}
+
+/// A handler as crash reporters have it. Of Standard it takes longer blocks than those of the damaged list: there it
+/// would find the same damage again, and the process end at once.
+extern "C" fn allocate_and_end(_signal: i32) {
+    let heap = Heap::process();
+    for size in [3000, 40_000, 1 << 20] {
+        let block = heap.allocate(size);
+        if block.is_null() {
+            // SAFETY: ends the process.
+            unsafe { libc::_exit(7) };
+        }
+        // SAFETY: the block is in use, and as long.
+        unsafe { block.write_bytes(1, size) };
+    }
+    // SAFETY: ends the process.
+    unsafe { libc::_exit(42) };
+}
+
+/// It hung: the thread that found the damage held the lock that its handler waited for.
+#[test]
+fn a_handler_of_the_end_may_allocate() {
+    if let Some(commit) = case_of_child() {
+        // SAFETY: ends the process if it hangs; the handler is one.
+        unsafe {
+            libc::alarm(60);
+            libc::signal(
+                libc::SIGABRT,
+                allocate_and_end as extern "C" fn(i32) as libc::sighandler_t,
+            );
+        }
+        return commit();
+    }
+    for (name, _, front_end, words) in CASES {
+        let output = run("damage::a_handler_of_the_end_may_allocate", name, front_end);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(
+            output.status.code(),
+            Some(42),
+            "{name}: {:?} {said}",
+            output.status
+        );
+        assert!(said.contains(words), "{name}: {said}");
+    }
+}
+
+fn use_by_threads() {
+    let options = HeapOptions {
+        debug: true,
+        ..HeapOptions::default()
+    };
+    let heap = Heap::new(options).expect("there is memory");
+    std::thread::scope(|scope| {
+        for thread in 0..4_usize {
+            let heap = &heap;
+            scope.spawn(move || {
+                for round in 0..500_usize {
+                    let size = match thread {
+                        0 => 100 + round,
+                        _ => 20_000 * (1 + (round * 7 + thread) % 12),
+                    };
+                    let block = heap.allocate(size);
+                    assert!(!block.is_null());
+                    // SAFETY: the block is in use.
+                    unsafe { heap.free(block) };
+                }
+            });
+        }
+    });
+    assert_eq!(heap.front_end(), FrontEnd::Standard);
+}
+
+/// One thread's large blocks come and go while another's call has the heap checked.
+#[test]
+fn a_heap_that_checks_itself_is_used_by_many_threads() {
+    in_child(
+        "damage::a_heap_that_checks_itself_is_used_by_many_threads",
+        &[],
+        use_by_threads,
+    );
+}
+
+#[test]
+fn a_heap_is_not_hardened_and_something_that_excludes_it() {
+    use plimsoll_lfh::HeapError;
+    for debug in [false, true] {
+        let options = HeapOptions {
+            debug,
+            hardened: true,
+        };
+        // SAFETY: no other thread uses it.
+        let made = unsafe { Heap::new_no_serialize(options) };
+        assert_eq!(made.err(), Some(HeapError::Contradiction));
+        assert_eq!(
+            Heap::new(options).err(),
+            debug.then_some(HeapError::Contradiction)
+        );
+    }
+    let said = HeapError::Contradiction.to_string();
+    assert!(
+        said.contains("hardened") && said.contains("debug") && said.contains("no_serialize"),
+        "{said}"
+    );
+}
