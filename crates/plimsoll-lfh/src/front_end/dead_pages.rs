@@ -18,7 +18,7 @@ use crate::purge;
 use crate::remote_free::Standing;
 use crate::settings::{self, PurgeMode};
 use crate::subsegment::{PAGE, Subsegment};
-use crate::unit::{UnitIndex, UnitKind};
+use crate::unit::{UNIT, UnitIndex, UnitKind};
 
 /// Looks of the drain for which a subsegment has to rest.
 const RESTED: u8 = 2;
@@ -90,7 +90,8 @@ impl LowFragmentation {
         while left > 0 && backend.is_crowded() {
             match purge::purge_one(backend, true, left) {
                 0 => break,
-                purged => left -= purged,
+                // Of a page that is longer than a unit more than asked for.
+                purged => left = left.saturating_sub(purged),
             }
         }
         let begun = self.begun.swap(0, Ordering::Relaxed);
@@ -155,6 +156,10 @@ impl LowFragmentation {
     /// Takes a listed subsegment for the time that its pages are given back: as a slot does, for whoever brings blocks
     /// home.
     fn give_pages_of(&self, backend: &Backend, subsegment: Subsegment) {
+        // A run need not start where a longer page does.
+        if pages::page() > UNIT {
+            return;
+        }
         let lock = &self.buckets[subsegment.bucket.index()].lock;
         if !lock.lock().take_listed(subsegment) {
             return;
