@@ -42,6 +42,9 @@ mod subsegment;
 mod unit;
 
 #[cfg(test)]
+#[path = "../tests/it/seen_lock.rs"]
+mod seen_lock;
+#[cfg(test)]
 #[path = "../tests/it/this_program.rs"]
 mod this_program;
 

@@ -8,6 +8,7 @@ use std::vec::Vec;
 
 use super::*;
 use crate::bucket::BUCKETS;
+use crate::seen_lock::lock;
 use crate::this_program::this_program;
 
 fn started() -> SlotSet {
@@ -120,21 +121,22 @@ fn slots_hold_what_a_model_holds() {
 /// Empties every slot, as the drain does, while others take and put.
 fn drain(set: &SlotSet, bucket: Bucket, owned: &[AtomicBool], spare: &Mutex<Vec<usize>>) {
     // Stands in for the bucket's lock.
-    let mut spare = spare.lock().unwrap();
+    let mut spare = lock(spare);
     let stopped: Vec<usize> = (0..set.count()).filter(|slot| set.stop(*slot, bucket)).collect();
     assert!(set.restart_sections());
     let mut taken = Vec::new();
-    for slot in &stopped {
-        // SAFETY: just stopped, and the lock is held.
+    for slot in stopped {
+        // As the drain: whoever stands before a locked slot goes by its header, which changes in more than one step.
+        let held = (!set.uses_sections()).then(|| set.lock(slot).lock());
+        // SAFETY: just stopped, and the locks are held.
         taken.extend(
-            unsafe { set.stopped(*slot, bucket) }
+            unsafe { set.stopped(slot, bucket) }
                 .iter()
                 .map(|block| block.addr() >> 4),
         );
-        set.header(*slot, bucket).set_empty(bucket);
-    }
-    for slot in stopped {
+        set.header(slot, bucket).set_empty(bucket);
         set.header(slot, bucket).resume(bucket);
+        drop(held);
     }
     for token in taken {
         assert!(
@@ -165,7 +167,7 @@ fn hammer(set: &SlotSet, bucket: Bucket, owned: &[AtomicBool], spare: &Mutex<Vec
                 if let Some(number) = mine.pop() {
                     assert!(owned[number].swap(false, Ordering::AcqRel));
                     if !push(set, bucket, token(number)) {
-                        let mut spare = spare.lock().unwrap();
+                        let mut spare = lock(spare);
                         set.prepare(bucket);
                         set.header(set.mine(), bucket).grow(bucket);
                         spare.push(number);
@@ -187,7 +189,7 @@ fn hammer(set: &SlotSet, bucket: Bucket, owned: &[AtomicBool], spare: &Mutex<Vec
                     *block = token(number);
                 }
                 let count = set.push_batch(bucket, &buffer[..size]);
-                let mut spare = spare.lock().unwrap();
+                let mut spare = lock(spare);
                 spare.extend(buffer[count..size].iter().map(|block| block.addr() >> 4));
                 if let Some(number) = mine.is_empty().then(|| spare.pop()).flatten() {
                     take(owned, &mut mine, number);
@@ -195,7 +197,7 @@ fn hammer(set: &SlotSet, bucket: Bucket, owned: &[AtomicBool], spare: &Mutex<Vec
             }
         }
     }
-    let mut spare = spare.lock().unwrap();
+    let mut spare = lock(spare);
     for number in mine {
         assert!(owned[number].swap(false, Ordering::AcqRel));
         spare.push(number);

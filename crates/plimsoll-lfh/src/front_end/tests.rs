@@ -13,6 +13,7 @@ use super::*;
 use crate::affinity::Header;
 use crate::front_end::drain::Idle;
 use crate::remote_free::Standing;
+use crate::seen_lock::lock;
 use crate::subsegment::{PAGE, Subsegment};
 use crate::this_program::this_program;
 
@@ -339,23 +340,21 @@ fn threads_share_blocks_and_none_is_lost() {
                     state ^= state << 17;
                     if state.is_multiple_of(64) {
                         // To the next thread, which frees them.
-                        shared[(thread + 1) % THREADS].lock().unwrap().append(&mut mine);
+                        lock(&shared[(thread + 1) % THREADS]).append(&mut mine);
                     } else if state & 1 == 0 && mine.len() < 2000 {
                         let bucket = Bucket::for_size((state >> 20) as usize % 1500).unwrap();
                         let block = ends.allocate(bucket);
                         // SAFETY: blocks have at least two words; this one is this thread's.
                         unsafe { block.cast::<u64>().write(state) };
                         mine.push((block as usize, state));
-                    } else if let Some((block, stamp)) =
-                        mine.pop().or_else(|| shared[thread].lock().unwrap().pop())
-                    {
+                    } else if let Some((block, stamp)) = mine.pop().or_else(|| lock(&shared[thread]).pop()) {
                         let block = block as *mut u8;
                         // SAFETY: the block is in use, and its first word was written by who allocated it.
                         assert_eq!(unsafe { block.cast::<u64>().read() }, stamp);
                         ends.free(block);
                     }
                 }
-                shared[thread].lock().unwrap().append(&mut mine);
+                lock(&shared[thread]).append(&mut mine);
             });
         }
         let start = std::time::Instant::now();
@@ -365,7 +364,10 @@ fn threads_share_blocks_and_none_is_lost() {
         }
         stop.store(true, Ordering::Relaxed);
     });
-    for (block, stamp) in shared.into_iter().flat_map(|blocks| blocks.into_inner().unwrap()) {
+    for (block, stamp) in shared
+        .iter()
+        .flat_map(|blocks| std::mem::take(&mut *lock(blocks)))
+    {
         // SAFETY: as above.
         assert_eq!(unsafe { (block as *const u64).read() }, stamp);
         ends.free(block as *mut u8);

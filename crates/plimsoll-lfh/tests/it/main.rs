@@ -33,6 +33,7 @@ mod inspect;
 mod limits;
 mod mistakes;
 mod model;
+mod seen_lock;
 mod signals;
 mod this_program;
 mod threads;

@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 
 use plimsoll_lfh::{FrontEnd, Heap, HeapOptions};
 
+use crate::seen_lock::lock;
+
 /// A block with a canary: its bytes say whose it is and how long.
 pub(crate) struct Block {
     start: *mut u8,
@@ -149,7 +151,7 @@ fn work(heap: &Heap, threads: u64) {
                     for _ in 0..1000 {
                         step(heap, &mut numbers, &mut own, passed);
                     }
-                    let received = std::mem::take(&mut *passed[thread as usize].lock().expect("no panic"));
+                    let received = std::mem::take(&mut *lock(&passed[thread as usize]));
                     received.into_iter().for_each(|block| block.free(heap));
                 }
                 own.into_iter().for_each(|block| block.free(heap));
@@ -175,7 +177,7 @@ fn step(heap: &Heap, numbers: &mut Numbers, own: &mut Vec<Block>, passed: &[Mute
         0 => own.push(block.resize(heap, numbers)),
         1 | 2 => {
             let to = numbers.next() as usize % passed.len();
-            passed[to].lock().expect("no panic").push(block);
+            lock(&passed[to]).push(block);
         }
         _ => block.free(heap),
     }

@@ -223,10 +223,13 @@ fn of_schedstat(text: &str) -> Option<Duration> {
     (on_cpu > 0).then(|| Duration::from_nanos(waited))
 }
 
-/// Seconds of work without those waited for a CPU; never less than the CPU time, which is counted apart from the wait.
+/// Seconds of work without those waited for a CPU; never less than the CPU time, which is counted apart from the wait, and
+/// never more than all seconds: CPU time is read around them, and may be some microseconds longer.
 fn own_seconds(cost: Cost, waited: Option<Duration>) -> f64 {
     let waited = waited.unwrap_or_default().as_secs_f64();
-    (cost.seconds - waited).max(cost.cpu_user_s + cost.cpu_system_s)
+    (cost.seconds - waited)
+        .max(cost.cpu_user_s + cost.cpu_system_s)
+        .min(cost.seconds)
 }
 
 /// Steps of arithmetic, none of which can begin before the one before it has ended.
@@ -444,6 +447,11 @@ mod tests {
         };
         let own = |waited| own_seconds(cost, Some(Duration::from_secs_f64(waited)));
         assert_eq!((own_seconds(cost, None), own(0.5), own(1.9)), (2.0, 1.5, 0.5));
+        let read_late = Cost {
+            cpu_user_s: 1.8,
+            ..cost
+        };
+        assert_eq!(own_seconds(read_late, None), 2.0);
     }
 
     #[test]
