@@ -13,6 +13,7 @@
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicBool, Ordering};
 
+#[cfg(not(target_env = "musl"))]
 use plimsoll_os::weak;
 
 use crate::heap::Heap;
@@ -21,6 +22,7 @@ use crate::{arena, purge, record};
 
 type Handler = extern "C" fn();
 /// What glibc's `pthread_atfork` calls. That itself is in an archive alone, where a weak reference does not find it.
+#[cfg(not(target_env = "musl"))]
 type RegisterAtfork = unsafe extern "C" fn(Handler, Handler, Handler, *mut c_void) -> c_int;
 
 #[cfg(target_env = "musl")]
