@@ -10,7 +10,9 @@
 //! the program; those of the others must not allocate, as they must not with glibc's own malloc.
 #![allow(unsafe_code)]
 
-use core::ffi::{c_int, c_void};
+use core::ffi::c_int;
+#[cfg(not(target_env = "musl"))]
+use core::ffi::c_void;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 #[cfg(not(target_env = "musl"))]
