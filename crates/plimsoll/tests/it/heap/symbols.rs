@@ -1,6 +1,7 @@
 //! The library's interface: its symbols and nothing else, on the C library and nothing else, as C and C++ promise it.
 
 use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::{compiled, has, heap_run, library};
@@ -90,30 +91,33 @@ fn the_library_needs_the_c_library_alone_and_has_no_thread_local_storage() {
     );
 }
 
-fn keeps_its_promises(program: &std::path::Path) {
+/// Runs the command, which ends well and says these words alone.
+fn says(command: &mut Command, words: &str) {
+    let output = command.output().expect("the program starts");
+    assert_eq!(
+        (
+            String::from_utf8_lossy(&output.stdout).as_ref(),
+            output.status.code()
+        ),
+        (words, Some(0)),
+        "{command:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+/// The program under this front end.
+fn under(front_end: &str, program: &Path) -> Command {
+    let mut command = heap_run();
+    command.args(["--front-end", front_end, "--"]).arg(program);
+    command
+}
+
+fn keeps_its_promises(program: &Path) {
     for front_end in ["lfh", "standard"] {
-        let output = heap_run()
-            .args(["--front-end", front_end, "--"])
-            .arg(program)
-            .output();
-        let output = output.expect("plimsoll starts");
-        assert_eq!(
-            (
-                String::from_utf8_lossy(&output.stdout).as_ref(),
-                output.status.code()
-            ),
-            ("all promises kept\n", Some(0)),
-            "{front_end}: {}",
-            String::from_utf8_lossy(&output.stderr)
-        );
+        says(&mut under(front_end, program), "all promises kept\n");
     }
     // The promises are those of the C library's own malloc.
-    let output = Command::new(program).output().expect("the program starts");
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stdout)
-    );
+    says(&mut Command::new(program), "all promises kept\n");
 }
 
 #[test]
@@ -131,7 +135,7 @@ fn cpp_programs_get_what_the_standard_promises() {
 }
 
 /// Compiles against the header and links with the library.
-fn linked(compiler: &str, source: &str, language: &str) -> std::path::PathBuf {
+fn linked(compiler: &str, source: &str, language: &str) -> PathBuf {
     let library = library().parent().expect("a folder").display().to_string();
     let include = concat!("-I", env!("CARGO_MANIFEST_DIR"), "/../plimsoll-malloc/include");
     let (folder, path) = (format!("-L{library}"), format!("-Wl,-rpath,{library}"));
@@ -149,15 +153,9 @@ fn heaps_are_objects_of_c_and_of_cpp() {
         if !has(compiler) {
             continue;
         }
-        let program = linked(compiler, "objects.c", language);
-        let output = Command::new(&program).output().expect("the program starts");
-        assert_eq!(
-            (
-                String::from_utf8_lossy(&output.stdout).as_ref(),
-                output.status.code()
-            ),
-            ("all promises kept\n", Some(0)),
-            "{compiler}"
+        says(
+            &mut Command::new(linked(compiler, "objects.c", language)),
+            "all promises kept\n",
         );
     }
 }
@@ -167,19 +165,8 @@ fn a_hardened_heap_is_an_object_that_leaves_others_alone() {
     if !has("gcc") {
         return;
     }
-    let output = Command::new(linked("gcc", "objects.c", "c"))
-        .arg("hardened")
-        .output();
-    let output = output.expect("the program starts");
-    assert_eq!(
-        (
-            String::from_utf8_lossy(&output.stdout).as_ref(),
-            output.status.code()
-        ),
-        ("all promises kept\n", Some(0)),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    let mut program = Command::new(linked("gcc", "objects.c", "c"));
+    says(program.arg("hardened"), "all promises kept\n");
 }
 
 /// Handlers of others run while the heap's locks are held for the fork: those that a library registered before the heap
@@ -192,20 +179,10 @@ fn handlers_of_a_fork_may_allocate() {
     let handlers = compiled("gcc", "fork.c", "c", &["-DLIBRARY", "-shared", "-fPIC"]);
     let program = compiled("gcc", "fork.c", "c", &[handlers.to_str().expect("text")]);
     for (front_end, sections) in [("lfh", "on"), ("lfh", "off"), ("standard", "on")] {
-        let output = heap_run()
-            .args(["--front-end", front_end, "--"])
-            .arg(&program)
-            .env("PLIMSOLL_HEAP_RSEQ", sections)
-            .output();
-        let output = output.expect("plimsoll starts");
-        assert_eq!(
-            (
-                String::from_utf8_lossy(&output.stdout).as_ref(),
-                output.status.code()
-            ),
-            ("50 children allocated\n", Some(0)),
-            "{front_end}, restartable sequences {sections}: {}",
-            String::from_utf8_lossy(&output.stderr)
+        let mut program = under(front_end, &program);
+        says(
+            program.env("PLIMSOLL_HEAP_RSEQ", sections),
+            "50 children allocated\n",
         );
     }
 }
@@ -216,11 +193,9 @@ fn the_example_of_the_header_runs() {
         return;
     }
     let program = linked("gcc", "../../../plimsoll-malloc/examples/heap.c", "c");
-    let output = Command::new(&program).output().expect("the program starts");
-    let text = String::from_utf8_lossy(&output.stdout);
-    assert_eq!(
-        (text.as_ref(), output.status.code()),
-        ("1 and\n2 for\n2 heap\n2 one\n1 rest\n2 the\n1 words\n", Some(0))
+    says(
+        &mut Command::new(program),
+        "1 and\n2 for\n2 heap\n2 one\n1 rest\n2 the\n1 words\n",
     );
 }
 

@@ -194,12 +194,13 @@ proptest! {
         x in any_axis(),
         y in any_axis(),
         lines in prop::collection::vec(any_line(), 0..8),
-        marks in prop::collection::vec((value(), "[a-z<& ]{0,60}"), 0..12),
-        levels in prop::collection::vec((value(), "[a-z<& ]{0,30}"), 0..3),
+        marks in prop::collection::vec((value(), "[a-eg-z<& ]{0,60}"), 0..12),
+        levels in prop::collection::vec((value(), "[a-eg-z<& ]{0,30}"), 0..3),
     ) {
         let chart = Chart { title: "any".to_owned(), x, y, lines, marks, levels };
         if let Some(svg) = draw(&chart) {
             // Words of lines are any letters: what could look like a number that is none is looked for in the rest.
+            // For the same reason marks and levels have no `f` in their names: one of them once said `inf`.
             let mut plain = chart.clone();
             for line in &mut plain.lines {
                 line.label = "line".to_owned();
