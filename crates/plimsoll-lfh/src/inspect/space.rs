@@ -189,7 +189,13 @@ impl<'m, M: Memory> Space<'m, M> {
     /// The run that begins at a unit of the table, by its description now.
     pub(super) fn run(&self, first: UnitIndex) -> Result<Run, MemoryError> {
         let description = self.table.description(self.memory, first)?;
-        Ok(run_at(first, self.table.end, description))
+        let end = if description.length > self.table.end - first {
+            // The heap may have grown since it was opened, and the run with it.
+            self.units_now()?.end
+        } else {
+            self.table.end
+        };
+        Ok(run_at(first, end, description))
     }
 
     /// The units that heaps ever had, now: heaps grow while they are looked at.
@@ -230,5 +236,29 @@ impl<'m, M: Memory> Space<'m, M> {
             Segment::FOREIGN => 0,
             heap => heap.into(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::inspect::ThisProcess;
+    use crate::{Heap, arena};
+
+    /// A heap that grows in place while it is walked over joins what is free at its end with what it got.
+    #[test]
+    fn a_run_over_the_end_that_was_is_one() {
+        let block = Heap::process().allocate(5 * UNIT);
+        let mut space = Space::open(&ThisProcess, arena::window()).expect("there is a heap");
+        let first = arena::unit_of(block as usize).expect("it is the heap's");
+        let run = space.run(first).unwrap();
+        assert!(run.kind.is_some() && run.length >= 5, "{run:?}");
+        space.table.end = first + 2;
+        assert_eq!(space.run(first).unwrap(), run);
+        // SAFETY: the block is this test's.
+        #[allow(unsafe_code)]
+        unsafe {
+            Heap::process().free(block);
+        }
     }
 }
