@@ -394,12 +394,12 @@ pub struct HeapStat {
     #[arg(long)]
     pub all_heaps: bool,
     /// Walk and check everything: units, lists, free blocks, slots
-    #[arg(long)]
+    #[arg(long, conflicts_with = "watch")]
     pub validate: bool,
     /// Print one JSON document
     #[arg(long, conflicts_with = "watch")]
     pub json: bool,
-    /// Print anew each second, until ^C
+    /// Print anew each second, until ^C or the end of the process
     #[arg(long)]
     pub watch: bool,
     /// Write a page with a picture of the units as well

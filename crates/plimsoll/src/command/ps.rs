@@ -9,7 +9,7 @@ use crate::cli::{Ps, PsSort, Talk};
 use crate::exit::{Exit, Failure, OrExit};
 use crate::inert::inert_json;
 use crate::processes::{Depth, Entry, Listing, Observer, Snapshot, Users, render};
-use crate::stop::{Cause, Stop};
+use crate::stop::Stop;
 
 /// Seconds between two snapshots that make sense: the kernel counts CPU time in steps of 10 ms.
 const INTERVALS: std::ops::RangeInclusive<f64> = 0.1..=3600.0;
@@ -135,11 +135,9 @@ fn watch(source: &mut Source<'_>, options: &Ps, talk: &Talk, interval: Duration)
         while Instant::now() < next && !stop.requested() {
             thread::sleep(POLL.min(next.saturating_duration_since(Instant::now())));
         }
-        match stop.cause() {
-            // ^C is how one leaves.
-            Some(Cause::Signal(signal)) if signal == signal_hook::consts::SIGINT => return Ok(Exit::Done),
-            Some(cause) => return Ok(cause.exit()),
-            None => {}
+        // A signal is how one leaves.
+        if stop.requested() {
+            return Ok(Exit::Done);
         }
         // Late by more than an interval, as after a suspend, starts anew rather than catching up.
         next = (next + interval).max(Instant::now());

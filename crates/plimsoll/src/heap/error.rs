@@ -30,7 +30,7 @@ pub enum HeapStatError {
     },
     /// Another allocator serves it.
     #[error(
-        "pid {pid} ({name}) does not run on this heap, or has not allocated yet; start it with LD_PRELOAD=libplimsoll_malloc.so"
+        "pid {pid} ({name}) does not run on this heap, or has not allocated yet; start it with `plimsoll heap run -- PROGRAM`"
     )]
     NotOnThisHeap {
         /// The number.

@@ -1,17 +1,19 @@
 //! The library that programs are started with: it is carried in this program and unpacked where the user has a place for it.
 //!
 //! A library that is preloaded runs with all rights of the program that it is loaded into. So it is only ever used from a
-//! folder that nobody but its user can write to, and only when it is, byte for byte, what this program carries.
+//! folder that nobody but its user can write to, and only when it is, byte for byte, what this program carries. The path
+//! that is preloaded has no symbolic link in it, so that it leads where was looked.
 
 use std::env;
 use std::ffi::OsString;
-use std::fs::{self, DirBuilder, Metadata, OpenOptions};
+use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::StatVfsMountFlags;
+use rustix::rand::{GetRandomFlags, getrandom};
 use sha2::{Digest, Sha256};
 
 /// The library, as the build script made it.
@@ -110,6 +112,7 @@ fn unpack_into(folders: &[PathBuf], user: u32) -> Result<PathBuf, LibraryError> 
 
 /// The library in `folder`, in a folder named after its contents: programs of an older release keep theirs.
 fn place(folder: &Path, user: u32) -> Result<PathBuf, Refusal> {
+    let (there, folder) = resolve(folder)?;
     let digest = Sha256::digest(LIBRARY);
     let digest: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
     let own = folder.join(digest);
@@ -122,19 +125,14 @@ fn place(folder: &Path, user: u32) -> Result<PathBuf, Refusal> {
     {
         return Err(Refusal::Unspeakable);
     }
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(&own)
-        .map_err(doing("create the folder"))?;
-    for private in [folder, &own] {
-        trust(private, user)?;
-    }
-    let parent = folder.parent().unwrap_or(folder);
-    let parent = parent.canonicalize().map_err(doing("look at the way to it"))?;
-    for ancestor in parent.ancestors() {
-        trust_way(ancestor, user)?;
-    }
+    // Nothing is made in a folder that will not do: what root left in another user's would shut that user out.
+    trust_way(&there, user)?;
+    make(&folder)?;
+    trust(&folder, user)?;
+    // All of it: in a folder as /tmp, somebody else may have made what was not there a moment ago.
+    trust_way(folder.parent().unwrap_or(&folder), user)?;
+    make(&own)?;
+    trust(&own, user)?;
     let mounted =
         rustix::fs::statvfs(&own).map_err(|error| doing("look at its file system")(error.into()))?;
     if mounted.f_flag.contains(StatVfsMountFlags::NOEXEC) {
@@ -144,6 +142,31 @@ fn place(folder: &Path, user: u32) -> Result<PathBuf, Refusal> {
         write(&own, &library).map_err(doing("write the library"))?;
     }
     Ok(library)
+}
+
+/// The nearest folder on the way to `folder` that is there, and `folder` itself, by a way without symbolic links.
+fn resolve(folder: &Path) -> Result<(PathBuf, PathBuf), Refusal> {
+    let mut way = folder.parent().unwrap_or(folder);
+    loop {
+        match (way.canonicalize(), way.parent()) {
+            (Ok(there), _) => {
+                let below = folder.strip_prefix(way).unwrap_or(folder);
+                let folder = there.join(below);
+                return Ok((there, folder));
+            }
+            (Err(error), Some(parent)) if error.kind() == io::ErrorKind::NotFound => way = parent,
+            (Err(error), _) => return Err(doing("look at the way to it")(error)),
+        }
+    }
+}
+
+/// Makes a folder that only this user can look into, and the way to it, as far as they are not there.
+fn make(folder: &Path) -> Result<(), Refusal> {
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(folder)
+        .map_err(doing("create the folder"))
 }
 
 fn doing(doing: &'static str) -> impl Fn(io::Error) -> Refusal {
@@ -165,39 +188,39 @@ fn trust(folder: &Path, user: u32) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Whether nobody else can put another folder in the place of one that lies in `folder`: only the user or root may write
-/// to it, or the sticky bit keeps others from what is not theirs.
+/// Whether nobody else can put another folder in the place of one that `folder` or a folder above it holds: only the
+/// user or root may write to them, or the sticky bit keeps others from what is not theirs.
 fn trust_way(folder: &Path, user: u32) -> Result<(), Refusal> {
-    let found = fs::metadata(folder).map_err(doing("look at the way to it"))?;
-    if ![0, user].contains(&found.uid()) {
-        return Err(Refusal::OfAnother(folder.to_owned(), found.uid()));
-    }
-    if found.mode() & 0o022 != 0 && found.mode() & 0o1000 == 0 && !of_own_group(&found) {
-        return Err(Refusal::WritableByOthers(folder.to_owned()));
+    for folder in folder.ancestors() {
+        let found = fs::symlink_metadata(folder).map_err(doing("look at the way to it"))?;
+        if !found.is_dir() {
+            return Err(Refusal::NoFolder(folder.to_owned()));
+        }
+        if ![0, user].contains(&found.uid()) {
+            return Err(Refusal::OfAnother(folder.to_owned(), found.uid()));
+        }
+        // The group's bit also where it is the user's own group: it may have other members, and with an access control
+        // list the bit stands for all whom that names.
+        if found.mode() & 0o022 != 0 && found.mode() & 0o1000 == 0 {
+            return Err(Refusal::WritableByOthers(folder.to_owned()));
+        }
     }
     Ok(())
-}
-
-/// Whether a folder is writable by the user's own group alone, which on many systems has no other member.
-fn of_own_group(found: &Metadata) -> bool {
-    found.mode() & 0o002 == 0 && found.gid() == rustix::process::getegid().as_raw()
 }
 
 /// Whether the library is there as this program carries it.
 fn is_ours(library: &Path, user: u32) -> bool {
     let found = fs::symlink_metadata(library);
     let plain = found.is_ok_and(|found| found.is_file() && found.uid() == user && found.mode() & 0o022 == 0);
-    plain && fs::read(library).is_ok_and(|bytes| Sha256::digest(bytes) == Sha256::digest(LIBRARY))
+    plain && fs::read(library).is_ok_and(|bytes| bytes == LIBRARY)
 }
 
 /// Writes the library beside its place and moves it there, so that nobody ever loads half of it.
 fn write(folder: &Path, library: &Path) -> io::Result<()> {
-    let half = folder.join(format!("{NAME}.{}", std::process::id()));
-    // What is left of a process of this number that was killed.
-    match fs::remove_file(&half) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
+    // A name that nobody else has. A process number is another's in another container, which may share the folder.
+    let mut random = [0; 16];
+    getrandom(&mut random, GetRandomFlags::empty())?;
+    let half = folder.join(format!("{NAME}.{:032x}", u128::from_ne_bytes(random)));
     let mut file = OpenOptions::new()
         .write(true)
         .create_new(true)
@@ -216,7 +239,7 @@ fn write(folder: &Path, library: &Path) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::symlink;
+    use std::os::unix::fs::{chown, symlink};
 
     use super::*;
 
@@ -226,6 +249,10 @@ mod tests {
 
     fn mode(path: &Path) -> u32 {
         fs::symlink_metadata(path).expect("it is there").mode() & 0o7777
+    }
+
+    fn entries(folder: &Path) -> usize {
+        fs::read_dir(folder).expect("a folder").count()
     }
 
     #[test]
@@ -271,9 +298,7 @@ mod tests {
         symlink(&elsewhere, &library).expect("linked");
         unpack_into(&[folder], user()).expect("it is unpacked again");
         assert!(fs::symlink_metadata(&library).expect("it is there").is_file());
-        let left = fs::read_dir(library.parent().expect("a folder"))
-            .expect("read")
-            .count();
+        let left = entries(library.parent().expect("a folder"));
         assert_eq!(left, 1, "nothing but the library is left");
     }
 
@@ -285,10 +310,11 @@ mod tests {
             place.path().join("link"),
             place.path().join("good"),
         );
-        fs::create_dir(&open).expect("made");
+        fs::create_dir_all(open.join("inside")).expect("made");
+        fs::set_permissions(open.join("inside"), fs::Permissions::from_mode(0o700)).expect("closed");
         fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).expect("opened");
         symlink(&open, &linked).expect("linked");
-        let below = open.join("below");
+        let below = open.join("inside/way/below");
         let folders = [open.clone(), linked.clone(), below.clone()];
         let error = unpack_into(&folders, user()).expect_err("none will do");
         let LibraryError::NoPlace { refused } = &error;
@@ -308,15 +334,76 @@ mod tests {
             spoken.contains("others can write to") && spoken.contains("XDG_CACHE_HOME"),
             "{spoken}"
         );
+        assert_eq!(entries(&open), 1, "nothing was made");
+        assert_eq!(entries(&open.join("inside")), 0, "nor further down");
         let used = unpack_into(&[open, good.clone()], user()).expect("the second will do");
         assert!(used.starts_with(good));
     }
 
     #[test]
-    fn a_folder_of_another_user_is_refused() {
+    fn a_folder_that_a_group_can_write_to_is_refused() {
         let place = tempfile::tempdir().expect("a temporary folder");
-        let error = super::place(&place.path().join("plimsoll"), user() + 1).expect_err("refused");
+        let shared = place.path().join("shared");
+        fs::create_dir(&shared).expect("made");
+        fs::set_permissions(&shared, fs::Permissions::from_mode(0o770)).expect("opened");
+        for folder in [shared.clone(), shared.join("plimsoll")] {
+            let error = super::place(&folder, user()).expect_err("refused");
+            assert!(matches!(error, Refusal::WritableByOthers(_)), "{error}");
+        }
+        assert_eq!(entries(&shared), 0, "nothing was made");
+    }
+
+    #[test]
+    fn a_folder_of_another_user_is_refused_and_nothing_made_in_it() {
+        let place = tempfile::tempdir().expect("a temporary folder");
+        let user = match user() {
+            0 => {
+                chown(place.path(), Some(1), None).expect("root may");
+                0
+            }
+            user => user + 1,
+        };
+        let error = super::place(&place.path().join("cache/plimsoll"), user).expect_err("refused");
         assert!(matches!(error, Refusal::OfAnother(..)), "{error}");
+        assert_eq!(entries(place.path()), 0, "nothing was made");
+    }
+
+    #[test]
+    fn the_path_that_is_preloaded_has_no_symbolic_link_in_it() {
+        let place = tempfile::tempdir().expect("a temporary folder");
+        let real = place.path().canonicalize().expect("it is there").join("real");
+        fs::create_dir(&real).expect("made");
+        let linked = place.path().join("link");
+        symlink(&real, &linked).expect("linked");
+        for below in ["plimsoll", "cache/plimsoll"] {
+            let library = super::place(&linked.join(below), user()).expect("it is unpacked");
+            assert!(library.starts_with(real.join(below)), "{}", library.display());
+        }
+        // It is that path that must be one that LD_PRELOAD can name.
+        let spaced = place.path().join("a b");
+        fs::create_dir(&spaced).expect("made");
+        let linked = place.path().join("spaced");
+        symlink(&spaced, &linked).expect("linked");
+        let error = super::place(&linked.join("plimsoll"), user()).expect_err("refused");
+        assert!(matches!(error, Refusal::Unspeakable), "{error}");
+    }
+
+    /// Two containers with one cache, in which each is process 1: one published what the other had half written.
+    #[test]
+    fn whoever_writes_it_at_the_same_time_it_is_whole() {
+        let place = tempfile::tempdir().expect("a temporary folder");
+        let library = place.path().join(NAME);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..20 {
+                        super::write(place.path(), &library).expect("written");
+                        assert!(is_ours(&library, user()));
+                    }
+                });
+            }
+        });
+        assert_eq!(entries(place.path()), 1, "nothing but the library is left");
     }
 
     #[test]
@@ -326,10 +413,6 @@ mod tests {
             let error = super::place(&place.path().join(name), user()).expect_err("refused");
             assert!(matches!(error, Refusal::Unspeakable), "{name}: {error}");
         }
-        assert_eq!(
-            fs::read_dir(place.path()).expect("read").count(),
-            0,
-            "nothing was made"
-        );
+        assert_eq!(entries(place.path()), 0, "nothing was made");
     }
 }

@@ -13,9 +13,6 @@ use super::model::{
 use super::report;
 use crate::processes::{Depth, Process, list};
 
-/// Damages that are listed; a heap that is written over as a whole would have millions.
-const MOST_DAMAGES: usize = 100;
-
 /// A survey, and what a picture of it needs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Stat {
@@ -144,13 +141,11 @@ fn read(pid: u32, name: &str, check: bool) -> Result<(ProcessHeaps, Vec<Cell>), 
 fn validation(space: &Space<'_, OtherProcess>) -> Result<ValidationReport, MemoryError> {
     let mut damage = Vec::new();
     let seen = validate(space, &mut |found| {
-        if damage.len() < MOST_DAMAGES {
-            damage.push(DamageReport {
-                heap: found.heap,
-                address: found.address as u64,
-                what: found.fault.to_string(),
-            });
-        }
+        damage.push(DamageReport {
+            heap: found.heap,
+            address: found.address as u64,
+            what: found.fault.to_string(),
+        });
     })?;
     Ok(ValidationReport {
         units: seen.units,

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::require;
 
 /// The folder that the library is unpacked into for tests.
-fn cache() -> PathBuf {
+pub(crate) fn cache() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("heap-cache")
 }
 
@@ -28,7 +28,7 @@ fn scratch(name: &str) -> PathBuf {
 }
 
 /// `plimsoll heap run`, without the command that follows.
-fn heap_run() -> Command {
+pub(crate) fn heap_run() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
     command
         .args(["heap", "run"])

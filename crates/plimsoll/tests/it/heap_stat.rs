@@ -8,16 +8,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde_json::Value;
 
 const PLIMSOLL: &str = env!("CARGO_BIN_EXE_plimsoll");
-/// Set for the program that is looked at: this test again.
+/// Set for the program that is looked at: a test again, which does that alone.
 const CHURN: &str = "PLIMSOLL_TEST_CHURN";
 
-/// Not a test by itself: what the program does that the others look at. Threads allocate and free blocks of all sizes,
-/// and hand some of them to each other, until standard input ends.
-#[test]
+/// What the program does that is looked at. Threads allocate and free blocks of all sizes, and hand some of them to each
+/// other, until standard input ends.
 fn churn() {
-    if std::env::var_os(CHURN).is_none() {
-        return;
-    }
     let stop = AtomicBool::new(false);
     let (send, receive) = std::sync::mpsc::sync_channel::<Vec<u8>>(64);
     std::thread::scope(|scope| {
@@ -59,6 +55,9 @@ fn churn() {
     });
 }
 
+/// The test that is the program where [`CHURN`] is set.
+const CHURNING: &str = "heap_stat::a_program_under_way_is_validated_a_hundred_times";
+
 /// A program that runs on the heap; it ends when this is dropped.
 struct Churn {
     child: Child,
@@ -69,12 +68,11 @@ struct Churn {
 impl Churn {
     fn start(options: &[&str]) -> Churn {
         let test = std::env::current_exe().expect("a test knows its file");
-        let mut child = Command::new(PLIMSOLL)
-            .args(["heap", "run"])
+        let mut child = crate::heap::heap_run()
             .args(options)
             .arg("--")
             .arg(test)
-            .args(["--exact", "heap_stat::churn", "--nocapture"])
+            .args(["--exact", CHURNING, "--nocapture"])
             .env(CHURN, "1")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -135,6 +133,9 @@ fn number(value: &Value) -> u64 {
 
 #[test]
 fn a_program_under_way_is_validated_a_hundred_times() {
+    if std::env::var_os(CHURN).is_some() {
+        return churn();
+    }
     let program = Churn::start(&[]);
     let (mut walked, mut moved) = (0, 0);
     for round in 0..100 {
@@ -291,9 +292,8 @@ fn a_process_that_cannot_be_read_hides_no_other() {
     program.end();
 }
 
-#[test]
-fn watching_tells_anew_until_interrupted() {
-    let program = Churn::start(&[]);
+/// `heap stat --watch` of a program, which has told of it twice.
+fn watching(program: &Churn) -> (Child, BufReader<ChildStdout>) {
     let mut watch = Command::new(PLIMSOLL)
         .args(["heap", "stat", &program.pid(), "--watch"])
         .stdout(Stdio::piped())
@@ -310,12 +310,49 @@ fn watching_tells_anew_until_interrupted() {
         );
         times += u32::from(line.contains(&heading));
     }
-    let pid = rustix::process::Pid::from_child(&watch);
-    rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("it is there");
-    // It must be able to write what it is about to.
+    (watch, output)
+}
+
+/// Waits until it ends by itself: it must be able to write what it is about to.
+fn watched_to_the_end((mut watch, mut output): (Child, BufReader<ChildStdout>)) -> Option<i32> {
     std::io::copy(&mut output, &mut std::io::sink()).expect("text");
-    assert_eq!(watch.wait().expect("it is a child").code(), Some(0));
+    watch.wait().expect("it is a child").code()
+}
+
+#[test]
+fn watching_tells_anew_until_asked_to_end() {
+    use rustix::process::{Pid, Signal, kill_process};
+
+    let program = Churn::start(&[]);
+    for signal in [Signal::INT, Signal::TERM] {
+        let watch = watching(&program);
+        kill_process(Pid::from_child(&watch.0), signal).expect("it is there");
+        assert_eq!(watched_to_the_end(watch), Some(0), "{signal:?}");
+    }
     program.end();
+}
+
+/// It ended with 1, as if the command line had been wrong, and with 3 where its parent had yet to notice.
+#[test]
+fn watching_ends_well_with_the_program() {
+    let program = Churn::start(&[]);
+    let watch = watching(&program);
+    program.end();
+    assert_eq!(watched_to_the_end(watch), Some(0));
+
+    let mut program = Churn::start(&[]);
+    let watch = watching(&program);
+    drop(program.child.stdin.take());
+    // Nobody waits for it before the watching has ended.
+    assert_eq!(watched_to_the_end(watch), Some(0));
+    program.end();
+}
+
+/// Damage would be shown, and nobody told by how the command ends.
+#[test]
+fn watching_does_not_validate() {
+    let said = refusal(&stat(&["1", "--watch", "--validate"]), 1);
+    assert!(said.contains("--validate") && said.contains("--watch"), "{said}");
 }
 
 #[test]
@@ -333,11 +370,15 @@ fn what_cannot_be_looked_at_is_said() {
     let _ = other.kill();
     let _ = other.wait();
     // It may be looked at before it has become `sleep`.
-    assert!(said.contains("does not run on this heap"), "{said}");
+    assert!(
+        said.contains("does not run on this heap") && said.contains("plimsoll heap run -- PROGRAM"),
+        "{said}"
+    );
 }
 
 #[test]
 fn who_may_not_look_is_told_so() {
+    use std::os::unix::fs::PermissionsExt;
     use std::os::unix::process::CommandExt;
 
     let root = rustix::process::geteuid().is_root();
@@ -345,22 +386,19 @@ fn who_may_not_look_is_told_so() {
         return;
     }
     let program = Churn::start(&[]);
+    // The program itself may lie where nobody can go.
+    let place = tempfile::tempdir().expect("a temporary folder");
+    let all = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(place.path(), all).expect("opened");
+    let plimsoll = place.path().join("plimsoll");
+    std::fs::copy(PLIMSOLL, &plimsoll).expect("copied");
     let nobody = 65534;
-    let output = Command::new(PLIMSOLL)
+    let output = Command::new(plimsoll)
         .args(["heap", "stat", &program.pid()])
         .uid(nobody)
         .gid(nobody)
         .current_dir("/")
         .output();
-    if let Err(error) = &output
-        && !crate::require::capability(
-            "shared-target",
-            false,
-            &format!("nobody starts {PLIMSOLL}: {error}"),
-        )
-    {
-        return;
-    }
     let said = refusal(&output.expect("plimsoll starts"), 3);
     assert!(
         said.contains("its memory may not be read") && said.contains("CAP_SYS_PTRACE"),

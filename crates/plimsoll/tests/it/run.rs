@@ -71,6 +71,7 @@ impl Run {
     fn command(&self) -> Command {
         let mut command = Command::new(PLIMSOLL);
         command
+            .env("XDG_CACHE_HOME", crate::heap::cache())
             .args(&self.arguments)
             .arg("--output")
             .arg(self.folder.path());

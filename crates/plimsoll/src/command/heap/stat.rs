@@ -9,7 +9,8 @@ use crate::command::screen::Screen;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::heap::{self, HeapDetail, HeapStatError, Stat};
 use crate::inert::inert_json;
-use crate::stop::{Cause, Stop};
+use crate::processes::Identity;
+use crate::stop::Stop;
 
 /// Carries out the command.
 pub(super) fn stat(options: &HeapStat) -> Result<Exit, Failure> {
@@ -76,27 +77,35 @@ fn write_page(path: &Path, found: &Stat) -> Result<(), Failure> {
     })
 }
 
-/// The heaps each second, in place on a terminal, one after the other elsewhere, until a signal or their end.
+/// The heaps each second, in place on a terminal, one after the other elsewhere, until a signal or the end of the process.
 fn watch(options: &HeapStat) -> Result<Exit, Failure> {
     const INTERVAL: Duration = Duration::from_secs(1);
     const POLL: Duration = Duration::from_millis(50);
     let stop = Stop::install().or_exit(Exit::Missing)?;
+    let watched = options.pid.and_then(|pid| Identity::of(pid).ok());
+    let ended = || watched.is_some_and(|process| !process.is_alive());
+    let asked_or_ended = || {
+        let next = Instant::now() + INTERVAL;
+        while !stop.requested() && !ended() {
+            let left = next.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            thread::sleep(POLL.min(left));
+        }
+        true
+    };
     let mut found = read(options)?;
     let screen = Screen::take()?;
     loop {
-        if !screen.show(&heap::render(&found.survey, detail(options)))? {
+        if !screen.show(&heap::render(&found.survey, detail(options)))? || asked_or_ended() {
             return Ok(Exit::Done);
         }
-        let next = Instant::now() + INTERVAL;
-        while Instant::now() < next && !stop.requested() {
-            thread::sleep(POLL.min(next.saturating_duration_since(Instant::now())));
-        }
-        match stop.cause() {
-            // ^C is how one leaves.
-            Some(Cause::Signal(signal)) if signal == signal_hook::consts::SIGINT => return Ok(Exit::Done),
-            Some(cause) => return Ok(cause.exit()),
-            None => {}
-        }
-        found = read(options)?;
+        found = match read(options) {
+            Ok(found) => found,
+            // Heaps that are gone may be those of a process that is about to end.
+            Err(_) if asked_or_ended() => return Ok(Exit::Done),
+            Err(failure) => return Err(failure),
+        };
     }
 }

@@ -162,24 +162,28 @@ fn another_user_sees_what_is_missing_and_why() {
 }
 
 #[test]
-fn a_watched_list_comes_again_and_ends_with_its_reader_or_by_an_interrupt() {
+fn a_watched_list_comes_again_and_ends_with_its_reader_or_by_a_signal() {
+    use rustix::process::Signal;
+
     let watch = || {
         let mut command = plimsoll(&["--watch", "--interval", "0.1", "-n", "1"]);
         Kept(command.stdout(Stdio::piped()).spawn().unwrap())
     };
-    let mut child = watch();
-    let mut output = child.0.stdout.take().unwrap();
-    let mut text = String::new();
-    while text.matches("COMMAND").count() < 3 {
-        let mut part = [0; 4096];
-        let length = output.read(&mut part).unwrap();
-        assert!(length > 0, "it ended: {text}");
-        text.push_str(&String::from_utf8_lossy(&part[..length]));
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+        let mut child = watch();
+        let mut output = child.0.stdout.take().unwrap();
+        let mut text = String::new();
+        while text.matches("COMMAND").count() < 3 {
+            let mut part = [0; 4096];
+            let length = output.read(&mut part).unwrap();
+            assert!(length > 0, "it ended: {text}");
+            text.push_str(&String::from_utf8_lossy(&part[..length]));
+        }
+        assert!(!text.contains('\x1b'), "not a terminal: {text:?}");
+        let pid = rustix::process::Pid::from_child(&child.0);
+        rustix::process::kill_process(pid, signal).unwrap();
+        assert_eq!(child.0.wait().unwrap().code(), Some(0), "{signal:?}");
     }
-    assert!(!text.contains('\x1b'), "not a terminal: {text:?}");
-    let pid = rustix::process::Pid::from_child(&child.0);
-    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
-    assert_eq!(child.0.wait().unwrap().code(), Some(0));
 
     let mut child = watch();
     drop(child.0.stdout.take());

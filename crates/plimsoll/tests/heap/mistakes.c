@@ -84,7 +84,10 @@ int main(int count, char **words)
         after = NULL;
     } else if (strcmp(mistake, "write-after-free") == 0) {
         give_back(block);
-        write_at(block, 0, 16);
+        write_at(block, 8, 8);
+    } else if (strcmp(mistake, "write-after-free-first") == 0) {
+        give_back(block);
+        write_at(block, 0, 8);
     } else if (strcmp(mistake, "write-after-free-deep") == 0) {
         give_back(block);
         write_at(block, size / 2, 1);
