@@ -50,10 +50,18 @@ impl Runs<'_> {
         let take = || self.backend.take(units, align, UnitKind::Large);
         take().or_else(|| {
             // What is kept for others may be all that lacks.
-            self.front.drain(self.backend, Idle::Whatever);
-            self.cache.drain(self.backend, true);
+            self.free_what_is_kept();
             take()
         })
+    }
+
+    /// Gives the back end what slots, buckets and the cache keep of free memory. No lock is held by this thread.
+    pub(crate) fn free_what_is_kept(self) {
+        // The first pass gives up what slots work on.
+        for _ in 0..2 {
+            self.front.drain(self.backend, Idle::Whatever);
+        }
+        self.cache.drain(self.backend, true);
     }
 
     fn give(self, first: UnitIndex) {
