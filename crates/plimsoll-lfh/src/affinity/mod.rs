@@ -19,7 +19,7 @@ mod shared;
 use core::ptr;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-use plimsoll_os::address_space;
+use plimsoll_os::{Advice, address_space};
 
 pub(crate) use self::header::Header;
 pub use self::layout::SLOT;
@@ -57,15 +57,15 @@ impl SlotSet {
             let count = plimsoll_os::possible_processors()?;
             SET_ONCE.area.store(area, Ordering::Release);
             let count = SHARED + count;
-            Some((address_space::map(count * SLOT).ok()?, count))
+            Some((map(count)?, count))
         });
         let (slots, count) = match sections {
             Some(sections) => sections,
             None => {
                 let count = SHARED + (2 * plimsoll_os::allowed_processors()).clamp(4, MOST_LOCKED_SLOTS);
-                match address_space::map(count * SLOT) {
-                    Ok(slots) => (slots, count),
-                    Err(_) => return false,
+                match map(count) {
+                    Some(slots) => (slots, count),
+                    None => return false,
                 }
             }
         };
@@ -284,6 +284,14 @@ impl SlotSet {
     fn pointer(&self, slot: usize, step: u16) -> *mut *mut u8 {
         (self.slot(slot) + step as usize * STEP) as *mut *mut u8
     }
+}
+
+/// Maps so many slots, of which pages come as they are used: a system that uses huge pages always would fill each with
+/// slots that nobody has.
+fn map(count: usize) -> Option<usize> {
+    let slots = address_space::map(count * SLOT).ok()?;
+    let _ = address_space::advise(slots, count * SLOT, Advice::NoHugePage);
+    Some(slots)
 }
 
 /// Where the slots of a heap are, if sections serve them; 0 otherwise: then nothing can be taken or put.

@@ -60,6 +60,40 @@ fn an_unused_slot_gives_and_takes_nothing() {
     unsafe { set.end() };
 }
 
+/// Whether the kernel was told that no huge page is to be at an address.
+fn has_no_huge_pages(address: usize) -> bool {
+    let text = std::fs::read_to_string("/proc/self/smaps").expect("there is /proc");
+    let mut here = false;
+    for line in text.lines() {
+        let first = line.split_ascii_whitespace().next().unwrap_or_default();
+        let number = |text| usize::from_str_radix(text, 16).ok();
+        let range = first
+            .split_once('-')
+            .map(|(start, end)| (number(start), number(end)));
+        if let Some((Some(start), Some(end))) = range {
+            here = (start..end).contains(&address);
+        } else if here && first == "VmFlags:" {
+            return line.split_ascii_whitespace().any(|flag| flag == "nh");
+        }
+    }
+    panic!("nothing is mapped at {address:#x}, or the kernel shows no flags");
+}
+
+/// Else a heap's slots would be 2 MiB resident from the first block on, where huge pages are always used.
+#[test]
+fn no_huge_page_lies_under_slots() {
+    let set = started();
+    let plain = address_space::map(SLOT).expect("memory");
+    // Where the kernel has no huge pages, there is nothing to tell it.
+    let told = address_space::advise(plain, SLOT, Advice::NoHugePage).is_ok() && has_no_huge_pages(plain);
+    assert_eq!(has_no_huge_pages(set.slots.load(Ordering::Relaxed)), told);
+    // SAFETY: nobody else knows of either.
+    unsafe {
+        address_space::unmap(plain, SLOT).expect("mapped above");
+        set.end();
+    }
+}
+
 /// Does what the model does, on one thread that may change its processor: so the slots' sum is compared.
 #[test]
 fn slots_hold_what_a_model_holds() {
