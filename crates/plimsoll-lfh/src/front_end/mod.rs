@@ -221,9 +221,10 @@ impl LowFragmentation {
         let slot = self.slots.mine();
         let header = self.slots.header(slot, bucket);
         let lock = &self.buckets[bucket.index()].lock;
+        let mut asked_for = None;
         let grown = header.capacity() < most_pointers(bucket) && {
             let mut lists = lock.lock();
-            lists.note_flush();
+            asked_for = Some(lists.note_flush());
             self.grow(slot, bucket)
         };
         if grown && self.slots.push_batch(bucket, &[block]) == 1 {
@@ -236,7 +237,7 @@ impl LowFragmentation {
         self.check_homes(bucket, blocks);
         let shared = {
             let mut lists = lock.lock();
-            let grows = lists.note_flush();
+            let grows = asked_for.unwrap_or_else(|| lists.note_flush());
             self.slots.share(bucket, blocks, grows)
         };
         self.bring_home(backend, bucket, &blocks[shared..]);
@@ -250,9 +251,9 @@ impl LowFragmentation {
             return header.grow(bucket);
         }
         let prepared = self.slots.prepare(bucket);
-        if let Some(slot) = prepared {
-            self.slots_used.fetch_max(slot as u32 + 1, Ordering::Relaxed);
-        }
+        // The thread may run on another processor by now; the one that it came from gets an active subsegment all the same.
+        let last = prepared.map_or(slot, |prepared| prepared.max(slot));
+        self.slots_used.fetch_max(last as u32 + 1, Ordering::Relaxed);
         prepared.is_some()
     }
 

@@ -10,7 +10,7 @@ use std::vec::Vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::affinity::Header;
+use crate::affinity::{Header, SHARED};
 use crate::front_end::drain::Idle;
 use crate::remote_free::Standing;
 use crate::seen_lock::lock;
@@ -307,6 +307,55 @@ fn a_growing_heap_gives_dead_pages_back() {
     assert!(absent() >= kept.len() * 9 / 10, "{} of {}", absent(), kept.len());
     new.iter().chain(&kept).for_each(|block| ends.free(*block));
     everything_goes_back(&ends);
+}
+
+/// A thread that looks for its slot and then moves to another processor fills the first one's.
+#[test]
+fn a_slot_that_was_left_in_the_middle_is_drained() {
+    let ends = Ends::new();
+    let bucket = Bucket::for_size(48).unwrap();
+    let front_end = &ends.front_end;
+    let left = front_end.slots.count() - 1;
+    let mut blocks = [ptr::null_mut(); 8];
+    let taken = {
+        let mut lists = front_end.buckets[bucket.index()].lock.lock();
+        front_end.grow(left, bucket);
+        lists.take(front_end, &ends.backend, left, bucket, &mut blocks)
+    };
+    assert_ne!(front_end.slots.active(left, bucket).load(Ordering::Relaxed), 0);
+    for block in &blocks[..taken] {
+        open(*block, bucket);
+        ends.free(*block);
+    }
+    everything_goes_back(&ends);
+}
+
+/// Frees a block while the arrays of its bucket are being drained: none has room then, nor grows. Returns the flushes that
+/// were counted, and the blocks in the first shared slot; none where the thread moved to a processor without an array.
+fn flush_while_drained() -> Option<(u32, u16)> {
+    let ends = Ends::new();
+    let bucket = Bucket::for_size(48).unwrap();
+    let slots = &ends.front_end.slots;
+    let block = ends.allocate(bucket);
+    let stopped: Vec<_> = (0..slots.count())
+        .filter(|slot| slots.stop(*slot, bucket))
+        .collect();
+    ends.free(block);
+    let stayed = (SHARED..slots.count()).all(|slot| slots.header(slot, bucket).capacity() == 0);
+    stopped
+        .iter()
+        .for_each(|slot| slots.header(*slot, bucket).resume(bucket));
+    let flushes = ends.front_end.buckets[bucket.index()].lock.lock().flushes;
+    let found = (flushes, slots.header(0, bucket).filled());
+    everything_goes_back(&ends);
+    stayed.then_some(found)
+}
+
+/// Counted twice, a flush took itself for one before which nothing was asked for.
+#[test]
+fn a_flush_is_counted_once_and_shares_what_was_asked_for() {
+    let found = (0..100).find_map(|_| flush_while_drained());
+    assert_eq!(found, Some((1, 1)));
 }
 
 /// A heap whose blocks are all free has no subsegment after it was idle for two looks of the drain.
