@@ -21,6 +21,7 @@ use plimsoll_os::{HelperState, coarse_milliseconds, futex_wait, start_helper_thr
 use crate::arena::{self, HELPER};
 use crate::backend::{Backend, MOST_PURGED};
 use crate::front_end::Idle;
+use crate::lock::Forking;
 use crate::pages;
 use crate::record::{self, Record};
 use crate::settings::{self, PurgeMode};
@@ -78,7 +79,11 @@ fn look_at_the_clock() {
 /// Called where more than [`THRESHOLD`] lies free, under whatever locks.
 #[cold]
 pub(crate) fn ask_for_helper() {
-    if settings::purge_mode() != PurgeMode::Thread || !PERIODS_END || !HELPER_STATE.ask() {
+    if settings::purge_mode() != PurgeMode::Thread || !PERIODS_END {
+        return;
+    }
+    // In the child the helper would be forgotten when the fork ends, and a second one started on its stack.
+    if Forking::is_mine() || !HELPER_STATE.ask() {
         return;
     }
     // The helper cannot ask for it: the C library reads the thread pointer, and that of the thread that started the
@@ -116,11 +121,7 @@ pub(crate) fn end_period(record: &Record) -> bool {
 
 /// Gives back a heap's pages that are not in use, however short a time. No lock is held by this thread.
 pub(crate) fn purge_all(record: &Record) {
-    // The first pass gives up what slots work on.
-    for _ in 0..2 {
-        record.low_fragmentation().drain(record.backend(), Idle::Whatever);
-    }
-    record.run_cache().drain(record.backend(), true);
+    record.free_what_is_kept();
     // An extent at a time: a fork need not wait for all, and does not begin in the middle of one.
     while record::with_list(|| purge_one(record.backend(), true, MOST_PURGED)) > 0 {}
 }
