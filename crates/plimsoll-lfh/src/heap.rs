@@ -154,9 +154,9 @@ impl Heap {
     fn sections(&self) -> Sections {
         match self.number {
             record::PROCESS => Sections::of_process(),
-            number => record::of(number).map_or(Sections::of_process(), |record| {
-                record.low_fragmentation().sections()
-            }),
+            number => {
+                record::of(number).map_or(Sections::NONE, |record| record.low_fragmentation().sections())
+            }
         }
     }
 
@@ -225,7 +225,7 @@ impl Heap {
             // SAFETY: the caller's premise.
             Place::Standard(_) if unsafe { record.resize_standard(block, size) } => return block,
             // Moving is not worth while unless half of the block is spared.
-            Place::Bucket(_) if size <= usable && size >= usable / 2 => return block,
+            Place::Bucket(_) if size <= usable && size.max(SMALLEST_BLOCK / 2) >= usable / 2 => return block,
             _ => {}
         }
         // SAFETY: the caller's premise.
