@@ -57,4 +57,4 @@ pub use remote_free::{Home, RemoteFree, Standing};
 pub use unit::{UNIT, Unit, UnitIndex, UnitKind};
 
 /// Version of what another process may read of a heap: [`Unit`] and what leads to it.
-pub const LAYOUT: u32 = 1;
+pub const LAYOUT: u32 = 2;

@@ -24,7 +24,7 @@ impl LowFragmentation {
     /// others. Returns whether anything is left that a later drain may find idle. Does nothing while another thread
     /// drains.
     pub(crate) fn drain(&self, backend: &Backend, idle: Idle) -> bool {
-        let Some(_draining) = self.draining.try_lock() else {
+        let Some(_draining) = self.upkeep.draining.try_lock() else {
             return true;
         };
         if !self.slots.has_started() {

@@ -4,7 +4,7 @@
 //! a batch from the slot's active subsegment; when it is full, [`flush`] brings a batch home to the subsegments that
 //! the blocks are of. Where a subsegment stands, and who moves it, is written in [`remote_free`](crate::remote_free).
 //!
-//! Locks, in this order: `draining`, a bucket's, a slot's (where sections do not serve them), the back end's.
+//! Locks, in this order: the drain's, a bucket's, a slot's (where sections do not serve them), the back end's.
 //!
 //! [`refill`]: LowFragmentation::refill
 //! [`flush`]: LowFragmentation::flush
@@ -46,6 +46,16 @@ pub(crate) struct LowFragmentation {
     pub(crate) slots_used: AtomicU32,
     /// 1 where fast paths do not know the slots: of a hardened heap, whose calls go through `hardened`.
     hidden: AtomicU32,
+    upkeep: Upkeep,
+    /// By number; that of 0 is not used.
+    pub(crate) buckets: [BucketLock; BUCKETS + 1],
+}
+
+/// What slow paths note for the drain. A cache line of its own: what stands before it is read at calls that only take a
+/// block from a slot.
+#[derive(Debug)]
+#[repr(C, align(64))]
+struct Upkeep {
     /// Subsegments that got so few blocks in use that pages of them may be dead, since all runs were looked at.
     sparse: AtomicU32,
     /// Subsegments begun, and times that absent pages were made blocks, since runs were looked at for dead pages.
@@ -56,8 +66,6 @@ pub(crate) struct LowFragmentation {
     looked_to: AtomicU32,
     /// Held by who drains: one at a time.
     draining: Lock<()>,
-    /// By number; that of 0 is not used.
-    pub(crate) buckets: [BucketLock; BUCKETS + 1],
 }
 
 /// Cache lines of their own, as different processors work on neighbours.
@@ -259,7 +267,7 @@ impl LowFragmentation {
 
     /// Holds every lock for the time of a fork.
     pub(crate) fn hold(&self) {
-        self.draining.hold();
+        self.upkeep.draining.hold();
         for bucket in Bucket::all() {
             self.buckets[bucket.index()].lock.hold();
         }
@@ -297,7 +305,7 @@ impl LowFragmentation {
         for bucket in Bucket::all() {
             of_bucket(&self.buckets[bucket.index()].lock);
         }
-        plain(&self.draining);
+        plain(&self.upkeep.draining);
     }
 }
 
