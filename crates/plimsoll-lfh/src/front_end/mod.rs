@@ -132,7 +132,6 @@ impl LowFragmentation {
     pub(crate) fn allocate_hidden(&self, backend: &Backend, bucket: Bucket) -> *mut u8 {
         let block = allocate_fast(self.slots.sections(), bucket);
         if block.is_null() {
-            purge::now_and_then();
             self.refill(backend, bucket)
         } else {
             block
@@ -186,11 +185,12 @@ impl LowFragmentation {
     #[cold]
     #[inline(never)]
     pub(crate) fn refill(&self, backend: &Backend, bucket: Bucket) -> *mut u8 {
-        let mut blocks = [ptr::null_mut(); BATCH + 1];
-        if !self.slots.uses_sections() && self.slots.pop_batch(bucket, &mut blocks[..1]) == 1 {
-            open(blocks[0], bucket);
-            return blocks[0];
+        let mut one = [ptr::null_mut()];
+        if !self.slots.uses_sections() && self.slots.pop_batch(bucket, &mut one) == 1 {
+            open(one[0], bucket);
+            return one[0];
         }
+        let mut blocks = [ptr::null_mut(); BATCH + 1];
         let slot = self.slots.mine();
         let (taken, refills) = {
             let mut lists = self.buckets[bucket.index()].lock.lock();
