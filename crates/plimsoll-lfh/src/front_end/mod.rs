@@ -242,7 +242,7 @@ impl LowFragmentation {
         let half = (header.capacity() as usize / 2).min(BATCH);
         let taken = 1 + self.slots.pop_batch(bucket, &mut blocks[1..=half]);
         let blocks = &blocks[..taken];
-        self.check_homes(bucket, blocks);
+        self.check_heap(bucket, blocks);
         let shared = {
             let mut lists = lock.lock();
             let grows = asked_for.unwrap_or_else(|| lists.note_flush());
