@@ -132,23 +132,31 @@ impl LowFragmentation {
         let subsegment = Subsegment::new(first, bucket);
         let home = unit.remote.load();
         let free = home.chained + home.home;
-        let rest = match unit.seen.swap(free, Ordering::Relaxed) == free {
-            true => unit.rest.load(Ordering::Relaxed),
-            false => 0,
+        let noted = unit.rest.load(Ordering::Relaxed);
+        // Only what changed is written: the line is that of whoever brings blocks home.
+        let note = |rest| {
+            if rest != noted {
+                unit.rest.store(rest, Ordering::Relaxed);
+            }
         };
+        let mut rest = noted;
+        if unit.seen.load(Ordering::Relaxed) != free {
+            unit.seen.store(free, Ordering::Relaxed);
+            rest = 0;
+        }
         let worth_while = match look {
             Look::Sparse => subsegment.is_sparse(free),
             Look::Rested | Look::All => subsegment.has_a_page_of(free),
         };
         if home.standing != Standing::Listed || rest == DONE || !worth_while {
-            unit.rest.store(rest, Ordering::Relaxed);
+            note(rest);
             return false;
         }
         if look == Look::Rested && rest < RESTED {
-            unit.rest.store(rest + 1, Ordering::Relaxed);
+            note(rest + 1);
             return true;
         }
-        unit.rest.store(DONE, Ordering::Relaxed);
+        note(DONE);
         self.give_pages_of(backend, subsegment);
         false
     }
