@@ -43,7 +43,7 @@ static HELPER_STATE: HelperState = HelperState::absent();
 static SLEEP: AtomicU32 = AtomicU32::new(0);
 /// Slow calls since the start, of those that are counted nowhere else.
 static SLOW_CALLS: AtomicU32 = AtomicU32::new(0);
-/// When the last period ended, in milliseconds of the clock.
+/// When the last period ended, in milliseconds of the clock; 0 before the first began.
 static LAST: AtomicU32 = AtomicU32::new(0);
 
 /// Called by slow paths that hold no lock: ends the period now and then, where no helper does.
@@ -64,16 +64,20 @@ fn look_at_the_clock() {
     if settings::purge_mode() == PurgeMode::Never || !PERIODS_END {
         return;
     }
-    let now = coarse_milliseconds();
-    let last = LAST.load(Ordering::Relaxed);
-    let over = now.wrapping_sub(last) >= PERIOD;
-    if over
-        && LAST
-            .compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed)
-            .is_ok()
-    {
+    if is_over(&LAST, coarse_milliseconds()) {
         record::try_with_each(|record| _ = end_period(record));
     }
+}
+
+/// Whether a period is over that began at `last`: then the next one begins. The first begins with the first call.
+fn is_over(last: &AtomicU32, now: u32) -> bool {
+    let began = last.load(Ordering::Relaxed);
+    if began != 0 && now.wrapping_sub(began) < PERIOD {
+        return false;
+    }
+    // 0 is for none.
+    let begins = last.compare_exchange(began, now.max(1), Ordering::Relaxed, Ordering::Relaxed);
+    began != 0 && begins.is_ok()
 }
 
 /// Called where more than [`THRESHOLD`] lies free, under whatever locks.
@@ -171,4 +175,33 @@ pub(crate) unsafe fn give_back(start: usize, length: usize) -> bool {
 /// In the child of a fork there is no helper.
 pub(crate) fn forget_helper() {
     HELPER_STATE.forget();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_period_begins_with_the_first_look_at_the_clock() {
+        let last = AtomicU32::new(0);
+        assert!(
+            !is_over(&last, 1_000_000),
+            "a heap just made has nothing that lies idle"
+        );
+        assert!(!is_over(&last, 1_000_000 + PERIOD - 1));
+        assert!(is_over(&last, 1_000_000 + PERIOD));
+        assert!(!is_over(&last, 1_000_000 + PERIOD));
+        assert!(!is_over(&last, 1_000_000 + 2 * PERIOD - 1));
+    }
+
+    #[test]
+    fn periods_end_though_the_clock_wraps() {
+        let last = AtomicU32::new(u32::MAX - 9);
+        assert!(!is_over(&last, PERIOD - 11));
+        assert!(is_over(&last, PERIOD - 10));
+        last.store(u32::MAX - PERIOD + 1, Ordering::Relaxed);
+        assert!(is_over(&last, 0));
+        assert!(!is_over(&last, PERIOD));
+        assert!(is_over(&last, PERIOD + 1));
+    }
 }
