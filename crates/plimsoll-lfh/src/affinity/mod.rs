@@ -57,6 +57,8 @@ impl SlotSet {
             let count = plimsoll_os::possible_processors()?;
             SET_ONCE.area.store(area, Ordering::Release);
             let count = SHARED + count;
+            // Now, as threads make it slow: where it fails, arrays keep what they hold when they are drained.
+            let _ = plimsoll_os::prepare_to_restart_sequences();
             Some((map(count)?, count))
         });
         let (slots, count) = match sections {

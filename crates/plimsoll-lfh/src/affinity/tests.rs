@@ -301,6 +301,39 @@ fn slots_are_the_same_without_sections() {
     );
 }
 
+/// A process that has threads waits 10 ms or more for the kernel, and those threads for whoever drains.
+#[test]
+fn sections_can_be_restarted_from_the_start() {
+    const ALONE: &str = "PLIMSOLL_LFH_CHILD";
+    if std::env::var_os(ALONE).is_none() {
+        // Other tests of this process may have told the kernel.
+        let status = this_program()
+            .args([
+                "affinity::tests::sections_can_be_restarted_from_the_start",
+                "--exact",
+            ])
+            .env(ALONE, "1")
+            .output()
+            .unwrap();
+        assert!(status.status.success(), "{status:?}");
+        return;
+    }
+    // SAFETY: the call changes no memory.
+    let restart = || match unsafe { libc::syscall(libc::SYS_membarrier, 1 << 7, 0, 0) } {
+        0 => 0,
+        _ => std::io::Error::last_os_error().raw_os_error().unwrap_or(0),
+    };
+    let before = restart();
+    let set = started();
+    match before {
+        libc::EPERM if set.uses_sections() => assert_eq!(restart(), 0),
+        // A kernel without sections, or without the call.
+        other => assert_eq!(restart(), other),
+    }
+    // SAFETY: nobody else knows of the set.
+    unsafe { set.end() };
+}
+
 /// Where the C library and the kernel have what sections need, they are used: otherwise every test here would pass
 /// on locked slots alone.
 #[test]
