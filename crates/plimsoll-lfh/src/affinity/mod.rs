@@ -162,9 +162,18 @@ impl SlotSet {
         }
         let slot = self.mine();
         let _held = self.lock(slot).lock();
+        // SAFETY: the lock is held.
+        unsafe { self.take_alone(slot, index, blocks) }
+    }
+
+    /// Takes up to `blocks.len()` pointers from the end of the array of a header. Returns how many.
+    ///
+    /// # Safety
+    /// Nobody else takes from the array or puts into it meanwhile.
+    unsafe fn take_alone(&self, slot: usize, index: usize, blocks: &mut [*mut u8]) -> usize {
         let (at, count) = self.header_at(slot, index).take(blocks.len() as u16);
         for (offset, block) in (0..count).zip(blocks) {
-            // SAFETY: the header says so, and the lock is held.
+            // SAFETY: the header says that pointers are there, and the caller's premise.
             *block = unsafe { self.pointer(slot, at + offset).read() };
         }
         count as usize
@@ -194,10 +203,20 @@ impl SlotSet {
         }
         let slot = self.mine();
         let _held = self.lock(slot).lock();
+        // SAFETY: the lock is held.
+        unsafe { self.put_alone(slot, index, blocks) }
+    }
+
+    /// Puts as many of the blocks at the end of the array of a header as there is room for, from the first. Returns how
+    /// many.
+    ///
+    /// # Safety
+    /// As for [`SlotSet::take_alone`].
+    unsafe fn put_alone(&self, slot: usize, index: usize, blocks: &[*mut u8]) -> usize {
         let header = self.header_at(slot, index);
         let (at, count) = header.room(blocks.len() as u16);
         for (offset, block) in (0..count).zip(blocks) {
-            // SAFETY: the header has room there, and the lock is held.
+            // SAFETY: the header has room there, and the caller's premise.
             unsafe { self.pointer(slot, at + offset).write(*block) };
         }
         header.put(count);
@@ -318,31 +337,36 @@ impl Sections {
     /// Takes a free block of the bucket from this processor's slot. Null where the slot has none.
     #[inline(always)]
     pub(crate) fn pop(self, bucket: Bucket) -> *mut u8 {
+        self.pop_at(bucket.index())
+    }
+
+    /// The same, from the array of that header.
+    #[inline(always)]
+    fn pop_at(self, index: usize) -> *mut u8 {
         #[cfg(target_arch = "x86_64")]
         if self.0 != 0 {
             // SAFETY: the set has started, so area and slots are what `rseq` asks for.
-            return unsafe { rseq::pop(self.0, SET_ONCE.area.load(Ordering::Relaxed), bucket.index()) };
+            return unsafe { rseq::pop(self.0, SET_ONCE.area.load(Ordering::Relaxed), index) };
         }
-        let _ = bucket;
+        let _ = index;
         ptr::null_mut()
     }
 
     /// Puts a free block of the bucket into this processor's slot. No where the slot is full.
     #[inline(always)]
     pub(crate) fn push(self, bucket: Bucket, block: *mut u8) -> bool {
+        self.push_at(bucket.index(), block)
+    }
+
+    /// The same, to the array of that header.
+    #[inline(always)]
+    fn push_at(self, index: usize, block: *mut u8) -> bool {
         #[cfg(target_arch = "x86_64")]
         if self.0 != 0 {
             // SAFETY: the set has started, so area and slots are what `rseq` asks for.
-            return unsafe {
-                rseq::push(
-                    self.0,
-                    SET_ONCE.area.load(Ordering::Relaxed),
-                    bucket.index(),
-                    block,
-                )
-            };
+            return unsafe { rseq::push(self.0, SET_ONCE.area.load(Ordering::Relaxed), index, block) };
         }
-        let _ = (bucket, block);
+        let _ = (index, block);
         false
     }
 }
