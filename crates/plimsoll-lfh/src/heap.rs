@@ -210,7 +210,7 @@ impl Heap {
             && let Some(old) = hardened::size(block)
         {
             // SAFETY: the caller's premise.
-            return unsafe { self.move_to_new(block, old, size) };
+            return unsafe { self.move_to_new(block, old, size, ALIGNMENT) };
         }
         let place = Place::of(block);
         if let Place::Large(first) = place
@@ -229,16 +229,17 @@ impl Heap {
             _ => {}
         }
         // SAFETY: the caller's premise.
-        unsafe { self.move_to_new(block, usable, size) }
+        unsafe { self.move_to_new(block, usable, size, ALIGNMENT) }
     }
 
-    /// Copies the first `bytes` bytes of a block, or as many as fit, to a new one of `size` bytes, and frees it. Where no
-    /// memory is left the block stays as it was: it is returned if it is long enough, and null is if it is not.
+    /// Copies the first `bytes` bytes of a block, or as many as fit, to a new one of `size` bytes at a multiple of `align`, a
+    /// power of two, and frees it. Where no memory is left the block stays as it was: it is returned if it is long enough,
+    /// and null is if it is not.
     ///
     /// # Safety
     /// `block` is a block of this heap in use, with that many bytes; it is not used again unless null is returned.
-    unsafe fn move_to_new(&self, block: *mut u8, bytes: usize, size: usize) -> *mut u8 {
-        let new = self.allocate(size);
+    unsafe fn move_to_new(&self, block: *mut u8, bytes: usize, size: usize, align: usize) -> *mut u8 {
+        let new = self.allocate_aligned(align, size);
         if !new.is_null() {
             // SAFETY: both blocks are in use and have at least that many bytes; the old one is not used again.
             unsafe {
@@ -447,16 +448,7 @@ unsafe impl GlobalAlloc for Lfh {
             // SAFETY: the caller's premise.
             return unsafe { Heap::process().reallocate(block, new_size) };
         }
-        let new = Heap::process().allocate_aligned(layout.align(), new_size);
-        if !new.is_null() {
-            // SAFETY: both blocks are in use and have at least that many bytes; the old one is not used again.
-            unsafe {
-                ptr::copy_nonoverlapping(block, new, layout.size().min(new_size));
-                Heap::process().free(block);
-            }
-        } else if new_size <= layout.size() {
-            return block;
-        }
-        new
+        // SAFETY: the caller's premise.
+        unsafe { Heap::process().move_to_new(block, layout.size(), new_size, layout.align()) }
     }
 }
