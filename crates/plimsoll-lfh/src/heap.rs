@@ -144,7 +144,7 @@ impl Heap {
             return hardened::allocate(record, size, ALIGNMENT);
         }
         match Bucket::for_size(size) {
-            Some(bucket) => record.allocate_small(bucket, size, ALIGNMENT),
+            Some(bucket) => record.allocate_slowly(bucket, size, ALIGNMENT),
             None => large::allocate(record.runs(), size, ALIGNMENT),
         }
     }
@@ -167,33 +167,54 @@ impl Heap {
 
     /// A block of at least `size` bytes at a multiple of `align`; null also where `align` is no power of two.
     pub fn allocate_aligned(&self, align: usize, size: usize) -> *mut u8 {
+        let (block, bucket) = self.allocate_fast(align, size);
+        if !block.is_null() {
+            return block;
+        }
         let Some(record) = self.record().filter(|_| align.is_power_of_two()) else {
             return ptr::null_mut();
         };
         if record.is_hardened() {
             return hardened::allocate(record, size, align);
         }
-        match small(align, size) {
-            Some(bucket) => record.allocate_small(bucket, size, align),
+        match bucket {
+            Some(bucket) => record.allocate_slowly(bucket, size, align),
             None => large::allocate(record.runs(), size, align),
         }
     }
 
     /// A block of at least `size` bytes that are zero, at a multiple of `align`, a power of two.
     pub fn allocate_zeroed_aligned(&self, align: usize, size: usize) -> *mut u8 {
-        let Some(record) = self.record().filter(|_| align.is_power_of_two()) else {
-            return ptr::null_mut();
-        };
-        let block = match small(align, size) {
-            _ if record.is_hardened() => hardened::allocate(record, size, align),
-            Some(bucket) => record.allocate_small(bucket, size, align),
-            None => return large::allocate_zeroed(record.runs(), size, align),
-        };
+        let (mut block, bucket) = self.allocate_fast(align, size);
+        if block.is_null() {
+            let Some(record) = self.record().filter(|_| align.is_power_of_two()) else {
+                return ptr::null_mut();
+            };
+            block = match bucket {
+                _ if record.is_hardened() => hardened::allocate(record, size, align),
+                Some(bucket) => record.allocate_slowly(bucket, size, align),
+                None => return large::allocate_zeroed(record.runs(), size, align),
+            };
+        }
         if !block.is_null() {
             // SAFETY: the block has at least that many bytes.
             unsafe { ptr::write_bytes(block, 0, size) };
         }
         block
+    }
+
+    /// A block of at least `size` bytes at a multiple of `align`, if the slots have one; and the bucket that such blocks
+    /// are of, if a front end serves them. Null where `align` is no power of two.
+    #[inline(always)]
+    fn allocate_fast(&self, align: usize, size: usize) -> (*mut u8, Option<Bucket>) {
+        if !align.is_power_of_two() {
+            return (ptr::null_mut(), None);
+        }
+        let bucket = small(align, size);
+        let block = bucket.map_or(ptr::null_mut(), |bucket| {
+            front_end::allocate_fast(self.sections(), bucket)
+        });
+        (block, bucket)
     }
 
     /// Makes a block at least `size` bytes long; it may move. Null where no memory is left for a longer one: the block
@@ -283,10 +304,13 @@ impl Heap {
     #[cold]
     #[inline(never)]
     unsafe fn free_slowly(&self, block: *mut u8) {
+        if block.is_null() {
+            return;
+        }
         let Some(record) = self.record() else {
             return;
         };
-        if record.is_hardened() && !block.is_null() {
+        if record.is_hardened() {
             // SAFETY: the caller's premise.
             if !unsafe { hardened::free(record, block) } {
                 Place::of(block);
@@ -294,10 +318,24 @@ impl Heap {
             }
             return;
         }
-        // SAFETY: the caller's premise.
-        if unsafe { record.low_fragmentation().free_slowly(record.backend(), block) } == Freed::NotHere {
-            // SAFETY: the caller's premise.
-            unsafe { free_elsewhere(record, block) };
+        match Place::of(block) {
+            Place::Bucket(bucket) => {
+                // SAFETY: the caller's premise.
+                unsafe {
+                    record
+                        .low_fragmentation()
+                        .free_slowly(record.backend(), bucket, block)
+                }
+            }
+            Place::Large(first) => {
+                check_own(record, first);
+                large::free(record.runs(), first);
+            }
+            Place::Standard(_) => {
+                purge::now_and_then();
+                // SAFETY: the caller's premise.
+                unsafe { record.free_standard(block) };
+            }
         }
     }
 
@@ -333,28 +371,6 @@ impl Drop for Heap {
     fn drop(&mut self) {
         // SAFETY: the one handle of the heap ends, so nobody has a right to its blocks.
         unsafe { record::destroy(self.number) };
-    }
-}
-
-/// Frees what no bucket has.
-///
-/// # Safety
-/// `block` is null or a block of the heap in use; it is not used again.
-unsafe fn free_elsewhere(record: &Record, block: *mut u8) {
-    if block.is_null() {
-        return;
-    }
-    match Place::of(block) {
-        Place::Large(first) => {
-            check_own(record, first);
-            large::free(record.runs(), first);
-        }
-        Place::Standard(_) => {
-            purge::now_and_then();
-            // SAFETY: the caller's premise.
-            unsafe { record.free_standard(block) };
-        }
-        Place::Bucket(bucket) => integrity::report(Damage::NotAStart, block as usize, Some(bucket)),
     }
 }
 

@@ -11,7 +11,7 @@ use crate::arena;
 use crate::backend::Backend;
 use crate::bucket::Bucket;
 use crate::fork;
-use crate::front_end::{self, LowFragmentation};
+use crate::front_end::LowFragmentation;
 use crate::heap::{FrontEnd, FrontEndError, HeapError, HeapOptions};
 use crate::integrity::{self, Damage};
 use crate::large::Runs;
@@ -325,19 +325,11 @@ impl Record {
         &self.low_fragmentation
     }
 
-    /// A block of `bucket`, or where the heap has no buckets one of `size` bytes at a multiple of `align`.
-    #[inline(always)]
-    pub(crate) fn allocate_small(&self, bucket: Bucket, size: usize, align: usize) -> *mut u8 {
-        let block = front_end::allocate_fast(self.low_fragmentation.sections(), bucket);
-        if !block.is_null() {
-            return block;
-        }
-        self.allocate_slowly(bucket, size, align)
-    }
-
+    /// A block of `bucket` that the slots do not have, or where the heap has no buckets one of `size` bytes at a multiple
+    /// of `align`. Null where no memory is left.
     #[cold]
     #[inline(never)]
-    fn allocate_slowly(&self, bucket: Bucket, size: usize, align: usize) -> *mut u8 {
+    pub(crate) fn allocate_slowly(&self, bucket: Bucket, size: usize, align: usize) -> *mut u8 {
         self.take_or_free_what_is_kept(|| match self.front_end() {
             FrontEnd::LowFragmentation => self.low_fragmentation.refill(&self.backend, bucket),
             FrontEnd::Standard => {

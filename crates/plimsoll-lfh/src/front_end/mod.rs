@@ -161,14 +161,15 @@ impl LowFragmentation {
         }
     }
 
-    /// Goes on where [`free_fast`] said that the block is not here: that of a subsegment with absent pages may be.
+    /// Goes on where [`free_fast`] said that the block is not here, but a subsegment of the bucket is: one with absent
+    /// pages may have it.
     ///
     /// # Safety
     /// As for [`free_fast`].
-    pub(crate) unsafe fn free_slowly(&self, backend: &Backend, block: *mut u8) -> Freed {
-        let Some(bucket) = any_bucket_at(block) else {
-            return Freed::NotHere;
-        };
+    pub(crate) unsafe fn free_slowly(&self, backend: &Backend, bucket: Bucket, block: *mut u8) {
+        if !subsegment::starts_block(bucket.number(), block as usize) {
+            integrity::report(Damage::NotAStart, block as usize, Some(bucket));
+        }
         let subsegment = Subsegment::containing(block as usize, bucket);
         let absent = subsegment.absent().has(subsegment.number(block));
         // SAFETY: a block of the bucket starts there, and is the heap's from now on.
@@ -178,7 +179,6 @@ impl LowFragmentation {
         if !self.sections().push(bucket, block) {
             self.flush(backend, bucket, block);
         }
-        Freed::Done
     }
 
     /// Finds a block where the slot has none, and fills the slot. Null where no memory is left.

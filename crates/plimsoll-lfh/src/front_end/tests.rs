@@ -58,7 +58,10 @@ impl Ends {
         unsafe {
             match free_fast(self.front_end.sections(), block) {
                 Freed::NoRoom => self.front_end.free_sealed(&self.backend, block),
-                Freed::NotHere => return self.front_end.free_slowly(&self.backend, block),
+                Freed::NotHere => match any_bucket_at(block) {
+                    Some(bucket) => self.front_end.free_slowly(&self.backend, bucket, block),
+                    None => return Freed::NotHere,
+                },
                 Freed::Done => {}
             }
             Freed::Done
