@@ -13,8 +13,8 @@
 //! `free` checks; what was freed is zero, stays in quarantine for a while, and is checked to be still zero when it is
 //! handed out again. A block larger than any bucket's ends in front of a page that cannot be reached.
 //!
-//! Premises of the unsafe code: the table ([`arena::block_byte`]) covers every unit and stays; a block in use is its owner's, and after `free`
-//! this module's until it comes to the front end.
+//! Premises of the unsafe code: the table ([`arena::block_byte`]) covers every unit and stays; a block in use is its
+//! owner's, and after `free` this module's until it comes to the front end.
 #![allow(unsafe_code)]
 
 use core::ptr;

@@ -1,8 +1,8 @@
 //! Blocks larger than any bucket's, and those aligned to more than a unit: runs of their own.
 //!
-//! Short ones come from the cache of runs, and long ones from free extents, so most come and go without a system call. What the kernel says is zero is not
-//! cleared again; what grows moves into its right neighbour if that is free, and by its pages instead of its bytes if
-//! it is long.
+//! Short ones come from the cache of runs, and long ones from free extents, so most come and go without a system call.
+//! What the kernel says is zero is not cleared again; what grows moves into its right neighbour if that is free, and by
+//! its pages instead of its bytes if it is long.
 //!
 //! Premises of the unsafe code: a run belongs to who took it, from its first to its last byte.
 #![allow(unsafe_code)]
