@@ -464,6 +464,10 @@ fn mistakes_end_the_process_and_are_named() {
             "double free of a block of 48 bytes (bucket 3): it is already free",
         ),
         (
+            "free of a block that was never handed out",
+            "invalid free of a block of 48 bytes (bucket 3): this heap never returned it",
+        ),
+        (
             "use after free",
             "damage to the free memory of a block of 48 bytes (bucket 3): it was written after it was freed",
         ),
@@ -497,6 +501,12 @@ fn commit(mistake: &str) {
                 blocks.iter().for_each(|block| ends.free(*block));
                 ends.front_end.drain(&ends.backend, Idle::Whatever);
                 ends.free(blocks[5]);
+            }
+            "free of a block that was never handed out" => {
+                let subsegment = Subsegment::containing(blocks[0] as usize, bucket);
+                ends.free(subsegment.block(subsegment.capacity() - 1));
+                // It comes home behind others, which are blocks.
+                ends.front_end.drain(&ends.backend, Idle::Whatever);
             }
             "double free of an absent block" => {
                 let (_, absent) = sparse(&ends, bucket);
