@@ -249,10 +249,14 @@ fn dead_pages_are_given_back_and_made_blocks_again() {
     let again: BTreeSet<_> = others.iter().map(|_| ends.allocate(bucket) as usize).collect();
     assert_eq!(again.len(), others.len());
     let subsegments = ends.front_end.buckets[bucket.index()].lock.lock().subsegments;
-    assert_eq!(
-        subsegments as usize,
-        first.len(),
-        "absent blocks come before new subsegments"
+    // Where the thread moved to another processor meanwhile, the first one's slot has blocks that the others lack.
+    let slots = &ends.front_end.slots;
+    let with_blocks = (SHARED..slots.count()).filter(|slot| slots.header(*slot, bucket).filled() > 0);
+    let more = with_blocks.count().saturating_sub(1);
+    assert!(
+        (first.len()..=first.len() + more).contains(&(subsegments as usize)),
+        "absent blocks come before new subsegments: {subsegments} of {}",
+        first.len()
     );
     let all: BTreeSet<_> = again.union(&in_use).copied().collect();
     ends.check(bucket, &all);
