@@ -124,9 +124,10 @@ impl Heap {
     /// Ends what [`Heap::before_fork`] began, in the child.
     ///
     /// # Safety
-    /// The thread that forked had called `before_fork`, and no other was started since.
+    /// The thread that forked had called `before_fork`, and no other was started since. A child in a new namespace of
+    /// processes did not use a heap before: it may have its parent's number, and locks are not seen to be its own then.
     pub unsafe fn after_fork_in_child() {
-        if !Forking::end() {
+        if !Forking::end_in_child() {
             return;
         }
         purge::forget_helper();

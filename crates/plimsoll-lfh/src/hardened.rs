@@ -13,8 +13,8 @@
 //! `free` checks; what was freed is zero, stays in quarantine for a while, and is checked to be still zero when it is
 //! handed out again. A block larger than any bucket's ends in front of a page that cannot be reached.
 //!
-//! Premises of the unsafe code: the table ([`arena::block_byte`]) covers every unit and stays; a block in use is its owner's, and after `free`
-//! this module's until it comes to the front end.
+//! Premises of the unsafe code: the table ([`arena::block_byte`]) covers every unit and stays; a block in use is its
+//! owner's, and after `free` this module's until it comes to the front end.
 #![allow(unsafe_code)]
 
 use core::ptr;
@@ -117,9 +117,8 @@ pub(crate) fn allocate(record: &Record, size: usize, align: usize) -> *mut u8 {
     let Some(bucket) = bucket else {
         return allocate_large(record, size, align);
     };
-    let block = record
-        .low_fragmentation()
-        .allocate_hidden(record.backend(), bucket);
+    let front = record.low_fragmentation();
+    let block = record.take_or_free_what_is_kept(|| front.allocate_hidden(record.backend(), bucket));
     if block.is_null() {
         return block;
     }
@@ -153,7 +152,8 @@ fn allocate_large(record: &Record, size: usize, align: usize) -> *mut u8 {
     let Some(with_guard) = size.checked_add(CANARY + GUARD) else {
         return ptr::null_mut();
     };
-    let block = large::allocate_uncached(record.backend(), with_guard, align);
+    let take = || large::allocate_uncached(record.backend(), with_guard, align);
+    let block = record.take_or_free_what_is_kept(take);
     if !block.is_null() {
         let address = block as usize;
         let end = address + large::run_bytes(address);

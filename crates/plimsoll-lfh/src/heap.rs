@@ -144,7 +144,7 @@ impl Heap {
             return hardened::allocate(record, size, ALIGNMENT);
         }
         match Bucket::for_size(size) {
-            Some(bucket) => record.allocate_small(bucket, size, ALIGNMENT),
+            Some(bucket) => record.allocate_slowly(bucket, size, ALIGNMENT),
             None => large::allocate(record.runs(), size, ALIGNMENT),
         }
     }
@@ -154,9 +154,9 @@ impl Heap {
     fn sections(&self) -> Sections {
         match self.number {
             record::PROCESS => Sections::of_process(),
-            number => record::of(number).map_or(Sections::of_process(), |record| {
-                record.low_fragmentation().sections()
-            }),
+            number => {
+                record::of(number).map_or(Sections::NONE, |record| record.low_fragmentation().sections())
+            }
         }
     }
 
@@ -167,33 +167,54 @@ impl Heap {
 
     /// A block of at least `size` bytes at a multiple of `align`; null also where `align` is no power of two.
     pub fn allocate_aligned(&self, align: usize, size: usize) -> *mut u8 {
+        let (block, bucket) = self.allocate_fast(align, size);
+        if !block.is_null() {
+            return block;
+        }
         let Some(record) = self.record().filter(|_| align.is_power_of_two()) else {
             return ptr::null_mut();
         };
         if record.is_hardened() {
             return hardened::allocate(record, size, align);
         }
-        match small(align, size) {
-            Some(bucket) => record.allocate_small(bucket, size, align),
+        match bucket {
+            Some(bucket) => record.allocate_slowly(bucket, size, align),
             None => large::allocate(record.runs(), size, align),
         }
     }
 
     /// A block of at least `size` bytes that are zero, at a multiple of `align`, a power of two.
     pub fn allocate_zeroed_aligned(&self, align: usize, size: usize) -> *mut u8 {
-        let Some(record) = self.record().filter(|_| align.is_power_of_two()) else {
-            return ptr::null_mut();
-        };
-        let block = match small(align, size) {
-            _ if record.is_hardened() => hardened::allocate(record, size, align),
-            Some(bucket) => record.allocate_small(bucket, size, align),
-            None => return large::allocate_zeroed(record.runs(), size, align),
-        };
+        let (mut block, bucket) = self.allocate_fast(align, size);
+        if block.is_null() {
+            let Some(record) = self.record().filter(|_| align.is_power_of_two()) else {
+                return ptr::null_mut();
+            };
+            block = match bucket {
+                _ if record.is_hardened() => hardened::allocate(record, size, align),
+                Some(bucket) => record.allocate_slowly(bucket, size, align),
+                None => return large::allocate_zeroed(record.runs(), size, align),
+            };
+        }
         if !block.is_null() {
             // SAFETY: the block has at least that many bytes.
             unsafe { ptr::write_bytes(block, 0, size) };
         }
         block
+    }
+
+    /// A block of at least `size` bytes at a multiple of `align`, if the slots have one; and the bucket that such blocks
+    /// are of, if a front end serves them. Null where `align` is no power of two.
+    #[inline(always)]
+    fn allocate_fast(&self, align: usize, size: usize) -> (*mut u8, Option<Bucket>) {
+        if !align.is_power_of_two() {
+            return (ptr::null_mut(), None);
+        }
+        let bucket = small(align, size);
+        let block = bucket.map_or(ptr::null_mut(), |bucket| {
+            front_end::allocate_fast(self.sections(), bucket)
+        });
+        (block, bucket)
     }
 
     /// Makes a block at least `size` bytes long; it may move. Null where no memory is left for a longer one: the block
@@ -210,7 +231,7 @@ impl Heap {
             && let Some(old) = hardened::size(block)
         {
             // SAFETY: the caller's premise.
-            return unsafe { self.move_to_new(block, old, size) };
+            return unsafe { self.move_to_new(block, old, size, ALIGNMENT) };
         }
         let place = Place::of(block);
         if let Place::Large(first) = place
@@ -225,20 +246,21 @@ impl Heap {
             // SAFETY: the caller's premise.
             Place::Standard(_) if unsafe { record.resize_standard(block, size) } => return block,
             // Moving is not worth while unless half of the block is spared.
-            Place::Bucket(_) if size <= usable && size >= usable / 2 => return block,
+            Place::Bucket(_) if size <= usable && size.max(SMALLEST_BLOCK / 2) >= usable / 2 => return block,
             _ => {}
         }
         // SAFETY: the caller's premise.
-        unsafe { self.move_to_new(block, usable, size) }
+        unsafe { self.move_to_new(block, usable, size, ALIGNMENT) }
     }
 
-    /// Copies the first `bytes` bytes of a block, or as many as fit, to a new one of `size` bytes, and frees it. Where no
-    /// memory is left the block stays as it was: it is returned if it is long enough, and null is if it is not.
+    /// Copies the first `bytes` bytes of a block, or as many as fit, to a new one of `size` bytes at a multiple of `align`, a
+    /// power of two, and frees it. Where no memory is left the block stays as it was: it is returned if it is long enough,
+    /// and null is if it is not.
     ///
     /// # Safety
     /// `block` is a block of this heap in use, with that many bytes; it is not used again unless null is returned.
-    unsafe fn move_to_new(&self, block: *mut u8, bytes: usize, size: usize) -> *mut u8 {
-        let new = self.allocate(size);
+    unsafe fn move_to_new(&self, block: *mut u8, bytes: usize, size: usize, align: usize) -> *mut u8 {
+        let new = self.allocate_aligned(align, size);
         if !new.is_null() {
             // SAFETY: both blocks are in use and have at least that many bytes; the old one is not used again.
             unsafe {
@@ -282,10 +304,13 @@ impl Heap {
     #[cold]
     #[inline(never)]
     unsafe fn free_slowly(&self, block: *mut u8) {
+        if block.is_null() {
+            return;
+        }
         let Some(record) = self.record() else {
             return;
         };
-        if record.is_hardened() && !block.is_null() {
+        if record.is_hardened() {
             // SAFETY: the caller's premise.
             if !unsafe { hardened::free(record, block) } {
                 Place::of(block);
@@ -293,10 +318,24 @@ impl Heap {
             }
             return;
         }
-        // SAFETY: the caller's premise.
-        if unsafe { record.low_fragmentation().free_slowly(record.backend(), block) } == Freed::NotHere {
-            // SAFETY: the caller's premise.
-            unsafe { free_elsewhere(record, block) };
+        match Place::of(block) {
+            Place::Bucket(bucket) => {
+                // SAFETY: the caller's premise.
+                unsafe {
+                    record
+                        .low_fragmentation()
+                        .free_slowly(record.backend(), bucket, block)
+                }
+            }
+            Place::Large(first) => {
+                check_own(record, first);
+                large::free(record.runs(), first);
+            }
+            Place::Standard(_) => {
+                purge::now_and_then();
+                // SAFETY: the caller's premise.
+                unsafe { record.free_standard(block) };
+            }
         }
     }
 
@@ -332,28 +371,6 @@ impl Drop for Heap {
     fn drop(&mut self) {
         // SAFETY: the one handle of the heap ends, so nobody has a right to its blocks.
         unsafe { record::destroy(self.number) };
-    }
-}
-
-/// Frees what no bucket has.
-///
-/// # Safety
-/// `block` is null or a block of the heap in use; it is not used again.
-unsafe fn free_elsewhere(record: &Record, block: *mut u8) {
-    if block.is_null() {
-        return;
-    }
-    match Place::of(block) {
-        Place::Large(first) => {
-            check_own(record, first);
-            large::free(record.runs(), first);
-        }
-        Place::Standard(_) => {
-            purge::now_and_then();
-            // SAFETY: the caller's premise.
-            unsafe { record.free_standard(block) };
-        }
-        Place::Bucket(bucket) => integrity::report(Damage::NotAStart, block as usize, Some(bucket)),
     }
 }
 
@@ -447,16 +464,7 @@ unsafe impl GlobalAlloc for Lfh {
             // SAFETY: the caller's premise.
             return unsafe { Heap::process().reallocate(block, new_size) };
         }
-        let new = Heap::process().allocate_aligned(layout.align(), new_size);
-        if !new.is_null() {
-            // SAFETY: both blocks are in use and have at least that many bytes; the old one is not used again.
-            unsafe {
-                ptr::copy_nonoverlapping(block, new, layout.size().min(new_size));
-                Heap::process().free(block);
-            }
-        } else if new_size <= layout.size() {
-            return block;
-        }
-        new
+        // SAFETY: the caller's premise.
+        unsafe { Heap::process().move_to_new(block, layout.size(), new_size, layout.align()) }
     }
 }

@@ -1,8 +1,8 @@
 //! Blocks larger than any bucket's, and those aligned to more than a unit: runs of their own.
 //!
-//! Short ones come from the cache of runs, and long ones from free extents, so most come and go without a system call. What the kernel says is zero is not
-//! cleared again; what grows moves into its right neighbour if that is free, and by its pages instead of its bytes if
-//! it is long.
+//! Short ones come from the cache of runs, and long ones from free extents, so most come and go without a system call.
+//! What the kernel says is zero is not cleared again; what grows moves into its right neighbour if that is free, and by
+//! its pages instead of its bytes if it is long.
 //!
 //! Premises of the unsafe code: a run belongs to who took it, from its first to its last byte.
 #![allow(unsafe_code)]
@@ -50,10 +50,18 @@ impl Runs<'_> {
         let take = || self.backend.take(units, align, UnitKind::Large);
         take().or_else(|| {
             // What is kept for others may be all that lacks.
-            self.front.drain(self.backend, Idle::Whatever);
-            self.cache.drain(self.backend, true);
+            self.free_what_is_kept();
             take()
         })
+    }
+
+    /// Gives the back end what slots, buckets and the cache keep of free memory. No lock is held by this thread.
+    pub(crate) fn free_what_is_kept(self) {
+        // The first pass gives up what slots work on.
+        for _ in 0..2 {
+            self.front.drain(self.backend, Idle::Whatever);
+        }
+        self.cache.drain(self.backend, true);
     }
 
     fn give(self, first: UnitIndex) {

@@ -6,11 +6,13 @@
 //! blocks for each bucket and *affinity slot* (the slot of the processor that runs the thread, bounded by the number
 //! of processors and never by that of threads) makes most calls a restartable sequence without a lock.
 //!
-//! Layers, from the bottom: `lock`, `settings`, `bucket`, `remote_free`, `unit`, `pages` and `integrity` (nouns); `arena`
-//! (address space); `backend`, `run_cache` and `large`; `standard`; `affinity`, `subsegment` and `front_end`
-//! (low-fragmentation); `record`, `hardened`, `purge`, `heap` and `fork`; `inspect`. A few calls lead upwards: the back end
-//! asks `purge` for its helper, a subsegment tells `hardened` where it begins, the front end knows the number of the
-//! process's heap, and the cache of runs puts some into the front end's slots.
+//! Layers, from the bottom: `lock`, `settings`, `set_once`, `bucket`, `remote_free`, `unit`, `pages` and `integrity`
+//! (nouns); `arena` (address space); `backend`, `run_cache` and `large`; `standard`; `affinity`, `subsegment` and
+//! `front_end` (low-fragmentation); `record`, `hardened`, `purge`, `heap` and `fork`; `inspect`. A few calls lead upwards:
+//! whoever keeps or gives back free memory asks `purge` for its helper, or whether a period is over, and gives pages back
+//! by it; the cache of runs puts some into the front end's slots, and large blocks have these drained where no memory is
+//! left; a subsegment tells `hardened` where it begins; the front end knows the number of the process's heap; a record
+//! names the options of `heap`, and has `fork` register its handlers.
 //!
 //! Nothing here allocates from another heap, uses thread-local storage or calls anything that may.
 #![no_std]
@@ -57,4 +59,4 @@ pub use remote_free::{Home, RemoteFree, Standing};
 pub use unit::{UNIT, Unit, UnitIndex, UnitKind};
 
 /// Version of what another process may read of a heap: [`Unit`] and what leads to it.
-pub const LAYOUT: u32 = 1;
+pub const LAYOUT: u32 = 2;

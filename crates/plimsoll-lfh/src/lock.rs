@@ -216,10 +216,20 @@ impl Forking {
         TIMES.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Ends what [`Forking::begin`] and [`Forking::begin_again`] began. Yes the last time: the locks are to be freed now.
-    /// No also where this thread does not fork.
+    /// Ends what [`Forking::begin`] and [`Forking::begin_again`] began, in the parent. Yes the last time: the locks are to
+    /// be freed now. No also where this thread does not fork.
     pub(crate) fn end() -> bool {
-        let ended = Forking::is_mine() && TIMES.fetch_sub(1, Ordering::Relaxed) == 1;
+        Forking::is_mine() && Forking::end_once()
+    }
+
+    /// As [`Forking::end`], in the child: there is no other thread, whatever numbers it and its parent have. Both processes
+    /// may be the first of their namespaces.
+    pub(crate) fn end_in_child() -> bool {
+        FORKING.load(Ordering::Relaxed) != 0 && Forking::end_once()
+    }
+
+    fn end_once() -> bool {
+        let ended = TIMES.fetch_sub(1, Ordering::Relaxed) == 1;
         if ended {
             FORKING.store(0, Ordering::Relaxed);
         }
@@ -262,6 +272,47 @@ impl Reporting {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::heap::Heap;
+    use crate::this_program::this_program;
+
+    /// Does as the child of a thread that is not the first of process 1, if the child is process 1 as well.
+    fn be_the_child_of_another_thread() {
+        Heap::prepare_for_forks();
+        Heap::before_fork();
+        let other = number_of_this_thread() + (1 << 32);
+        FORKING.store(other, Ordering::Relaxed);
+        // SAFETY: `before_fork` was called, and this thread alone uses heaps.
+        unsafe { Heap::after_fork_in_child() };
+        assert!(!Heap::process().allocate(100).is_null());
+        Heap::before_fork();
+        // SAFETY: as above.
+        unsafe { Heap::after_fork_in_parent() };
+    }
+
+    #[test]
+    fn a_child_frees_locks_whatever_its_number_is() {
+        const CHILD: &str = "PLIMSOLL_LFH_CHILD";
+        if std::env::var_os(CHILD).is_some() {
+            return be_the_child_of_another_thread();
+        }
+        let mut child = this_program()
+            .args([
+                "lock::tests::a_child_frees_locks_whatever_its_number_is",
+                "--exact",
+            ])
+            .env(CHILD, "1")
+            .spawn()
+            .expect("the test program starts");
+        let started = std::time::Instant::now();
+        while child.try_wait().expect("it is a child").is_none() {
+            if started.elapsed().as_secs() > 20 {
+                child.kill().expect("it is a child");
+                panic!("it waits for a lock");
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert!(child.wait().expect("it has ended").success());
+    }
 
     #[test]
     fn a_try_in_vain_leaves_the_lock_to_who_holds_it() {

@@ -21,6 +21,7 @@ use plimsoll_os::{HelperState, coarse_milliseconds, futex_wait, start_helper_thr
 use crate::arena::{self, HELPER};
 use crate::backend::{Backend, MOST_PURGED};
 use crate::front_end::Idle;
+use crate::lock::Forking;
 use crate::pages;
 use crate::record::{self, Record};
 use crate::settings::{self, PurgeMode};
@@ -42,7 +43,7 @@ static HELPER_STATE: HelperState = HelperState::absent();
 static SLEEP: AtomicU32 = AtomicU32::new(0);
 /// Slow calls since the start, of those that are counted nowhere else.
 static SLOW_CALLS: AtomicU32 = AtomicU32::new(0);
-/// When the last period ended, in milliseconds of the clock.
+/// When the last period ended, in milliseconds of the clock; 0 before the first began.
 static LAST: AtomicU32 = AtomicU32::new(0);
 
 /// Called by slow paths that hold no lock: ends the period now and then, where no helper does.
@@ -63,22 +64,30 @@ fn look_at_the_clock() {
     if settings::purge_mode() == PurgeMode::Never || !PERIODS_END {
         return;
     }
-    let now = coarse_milliseconds();
-    let last = LAST.load(Ordering::Relaxed);
-    let over = now.wrapping_sub(last) >= PERIOD;
-    if over
-        && LAST
-            .compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed)
-            .is_ok()
-    {
+    if is_over(&LAST, coarse_milliseconds()) {
         record::try_with_each(|record| _ = end_period(record));
     }
+}
+
+/// Whether a period is over that began at `last`: then the next one begins. The first begins with the first call.
+fn is_over(last: &AtomicU32, now: u32) -> bool {
+    let began = last.load(Ordering::Relaxed);
+    if began != 0 && now.wrapping_sub(began) < PERIOD {
+        return false;
+    }
+    // 0 is for none.
+    let begins = last.compare_exchange(began, now.max(1), Ordering::Relaxed, Ordering::Relaxed);
+    began != 0 && begins.is_ok()
 }
 
 /// Called where more than [`THRESHOLD`] lies free, under whatever locks.
 #[cold]
 pub(crate) fn ask_for_helper() {
-    if settings::purge_mode() != PurgeMode::Thread || !PERIODS_END || !HELPER_STATE.ask() {
+    if settings::purge_mode() != PurgeMode::Thread || !PERIODS_END {
+        return;
+    }
+    // In the child the helper would be forgotten when the fork ends, and a second one started on its stack.
+    if Forking::is_mine() || !HELPER_STATE.ask() {
         return;
     }
     // The helper cannot ask for it: the C library reads the thread pointer, and that of the thread that started the
@@ -116,11 +125,7 @@ pub(crate) fn end_period(record: &Record) -> bool {
 
 /// Gives back a heap's pages that are not in use, however short a time. No lock is held by this thread.
 pub(crate) fn purge_all(record: &Record) {
-    // The first pass gives up what slots work on.
-    for _ in 0..2 {
-        record.low_fragmentation().drain(record.backend(), Idle::Whatever);
-    }
-    record.run_cache().drain(record.backend(), true);
+    record.free_what_is_kept();
     // An extent at a time: a fork need not wait for all, and does not begin in the middle of one.
     while record::with_list(|| purge_one(record.backend(), true, MOST_PURGED)) > 0 {}
 }
@@ -170,4 +175,33 @@ pub(crate) unsafe fn give_back(start: usize, length: usize) -> bool {
 /// In the child of a fork there is no helper.
 pub(crate) fn forget_helper() {
     HELPER_STATE.forget();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_period_begins_with_the_first_look_at_the_clock() {
+        let last = AtomicU32::new(0);
+        assert!(
+            !is_over(&last, 1_000_000),
+            "a heap just made has nothing that lies idle"
+        );
+        assert!(!is_over(&last, 1_000_000 + PERIOD - 1));
+        assert!(is_over(&last, 1_000_000 + PERIOD));
+        assert!(!is_over(&last, 1_000_000 + PERIOD));
+        assert!(!is_over(&last, 1_000_000 + 2 * PERIOD - 1));
+    }
+
+    #[test]
+    fn periods_end_though_the_clock_wraps() {
+        let last = AtomicU32::new(u32::MAX - 9);
+        assert!(!is_over(&last, PERIOD - 11));
+        assert!(is_over(&last, PERIOD - 10));
+        last.store(u32::MAX - PERIOD + 1, Ordering::Relaxed);
+        assert!(is_over(&last, 0));
+        assert!(!is_over(&last, PERIOD));
+        assert!(is_over(&last, PERIOD + 1));
+    }
 }

@@ -11,7 +11,7 @@ use crate::arena;
 use crate::backend::Backend;
 use crate::bucket::Bucket;
 use crate::fork;
-use crate::front_end::{self, LowFragmentation};
+use crate::front_end::LowFragmentation;
 use crate::heap::{FrontEnd, FrontEndError, HeapError, HeapOptions};
 use crate::integrity::{self, Damage};
 use crate::large::Runs;
@@ -233,7 +233,7 @@ pub(crate) unsafe fn destroy(number: u32) {
     // SAFETY: the caller's premise.
     unsafe { arena::disown(number, record.is_hardened()) };
     // SAFETY: the record is accessible, and nobody uses it under the lock, as it says that there is no heap.
-    unsafe { ptr::write_bytes(ptr::from_ref(record).cast_mut(), 0, 1) };
+    unsafe { ptr::write_bytes(arena::record_address(number) as *mut Record, 0, 1) };
 }
 
 impl Record {
@@ -258,11 +258,32 @@ impl Record {
         if self.debug.load(Ordering::Relaxed) != 0 {
             self.with_standard(|_| ());
         }
+        self.unchecked_runs()
+    }
+
+    fn unchecked_runs(&self) -> Runs<'_> {
         Runs {
             backend: &self.backend,
             cache: &self.run_cache,
             front: &self.low_fragmentation,
         }
+    }
+
+    /// Gives the back end what the front end and the cache keep of free memory. No lock is held by this thread.
+    pub(crate) fn free_what_is_kept(&self) {
+        self.unchecked_runs().free_what_is_kept();
+    }
+
+    /// The block that `take` finds, or that it finds once nothing is kept for others: that may be all that lacks. No lock
+    /// is held by this thread.
+    #[inline]
+    pub(crate) fn take_or_free_what_is_kept(&self, take: impl Fn() -> *mut u8) -> *mut u8 {
+        let block = take();
+        if !block.is_null() {
+            return block;
+        }
+        self.free_what_is_kept();
+        take()
     }
 
     pub(crate) fn front_end(&self) -> FrontEnd {
@@ -304,26 +325,18 @@ impl Record {
         &self.low_fragmentation
     }
 
-    /// A block of `bucket`, or where the heap has no buckets one of `size` bytes at a multiple of `align`.
-    #[inline(always)]
-    pub(crate) fn allocate_small(&self, bucket: Bucket, size: usize, align: usize) -> *mut u8 {
-        let block = front_end::allocate_fast(self.low_fragmentation.sections(), bucket);
-        if !block.is_null() {
-            return block;
-        }
-        self.allocate_slowly(bucket, size, align)
-    }
-
+    /// A block of `bucket` that the slots do not have, or where the heap has no buckets one of `size` bytes at a multiple
+    /// of `align`. Null where no memory is left.
     #[cold]
     #[inline(never)]
-    fn allocate_slowly(&self, bucket: Bucket, size: usize, align: usize) -> *mut u8 {
-        match self.front_end() {
+    pub(crate) fn allocate_slowly(&self, bucket: Bucket, size: usize, align: usize) -> *mut u8 {
+        self.take_or_free_what_is_kept(|| match self.front_end() {
             FrontEnd::LowFragmentation => self.low_fragmentation.refill(&self.backend, bucket),
             FrontEnd::Standard => {
                 purge::now_and_then();
                 self.with_standard(|standard| standard.allocate(&self.backend, size, align))
             }
-        }
+        })
     }
 
     /// # Safety
@@ -420,6 +433,58 @@ impl Record {
         }
         if let Err(damaged) = extents.check() {
             integrity::report(Damage::Description, arena::address_of(damaged.first), None);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::vec::Vec;
+
+    use super::*;
+    use crate::arena::injection;
+    use crate::heap::Heap;
+
+    /// Frees the blocks of a heap that has nothing else that is free and cannot grow, and allocates `size` bytes.
+    fn allocates_from_what_is_kept(heap: &Heap, blocks: Vec<*mut u8>, size: usize) {
+        let backend = of(heap.number()).expect("the heap lives").backend();
+        injection::set(Some(0));
+        while backend.take(1, 1, UnitKind::Large).is_some() {}
+        for block in blocks {
+            // SAFETY: the block is in use.
+            unsafe { heap.free(block) };
+        }
+        assert_eq!(backend.extents().free, 0, "all of them are kept");
+        let block = heap.allocate(size);
+        injection::set(None);
+        assert!(!block.is_null(), "{size} bytes");
+    }
+
+    #[test]
+    fn small_blocks_are_made_of_large_ones_that_are_kept() {
+        for front_end in [FrontEnd::Standard, FrontEnd::LowFragmentation] {
+            let heap = Heap::new(HeapOptions::default()).expect("there is memory");
+            if front_end == FrontEnd::LowFragmentation {
+                heap.set_front_end(front_end).expect("nothing forbids it");
+            }
+            // As many as a shelf has room for, one behind the other.
+            let units = (2..=8_usize).flat_map(|units| (0..16 / units).map(move |_| units));
+            let blocks = units.map(|units| heap.allocate(units << 14)).collect();
+            allocates_from_what_is_kept(&heap, blocks, 100);
+        }
+    }
+
+    #[test]
+    fn blocks_of_a_hardened_heap_are_made_of_small_ones_that_are_kept() {
+        for size in [100, 50_000] {
+            let options = HeapOptions {
+                hardened: true,
+                ..HeapOptions::default()
+            };
+            let heap = Heap::new(options).expect("there is memory");
+            // Of these so many leave quarantine that a subsegment is empty.
+            let blocks = (0..66).map(|_| heap.allocate(16_000)).collect();
+            allocates_from_what_is_kept(&heap, blocks, size);
         }
     }
 }

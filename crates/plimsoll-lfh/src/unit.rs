@@ -65,7 +65,7 @@ impl UnitKind {
 pub struct Unit {
     /// Subsegment: blocks freed and not yet taken back, see `remote_free`. Lock-free.
     pub remote: RemoteFree,
-    /// [`UnitKind`]. Back end's lock.
+    /// [`UnitKind`]. Back end's lock, or the run's owner between [`UnitKind::Large`] and [`UnitKind::Cached`].
     pub kind: AtomicU8,
     /// Subsegment: its bucket's number. Set before it is used.
     pub bucket: AtomicU8,

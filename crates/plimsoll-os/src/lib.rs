@@ -45,7 +45,10 @@ pub use process::{
     wait,
 };
 pub use region::{Discard, Pages, Region};
-pub use restartable::{allowed_processors, possible_processors, restart_sequences, restartable_area};
+pub use restartable::{
+    allowed_processors, possible_processors, prepare_to_restart_sequences, restart_sequences,
+    restartable_area,
+};
 pub use swap::{swap_off, swap_on};
 pub use uffd::{UffdApi, UffdMode, api_handshake, open_from_device, open_userfaultfd};
 pub use vm::{Advice, Mapping, page_out};

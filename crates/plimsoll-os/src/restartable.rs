@@ -7,6 +7,8 @@
 
 use crate::Errno;
 use crate::raw::system_call;
+#[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
+use crate::weak;
 
 /// Offset of the concurrency id in the area.
 #[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
@@ -17,21 +19,9 @@ const CONCURRENCY_ID: usize = 24;
 /// no concurrency id in it.
 #[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
 pub fn restartable_area() -> Option<isize> {
-    let offset: *const isize;
-    let size: *const u32;
-    // Weak: another C library has no such symbols, and their addresses are null then.
-    // SAFETY: the linker makes the table's entry of a symbol, and the loader fills it in.
-    unsafe {
-        core::arch::asm!(
-            ".weak __rseq_offset",
-            ".weak __rseq_size",
-            "mov {offset}, qword ptr [rip + __rseq_offset@GOTPCREL]",
-            "mov {size}, qword ptr [rip + __rseq_size@GOTPCREL]",
-            offset = out(reg) offset,
-            size = out(reg) size,
-            options(nostack, pure, readonly),
-        );
-    }
+    // Another C library has no such symbols, and their addresses are null then.
+    let offset = weak!("__rseq_offset") as *const isize;
+    let size = weak!("__rseq_size") as *const u32;
     if offset.is_null() || size.is_null() {
         return None;
     }
@@ -60,7 +50,8 @@ pub fn restartable_area() -> Option<isize> {
     None
 }
 
-/// Bytes of the area that the kernel fills in: `AT_RSEQ_FEATURE_SIZE` of the auxiliary vector. 0 where it does not say.
+/// Bytes of the area that the kernel fills in: `AT_RSEQ_FEATURE_SIZE` of the auxiliary vector. 0 where it does not say, as
+/// before Linux 6.4: `getauxval` would know of 6.3 as well, but sets `errno` where it does not.
 #[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
 fn kernel_area_size() -> usize {
     const PR_GET_AUXV: usize = 0x4155_5856;
@@ -82,6 +73,16 @@ fn kernel_area_size() -> usize {
     found.map_or(0, |[_, size]| *size)
 }
 
+/// Tells the kernel that [`restart_sequences`] will be called. That takes 10 ms or more once the process has threads, and
+/// next to nothing before.
+///
+/// # Errors
+/// As of [`restart_sequences`].
+pub fn prepare_to_restart_sequences() -> Result<(), Errno> {
+    const REGISTER: usize = 1 << 8;
+    membarrier(REGISTER)
+}
+
 /// Makes every restartable sequence of this process that runs right now start again, on whichever processor. When
 /// it returns, whatever the caller wrote before is seen by every sequence that goes on.
 ///
@@ -89,21 +90,27 @@ fn kernel_area_size() -> usize {
 /// [`Errno::INVAL`] or [`Errno::NOSYS`] where the kernel cannot (`membarrier(2)`, Linux 5.10).
 pub fn restart_sequences() -> Result<(), Errno> {
     const RESTART: usize = 1 << 7;
-    const REGISTER: usize = 1 << 8;
-    let membarrier = |command| {
-        // SAFETY: the call changes no memory.
-        unsafe { system_call(libc::SYS_membarrier, [command, 0, 0, 0, 0, 0]) }.map(drop)
-    };
     match membarrier(RESTART) {
-        Err(Errno::PERM) => membarrier(REGISTER).and_then(|()| membarrier(RESTART)),
+        Err(Errno::PERM) => prepare_to_restart_sequences().and_then(|()| membarrier(RESTART)),
         done => done,
     }
 }
 
+fn membarrier(command: usize) -> Result<(), Errno> {
+    // SAFETY: the call changes no memory.
+    unsafe { system_call(libc::SYS_membarrier, [command, 0, 0, 0, 0, 0]) }.map(drop)
+}
+
+/// Processors of the longest mask that is asked for: as many as kernels for this architecture can be made for.
+const MOST_PROCESSORS: usize = 8192;
+
+/// A mask of so many.
+type Mask = [u64; MOST_PROCESSORS / 64];
+
 /// An upper bound of the number of processors that the machine may ever have, from the size of the kernel's masks.
-/// Concurrency ids are below it. None where the kernel does not say (a filter of system calls, a mask longer than 65536).
+/// Concurrency ids are below it. None where the kernel does not say (a filter of system calls, a mask longer than 8192).
 pub fn possible_processors() -> Option<usize> {
-    let mut mask = [0_u64; 1024];
+    let mut mask: Mask = [0; MOST_PROCESSORS / 64];
     let arguments = [0, size_of_val(&mask), mask.as_mut_ptr() as usize, 0, 0, 0];
     // SAFETY: the kernel writes to the array, and not past the length given.
     let bytes = unsafe { system_call(libc::SYS_sched_getaffinity, arguments) }.ok()?;
@@ -112,7 +119,7 @@ pub fn possible_processors() -> Option<usize> {
 
 /// Processors that this thread may run on, at least 1.
 pub fn allowed_processors() -> usize {
-    let mut mask = [0_u64; 1024];
+    let mut mask: Mask = [0; MOST_PROCESSORS / 64];
     let arguments = [0, size_of_val(&mask), mask.as_mut_ptr() as usize, 0, 0, 0];
     // SAFETY: the kernel writes to the array, and not past the length given.
     let _ = unsafe { system_call(libc::SYS_sched_getaffinity, arguments) };

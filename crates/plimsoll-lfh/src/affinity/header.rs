@@ -10,7 +10,8 @@ const STOPPED: u32 = 0xFFFF;
 /// Where the array of a bucket begins and ends, and how full it is, in steps from the start of the slot.
 ///
 /// States, by `limits`: *unused* (all zero), *in use* (`begin <= end`), *stopped* (`begin` is 0xFFFF, `end` is 0).
-/// [`Header::prepare`]: unused -> in use. [`Header::stop`]: in use -> stopped. [`Header::resume`]: stopped -> in use. In the unused and in the stopped state sections neither take nor put.
+/// [`Header::prepare`]: unused -> in use. [`Header::stop`]: in use -> stopped. [`Header::resume`]: stopped -> in use. In
+/// the unused and in the stopped state sections neither take nor put.
 ///
 /// Invariant: in use, `begin <= current`, and what stands from `begin` up to `current` are free blocks of the bucket,
 /// each of them there only. Checked by `check`.
@@ -22,7 +23,7 @@ pub(crate) struct Header {
     /// Where the next pointer goes. Sections, and whoever stopped the header.
     current: AtomicU16,
     /// What `current` was when the drain looked last. The drain's lock.
-    pub(crate) seen: AtomicU16,
+    seen: AtomicU16,
 }
 
 const _: () = assert!(size_of::<Header>() == 8);
@@ -51,6 +52,18 @@ impl Header {
     /// What the unused header of the quarantine becomes when its array is made usable, as one number.
     pub(super) const fn prepared_for_quarantine() -> u64 {
         limits(QUARANTINE, QUARANTINE + QUARANTINED as u16) as u64 | (QUARANTINE as u64) << 32
+    }
+
+    /// Whether as many pointers are there as at the last look, in a slot that may be used by others meanwhile. The
+    /// drain's lock is held. Nothing is written where nothing changed: the slot's processor keeps the line, and a page of
+    /// slots that nobody uses stays absent.
+    pub(crate) fn rests(&self) -> bool {
+        let current = self.current();
+        let rests = self.seen.load(Ordering::Relaxed) == current;
+        if !rests {
+            self.seen.store(current, Ordering::Relaxed);
+        }
+        rests
     }
 
     /// What an unused header becomes when its array is made usable, as one number.

@@ -19,7 +19,7 @@ mod shared;
 use core::ptr;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-use plimsoll_os::address_space;
+use plimsoll_os::{Advice, address_space};
 
 pub(crate) use self::header::Header;
 pub use self::layout::SLOT;
@@ -57,15 +57,17 @@ impl SlotSet {
             let count = plimsoll_os::possible_processors()?;
             SET_ONCE.area.store(area, Ordering::Release);
             let count = SHARED + count;
-            Some((address_space::map(count * SLOT).ok()?, count))
+            // Now, as threads make it slow: where it fails, arrays keep what they hold when they are drained.
+            let _ = plimsoll_os::prepare_to_restart_sequences();
+            Some((map(count)?, count))
         });
         let (slots, count) = match sections {
             Some(sections) => sections,
             None => {
                 let count = SHARED + (2 * plimsoll_os::allowed_processors()).clamp(4, MOST_LOCKED_SLOTS);
-                match address_space::map(count * SLOT) {
-                    Ok(slots) => (slots, count),
-                    Err(_) => return false,
+                match map(count) {
+                    Some(slots) => (slots, count),
+                    None => return false,
                 }
             }
         };
@@ -160,9 +162,18 @@ impl SlotSet {
         }
         let slot = self.mine();
         let _held = self.lock(slot).lock();
+        // SAFETY: the lock is held.
+        unsafe { self.take_alone(slot, index, blocks) }
+    }
+
+    /// Takes up to `blocks.len()` pointers from the end of the array of a header. Returns how many.
+    ///
+    /// # Safety
+    /// Nobody else takes from the array or puts into it meanwhile.
+    unsafe fn take_alone(&self, slot: usize, index: usize, blocks: &mut [*mut u8]) -> usize {
         let (at, count) = self.header_at(slot, index).take(blocks.len() as u16);
         for (offset, block) in (0..count).zip(blocks) {
-            // SAFETY: the header says so, and the lock is held.
+            // SAFETY: the header says that pointers are there, and the caller's premise.
             *block = unsafe { self.pointer(slot, at + offset).read() };
         }
         count as usize
@@ -192,10 +203,20 @@ impl SlotSet {
         }
         let slot = self.mine();
         let _held = self.lock(slot).lock();
+        // SAFETY: the lock is held.
+        unsafe { self.put_alone(slot, index, blocks) }
+    }
+
+    /// Puts as many of the blocks at the end of the array of a header as there is room for, from the first. Returns how
+    /// many.
+    ///
+    /// # Safety
+    /// As for [`SlotSet::take_alone`].
+    unsafe fn put_alone(&self, slot: usize, index: usize, blocks: &[*mut u8]) -> usize {
         let header = self.header_at(slot, index);
         let (at, count) = header.room(blocks.len() as u16);
         for (offset, block) in (0..count).zip(blocks) {
-            // SAFETY: the header has room there, and the lock is held.
+            // SAFETY: the header has room there, and the caller's premise.
             unsafe { self.pointer(slot, at + offset).write(*block) };
         }
         header.put(count);
@@ -286,6 +307,14 @@ impl SlotSet {
     }
 }
 
+/// Maps so many slots, of which pages come as they are used: a system that uses huge pages always would fill each with
+/// slots that nobody has.
+fn map(count: usize) -> Option<usize> {
+    let slots = address_space::map(count * SLOT).ok()?;
+    let _ = address_space::advise(slots, count * SLOT, Advice::NoHugePage);
+    Some(slots)
+}
+
 /// Where the slots of a heap are, if sections serve them; 0 otherwise: then nothing can be taken or put.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sections(usize);
@@ -308,31 +337,36 @@ impl Sections {
     /// Takes a free block of the bucket from this processor's slot. Null where the slot has none.
     #[inline(always)]
     pub(crate) fn pop(self, bucket: Bucket) -> *mut u8 {
+        self.pop_at(bucket.index())
+    }
+
+    /// The same, from the array of that header.
+    #[inline(always)]
+    fn pop_at(self, index: usize) -> *mut u8 {
         #[cfg(target_arch = "x86_64")]
         if self.0 != 0 {
             // SAFETY: the set has started, so area and slots are what `rseq` asks for.
-            return unsafe { rseq::pop(self.0, SET_ONCE.area.load(Ordering::Relaxed), bucket.index()) };
+            return unsafe { rseq::pop(self.0, SET_ONCE.area.load(Ordering::Relaxed), index) };
         }
-        let _ = bucket;
+        let _ = index;
         ptr::null_mut()
     }
 
     /// Puts a free block of the bucket into this processor's slot. No where the slot is full.
     #[inline(always)]
     pub(crate) fn push(self, bucket: Bucket, block: *mut u8) -> bool {
+        self.push_at(bucket.index(), block)
+    }
+
+    /// The same, to the array of that header.
+    #[inline(always)]
+    fn push_at(self, index: usize, block: *mut u8) -> bool {
         #[cfg(target_arch = "x86_64")]
         if self.0 != 0 {
             // SAFETY: the set has started, so area and slots are what `rseq` asks for.
-            return unsafe {
-                rseq::push(
-                    self.0,
-                    SET_ONCE.area.load(Ordering::Relaxed),
-                    bucket.index(),
-                    block,
-                )
-            };
+            return unsafe { rseq::push(self.0, SET_ONCE.area.load(Ordering::Relaxed), index, block) };
         }
-        let _ = (bucket, block);
+        let _ = (index, block);
         false
     }
 }

@@ -2,18 +2,10 @@
 //!
 //! Its header is in the place of bucket 0, which is none. So it is served as buckets are, without a lock where sections
 //! serve the slot; nobody drains it.
-#![allow(unsafe_code)]
-
 use core::ptr;
-#[cfg(target_arch = "x86_64")]
-use core::sync::atomic::Ordering;
 
 use super::layout::QUARANTINED;
-#[cfg(target_arch = "x86_64")]
-use super::rseq;
 use super::{Header, SlotSet};
-#[cfg(target_arch = "x86_64")]
-use crate::set_once::SET_ONCE;
 
 /// The header of the quarantine.
 const INDEX: usize = 0;
@@ -22,13 +14,10 @@ impl SlotSet {
     /// Puts a block into the quarantine of the slot that serves this thread. No where there is no room.
     #[inline(always)]
     pub(crate) fn quarantine(&self, block: *mut u8) -> bool {
-        #[cfg(target_arch = "x86_64")]
-        if self.uses_sections() {
-            let slots = self.sections.load(Ordering::Relaxed);
-            // SAFETY: the set has started, so area and slots are what `rseq` asks for.
-            return unsafe { rseq::push(slots, SET_ONCE.area.load(Ordering::Relaxed), INDEX, block) };
+        match self.uses_sections() {
+            true => self.sections().push_at(INDEX, block),
+            false => self.push_to(INDEX, &[block]) == 1,
         }
-        self.push_to(INDEX, &[block]) == 1
     }
 
     /// Makes room in the quarantine of the slot that serves this thread, and puts a block there: what has been there for

@@ -4,65 +4,36 @@
 //! drain's lock or is a section. Where sections do not serve the slots, there are none.
 #![allow(unsafe_code)]
 
-use core::ptr;
-#[cfg(target_arch = "x86_64")]
-use core::sync::atomic::Ordering;
-
+use super::SlotSet;
 use super::header::Header;
 use super::layout::{RUN_HEADERS, RUN_POINTERS, run_begin};
-use super::{STEP, SlotSet};
-#[cfg(target_arch = "x86_64")]
-use crate::set_once::SET_ONCE;
 
 impl SlotSet {
     /// Takes the start of a run from the row in the slot that serves this thread. Null where there is none.
     #[inline(always)]
     pub(crate) fn pop_run(&self, row: usize) -> *mut u8 {
-        #[cfg(target_arch = "x86_64")]
-        if self.uses_sections() {
-            let slots = self.sections.load(Ordering::Relaxed);
-            let area = SET_ONCE.area.load(Ordering::Relaxed);
-            // SAFETY: the set has started, so area and slots are what `rseq` asks for; a header is there.
-            return unsafe { super::rseq::pop(slots, area, RUN_HEADERS + row) };
-        }
-        let _ = row;
-        ptr::null_mut()
+        self.sections().pop_at(RUN_HEADERS + row)
     }
 
     /// Puts the start of a run into the row in the slot that serves this thread. No where it is full or unused.
     #[inline(always)]
     pub(crate) fn push_run(&self, row: usize, run: *mut u8) -> bool {
-        #[cfg(target_arch = "x86_64")]
-        if self.uses_sections() {
-            let slots = self.sections.load(Ordering::Relaxed);
-            let area = SET_ONCE.area.load(Ordering::Relaxed);
-            // SAFETY: the set has started, so area and slots are what `rseq` asks for; a header is there.
-            return unsafe { super::rseq::push(slots, area, RUN_HEADERS + row, run) };
-        }
-        let _ = (row, run);
-        false
+        self.sections().push_at(RUN_HEADERS + row, run)
     }
 
     /// Makes the row usable in the slot that serves this thread, if it was never used. Returns the number
     /// of the slot in which it did so.
     pub(crate) fn prepare_run(&self, row: usize) -> Option<usize> {
-        #[cfg(target_arch = "x86_64")]
-        if self.uses_sections() {
-            let slots = self.sections.load(Ordering::Relaxed);
-            let area = SET_ONCE.area.load(Ordering::Relaxed);
-            let header = Header::prepared_to_hold(run_begin(row), RUN_POINTERS as u16);
-            // SAFETY: the set has started, so area and slots are what `rseq` asks for; a header is there.
-            let slot = unsafe { super::rseq::prepare(slots, area, RUN_HEADERS + row, header) };
-            return (slot != 0).then(|| self.number_of(slot));
+        if !self.uses_sections() {
+            return None;
         }
-        let _ = row;
-        None
+        let prepared = Header::prepared_to_hold(run_begin(row), RUN_POINTERS as u16);
+        self.prepare_at(RUN_HEADERS + row, prepared)
     }
 
     /// The header of a row in a slot.
     pub(crate) fn run_header(&self, slot: usize, row: usize) -> &Header {
-        // SAFETY: inside of the slot, where such headers are; zeroed memory is a header.
-        unsafe { &*((self.slot(slot) + (RUN_HEADERS + row) * STEP) as *const Header) }
+        self.header_at(slot, RUN_HEADERS + row)
     }
 
     /// The runs of a row in a slot, the oldest first, while nobody works on the heap.

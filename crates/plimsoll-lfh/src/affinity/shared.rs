@@ -23,13 +23,8 @@ impl SlotSet {
             }
             let left = &blocks[shared..];
             while grows && (header.room(left.len() as u16).1 as usize) < left.len() && header.grow(bucket) {}
-            let (at, count) = header.room(left.len() as u16);
-            for (offset, block) in (0..count).zip(left) {
-                // SAFETY: the header has room there, and the lock is held.
-                unsafe { self.pointer(slot, at + offset).write(*block) };
-            }
-            header.put(count);
-            shared += count as usize;
+            // SAFETY: the bucket's lock is held.
+            shared += unsafe { self.put_alone(slot, bucket.index(), left) };
         }
         shared
     }
@@ -38,13 +33,8 @@ impl SlotSet {
     pub(crate) fn take_shared(&self, bucket: Bucket, blocks: &mut [*mut u8]) -> usize {
         let mut taken = 0;
         for slot in (0..SHARED).rev() {
-            let left = &mut blocks[taken..];
-            let (at, count) = self.header(slot, bucket).take(left.len() as u16);
-            for (offset, block) in (0..count).zip(left) {
-                // SAFETY: the header says so, and the lock is held.
-                *block = unsafe { self.pointer(slot, at + offset).read() };
-            }
-            taken += count as usize;
+            // SAFETY: the bucket's lock is held.
+            taken += unsafe { self.take_alone(slot, bucket.index(), &mut blocks[taken..]) };
         }
         taken
     }

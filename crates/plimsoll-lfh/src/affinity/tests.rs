@@ -60,6 +60,40 @@ fn an_unused_slot_gives_and_takes_nothing() {
     unsafe { set.end() };
 }
 
+/// Whether the kernel was told that no huge page is to be at an address.
+fn has_no_huge_pages(address: usize) -> bool {
+    let text = std::fs::read_to_string("/proc/self/smaps").expect("there is /proc");
+    let mut here = false;
+    for line in text.lines() {
+        let first = line.split_ascii_whitespace().next().unwrap_or_default();
+        let number = |text| usize::from_str_radix(text, 16).ok();
+        let range = first
+            .split_once('-')
+            .map(|(start, end)| (number(start), number(end)));
+        if let Some((Some(start), Some(end))) = range {
+            here = (start..end).contains(&address);
+        } else if here && first == "VmFlags:" {
+            return line.split_ascii_whitespace().any(|flag| flag == "nh");
+        }
+    }
+    panic!("nothing is mapped at {address:#x}, or the kernel shows no flags");
+}
+
+/// Else a heap's slots would be 2 MiB resident from the first block on, where huge pages are always used.
+#[test]
+fn no_huge_page_lies_under_slots() {
+    let set = started();
+    let plain = address_space::map(SLOT).expect("memory");
+    // Where the kernel has no huge pages, there is nothing to tell it.
+    let told = address_space::advise(plain, SLOT, Advice::NoHugePage).is_ok() && has_no_huge_pages(plain);
+    assert_eq!(has_no_huge_pages(set.slots.load(Ordering::Relaxed)), told);
+    // SAFETY: nobody else knows of either.
+    unsafe {
+        address_space::unmap(plain, SLOT).expect("mapped above");
+        set.end();
+    }
+}
+
 /// Does what the model does, on one thread that may change its processor: so the slots' sum is compared.
 #[test]
 fn slots_hold_what_a_model_holds() {
@@ -265,6 +299,39 @@ fn slots_are_the_same_without_sections() {
         "{}",
         std::string::String::from_utf8_lossy(&status.stdout)
     );
+}
+
+/// A process that has threads waits 10 ms or more for the kernel, and those threads for whoever drains.
+#[test]
+fn sections_can_be_restarted_from_the_start() {
+    const ALONE: &str = "PLIMSOLL_LFH_CHILD";
+    if std::env::var_os(ALONE).is_none() {
+        // Other tests of this process may have told the kernel.
+        let status = this_program()
+            .args([
+                "affinity::tests::sections_can_be_restarted_from_the_start",
+                "--exact",
+            ])
+            .env(ALONE, "1")
+            .output()
+            .unwrap();
+        assert!(status.status.success(), "{status:?}");
+        return;
+    }
+    // SAFETY: the call changes no memory.
+    let restart = || match unsafe { libc::syscall(libc::SYS_membarrier, 1 << 7, 0, 0) } {
+        0 => 0,
+        _ => std::io::Error::last_os_error().raw_os_error().unwrap_or(0),
+    };
+    let before = restart();
+    let set = started();
+    match before {
+        libc::EPERM if set.uses_sections() => assert_eq!(restart(), 0),
+        // A kernel without sections, or without the call.
+        other => assert_eq!(restart(), other),
+    }
+    // SAFETY: nobody else knows of the set.
+    unsafe { set.end() };
 }
 
 /// Where the C library and the kernel have what sections need, they are used: otherwise every test here would pass

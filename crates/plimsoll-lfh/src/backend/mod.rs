@@ -44,9 +44,10 @@ pub(crate) struct Run {
     pub(crate) touched: u32,
 }
 
-/// The back end of a heap. Zeroed memory is one without memory, once its heap's number is set.
+/// The back end of a heap. Zeroed memory is one without memory, once its heap's number is set. Cache lines of its own, as
+/// what stands beside it is read at calls that have nothing to do with it.
 #[derive(Debug)]
-#[repr(C)]
+#[repr(C, align(64))]
 pub(crate) struct Backend {
     pub(crate) extents: Lock<Extents>,
 }

@@ -5,6 +5,7 @@
 use core::sync::atomic::Ordering;
 
 use super::LowFragmentation;
+use crate::arena;
 use crate::backend::Backend;
 use crate::bucket::Bucket;
 use crate::integrity::{self, Damage, Link};
@@ -22,6 +23,8 @@ struct Group {
     first: Link,
     /// The last block, whose link is not written yet.
     tail: *mut u8,
+    /// The highest number of them.
+    last: u16,
     count: u16,
 }
 
@@ -43,6 +46,7 @@ impl LowFragmentation {
                         second: group.first.next,
                         third: group.first.second,
                     };
+                    group.last = group.last.max(number);
                     group.count += 1;
                 }
                 _ => {
@@ -53,6 +57,7 @@ impl LowFragmentation {
                             ..Link::default()
                         },
                         tail: *block,
+                        last: number,
                         count: 1,
                     };
                     if let Some(before) = place.replace(group) {
@@ -66,36 +71,42 @@ impl LowFragmentation {
         }
     }
 
-    /// Ends the process where one of the blocks was never handed out by this heap.
-    pub(super) fn check_homes(&self, bucket: Bucket, blocks: &[*mut u8]) {
+    /// Ends the process where one of the blocks is of another heap. The descriptions of subsegments are not looked at:
+    /// others write to their lines as they bring blocks home.
+    pub(super) fn check_heap(&self, bucket: Bucket, blocks: &[*mut u8]) {
+        let heap = self.heap.load(Ordering::Relaxed);
         for block in blocks {
             let subsegment = Subsegment::containing(*block as usize, bucket);
-            self.check_home(subsegment, subsegment.number(*block), *block);
+            if !arena::belongs(subsegment.first, heap) {
+                integrity::report(Damage::OtherHeap, *block as usize, Some(bucket));
+            }
         }
     }
 
-    #[inline]
-    fn check_home(&self, subsegment: Subsegment, number: u16, block: *mut u8) {
-        let unit = subsegment.unit();
-        let damage = |damage| integrity::report(damage, block as usize, Some(subsegment.bucket));
+    /// Ends the process where the subsegment of a group is of another heap, or one of its blocks was never handed out.
+    fn check_home(&self, group: &Group) {
+        let unit = group.subsegment.unit();
+        let block = group.subsegment.block(group.last);
+        let damage = |damage| integrity::report(damage, block as usize, Some(group.subsegment.bucket));
         if unit.heap.load(Ordering::Relaxed) != self.heap.load(Ordering::Relaxed) {
             damage(Damage::OtherHeap);
         }
-        if number >= unit.carved.load(Ordering::Relaxed) {
+        if group.last >= unit.carved.load(Ordering::Relaxed) {
             damage(Damage::Foreign);
         }
     }
 
     /// Brings one group home, and does what is owed then.
     fn bring_group(&self, backend: &Backend, group: Group) {
+        self.check_home(&group);
         let Group {
             subsegment,
             first,
             tail,
             count,
+            ..
         } = group;
         let unit = subsegment.unit();
-        self.check_home(subsegment, first.next - 1, tail);
         let capacity = subsegment.capacity();
         let duty = unit.remote.push(first.next, count, capacity, |next| {
             // SAFETY: the block is free, and nobody else has it before the push.

@@ -64,8 +64,8 @@ impl BucketLists {
                 let absent = subsegment.absent();
                 taken += subsegment.take(&mut blocks[taken..]);
                 if subsegment.absent() != absent {
-                    front_end.begun.fetch_add(1, Ordering::Relaxed);
-                    front_end.grown.fetch_add(1, Ordering::Relaxed);
+                    front_end.upkeep.begun.fetch_add(1, Ordering::Relaxed);
+                    front_end.upkeep.grown.fetch_add(1, Ordering::Relaxed);
                 }
                 if subsegment.home() > 0 || taken == blocks.len() {
                     return taken;
@@ -160,9 +160,12 @@ impl BucketLists {
         let run = backend.take(units, units, UnitKind::Subsegment)?;
         let first = run.first;
         self.conversions = self.conversions.wrapping_add(u32::from(run.touched > 0));
-        front_end.begun.fetch_add(1, Ordering::Relaxed);
+        front_end.upkeep.begun.fetch_add(1, Ordering::Relaxed);
         if run.touched < units {
-            front_end.grown.fetch_add(units - run.touched, Ordering::Relaxed);
+            front_end
+                .upkeep
+                .grown
+                .fetch_add(units - run.touched, Ordering::Relaxed);
         }
         Subsegment::new(first, bucket).begin(front_end.hidden());
         self.subsegments += 1;

@@ -69,7 +69,7 @@ impl LowFragmentation {
         let home = home.chained + home.home;
         let before = home.saturating_sub(count);
         if subsegment.is_sparse(home) && !subsegment.is_sparse(before) {
-            let sparse = self.sparse.fetch_add(1, Ordering::Relaxed) + 1;
+            let sparse = self.upkeep.sparse.fetch_add(1, Ordering::Relaxed) + 1;
             if sparse.is_multiple_of(MANY_SPARSE) {
                 purge::ask_for_helper();
             }
@@ -79,14 +79,14 @@ impl LowFragmentation {
     /// Gives back what a growing heap does not need: of free extents, where it has many, about as much as it grew, and
     /// dead pages of some runs more, where subsegments were begun. No lock is held.
     pub(super) fn make_up_for_growth(&self, backend: &Backend) {
-        if self.begun.load(Ordering::Relaxed) == 0 || settings::purge_mode() == PurgeMode::Never {
+        if self.upkeep.begun.load(Ordering::Relaxed) == 0 || settings::purge_mode() == PurgeMode::Never {
             return;
         }
         // A fork holds the lock: so nothing is being given back in its child.
-        let Some(_draining) = self.draining.try_lock() else {
+        let Some(_draining) = self.upkeep.draining.try_lock() else {
             return;
         };
-        let mut left = self.grown.swap(0, Ordering::Relaxed);
+        let mut left = self.upkeep.grown.swap(0, Ordering::Relaxed);
         while left > 0 && backend.is_crowded() {
             match purge::purge_one(backend, true, left) {
                 0 => break,
@@ -94,8 +94,8 @@ impl LowFragmentation {
                 purged => left = left.saturating_sub(purged),
             }
         }
-        let begun = self.begun.swap(0, Ordering::Relaxed);
-        if self.sparse.load(Ordering::Relaxed) >= SPARSE {
+        let begun = self.upkeep.begun.swap(0, Ordering::Relaxed);
+        if self.upkeep.sparse.load(Ordering::Relaxed) >= SPARSE {
             self.look_at_some(backend, begun);
         }
     }
@@ -103,7 +103,7 @@ impl LowFragmentation {
     fn look_at_some(&self, backend: &Backend, begun: u32) {
         let heap = self.heap.load(Ordering::Relaxed);
         let mut runs = RUNS.saturating_mul(begun.max(1));
-        let from = self.looked_to.load(Ordering::Relaxed).max(FIRST_UNIT);
+        let from = self.upkeep.looked_to.load(Ordering::Relaxed).max(FIRST_UNIT);
         let mut looked_to = from;
         let looked = arena::for_each_run_from(from, heap, |first, kind| {
             if kind == UnitKind::Subsegment {
@@ -118,9 +118,9 @@ impl LowFragmentation {
         });
         if looked.is_continue() {
             looked_to = FIRST_UNIT;
-            self.sparse.store(0, Ordering::Relaxed);
+            self.upkeep.sparse.store(0, Ordering::Relaxed);
         }
-        self.looked_to.store(looked_to, Ordering::Relaxed);
+        self.upkeep.looked_to.store(looked_to, Ordering::Relaxed);
     }
 
     /// Gives the dead pages of a subsegment back, if there may be any. Returns whether there may be after it rested.
@@ -132,23 +132,31 @@ impl LowFragmentation {
         let subsegment = Subsegment::new(first, bucket);
         let home = unit.remote.load();
         let free = home.chained + home.home;
-        let rest = match unit.seen.swap(free, Ordering::Relaxed) == free {
-            true => unit.rest.load(Ordering::Relaxed),
-            false => 0,
+        let noted = unit.rest.load(Ordering::Relaxed);
+        // Only what changed is written: the line is that of whoever brings blocks home.
+        let note = |rest| {
+            if rest != noted {
+                unit.rest.store(rest, Ordering::Relaxed);
+            }
         };
+        let mut rest = noted;
+        if unit.seen.load(Ordering::Relaxed) != free {
+            unit.seen.store(free, Ordering::Relaxed);
+            rest = 0;
+        }
         let worth_while = match look {
             Look::Sparse => subsegment.is_sparse(free),
             Look::Rested | Look::All => subsegment.has_a_page_of(free),
         };
         if home.standing != Standing::Listed || rest == DONE || !worth_while {
-            unit.rest.store(rest, Ordering::Relaxed);
+            note(rest);
             return false;
         }
         if look == Look::Rested && rest < RESTED {
-            unit.rest.store(rest + 1, Ordering::Relaxed);
+            note(rest + 1);
             return true;
         }
-        unit.rest.store(DONE, Ordering::Relaxed);
+        note(DONE);
         self.give_pages_of(backend, subsegment);
         false
     }

@@ -24,7 +24,7 @@ impl LowFragmentation {
     /// others. Returns whether anything is left that a later drain may find idle. Does nothing while another thread
     /// drains.
     pub(crate) fn drain(&self, backend: &Backend, idle: Idle) -> bool {
-        let Some(_draining) = self.draining.try_lock() else {
+        let Some(_draining) = self.upkeep.draining.try_lock() else {
             return true;
         };
         if !self.slots.has_started() {
@@ -64,10 +64,9 @@ impl LowFragmentation {
         let mut lists = self.buckets[bucket.index()].lock.lock();
         for slot in 0..self.slots_used.load(Ordering::Relaxed) as usize {
             let header = self.slots.header(slot, bucket);
-            let current = header.current();
-            let seen = header.seen.swap(current, Ordering::Relaxed);
+            let rests = header.rests();
             let active = self.slots.active(slot, bucket);
-            if seen != current && idle == Idle::Since {
+            if !rests && idle == Idle::Since {
                 left = true;
             } else if header.filled() > 0 {
                 *stopped |= self.slots.stop(slot, bucket);

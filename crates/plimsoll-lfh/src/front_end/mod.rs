@@ -4,7 +4,7 @@
 //! a batch from the slot's active subsegment; when it is full, [`flush`] brings a batch home to the subsegments that
 //! the blocks are of. Where a subsegment stands, and who moves it, is written in [`remote_free`](crate::remote_free).
 //!
-//! Locks, in this order: `draining`, a bucket's, a slot's (where sections do not serve them), the back end's.
+//! Locks, in this order: the drain's, a bucket's, a slot's (where sections do not serve them), the back end's.
 //!
 //! [`refill`]: LowFragmentation::refill
 //! [`flush`]: LowFragmentation::flush
@@ -46,6 +46,16 @@ pub(crate) struct LowFragmentation {
     pub(crate) slots_used: AtomicU32,
     /// 1 where fast paths do not know the slots: of a hardened heap, whose calls go through `hardened`.
     hidden: AtomicU32,
+    upkeep: Upkeep,
+    /// By number; that of 0 is not used.
+    pub(crate) buckets: [BucketLock; BUCKETS + 1],
+}
+
+/// What slow paths note for the drain. A cache line of its own: what stands before it is read at calls that only take a
+/// block from a slot.
+#[derive(Debug)]
+#[repr(C, align(64))]
+struct Upkeep {
     /// Subsegments that got so few blocks in use that pages of them may be dead, since all runs were looked at.
     sparse: AtomicU32,
     /// Subsegments begun, and times that absent pages were made blocks, since runs were looked at for dead pages.
@@ -56,8 +66,6 @@ pub(crate) struct LowFragmentation {
     looked_to: AtomicU32,
     /// Held by who drains: one at a time.
     draining: Lock<()>,
-    /// By number; that of 0 is not used.
-    pub(crate) buckets: [BucketLock; BUCKETS + 1],
 }
 
 /// Cache lines of their own, as different processors work on neighbours.
@@ -124,7 +132,6 @@ impl LowFragmentation {
     pub(crate) fn allocate_hidden(&self, backend: &Backend, bucket: Bucket) -> *mut u8 {
         let block = allocate_fast(self.slots.sections(), bucket);
         if block.is_null() {
-            purge::now_and_then();
             self.refill(backend, bucket)
         } else {
             block
@@ -154,14 +161,15 @@ impl LowFragmentation {
         }
     }
 
-    /// Goes on where [`free_fast`] said that the block is not here: that of a subsegment with absent pages may be.
+    /// Goes on where [`free_fast`] said that the block is not here, but a subsegment of the bucket is: one with absent
+    /// pages may have it.
     ///
     /// # Safety
     /// As for [`free_fast`].
-    pub(crate) unsafe fn free_slowly(&self, backend: &Backend, block: *mut u8) -> Freed {
-        let Some(bucket) = any_bucket_at(block) else {
-            return Freed::NotHere;
-        };
+    pub(crate) unsafe fn free_slowly(&self, backend: &Backend, bucket: Bucket, block: *mut u8) {
+        if !subsegment::starts_block(bucket.number(), block as usize) {
+            integrity::report(Damage::NotAStart, block as usize, Some(bucket));
+        }
         let subsegment = Subsegment::containing(block as usize, bucket);
         let absent = subsegment.absent().has(subsegment.number(block));
         // SAFETY: a block of the bucket starts there, and is the heap's from now on.
@@ -171,18 +179,18 @@ impl LowFragmentation {
         if !self.sections().push(bucket, block) {
             self.flush(backend, bucket, block);
         }
-        Freed::Done
     }
 
     /// Finds a block where the slot has none, and fills the slot. Null where no memory is left.
     #[cold]
     #[inline(never)]
     pub(crate) fn refill(&self, backend: &Backend, bucket: Bucket) -> *mut u8 {
-        let mut blocks = [ptr::null_mut(); BATCH + 1];
-        if !self.slots.uses_sections() && self.slots.pop_batch(bucket, &mut blocks[..1]) == 1 {
-            open(blocks[0], bucket);
-            return blocks[0];
+        let mut one = [ptr::null_mut()];
+        if !self.slots.uses_sections() && self.slots.pop_batch(bucket, &mut one) == 1 {
+            open(one[0], bucket);
+            return one[0];
         }
+        let mut blocks = [ptr::null_mut(); BATCH + 1];
         let slot = self.slots.mine();
         let (taken, refills) = {
             let mut lists = self.buckets[bucket.index()].lock.lock();
@@ -221,9 +229,10 @@ impl LowFragmentation {
         let slot = self.slots.mine();
         let header = self.slots.header(slot, bucket);
         let lock = &self.buckets[bucket.index()].lock;
+        let mut asked_for = None;
         let grown = header.capacity() < most_pointers(bucket) && {
             let mut lists = lock.lock();
-            lists.note_flush();
+            asked_for = Some(lists.note_flush());
             self.grow(slot, bucket)
         };
         if grown && self.slots.push_batch(bucket, &[block]) == 1 {
@@ -233,10 +242,10 @@ impl LowFragmentation {
         let half = (header.capacity() as usize / 2).min(BATCH);
         let taken = 1 + self.slots.pop_batch(bucket, &mut blocks[1..=half]);
         let blocks = &blocks[..taken];
-        self.check_homes(bucket, blocks);
+        self.check_heap(bucket, blocks);
         let shared = {
             let mut lists = lock.lock();
-            let grows = lists.note_flush();
+            let grows = asked_for.unwrap_or_else(|| lists.note_flush());
             self.slots.share(bucket, blocks, grows)
         };
         self.bring_home(backend, bucket, &blocks[shared..]);
@@ -250,15 +259,15 @@ impl LowFragmentation {
             return header.grow(bucket);
         }
         let prepared = self.slots.prepare(bucket);
-        if let Some(slot) = prepared {
-            self.slots_used.fetch_max(slot as u32 + 1, Ordering::Relaxed);
-        }
+        // The thread may run on another processor by now; the one that it came from gets an active subsegment all the same.
+        let last = prepared.map_or(slot, |prepared| prepared.max(slot));
+        self.slots_used.fetch_max(last as u32 + 1, Ordering::Relaxed);
         prepared.is_some()
     }
 
     /// Holds every lock for the time of a fork.
     pub(crate) fn hold(&self) {
-        self.draining.hold();
+        self.upkeep.draining.hold();
         for bucket in Bucket::all() {
             self.buckets[bucket.index()].lock.hold();
         }
@@ -296,7 +305,7 @@ impl LowFragmentation {
         for bucket in Bucket::all() {
             of_bucket(&self.buckets[bucket.index()].lock);
         }
-        plain(&self.draining);
+        plain(&self.upkeep.draining);
     }
 }
 

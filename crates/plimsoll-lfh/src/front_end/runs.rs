@@ -45,12 +45,11 @@ impl LowFragmentation {
         let mut left = false;
         for (slot, row) in self.rows() {
             let header = self.slots.run_header(slot, row);
-            let current = header.current();
-            let seen = header.seen.swap(current, Ordering::Relaxed);
+            let rests = header.rests();
             if header.filled() == 0 {
                 continue;
             }
-            match seen == current || idle == Idle::Whatever {
+            match rests || idle == Idle::Whatever {
                 true => *stopped |= header.stop(),
                 false => left = true,
             }

@@ -68,6 +68,18 @@ fn a_block_made_no_bytes_long_is_one_of_the_smallest() {
 }
 
 #[test]
+fn a_block_that_becomes_no_smaller_stays() {
+    let heap = Heap::process();
+    let block = heap.allocate(16);
+    for size in [7, 1, 0, 16] {
+        // SAFETY: the block is in use until it is freed.
+        assert_eq!(unsafe { heap.reallocate(block, size) }, block, "{size}");
+    }
+    // SAFETY: the block is in use.
+    unsafe { heap.free(block) };
+}
+
+#[test]
 fn a_front_end_is_set_where_the_options_allow() {
     let of = |no_serialize, debug| {
         let options = HeapOptions {

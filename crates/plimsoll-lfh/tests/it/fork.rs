@@ -138,6 +138,39 @@ fn children_of_a_process_under_load_have_a_standard_heap() {
     );
 }
 
+/// A handler of a library that was there before the heap, in the child: the heap does not know of the fork's end yet.
+unsafe extern "C" fn free_much_in_handler() {
+    let heap = Heap::process();
+    let mut blocks = [std::ptr::null_mut(); 320];
+    blocks.fill_with(|| heap.allocate(100_000));
+    for block in blocks {
+        // SAFETY: the block is in use, and that long.
+        unsafe {
+            block.write_bytes(1, 100_000);
+            heap.free(block);
+        }
+    }
+}
+
+/// Such a thread's stack would be that of the next one too.
+#[test]
+fn no_thread_is_started_before_the_child_has_forgotten_its_parents() {
+    in_child(
+        "fork::no_thread_is_started_before_the_child_has_forgotten_its_parents",
+        &[],
+        || {
+            unsafe extern "C" fn nothing() {}
+            register(nothing, nothing, free_much_in_handler);
+            Heap::prepare_for_forks();
+            let status = status_of_fork(|| {
+                let threads = std::fs::read_dir("/proc/self/task").expect("there is /proc");
+                assert_eq!(threads.count(), 1);
+            });
+            assert_eq!(status, 0);
+        },
+    );
+}
+
 /// The thread that gives memory back is not in the child: it starts one of its own.
 #[test]
 fn a_child_gives_memory_back() {
