@@ -226,13 +226,9 @@ impl Preloaded {
 /// The process's own heap of a worker on our allocator.
 fn heap_of(pid: u32) -> Result<Option<HeapReport>, Trouble> {
     let stat = heap::stat(pid, false).map_err(|error| Trouble::new(Exit::WorkloadFailed, error))?;
-    let heaps = stat
-        .survey
-        .processes
-        .into_iter()
-        .flat_map(|process| process.heaps);
+    let process = stat.survey.processes.into_iter().next();
     // It is the first.
-    Ok(heaps.into_iter().next())
+    Ok(process.and_then(|process| process.heaps.into_iter().next()))
 }
 
 fn over_limit(stage: &Stage<'_, '_>) -> Trouble {
