@@ -56,6 +56,26 @@ pub struct ShiftedPhase {
     pub footprint: Footprint,
 }
 
+/// The load after its last phase, when all blocks are still held: the moment to look at the heap.
+#[derive(Debug)]
+pub struct Shifted {
+    /// Each phase, in order.
+    pub phases: Vec<ShiftedPhase>,
+    /// Resident bytes before the first block, with the tables of the blocks, which are there as long as this.
+    before: u64,
+    population: Population,
+}
+
+impl Shifted {
+    /// Verifies and frees every block.
+    ///
+    /// # Errors
+    /// See [`LoadError`].
+    pub fn release<S: Source>(&mut self, source: &mut S) -> Result<(), LoadError> {
+        self.population.release(source)
+    }
+}
+
 /// What the fragmentation load measured.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FragmentationResult {
@@ -81,6 +101,23 @@ impl Fragmentation {
     /// # Errors
     /// See [`LoadError`].
     pub fn run_on<S: Source>(&self, source: &mut S) -> Result<FragmentationResult, LoadError> {
+        let mut shifted = self.shift_on(source)?;
+        shifted.release(source)?;
+        let left_at_once = Resident::read()?.now.saturating_sub(shifted.before);
+        thread::sleep(self.rest);
+        let left = Resident::read()?.now.saturating_sub(shifted.before);
+        Ok(FragmentationResult {
+            phases: shifted.phases,
+            left_at_once,
+            left,
+        })
+    }
+
+    /// Runs the phases, and keeps what the last one holds.
+    ///
+    /// # Errors
+    /// See [`LoadError`].
+    pub fn shift_on<S: Source>(&self, source: &mut S) -> Result<Shifted, LoadError> {
         let Some(lowest) = self.phases.iter().map(|sizes| sizes.low()).min() else {
             return Err(LoadError::Parameter(
                 "fragmentation needs at least one phase".to_owned(),
@@ -113,14 +150,10 @@ impl Fragmentation {
                 },
             });
         }
-        population.release(source)?;
-        let left_at_once = Resident::read()?.now.saturating_sub(before);
-        thread::sleep(self.rest);
-        let left = Resident::read()?.now.saturating_sub(before);
-        Ok(FragmentationResult {
+        Ok(Shifted {
             phases,
-            left_at_once,
-            left,
+            before,
+            population,
         })
     }
 
@@ -171,6 +204,7 @@ impl FragmentationResult {
 /// The blocks: survivors of earlier phases first, then the blocks of the last phase.
 ///
 /// Invariant: blocks below `held` exist, others do not, and `live` is the sum of their sizes.
+#[derive(Debug)]
 struct Population {
     blocks: Table,
     survivors: usize,

@@ -43,7 +43,7 @@ pub use cross_thread::{CrossThread, CrossThreadResult};
 pub use error::LoadError;
 pub use figure::{Figure, Figures, to_json};
 pub use footprint::{Footprint, Resident};
-pub use fragmentation::{Fragmentation, FragmentationResult, ShiftedPhase};
+pub use fragmentation::{Fragmentation, FragmentationResult, Shifted, ShiftedPhase};
 pub use idle_threads::{IdleThreads, IdleThreadsResult};
 pub use large::{Large, LargeResult};
 pub use larson::{Larson, LarsonResult};

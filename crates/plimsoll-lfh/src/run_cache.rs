@@ -36,21 +36,21 @@ const LOOKED_AFTER: u32 = THRESHOLD / SHELVES as u32;
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct RunCache {
-    shelves: [Shelf; SHELVES],
+    pub(crate) shelves: [Shelf; SHELVES],
 }
 
 /// Cache lines of its own, as other processors use its neighbours.
 #[derive(Debug)]
 #[repr(C, align(64))]
-struct Shelf {
-    rows: Lock<Rows>,
+pub(crate) struct Shelf {
+    pub(crate) rows: Lock<Rows>,
 }
 
 /// Invariants, checked by `check`: the runs of row `n` are [`UnitKind::Cached`], of the heap, `n + SHORTEST` units long,
 /// and in one row only, of a shelf or of a slot; `units` is what they have together.
 #[derive(Debug)]
 #[repr(C)]
-struct Rows {
+pub(crate) struct Rows {
     rows: [Row; ROWS],
     /// Units of all runs.
     units: u32,

@@ -3,7 +3,7 @@
 use crate::bucket::{BUCKETS, Bucket};
 
 /// Bytes of a slot; a power of two, so that a section finds it by a shift.
-pub const SLOT: usize = 1 << SLOT_SHIFT;
+pub(crate) const SLOT: usize = 1 << SLOT_SHIFT;
 pub(super) const SLOT_SHIFT: u32 = 16;
 /// Bytes of a step, in which positions in a slot are counted: those of a pointer.
 pub(crate) const STEP: usize = size_of::<u64>();
@@ -50,7 +50,7 @@ const RECORDS: usize = BEGIN_TABLE[BUCKETS + 1] as usize;
 /// Where the active subsegments are, in bytes: a `u32` for each bucket.
 pub(super) const ACTIVE: usize = RECORDS * STEP;
 /// Where the lock of a slot that sections do not serve is, in bytes.
-pub(super) const LOCK: usize = ACTIVE + (BUCKETS + 1).next_multiple_of(16) * size_of::<u32>();
+pub(crate) const LOCK: usize = ACTIVE + (BUCKETS + 1).next_multiple_of(16) * size_of::<u32>();
 
 /// Pointers of the array of a hardened heap's quarantine, whose header is that of bucket 0, which is none.
 pub(crate) const QUARANTINED: usize = 64;

@@ -22,9 +22,8 @@ use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use plimsoll_os::{Advice, address_space};
 
 pub(crate) use self::header::Header;
-pub use self::layout::SLOT;
 pub(crate) use self::layout::{
-    MOST_POINTERS, QUARANTINED, RUN_POINTERS, RUN_ROWS, STEP, begin, most_pointers,
+    LOCK, MOST_POINTERS, QUARANTINED, RUN_POINTERS, RUN_ROWS, SLOT, STEP, begin, most_pointers,
 };
 pub(crate) use self::shared::SHARED;
 use crate::bucket::Bucket;

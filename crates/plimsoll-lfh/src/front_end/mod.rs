@@ -46,7 +46,7 @@ pub(crate) struct LowFragmentation {
     pub(crate) slots_used: AtomicU32,
     /// 1 where fast paths do not know the slots: of a hardened heap, whose calls go through `hardened`.
     hidden: AtomicU32,
-    upkeep: Upkeep,
+    pub(crate) upkeep: Upkeep,
     /// By number; that of 0 is not used.
     pub(crate) buckets: [BucketLock; BUCKETS + 1],
 }
@@ -55,7 +55,7 @@ pub(crate) struct LowFragmentation {
 /// block from a slot.
 #[derive(Debug)]
 #[repr(C, align(64))]
-struct Upkeep {
+pub(crate) struct Upkeep {
     /// Subsegments that got so few blocks in use that pages of them may be dead, since all runs were looked at.
     sparse: AtomicU32,
     /// Subsegments begun, and times that absent pages were made blocks, since runs were looked at for dead pages.
@@ -65,7 +65,7 @@ struct Upkeep {
     /// Where the next look at runs begins; 0 is the first. The drain's lock.
     looked_to: AtomicU32,
     /// Held by who drains: one at a time.
-    draining: Lock<()>,
+    pub(crate) draining: Lock<()>,
 }
 
 /// Cache lines of their own, as different processors work on neighbours.

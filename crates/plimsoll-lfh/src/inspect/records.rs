@@ -5,6 +5,7 @@ use core::mem::offset_of;
 use super::memory::{Memory, MemoryError};
 use super::slots::{MOST_SLOTS, Slots};
 use super::space::Space;
+use super::statistics::HeapStatistics;
 use super::validate::{Damage, Fault};
 use crate::affinity::{SHARED, SlotSet};
 use crate::arena::RECORD;
@@ -14,6 +15,7 @@ use crate::front_end::{BucketLists, BucketLock, LowFragmentation};
 use crate::heap::FrontEnd;
 use crate::lock::Lock;
 use crate::record::Record;
+use crate::run_cache::{Rows, RunCache, SHELVES, Shelf};
 use crate::standard::Standard;
 
 /// A heap, as its record says.
@@ -33,6 +35,8 @@ pub struct HeapRecord {
     pub hardened: bool,
     /// Times that somebody had to wait for the back end's lock or that of the Standard front end.
     pub back_contention: u64,
+    /// Times that somebody had to wait for a shelf of cached runs.
+    pub shelf_contention: u64,
     /// The low-fragmentation front end; all 0 before it was started.
     pub front: FrontCounts,
     slots: Option<Slots>,
@@ -47,7 +51,7 @@ pub struct FrontCounts {
     pub slots_used: u32,
     /// Whether restartable sequences serve them, rather than locks.
     pub restartable: bool,
-    /// Times that somebody had to wait for a bucket's lock.
+    /// Times that somebody had to wait for a bucket's lock, or for the drain's.
     pub contention: u64,
     /// Subsegments now.
     pub subsegments: u64,
@@ -97,9 +101,10 @@ impl HeapRecord {
         .into_iter()
     }
 
-    /// Times that somebody had to wait for any lock of the heap.
-    pub fn lock_contention(&self) -> u64 {
-        self.back_contention + self.front.contention
+    /// Times that somebody had to wait for any lock of the heap: those of the record, and those of slots, which
+    /// `counts` has once it counted them.
+    pub fn lock_contention(&self, counts: &HeapStatistics) -> u64 {
+        self.back_contention + self.shelf_contention + self.front.contention + counts.slot_contention
     }
 
     /// Numbers of the slots that may hold blocks: those that processors share come first.
@@ -133,6 +138,12 @@ impl<'m, M: Memory> Space<'m, M> {
         let back = back + offset_of!(Lock<Extents>, contended);
         let standard = offset_of!(Record, standard) + offset_of!(Lock<Standard>, contended);
         let front = offset_of!(Record, low_fragmentation);
+        let shelf = |shelf: usize| {
+            let shelves = offset_of!(Record, run_cache) + offset_of!(RunCache, shelves);
+            let lock = shelves + shelf * size_of::<Shelf>() + offset_of!(Shelf, rows);
+            u64::from(bytes.u32(lock + offset_of!(Lock<Rows>, contended)))
+        };
+        let draining = front + offset_of!(LowFragmentation, upkeep.draining) + offset_of!(Lock<()>, contended);
         let (slots, restartable) = bytes.slots(front + offset_of!(LowFragmentation, slots));
         let mut counts = FrontCounts {
             slots: slots.map_or(0, |slots| slots.count.saturating_sub(SHARED as u32)),
@@ -140,6 +151,7 @@ impl<'m, M: Memory> Space<'m, M> {
                 .u32(front + offset_of!(LowFragmentation, slots_used))
                 .saturating_sub(SHARED as u32),
             restartable,
+            contention: bytes.u32(draining).into(),
             ..FrontCounts::default()
         };
         for bucket in Bucket::all() {
@@ -157,6 +169,7 @@ impl<'m, M: Memory> Space<'m, M> {
             debug: flag(offset_of!(Record, debug)),
             hardened: flag(offset_of!(Record, hardened)),
             back_contention: u64::from(bytes.u32(back)) + u64::from(bytes.u32(standard)),
+            shelf_contention: (0..SHELVES).map(shelf).sum(),
             front: counts,
             slots,
         }))
@@ -248,5 +261,44 @@ impl<M: Memory> Iterator for Heaps<'_, '_, M> {
             }
         }
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::sync::atomic::Ordering;
+
+    use crate::heap::{FrontEnd, Heap, HeapOptions};
+    use crate::record;
+
+    #[test]
+    fn waits_for_each_lock_of_a_heap_are_counted() {
+        let heap = Heap::new(HeapOptions::default()).expect("there is memory");
+        heap.set_front_end(FrontEnd::LowFragmentation)
+            .expect("nothing forbids it");
+        heap.allocate(100);
+        let (own, counts) = heap.statistics().expect("the heap was made");
+        assert_eq!(own.lock_contention(&counts), 0);
+        let own = record::of(heap.number()).expect("the heap was made");
+        let (front, runs) = (&own.low_fragmentation, &own.run_cache);
+        for (waits, contended) in [
+            (1, &own.backend.extents.contended),
+            (10, &own.standard.contended),
+            (100, &front.upkeep.draining.contended),
+            (1000, &front.buckets[1].lock.contended),
+            (10_000, &front.buckets[64].lock.contended),
+            (100_000, &runs.shelves[0].rows.contended),
+            (1_000_000, &runs.shelves[15].rows.contended),
+            (10_000_000, &front.slots.lock(2).contended),
+        ] {
+            contended.store(waits, Ordering::Relaxed);
+        }
+        let (own, counts) = heap.statistics().expect("the heap was made");
+        assert_eq!(own.lock_contention(&counts), 11_111_111);
+        assert_eq!((own.back_contention, own.shelf_contention), (11, 1_100_000));
+        assert_eq!(
+            (own.front.contention, counts.slot_contention),
+            (11_100, 10_000_000)
+        );
     }
 }

@@ -1,8 +1,11 @@
 //! The slots of a heap, read from anywhere.
 
+use core::mem::offset_of;
+
 use super::memory::{Memory, MemoryError};
-use crate::affinity::{MOST_POINTERS, SLOT, STEP};
+use crate::affinity::{LOCK, MOST_POINTERS, SLOT, STEP};
 use crate::bucket::Bucket;
+use crate::lock::Lock;
 
 /// The most slots that a heap can have: as many processors as kernels know.
 pub(super) const MOST_SLOTS: u32 = 8192;
@@ -41,6 +44,16 @@ impl Array {
 impl Slots {
     pub(super) fn address(&self, slot: u32) -> usize {
         self.address.wrapping_add(slot as usize * SLOT)
+    }
+
+    /// Times that somebody had to wait for a slot's lock; 0 where sections serve it.
+    pub(super) fn contended(&self, memory: &impl Memory, slot: u32) -> Result<u64, MemoryError> {
+        let at = self
+            .address(slot)
+            .wrapping_add(LOCK + offset_of!(Lock<()>, contended));
+        let mut bytes = [0; 4];
+        memory.read(at, &mut bytes)?;
+        Ok(u32::from_ne_bytes(bytes).into())
     }
 
     pub(super) fn array(

@@ -68,6 +68,20 @@ pub struct Space<'m, M> {
     pub(super) records: usize,
     segments: usize,
     heaps: u32,
+    counts: WindowCounts,
+}
+
+/// What was counted of all heaps of a process together, since its first call.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct WindowCounts {
+    /// Times that a heap was given segments.
+    pub growths: u64,
+    /// Times that it was not: no memory was left for it, or no addresses.
+    pub refusals: u64,
+    /// Times that pages were given back to the system.
+    pub purges: u64,
+    /// Bytes that were given back, as addresses: not each page was resident.
+    pub purged_bytes: u64,
 }
 
 /// The bytes of a directory, by field.
@@ -168,6 +182,12 @@ impl<'m, M: Memory> Space<'m, M> {
                 UNITS / SEGMENT_UNITS as usize * size_of::<Segment>(),
             )?,
             heaps,
+            counts: WindowCounts {
+                growths: fields.u64(offset_of!(Directory, growths)),
+                refusals: fields.u64(offset_of!(Directory, refusals)),
+                purges: fields.u64(offset_of!(Directory, purges)),
+                purged_bytes: fields.u64(offset_of!(Directory, purged_bytes)),
+            },
         })
     }
 
@@ -179,6 +199,11 @@ impl<'m, M: Memory> Space<'m, M> {
     /// The highest number that a heap ever had.
     pub fn highest_heap(&self) -> u32 {
         self.heaps
+    }
+
+    /// What was counted of all heaps together, when the space was opened.
+    pub fn counts(&self) -> WindowCounts {
+        self.counts
     }
 
     /// Every run of units, by address. There are at most as many as units, whatever the memory holds.
@@ -242,8 +267,9 @@ impl<'m, M: Memory> Space<'m, M> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::arena::{self, SEGMENT};
+    use crate::heap::{Heap, HeapOptions};
     use crate::inspect::ThisProcess;
-    use crate::{Heap, arena};
 
     /// A heap that grows in place while it is walked over joins what is free at its end with what it got.
     #[test]
@@ -260,5 +286,33 @@ mod tests {
         unsafe {
             Heap::process().free(block);
         }
+    }
+
+    #[test]
+    fn growth_refusals_and_purges_are_counted() {
+        let counts = || {
+            Space::open(&ThisProcess, arena::window())
+                .expect("a heap was made")
+                .counts()
+        };
+        let heap = Heap::new(HeapOptions::default()).expect("there is memory");
+        let before = counts();
+        let block = heap.allocate(4 * SEGMENT);
+        let grown = counts();
+        assert!(grown.growths > before.growths);
+        crate::arena::injection::set(Some(0));
+        assert!(heap.allocate(64 * SEGMENT).is_null());
+        crate::arena::injection::set(None);
+        assert!(counts().refusals > grown.refusals);
+        // SAFETY: the block is this test's.
+        #[allow(unsafe_code)]
+        unsafe {
+            block.write_bytes(1, 4 * SEGMENT);
+            heap.free(block);
+        }
+        heap.trim();
+        let after = counts();
+        assert!(after.purges > grown.purges);
+        assert!(after.purged_bytes >= grown.purged_bytes + 4 * SEGMENT as u64);
     }
 }

@@ -6,11 +6,13 @@ use super::records::HeapRecord;
 use super::runs::Run;
 use super::space::Space;
 use super::standard::Blocks;
-use crate::bucket::{BUCKETS, Bucket};
+use crate::affinity::{SHARED, SLOT};
+use crate::arena::{RECORD, SEGMENT, Segment};
+use crate::bucket::{BUCKETS, Bucket, SMALLEST_BLOCK};
 use crate::remote_free::Home;
 use crate::standard::STEP;
 use crate::subsegment::{Absent, PAGE, capacity};
-use crate::unit::{UNIT, UnitIndex, UnitKind};
+use crate::unit::{UNIT, Unit, UnitIndex, UnitKind};
 
 /// What a heap holds at one moment. Nothing of it is kept while the heap works: it is counted when it is asked for.
 ///
@@ -38,6 +40,11 @@ pub struct HeapStatistics {
     pub large_blocks: u64,
     /// Bytes of them.
     pub large: u64,
+    /// Runs that were large blocks a moment ago and are kept whole for the next ones, on shelves and in slots; they are
+    /// among the free blocks.
+    pub cached_runs: u64,
+    /// Bytes of them.
+    pub cached_run_bytes: u64,
     /// Blocks of the back end and of the Standard front end, by size.
     pub back: Distribution,
     /// Subsegments of the low-fragmentation front end.
@@ -46,6 +53,8 @@ pub struct HeapStatistics {
     pub subsegment_bytes: u64,
     /// By bucket number; 0 is not used.
     pub buckets: [BucketStatistics; BUCKETS + 1],
+    /// Times that somebody had to wait for the lock of a slot; 0 where restartable sequences serve them.
+    pub slot_contention: u64,
     /// Runs that made no sense, as they were changed while they were read; their units are counted nowhere else.
     pub moved: u64,
     /// Where the last run ended, which the next one of the same segment begins at.
@@ -98,10 +107,13 @@ impl Default for HeapStatistics {
             uncommitted_ranges: 0,
             large_blocks: 0,
             large: 0,
+            cached_runs: 0,
+            cached_run_bytes: 0,
             back: Distribution::EMPTY,
             subsegments: 0,
             subsegment_bytes: 0,
             buckets: [BucketStatistics::default(); BUCKETS + 1],
+            slot_contention: 0,
             moved: 0,
             segment_end: 0,
             tail: 0,
@@ -132,6 +144,10 @@ impl HeapStatistics {
         Ok(match kind {
             UnitKind::Nothing | UnitKind::Busy => 0.0,
             UnitKind::Free | UnitKind::Cached => {
+                if kind == UnitKind::Cached {
+                    self.cached_runs += 1;
+                    self.cached_run_bytes += bytes;
+                }
                 if committed > 0 {
                     self.free += committed;
                     self.free_blocks += 1;
@@ -223,7 +239,7 @@ impl HeapStatistics {
         (most - listed) as f64 / capacity.max(1) as f64
     }
 
-    /// Counts the blocks in the slots of the heap, which are neither at home nor in use.
+    /// Counts the blocks in the slots of the heap, which are neither at home nor in use, and the waits for their locks.
     ///
     /// # Errors
     /// Where the slots cannot be read.
@@ -236,6 +252,7 @@ impl HeapStatistics {
             return Ok(());
         };
         for slot in record.slot_numbers() {
+            self.slot_contention += slots.contended(space.memory, slot)?;
             for bucket in Bucket::all() {
                 let filled = slots.array(space.memory, slot, bucket)?.filled() as u64;
                 let counts = &mut self.buckets[bucket.index()];
@@ -257,6 +274,21 @@ impl HeapStatistics {
         share(self.virtual_bytes - self.committed, self.virtual_bytes)
     }
 
+    /// Bytes that describe the heap and its blocks: the record; of each unit its description, and the byte that names
+    /// its bucket; of each segment its entry; the slots in use, with those that processors share; and of a hardened heap
+    /// a byte for each [`SMALLEST_BLOCK`] bytes. As addresses: not each page is resident.
+    pub fn metadata(&self, record: &HeapRecord) -> u64 {
+        let of_unit = size_of::<Unit>() + size_of::<u8>();
+        let of_blocks = if record.hardened { UNIT / SMALLEST_BLOCK } else { 0 };
+        let units = self.reserved / UNIT as u64 * (of_unit + of_blocks) as u64;
+        let segments = self.reserved.div_ceil(SEGMENT as u64) * size_of::<Segment>() as u64;
+        let slots = match record.front.slots_used {
+            0 => 0,
+            used => (u64::from(used) + SHARED as u64) * SLOT as u64,
+        };
+        RECORD as u64 + units + segments + slots
+    }
+
     /// Blocks of the front end in use and free, by size.
     pub fn front(&self) -> Distribution {
         let mut front = Distribution::EMPTY;
@@ -271,4 +303,152 @@ impl HeapStatistics {
 
 fn share(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::vec::Vec;
+
+    use super::*;
+    use crate::arena::{self, FIRST_UNIT};
+    use crate::heap::{FrontEnd, Heap, HeapOptions};
+    use crate::inspect::memory::ThisProcess;
+    use crate::inspect::runs::Description;
+
+    const U: u64 = UNIT as u64;
+
+    fn heap(front_end: FrontEnd) -> Heap {
+        let heap = Heap::new(HeapOptions::default()).expect("there is memory");
+        heap.set_front_end(front_end).expect("nothing forbids it");
+        heap
+    }
+
+    fn statistics(heap: &Heap) -> (HeapRecord, HeapStatistics) {
+        heap.statistics().expect("the heap was made")
+    }
+
+    fn free(heap: &Heap, blocks: Vec<*mut u8>) {
+        for block in blocks {
+            // SAFETY: the caller's blocks, which it gives up.
+            #[allow(unsafe_code)]
+            unsafe {
+                heap.free(block);
+            }
+        }
+    }
+
+    /// A run so many units behind the first unit of all.
+    fn run(offset: u32, length: u32, kind: UnitKind, description: Description) -> Run {
+        Run {
+            first: FIRST_UNIT + offset,
+            length,
+            kind: Some(kind),
+            description,
+        }
+    }
+
+    #[test]
+    fn address_space_is_counted_by_run() {
+        let _made = heap(FrontEnd::Standard);
+        let space = Space::open(&ThisProcess, arena::window()).expect("a heap was made");
+        let plain = Description::default();
+        let of_touched = |touched| Description { touched, ..plain };
+        let absent = Description {
+            bucket: 1,
+            absent: 0b1011,
+            ..plain
+        };
+        let mut counts = HeapStatistics::default();
+        for run in [
+            run(0, 10, UnitKind::Large, plain),
+            run(10, 20, UnitKind::Free, of_touched(5)),
+            run(30, 8, UnitKind::Subsegment, absent),
+            run(38, 2, UnitKind::Cached, plain),
+            run(40, 24, UnitKind::Free, plain),
+            // Another piece of address space, of which nothing was touched.
+            run(192, 128, UnitKind::Free, plain),
+        ] {
+            counts.count(&space, &run).expect("nothing of it is read");
+        }
+        let committed = 25 * U - 3 * PAGE as u64;
+        assert_eq!(counts.segments, 2);
+        assert_eq!((counts.reserved, counts.committed), (192 * U, committed));
+        assert_eq!(
+            (counts.uncommitted, counts.uncommitted_ranges),
+            (192 * U - committed, 4)
+        );
+        assert_eq!(counts.virtual_bytes, 40 * U);
+        assert_eq!((counts.free, counts.free_blocks), (7 * U, 2));
+        assert_eq!((counts.large_blocks, counts.large), (1, 10 * U));
+        assert_eq!((counts.cached_runs, counts.cached_run_bytes), (1, 2 * U));
+        assert_eq!((counts.subsegments, counts.subsegment_bytes), (1, 8 * U));
+        let near = |share: Option<f64>, to: f64| share.is_some_and(|share| (share - to).abs() < 1e-12);
+        let committed = 25.0 - 3.0 / 4.0;
+        assert!(near(counts.external_fragmentation(), 7.0 / committed));
+        assert!(near(counts.virtual_fragmentation(), (40.0 - committed) / 40.0));
+        let nothing = HeapStatistics::default();
+        assert_eq!(nothing.external_fragmentation(), None);
+        assert_eq!(nothing.virtual_fragmentation(), None);
+    }
+
+    #[test]
+    fn what_describes_blocks_is_counted_with_every_table() {
+        let (record, _) = statistics(&heap(FrontEnd::Standard));
+        let counts = HeapStatistics {
+            reserved: 3 * SEGMENT as u64,
+            ..HeapStatistics::default()
+        };
+        let units = 3 * 128;
+        let least = 65536 + units * (size_of::<Unit>() as u64 + 1) + 3 * 4;
+        assert_eq!(counts.metadata(&record), least);
+        let mut hardened = record;
+        hardened.hardened = true;
+        assert_eq!(counts.metadata(&hardened), least + counts.reserved / 16);
+        let mut used = record;
+        used.front.slots_used = 3;
+        assert_eq!(counts.metadata(&used), least + 5 * 65536);
+    }
+
+    #[test]
+    fn cached_runs_are_counted_on_shelves_and_in_slots() {
+        for front_end in [FrontEnd::Standard, FrontEnd::LowFragmentation] {
+            let heap = heap(front_end);
+            let blocks = (0..3).map(|_| heap.allocate(40 << 10)).collect();
+            let (_, before) = statistics(&heap);
+            assert_eq!((before.cached_runs, before.cached_run_bytes), (0, 0));
+            free(&heap, blocks);
+            let (_, after) = statistics(&heap);
+            assert_eq!((after.cached_runs, after.cached_run_bytes), (3, 9 * U));
+            heap.trim();
+            assert_eq!(statistics(&heap).1.cached_runs, 0);
+        }
+    }
+
+    #[test]
+    fn the_lives_of_subsegments_are_counted() {
+        let heap = heap(FrontEnd::LowFragmentation);
+        let fill = |size| (0..40_000).map(|_| heap.allocate(size)).collect();
+        let blocks = fill(64);
+        let (full, counts) = statistics(&heap);
+        assert_eq!(full.front.created, counts.subsegments);
+        assert_eq!(
+            (full.front.reused, full.front.conversions, full.front.drained),
+            (0, 0, 0)
+        );
+        assert!(full.front.slots_used > 0 && full.front.slots_used <= full.front.slots);
+        free(&heap, blocks);
+        let (empty, counts) = statistics(&heap);
+        assert_eq!(empty.front.subsegments, counts.subsegments);
+        assert!(empty.front.subsegments < empty.front.created / 2, "{empty:?}");
+        assert_eq!((empty.front.created, empty.front.spare), (full.front.created, 1));
+        assert!(empty.front.flushes > full.front.flushes);
+        free(&heap, fill(64));
+        let (again, _) = statistics(&heap);
+        assert!(again.front.reused > 0 && again.front.conversions > 0, "{again:?}");
+        heap.trim();
+        let (trimmed, counts) = statistics(&heap);
+        assert!(trimmed.front.drained > 0, "{trimmed:?}");
+        assert_eq!((trimmed.front.subsegments, trimmed.front.spare), (0, 0));
+        assert_eq!((counts.subsegments, counts.committed), (0, 0));
+    }
 }

@@ -152,8 +152,8 @@ fn five_hundred_threads_do_not_get_in_each_others_way() {
                 many < few * 2,
                 "{STEPS} steps of 512 threads take {many:?} of CPU time, of 2 threads {few:?}"
             );
-            let (record, _) = Heap::process().statistics().expect("the heap was used");
-            let waits = record.lock_contention();
+            let (record, counts) = Heap::process().statistics().expect("the heap was used");
+            let waits = record.lock_contention(&counts);
             println!("figure: {waits} waits for locks");
             assert!(waits < STEPS as u64 / 200, "{waits} waits for locks");
         },

@@ -16,6 +16,10 @@ metrics! {
     PEAK "peak_growth_bytes" Less false "taken at most" "The most resident bytes more than before the first block.";
     LIVE "live_bytes" Neither false "live" "Bytes that the program asked for and held when memory was read.";
     LAST_LIVE_SHARE "last_live_percent" More false "live of RSS at the end" "Of fragmentation: live bytes in percent of the RAM taken, when sizes are as they were at first.";
+    FREE_BLOCKS "free_blocks" Less false "free blocks" "Of fragmentation, with ours: free blocks of the heap's back end at the end, all blocks held, as heap stat counts them.";
+    UNCOMMITTED_RANGES "uncommitted_ranges" Less false "uncommitted ranges" "The same: ranges that were given back to the system or never used.";
+    EXTERNAL_FRAGMENTATION "external_fragmentation_percent" Less false "external fragmentation" "The same: free of committed memory.";
+    VIRTUAL_FRAGMENTATION "virtual_fragmentation_percent" Less false "virtual-address fragmentation" "The same: uncommitted between committed memory.";
     COLD_CPU "cold_cpu_s" Less false "cold allocation" "CPU time of an allocation in a process that has allocated nothing yet, first touches included.";
     STEADY_CPU "steady_cpu_s" Less false "allocation again" "CPU time of an allocation of what was allocated and freed before.";
     FREE_CPU "free_cpu_s" Less false "free" "CPU time of a free, the blocks freed in the order in which they were allocated.";

@@ -21,6 +21,9 @@ mod report;
 mod stat;
 mod text;
 
+#[cfg(test)]
+mod tests;
+
 pub use error::HeapStatError;
 pub use html::page;
 pub use launch::{HeapFrontEnd, Launch};

@@ -47,6 +47,14 @@ pub struct ProcessHeaps {
     /// How processors are told apart: `rseq` (restartable sequences), `lock` (a lock for each slot), or `none` (no
     /// heap has a low-fragmentation front end).
     pub affinity: &'static str,
+    /// Times that a heap of it was given address space.
+    pub growths: u64,
+    /// Times that none was left.
+    pub refusals: u64,
+    /// Times that pages were given back to the system.
+    pub purges: u64,
+    /// Bytes that were given back, as addresses: not each page was resident.
+    pub purged_bytes: u64,
     /// Its heaps, by number.
     pub heaps: Vec<HeapReport>,
     /// What `--validate` found.
@@ -88,7 +96,12 @@ pub struct HeapReport {
     pub virtual_blocks: u64,
     /// Bytes of them.
     pub virtual_block_bytes: u64,
-    /// Times that somebody had to wait for a lock.
+    /// Runs of 32 to 128 KiB that were large blocks a moment ago, kept whole for the next ones; they are among the free
+    /// blocks.
+    pub cached_runs: u64,
+    /// Bytes of them.
+    pub cached_run_bytes: u64,
+    /// Times that somebody had to wait for a lock of the heap, whichever.
     pub lock_contention: u64,
     /// Free of committed, percent; none where nothing is committed.
     pub external_fragmentation_percent: Option<f64>,
@@ -113,9 +126,10 @@ pub struct FrontReport {
     pub swaps: u64,
     /// Arrays of slots that were emptied because nobody used them.
     pub resets: u64,
-    /// Times that somebody had to wait for the lock of a bucket.
+    /// Times that somebody had to wait for a lock of the front end: a bucket's, the drain's, or that of a slot that
+    /// restartable sequences do not serve.
     pub lock_contention: u64,
-    /// Bytes that the front end takes for itself.
+    /// Bytes that describe the heap and its blocks, as addresses: not each page is resident.
     pub metadata_bytes: u64,
     /// Subsegments now.
     pub subsegments: u64,

@@ -87,21 +87,68 @@ fn draw(text: &mut String, piece: &Piece<'_>, y: u32) {
 mod tests {
     use super::*;
 
+    fn cell(first: u32, units: u32, kind: CellKind, used: f64) -> Cell {
+        Cell {
+            first,
+            units,
+            heap: 1,
+            kind,
+            block_bytes: 48,
+            used,
+        }
+    }
+
     #[test]
     fn a_cell_is_cut_at_the_ends_of_rows() {
-        let cell = Cell {
-            first: 120,
-            units: 300,
-            heap: 1,
-            kind: CellKind::Large,
-            block_bytes: 1,
-            used: 1.0,
-        };
+        let cell = cell(120, 300, CellKind::Large, 1.0);
         let pieces: Vec<_> = pieces_of(&cell)
             .map(|piece| (piece.row, piece.start, piece.units))
             .collect();
         assert_eq!(pieces, [(0, 120, 8), (1, 0, 128), (2, 0, 128), (3, 0, 36)]);
         let (drawing, left_out) = svg(&[cell], 0x10_0000, 16 << 10);
         assert_eq!((drawing.matches("<rect").count(), left_out), (4, 0));
+    }
+
+    #[test]
+    fn a_subsegment_is_filled_from_below_as_far_as_its_blocks_are_in_use() {
+        let drawn = |used| svg(&[cell(128 + 2, 4, CellKind::Subsegment, used)], 0, 16 << 10).0;
+        let at = "x=\"114\" y=\"2\" width=\"27\"";
+        for (used, empty) in [(0.0, "7.0"), (0.5, "3.5"), (1.0, "0.0")] {
+            let drawing = drawn(used);
+            let cell = format!(
+                "<g class=\"subsegment\"><title>units 130 to 133: blocks of 48 bytes, {:.0} % in use</title>\
+                                <rect {at} height=\"7\"/><rect class=\"empty\" {at} height=\"{empty}\"/></g>",
+                used * 100.0
+            );
+            assert!(drawing.contains(&cell), "{cell} in {drawing}");
+        }
+        assert!(drawn(0.5).contains(">200000</text>"), "the row's address");
+        for kind in CellKind::ALL {
+            let (drawing, _) = svg(&[cell(0, 1, kind, 0.5)], 0, 16 << 10);
+            assert!(
+                drawing.contains(&format!("<g class=\"{}\">", kind.class())),
+                "{drawing}"
+            );
+            assert_eq!(
+                drawing.contains("empty"),
+                kind == CellKind::Subsegment,
+                "{drawing}"
+            );
+        }
+    }
+
+    #[test]
+    fn rows_that_are_too_many_are_counted_and_not_drawn() {
+        let most = MOST_ROWS as u32;
+        let every_other = |rows: u32| -> Vec<Cell> {
+            (0..rows)
+                .map(|row| cell(2 * row * ROW, 1, CellKind::Dirty, 0.0))
+                .collect()
+        };
+        for (rows, left_out) in [(most, 0), (most + 3, 3)] {
+            let (drawing, left) = svg(&every_other(rows), 0, 16 << 10);
+            assert_eq!((drawing.matches("<rect").count(), left), (MOST_ROWS, left_out));
+            assert!(drawing.contains(&format!("height=\"{}\" role", most * (CELL + 1) + 4)));
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! Counts to reports.
 
-use plimsoll_lfh::inspect::{Distribution, HeapRecord, HeapStatistics, RANGES, Run, SLOT_BYTES};
-use plimsoll_lfh::{Bucket, FrontEnd, RECORD, UNIT, Unit, UnitKind};
+use plimsoll_lfh::inspect::{Distribution, HeapRecord, HeapStatistics, RANGES, Run};
+use plimsoll_lfh::{Bucket, FrontEnd, UNIT, UnitKind};
 
 use super::model::{BucketReport, Cell, CellKind, FrontReport, HeapReport, RangeReport};
 
@@ -28,7 +28,9 @@ pub(super) fn report(record: &HeapRecord, counts: &HeapStatistics) -> HeapReport
         uncommitted_ranges: counts.uncommitted_ranges,
         virtual_blocks: counts.large_blocks,
         virtual_block_bytes: counts.large,
-        lock_contention: record.lock_contention(),
+        cached_runs: counts.cached_runs,
+        cached_run_bytes: counts.cached_run_bytes,
+        lock_contention: record.lock_contention(counts),
         external_fragmentation_percent: percent(counts.external_fragmentation()),
         virtual_fragmentation_percent: percent(counts.virtual_fragmentation()),
         front,
@@ -44,8 +46,8 @@ fn front(record: &HeapRecord, counts: &HeapStatistics) -> FrontReport {
         affinity_slots: own.slots_used.into(),
         swaps: own.refills + own.flushes,
         resets: own.drained,
-        lock_contention: own.contention,
-        metadata_bytes: metadata(record, counts),
+        lock_contention: own.contention + counts.slot_contention,
+        metadata_bytes: counts.metadata(record),
         subsegments: counts.subsegments,
         subsegment_bytes: counts.subsegment_bytes,
         created: own.created,
@@ -57,13 +59,6 @@ fn front(record: &HeapRecord, counts: &HeapStatistics) -> FrontReport {
             .filter_map(|bucket| bucket_report(bucket, counts))
             .collect(),
     }
-}
-
-/// Bytes that describe blocks: the heap's record, a description for each unit, and the slots in use.
-fn metadata(record: &HeapRecord, counts: &HeapStatistics) -> u64 {
-    let units = counts.reserved / UNIT as u64;
-    let slots = u64::from(record.front.slots_used) * SLOT_BYTES as u64;
-    RECORD as u64 + units * size_of::<Unit>() as u64 + slots
 }
 
 fn bucket_report(bucket: Bucket, counts: &HeapStatistics) -> Option<BucketReport> {

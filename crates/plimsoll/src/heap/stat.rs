@@ -123,6 +123,7 @@ fn read(pid: u32, name: &str, check: bool) -> Result<(ProcessHeaps, Vec<Cell>), 
         true => Some(validation(&space).map_err(unreadable)?),
         false => None,
     };
+    let counted = space.counts();
     let heaps = ProcessHeaps {
         pid,
         name: name.to_owned(),
@@ -131,6 +132,10 @@ fn read(pid: u32, name: &str, check: bool) -> Result<(ProcessHeaps, Vec<Cell>), 
         layout: plimsoll_lfh::LAYOUT,
         hardened,
         affinity,
+        growths: counted.growths,
+        refusals: counted.refusals,
+        purges: counted.purges,
+        purged_bytes: counted.purged_bytes,
         heaps,
         validation,
         took_us: start.elapsed().as_micros() as u64,

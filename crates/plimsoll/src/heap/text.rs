@@ -72,6 +72,9 @@ fn process_text(text: &mut String, process: &ProcessHeaps, detail: HeapDetail) {
         HeapDetail::First => 1,
         HeapDetail::All => process.heaps.len(),
     };
+    if told > 0 {
+        window_text(text, process);
+    }
     for heap in process.heaps.iter().take(told) {
         heap_text(text, heap);
     }
@@ -126,6 +129,18 @@ fn table(text: &mut String, heaps: &[HeapReport]) {
     let _ = writeln!(text, "{}", "-".repeat(96));
 }
 
+fn window_text(text: &mut String, process: &ProcessHeaps) {
+    let times = |count| counted(count, "time", "times");
+    let _ = writeln!(
+        text,
+        "Address space grew {}, and was refused {}; pages were given back {}, {}",
+        times(process.growths),
+        times(process.refusals),
+        times(process.purges),
+        bytes(process.purged_bytes as f64)
+    );
+}
+
 fn heap_text(text: &mut String, heap: &HeapReport) {
     let percent = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| format!("{value:.1} %"));
     let names = match heap.flag_names.is_empty() {
@@ -133,7 +148,7 @@ fn heap_text(text: &mut String, heap: &HeapReport) {
         false => format!(" - {}", heap.flag_names.join(", ")),
     };
     let _ = writeln!(text, "\nHeap {} at {:#x}", heap.heap, heap.address);
-    let lines: [(&str, String); 11] = [
+    let lines: [(&str, String); 12] = [
         ("Flags", format!("{:08x}{names}", heap.flags)),
         ("Front end", heap.front_end.to_owned()),
         ("Reserved", bytes(heap.reserved_bytes as f64)),
@@ -163,6 +178,10 @@ fn heap_text(text: &mut String, heap: &HeapReport) {
                 heap.virtual_blocks,
                 bytes(heap.virtual_block_bytes as f64)
             ),
+        ),
+        (
+            "Cached runs",
+            format!("{} ({})", heap.cached_runs, bytes(heap.cached_run_bytes as f64)),
         ),
         ("Lock contention", heap.lock_contention.to_string()),
         ("Segments", heap.segments.to_string()),

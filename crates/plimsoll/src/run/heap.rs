@@ -14,12 +14,12 @@ use super::stage::{Stage, Surroundings};
 use super::trial::{Trouble, lacking};
 use crate::environment;
 use crate::exit::Exit;
-use crate::heap::{self, HeapFrontEnd, Launch};
+use crate::heap::{self, HeapFrontEnd, HeapReport, Launch};
 use crate::quantity;
 use crate::scenario::{Allocator, FrontEnd, Heap, HeapLoad};
 use crate::workload::Worker;
-use crate::workload::heap::HeapStep;
-use crate::workload::protocol::{Command, Reply};
+use crate::workload::heap::{HeapStep, figure};
+use crate::workload::protocol::{Command, Findings, Reply};
 
 /// The variable that chooses the allocator of a process.
 const PRELOAD: &str = "LD_PRELOAD";
@@ -86,7 +86,17 @@ fn work(
     stage.param("library", library);
     let seed = stage.seed();
     let load = Command::Heap(HeapStep::Load { heap: *heap, seed });
-    stage.phase(heap.load.name(), Some(1), |stage, _| stage.find(worker, &load))?;
+    stage.phase(heap.load.name(), Some(1), |stage, _| {
+        let mut worked = stage.find(worker, &load)?;
+        if heap.load == HeapLoad::Fragmentation {
+            preloaded.look_inside(worker.pid(), &mut worked.findings)?;
+        }
+        Ok(worked)
+    })?;
+    if heap.load == HeapLoad::Fragmentation {
+        let free = Command::Heap(HeapStep::Free);
+        stage.phase("free", None, |stage, _| stage.find(worker, &free))?;
+    }
     let hold = stage.plan.settings.hold;
     if hold > 0.0 {
         stage.phase("left", Some(2), |stage, _| {
@@ -149,19 +159,37 @@ impl Preloaded {
         }
     }
 
+    /// Notes how fragmented the heap of a worker is, where it is our own.
+    fn look_inside(&self, pid: u32, into: &mut Findings) -> Result<(), Trouble> {
+        if self.front_end().is_none() {
+            return Ok(());
+        }
+        if let Some(heap) = heap_of(pid)? {
+            into.set(figure::FREE_BLOCKS, heap.free_blocks as f64);
+            into.set(figure::UNCOMMITTED_RANGES, heap.uncommitted_ranges as f64);
+            for (name, percent) in [
+                (
+                    figure::EXTERNAL_FRAGMENTATION,
+                    heap.external_fragmentation_percent,
+                ),
+                (figure::VIRTUAL_FRAGMENTATION, heap.virtual_fragmentation_percent),
+            ] {
+                percent.into_iter().for_each(|percent| into.set(name, percent));
+            }
+        }
+        Ok(())
+    }
+
     /// Refuses a worker on our own allocator whose heap has another front end than the one it was asked for.
     fn check_front_end(&self, pid: u32) -> Result<(), Trouble> {
         let Some(front_end) = self.front_end() else {
             return Ok(());
         };
-        let stat = heap::stat(pid, false).map_err(|error| Trouble::new(Exit::WorkloadFailed, error))?;
-        let heaps = stat.survey.processes.iter().flat_map(|process| &process.heaps);
         let wanted = match front_end {
             FrontEnd::LowFragmentation => "low-fragmentation",
             FrontEnd::Standard => "standard",
         };
-        // The process's own is the first.
-        match heaps.map(|heap| heap.front_end).next() {
+        match heap_of(pid)?.map(|heap| heap.front_end) {
             Some(found) if found == wanted => Ok(()),
             found => Err(Trouble::new(
                 Exit::WorkloadFailed,
@@ -193,6 +221,14 @@ impl Preloaded {
             ),
         ))
     }
+}
+
+/// The process's own heap of a worker on our allocator.
+fn heap_of(pid: u32) -> Result<Option<HeapReport>, Trouble> {
+    let stat = heap::stat(pid, false).map_err(|error| Trouble::new(Exit::WorkloadFailed, error))?;
+    let process = stat.survey.processes.into_iter().next();
+    // It is the first.
+    Ok(process.and_then(|process| process.heaps.into_iter().next()))
 }
 
 fn over_limit(stage: &Stage<'_, '_>) -> Trouble {

@@ -1,7 +1,7 @@
 //! A load on malloc, in a process that was started with the allocator under test preloaded.
 //!
 //! ```text
-//! Which -> Load -> Left
+//! Which -> Load -> [Free] -> Left
 //! ```
 //! The runner asks first which allocator the process really has: a library that the loader did not take must not pass
 //! for one that it did.
@@ -9,9 +9,9 @@
 use std::time::Duration;
 
 use plimsoll_heap_load::{
-    Aggressive, AggressiveResult, Footprint, Fragmentation, FragmentationResult, FreeOrder, Larson,
-    LarsonResult, LoadError, Rate, Replacement, ReplacementResult, Resident, Sizes, SizesError, Spread,
-    Until, allocator_name,
+    Aggressive, AggressiveResult, Calls, Footprint, Fragmentation, FreeOrder, Larson, LarsonResult,
+    LoadError, Rate, Replacement, ReplacementResult, Resident, Shifted, ShiftedPhase, Sizes, SizesError,
+    Spread, Until, allocator_name,
 };
 use plimsoll_os::UsageScope;
 use serde::{Deserialize, Serialize};
@@ -31,14 +31,17 @@ const MOST_PAIRS: u64 = 300_000;
 pub enum HeapStep {
     /// Answer with the library that malloc comes from.
     Which,
-    /// Run the load, and free all that it allocated. Every block is checked before it is freed. Finds the figures of
-    /// [`figure`] that the load has.
+    /// Run the load, and free all that it allocated; that of fragmentation keeps what it holds at its end, so that its
+    /// heap can be looked at. Every block is checked before it is freed. Finds the figures of [`figure`] that the load
+    /// has.
     Load {
         /// What to do.
         heap: Heap,
         /// Seed of the sizes and of the order.
         seed: u64,
     },
+    /// Free what the load kept.
+    Free,
     /// Finds `left_bytes`: what is resident more than before the load.
     Left,
 }
@@ -71,6 +74,14 @@ pub mod figure {
     pub const LIVE_SHARE: &str = "live_percent";
     /// The same at the end of the fragmentation load.
     pub const LAST_LIVE_SHARE: &str = "last_live_percent";
+    /// Free blocks of the heap at the end of the fragmentation load, as `heap stat` counts them; of our allocator.
+    pub const FREE_BLOCKS: &str = "free_blocks";
+    /// The same of its uncommitted ranges.
+    pub const UNCOMMITTED_RANGES: &str = "uncommitted_ranges";
+    /// Free memory of the heap in percent of what is committed, at the same time.
+    pub const EXTERNAL_FRAGMENTATION: &str = "external_fragmentation_percent";
+    /// Uncommitted memory between committed memory of the heap, in percent, at the same time.
+    pub const VIRTUAL_FRAGMENTATION: &str = "virtual_fragmentation_percent";
     /// Resident bytes more than before the load, after everything was freed.
     pub const LEFT: &str = "left_bytes";
 }
@@ -85,10 +96,21 @@ pub(super) enum HeapError {
     Sizes(#[from] SizesError),
     #[error("`left` is out of order: a load must have run before it")]
     OutOfOrder,
+    #[error("`free` is out of order: the load of fragmentation must have run before it")]
+    NothingKept,
 }
 
-/// Does a step. `before` is what was resident before the load.
-pub(super) fn step(before: &mut Option<Resident>, step: &HeapStep) -> Result<Reply, HeapError> {
+/// What a load leaves to the steps that follow.
+#[derive(Default)]
+pub(super) struct Loaded {
+    /// What was resident before it.
+    before: Option<Resident>,
+    /// What the load of fragmentation holds at its end.
+    kept: Option<Shifted>,
+}
+
+/// Does a step.
+pub(super) fn step(loaded: &mut Loaded, step: &HeapStep) -> Result<Reply, HeapError> {
     let (cost, findings) = match step {
         HeapStep::Which => {
             return Ok(Reply::Allocator {
@@ -96,11 +118,18 @@ pub(super) fn step(before: &mut Option<Resident>, step: &HeapStep) -> Result<Rep
             });
         }
         HeapStep::Load { heap, seed } => {
-            *before = Some(Resident::read()?);
-            load(heap, *seed)?
+            loaded.before = Some(Resident::read()?);
+            load(heap, *seed, &mut loaded.kept)?
+        }
+        HeapStep::Free => {
+            let mut kept = loaded.kept.take().ok_or(HeapError::NothingKept)?;
+            let live = kept.phases.last().map_or(0, |phase| phase.footprint.live);
+            let watch = Stopwatch::start(UsageScope::Process);
+            kept.release(&mut Calls)?;
+            (watch.stop(live), Findings::default())
         }
         HeapStep::Left => {
-            let before = before.ok_or(HeapError::OutOfOrder)?;
+            let before = loaded.before.ok_or(HeapError::OutOfOrder)?;
             let mut findings = Findings::default();
             let left = Resident::read()?.now.saturating_sub(before.now);
             findings.set(figure::LEFT, left as f64);
@@ -110,7 +139,7 @@ pub(super) fn step(before: &mut Option<Resident>, step: &HeapStep) -> Result<Rep
     Ok(Reply::Found { cost, findings })
 }
 
-fn load(heap: &Heap, seed: u64) -> Result<(Cost, Findings), HeapError> {
+fn load(heap: &Heap, seed: u64, kept: &mut Option<Shifted>) -> Result<(Cost, Findings), HeapError> {
     let sizes = sizes(heap.sizes)?;
     let threads = heap.threads as usize;
     let blocks = heap.blocks_a_thread();
@@ -162,7 +191,9 @@ fn load(heap: &Heap, seed: u64) -> Result<(Cost, Findings), HeapError> {
                 seed,
                 ..Fragmentation::default()
             };
-            shifted(&load.run()?, &mut findings);
+            let ended = load.shift_on(&mut Calls)?;
+            shifted(&ended.phases, &mut findings);
+            *kept = Some(ended);
         }
     }
     let live = findings.figures.get(figure::LIVE).copied().unwrap_or(0.0);
@@ -208,9 +239,9 @@ fn grown(result: &AggressiveResult, into: &mut Findings) {
     footprint(&result.footprint, into);
 }
 
-fn shifted(result: &FragmentationResult, into: &mut Findings) {
+fn shifted(phases: &[ShiftedPhase], into: &mut Findings) {
     let by_share = |a: &&Footprint, b: &&Footprint| a.per_live().total_cmp(&b.per_live());
-    let ends = || result.phases.iter().map(|phase| &phase.footprint);
+    let ends = || phases.iter().map(|phase| &phase.footprint);
     if let Some(worst) = ends().max_by(by_share) {
         footprint(worst, into);
     }
@@ -244,8 +275,8 @@ mod tests {
         }
     }
 
-    fn found(before: &mut Option<Resident>, asked: &HeapStep) -> Findings {
-        match step(before, asked).unwrap() {
+    fn found(loaded: &mut Loaded, asked: &HeapStep) -> Findings {
+        match step(loaded, asked).unwrap() {
             Reply::Found { findings, .. } => findings,
             other => panic!("{other:?}"),
         }
@@ -260,17 +291,23 @@ mod tests {
             HeapLoad::Fragmentation,
             HeapLoad::Scaling,
         ] {
-            let mut before = None;
+            let mut loaded = Loaded::default();
             let heap = heap(load);
-            let findings = found(&mut before, &HeapStep::Load { heap, seed: 1 });
+            let findings = found(&mut loaded, &HeapStep::Load { heap, seed: 1 });
             let figures = &findings.figures;
             assert!(figures[figure::LIVE] > 0.0, "{load:?}: {figures:?}");
             let timed = figures
                 .get(figure::OPERATION_CPU)
                 .is_some_and(|seconds| *seconds > 0.0);
             assert_eq!(timed, load != HeapLoad::Fragmentation, "{load:?}: {figures:?}");
+            // One load alone keeps anything.
+            assert_eq!(
+                step(&mut loaded, &HeapStep::Free).is_ok(),
+                load == HeapLoad::Fragmentation
+            );
+            assert!(step(&mut loaded, &HeapStep::Free).is_err());
             assert!(
-                found(&mut before, &HeapStep::Left)
+                found(&mut loaded, &HeapStep::Left)
                     .figures
                     .contains_key(figure::LEFT)
             );
@@ -279,6 +316,6 @@ mod tests {
 
     #[test]
     fn what_is_left_is_known_after_a_load_alone() {
-        assert!(step(&mut None, &HeapStep::Left).is_err());
+        assert!(step(&mut Loaded::default(), &HeapStep::Left).is_err());
     }
 }

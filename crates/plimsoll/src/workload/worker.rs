@@ -2,11 +2,9 @@
 
 use std::io::{BufRead, Result, Write};
 
-use plimsoll_heap_load::Resident;
-
 use super::calibrate::calibrate;
 use super::consume::{Consume, Witness, consume};
-use super::heap::{self, HeapStep};
+use super::heap::{self, HeapStep, Loaded};
 use super::matrix::{self, Ground, Matrix};
 use super::memory::{FillRequest, Memory, MemoryError};
 use super::probe::{Probe, RunningProbe};
@@ -62,8 +60,8 @@ struct Server {
     /// What the consumer that it was left behind.
     witness: Option<Witness>,
     ground: Option<Ground>,
-    /// What was resident before the load on the heap.
-    before_load: Option<Resident>,
+    /// What the load on the heap left.
+    loaded: Loaded,
     /// Who visits the memory, once that is prepared.
     visitor: Option<Visitor>,
 }
@@ -187,7 +185,7 @@ impl Server {
     }
 
     fn load(&mut self, step: &HeapStep) -> Reply {
-        heap::step(&mut self.before_load, step).unwrap_or_else(failed)
+        heap::step(&mut self.loaded, step).unwrap_or_else(failed)
     }
 
     fn visit(&mut self, asked: &Visit) -> std::result::Result<Reply, VisitError> {

@@ -282,6 +282,61 @@ fn allocators_are_drawn_over_threads_with_the_ideal_and_as_bars_where_there_is_o
     );
 }
 
+/// Places of the dots of a line in the drawing of that title, from left to right, and the words at the axes.
+fn drawn<'h>(html: &'h str, title: &str, line: &str) -> (Vec<(f64, f64)>, Vec<&'h str>) {
+    let svg = html
+        .split("<svg")
+        .filter_map(|rest| rest.split_once("</svg>"))
+        .map(|(svg, _)| svg)
+        .find(|svg| svg.contains(title))
+        .expect("it is drawn");
+    let attribute = |tag: &str, name: &str| -> f64 {
+        let value = tag.split(&format!(" {name}=\"")).nth(1).expect("it has a place");
+        value
+            .split('"')
+            .next()
+            .and_then(|value| value.parse().ok())
+            .expect("a number")
+    };
+    let dots = svg.split("<circle class=\"dot\"").skip(1);
+    let own = dots.filter(|dot| dot.contains(&format!("<title>{line}: ")));
+    let places = own.map(|dot| (attribute(dot, "cx"), attribute(dot, "cy")));
+    let words = svg.split("class=\"tick ").skip(1);
+    let words = words.filter_map(|text| text.split_once('>')?.1.split_once('<'));
+    (places.collect(), words.map(|(word, _)| word).collect())
+}
+
+#[test]
+fn threads_and_what_they_do_are_drawn_by_factors() {
+    let html = written("heap", &page("Allocators", heap_trials()));
+    // Made up to go with the root of the threads: a straight line where both axes are of factors.
+    for title in ["Operations a second", "CPU time of an allocation and a free"] {
+        let (dots, words) = drawn(&html, &format!("{title}: block-size=0-1k"), "glibc");
+        let [one, two, many] = dots[..] else {
+            panic!("{title}: {dots:?}")
+        };
+        for (place, what) in [
+            ((two.0 - one.0) / (many.0 - one.0), "threads"),
+            ((two.1 - one.1) / (many.1 - one.1), title),
+        ] {
+            assert!((place - 1.0 / 6.0).abs() < 0.005, "{what}: 1, 2, 64 at {dots:?}");
+        }
+        for threads in ["1", "2", "5", "10", "20", "50"] {
+            assert!(words.contains(&threads), "{threads}: {words:?}");
+        }
+    }
+    let (dots, words) = drawn(
+        &html,
+        "Memory efficiency: live bytes of those taken: block-size=0-1k",
+        "glibc",
+    );
+    assert_eq!(dots.len(), 3);
+    assert!(
+        words.contains(&"0%"),
+        "an axis of sums begins at nothing: {words:?}"
+    );
+}
+
 #[test]
 fn names_in_recordings_of_others_stay_text() {
     const ATTACK: &str = "<img src=x onerror=window.broken=1>\u{1b}[31m";

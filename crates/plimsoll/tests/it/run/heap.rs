@@ -139,6 +139,44 @@ fn every_load_has_its_figures() {
     }
 }
 
+/// What the talk showed of its test: free blocks, uncommitted ranges, and what is lost to them. Of the allocators of
+/// others nobody can say.
+#[test]
+fn our_heaps_are_looked_into_while_fragmentation_holds_its_blocks() {
+    let subjects = "subject = [\"glibc\", \"plimsoll:lfh\", \"plimsoll:standard\"]";
+    let ended = run_of(&format!(
+        "{subjects}\nheap-load = \"fragmentation\"\nvolume = \"8M\""
+    ))
+    .finish();
+    ended.assert_went_well();
+    let inside = [
+        "free_blocks",
+        "uncommitted_ranges",
+        "external_fragmentation_percent",
+        "virtual_fragmentation_percent",
+    ];
+    for trial in ended.trials() {
+        assert_eq!(phase_names(trial), ["fragmentation", "free", "left"]);
+        if trial["subject"] == "glibc" {
+            assert!(
+                inside.iter().all(|name| trial["metrics"][name].is_null()),
+                "{trial:#}"
+            );
+            continue;
+        }
+        let [blocks, ranges, external, between] = inside.map(|name| metric(trial, name));
+        assert!(blocks >= 1.0 && ranges >= 1.0, "{trial:#}");
+        assert!(
+            (0.0..100.0).contains(&external) && (0.0..100.0).contains(&between),
+            "{trial:#}"
+        );
+        // Survivors of four sizes lie between what was freed.
+        if trial["subject"] == "plimsoll:standard" {
+            assert!(blocks > 1000.0 && external > 5.0, "{trial:#}");
+        }
+    }
+}
+
 #[test]
 fn an_allocator_that_is_not_there_is_named_with_the_way_to_get_it() {
     let ended = run_of("subject = \"preload=/nowhere/libmine.so\"").finish();
