@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use plimsoll_lfh::Heap;
 
 use crate::child::in_child;
+use crate::{require, system_rseq};
 
 const SIZE: usize = 48;
 /// Enough that some hundreds fall into a sequence.
@@ -90,7 +91,7 @@ fn interrupt_every(period: Duration) {
     }
 }
 
-/// Where no restartable sequences serve the slots a call takes a lock, and a handler may not.
+/// Whether restartable sequences serve the slots.
 fn is_restartable() -> bool {
     free(filled(0), 0);
     let statistics = Heap::process().statistics();
@@ -99,17 +100,19 @@ fn is_restartable() -> bool {
 
 #[test]
 fn a_sequence_that_a_handler_interrupts_begins_anew() {
+    // Where no restartable sequences serve the slots a call takes a lock, and a handler may not.
+    if !require::capability("rseq", system_rseq::is_usable(), system_rseq::WHAT_IS_NEEDED) {
+        return;
+    }
     // Whoever gives memory back takes locks.
     let environment = [
         ("PLIMSOLL_HEAP_PURGE", "never"),
         ("PLIMSOLL_HEAP_PROFILE", "default"),
+        ("PLIMSOLL_HEAP_RSEQ", "on"),
     ];
     let name = "signals::a_sequence_that_a_handler_interrupts_begins_anew";
     in_child(name, &environment, || {
-        if !is_restartable() {
-            println!("figure: no restartable sequences, so handlers may not use the heap");
-            return;
-        }
+        assert!(is_restartable());
         stay_at_one_slot();
         interrupt_every(Duration::from_micros(20));
         let start = Instant::now();
