@@ -33,21 +33,33 @@ const MISTAKES: [Mistake; 5] = [
 const WRITTEN: &str = "damage to the free memory of a block of 48 bytes (bucket 3): it was written after it was freed, or \
                        overrun from the block before it";
 
-/// What a hardened heap notices besides, wherever in a block it is.
+/// What a hardened heap notices besides, wherever in a block it is. With what it checks behind them, 48 bytes take a
+/// longer block.
 const HARDENED: [Mistake; 4] = [
-    ("use after free at the start", || write_after_free(0), WRITTEN),
+    (
+        "use after free at the start",
+        || write_after_free(0),
+        WRITTEN_HARDENED,
+    ),
     (
         "use after free of the second word",
         || write_after_free(8),
-        WRITTEN,
+        WRITTEN_HARDENED,
     ),
-    ("use after free at the end", || write_after_free(47), WRITTEN),
+    (
+        "use after free at the end",
+        || write_after_free(47),
+        WRITTEN_HARDENED,
+    ),
     (
         "overrun by a byte",
         overrun_by_a_byte,
-        "overrun of a block of 48 bytes (bucket 3): it was written past the end of what was asked for",
+        "overrun of a block of 64 bytes (bucket 4): it was written past the end of what was asked for",
     ),
 ];
+
+const WRITTEN_HARDENED: &str = "damage to the free memory of a block of 64 bytes (bucket 4): it was written after it was freed, or \
+     overrun from the block before it";
 
 fn block() -> *mut u8 {
     Heap::process().allocate(48)
