@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use plimsoll_lfh::Heap;
 
 use crate::child::in_child;
+use crate::this_process::stay_on_one_processor;
 use crate::{require, system_rseq};
 
 const SIZE: usize = 48;
@@ -47,13 +48,7 @@ extern "C" fn use_the_heap(_signal: libc::c_int) {
 
 /// Keeps this thread on one processor, and so at one slot, which never is empty or full: no call takes a lock.
 fn stay_at_one_slot() {
-    // SAFETY: zero is a set of processors, and the calls are given one.
-    unsafe {
-        let mut one: libc::cpu_set_t = std::mem::zeroed();
-        let processor = libc::sched_getcpu();
-        libc::CPU_SET(processor as usize, &mut one);
-        assert_eq!(libc::sched_setaffinity(0, size_of_val(&one), &raw const one), 0);
-    }
+    stay_on_one_processor();
     let blocks: Vec<_> = (0..2000).map(|_| filled(3)).collect();
     blocks.into_iter().for_each(|block| free(block, 3));
     // Between half full and full.

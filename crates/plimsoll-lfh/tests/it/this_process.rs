@@ -39,6 +39,17 @@ pub(crate) fn cpu_time() -> Duration {
     Duration::from_micros(usage.user_us + usage.system_us)
 }
 
+/// Keeps this thread on the processor that it is on.
+pub(crate) fn stay_on_one_processor() {
+    // SAFETY: zero is a set of processors, and the calls are given one.
+    unsafe {
+        let mut one: libc::cpu_set_t = std::mem::zeroed();
+        let processor = libc::sched_getcpu();
+        libc::CPU_SET(processor as usize, &mut one);
+        assert_eq!(libc::sched_setaffinity(0, size_of_val(&one), &raw const one), 0);
+    }
+}
+
 /// Sets a limit of this process, of bytes, which it may raise again.
 pub(crate) fn set_limit(of: libc::__rlimit_resource_t, bytes: u64) {
     let limit = libc::rlimit {
