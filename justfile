@@ -18,9 +18,10 @@ heap-stress seconds="120":
     PROPTEST_CASES=5000 cargo test --release -p plimsoll-lfh --test it model::
     PROPTEST_CASES=5000 cargo test --release -p plimsoll-lfh --lib backend::
 
-# The heap's one word that threads share, in every order of their steps; the flag would rebuild all, so apart
+# The words of the heap that threads share, in every order of their steps; the flag would rebuild all, so apart
 loom:
     CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/loom" RUSTFLAGS="--cfg loom" cargo test --release -p plimsoll-lfh --lib remote_free
+    CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/loom" RUSTFLAGS="--cfg loom" cargo test --release -p plimsoll-os --lib helper_thread
 
 # The heap on arm64 and musl and under ThreadSanitizer; as root, on Debian
 portability:

@@ -44,8 +44,17 @@ mod subsegment;
 mod unit;
 
 #[cfg(test)]
+#[path = "../tests/it/cases.rs"]
+mod cases;
+#[cfg(test)]
+#[path = "../tests/it/numbers.rs"]
+mod numbers;
+#[cfg(test)]
 #[path = "../tests/it/seen_lock.rs"]
 mod seen_lock;
+#[cfg(test)]
+#[path = "../../plimsoll-os/tests/system_rseq/mod.rs"]
+mod system_rseq;
 #[cfg(test)]
 #[path = "../tests/it/this_program.rs"]
 mod this_program;

@@ -227,7 +227,7 @@ mod tests {
     use super::*;
     use crate::heap::{FrontEnd, Heap, HeapOptions};
     use crate::record::{self, Record};
-    use crate::this_program::this_program;
+    use crate::this_program::{again, role};
 
     impl RunCache {
         /// The executable twin of the invariants, while nobody works on the heap. Returns the runs of shelves and slots.
@@ -374,17 +374,10 @@ mod tests {
 
     #[test]
     fn a_run_is_not_handed_out_twice() {
-        const CHILD: &str = "PLIMSOLL_LFH_CHILD";
-        if std::env::var_os(CHILD).is_some() {
+        if role().is_some() {
             return take_what_was_put_twice();
         }
-        let output = this_program()
-            .args([
-                "run_cache::tests::a_run_is_not_handed_out_twice",
-                "--exact",
-                "--nocapture",
-            ])
-            .env(CHILD, "1")
+        let output = again("run_cache::tests::a_run_is_not_handed_out_twice", "put twice")
             .output()
             .expect("the test program starts");
         let said = std::string::String::from_utf8_lossy(&output.stderr);

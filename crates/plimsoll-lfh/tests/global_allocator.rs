@@ -5,10 +5,32 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 
-use plimsoll_lfh::Lfh;
+use plimsoll_lfh::{Bucket, Heap, Lfh};
+
+#[path = "it/forked.rs"]
+mod forked;
+use forked::status_of_fork;
 
 #[global_allocator]
 static HEAP: Lfh = Lfh;
+
+/// Otherwise the tests would be of the system's heap.
+#[test]
+fn what_collections_have_is_counted_by_this_heap() {
+    /// More of a size than the other tests have at a time, so that theirs do not matter.
+    const BLOCKS: usize = 100_000;
+    let bucket = Bucket::for_size(240).expect("a small size").index();
+    let busy = || {
+        let (_, counts) = Heap::process().statistics().expect("the heap was used");
+        counts.buckets[bucket].busy()
+    };
+    let blocks: Vec<Box<[u8; 240]>> = (0..BLOCKS).map(|_| Box::new([1; 240])).collect();
+    let with = busy();
+    assert!(with >= BLOCKS as u64, "{with}");
+    drop(blocks);
+    let without = busy();
+    assert!(without < BLOCKS as u64 / 2, "{without}");
+}
 
 #[test]
 fn collections_live_in_it() {
@@ -87,19 +109,7 @@ fn children_of_a_fork_under_load_allocate() {
             });
         }
         for fork in 0..50 {
-            // SAFETY: the child calls the heap, `alarm` and `_exit` alone.
-            let pid = unsafe { libc::fork() };
-            if pid == 0 {
-                // SAFETY: ends the child if it is not done by then.
-                unsafe { libc::alarm(60) };
-                allocate();
-                // SAFETY: ends the child.
-                unsafe { libc::_exit(0) };
-            }
-            let mut status = 0;
-            // SAFETY: waits for the child that was just made.
-            assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
-            assert_eq!(status, 0, "child {fork}");
+            assert_eq!(status_of_fork(allocate), 0, "child {fork}");
         }
         ended.store(true, Ordering::Relaxed);
     });

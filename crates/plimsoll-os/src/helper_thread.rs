@@ -1,62 +1,20 @@
 //! A thread without a C library: for a heap, which may not ask the C library for one, as that would allocate.
 #![allow(unsafe_code)]
 
+mod state;
+
+#[cfg(all(test, loom))]
+mod models;
+
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use crate::Errno;
 use crate::raw::system_call;
+pub use state::HelperState;
+use state::RUNNING;
 
 /// A signal set with every signal.
 static EVERY_SIGNAL: u64 = u64::MAX;
-
-/// Whether a helper runs, in one word, by which it ends without leaving work behind: whoever has work for it asks, and
-/// either it runs once more or the caller starts the next one.
-///
-/// ```text
-/// absent -- start --> running <-- begins to look -- asked
-///    ^                  |  \-------- ask ----------->^
-///    '--- work is over -'
-/// ```
-///
-/// The last step from `running` is taken when the helper has left its stack for good, so that the next one may have it.
-#[derive(Debug)]
-pub struct HelperState(AtomicU32);
-
-const ABSENT: u32 = 0;
-const RUNNING: u32 = 1;
-const ASKED: u32 = 2;
-
-impl HelperState {
-    /// No helper.
-    pub const fn absent() -> HelperState {
-        HelperState(AtomicU32::new(ABSENT))
-    }
-
-    /// Whether a helper runs, or is about to.
-    #[inline]
-    pub fn is_present(&self) -> bool {
-        self.0.load(Ordering::Acquire) != ABSENT
-    }
-
-    /// Has the helper that runs work once more, from its start; with none, the caller is to start one. Returns whether
-    /// that is so.
-    pub fn ask(&self) -> bool {
-        let before = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, |state| {
-            (state != ASKED).then_some(ASKED)
-        });
-        before == Ok(ABSENT)
-    }
-
-    /// By the helper, before it looks for work: what is asked for from here on is another round.
-    pub fn begin_to_look(&self) {
-        self.0.swap(RUNNING, Ordering::AcqRel);
-    }
-
-    /// In the child of a fork, which has no helper; or where none could be started.
-    pub fn forget(&self) {
-        self.0.store(ABSENT, Ordering::Release);
-    }
-}
 
 /// Starts a thread that runs `work` on the stack that ends at `stack_end`, and again each time it was asked to
 /// ([`HelperState::ask`]) after `work` last began to look. All signals are blocked in it; no call touches `errno`.
@@ -199,7 +157,14 @@ unsafe fn clone(stack_end: usize, state: usize, work: extern "C" fn()) -> Result
     crate::raw::check(returned).map(drop)
 }
 
-#[cfg(test)]
+impl HelperState {
+    /// No helper.
+    pub const fn absent() -> HelperState {
+        HelperState(AtomicU32::new(state::ABSENT))
+    }
+}
+
+#[cfg(all(test, not(loom)))]
 mod tests {
     extern crate std;
 

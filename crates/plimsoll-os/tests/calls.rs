@@ -8,6 +8,7 @@ use plimsoll_os::{
 #[path = "../../plimsoll/tests/it/require.rs"]
 #[allow(unreachable_pub)]
 mod require;
+mod system_rseq;
 
 /// Whether `outcome` is not a refusal for want of privilege or of a kernel that knows the call.
 fn allowed<T>(capability: &str, outcome: Result<T, Errno>) -> bool {
@@ -100,6 +101,13 @@ fn a_page_out_ends_where_it_is_told_or_refused() {
     };
     assert_eq!(refused, Err(expected));
     assert!(mapping.bytes().iter().all(|byte| *byte == 1));
+}
+
+#[test]
+fn the_area_of_restartable_sequences_is_found_where_there_is_one() {
+    let usable = system_rseq::is_usable();
+    require::capability("rseq", usable, system_rseq::WHAT_IS_NEEDED);
+    assert_eq!(plimsoll_os::restartable_area().is_some(), usable);
 }
 
 #[test]

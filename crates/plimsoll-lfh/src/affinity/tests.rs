@@ -8,7 +8,9 @@ use std::vec::Vec;
 
 use super::*;
 use crate::bucket::BUCKETS;
+use crate::numbers::Numbers;
 use crate::seen_lock::lock;
+use crate::system_rseq;
 use crate::this_program::this_program;
 
 fn started() -> SlotSet {
@@ -100,12 +102,10 @@ fn slots_hold_what_a_model_holds() {
     let set = started();
     let mut held = std::collections::BTreeSet::new();
     let mut fresh = 1;
-    let mut state = 0x1234_5678_u64;
+    let mut numbers = Numbers(0x1234_5678);
     let bucket = bucket(7);
     for _ in 0..3_000 {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
+        let state = numbers.next();
         let mut buffer = [core::ptr::null_mut(); 64];
         let size = (state >> 8) as usize % 64;
         match state % 6 {
@@ -183,12 +183,10 @@ fn drain(set: &SlotSet, bucket: Bucket, owned: &[AtomicBool], spare: &Mutex<Vec<
 }
 
 fn hammer(set: &SlotSet, bucket: Bucket, owned: &[AtomicBool], spare: &Mutex<Vec<usize>>, stop: &AtomicBool) {
-    let mut state = thread_pointer() as u64 | 1;
+    let mut numbers = Numbers(thread_pointer() as u64 | 1);
     let mut mine: Vec<usize> = Vec::new();
     while !stop.load(Ordering::Relaxed) {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
+        let state = numbers.next();
         let mut buffer = [core::ptr::null_mut(); 24];
         match state % 8 {
             0..3 => {
@@ -335,10 +333,14 @@ fn sections_can_be_restarted_from_the_start() {
 }
 
 /// Where the C library and the kernel have what sections need, they are used: otherwise every test here would pass
-/// on locked slots alone.
+/// on locked slots alone. What they have is asked of them, not of what the slots go by.
 #[test]
 fn sections_are_used_where_the_system_has_them() {
-    let wanted = plimsoll_os::restartable_area().is_some()
-        && !plimsoll_os::started_with(b"PLIMSOLL_HEAP_RSEQ", b"off");
-    assert_eq!(started().uses_sections(), wanted);
+    let wanted = system_rseq::is_usable() && !plimsoll_os::started_with(b"PLIMSOLL_HEAP_RSEQ", b"off");
+    assert_eq!(
+        started().uses_sections(),
+        wanted,
+        "they need {}",
+        system_rseq::WHAT_IS_NEEDED
+    );
 }

@@ -8,6 +8,7 @@ use proptest::prelude::*;
 
 use crate::arena::{self, injection};
 use crate::backend::Run;
+use crate::cases::cases;
 use crate::heap::{Heap, HeapOptions};
 use crate::purge;
 use crate::record::{self, Record};
@@ -55,14 +56,6 @@ fn calls() -> impl Strategy<Value = Vec<Call>> {
         1 => prop_oneof![Just(None), (0..3u32).prop_map(Some)].prop_map(|growths| Call::Memory { growths }),
     ];
     prop::collection::vec(call, 1..200)
-}
-
-/// As many cases as the environment says (`PROPTEST_CASES`), or `few`.
-fn cases(few: u32) -> ProptestConfig {
-    match std::env::var_os("PROPTEST_CASES") {
-        Some(_) => ProptestConfig::default(),
-        None => ProptestConfig::with_cases(few),
-    }
 }
 
 struct Model<'r> {

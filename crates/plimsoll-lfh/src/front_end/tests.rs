@@ -14,10 +14,11 @@ use proptest::prelude::*;
 use super::*;
 use crate::affinity::{Header, SHARED};
 use crate::front_end::drain::Idle;
+use crate::numbers::Numbers;
 use crate::remote_free::Standing;
 use crate::seen_lock::lock;
 use crate::subsegment::{PAGE, Subsegment};
-use crate::this_program::this_program;
+use crate::this_program::{again, role, this_program};
 
 /// A heap of a test's own: a back end and a front end.
 struct Ends {
@@ -390,12 +391,10 @@ fn threads_share_blocks_and_none_is_lost() {
         for thread in 0..THREADS {
             let (ends, shared, stop) = (&ends, &shared, &stop);
             scope.spawn(move || {
-                let mut state = 0x9E37_79B9 + thread as u64;
+                let mut numbers = Numbers(0x9E37_79B9 + thread as u64);
                 let mut mine: Vec<(usize, u64)> = Vec::new();
                 while !stop.load(Ordering::Relaxed) {
-                    state ^= state << 13;
-                    state ^= state >> 7;
-                    state ^= state << 17;
+                    let state = numbers.next();
                     if state.is_multiple_of(64) {
                         // To the next thread, which frees them.
                         lock(&shared[(thread + 1) % THREADS]).append(&mut mine);

@@ -18,7 +18,15 @@ struct Subsegment {
     /// How many times the subsegment was listed and given back.
     listed: AtomicUsize,
     emptied: AtomicUsize,
-    bucket: Mutex<()>,
+    bucket: Mutex<Bucket>,
+}
+
+/// What a bucket does with a subsegment whose blocks are all at home, and whether it has it so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Bucket {
+    Gives,
+    Keeps,
+    Has,
 }
 
 const CAPACITY: usize = 3;
@@ -44,7 +52,7 @@ impl Subsegment {
             links: core::array::from_fn(|_| AtomicU16::new(0)),
             listed: AtomicUsize::new(0),
             emptied: AtomicUsize::new(0),
-            bucket: Mutex::new(()),
+            bucket: Mutex::new(Bucket::Gives),
         }
     }
 
@@ -56,23 +64,24 @@ impl Subsegment {
         match duty {
             Duty::Nothing => {}
             Duty::List => {
-                let _bucket = self.bucket.lock().unwrap();
+                let mut bucket = self.bucket.lock().unwrap();
                 match self.word.listed(CAPACITY as u16) {
-                    Standing::Emptying => self.give_back(),
+                    Standing::Emptying => self.retire(&mut bucket),
                     _ => {
                         self.listed.fetch_add(1, Ordering::Relaxed);
                     }
                 }
             }
             Duty::Empty => {
-                let _bucket = self.bucket.lock().unwrap();
-                self.give_back();
+                let mut bucket = self.bucket.lock().unwrap();
+                self.retire(&mut bucket);
             }
             Duty::TooMany => panic!("no block came twice"),
         }
     }
 
-    fn give_back(&self) {
+    /// Keeps the subsegment as the bucket's spare one, or gives it back.
+    fn retire(&self, bucket: &mut Bucket) {
         let home = self.word.load();
         assert_eq!(home.standing, Standing::Emptying);
         assert_eq!((home.chained + home.home) as usize, CAPACITY);
@@ -84,8 +93,34 @@ impl Subsegment {
             .len(),
             home.chained as usize
         );
-        self.word.end(Standing::Nothing, 0);
         self.emptied.fetch_add(1, Ordering::Relaxed);
+        match *bucket {
+            Bucket::Gives => self.word.end(Standing::Nothing, 0),
+            Bucket::Keeps => {
+                self.word.end(Standing::Spare, CAPACITY as u16);
+                *bucket = Bucket::Has;
+            }
+            Bucket::Has => panic!("it is kept already"),
+        }
+    }
+
+    /// Makes the spare subsegment that of a slot, as the bucket's next need does. None where there is none.
+    fn begin(&self) -> bool {
+        let mut bucket = self.bucket.lock().unwrap();
+        let kept = *bucket == Bucket::Has;
+        if kept {
+            let home = self.word.load();
+            let spare = Home {
+                head: 0,
+                chained: 0,
+                home: CAPACITY as u16,
+                standing: Standing::Spare,
+            };
+            assert_eq!(home, spare, "nobody else changes it");
+            self.word.start();
+            *bucket = Bucket::Keeps;
+        }
+        kept
     }
 
     /// The blocks of a chain, each once.
@@ -180,12 +215,12 @@ fn nothing_is_lost_when_a_slot_gives_its_subsegment_up() {
             })
             .collect();
         let collected = {
-            let _bucket = subsegment.bucket.lock().unwrap();
+            let mut bucket = subsegment.bucket.lock().unwrap();
             let chain = subsegment.word.collect();
             let home = subsegment.walk(chain).len();
             // One more was never handed out.
             match subsegment.word.yield_home(home as u16 + 1, CAPACITY as u16) {
-                Standing::Emptying => subsegment.give_back(),
+                Standing::Emptying => subsegment.retire(&mut bucket),
                 standing => assert_eq!(standing, Standing::Listed),
             }
             home
@@ -214,5 +249,53 @@ fn a_subsegment_given_up_without_blocks_is_listed_by_the_next() {
         assert_eq!((home.standing, home.chained), (Standing::Listed, 1));
         let expected = usize::from(standing == Standing::Full);
         assert_eq!(subsegment.listed.load(Ordering::Relaxed), expected);
+    });
+}
+
+#[test]
+fn a_subsegment_whose_blocks_all_came_home_is_kept_and_used_again() {
+    model(|| {
+        let subsegment = Arc::new(Subsegment::new(Standing::Full, 0));
+        *subsegment.bucket.lock().unwrap() = Bucket::Keeps;
+        let threads: Vec<_> = (0..2)
+            .map(|block| {
+                let other = Arc::clone(&subsegment);
+                thread::spawn(move || other.free(block))
+            })
+            .collect();
+        subsegment.free(2);
+        // In the middle of it, or afterwards.
+        let mut begun = subsegment.begin();
+        for thread in threads {
+            thread.join().unwrap();
+        }
+        begun |= subsegment.begin();
+        assert!(begun && !subsegment.begin());
+        assert_eq!(subsegment.emptied.load(Ordering::Relaxed), 1);
+        // A block of its new use comes home to it, and is found there.
+        assert_eq!(subsegment.word.load().standing, Standing::Active);
+        subsegment.free(1);
+        assert_eq!(subsegment.walk(subsegment.word.collect()), [1]);
+        assert_eq!(*subsegment.bucket.lock().unwrap(), Bucket::Keeps);
+    });
+}
+
+#[test]
+fn a_block_that_is_freed_twice_never_gets_into_a_spare_subsegment() {
+    model(|| {
+        let subsegment = Arc::new(Subsegment::new(Standing::Listed, CAPACITY as u16 - 1));
+        *subsegment.bucket.lock().unwrap() = Bucket::Keeps;
+        let free = |subsegment: &Subsegment| {
+            let duty = subsegment.word.push(1, 1, CAPACITY as u16, |_| ());
+            if duty == Duty::Empty {
+                subsegment.retire(&mut subsegment.bucket.lock().unwrap());
+            }
+            duty
+        };
+        let other = Arc::clone(&subsegment);
+        let thread = thread::spawn(move || free(&other));
+        let duties = [free(&subsegment), thread.join().unwrap()];
+        assert!(duties.contains(&Duty::Empty) && duties.contains(&Duty::TooMany));
+        assert_eq!(subsegment.word.load().standing, Standing::Spare);
     });
 }

@@ -1,13 +1,14 @@
 //! More threads than anybody has processors for.
-#![allow(unsafe_code)]
 
 use std::sync::{Barrier, Mutex};
 use std::time::Duration;
 
 use plimsoll_lfh::Heap;
 
-use crate::child::{in_child, resident};
-use crate::threads::{Block, Numbers};
+use crate::child::in_child;
+use crate::numbers::Numbers;
+use crate::this_process::{cpu_time, resident};
+use crate::threads::Block;
 
 /// Resident bytes with threads that did nothing yet, and with the same after each allocated and freed a few blocks; both
 /// over what was resident before.
@@ -80,19 +81,6 @@ fn a_thousand_idle_threads_take_no_more_than_a_few() {
     );
 }
 
-/// CPU time of this process.
-fn cpu_time() -> Duration {
-    let mut usage = std::mem::MaybeUninit::<libc::rusage>::uninit();
-    // SAFETY: the kernel fills it in.
-    let usage = unsafe {
-        assert_eq!(libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr()), 0);
-        usage.assume_init()
-    };
-    let of =
-        |time: libc::timeval| Duration::from_micros(time.tv_sec as u64 * 1_000_000 + time.tv_usec as u64);
-    of(usage.ru_utime) + of(usage.ru_stime)
-}
-
 /// Blocks of all threads together, and what is done to them: as much by few threads as by many.
 const BLOCKS: usize = 16 << 10;
 const STEPS: usize = 1 << 20;
@@ -146,7 +134,9 @@ fn five_hundred_threads_do_not_get_in_each_others_way() {
         "crowds::five_hundred_threads_do_not_get_in_each_others_way",
         &[],
         || {
-            let (few, many) = (replace(2), replace(512));
+            // A machine that is busy with others makes both dearer, and not always alike: the least of three counts.
+            let least = |threads| (0..3).map(|_| replace(threads)).min().expect("three");
+            let (few, many) = (least(2), least(512));
             println!("figure: {STEPS} steps of 2 threads {few:?}, of 512 {many:?}");
             assert!(
                 many < few * 2,
@@ -155,7 +145,7 @@ fn five_hundred_threads_do_not_get_in_each_others_way() {
             let (record, counts) = Heap::process().statistics().expect("the heap was used");
             let waits = record.lock_contention(&counts);
             println!("figure: {waits} waits for locks");
-            assert!(waits < STEPS as u64 / 200, "{waits} waits for locks");
+            assert!(waits < 3 * STEPS as u64 / 200, "{waits} waits for locks");
         },
     );
 }

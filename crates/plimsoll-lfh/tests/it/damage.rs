@@ -8,7 +8,7 @@ use std::sync::Barrier;
 use plimsoll_lfh::{FrontEnd, Heap, HeapOptions};
 
 use crate::child::in_child;
-use crate::this_program::this_program;
+use crate::this_program::{again, role};
 
 /// Of blocks that are kept as they are for the next one, and of those that coalesce at once.
 const LARGE: [usize; 2] = [40_000, 1 << 20];
@@ -183,16 +183,14 @@ fn misled(by: u64) {
 }
 
 fn run(test: &str, case: &str, front_end: &str) -> Output {
-    this_program()
-        .args([test, "--exact", "--nocapture"])
-        .env("PLIMSOLL_LFH_CASE", case)
+    again(test, case)
         .env("PLIMSOLL_HEAP_FRONT_END", front_end)
         .output()
         .expect("the test program starts")
 }
 
 fn case_of_child() -> Option<fn()> {
-    let name = std::env::var("PLIMSOLL_LFH_CASE").ok()?;
+    let name = role()?;
     let case = CASES.iter().find(|(known, ..)| *known == name);
     Some(case.expect("a case of the table").1)
 }

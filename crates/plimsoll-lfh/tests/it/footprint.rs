@@ -6,36 +6,43 @@ use std::time::{Duration, Instant};
 
 use plimsoll_lfh::{FrontEnd, Heap, HeapOptions};
 
-use crate::child::{in_child, resident};
-use crate::threads::Numbers;
+use crate::blocks::{filled, free_all, is_zero};
+use crate::child::in_child;
+use crate::numbers::Numbers;
+use crate::this_process::resident;
 
 const MIB: usize = 1 << 20;
 
-/// Blocks of `total` bytes, all written to.
-fn fill(heap: &Heap, total: usize, mut size: impl FnMut() -> usize) -> Vec<*mut u8> {
-    let mut blocks = Vec::with_capacity(total / 16);
-    let mut left = total;
-    while left > 0 {
-        let size = size().clamp(1, left);
-        let block = heap.allocate(size);
-        assert!(!block.is_null());
-        // SAFETY: the block was just made.
-        unsafe { block.write_bytes(1, size) };
-        blocks.push(block);
-        left -= size;
-    }
-    blocks
+/// Time without that for which the threads of this process, of which one is the heap's helper, waited for a processor:
+/// on a busy machine that is not the heap's fault. Where several waited at once it is counted more than once, so that
+/// what is over a limit surely is.
+struct TimeOnProcessors {
+    start: Instant,
+    /// By number of the thread; also of those that have ended since.
+    waited_before: BTreeMap<u64, Duration>,
+    waited: BTreeMap<u64, Duration>,
 }
 
-fn free(heap: &Heap, blocks: impl IntoIterator<Item = *mut u8>) {
-    for block in blocks {
-        // SAFETY: the block is in use.
-        unsafe { heap.free(block) };
+impl TimeOnProcessors {
+    fn begin() -> TimeOnProcessors {
+        TimeOnProcessors {
+            start: Instant::now(),
+            waited_before: waits(),
+            waited: BTreeMap::new(),
+        }
+    }
+
+    fn passed(&mut self) -> Duration {
+        for (thread, wait) in waits() {
+            let before = self.waited_before.get(&thread).copied().unwrap_or_default();
+            self.waited.insert(thread, wait.saturating_sub(before));
+        }
+        let waited = self.waited.values().sum();
+        self.start.elapsed().saturating_sub(waited)
     }
 }
 
-/// How long the other threads of this process, of which one is the helper, waited for a processor until now, by
-/// number. On a busy machine that is not the heap's fault.
+/// How long each thread of this process waited for a processor until now, by number.
 fn waits() -> BTreeMap<u64, Duration> {
     let tasks = std::fs::read_dir("/proc/self/task").expect("there is /proc");
     let wait = |task: std::fs::DirEntry| {
@@ -45,30 +52,23 @@ fn waits() -> BTreeMap<u64, Duration> {
         let number = task.file_name().to_str()?.parse().ok()?;
         Some((number, Duration::from_nanos(waited)))
     };
-    // SAFETY: asks for a number.
-    let own = unsafe { libc::gettid() } as u64;
-    tasks
-        .filter_map(|task| wait(task.ok()?))
-        .filter(|(number, _)| *number != own)
-        .collect()
+    tasks.filter_map(|task| wait(task.ok()?)).collect()
 }
 
-/// What is resident over what was before, once it is below `most`, and how long that took on a processor that is free;
-/// after ten seconds whatever it is.
+fn threads() -> usize {
+    std::fs::read_dir("/proc/self/task")
+        .expect("there is /proc")
+        .count()
+}
+
+/// What is resident over what was before, once it is below `most`, and how long that took on processors that are free;
+/// after ten seconds of these whatever it is.
 fn settled(before: usize, most: usize) -> (usize, Duration) {
-    let (start, waited_before) = (Instant::now(), waits());
-    let mut waited = BTreeMap::new();
+    let mut time = TimeOnProcessors::begin();
     loop {
-        for (thread, wait) in waits() {
-            waited.insert(
-                thread,
-                wait - waited_before.get(&thread).copied().unwrap_or_default(),
-            );
-        }
-        let now = resident().saturating_sub(before);
-        if now <= most || start.elapsed() > Duration::from_secs(10) {
-            let waited = waited.into_values().sum();
-            return (now, start.elapsed().saturating_sub(waited));
+        let (now, passed) = (resident().saturating_sub(before), time.passed());
+        if now <= most || passed > Duration::from_secs(10) {
+            return (now, passed);
         }
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -80,13 +80,13 @@ fn idle_after_free(name: &str, mut size: impl FnMut(&mut Numbers) -> usize) {
         let heap = Heap::process();
         let mut numbers = Numbers(42);
         // Before the base is measured, as the list of blocks is not the heap's.
-        let mut blocks = fill(heap, 200 * MIB, || size(&mut numbers));
-        free(heap, blocks.drain(..));
+        let mut blocks = filled(heap, 200 * MIB, || size(&mut numbers));
+        free_all(heap, blocks.drain(..));
         heap.trim();
         let base = resident();
-        blocks = fill(heap, 200 * MIB, || size(&mut numbers));
+        blocks = filled(heap, 200 * MIB, || size(&mut numbers));
         assert!(resident() > base + 190 * MIB);
-        free(heap, blocks.drain(..));
+        free_all(heap, blocks.drain(..));
         let (left, after) = settled(base, MIB);
         println!("figure: {name}: {} KiB left after {after:?}", left >> 10);
         assert!(
@@ -124,12 +124,12 @@ fn an_idle_process_gives_pages_between_blocks_back() {
             let heap = Heap::process();
             let mut numbers = Numbers(42);
             let base = resident();
-            let blocks = fill(heap, 100 * MIB, || 500);
+            let blocks = filled(heap, 100 * MIB, || 500);
             let list = blocks.capacity() * 8;
             let (kept, freed): (Vec<_>, Vec<_>) = blocks
                 .into_iter()
                 .partition(|_| numbers.next().is_multiple_of(50));
-            free(heap, freed);
+            free_all(heap, freed);
             let (left, after) = settled(base, 27 * MIB + list);
             println!(
                 "figure: pages between blocks: {} KiB left after {after:?}",
@@ -137,7 +137,7 @@ fn an_idle_process_gives_pages_between_blocks_back() {
             );
             assert!(left <= 27 * MIB + list, "{left} bytes left after {after:?}");
             assert!(after < Duration::from_millis(2000), "{after:?}");
-            free(heap, kept);
+            free_all(heap, kept);
         },
     );
 }
@@ -161,7 +161,7 @@ fn an_idle_process_gives_the_end_of_a_shortened_block_back() {
                 left < 10 * MIB && after < Duration::from_millis(1500),
                 "{left} bytes left after {after:?}"
             );
-            free(heap, [short]);
+            free_all(heap, [short]);
         },
     );
 }
@@ -169,22 +169,84 @@ fn an_idle_process_gives_the_end_of_a_shortened_block_back() {
 #[test]
 fn the_helper_ends_when_nothing_is_left() {
     in_child("footprint::the_helper_ends_when_nothing_is_left", &[], || {
-        let threads = || {
-            std::fs::read_dir("/proc/self/task")
-                .expect("there is /proc")
-                .count()
-        };
         let before = threads();
         let heap = Heap::process();
-        let blocks = fill(heap, 20 * MIB, || 1000);
-        free(heap, blocks);
-        assert_eq!(threads(), before + 1, "the helper was started");
-        let start = Instant::now();
+        let blocks = filled(heap, 20 * MIB, || 1000);
+        // On a busy machine it has begun and ended before all are freed.
+        let mut most = before;
+        for some in blocks.chunks(500) {
+            free_all(heap, some.iter().copied());
+            most = most.max(threads());
+        }
+        assert_eq!(most, before + 1, "the helper was started");
+        let mut time = TimeOnProcessors::begin();
         while threads() != before {
-            assert!(start.elapsed() < Duration::from_secs(5), "the helper goes on");
+            assert!(time.passed() < Duration::from_secs(5), "the helper goes on");
             std::thread::sleep(Duration::from_millis(20));
         }
     });
+}
+
+/// Has a program free 100 MiB and go on with calls of all sizes, for three seconds or until nothing of it is left.
+/// Returns the bytes that are left, and how many threads were there besides the program's.
+fn work_on_after_free() -> (usize, usize) {
+    let before = threads();
+    let heap = Heap::process();
+    let mut numbers = Numbers(42);
+    let mut calls = |total: usize| {
+        let blocks = filled(heap, total, || numbers.size() + 1);
+        free_all(heap, blocks);
+    };
+    calls(MIB);
+    let base = resident();
+    calls(100 * MIB);
+    let mut time = TimeOnProcessors::begin();
+    let mut others = 0;
+    loop {
+        calls(MIB);
+        others = others.max(threads() - before);
+        let left = resident().saturating_sub(base);
+        if left < 8 * MIB || time.passed() > Duration::from_secs(3) {
+            println!(
+                "figure: {} KiB left after {:?} of calls",
+                left >> 10,
+                time.passed()
+            );
+            return (left, others);
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn whoever_calls_gives_memory_back_where_no_thread_may() {
+    in_child(
+        "footprint::whoever_calls_gives_memory_back_where_no_thread_may",
+        &[("PLIMSOLL_HEAP_PURGE", "inline")],
+        || {
+            let (left, others) = work_on_after_free();
+            assert!(left < 8 * MIB, "{left} bytes left");
+            assert_eq!(others, 0, "threads");
+        },
+    );
+}
+
+/// So it is the purge that gives back, not the calls themselves.
+#[test]
+fn nobody_gives_memory_back_where_the_program_alone_may() {
+    in_child(
+        "footprint::nobody_gives_memory_back_where_the_program_alone_may",
+        &[("PLIMSOLL_HEAP_PURGE", "never")],
+        || {
+            let base = resident();
+            let (left, others) = work_on_after_free();
+            assert!(left > 80 * MIB, "{left} bytes left");
+            assert_eq!(others, 0, "threads");
+            Heap::process().trim();
+            let trimmed = resident().saturating_sub(base);
+            assert!(trimmed < 10 * MIB, "{trimmed} bytes left");
+        },
+    );
 }
 
 #[test]
@@ -198,7 +260,7 @@ fn a_heap_that_is_destroyed_gives_its_memory_back() {
                 let heap = Heap::new(HeapOptions::default()).expect("there is memory");
                 heap.set_front_end(front_end).expect("nothing forbids it");
                 let base = resident();
-                let blocks = fill(&heap, 64 * MIB, || numbers.size() + 1).len();
+                let blocks = filled(&heap, 64 * MIB, || numbers.size() + 1).len();
                 let full = resident();
                 assert!(full > base + 60 * MIB);
                 drop(heap);
@@ -230,8 +292,7 @@ fn zeroed_blocks_that_are_not_written_to_are_not_resident() {
             let base = resident();
             let zeroed = heap.allocate_zeroed(200 * MIB);
             // SAFETY: the block was just made.
-            let bytes = unsafe { std::slice::from_raw_parts(zeroed, 200 * MIB) };
-            assert!(bytes.iter().step_by(1021).all(|byte| *byte == 0));
+            assert!(unsafe { is_zero(zeroed, 200 * MIB) });
             println!(
                 "figure: zeroed block read: {} KiB more resident",
                 resident().saturating_sub(base) >> 10

@@ -5,8 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use plimsoll_lfh::Heap;
 
-use crate::child::{in_child, resident};
-use crate::threads::{Block, Numbers, duration};
+use crate::child::in_child;
+use crate::forked::status_of_fork;
+use crate::numbers::Numbers;
+use crate::this_process::resident;
+use crate::threads::{Block, duration};
 
 /// Forks for each second that a stress lasts.
 const FORKS: u64 = 30;
@@ -50,26 +53,6 @@ fn use_the_heap(seed: u64, steps: usize) {
     }
     blocks.into_iter().flatten().for_each(|block| block.free(heap));
     heap.trim();
-}
-
-/// How a child of this process ends that does nothing but `work`.
-fn status_of_fork(work: impl FnOnce() + std::panic::UnwindSafe) -> i32 {
-    // SAFETY: the child calls `work` and `_exit` alone.
-    let pid = unsafe { libc::fork() };
-    if pid == 0 {
-        // A panic may wait for a lock of a thread that is not there.
-        // SAFETY: ends the child if it is not done by then.
-        unsafe { libc::alarm(60) };
-        // A panic must not unwind into the caller, which may wait for threads that the child does not have.
-        let done = std::panic::catch_unwind(work);
-        // SAFETY: ends the child.
-        unsafe { libc::_exit(if done.is_ok() { 0 } else { 101 }) };
-    }
-    assert!(pid > 0);
-    let mut status = 0;
-    // SAFETY: waits for the child that was just made.
-    assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
-    status
 }
 
 fn fork_under_load() {

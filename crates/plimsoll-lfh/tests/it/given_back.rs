@@ -1,29 +1,24 @@
 //! Pages that are given back or cannot be, while others lock, fork and look at the heap.
 #![allow(unsafe_code)]
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use plimsoll_lfh::inspect::{Space, ThisProcess};
 use plimsoll_lfh::{FrontEnd, Heap, HeapOptions, UnitKind};
 
-use crate::child::{in_child, resident};
+use crate::blocks::{filled, free_all, is_zero};
+use crate::child::in_child;
+use crate::forked::status_of_fork;
 use crate::inspect::control_block;
+use crate::this_process::resident;
 
 const BLOCK: usize = 1 << 20;
 const BLOCKS: usize = 48;
 
 /// Blocks in use, all of which are resident.
 fn blocks(heap: &Heap) -> Vec<*mut u8> {
-    (0..BLOCKS)
-        .map(|_| {
-            let block = heap.allocate(BLOCK);
-            assert!(!block.is_null());
-            // SAFETY: the block was just made, and is that long.
-            unsafe { block.write_bytes(1, BLOCK) };
-            block
-        })
-        .collect()
+    filled(heap, BLOCKS * BLOCK, || BLOCK)
 }
 
 /// Frees blocks after a page in the middle of one of them was locked, as by a library that keeps a secret there.
@@ -31,10 +26,7 @@ fn free_with_a_locked_page(heap: &Heap, blocks: Vec<*mut u8>) {
     // SAFETY: the page is a part of a block in use.
     let locked = unsafe { libc::mlock(blocks[BLOCKS / 2].add(BLOCK / 2).cast(), 1) };
     assert_eq!(locked, 0, "a page may be locked by everybody");
-    for block in blocks {
-        // SAFETY: the block is in use.
-        unsafe { heap.free(block) };
-    }
+    free_all(heap, blocks);
 }
 
 fn given_back(before: usize) -> bool {
@@ -67,11 +59,7 @@ fn a_locked_page_does_not_keep_others() {
         for block in zeros {
             // SAFETY: the block is in use, and that long.
             unsafe {
-                assert!(
-                    core::slice::from_raw_parts(block, BLOCK)
-                        .iter()
-                        .all(|byte| *byte == 0)
-                );
+                assert!(is_zero(block, BLOCK));
                 heap.free(block);
             }
         }
@@ -95,8 +83,7 @@ fn a_locked_page_of_a_heap_that_ended_does_not_keep_others() {
             for _ in 0..BLOCKS {
                 let block = next.allocate_zeroed(BLOCK);
                 // SAFETY: the block is in use, and that long.
-                let bytes = unsafe { core::slice::from_raw_parts(block, BLOCK) };
-                assert!(bytes.iter().all(|byte| *byte == 0));
+                assert!(unsafe { is_zero(block, BLOCK) });
             }
         },
     );
@@ -111,38 +98,56 @@ fn busy_runs(window: usize) -> usize {
         .count()
 }
 
+/// Lets a thread do `round` again and again, while this one does `look` so often: and more often, until the other has
+/// done `rounds`, so that the two did meet.
+fn at_the_same_time(looks: u32, rounds: u32, round: impl Fn() + Sync, mut look: impl FnMut()) {
+    // SAFETY: ends the process if something hangs.
+    unsafe { libc::alarm(300) };
+    let (ended, done) = (AtomicBool::new(false), AtomicU32::new(0));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !ended.load(Ordering::Relaxed) {
+                round();
+                done.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        // Ends the thread where a look fails, too.
+        let ended = EndsWhenDropped(&ended);
+        let mut looked = 0;
+        while looked < looks || done.load(Ordering::Relaxed) < rounds {
+            look();
+            looked += 1;
+        }
+        drop(ended);
+    });
+    println!("figure: {} rounds meanwhile", done.into_inner());
+}
+
+struct EndsWhenDropped<'e>(&'e AtomicBool);
+
+impl Drop for EndsWhenDropped<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// An extent that was being given back when the process was forked was lost to the child.
 #[test]
 fn a_fork_finds_no_extent_half_given_back() {
     in_child("given_back::a_fork_finds_no_extent_half_given_back", &[], || {
-        let (heap, ended) = (Heap::process(), AtomicBool::new(false));
+        let heap = Heap::process();
         let _first = heap.allocate(1);
         let window = control_block();
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                while !ended.load(Ordering::Relaxed) {
-                    let asked = blocks(heap);
-                    // SAFETY: the blocks are in use.
-                    asked.into_iter().for_each(|block| unsafe { heap.free(block) });
-                    heap.trim();
-                }
-            });
-            let mut lost = 0;
-            for _ in 0..100 {
-                // SAFETY: the child reads memory, and ends.
-                let pid = unsafe { libc::fork() };
-                if pid == 0 {
-                    // SAFETY: ends the child.
-                    unsafe { libc::_exit(busy_runs(window) as i32) };
-                }
-                let mut status = 0;
-                // SAFETY: waits for the child that was just made.
-                assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
-                lost += usize::from(status != 0);
-            }
-            ended.store(true, Ordering::Relaxed);
-            assert_eq!(lost, 0, "of 100 children");
-        });
+        let give_back = || {
+            let asked = blocks(heap);
+            free_all(heap, asked);
+            heap.trim();
+        };
+        let fork = || {
+            let status = status_of_fork(|| assert_eq!(busy_runs(window), 0));
+            assert_eq!(status, 0);
+        };
+        at_the_same_time(100, 10, give_back, fork);
     });
 }
 
@@ -150,30 +155,23 @@ fn a_fork_finds_no_extent_half_given_back() {
 #[test]
 fn heaps_end_while_others_look_at_them() {
     in_child("given_back::heaps_end_while_others_look_at_them", &[], || {
-        let ended = AtomicBool::new(false);
         let _process = Heap::process().allocate(1);
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                while !ended.load(Ordering::Relaxed) {
-                    let heap = Heap::new(HeapOptions::default()).expect("there is memory");
-                    heap.set_front_end(FrontEnd::LowFragmentation)
-                        .expect("nothing forbids it");
-                    for size in (0..2000).step_by(16) {
-                        let block = heap.allocate(size);
-                        // SAFETY: the block is in use.
-                        unsafe { heap.free(block) };
-                    }
-                }
-            });
-            let start = Instant::now();
-            let (mut walks, mut ended_early, mut damages) = (0, 0, Vec::new());
-            while start.elapsed() < Duration::from_secs(2) {
-                walks += 1;
-                ended_early += usize::from(Heap::validate_all(&mut |damage| damages.push(damage)).is_none());
+        let come_and_go = || {
+            let heap = Heap::new(HeapOptions::default()).expect("there is memory");
+            heap.set_front_end(FrontEnd::LowFragmentation)
+                .expect("nothing forbids it");
+            for size in (0..2000).step_by(16) {
+                let block = heap.allocate(size);
+                // SAFETY: the block is in use.
+                unsafe { heap.free(block) };
             }
-            ended.store(true, Ordering::Relaxed);
-            assert_eq!(ended_early, 0, "of {walks} walks");
+        };
+        let walk = || {
+            let mut damages = Vec::new();
+            let seen = Heap::validate_all(&mut |damage| damages.push(damage));
+            assert!(seen.is_some(), "the walk came to its end");
             assert_eq!(damages, []);
-        });
+        };
+        at_the_same_time(500, 200, come_and_go, walk);
     });
 }

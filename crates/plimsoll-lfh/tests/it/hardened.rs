@@ -156,7 +156,7 @@ fn threads_free_each_others_blocks() {
             counts.buckets.iter().map(|bucket| bucket.busy()).sum()
         };
         // While the heap's own thread empties a slot, what was in it counts as busy.
-        let settled = (0..100).any(|_| {
+        let settled = (0..1000).any(|_| {
             std::thread::sleep(std::time::Duration::from_millis(20));
             busy() <= 8 * 64
         });

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use std::mem::offset_of;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use plimsoll_lfh::inspect::{
     Damage, Fault, HeapStatistics, MAGIC, Memory, MemoryError, OtherProcess, Space, SpaceError, Validation,
@@ -12,6 +12,7 @@ use plimsoll_lfh::{Directory, FIRST_UNIT, FrontEnd, Heap, HeapOptions, SEGMENT_U
 use proptest::prelude::*;
 
 use crate::child::in_child;
+use crate::numbers::Numbers;
 
 fn heap(front_end: FrontEnd) -> Heap {
     let heap = Heap::new(HeapOptions::default()).expect("a heap");
@@ -179,20 +180,21 @@ fn threads_under_way_are_no_damage() {
         // So that there is something to see before the threads have begun.
         let first = heap.allocate(100);
         let stop = AtomicBool::new(false);
+        let steps = [const { AtomicU64::new(0) }; 4];
+        let least = || steps.iter().map(|steps| steps.load(Ordering::Relaxed)).min();
         std::thread::scope(|scope| {
-            for thread in 0..4_usize {
-                let (heap, stop) = (&heap, &stop);
+            for thread in 0..steps.len() {
+                let (heap, stop, steps) = (&heap, &stop, &steps[thread]);
                 scope.spawn(move || {
                     let mut kept = vec![0_usize; 500];
-                    let mut seed = thread + 1;
+                    let mut numbers = Numbers(thread as u64 + 1);
                     while !stop.load(Ordering::Relaxed) {
-                        seed ^= seed << 13;
-                        seed ^= seed >> 7;
-                        seed ^= seed << 17;
+                        let seed = numbers.next() as usize;
                         let new = heap.allocate(seed % if seed.is_multiple_of(50) { 100_000 } else { 2000 });
                         let old = std::mem::replace(&mut kept[(seed >> 32) % 500], new as usize);
                         // SAFETY: the blocks are this thread's, or null.
                         unsafe { heap.free(old as *mut u8) };
+                        steps.fetch_add(1, Ordering::Relaxed);
                     }
                     for block in kept {
                         // SAFETY: as above.
@@ -201,8 +203,13 @@ fn threads_under_way_are_no_damage() {
                 });
             }
             let _stop = StopWhenDone(&stop);
-            let mut walked = 0;
-            for _ in 0..200 {
+            while least() < Some(1000) {
+                std::thread::yield_now();
+            }
+            let (mut walks, mut walked) = (0, 0);
+            // And more, until the threads went on meanwhile.
+            while walks < 200 || least() < Some(2000) {
+                walks += 1;
                 let (seen, found) = damages(&heap);
                 walked += seen.free_blocks + seen.cached_blocks;
                 assert_eq!(found, []);

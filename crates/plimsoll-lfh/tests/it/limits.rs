@@ -4,26 +4,10 @@
 use plimsoll_lfh::{Heap, HeapOptions};
 
 use crate::child::in_child;
+use crate::this_process::{set_limit, stay_on_one_processor, virtual_bytes};
 
-fn limit_address_space(bytes: u64) {
-    let limit = libc::rlimit {
-        rlim_cur: bytes,
-        rlim_max: libc::RLIM_INFINITY,
-    };
-    // SAFETY: the limit is valid.
-    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const limit) }, 0);
-}
-
-/// Bytes of address space of this process.
-fn virtual_bytes() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/statm").expect("there is /proc");
-    let pages: u64 = status
-        .split(' ')
-        .next()
-        .and_then(|pages| pages.parse().ok())
-        .expect("a number");
-    // SAFETY: asks for a number of the system.
-    pages * unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as u64
+fn limit_address_space(bytes: usize) {
+    set_limit(libc::RLIMIT_AS, bytes as u64);
 }
 
 /// Takes memory until there is none, twice, and then works on with what is given back.
@@ -77,6 +61,8 @@ fn take_all(size: usize) -> Vec<*mut u8> {
 #[test]
 fn a_block_shrinks_where_no_memory_is_left() {
     in_child("limits::a_block_shrinks_where_no_memory_is_left", &[], || {
+        // Another processor's slot may have blocks left when this one's has none.
+        stay_on_one_processor();
         let heap = Heap::process();
         let room = Vec::<*mut u8>::with_capacity(1 << 23);
         limit_address_space(virtual_bytes() + (100 << 20));

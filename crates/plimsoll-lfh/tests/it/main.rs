@@ -20,12 +20,15 @@
 //!
 //! What concerns a whole process runs in one of its own: see `child`.
 
+mod blocks;
+mod cases;
 mod child;
 mod crowds;
 mod damage;
 mod edges;
 mod footprint;
 mod fork;
+mod forked;
 mod given_back;
 mod hardened;
 mod huge_pages;
@@ -33,8 +36,16 @@ mod inspect;
 mod limits;
 mod mistakes;
 mod model;
+mod numbers;
 mod seen_lock;
 mod signals;
+mod this_process;
 mod this_program;
 mod threads;
 mod ulimit;
+
+#[path = "../../../plimsoll/tests/it/require.rs"]
+#[allow(unreachable_pub)]
+mod require;
+#[path = "../../../plimsoll-os/tests/system_rseq/mod.rs"]
+mod system_rseq;

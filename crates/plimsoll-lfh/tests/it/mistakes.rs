@@ -5,50 +5,61 @@ use std::os::unix::process::ExitStatusExt;
 
 use plimsoll_lfh::Heap;
 
-use crate::this_program::this_program;
+use crate::this_program::{again, role};
 
 /// What a mistake is called, how to commit it, and what the process says then.
 type Mistake = (&'static str, fn(), &'static str);
 
 const MISTAKES: [Mistake; 5] = [
-    ("double free", double_free, "bytes (bucket 3): it is already free"),
+    (
+        "double free",
+        double_free,
+        "double free of a block of 48 bytes (bucket 3): it is already free",
+    ),
     (
         "free of an inner address",
         inner_address,
-        "no block in use starts here",
+        "invalid free in a block of 48 bytes (bucket 3): no block in use starts here",
     ),
-    ("free of what is no block", foreign, "this heap never returned it"),
     (
-        "use after free",
-        use_after_free,
-        "it was written after it was freed",
+        "free of what is no block",
+        foreign,
+        "invalid free of a block: this heap never returned it",
     ),
-    ("overrun", overrun, "or overrun from the block before it"),
+    ("use after free", use_after_free, WRITTEN),
+    ("overrun", overrun, WRITTEN),
 ];
 
-/// What a hardened heap notices besides, wherever in a block it is.
+const WRITTEN: &str = "damage to the free memory of a block of 48 bytes (bucket 3): it was written after it was freed, or \
+                       overrun from the block before it";
+
+/// What a hardened heap notices besides, wherever in a block it is. With what it checks behind them, 48 bytes take a
+/// longer block.
 const HARDENED: [Mistake; 4] = [
     (
         "use after free at the start",
         || write_after_free(0),
-        "it was written after it was freed",
+        WRITTEN_HARDENED,
     ),
     (
         "use after free of the second word",
         || write_after_free(8),
-        "it was written after it was freed",
+        WRITTEN_HARDENED,
     ),
     (
         "use after free at the end",
         || write_after_free(47),
-        "it was written after it was freed",
+        WRITTEN_HARDENED,
     ),
     (
         "overrun by a byte",
         overrun_by_a_byte,
-        "it was written past the end of what was asked for",
+        "overrun of a block of 64 bytes (bucket 4): it was written past the end of what was asked for",
     ),
 ];
+
+const WRITTEN_HARDENED: &str = "damage to the free memory of a block of 64 bytes (bucket 4): it was written after it was freed, or \
+     overrun from the block before it";
 
 fn block() -> *mut u8 {
     Heap::process().allocate(48)
@@ -133,7 +144,7 @@ fn overrun_by_a_byte() {
 /// With restartable sequences and without.
 #[test]
 fn mistakes_end_the_process_and_are_named() {
-    if let Ok(name) = std::env::var("PLIMSOLL_LFH_MISTAKE") {
+    if let Some(name) = role() {
         let (_, commit, _) = MISTAKES
             .iter()
             .chain(&HARDENED)
@@ -148,13 +159,7 @@ fn mistakes_end_the_process_and_are_named() {
         .chain(hardened)
     {
         for sections in ["on", "off"] {
-            let output = this_program()
-                .args([
-                    "mistakes::mistakes_end_the_process_and_are_named",
-                    "--exact",
-                    "--nocapture",
-                ])
-                .env("PLIMSOLL_LFH_MISTAKE", name)
+            let output = again("mistakes::mistakes_end_the_process_and_are_named", name)
                 .env("PLIMSOLL_HEAP_RSEQ", sections)
                 .env("PLIMSOLL_HEAP_PROFILE", profile)
                 .output()

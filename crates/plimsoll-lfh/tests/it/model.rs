@@ -7,6 +7,7 @@ use plimsoll_lfh::inspect::BucketStatistics;
 use plimsoll_lfh::{FrontEnd, Heap, HeapOptions};
 use proptest::prelude::*;
 
+use crate::cases::cases;
 use crate::child::in_child;
 
 /// A call, on the block of some number among those in use.
@@ -216,14 +217,6 @@ fn run(heap: &Heap, calls: &[Call], after: After) {
         block.check(*address, block.size);
         // SAFETY: the block is in use, and this is the last look at it.
         unsafe { heap.free(*address as *mut u8) };
-    }
-}
-
-/// As many cases as the environment says (`PROPTEST_CASES`), or `few`.
-fn cases(few: u32) -> ProptestConfig {
-    match std::env::var_os("PROPTEST_CASES") {
-        Some(_) => ProptestConfig::default(),
-        None => ProptestConfig::with_cases(few),
     }
 }
 

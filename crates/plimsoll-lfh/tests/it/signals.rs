@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 use plimsoll_lfh::Heap;
 
 use crate::child::in_child;
+use crate::this_process::stay_on_one_processor;
+use crate::{require, system_rseq};
 
 const SIZE: usize = 48;
 /// Enough that some hundreds fall into a sequence.
@@ -46,13 +48,7 @@ extern "C" fn use_the_heap(_signal: libc::c_int) {
 
 /// Keeps this thread on one processor, and so at one slot, which never is empty or full: no call takes a lock.
 fn stay_at_one_slot() {
-    // SAFETY: zero is a set of processors, and the calls are given one.
-    unsafe {
-        let mut one: libc::cpu_set_t = std::mem::zeroed();
-        let processor = libc::sched_getcpu();
-        libc::CPU_SET(processor as usize, &mut one);
-        assert_eq!(libc::sched_setaffinity(0, size_of_val(&one), &raw const one), 0);
-    }
+    stay_on_one_processor();
     let blocks: Vec<_> = (0..2000).map(|_| filled(3)).collect();
     blocks.into_iter().for_each(|block| free(block, 3));
     // Between half full and full.
@@ -90,7 +86,7 @@ fn interrupt_every(period: Duration) {
     }
 }
 
-/// Where no restartable sequences serve the slots a call takes a lock, and a handler may not.
+/// Whether restartable sequences serve the slots.
 fn is_restartable() -> bool {
     free(filled(0), 0);
     let statistics = Heap::process().statistics();
@@ -99,17 +95,19 @@ fn is_restartable() -> bool {
 
 #[test]
 fn a_sequence_that_a_handler_interrupts_begins_anew() {
+    // Where no restartable sequences serve the slots a call takes a lock, and a handler may not.
+    if !require::capability("rseq", system_rseq::is_usable(), system_rseq::WHAT_IS_NEEDED) {
+        return;
+    }
     // Whoever gives memory back takes locks.
     let environment = [
         ("PLIMSOLL_HEAP_PURGE", "never"),
         ("PLIMSOLL_HEAP_PROFILE", "default"),
+        ("PLIMSOLL_HEAP_RSEQ", "on"),
     ];
     let name = "signals::a_sequence_that_a_handler_interrupts_begins_anew";
     in_child(name, &environment, || {
-        if !is_restartable() {
-            println!("figure: no restartable sequences, so handlers may not use the heap");
-            return;
-        }
+        assert!(is_restartable());
         stay_at_one_slot();
         interrupt_every(Duration::from_micros(20));
         let start = Instant::now();

@@ -2,9 +2,12 @@
 
 use std::ffi::OsString;
 use std::process::Command;
+use std::string::String;
 
 /// Names the emulator that runs this program, with its arguments: the kernel may not start such a program by itself.
 const EMULATOR: &str = "PLIMSOLL_TEST_EMULATOR";
+/// What a process is to do that a test started of itself.
+const ROLE: &str = "PLIMSOLL_LFH_ROLE";
 
 pub(crate) fn this_program() -> Command {
     let program = std::env::current_exe().expect("this program has a path");
@@ -16,4 +19,18 @@ pub(crate) fn this_program() -> Command {
     let mut command = Command::new(words.next().expect("the program at least"));
     command.args(words);
     command
+}
+
+/// The test of that name alone, in a process of its own, which finds `role` by [`role`].
+pub(crate) fn again(test: &str, role: &str) -> Command {
+    let mut command = this_program();
+    command
+        .args([test, "--exact", "--nocapture", "--test-threads=1"])
+        .env(ROLE, role);
+    command
+}
+
+/// What this process is to do; none where no test started it.
+pub(crate) fn role() -> Option<String> {
+    std::env::var(ROLE).ok()
 }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use plimsoll_lfh::{FrontEnd, Heap, HeapOptions};
 
+use crate::numbers::Numbers;
 use crate::seen_lock::lock;
 
 /// A block with a canary: its bytes say whose it is and how long.
@@ -18,17 +19,7 @@ pub(crate) struct Block {
 // SAFETY: a block belongs to who has it, whichever thread that is.
 unsafe impl Send for Block {}
 
-/// Numbers without a pattern (xorshift).
-pub(crate) struct Numbers(pub(crate) u64);
-
 impl Numbers {
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
     /// Mostly small sizes, at times large ones.
     pub(crate) fn size(&mut self) -> usize {
         let most = match self.next() % 64 {

@@ -4,41 +4,16 @@
 use plimsoll_lfh::{Heap, SEGMENT};
 
 use crate::child::in_child;
-
-fn set_limit(of: libc::__rlimit_resource_t, bytes: u64) {
-    let limit = libc::rlimit {
-        rlim_cur: bytes,
-        rlim_max: libc::RLIM_INFINITY,
-    };
-    // SAFETY: the limit is valid.
-    assert_eq!(unsafe { libc::setrlimit(of, &raw const limit) }, 0);
-}
-
-/// Bytes of address space of this process. Allocates nothing.
-fn virtual_bytes() -> u64 {
-    let mut text = [0_u8; 128];
-    // SAFETY: the path ends in a zero, and the buffer is as long as is said.
-    let read = unsafe {
-        let file = libc::open(c"/proc/self/statm".as_ptr(), libc::O_RDONLY);
-        assert!(file >= 0);
-        let read = libc::read(file, text.as_mut_ptr().cast(), text.len());
-        libc::close(file);
-        read as usize
-    };
-    let pages = text[..read].iter().take_while(|byte| byte.is_ascii_digit());
-    let pages = pages.fold(0, |pages, digit| pages * 10 + u64::from(digit - b'0'));
-    // SAFETY: asks for a number of the system.
-    pages * unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as u64
-}
+use crate::this_process::{set_limit, virtual_bytes};
 
 /// Growth that comes to nothing took memory for its tables, again and again until nothing was left of the limit.
 #[test]
 fn growth_in_vain_takes_nothing() {
     in_child("ulimit::growth_in_vain_takes_nothing", &[], || {
         let heap = Heap::process();
-        set_limit(libc::RLIMIT_AS, virtual_bytes() + (64 << 20));
+        set_limit(libc::RLIMIT_AS, (virtual_bytes() + (64 << 20)) as u64);
         assert!(!heap.allocate(1000).is_null());
-        set_limit(libc::RLIMIT_AS, virtual_bytes() + (1 << 20));
+        set_limit(libc::RLIMIT_AS, (virtual_bytes() + (1 << 20)) as u64);
         let before = virtual_bytes();
         for _ in 0..100 {
             assert!(heap.allocate(64 << 20).is_null());
@@ -52,7 +27,7 @@ fn growth_in_vain_takes_nothing() {
 fn addresses_in_use_are_gone_around() {
     in_child("ulimit::addresses_in_use_are_gone_around", &[], || {
         let heap = Heap::process();
-        set_limit(libc::RLIMIT_AS, virtual_bytes() + (512 << 20));
+        set_limit(libc::RLIMIT_AS, (virtual_bytes() + (512 << 20)) as u64);
         let first = heap.allocate(SEGMENT / 2) as usize;
         let past = (first / SEGMENT + 3) * SEGMENT;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;

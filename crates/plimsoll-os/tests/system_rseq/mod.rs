@@ -1,0 +1,26 @@
+//! Whether restartable sequences can be used here, as the C library and the kernel say of themselves, by calls that what
+//! is tested does not make: code that takes sequences for missing where they are not is found out. Tests of other crates
+//! use it too.
+#![allow(unsafe_code)]
+
+/// What they need.
+pub(crate) const WHAT_IS_NEEDED: &str =
+    "x86-64, a glibc that registers an area (2.35), a kernel that keeps concurrency ids there (Linux 6.3)";
+
+#[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
+pub(crate) fn is_usable() -> bool {
+    const AT_RSEQ_FEATURE_SIZE: libc::c_ulong = 27;
+    /// Bytes of an area up to the end of the concurrency id.
+    const NEEDED: libc::c_ulong = 28;
+    // SAFETY: the name ends in a zero; glibc defines it as an unsigned number, which it never changes.
+    unsafe {
+        let registered = libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_size".as_ptr()).cast::<u32>();
+        !registered.is_null() && *registered > 0 && libc::getauxval(AT_RSEQ_FEATURE_SIZE) >= NEEDED
+    }
+}
+
+/// None are known of this architecture or C library.
+#[cfg(not(all(target_arch = "x86_64", target_env = "gnu")))]
+pub(crate) fn is_usable() -> bool {
+    false
+}
