@@ -3,8 +3,13 @@
 //! A free block of a bucket is *sealed*: its second word holds the process's key XORed with its address. `free` finds
 //! the seal on a block that is freed twice; `allocate` finds it broken on a block that was written after it was freed,
 //! or that the block before it was written into. A seal comes about by chance once in 2^64.
+//!
+//! So no call may leave a seal in a register: compilers make programs copy registers that mean nothing into new objects
+//! (for an empty `std::optional` of C++), and the seal of the very block would be put back by its owner. Therefore
+//! [`seal`] and [`unseal`] are assembly, which ends with a 0 or a 1 where the seal was.
 #![allow(unsafe_code)]
 
+use core::arch::asm;
 use core::sync::atomic::Ordering;
 
 use plimsoll_os::{abort, write_error};
@@ -18,10 +23,15 @@ pub(crate) fn set_key(key: u64) {
     SET_ONCE.key.store(key, Ordering::Relaxed);
 }
 
+#[inline(always)]
+fn key() -> u64 {
+    SET_ONCE.key.load(Ordering::Relaxed)
+}
+
 /// What the second word of the block is while it is free.
 #[inline(always)]
 fn seal_of(block: *mut u8) -> u64 {
-    seal_by(SET_ONCE.key.load(Ordering::Relaxed), block as usize)
+    seal_by(key(), block as usize)
 }
 
 /// The seal of a free block at an address, in a process of that key.
@@ -46,14 +56,34 @@ pub(crate) fn decode_link(word: u64, seal: u64) -> Option<Link> {
 /// `block` is the start of a block, and the caller's.
 #[inline(always)]
 pub(crate) unsafe fn seal(block: *mut u8) -> bool {
-    let seal = seal_of(block);
+    let differed: u64;
     // SAFETY: blocks have at least two words, and the caller's premise.
     unsafe {
-        let word = block.cast::<u64>().add(1);
-        let was = word.read_volatile();
-        word.write(seal);
-        was != seal
+        #[cfg(target_arch = "x86_64")]
+        asm!(
+            "xor {seal}, {block}",
+            "cmp qword ptr [{block} + 8], {seal}",
+            "mov qword ptr [{block} + 8], {seal}",
+            "mov {seal:e}, 0",
+            "setne {seal:l}",
+            block = in(reg) block,
+            seal = inout(reg) key() => differed,
+            options(nostack),
+        );
+        #[cfg(target_arch = "aarch64")]
+        asm!(
+            "eor {seal}, {seal}, {block}",
+            "ldr {was}, [{block}, #8]",
+            "str {seal}, [{block}, #8]",
+            "cmp {was}, {seal}",
+            "cset {seal}, ne",
+            block = in(reg) block,
+            seal = inout(reg) key() => differed,
+            was = out(reg) _,
+            options(nostack),
+        );
     }
+    differed != 0
 }
 
 /// Clears the seal of a block that is handed out. No where it was not sealed.
@@ -62,14 +92,32 @@ pub(crate) unsafe fn seal(block: *mut u8) -> bool {
 /// `block` is the start of a block, and the caller's.
 #[inline(always)]
 pub(crate) unsafe fn unseal(block: *mut u8) -> bool {
-    // SAFETY: blocks have at least two words, and the caller's premise. Volatile, as a program that uses the block
-    // after its end may write it.
+    let difference: u64;
+    // SAFETY: blocks have at least two words, and the caller's premise.
     unsafe {
-        let word = block.cast::<u64>().add(1);
-        let was = word.read_volatile();
-        word.write(0);
-        was == seal_of(block)
+        #[cfg(target_arch = "x86_64")]
+        asm!(
+            "xor {seal}, {block}",
+            "xor {seal}, qword ptr [{block} + 8]",
+            "mov qword ptr [{block} + 8], 0",
+            block = in(reg) block,
+            seal = inout(reg) key() => difference,
+            options(nostack),
+        );
+        #[cfg(target_arch = "aarch64")]
+        asm!(
+            "ldr {was}, [{block}, #8]",
+            "str xzr, [{block}, #8]",
+            "eor {seal}, {seal}, {block}",
+            "eor {seal}, {seal}, {was}",
+            "mov {was}, xzr",
+            block = in(reg) block,
+            seal = inout(reg) key() => difference,
+            was = out(reg) _,
+            options(nostack),
+        );
     }
+    difference == 0
 }
 
 /// What stands behind a block that ends at an address, in a hardened heap.

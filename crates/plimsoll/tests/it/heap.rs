@@ -12,6 +12,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::require;
 
+/// The heaps that programs are tried on, each by the option of `plimsoll heap run` that chooses it.
+const HEAPS: [&str; 3] = ["--front-end=lfh", "--front-end=standard", "--hardened"];
+
+/// A user who owns nothing.
+pub(crate) const NOBODY: u32 = 65_534;
+
 /// The folder that the library is unpacked into for tests.
 pub(crate) fn cache() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("heap-cache")

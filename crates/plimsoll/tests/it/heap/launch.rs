@@ -130,8 +130,8 @@ fn a_program_that_would_not_load_the_library_is_not_started() {
 /// Runs as user nobody, without a home: root alone can become that.
 fn as_nobody(command: &mut Command) -> &mut Command {
     command
-        .uid(65534)
-        .gid(65534)
+        .uid(super::NOBODY)
+        .gid(super::NOBODY)
         .env_remove("HOME")
         .env_remove("XDG_CACHE_HOME")
 }
@@ -147,6 +147,7 @@ fn nobody_without_a_home_has_it_in_the_temporary_folder() {
         |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("opened");
     open(place.path(), 0o755);
     let temporary = place.path().join("tmp");
+    let unpacked = temporary.join(format!("plimsoll-{}", super::NOBODY));
     fs::create_dir(&temporary).expect("made");
     open(&temporary, 0o1777);
     // The program itself may lie where nobody can go.
@@ -157,22 +158,22 @@ fn nobody_without_a_home_has_it_in_the_temporary_folder() {
     let output = ran(as_nobody(&mut command).env("TMPDIR", &temporary).current_dir("/"));
     let path = text(&output.stdout);
     assert!(
-        path.starts_with(temporary.join("plimsoll-65534").to_str().expect("text")),
+        path.starts_with(unpacked.to_str().expect("text")),
         "{path} {}",
         text(&output.stderr)
     );
 
     // Somebody who was there before is not trusted, and there is no other place.
-    fs::remove_dir_all(temporary.join("plimsoll-65534")).expect("removed");
-    fs::create_dir(temporary.join("plimsoll-65534")).expect("made");
-    open(&temporary.join("plimsoll-65534"), 0o777);
+    fs::remove_dir_all(&unpacked).expect("removed");
+    fs::create_dir(&unpacked).expect("made");
+    open(&unpacked, 0o777);
     let mut command = Command::new(&plimsoll);
     command.args(["heap", "run", "--", "true"]);
     let output = ran(as_nobody(&mut command).env("TMPDIR", &temporary).current_dir("/"));
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(3), "{said}");
     assert!(
-        said.contains("cannot unpack") && said.contains("plimsoll-65534"),
+        said.contains("cannot unpack") && said.contains(unpacked.to_str().expect("text")),
         "{said}"
     );
 

@@ -1,11 +1,11 @@
 //! Real programs on the heap: what they make is what they make on the C library's malloc.
 
 use std::ffi::OsStr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use super::{compiled, has, heap_run, scratch, source};
+use super::{HEAPS, compiled, has, heap_run, scratch, source};
 use crate::require;
 
 /// Waits for a command, which is killed after `seconds`.
@@ -16,14 +16,14 @@ pub(super) fn finished(command: &mut Command, seconds: u64) -> Output {
     output.expect("the program starts and ends")
 }
 
-/// A program on the heap, in a folder, its variables fixed.
-pub(super) fn on_heap(front_end: &str, folder: &Path) -> Command {
+/// A program on one of [`HEAPS`], in a folder.
+pub(super) fn on_heap(heap: &str, folder: &Path) -> Command {
     let mut command = heap_run();
-    command.args(["--front-end", front_end, "--"]).current_dir(folder);
+    command.args([heap, "--"]).current_dir(folder);
     command
 }
 
-/// What a program writes on the C library's malloc it writes on the heap with both front ends. Returns that.
+/// What a program writes on the C library's malloc it writes on every one of [`HEAPS`]. Returns that.
 fn as_on_glibc<S: AsRef<OsStr>>(name: &str, arguments: &[S], variables: &[(&str, &str)]) -> String {
     let run = |what: &str, mut command: Command| {
         let output = finished(command.envs(variables.iter().copied()), 300);
@@ -42,11 +42,11 @@ fn as_on_glibc<S: AsRef<OsStr>>(name: &str, arguments: &[S], variables: &[(&str,
         .current_dir(&folder)
         .env_remove("LD_PRELOAD");
     let expected = run("glibc", plain);
-    for front_end in ["lfh", "standard"] {
+    for heap in HEAPS {
         let folder = scratch(&format!("as-on-glibc-{name}"));
-        let mut command = on_heap(front_end, &folder);
+        let mut command = on_heap(heap, &folder);
         command.args(arguments);
-        assert_eq!(run(front_end, command), expected, "{name} on {front_end}");
+        assert_eq!(run(heap, command), expected, "{name} with {heap}");
     }
     expected.0
 }
@@ -84,7 +84,7 @@ fn python_passes_its_own_tests() {
         return;
     }
     let folder = scratch("python-tests");
-    let mut command = on_heap("lfh", &folder);
+    let mut command = on_heap("--front-end=lfh", &folder);
     command.args(["python3", "-m", "test", "--timeout", "240", "-q"]);
     // It fails wherever a package of the installation is loaded at the start and uses threads, on any malloc.
     command.args(["-i", "test_import_from_another_thread"]);
@@ -111,34 +111,116 @@ fn sqlite_answers_the_same() {
     );
 }
 
+/// Functions that call each other, of all that a compiler has a pass for.
+fn large_c_program() -> String {
+    let mut program = "#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n".to_owned();
+    program += "struct s { int a; long b[8]; const char *c; };\nstatic int f0(struct s *p, int x) { return x ^ p->a; }\n";
+    for n in 1..=400 {
+        let (count, divisor, caller) = (n % 7 + 1, n % 11 + 2, n - 1);
+        program += &format!(
+            "static struct s v{n} = {{{n}, {{{count}}}, \"text {n}\"}};\n\
+             static int f{n}(struct s *p, int x) {{\n\
+                 for (int i = 0; i < {count}; i++) {{\n\
+                     p->b[i] = (long)x * i + {n};\n\
+                     if (p->b[i] % {divisor} == 0) {{ x += (int)strlen(v{n}.c); continue; }}\n\
+                     switch (x % 5) {{\n\
+                     case 0: x ^= v{n}.a; break;\n\
+                     case 3: p->a += abs(x) % {n}; break;\n\
+                     default: p->a ^= (int)(p->b[i] >> 3); }}\n\
+                 }}\n\
+                 return f{caller}(&v{n}, x & 0xFFFFFF);\n\
+             }}\n"
+        );
+    }
+    program + "int main(void) { printf(\"%d\\n\", f400(&v1, 7)); }\n"
+}
+
+/// All of the library's templates are read, some are made into code.
+const LARGE_CPP_PROGRAM: &str = "#include <bits/stdc++.h>\n\
+    int main(int count, char **words) {\n\
+        std::map<std::string, std::vector<std::function<bool(const std::string &)>>> found;\n\
+        for (int at = 0; at < count + 3; at++)\n\
+            found[std::to_string(at)].push_back([at](const std::string &word) {\n\
+                return std::regex_match(word, std::regex(\"[0-9]+\")) && std::stoi(word) == at; });\n\
+        for (auto &[word, checks] : found) std::cout << word << checks.front()(word) << words[0][0];\n\
+    }\n";
+
 #[test]
 fn compilers_write_the_same_code() {
     if !has("gcc") || !has("g++") {
         return;
     }
+    let sources = scratch("large-programs");
+    let (c, cpp) = (sources.join("large.c"), sources.join("large.cpp"));
+    std::fs::write(&c, large_c_program()).expect("written");
+    std::fs::write(&cpp, LARGE_CPP_PROGRAM).expect("written");
     let script = format!(
-        "gcc -O2 -c -o c.o '{}' && g++ -O2 -c -o cpp.o '{}' && sha256sum c.o cpp.o",
-        source("stress.c").display(),
-        source("new.cpp").display()
+        "gcc -O1 -g -o c '{}' && g++ -std=c++17 -g -o cpp '{}' && ./c && ./cpp && sha256sum c cpp",
+        c.display(),
+        cpp.display()
     );
-    as_on_glibc("gcc", &["sh", "-c", &script], &[]);
+    let written = as_on_glibc("gcc", &["sh", "-c", &script], &[]);
+    assert!(written.contains("\n01.11.21.31."), "{written}");
 }
 
-/// rustc brings a malloc of its own, which stands before any that is preloaded; what it starts does not.
+/// A rustc on the malloc that it is given: that of most builds brings one of its own, which stands before any that is
+/// preloaded, while all else of it is in a library. None where that is not there.
+fn rustc_on_any_malloc() -> Option<PathBuf> {
+    let text = |command: &mut Command| {
+        let output = command.output().expect("the program starts");
+        String::from_utf8(output.stdout).expect("text")
+    };
+    let root = text(Command::new("rustc").args(["--print", "sysroot"]));
+    let folder = Path::new(root.trim()).join("lib");
+    let files = std::fs::read_dir(&folder).into_iter().flatten().flatten();
+    let is_driver = |path: &PathBuf| {
+        let name = path.file_name().and_then(OsStr::to_str);
+        name.is_some_and(|name| name.starts_with("librustc_driver-") && name.ends_with(".so"))
+    };
+    let driver = files.map(|file| file.path()).find(is_driver);
+    let symbols = driver
+        .iter()
+        .map(|driver| text(Command::new("nm").arg("-D").arg(driver)));
+    let symbols: String = symbols.collect();
+    let main = symbols
+        .split_whitespace()
+        .find(|symbol| symbol.ends_with("17rustc_driver_impl4main"));
+    let why = "the installation's librustc_driver has no rustc_driver_impl::main";
+    if !require::capability("rustc-driver", main.is_some(), why) {
+        return None;
+    }
+    let main = format!("-DRUSTC_MAIN=\"{}\"", main?);
+    let path = format!("-Wl,-rpath,{}", folder.display());
+    Some(compiled(
+        "gcc",
+        "rustc.c",
+        "c",
+        &[&main, driver?.to_str()?, &path],
+    ))
+}
+
+/// What the heap stands on, a build script and the linker among it.
 #[test]
-fn rustc_builds_a_program_that_runs() {
-    if !has("rustc") {
+fn cargo_and_rustc_build_the_same_libraries() {
+    if !has("rustc") || !has("gcc") || !has("nm") {
         return;
     }
-    let program = "use std::collections::BTreeMap;\n\
-        fn main() {\n\
-            let mut words = BTreeMap::<String, Vec<usize>>::new();\n\
-            let threads: Vec<_> = (0..4).map(|t| std::thread::spawn(move || (0..1000).map(|n| format!(\"{}\", n * t)).collect::<Vec<_>>())).collect();\n\
-            for (t, thread) in threads.into_iter().enumerate() { for word in thread.join().unwrap() { words.entry(word).or_default().push(t); } }\n\
-            println!(\"{} {:?}\", words.len(), words.iter().nth(77));\n\
-        }\n";
-    let script = format!("echo '{program}' > main.rs && rustc --edition 2021 -O main.rs && ./main");
-    as_on_glibc("rustc", &["sh", "-c", &script], &[]);
+    let Some(rustc) = rustc_on_any_malloc() else {
+        return;
+    };
+    let script = format!(
+        "'{}' build --offline --locked --quiet --manifest-path '{}/../../Cargo.toml' -p plimsoll-os 2> errors || \
+            {{ cat errors; exit 1; }}; cd target/debug && sha256sum *.rlib deps/*.rmeta",
+        env!("CARGO"),
+        env!("CARGO_MANIFEST_DIR"),
+    );
+    let variables = [
+        ("RUSTC", rustc.to_str().expect("text")),
+        ("CARGO_TARGET_DIR", "target"),
+        ("CARGO_INCREMENTAL", "0"),
+    ];
+    let built = as_on_glibc("rustc", &["sh", "-c", &script], &variables);
+    assert!(built.contains("libplimsoll_os.rlib"), "{built}");
 }
 
 #[test]
@@ -164,23 +246,27 @@ fn git_makes_the_same_repository() {
     assert!(log.contains("Change 40"), "{log}");
 }
 
-fn stressed(mode: &str) -> String {
-    let program = compiled("gcc", "stress.c", "c", &[]);
-    let mut written = Vec::new();
-    for front_end in ["lfh", "standard"] {
-        let mut command = on_heap(front_end, program.parent().expect("a folder"));
-        let output = finished(command.arg(&program).arg(mode), 300);
+/// What a program writes on every one of [`HEAPS`].
+fn on_all_heaps(program: &Path, arguments: &[&str]) -> String {
+    let written = HEAPS.map(|heap| {
+        let mut command = on_heap(heap, program.parent().expect("a folder"));
+        let output = finished(command.arg(program).args(arguments), 300);
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(
             output.status.success(),
-            "{front_end}: {}: {text}{}",
+            "{heap}: {}: {text}{}",
             output.status,
             String::from_utf8_lossy(&output.stderr)
         );
-        written.push(text);
-    }
-    assert_eq!(written[0], written[1]);
-    written.remove(0)
+        text
+    });
+    let [first, others @ ..] = written;
+    assert!(others.iter().all(|text| *text == first), "{first} {others:?}");
+    first
+}
+
+fn stressed(mode: &str) -> String {
+    on_all_heaps(&compiled("gcc", "stress.c", "c", &[]), &[mode])
 }
 
 #[test]
@@ -204,6 +290,16 @@ fn threads_of_short_lives_leave_their_blocks_to_others() {
     }
 }
 
+/// LLVM's optimiser did, with what `malloc` had left: its blocks were taken for blocks that were freed twice.
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn a_program_may_keep_what_calls_leave_in_registers() {
+    if has("g++") {
+        let program = compiled("g++", "registers.cpp", "c++", &[]);
+        assert_eq!(on_all_heaps(&program, &[]), "all blocks freed\n");
+    }
+}
+
 #[test]
 fn a_limit_of_address_space_is_survived() {
     if !has("gcc") || !has("python3") {
@@ -211,14 +307,14 @@ fn a_limit_of_address_space_is_survived() {
     }
     let program = compiled("gcc", "stress.c", "c", &[]);
     let folder = scratch("limits");
-    for front_end in ["lfh", "standard"] {
+    for heap in HEAPS {
         let script = format!("ulimit -v 131072 && exec '{}' exhaustion", program.display());
-        let output = finished(on_heap(front_end, &folder).args(["sh", "-c", &script]), 120);
+        let output = finished(on_heap(heap, &folder).args(["sh", "-c", &script]), 120);
         let text = String::from_utf8_lossy(&output.stdout);
         assert_eq!(
             text,
             "ran out and recovered\n",
-            "{front_end}: {}",
+            "{heap}: {}",
             String::from_utf8_lossy(&output.stderr)
         );
     }

@@ -116,6 +116,10 @@ fn keeps_its_promises(program: &Path) {
     for front_end in ["lfh", "standard"] {
         says(&mut under(front_end, program), "all promises kept\n");
     }
+    says(
+        heap_run().args(["--hardened", "--"]).arg(program),
+        "all promises kept\n",
+    );
     // The promises are those of the C library's own malloc.
     says(&mut Command::new(program), "all promises kept\n");
 }
