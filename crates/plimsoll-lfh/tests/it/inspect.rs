@@ -40,7 +40,7 @@ fn damages(heap: &Heap) -> (Validation, Vec<Damage>) {
         }
     });
     (
-        seen.expect("a heap was used"),
+        seen.expect("the heaps can be read").expect("a heap was used"),
         found.into_iter().flatten().collect(),
     )
 }

@@ -181,6 +181,7 @@ fn is_sound(heap: &Heap, blocks: &BTreeMap<usize, Block>) {
         first.get_or_insert(damage);
         damages += 1;
     });
+    let seen = seen.expect("the heaps can be read");
     assert!(seen.is_some() || blocks.is_empty());
     assert_eq!((damages, first), (0, None));
     let Some((record, counts)) = heap.statistics() else {
