@@ -8,15 +8,12 @@ use core::ptr;
 #[cfg(target_arch = "x86_64")]
 use core::sync::atomic::Ordering;
 
-use super::layout::QUARANTINED;
+use super::layout::{QUARANTINE_HEADER, QUARANTINED};
 #[cfg(target_arch = "x86_64")]
 use super::rseq;
 use super::{Header, SlotSet};
 #[cfg(target_arch = "x86_64")]
 use crate::set_once::SET_ONCE;
-
-/// The header of the quarantine.
-const INDEX: usize = 0;
 
 impl SlotSet {
     /// Puts a block into the quarantine of the slot that serves this thread. No where there is no room.
@@ -26,9 +23,16 @@ impl SlotSet {
         if self.uses_sections() {
             let slots = self.sections.load(Ordering::Relaxed);
             // SAFETY: the set has started, so area and slots are what `rseq` asks for.
-            return unsafe { rseq::push(slots, SET_ONCE.area.load(Ordering::Relaxed), INDEX, block) };
+            return unsafe {
+                rseq::push(
+                    slots,
+                    SET_ONCE.area.load(Ordering::Relaxed),
+                    QUARANTINE_HEADER,
+                    block,
+                )
+            };
         }
-        self.push_to(INDEX, &[block]) == 1
+        self.push_to(QUARANTINE_HEADER, &[block]) == 1
     }
 
     /// Makes room in the quarantine of the slot that serves this thread, and puts a block there: what has been there for
@@ -36,15 +40,15 @@ impl SlotSet {
     #[cold]
     #[inline(never)]
     pub(crate) fn make_room(&self, block: *mut u8, leaving: &mut [*mut u8; QUARANTINED + 1]) -> usize {
-        self.prepare_at(INDEX, Header::prepared_for_quarantine());
+        self.prepare_at(QUARANTINE_HEADER, Header::prepared_for_quarantine());
         let mut blocks = [ptr::null_mut(); QUARANTINED + 1];
-        let taken = self.pop_from(INDEX, &mut blocks[..QUARANTINED]);
+        let taken = self.pop_from(QUARANTINE_HEADER, &mut blocks[..QUARANTINED]);
         blocks[taken] = block;
         let oldest = taken / 2;
         leaving[..oldest].copy_from_slice(&blocks[..oldest]);
         let staying = &blocks[oldest..=taken];
         // On another processor meanwhile, or where there was no memory for the array, there may be less room.
-        let stayed = self.push_to(INDEX, staying);
+        let stayed = self.push_to(QUARANTINE_HEADER, staying);
         let others = &staying[stayed..];
         leaving[oldest..oldest + others.len()].copy_from_slice(others);
         oldest + others.len()

@@ -18,6 +18,8 @@ fn started() -> SlotSet {
         count: AtomicU32::new(0),
     };
     assert_eq!((set.count(), set.uses_sections()), (0, false));
+    // As the process's first call does.
+    settings::read();
     assert!(set.start());
     set
 }
@@ -251,7 +253,8 @@ fn tokens_are_neither_doubled_nor_lost() {
 /// The same tests once more in a process without sections, as the choice is made once a process.
 #[test]
 fn slots_are_the_same_without_sections() {
-    if plimsoll_os::started_with(b"PLIMSOLL_HEAP_RSEQ", b"off") {
+    settings::read();
+    if !settings::sections() {
         assert!(!started().uses_sections());
         return;
     }
@@ -271,7 +274,7 @@ fn slots_are_the_same_without_sections() {
 /// on locked slots alone.
 #[test]
 fn sections_are_used_where_the_system_has_them() {
-    let wanted = plimsoll_os::restartable_area().is_some()
-        && !plimsoll_os::started_with(b"PLIMSOLL_HEAP_RSEQ", b"off");
-    assert_eq!(started().uses_sections(), wanted);
+    let used = started().uses_sections();
+    let wanted = plimsoll_os::restartable_area().is_some() && settings::sections();
+    assert_eq!(used, wanted);
 }

@@ -55,7 +55,7 @@ pub(crate) struct LowFragmentation {
     /// Where the next look at runs begins; 0 is the first. The drain's lock.
     looked_to: AtomicU32,
     /// Held by who drains: one at a time.
-    draining: Lock<()>,
+    pub(crate) draining: Lock<()>,
     /// By number; that of 0 is not used.
     pub(crate) buckets: [BucketLock; BUCKETS + 1],
 }
