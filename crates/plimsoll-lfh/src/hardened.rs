@@ -13,6 +13,10 @@
 //! `free` checks; what was freed is zero, stays in quarantine for a while, and is checked to be still zero when it is
 //! handed out again. A block larger than any bucket's ends in front of a page that cannot be reached.
 //!
+//! Whoever walks over the heap meanwhile finds it whole at each step: the canary of a block is there before the block
+//! is in use and until it rests, and what is in quarantine, in a slot or in a list is `RESTING` or free before it is
+//! there.
+//!
 //! Premises of the unsafe code: the table ([`arena::block_byte`]) covers every unit and stays; a block in use is its
 //! owner's, and after `free` this module's until it comes to the front end.
 #![allow(unsafe_code)]
@@ -36,11 +40,11 @@ use crate::unit::{UNIT, UnitIndex, UnitKind};
 pub(crate) const HIDDEN: u8 = 0x80;
 
 /// Bytes behind each block that are checked.
-const CANARY: usize = 8;
+pub(crate) const CANARY: usize = 8;
 /// Bytes at the start of a free block that the front end uses, and checks by itself.
 const LINKED: usize = 16;
 /// Bytes behind a large block that cannot be reached.
-const GUARD: usize = 4096;
+pub(crate) const GUARD: usize = 4096;
 
 /// What the table says: no block starts there, or it was never handed out.
 const NEVER: u8 = 0;
@@ -50,6 +54,33 @@ const RESTING: u8 = 2;
 const IN_USE: u8 = 3;
 /// In use, with a number of bytes more that the next two bytes of the table hold.
 const IN_USE_LONG: u8 = u8::MAX;
+
+/// What the table says of a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Never handed out, or free.
+    Free,
+    /// In quarantine, or on its way there or from there.
+    Resting,
+    /// In use, with so many bytes more than were asked for.
+    InUse { slack: usize },
+}
+
+impl State {
+    /// By the block's byte of the table and the two that follow it.
+    pub(crate) const fn of_bytes([byte, low, high]: [u8; 3]) -> State {
+        match byte {
+            NEVER | FREE => State::Free,
+            RESTING => State::Resting,
+            IN_USE_LONG => State::InUse {
+                slack: low as usize | (high as usize) << 8,
+            },
+            byte => State::InUse {
+                slack: (byte - IN_USE) as usize,
+            },
+        }
+    }
+}
 
 /// Forgets what was in units that become a subsegment.
 pub(crate) fn begin_subsegment(start: usize, units: u32) {
@@ -157,10 +188,10 @@ fn allocate_large(record: &Record, size: usize, align: usize) -> *mut u8 {
     if !block.is_null() {
         let address = block as usize;
         let end = address + large::run_bytes(address);
-        large::note_asked(address, size);
         // SAFETY: the run was just taken, and is longer than what was asked for by both.
         unsafe {
             write_canary(address + size);
+            large::note_asked(address, size);
             // Where the kernel has no room for another mapping, the canary has to do.
             let _ = address_space::make_inaccessible(end - GUARD, GUARD);
         }
@@ -250,12 +281,18 @@ unsafe fn free_large(record: &Record, block: *mut u8) -> bool {
     if unit.heap.load(Ordering::Relaxed) != record.number.load(Ordering::Relaxed) {
         integrity::report(Damage::OtherHeap, address, None);
     }
-    let length = large::run_bytes(address);
+    let (length, asked) = (large::run_bytes(address), large::asked(address));
+    if length - asked < CANARY + GUARD {
+        // Another thread is about to free it.
+        integrity::report(Damage::DoubleFree, address, None);
+    }
     // SAFETY: the run is the block's, with what is behind it.
     unsafe {
-        if !is_canary(address + large::asked(address)) {
+        if !is_canary(address + asked) {
             integrity::report(Damage::Overrun, address, None);
         }
+        // From here on there is no canary.
+        large::note_asked(address, length);
         // What was in it is gone at once; where pages are locked it goes when the memory is used again.
         // Where the kernel has no room to join its mappings again, nobody has the run any more.
         if address_space::make_accessible(address + length - GUARD, GUARD).is_ok() {

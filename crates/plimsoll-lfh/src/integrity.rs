@@ -122,7 +122,12 @@ pub(crate) unsafe fn unseal(block: *mut u8) -> bool {
 
 /// What stands behind a block that ends at an address, in a hardened heap.
 pub(crate) fn canary(end: usize) -> u64 {
-    (SET_ONCE.key.load(Ordering::Relaxed) ^ end as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1
+    canary_by(SET_ONCE.key.load(Ordering::Relaxed), end)
+}
+
+/// The same in a process of that key.
+pub(crate) const fn canary_by(key: u64, end: usize) -> u64 {
+    (key ^ end as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1
 }
 
 /// Which blocks come after a free one in its list: numbers + 1, 0 for none.

@@ -89,12 +89,15 @@ pub(crate) fn allocate(runs: Runs<'_>, size: usize, align: usize) -> *mut u8 {
     take(runs, size, align).map_or(ptr::null_mut(), |(block, _)| block)
 }
 
-/// A block as [`allocate`] makes it, of a run that was not a large block a moment ago.
+/// A block as [`allocate`] makes it, of a run that was not a large block a moment ago, and with all bytes of the run asked
+/// for until [`note_asked`] says otherwise.
 pub(crate) fn allocate_uncached(backend: &Backend, size: usize, align: usize) -> *mut u8 {
     let run = units_for(size)
         .zip(units_of_align(align))
         .and_then(|(units, align)| Some((backend.take(units, align, UnitKind::Large)?, units)));
-    run.map_or(ptr::null_mut(), |(run, units)| block_of(run, units, size))
+    run.map_or(ptr::null_mut(), |(run, units)| {
+        block_of(run, units, units as usize * UNIT)
+    })
 }
 
 /// A block of `size` bytes that are zero, at a multiple of `align`.
@@ -158,7 +161,8 @@ pub(crate) fn asked(block: usize) -> usize {
 
 fn note_size(first: UnitIndex, units: u32, size: usize) {
     let slack = (units as usize * UNIT).saturating_sub(size);
-    arena::unit(first).slack.store(slack as u32, Ordering::Relaxed);
+    // Who reads it from outside finds the canary that was written before.
+    arena::unit(first).slack.store(slack as u32, Ordering::Release);
 }
 
 /// Bytes of the block that starts at the unit.

@@ -21,6 +21,7 @@ static HARDENED: AtomicU8 = AtomicU8::new(0);
 static STANDARD: AtomicU8 = AtomicU8::new(0);
 static PURGE: AtomicU8 = AtomicU8::new(0);
 static NO_HUGE_PAGES: AtomicU8 = AtomicU8::new(0);
+static NO_SECTIONS: AtomicU8 = AtomicU8::new(0);
 
 /// Whether the process's heap starts with the Standard front end: `PLIMSOLL_HEAP_FRONT_END=standard`.
 pub(crate) fn starts_standard() -> bool {
@@ -51,6 +52,11 @@ pub(crate) fn huge_pages() -> bool {
     NO_HUGE_PAGES.load(Ordering::Relaxed) == 0
 }
 
+/// Whether restartable sequences may serve slots: not with `PLIMSOLL_HEAP_RSEQ=off`.
+pub(crate) fn sections() -> bool {
+    NO_SECTIONS.load(Ordering::Relaxed) == 0
+}
+
 /// Reads the environment. What it does not know, it leaves as it is by default.
 pub(crate) fn read() {
     with_environment(|variable| match variable {
@@ -58,6 +64,7 @@ pub(crate) fn read() {
         b"PLIMSOLL_HEAP_PROFILE=hardened" => HARDENED.store(1, Ordering::Relaxed),
         b"PLIMSOLL_HEAP_PURGE=inline" => PURGE.store(PurgeMode::Inline as u8, Ordering::Relaxed),
         b"PLIMSOLL_HEAP_PURGE=never" => PURGE.store(PurgeMode::Never as u8, Ordering::Relaxed),
+        b"PLIMSOLL_HEAP_RSEQ=off" => NO_SECTIONS.store(1, Ordering::Relaxed),
         b"PLIMSOLL_HEAP_THP=off" => NO_HUGE_PAGES.store(1, Ordering::Relaxed),
         _ => {}
     });

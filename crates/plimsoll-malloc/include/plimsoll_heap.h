@@ -109,7 +109,8 @@ void plimsoll_heap_count(plimsoll_heap_t *heap, plimsoll_heap_holdings_t *holdin
 
 /*
  * Walks over all heaps of the process and checks everything that describes them, while other threads go on. Returns how many
- * damages there are, and says each on standard error. It ends after 256 of them, and says so.
+ * damages there are, and says each on standard error. It ends after 256 of them, and says so. A walk that cannot begin, or
+ * not go on, as what leads to the heaps is damaged, counts as a damage too, and says so.
  */
 size_t plimsoll_heap_validate(void);
 

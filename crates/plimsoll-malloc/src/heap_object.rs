@@ -211,15 +211,27 @@ pub unsafe extern "C" fn plimsoll_heap_count(heap: *const Heap, holdings: *mut H
     unsafe { holdings.write(Holdings::of(&*heap)) };
 }
 
-/// Walks over all heaps of the process. Returns how many damages there are, having written each to standard error.
+/// Walks over all heaps of the process. Returns how many damages there are, having written each to standard error; at
+/// least 1 where the walk could not go on to its end.
 #[unsafe(no_mangle)]
 pub extern "C" fn plimsoll_heap_validate() -> usize {
+    let mut told = 0;
     let mut tell = |damage| {
+        told += 1;
         // Where standard error takes nothing there is nobody left to tell.
         let _ = writeln!(StandardError, "plimsoll: the heap is damaged: {damage}");
     };
-    let Some(found) = Heap::validate_all(&mut tell) else {
-        return 0;
+    let found = match Heap::validate_all(&mut tell) {
+        Ok(None) => return 0,
+        Ok(Some(found)) => found,
+        Err(error) => {
+            // As above.
+            let _ = writeln!(
+                StandardError,
+                "plimsoll: the heap is damaged: the walk over it ended early: {error}"
+            );
+            return told + 1;
+        }
     };
     if found.stopped {
         // As above.

@@ -60,14 +60,17 @@ pub struct Holdings {
 }
 
 impl Holdings {
-    /// Counts what a heap holds now, while other threads go on. All zero before the process's first call.
+    /// Counts what a heap holds now, while other threads go on. All zero before the process's first call, and where the
+    /// heap cannot be read.
     pub(crate) fn of(heap: &Heap) -> Holdings {
         let Some((_, counted)) = heap.statistics() else {
             return Holdings::default();
         };
         let (mut free, mut free_blocks) = (counted.free, counted.free_blocks);
         for bucket in Bucket::all() {
-            let blocks = counted.buckets[bucket.index()].free();
+            let counts = &counted.buckets[bucket.index()];
+            // What is absent is not committed.
+            let blocks = counts.free() - counts.absent;
             free += blocks * bucket.size() as u64;
             free_blocks += blocks;
         }

@@ -41,18 +41,6 @@ pub fn with_environment(mut visit: impl FnMut(&[u8])) {
     let _ = unsafe { system_call(libc::SYS_close, [file, 0, 0, 0, 0, 0]) };
 }
 
-/// Whether the process was started with the variable `name` set to `value`, both short. No where it cannot be read.
-pub fn started_with(name: &[u8], value: &[u8]) -> bool {
-    let mut found = false;
-    with_environment(|variable| {
-        let rest = variable
-            .strip_prefix(name)
-            .and_then(|rest| rest.strip_prefix(b"="));
-        found |= rest == Some(value);
-    });
-    found
-}
-
 #[cfg(test)]
 mod tests {
     extern crate std;
@@ -64,17 +52,5 @@ mod tests {
         let path = std::format!("PATH={}", std::env::var("PATH").expect("tests have a PATH"));
         let path = &path.as_bytes()[..path.len().min(super::LONGEST)];
         assert!(seen.iter().any(|variable| variable == path));
-    }
-
-    #[test]
-    fn a_variable_is_found_by_its_whole_name_and_value() {
-        let (name, value) = std::env::vars()
-            .find(|(name, value)| name.len() + value.len() < super::LONGEST && value.len() > 1)
-            .expect("tests have variables");
-        let (name, value) = (name.as_bytes(), value.as_bytes());
-        assert!(super::started_with(name, value));
-        assert!(!super::started_with(name, &value[1..]));
-        assert!(!super::started_with(name, &value[..value.len() - 1]));
-        assert!(!super::started_with(&name[1..], value));
     }
 }

@@ -29,7 +29,7 @@ mod weak;
 
 pub use backing_file::BackingFile;
 pub use clock::coarse_milliseconds;
-pub use environment::{started_with, with_environment};
+pub use environment::with_environment;
 pub use errno::Errno;
 pub use fd::Fd;
 pub use futex::{futex_wait, futex_wake};

@@ -52,10 +52,12 @@ pub(super) const ACTIVE: usize = RECORDS * STEP;
 /// Where the lock of a slot that sections do not serve is, in bytes.
 pub(crate) const LOCK: usize = ACTIVE + (BUCKETS + 1).next_multiple_of(16) * size_of::<u32>();
 
-/// Pointers of the array of a hardened heap's quarantine, whose header is that of bucket 0, which is none.
+/// The header of a hardened heap's quarantine: that of bucket 0, which is none.
+pub(crate) const QUARANTINE_HEADER: usize = 0;
+/// Pointers of its array.
 pub(crate) const QUARANTINED: usize = 64;
 /// Where that array begins, in steps: behind the lock, in cache lines of its own.
-pub(super) const QUARANTINE: u16 = (LOCK / STEP + 8) as u16;
+pub(crate) const QUARANTINE: u16 = (LOCK / STEP + 8) as u16;
 
 /// Rows of runs, see `runs`, and the pointers that the array of each has room for: a cache line.
 pub(crate) const RUN_ROWS: usize = 3;

@@ -23,12 +23,13 @@ use plimsoll_os::{Advice, address_space};
 
 pub(crate) use self::header::Header;
 pub(crate) use self::layout::{
-    LOCK, MOST_POINTERS, QUARANTINED, RUN_POINTERS, RUN_ROWS, SLOT, STEP, begin, most_pointers,
+    LOCK, MOST_POINTERS, QUARANTINE, QUARANTINE_HEADER, QUARANTINED, RUN_POINTERS, RUN_ROWS, SLOT, STEP, begin, most_pointers,
 };
 pub(crate) use self::shared::SHARED;
 use crate::bucket::Bucket;
 use crate::lock::Lock;
 use crate::set_once::SET_ONCE;
+use crate::settings;
 
 /// The most slots where they are locked: contention is then what bounds the use of more.
 const MOST_LOCKED_SLOTS: usize = 64;
@@ -48,9 +49,9 @@ pub(crate) struct SlotSet {
 impl SlotSet {
     /// Maps the slots. No where there is no memory for them. The caller keeps others from doing so at the same time.
     pub(crate) fn start(&self) -> bool {
-        let area = match plimsoll_os::started_with(b"PLIMSOLL_HEAP_RSEQ", b"off") {
-            true => None,
-            false => plimsoll_os::restartable_area(),
+        let area = match settings::sections() {
+            true => plimsoll_os::restartable_area(),
+            false => None,
         };
         let sections = area.and_then(|area| {
             let count = plimsoll_os::possible_processors()?;

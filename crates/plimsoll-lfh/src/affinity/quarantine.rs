@@ -4,19 +4,16 @@
 //! serve the slot; nobody drains it.
 use core::ptr;
 
-use super::layout::QUARANTINED;
+use super::layout::{QUARANTINE_HEADER, QUARANTINED};
 use super::{Header, SlotSet};
-
-/// The header of the quarantine.
-const INDEX: usize = 0;
 
 impl SlotSet {
     /// Puts a block into the quarantine of the slot that serves this thread. No where there is no room.
     #[inline(always)]
     pub(crate) fn quarantine(&self, block: *mut u8) -> bool {
         match self.uses_sections() {
-            true => self.sections().push_at(INDEX, block),
-            false => self.push_to(INDEX, &[block]) == 1,
+            true => self.sections().push_at(QUARANTINE_HEADER, block),
+            false => self.push_to(QUARANTINE_HEADER, &[block]) == 1,
         }
     }
 
@@ -25,15 +22,15 @@ impl SlotSet {
     #[cold]
     #[inline(never)]
     pub(crate) fn make_room(&self, block: *mut u8, leaving: &mut [*mut u8; QUARANTINED + 1]) -> usize {
-        self.prepare_at(INDEX, Header::prepared_for_quarantine());
+        self.prepare_at(QUARANTINE_HEADER, Header::prepared_for_quarantine());
         let mut blocks = [ptr::null_mut(); QUARANTINED + 1];
-        let taken = self.pop_from(INDEX, &mut blocks[..QUARANTINED]);
+        let taken = self.pop_from(QUARANTINE_HEADER, &mut blocks[..QUARANTINED]);
         blocks[taken] = block;
         let oldest = taken / 2;
         leaving[..oldest].copy_from_slice(&blocks[..oldest]);
         let staying = &blocks[oldest..=taken];
         // On another processor meanwhile, or where there was no memory for the array, there may be less room.
-        let stayed = self.push_to(INDEX, staying);
+        let stayed = self.push_to(QUARANTINE_HEADER, staying);
         let others = &staying[stayed..];
         leaving[oldest..oldest + others.len()].copy_from_slice(others);
         oldest + others.len()

@@ -20,6 +20,8 @@ fn started() -> SlotSet {
         count: AtomicU32::new(0),
     };
     assert_eq!((set.count(), set.uses_sections()), (0, false));
+    // As the process's first call does.
+    settings::read();
     assert!(set.start());
     set
 }
@@ -283,7 +285,8 @@ fn tokens_are_neither_doubled_nor_lost() {
 /// The same tests once more in a process without sections, as the choice is made once a process.
 #[test]
 fn slots_are_the_same_without_sections() {
-    if plimsoll_os::started_with(b"PLIMSOLL_HEAP_RSEQ", b"off") {
+    settings::read();
+    if !settings::sections() {
         assert!(!started().uses_sections());
         return;
     }
@@ -336,7 +339,7 @@ fn sections_can_be_restarted_from_the_start() {
 /// on locked slots alone. What they have is asked of them, not of what the slots go by.
 #[test]
 fn sections_are_used_where_the_system_has_them() {
-    let wanted = system_rseq::is_usable() && !plimsoll_os::started_with(b"PLIMSOLL_HEAP_RSEQ", b"off");
+    let wanted = system_rseq::is_usable() && settings::sections();
     assert_eq!(
         started().uses_sections(),
         wanted,

@@ -1,7 +1,7 @@
 //! Growth: segments come from the window to heaps, and go back when a heap ends.
 #![allow(unsafe_code)]
 
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use plimsoll_os::{Advice, Errno, address_space};
 
@@ -45,7 +45,16 @@ pub(crate) fn open_block_table() -> bool {
     growth.has_block_table = true;
     // Where it fails, other heaps have to grow without it.
     growth.has_block_table = growth.describe(directory.end.load(Ordering::Relaxed), only) || had;
+    HAS_BLOCK_TABLE.store(growth.has_block_table, Ordering::Release);
     growth.has_block_table
+}
+
+/// What the lock's value says of it, for who does not hold the lock.
+static HAS_BLOCK_TABLE: AtomicBool = AtomicBool::new(false);
+
+/// Whether the table of blocks is accessible as far as there are units.
+pub(crate) fn has_block_table() -> bool {
+    HAS_BLOCK_TABLE.load(Ordering::Acquire)
 }
 
 /// Makes the record of heap `number` accessible; it is zero the first time. False where no memory is left.

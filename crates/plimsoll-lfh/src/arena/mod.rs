@@ -23,8 +23,8 @@ use core::sync::atomic::{AtomicU8, Ordering};
 pub(crate) use self::begin::{is_ready, prepare};
 pub use self::directory::{Directory, MAGIC, Segment};
 pub(crate) use self::growth::{
-    disown, free_after_fork, grow, hold, leave_huge_pages, open_block_table, open_record, release,
-    use_huge_pages,
+    disown, free_after_fork, grow, has_block_table, hold, leave_huge_pages, open_block_table, open_record,
+    release, use_huge_pages,
 };
 use crate::bucket::SMALLEST_BLOCK;
 use crate::set_once::SET_ONCE;
@@ -54,7 +54,7 @@ const RECORDS: usize = 1 << 20;
 /// Where the unit table starts.
 const UNIT_TABLE: usize = 64 << 20;
 /// Where the table of hardened heaps' blocks starts: a byte for each [`SMALLEST_BLOCK`] bytes of the window.
-const BLOCK_TABLE: usize = UNIT_TABLE + UNITS * size_of::<Unit>();
+pub(crate) const BLOCK_TABLE: usize = UNIT_TABLE + UNITS * size_of::<Unit>();
 /// The first unit that a heap may have.
 pub const FIRST_UNIT: UnitIndex = ((BLOCK_TABLE + WINDOW / SMALLEST_BLOCK) / UNIT) as UnitIndex;
 /// The tables become accessible in steps of this many bytes.
@@ -140,8 +140,13 @@ pub(crate) fn directory() -> &'static Directory {
     unsafe { &*(window() as *const Directory) }
 }
 
+/// Whether an address is of a unit, and a hardened heap may have made pages of units inaccessible.
+pub(crate) fn may_be_inaccessible(address: usize) -> bool {
+    has_block_table() && unit_of(address).is_some_and(|unit| unit >= FIRST_UNIT)
+}
+
 /// Whether a range of the window can be read: of the directory, the segments' table, the records of heaps, the
-/// descriptions of units, or units.
+/// descriptions of units, the table of blocks, or units.
 pub(crate) fn is_readable(start: usize, length: usize) -> bool {
     let Some(from) = start
         .checked_sub(window())
@@ -153,10 +158,18 @@ pub(crate) fn is_readable(start: usize, length: usize) -> bool {
         return false;
     };
     let heaps = directory().heaps.load(Ordering::Acquire) as usize;
+    let block_table_end = match has_block_table() {
+        true => end() as usize * UNIT / SMALLEST_BLOCK,
+        false => 0,
+    };
     let readable = [
         (0, size_of::<Directory>()),
         (SEGMENTS, RECORDS + heaps * RECORD),
         (UNIT_TABLE, UNIT_TABLE + end() as usize * size_of::<Unit>()),
+        (
+            BLOCK_TABLE + FIRST_UNIT as usize * UNIT / SMALLEST_BLOCK,
+            BLOCK_TABLE + block_table_end,
+        ),
     ];
     if readable.iter().any(|(start, end)| *start <= from && to <= *end) {
         return true;

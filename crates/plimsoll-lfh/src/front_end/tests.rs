@@ -17,6 +17,7 @@ use crate::front_end::drain::Idle;
 use crate::numbers::Numbers;
 use crate::remote_free::Standing;
 use crate::seen_lock::lock;
+use crate::settings;
 use crate::subsegment::{PAGE, Subsegment};
 use crate::this_program::{again, role, this_program};
 
@@ -454,7 +455,8 @@ fn what_is_no_start_of_a_block_is_not_freed_here() {
 /// The same tests once more in a process without sections, as the choice is made once a process.
 #[test]
 fn the_front_end_is_the_same_without_sections() {
-    if plimsoll_os::started_with(b"PLIMSOLL_HEAP_RSEQ", b"off") {
+    settings::read();
+    if !settings::sections() {
         return;
     }
     let output = this_program()

@@ -4,9 +4,9 @@
 use core::fmt;
 use core::ptr;
 
-use plimsoll_os::{Errno, read_other};
+use plimsoll_os::{Errno, read_other, this_process};
 
-use crate::record;
+use crate::{arena, record};
 
 /// Where the bytes of a heap are read.
 ///
@@ -87,8 +87,25 @@ impl Memory for OtherProcess {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ThisProcess;
 
+impl ThisProcess {
+    /// Reads what a hardened heap may make inaccessible meanwhile, so that it must not be read as other memory is. None
+    /// where the kernel does not read for this process.
+    fn read_guarded(address: usize, into: &mut [u8]) -> Option<Result<(), MemoryError>> {
+        match read_other(this_process(), address, into) {
+            Ok(read) if read == into.len() => Some(Ok(())),
+            Ok(_) | Err(Errno::FAULT) => Some(Err(MemoryError::Unreadable { address })),
+            Err(_) => None,
+        }
+    }
+}
+
 impl Memory for ThisProcess {
     fn read(&self, address: usize, into: &mut [u8]) -> Result<(), MemoryError> {
+        if arena::may_be_inaccessible(address)
+            && let Some(read) = ThisProcess::read_guarded(address, into)
+        {
+            return read;
+        }
         // SAFETY: it is called only where they can.
         match record::while_readable(address, into.len(), || unsafe { copy(address, into) }) {
             true => Ok(()),

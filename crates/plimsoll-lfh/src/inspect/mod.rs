@@ -5,6 +5,7 @@
 //! may change at any time, and a damaged heap may hold anything: every walk ends, and reads only where it says.
 
 mod distribution;
+mod hardened;
 mod memory;
 mod records;
 mod runs;

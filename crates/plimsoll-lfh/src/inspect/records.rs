@@ -177,25 +177,46 @@ impl<'m, M: Memory> Space<'m, M> {
 }
 
 impl<M: Memory> Space<'_, M> {
+    /// Whether there is a heap of that number now.
+    pub(super) fn lives(&self, number: u32) -> Result<bool, MemoryError> {
+        if !(1..=self.highest_heap()).contains(&number) {
+            return Ok(false);
+        }
+        let record = self.records + (number as usize - 1) * RECORD;
+        let mut bytes = [0; 4];
+        self.memory
+            .read(record + offset_of!(Record, number), &mut bytes)?;
+        Ok(u32::from_ne_bytes(bytes) == number)
+    }
+
     /// Whether somebody is about to change what a damage was found in: holds the back end's lock of the heap, that of
-    /// its Standard front end, or that of a bucket.
+    /// its Standard front end, that of a bucket, or that of the drain, which looks for dead pages of subsegments that are
+    /// its own meanwhile. What changes without a lock is whole at each step; so are blocks in use of a hardened heap.
     pub(super) fn is_locked(&self, damage: &Damage) -> Result<bool, MemoryError> {
         if !(1..=self.highest_heap()).contains(&damage.heap) {
             return Ok(false);
         }
         let record = self.records + (damage.heap as usize - 1) * RECORD;
-        let lock = match (damage.fault.bucket(), damage.fault) {
+        let front = offset_of!(Record, low_fragmentation);
+        let locks = match (damage.fault.bucket(), damage.fault) {
+            (_, Fault::Canary { .. }) => return Ok(false),
             (Some(bucket), _) => {
-                let buckets = offset_of!(Record, low_fragmentation) + offset_of!(LowFragmentation, buckets);
-                buckets + bucket.index() * size_of::<BucketLock>() + offset_of!(BucketLock, lock)
+                let buckets = front + offset_of!(LowFragmentation, buckets);
+                let lock = buckets + bucket.index() * size_of::<BucketLock>() + offset_of!(BucketLock, lock);
+                [lock, front + offset_of!(LowFragmentation, draining)]
             }
-            (None, Fault::Standard { .. }) => offset_of!(Record, standard),
-            (None, _) => offset_of!(Record, backend) + offset_of!(Backend, extents),
+            (None, Fault::Standard { .. }) => [offset_of!(Record, standard); 2],
+            (None, _) => [offset_of!(Record, backend) + offset_of!(Backend, extents); 2],
         };
-        let mut state = [0; 4];
-        self.memory
-            .read(record + lock + offset_of!(Lock<()>, state), &mut state)?;
-        Ok(state != [0; 4])
+        for lock in locks {
+            let mut state = [0; 4];
+            self.memory
+                .read(record + lock + offset_of!(Lock<()>, state), &mut state)?;
+            if state != [0; 4] {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 }
 

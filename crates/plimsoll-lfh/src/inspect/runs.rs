@@ -38,6 +38,8 @@ pub struct Description {
     pub absent: u32,
     /// Units from the start of a free extent that may have been written to.
     pub touched: u32,
+    /// Bytes of the run of a large block beyond those that were asked for.
+    pub slack: u32,
 }
 
 impl Description {
@@ -61,6 +63,7 @@ impl Description {
             carved: u16_at(offset_of!(Unit, carved)).into(),
             absent: u32_at(offset_of!(Unit, absent)),
             touched: u32_at(offset_of!(Unit, touched)),
+            slack: u32_at(offset_of!(Unit, slack)),
         }
     }
 }

@@ -3,7 +3,7 @@
 use core::mem::offset_of;
 
 use super::memory::{Memory, MemoryError};
-use crate::affinity::{LOCK, MOST_POINTERS, SLOT, STEP};
+use crate::affinity::{LOCK, MOST_POINTERS, QUARANTINE_HEADER, SLOT, STEP};
 use crate::bucket::Bucket;
 use crate::lock::Lock;
 
@@ -62,8 +62,17 @@ impl Slots {
         slot: u32,
         bucket: Bucket,
     ) -> Result<Array, MemoryError> {
+        self.array_at(memory, slot, bucket.index())
+    }
+
+    /// The array of a hardened heap's quarantine.
+    pub(super) fn quarantine(&self, memory: &impl Memory, slot: u32) -> Result<Array, MemoryError> {
+        self.array_at(memory, slot, QUARANTINE_HEADER)
+    }
+
+    fn array_at(&self, memory: &impl Memory, slot: u32, header: usize) -> Result<Array, MemoryError> {
         let mut bytes = [0; 8];
-        memory.read(self.address(slot).wrapping_add(bucket.index() * 8), &mut bytes)?;
+        memory.read(self.address(slot).wrapping_add(header * 8), &mut bytes)?;
         let step = |at: usize| u16::from_ne_bytes([bytes[at], bytes[at + 1]]);
         Ok(Array {
             begin: step(0),

@@ -63,8 +63,8 @@ pub struct HeapStatistics {
     tail: u64,
 }
 
-/// The blocks of one bucket. Invariant: `busy + cached + listed + absent + untouched =
-/// capacity`, where nothing moved meanwhile.
+/// The blocks of one bucket. Invariant: `busy + cached + quarantined + listed + absent + untouched = capacity`, where
+/// nothing moved meanwhile.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct BucketStatistics {
     /// Subsegments.
@@ -73,6 +73,8 @@ pub struct BucketStatistics {
     pub capacity: u64,
     /// Free blocks in the arrays of slots.
     pub cached: u64,
+    /// Blocks of a hardened heap that were freed and are kept from being used again.
+    pub quarantined: u64,
     /// Free blocks in the lists of subsegments.
     pub listed: u64,
     /// Free blocks that have a byte in a page that was given back to the system.
@@ -85,10 +87,10 @@ impl BucketStatistics {
     /// Blocks in use.
     pub fn busy(&self) -> u64 {
         self.capacity
-            .saturating_sub(self.cached + self.listed + self.absent + self.untouched)
+            .saturating_sub(self.cached + self.quarantined + self.listed + self.absent + self.untouched)
     }
 
-    /// Free blocks.
+    /// Free blocks, those in quarantine too.
     pub fn free(&self) -> u64 {
         self.capacity - self.busy()
     }
@@ -261,7 +263,7 @@ impl HeapStatistics {
                     .min(counts.capacity - counts.untouched - counts.absent - counts.listed);
             }
         }
-        Ok(())
+        self.count_quarantine(space, record, &slots)
     }
 
     /// Free bytes of committed ones, from 0 to 1; none where nothing is committed.

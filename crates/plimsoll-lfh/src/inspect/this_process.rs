@@ -1,29 +1,30 @@
 //! The heaps of this process, by themselves.
 
-use super::memory::{MemoryError, ThisProcess};
+use super::memory::ThisProcess;
 use super::records::HeapRecord;
-use super::space::Space;
+use super::space::{Space, SpaceError};
 use super::statistics::HeapStatistics;
 use super::validate::{Damage, Validation, validate};
 use crate::arena;
 use crate::heap::Heap;
 
 /// The heaps of this process; none before its first call.
-fn space(memory: &ThisProcess) -> Option<Space<'_, ThisProcess>> {
+fn space(memory: &ThisProcess) -> Result<Option<Space<'_, ThisProcess>>, SpaceError> {
     match arena::window() {
-        0 => None,
-        window => Space::open(memory, window).ok(),
+        0 => Ok(None),
+        window => Space::open(memory, window).map(Some),
     }
 }
 
 impl Heap {
-    /// What the heap holds, with its record. It is counted now, while other threads go on. None before the first call.
+    /// What the heap holds, with its record. It is counted now, while other threads go on. None before the first call,
+    /// and where what leads to the heap cannot be followed: [`Heap::validate_all`] says why.
     pub fn statistics(&self) -> Option<(HeapRecord, HeapStatistics)> {
         self.count().ok().flatten()
     }
 
-    fn count(&self) -> Result<Option<(HeapRecord, HeapStatistics)>, MemoryError> {
-        let Some(space) = space(&ThisProcess) else {
+    fn count(&self) -> Result<Option<(HeapRecord, HeapStatistics)>, SpaceError> {
+        let Some(space) = space(&ThisProcess)? else {
             return Ok(None);
         };
         let Some(record) = space.record(self.number())? else {
@@ -43,8 +44,14 @@ impl Heap {
     /// Walks over all heaps of the process and checks that everything that describes them fits together, while other
     /// threads go on. Each damage is told to `tell`, which must not use a heap of this process. None before the first
     /// call.
-    pub fn validate_all(tell: &mut dyn FnMut(Damage)) -> Option<Validation> {
-        let space = space(&ThisProcess)?;
-        validate(&space, tell).ok()
+    ///
+    /// # Errors
+    /// Where the walk could not be made, or ended early, as what leads to the heaps is damaged; what was found until then
+    /// was told.
+    pub fn validate_all(tell: &mut dyn FnMut(Damage)) -> Result<Option<Validation>, SpaceError> {
+        match space(&ThisProcess)? {
+            Some(space) => Ok(Some(validate(&space, tell)?)),
+            None => Ok(None),
+        }
     }
 }

@@ -4,10 +4,12 @@
 use std::os::unix::process::ExitStatusExt;
 use std::process::Output;
 use std::sync::Barrier;
+use std::sync::atomic::Ordering;
 
-use plimsoll_lfh::{FrontEnd, Heap, HeapOptions};
+use plimsoll_lfh::{Directory, FrontEnd, Heap, HeapOptions, UNIT, Unit};
 
 use crate::child::in_child;
+use crate::inspect::control_block;
 use crate::this_program::{again, role};
 
 /// Of blocks that are kept as they are for the next one, and of those that coalesce at once.
@@ -16,11 +18,13 @@ const LARGE: [usize; 2] = [40_000, 1 << 20];
 const NO_BLOCK: &str = "it is already free";
 const OTHER_HEAP: &str = "it belongs to another heap";
 const WRITTEN: &str = "it was written after it was freed";
+const HEADER: &str = "damaged header of a block";
+const DESCRIPTION: &str = "damaged description of a block";
 
 /// What is done, how the process's heap is made, and what the process says then.
 type Case = (&'static str, fn(), &'static str, &'static str);
 
-const CASES: [Case; 14] = [
+const CASES: [Case; 17] = [
     ("a large block freed twice", freed_twice, "lfh", NO_BLOCK),
     ("the same without slots", freed_twice, "standard", NO_BLOCK),
     ("a long block freed twice", long_freed_twice, "lfh", NO_BLOCK),
@@ -89,6 +93,24 @@ const CASES: [Case; 14] = [
         || misled(8),
         "standard",
         WRITTEN,
+    ),
+    (
+        "a header of Standard that was written over",
+        header_overwritten,
+        "standard",
+        HEADER,
+    ),
+    (
+        "an overrun in a heap that checks itself",
+        overrun_in_a_debug_heap,
+        "lfh",
+        HEADER,
+    ),
+    (
+        "a description of a heap that checks itself",
+        description_overwritten,
+        "lfh",
+        DESCRIPTION,
     ),
 ];
 
@@ -182,6 +204,45 @@ fn misled(by: u64) {
     large(100);
 }
 
+fn header_overwritten() {
+    let block = large(100);
+    // SAFETY: the mistake of this test.
+    unsafe {
+        block.sub(8).write_bytes(0x41, 8);
+        free(block);
+    }
+}
+
+fn debug_heap() -> Heap {
+    let options = HeapOptions {
+        debug: true,
+        ..HeapOptions::default()
+    };
+    Heap::new(options).expect("there is memory")
+}
+
+/// The next call notices it, whatever it asks for.
+fn overrun_in_a_debug_heap() {
+    let heap = debug_heap();
+    let blocks = [(); 3].map(|()| heap.allocate(100));
+    // SAFETY: the mistake of this test.
+    unsafe { blocks[0].write_bytes(1, heap.usable_size(blocks[0]) + 8) };
+    heap.allocate(1 << 20);
+}
+
+fn description_overwritten() {
+    let heap = debug_heap();
+    let block = heap.allocate(1 << 20) as usize;
+    let window = control_block();
+    // SAFETY: the mistake of this test: the tables are there, and made of atomics.
+    let unit = unsafe {
+        let units = (*(window as *const Directory)).units.load(Ordering::Relaxed);
+        &*(units as *const Unit).add((block - window) / UNIT)
+    };
+    unit.heap.store(77, Ordering::Relaxed);
+    heap.allocate(100);
+}
+
 fn run(test: &str, case: &str, front_end: &str) -> Output {
     again(test, case)
         .env("PLIMSOLL_HEAP_FRONT_END", front_end)
@@ -258,11 +319,7 @@ fn a_handler_of_the_end_may_allocate() {
 }
 
 fn use_by_threads() {
-    let options = HeapOptions {
-        debug: true,
-        ..HeapOptions::default()
-    };
-    let heap = Heap::new(options).expect("there is memory");
+    let heap = debug_heap();
     std::thread::scope(|scope| {
         for thread in 0..4_usize {
             let heap = &heap;

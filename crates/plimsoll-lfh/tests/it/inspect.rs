@@ -14,6 +14,14 @@ use proptest::prelude::*;
 use crate::child::in_child;
 use crate::numbers::Numbers;
 
+fn hardened() -> Heap {
+    let options = HeapOptions {
+        hardened: true,
+        ..HeapOptions::default()
+    };
+    Heap::new(options).expect("a heap")
+}
+
 fn heap(front_end: FrontEnd) -> Heap {
     let heap = Heap::new(HeapOptions::default()).expect("a heap");
     heap.set_front_end(front_end).expect("it may have any");
@@ -41,7 +49,7 @@ fn damages(heap: &Heap) -> (Validation, Vec<Damage>) {
         }
     });
     (
-        seen.expect("a heap was used"),
+        seen.expect("the heaps can be read").expect("a heap was used"),
         found.into_iter().flatten().collect(),
     )
 }
@@ -176,50 +184,166 @@ impl Drop for StopWhenDone<'_> {
 #[test]
 fn threads_under_way_are_no_damage() {
     alone("threads_under_way_are_no_damage", || {
-        let heap = heap(FrontEnd::LowFragmentation);
-        // So that there is something to see before the threads have begun.
-        let first = heap.allocate(100);
-        let stop = AtomicBool::new(false);
-        let steps = [const { AtomicU64::new(0) }; 4];
-        let least = || steps.iter().map(|steps| steps.load(Ordering::Relaxed)).min();
-        std::thread::scope(|scope| {
-            for thread in 0..steps.len() {
-                let (heap, stop, steps) = (&heap, &stop, &steps[thread]);
-                scope.spawn(move || {
-                    let mut kept = vec![0_usize; 500];
-                    let mut numbers = Numbers(thread as u64 + 1);
-                    while !stop.load(Ordering::Relaxed) {
-                        let seed = numbers.next() as usize;
-                        let new = heap.allocate(seed % if seed.is_multiple_of(50) { 100_000 } else { 2000 });
-                        let old = std::mem::replace(&mut kept[(seed >> 32) % 500], new as usize);
-                        // SAFETY: the blocks are this thread's, or null.
-                        unsafe { heap.free(old as *mut u8) };
-                        steps.fetch_add(1, Ordering::Relaxed);
-                    }
-                    for block in kept {
-                        // SAFETY: as above.
-                        unsafe { heap.free(block as *mut u8) };
-                    }
-                });
+        let seen = churned_and_walked(&heap(FrontEnd::LowFragmentation));
+        let walked = seen.free_blocks + seen.cached_blocks;
+        assert!(walked > 10_000, "{seen:?}");
+    });
+}
+
+/// They make and free guard pages, too, where a walk may be about to read.
+#[test]
+fn threads_under_way_in_a_hardened_heap_are_no_damage() {
+    alone("threads_under_way_in_a_hardened_heap_are_no_damage", || {
+        let seen = churned_and_walked(&hardened());
+        assert!(seen.guarded_blocks > 10_000, "{seen:?}");
+        assert!(seen.quarantined_blocks > 100, "{seen:?}");
+    });
+}
+
+/// Walks over a heap again and again while threads use it. Returns what the walks saw, all together.
+fn churned_and_walked(heap: &Heap) -> Validation {
+    let mut walked = Validation::default();
+    // So that there is something to see before the threads have begun.
+    let first = heap.allocate(100);
+    let stop = AtomicBool::new(false);
+    let steps = [const { AtomicU64::new(0) }; 4];
+    let least = || steps.iter().map(|steps| steps.load(Ordering::Relaxed)).min();
+    std::thread::scope(|scope| {
+        for thread in 0..steps.len() {
+            let (stop, steps) = (&stop, &steps[thread]);
+            scope.spawn(move || {
+                let mut kept = vec![0_usize; 500];
+                let mut numbers = Numbers(thread as u64 + 1);
+                while !stop.load(Ordering::Relaxed) {
+                    let seed = numbers.next() as usize;
+                    let new = heap.allocate(seed % if seed.is_multiple_of(50) { 100_000 } else { 2000 });
+                    let old = std::mem::replace(&mut kept[(seed >> 32) % 500], new as usize);
+                    // SAFETY: the blocks are this thread's, or null.
+                    unsafe { heap.free(old as *mut u8) };
+                    steps.fetch_add(1, Ordering::Relaxed);
+                }
+                for block in kept {
+                    // SAFETY: as above.
+                    unsafe { heap.free(block as *mut u8) };
+                }
+            });
+        }
+        let _stop = StopWhenDone(&stop);
+        while least() < Some(1000) {
+            std::thread::yield_now();
+        }
+        let mut walks = 0;
+        // And more, until the threads went on meanwhile.
+        while walks < 200 || least() < Some(2000) {
+            walks += 1;
+            let (seen, found) = damages(heap);
+            walked.free_blocks += seen.free_blocks;
+            walked.cached_blocks += seen.cached_blocks;
+            walked.guarded_blocks += seen.guarded_blocks;
+            walked.quarantined_blocks += seen.quarantined_blocks;
+            assert_eq!(found, []);
+            assert!(statistics(heap).reserved > 0);
+        }
+    });
+    // SAFETY: the block is this test's.
+    unsafe { heap.free(first) };
+    check(&statistics(heap));
+    walked
+}
+
+#[test]
+fn what_is_in_quarantine_is_not_in_use() {
+    alone("what_is_in_quarantine_is_not_in_use", || {
+        let heap = hardened();
+        let blocks: Vec<*mut u8> = (0..1000).map(|_| heap.allocate(100)).collect();
+        let large = heap.allocate(100_000);
+        let counts = |freed: usize| {
+            let counts = statistics(&heap);
+            check(&counts);
+            let bucket = counts.buckets[7];
+            assert_eq!(bucket.busy(), 1000 - freed as u64, "{bucket:?}");
+            assert_eq!(bucket.free() + bucket.busy(), bucket.capacity);
+            let (seen, found) = damages(&heap);
+            assert_eq!(found, []);
+            assert_eq!(seen.quarantined_blocks, bucket.quarantined);
+            // The large one, too.
+            assert_eq!(seen.guarded_blocks, bucket.busy() + 1);
+            bucket.quarantined
+        };
+        assert_eq!(counts(0), 0);
+        for (at, block) in blocks.iter().enumerate() {
+            // SAFETY: the blocks are this test's.
+            unsafe { heap.free(*block) };
+            if at == 9 {
+                assert_eq!(counts(10), 10);
             }
-            let _stop = StopWhenDone(&stop);
-            while least() < Some(1000) {
-                std::thread::yield_now();
+        }
+        assert!((33..=64).contains(&counts(1000)));
+        heap.trim();
+        assert!((33..=64).contains(&counts(1000)));
+        // SAFETY: as above.
+        unsafe { heap.free(large) };
+    });
+}
+
+#[test]
+fn mistakes_in_a_hardened_heap_are_found_before_it_notices_them() {
+    alone(
+        "mistakes_in_a_hardened_heap_are_found_before_it_notices_them",
+        || {
+            let heap = hardened();
+            let (small, large) = (heap.allocate(100), heap.allocate(100_000));
+            let freed = heap.allocate(1000);
+            // SAFETY: the block is this test's.
+            unsafe { heap.free(freed) };
+            // SAFETY: no: these are the mistakes. The memory is the heap's, which nobody else uses.
+            for (block, byte) in unsafe {
+                [
+                    (small, small.add(100)),
+                    (large, large.add(100_000)),
+                    (freed, freed.add(999)),
+                ]
+            } {
+                // SAFETY: as above.
+                let byte = unsafe { &mut *byte };
+                let was = *byte;
+                *byte = was.wrapping_add(1);
+                let (_, found) = damages(&heap);
+                *byte = was;
+                assert_eq!(found.len(), 1, "{found:?}");
+                assert_eq!(found[0].address, block as usize);
+                let is_it = match block == freed {
+                    true => matches!(found[0].fault, Fault::Resting { .. }),
+                    false => matches!(found[0].fault, Fault::Canary { .. }),
+                };
+                assert!(is_it, "{found:?}");
             }
-            let (mut walks, mut walked) = (0, 0);
-            // And more, until the threads went on meanwhile.
-            while walks < 200 || least() < Some(2000) {
-                walks += 1;
-                let (seen, found) = damages(&heap);
-                walked += seen.free_blocks + seen.cached_blocks;
-                assert_eq!(found, []);
-                assert!(statistics(&heap).reserved > 0);
-            }
-            assert!(walked > 10_000, "{walked}");
-        });
-        // SAFETY: the block is this test's.
-        unsafe { heap.free(first) };
-        check(&statistics(&heap));
+            assert_eq!(damages(&heap).1, []);
+        },
+    );
+}
+
+/// Where what leads to the heaps was written over, nothing is said to be sound.
+#[test]
+fn a_walk_that_cannot_be_made_is_an_error() {
+    alone("a_walk_that_cannot_be_made_is_an_error", || {
+        let heap = heap(FrontEnd::Standard);
+        heap.allocate(1);
+        // SAFETY: it is there, and made of atomics.
+        let directory = unsafe { &*(control_block() as *const Directory) };
+        let units = directory.units.swap(0x4141, Ordering::Relaxed);
+        let walked = Heap::validate_all(&mut |_| ());
+        let counted = heap.statistics();
+        directory.units.store(units, Ordering::Relaxed);
+        assert_eq!(
+            walked,
+            Err(SpaceError::Damaged {
+                field: "units",
+                value: 0x4141
+            })
+        );
+        assert_eq!(counted, None);
+        assert!(matches!(Heap::validate_all(&mut |_| ()), Ok(Some(_))));
     });
 }
 

@@ -182,6 +182,7 @@ fn is_sound(heap: &Heap, blocks: &BTreeMap<usize, Block>) {
         first.get_or_insert(damage);
         damages += 1;
     });
+    let seen = seen.expect("the heaps can be read");
     assert!(seen.is_some() || blocks.is_empty());
     assert_eq!((damages, first), (0, None));
     let Some((record, counts)) = heap.statistics() else {
@@ -194,10 +195,9 @@ fn is_sound(heap: &Heap, blocks: &BTreeMap<usize, Block>) {
     let in_buckets: u64 = counts.buckets.iter().map(BucketStatistics::busy).sum();
     let in_back: u64 = counts.back.busy.iter().sum();
     let used = in_buckets + in_back;
-    // What a hardened heap keeps for a while counts as in use.
-    match record.hardened {
-        true => assert!(used >= blocks.len() as u64, "{used} of {}", blocks.len()),
-        false => assert_eq!(used, blocks.len() as u64, "{in_buckets} and {in_back}"),
+    assert_eq!(used, blocks.len() as u64, "{in_buckets} and {in_back}");
+    if let (true, Some(seen)) = (record.hardened, seen) {
+        assert!(seen.guarded_blocks >= used, "{seen:?}");
     }
     let bytes: usize = blocks.values().map(|block| block.size).sum();
     assert!(counts.committed >= bytes as u64);

@@ -203,6 +203,27 @@ static void figures(void) {
     malloc_stats();
 }
 
+// Where a few blocks are left of many, what was given back to the system is neither in use nor free.
+static void figures_of_few_that_are_left(void) {
+    enum { COUNT = 40000, SIZE = 400, LEFT_OF_40 = 8 };
+    static char *blocks[COUNT];
+    size_t left = 0;
+    for (int at = 0; at < COUNT; at++)
+        memset(blocks[at] = malloc(SIZE), 1, SIZE);
+    for (int at = 0; at < COUNT; at++) {
+        if (at % 40 >= LEFT_OF_40)
+            free(blocks[at]);
+        else
+            left += SIZE;
+    }
+    malloc_trim(0);
+    struct mallinfo2 found = mallinfo2();
+    CHECK(found.uordblks >= left && found.uordblks + found.fordblks <= found.arena);
+    for (int at = 0; at < COUNT; at++)
+        if (at % 40 < LEFT_OF_40)
+            free(blocks[at]);
+}
+
 int main(void) {
     sizes();
     failures();
@@ -211,6 +232,7 @@ int main(void) {
     other_names();
     zeroed();
     figures();
+    figures_of_few_that_are_left();
     puts("all promises kept");
     return 0;
 }

@@ -67,6 +67,29 @@ static void hardened(void) {
     use(plimsoll_heap_process());
 }
 
+// Where a few blocks are left of many, what was given back to the system is neither in use nor free.
+static void sparse(void) {
+    enum { COUNT = 40000, SIZE = 400 };
+    static char *blocks[COUNT];
+    plimsoll_heap_t *heap = plimsoll_heap_create(0);
+    plimsoll_heap_holdings_t all, left;
+    CHECK(heap != NULL && plimsoll_heap_set_front_end(heap, PLIMSOLL_HEAP_LOW_FRAGMENTATION) == 0);
+    for (int at = 0; at < COUNT; at++) {
+        blocks[at] = (char *)plimsoll_heap_alloc(heap, SIZE);
+        memset(blocks[at], 1, SIZE);
+    }
+    plimsoll_heap_count(heap, &all);
+    for (int at = 0; at < COUNT; at++)
+        if (at % 40 >= 8)
+            plimsoll_heap_free(heap, blocks[at]);
+    plimsoll_heap_trim(heap);
+    plimsoll_heap_count(heap, &left);
+    CHECK(left.committed < all.committed * 2 / 3);
+    CHECK(left.used >= COUNT / 5 * SIZE && left.used < all.used / 2);
+    CHECK(left.committed == left.used + left.free + left.large);
+    CHECK(plimsoll_heap_destroy(heap) == 0);
+}
+
 int main(int count, char **words) {
     if (count == 2 && strcmp(words[1], "hardened") == 0) {
         hardened();
@@ -119,6 +142,7 @@ int main(int count, char **words) {
     CHECK(holdings.used < 50000 && holdings.large == 0 && holdings.large_blocks == 0);
     CHECK(plimsoll_heap_validate() == 0);
     CHECK(plimsoll_heap_destroy(counted) == 0);
+    sparse();
     // Memory of heaps that ended is used again.
     for (int round = 0; round < 1000; round++) {
         plimsoll_heap_t *heap = plimsoll_heap_create(0);

@@ -123,6 +123,37 @@ pub enum Fault {
         /// What it holds, in steps: begin, end, current.
         positions: [u16; 3],
     },
+    /// What is behind a block in use of a hardened heap was overwritten.
+    Canary {
+        /// Its bucket; none of a large block.
+        bucket: Option<Bucket>,
+        /// What stands in place of the canary.
+        found: u64,
+    },
+    /// The table of a hardened heap says of a block what cannot be.
+    State {
+        /// Its bucket.
+        bucket: Bucket,
+        /// What it says.
+        state: u8,
+    },
+    /// The description of a large block of a hardened heap says that more bytes were asked for than it has.
+    Slack {
+        /// Bytes of its run beyond those that were asked for.
+        slack: usize,
+    },
+    /// What is in the quarantine of a hardened heap does not rest there, or is not zero any more.
+    Resting {
+        /// The slot.
+        slot: u32,
+    },
+    /// The quarantine of a slot has impossible ends.
+    Quarantine {
+        /// The slot.
+        slot: u32,
+        /// What it holds, in steps: begin, end, current.
+        positions: [u16; 3],
+    },
     /// A block of the Standard front end has an impossible header.
     Standard {
         /// What stands in its place.
@@ -140,7 +171,9 @@ impl Fault {
             | Fault::Twice { bucket }
             | Fault::Mark { bucket, .. }
             | Fault::Slot { bucket, .. }
-            | Fault::Header { bucket, .. } => Some(*bucket),
+            | Fault::Header { bucket, .. }
+            | Fault::State { bucket, .. } => Some(*bucket),
+            Fault::Canary { bucket, .. } => *bucket,
             _ => None,
         }
     }
@@ -227,6 +260,39 @@ impl fmt::Display for Fault {
                 "the array of free {}-byte blocks of slot {slot} is damaged: from {begin} to {end}, filled up to \
                  {current}",
                 bucket.size()
+            ),
+            Fault::Canary {
+                bucket: Some(bucket),
+                found,
+            } => write!(
+                f,
+                "{found:#x} is behind a block in use of {} bytes, and no canary: it was written past the end of what was \
+                 asked for",
+                bucket.size()
+            ),
+            Fault::Canary { bucket: None, found } => write!(
+                f,
+                "{found:#x} is behind a large block, and no canary: it was written past the end of what was asked for"
+            ),
+            Fault::State { bucket, state } => write!(
+                f,
+                "the table of blocks says {state} of a block of {} bytes, which cannot be",
+                bucket.size()
+            ),
+            Fault::Slack { slack } => write!(
+                f,
+                "the description of the large block is damaged: it leaves {slack} bytes behind what was asked for"
+            ),
+            Fault::Resting { slot } => write!(
+                f,
+                "slot {slot} holds this in quarantine, and it is none that rests, or it was written after it was freed"
+            ),
+            Fault::Quarantine {
+                slot,
+                positions: [begin, end, current],
+            } => write!(
+                f,
+                "the quarantine of slot {slot} is damaged: from {begin} to {end}, filled up to {current}"
             ),
             Fault::Standard { header } => write!(
                 f,

@@ -4,6 +4,7 @@
 //! is only what stays the same, and wrong, all the time. What changes is counted as moved, and judged by nobody.
 
 mod damage;
+mod hardened;
 mod runs;
 mod slots;
 mod standard;
@@ -18,9 +19,13 @@ pub use self::damage::{Damage, Fault};
 use super::memory::{Memory, MemoryError};
 use super::space::Space;
 
-/// Milliseconds to wait before each further look at what seems wrong: longer, in all, than a thread that was sent away
-/// in the middle of a change stays away on a busy machine. Where it holds a lock meanwhile, nothing is judged.
+/// Milliseconds to wait before each further look at what seems wrong. What takes more than one step is changed under a
+/// lock, and while that is held nothing is judged: however long a thread is kept from running in the middle of a change.
+/// But for heaps that take no lock, as one thread alone uses them: there the time must do.
 const PAUSES_MS: [u64; 5] = [1, 2, 5, 20, 80];
+
+/// How often something is looked at that cannot be read, before the walk ends.
+const LOOKS_AT_UNREADABLE: u32 = 64;
 
 /// A walk ends at so many damages: each took it a tenth of a second, and whoever is told does not read more.
 pub const MOST_DAMAGES: u64 = 256;
@@ -34,6 +39,10 @@ pub struct Validation {
     pub free_blocks: u64,
     /// Free blocks looked at in slots.
     pub cached_blocks: u64,
+    /// Blocks in use of hardened heaps whose canary was looked at.
+    pub guarded_blocks: u64,
+    /// Blocks looked at in the quarantine of hardened heaps.
+    pub quarantined_blocks: u64,
     /// Things that changed whenever they were looked at, and could not be judged.
     pub moved: u64,
     /// Damages, at most [`MOST_DAMAGES`].
@@ -79,6 +88,7 @@ impl<'m, M: Memory> Walk<'_, 'm, M> {
         if self.seen.stopped {
             return Ok(true);
         }
+        let mut look = |space: &Space<'m, M>| while_it_is_there(|| look(space));
         let Some(mut last) = look(self.space)? else {
             return Ok(true);
         };
@@ -105,43 +115,22 @@ impl<'m, M: Memory> Walk<'_, 'm, M> {
     }
 }
 
+/// What `look` finds, where it can read all that it has to: a run that ends meanwhile may make way for the guard page of a
+/// block.
+fn while_it_is_there<T>(mut look: impl FnMut() -> Result<T, MemoryError>) -> Result<T, MemoryError> {
+    for _ in 1..LOOKS_AT_UNREADABLE {
+        match look() {
+            Err(MemoryError::Unreadable { .. }) => {}
+            looked => return looked,
+        }
+    }
+    look()
+}
+
 fn sleep(time: Duration) {
     // Nobody wakes it: the time ends it.
     futex_wait(&AtomicU32::new(0), 0, Some(time));
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::Heap;
-    use crate::inspect::ThisProcess;
-
-    #[test]
-    fn a_walk_ends_when_it_found_much() {
-        let _block = Heap::process().allocate(1);
-        let space = Space::open(&ThisProcess, crate::arena::window()).expect("there is a heap");
-        let mut told = 0;
-        let mut walk = Walk {
-            space: &space,
-            tell: &mut |_| told += 1,
-            seen: Validation::default(),
-            pauses_ms: [0; 5],
-        };
-        let damage = Damage {
-            heap: 0,
-            address: 0,
-            fault: Fault::Hole { unit: 1 },
-        };
-        let mut looks = 0;
-        for found in 1..1000 {
-            let judged = walk.judge(|_| {
-                looks += 1;
-                Ok(Some((damage, 0)))
-            });
-            assert_eq!(judged, Ok(found > MOST_DAMAGES));
-            assert_eq!(walk.seen.stopped, found >= MOST_DAMAGES);
-        }
-        assert_eq!(walk.seen.damaged, MOST_DAMAGES);
-        assert_eq!((told, looks), (MOST_DAMAGES, MOST_DAMAGES * 6));
-    }
-}
+mod tests;

@@ -42,7 +42,8 @@ impl<M: Memory> Walk<'_, '_, M> {
             }
             UnitKind::Subsegment => self.subsegment(first)?,
             UnitKind::Standard => self.standard(first)?,
-            UnitKind::Nothing | UnitKind::Large | UnitKind::Busy | UnitKind::Cached => {}
+            UnitKind::Large => self.large(first)?,
+            UnitKind::Nothing | UnitKind::Busy | UnitKind::Cached => {}
         }
         Ok(())
     }
@@ -59,11 +60,12 @@ fn damage<M: Memory>(space: &Space<'_, M>, run: &Run, fault: Fault) -> Damage {
     }
 }
 
-/// A unit that belongs to no run, in a segment that belongs to a heap.
+/// A unit that belongs to no run, in a segment that belongs to a heap. When a heap ends, its runs are gone for as long as its
+/// memory takes to be given back, before its segments are.
 fn hole<M: Memory>(space: &Space<'_, M>, unit: UnitIndex) -> Look<Run> {
     let run = space.run(unit)?;
     let heap = space.owner(unit)?;
-    let wrong = run.kind == Some(UnitKind::Nothing) && heap != 0 && !space.is_covered(unit)?;
+    let wrong = run.kind == Some(UnitKind::Nothing) && space.lives(heap)? && !space.is_covered(unit)?;
     Ok(wrong.then(|| {
         let damage = Damage {
             heap,

@@ -5,18 +5,19 @@ use super::damage::{Damage, Fault};
 use super::runs::Look;
 use crate::affinity::{MOST_POINTERS, begin, most_pointers};
 use crate::bucket::Bucket;
+use crate::hardened::State;
+use crate::inspect::hardened::{STATE, state_bytes};
 use crate::inspect::memory::{Memory, MemoryError};
 use crate::inspect::records::HeapRecord;
-use crate::inspect::runs::run_at;
 use crate::inspect::slots::{Array, Slots};
 use crate::inspect::space::Space;
 use crate::integrity::seal_by;
-use crate::subsegment::{capacity, units};
-use crate::unit::{UNIT, UnitIndex, UnitKind};
+use crate::subsegment::units;
+use crate::unit::{UNIT, UnitIndex};
 
 /// How often a block is looked at that is not as it should be, before an array counts as looked at: a block that is
 /// taken and put back all the time is free at one moment and in use at the next.
-const LOOKS_AT_A_BLOCK: usize = 64;
+pub(super) const LOOKS_AT_A_BLOCK: usize = 64;
 
 impl<M: Memory> Walk<'_, '_, M> {
     pub(super) fn slots(&mut self) -> Result<(), MemoryError> {
@@ -38,6 +39,7 @@ impl<M: Memory> Walk<'_, '_, M> {
                     self.seen.cached_blocks += blocks;
                 }
             }
+            self.quarantine(&record, &slots)?;
         }
         Ok(())
     }
@@ -45,7 +47,7 @@ impl<M: Memory> Walk<'_, '_, M> {
 
 /// What `look` finds in the slots of a heap; nothing where the heap has ended since its record was read, and its slots
 /// with it. Another one may have taken their place meanwhile: then they are looked at.
-fn while_it_lives<M: Memory>(
+pub(super) fn while_it_lives<M: Memory>(
     space: &Space<'_, M>,
     record: &HeapRecord,
     mut look: impl FnMut() -> Look<Array>,
@@ -105,7 +107,7 @@ fn array<M: Memory>(
     for (position, block) in (start..).zip(pointers) {
         let mut looks = 0;
         let mut held = *block;
-        while !is_free(space, record.number, bucket, held)? {
+        while !is_free(space, record, bucket, held)? {
             looks += 1;
             // It may have been taken meanwhile, and another be in its place.
             let now = slots.array(space.memory, slot, bucket)?;
@@ -127,7 +129,7 @@ fn array<M: Memory>(
 /// Whether a free block of a bucket of a heap is at an address.
 fn is_free<M: Memory>(
     space: &Space<'_, M>,
-    heap: u32,
+    record: &HeapRecord,
     bucket: Bucket,
     block: usize,
 ) -> Result<bool, MemoryError> {
@@ -136,22 +138,15 @@ fn is_free<M: Memory>(
         return Ok(false);
     };
     let first = unit & !(units(bucket) - 1);
-    if !space.units_now()?.contains(&first) {
+    if space.bucket_in(first, record.number, block)? != Some(bucket) {
         return Ok(false);
     }
-    let run = run_at(
-        first,
-        first + units(bucket),
-        space.table.description(space.memory, first)?,
-    );
-    let offset = block - space.address_of(first);
-    let is_block = run.kind == Some(UnitKind::Subsegment)
-        && run.description.heap == heap
-        && run.description.bucket == bucket.number()
-        && offset.is_multiple_of(bucket.size())
-        && offset / bucket.size() < capacity(bucket) as usize;
-    if !is_block {
-        return Ok(false);
+    if record.hardened {
+        let mut state = [0; STATE];
+        space.read_states(block, &mut state[..state_bytes(bucket)])?;
+        if State::of_bytes(state) != State::Free {
+            return Ok(false);
+        }
     }
     let mut seal = [0; 8];
     space.memory.read(block + 8, &mut seal)?;

@@ -1,9 +1,10 @@
 //! The checks of subsegments: their counts, and every block of their lists.
 
-use super::Walk;
 use super::damage::{Damage, Fault};
 use super::runs::Look;
+use super::{Walk, hardened};
 use crate::bucket::{Bucket, SMALLEST_BLOCK};
+use crate::inspect::hardened::STATE;
 use crate::inspect::memory::{Memory, MemoryError};
 use crate::inspect::runs::Run;
 use crate::inspect::space::Space;
@@ -17,18 +18,36 @@ const MOST_BLOCKS: usize = UNIT / SMALLEST_BLOCK;
 
 impl<M: Memory> Walk<'_, '_, M> {
     pub(super) fn subsegment(&mut self, first: UnitIndex) -> Result<(), MemoryError> {
-        let mut blocks = 0;
+        let mut blocks = Blocks::default();
         self.judge(|space| {
-            blocks = 0;
+            blocks = Blocks::default();
             subsegment(space, first, &mut blocks)
         })?;
-        self.seen.free_blocks += blocks;
+        self.seen.free_blocks += blocks.free;
+        self.seen.guarded_blocks += blocks.guarded;
         Ok(())
     }
 }
 
-/// A subsegment's counts must be possible and its lists lead to as many different free blocks as they say.
-fn subsegment<M: Memory>(space: &Space<'_, M>, first: UnitIndex, blocks: &mut u64) -> Look<Run> {
+/// Blocks that a look found to be as they should.
+#[derive(Default)]
+struct Blocks {
+    free: u64,
+    guarded: u64,
+}
+
+/// What a damage of a subsegment was read from.
+#[derive(PartialEq, Eq)]
+pub(super) enum Evidence {
+    Run(Run),
+    /// What the table of blocks says of a block, and what stands behind it. What else the subsegment does meanwhile makes
+    /// no difference to it.
+    Block([u8; STATE], u64),
+}
+
+/// A subsegment's counts must be possible and its lists lead to as many different free blocks as they say. Of a hardened
+/// heap the table of blocks must say the same.
+fn subsegment<M: Memory>(space: &Space<'_, M>, first: UnitIndex, blocks: &mut Blocks) -> Look<Evidence> {
     let run = space.run(first)?;
     if run.kind != Some(UnitKind::Subsegment) {
         return Ok(None);
@@ -40,7 +59,7 @@ fn subsegment<M: Memory>(space: &Space<'_, M>, first: UnitIndex, blocks: &mut u6
             address,
             fault,
         };
-        Ok(Some((damage, run)))
+        Ok(Some((damage, Evidence::Run(run))))
     };
     let wrong = |fault| at(space.address_of(first), fault);
     let home = Home::of_word(description.remote);
@@ -86,12 +105,12 @@ fn subsegment<M: Memory>(space: &Space<'_, M>, first: UnitIndex, blocks: &mut u6
         first,
         bucket,
         carved: description.carved,
-        seen: [0; MOST_BLOCKS / 64],
+        seen: Numbers::default(),
     };
     for number in (0..capacity).filter(|number| absent.has(*number as u16)) {
-        walk.seen[number as usize / 64] |= 1 << (number % 64);
+        walk.seen.add(number);
     }
-    *blocks += u64::from(absent.count());
+    blocks.free += u64::from(absent.count());
     for (head, length) in [
         (u32::from(home.head), home.chained.into()),
         (description.local, description.local_free),
@@ -99,9 +118,37 @@ fn subsegment<M: Memory>(space: &Space<'_, M>, first: UnitIndex, blocks: &mut u6
         if let Some((number, fault)) = walk.list(head, length)? {
             return at(walk.block(number.min(capacity)), fault);
         }
-        *blocks += u64::from(length);
+        blocks.free += u64::from(length);
     }
-    Ok(None)
+    if !space.is_hardened(description.heap)? {
+        return Ok(None);
+    }
+    let wrong = hardened::blocks(space, &run, bucket, &walk.seen, &mut blocks.guarded)?;
+    Ok(wrong.map(|(address, fault, evidence)| {
+        let damage = Damage {
+            heap: description.heap,
+            address,
+            fault,
+        };
+        (damage, evidence)
+    }))
+}
+
+/// Numbers of blocks of a subsegment.
+#[derive(Default)]
+pub(super) struct Numbers([u64; MOST_BLOCKS / 64]);
+
+impl Numbers {
+    pub(super) fn has(&self, number: u32) -> bool {
+        self.0[number as usize / 64] & 1 << (number % 64) != 0
+    }
+
+    /// No where it was there.
+    fn add(&mut self, number: u32) -> bool {
+        let is_new = !self.has(number);
+        self.0[number as usize / 64] |= 1 << (number % 64);
+        is_new
+    }
 }
 
 /// A walk along the lists of a subsegment.
@@ -110,8 +157,8 @@ struct Lists<'w, 'm, M> {
     first: UnitIndex,
     bucket: Bucket,
     carved: u32,
-    /// A bit for each block that was in a list, or is absent.
-    seen: [u64; MOST_BLOCKS / 64],
+    /// Blocks that were in a list, or are absent.
+    seen: Numbers,
 }
 
 impl<M: Memory> Lists<'_, '_, M> {
@@ -135,11 +182,9 @@ impl<M: Memory> Lists<'_, '_, M> {
                 return Ok(Some((last, Fault::Link { bucket, number })));
             }
             let number = next - 1;
-            let bit = 1 << (number % 64);
-            if self.seen[number as usize / 64] & bit != 0 {
+            if !self.seen.add(number) {
                 return Ok(Some((number, Fault::Twice { bucket })));
             }
-            self.seen[number as usize / 64] |= bit;
             let block = self.block(number);
             let [link, seal] = words(self.space.memory, block)?;
             let expected = seal_by(self.space.key, block);

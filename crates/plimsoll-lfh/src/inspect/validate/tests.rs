@@ -1,0 +1,576 @@
+//! Each fault, found where a field of a sound heap reads as something else, and nothing besides it.
+#![allow(unsafe_code)]
+
+use core::mem::offset_of;
+use core::ptr;
+use core::sync::atomic::Ordering;
+use std::collections::BTreeSet;
+use std::string::String;
+use std::vec;
+use std::vec::Vec;
+
+use super::*;
+use crate::affinity::{QUARANTINE, STEP, begin, most_pointers};
+use crate::arena::{self, Directory, Segment};
+use crate::backend::{Backend, Extents};
+use crate::bucket::Bucket;
+use crate::front_end::{BucketLock, LowFragmentation};
+use crate::inspect::{SpaceError, ThisProcess};
+use crate::integrity::seal_by;
+use crate::lock::Lock;
+use crate::record::{self, Record};
+use crate::subsegment::{Subsegment, capacity};
+use crate::this_program::this_program;
+use crate::unit::{Unit, UnitIndex, UnitKind};
+use crate::{FrontEnd, Heap, HeapOptions};
+
+/// Runs a test in a process where nobody else has heaps, and where no page is given back unless the test says so.
+fn alone(name: &str, body: fn()) {
+    if std::env::var_os("PLIMSOLL_LFH_ALONE").is_some() {
+        return body();
+    }
+    let output = this_program()
+        .args([&std::format!("inspect::validate::tests::{name}"), "--exact"])
+        .env("PLIMSOLL_LFH_ALONE", "1")
+        .env("PLIMSOLL_HEAP_PURGE", "never")
+        .output()
+        .expect("the test program starts");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && said.contains("1 passed"), "{said}");
+}
+
+/// Bytes that read as others.
+type Patch = (usize, Vec<u8>);
+
+/// This process's memory, but for some bytes.
+struct Patched(Vec<Patch>);
+
+impl Memory for Patched {
+    fn read(&self, address: usize, into: &mut [u8]) -> Result<(), MemoryError> {
+        ThisProcess.read(address, into)?;
+        for (start, bytes) in &self.0 {
+            for (at, byte) in (*start..).zip(bytes) {
+                if let Some(read) = into.get_mut(at.wrapping_sub(address)) {
+                    *read = *byte;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a walk finds in a memory with these patches, without the pauses.
+fn walked(patches: Vec<Patch>) -> (Vec<Damage>, Validation) {
+    let memory = Patched(patches);
+    let space = Space::open(&memory, arena::window()).expect("the control block is whole");
+    let mut found = Vec::new();
+    let mut walk = Walk {
+        space: &space,
+        tell: &mut |damage| found.push(damage),
+        seen: Validation::default(),
+        pauses_ms: [0; 5],
+    };
+    walk.runs().expect("it can be read");
+    walk.slots().expect("it can be read");
+    let seen = walk.seen;
+    (found, seen)
+}
+
+/// Small blocks' size, and their bucket's number.
+const SMALL: usize = 48;
+
+/// Heaps with something of everything that is walked over.
+struct Heaps {
+    plain: Heap,
+    /// Blocks of `plain` in use, whose neighbours are at home.
+    small: Vec<usize>,
+    /// A block of a subsegment of two units.
+    wide: usize,
+    /// Two free extents, with large blocks in use around them.
+    extents: [UnitIndex; 2],
+    large: UnitIndex,
+    /// In use, of a front end by Standard.
+    standard: Vec<usize>,
+    _of_standard: Heap,
+    hardened: Heap,
+    /// In use, of 100 bytes each.
+    guarded: Vec<usize>,
+    guarded_large: usize,
+}
+
+fn unit_at(block: usize) -> UnitIndex {
+    arena::unit_within(block)
+}
+
+/// # Panics
+/// Where no memory is left.
+fn blocks(heap: &Heap, count: usize, size: usize) -> Vec<usize> {
+    let mut blocks: Vec<usize> = (0..count).map(|_| heap.allocate(size) as usize).collect();
+    assert!(!blocks.contains(&0));
+    blocks.sort_unstable();
+    blocks
+}
+
+/// Frees every other block, from the second. Returns those in use.
+fn thin_out(heap: &Heap, blocks: &[usize]) -> Vec<usize> {
+    for block in blocks.iter().skip(1).step_by(2) {
+        // SAFETY: the block is the caller's, who forgets it.
+        unsafe { heap.free(*block as *mut u8) };
+    }
+    blocks.iter().step_by(2).copied().collect()
+}
+
+impl Heaps {
+    fn new() -> Heaps {
+        let plain = Heap::new(HeapOptions::default()).expect("there is memory");
+        plain
+            .set_front_end(FrontEnd::LowFragmentation)
+            .expect("nothing forbids it");
+        let small = thin_out(&plain, &blocks(&plain, 2000, SMALL));
+        let wide = plain.allocate(2000) as usize;
+        let runs = blocks(&plain, 5, 1 << 20);
+        let used = thin_out(&plain, &runs);
+        plain.trim();
+        // What a slot holds.
+        plain.allocate(80);
+        let of_standard = Heap::new(HeapOptions::default()).expect("there is memory");
+        let standard = blocks(&of_standard, 10, 40);
+        let hardened = Heap::new(HeapOptions {
+            hardened: true,
+            ..HeapOptions::default()
+        })
+        .expect("there is memory");
+        let guarded = thin_out(&hardened, &blocks(&hardened, 1000, 100));
+        let guarded_large = hardened.allocate(100_000) as usize;
+        hardened.trim();
+        Heaps {
+            small,
+            wide,
+            extents: [unit_at(runs[1]), unit_at(runs[3])],
+            large: unit_at(used[2]),
+            standard,
+            _of_standard: of_standard,
+            plain,
+            hardened,
+            guarded,
+            guarded_large,
+        }
+    }
+
+    /// The first block of a list of the subsegment of a block of the bucket.
+    fn listed(&self, in_use: usize, bucket: Bucket) -> (Subsegment, u16) {
+        let subsegment = Subsegment::containing(in_use, bucket);
+        let home = subsegment.unit().remote.load();
+        let head = match home.chained {
+            0 => subsegment.unit().local.load(Ordering::Relaxed),
+            _ => home.head,
+        };
+        assert!(head != 0, "some blocks are at home");
+        (subsegment, head)
+    }
+
+    /// A slot of a heap in which `is_it` finds something, as it lies in memory.
+    fn slot(heap: &Heap, is_it: impl Fn([u16; 3]) -> bool, index: usize) -> usize {
+        let slots = &record::of(heap.number())
+            .expect("it lives")
+            .low_fragmentation()
+            .slots;
+        let start = slots.slots.load(Ordering::Relaxed);
+        (0..slots.count())
+            .map(|slot| start + slot * crate::affinity::SLOT)
+            .find(|slot| {
+                let mut bytes = [0; 6];
+                ThisProcess
+                    .read(slot + index * 8, &mut bytes)
+                    .expect("it is a slot");
+                let step = |at: usize| u16::from_ne_bytes([bytes[at], bytes[at + 1]]);
+                is_it([step(0), step(2), step(4)])
+            })
+            .expect("a slot has some")
+    }
+}
+
+fn of_unit(unit: UnitIndex, field: usize, bytes: &[u8]) -> Patch {
+    (ptr::from_ref(arena::unit(unit)).addr() + field, bytes.to_vec())
+}
+
+fn first_of_unit(unit: UnitIndex, first: u32) -> Patch {
+    of_unit(unit, offset_of!(Unit, first), &first.to_ne_bytes())
+}
+
+fn length_of_unit(unit: UnitIndex, length: u32) -> Patch {
+    of_unit(unit, offset_of!(Unit, length), &length.to_ne_bytes())
+}
+
+/// What is patched, and the fault that has to be found then, and at which address.
+struct Row {
+    patches: Vec<Patch>,
+    is_it: fn(&Fault) -> bool,
+    address: usize,
+}
+
+fn row(patches: Vec<Patch>, address: usize, is_it: fn(&Fault) -> bool) -> Row {
+    Row {
+        patches,
+        is_it,
+        address,
+    }
+}
+
+/// Faults of descriptions.
+fn rows_of_runs(heaps: &Heaps) -> Vec<Row> {
+    let [extent, _] = heaps.extents;
+    let length = arena::unit(extent).length.load(Ordering::Relaxed);
+    let last = extent + length - 1;
+    let wide = Subsegment::containing(heaps.wide, Bucket::for_size(2000).expect("it has a bucket")).first;
+    let large = heaps.large;
+    let heap = heaps.plain.number();
+    let segment = ptr::from_ref(arena::segment_of(large)).addr() + offset_of!(Segment, heap);
+    let at = arena::address_of;
+    let apart = vec![
+        length_of_unit(extent, length - 1),
+        of_unit(last - 1, offset_of!(Unit, kind), &[UnitKind::Free as u8]),
+        of_unit(last - 1, offset_of!(Unit, heap), &heap.to_ne_bytes()),
+        first_of_unit(last - 1, extent),
+        length_of_unit(last - 1, length - 1),
+        first_of_unit(last, last),
+        length_of_unit(last, 1),
+    ];
+    vec![
+        row(
+            vec![of_unit(large, offset_of!(Unit, kind), &[9])],
+            at(large),
+            |fault| matches!(fault, Fault::Description { kind: 9, .. }),
+        ),
+        row(
+            vec![of_unit(large, offset_of!(Unit, kind), &[0])],
+            at(large),
+            |fault| matches!(fault, Fault::Hole { .. }),
+        ),
+        row(vec![(segment, 99_u16.to_ne_bytes().to_vec())], 0, |fault| {
+            matches!(fault, Fault::Owner { segment: 99 })
+        }),
+        row(vec![first_of_unit(wide + 1, 7)], at(wide), |fault| {
+            matches!(fault, Fault::Inner { first: 7, .. })
+        }),
+        row(vec![length_of_unit(last, 3)], at(extent), |fault| {
+            matches!(fault, Fault::Tail { .. })
+        }),
+        row(apart, at(extent), |fault| matches!(fault, Fault::Apart { .. })),
+        row(
+            vec![of_unit(extent, offset_of!(Unit, next), &large.to_ne_bytes())],
+            0,
+            |fault| matches!(fault, Fault::List { .. }),
+        ),
+        row(
+            vec![of_unit(wide, offset_of!(Unit, bucket), &[200])],
+            at(wide),
+            |fault| matches!(fault, Fault::NoBucket { number: 200 }),
+        ),
+        row(
+            vec![of_unit(wide, offset_of!(Unit, carved), &u16::MAX.to_ne_bytes())],
+            at(wide),
+            |fault| matches!(fault, Fault::Count { .. }),
+        ),
+    ]
+}
+
+/// Faults of blocks that are at home.
+fn rows_of_lists(heaps: &Heaps) -> Vec<Row> {
+    let bucket = Bucket::for_size(SMALL).expect("it has a bucket");
+    let (subsegment, head) = heaps.listed(heaps.small[0], bucket);
+    let block = subsegment.block(head - 1) as usize;
+    let seal = seal_by(arena::directory().key.load(Ordering::Relaxed), block);
+    let link = |next: u16| {
+        let word = u64::from(next) ^ seal.rotate_left(32);
+        vec![(block, word.to_ne_bytes().to_vec())]
+    };
+    let carved = subsegment.unit().carved.load(Ordering::Relaxed);
+    vec![
+        row(link(carved + 1), block, |fault| {
+            matches!(fault, Fault::Link { .. })
+        }),
+        row(link(0), block, |fault| matches!(fault, Fault::Length { .. })),
+        row(link(head), block, |fault| matches!(fault, Fault::Twice { .. })),
+        row(vec![(block, vec![0x41; 8])], block, |fault| {
+            matches!(
+                fault,
+                Fault::Mark {
+                    found: 0x4141_4141_4141_4141,
+                    ..
+                }
+            )
+        }),
+        row(vec![(block + 8, vec![0x41; 8])], block, |fault| {
+            matches!(
+                fault,
+                Fault::Mark {
+                    found: 0x4141_4141_4141_4141,
+                    ..
+                }
+            )
+        }),
+    ]
+}
+
+/// Faults of slots and of Standard.
+fn rows_of_others(heaps: &Heaps) -> Vec<Row> {
+    let bucket = Bucket::for_size(80).expect("it has a bucket");
+    let in_use = heaps.small[0];
+    let filled = |[begin, end, current]: [u16; 3]| begin < end && begin < current;
+    let slot = Heaps::slot(&heaps.plain, filled, bucket.index());
+    let end = begin(bucket) + most_pointers(bucket) + 1;
+    let header = heaps.standard[5] - 8;
+    vec![
+        row(
+            vec![(
+                slot + begin(bucket) as usize * STEP,
+                in_use.to_ne_bytes().to_vec(),
+            )],
+            in_use,
+            |fault| matches!(fault, Fault::Slot { .. }),
+        ),
+        row(
+            vec![(slot + bucket.index() * 8 + 2, end.to_ne_bytes().to_vec())],
+            slot,
+            |fault| matches!(fault, Fault::Header { .. }),
+        ),
+        row(vec![(header, vec![0x41; 8])], heaps.standard[5], |fault| {
+            matches!(fault, Fault::Standard { .. })
+        }),
+    ]
+}
+
+/// Faults of hardened heaps.
+fn rows_of_hardened(heaps: &Heaps) -> Vec<Row> {
+    let bucket = Bucket::for_size(100 + 8).expect("it has a bucket");
+    let block = heaps.guarded[10];
+    let (subsegment, head) = heaps.listed(heaps.guarded[0], bucket);
+    let listed = subsegment.block(head - 1) as usize;
+    let state = |block: usize| ptr::from_ref(arena::block_byte(block)).addr();
+    let rests = |[begin, _, current]: [u16; 3]| begin == QUARANTINE && current > begin;
+    let slot = Heaps::slot(&heaps.hardened, rests, 0);
+    let mut pointer = [0; 8];
+    ThisProcess
+        .read(slot + QUARANTINE as usize * STEP, &mut pointer)
+        .expect("it is a slot");
+    let resting = usize::from_ne_bytes(pointer);
+    let large = heaps.guarded_large;
+    let slack = of_unit(unit_at(large), offset_of!(Unit, slack), &16_u32.to_ne_bytes());
+    vec![
+        row(vec![(block + 100, vec![0])], block, |fault| {
+            matches!(fault, Fault::Canary { bucket: Some(_), .. })
+        }),
+        row(vec![(large + 100_007, vec![0])], large, |fault| {
+            matches!(fault, Fault::Canary { bucket: None, .. })
+        }),
+        row(vec![slack], large, |fault| {
+            matches!(fault, Fault::Slack { slack: 16 })
+        }),
+        // In use, and in a list.
+        row(vec![(state(listed), vec![20])], listed, |fault| {
+            matches!(fault, Fault::State { state: 20, .. })
+        }),
+        // In use, with less behind it than a canary.
+        row(vec![(state(block), vec![4])], block, |fault| {
+            matches!(fault, Fault::State { state: 4, .. })
+        }),
+        row(vec![(resting + 50, vec![1])], resting, |fault| {
+            matches!(fault, Fault::Resting { .. })
+        }),
+        row(vec![(state(resting), vec![1])], resting, |fault| {
+            matches!(fault, Fault::Resting { .. })
+        }),
+        row(vec![(slot + 2, vec![1, 0])], slot, |fault| {
+            matches!(fault, Fault::Quarantine { .. })
+        }),
+    ]
+}
+
+/// The number of a fault, so that none is forgotten here.
+fn number(fault: &Fault) -> usize {
+    match fault {
+        Fault::Description { .. } => 0,
+        Fault::Owner { .. } => 1,
+        Fault::Inner { .. } => 2,
+        Fault::Tail { .. } => 3,
+        Fault::Apart { .. } => 4,
+        Fault::Hole { .. } => 5,
+        Fault::List { .. } => 6,
+        Fault::NoBucket { .. } => 7,
+        Fault::Count { .. } => 8,
+        Fault::Link { .. } => 9,
+        Fault::Length { .. } => 10,
+        Fault::Twice { .. } => 11,
+        Fault::Mark { .. } => 12,
+        Fault::Slot { .. } => 13,
+        Fault::Header { .. } => 14,
+        Fault::Standard { .. } => 15,
+        Fault::Canary { .. } => 16,
+        Fault::State { .. } => 17,
+        Fault::Slack { .. } => 18,
+        Fault::Resting { .. } => 19,
+        Fault::Quarantine { .. } => 20,
+    }
+}
+const FAULTS: usize = 21;
+
+#[test]
+fn each_fault_is_found_and_nothing_besides() {
+    alone("each_fault_is_found_and_nothing_besides", || {
+        let heaps = Heaps::new();
+        let (found, seen) = walked(Vec::new());
+        assert_eq!((found, seen.moved), (Vec::new(), 0));
+        // And the large one, and what the process's heap has for the test program.
+        assert!(seen.guarded_blocks > heaps.guarded.len() as u64, "{seen:?}");
+        assert!((33..=64).contains(&seen.quarantined_blocks), "{seen:?}");
+        let rows = [
+            rows_of_runs(&heaps),
+            rows_of_lists(&heaps),
+            rows_of_others(&heaps),
+            rows_of_hardened(&heaps),
+        ];
+        let mut faults = BTreeSet::new();
+        for (at, row) in rows.into_iter().flatten().enumerate() {
+            let (found, seen) = walked(row.patches);
+            assert_eq!(seen.moved, 0, "row {at}");
+            assert!(!found.is_empty(), "row {at} goes unnoticed");
+            for damage in found {
+                assert!((row.is_it)(&damage.fault), "row {at}: {damage}");
+                assert!([0, damage.address].contains(&row.address), "row {at}: {damage}");
+                faults.insert(number(&damage.fault));
+            }
+        }
+        assert_eq!(faults, (0..FAULTS).collect());
+    });
+}
+
+/// The locks under which a heap changes in more than one step: whoever holds one may be kept from running for long.
+#[test]
+fn what_somebody_is_about_to_change_is_not_judged() {
+    alone("what_somebody_is_about_to_change_is_not_judged", || {
+        let heaps = Heaps::new();
+        let bucket = Bucket::for_size(SMALL).expect("it has a bucket");
+        let first = Subsegment::containing(heaps.small[0], bucket).first;
+        let start = arena::record_address(heaps.plain.number());
+        let front = start + offset_of!(Record, low_fragmentation);
+        let buckets = front + offset_of!(LowFragmentation, buckets);
+        let lock_of_bucket = |bucket: Bucket| {
+            buckets + bucket.index() * size_of::<BucketLock>() + offset_of!(BucketLock, lock)
+        };
+        let draining = front + offset_of!(LowFragmentation, draining);
+        let back = start + offset_of!(Record, backend) + offset_of!(Backend, extents);
+        let held = |lock: usize| (lock + offset_of!(Lock<Extents>, state), vec![1]);
+        let too_many = (capacity(bucket) + 1).to_ne_bytes();
+        let of_bucket = || of_unit(first, offset_of!(Unit, carved), &too_many);
+        let of_back = || length_of_unit(heaps.extents[0], u32::MAX / 2);
+        for (patch, lock, judged) in [
+            (of_bucket(), lock_of_bucket(bucket), false),
+            (of_bucket(), draining, false),
+            (
+                of_bucket(),
+                lock_of_bucket(Bucket::new(9).expect("it is one")),
+                true,
+            ),
+            (of_bucket(), back, true),
+            (of_back(), back, false),
+            (of_back(), draining, true),
+        ] {
+            let (found, seen) = walked(vec![patch, held(lock)]);
+            assert_eq!((found.len(), seen.moved), if judged { (1, 0) } else { (0, 1) });
+        }
+    });
+}
+
+/// A heap that ends gives its memory back after its runs are gone and before its segments are: that takes as long as it is
+/// large.
+#[test]
+fn a_heap_that_ends_is_no_damage() {
+    alone("a_heap_that_ends_is_no_damage", || {
+        let heaps = Heaps::new();
+        let record = arena::record_address(heaps.plain.number()) + offset_of!(Record, number);
+        let gone = of_unit(heaps.large, offset_of!(Unit, kind), &[0]);
+        assert_eq!(walked(vec![gone.clone()]).0.len(), 1);
+        assert_eq!(walked(vec![gone, (record, vec![0; 4])]).0, []);
+    });
+}
+
+/// What cannot be followed is not.
+#[test]
+fn each_field_of_the_control_block_is_checked() {
+    alone("each_field_of_the_control_block_is_checked", || {
+        let _heaps = Heaps::new();
+        for (field, offset, bytes) in [
+            ("unit", offset_of!(Directory, unit), 4),
+            ("window", offset_of!(Directory, window), 8),
+            ("window_bytes", offset_of!(Directory, window_bytes), 8),
+            ("units", offset_of!(Directory, units), 8),
+            ("segments", offset_of!(Directory, segments), 8),
+            ("records", offset_of!(Directory, records), 8),
+            ("end", offset_of!(Directory, end), 4),
+            ("heaps", offset_of!(Directory, heaps), 4),
+        ] {
+            let memory = Patched(vec![(arena::window() + offset, vec![0x41; bytes])]);
+            let found = Space::open(&memory, arena::window()).map(|_| ()).unwrap_err();
+            let is_it = matches!(found, SpaceError::Damaged { field: named, .. } if named == field);
+            assert!(is_it, "{field}: {found}");
+            assert!(std::format!("{found}").contains("0x4141"), "{found}");
+        }
+        let layout = (arena::window() + offset_of!(Directory, layout), vec![0x41; 4]);
+        assert_eq!(
+            Space::open(&Patched(vec![layout]), arena::window()).map(|_| ()),
+            Err(SpaceError::OtherLayout { found: 0x4141_4141 })
+        );
+    });
+}
+
+#[test]
+fn a_walk_ends_when_it_found_much() {
+    let _block = Heap::process().allocate(1);
+    let space = Space::open(&ThisProcess, arena::window()).expect("there is a heap");
+    let mut told = 0;
+    let mut walk = Walk {
+        space: &space,
+        tell: &mut |_| told += 1,
+        seen: Validation::default(),
+        pauses_ms: [0; 5],
+    };
+    let damage = Damage {
+        heap: 0,
+        address: 0,
+        fault: Fault::Hole { unit: 1 },
+    };
+    let mut looks = 0;
+    for found in 1..1000 {
+        let judged = walk.judge(|_| {
+            looks += 1;
+            Ok(Some((damage, 0)))
+        });
+        assert_eq!(judged, Ok(found > MOST_DAMAGES));
+        assert_eq!(walk.seen.stopped, found >= MOST_DAMAGES);
+    }
+    assert_eq!(walk.seen.damaged, MOST_DAMAGES);
+    assert_eq!((told, looks), (MOST_DAMAGES, MOST_DAMAGES * 6));
+}
+
+/// A guard page may be where a run was a moment ago.
+#[test]
+fn what_cannot_be_read_for_a_moment_is_looked_at_again() {
+    let mut looks = 0;
+    let mut until = |last: u32| {
+        looks = 0;
+        while_it_is_there(|| {
+            looks += 1;
+            if looks < last {
+                return Err(MemoryError::Unreadable { address: 1 });
+            }
+            Ok(looks)
+        })
+    };
+    assert_eq!(until(1), Ok(1));
+    assert_eq!(until(LOOKS_AT_UNREADABLE), Ok(LOOKS_AT_UNREADABLE));
+    assert_eq!(
+        until(LOOKS_AT_UNREADABLE + 1),
+        Err(MemoryError::Unreadable { address: 1 })
+    );
+}
