@@ -5,7 +5,7 @@ use plimsoll_lfh::{Heap, SEGMENT};
 
 use crate::child::in_child;
 
-fn set_limit(of: libc::__rlimit_resource_t, bytes: u64) {
+pub(crate) fn set_limit(of: libc::__rlimit_resource_t, bytes: u64) {
     let limit = libc::rlimit {
         rlim_cur: bytes,
         rlim_max: libc::RLIM_INFINITY,
@@ -15,7 +15,7 @@ fn set_limit(of: libc::__rlimit_resource_t, bytes: u64) {
 }
 
 /// Bytes of address space of this process. Allocates nothing.
-fn virtual_bytes() -> u64 {
+pub(crate) fn virtual_bytes() -> u64 {
     let mut text = [0_u8; 128];
     // SAFETY: the path ends in a zero, and the buffer is as long as is said.
     let read = unsafe {
