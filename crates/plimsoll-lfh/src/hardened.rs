@@ -46,6 +46,11 @@ const LINKED: usize = 16;
 /// Bytes behind a large block that cannot be reached.
 pub(crate) const GUARD: usize = 4096;
 
+/// Whether large blocks have such a page: where pages are longer, the canary has to do.
+fn is_guarded() -> bool {
+    pages::page() <= GUARD
+}
+
 /// What the table says: no block starts there, or it was never handed out.
 const NEVER: u8 = 0;
 const FREE: u8 = 1;
@@ -193,7 +198,9 @@ fn allocate_large(record: &Record, size: usize, align: usize) -> *mut u8 {
             write_canary(address + size);
             large::note_asked(address, size);
             // Where the kernel has no room for another mapping, the canary has to do.
-            let _ = address_space::make_inaccessible(end - GUARD, GUARD);
+            if is_guarded() {
+                let _ = address_space::make_inaccessible(end - GUARD, GUARD);
+            }
         }
     }
     block
@@ -295,9 +302,11 @@ unsafe fn free_large(record: &Record, block: *mut u8) -> bool {
         large::note_asked(address, length);
         // What was in it is gone at once; where pages are locked it goes when the memory is used again.
         // Where the kernel has no room to join its mappings again, nobody has the run any more.
-        if address_space::make_accessible(address + length - GUARD, GUARD).is_ok() {
-            let _ = pages::make_zero(address, length);
-            record.backend().give(first);
+        if !is_guarded() || address_space::make_accessible(address + length - GUARD, GUARD).is_ok() {
+            match pages::make_zero(address, length) {
+                true => record.backend().give_untouched(first),
+                false => record.backend().give(first),
+            }
         } else {
             let _ = address_space::discard(address, length);
         }
@@ -328,5 +337,67 @@ pub(crate) fn size(block: *const u8) -> Option<usize> {
         }
         Some(bucket) => integrity::report(Damage::NotAStart, address, Some(bucket)),
         None => large_at(address).map(|_| large::asked(address)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::heap::{Heap, HeapOptions};
+    use crate::this_program::this_program;
+    use crate::{pages, record};
+
+    fn hardened() -> Heap {
+        let options = HeapOptions {
+            hardened: true,
+            ..HeapOptions::default()
+        };
+        Heap::new(options).expect("there is memory")
+    }
+
+    /// Its pages were given back with the block, and once more by the purge, for which a thread was started.
+    #[test]
+    fn a_large_block_leaves_nothing_to_give_back() {
+        let heap = hardened();
+        let block = heap.allocate(1 << 20);
+        // SAFETY: the block is in use, and that long.
+        unsafe {
+            block.write_bytes(1, 1 << 20);
+            heap.free(block);
+        }
+        let record = record::of(heap.number()).expect("the heap lives");
+        let extents = record.backend().extents();
+        assert_eq!((extents.free, extents.touched), (extents.owned, 0));
+        assert_eq!(extents.check(), Ok(()));
+    }
+
+    /// As on a system of 16 KiB pages: a part of one cannot be made inaccessible, nor accessible again, and so no large
+    /// block was ever used again.
+    fn use_large_blocks_of_long_pages() {
+        pages::pretend(16 << 10);
+        let heap = hardened();
+        let block = heap.allocate(100_000);
+        let end = block as usize + super::large::run_bytes(block as usize);
+        // SAFETY: the block is in use, and nothing but it is in its run.
+        unsafe {
+            core::ptr::with_exposed_provenance_mut::<u8>(end - 1).write_volatile(1);
+            heap.free(block);
+        }
+        let record = record::of(heap.number()).expect("the heap lives");
+        let extents = record.backend().extents();
+        assert_eq!(extents.free, extents.owned);
+    }
+
+    #[test]
+    fn long_pages_have_no_guard() {
+        const CHILD: &str = "PLIMSOLL_LFH_CHILD";
+        if std::env::var_os(CHILD).is_some() {
+            return use_large_blocks_of_long_pages();
+        }
+        let status = this_program()
+            .args(["hardened::tests::long_pages_have_no_guard", "--exact"])
+            .env(CHILD, "1")
+            .status()
+            .expect("the test program starts");
+        assert!(status.success(), "{status}");
     }
 }

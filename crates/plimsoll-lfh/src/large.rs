@@ -10,11 +10,12 @@
 use core::ptr;
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use plimsoll_os::address_space;
+use plimsoll_os::{Advice, Errno, address_space, read_other, this_process};
 
 use crate::arena::{self, UNITS};
 use crate::backend::{Backend, Run};
 use crate::front_end::{Idle, LowFragmentation};
+use crate::integrity;
 use crate::pages;
 use crate::purge;
 use crate::run_cache::RunCache;
@@ -215,23 +216,150 @@ unsafe fn move_by_pages(runs: Runs<'_>, first: UnitIndex, old: usize, size: usiz
         return ptr::null_mut();
     };
     MOVES.fetch_add(1, Ordering::Relaxed);
+    let mark = integrity::canary(new as usize);
     // SAFETY: both runs are whole units in the window, the caller's and the one just taken.
-    if unsafe { address_space::move_pages(arena::address_of(first), new as usize, old) }.is_ok() {
-        runs.backend.give_untouched(first);
-        return new;
-    }
+    let error = unsafe {
+        new.cast::<u64>().write(mark);
+        match address_space::move_pages(arena::address_of(first), new as usize, old) {
+            Ok(()) => {
+                let length = arena::unit(first).length.load(Ordering::Relaxed);
+                if arena::has_huge_pages(first, length) {
+                    // What was asked for there moved along.
+                    let _ = address_space::advise(new as usize, old, Advice::NoHugePage);
+                }
+                runs.backend.give_untouched(first);
+                return new;
+            }
+            Err(error) => error,
+        }
+    };
     // Parts of the block were moved before, from elsewhere, or the kernel cannot at all: not to be tried for long.
     MOVES.fetch_add(MOST_MOVES / 64, Ordering::Relaxed);
-    // The kernel may have unmapped the new range before it found that it cannot move the old one.
-    let range = (new as usize, old);
-    let mapped = address_space::advise(range.0, range.1, plimsoll_os::Advice::NoHugePage).is_ok()
-        || address_space::map_unused(range.0, range.1).is_ok();
-    if mapped {
-        // SAFETY: the run was taken above, and nobody knows of it.
+    if error == Errno::INVAL || is_ours(new as usize, old, mark) {
+        // SAFETY: the run was taken above, is mapped, and nobody knows of it.
         unsafe { ptr::copy_nonoverlapping(arena::address_of(first) as *const u8, new, old) };
         runs.give(first);
         return new;
     }
-    // Somebody else mapped something there meanwhile: the run is never used again.
+    let new = arena::unit_within(new as usize);
+    arena::lose(new, arena::unit(new).length.load(Ordering::Relaxed));
     ptr::null_mut()
+}
+
+/// Whether a range is the heap's whose first word was `mark` before the kernel could not move others there: it may have
+/// unmapped the range before it found that. Then another thread may have mapped something there since, which is as
+/// readable and as long as it likes; otherwise the range is mapped again.
+fn is_ours(start: usize, length: usize, mark: u64) -> bool {
+    let mut word = [0; size_of::<u64>()];
+    // Nothing may be there: so the kernel reads it.
+    let read = read_other(this_process(), start, &mut word);
+    (read == Ok(word.len()) && word == mark.to_ne_bytes()) || arena::map_piece(start, length).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::string::String;
+
+    use super::*;
+    use crate::arena::{SEGMENT, SEGMENT_UNITS, Segment};
+    use crate::backend::tests;
+    use crate::heap::{Heap, HeapOptions};
+    use crate::record;
+
+    fn bytes_of<'b>(start: usize, length: usize) -> &'b mut [u8] {
+        // SAFETY: the range is this test's, and accessible.
+        unsafe { core::slice::from_raw_parts_mut(start as *mut u8, length) }
+    }
+
+    /// The kernel may unmap where pages should go and move none, and others map what they like there before the heap
+    /// looks: as long as that was, it was taken for the heap's own and written over.
+    #[test]
+    fn what_somebody_else_mapped_is_not_taken_for_the_heaps() {
+        let length = 2 * SEGMENT;
+        let start = address_space::map(length).expect("there is memory");
+        let mark = integrity::canary(start);
+        bytes_of(start, 8).copy_from_slice(&mark.to_ne_bytes());
+        assert!(is_ours(start, length, mark), "nothing happened");
+        // SAFETY: mapped above.
+        unsafe { address_space::unmap(start, length) }.expect("it is mapped");
+        assert!(is_ours(start, length, mark), "nobody came");
+        assert!(bytes_of(start, length).iter().all(|byte| *byte == 0));
+        bytes_of(start, length).fill(7);
+        assert!(!is_ours(start, length, mark), "these are another's");
+        // SAFETY: mapped by `is_ours`.
+        unsafe { address_space::unmap(start, SEGMENT) }.expect("it is mapped");
+        assert!(!is_ours(start, length, mark), "another has a part");
+        // SAFETY: as above.
+        unsafe { address_space::unmap(start + SEGMENT, SEGMENT) }.expect("it is mapped");
+    }
+
+    /// A heap that is destroyed gives back, and clears, what lies in its segments.
+    #[test]
+    fn what_somebody_else_mapped_outlives_the_heap() {
+        let heap = Heap::new(HeapOptions::default()).expect("there is memory");
+        let length = 3 * SEGMENT;
+        let block = heap.allocate(length) as usize;
+        let first = arena::unit_of(block).expect("it is in the window");
+        arena::lose(first, 3 * SEGMENT_UNITS);
+        bytes_of(block, length).fill(9);
+        drop(heap);
+        assert!(bytes_of(block, length).iter().all(|byte| *byte == 9));
+        for unit in [first, first + 3 * SEGMENT_UNITS - 1] {
+            assert_eq!(arena::unit(unit).kind(), UnitKind::Nothing);
+            let owner = arena::segment_of(unit).heap.load(Ordering::Relaxed);
+            assert_eq!(owner, Segment::FOREIGN);
+        }
+    }
+
+    /// The flags of the mapping that an address lies in, as the kernel names them.
+    fn flags_of(address: usize) -> String {
+        let text = std::fs::read_to_string("/proc/self/smaps").expect("there is /proc");
+        let mut found = false;
+        for line in text.lines() {
+            let range = line.split_once(' ').and_then(|(range, _)| range.split_once('-'));
+            let ends = range.and_then(|(start, end)| {
+                Some((
+                    usize::from_str_radix(start, 16).ok()?,
+                    usize::from_str_radix(end, 16).ok()?,
+                ))
+            });
+            if let Some((start, end)) = ends {
+                found = (start..end).contains(&address);
+            } else if let (true, Some(flags)) = (found, line.strip_prefix("VmFlags:")) {
+                return flags.into();
+            }
+        }
+        panic!("nothing is mapped at {address:#x}");
+    }
+
+    /// Where huge pages were asked for, the kernel takes that along with the pages, to where the heap does not know it.
+    #[test]
+    fn huge_pages_do_not_move_along() {
+        let heap = Heap::new(HeapOptions::default()).expect("there is memory");
+        let record = record::of(heap.number()).expect("the heap lives");
+        let backend = record.backend();
+        // What small blocks leave of a segment.
+        let filled = backend.take(8 * SEGMENT_UNITS, 1, UnitKind::Large);
+        assert!(filled.is_some());
+        let small = backend.take(8, 1, UnitKind::Subsegment).expect("there is memory");
+        if !tests::has_huge_pages(small.first) {
+            return;
+        }
+        let block = heap.allocate(3 * SEGMENT / 4);
+        assert!(arena::has_huge_pages(arena::unit_within(block as usize), 1));
+        bytes_of(block as usize, 3 * SEGMENT / 4).fill(5);
+        let moves = MOVES.load(Ordering::Relaxed);
+        // SAFETY: the block is in use.
+        let moved = unsafe { heap.reallocate(block, 4 * SEGMENT) };
+        assert_ne!(moved, block);
+        assert!(MOVES.load(Ordering::Relaxed) > moves, "it moved by its pages");
+        assert!(
+            bytes_of(moved as usize, 3 * SEGMENT / 4)
+                .iter()
+                .all(|byte| *byte == 5)
+        );
+        let flags = flags_of(moved as usize);
+        assert!(flags.contains("nh") && !flags.contains("hg"), "{flags}");
+        backend.give(small.first);
+    }
 }

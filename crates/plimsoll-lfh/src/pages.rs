@@ -27,6 +27,12 @@ pub(crate) fn page() -> usize {
     }
 }
 
+/// Has this process take pages for longer than they are.
+#[cfg(test)]
+pub(crate) fn pretend(page: usize) {
+    PAGE.store(page, Ordering::Relaxed);
+}
+
 /// Units that share a page: 1 where a page is no longer than a unit.
 pub(crate) fn page_units() -> u32 {
     page().div_ceil(UNIT) as u32
@@ -40,7 +46,7 @@ fn whole_pages(start: usize, length: usize, page: usize) -> Range<usize> {
 }
 
 /// Makes whole units read as zero, by giving their pages back as far as they are whole. No where the kernel does not
-/// take them, as pages are locked in memory: then the units are as they were.
+/// take all of them, as pages are locked in memory: then any of them may be zero.
 ///
 /// # Safety
 /// The range is whole units, accessible, and the caller's; nobody relies on its contents.

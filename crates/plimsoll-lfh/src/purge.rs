@@ -16,7 +16,7 @@
 use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
 
-use plimsoll_os::{HelperState, coarse_milliseconds, futex_wait, start_helper_thread};
+use plimsoll_os::{Errno, HelperState, coarse_milliseconds, futex_wait, start_helper_thread};
 
 use crate::arena::{self, HELPER};
 use crate::backend::{Backend, MOST_PURGED};
@@ -39,6 +39,8 @@ const PERIODS_END: bool = !cfg!(test);
 
 /// Whether the helper is there.
 static HELPER_STATE: HelperState = HelperState::absent();
+/// When there was no room for a helper, in milliseconds of the clock; 0 for never.
+static REFUSED: AtomicU32 = AtomicU32::new(0);
 /// What the helper sleeps on; never changed.
 static SLEEP: AtomicU32 = AtomicU32::new(0);
 /// Slow calls since the start, of those that are counted nowhere else.
@@ -83,7 +85,7 @@ fn is_over(last: &AtomicU32, now: u32) -> bool {
 /// Called where more than [`THRESHOLD`] lies free, under whatever locks.
 #[cold]
 pub(crate) fn ask_for_helper() {
-    if settings::purge_mode() != PurgeMode::Thread || !PERIODS_END {
+    if settings::purge_mode() != PurgeMode::Thread || !PERIODS_END || was_refused() {
         return;
     }
     // In the child the helper would be forgotten when the fork ends, and a second one started on its stack.
@@ -95,9 +97,20 @@ pub(crate) fn ask_for_helper() {
     pages::page();
     // SAFETY: the stack is a part of the window for this alone, and no other helper is present, as the state said;
     // `run` uses but atomics, system calls, and locks.
-    if unsafe { start_helper_thread(arena::window() + HELPER, &HELPER_STATE, run) }.is_err() {
-        settings::set_purge_mode(PurgeMode::Inline);
+    let started = unsafe { start_helper_thread(arena::window() + HELPER, &HELPER_STATE, run) };
+    let now = coarse_milliseconds().max(1);
+    match started {
+        Ok(()) => REFUSED.store(0, Ordering::Relaxed),
+        // There may be too many threads for a moment. Meanwhile whoever allocates and frees does it.
+        Err(Errno::AGAIN) => REFUSED.store(now, Ordering::Relaxed),
+        Err(_) => settings::set_purge_mode(PurgeMode::Inline),
     }
+}
+
+/// Whether a helper could not be started within the last period.
+fn was_refused() -> bool {
+    let refused = REFUSED.load(Ordering::Relaxed);
+    refused != 0 && coarse_milliseconds().wrapping_sub(refused) < PERIOD
 }
 
 /// The helper.

@@ -29,7 +29,7 @@ const ROWS: usize = (LONGEST - SHORTEST + 1) as usize;
 const MOST_RUNS: usize = RUN_POINTERS;
 const MOST_UNITS: u32 = 16;
 /// A shelf of more units than this is looked after, see [`purge::ask_for_helper`]: all together hold no more than other
-/// free memory may without that.
+/// free memory may without that. Nor do the rows of slots.
 const LOOKED_AFTER: u32 = THRESHOLD / SHELVES as u32;
 
 /// The shelves of a heap. Zeroed memory is empty ones.
@@ -76,7 +76,7 @@ fn row_of(units: u32) -> Option<usize> {
 }
 
 /// Units of a run of a row.
-fn units_of(row: usize) -> u32 {
+pub(crate) fn units_of(row: usize) -> u32 {
     row as u32 + SHORTEST
 }
 
@@ -434,5 +434,31 @@ mod tests {
         let extents = backend.extents();
         assert_eq!(extents.check(), Ok(()));
         assert_eq!((extents.free, extents.touched), (extents.owned, 0));
+    }
+
+    /// Rows filled up without a word once they had been prepared: nobody looked after what lay in them while the process
+    /// slept.
+    #[test]
+    fn rows_of_slots_that_lay_idle_are_prepared_anew() {
+        let heap = Heap::new(HeapOptions::default()).expect("there is memory");
+        heap.set_front_end(FrontEnd::LowFragmentation)
+            .expect("nothing forbids it");
+        let record = record_of(&heap);
+        let (backend, cache, front) = (record.backend(), record.run_cache(), record.low_fragmentation());
+        if !front.slots.uses_sections() {
+            return assert_eq!(front.units_of_rows(), 0, "there are no rows");
+        }
+        for emptied in [false, true] {
+            let first = take_large(backend, SHORTEST);
+            assert!(cache.put(backend, front, first));
+            // The thread may run on another processor by now: then it stays there.
+            if emptied && let Some(run) = cache.take(front, SHORTEST) {
+                backend.give(run);
+            }
+            assert!(front.units_of_rows() >= SHORTEST * RUN_POINTERS as u32);
+            while purge::end_period(record) {}
+            assert_eq!(front.units_of_rows(), 0);
+            assert_eq!(backend.extents().check(), Ok(()));
+        }
     }
 }

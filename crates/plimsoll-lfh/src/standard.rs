@@ -87,6 +87,7 @@ const fn fold(word: u64) -> u8 {
 /// 1. From the start of a run, adding up sizes leads to its end, and each header names the size before it.
 /// 2. No two neighbours are free.
 /// 3. A free block is in the list of its size, and a list's bit is set exactly if it has a block.
+/// 4. At most one run has no block in use.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Standard {
@@ -95,7 +96,7 @@ pub(crate) struct Standard {
     occupied: [u64; LISTS.div_ceil(64)],
     /// Runs.
     pub(crate) runs: u32,
-    /// Runs without a block in use: at most one is kept.
+    /// Runs without a block in use.
     empty_runs: u32,
     /// Blocks in use.
     pub(crate) blocks: u64,

@@ -17,6 +17,8 @@ impl Errno {
     pub const SRCH: Errno = Errno(libc::ESRCH);
     /// Interrupted by a signal.
     pub const INTR: Errno = Errno(libc::EINTR);
+    /// Not now: too many threads, for one.
+    pub const AGAIN: Errno = Errno(libc::EAGAIN);
     /// Out of memory, or a range that is not mapped.
     pub const NOMEM: Errno = Errno(libc::ENOMEM);
     /// An address where nothing can be read or written.

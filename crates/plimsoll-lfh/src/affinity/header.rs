@@ -116,13 +116,16 @@ impl Header {
     /// Forgets all pointers of a stopped header. The bucket's lock is held, and all sections were restarted since it
     /// was stopped.
     pub(crate) fn set_empty(&self, bucket: Bucket) {
-        self.set_empty_at(begin(bucket));
-    }
-
-    /// The same for an array that begins there, whatever guards it.
-    pub(super) fn set_empty_at(&self, begin: u16) {
+        let begin = begin(bucket);
         self.current.store(begin, Ordering::SeqCst);
         self.seen.store(begin, Ordering::Relaxed);
+    }
+
+    /// Makes a stopped header whose pointers were taken one that was never used: stopped -> unused.
+    pub(super) fn set_unused(&self) {
+        self.seen.store(0, Ordering::Relaxed);
+        self.current.store(0, Ordering::SeqCst);
+        self.limits.store(0, Ordering::Release);
     }
 
     /// Makes a stopped header usable again, with the smallest array that holds its pointers. The bucket's lock is held.
@@ -161,6 +164,12 @@ impl Header {
         if count > 0 {
             self.current.store(self.current() + count, Ordering::Relaxed);
         }
+    }
+
+    /// Says that the array lies there, whatever is in it.
+    #[cfg(test)]
+    pub(crate) fn set_limits(&self, begin: u16, end: u16) {
+        self.limits.store(limits(begin, end), Ordering::Relaxed);
     }
 
     /// Panics unless the invariant holds, for a slot on which nobody works.

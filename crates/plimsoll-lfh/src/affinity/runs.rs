@@ -21,8 +21,8 @@ impl SlotSet {
         self.sections().push_at(RUN_HEADERS + row, run)
     }
 
-    /// Makes the row usable in the slot that serves this thread, if it was never used. Returns the number
-    /// of the slot in which it did so.
+    /// Makes the row usable in the slot that serves this thread, if it is unused: never used, or emptied since. Returns
+    /// the number of the slot in which it did so.
     pub(crate) fn prepare_run(&self, row: usize) -> Option<usize> {
         if !self.uses_sections() {
             return None;
@@ -51,9 +51,9 @@ impl SlotSet {
         (begin..header.current()).map(read).collect()
     }
 
-    /// Takes every run out of a stopped row, the oldest first, and makes it usable again. Where sections
-    /// could not be restarted since it was stopped, it keeps its runs. Returns how many were written to `runs`. The
-    /// drain's lock is held.
+    /// Takes every run out of a stopped row, the oldest first, and makes it one that was never used: so whoever puts a
+    /// run there next has to prepare it. Where sections could not be restarted since it was stopped, it is usable again
+    /// as it is, and keeps its runs. Returns how many were written to `runs`. The drain's lock is held.
     pub(crate) fn empty_stopped_run(
         &self,
         slot: usize,
@@ -63,16 +63,16 @@ impl SlotSet {
     ) -> usize {
         let header = self.run_header(slot, row);
         let begin = run_begin(row);
-        let mut count = 0;
-        if restarted {
-            count = header.current().saturating_sub(begin);
-            for (at, run) in (begin..begin + count).zip(runs.iter_mut()) {
-                // SAFETY: pointers up to `current` were written by sections, and nobody writes there while it is stopped.
-                *run = unsafe { self.pointer(slot, at).read() };
-            }
-            header.set_empty_at(begin);
+        if !restarted {
+            header.resume_to_hold(begin, RUN_POINTERS as u16);
+            return 0;
         }
-        header.resume_to_hold(begin, RUN_POINTERS as u16);
+        let count = header.current().saturating_sub(begin);
+        for (at, run) in (begin..begin + count).zip(runs.iter_mut()) {
+            // SAFETY: pointers up to `current` were written by sections, and nobody writes there while it is stopped.
+            *run = unsafe { self.pointer(slot, at).read() };
+        }
+        header.set_unused();
         count as usize
     }
 }

@@ -65,8 +65,7 @@ fn make() -> bool {
     let Place { start, reserved } = place;
     let addresses_only = reserved.is_none();
     if !addresses_only {
-        // Else a system that uses huge pages always would back each block with one.
-        let _ = address_space::advise(start, WINDOW, Advice::NoHugePage);
+        leave_huge_pages_to_others(start, WINDOW);
     }
     // SAFETY: the directory's page is accessible, and nobody else knows it.
     let directory = unsafe { &*(start as *const Directory) };
@@ -154,7 +153,7 @@ fn find_addresses() -> Option<Place> {
     let _ = unsafe { address_space::unmap(near, page_size()) };
     (1..32usize).find_map(|distance| {
         let start = near.checked_sub(distance * 2 * WINDOW)? & !(SEGMENT - 1);
-        address_space::map_unused(start, TABLE_STEP).ok()?;
+        map_piece(start, TABLE_STEP).ok()?;
         Some(Place {
             start,
             reserved: None,
@@ -171,8 +170,23 @@ fn find_addresses() -> Option<Place> {
 /// The range is of the window, and nobody uses it yet.
 pub(super) unsafe fn open(start: usize, length: usize, addresses_only: bool) -> Result<(), Errno> {
     if addresses_only {
-        return address_space::map_unused(start, length);
+        return map_piece(start, length);
     }
     // SAFETY: the caller's premise; the window is mapped.
     unsafe { address_space::make_accessible(start, length) }
+}
+
+/// Maps a range of the window at which nothing is mapped, as the window is: with base pages.
+///
+/// # Errors
+/// [`Errno::EXIST`] where somebody uses some of the addresses; else there is no memory.
+pub(crate) fn map_piece(start: usize, length: usize) -> Result<(), Errno> {
+    address_space::map_unused(start, length)?;
+    leave_huge_pages_to_others(start, length);
+    Ok(())
+}
+
+/// A system that uses huge pages always would back each block with one.
+fn leave_huge_pages_to_others(start: usize, length: usize) {
+    let _ = address_space::advise(start, length, Advice::NoHugePage);
 }

@@ -24,7 +24,8 @@ pub struct Directory {
     pub window_bytes: AtomicU64,
     /// Address of the unit table, [`Unit`](crate::Unit)s by index.
     pub units: AtomicU64,
-    /// Address of the table of [`Segment`]s, by number: that of a unit is its index / [`SEGMENT_UNITS`](super::SEGMENT_UNITS).
+    /// Address of the table of [`Segment`]s, by number: that of a unit is its index /
+    /// [`SEGMENT_UNITS`](super::SEGMENT_UNITS).
     pub segments: AtomicU64,
     /// Address of the first heap's record; that of heap `n` is `n - 1` times [`RECORD`](super::RECORD) further.
     pub records: AtomicU64,
@@ -56,8 +57,8 @@ pub struct Segment {
     pub heap: AtomicU16,
     /// 1 where huge pages were asked for. Back end's lock.
     pub huge: AtomicU8,
-    /// Nothing.
-    pub spare: AtomicU8,
+    /// 1 where somebody else has addresses of a run in use. Owner of the run.
+    pub lost: AtomicU8,
 }
 
 impl Segment {

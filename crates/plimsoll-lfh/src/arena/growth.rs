@@ -1,6 +1,7 @@
 //! Growth: segments come from the window to heaps, and go back when a heap ends.
 #![allow(unsafe_code)]
 
+use core::ops::Range;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use plimsoll_os::{Advice, Errno, address_space};
@@ -83,28 +84,59 @@ pub(crate) unsafe fn disown(heap: u32, hardened: bool) {
     let end = end();
     let mut at = FIRST_UNIT;
     while at < end {
+        let lost = is_lost(at);
         let mut last = at;
-        while last < end && belongs(last, heap) {
+        while last < end && belongs(last, heap) && is_lost(last) == lost {
             last += SEGMENT_UNITS;
         }
         if last == at {
             at += SEGMENT_UNITS;
             continue;
         }
-        // SAFETY: the caller's premise.
-        unsafe { disown_range(at, last, hardened) };
+        match lost {
+            // What is somebody else's stays as it is, with what lies beside it, and nobody has it again.
+            true => forget(at, last, Segment::FOREIGN),
+            // SAFETY: the caller's premise.
+            false => unsafe { disown_range(at, last, hardened) },
+        }
         at = last;
     }
     drop(growth);
 }
 
+/// Notes that somebody else has addresses of a run in use, which will not be given back.
+pub(crate) fn lose(first: UnitIndex, units: u32) {
+    for at in segments(first, first + units) {
+        segment_of(at).lost.store(1, Ordering::Relaxed);
+    }
+}
+
+fn is_lost(unit: UnitIndex) -> bool {
+    segment_of(unit).lost.load(Ordering::Relaxed) != 0
+}
+
+/// The first units of the segments in which the units up to `end` lie.
+fn segments(first: UnitIndex, end: UnitIndex) -> impl Iterator<Item = UnitIndex> {
+    (first & !(SEGMENT_UNITS - 1)..end).step_by(SEGMENT_UNITS as usize)
+}
+
+/// Clears the descriptions of whole segments, and makes each `owner`'s at once: whoever looks meanwhile finds no
+/// segment of a heap without runs.
+fn forget(first: UnitIndex, last: UnitIndex, owner: u16) {
+    for segment in segments(first, last) {
+        for at in segment..segment + SEGMENT_UNITS {
+            BUCKET_OF_UNIT[at as usize].store(0, Ordering::Relaxed);
+            unit(at).clear();
+        }
+        segment_of(segment).heap.store(owner, Ordering::Release);
+    }
+}
+
 /// # Safety
 /// The units are of one heap, and nobody uses it.
 unsafe fn disown_range(first: UnitIndex, last: UnitIndex, hardened: bool) {
-    for at in first..last {
-        BUCKET_OF_UNIT[at as usize].store(0, Ordering::Relaxed);
-        unit(at).clear();
-    }
+    // The lock keeps others from having the segments before they are zero.
+    forget(first, last, 0);
     let (start, length) = (address_of(first), (last - first) as usize * UNIT);
     // SAFETY: the caller's premise; the range was accessible before.
     let accessible = !hardened || unsafe { address_space::make_accessible(start, length) }.is_ok();
@@ -116,14 +148,12 @@ unsafe fn disown_range(first: UnitIndex, last: UnitIndex, hardened: bool) {
         // SAFETY: the caller's premise.
         let _ = unsafe { address_space::discard(start, length) };
     }
-    // What the system leaves inaccessible, nobody has again.
-    let owner = if accessible { 0 } else { Segment::FOREIGN };
-    for at in (first..last).step_by(SEGMENT_UNITS as usize) {
-        let segment = segment_of(at);
-        segment.heap.store(owner, Ordering::Relaxed);
-        if segment.huge.swap(0, Ordering::Relaxed) != 0 {
-            let _ = address_space::advise(address_of(at), SEGMENT, Advice::NoHugePage);
+    for at in segments(first, last) {
+        if !accessible {
+            // What the system leaves inaccessible, nobody has again.
+            segment_of(at).heap.store(Segment::FOREIGN, Ordering::Relaxed);
         }
+        leave_huge_page(at);
     }
     if accessible {
         let segments = (last - first) / SEGMENT_UNITS;
@@ -189,7 +219,7 @@ pub(crate) fn grow(heap: u32, units: u32, align: u32, wanted: u32) -> Option<Gro
 pub(crate) fn use_huge_pages(grown: Grown) {
     let (start, length) = (address_of(grown.first), grown.units as usize * UNIT);
     if address_space::advise(start, length, Advice::HugePage).is_ok() {
-        for at in (grown.first..grown.first + grown.units).step_by(SEGMENT_UNITS as usize) {
+        for at in segments(grown.first, grown.first + grown.units) {
             segment_of(at).huge.store(1, Ordering::Relaxed);
         }
     }
@@ -200,11 +230,33 @@ pub(crate) fn use_huge_pages(grown: Grown) {
 pub(crate) fn leave_huge_pages(first: UnitIndex, units: u32) {
     let end = first + units;
     for inside in [first, end - 1] {
-        let start = inside & !(SEGMENT_UNITS - 1);
-        let whole = first <= start && start + SEGMENT_UNITS <= end;
-        if !whole && segment_of(inside).huge.swap(0, Ordering::Relaxed) != 0 {
-            let _ = address_space::advise(address_of(start), SEGMENT, Advice::NoHugePage);
+        let segment = inside & !(SEGMENT_UNITS - 1);
+        if !is_within(segment, &(first..end)) {
+            leave_huge_page(segment);
         }
+    }
+}
+
+/// Has base pages from now on under a run of other than small blocks that is taken from an extent, in segments of which
+/// nothing else is in use: the huge page of any other one is resident already. Back end's lock.
+pub(crate) fn use_base_pages(run: Range<UnitIndex>, extent: Range<UnitIndex>) {
+    segments(run.start, run.end)
+        .filter(|segment| is_within(*segment, &extent))
+        .for_each(leave_huge_page);
+}
+
+/// Whether huge pages were asked for under some of the units.
+pub(crate) fn has_huge_pages(first: UnitIndex, units: u32) -> bool {
+    segments(first, first + units).any(|segment| segment_of(segment).huge.load(Ordering::Relaxed) != 0)
+}
+
+fn is_within(segment: UnitIndex, units: &Range<UnitIndex>) -> bool {
+    units.start <= segment && segment + SEGMENT_UNITS <= units.end
+}
+
+fn leave_huge_page(segment: UnitIndex) {
+    if segment_of(segment).huge.swap(0, Ordering::Relaxed) != 0 {
+        let _ = address_space::advise(address_of(segment), SEGMENT, Advice::NoHugePage);
     }
 }
 
@@ -310,7 +362,7 @@ impl Growth {
 
     /// The segments from `end` to `first` stay nobody's: for good where their addresses are in use by others.
     fn skip(&mut self, end: UnitIndex, first: UnitIndex, only: bool) {
-        for at in (end..first).step_by(SEGMENT_UNITS as usize) {
+        for at in segments(end, first) {
             // SAFETY: the range is past everything that was ever given out, and below what will be.
             let usable = unsafe { open(address_of(at), SEGMENT, only) }.is_ok();
             let owner = if usable { 0 } else { Segment::FOREIGN };
@@ -322,7 +374,7 @@ impl Growth {
     }
 
     fn own(&mut self, heap: u32, first: UnitIndex, units: u32) -> Grown {
-        for at in (first..first + units).step_by(SEGMENT_UNITS as usize) {
+        for at in segments(first, first + units) {
             segment_of(at).heap.store(heap as u16, Ordering::Relaxed);
         }
         Grown { first, units }
@@ -360,5 +412,36 @@ pub(crate) mod injection {
         let left = GROWTHS_LEFT.get();
         GROWTHS_LEFT.set(left.map(|left| left.saturating_sub(1)));
         left != Some(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arena::HEAPS;
+    use crate::heap::{Heap, HeapOptions};
+    use crate::unit::UnitKind;
+
+    /// Clearing what a large heap had takes longer than a walk waits: all the time it found units of a heap that were of no
+    /// run.
+    #[test]
+    fn segments_are_nobodys_once_their_runs_are_gone() {
+        let _window = Heap::new(HeapOptions::default()).expect("there is memory");
+        let grown = grow(HEAPS, 2 * SEGMENT_UNITS, 1, 0).expect("there is memory");
+        let all = grown.first..grown.first + grown.units;
+        for at in all.clone() {
+            unit(at).kind.store(UnitKind::Standard as u8, Ordering::Relaxed);
+            BUCKET_OF_UNIT[at as usize].store(1, Ordering::Relaxed);
+        }
+        let held = GROWTH.lock();
+        forget(all.start, all.end, 0);
+        for at in all.clone() {
+            assert_eq!(unit(at).kind(), UnitKind::Nothing);
+            assert_eq!(BUCKET_OF_UNIT[at as usize].load(Ordering::Relaxed), 0);
+            assert!(belongs(at, 0));
+        }
+        // Nothing was written there: others may have it.
+        directory().unowned.fetch_add(2, Ordering::Relaxed);
+        drop(held);
     }
 }

@@ -1,4 +1,5 @@
-//! Free extents by size, and those that were touched by the time since which they are free. All of it is the back end's, under its lock.
+//! Free extents by size, and those that were touched by the time since which they are free. All of it is the back end's,
+//! under its lock.
 
 use core::sync::atomic::Ordering;
 
@@ -205,11 +206,11 @@ impl Bins {
         }
     }
 
-    /// Checks the lists against their invariants; `extents` is how many there are.
+    /// Checks the lists against their invariants; `extents` is how many extents `heap` has.
     ///
     /// # Errors
     /// [`DamagedRun`] at the first extent that breaks one.
-    pub(super) fn check(&self, extents: u32) -> Result<(), DamagedRun> {
+    pub(super) fn check(&self, heap: u32, extents: u32) -> Result<(), DamagedRun> {
         let (mut listed, mut touched, mut aged) = (0, 0, 0);
         for (bin, head) in self.heads.iter().enumerate() {
             let occupied = self.occupied[bin / 64] >> (bin % 64) & 1 == 1;
@@ -218,13 +219,18 @@ impl Bins {
                 *head,
                 "a bin's bit says whether it has an extent",
             )?;
-            let mut at = *head;
+            let (mut at, mut previous) = (*head, 0);
             while at != 0 {
                 let extent = arena::unit(at);
+                holds(
+                    is_extent_of(heap, at) && extent.previous.load(Ordering::Relaxed) == previous,
+                    at,
+                    "the extents of a bin are the heap's, each after the one that it names",
+                )?;
+                previous = at;
                 listed += 1;
                 touched += u32::from(extent.touched.load(Ordering::Relaxed) != 0);
-                let own =
-                    extent.kind() == UnitKind::Free && bin_of(extent.length.load(Ordering::Relaxed)) == bin;
+                let own = bin_of(extent.length.load(Ordering::Relaxed)) == bin;
                 holds(
                     own && listed <= extents,
                     at,
@@ -234,9 +240,15 @@ impl Bins {
             }
         }
         for (period, head) in (0..).zip(&self.touched) {
-            let mut at = *head;
+            let (mut at, mut previous) = (*head, 0);
             while at != 0 {
                 let extent = arena::unit(at);
+                holds(
+                    is_extent_of(heap, at) && extent.purge_previous.load(Ordering::Relaxed) == previous,
+                    at,
+                    "the extents of a period are the heap's, each after the one that it names",
+                )?;
+                previous = at;
                 aged += 1;
                 let since = extent.since.load(Ordering::Relaxed);
                 let own = since % PERIODS == period && self.period - since < PERIODS;
@@ -255,4 +267,12 @@ impl Bins {
             "every free extent is listed",
         )
     }
+}
+
+/// Whether a free extent of a heap begins at a unit.
+fn is_extent_of(heap: u32, first: UnitIndex) -> bool {
+    let extent = arena::unit(first);
+    extent.kind() == UnitKind::Free
+        && extent.first.load(Ordering::Relaxed) == first
+        && extent.heap.load(Ordering::Relaxed) == heap
 }

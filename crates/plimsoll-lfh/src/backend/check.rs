@@ -60,7 +60,7 @@ impl Extents {
             touched: self.touched,
         };
         holds(counts == counted, 0, "counts are those of the runs")?;
-        self.bins.check(self.free_extents)
+        self.bins.check(self.heap, self.free_extents)
     }
 
     /// The descriptions of the units of a run.

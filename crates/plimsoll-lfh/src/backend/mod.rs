@@ -6,7 +6,7 @@
 mod bins;
 mod check;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use core::sync::atomic::Ordering;
 
@@ -44,8 +44,8 @@ pub(crate) struct Run {
     pub(crate) touched: u32,
 }
 
-/// The back end of a heap. Zeroed memory is one without memory, once its heap's number is set. Cache lines of its own, as
-/// what stands beside it is read at calls that have nothing to do with it.
+/// The back end of a heap. Zeroed memory is none yet: [`Backend::begin`] makes it one without memory. Cache lines of its
+/// own, as what stands beside it is read at calls that have nothing to do with it.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Backend {
@@ -71,7 +71,7 @@ pub(crate) struct Extents {
 }
 
 impl Backend {
-    /// Makes a zeroed back end that of a heap.
+    /// Makes a zeroed back end that of a heap, without memory.
     pub(crate) fn begin(&self, heap: u32) {
         let mut extents = self.extents.lock();
         *extents = Extents {
@@ -114,11 +114,7 @@ impl Backend {
     pub(crate) fn give(&self, first: UnitIndex) {
         let mut extents = self.extents();
         extents.give(first);
-        let much = extents.touched > THRESHOLD;
-        drop(extents);
-        if much {
-            purge::ask_for_helper();
-        }
+        look_after(extents);
     }
 
     /// Gives whole runs back that nobody uses since so many periods of the purge.
@@ -133,11 +129,7 @@ impl Backend {
             let length = extents.forget(*first);
             extents.put(*first, length, length, since);
         }
-        let much = extents.touched > THRESHOLD;
-        drop(extents);
-        if much {
-            purge::ask_for_helper();
-        }
+        look_after(extents);
     }
 
     /// Gives a whole run back whose pages are gone already.
@@ -166,11 +158,16 @@ impl Backend {
     pub(crate) fn shorten(&self, first: UnitIndex, units: u32) {
         let mut extents = self.extents();
         extents.shorten(first, units);
-        let much = extents.touched > THRESHOLD;
-        drop(extents);
-        if much {
-            purge::ask_for_helper();
-        }
+        look_after(extents);
+    }
+}
+
+/// Has the purge look after extents, unlocked, of which much is touched now.
+fn look_after(extents: Held<'_, Extents>) {
+    let much = extents.touched > THRESHOLD;
+    drop(extents);
+    if much {
+        purge::ask_for_helper();
     }
 }
 
@@ -196,6 +193,9 @@ impl Extents {
         let touched = touched.saturating_sub(before);
         if after != 0 {
             self.insert(start + units, after, touched.saturating_sub(units), since);
+        }
+        if kind != UnitKind::Subsegment {
+            arena::use_base_pages(start..start + units, extent..extent + length);
         }
         self.describe(start, units, kind);
         Some(Run {
@@ -250,6 +250,7 @@ impl Extents {
                 since,
             );
         }
+        arena::use_base_pages(right..right + missing, right..right + free);
         unit.length.store(units, Ordering::Relaxed);
         Some(length + touched.min(missing))
     }
@@ -271,11 +272,15 @@ impl Extents {
             self.bins.oldest()
         }?;
         let (length, touched, since) = self.remove(first);
-        // Of the last page the other units are free and zero: they go with it.
+        // Of the last page the other units are free and zero: they go with it. A huge one became resident as a whole.
         let page = pages::page_units();
         let most = most.max(page);
         let end = first + length;
-        let purged_end = end.min((first + touched).next_multiple_of(page));
+        let last_page = match arena::has_huge_pages(first + touched - 1, 1) {
+            true => SEGMENT_UNITS,
+            false => page,
+        };
+        let purged_end = end.min((first + touched).next_multiple_of(last_page));
         let purged = match purged_end - first > most {
             true => (purged_end - most).next_multiple_of(page),
             false => first,

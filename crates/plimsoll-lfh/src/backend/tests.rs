@@ -1,13 +1,14 @@
 //! Any sequence of calls of a back end, against a map of the runs in use, with memory that ends at times.
 #![allow(unsafe_code)]
 
+use core::sync::atomic::Ordering;
 use std::collections::BTreeMap;
 use std::vec::Vec;
 
 use proptest::prelude::*;
 
-use crate::arena::{self, injection};
-use crate::backend::Run;
+use crate::arena::{self, SEGMENT_UNITS, injection};
+use crate::backend::{MOST_PURGED, Run};
 use crate::cases::cases;
 use crate::heap::{Heap, HeapOptions};
 use crate::purge;
@@ -217,4 +218,125 @@ fn a_purge_gives_back_what_lies_free_for_two_periods_and_no_more() {
     assert!(!purge::end_period(record));
     assert_eq!(touched(), 0);
     backend.give(runs[1].first);
+}
+
+/// A run that fills a heap so that it asks for huge pages next, and the first unit of a segment with such, one unit of
+/// which was used and given back. None where the kernel has none.
+fn huge_segment(record: &Record) -> Option<(UnitIndex, UnitIndex)> {
+    let backend = record.backend();
+    let filled = backend
+        .take(8 * SEGMENT_UNITS, 1, UnitKind::Large)
+        .expect("there is memory");
+    let run = backend.take(1, 1, UnitKind::Subsegment).expect("there is memory");
+    let huge = has_huge_pages(run.first);
+    backend.give(run.first);
+    huge.then_some((filled.first, run.first))
+}
+
+/// Whether huge pages lie under a unit under which the heap asked for them; a test that needs them is skipped where the
+/// kernel has none, unless it must not be.
+pub(crate) fn has_huge_pages(unit: UnitIndex) -> bool {
+    let huge = arena::has_huge_pages(unit, 1);
+    if !huge {
+        std::eprintln!("skipped: needs huge-pages: the kernel has none");
+        let required = std::env::var("PLIMSOLL_REQUIRE").unwrap_or_default();
+        assert!(!required.split(',').any(|name| name == "huge-pages"), "required");
+    }
+    huge
+}
+
+/// The first byte that was written to a huge page made it resident as a whole.
+#[test]
+fn huge_pages_are_given_back_whole() {
+    let heap = Heap::new(HeapOptions::default()).expect("there is memory");
+    let record = record::of(heap.number()).expect("the heap lives");
+    let Some((_, first)) = huge_segment(record) else {
+        return;
+    };
+    let purged = record.backend().extents().begin_purge(true, MOST_PURGED);
+    assert_eq!(purged, Some((first, SEGMENT_UNITS)));
+    record.backend().extents().end_purge(first);
+    assert_eq!(record.backend().extents().check(), Ok(()));
+    assert!(
+        arena::has_huge_pages(first, 1),
+        "the next small blocks have it again"
+    );
+}
+
+/// As much is given back where only a part of it may be at a time.
+#[test]
+fn huge_pages_are_given_back_by_parts() {
+    let heap = Heap::new(HeapOptions::default()).expect("there is memory");
+    let record = record::of(heap.number()).expect("the heap lives");
+    let backend = record.backend();
+    let Some((_, first)) = huge_segment(record) else {
+        return;
+    };
+    let mut left = first + SEGMENT_UNITS;
+    while let Some((start, units)) = { backend.extents().begin_purge(true, 48) } {
+        assert_eq!(start + units, left);
+        left = start;
+        backend.extents().end_purge(start);
+        assert_eq!(backend.extents().check(), Ok(()));
+    }
+    assert_eq!(left, first);
+}
+
+/// What was given back to the system came back as huge pages, whatever lay there next.
+#[test]
+fn large_blocks_leave_huge_pages_that_nobody_uses() {
+    let mut extended = 0;
+    for _ in 0..16 {
+        let heap = Heap::new(HeapOptions::default()).expect("there is memory");
+        let record = record::of(heap.number()).expect("the heap lives");
+        let backend = record.backend();
+        let Some((filled, first)) = huge_segment(record) else {
+            return;
+        };
+        purge::purge_all(record);
+        assert!(arena::has_huge_pages(first, 1));
+        // Whether they lie side by side is up to other tests.
+        let units = 8 * SEGMENT_UNITS;
+        if extended == 0 && filled + units == first {
+            extended += 1;
+            assert_eq!(backend.extend(filled, units + 1), Some(units));
+        } else {
+            let run = backend.take(4, 1, UnitKind::Large).expect("there is memory");
+            assert_eq!(run.first, first);
+        }
+        assert!(!arena::has_huge_pages(first, 1));
+    }
+    assert_eq!(extended, 1);
+}
+
+#[test]
+fn a_list_that_does_not_hold_together_is_found() {
+    let heap = Heap::new(HeapOptions::default()).expect("there is memory");
+    let record = record::of(heap.number()).expect("the heap lives");
+    let backend = record.backend();
+    let runs: Vec<Run> = (0..7)
+        .map(|_| backend.take(3, 1, UnitKind::Large).expect("memory"))
+        .collect();
+    // Extents of the same length, with a run in use beside each.
+    runs.iter()
+        .skip(1)
+        .step_by(2)
+        .for_each(|run| backend.give(run.first));
+    assert_eq!(backend.extents().check(), Ok(()));
+    let middle = arena::unit(runs[3].first);
+    let others_heap = Heap::new(HeapOptions::default()).expect("there is memory");
+    let wrong = [
+        (&middle.previous, 0),
+        (&middle.purge_previous, runs[3].first),
+        (&middle.heap, others_heap.number()),
+        (&middle.next, runs[5].first + 2),
+        (&middle.purge_next, runs[1].first + 2),
+    ];
+    for (number, (field, value)) in wrong.into_iter().enumerate() {
+        let was = field.swap(value, Ordering::Relaxed);
+        assert_ne!(was, value, "{number}");
+        assert!(backend.extents().check().is_err(), "{number}");
+        field.store(was, Ordering::Relaxed);
+        assert_eq!(backend.extents().check(), Ok(()));
+    }
 }

@@ -7,6 +7,8 @@ use super::{Idle, LowFragmentation};
 use crate::affinity::{RUN_POINTERS, RUN_ROWS};
 use crate::arena;
 use crate::backend::Backend;
+use crate::purge::{self, THRESHOLD};
+use crate::run_cache;
 use crate::unit::UnitIndex;
 
 impl LowFragmentation {
@@ -36,17 +38,29 @@ impl LowFragmentation {
             return false;
         };
         self.slots_used.fetch_max(slot as u32 + 1, Ordering::Relaxed);
+        if self.units_of_rows() > THRESHOLD {
+            purge::ask_for_helper();
+        }
         self.slots.push_run(row, run)
     }
 
-    /// Stops rows that hold as much as at the last drain, or all. Whether others hold something. The drain's lock is
-    /// held.
+    /// Units of all runs that there is room for in rows that were used since they were last found to lie idle.
+    pub(crate) fn units_of_rows(&self) -> u32 {
+        let units = |(slot, row)| {
+            let room = self.slots.run_header(slot, row).capacity();
+            u32::from(room) * run_cache::units_of(row)
+        };
+        self.rows().map(units).sum()
+    }
+
+    /// Stops rows that hold as much as at the last drain, or all. Those that hold nothing too: who puts something there
+    /// later is noticed. Whether others are in use. The drain's lock is held.
     pub(super) fn look_at_runs(&self, idle: Idle, stopped: &mut bool) -> bool {
         let mut left = false;
         for (slot, row) in self.rows() {
             let header = self.slots.run_header(slot, row);
             let rests = header.rests();
-            if header.filled() == 0 {
+            if header.capacity() == 0 {
                 continue;
             }
             match rests || idle == Idle::Whatever {

@@ -27,9 +27,14 @@ pub(super) struct Array {
 }
 
 impl Array {
-    /// Whether blocks may be in it: neither never used nor stopped.
+    /// Whether blocks may be in it.
     pub(super) fn in_use(&self) -> bool {
         self.begin < self.end
+    }
+
+    /// Whether none may be: it was never used, or is stopped.
+    pub(super) fn out_of_use(&self) -> bool {
+        matches!((self.begin, self.end), (0, 0) | (u16::MAX, 0))
     }
 
     /// Blocks in it, at most as many as an array can hold.

@@ -2,7 +2,9 @@
 
 use core::sync::atomic::Ordering;
 
-use super::{HEADER, Header, NEXT, RUN_STEPS, STEP, Standard, key, list_of, neighbour, word};
+use super::{
+    HEADER, Header, NEXT, PREVIOUS, RUN_STEPS, STEP, Standard, follow, key, list_of, neighbour, word,
+};
 use crate::arena;
 use crate::unit::{UnitIndex, UnitKind};
 
@@ -49,7 +51,7 @@ impl Standard {
     /// [`DamagedHeader`] at the first header or list that breaks one.
     pub(crate) fn check(&self, heap: u32) -> Result<(), DamagedHeader> {
         let (mut blocks, mut steps, mut free) = (0, 0, 0u64);
-        let mut runs = 0;
+        let (mut runs, mut empty_runs) = (0, 0);
         arena::for_each_run(heap, |first, kind| {
             if kind != UnitKind::Standard {
                 return Ok(());
@@ -60,7 +62,10 @@ impl Standard {
                     blocks += 1;
                     steps += u64::from(contents.size);
                 }
-                false => free += 1,
+                false => {
+                    free += 1;
+                    empty_runs += u32::from(contents.size == RUN_STEPS);
+                }
             })
         })?;
         for (list, head) in self.heads.iter().enumerate() {
@@ -68,20 +73,59 @@ impl Standard {
             if occupied != (*head != 0) {
                 return Err(DamagedHeader { header: *head });
             }
-            let mut header = *head;
+            let (mut header, mut previous) = (*head, 0);
             while header != 0 {
                 let contents = Header::decode(word(header).load(Ordering::Relaxed), key())
                     .ok_or(DamagedHeader { header })?;
-                if contents.in_use || list_of(contents.size) != list || free == 0 {
+                let listed = !contents.in_use && list_of(contents.size) == list;
+                if !listed || follow(header, PREVIOUS) != previous || free == 0 {
                     return Err(DamagedHeader { header });
                 }
                 free -= 1;
+                previous = header;
                 header = neighbour(header, NEXT).ok_or(DamagedHeader { header })?;
             }
         }
-        match (runs, blocks, steps, free) == (self.runs, self.blocks, self.steps, 0) {
+        let counted = (runs, empty_runs, blocks, steps, free);
+        match counted == (self.runs, self.empty_runs, self.blocks, self.steps, 0) && empty_runs <= 1 {
             true => Ok(()),
             false => Err(DamagedHeader { header: 0 }),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::sync::atomic::Ordering;
+
+    use crate::heap::{Heap, HeapOptions};
+    use crate::record;
+    use crate::standard::{HEADER, PREVIOUS, link};
+
+    #[test]
+    #[allow(unsafe_code)]
+    fn a_list_that_does_not_hold_together_is_found() {
+        let heap = Heap::new(HeapOptions::default()).expect("there is memory");
+        let blocks: [*mut u8; 5] = core::array::from_fn(|_| heap.allocate(100));
+        for block in [blocks[0], blocks[2]] {
+            // SAFETY: the block is in use.
+            unsafe { heap.free(block) };
+        }
+        let record = record::of(heap.number()).expect("the heap lives");
+        let check = || record.standard.lock().check(heap.number());
+        assert_eq!(check(), Ok(()));
+        let first = blocks[0] as usize - HEADER;
+        let previous = link(first, PREVIOUS);
+        let was = previous.fetch_xor(0x40, Ordering::Relaxed);
+        assert!(check().is_err(), "it names another one before it");
+        previous.store(was, Ordering::Relaxed);
+        let counted = |by: i32| {
+            let mut standard = record.standard.lock();
+            standard.empty_runs = standard.empty_runs.wrapping_add_signed(by);
+        };
+        counted(1);
+        assert!(check().is_err(), "no run is empty");
+        counted(-1);
+        assert_eq!(check(), Ok(()));
     }
 }

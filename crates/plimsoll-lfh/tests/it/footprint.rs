@@ -249,6 +249,42 @@ fn nobody_gives_memory_back_where_the_program_alone_may() {
     );
 }
 
+/// A process that had too many threads for a moment never had a helper again, and none of its children.
+#[test]
+fn the_helper_is_started_once_there_is_room() {
+    in_child("footprint::the_helper_is_started_once_there_is_room", &[], || {
+        let mut limit = libc::rlimit {
+            rlim_cur: 0,
+            rlim_max: 0,
+        };
+        // SAFETY: a child of the test's own becomes a user for whom there are limits. The numbers outlive the calls.
+        unsafe {
+            if libc::geteuid() == 0 {
+                assert_eq!(libc::setresuid(65_534, 65_534, 65_534), 0);
+                assert_eq!(libc::prctl(libc::PR_SET_DUMPABLE, 1), 0);
+            }
+            assert_eq!(libc::getrlimit(libc::RLIMIT_NPROC, &raw mut limit), 0);
+        }
+        let allow = |number| {
+            let now = libc::rlimit {
+                rlim_cur: number,
+                ..limit
+            };
+            // SAFETY: as above.
+            assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NPROC, &raw const now) }, 0);
+        };
+        let before = threads();
+        let heap = Heap::process();
+        allow(0);
+        free_all(heap, filled(heap, 20 * MIB, || 1000));
+        assert_eq!(threads(), before, "there is no room");
+        allow(limit.rlim_cur);
+        std::thread::sleep(Duration::from_millis(500));
+        free_all(heap, filled(heap, 20 * MIB, || 1000));
+        assert_eq!(threads(), before + 1, "the helper was started");
+    });
+}
+
 #[test]
 fn a_heap_that_is_destroyed_gives_its_memory_back() {
     in_child(

@@ -7,7 +7,7 @@ use plimsoll_lfh::{FrontEnd, Heap, HeapOptions};
 use crate::blocks::{fill, free_all};
 use crate::child::in_child;
 use crate::require;
-use crate::this_process::resident;
+use crate::this_process::{resident, set_limit, virtual_bytes};
 
 const MIB: usize = 1 << 20;
 
@@ -74,6 +74,48 @@ fn list() -> Vec<*mut u8> {
 /// Whether the kernel has huge pages, as a plain mapping shows.
 fn are_there(plain: HugePages) -> bool {
     require::capability("huge-pages", plain.asked_for > 0, "the kernel has none")
+}
+
+/// Whether the mapping that an address lies in was told to have base pages.
+fn has_base_pages(address: usize) -> bool {
+    let text = std::fs::read_to_string("/proc/self/smaps").expect("there is /proc");
+    let number = |hex| usize::from_str_radix(hex, 16).ok();
+    let mut here = false;
+    for line in text.lines() {
+        let range = line.split(' ').next().and_then(|range| range.split_once('-'));
+        if let Some((Some(start), Some(end))) = range.map(|(start, end)| (number(start), number(end))) {
+            here = (start..end).contains(&address);
+        } else if here && let Some(flags) = line.strip_prefix("VmFlags:") {
+            return flags.split_ascii_whitespace().any(|flag| flag == "nh");
+        }
+    }
+    panic!("nothing is mapped at {address:#x}");
+}
+
+/// Where a process is limited the window is mapped piece by piece. A system that uses huge pages always gave each block
+/// one there.
+#[test]
+fn what_is_mapped_piece_by_piece_has_base_pages() {
+    for limited_at_first in [false, true] {
+        let limited = if limited_at_first { "1" } else { "" };
+        in_child(
+            "huge_pages::what_is_mapped_piece_by_piece_has_base_pages",
+            &[("LIMITED_AT_FIRST", limited)],
+            || {
+                if !are_there(of_a_plain_mapping(16 * MIB)) {
+                    return;
+                }
+                let heap = Heap::process();
+                if std::env::var("LIMITED_AT_FIRST").is_ok_and(|limited| limited.is_empty()) {
+                    assert!(!heap.allocate(100).is_null());
+                }
+                set_limit(libc::RLIMIT_AS, virtual_bytes() as u64 + (512 << 20));
+                let block = heap.allocate(64 * MIB);
+                assert!(!block.is_null());
+                assert!(has_base_pages(block as usize));
+            },
+        );
+    }
 }
 
 fn lie_under_a_heap_that_is_mostly_in_use() {

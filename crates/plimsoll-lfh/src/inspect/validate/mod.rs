@@ -1,4 +1,6 @@
-//! Walks over everything that describes a heap, and checks that it fits together.
+//! Walks over units, blocks and slots of heaps, and checks that what describes them fits together. The heads of lists are
+//! not looked at: of the back end's bins and the purge, of Standard and of buckets, and the shelves and rows of cached
+//! runs.
 //!
 //! The program goes on meanwhile. So what looks wrong is looked at again, several times over some milliseconds: damage
 //! is only what stays the same, and wrong, all the time. What changes is counted as moved, and judged by nobody.
@@ -35,7 +37,7 @@ pub const MOST_DAMAGES: u64 = 256;
 pub struct Validation {
     /// Units looked at.
     pub units: u64,
-    /// Free blocks looked at, in lists of subsegments and of the Standard front end.
+    /// Free blocks looked at, in lists of subsegments and in runs of the Standard front end.
     pub free_blocks: u64,
     /// Free blocks looked at in slots.
     pub cached_blocks: u64,

@@ -83,13 +83,16 @@ fn nonsense<M: Memory>(space: &Space<'_, M>, unit: UnitIndex) -> Look<Run> {
     if run.kind.is_some() || space.is_covered(unit)? {
         return Ok(None);
     }
-    let fault = Fault::Description {
-        unit,
+    Ok(Some((damage(space, &run, description(&run)), run)))
+}
+
+fn description(run: &Run) -> Fault {
+    Fault::Description {
+        unit: run.first,
         kind: run.description.kind,
         first: run.description.first,
         length: run.description.length,
-    };
-    Ok(Some((damage(space, &run, fault), run)))
+    }
 }
 
 /// A run must lie in segments of its heap.
@@ -124,7 +127,7 @@ fn inner<M: Memory>(space: &Space<'_, M>, first: UnitIndex) -> Look<Run> {
     Ok(None)
 }
 
-/// A free extent must be known at its end, stand alone, and be in a list that holds together.
+/// A free extent must be known at its end, be touched no further than it goes, stand alone, and be in a list that holds together.
 fn extent<M: Memory>(space: &Space<'_, M>, first: UnitIndex) -> Look<Run> {
     let run = space.run(first)?;
     if run.kind != Some(UnitKind::Free) {
@@ -135,6 +138,9 @@ fn extent<M: Memory>(space: &Space<'_, M>, first: UnitIndex) -> Look<Run> {
     let last = space.table.description(space.memory, unit)?;
     if (last.kind, last.first, last.length) != (run.description.kind, first, run.length) {
         return wrong(Fault::Tail { unit });
+    }
+    if run.description.touched > run.length {
+        return wrong(description(&run));
     }
     let next = first + run.length;
     let units = space.units_now()?;
@@ -159,4 +165,37 @@ fn extent<M: Memory>(space: &Space<'_, M>, first: UnitIndex) -> Look<Run> {
         }
     }
     Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use core::sync::atomic::Ordering;
+
+    use super::*;
+    use crate::arena;
+    use crate::heap::{Heap, HeapOptions};
+    use crate::inspect::ThisProcess;
+
+    #[test]
+    fn no_more_is_touched_than_there_is() {
+        let heap = Heap::new(HeapOptions::default()).expect("there is memory");
+        let block = heap.allocate(100_000);
+        let used = arena::unit_of(block as usize).expect("it is the heap's");
+        let first = used + arena::unit(used).length.load(Ordering::Relaxed);
+        let space = Space::open(&ThisProcess, arena::window()).expect("there is a heap");
+        let run = space.run(first).unwrap();
+        assert_eq!(run.kind, Some(UnitKind::Free));
+        let touched = &arena::unit(first).touched;
+        for (said, wrong) in [(run.length, false), (run.length + 1, true), (u32::MAX, true)] {
+            let was = touched.swap(said, Ordering::Relaxed);
+            let found = extent(&space, first).unwrap().map(|(damage, _)| damage.fault);
+            touched.store(was, Ordering::Relaxed);
+            assert_eq!(
+                found,
+                wrong.then(|| description(&run)),
+                "{said} of {}",
+                run.length
+            );
+        }
+    }
 }

@@ -76,7 +76,7 @@ fn array<M: Memory>(
     blocks: &mut u64,
 ) -> Look<Array> {
     let array = slots.array(space.memory, slot, bucket)?;
-    if !array.in_use() {
+    if array.out_of_use() {
         return Ok(None);
     }
     let at = |address, fault| {
@@ -89,7 +89,7 @@ fn array<M: Memory>(
     };
     let (start, most) = (begin(bucket), most_pointers(bucket));
     let inside = array.begin == start
-        && (start..=start + most).contains(&array.end)
+        && (start + 1..=start + most).contains(&array.end)
         && (start..=start + most).contains(&array.current);
     if !inside {
         let positions = [array.begin, array.end, array.current];
@@ -151,4 +151,62 @@ fn is_free<M: Memory>(
     let mut seal = [0; 8];
     space.memory.read(block + 8, &mut seal)?;
     Ok(u64::from_ne_bytes(seal) == seal_by(space.key, block))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::heap::{FrontEnd, Heap, HeapOptions};
+    use crate::inspect::ThisProcess;
+    use crate::{arena, record};
+
+    #[test]
+    fn an_array_ends_behind_its_start() {
+        let heap = Heap::new(HeapOptions::default()).expect("there is memory");
+        heap.set_front_end(FrontEnd::LowFragmentation)
+            .expect("nothing forbids it");
+        let bucket = Bucket::for_size(1000).expect("there is one");
+        let block = heap.allocate(1000);
+        // SAFETY: the block is in use.
+        #[allow(unsafe_code)]
+        unsafe {
+            heap.free(block);
+        }
+        let space = Space::open(&ThisProcess, arena::window()).expect("there is a heap");
+        let record = space.record(heap.number()).unwrap().expect("the heap lives");
+        let slots = record.slots().expect("it has slots");
+        let (slot, array) = record
+            .slot_numbers()
+            .map(|slot| (slot, slots.array(&ThisProcess, slot, bucket).unwrap()))
+            .find(|(_, array)| array.in_use())
+            .expect("one is used");
+        let all = &record::of(heap.number())
+            .expect("the heap lives")
+            .low_fragmentation()
+            .slots;
+        let header = all.header(slot as usize, bucket);
+        let look = |begin: u16, end: u16| {
+            header.set_limits(begin, end);
+            let found = super::array(&space, &record, &slots, slot, bucket, &mut 0).unwrap();
+            header.set_limits(array.begin, array.end);
+            found.map(|(damage, _)| damage.fault)
+        };
+        assert_eq!(look(array.begin, array.end), None);
+        assert_eq!(look(0, 0), None);
+        assert_eq!(look(u16::MAX, 0), None);
+        for (begin, end) in [
+            (array.end, array.begin),
+            (array.begin, array.begin),
+            (array.begin, 0),
+            (u16::MAX, 1),
+        ] {
+            let positions = [begin, end, array.current];
+            let fault = Fault::Header {
+                slot,
+                bucket,
+                positions,
+            };
+            assert_eq!(look(begin, end), Some(fault));
+        }
+    }
 }
