@@ -234,7 +234,10 @@ fn the_c_of_the_book_runs() {
         return;
     }
     let chapter = include_str!("../../../../../docs/src/heap.md");
-    let shown = chapter.split("```c\n").nth(1).and_then(|rest| rest.split("```").next());
+    let shown = chapter
+        .split("```c\n")
+        .nth(1)
+        .and_then(|rest| rest.split("```").next());
     let shown = shown.expect("the chapter has lines of C");
     assert!(shown.contains("plimsoll_heap_alloc"), "{shown}");
     let folder = super::scratch("c-of-the-book");
