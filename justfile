@@ -16,7 +16,8 @@ test *arguments:
 heap-stress seconds="120":
     PLIMSOLL_HEAP_STRESS_SECONDS={{seconds}} cargo test --release -p plimsoll-lfh --test it threads::
     PROPTEST_CASES=5000 cargo test --release -p plimsoll-lfh --test it model::
-    PROPTEST_CASES=5000 cargo test --release -p plimsoll-lfh --lib backend::
+    PLIMSOLL_HEAP_STRESS_SECONDS={{seconds}} cargo test --release -p plimsoll-lfh --test it fork::
+    PROPTEST_CASES=5000 cargo test --release -p plimsoll-lfh --lib -- backend:: front_end:: affinity::
 
 # The words of the heap that threads share, in every order of their steps; the flag would rebuild all, so apart
 loom:
@@ -31,7 +32,7 @@ portability:
 lint:
     cargo fmt --check
     cargo clippy --workspace --all-targets -- -D warnings
-    shellcheck vm/*.sh vm/guest/* .ci/run .ci/smoke .ci/left-behind .ci/portability
+    shellcheck vm/*.sh vm/guest/* .ci/run .ci/smoke .ci/left-behind .ci/portability .ci/heap-by-hand
 
 # Licences, sources and versions of the dependencies
 deny:
@@ -47,10 +48,24 @@ repeatability *arguments:
     cargo build --release
     benchmarks/repeatability/run.py target/release/plimsoll {{arguments}}
 
-# Our heap beside the allocators that are installed: `just bench-heap --library target/malloc/libplimsoll_malloc.so --quick`
-bench-heap *arguments:
+# The heap's library and the program that loads it, as its benchmarks take them
+heap-builds:
+    cargo build --profile malloc -p plimsoll-malloc
     cargo build --release -p plimsoll-heap-load
-    benchmarks/heap/run.py {{arguments}} "${CARGO_TARGET_DIR:-target}/release/heap-load"
+
+# Our heap beside the allocators that are installed, and its targets: `just bench-heap --quick --only '22,'`
+bench-heap *arguments: heap-builds
+    benchmarks/heap/run.py --library "${CARGO_TARGET_DIR:-target}/malloc/libplimsoll_malloc.so" {{arguments}} \
+        "${CARGO_TARGET_DIR:-target}/release/heap-load"
+
+# Our two front ends beside glibc's malloc: `just bench-front-ends FOLDER`
+bench-front-ends folder *arguments: heap-builds
+    benchmarks/heap/front_ends.py {{arguments}} "${CARGO_TARGET_DIR:-target}/malloc/libplimsoll_malloc.so" \
+        "${CARGO_TARGET_DIR:-target}/release/heap-load" {{folder}}
+
+# The heap by hand, as its documents show it, and its benchmarks, each tiny
+heap-by-hand: heap-builds
+    .ci/heap-by-hand
 
 # plimsoll on cgroup v2, zram zstd, zswap and MGLRU, in an emulated VM
 vm:

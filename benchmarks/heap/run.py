@@ -9,7 +9,8 @@ measured for the cell, the same for each allocator.
 Prints the tables, and writes a folder: README.md, raw.jsonl (a line a run), machine.json. Ends with 1 when a load failed.
 
 Usage: benchmarks/heap/run.py [--library OURS.so] [--repeat 5] [--seconds 1] [--quick] [--only REGEX] [--output DIR] HEAP_LOAD
-Without --library only the others are measured. Take a release build, on a machine that does nothing else. Variables
+Without --library only the others are measured. OURS.so is what `cargo build --profile malloc -p plimsoll-malloc` makes, and
+HEAP_LOAD a release build: `just bench-heap` builds both. Take a machine that does nothing else. Variables
 PLIMSOLL_HEAP_* of the environment are kept from the runs; ours runs a second time with the hardened profile.
 """
 
@@ -33,7 +34,7 @@ RIVALS = [
     ("mimalloc", ["libmimalloc.so.3", "libmimalloc.so.2"]),
 ]
 # Distributions do not package them as libraries to preload.
-LEFT_OUT = "tcmalloc with rseq, rpmalloc and snmalloc"
+LEFT_OUT = "tcmalloc with rseq, rpmalloc, snmalloc and, beside the hardened profile, hardened_malloc"
 FOLDERS = ["/usr/lib/*-linux-gnu", "/usr/lib", "/usr/lib64", "/usr/local/lib"]
 OURS = "ours"
 # Our library again, with the profile that notices more mistakes: shown beside the others, and nobody's peer.
@@ -360,7 +361,7 @@ def main():
     allocators = find_rivals()
     if arguments.library:
         if not arguments.library.is_file():
-            parser.error(f"{arguments.library} is no file; build it with --release first")
+            parser.error(f"{arguments.library} is no file; cargo build --profile malloc -p plimsoll-malloc makes it")
         allocators[OURS] = allocators[HARDENED] = arguments.library.resolve()
     missing = [name for name, _ in RIVALS if name not in allocators]
     if missing:

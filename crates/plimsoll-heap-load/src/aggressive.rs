@@ -1,7 +1,10 @@
 //! Aggressive allocation: each thread allocates 50 MB in small blocks, then frees all, and both once more. The talk's
 //! last test.
 
+use std::time::Duration;
+
 use crate::block::Block;
+use crate::clock;
 use crate::crew::{self, Member};
 use crate::error::LoadError;
 use crate::figure::Figures;
@@ -59,6 +62,9 @@ pub struct AggressiveResult {
     pub steady: Rate,
     /// Freeing it once more.
     pub steady_free: Rate,
+    /// CPU nanoseconds of the whole process for a block that is allocated and freed, threads of the allocator included; and
+    /// the drawing of the order, where that is random.
+    pub process_cpu_ns: f64,
     /// CPU nanoseconds an allocation that the generator takes by itself.
     pub own_allocate_cpu_ns: f64,
     /// CPU nanoseconds a free that the generator takes by itself.
@@ -72,6 +78,27 @@ struct Part {
     live: u64,
     before: Option<Resident>,
     after: Option<Resident>,
+    process_cpu: Option<Duration>,
+}
+
+/// What the first member reads while the others wait. Reading memory is no part of the load, so CPU time is read at both
+/// ends of it.
+struct Pause {
+    begin: Duration,
+    resident: Result<Resident, LoadError>,
+    end: Duration,
+}
+
+impl Pause {
+    fn take() -> Pause {
+        let begin = clock::process_cpu();
+        let resident = Resident::read();
+        Pause {
+            begin,
+            resident,
+            end: clock::process_cpu(),
+        }
+    }
 }
 
 impl Aggressive {
@@ -86,16 +113,20 @@ impl Aggressive {
         let parts = crew::run(self.threads, |member| self.part(member))?;
         let parts = parts.into_iter().collect::<Result<Vec<Part>, LoadError>>()?;
         let rate = |nth: usize| Rate::of(&parts.iter().map(|part| part.stints[nth]).collect::<Vec<_>>());
-        let (before, after) = parts[0]
+        let first = &parts[0];
+        let (before, after) = first
             .before
-            .zip(parts[0].after)
+            .zip(first.after)
             .expect("the first member reads both");
+        let process_cpu = first.process_cpu.expect("the first member reads it");
+        let (cold, steady) = (rate(0), rate(2));
         let (own_allocate_cpu_ns, own_free_cpu_ns) = self.own_cost()?;
         Ok(AggressiveResult {
-            cold: rate(0),
+            cold,
             free: rate(1),
-            steady: rate(2),
+            steady,
             steady_free: rate(3),
+            process_cpu_ns: process_cpu.as_nanos() as f64 / (cold.count + steady.count) as f64,
             own_allocate_cpu_ns,
             own_free_cpu_ns,
             footprint: Footprint {
@@ -117,13 +148,13 @@ impl Aggressive {
         let table = Table::new(self.count());
         let before = member.first(|| {
             Resident::restart_peak();
-            Resident::read()
+            Pause::take()
         });
         let cold = table.and_then(|mut table| {
             let stint = self.allocate_all(&mut table, &mut Calls)?;
             Ok((table, stint))
         });
-        let after = member.first(Resident::read);
+        let after = member.first(Pause::take);
         let freed = cold.and_then(|(mut table, cold)| {
             let live = table.live();
             self.put_in_order(&mut table, &mut random);
@@ -137,13 +168,22 @@ impl Aggressive {
             Ok((table, live, [cold, free, steady]))
         });
         member.meet();
-        let (mut table, live, [cold, free, steady]) = steady?;
-        let stints = [cold, free, steady, free_all(&mut table, &mut Calls)?];
+        let freed_again = steady.and_then(|(mut table, live, [cold, free, steady])| {
+            Ok((live, [cold, free, steady, free_all(&mut table, &mut Calls)?]))
+        });
+        let end = member.first(clock::process_cpu);
+        let (live, stints) = freed_again?;
+        let process_cpu = match (&before, &after, end) {
+            (Some(before), Some(after), Some(end)) => Some(after.begin - before.end + (end - after.end)),
+            _ => None,
+        };
+        let resident = |pause: Option<Pause>| pause.map(|pause| pause.resident).transpose();
         Ok(Part {
             stints,
             live,
-            before: before.transpose()?,
-            after: after.transpose()?,
+            before: resident(before)?,
+            after: resident(after)?,
+            process_cpu,
         })
     }
 
@@ -200,6 +240,7 @@ impl AggressiveResult {
         self.free.figures("free", &mut figures);
         self.steady.figures("steady", &mut figures);
         self.steady_free.figures("steady_free", &mut figures);
+        figures.real("pair_process_cpu_ns", self.process_cpu_ns);
         figures.real("allocate_own_cpu_ns", self.own_allocate_cpu_ns);
         figures.real("free_own_cpu_ns", self.own_free_cpu_ns);
         self.footprint.figures(&mut figures);

@@ -69,3 +69,8 @@ pub use unit::{UNIT, Unit, UnitIndex, UnitKind};
 
 /// Version of what another process may read of a heap: [`Unit`] and what leads to it.
 pub const LAYOUT: u32 = 2;
+
+/// The book's chapter on the heap, whose lines of Rust are programs.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/src/heap.md")]
+pub struct Chapter;

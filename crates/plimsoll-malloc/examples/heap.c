@@ -1,7 +1,12 @@
 /*
  * A heap of its own for a tree that ends all at once.
  *
- *     cc -Iinclude examples/heap.c -o heap -lplimsoll_malloc && ./heap
+ * From the root of the repository:
+ *
+ *     cargo build --profile malloc -p plimsoll-malloc
+ *     cc -Icrates/plimsoll-malloc/include crates/plimsoll-malloc/examples/heap.c -o target/heap \
+ *         -Ltarget/malloc -lplimsoll_malloc -Wl,-rpath,"$PWD/target/malloc"
+ *     target/heap
  */
 #include <stdio.h>
 #include <string.h>

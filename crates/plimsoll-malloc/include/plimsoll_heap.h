@@ -5,7 +5,8 @@
  * that ends all at once, that must not be mixed with other, or that is to be looked at by itself
  * (`plimsoll heap stat PID`).
  *
- * Link with -lplimsoll_malloc, or start the program with `plimsoll heap run`.
+ * Link with -lplimsoll_malloc; examples/heap.c says how. A program that is linked so has this malloc without being started
+ * by `plimsoll heap run`.
  *
  * All functions may be called by any thread at any time, but for a heap made with PLIMSOLL_HEAP_NO_SERIALIZE. A block
  * belongs to the heap that it came from: it is given back to that heap, and to no other.

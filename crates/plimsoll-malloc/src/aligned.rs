@@ -36,7 +36,7 @@ unsafe fn write_aligned(result: *mut *mut u8, align: usize, size: usize) -> c_in
     0
 }
 
-/// [`posix_memalign`], by the name that glibc has for it.
+/// [`posix_memalign`], by the name of its definition in glibc. That does not export it; mimalloc and tcmalloc do.
 ///
 /// # Safety
 /// As for [`posix_memalign`].

@@ -134,6 +134,16 @@ pub extern "C" fn mallinfo2() -> MallocInformation<usize> {
 /// As [`mallinfo2`], in numbers that are too small for it: `INT_MAX` stands for that and more.
 #[unsafe(no_mangle)]
 pub extern "C" fn mallinfo() -> MallocInformation<c_int> {
+    in_small_numbers()
+}
+
+/// [`mallinfo`], by the name that glibc has for it.
+#[unsafe(no_mangle)]
+pub extern "C" fn __libc_mallinfo() -> MallocInformation<c_int> {
+    in_small_numbers()
+}
+
+fn in_small_numbers() -> MallocInformation<c_int> {
     MallocInformation::of_process(|number| c_int::try_from(number).unwrap_or(c_int::MAX))
 }
 

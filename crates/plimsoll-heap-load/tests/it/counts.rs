@@ -1,7 +1,7 @@
 //! Each load, tiny: it does as much as asked and frees what it allocated. Other tests run beside these, in the same
 //! process: what is said of its memory is tested in `command.rs`.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use plimsoll_heap_load::{
@@ -154,6 +154,32 @@ fn aggressive_allocates_and_frees_all_twice() {
         }
         assert_eq!(result.footprint.live, 2 * (64 << 10));
     }
+}
+
+/// As the thread that gives an allocator's memory back is one of the process, and none of the load's.
+#[test]
+fn aggressive_counts_threads_that_are_not_its_own() {
+    let ended = AtomicBool::new(false);
+    let load = Aggressive {
+        bytes: 16 << 20,
+        ..Aggressive::default()
+    };
+    let result = std::thread::scope(|threads| {
+        threads.spawn(|| {
+            while !ended.load(Ordering::Relaxed) {
+                std::hint::spin_loop();
+            }
+        });
+        let result = load.run();
+        ended.store(true, Ordering::Relaxed);
+        result.expect("the allocator works")
+    });
+    let parts = [result.cold, result.free, result.steady, result.steady_free];
+    let own = parts.map(|part| part.cpu).iter().sum::<Duration>();
+    let blocks = result.cold.count + result.steady.count;
+    let of_process = result.process_cpu_ns * blocks as f64;
+    // The other thread has as much of the processors as the load, or more.
+    assert!(of_process > own.as_nanos() as f64 * 1.2, "{of_process} {own:?}");
 }
 
 #[test]

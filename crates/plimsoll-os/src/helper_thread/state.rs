@@ -7,9 +7,9 @@ use super::{AtomicU32, Ordering};
 /// either it runs once more or the caller starts the next one.
 ///
 /// ```text
-/// absent -- start --> running <-- begins to look -- asked
-///    ^                  |  \-------- ask ----------->^
-///    '--- work is over -'
+/// absent -- ask: start --> asked -- begins to look --> running
+///    ^                      ^------------ ask ------------'|
+///    '-------------------- work is over -------------------'
 /// ```
 ///
 /// The last step from `running` is taken when the helper has left its stack for good, so that the next one may have it.

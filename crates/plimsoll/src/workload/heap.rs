@@ -225,10 +225,7 @@ fn grown(result: &AggressiveResult, into: &mut Findings) {
     // Each block is allocated and freed twice.
     let operations = sum(|rate| rate.count as f64) / 2.0;
     let wall = sum(|rate| rate.wall.as_secs_f64());
-    into.set(
-        figure::OPERATION_CPU,
-        sum(|rate| rate.cpu.as_secs_f64()) / operations,
-    );
+    into.set(figure::OPERATION_CPU, result.process_cpu_ns / 1e9);
     into.set(figure::OPERATIONS, operations / wall);
     let own = result.own_allocate_cpu_ns + result.own_free_cpu_ns;
     into.set(figure::GENERATOR_CPU, own / 1e9);

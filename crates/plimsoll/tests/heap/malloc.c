@@ -22,6 +22,7 @@ static volatile size_t huge = PTRDIFF_MAX, none = 0, half = SIZE_MAX / 2 + 2;
 extern void *__libc_malloc(size_t), *__libc_calloc(size_t, size_t), *__libc_realloc(void *, size_t);
 extern void *__libc_memalign(size_t, size_t);
 extern void __libc_free(void *);
+extern struct mallinfo __libc_mallinfo(void);
 
 // Not every glibc has these: the program also runs on its malloc, so that the promises are its own.
 extern void cfree(void *) __attribute__((weak));
@@ -156,6 +157,7 @@ static void other_names(void) {
     __libc_free(block);
     block = __libc_memalign(64, 10);
     CHECK(aligned(block, 64));
+    CHECK(__libc_mallinfo().uordblks > 0);
     cfree ? cfree(block) : free(block);
 }
 

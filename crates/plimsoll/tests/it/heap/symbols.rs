@@ -12,7 +12,7 @@ const SYMBOLS: &str = "
     posix_memalign aligned_alloc memalign valloc pvalloc malloc_usable_size malloc_trim mallopt __libc_mallopt
     mallinfo mallinfo2 malloc_info malloc_stats
     __libc_malloc __libc_free __libc_cfree __libc_calloc __libc_realloc __libc_reallocarray
-    __libc_memalign __libc_valloc __libc_pvalloc __posix_memalign
+    __libc_memalign __libc_valloc __libc_pvalloc __posix_memalign __libc_mallinfo
     _Znwm _Znam _ZnwmSt11align_val_t _ZnamSt11align_val_t
     _ZnwmRKSt9nothrow_t _ZnamRKSt9nothrow_t _ZnwmSt11align_val_tRKSt9nothrow_t _ZnamSt11align_val_tRKSt9nothrow_t
     _ZdlPv _ZdaPv _ZdlPvm _ZdaPvm _ZdlPvSt11align_val_t _ZdaPvSt11align_val_t
@@ -24,29 +24,33 @@ const SYMBOLS: &str = "
     plimsoll_heap_validate
 ";
 
-fn output(program: &str, flags: &str) -> String {
-    let output = Command::new(program).arg(flags).arg(library()).output();
+fn output(program: &str, flags: &str, library: &Path) -> String {
+    let output = Command::new(program).arg(flags).arg(library).output();
     String::from_utf8(output.expect("the program starts").stdout).expect("text")
 }
+
+/// The dynamic symbols of a library whose kind is one of these letters of nm.
+fn symbols(library: &Path, kinds: &str) -> BTreeSet<String> {
+    let listed = output("nm", "-D", library);
+    let rows = listed.lines().filter_map(|line| {
+        let mut words = line.split_whitespace().rev();
+        let (name, kind) = (words.next()?, words.next()?);
+        kinds
+            .contains(kind)
+            .then(|| name.split('@').next().unwrap_or(name).to_owned())
+    });
+    rows.collect()
+}
+
+const DEFINED: &str = "TDBRiuVW";
 
 #[test]
 fn the_library_has_its_symbols_and_no_others() {
     if !has("nm") {
         return;
     }
-    let listed = output("nm", "-D");
-    let has_kind = |kinds: &'static str| {
-        let rows = listed.lines().filter_map(|line| {
-            let mut words = line.split_whitespace().rev();
-            let (name, kind) = (words.next()?, words.next()?);
-            kinds
-                .contains(kind)
-                .then(|| name.split('@').next().unwrap_or(name).to_owned())
-        });
-        rows.collect::<BTreeSet<String>>()
-    };
     let wanted: BTreeSet<String> = SYMBOLS.split_whitespace().map(str::to_owned).collect();
-    assert_eq!(has_kind("TDBRiuVW"), wanted, "defined");
+    assert_eq!(symbols(library(), DEFINED), wanted, "defined");
     // What is needed is there in every libc; the rest is used where it is there.
     let needed: BTreeSet<String> = [
         "__errno_location",
@@ -60,8 +64,32 @@ fn the_library_has_its_symbols_and_no_others() {
     ]
     .map(str::to_owned)
     .into();
-    let undefined = has_kind("U");
+    let undefined = symbols(library(), "U");
     assert!(undefined.is_subset(&needed), "undefined: {undefined:?}");
+}
+
+/// A name that were missing would be the C library's own, beside our malloc.
+#[test]
+fn the_library_has_the_other_names_of_malloc_that_the_c_library_has() {
+    if !has("nm") {
+        return;
+    }
+    let maps = std::fs::read_to_string("/proc/self/maps").expect("maps");
+    let glibc = maps
+        .split_whitespace()
+        .find(|word| word.ends_with("/libc.so.6"))
+        .expect("this test runs on glibc");
+    let ours: BTreeSet<&str> = SYMBOLS.split_whitespace().collect();
+    let names = symbols(Path::new(glibc), DEFINED);
+    let other_names = names.iter().filter(|name| {
+        let plain = name.trim_start_matches("__libc_").trim_start_matches("__");
+        plain != name.as_str() && ours.contains(plain)
+    });
+    let (has, lacks): (Vec<&str>, Vec<&str>) = other_names
+        .map(String::as_str)
+        .partition(|name| ours.contains(name));
+    assert!(has.contains(&"__libc_malloc"), "{names:?}");
+    assert_eq!(lacks, [""; 0]);
 }
 
 /// A program that unloads it by `dlclose` goes on.
@@ -70,7 +98,7 @@ fn the_library_is_never_unloaded() {
     if !has("readelf") {
         return;
     }
-    let dynamic = output("readelf", "-dW");
+    let dynamic = output("readelf", "-dW", library());
     let flags = dynamic.lines().find(|line| line.contains("(FLAGS_1)"));
     assert!(flags.is_some_and(|flags| flags.contains("NODELETE")), "{dynamic}");
 }
@@ -80,11 +108,11 @@ fn the_library_needs_the_c_library_alone_and_has_no_thread_local_storage() {
     if !has("readelf") {
         return;
     }
-    let dynamic = output("readelf", "-dW");
+    let dynamic = output("readelf", "-dW", library());
     let needed: Vec<&str> = dynamic.lines().filter(|line| line.contains("(NEEDED)")).collect();
     assert_eq!(needed.len(), 1, "{needed:?}");
     assert!(needed[0].contains("[libc."), "{needed:?}");
-    let segments = output("readelf", "-lW");
+    let segments = output("readelf", "-lW", library());
     assert!(
         segments.contains("LOAD") && !segments.contains("TLS"),
         "{segments}"
@@ -201,6 +229,30 @@ fn the_example_of_the_header_runs() {
         &mut Command::new(program),
         "1 and\n2 for\n2 heap\n2 one\n1 rest\n2 the\n1 words\n",
     );
+}
+
+/// The lines of C in the chapter on the heap, as the body of a program.
+#[test]
+fn the_c_of_the_book_runs() {
+    if !has("gcc") {
+        return;
+    }
+    let chapter = include_str!("../../../../../docs/src/heap.md");
+    let shown = chapter
+        .split("```c\n")
+        .nth(1)
+        .and_then(|rest| rest.split("```").next());
+    let shown = shown.expect("the chapter has lines of C");
+    assert!(shown.contains("plimsoll_heap_alloc"), "{shown}");
+    let folder = super::scratch("c-of-the-book");
+    let program = folder.join("shown.c");
+    let text = format!(
+        "#include <stdio.h>\n#include <plimsoll_heap.h>\n\nint main(void)\n{{\n{shown}\
+         puts(block != NULL ? \"a block\" : \"none\");\nreturn 0;\n}}\n"
+    );
+    std::fs::write(&program, text).expect("write");
+    let program = linked("gcc", program.to_str().expect("text"), "c");
+    says(&mut Command::new(program), "a block\n");
 }
 
 #[test]

@@ -68,6 +68,56 @@ fn compression_is_three_classes_three_times() {
     assert!(ids(&plan).contains(&"compression/zram/runs20#3"));
 }
 
+/// What the trials of a built-in heap scenario do, whichever allocator does it, as `THREADS x BLOCKS of SIZES`.
+fn heap_loads(name: &str) -> BTreeSet<String> {
+    let document = Document::parse(&find(name).unwrap()).unwrap();
+    let plan = document.resolve(&machine(), &Overrides::default()).unwrap();
+    let loads = plan.trials.iter().map(|trial| match trial.settings.workload {
+        Workload::Heap(heap) if heap.is_timed() => {
+            format!("{} x {} of {}", heap.threads, heap.blocks, heap.sizes)
+        }
+        Workload::Heap(heap) => format!("{} x {} MiB of {}", heap.threads, heap.volume / MIB, heap.sizes),
+        other => panic!("{name} is no load on malloc: {other:?}"),
+    });
+    loads.collect()
+}
+
+fn loads(threads: &[u32], what: &str) -> BTreeSet<String> {
+    threads
+        .iter()
+        .map(|threads| format!("{threads} x {what}"))
+        .collect()
+}
+
+/// The parameters of the talk that these scenarios are after.
+#[test]
+fn the_heap_scenarios_have_the_parameters_of_their_talk() {
+    let mut replacement = BTreeSet::new();
+    for sizes in ["0-1k", "1-2k", "22"] {
+        replacement.append(&mut loads(&[1, 16], &format!("10000 of {sizes}")));
+        replacement.append(&mut loads(&[1], &format!("100000 of {sizes}")));
+    }
+    assert_eq!(heap_loads("heap-replacement"), replacement);
+    let mut scaling = BTreeSet::new();
+    for sizes in ["0-1k", "1-2k"] {
+        let threads = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512];
+        scaling.append(&mut loads(&threads, &format!("100000 of {sizes}")));
+    }
+    assert_eq!(heap_loads("heap-scaling"), scaling);
+    let mut larson = loads(&[1, 2, 4, 16, 64], "3000 of 0-1k");
+    larson.append(&mut loads(&[2], "50000 of 1-2k"));
+    assert_eq!(heap_loads("heap-larson"), larson);
+    assert_eq!(
+        heap_loads("heap-aggressive"),
+        loads(&[1, 2, 4, 8], "50 MiB of 32")
+    );
+    let fragmentation = heap_loads("heap-fragmentation");
+    assert!(
+        fragmentation.iter().all(|load| load.starts_with("1 x 70 MiB")),
+        "{fragmentation:?}"
+    );
+}
+
 #[test]
 fn defaults_fit_the_machine() {
     let bare = "[scenario]\nname = \"bare\"\n";
