@@ -23,8 +23,8 @@ use core::sync::atomic::{AtomicU8, Ordering};
 pub(crate) use self::begin::{is_ready, map_piece, prepare};
 pub use self::directory::{Directory, MAGIC, Segment};
 pub(crate) use self::growth::{
-    disown, free_after_fork, grow, has_block_table, has_huge_pages, hold, leave_huge_pages, lose, open_block_table,
-    open_record, release, use_base_pages, use_huge_pages,
+    disown, free_after_fork, grow, has_block_table, has_huge_pages, hold, leave_huge_pages, lose,
+    open_block_table, open_record, release, use_base_pages, use_huge_pages,
 };
 use crate::bucket::SMALLEST_BLOCK;
 use crate::set_once::SET_ONCE;

@@ -143,7 +143,8 @@ impl<'m, M: Memory> Space<'m, M> {
             let lock = shelves + shelf * size_of::<Shelf>() + offset_of!(Shelf, rows);
             u64::from(bytes.u32(lock + offset_of!(Lock<Rows>, contended)))
         };
-        let draining = front + offset_of!(LowFragmentation, upkeep.draining) + offset_of!(Lock<()>, contended);
+        let draining =
+            front + offset_of!(LowFragmentation, upkeep.draining) + offset_of!(Lock<()>, contended);
         let (slots, restartable) = bytes.slots(front + offset_of!(LowFragmentation, slots));
         let mut counts = FrontCounts {
             slots: slots.map_or(0, |slots| slots.count.saturating_sub(SHARED as u32)),
@@ -203,7 +204,7 @@ impl<M: Memory> Space<'_, M> {
             (Some(bucket), _) => {
                 let buckets = front + offset_of!(LowFragmentation, buckets);
                 let lock = buckets + bucket.index() * size_of::<BucketLock>() + offset_of!(BucketLock, lock);
-                [lock, front + offset_of!(LowFragmentation, draining)]
+                [lock, front + offset_of!(LowFragmentation, upkeep.draining)]
             }
             (None, Fault::Standard { .. }) => [offset_of!(Record, standard); 2],
             (None, _) => [offset_of!(Record, backend) + offset_of!(Backend, extents); 2],

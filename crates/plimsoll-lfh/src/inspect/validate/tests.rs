@@ -458,7 +458,7 @@ fn what_somebody_is_about_to_change_is_not_judged() {
         let lock_of_bucket = |bucket: Bucket| {
             buckets + bucket.index() * size_of::<BucketLock>() + offset_of!(BucketLock, lock)
         };
-        let draining = front + offset_of!(LowFragmentation, draining);
+        let draining = front + offset_of!(LowFragmentation, upkeep.draining);
         let back = start + offset_of!(Record, backend) + offset_of!(Backend, extents);
         let held = |lock: usize| (lock + offset_of!(Lock<Extents>, state), vec![1]);
         let too_many = (capacity(bucket) + 1).to_ne_bytes();
