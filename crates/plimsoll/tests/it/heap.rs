@@ -28,7 +28,7 @@ fn scratch(name: &str) -> PathBuf {
 }
 
 /// `plimsoll heap run`, without the command that follows.
-fn heap_run() -> Command {
+pub(crate) fn heap_run() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
     command
         .args(["heap", "run"])
