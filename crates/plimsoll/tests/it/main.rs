@@ -9,6 +9,7 @@ mod doctor;
 mod environment;
 mod export;
 mod heap;
+mod heap_damage;
 mod heap_mistakes;
 mod heap_stat;
 mod machine;
