@@ -162,6 +162,8 @@ pub struct BucketReport {
     pub busy: u64,
     /// Free blocks at hand in affinity slots.
     pub cached: u64,
+    /// Blocks of a hardened heap that rest in quarantine.
+    pub quarantined: u64,
     /// Free blocks in lists of subsegments.
     pub listed: u64,
     /// Free blocks of pages that were given back to the system.
@@ -196,11 +198,15 @@ pub struct ValidationReport {
     pub free_blocks: u64,
     /// Blocks in slots looked at.
     pub cached_blocks: u64,
+    /// Blocks in use of hardened heaps whose canary was looked at.
+    pub guarded_blocks: u64,
+    /// Blocks in the quarantine of hardened heaps looked at.
+    pub quarantined_blocks: u64,
     /// Things that moved while they were read, and could not be judged.
     pub moved: u64,
     /// Things that are wrong; 0 where everything is as it should be.
     pub damaged: u64,
-    /// The first hundred of them.
+    /// Each of them.
     pub damage: Vec<DamageReport>,
 }
 

@@ -69,6 +69,7 @@ fn bucket_report(bucket: Bucket, counts: &HeapStatistics) -> Option<BucketReport
         capacity: own.capacity,
         busy: own.busy(),
         cached: own.cached,
+        quarantined: own.quarantined,
         listed: own.listed,
         absent: own.absent,
         untouched: own.untouched,

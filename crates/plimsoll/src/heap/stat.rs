@@ -156,6 +156,8 @@ fn validation(space: &Space<'_, OtherProcess>) -> Result<ValidationReport, Memor
         units: seen.units,
         free_blocks: seen.free_blocks,
         cached_blocks: seen.cached_blocks,
+        guarded_blocks: seen.guarded_blocks,
+        quarantined_blocks: seen.quarantined_blocks,
         moved: seen.moved,
         damaged: seen.damaged,
         damage,

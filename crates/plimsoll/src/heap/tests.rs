@@ -55,8 +55,8 @@ fn low_fragmentation() -> HeapReport {
     counts.slot_contention = 223;
     (counts.subsegments, counts.subsegment_bytes) = (53, 7 << 20);
     counts.moved = 13;
-    counts.buckets[3] = bucket(17, [2000, 100, 200, 300, 400]);
-    counts.buckets[5] = bucket(19, [3000, 110, 220, 330, 441]);
+    counts.buckets[3] = bucket(17, [2000, 100, 50, 200, 300, 400]);
+    counts.buckets[5] = bucket(19, [3000, 110, 60, 220, 330, 441]);
     counts.back.busy[0] = 23;
     counts.back.free[0] = 29;
     counts.back.busy[20] = 31;
@@ -64,13 +64,14 @@ fn low_fragmentation() -> HeapReport {
     report(&record, &counts)
 }
 
-/// Of a bucket: its blocks, then those cached, listed, absent, untouched.
-fn bucket(subsegments: u64, blocks: [u64; 5]) -> BucketStatistics {
-    let [capacity, cached, listed, absent, untouched] = blocks;
+/// Of a bucket: its blocks, then those cached, in quarantine, listed, absent, untouched.
+fn bucket(subsegments: u64, blocks: [u64; 6]) -> BucketStatistics {
+    let [capacity, cached, quarantined, listed, absent, untouched] = blocks;
     BucketStatistics {
         subsegments,
         capacity,
         cached,
+        quarantined,
         listed,
         absent,
         untouched,
@@ -108,6 +109,8 @@ fn survey() -> HeapSurvey {
             units: 2048,
             free_blocks: 1021,
             cached_blocks: 1031,
+            guarded_blocks: 1033,
+            quarantined_blocks: 1039,
             moved: 127,
             damaged: 1,
             damage: vec![DamageReport {

@@ -240,17 +240,18 @@ fn front_text(text: &mut String, front: &FrontReport) {
     ];
     pairs(text, &lines);
     text.push_str(
-        "\n  Bucket  Subsegments   Capacity       Busy     Cached     Listed     Absent  Untouched\n",
+        "\n  Bucket  Subsegments   Capacity       Busy     Cached Quarantined     Listed     Absent  Untouched\n",
     );
     for bucket in &front.buckets {
         let _ = writeln!(
             text,
-            "  {:>6} {:>12} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10}",
+            "  {:>6} {:>12} {:>10} {:>10} {:>10} {:>11} {:>10} {:>10} {:>10}",
             bucket.block_bytes,
             bucket.subsegments,
             bucket.capacity,
             bucket.busy,
             bucket.cached,
+            bucket.quarantined,
             bucket.listed,
             bucket.absent,
             bucket.untouched
