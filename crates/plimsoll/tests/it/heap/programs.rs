@@ -115,7 +115,7 @@ fn sqlite_answers_the_same() {
 fn large_c_program() -> String {
     let mut program = "#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n".to_owned();
     program += "struct s { int a; long b[8]; const char *c; };\nstatic int f0(struct s *p, int x) { return x ^ p->a; }\n";
-    for n in 1..=400 {
+    for n in 1..=200 {
         let (count, divisor, caller) = (n % 7 + 1, n % 11 + 2, n - 1);
         program += &format!(
             "static struct s v{n} = {{{n}, {{{count}}}, \"text {n}\"}};\n\
@@ -132,7 +132,7 @@ fn large_c_program() -> String {
              }}\n"
         );
     }
-    program + "int main(void) { printf(\"%d\\n\", f400(&v1, 7)); }\n"
+    program + "int main(void) { printf(\"%d\\n\", f200(&v1, 7)); }\n"
 }
 
 /// All of the library's templates are read, some are made into code.
