@@ -164,8 +164,9 @@ impl HelperState {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod tests {
+    #![cfg(not(loom))]
     extern crate std;
 
     use std::sync::atomic::{AtomicU32, Ordering};

@@ -36,21 +36,6 @@ impl SlotSet {
         self.header_at(slot, RUN_HEADERS + row)
     }
 
-    /// The runs of a row in a slot, the oldest first, while nobody works on the heap.
-    #[cfg(test)]
-    pub(crate) fn runs_of_row(&self, slot: usize, row: usize) -> std::vec::Vec<*mut u8> {
-        let header = self.run_header(slot, row);
-        if header.capacity() == 0 {
-            assert_eq!((header.current(), header.is_stopped()), (0, false));
-            return std::vec::Vec::new();
-        }
-        let begin = run_begin(row);
-        assert!(header.current() >= begin && usize::from(header.current() - begin) <= RUN_POINTERS);
-        // SAFETY: pointers up to `current` were written by sections, and nobody writes there now.
-        let read = |at: u16| unsafe { self.pointer(slot, at).read() };
-        (begin..header.current()).map(read).collect()
-    }
-
     /// Takes every run out of a stopped row, the oldest first, and makes it one that was never used: so whoever puts a
     /// run there next has to prepare it. Where sections could not be restarted since it was stopped, it is usable again
     /// as it is, and keeps its runs. Returns how many were written to `runs`. The drain's lock is held.
@@ -74,5 +59,20 @@ impl SlotSet {
         }
         header.set_unused();
         count as usize
+    }
+
+    /// The runs of a row in a slot, the oldest first, while nobody works on the heap.
+    #[cfg(test)]
+    pub(crate) fn runs_of_row(&self, slot: usize, row: usize) -> std::vec::Vec<*mut u8> {
+        let header = self.run_header(slot, row);
+        if header.capacity() == 0 {
+            assert_eq!((header.current(), header.is_stopped()), (0, false));
+            return std::vec::Vec::new();
+        }
+        let begin = run_begin(row);
+        assert!(header.current() >= begin && usize::from(header.current() - begin) <= RUN_POINTERS);
+        // SAFETY: pointers up to `current` were written by sections, and nobody writes there now.
+        let read = |at: u16| unsafe { self.pointer(slot, at).read() };
+        (begin..header.current()).map(read).collect()
     }
 }
