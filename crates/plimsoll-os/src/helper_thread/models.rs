@@ -109,8 +109,3 @@ fn model(givers: usize, rounds: usize) {
 fn whatever_two_give_is_done_on_one_stack() {
     model(2, 2);
 }
-
-#[test]
-fn whatever_three_give_is_done_on_one_stack() {
-    model(3, 1);
-}
