@@ -18,6 +18,7 @@ mod state;
 
 use state::{ABSENT, HelperState, RUNNING};
 
+#[cfg(test)]
 extern crate std;
 
 struct Heap {
