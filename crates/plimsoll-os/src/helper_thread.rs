@@ -164,9 +164,8 @@ impl HelperState {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
-    #![cfg(not(loom))]
     extern crate std;
 
     use std::sync::atomic::{AtomicU32, Ordering};

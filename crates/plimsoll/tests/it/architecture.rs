@@ -64,7 +64,8 @@ fn sources(folder: &Path) -> BTreeMap<String, String> {
 
 /// The source without comments of whole lines and without what follows `#[cfg(test)]`.
 fn code(source: &str) -> String {
-    let lines = source.lines().take_while(|line| line.trim() != "#[cfg(test)]");
+    let ends = ["#[cfg(test)]", "#[cfg(all(test, not(loom)))]"];
+    let lines = source.lines().take_while(|line| !ends.contains(&line.trim()));
     lines
         .filter(|line| !line.trim_start().starts_with("//"))
         .map(|line| format!("{line}\n"))
