@@ -278,9 +278,9 @@ fn what_is_in_quarantine_is_not_in_use() {
                 assert_eq!(counts(10), 10);
             }
         }
-        assert!((33..=64).contains(&counts(1000)));
+        assert!(counts(1000) >= 33, "the rest of a slot's");
         heap.trim();
-        assert!((33..=64).contains(&counts(1000)));
+        assert!(counts(1000) >= 33, "the rest of a slot's");
         // SAFETY: as above.
         unsafe { heap.free(large) };
     });
