@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::Value;
@@ -15,9 +16,11 @@ const CHURN: &str = "PLIMSOLL_TEST_CHURN";
 /// other, until standard input ends.
 fn churn() {
     let stop = AtomicBool::new(false);
+    // Until every thread has what it keeps.
+    let filled = Barrier::new(5);
     let (send, receive) = std::sync::mpsc::sync_channel::<Vec<u8>>(64);
     std::thread::scope(|scope| {
-        let stop = &stop;
+        let (stop, filled) = (&stop, &filled);
         for thread in 0..4_u64 {
             let send = send.clone();
             scope.spawn(move || {
@@ -29,7 +32,7 @@ fn churn() {
                     seed
                 };
                 let mut kept: Vec<Vec<u8>> = (0..2000).map(|_| Vec::new()).collect();
-                while !stop.load(Ordering::Relaxed) {
+                let mut step = || {
                     let size = match random() % 100 {
                         0 => random() % 300_000,
                         1..=9 => random() % 20_000,
@@ -40,6 +43,11 @@ fn churn() {
                     if random() % 16 == 0 {
                         let _ = send.try_send(old);
                     }
+                };
+                (0..20_000).for_each(|_| step());
+                filled.wait();
+                while !stop.load(Ordering::Relaxed) {
+                    step();
                 }
             });
         }
@@ -48,6 +56,7 @@ fn churn() {
                 drop(receive.recv_timeout(std::time::Duration::from_millis(10)));
             }
         });
+        filled.wait();
         println!("churning");
         let mut line = String::new();
         while std::io::stdin().read_line(&mut line).is_ok_and(|read| read > 0) {}
@@ -206,7 +215,7 @@ fn the_text_tells_the_heap_of_the_process_and_the_page_shows_it() {
         .map(|count| count.parse().expect("a count"))
         .collect();
     assert!(
-        counts.len() == 4 && counts[0] > 0 && counts[2] > 2000,
+        counts.len() == 4 && counts[0] > 0 && counts[2] > 7000,
         "{counts:?}"
     );
     let page = std::fs::read_to_string(&page).expect("the page was written");

@@ -1,5 +1,4 @@
 //! Mistakes with blocks that are at home, in no slot; the others are tested from outside, in `mistakes`.
-#![allow(unsafe_code)]
 
 use std::os::unix::process::ExitStatusExt;
 
