@@ -27,12 +27,6 @@ pub(crate) fn page() -> usize {
     }
 }
 
-/// Has this process take pages for longer than they are.
-#[cfg(test)]
-pub(crate) fn pretend(page: usize) {
-    PAGE.store(page, Ordering::Relaxed);
-}
-
 /// Units that share a page: 1 where a page is no longer than a unit.
 pub(crate) fn page_units() -> u32 {
     page().div_ceil(UNIT) as u32
@@ -86,6 +80,12 @@ pub(crate) unsafe fn clear(start: usize, length: usize) -> usize {
     // SAFETY: the caller's premise.
     unsafe { ptr::write_bytes(start as *mut u8, 0, length) };
     0
+}
+
+/// Has this process take pages for longer than they are.
+#[cfg(test)]
+pub(crate) fn pretend(page: usize) {
+    PAGE.store(page, Ordering::Relaxed);
 }
 
 #[cfg(test)]
