@@ -265,6 +265,7 @@ mod tests {
     use crate::backend::tests;
     use crate::heap::{Heap, HeapOptions};
     use crate::record;
+    use crate::this_program::is_emulated_without;
 
     fn bytes_of<'b>(start: usize, length: usize) -> &'b mut [u8] {
         // SAFETY: the range is this test's, and accessible.
@@ -275,6 +276,9 @@ mod tests {
     /// looks: as long as that was, it was taken for the heap's own and written over.
     #[test]
     fn what_somebody_else_mapped_is_not_taken_for_the_heaps() {
+        if is_emulated_without("process_vm_readv(2)") {
+            return;
+        }
         let length = 2 * SEGMENT;
         let start = address_space::map(length).expect("there is memory");
         let mark = integrity::canary(start);
@@ -335,6 +339,9 @@ mod tests {
     /// Where huge pages were asked for, the kernel takes that along with the pages, to where the heap does not know it.
     #[test]
     fn huge_pages_do_not_move_along() {
+        if is_emulated_without("advice on huge pages") {
+            return;
+        }
         let heap = Heap::new(HeapOptions::default()).expect("there is memory");
         let record = record::of(heap.number()).expect("the heap lives");
         let backend = record.backend();

@@ -21,6 +21,16 @@ pub(crate) fn this_program() -> Command {
     command
 }
 
+/// Whether an emulator runs this program that cannot do what a test needs, which then says so and is skipped.
+#[allow(dead_code, reason = "of the two that have this file only the unit tests ask")]
+pub(crate) fn is_emulated_without(what: &str) -> bool {
+    let emulated = std::env::var_os(EMULATOR).is_some();
+    if emulated {
+        std::eprintln!("skipped: the emulator has no {what}");
+    }
+    emulated
+}
+
 /// The test of that name alone, in a process of its own, which finds `role` by [`role`].
 pub(crate) fn again(test: &str, role: &str) -> Command {
     let mut command = this_program();
