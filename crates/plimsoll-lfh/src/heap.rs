@@ -468,3 +468,15 @@ unsafe impl GlobalAlloc for Lfh {
         unsafe { Heap::process().move_to_new(block, layout.size(), new_size, layout.align()) }
     }
 }
+
+#[cfg(test)]
+impl Heap {
+    /// A heap of its own with that front end, for tests.
+    pub(crate) fn of(front_end: FrontEnd) -> Heap {
+        let heap = Heap::new(HeapOptions::default()).expect("there is memory");
+        if front_end == FrontEnd::LowFragmentation {
+            heap.set_front_end(front_end).expect("nothing forbids it");
+        }
+        heap
+    }
+}

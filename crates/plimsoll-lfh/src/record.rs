@@ -463,10 +463,7 @@ mod tests {
     #[test]
     fn small_blocks_are_made_of_large_ones_that_are_kept() {
         for front_end in [FrontEnd::Standard, FrontEnd::LowFragmentation] {
-            let heap = Heap::new(HeapOptions::default()).expect("there is memory");
-            if front_end == FrontEnd::LowFragmentation {
-                heap.set_front_end(front_end).expect("nothing forbids it");
-            }
+            let heap = Heap::of(front_end);
             // As many as a shelf has room for, one behind the other.
             let units = (2..=8_usize).flat_map(|units| (0..16 / units).map(move |_| units));
             let blocks = units.map(|units| heap.allocate(units << 14)).collect();

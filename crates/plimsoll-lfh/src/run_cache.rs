@@ -223,6 +223,7 @@ mod tests {
     use std::vec::Vec;
 
     use proptest::prelude::*;
+    use proptest::sample::select;
 
     use super::*;
     use crate::heap::{FrontEnd, Heap, HeapOptions};
@@ -281,11 +282,10 @@ mod tests {
 
         /// Runs are in use, kept or with the back end, and never in two of these places.
         #[test]
-        fn runs_are_in_one_place(steps in steps(), low_fragmentation: bool) {
-            let heap = Heap::new(HeapOptions::default()).expect("there is memory");
-            if low_fragmentation {
-                heap.set_front_end(FrontEnd::LowFragmentation).expect("nothing forbids it");
-            }
+        fn runs_are_in_one_place(
+            steps in steps(), front_end in select(&[FrontEnd::Standard, FrontEnd::LowFragmentation][..])
+        ) {
+            let heap = Heap::of(front_end);
             let record = record_of(&heap);
             let (backend, cache, front) = (record.backend(), record.run_cache(), record.low_fragmentation());
             let mut in_use: Vec<UnitIndex> = Vec::new();
@@ -407,9 +407,7 @@ mod tests {
 
     #[test]
     fn runs_of_slots_are_reused_and_come_home_once_they_lie_idle() {
-        let heap = Heap::new(HeapOptions::default()).expect("there is memory");
-        heap.set_front_end(FrontEnd::LowFragmentation)
-            .expect("nothing forbids it");
+        let heap = Heap::of(FrontEnd::LowFragmentation);
         let record = record_of(&heap);
         let (backend, cache, front) = (record.backend(), record.run_cache(), record.low_fragmentation());
         let mut runs: Vec<UnitIndex> = Vec::new();
@@ -440,9 +438,7 @@ mod tests {
     /// slept.
     #[test]
     fn rows_of_slots_that_lay_idle_are_prepared_anew() {
-        let heap = Heap::new(HeapOptions::default()).expect("there is memory");
-        heap.set_front_end(FrontEnd::LowFragmentation)
-            .expect("nothing forbids it");
+        let heap = Heap::of(FrontEnd::LowFragmentation);
         let record = record_of(&heap);
         let (backend, cache, front) = (record.backend(), record.run_cache(), record.low_fragmentation());
         if !front.slots.uses_sections() {

@@ -290,14 +290,12 @@ impl<M: Memory> Iterator for Heaps<'_, '_, M> {
 mod tests {
     use core::sync::atomic::Ordering;
 
-    use crate::heap::{FrontEnd, Heap, HeapOptions};
+    use crate::heap::{FrontEnd, Heap};
     use crate::record;
 
     #[test]
     fn waits_for_each_lock_of_a_heap_are_counted() {
-        let heap = Heap::new(HeapOptions::default()).expect("there is memory");
-        heap.set_front_end(FrontEnd::LowFragmentation)
-            .expect("nothing forbids it");
+        let heap = Heap::of(FrontEnd::LowFragmentation);
         heap.allocate(100);
         let (own, counts) = heap.statistics().expect("the heap was made");
         assert_eq!(own.lock_contention(&counts), 0);

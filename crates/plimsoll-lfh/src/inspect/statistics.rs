@@ -313,17 +313,11 @@ mod tests {
 
     use super::*;
     use crate::arena::{self, FIRST_UNIT};
-    use crate::heap::{FrontEnd, Heap, HeapOptions};
+    use crate::heap::{FrontEnd, Heap};
     use crate::inspect::memory::ThisProcess;
     use crate::inspect::runs::Description;
 
     const U: u64 = UNIT as u64;
-
-    fn heap(front_end: FrontEnd) -> Heap {
-        let heap = Heap::new(HeapOptions::default()).expect("there is memory");
-        heap.set_front_end(front_end).expect("nothing forbids it");
-        heap
-    }
 
     fn statistics(heap: &Heap) -> (HeapRecord, HeapStatistics) {
         heap.statistics().expect("the heap was made")
@@ -351,7 +345,7 @@ mod tests {
 
     #[test]
     fn address_space_is_counted_by_run() {
-        let _made = heap(FrontEnd::Standard);
+        let _made = Heap::of(FrontEnd::Standard);
         let space = Space::open(&ThisProcess, arena::window()).expect("a heap was made");
         let plain = Description::default();
         let of_touched = |touched| Description { touched, ..plain };
@@ -395,7 +389,7 @@ mod tests {
 
     #[test]
     fn what_describes_blocks_is_counted_with_every_table() {
-        let (record, _) = statistics(&heap(FrontEnd::Standard));
+        let (record, _) = statistics(&Heap::of(FrontEnd::Standard));
         let counts = HeapStatistics {
             reserved: 3 * SEGMENT as u64,
             ..HeapStatistics::default()
@@ -414,7 +408,7 @@ mod tests {
     #[test]
     fn cached_runs_are_counted_on_shelves_and_in_slots() {
         for front_end in [FrontEnd::Standard, FrontEnd::LowFragmentation] {
-            let heap = heap(front_end);
+            let heap = Heap::of(front_end);
             let blocks = (0..3).map(|_| heap.allocate(40 << 10)).collect();
             let (_, before) = statistics(&heap);
             assert_eq!((before.cached_runs, before.cached_run_bytes), (0, 0));
@@ -428,7 +422,7 @@ mod tests {
 
     #[test]
     fn the_lives_of_subsegments_are_counted() {
-        let heap = heap(FrontEnd::LowFragmentation);
+        let heap = Heap::of(FrontEnd::LowFragmentation);
         let fill = |size| (0..40_000).map(|_| heap.allocate(size)).collect();
         let blocks = fill(64);
         let (full, counts) = statistics(&heap);

@@ -6,7 +6,7 @@ use std::vec::Vec;
 
 use loom::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 use loom::sync::{Arc, Mutex};
-use loom::thread;
+use loom::thread::{self, JoinHandle};
 
 use super::*;
 
@@ -141,6 +141,18 @@ impl Subsegment {
     }
 }
 
+/// Begins to free the first two blocks, by a thread each.
+fn free_two(subsegment: &Arc<Subsegment>) -> [JoinHandle<()>; 2] {
+    [0, 1].map(|block| {
+        let other = Arc::clone(subsegment);
+        thread::spawn(move || other.free(block))
+    })
+}
+
+fn join(threads: [JoinHandle<()>; 2]) {
+    threads.map(|thread| thread.join().unwrap());
+}
+
 #[test]
 fn the_first_blocks_of_a_full_subsegment_list_it_once() {
     model(|| {
@@ -159,16 +171,9 @@ fn the_first_blocks_of_a_full_subsegment_list_it_once() {
 fn the_last_block_gives_the_subsegment_back_once() {
     model(|| {
         let subsegment = Arc::new(Subsegment::new(Standing::Full, 0));
-        let threads: Vec<_> = (0..2)
-            .map(|block| {
-                let other = Arc::clone(&subsegment);
-                thread::spawn(move || other.free(block))
-            })
-            .collect();
+        let threads = free_two(&subsegment);
         subsegment.free(2);
-        for thread in threads {
-            thread.join().unwrap();
-        }
+        join(threads);
         assert_eq!(subsegment.word.load().standing, Standing::Nothing);
         assert_eq!(subsegment.emptied.load(Ordering::Relaxed), 1);
     });
@@ -178,20 +183,13 @@ fn the_last_block_gives_the_subsegment_back_once() {
 fn a_listed_subsegment_is_either_activated_or_given_back() {
     model(|| {
         let subsegment = Arc::new(Subsegment::new(Standing::Listed, 1));
-        let threads: Vec<_> = (0..2)
-            .map(|block| {
-                let other = Arc::clone(&subsegment);
-                thread::spawn(move || other.free(block))
-            })
-            .collect();
+        let threads = free_two(&subsegment);
         let taken = {
             let _bucket = subsegment.bucket.lock().unwrap();
             let activated = subsegment.word.activate();
             activated.then(|| subsegment.walk(subsegment.word.collect()).len())
         };
-        for thread in threads {
-            thread.join().unwrap();
-        }
+        join(threads);
         let emptied = subsegment.emptied.load(Ordering::Relaxed);
         match taken {
             Some(taken) => {
@@ -208,12 +206,7 @@ fn a_listed_subsegment_is_either_activated_or_given_back() {
 fn nothing_is_lost_when_a_slot_gives_its_subsegment_up() {
     model(|| {
         let subsegment = Arc::new(Subsegment::new(Standing::Active, 0));
-        let threads: Vec<_> = (0..2)
-            .map(|block| {
-                let other = Arc::clone(&subsegment);
-                thread::spawn(move || other.free(block))
-            })
-            .collect();
+        let threads = free_two(&subsegment);
         let collected = {
             let mut bucket = subsegment.bucket.lock().unwrap();
             let chain = subsegment.word.collect();
@@ -225,9 +218,7 @@ fn nothing_is_lost_when_a_slot_gives_its_subsegment_up() {
             }
             home
         };
-        for thread in threads {
-            thread.join().unwrap();
-        }
+        join(threads);
         assert!(collected <= 2);
         assert_eq!(subsegment.emptied.load(Ordering::Relaxed), 1);
         assert_eq!(subsegment.word.load().standing, Standing::Nothing);
@@ -257,18 +248,11 @@ fn a_subsegment_whose_blocks_all_came_home_is_kept_and_used_again() {
     model(|| {
         let subsegment = Arc::new(Subsegment::new(Standing::Full, 0));
         *subsegment.bucket.lock().unwrap() = Bucket::Keeps;
-        let threads: Vec<_> = (0..2)
-            .map(|block| {
-                let other = Arc::clone(&subsegment);
-                thread::spawn(move || other.free(block))
-            })
-            .collect();
+        let threads = free_two(&subsegment);
         subsegment.free(2);
         // In the middle of it, or afterwards.
         let mut begun = subsegment.begin();
-        for thread in threads {
-            thread.join().unwrap();
-        }
+        join(threads);
         begun |= subsegment.begin();
         assert!(begun && !subsegment.begin());
         assert_eq!(subsegment.emptied.load(Ordering::Relaxed), 1);

@@ -156,15 +156,13 @@ fn is_free<M: Memory>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::heap::{FrontEnd, Heap, HeapOptions};
+    use crate::heap::{FrontEnd, Heap};
     use crate::inspect::ThisProcess;
     use crate::{arena, record};
 
     #[test]
     fn an_array_ends_behind_its_start() {
-        let heap = Heap::new(HeapOptions::default()).expect("there is memory");
-        heap.set_front_end(FrontEnd::LowFragmentation)
-            .expect("nothing forbids it");
+        let heap = Heap::of(FrontEnd::LowFragmentation);
         let bucket = Bucket::for_size(1000).expect("there is one");
         let block = heap.allocate(1000);
         // SAFETY: the block is in use.

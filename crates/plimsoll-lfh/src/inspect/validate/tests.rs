@@ -125,10 +125,7 @@ fn thin_out(heap: &Heap, blocks: &[usize]) -> Vec<usize> {
 
 impl Heaps {
     fn new() -> Heaps {
-        let plain = Heap::new(HeapOptions::default()).expect("there is memory");
-        plain
-            .set_front_end(FrontEnd::LowFragmentation)
-            .expect("nothing forbids it");
+        let plain = Heap::of(FrontEnd::LowFragmentation);
         let small = thin_out(&plain, &blocks(&plain, 2000, SMALL));
         let wide = plain.allocate(2000) as usize;
         let runs = blocks(&plain, 5, 1 << 20);
