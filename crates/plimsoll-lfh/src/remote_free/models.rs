@@ -150,7 +150,9 @@ fn free_two(subsegment: &Arc<Subsegment>) -> [JoinHandle<()>; 2] {
 }
 
 fn join(threads: [JoinHandle<()>; 2]) {
-    threads.map(|thread| thread.join().unwrap());
+    for thread in threads {
+        thread.join().unwrap();
+    }
 }
 
 #[test]
