@@ -24,7 +24,8 @@ const PIECES: usize = 86_400;
 /// Frames kept, oldest first.
 ///
 /// Invariants: times never decrease. The first `thinned` pieces are those whose frames are gone; of all others every
-/// frame is there. A piece holds the frames of one multiple of `piece_ns`; the newest ones are in `open`.
+/// frame is there, as of those summed up in `open`, which are the newest. A piece holds frames of one multiple of
+/// `piece_ns`, and all of them but where some had been thinned out before the last ones came.
 #[derive(Debug, Clone)]
 pub struct History {
     frames: VecDeque<Frame>,
@@ -236,7 +237,10 @@ impl History {
             }
             tally.add_piece(&piece);
         }
-        // The last pair may have its second half to come: it stays open.
+        // The last pair may have its second half to come: it stays open, unless frames of it are gone.
+        if thinned_to.is_some_and(|gone_ns| Some(gone_ns) >= tally.first_ns()) {
+            merged.extend(std::mem::take(&mut tally).into_piece());
+        }
         self.open = tally;
         self.pieces = merged;
         // A piece of which one half is thinned is thinned whole.

@@ -69,6 +69,11 @@ impl Default for Tally {
 }
 
 impl Tally {
+    /// Time of the first frame; None while there is none.
+    pub(super) fn first_ns(&self) -> Option<u64> {
+        self.span_ns.map(|(first, _)| first)
+    }
+
     /// Time of the last frame; None while there is none.
     pub(super) fn last_ns(&self) -> Option<u64> {
         self.span_ns.map(|(_, last)| last)

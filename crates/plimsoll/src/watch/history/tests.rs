@@ -123,6 +123,29 @@ fn a_long_piece_is_kept_whole_until_it_is_closed() {
     );
 }
 
+/// The frames of a piece were gone, and then the piece was opened again to wait for its other half: the peak in it was
+/// in neither the frames nor the pieces.
+#[test]
+fn a_piece_whose_frames_are_gone_is_not_opened_again() {
+    let mut history = History {
+        piece_ns: 4 * SECOND,
+        most_frames: 0,
+        most_pieces: 3,
+        ..small()
+    };
+    let mut model = Model(Vec::new());
+    for (second, value) in [(0, 1), (4, 1), (8, 9), (14, 1), (16, 1)] {
+        history.push(frame(second * SECOND, Some(value)));
+        model.0.push(frame(second * SECOND, Some(value)));
+    }
+    assert_eq!(history.piece_ns, 8 * SECOND);
+    assert_eq!(history.peak(|frame| frame.gauge(0)), Some(14 * SECOND));
+    for from in [0, 8 * SECOND, 16 * SECOND] {
+        let range = from..from + 8 * SECOND;
+        assert_same(history.buckets(range.clone(), 1)[0].as_ref(), &model, range);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
