@@ -25,7 +25,7 @@ fn sizes() -> impl Strategy<Value = usize> {
         4 => 0..5000usize,
         2 => 10_000..40_000usize,
         2 => 0..400_000usize,
-        1 => 1_000_000..5_000_000usize,
+        1 => 1_000_000..9_000_000usize,
     ]
 }
 
