@@ -85,7 +85,7 @@ fn python_passes_its_own_tests() {
     }
     let folder = scratch("python-tests");
     let mut command = on_heap("--front-end=lfh", &folder);
-    command.args(["python3", "-m", "test", "--timeout", "240", "-q"]);
+    command.args(["python3", "-m", "test", "--timeout", "240", "-q", "-W"]);
     // It fails wherever a package of the installation is loaded at the start and uses threads, on any malloc.
     command.args(["-i", "test_import_from_another_thread"]);
     command.args(["test_list", "test_dict", "test_threading"]);
