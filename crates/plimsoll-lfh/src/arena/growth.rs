@@ -197,14 +197,7 @@ pub(crate) fn grow(heap: u32, units: u32, align: u32, wanted: u32) -> Option<Gro
     let whole = |units: u32| units.checked_next_multiple_of(SEGMENT_UNITS);
     let (least, wanted) = (whole(units)?, whole(wanted.max(units))?);
     let mut growth = GROWTH.lock();
-    let grown = growth
-        .reuse(heap, least, align)
-        .or_else(|| growth.extend(heap, wanted, align))
-        .or_else(|| {
-            (wanted > least)
-                .then(|| growth.extend(heap, least, align))
-                .flatten()
-        });
+    let grown = growth.give(heap, least, wanted, align);
     let directory = directory();
     let count = if grown.is_some() {
         &directory.growths
@@ -261,6 +254,21 @@ fn leave_huge_page(segment: UnitIndex) {
 }
 
 impl Growth {
+    /// Segments of a heap which is no more, or else new ones: `wanted` units of them, or `least`.
+    fn give(&mut self, heap: u32, least: u32, wanted: u32, align: u32) -> Option<Grown> {
+        #[cfg(test)]
+        if !injection::may_grow() {
+            return None;
+        }
+        self.reuse(heap, least, align)
+            .or_else(|| self.extend(heap, wanted, align))
+            .or_else(|| {
+                (wanted > least)
+                    .then(|| self.extend(heap, least, align))
+                    .flatten()
+            })
+    }
+
     /// Segments that belonged to a heap which is no more.
     fn reuse(&mut self, heap: u32, units: u32, align: u32) -> Option<Grown> {
         let directory = directory();
@@ -329,10 +337,6 @@ impl Growth {
     /// Each growth asks for the limit (`prlimit(2)`), beside the call by which it grows; a sandbox that refuses to tell is
     /// taken for one that has none.
     fn may_grow(&mut self) -> bool {
-        #[cfg(test)]
-        if !injection::may_grow() {
-            return false;
-        }
         let directory = directory();
         if directory.addresses_only.load(Ordering::Relaxed) != 0 || address_space::limit().is_none() {
             return true;
@@ -392,7 +396,7 @@ fn lengthen(end: &mut usize, needed: usize, only: bool) -> bool {
     true
 }
 
-/// Growth that fails when a test says so.
+/// Growth that fails when a test says so, also where another test's heap left segments that would do.
 #[cfg(test)]
 pub(crate) mod injection {
     extern crate std;
@@ -403,7 +407,7 @@ pub(crate) mod injection {
         static GROWTHS_LEFT: Cell<Option<u32>> = const { Cell::new(None) };
     }
 
-    /// Lets this thread's calls grow the window so many times more; none is without end.
+    /// Lets this thread's heaps have segments so many times more; none is without end.
     pub(crate) fn set(left: Option<u32>) {
         GROWTHS_LEFT.set(left);
     }
@@ -421,6 +425,19 @@ mod tests {
     use crate::arena::HEAPS;
     use crate::heap::{Heap, HeapOptions};
     use crate::unit::UnitKind;
+
+    /// Refusals that tests asked for were none where a heap of another test had left as much.
+    #[test]
+    fn a_test_is_refused_what_another_left() {
+        let heaps = [(); 2].map(|()| Heap::new(HeapOptions::default()).expect("there is memory"));
+        let [gone, heap] = heaps;
+        assert!(!gone.allocate(64 * SEGMENT).is_null());
+        drop(gone);
+        injection::set(Some(0));
+        assert!(heap.allocate(64 * SEGMENT).is_null());
+        injection::set(None);
+        assert!(!heap.allocate(64 * SEGMENT).is_null());
+    }
 
     /// Clearing what a large heap had takes longer than a walk waits: all the time it found units of a heap that were of no
     /// run.
