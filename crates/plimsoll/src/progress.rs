@@ -7,10 +7,11 @@ use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, P
 
 use crate::quantity::seconds;
 use crate::recording::model::{Trial, TrialStatus};
+use crate::run::Progress;
 
 /// The line that moves, and the lines that stay. Everything goes to standard error.
 #[derive(Debug)]
-pub struct Progress {
+pub(crate) struct TerminalProgress {
     bar: ProgressBar,
     quiet: bool,
     verbose: bool,
@@ -18,11 +19,11 @@ pub struct Progress {
     trial: usize,
 }
 
-impl Progress {
+impl TerminalProgress {
     /// Progress for a run. Quiet shows nothing but warnings; verbose shows every step.
-    pub fn new(quiet: bool, verbose: bool) -> Self {
+    pub(crate) fn new(quiet: bool, verbose: bool) -> Self {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
-        Progress {
+        TerminalProgress {
             bar,
             quiet,
             verbose,
@@ -31,8 +32,23 @@ impl Progress {
         }
     }
 
-    /// Starts the moving line: `trials` trials, `estimate` in all.
-    pub fn begin(&mut self, trials: usize, estimate: Duration) {
+    /// What the run will take and will not exceed, before it begins.
+    pub(crate) fn bounds(&self, text: &str) {
+        if !self.quiet {
+            self.line(text);
+        }
+    }
+
+    fn line(&self, text: &str) {
+        // A terminal that went away must not end a run that has to be undone.
+        self.bar.suspend(|| {
+            let _ = writeln!(std::io::stderr(), "{text}");
+        });
+    }
+}
+
+impl Progress for TerminalProgress {
+    fn begin(&mut self, trials: usize, estimate: Duration) {
         self.trials = trials;
         if self.quiet {
             return;
@@ -47,38 +63,26 @@ impl Progress {
         self.bar.enable_steady_tick(Duration::from_millis(250));
     }
 
-    /// What the run will take and will not exceed, before it begins.
-    pub fn bounds(&self, text: &str) {
-        if !self.quiet {
-            self.line(text);
-        }
-    }
-
-    /// A trial begins.
-    pub fn trial(&mut self, number: usize) {
+    fn trial(&mut self, number: usize) {
         self.trial = number;
     }
 
-    /// A phase begins.
-    pub fn phase(&self, trial: &str, phase: &str) {
+    fn phase(&self, trial: &str, phase: &str) {
         self.bar
             .set_message(format!("[{}/{}] {trial}: {phase}", self.trial, self.trials));
         self.detail(format_args!("{trial}: {phase}"));
     }
 
-    /// Something outside the trials is being done.
-    pub fn step(&self, what: &str) {
+    fn step(&self, what: &str) {
         self.bar.set_message(what.to_owned());
         self.detail(format_args!("{what}"));
     }
 
-    /// Work that was estimated at `estimate` is done.
-    pub fn advance(&self, estimate: Duration) {
+    fn advance(&self, estimate: Duration) {
         self.bar.inc(milliseconds(estimate));
     }
 
-    /// A trial ended.
-    pub fn trial_done(&self, trial: &Trial) {
+    fn trial_done(&self, trial: &Trial) {
         if self.quiet && trial.status == TrialStatus::Ok {
             return;
         }
@@ -96,28 +100,18 @@ impl Progress {
         ));
     }
 
-    /// A warning: always shown.
-    pub fn warn(&self, text: &str) {
+    fn warn(&self, text: &str) {
         self.line(&format!("plimsoll: warning: {text}"));
     }
 
-    /// Something only a verbose reader wants.
-    pub fn detail(&self, text: std::fmt::Arguments<'_>) {
+    fn detail(&self, text: std::fmt::Arguments<'_>) {
         if self.verbose {
             self.line(&format!("  {text}"));
         }
     }
 
-    /// Ends the moving line.
-    pub fn end(&self) {
+    fn end(&self) {
         self.bar.finish_and_clear();
-    }
-
-    fn line(&self, text: &str) {
-        // A terminal that went away must not end a run that has to be undone.
-        self.bar.suspend(|| {
-            let _ = writeln!(std::io::stderr(), "{text}");
-        });
     }
 }
 

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::metric::metrics;
-use super::{PhaseRows, ratio};
+use super::ratio;
+use crate::recording::PhaseRows;
 use crate::recording::model::{Calibration, Trial};
 use crate::sample::Row;
 use crate::sample::columns::col;

@@ -22,7 +22,6 @@ pub mod heap;
 pub mod loadline;
 pub mod map;
 pub mod metric;
-mod phase_rows;
 mod results;
 pub mod statistics;
 pub mod thrash;
@@ -31,6 +30,7 @@ pub mod wscap;
 
 use std::collections::BTreeMap;
 
+use crate::recording::PhaseRows;
 use crate::recording::model::{Calibration, Trial};
 use crate::scenario::{Settings, Workload};
 
@@ -38,7 +38,6 @@ pub use confounders::judge;
 pub use frame::Frame;
 pub use groups::{Group, groups};
 pub use metric::{Direction, Metric, MetricUnit};
-pub use phase_rows::{PhaseRows, rows_around};
 pub use results::{results, run_status, sampler_report};
 pub use timeline::{Timeline, timeline};
 

@@ -1,18 +1,34 @@
 //! `plimsoll run`: resolve what was asked, run it, print the verdict.
 
-use std::path::Path;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::analysis;
 use crate::cli::{self, Talk};
 use crate::environment;
 use crate::exit::{Exit, Failure, OrExit};
-use crate::progress::Progress;
+use crate::heap;
+use crate::progress::TerminalProgress;
 use crate::quantity;
+use crate::recording::Recording;
+use crate::recording::model::Results;
 use crate::report;
-use crate::run::{self, Outcome};
+use crate::run::{self, HeapService, HeapState, Outcome, ServiceError, Services};
 use crate::sample::COLUMNS;
-use crate::scenario::{self, Document, Overrides, Plan};
+use crate::scenario::{self, Document, FrontEnd, Overrides, Plan};
+
+/// The functions of the other crates that a run calls.
+const SERVICES: Services = Services {
+    metrics: analysis::metrics,
+    results: analysis::results,
+    report: write_report,
+    heap: HeapService {
+        unpack: || heap::unpack().map_err(ServiceError::from),
+        variables: heap_variables,
+        inspect: inspect_heap,
+    },
+};
 
 /// The scenario of a run that names none.
 const TOUR: &str = "tour";
@@ -42,7 +58,7 @@ pub(super) fn run(options: &cli::Run, talk: &Talk) -> Result<Exit, Failure> {
         run::check_sizes(&plan, &machine)?;
         return Ok(Exit::Done);
     }
-    let mut progress = Progress::new(talk.quiet, talk.verbose);
+    let mut progress = TerminalProgress::new(talk.quiet, talk.verbose);
     progress.bounds(&bounds(&plan, options.hz));
     let settings = run::Options {
         plan,
@@ -52,7 +68,7 @@ pub(super) fn run(options: &cli::Run, talk: &Talk) -> Result<Exit, Failure> {
         resume: options.resume.clone(),
         wait: options.wait.map(Duration::from_secs),
     };
-    let outcome = run::run(settings, &mut progress)?;
+    let outcome = run::run(settings, &SERVICES, &mut progress)?;
     present(&outcome, options.json, talk)?;
     Ok(outcome.exit)
 }
@@ -159,4 +175,39 @@ fn present(outcome: &Outcome, json: bool, talk: &Talk) -> Result<(), Failure> {
     text.push_str(&format!("\nRecording  {}\n", outcome.directory.display()));
     text.push_str(&format!("Report     {}\n", outcome.page.display()));
     super::print(&text)
+}
+
+fn write_report(recording: &Recording, results: &Results, folder: &Path) -> Result<PathBuf, ServiceError> {
+    report::write_page(recording, results, folder).map_err(ServiceError::from)
+}
+
+/// The environment of a worker on the heap that the program carries.
+fn heap_variables(library: &Path, front_end: FrontEnd) -> Vec<(&'static str, OsString)> {
+    let launch = heap::Launch {
+        library: library.to_owned(),
+        front_end: match front_end {
+            FrontEnd::LowFragmentation => heap::HeapFrontEnd::LowFragmentation,
+            FrontEnd::Standard => heap::HeapFrontEnd::Standard,
+        },
+        hardened: false,
+    };
+    launch.environment(None)
+}
+
+/// The heap of a worker: the first one that `heap stat` reports for its process.
+fn inspect_heap(pid: u32) -> Result<Option<HeapState>, ServiceError> {
+    let stat = heap::stat(pid, false)?;
+    let process = stat.survey.processes.into_iter().next();
+    let heap = process.and_then(|process| process.heaps.into_iter().next());
+    Ok(heap.map(|heap| HeapState {
+        front_end: match heap.front_end {
+            "low-fragmentation" => Some(FrontEnd::LowFragmentation),
+            "standard" => Some(FrontEnd::Standard),
+            _ => None,
+        },
+        free_blocks: heap.free_blocks,
+        uncommitted_ranges: heap.uncommitted_ranges,
+        external_fragmentation_percent: heap.external_fragmentation_percent,
+        virtual_fragmentation_percent: heap.virtual_fragmentation_percent,
+    }))
 }

@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use plimsoll_os::Pidfd;
 
+use super::services::{HeapService, HeapState};
 use super::stage::{Stage, Surroundings};
 use super::trial::{Trouble, lacking};
 use crate::environment;
 use crate::exit::Exit;
-use crate::heap::{self, HeapFrontEnd, HeapReport, Launch};
 use crate::quantity;
 use crate::scenario::{Allocator, FrontEnd, Heap, HeapLoad};
 use crate::workload::Worker;
@@ -40,7 +40,7 @@ pub(super) fn run(stage: &mut Stage<'_, '_>, heap: &Heap) -> Result<(), Trouble>
             format_args!("`{}` is no allocator", stage.plan.settings.subject),
         ));
     };
-    let preloaded = Preloaded::of(&allocator)?;
+    let preloaded = Preloaded::of(&allocator, stage.lab.services.heap)?;
     let mut worker = stage.spawn_with(preloaded.variables())?;
     stage.watch(&[worker.pid()]);
     let guard = match stage.cgroup() {
@@ -112,14 +112,15 @@ struct Preloaded {
     allocator: Allocator,
     /// None of the C library's own.
     library: Option<PathBuf>,
+    service: HeapService,
 }
 
 impl Preloaded {
-    fn of(allocator: &Allocator) -> Result<Preloaded, Trouble> {
+    fn of(allocator: &Allocator, service: HeapService) -> Result<Preloaded, Trouble> {
         let library = match allocator {
             Allocator::Glibc => None,
             Allocator::Plimsoll(_) => {
-                Some(heap::unpack().map_err(|error| Trouble::new(Exit::Missing, error))?)
+                Some((service.unpack)().map_err(|error| Trouble::new(Exit::Missing, error))?)
             }
             other => Some(environment::allocator_library(other).ok_or_else(|| {
                 Trouble::new(Exit::Missing, format_args!("the library of `{other}` is gone"))
@@ -128,6 +129,7 @@ impl Preloaded {
         Ok(Preloaded {
             allocator: allocator.clone(),
             library,
+            service,
         })
     }
 
@@ -135,16 +137,7 @@ impl Preloaded {
     fn variables(&self) -> Vec<(&'static str, Option<OsString>)> {
         match (self.front_end(), &self.library) {
             (Some(front_end), Some(library)) => {
-                let front_end = match front_end {
-                    FrontEnd::LowFragmentation => HeapFrontEnd::LowFragmentation,
-                    FrontEnd::Standard => HeapFrontEnd::Standard,
-                };
-                let launch = Launch {
-                    library: library.clone(),
-                    front_end,
-                    hardened: false,
-                };
-                let variables = launch.environment(None).into_iter();
+                let variables = (self.service.variables)(library, front_end).into_iter();
                 variables.map(|(name, value)| (name, Some(value))).collect()
             }
             _ => vec![(PRELOAD, self.library.clone().map(PathBuf::into_os_string))],
@@ -164,7 +157,7 @@ impl Preloaded {
         if self.front_end().is_none() {
             return Ok(());
         }
-        if let Some(heap) = heap_of(pid)? {
+        if let Some(heap) = self.heap_of(pid)? {
             into.set(figure::FREE_BLOCKS, heap.free_blocks as f64);
             into.set(figure::UNCOMMITTED_RANGES, heap.uncommitted_ranges as f64);
             for (name, percent) in [
@@ -185,20 +178,22 @@ impl Preloaded {
         let Some(front_end) = self.front_end() else {
             return Ok(());
         };
-        let wanted = match front_end {
-            FrontEnd::LowFragmentation => "low-fragmentation",
-            FrontEnd::Standard => "standard",
-        };
-        match heap_of(pid)?.map(|heap| heap.front_end) {
-            Some(found) if found == wanted => Ok(()),
+        match self.heap_of(pid)?.and_then(|heap| heap.front_end) {
+            Some(found) if found == front_end => Ok(()),
             found => Err(Trouble::new(
                 Exit::WorkloadFailed,
                 format_args!(
-                    "the worker's heap was to have the {wanted} front end, and has {}",
-                    found.unwrap_or("none")
+                    "the worker's heap has the wrong front end: wanted {}, found {}",
+                    front_end.name(),
+                    found.map_or("none", FrontEnd::name)
                 ),
             )),
         }
+    }
+
+    /// Reads the process's own heap of a worker on our allocator.
+    fn heap_of(&self, pid: u32) -> Result<Option<HeapState>, Trouble> {
+        (self.service.inspect)(pid).map_err(|error| Trouble::new(Exit::WorkloadFailed, error))
     }
 
     /// Refuses a worker whose malloc comes from elsewhere: its figures would bear a wrong name.
@@ -221,14 +216,6 @@ impl Preloaded {
             ),
         ))
     }
-}
-
-/// The process's own heap of a worker on our allocator.
-fn heap_of(pid: u32) -> Result<Option<HeapReport>, Trouble> {
-    let stat = heap::stat(pid, false).map_err(|error| Trouble::new(Exit::WorkloadFailed, error))?;
-    let process = stat.survey.processes.into_iter().next();
-    // It is the first.
-    Ok(process.and_then(|process| process.heaps.into_iter().next()))
 }
 
 fn over_limit(stage: &Stage<'_, '_>) -> Trouble {

@@ -12,7 +12,9 @@ mod loadline;
 mod map;
 mod phase;
 mod probes;
+mod progress;
 mod recorder;
+mod services;
 mod stage;
 mod thrash;
 mod time_limit;
@@ -24,19 +26,19 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::analysis;
 use crate::environment::{self, EnvironmentError, MissingKind, Session, Tripwire};
 use crate::exit::{Exit, Failure, OrExit};
-use crate::progress::Progress;
 use crate::quantity;
 use crate::recording::model::{EventKind, Manifest, RECORDING_SCHEMA, Results, RunStatus, SamplerSettings};
 use crate::recording::{self, Now, Recording, RecordingError, Writer};
-use crate::report;
 use crate::sample::{Reader, Sampler, SamplerConfig, Target, monotonic_ns};
 use crate::scenario::{Machine, Plan, SpeedHints, Workload};
 use crate::stop::Stop;
 use crate::workload::protocol::{Command, Reply};
 use crate::workload::{Worker, WorkerOptions};
+pub use progress::{Progress, Silent};
+pub use services::{HeapService, HeapState, ServiceError, Services};
+
 use recorder::{Recorder, plain_event};
 use time_limit::TimeLimit;
 use trial::Trouble;
@@ -85,7 +87,8 @@ struct Laboratory<'a> {
     /// Trials of a resumed recording that need not run again, by id.
     done: Vec<String>,
     stop: Arc<Stop>,
-    progress: &'a mut Progress,
+    progress: &'a mut dyn Progress,
+    services: &'a Services,
     executable: PathBuf,
     /// The heartbeat outside of the trials' cgroups, from the first trial on.
     bystander: Option<Worker>,
@@ -96,7 +99,11 @@ struct Laboratory<'a> {
 /// # Errors
 /// What keeps the run from starting, or its recording from being written. A trial that fails is not an error: it
 /// is in the results.
-pub fn run(mut options: Options, progress: &mut Progress) -> Result<Outcome, Failure> {
+pub fn run(
+    mut options: Options,
+    services: &Services,
+    progress: &mut dyn Progress,
+) -> Result<Outcome, Failure> {
     let stop = Stop::install()
         .map_err(|error| anyhow::anyhow!("cannot take over signals: {error}"))
         .or_exit(Exit::Missing)?;
@@ -124,7 +131,7 @@ pub fn run(mut options: Options, progress: &mut Progress) -> Result<Outcome, Fai
             ));
         }
     }
-    let mut laboratory = Laboratory::open(options, name, session, stop, progress)?;
+    let mut laboratory = Laboratory::open(options, name, session, stop, services, progress)?;
     for warning in warnings {
         laboratory.warn(warning)?;
     }
@@ -135,7 +142,7 @@ pub fn run(mut options: Options, progress: &mut Progress) -> Result<Outcome, Fai
 }
 
 /// Refuses what would not leave the rest of the machine its reserve, or would not fit its swap.
-pub(crate) fn check_sizes(plan: &Plan, machine: &Machine) -> Result<(), Failure> {
+pub fn check_sizes(plan: &Plan, machine: &Machine) -> Result<(), Failure> {
     for trial in &plan.trials {
         let settings = &trial.settings;
         let disk_free = match settings.has_swap_file() || settings.maps_file() {
@@ -177,7 +184,7 @@ fn open_session(
     options: &Options,
     name: &str,
     stop: &Stop,
-    progress: &Progress,
+    progress: &dyn Progress,
 ) -> Result<Option<Session>, Failure> {
     let possible = options
         .plan
@@ -221,7 +228,8 @@ impl<'a> Laboratory<'a> {
         name: String,
         session: Option<Session>,
         stop: Arc<Stop>,
-        progress: &'a mut Progress,
+        services: &'a Services,
+        progress: &'a mut dyn Progress,
     ) -> Result<Self, Failure> {
         let missing = missing(&options.plan);
         let executable = std::env::current_exe()
@@ -257,6 +265,7 @@ impl<'a> Laboratory<'a> {
             done,
             stop,
             progress,
+            services,
             executable,
             bystander: None,
         })
@@ -394,7 +403,7 @@ impl<'a> Laboratory<'a> {
         let mut exit = ran?.max(undone?);
         ended.and(kept)?;
         let writer = writer?;
-        let mut results = analysis::results(&Recording::open(writer.folder()).or_exit(Exit::Missing)?);
+        let mut results = (self.services.results)(&Recording::open(writer.folder()).or_exit(Exit::Missing)?);
         // A resumed run has other parts, which only the samples know; what was dropped only the sampler knows.
         if self.manifest.resumed.is_empty() {
             results.sampler = sampled;
@@ -404,7 +413,7 @@ impl<'a> Laboratory<'a> {
         let directory = writer.finish(&results).or_exit(Exit::Missing)?;
         // Opened anew: the page shows the finished recording, not one that is still being written.
         let recording = Recording::open(&directory).or_exit(Exit::Missing)?;
-        let page = report::write_page(&recording, &results, &directory)
+        let page = (self.services.report)(&recording, &results, &directory)
             .map_err(|error| Failure::message(Exit::Missing, error))?;
         if exit == Exit::Done && results.status == RunStatus::Untrustworthy {
             exit = Exit::Untrustworthy;
@@ -444,7 +453,7 @@ fn run_name(scenario: &str) -> String {
 }
 
 /// How a recording that cannot be opened ends the program.
-pub(crate) fn recording_failure(error: RecordingError) -> Failure {
+pub fn recording_failure(error: RecordingError) -> Failure {
     let exit = match &error {
         RecordingError::NewerSchema { .. } | RecordingError::OtherVersion { .. } => Exit::Unsupported,
         RecordingError::Full { .. } | RecordingError::InUse { .. } => Exit::Missing,

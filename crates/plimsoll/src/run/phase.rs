@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use super::Laboratory;
 use super::trial::Trouble;
-use crate::analysis::{self, PhaseRows};
+use crate::analysis;
 use crate::exit::Failure;
+use crate::recording::PhaseRows;
 use crate::recording::model::Phase;
 use crate::sample::{self, Row, col};
 use crate::workload::protocol::{Cost, Findings, Reply};

@@ -6,9 +6,9 @@ use super::phase::Finished;
 use super::recorder::plain_event;
 use super::stage::{Stage, Surroundings};
 use super::{Laboratory, compression, contention, heap, loadline, map, thrash, wscap};
-use crate::analysis::{self, PhaseRows};
 use crate::environment::{self, Environment, Missing};
 use crate::exit::{Exit, Failure, OrExit};
+use crate::recording::PhaseRows;
 use crate::recording::model::{Event, EventKind, NOT_RUN, Trial, TrialStatus};
 use crate::scenario::{TrialPlan, TrimMechanism, Workload, WorkloadKind};
 use crate::workload::protocol::Reply;
@@ -151,7 +151,8 @@ impl Laboratory<'_> {
         trial.verified = verified;
         let rows: Vec<PhaseRows> = finished.iter().map(Finished::rows).collect();
         trial.phases = finished.into_iter().map(|finished| finished.phase).collect();
-        trial.metrics = analysis::metrics(trial, &plan.settings, &rows, self.manifest.calibration.as_ref());
+        trial.metrics =
+            (self.services.metrics)(trial, &plan.settings, &rows, self.manifest.calibration.as_ref());
         troubles
     }
 }

@@ -232,7 +232,7 @@ fn memory_use(recording: &Recording, group: &Group, trials: &[Trial]) -> MemoryU
         })
     };
     let around = |phase: &Phase, value: &dyn Fn(&Row) -> Option<i64>| -> [Option<f64>; 2] {
-        let rows = crate::analysis::rows_around(&recording.samples, phase);
+        let rows = crate::recording::rows_around(&recording.samples, phase);
         let bytes = |row: Option<&Row>| Some(value(row?)? as f64);
         [
             bytes(rows.as_ref().map(|rows| &rows.before)),
