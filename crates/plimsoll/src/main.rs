@@ -6,7 +6,7 @@ use clap::Parser;
 use clap::error::ErrorKind;
 use plimsoll::cli::Cli;
 use plimsoll::command;
-use plimsoll::exit::Exit;
+use plimsoll_model::exit::Exit;
 
 fn main() -> ExitCode {
     match Cli::try_parse() {

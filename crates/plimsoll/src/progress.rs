@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
-use crate::quantity::seconds;
-use crate::recording::model::{Trial, TrialStatus};
-use crate::run::Progress;
+use plimsoll_lab::run::Progress;
+use plimsoll_model::quantity::seconds;
+use plimsoll_model::recording::model::{Trial, TrialStatus};
 
 /// The line that moves, and the lines that stay. Everything goes to standard error.
 #[derive(Debug)]

@@ -5,10 +5,10 @@ use std::fmt::Write;
 use serde::Serialize;
 
 use crate::cli::{Bench, BenchSubject};
-use crate::exit::{Exit, Failure, OrExit};
-use crate::sample::{SamplerBench, bench};
-use crate::scenario::FillClass;
-use crate::workload::fill::{FillSpeed, fill_speed};
+use plimsoll_lab::workload::fill::{FillSpeed, fill_speed};
+use plimsoll_model::exit::{Exit, Failure, OrExit};
+use plimsoll_model::scenario::FillClass;
+use plimsoll_sample::{SamplerBench, bench};
 
 /// Seconds at each rate: enough for a hundred samples at 10 Hz.
 const SAMPLER_SECONDS: u32 = 10;

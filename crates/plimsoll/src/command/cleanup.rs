@@ -5,8 +5,8 @@ use std::fmt::Write;
 use serde::Serialize;
 
 use crate::cli::{Cleanup, Talk};
-use crate::environment::{self, CleanupReport, RunCleanup, RunState};
-use crate::exit::{Exit, Failure, OrExit};
+use plimsoll_lab::environment::{self, CleanupReport, RunCleanup, RunState};
+use plimsoll_model::exit::{Exit, Failure, OrExit};
 
 /// `plimsoll cleanup --json`.
 #[derive(Serialize)]

@@ -5,15 +5,15 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use super::report::open;
-use crate::analysis;
-use crate::analysis::compare::{Comparison, Condition, Input, Standing, check};
 use crate::cli::{Compare, CompareFormat, Talk};
-use crate::exit::{Exit, Failure, OrExit};
-use crate::export;
-use crate::recording::Recording;
-use crate::recording::model::Results;
-use crate::report;
-use crate::report::compare::{csv, html, markdown, terminal, words};
+use plimsoll_model::exit::{Exit, Failure, OrExit};
+use plimsoll_model::recording::Recording;
+use plimsoll_model::recording::model::Results;
+use plimsoll_report as report;
+use plimsoll_report::analysis;
+use plimsoll_report::analysis::compare::{Comparison, Condition, Input, Standing, check};
+use plimsoll_report::compare::{csv, html, markdown, terminal, words};
+use plimsoll_report::export;
 
 /// Carries out the command: 6 when a condition is broken, 7 when one cannot be judged.
 pub(super) fn compare(options: &Compare, talk: &Talk) -> Result<Exit, Failure> {

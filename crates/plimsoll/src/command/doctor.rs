@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::cli::{Json, Talk};
 use crate::doctor;
-use crate::exit::{Exit, Failure};
+use plimsoll_model::exit::{Exit, Failure};
 
 /// Where scenarios put swap files unless they say otherwise.
 const SWAP_FOLDER: &str = "/var/tmp";

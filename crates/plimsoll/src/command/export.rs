@@ -4,12 +4,12 @@ use std::fs::File;
 use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
 use std::os::fd::AsFd;
 
-use crate::analysis;
 use crate::cli::{Export, ExportFormat};
-use crate::exit::{Exit, Failure};
-use crate::export::{self, ExportError};
-use crate::recording::Recording;
-use crate::run::recording_failure;
+use plimsoll_lab::run::recording_failure;
+use plimsoll_model::exit::{Exit, Failure};
+use plimsoll_model::recording::Recording;
+use plimsoll_report::analysis;
+use plimsoll_report::export::{self, ExportError};
 
 /// Carries out the command.
 pub(super) fn export(options: &Export) -> Result<Exit, Failure> {

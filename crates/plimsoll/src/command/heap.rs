@@ -6,9 +6,9 @@ use std::env;
 use std::process::ExitCode;
 
 use crate::cli::{HeapCommand, HeapFrontEnd, HeapRun};
-use crate::exit::{Exit, Failure, OrExit};
 use crate::heap::{self, Launch, Program, ProgramError};
-use crate::inert::inert;
+use plimsoll_model::exit::{Exit, Failure, OrExit};
+use plimsoll_model::sanitize::inert;
 
 /// Carries out the command.
 pub(super) fn heap(command: &HeapCommand) -> Result<ExitCode, Failure> {

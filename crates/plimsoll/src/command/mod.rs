@@ -21,7 +21,7 @@ use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
 use crate::cli::{Cli, Command, Talk, When};
-use crate::exit::{Exit, Failure, OrExit};
+use plimsoll_model::exit::{Exit, Failure, OrExit};
 
 /// Carries out a command. Returns how the program ends: as one of [`Exit`], but with the code of the program that
 /// `plimsoll watch -- program` or `plimsoll heap run` started.
@@ -45,7 +45,7 @@ pub fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
         Command::Man(options) => shell::man(options),
         Command::Worker => {
             let (input, output) = (std::io::stdin().lock(), std::io::stdout().lock());
-            crate::workload::serve(input, output).or_exit(Exit::WorkloadFailed)?;
+            plimsoll_lab::workload::serve(input, output).or_exit(Exit::WorkloadFailed)?;
             Ok(Exit::Done)
         }
     };
@@ -54,10 +54,10 @@ pub fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
 
 /// The failure as a mistake in a text, where it is one: in a scenario, or in a condition of a comparison.
 fn mistake(error: &anyhow::Error) -> Option<&dyn miette::Diagnostic> {
-    if let Some(error) = error.downcast_ref::<crate::scenario::ScenarioError>() {
+    if let Some(error) = error.downcast_ref::<plimsoll_model::scenario::ScenarioError>() {
         return Some(error);
     }
-    let condition = error.downcast_ref::<crate::analysis::compare::ConditionError>()?;
+    let condition = error.downcast_ref::<plimsoll_report::analysis::compare::ConditionError>()?;
     Some(condition)
 }
 

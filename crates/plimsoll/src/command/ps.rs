@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use super::screen::Screen;
 use crate::cli::{Ps, PsSort, Talk};
-use crate::exit::{Exit, Failure, OrExit};
-use crate::inert::inert_json;
-use crate::processes::{Depth, Entry, Listing, Observer, Snapshot, Users, render};
-use crate::stop::Stop;
+use plimsoll_model::exit::{Exit, Failure, OrExit};
+use plimsoll_model::sanitize::inert_json;
+use plimsoll_monitor::processes::{Depth, Entry, Listing, Observer, Snapshot, Users, render};
+use plimsoll_sample::stop::Stop;
 
 /// Seconds between two snapshots that make sense: the kernel counts CPU time in steps of 10 ms.
 const INTERVALS: std::ops::RangeInclusive<f64> = 0.1..=3600.0;

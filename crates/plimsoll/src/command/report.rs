@@ -2,13 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::analysis;
 use crate::cli::{Format, Report, Talk};
-use crate::exit::{Exit, Failure, OrExit};
-use crate::recording::Recording;
-use crate::recording::model::file;
-use crate::report;
-use crate::run::recording_failure;
+use plimsoll_lab::run::recording_failure;
+use plimsoll_model::exit::{Exit, Failure, OrExit};
+use plimsoll_model::recording::Recording;
+use plimsoll_model::recording::model::file;
+use plimsoll_report as report;
+use plimsoll_report::analysis;
 
 pub(super) fn report(options: &Report, talk: &Talk) -> Result<Exit, Failure> {
     let recording = open(&options.run)?;

@@ -4,19 +4,19 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::analysis;
 use crate::cli::{self, Talk};
-use crate::environment;
-use crate::exit::{Exit, Failure, OrExit};
 use crate::heap;
 use crate::progress::TerminalProgress;
-use crate::quantity;
-use crate::recording::Recording;
-use crate::recording::model::Results;
-use crate::report;
-use crate::run::{self, HeapService, HeapState, Outcome, ServiceError, Services};
-use crate::sample::COLUMNS;
-use crate::scenario::{self, Document, FrontEnd, Overrides, Plan};
+use plimsoll_lab::environment;
+use plimsoll_lab::run::{self, HeapService, HeapState, Outcome, ServiceError, Services};
+use plimsoll_model::columns::COLUMNS;
+use plimsoll_model::exit::{Exit, Failure, OrExit};
+use plimsoll_model::quantity;
+use plimsoll_model::recording::Recording;
+use plimsoll_model::recording::model::Results;
+use plimsoll_model::scenario::{self, Document, FrontEnd, Overrides, Plan};
+use plimsoll_report as report;
+use plimsoll_report::analysis;
 
 /// The functions of the other crates that a run calls.
 const SERVICES: Services = Services {

@@ -3,8 +3,8 @@
 use serde::Serialize;
 
 use crate::cli::{Json, Show, Talk};
-use crate::exit::{Exit, Failure, OrExit};
-use crate::scenario;
+use plimsoll_model::exit::{Exit, Failure, OrExit};
+use plimsoll_model::scenario;
 
 /// `plimsoll list --json`.
 #[derive(Serialize)]

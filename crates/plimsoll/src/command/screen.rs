@@ -2,7 +2,7 @@
 
 use std::io::{IsTerminal, Write};
 
-use crate::exit::{Exit, Failure};
+use plimsoll_model::exit::{Exit, Failure};
 
 /// Standard output as a place to draw lists.
 pub(super) struct Screen {

@@ -3,7 +3,7 @@
 use clap::CommandFactory;
 
 use crate::cli::{Cli, Completions, Man};
-use crate::exit::{Exit, Failure, OrExit};
+use plimsoll_model::exit::{Exit, Failure, OrExit};
 
 pub(super) fn completions(options: &Completions) -> Result<Exit, Failure> {
     let mut script = Vec::new();

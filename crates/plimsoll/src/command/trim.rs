@@ -5,11 +5,11 @@ use std::io::{BufRead, IsTerminal, Write};
 use serde::Serialize;
 
 use crate::cli::{Talk, Trim};
-use crate::exit::{Exit, Failure, OrExit};
-use crate::quantity::{bytes, count, seconds};
-use crate::scenario::SizeExpr;
-use crate::stop::Stop;
-use crate::trim::{self, Reason, Report, TrimError, What};
+use plimsoll_model::exit::{Exit, Failure, OrExit};
+use plimsoll_model::quantity::{bytes, count, seconds};
+use plimsoll_model::scenario::SizeExpr;
+use plimsoll_monitor::trim::{self, Reason, Report, TrimError, What};
+use plimsoll_sample::stop::Stop;
 
 /// `plimsoll trim --json`.
 #[derive(Serialize)]

@@ -10,13 +10,15 @@ use std::time::{Duration, Instant};
 use signal_hook::consts::{SIGINT, SIGKILL, SIGQUIT, SIGTERM};
 
 use crate::cli::{Talk, Watch, When};
-use crate::exit::{Exit, Failure, OrExit};
-use crate::inert::inert;
-use crate::run::recording_failure;
-use crate::stop::Stop;
-use crate::watch::serve::{ServeError, ServeOptions, Server};
-use crate::watch::terminal::{self, Colours, End, TerminalOptions};
-use crate::watch::{Level, Message, Monitor, Options, Program, Source, Summary, TargetChoice, WatchError};
+use plimsoll_lab::run::recording_failure;
+use plimsoll_model::exit::{Exit, Failure, OrExit};
+use plimsoll_model::sanitize::inert;
+use plimsoll_monitor::watch::serve::{ServeError, ServeOptions, Server};
+use plimsoll_monitor::watch::terminal::{self, Colours, End, TerminalOptions};
+use plimsoll_monitor::watch::{
+    Level, Message, Monitor, Options, Program, Source, Summary, TargetChoice, WatchError,
+};
+use plimsoll_sample::stop::Stop;
 
 /// How often the request to stop is looked at.
 const POLL: Duration = Duration::from_millis(500);

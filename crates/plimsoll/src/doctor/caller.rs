@@ -1,6 +1,6 @@
 //! Who is asking: user, capabilities, filters, limits.
 
-use crate::recording::host::Tree;
+use plimsoll_sample::host::Tree;
 
 /// A capability and its bit in the kernel's masks (`<linux/capability.h>`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

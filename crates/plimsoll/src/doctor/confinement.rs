@@ -1,7 +1,7 @@
 //! What keeps pressure inside a run, and what stops it: memory cgroup and PSI.
 
 use super::{About, Check, Group, Look, State};
-use crate::recording::host::{MemoryCgroup, mounts};
+use plimsoll_sample::host::{MemoryCgroup, mounts};
 
 pub(super) fn cgroup(look: &Look) -> Check {
     const ABOUT: About = About {

@@ -1,7 +1,7 @@
 //! What moves the numbers from outside. Here `available` means quiet.
 
 use super::{About, Check, Group, Look, State, size};
-use crate::recording::host::Tree;
+use plimsoll_sample::host::Tree;
 
 const KDAMONDS: &str = "sys/kernel/mm/damon/admin/kdamonds";
 /// DAMON's modules that act on their own, apart from the sysfs interface.
@@ -226,7 +226,7 @@ pub(super) fn steal(look: &Look) -> Check {
             enable,
         );
     };
-    let cpus = crate::recording::host::online_cpus(look.tree).max(1);
+    let cpus = plimsoll_sample::host::online_cpus(look.tree).max(1);
     let percent = 100.0 * *stolen as f64 / total as f64;
     let busy = load > 0.5 * f64::from(cpus);
     let state = if busy || percent > 1.0 {

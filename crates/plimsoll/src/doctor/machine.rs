@@ -2,8 +2,8 @@
 
 use super::caller::{SYS_ADMIN, USED};
 use super::{About, Check, Group, Look, State, size};
-use crate::environment::memory_reserve;
-use crate::recording::host::{MemoryCgroup, hypervisor, mounts};
+use plimsoll_lab::environment::memory_reserve;
+use plimsoll_sample::host::{MemoryCgroup, hypervisor, mounts};
 
 /// Less than this and even a small experiment crowds out the machine.
 const LITTLE_MEMORY: u64 = 1 << 30;

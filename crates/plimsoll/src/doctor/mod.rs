@@ -19,8 +19,8 @@ mod stores;
 
 use std::path::Path;
 
-use crate::quantity;
-use crate::recording::host::{self, MemoryCgroup, Tree};
+use plimsoll_model::quantity;
+use plimsoll_sample::host::{self, MemoryCgroup, Tree};
 
 use caller::Caller;
 pub use model::{Check, EXAMINATION_SCHEMA, Examination, Group, State};

@@ -1,7 +1,7 @@
 //! How pages are made to leave a working set, and what decides which go.
 
 use super::{About, Check, Group, Look, State, size};
-use crate::recording::host::MemoryCgroup;
+use plimsoll_sample::host::MemoryCgroup;
 
 pub(super) fn page_out(look: &Look) -> Check {
     const ABOUT: About = About {

@@ -2,7 +2,7 @@
 
 use super::caller::SYS_ADMIN;
 use super::{About, Check, Group, Look, State, size};
-use crate::recording::host::{Tree, swap_devices};
+use plimsoll_sample::host::{Tree, swap_devices};
 
 pub(super) fn zram(look: &Look) -> Check {
     const ABOUT: About = About {

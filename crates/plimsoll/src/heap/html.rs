@@ -4,9 +4,9 @@ use askama::Template;
 
 use super::model::{Cell, CellKind, HeapReport, HeapSurvey, ProcessHeaps};
 use super::picture;
-use crate::inert::inert;
-use crate::quantity;
-use crate::report::html::parts;
+use plimsoll_model::quantity;
+use plimsoll_model::sanitize::inert;
+use plimsoll_report::html::parts;
 
 #[derive(Template)]
 #[template(path = "heap.html")]

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use object::read::elf::{FileHeader, ProgramHeader, Sym};
 use object::{Endianness, elf};
 
-use crate::inert::inert;
+use plimsoll_model::sanitize::inert;
 
 /// Why a program cannot be started with the library.
 #[derive(Debug, thiserror::Error)]

@@ -11,7 +11,7 @@ use super::model::{
     Cell, DamageReport, HEAP_SCHEMA, HeapSurvey, ProcessHeaps, UnreadHeaps, ValidationReport,
 };
 use super::report;
-use crate::processes::{Depth, Process, list};
+use plimsoll_monitor::processes::{Depth, Process, list};
 
 /// A survey, and what a picture of it needs.
 #[derive(Debug, Clone, PartialEq)]

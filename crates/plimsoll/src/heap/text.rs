@@ -5,8 +5,8 @@ use std::fmt::Write;
 use plimsoll_lfh::inspect::MOST_DAMAGES;
 
 use super::model::{FrontReport, HeapReport, HeapSurvey, ProcessHeaps, ValidationReport};
-use crate::inert::inert;
-use crate::quantity::{bytes, seconds};
+use plimsoll_model::quantity::{bytes, seconds};
+use plimsoll_model::sanitize::inert;
 
 /// Percent of fragmentation from which it is worth a word: as the literature has it, 10 to 15.
 const FRAGMENTED_PERCENT: f64 = 10.0;

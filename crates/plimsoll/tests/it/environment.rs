@@ -14,8 +14,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-use plimsoll::environment::{Hierarchy, Session};
-use plimsoll::scenario::Settings;
+use plimsoll_lab::environment::{Hierarchy, Session};
+use plimsoll_model::scenario::Settings;
 
 use crate::require::capability;
 

@@ -6,9 +6,9 @@ mod samples;
 
 use std::path::{Path, PathBuf};
 
-use plimsoll::recording::Writer;
-use plimsoll::recording::model::{EventKind, TrialStatus};
-use plimsoll::scenario::FillClass;
+use plimsoll_model::recording::Writer;
+use plimsoll_model::recording::model::{EventKind, TrialStatus};
+use plimsoll_model::scenario::FillClass;
 
 use crate::recording::{event, manifest, plan, results, rows, trial};
 
@@ -33,7 +33,7 @@ fn recorded(parent: &Path, finished: bool) -> PathBuf {
     }
     let folder = writer.folder().to_owned();
     drop(writer);
-    let live = folder.join(plimsoll::recording::model::file::SAMPLES_LIVE);
+    let live = folder.join(plimsoll_model::recording::model::file::SAMPLES_LIVE);
     let mut content = std::fs::read(&live).unwrap();
     content.extend([0xff, 0xff, 0xff, 0xff, 0x10]);
     std::fs::write(&live, content).unwrap();

@@ -3,8 +3,8 @@
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use plimsoll::environment::Session;
-use plimsoll::scenario::{FillClass, Settings, ThpMode, TrimMechanism, Workload};
+use plimsoll_lab::environment::Session;
+use plimsoll_model::scenario::{FillClass, Settings, ThpMode, TrimMechanism, Workload};
 
 /// How long a test waits for the machine: all the others may be before it, on a machine several times slower.
 const WAIT: Duration = Duration::from_secs(1800);

@@ -11,12 +11,12 @@ mod round_trip;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use plimsoll::recording::model::{
+use plimsoll_model::columns::{COLUMNS, Row};
+use plimsoll_model::recording::model::{
     Calibration, Event, EventKind, Host, Manifest, Phase, Results, RunStatus, SamplerReport, SamplerSettings,
     Trial, TrialStatus,
 };
-use plimsoll::sample::{COLUMNS, Row};
-use plimsoll::scenario::{
+use plimsoll_model::scenario::{
     FillClass, Order, Plan, Settings, Subject, ThpMode, TrialPlan, TrimMechanism, Workload,
 };
 

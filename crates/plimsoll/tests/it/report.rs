@@ -7,8 +7,8 @@ pub(crate) mod simulation;
 pub(crate) mod synthetic;
 mod watched;
 
-use plimsoll::report::page::build;
-use plimsoll::report::{Series, html, terminal};
+use plimsoll_report::page::build;
+use plimsoll_report::{Series, html, terminal};
 
 use simulation::{HOUR, QUICK};
 
@@ -56,7 +56,7 @@ fn a_page_is_built_from_a_recording() {
         .position(|group| group.label.ends_with("random"))
         .expect("the class");
     let use_of = &page.memory[random];
-    let median = |side: &Option<plimsoll::analysis::groups::Measured>| {
+    let median = |side: &Option<plimsoll_report::analysis::groups::Measured>| {
         side.as_ref().expect("measured").summary.median / QUICK.size
     };
     // Sampled at 10 Hz, the neighbours of a phase are up to 0.1 s off.
@@ -149,7 +149,7 @@ fn an_empty_run_still_makes_a_page_and_a_summary() {
     page.groups.clear();
     page.trials.clear();
     page.marks.clear();
-    page.overview = plimsoll::report::Timeline::default();
+    page.overview = plimsoll_report::Timeline::default();
     let html = html::render(&page);
     assert!(!html.contains("NaN"));
     assert_eq!(

@@ -7,8 +7,10 @@ mod thread;
 
 use std::collections::BTreeSet;
 
-use plimsoll::sample::columns::{WIDTH, col};
-use plimsoll::sample::{CATEGORIES, COLUMNS, Reader, Row, categories};
+use plimsoll_model::categories::{CATEGORIES, categories};
+use plimsoll_model::columns::{COLUMNS, Row};
+use plimsoll_model::columns::{WIDTH, col};
+use plimsoll_sample::Reader;
 use proptest::prelude::*;
 
 fn read_now() -> Row {

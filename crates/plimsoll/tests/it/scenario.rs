@@ -1,6 +1,6 @@
 //! Tests of the `scenario` room.
 
-use plimsoll::scenario::{AllocatorSet, Document, Machine, Overrides, Plan, ScenarioError, Source};
+use plimsoll_model::scenario::{AllocatorSet, Document, Machine, Overrides, Plan, ScenarioError, Source};
 
 mod errors;
 mod plans;

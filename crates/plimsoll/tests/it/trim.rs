@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use plimsoll::environment::{Environment, Hierarchy, Session, active_swaps};
+use plimsoll_lab::environment::{Environment, Hierarchy, Session, active_swaps};
 
 use crate::require::capability;
 

@@ -8,9 +8,9 @@ use std::process::{Command as Process, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use plimsoll::scenario::{FillClass, ThpMode};
-use plimsoll::workload::protocol::{Command, Cost, Reply, Verification};
-use plimsoll::workload::{Worker, WorkerError, WorkerOptions};
+use plimsoll_lab::workload::protocol::{Command, Cost, Reply, Verification};
+use plimsoll_lab::workload::{Worker, WorkerError, WorkerOptions};
+use plimsoll_model::scenario::{FillClass, ThpMode};
 
 use crate::require;
 
@@ -427,7 +427,7 @@ struct OwnSwap {
     name: std::ffi::CString,
     _folder: tempfile::TempDir,
     // Last: the machine is free once the swap is off.
-    _alone: plimsoll::environment::Session,
+    _alone: plimsoll_lab::environment::Session,
 }
 
 impl OwnSwap {

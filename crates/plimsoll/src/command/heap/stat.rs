@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use crate::cli::HeapStat;
 use crate::command::screen::Screen;
-use crate::exit::{Exit, Failure, OrExit};
 use crate::heap::{self, HeapDetail, HeapStatError, Stat};
-use crate::inert::inert_json;
-use crate::processes::Identity;
-use crate::stop::Stop;
+use plimsoll_model::exit::{Exit, Failure, OrExit};
+use plimsoll_model::sanitize::inert_json;
+use plimsoll_monitor::processes::Identity;
+use plimsoll_sample::stop::Stop;
 
 /// Carries out the command.
 pub(super) fn stat(options: &HeapStat) -> Result<Exit, Failure> {

@@ -1,7 +1,7 @@
 //! The summary as text.
 
-use crate::quantity::{bytes, count, seconds};
-use crate::watch::{FaultTime, ProgramSummary, Summary};
+use plimsoll_model::quantity::{bytes, count, seconds};
+use plimsoll_monitor::watch::{FaultTime, ProgramSummary, Summary};
 
 /// Width of the names.
 const NAMES: usize = 18;

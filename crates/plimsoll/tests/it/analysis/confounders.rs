@@ -1,12 +1,12 @@
 //! Each confounder: seen where it is, not seen where it is not, and the trials it spoils are the right ones.
 
-use plimsoll::analysis::confounders::confounders;
-use plimsoll::analysis::judge;
-use plimsoll::recording::Samples;
-use plimsoll::recording::model::{Confounder, Manifest, Trial, TrialStatus};
-use plimsoll::sample::columns::col;
-use plimsoll::sample::{COLUMNS, Row};
-use plimsoll::scenario::{FillClass, Map, Mapping, Subject, ThpMode, Thrash, Touch, Workload};
+use plimsoll_model::columns::col;
+use plimsoll_model::columns::{COLUMNS, Row};
+use plimsoll_model::recording::Samples;
+use plimsoll_model::recording::model::{Confounder, Manifest, Trial, TrialStatus};
+use plimsoll_model::scenario::{FillClass, Map, Mapping, Subject, ThpMode, Thrash, Touch, Workload};
+use plimsoll_report::analysis::confounders::confounders;
+use plimsoll_report::analysis::judge;
 
 use crate::recording::{manifest, plan, trial};
 

@@ -2,16 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use plimsoll::analysis::compression::metrics;
-use plimsoll::analysis::statistics::{IntervalKind, summarise};
-use plimsoll::analysis::{gb_per_s, groups, ratio, results};
-use plimsoll::recording::model::{EventKind, Phase, RunStatus, Trial, TrialStatus};
-use plimsoll::recording::{PhaseRows, rows_around};
-use plimsoll::recording::{Recording, Samples, Writer};
-use plimsoll::report::{csv::csv, json::json, markdown::markdown};
-use plimsoll::sample::Row;
-use plimsoll::sample::columns::col;
-use plimsoll::scenario::FillClass;
+use plimsoll_model::columns::Row;
+use plimsoll_model::columns::col;
+use plimsoll_model::recording::model::{EventKind, Phase, RunStatus, Trial, TrialStatus};
+use plimsoll_model::recording::{PhaseRows, rows_around};
+use plimsoll_model::recording::{Recording, Samples, Writer};
+use plimsoll_model::scenario::FillClass;
+use plimsoll_report::analysis::compression::metrics;
+use plimsoll_report::analysis::statistics::{IntervalKind, summarise};
+use plimsoll_report::analysis::{gb_per_s, groups, ratio, results};
+use plimsoll_report::{csv::csv, json::json, markdown::markdown};
 use proptest::prelude::*;
 
 use crate::recording::{calibration, event, manifest, plan, trial};
@@ -381,6 +381,6 @@ fn exports_quote_what_scenarios_and_machines_name() {
     assert_eq!(cells(summary), cells(table[0]), "{summary}");
 
     let json = json(&results).unwrap();
-    let back: plimsoll::recording::model::Results = serde_json::from_str(&json).unwrap();
+    let back: plimsoll_model::recording::model::Results = serde_json::from_str(&json).unwrap();
     assert_eq!(back, results);
 }

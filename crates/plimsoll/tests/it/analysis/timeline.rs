@@ -1,12 +1,13 @@
 //! The timeline: nothing invented, nothing lost that can be seen, the layers' sum exact.
 
-use plimsoll::analysis::frame::Machine;
-use plimsoll::analysis::gauges::gauge;
-use plimsoll::analysis::timeline::{MAX_POINTS, timeline};
-use plimsoll::recording::Samples;
-use plimsoll::sample::categories::INPUTS;
-use plimsoll::sample::columns::col;
-use plimsoll::sample::{COLUMNS, Row, categories};
+use plimsoll_model::categories::INPUTS;
+use plimsoll_model::categories::categories;
+use plimsoll_model::columns::col;
+use plimsoll_model::columns::{COLUMNS, Row};
+use plimsoll_model::recording::Samples;
+use plimsoll_report::analysis::frame::Machine;
+use plimsoll_report::analysis::gauges::gauge;
+use plimsoll_report::analysis::timeline::{MAX_POINTS, timeline};
 use proptest::prelude::*;
 
 /// A row whose layers are plausible, of `mem_total` bytes.

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use plimsoll::analysis::compare::{
+use plimsoll_model::recording::Recording;
+use plimsoll_model::recording::model::{Results, TrialStatus};
+use plimsoll_report::analysis::compare::{
     CompareError, Comparison, Condition, Input, Row, Standing, Verdict, check, compare,
 };
-use plimsoll::recording::Recording;
-use plimsoll::recording::model::{Results, TrialStatus};
-use plimsoll::report::compare::{csv, html, markdown, terminal, words};
-use plimsoll::report::page::build;
+use plimsoll_report::compare::{csv, html, markdown, terminal, words};
+use plimsoll_report::page::build;
 
 use crate::report::kinds;
 use crate::report::recorded::recording;
@@ -108,7 +108,7 @@ fn a_shift_of_a_fifth_is_found_and_nothing_is_found_in_nothing() {
 
 #[test]
 fn chance_is_taken_for_a_change_no_more_often_than_stated() {
-    use plimsoll::analysis::statistics::median_ratio;
+    use plimsoll_report::analysis::statistics::median_ratio;
     for (n, m) in [(5, 5), (6, 6), (10, 10), (5, 12)] {
         let (mut worse, mut better) = (0.0, 0.0);
         let tables = 600_u32;

@@ -1,6 +1,6 @@
 //! The statistics against enumeration, published values, and what must hold of them.
 
-use plimsoll::analysis::statistics::{can_tell, holm, least_p, mann_whitney, median_ratio};
+use plimsoll_report::analysis::statistics::{can_tell, holm, least_p, mann_whitney, median_ratio};
 use proptest::prelude::*;
 
 /// p by counting every arrangement of the ranks.

@@ -1,7 +1,7 @@
 //! What the checks of capabilities say of machines made up of files.
 
 use plimsoll::doctor::{EXAMINATION_SCHEMA, Probes, State, examine_machine};
-use plimsoll::recording::host::host_of;
+use plimsoll_sample::host::host_of;
 
 use super::{Machine, STATUS_USER, all_work, as_nobody, check, modern_host, plain_container, refused, uffd};
 

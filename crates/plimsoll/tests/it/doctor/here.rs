@@ -3,7 +3,7 @@
 use std::fs;
 
 use plimsoll::doctor::{examine, render};
-use plimsoll::recording::host::{Tree, host_of};
+use plimsoll_sample::host::{Tree, host_of};
 use rustix::process::geteuid;
 
 use super::{Machine, SCHEME, modern_host, paging_out};
@@ -39,7 +39,7 @@ fn an_examination_changes_nothing() {
 #[test]
 fn this_machine_is_described_as_the_procfs_crate_sees_it() {
     use procfs::Current;
-    let host = plimsoll::recording::host();
+    let host = plimsoll_sample::host::host();
     let meminfo = procfs::Meminfo::current().expect("procfs reads meminfo");
     assert_eq!(host.mem_total, meminfo.mem_total);
     assert_eq!(

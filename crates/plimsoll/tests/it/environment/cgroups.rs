@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use plimsoll::environment::{Cgroup, Environment, EnvironmentError, missing};
+use plimsoll_lab::environment::{Cgroup, Environment, EnvironmentError, missing};
 
 use super::{MIB, NEVER, again, has_cgroup, is_role, read, session, settings};
 
@@ -196,7 +196,8 @@ fn unprivileged_role() {
     let mut asked = settings("zram");
     asked.swappiness = Some(1);
     let state = std::env::temp_dir().join(format!("plimsoll-unprivileged-{}", std::process::id()));
-    let mut session = plimsoll::environment::Session::open_in(&state, "nobody", &[], None, &NEVER).unwrap();
+    let mut session =
+        plimsoll_lab::environment::Session::open_in(&state, "nobody", &[], None, &NEVER).unwrap();
     let error = Environment::prepare(&mut session, &asked).unwrap_err();
     drop(session);
     fs::remove_dir_all(&state).unwrap();

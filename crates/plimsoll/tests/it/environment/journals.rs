@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use plimsoll::environment::{EnvironmentError, RunState, Session, cleanup_in};
+use plimsoll_lab::environment::{EnvironmentError, RunState, Session, cleanup_in};
 use proptest::prelude::*;
 use serde_json::json;
 

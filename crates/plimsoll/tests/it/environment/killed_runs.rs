@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use plimsoll::environment::{Environment, RunState, Session, cleanup_in};
+use plimsoll_lab::environment::{Environment, RunState, Session, cleanup_in};
 
 use super::{NEVER, Traces, again, has_zram, has_zswap, is_role, session, settings};
 

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use plimsoll::environment::{Tripwire, memory_reserve, safe_size};
-use plimsoll::scenario::{AllocatorSet, Machine, Map, Mapping, Settings, Touch, Workload};
+use plimsoll_lab::environment::{Tripwire, memory_reserve, safe_size};
+use plimsoll_model::scenario::{AllocatorSet, Machine, Map, Mapping, Settings, Touch, Workload};
 use proptest::prelude::*;
 
 use super::{MIB, settings};

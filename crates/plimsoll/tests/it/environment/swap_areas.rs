@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use plimsoll::environment::{Environment, EnvironmentError, MissingKind, Session, SwapKind};
+use plimsoll_lab::environment::{Environment, EnvironmentError, MissingKind, Session, SwapKind};
 
 use super::{
     MIB, NEVER, Traces, again, disk, has_swap_file, has_zram, has_zswap, is_role, read, session, settings,
@@ -207,7 +207,7 @@ fn free_device_role() {
     }
     let state = tempfile::tempdir().unwrap();
     let mut session =
-        plimsoll::environment::Session::open_in(state.path(), "free-device", &[], None, &NEVER).unwrap();
+        plimsoll_lab::environment::Session::open_in(state.path(), "free-device", &[], None, &NEVER).unwrap();
     let environment = Environment::prepare(&mut session, &settings("zram:lzo")).unwrap();
     println!("used {}", environment.swap_device().unwrap().path.display());
     println!(
@@ -417,7 +417,7 @@ fn a_run_whose_swap_file_does_not_fit_its_disk_is_refused_in_numbers() {
 fn large_plan_role() {
     if is_role("environment::swap_areas::large_plan_role") {
         for _ in 0..10_000 {
-            let lacking = plimsoll::environment::missing(&settings("zram"));
+            let lacking = plimsoll_lab::environment::missing(&settings("zram"));
             assert!(
                 lacking.iter().all(|missing| missing.kind != MissingKind::Zram),
                 "{lacking:?}"

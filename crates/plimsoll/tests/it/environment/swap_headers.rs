@@ -4,7 +4,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::process::Command;
 
-use plimsoll::environment::SwapHeader;
+use plimsoll_lab::environment::SwapHeader;
 use proptest::prelude::*;
 
 use super::MIB;

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use plimsoll::recording::model::file;
+use plimsoll_model::recording::model::file;
 
 use super::recorded;
 

@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use plimsoll::recording::Recording;
-use plimsoll::recording::model::TrialStatus;
-use plimsoll::sample::{COLUMNS, Row, col};
-use plimsoll::scenario::FillClass;
-use plimsoll::{analysis, export};
+use plimsoll_model::columns::{COLUMNS, Row, col};
+use plimsoll_model::recording::Recording;
+use plimsoll_model::recording::model::TrialStatus;
+use plimsoll_model::scenario::FillClass;
+use plimsoll_report::analysis;
+use plimsoll_report::export;
 use proptest::prelude::*;
 
 use super::recorded;
@@ -116,7 +117,7 @@ fn the_exposition_is_legal_and_in_base_units() {
     last.set(col::CPU_USER_US, 2_500_000);
     last.set(col::TICK_LATE_NS, 1_500_000);
     last.set(col::MISSED_TICKS, 3);
-    recording.samples = plimsoll::recording::Samples::from_rows(&[last]);
+    recording.samples = plimsoll_model::recording::Samples::from_rows(&[last]);
     let text = exported(&recording);
     let (types, values) = parse(&text).unwrap();
     let of_run = BTreeMap::from([("run".to_owned(), "exported".to_owned())]);
@@ -164,7 +165,7 @@ fn every_column_has_a_family_of_its_own() {
     (0..COLUMNS.len()).for_each(|column| row.set(column, 1));
     let parent = tempfile::tempdir().unwrap();
     let mut recording = Recording::open(&recorded(parent.path(), true)).unwrap();
-    recording.samples = plimsoll::recording::Samples::from_rows(&[row]);
+    recording.samples = plimsoll_model::recording::Samples::from_rows(&[row]);
     let (types, _) = parse(&exported(&recording)).unwrap();
     let sampled = types
         .keys()
@@ -188,7 +189,7 @@ proptest! {
         let mut manifest = manifest("words", plan);
         manifest.host.hostname = words.clone();
         manifest.plan.scenario = words.clone();
-        let writer = plimsoll::recording::Writer::create(parent.path(), manifest).unwrap();
+        let writer = plimsoll_model::recording::Writer::create(parent.path(), manifest).unwrap();
         let mut recording = Recording::open(writer.folder()).unwrap();
         recording.trials = vec![trial.clone()];
         let mut text = Vec::new();

@@ -7,10 +7,11 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Int64Type, UInt64Type};
 use arrow_array::{Array, RecordBatch};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
-use plimsoll::recording::model::{RECORDING_SCHEMA, file};
-use plimsoll::recording::{Recording, RecordingError};
-use plimsoll::sample::{COLUMNS, Row};
-use plimsoll::{analysis, export};
+use plimsoll_model::columns::{COLUMNS, Row};
+use plimsoll_model::recording::model::{RECORDING_SCHEMA, file};
+use plimsoll_model::recording::{Recording, RecordingError};
+use plimsoll_report::analysis;
+use plimsoll_report::export;
 use serde_json::Value;
 
 use super::recorded;

@@ -1,7 +1,7 @@
 //! The files of a process, against the `procfs` crate and against names that mean harm.
 
-use plimsoll::processes::parse::{Limits, Stat, Status, command_line, pss};
-use plimsoll::processes::{Depth, Process};
+use plimsoll_monitor::processes::parse::{Limits, Stat, Status, command_line, pss};
+use plimsoll_monitor::processes::{Depth, Process};
 use procfs::FromRead;
 use procfs::process::{LimitValue, Process as Oracle};
 use proptest::prelude::*;

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use plimsoll::environment::{CgroupVersion, Environment, Hierarchy};
-use plimsoll::processes::{Depth, Observer, Storm, pinned_from, storms};
-use plimsoll::scenario::{FillClass, Settings, ThpMode};
+use plimsoll_lab::environment::{CgroupVersion, Environment, Hierarchy};
+use plimsoll_model::scenario::{FillClass, Settings, ThpMode};
+use plimsoll_monitor::processes::{Depth, Observer, Storm, pinned_from, storms};
 
 use super::{Kept, wait_until};
 use crate::require::capability;
@@ -81,7 +81,7 @@ fn spawn(folder: &Path, command: &str) -> Child {
 /// A worker that fills memory and reads it again and again.
 pub(crate) fn scanner(folder: &Path, bytes: u64) -> Kept {
     let mut child = spawn(folder, &format!("{} worker", env!("CARGO_BIN_EXE_plimsoll")));
-    let fill = plimsoll::workload::protocol::Command::Fill {
+    let fill = plimsoll_lab::workload::protocol::Command::Fill {
         bytes,
         request: bytes,
         class: FillClass::Constant,
@@ -89,7 +89,7 @@ pub(crate) fn scanner(folder: &Path, bytes: u64) -> Kept {
         thp: ThpMode::Never,
     };
     let mut lines = serde_json::to_string(&fill).unwrap() + "\n";
-    let again = serde_json::to_string(&plimsoll::workload::protocol::Command::Restore).unwrap() + "\n";
+    let again = serde_json::to_string(&plimsoll_lab::workload::protocol::Command::Restore).unwrap() + "\n";
     lines.push_str(&again.repeat(2000));
     child.stdin.as_mut().unwrap().write_all(lines.as_bytes()).unwrap();
     Kept(child)
@@ -166,7 +166,7 @@ fn anonymous_memory_scanned_beyond_its_cap_is_a_storm() {
     assert!(found.anon_per_s > found.refaults_per_s / 2.0, "{found:?}");
     assert!(found.processes[0].rates.major_per_s > 100.0, "{found:?}");
     assert!(
-        found.system_percent >= plimsoll::processes::SYSTEM_PERCENT,
+        found.system_percent >= plimsoll_monitor::processes::SYSTEM_PERCENT,
         "{found:?}"
     );
     assert!(

@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Command;
 
-use plimsoll::processes::{Depth, Identity, descendants, list, members};
+use plimsoll_monitor::processes::{Depth, Identity, descendants, list, members};
 
 use super::{Kept, wait_until};
 

@@ -3,9 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use plimsoll::recording::model::{EventKind, RECORDING_SCHEMA, RESULTS_SCHEMA, TrialStatus, file};
-use plimsoll::recording::{Recording, RecordingError, Writer};
-use plimsoll::scenario::FillClass;
+use plimsoll_model::recording::model::{EventKind, RECORDING_SCHEMA, RESULTS_SCHEMA, TrialStatus, file};
+use plimsoll_model::recording::{Recording, RecordingError, Writer};
+use plimsoll_model::scenario::FillClass;
 
 use super::{event, manifest, plan, results, rows, trial};
 
@@ -66,7 +66,7 @@ fn open(folder: &Path, damaged: &str) -> Option<Recording> {
             for index in 0..recording.samples.len() {
                 let _ = recording.samples.row(index);
             }
-            let _ = plimsoll::analysis::results(&recording);
+            let _ = plimsoll_report::analysis::results(&recording);
             Some(recording)
         }
         Err(error) => {
@@ -296,11 +296,11 @@ fn columns_of_another_version_do_no_harm() {
     );
     assert_eq!(column("mem_total"), None);
     let row = samples.row(0);
-    use plimsoll::sample::columns::col;
+    use plimsoll_model::columns::col;
     assert_eq!((row.get(col::MEM_FREE), row.get(col::MEM_TOTAL)), (Some(4), None));
 
     let plan = plan(&[FillClass::Random], 1);
-    let now = plimsoll::recording::Now {
+    let now = plimsoll_model::recording::Now {
         utc: String::new(),
         monotonic_ns: 0,
     };

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use plimsoll::recording::model::{Confounder, EventKind, Resumption, TrialStatus, file};
-use plimsoll::recording::{Recording, Writer, format_table_markdown};
-use plimsoll::scenario::{FillClass, Workload};
+use plimsoll_model::recording::model::{Confounder, EventKind, Resumption, TrialStatus, file};
+use plimsoll_model::recording::{Recording, Writer, format_table_markdown};
+use plimsoll_model::scenario::{FillClass, Workload};
 use serde_json::Value;
 
 use super::{event, manifest, plan, results, rows, trial};
@@ -219,5 +219,5 @@ fn recordings_of_format_2_stay_readable() {
         older.manifest.plan.trials[0].settings.workload,
         Workload::Compression
     );
-    assert_eq!(plimsoll::analysis::results(&older).trials.len(), 1);
+    assert_eq!(plimsoll_report::analysis::results(&older).trials.len(), 1);
 }

@@ -5,10 +5,10 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use plimsoll::recording::model::{Event, EventKind, Trial, TrialStatus, file};
-use plimsoll::recording::{Follow, FollowState, News, Now, Recording, Writer};
-use plimsoll::sample::Row;
-use plimsoll::scenario::FillClass;
+use plimsoll_model::columns::Row;
+use plimsoll_model::recording::model::{Event, EventKind, Trial, TrialStatus, file};
+use plimsoll_model::recording::{Follow, FollowState, News, Now, Recording, Writer};
+use plimsoll_model::scenario::FillClass;
 use proptest::prelude::*;
 
 use super::{event, manifest, plan, results, rows, trial};

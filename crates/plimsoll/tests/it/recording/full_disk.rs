@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::process::Command;
 
-use plimsoll::recording::{Recording, RecordingError, Writer};
-use plimsoll::scenario::FillClass;
+use plimsoll_model::recording::{Recording, RecordingError, Writer};
+use plimsoll_model::scenario::FillClass;
 
 use super::{manifest, plan, results, rows};
 use crate::require;

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use plimsoll::recording::model::file;
+use plimsoll_model::recording::model::file;
 use tempfile::TempDir;
 
 /// A copy of one of the recordings that came with the tests.

@@ -1,9 +1,9 @@
 //! Going on with a run that was cut short.
 
-use plimsoll::recording::model::{EventKind, TrialStatus, file};
-use plimsoll::recording::{Now, Recording, RecordingError, Writer};
-use plimsoll::sample::Row;
-use plimsoll::scenario::FillClass;
+use plimsoll_model::columns::Row;
+use plimsoll_model::recording::model::{EventKind, TrialStatus, file};
+use plimsoll_model::recording::{Now, Recording, RecordingError, Writer};
+use plimsoll_model::scenario::FillClass;
 
 use super::{event, manifest, plan, results, rows, trial};
 
@@ -49,7 +49,7 @@ fn a_killed_run_goes_on_where_it_was_cut() {
         .iter()
         .map(|row| {
             let mut later = Row::empty(row.t_ns + part.t_ns);
-            (0..plimsoll::sample::COLUMNS.len()).for_each(|column| {
+            (0..plimsoll_model::columns::COLUMNS.len()).for_each(|column| {
                 if let Some(value) = row.get(column) {
                     later.set(column, value);
                 }

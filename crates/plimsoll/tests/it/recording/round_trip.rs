@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use plimsoll::recording::model::{EventKind, Phase, Trial, TrialStatus, file};
-use plimsoll::recording::{Recording, RecordingError, Samples, Writer};
-use plimsoll::sample::{COLUMNS, Row};
-use plimsoll::scenario::FillClass;
+use plimsoll_model::columns::{COLUMNS, Row};
+use plimsoll_model::recording::model::{EventKind, Phase, Trial, TrialStatus, file};
+use plimsoll_model::recording::{Recording, RecordingError, Samples, Writer};
+use plimsoll_model::scenario::FillClass;
 use proptest::prelude::*;
 
 use super::{event, manifest, plan, results, rows, trial};
@@ -41,7 +41,7 @@ fn a_finished_recording_reads_back_whole() {
     assert_eq!(recording.results.as_ref(), Some(&results));
     assert_eq!(
         recording.manifest,
-        plimsoll::recording::model::Manifest {
+        plimsoll_model::recording::model::Manifest {
             checksums: recording.manifest.checksums.clone(),
             ..manifest
         }

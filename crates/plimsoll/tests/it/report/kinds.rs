@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use plimsoll::analysis::groups;
-use plimsoll::recording::model::{Phase, Trial, TrialStatus};
-use plimsoll::report::{MemoryUse, Page, html, terminal, verdict};
+use plimsoll_model::recording::model::{Phase, Trial, TrialStatus};
+use plimsoll_report::analysis::groups;
+use plimsoll_report::{MemoryUse, Page, html, terminal, verdict};
 
 use super::simulation::{QUICK, Simulation};
 use super::synthetic;

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use plimsoll::recording::model::{Event, EventKind};
-use plimsoll::recording::{Recording, Samples};
-use plimsoll::sample::Row;
-use plimsoll::sample::columns::col;
+use plimsoll_model::columns::Row;
+use plimsoll_model::columns::col;
+use plimsoll_model::recording::model::{Event, EventKind};
+use plimsoll_model::recording::{Recording, Samples};
 
 use super::simulation::{MEM_TOTAL, Noise, Shape, Simulation};
 use super::synthetic::page;

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use plimsoll::recording::model::{Phase, Trial, TrialStatus};
-use plimsoll::report::{Series, Timeline};
+use plimsoll_model::recording::model::{Phase, Trial, TrialStatus};
+use plimsoll_report::{Series, Timeline};
 
 pub(super) const MIB: f64 = 1048576.0;
 pub const MEM_TOTAL: f64 = 24.0 * 1024.0 * MIB;

@@ -4,15 +4,15 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use plimsoll::analysis::groups;
-use plimsoll::analysis::groups::{Dot, Group, Measured};
-use plimsoll::analysis::statistics::summarise;
-use plimsoll::recording::model::{
+use plimsoll_model::recording::model::{
     Calibration, Confounder, Host, Manifest, Phase, Results, RunStatus, SamplerReport, SamplerSettings,
     Trial, TrialStatus,
 };
-use plimsoll::report::{Mark, MemoryUse, Page, verdict};
-use plimsoll::scenario::{Order, Plan};
+use plimsoll_model::scenario::{Order, Plan};
+use plimsoll_report::analysis::groups;
+use plimsoll_report::analysis::groups::{Dot, Group, Measured};
+use plimsoll_report::analysis::statistics::summarise;
+use plimsoll_report::{Mark, MemoryUse, Page, verdict};
 
 use super::simulation::{MEM_TOTAL, MIB, Shape, Simulation};
 

@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::process::{Child, Command, Output};
 
-use plimsoll::analysis;
-use plimsoll::recording::Recording;
-use plimsoll::recording::model::{Event, EventKind, WATCH, file};
-use plimsoll::report::page::build;
-use plimsoll::report::{html, markdown, terminal};
+use plimsoll_model::recording::Recording;
+use plimsoll_model::recording::model::{Event, EventKind, WATCH, file};
+use plimsoll_report::analysis;
+use plimsoll_report::page::build;
+use plimsoll_report::{html, markdown, terminal};
 
 use super::simulation::QUICK;
 use super::{recorded, synthetic};
@@ -59,7 +59,7 @@ fn a_watch_is_told_by_what_was_seen_and_not_by_trials() {
     assert_eq!(signs, ["*", "1", "4", "m", "T", "E", "k", "!"]);
     let target = recording.samples.column("target_resident").expect("sampled");
     let most = target.iter().flatten().max().expect("a target");
-    let peak = format!("peaked at {}", plimsoll::quantity::bytes(most as f64));
+    let peak = format!("peaked at {}", plimsoll_model::quantity::bytes(most as f64));
     assert!(page.verdict.starts_with("Watched pid 42 "), "{}", page.verdict);
     assert!(page.verdict.contains(&peak), "{}", page.verdict);
     assert!(page.verdict.contains("at 10 Hz"), "{}", page.verdict);
@@ -89,7 +89,7 @@ fn a_watch_is_told_by_what_was_seen_and_not_by_trials() {
 #[test]
 fn a_watch_without_samples_says_so() {
     let mut recording = watched();
-    recording.samples = plimsoll::recording::Samples::from_rows(&[]);
+    recording.samples = plimsoll_model::recording::Samples::from_rows(&[]);
     let results = analysis::results(&recording);
     let page = build(&recording, &results);
     assert!(page.verdict.ends_with("took no sample."), "{}", page.verdict);

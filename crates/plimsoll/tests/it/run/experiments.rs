@@ -1,6 +1,6 @@
 //! Experiments that go well: every subject and mechanism, and what their results hold.
 
-use plimsoll::recording::model::RESULTS_SCHEMA;
+use plimsoll_model::recording::model::RESULTS_SCHEMA;
 use serde_json::Value;
 
 use super::{Run, has_laboratory, phase_names, phases};

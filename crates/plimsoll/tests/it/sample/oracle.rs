@@ -2,8 +2,9 @@
 
 use std::fs;
 
-use plimsoll::sample::columns::col;
-use plimsoll::sample::{COLUMNS, Reader, Row, parse};
+use plimsoll_model::columns::col;
+use plimsoll_model::columns::{COLUMNS, Row};
+use plimsoll_sample::{Reader, parse};
 use procfs::{CurrentSI, FromBufRead, FromBufReadSI, FromRead};
 
 use crate::require;

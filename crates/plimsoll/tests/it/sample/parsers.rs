@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use plimsoll::sample::columns::{WIDTH, col};
-use plimsoll::sample::{COLUMNS, Row, Unit, parse};
+use plimsoll_model::columns::{COLUMNS, Row, Unit};
+use plimsoll_model::columns::{WIDTH, col};
+use plimsoll_sample::parse;
 use proptest::prelude::*;
 
 /// The keys of a file and the column each feeds, from the table.

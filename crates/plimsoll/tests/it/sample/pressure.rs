@@ -3,9 +3,11 @@
 use std::ffi::CString;
 use std::fs;
 
-use plimsoll::sample::columns::col;
-use plimsoll::sample::{Categories, Reader, Row, Target, categories};
+use plimsoll_model::categories::{Categories, categories};
+use plimsoll_model::columns::Row;
+use plimsoll_model::columns::col;
 use plimsoll_os::{Advice, Mapping};
+use plimsoll_sample::{Reader, Target};
 
 use crate::require;
 

@@ -4,10 +4,11 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use plimsoll::sample::columns::col;
-use plimsoll::sample::{CgroupFiles, Row, SampleError, Sampler, SamplerConfig, Target, monotonic_ns};
+use plimsoll_model::columns::Row;
+use plimsoll_model::columns::col;
+use plimsoll_sample::{CgroupFiles, SampleError, Sampler, SamplerConfig, Target, monotonic_ns};
 
-fn start(hz: u32) -> (Sampler, std::sync::mpsc::Receiver<plimsoll::sample::Batch>) {
+fn start(hz: u32) -> (Sampler, std::sync::mpsc::Receiver<plimsoll_sample::Batch>) {
     Sampler::start(SamplerConfig::by_the_second(hz, monotonic_ns()))
         .expect("a sampler needs nothing but /proc/meminfo")
 }

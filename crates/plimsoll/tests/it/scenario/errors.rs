@@ -1,6 +1,6 @@
 //! What users see when a scenario is wrong.
 
-use plimsoll::scenario::{MAX_FILE_BYTES, Overrides, Problem, ScenarioError, Source, find};
+use plimsoll_model::scenario::{MAX_FILE_BYTES, Overrides, Problem, ScenarioError, Source, find};
 
 use super::{parse, rendered, resolve, sets};
 

@@ -3,14 +3,14 @@
 use std::collections::{BTreeSet, HashSet};
 use std::path::Path;
 
-use plimsoll::scenario::{
+use plimsoll_model::scenario::{
     AllocatorSet, Document, FillClass, KEYS, Machine, Order, Overrides, Source, SpeedHints, Subject,
     TrimMechanism, Workload, WorkloadKind, builtin, find, keys_help, keys_markdown,
 };
 
 use super::{GIB, MIB, machine, parse, plan, quick, resolve, sets};
 
-fn ids(plan: &plimsoll::scenario::Plan) -> Vec<&str> {
+fn ids(plan: &plimsoll_model::scenario::Plan) -> Vec<&str> {
     plan.trials.iter().map(|trial| trial.id.as_str()).collect()
 }
 
@@ -343,13 +343,13 @@ fn quick_without_a_quick_table_fits_a_minute() {
     assert!(estimate.seconds <= 61.0, "{estimate:?}");
     let size = |index: usize| {
         plan.sections[0].keys[0].1[index]
-            .parse::<plimsoll::scenario::SizeExpr>()
+            .parse::<plimsoll_model::scenario::SizeExpr>()
             .unwrap()
     };
-    assert_eq!(size(2), plimsoll::scenario::SizeExpr::Bytes(256 * MIB));
+    assert_eq!(size(2), plimsoll_model::scenario::SizeExpr::Bytes(256 * MIB));
     assert_eq!(
         size(0),
-        plimsoll::scenario::SizeExpr::Bytes(32 * MIB),
+        plimsoll_model::scenario::SizeExpr::Bytes(32 * MIB),
         "all shrink by the same factor"
     );
     assert_eq!(plan.trials[0].settings.limit, 64 * MIB);

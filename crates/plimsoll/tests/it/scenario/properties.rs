@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use plimsoll::scenario::{
+use plimsoll_model::scenario::{
     AllocatorSet, Base, Document, Machine, Overrides, SizeError, SizeExpr, Source, builtin, size_text,
 };
 use proptest::collection::vec;

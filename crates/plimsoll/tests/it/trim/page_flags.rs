@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-use plimsoll::sample::page_flags::{ATTRIBUTES, KINDS, PageFlags, PageKind, flag, kind_of, snapshot};
-use plimsoll::sample::{Row, col, parse};
+use plimsoll_model::columns::{Row, col};
+use plimsoll_sample::page_flags::{ATTRIBUTES, KINDS, PageFlags, PageKind, flag, kind_of, snapshot};
+use plimsoll_sample::parse;
 use proptest::prelude::*;
 
 use super::MIB;

@@ -3,8 +3,8 @@
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use plimsoll::processes::Identity;
-use plimsoll::trim::{Mechanism, Reason, TrimError, What, trim};
+use plimsoll_monitor::processes::Identity;
+use plimsoll_monitor::trim::{Mechanism, Reason, TrimError, What, trim};
 
 use super::{HELD, Holder, MIB, environment, no_swap_at_all, root_with_cgroup, root_with_zram};
 use crate::machine::alone;

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use plimsoll::watch::{Monitor, State};
+use plimsoll_monitor::watch::{Monitor, State};
 
 /// Longest that anything here may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -7,9 +7,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use client::{Events, get, head_of, request};
-use plimsoll::stop::Stop;
-use plimsoll::watch::serve::{MAX_CLIENTS, ServeError, ServeOptions, Server};
-use plimsoll::watch::{Monitor, Options, Source, TargetChoice};
+use plimsoll_monitor::watch::serve::{MAX_CLIENTS, ServeError, ServeOptions, Server};
+use plimsoll_monitor::watch::{Monitor, Options, Source, TargetChoice};
+use plimsoll_sample::stop::Stop;
 
 /// A server of this machine at work. Dropping it stops it.
 struct Served {

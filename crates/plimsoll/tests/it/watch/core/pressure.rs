@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use plimsoll::analysis::gauges::gauge;
-use plimsoll::environment::{CgroupVersion, Environment, Hierarchy};
-use plimsoll::recording::Recording;
-use plimsoll::watch::{Monitor, Options, Source, TargetChoice};
+use plimsoll_lab::environment::{CgroupVersion, Environment, Hierarchy};
+use plimsoll_model::recording::Recording;
+use plimsoll_monitor::watch::{Monitor, Options, Source, TargetChoice};
+use plimsoll_report::analysis::gauges::gauge;
 
 use super::{Kept, PATIENCE, stderr, watch};
 use crate::processes::storms::{scanner, zram};
@@ -82,7 +82,7 @@ fn no_tick_is_missed_while_the_target_thrashes() {
         record.to_str().unwrap(),
     ]);
     // Its `cat` is of the cgroup too.
-    for pid in plimsoll::processes::members(&group.0).unwrap() {
+    for pid in plimsoll_monitor::processes::members(&group.0).unwrap() {
         let _ = Command::new("kill").args(["-9", &pid.to_string()]).status();
     }
     drop(reader);

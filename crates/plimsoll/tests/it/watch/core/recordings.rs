@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use plimsoll::recording::Recording;
-use plimsoll::recording::model::{EventKind, RunStatus, file};
-use plimsoll::watch::{Level, MarkKind, Monitor, Options, Source, TargetChoice};
+use plimsoll_model::recording::Recording;
+use plimsoll_model::recording::model::{EventKind, RunStatus, file};
+use plimsoll_monitor::watch::{Level, MarkKind, Monitor, Options, Source, TargetChoice};
 
 use super::{headless, length, stderr, summary, wait_for, wait_until, watch};
 use crate::require::capability;

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use plimsoll::watch::{MarkKind, Monitor, Options, Program, Source, State, TargetChoice};
+use plimsoll_monitor::watch::{MarkKind, Monitor, Options, Program, Source, State, TargetChoice};
 
 use super::{Kept, wait_for};
 

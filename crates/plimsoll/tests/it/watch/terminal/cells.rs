@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use plimsoll::watch::terminal::{Pace, heights};
+use plimsoll_monitor::watch::terminal::{Pace, heights};
 use proptest::prelude::*;
 
 proptest! {

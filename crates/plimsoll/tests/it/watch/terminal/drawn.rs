@@ -1,7 +1,7 @@
 //! The page as it is drawn, cell by cell.
 
-use plimsoll::watch::terminal::{Action, Colours, Depth, Overlay, Picker, Theme, View};
-use plimsoll::watch::{Candidate, State, TargetState};
+use plimsoll_monitor::watch::terminal::{Action, Colours, Depth, Overlay, Picker, Theme, View};
+use plimsoll_monitor::watch::{Candidate, State, TargetState};
 use proptest::prelude::*;
 use ratatui::style::Color;
 
@@ -134,7 +134,7 @@ fn the_list_of_targets_is_narrowed_by_typing() {
         "{drawn}"
     );
     let order = view.act(Action::Confirm, &snapshot(&state, &view, 80, 24));
-    assert_eq!(order, Some(plimsoll::watch::terminal::Order::Target(999)));
+    assert_eq!(order, Some(plimsoll_monitor::watch::terminal::Order::Target(999)));
 }
 
 /// What was not sampled is an empty column from top to bottom of the chart, and its neighbours are not.
@@ -274,14 +274,14 @@ proptest! {
         let area = ratatui::layout::Rect::new(0, 0, width, height);
         for action in actions {
             view.act(action, &carried);
-            if let Some(columns) = plimsoll::watch::terminal::columns_in(area) {
+            if let Some(columns) = plimsoll_monitor::watch::terminal::columns_in(area) {
                 let column_ns = view.column_ns(carried.period_ns);
                 let first = view.first_column(&carried, columns);
                 carried.show(&state.history, column_ns, first, columns);
             }
         }
         let mut buffer = ratatui::buffer::Buffer::empty(area);
-        plimsoll::watch::terminal::draw(&mut buffer, &theme(depth), &view, &carried);
+        plimsoll_monitor::watch::terminal::draw(&mut buffer, &theme(depth), &view, &carried);
         prop_assert_eq!(signs(&buffer), signs(&page(&state, &view, theme(depth), width, height)));
     }
 }

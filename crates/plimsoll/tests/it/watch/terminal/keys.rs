@@ -1,6 +1,6 @@
 //! Bytes to keys, keys to actions, actions to orders.
 
-use plimsoll::watch::terminal::{Action, Key, Mode, Order, View, action_of, decode};
+use plimsoll_monitor::watch::terminal::{Action, Key, Mode, Order, View, action_of, decode};
 use proptest::prelude::*;
 
 use super::seen::{snapshot, state};

@@ -1,9 +1,9 @@
 //! A machine that never was: 24 GiB, a target that grows and is trimmed, swap, marks and a gap.
 
-use plimsoll::analysis::frame::{Frame, Machine};
-use plimsoll::analysis::gauges::gauge;
-use plimsoll::watch::terminal::{Depth, Snapshot, Theme, View, columns_in, draw};
-use plimsoll::watch::{Facts, Level, Mark, MarkKind, State, TargetState};
+use plimsoll_monitor::watch::terminal::{Depth, Snapshot, Theme, View, columns_in, draw};
+use plimsoll_monitor::watch::{Facts, Level, Mark, MarkKind, State, TargetState};
+use plimsoll_report::analysis::frame::{Frame, Machine};
+use plimsoll_report::analysis::gauges::gauge;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier};

@@ -1,0 +1,307 @@
+//! What can go wrong with the environment, in words that say what to do.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::lock::Holder;
+
+/// What to do where a cgroup has no `memory.high`.
+pub(super) const HOW_TO_GET_HIGH: &str =
+    "boot with cgroup v2 alone (`cgroup_no_v1=memory`), or cap by the limit (`cap-by=limit`)";
+
+/// Why the environment could not be made, or not be undone.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EnvironmentError {
+    /// The machine or the privileges lack something.
+    #[error("this machine cannot run the trial as asked:\n{}", list(.0))]
+    Missing(Vec<Missing>),
+    /// Another run holds the machine.
+    #[error("{holder} is using this machine's memory settings; wait for it (`--wait`) or end it (lock: {})", lock.display())]
+    Busy {
+        /// Who holds it.
+        holder: Holder,
+        /// The lock file.
+        lock: PathBuf,
+    },
+    /// A stop was asked for while waiting for the machine or for the kernel.
+    #[error("interrupted before it was done")]
+    Interrupted,
+    /// The kernel was not done with a reclaim in time.
+    #[error("the cgroup was not reclaimed within {:.1} s; raise `phase-timeout`, or ask for less", timeout.as_secs_f64())]
+    ReclaimTimedOut {
+        /// The time that it had.
+        timeout: Duration,
+    },
+    /// A cgroup's limit cannot be set, as more stays in use than it allows.
+    #[error(
+        "the cgroup cannot be limited to {limit} bytes: {used} are in use after the kernel has reclaimed what it could; \
+         give the trial more swap (`swap-size`), or ask for a higher cap"
+    )]
+    LimitNotReached {
+        /// Bytes asked for.
+        limit: u64,
+        /// Bytes in use.
+        used: u64,
+    },
+    /// A cgroup of v1 has no soft ceiling.
+    #[error("cgroup v1 has no memory.high; {HOW_TO_GET_HIGH}")]
+    NoHigh,
+    /// A change of the system, or its undoing, failed.
+    #[error("cannot {action}: {source}{}", advice_clause(.advice))]
+    System {
+        /// What was tried, as words that follow "cannot".
+        action: String,
+        /// What the system answered.
+        source: io::Error,
+        /// What to do about it; may be empty.
+        advice: String,
+    },
+    /// The kernel took a value but does not show it.
+    #[error("{} was set to `{wanted}` but holds `{found}`: the kernel does not support it", path.display())]
+    NotTaken {
+        /// The control file.
+        path: PathBuf,
+        /// What was written.
+        wanted: String,
+        /// What it holds.
+        found: String,
+    },
+    /// zram has no such algorithm.
+    #[error("zram of this kernel has no algorithm `{asked}`; it has {}", available.join(", "))]
+    UnknownAlgorithm {
+        /// What was asked.
+        asked: String,
+        /// What there is.
+        available: Vec<String>,
+    },
+    /// zswap has no such compressor.
+    #[error("zswap of this kernel has no compressor `{asked}` (it fell back to `{found}`); loaded now: {}", available.join(", "))]
+    UnknownCompressor {
+        /// What was asked.
+        asked: String,
+        /// What the kernel used instead.
+        found: String,
+        /// Compressors of `/proc/crypto`.
+        available: Vec<String>,
+    },
+    /// The folder's file system cannot hold a swap file.
+    #[error("{} cannot hold a swap file: {why}; name another folder with `swap-dir`", folder.display())]
+    UnsuitableFolder {
+        /// The folder.
+        folder: PathBuf,
+        /// Why not.
+        why: String,
+    },
+    /// Too little disk space for the swap file.
+    #[error(
+        "a swap file of {needed} bytes does not fit in {}: {available} bytes are available and {reserve} stay reserved; free some space, ask for less `swap-size` or name another `swap-dir`", folder.display()
+    )]
+    DiskFull {
+        /// The folder.
+        folder: PathBuf,
+        /// Bytes asked for.
+        needed: u64,
+        /// Bytes free for this user.
+        available: u64,
+        /// Bytes that are not to be used.
+        reserve: u64,
+    },
+    /// Size that no swap area can have.
+    #[error(transparent)]
+    Header(#[from] super::swap_header::SwapHeaderError),
+    /// Something could not be undone; the journal is kept.
+    #[error("left behind (journal {}); see to the reason, then run `plimsoll cleanup`:\n{}", journal.display(), list(left))]
+    LeftBehind {
+        /// What is left, and why.
+        left: Vec<Left>,
+        /// The journal that still names it.
+        journal: PathBuf,
+    },
+    /// Setting up failed, and so did undoing what had been set up.
+    #[error("{cause}\nand undoing what was already set up failed: {undo}")]
+    AndUndo {
+        /// Why setting up failed.
+        cause: Box<EnvironmentError>,
+        /// Why undoing failed.
+        undo: Box<EnvironmentError>,
+    },
+}
+
+impl EnvironmentError {
+    /// A failed change of the system. `action` follows "cannot".
+    pub(super) fn system(action: impl Into<String>, source: io::Error) -> Self {
+        let advice = advice(&source);
+        EnvironmentError::System {
+            action: action.into(),
+            source,
+            advice: advice.to_owned(),
+        }
+    }
+
+    /// As [`EnvironmentError::system`], with words on what to do.
+    pub(super) fn system_with(
+        action: impl Into<String>,
+        source: io::Error,
+        advice: impl Into<String>,
+    ) -> Self {
+        EnvironmentError::System {
+            action: action.into(),
+            source,
+            advice: advice.into(),
+        }
+    }
+
+    /// A control file that could not be read.
+    pub(super) fn reading(path: &Path, source: io::Error) -> Self {
+        Self::system(format!("read {}", path.display()), source)
+    }
+
+    /// A control file that could not be written.
+    pub(super) fn writing(path: &Path, value: &str, source: io::Error) -> Self {
+        Self::system(format!("write `{value}` to {}", path.display()), source)
+    }
+}
+
+/// What usually helps against an error of the system.
+fn advice(error: &io::Error) -> &'static str {
+    match error.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => "run as root (`sudo plimsoll ...`)",
+        Some(libc::EROFS) => {
+            "it is mounted read-only here, as in most containers: run on the host or in a privileged container"
+        }
+        Some(libc::ENOSPC) => "the disk is full: free some space",
+        _ => "",
+    }
+}
+
+fn advice_clause(advice: &str) -> String {
+    if advice.is_empty() {
+        String::new()
+    } else {
+        format!("; {advice}")
+    }
+}
+
+fn list<T: fmt::Display>(items: &[T]) -> String {
+    items
+        .iter()
+        .map(|item| format!("  - {item}"))
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+/// The kinds of things that a trial needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum MissingKind {
+    /// A memory cgroup to make others in.
+    Cgroup,
+    /// A right that this user, or this container, does not have.
+    Privilege,
+    /// zram.
+    Zram,
+    /// zswap.
+    Zswap,
+    /// A folder that can hold a swap file.
+    SwapFolder,
+    /// Reserved huge pages.
+    HugePages,
+    /// The library of an allocator.
+    Allocator,
+}
+
+/// Something that a trial needs and this machine, or this user, does not have.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Missing {
+    /// Which kind of thing is missing.
+    pub kind: MissingKind,
+    /// What is missing, in words.
+    pub what: String,
+    /// What cannot be done without it.
+    pub why: String,
+    /// How to get it.
+    pub how: String,
+}
+
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}. To get it: {}", self.what, self.why, self.how)
+    }
+}
+
+/// A change that could not be undone.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Left {
+    /// The change.
+    pub what: String,
+    /// Why it is still there.
+    pub why: String,
+}
+
+impl fmt::Display for Left {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.what, self.why)
+    }
+}
+
+/// What undoing did.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[must_use]
+pub struct UndoReport {
+    /// What was undone.
+    pub undone: Vec<String>,
+    /// What somebody else changed since: it is theirs now, and was left alone.
+    pub left_alone: Vec<Left>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use plimsoll_model::scenario::KEYS;
+
+    /// Words in backticks that name no option, command or value.
+    fn keys_in(text: &str) -> Vec<&str> {
+        let is_key = |word: &&str| {
+            word.chars()
+                .all(|c| c.is_ascii_lowercase() || c == '-' || c == '_')
+        };
+        text.split('`').skip(1).step_by(2).filter(is_key).collect()
+    }
+
+    #[test]
+    fn every_key_that_an_error_names_is_one_of_the_scenario_s() {
+        let folder = PathBuf::from("/x");
+        let errors = [
+            EnvironmentError::UnsuitableFolder {
+                folder: folder.clone(),
+                why: "no".to_owned(),
+            },
+            EnvironmentError::DiskFull {
+                folder,
+                needed: 3,
+                available: 2,
+                reserve: 1,
+            },
+            EnvironmentError::ReclaimTimedOut {
+                timeout: Duration::from_secs(1),
+            },
+        ];
+        for error in errors {
+            let text = error.to_string();
+            let named = keys_in(&text);
+            assert!(!named.is_empty(), "{text}");
+            for name in named {
+                assert!(
+                    KEYS.iter().any(|key| key.name == name),
+                    "no key is called `{name}`: {text}"
+                );
+            }
+        }
+    }
+}

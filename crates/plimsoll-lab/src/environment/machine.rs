@@ -1,0 +1,74 @@
+//! The facts of this machine that sizes are checked against.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use plimsoll_model::scenario::Machine;
+
+use super::cgroup::Hierarchy;
+use super::error::EnvironmentError;
+
+/// Share of a disk that stays free, in percent, and the most that this reserve takes.
+const DISK_RESERVE_PERCENT: u64 = 5;
+const DISK_RESERVE_MOST: u64 = 1 << 30;
+
+/// Space of a file system in bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct DiskSpace {
+    /// Free for this user.
+    pub(super) available: u64,
+    /// What of it is not to be used.
+    pub(super) reserve: u64,
+}
+
+/// This machine as it is now.
+///
+/// # Errors
+/// When `/proc/meminfo` cannot be read.
+pub fn machine() -> Result<Machine, EnvironmentError> {
+    let path = Path::new("/proc/meminfo");
+    let text = fs::read_to_string(path).map_err(|source| EnvironmentError::reading(path, source))?;
+    let field = |name: &str| {
+        let bytes = text.lines().find_map(|line| {
+            let value = line
+                .strip_prefix(name)?
+                .strip_prefix(':')?
+                .trim()
+                .strip_suffix(" kB")?;
+            value.trim().parse::<u64>().ok()
+        });
+        bytes.map(|kib| kib * 1024).ok_or_else(|| {
+            let source = io::Error::new(io::ErrorKind::InvalidData, format!("it has no {name}"));
+            EnvironmentError::reading(path, source)
+        })
+    };
+    Ok(Machine {
+        ram: field("MemTotal")?,
+        available: field("MemAvailable")?,
+        cgroup_limit: Hierarchy::of_this_process()
+            .ok()
+            .and_then(|hierarchy| hierarchy.limit()),
+        cpus: std::thread::available_parallelism().map_or(1, |n| u32::try_from(n.get()).unwrap_or(u32::MAX)),
+        allocators: super::allocators::set(),
+    })
+}
+
+/// Bytes that a swap file in `folder` may take: what is free for this user less a reserve of 5 % of the disk, at
+/// most 1 GiB.
+///
+/// # Errors
+/// When the folder cannot be looked at.
+pub fn disk_free(folder: &Path) -> Result<u64, EnvironmentError> {
+    let space = disk_space(folder).map_err(|source| EnvironmentError::reading(folder, source))?;
+    Ok(space.available.saturating_sub(space.reserve))
+}
+
+pub(super) fn disk_space(folder: &Path) -> io::Result<DiskSpace> {
+    let stat = rustix::fs::statvfs(folder)?;
+    let total = stat.f_blocks.saturating_mul(stat.f_frsize);
+    Ok(DiskSpace {
+        available: stat.f_bavail.saturating_mul(stat.f_frsize),
+        reserve: (total / 100 * DISK_RESERVE_PERCENT).min(DISK_RESERVE_MOST),
+    })
+}

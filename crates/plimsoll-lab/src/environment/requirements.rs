@@ -1,0 +1,236 @@
+//! What a trial needs of the machine and the user, asked before anything is changed.
+
+use std::fs;
+use std::path::Path;
+use std::sync::LazyLock;
+
+use rustix::fs::{Access, access};
+
+use plimsoll_model::scenario::{Allocator, CapBy, Mapping, Settings, Subject, Workload};
+
+use super::allocators::allocator_library;
+use super::cgroup::{CgroupVersion, Hierarchy, find_parent, writable};
+use super::error::{HOW_TO_GET_HIGH, Missing, MissingKind};
+use super::{swap_file, sysctl, zram, zswap};
+
+/// `CAP_SYS_ADMIN` of `<linux/capability.h>`.
+const CAP_SYS_ADMIN: u32 = 21;
+
+// What cannot change while the program runs is asked once: plans have thousands of trials.
+static MISSING_CGROUP: LazyLock<Option<Missing>> = LazyLock::new(missing_cgroup);
+static MISSING_HIGH: LazyLock<Option<Missing>> = LazyLock::new(missing_high);
+static MAY_ADMINISTER: LazyLock<bool> = LazyLock::new(|| has_capability(CAP_SYS_ADMIN));
+
+const AS_ROOT: &str = "run as root: `sudo plimsoll ...`";
+
+/// Everything that a trial with these settings lacks here, each with how to get it. Empty when
+/// [`Environment::prepare`](super::Environment::prepare) can be tried. Changes nothing.
+pub fn missing(settings: &Settings) -> Vec<Missing> {
+    let mut missing = Vec::new();
+    match &settings.subject {
+        // A heap is measured without a cgroup as well: the runner sees to the limit.
+        Subject::Allocator(allocator) => missing.extend(missing_allocator(allocator)),
+        _ => missing.extend(MISSING_CGROUP.clone()),
+    }
+    if let Workload::Wscap(wscap) = &settings.workload
+        && wscap.cap_by == CapBy::High
+    {
+        missing.extend(MISSING_HIGH.clone());
+    }
+    if settings.subject.has_swap() && !*MAY_ADMINISTER {
+        missing.push(Missing {
+            kind: MissingKind::Privilege,
+            what: "the capability CAP_SYS_ADMIN".to_owned(),
+            why: "swap cannot be turned on without it".to_owned(),
+            how: format!("{AS_ROOT}; in a container add `--cap-add SYS_ADMIN` or `--privileged`"),
+        });
+    }
+    match &settings.subject {
+        Subject::Zram(_) if !zram::available() => missing.push(Missing {
+            kind: MissingKind::Zram,
+            what: "zram".to_owned(),
+            why: format!("the subject `{}` compresses into a zram device", settings.subject),
+            how: "`modprobe zram` (from the kernel's extra modules), or use the subject `swapfile`"
+                .to_owned(),
+        }),
+        Subject::Zswap(_) => {
+            missing.extend(missing_zswap());
+            missing.extend(missing_folder(&settings.swap_dir));
+        }
+        Subject::SwapFile => missing.extend(missing_folder(&settings.swap_dir)),
+        Subject::Zram(_) | Subject::NoSwap | Subject::Allocator(_) => {}
+    }
+    if let Workload::Map(map) = &settings.workload
+        && map.mapping == Mapping::Hugetlb
+    {
+        missing.extend(missing_huge_pages(settings.size));
+    }
+    for (asked, path) in [
+        (settings.swappiness, sysctl::SWAPPINESS),
+        (settings.page_cluster, sysctl::PAGE_CLUSTER),
+    ] {
+        if asked.is_some() && access(path, Access::WRITE_OK).is_err() {
+            missing.push(Missing {
+                kind: MissingKind::Privilege,
+                what: format!("the right to write {path}"),
+                why: "the scenario sets it during the trial".to_owned(),
+                how: format!("{AS_ROOT}; in a container /proc/sys must be writable (`--privileged`)"),
+            });
+        }
+    }
+    missing
+}
+
+/// Whether [`Environment::prepare`](super::Environment::prepare) can be tried: nothing is missing, and a cgroup can be
+/// made.
+pub fn can_prepare(settings: &Settings) -> bool {
+    MISSING_CGROUP.is_none() && missing(settings).is_empty()
+}
+
+fn missing_allocator(allocator: &Allocator) -> Option<Missing> {
+    let ours_or_there = matches!(allocator, Allocator::Glibc | Allocator::Plimsoll(_))
+        || allocator_library(allocator).is_some();
+    let how = match allocator {
+        Allocator::Library(_) => "name a library that is there".to_owned(),
+        _ => "install it, name its library (`--set subject=preload=/path/of/a/library`), or compare what is there \
+              (`--set subject=installed`)"
+            .to_owned(),
+    };
+    (!ours_or_there).then(|| Missing {
+        kind: MissingKind::Allocator,
+        what: format!("the allocator `{allocator}`"),
+        why: "its library is in none of the folders of the loader".to_owned(),
+        how,
+    })
+}
+
+fn missing_cgroup() -> Option<Missing> {
+    let why = "the worker's memory cannot be limited, and pressure would hit the whole machine".to_owned();
+    let hierarchy = match Hierarchy::of_this_process() {
+        Ok(hierarchy) => hierarchy,
+        Err(found) => {
+            let how =
+                "boot with the memory controller (not `cgroup_disable=memory`) and mount cgroup2".to_owned();
+            return Some(Missing {
+                kind: MissingKind::Cgroup,
+                what: format!("a memory cgroup ({found})"),
+                why,
+                how,
+            });
+        }
+    };
+    let possible = match hierarchy.version {
+        CgroupVersion::V1 => writable(&hierarchy.own),
+        CgroupVersion::V2 => {
+            find_parent(&hierarchy).is_some()
+                || access(hierarchy.mount.join("cgroup.subtree_control"), Access::WRITE_OK).is_ok()
+        }
+    };
+    (!possible).then(|| Missing {
+        kind: MissingKind::Privilege,
+        what: format!(
+            "the right to make a memory cgroup ({}) under {}",
+            hierarchy.version,
+            hierarchy.own.display()
+        ),
+        why,
+        how: format!("{AS_ROOT}, or within `systemd-run --user --scope -p Delegate=yes`"),
+    })
+}
+
+/// Where there is no memory cgroup at all, that is what is missing.
+fn missing_high() -> Option<Missing> {
+    let hierarchy = Hierarchy::of_this_process().ok()?;
+    (hierarchy.version == CgroupVersion::V1).then(|| Missing {
+        kind: MissingKind::Cgroup,
+        what: "memory.high (cgroup v2)".to_owned(),
+        why: "the scenario caps by it (`cap-by`), and the memory controller is on cgroup v1".to_owned(),
+        how: HOW_TO_GET_HIGH.to_owned(),
+    })
+}
+
+fn missing_zswap() -> Option<Missing> {
+    let why = "the subject `zswap` compresses in it".to_owned();
+    if !zswap::available() {
+        let how =
+            "boot a kernel built with CONFIG_ZSWAP=y (`zswap.enabled=1` turns it on at boot)".to_owned();
+        return Some(Missing {
+            kind: MissingKind::Zswap,
+            what: "zswap".to_owned(),
+            why,
+            how,
+        });
+    }
+    access("/sys/module/zswap/parameters/enabled", Access::WRITE_OK)
+        .is_err()
+        .then(|| Missing {
+            kind: MissingKind::Privilege,
+            what: "the right to change zswap's parameters".to_owned(),
+            why,
+            how: format!("{AS_ROOT}; in a container /sys must be writable (`--privileged`)"),
+        })
+}
+
+fn missing_folder(folder: &Path) -> Option<Missing> {
+    let how = "name a folder on a disk of this machine with `--set swap-dir=...`".to_owned();
+    if let Some(why) = swap_file::refused(folder) {
+        return Some(Missing {
+            kind: MissingKind::SwapFolder,
+            what: format!("a place for a swap file ({})", folder.display()),
+            why,
+            how,
+        });
+    }
+    access(folder, Access::WRITE_OK | Access::EXEC_OK)
+        .is_err()
+        .then(|| Missing {
+            kind: MissingKind::Privilege,
+            what: format!("the right to make files in {}", folder.display()),
+            why: "the swap file is made there".to_owned(),
+            how: format!("{AS_ROOT}, or {how}"),
+        })
+}
+
+/// Huge pages that the administrator has reserved and nobody uses. They are never reserved here: once reserved, the
+/// memory is lost to all others.
+fn missing_huge_pages(size: u64) -> Option<Missing> {
+    let folder = Path::new("/sys/kernel/mm/hugepages/hugepages-2048kB");
+    let free = fs::read_to_string(folder.join("free_hugepages")).unwrap_or_default();
+    let free: u64 = free.trim().parse().unwrap_or(0);
+    let needed = size.div_ceil(Mapping::HUGE_PAGE);
+    (free < needed).then(|| Missing {
+        kind: MissingKind::HugePages,
+        what: format!("{needed} reserved huge pages of 2 MiB ({free} are free)"),
+        why: "the mapping `hugetlb` takes its pages from those that are reserved".to_owned(),
+        how: format!(
+            "`sysctl vm.nr_hugepages={needed}`, which takes {} MiB from all others until it is 0 again, or use \
+             another `mapping`",
+            (needed * Mapping::HUGE_PAGE) >> 20
+        ),
+    })
+}
+
+/// Whether this process has a capability in effect.
+fn has_capability(bit: u32) -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    effective_capabilities(&status).is_some_and(|set| set & (1 << bit) != 0)
+}
+
+fn effective_capabilities(status: &str) -> Option<u64> {
+    let text = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
+    u64::from_str_radix(text.trim(), 16).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::effective_capabilities;
+
+    #[test]
+    fn capabilities_of_a_status_file() {
+        assert_eq!(
+            effective_capabilities("Name:\tx\nCapEff:\t0000000000200000\n"),
+            Some(1 << 21)
+        );
+        assert_eq!(effective_capabilities("Name:\tx\n"), None);
+    }
+}

@@ -1,0 +1,513 @@
+//! The run: open a session and a recording, start the sampler, calibrate, go through the trials, undo, conclude.
+//!
+//! Invariant: whatever happens after a session is open, it is finished; whatever happens after a recording is
+//! open, it is left readable.
+
+mod bystander;
+mod compression;
+mod contention;
+mod fallback;
+mod heap;
+mod loadline;
+mod map;
+mod phase;
+mod probes;
+mod progress;
+mod recorder;
+mod services;
+mod stage;
+mod thrash;
+mod time_limit;
+mod trial;
+mod wscap;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::environment::{self, EnvironmentError, MissingKind, Session, Tripwire};
+use crate::workload::protocol::{Command, Reply};
+use crate::workload::{Worker, WorkerOptions};
+use plimsoll_model::exit::{Exit, Failure, OrExit};
+use plimsoll_model::quantity;
+use plimsoll_model::recording::model::{
+    EventKind, Manifest, RECORDING_SCHEMA, Results, RunStatus, SamplerSettings,
+};
+use plimsoll_model::recording::{Now, Recording, RecordingError, Writer};
+use plimsoll_model::scenario::{Machine, Plan, SpeedHints, Workload};
+use plimsoll_sample::stop::Stop;
+use plimsoll_sample::{Reader, Sampler, SamplerConfig, Target, monotonic_ns};
+pub use progress::{Progress, Silent};
+pub use services::{HeapService, HeapState, Metrics, ServiceError, Services};
+
+use recorder::{Recorder, plain_event};
+use time_limit::TimeLimit;
+use trial::Trouble;
+
+/// Longest that the calibration may take; it takes about a second on a quiet machine.
+const CALIBRATION_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// What a run needs to know, resolved.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// What to run.
+    pub plan: Plan,
+    /// The machine that the plan was resolved for.
+    pub machine: Machine,
+    /// Samples a second.
+    pub hz: u32,
+    /// Folder that the recording's folder is made in.
+    pub output: PathBuf,
+    /// Recording to go on with.
+    pub resume: Option<PathBuf>,
+    /// How long to wait for another run to end; `None` is refused at once.
+    pub wait: Option<Duration>,
+}
+
+/// What a run left.
+#[derive(Debug)]
+pub struct Outcome {
+    /// Folder of the recording.
+    pub directory: PathBuf,
+    /// The page.
+    pub page: PathBuf,
+    /// The verdict and all numbers.
+    pub results: Results,
+    /// How the program should end.
+    pub exit: Exit,
+}
+
+/// Everything that a trial works with.
+struct Laboratory<'a> {
+    recorder: Recorder,
+    sampler: Sampler,
+    reader: Reader,
+    manifest: Manifest,
+    /// The right to change this machine; `None` where no trial can be done as asked.
+    session: Option<Session>,
+    /// Trials of a resumed recording that need not run again, by id.
+    done: Vec<String>,
+    stop: Arc<Stop>,
+    progress: &'a mut dyn Progress,
+    services: &'a Services,
+    executable: PathBuf,
+    /// The heartbeat outside of the trials' cgroups, from the first trial on.
+    bystander: Option<Worker>,
+}
+
+/// Runs a plan and leaves the machine as it was.
+///
+/// # Errors
+/// What keeps the run from starting, or its recording from being written. A trial that fails is not an error: it
+/// is in the results.
+pub fn run(
+    mut options: Options,
+    services: &Services,
+    progress: &mut dyn Progress,
+) -> Result<Outcome, Failure> {
+    let stop = Stop::install()
+        .map_err(|error| anyhow::anyhow!("cannot take over signals: {error}"))
+        .or_exit(Exit::Missing)?;
+    let fallback = fallback::without_zram(&mut options.plan, |settings| {
+        environment::missing(settings)
+            .iter()
+            .any(|missing| missing.kind == MissingKind::Zram)
+    });
+    if options.wait.is_none() {
+        check_sizes(&options.plan, &options.machine)?;
+    }
+    let name = run_name(&options.plan.scenario);
+    let session = open_session(&options, &name, &stop, progress)?;
+    if options.wait.is_some() {
+        // What the other run held is free again.
+        options.machine = environment::machine().or_exit(Exit::Missing)?;
+        check_sizes(&options.plan, &options.machine)?;
+    }
+    let options = &options;
+    let mut warnings: Vec<String> = fallback.into_iter().collect();
+    if let Some(session) = &session {
+        for run in session.dead_runs().or_exit(Exit::Missing)? {
+            warnings.push(format!(
+                "{run} was killed and left something behind; undo it with `plimsoll cleanup`"
+            ));
+        }
+    }
+    let mut laboratory = Laboratory::open(options, name, session, stop, services, progress)?;
+    for warning in warnings {
+        laboratory.warn(warning)?;
+    }
+    let limit = Duration::from_secs_f64(options.plan.time_limit());
+    let ran =
+        TimeLimit::start(limit, Arc::clone(&laboratory.stop)).and_then(|_limit| laboratory.go(&options.plan));
+    laboratory.conclude(ran)
+}
+
+/// Refuses what would not leave the rest of the machine its reserve, or would not fit its swap.
+pub fn check_sizes(plan: &Plan, machine: &Machine) -> Result<(), Failure> {
+    for trial in &plan.trials {
+        let settings = &trial.settings;
+        let disk_free = match settings.has_swap_file() || settings.maps_file() {
+            true => Some(environment::disk_free(&settings.swap_dir).or_exit(Exit::Missing)?),
+            false => None,
+        };
+        environment::safe_size(machine, disk_free, settings)
+            .map_err(|error| anyhow::anyhow!("trial {}: {error}", trial.id))
+            .or_exit(Exit::Missing)?;
+        if let Workload::Thrash(thrash) = &settings.workload {
+            thrash::check_room(settings, thrash).map_err(|error| {
+                Failure::message(Exit::Usage, format_args!("trial {}: {error}", trial.id))
+            })?;
+            continue;
+        }
+        if matches!(settings.workload, Workload::Contention(_)) {
+            contention::check_room(settings).map_err(|error| {
+                Failure::message(Exit::Usage, format_args!("trial {}: {error}", trial.id))
+            })?;
+        }
+        if settings.subject.has_swap() && settings.swap_size < settings.size {
+            return Err(Failure::message(
+                Exit::Usage,
+                format_args!(
+                    "trial {}: `swap-size` is {}, less than the size of {}: the rest would stay in memory or go to \
+                     other swap; raise `swap-size`",
+                    trial.id,
+                    quantity::bytes(settings.swap_size as f64),
+                    quantity::bytes(settings.size as f64),
+                ),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Takes the machine for the run, where there is a trial that can be done as asked.
+fn open_session(
+    options: &Options,
+    name: &str,
+    stop: &Stop,
+    progress: &dyn Progress,
+) -> Result<Option<Session>, Failure> {
+    let possible = options
+        .plan
+        .trials
+        .iter()
+        .any(|trial| environment::can_prepare(&trial.settings));
+    if !possible {
+        return Ok(None);
+    }
+    let command: Vec<String> = std::env::args().collect();
+    let opened = match (Session::open(name, &command, None, stop.flag()), options.wait) {
+        (Err(EnvironmentError::Busy { holder, .. }), Some(_)) => {
+            progress.warn(&format!("waiting for {holder} to end"));
+            Session::open(name, &command, options.wait, stop.flag())
+        }
+        (opened, _) => opened,
+    };
+    opened
+        .map(Some)
+        .or_exit(stop.cause().map_or(Exit::Missing, |cause| cause.exit()))
+}
+
+/// Everything that the trials of a plan lack on this machine, each once.
+fn missing(plan: &Plan) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    for trial in &plan.trials {
+        for missing in environment::missing(&trial.settings) {
+            let text = missing.to_string();
+            if !all.contains(&text) {
+                all.push(text);
+            }
+        }
+    }
+    all
+}
+
+impl<'a> Laboratory<'a> {
+    /// Opens the recording and starts the sampler: the first sample is taken before anything else is done.
+    fn open(
+        options: &Options,
+        name: String,
+        session: Option<Session>,
+        stop: Arc<Stop>,
+        services: &'a Services,
+        progress: &'a mut dyn Progress,
+    ) -> Result<Self, Failure> {
+        let missing = missing(&options.plan);
+        let executable = std::env::current_exe()
+            .map_err(|error| anyhow::anyhow!("cannot find this program's own file to start workers: {error}"))
+            .or_exit(Exit::Missing)?;
+        let OpenRecording {
+            mut writer,
+            done,
+            warnings,
+        } = open_recording(options, name, &missing)?;
+        let origin_ns = writer.origin_ns();
+        let (sampler, batches) =
+            Sampler::start(SamplerConfig::by_the_second(options.hz, origin_ns)).or_exit(Exit::Missing)?;
+        let mut manifest = writer.manifest().clone();
+        manifest.missing.clone_from(&missing);
+        manifest.sampler = SamplerSettings {
+            hz: options.hz,
+            locked: sampler.locked(),
+        };
+        writer.update_manifest(&manifest).or_exit(Exit::Missing)?;
+        for warning in &warnings {
+            progress.warn(warning);
+        }
+        let tripwire = Tripwire::new(options.machine.ram);
+        let recorder = Recorder::start(writer, batches, tripwire, Arc::clone(&stop), origin_ns)?;
+        let reader = Reader::open().or_exit(Exit::Missing)?;
+        Ok(Laboratory {
+            recorder,
+            sampler,
+            reader,
+            manifest,
+            session,
+            done,
+            stop,
+            progress,
+            services,
+            executable,
+            bystander: None,
+        })
+    }
+
+    /// Calibrates and goes through the trials. Returns how the program should end as far as the trials say.
+    fn go(&mut self, plan: &Plan) -> Result<Exit, Failure> {
+        self.recorder
+            .event(plain_event(EventKind::RunStart, self.manifest.run.clone()))?;
+        let mut exit = Exit::Done;
+        for missing in &self.manifest.missing {
+            self.progress.warn(missing);
+            exit = Exit::Missing;
+        }
+        let estimate = plan.estimate(&SpeedHints::default());
+        self.progress
+            .begin(plan.trials.len(), Duration::from_secs_f64(estimate.seconds));
+        let share = Duration::from_secs_f64(estimate.seconds / plan.trials.len().max(1) as f64);
+        self.calibrate()?;
+        for (number, trial) in plan.trials.iter().enumerate() {
+            if self.stop.requested() {
+                break;
+            }
+            self.progress.trial(number + 1);
+            if !self.done.contains(&trial.id) {
+                let ended = self.trial(trial)?;
+                self.progress.trial_done(&ended.trial);
+                exit = exit.max(ended.exit);
+            }
+            self.progress.advance(share);
+        }
+        Ok(self.stop.cause().map_or(exit, |cause| cause.exit()))
+    }
+
+    /// Measures what this machine does when nothing is in the way, in a worker: the runner itself stays small.
+    fn calibrate(&mut self) -> Result<(), Failure> {
+        self.progress.step("calibrating");
+        self.recorder
+            .event(plain_event(EventKind::Calibration, "start"))?;
+        let mut worker = Worker::spawn(&self.executable, &WorkerOptions::default()).or_exit(Exit::Missing)?;
+        match worker.call(&Command::Calibrate, CALIBRATION_TIMEOUT, self.stop.flag()) {
+            Ok(Reply::Calibration { calibration }) => self.manifest.calibration = Some(calibration),
+            Ok(other) => self.warn(format!("no calibration: the worker answered {other:?}"))?,
+            Err(_) if self.stop.requested() => {}
+            Err(error) => self.warn(format!("no calibration, so no figure has its ratio: {error}"))?,
+        }
+        self.recorder.event(plain_event(EventKind::Calibration, "end"))?;
+        self.recorder.manifest(&self.manifest)
+    }
+
+    /// Starts a worker, known to the session so that a cleanup would find it.
+    fn start_worker(&mut self, options: &WorkerOptions) -> Result<Worker, Trouble> {
+        let worker =
+            Worker::spawn(&self.executable, options).map_err(|error| Trouble::new(Exit::Missing, error))?;
+        if let Some(session) = self.session.as_mut() {
+            session
+                .process_started(worker.pid())
+                .map_err(|error| Trouble::new(Exit::Missing, error))?;
+        }
+        Ok(worker)
+    }
+
+    /// Ends a worker, and waits for its end. Returns how long that took.
+    fn retire_worker(&mut self, worker: Worker) -> Duration {
+        let (pid, start) = (worker.pid(), Instant::now());
+        drop(worker);
+        let took = start.elapsed();
+        if let Some(session) = self.session.as_mut()
+            && let Err(error) = session.process_ended(pid)
+        {
+            self.progress.warn(&error.to_string());
+        }
+        took
+    }
+
+    /// Shows a warning and keeps it in the recording.
+    fn warn(&mut self, text: String) -> Result<(), Failure> {
+        self.progress.warn(&text);
+        self.recorder
+            .event(plain_event(EventKind::Warning, text))
+            .map(drop)
+    }
+
+    /// Watches a worker and its environment in the samples and the snapshots from now on, or nothing.
+    fn watch(&mut self, target: Option<&Target>) {
+        self.sampler.set_target(target);
+        self.reader.set_target(target);
+    }
+
+    /// Undoes what is left of the session and says what could not be. Said at once: nothing that fails later may
+    /// hide it.
+    fn undo(&mut self) -> Result<Exit, Failure> {
+        match self.session.take().map(Session::finish) {
+            None => Ok(Exit::Done),
+            Some(Ok(report)) => {
+                for left in &report.left_alone {
+                    self.warn(format!("left alone, as somebody else changed it: {left}"))?;
+                }
+                Ok(Exit::Done)
+            }
+            Some(Err(error)) => {
+                self.warn(error.to_string())?;
+                Ok(Exit::WorkloadFailed)
+            }
+        }
+    }
+
+    /// Writes down that the run ended, and by what if before its time.
+    fn note_end(&self, ran: &Result<Exit, Failure>) -> Result<(), Failure> {
+        let stopped = match (self.stop.cause(), ran) {
+            (Some(cause), _) => Some(cause.to_string()),
+            (None, Err(failure)) => Some(format!("{:#}", failure.error)),
+            (None, Ok(_)) => None,
+        };
+        if let Some(text) = stopped {
+            self.recorder.event(plain_event(EventKind::Stopped, text))?;
+        }
+        self.recorder.event(plain_event(EventKind::RunEnd, "")).map(drop)
+    }
+
+    /// Undoes what is left, ends the recording and makes the numbers and the page of it.
+    fn conclude(mut self, ran: Result<Exit, Failure>) -> Result<Outcome, Failure> {
+        self.progress.step("undoing and concluding");
+        self.retire_bystander();
+        let undone = self.undo();
+        if let Some(cause) = self.stop.cause() {
+            self.progress.warn(&cause.to_string());
+        }
+        let ended = self.note_end(&ran);
+        self.manifest.swap_slots = merge_slots(&self.manifest.swap_slots, &self.sampler.swap_slots());
+        let kept = self.recorder.manifest(&self.manifest);
+        let sampled = self.sampler.stop();
+        let writer = self.recorder.close();
+        self.progress.end();
+        let mut exit = ran?.max(undone?);
+        ended.and(kept)?;
+        let writer = writer?;
+        let mut results = (self.services.results)(&Recording::open(writer.folder()).or_exit(Exit::Missing)?);
+        // A resumed run has other parts, which only the samples know; what was dropped only the sampler knows.
+        if self.manifest.resumed.is_empty() {
+            results.sampler = sampled;
+        } else {
+            results.sampler.dropped += sampled.dropped;
+        }
+        let directory = writer.finish(&results).or_exit(Exit::Missing)?;
+        // Opened anew: the page shows the finished recording, not one that is still being written.
+        let recording = Recording::open(&directory).or_exit(Exit::Missing)?;
+        let page = (self.services.report)(&recording, &results, &directory)
+            .map_err(|error| Failure::message(Exit::Missing, error))?;
+        if exit == Exit::Done && results.status == RunStatus::Untrustworthy {
+            exit = Exit::Untrustworthy;
+        }
+        Ok(Outcome {
+            directory,
+            page,
+            results,
+            exit,
+        })
+    }
+}
+
+/// Devices by slot of all parts of a run: where a slot was several, all of them.
+fn merge_slots(before: &[String], now: &[String]) -> Vec<String> {
+    let slots = before.len().max(now.len());
+    (0..slots)
+        .map(|slot| {
+            let mut devices: Vec<&str> = Vec::new();
+            for names in [before.get(slot), now.get(slot)].into_iter().flatten() {
+                for name in names.split(',').map(str::trim).filter(|name| !name.is_empty()) {
+                    if !devices.contains(&name) {
+                        devices.push(name);
+                    }
+                }
+            }
+            devices.join(", ")
+        })
+        .collect()
+}
+
+/// `<scenario>-<UTC time>-<four hex digits>`: sorts by time, and two runs of one second do not meet.
+fn run_name(scenario: &str) -> String {
+    let time = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%SZ");
+    let salt = ((monotonic_ns() / 1000) ^ u64::from(std::process::id())) & 0xffff;
+    format!("{scenario}-{time}-{salt:04x}")
+}
+
+/// How a recording that cannot be opened ends the program.
+pub fn recording_failure(error: RecordingError) -> Failure {
+    let exit = match &error {
+        RecordingError::NewerSchema { .. } | RecordingError::OtherVersion { .. } => Exit::Unsupported,
+        RecordingError::Full { .. } | RecordingError::InUse { .. } => Exit::Missing,
+        _ => Exit::Usage,
+    };
+    Failure::new(exit, error)
+}
+
+/// A recording that is open for writing.
+struct OpenRecording {
+    writer: Writer,
+    /// Trials that need not run again, by id.
+    done: Vec<String>,
+    warnings: Vec<String>,
+}
+
+/// Makes a new recording, or reopens the one to go on with.
+fn open_recording(options: &Options, name: String, missing: &[String]) -> Result<OpenRecording, Failure> {
+    let (utc, monotonic_ns) = (jiff::Timestamp::now().to_string(), monotonic_ns());
+    if let Some(folder) = &options.resume {
+        let now = Now { utc, monotonic_ns };
+        let resumed = Writer::resume(folder, &options.plan, &now).map_err(recording_failure)?;
+        let done = resumed.done.into_iter().map(|trial| trial.id).collect();
+        return Ok(OpenRecording {
+            writer: resumed.writer,
+            done,
+            warnings: resumed.warnings,
+        });
+    }
+    let manifest = Manifest {
+        schema: RECORDING_SCHEMA,
+        tool_version: env!("CARGO_PKG_VERSION").to_owned(),
+        run: name,
+        command: std::env::args().collect(),
+        monotonic_start_ns: monotonic_ns,
+        started: utc,
+        plan: options.plan.clone(),
+        sampler: SamplerSettings {
+            hz: options.hz,
+            locked: Err("the sampler did not start".to_owned()),
+        },
+        swap_slots: Vec::new(),
+        host: plimsoll_sample::host::host(),
+        calibration: None,
+        missing: missing.to_vec(),
+        resumed: Vec::new(),
+        checksums: BTreeMap::new(),
+    };
+    let writer = Writer::create(&options.output, manifest).or_exit(Exit::Missing)?;
+    Ok(OpenRecording {
+        writer,
+        done: Vec::new(),
+        warnings: Vec::new(),
+    })
+}

@@ -1,0 +1,138 @@
+//! One phase: a snapshot before, the work, a snapshot after, and what it cost.
+
+use std::collections::BTreeMap;
+
+use super::Laboratory;
+use super::trial::Trouble;
+use crate::workload::protocol::{Cost, Findings, Reply};
+use plimsoll_model::columns::{Row, col};
+use plimsoll_model::exit::Failure;
+use plimsoll_model::recording::PhaseRows;
+use plimsoll_model::recording::model::Phase;
+use plimsoll_report::analysis;
+
+/// The state of the machine at one moment.
+#[derive(Debug, Clone)]
+pub(super) struct Snapshot {
+    /// All columns.
+    pub(super) row: Row,
+    /// Bytes in each category; they sum to MemTotal.
+    pub(super) categories: BTreeMap<String, i64>,
+}
+
+impl Snapshot {
+    /// Bytes in the target's working set.
+    pub(super) fn target(&self) -> u64 {
+        self.row
+            .get(col::TARGET_ANON)
+            .and_then(|bytes| u64::try_from(bytes).ok())
+            .unwrap_or(0)
+    }
+
+    /// Bytes of anonymous pages that are in RAM, but in no working set.
+    pub(super) fn swap_cache(&self) -> u64 {
+        let bytes = self.categories.get("swap_cache").copied().unwrap_or(0);
+        u64::try_from(bytes).unwrap_or(0)
+    }
+
+    fn kernel_threads_us(&self) -> i64 {
+        self.row.get(col::KERNEL_THREADS_CPU_US).unwrap_or(0)
+    }
+}
+
+/// What the work of a phase cost and found.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Worked {
+    pub(super) cost: Cost,
+    pub(super) findings: Findings,
+    /// Functions of the kernel with their share of the CPU time.
+    pub(super) profile: Vec<(String, f64)>,
+}
+
+impl From<Cost> for Worked {
+    fn from(cost: Cost) -> Self {
+        Worked {
+            cost,
+            ..Worked::default()
+        }
+    }
+}
+
+impl Worked {
+    /// What a worker answered.
+    pub(super) fn of_reply(reply: Reply) -> Result<Worked, Trouble> {
+        match reply {
+            Reply::Found { cost, findings } => Ok(Worked {
+                cost,
+                findings,
+                profile: Vec::new(),
+            }),
+            Reply::Done { cost, .. } => Ok(cost.into()),
+            other => Err(Trouble::unexpected(&other)),
+        }
+    }
+}
+
+/// A phase that ended, with the snapshots around it.
+pub(super) struct Finished {
+    pub(super) phase: Phase,
+    pub(super) before: Snapshot,
+    pub(super) after: Snapshot,
+}
+
+impl Finished {
+    pub(super) fn new(
+        name: &str,
+        span_ns: (u64, u64),
+        worked: Worked,
+        before: Snapshot,
+        after: Snapshot,
+    ) -> Finished {
+        let kernel_us = after.kernel_threads_us() - before.kernel_threads_us();
+        let cost = worked.cost;
+        let phase = Phase {
+            name: name.to_owned(),
+            span_ns,
+            seconds: cost.seconds,
+            bytes: cost.bytes,
+            gb_per_s: analysis::gb_per_s(cost.bytes, cost.seconds),
+            cpu_user_s: cost.cpu_user_s,
+            cpu_system_s: cost.cpu_system_s,
+            cpu_kernel_threads_s: kernel_us.max(0) as f64 / 1e6,
+            minor_faults: cost.minor_faults,
+            major_faults: cost.major_faults,
+            before: before.categories.clone(),
+            after: after.categories.clone(),
+            figures: worked.findings.figures,
+            latency: worked.findings.latency,
+            profile: worked.profile,
+        };
+        Finished { phase, before, after }
+    }
+
+    /// The samples around the phase.
+    pub(super) fn rows(&self) -> PhaseRows {
+        PhaseRows {
+            before: self.before.row,
+            after: self.after.row,
+        }
+    }
+}
+
+impl Laboratory<'_> {
+    /// Reads the whole system now, outside the clock of the sampler.
+    pub(super) fn snapshot(&mut self) -> Result<Snapshot, Failure> {
+        let mut row = Row::empty(self.recorder.now());
+        self.reader.read(&mut row);
+        let categories = plimsoll_model::categories::categories(&row)
+            .map(|categories| categories.to_map())
+            .unwrap_or_default();
+        Ok(Snapshot { row, categories })
+    }
+}
+
+impl From<Failure> for Trouble {
+    fn from(failure: Failure) -> Self {
+        Trouble::new(failure.exit, format_args!("{:#}", failure.error))
+    }
+}

@@ -1,0 +1,223 @@
+//! Probes inside of a trial's cgroup: how the machine feels to those who share it with the load.
+
+use super::phase::Worked;
+use super::stage::Stage;
+use super::trial::Trouble;
+use crate::workload::Worker;
+use crate::workload::probe::{Probe, ProbeKind};
+use crate::workload::protocol::{Command, Cost, Findings, Reply};
+use plimsoll_model::latency::Latencies;
+use plimsoll_report::analysis::ratio;
+
+/// What is probed, by its name in figures, with the seconds between two probes: a heartbeat fast enough to see a
+/// scheduler's delays; a program often enough for a percentile in a short phase; the small set as a program that works
+/// now and then.
+const PROBES: [(&str, ProbeKind, f64); 3] = [
+    ("heartbeat", ProbeKind::Heartbeat, 0.001),
+    ("launch", ProbeKind::Launch, 0.25),
+    ("small_set", ProbeKind::SmallSet, 0.05),
+];
+
+/// A worker for each probe, in the trial's cgroup.
+pub(super) struct Probes(Vec<Worker>);
+
+/// What the probes found in a stretch of time, in the order of [`PROBES`].
+pub(super) struct Felt {
+    probes: [Probed; PROBES.len()],
+    cost: Cost,
+}
+
+/// What one probe found.
+#[derive(Default)]
+struct Probed {
+    /// With those that stand for probes which could not begin in time, so that percentiles are right.
+    latencies: Latencies,
+    /// Probes that were carried out, failed ones too.
+    count: f64,
+    /// Those that failed: programs that did not start. They have no latency.
+    failed: f64,
+    /// Seconds that those which did not fail took together.
+    took_s: f64,
+}
+
+impl Probes {
+    /// Starts a worker for each.
+    pub(super) fn spawn(stage: &mut Stage<'_, '_>) -> Result<Probes, Trouble> {
+        let mut probes = Probes(Vec::with_capacity(PROBES.len()));
+        for _ in PROBES {
+            match stage.spawn() {
+                Ok(worker) => probes.0.push(worker),
+                Err(trouble) => {
+                    probes.retire(stage);
+                    return Err(trouble);
+                }
+            }
+        }
+        Ok(probes)
+    }
+
+    /// Begins to probe.
+    pub(super) fn begin(&mut self, stage: &mut Stage<'_, '_>) -> Result<(), Trouble> {
+        for ((_, kind, period), worker) in PROBES.into_iter().zip(&mut self.0) {
+            stage.ask(worker, &Command::Probe(Probe { kind, period }))?;
+        }
+        Ok(())
+    }
+
+    /// What they found since they began or since the last lap.
+    pub(super) fn lap(&mut self, stage: &mut Stage<'_, '_>) -> Result<Felt, Trouble> {
+        self.ask(stage, &Command::ProbeLap)
+    }
+
+    /// Ends them, which compares every byte of the small set. What they found since the last lap.
+    pub(super) fn end(&mut self, stage: &mut Stage<'_, '_>) -> Result<Felt, Trouble> {
+        self.ask(stage, &Command::ProbeEnd)
+    }
+
+    /// All at once, as one may answer late.
+    fn ask(&mut self, stage: &mut Stage<'_, '_>, command: &Command) -> Result<Felt, Trouble> {
+        for worker in &mut self.0 {
+            worker.send(command).map_err(|error| stage.explain(&error))?;
+        }
+        let mut felt = Felt::nothing();
+        for (worker, probed) in self.0.iter_mut().zip(&mut felt.probes) {
+            let (timeout, stop) = (stage.timeout(), stage.lab.stop.flag());
+            let reply: Reply = worker
+                .answer(timeout, stop)
+                .map_err(|error| stage.explain(&error))?;
+            let Worked { cost, findings, .. } = Worked::of_reply(reply)?;
+            felt.cost = felt.cost.and(cost);
+            *probed = Probed::of(&findings);
+        }
+        Ok(felt)
+    }
+
+    /// Ends the workers.
+    pub(super) fn retire(self, stage: &mut Stage<'_, '_>) {
+        for worker in self.0 {
+            stage.retire(worker);
+        }
+    }
+}
+
+impl Probed {
+    /// What a worker reported.
+    fn of(findings: &Findings) -> Probed {
+        let figure = |name: &str| findings.figures.get(name).copied().unwrap_or(0.0);
+        let latencies = findings.latency.as_ref();
+        Probed {
+            latencies: latencies
+                .and_then(|text| Latencies::from_text(text).ok())
+                .unwrap_or_default(),
+            count: figure("probes_count"),
+            failed: figure("failed_count"),
+            took_s: figure("took_s"),
+        }
+    }
+
+    fn merge(&mut self, other: &Probed) {
+        self.latencies.merge(&other.latencies);
+        self.count += other.count;
+        self.failed += other.failed;
+        self.took_s += other.took_s;
+    }
+
+    /// Seconds that one took in the mean of those that did not fail. Not the histogram's mean: in it one long probe
+    /// also stands for all that could not begin meanwhile.
+    fn mean_s(&self) -> Option<f64> {
+        ratio(self.took_s, self.count - self.failed)
+    }
+}
+
+impl Felt {
+    /// What no probe found.
+    pub(super) fn nothing() -> Felt {
+        Felt {
+            probes: std::array::from_fn(|_| Probed::default()),
+            cost: Cost::default(),
+        }
+    }
+
+    /// CPU time and faults of the probes.
+    pub(super) fn cost(&self) -> Cost {
+        self.cost
+    }
+
+    /// Counts what was found in another stretch too.
+    pub(super) fn merge(&mut self, other: &Felt) {
+        for (mine, theirs) in self.probes.iter_mut().zip(&other.probes) {
+            mine.merge(theirs);
+        }
+        self.cost = self.cost.and(other.cost);
+    }
+
+    /// The wake-ups of the heartbeat.
+    pub(super) fn heartbeat(&self) -> &Latencies {
+        &self.probes[0].latencies
+    }
+
+    /// The visits of the small set.
+    pub(super) fn small_set(&self) -> &Latencies {
+        &self.probes[2].latencies
+    }
+
+    /// Notes the figures of each probe, and every latency of the heartbeat.
+    pub(super) fn note(&self, findings: &mut Findings) {
+        for ((name, kind, _), probed) in PROBES.iter().zip(&self.probes) {
+            let latencies = &probed.latencies;
+            let mut set = |figure: &str, value: Option<f64>| {
+                if let Some(value) = value {
+                    findings.set(&format!("{name}_{figure}"), value);
+                }
+            };
+            let percentile = |percent: f64| latencies.percentile(percent).map(|ns| ns as f64 / 1e9);
+            set("p50_s", percentile(50.0));
+            set("p99_s", percentile(99.0));
+            set("max_s", latencies.max().map(|ns| ns as f64 / 1e9));
+            set("mean_s", probed.mean_s());
+            set("count", Some(probed.count));
+            // The other two cannot fail.
+            if *kind == ProbeKind::Launch {
+                set("failed_count", Some(probed.failed));
+            }
+        }
+        findings.latency = Some(self.heartbeat().to_text());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reported(took_ms: &[u64], failed: u32) -> Findings {
+        let mut latencies = Latencies::new();
+        for ms in took_ms {
+            latencies.record_corrected(ms * 1_000_000, 50_000_000);
+        }
+        let mut findings = Findings::default();
+        findings.set("probes_count", took_ms.len() as f64 + f64::from(failed));
+        findings.set("failed_count", f64::from(failed));
+        findings.set("took_s", took_ms.iter().sum::<u64>() as f64 / 1e3);
+        findings.latency = Some(latencies.to_text());
+        findings
+    }
+
+    #[test]
+    fn a_mean_is_that_of_real_probes_and_failed_ones_are_counted() {
+        let mut probed = Probed::of(&reported(&[10, 10, 1000], 2));
+        assert!(probed.latencies.count() > 20, "what waited behind the long one");
+        assert!((probed.mean_s().unwrap() - 0.34).abs() < 1e-9);
+        probed.merge(&Probed::of(&reported(&[180], 1)));
+        let mut felt = Felt::nothing();
+        felt.probes[1] = probed;
+        let mut findings = Findings::default();
+        felt.note(&mut findings);
+        let figure = |name: &str| findings.figures.get(name).copied();
+        assert!((figure("launch_mean_s").unwrap() - 0.3).abs() < 1e-9);
+        assert_eq!(figure("launch_count"), Some(7.0));
+        assert_eq!(figure("launch_failed_count"), Some(3.0));
+        assert_eq!(figure("small_set_count"), Some(0.0));
+        assert_eq!(figure("small_set_mean_s"), None);
+        assert_eq!(figure("small_set_failed_count"), None);
+    }
+}

@@ -1,0 +1,262 @@
+//! What an experiment works with while its trial runs: the environment, workers in it and outside of it, phases, and
+//! the record that all of it goes into.
+
+use std::ffi::OsString;
+use std::time::{Duration, Instant};
+
+use super::Laboratory;
+use super::phase::{Finished, Snapshot, Worked};
+use super::trial::Trouble;
+use crate::environment::{Cgroup, CgroupVersion, Environment, Missing, SwapDevice};
+use crate::workload::protocol::{Command, Reply};
+use crate::workload::{Worker, WorkerError, WorkerOptions};
+use plimsoll_model::exit::{Exit, Failure};
+use plimsoll_model::quantity;
+use plimsoll_model::recording::model::{Event, EventKind};
+use plimsoll_model::scenario::TrialPlan;
+use plimsoll_sample::{CgroupFiles, Target};
+
+/// What a trial runs in.
+pub(super) enum Surroundings<'a> {
+    /// An environment as asked.
+    Made(&'a Environment),
+    /// The machine as it is, since an environment lacks something here.
+    Lacking(Vec<Missing>),
+}
+
+/// A trial while it runs.
+pub(super) struct Stage<'a, 'l> {
+    /// The run that it is a part of.
+    pub(super) lab: &'a mut Laboratory<'l>,
+    pub(super) plan: &'a TrialPlan,
+    pub(super) surroundings: Surroundings<'a>,
+    oom_kills_before: u64,
+    /// The phases that ended.
+    pub(super) finished: Vec<Finished>,
+    /// Whether every byte that was read back was compared and right.
+    pub(super) verified: bool,
+    /// What went wrong without ending the trial.
+    pub(super) troubles: Vec<Trouble>,
+    /// Parameters that became known while it ran.
+    pub(super) params: Vec<(String, String)>,
+    /// Figures of which there is one for each of several things.
+    pub(super) lists: Vec<(String, Vec<f64>)>,
+}
+
+impl<'a, 'l> Stage<'a, 'l> {
+    /// A trial of which nothing has run.
+    pub(super) fn new(
+        lab: &'a mut Laboratory<'l>,
+        plan: &'a TrialPlan,
+        surroundings: Surroundings<'a>,
+    ) -> Stage<'a, 'l> {
+        let mut stage = Stage {
+            lab,
+            plan,
+            surroundings,
+            oom_kills_before: 0,
+            finished: Vec::new(),
+            verified: false,
+            troubles: Vec::new(),
+            params: Vec::new(),
+            lists: Vec::new(),
+        };
+        stage.oom_kills_before = stage.oom_kills();
+        stage
+    }
+
+    /// The environment, where one could be made.
+    pub(super) fn environment(&self) -> Option<&'a Environment> {
+        match self.surroundings {
+            Surroundings::Made(environment) => Some(environment),
+            Surroundings::Lacking(_) => None,
+        }
+    }
+
+    /// The cgroup of the trial's workers, where there is one.
+    pub(super) fn cgroup(&self) -> Option<&'a Cgroup> {
+        self.environment().and_then(Environment::cgroup)
+    }
+
+    /// Starts a worker in the trial's cgroup.
+    pub(super) fn spawn(&mut self) -> Result<Worker, Trouble> {
+        self.spawn_with(Vec::new())
+    }
+
+    /// Starts a worker in the trial's cgroup, in whose environment these variables are set or taken out.
+    pub(super) fn spawn_with(
+        &mut self,
+        variables: Vec<(&'static str, Option<OsString>)>,
+    ) -> Result<Worker, Trouble> {
+        let cgroup_procs = self.cgroup().map(Cgroup::procs_paths).unwrap_or_default();
+        self.lab.start_worker(&WorkerOptions {
+            cgroup_procs,
+            bystander: false,
+            variables,
+        })
+    }
+
+    /// Ends a worker, and waits for its end. Returns how long that took.
+    pub(super) fn retire(&mut self, worker: Worker) -> Duration {
+        self.lab.retire_worker(worker)
+    }
+
+    /// Watches these processes and the environment in the samples and the snapshots from now on.
+    pub(super) fn watch(&mut self, pids: &[u32]) {
+        let environment = self.environment();
+        let target = Target {
+            workers: pids.to_vec(),
+            cgroup: self.cgroup().map(|cgroup| match cgroup.version() {
+                CgroupVersion::V1 => CgroupFiles::v1(cgroup.path()),
+                CgroupVersion::V2 => CgroupFiles::v2(cgroup.path()),
+            }),
+            zram: environment
+                .and_then(Environment::swap_device)
+                .and_then(SwapDevice::zram_name),
+        };
+        self.lab.watch(Some(&target));
+    }
+
+    /// A command that fills `bytes` with the trial's class of data, mapped in requests of `request` bytes.
+    pub(super) fn fill(&self, bytes: u64, request: u64) -> Command {
+        let settings = &self.plan.settings;
+        Command::Fill {
+            bytes,
+            request,
+            class: settings.class.clone(),
+            seed: self.seed(),
+            thp: settings.thp,
+        }
+    }
+
+    /// Carries out a command in a worker, and waits for its answer.
+    pub(super) fn ask(&mut self, worker: &mut Worker, command: &Command) -> Result<Reply, Trouble> {
+        worker
+            .call(command, self.timeout(), self.lab.stop.flag())
+            .map_err(|error| self.explain(&error))
+    }
+
+    /// Carries out a command that is answered by what it found.
+    pub(super) fn find(&mut self, worker: &mut Worker, command: &Command) -> Result<Worked, Trouble> {
+        let reply = self.ask(worker, command)?;
+        Worked::of_reply(reply)
+    }
+
+    /// Runs one phase. `number` is the event's number for people. The span in the recording includes the calls to
+    /// the workers; the seconds are their own, around the work alone.
+    pub(super) fn phase<W: Into<Worked>>(
+        &mut self,
+        name: &str,
+        number: Option<u32>,
+        work: impl FnOnce(&mut Self, &Snapshot) -> Result<W, Trouble>,
+    ) -> Result<(), Trouble> {
+        let trial = self.plan.id.clone();
+        self.lab.progress.phase(&trial, name);
+        let before = self.lab.snapshot()?;
+        let mut event = Event {
+            t_ns: 0,
+            kind: EventKind::PhaseStart,
+            trial: Some(trial),
+            phase: Some(name.to_owned()),
+            number,
+            text: String::new(),
+        };
+        let start = self.lab.recorder.event(event.clone())?;
+        let worked = work(self, &before);
+        event.kind = EventKind::PhaseEnd;
+        if let Err(trouble) = &worked {
+            event.text.clone_from(&trouble.reason);
+        }
+        let end = self.lab.recorder.event(event)?;
+        let worked = worked?.into();
+        let after = self.lab.snapshot()?;
+        self.finished
+            .push(Finished::new(name, (start, end), worked, before, after));
+        Ok(())
+    }
+
+    /// Rests, so that what the kernel does on its own shows in the samples. Ends early when a stop is asked for.
+    pub(super) fn rest(&mut self, seconds: f64) -> Result<(), Trouble> {
+        let end = Instant::now() + Duration::from_secs_f64(seconds);
+        loop {
+            self.go_on()?;
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(());
+            }
+            std::thread::sleep(left.min(Duration::from_millis(50)));
+        }
+    }
+
+    /// Ends the trial where a stop was asked for.
+    pub(super) fn go_on(&self) -> Result<(), Trouble> {
+        match self.lab.stop.cause() {
+            Some(cause) => Err(Trouble::new(cause.exit(), cause)),
+            None => Ok(()),
+        }
+    }
+
+    /// Says what ended a command, in the order of what is known for certain: a stop, the OOM killer, the error.
+    pub(super) fn explain(&self, error: &WorkerError) -> Trouble {
+        if let Some(cause) = self.lab.stop.cause() {
+            return Trouble::new(cause.exit(), cause);
+        }
+        if let WorkerError::Died { signal, .. } = error {
+            if self.oom_killed() > 0 {
+                return Trouble::new(Exit::Killed, self.out_of_memory());
+            }
+            let exit = if signal.is_some() {
+                Exit::Killed
+            } else {
+                Exit::WorkloadFailed
+            };
+            return Trouble::new(exit, error);
+        }
+        Trouble::new(Exit::WorkloadFailed, error)
+    }
+
+    /// Processes that the OOM killer has killed in the trial's cgroup since it began.
+    pub(super) fn oom_killed(&self) -> u64 {
+        self.oom_kills().saturating_sub(self.oom_kills_before)
+    }
+
+    /// OOM kills in the environment's cgroup so far; 0 where that cannot be known.
+    fn oom_kills(&self) -> u64 {
+        self.cgroup()
+            .and_then(|cgroup| cgroup.oom_kills().ok())
+            .unwrap_or(0)
+    }
+
+    /// That the OOM killer took a process of the trial, and what to do.
+    pub(super) fn out_of_memory(&self) -> String {
+        let settings = &self.plan.settings;
+        format!(
+            "the OOM killer ended the worker: it needs {}, its cgroup's limit is {} and the subject is `{}`; \
+             raise `limit`, lower `size`, or choose a subject with more swap",
+            quantity::bytes(settings.size as f64),
+            quantity::bytes(settings.limit as f64),
+            settings.subject,
+        )
+    }
+
+    /// The time that one command may take.
+    pub(super) fn timeout(&self) -> Duration {
+        Duration::from_secs_f64(self.plan.settings.phase_timeout)
+    }
+
+    /// The same bytes in the same repeat of every subject, other bytes in every repeat.
+    pub(super) fn seed(&self) -> u64 {
+        let seed = self.lab.manifest.plan.seed;
+        seed.wrapping_add(u64::from(self.plan.repeat))
+    }
+
+    /// Notes a parameter that became known while the trial ran.
+    pub(super) fn param(&mut self, name: &str, value: impl Into<String>) {
+        self.params.push((name.to_owned(), value.into()));
+    }
+
+    /// Reads the whole system now.
+    pub(super) fn snapshot(&mut self) -> Result<Snapshot, Failure> {
+        self.lab.snapshot()
+    }
+}

@@ -1,0 +1,223 @@
+//! One trial: an environment is made, a worker goes through the phases, everything is undone.
+
+use std::collections::BTreeMap;
+
+use super::phase::Finished;
+use super::recorder::plain_event;
+use super::stage::{Stage, Surroundings};
+use super::{Laboratory, compression, contention, heap, loadline, map, thrash, wscap};
+use crate::environment::{self, Environment, Missing};
+use crate::workload::protocol::Reply;
+use plimsoll_model::exit::{Exit, Failure, OrExit};
+use plimsoll_model::recording::PhaseRows;
+use plimsoll_model::recording::model::{Event, EventKind, NOT_RUN, Trial, TrialStatus};
+use plimsoll_model::scenario::{TrialPlan, TrimMechanism, Workload, WorkloadKind};
+
+/// Why a trial is not ok, and how that ends the program.
+#[derive(Debug)]
+pub(super) struct Trouble {
+    pub(super) exit: Exit,
+    pub(super) reason: String,
+}
+
+impl Trouble {
+    pub(super) fn new(exit: Exit, reason: impl std::fmt::Display) -> Self {
+        Trouble {
+            exit,
+            reason: reason.to_string(),
+        }
+    }
+
+    /// That a worker answered a command with what is no answer to it.
+    pub(super) fn unexpected(reply: &Reply) -> Self {
+        Trouble::new(
+            Exit::WorkloadFailed,
+            format_args!("the worker answered {reply:?}"),
+        )
+    }
+}
+
+/// What a trial leaves behind: its record, and how it ends the program.
+pub(super) struct Ended {
+    pub(super) trial: Trial,
+    pub(super) exit: Exit,
+}
+
+impl Laboratory<'_> {
+    /// Runs one trial from set-up to tear-down. A trial that goes wrong is a failed trial, not an error; an error
+    /// is what ends the run (the recording cannot be written).
+    pub(super) fn trial(&mut self, plan: &TrialPlan) -> Result<Ended, Failure> {
+        let mut event = Event {
+            t_ns: 0,
+            kind: EventKind::TrialStart,
+            trial: Some(plan.id.clone()),
+            phase: None,
+            number: None,
+            text: String::new(),
+        };
+        let start = self.recorder.event(event.clone())?;
+        let mut trial = new_trial(plan);
+        self.begin_heartbeat()?;
+        let mut troubles = self.in_environment(plan, &mut trial);
+        trial.metrics.extend(self.end_heartbeat()?);
+        event.kind = EventKind::TrialEnd;
+        trial.span_ns = (start, self.recorder.event(event)?);
+        let exit = troubles
+            .iter()
+            .map(|trouble| trouble.exit)
+            .max()
+            .unwrap_or(Exit::Done);
+        trial.reasons = troubles.drain(..).map(|trouble| trouble.reason).collect();
+        if !trial.reasons.is_empty() {
+            trial.status = TrialStatus::Failed;
+        }
+        self.recorder.trial(&trial)?;
+        Ok(Ended { trial, exit })
+    }
+
+    /// Makes the environment, runs the phases in it, and undoes it whatever happened.
+    fn in_environment(&mut self, plan: &TrialPlan, trial: &mut Trial) -> Vec<Trouble> {
+        let missing = environment::missing(&plan.settings);
+        let session = match self.session.as_mut() {
+            Some(session) if environment::can_prepare(&plan.settings) => session,
+            // Here a cgroup could be made, so nothing is filled outside of one.
+            Some(_) if !missing.is_empty() => {
+                return vec![lacking(not_run(&plan.settings.workload), &missing)];
+            }
+            _ => return self.work(plan, Surroundings::Lacking(missing), trial),
+        };
+        let environment = match Environment::prepare(session, &plan.settings) {
+            Ok(environment) => environment,
+            Err(error) => return vec![Trouble::new(Exit::Missing, error)],
+        };
+        let mut troubles = match self.note_environment(plan, &environment) {
+            Ok(()) => self.work(plan, Surroundings::Made(&environment), trial),
+            Err(failure) => vec![failure.into()],
+        };
+        self.watch(None);
+        troubles.extend(self.tear_down(environment));
+        troubles
+    }
+
+    /// Writes down what was really set up, as the kernel shows it.
+    fn note_environment(&mut self, plan: &TrialPlan, environment: &Environment) -> Result<(), Failure> {
+        let text = serde_json::to_string(environment.description()).or_exit(Exit::WorkloadFailed)?;
+        self.progress
+            .detail(format_args!("{}: {}", plan.id, environment.description()));
+        let mut event = plain_event(EventKind::Environment, text);
+        event.trial = Some(plan.id.clone());
+        self.recorder.event(event).map(drop)
+    }
+
+    fn tear_down(&mut self, environment: Environment) -> Option<Trouble> {
+        let undone = environment.tear_down(self.session.as_mut()?);
+        match undone {
+            Ok(report) => {
+                let warned = report.left_alone.iter().try_for_each(|left| {
+                    self.warn(format!("left alone, as somebody else changed it: {left}"))
+                });
+                warned.err().map(Trouble::from)
+            }
+            Err(error) => Some(Trouble::new(Exit::WorkloadFailed, error)),
+        }
+    }
+
+    /// Has the trial's work done in the environment, and fills the trial's record.
+    fn work(&mut self, plan: &TrialPlan, surroundings: Surroundings<'_>, trial: &mut Trial) -> Vec<Trouble> {
+        let mut stage = Stage::new(self, plan, surroundings);
+        let ended = match &plan.settings.workload {
+            Workload::Compression => compression::run(&mut stage),
+            Workload::Thrash(thrash) => thrash::run(&mut stage, thrash),
+            Workload::Loadline(loadline) => loadline::run(&mut stage, loadline),
+            Workload::Wscap(wscap) => wscap::run(&mut stage, wscap),
+            Workload::Map(map) => map::run(&mut stage, map),
+            Workload::Contention(contention) => contention::run(&mut stage, contention),
+            Workload::Heap(heap) => heap::run(&mut stage, heap),
+        };
+        let Stage {
+            finished,
+            verified,
+            mut troubles,
+            params,
+            lists,
+            ..
+        } = stage;
+        if let Err(trouble) = ended {
+            // What ended it comes before what was seen on the way.
+            troubles.insert(0, trouble);
+        }
+        trial.params.extend(params);
+        trial.lists.extend(lists);
+        trial.verified = verified;
+        let rows: Vec<PhaseRows> = finished.iter().map(Finished::rows).collect();
+        trial.phases = finished.into_iter().map(|finished| finished.phase).collect();
+        trial.metrics =
+            (self.services.metrics)(trial, &plan.settings, &rows, self.manifest.calibration.as_ref());
+        troubles
+    }
+}
+
+/// What cannot run of a kind of work without an environment.
+fn not_run(workload: &Workload) -> &'static str {
+    match workload {
+        Workload::Compression => "trim",
+        Workload::Wscap(_) => "capped",
+        other => other.kind().name(),
+    }
+}
+
+/// That something did not run for want of something else; the run's warnings say how to get that.
+pub(super) fn lacking(what_ran: &str, missing: &[Missing]) -> Trouble {
+    let what: Vec<&str> = missing.iter().map(|missing| missing.what.as_str()).collect();
+    Trouble::new(
+        Exit::Missing,
+        format_args!("{what_ran} {NOT_RUN}, for want of {}", what.join(", ")),
+    )
+}
+
+/// The mechanism as it is written in a scenario file.
+fn trim_name(trim: TrimMechanism) -> &'static str {
+    match trim {
+        TrimMechanism::Worker => "worker",
+        TrimMechanism::ProcessMadvise => "process-madvise",
+        TrimMechanism::Cgroup => "cgroup",
+    }
+}
+
+/// The record of a trial of which nothing has run.
+fn new_trial(plan: &TrialPlan) -> Trial {
+    let settings = &plan.settings;
+    let mut params: BTreeMap<String, String> = plan.params.iter().cloned().collect();
+    // What no key of this work says is no parameter of it.
+    if settings.workload.kind() != WorkloadKind::Heap {
+        params.insert("size".to_owned(), settings.size.to_string());
+    }
+    if settings.workload.kind().is_filled() {
+        params.insert("class".to_owned(), settings.class.to_string());
+    }
+    if settings.workload == Workload::Compression {
+        params.insert("trim".to_owned(), trim_name(settings.trim).to_owned());
+    }
+    if let Workload::Wscap(wscap) = settings.workload {
+        params
+            .entry("load".to_owned())
+            .or_insert_with(|| wscap.load.to_string());
+        params
+            .entry("cap-by".to_owned())
+            .or_insert_with(|| wscap.cap_by.name().to_owned());
+    }
+    Trial {
+        id: plan.id.clone(),
+        workload: settings.workload.kind().name().to_owned(),
+        subject: settings.subject.to_string(),
+        params,
+        repeat: plan.repeat,
+        status: TrialStatus::Ok,
+        reasons: Vec::new(),
+        verified: false,
+        span_ns: (0, 0),
+        phases: Vec::new(),
+        metrics: BTreeMap::new(),
+        lists: BTreeMap::new(),
+    }
+}

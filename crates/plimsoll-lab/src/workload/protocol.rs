@@ -1,0 +1,278 @@
+//! The protocol between the runner and a worker process: one JSON document a line, commands on the worker's
+//! standard input, replies on its standard output. A worker ends when its input ends.
+
+use serde::{Deserialize, Serialize};
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use super::consume::Consume;
+use super::heap::HeapStep;
+use super::matrix::Matrix;
+use super::probe::Probe;
+use super::scan::Scan;
+use super::visit::Visit;
+use plimsoll_model::recording::model::Calibration;
+use plimsoll_model::scenario::{FillClass, ThpMode};
+
+/// What the runner asks of a worker. Each command but the last is answered by exactly one [`Reply`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "command", rename_all = "kebab-case")]
+pub enum Command {
+    /// Map `bytes` in requests of `request` bytes and fill them with the seeded stream of `class`.
+    Fill {
+        /// Bytes in all.
+        bytes: u64,
+        /// Bytes of one mapping.
+        request: u64,
+        /// What to write.
+        class: FillClass,
+        /// Seed of the stream.
+        seed: u64,
+        /// Huge-page advice for the mappings.
+        thp: ThpMode,
+    },
+    /// `madvise(MADV_PAGEOUT)` on all that is filled.
+    Trim,
+    /// Read every byte (timed, checksummed), then compare every byte with the regenerated stream (not timed).
+    Restore,
+    /// Unmap everything.
+    Release,
+    /// Answer with the mappings, for trimming from outside.
+    Mappings,
+    /// Map `bytes` more and fill them with the stream's next bytes, after a `Fill`.
+    Grow {
+        /// Bytes of the new mapping.
+        bytes: u64,
+    },
+    /// Be a consumer of the thrashing benchmark, from its start to the common end.
+    Consume(Consume),
+    /// Compare what a consumer kept of its memory with what it wrote. After `Consume`, when nothing is timed any more.
+    Verify,
+    /// Write a byte in every page of what is filled, again and again.
+    Scan(Scan),
+    /// Visit pages of what is filled, one after the other by a pattern.
+    Visit(Visit),
+    /// Map, touch, hand back and use again, in every way that fits the mapping.
+    Matrix(Matrix),
+    /// Load this process's heap.
+    Heap(HeapStep),
+    /// Begin to probe in a thread of its own. Answered at once, by `Done`.
+    Probe(Probe),
+    /// Answer with what the probe found since it began or since the last `ProbeLap`, and go on with it.
+    ProbeLap,
+    /// End the probe, and answer with what it found since it began or since the last `ProbeLap`.
+    ProbeEnd,
+    /// Measure what this machine does when nothing is in the way; takes about a second and 256 MiB.
+    Calibrate,
+    /// Leave. Answered by the end of the output.
+    Quit,
+}
+
+/// What a worker answers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "reply", rename_all = "kebab-case")]
+pub enum Reply {
+    /// The worker is up; sent once, unasked.
+    Ready {
+        /// Its process id.
+        pid: u32,
+    },
+    /// The command was carried out.
+    Done {
+        /// What it cost.
+        cost: Cost,
+        /// What the comparison found, after `Restore`.
+        verification: Option<Verification>,
+    },
+    /// The command was carried out, and found something besides its cost.
+    Found {
+        /// What it cost.
+        cost: Cost,
+        /// What it found.
+        findings: Findings,
+    },
+    /// The mappings, as address and length.
+    Mappings {
+        /// Start address and length in bytes of each.
+        ranges: Vec<(u64, u64)>,
+    },
+    /// What malloc comes from.
+    Allocator {
+        /// The file name of its library; of the program itself where it is linked into it.
+        library: String,
+    },
+    /// What the calibration found.
+    Calibration {
+        /// The figures.
+        calibration: Calibration,
+    },
+    /// The command failed; the worker goes on.
+    Failed {
+        /// What was tried, what failed, what to do.
+        message: String,
+    },
+}
+
+/// What a command cost, measured inside the worker around the work alone.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Cost {
+    /// Wall time in seconds.
+    pub seconds: f64,
+    /// Bytes worked on.
+    pub bytes: u64,
+    /// User CPU seconds of the worker.
+    pub cpu_user_s: f64,
+    /// System CPU seconds of the worker.
+    pub cpu_system_s: f64,
+    /// Minor faults.
+    pub minor_faults: u64,
+    /// Major faults.
+    pub major_faults: u64,
+}
+
+impl Cost {
+    /// This and then `later`, on the same bytes.
+    #[must_use]
+    pub fn and(self, later: Cost) -> Cost {
+        Cost {
+            seconds: self.seconds + later.seconds,
+            bytes: self.bytes.max(later.bytes),
+            cpu_user_s: self.cpu_user_s + later.cpu_user_s,
+            cpu_system_s: self.cpu_system_s + later.cpu_system_s,
+            minor_faults: self.minor_faults + later.minor_faults,
+            major_faults: self.major_faults + later.major_faults,
+        }
+    }
+}
+
+/// What a command found.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Findings {
+    /// Figures by name, the unit at its end.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub figures: BTreeMap<String, f64>,
+    /// Figures of which there is one for each of several things.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub lists: BTreeMap<String, Vec<f64>>,
+    /// Every latency, as [`plimsoll_model::latency::Latencies::to_text`] writes them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency: Option<String>,
+}
+
+impl Findings {
+    /// Notes a figure.
+    pub fn set(&mut self, name: &str, value: f64) {
+        self.figures.insert(name.to_owned(), value);
+    }
+}
+
+/// Result of the byte-for-byte comparison after a restore.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Verification {
+    /// Bytes compared.
+    pub bytes: u64,
+    /// Bytes that differ from what was written.
+    pub wrong_bytes: u64,
+    /// Offset in the fill of the first that differs.
+    pub first_wrong: Option<u64>,
+    /// Checksum (xxh3) of what the timed restore read.
+    pub checksum: u64,
+    /// Checksum of the regenerated stream; equal when the restore read what was written.
+    pub expected_checksum: u64,
+    /// Seconds the comparison took (outside the timed restore).
+    pub seconds: f64,
+}
+
+impl Verification {
+    /// True when every byte was what had been written.
+    pub fn holds(&self) -> bool {
+        self.wrong_bytes == 0 && self.checksum == self.expected_checksum
+    }
+}
+
+impl fmt::Display for Verification {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.first_wrong {
+            Some(offset) => write!(
+                f,
+                "{} of {} bytes read back differ from what was written, the first at offset {offset}",
+                self.wrong_bytes, self.bytes
+            ),
+            None => write!(
+                f,
+                "the checksum of what restore read is {:016x}, that of what was written {:016x}",
+                self.checksum, self.expected_checksum
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde::de::DeserializeOwned;
+
+    /// Writes and reads a document, which must be one line.
+    fn there_and_back<T: Serialize + DeserializeOwned>(document: &T) -> T {
+        let line = serde_json::to_string(document).unwrap();
+        assert!(!line.contains('\n'), "{line}");
+        serde_json::from_str(&line).unwrap()
+    }
+
+    fn class() -> impl Strategy<Value = FillClass> {
+        prop_oneof![
+            Just(FillClass::Random),
+            Just(FillClass::Runs20),
+            Just(FillClass::Constant),
+            (4u32..400).prop_map(|quarters| FillClass::Ratio(f64::from(quarters) / 4.0)),
+            "/[^\0]{1,20}".prop_map(|path| FillClass::File(path.into())),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn a_fill_comes_back(bytes: u64, request: u64, class in class(), seed: u64, always: bool) {
+            let thp = if always { ThpMode::Always } else { ThpMode::Never };
+            let command = Command::Fill { bytes, request, class, seed, thp };
+            prop_assert_eq!(there_and_back(&command), command);
+        }
+
+        #[test]
+        fn an_answer_comes_back(
+            milliseconds: u32, bytes: u64, wrong_bytes: u64, first_wrong: Option<u64>, checksum: u64, message: String,
+            ranges: Vec<(u64, u64)>,
+        ) {
+            let seconds = f64::from(milliseconds) / 1024.0;
+            let cost = Cost { seconds, bytes, cpu_system_s: seconds, ..Cost::default() };
+            let expected_checksum = !checksum;
+            let verification = Verification { bytes, wrong_bytes, first_wrong, checksum, expected_checksum, seconds };
+            for reply in [
+                Reply::Done { cost, verification: Some(verification) },
+                Reply::Done { cost, verification: None },
+                Reply::Failed { message },
+                Reply::Mappings { ranges },
+            ] {
+                prop_assert_eq!(there_and_back(&reply), reply);
+            }
+        }
+    }
+
+    #[test]
+    fn the_commands_look_as_documented() {
+        let text = |command: Command| serde_json::to_string(&command).unwrap();
+        assert_eq!(text(Command::Trim), r#"{"command":"trim"}"#);
+        let fill = Command::Fill {
+            bytes: 8192,
+            request: 4096,
+            class: FillClass::Ratio(2.5),
+            seed: 1,
+            thp: ThpMode::System,
+        };
+        assert_eq!(
+            text(fill),
+            r#"{"command":"fill","bytes":8192,"request":4096,"class":"ratio=2.5","seed":1,"thp":"system"}"#
+        );
+    }
+}

@@ -1,0 +1,338 @@
+//! The worker's side: the main loop of the hidden subcommand `plimsoll worker`.
+
+use std::io::{BufRead, Result, Write};
+
+use super::calibrate::calibrate;
+use super::consume::{Consume, Witness, consume};
+use super::heap::{self, HeapStep, Loaded};
+use super::matrix::{self, Ground, Matrix};
+use super::memory::{FillRequest, Memory, MemoryError};
+use super::probe::{Probe, RunningProbe};
+use super::protocol::{Command, Cost, Reply};
+use super::scan::scan;
+use super::visit::{Visit, VisitError, Visitor};
+
+/// Answers the commands on `input` on `output` until `Quit` or the end of `input`; see [`super::protocol`].
+/// Binds this process to its parent: it is killed when the thread that started it ends.
+///
+/// # Errors
+/// An input that cannot be read, or an output that cannot be written: the runner is gone.
+pub fn serve(input: impl BufRead, output: impl Write) -> Result<()> {
+    // A worker busy with memory does not look at its input, so the end of the input is not enough.
+    plimsoll_os::set_parent_death_signal(libc::SIGKILL)
+        .map_err(|errno| std::io::Error::from_raw_os_error(errno.raw()))?;
+    answer_all(input, output)
+}
+
+fn answer_all(input: impl BufRead, mut output: impl Write) -> Result<()> {
+    let mut worker = Server::default();
+    let pid = std::process::id();
+    send(&mut output, &Reply::Ready { pid })?;
+    for line in input.lines() {
+        let reply = match serde_json::from_str(&line?) {
+            Ok(Command::Quit) => break,
+            Ok(command) => worker.answer(command),
+            Err(error) => failed(format!("not a command: {error}")),
+        };
+        send(&mut output, &reply)?;
+    }
+    Ok(())
+}
+
+fn send(output: &mut impl Write, reply: &Reply) -> Result<()> {
+    let mut line = serde_json::to_vec(reply)?;
+    line.push(b'\n');
+    output.write_all(&line)?;
+    output.flush()
+}
+
+fn failed(message: impl ToString) -> Reply {
+    Reply::Failed {
+        message: message.to_string(),
+    }
+}
+
+/// A worker between two commands.
+#[derive(Default)]
+struct Server {
+    memory: Option<Memory>,
+    probe: Option<RunningProbe>,
+    /// What the consumer that it was left behind.
+    witness: Option<Witness>,
+    ground: Option<Ground>,
+    /// What the load on the heap left.
+    loaded: Loaded,
+    /// Who visits the memory, once that is prepared.
+    visitor: Option<Visitor>,
+}
+
+impl Server {
+    fn answer(&mut self, command: Command) -> Reply {
+        match command {
+            Command::Fill {
+                bytes,
+                request,
+                class,
+                seed,
+                thp,
+            } => self.fill(&FillRequest {
+                bytes,
+                request,
+                class,
+                seed,
+                thp,
+            }),
+            Command::Calibrate => match calibrate() {
+                Ok(calibration) => Reply::Calibration { calibration },
+                Err(error) => failed(error),
+            },
+            Command::Release => {
+                // What it knows of is gone.
+                self.visitor = None;
+                match self.memory.take() {
+                    Some(memory) => done(memory.release()),
+                    None => nothing_filled("release"),
+                }
+            }
+            Command::Trim => match &self.memory {
+                Some(memory) => done(memory.trim()),
+                None => nothing_filled("trim"),
+            },
+            Command::Restore => match &mut self.memory {
+                Some(memory) => {
+                    let (cost, verification) = memory.restore();
+                    Reply::Done {
+                        cost,
+                        verification: Some(verification),
+                    }
+                }
+                None => nothing_filled("restore"),
+            },
+            Command::Mappings => match &self.memory {
+                Some(memory) => Reply::Mappings {
+                    ranges: memory.ranges(),
+                },
+                None => nothing_filled("list"),
+            },
+            Command::Grow { bytes } => match &mut self.memory {
+                Some(memory) => done(memory.grow(bytes)),
+                None => nothing_filled("grow"),
+            },
+            Command::Matrix(step) => self.step(&step),
+            Command::Heap(step) => self.load(&step),
+            Command::Visit(visit) => self.visit(&visit).unwrap_or_else(failed),
+            Command::Scan(asked) => match &mut self.memory {
+                Some(memory) => match scan(memory, &asked) {
+                    Ok((cost, findings)) => Reply::Found { cost, findings },
+                    Err(error) => failed(error),
+                },
+                None => nothing_filled("scan"),
+            },
+            Command::Consume(asked) => self.consume(&asked),
+            Command::Verify => match &self.witness {
+                Some(witness) => Reply::Done {
+                    cost: Cost::default(),
+                    verification: Some(witness.verify()),
+                },
+                None => {
+                    failed("there is nothing to verify: no consumer has ended here; send a consume first")
+                }
+            },
+            Command::Probe(asked) => self.begin_probe(&asked),
+            Command::ProbeLap => match self.probe.as_mut().map(RunningProbe::lap) {
+                Some(Ok((cost, findings))) => Reply::Found { cost, findings },
+                Some(Err(error)) => failed(error),
+                None => failed("there is no probe to ask: none runs; send a probe first"),
+            },
+            Command::ProbeEnd => match self.probe.take().map(RunningProbe::end) {
+                Some(Ok((cost, findings))) => Reply::Found { cost, findings },
+                Some(Err(error)) => failed(error),
+                None => failed("there is no probe to end: none runs; send a probe first"),
+            },
+            // The loop leaves before it asks for an answer.
+            Command::Quit => failed("quit has no answer"),
+        }
+    }
+
+    fn consume(&mut self, asked: &Consume) -> Reply {
+        match consume(asked) {
+            Ok((cost, findings, witness)) => {
+                self.witness = Some(witness);
+                Reply::Found { cost, findings }
+            }
+            Err(error) => failed(error),
+        }
+    }
+
+    fn begin_probe(&mut self, asked: &Probe) -> Reply {
+        if self.probe.is_some() {
+            return failed("a probe runs already; end it before another one");
+        }
+        match RunningProbe::begin(asked) {
+            Ok((probe, cost)) => {
+                self.probe = Some(probe);
+                done(Ok(cost))
+            }
+            Err(error) => failed(error),
+        }
+    }
+
+    fn step(&mut self, step: &Matrix) -> Reply {
+        match matrix::step(&mut self.ground, step) {
+            Ok((cost, findings)) => Reply::Found { cost, findings },
+            Err(error) => failed(error),
+        }
+    }
+
+    fn load(&mut self, step: &HeapStep) -> Reply {
+        heap::step(&mut self.loaded, step).unwrap_or_else(failed)
+    }
+
+    fn visit(&mut self, asked: &Visit) -> std::result::Result<Reply, VisitError> {
+        let Some(memory) = &mut self.memory else {
+            return Ok(nothing_filled("visit"));
+        };
+        let memory = memory.whole_mut();
+        let (cost, findings) = match *asked {
+            Visit::Prepare {
+                pattern,
+                compute,
+                steps,
+                warm_up,
+                seed,
+            } => {
+                let (visitor, cost, findings) =
+                    Visitor::prepare(memory, (pattern, compute, steps), warm_up, seed)?;
+                self.visitor = Some(visitor);
+                (cost, findings)
+            }
+            Visit::Measure { seconds } => {
+                let visitor = self.visitor.as_mut().ok_or(VisitError::Unprepared)?;
+                visitor.measure(memory, seconds)?
+            }
+            Visit::Check => {
+                let visitor = self.visitor.as_ref().ok_or(VisitError::Unprepared)?;
+                visitor.check(memory)?
+            }
+        };
+        Ok(Reply::Found { cost, findings })
+    }
+
+    fn fill(&mut self, asked: &FillRequest) -> Reply {
+        if self.memory.is_some() {
+            return failed("the worker's memory is filled already; release it before another fill");
+        }
+        match Memory::fill(asked) {
+            Ok((memory, cost)) => {
+                self.memory = Some(memory);
+                done(Ok(cost))
+            }
+            Err(error) => failed(error),
+        }
+    }
+}
+
+fn done(outcome: std::result::Result<Cost, MemoryError>) -> Reply {
+    match outcome {
+        Ok(cost) => Reply::Done {
+            cost,
+            verification: None,
+        },
+        Err(error) => failed(error),
+    }
+}
+
+fn nothing_filled(what: &str) -> Reply {
+    failed(format!(
+        "there is nothing to {what}: no memory is filled; send a fill first"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::probe::ProbeKind;
+    use plimsoll_model::scenario::{FillClass, ThpMode};
+
+    fn answers(commands: &[&str]) -> Vec<Reply> {
+        let mut output = Vec::new();
+        answer_all(commands.join("\n").as_bytes(), &mut output).unwrap();
+        let lines = std::str::from_utf8(&output).unwrap().lines();
+        lines.map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    fn line(command: &Command) -> String {
+        serde_json::to_string(command).unwrap()
+    }
+
+    #[test]
+    fn each_command_has_one_answer_in_order() {
+        let fill = line(&Command::Fill {
+            bytes: 1 << 20,
+            request: 300 << 10,
+            class: FillClass::Ratio(2.0),
+            seed: 3,
+            thp: ThpMode::System,
+        });
+        let (trim, restore) = (line(&Command::Trim), line(&Command::Restore));
+        let (mappings, release) = (line(&Command::Mappings), line(&Command::Release));
+        let replies = answers(&[&fill, &mappings, &trim, &restore, &release, &fill, &fill]);
+        assert!(matches!(replies[0], Reply::Ready { pid } if pid == std::process::id()));
+        assert!(matches!(&replies[1], Reply::Done { cost, verification: None } if cost.bytes == 1 << 20));
+        assert!(matches!(&replies[2], Reply::Mappings { ranges } if ranges.len() == 4));
+        assert!(matches!(replies[3], Reply::Done { .. }));
+        assert!(
+            matches!(&replies[4], Reply::Done { verification: Some(v), .. } if v.holds() && v.bytes == 1 << 20)
+        );
+        assert!(matches!(&replies[5], Reply::Done { cost, .. } if cost.bytes == 1 << 20));
+        assert!(matches!(replies[6], Reply::Done { .. }));
+        assert!(matches!(&replies[7], Reply::Failed { message } if message.contains("release it")));
+        assert_eq!(replies.len(), 8);
+    }
+
+    #[test]
+    fn without_filled_memory_the_words_say_so() {
+        for command in [
+            Command::Trim,
+            Command::Restore,
+            Command::Release,
+            Command::Mappings,
+        ] {
+            let replies = answers(&[&line(&command)]);
+            assert!(
+                matches!(&replies[1], Reply::Failed { message } if message.contains("no memory is filled")),
+                "{replies:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn one_probe_runs_at_a_time_and_is_answered_when_it_ends() {
+        let begin = line(&Command::Probe(Probe {
+            kind: ProbeKind::Heartbeat,
+            period: 0.01,
+        }));
+        let end = line(&Command::ProbeEnd);
+        let replies = answers(&[&end, &begin, &begin, &end, &end]);
+        let says = |reply: &Reply, words: &str| matches!(reply, Reply::Failed { message } if message.contains(words));
+        assert!(says(&replies[1], "none runs"), "{replies:?}");
+        assert!(matches!(replies[2], Reply::Done { .. }), "{replies:?}");
+        assert!(says(&replies[3], "a probe runs already"), "{replies:?}");
+        assert!(matches!(&replies[4], Reply::Found { findings, .. } if findings.latency.is_some()));
+        assert!(says(&replies[5], "none runs"), "{replies:?}");
+    }
+
+    #[test]
+    fn what_is_no_command_is_answered_and_the_worker_goes_on() {
+        let replies = answers(&["{", r#"{"command":"dance"}"#, "", &line(&Command::Trim)]);
+        assert_eq!(replies.len(), 5);
+        assert!(replies[1..4].iter().all(|reply| {
+            matches!(reply, Reply::Failed { message } if message.starts_with("not a command"))
+        }));
+    }
+
+    #[test]
+    fn nothing_after_quit_is_answered() {
+        assert_eq!(answers(&[&line(&Command::Quit), &line(&Command::Trim)]).len(), 1);
+    }
+}

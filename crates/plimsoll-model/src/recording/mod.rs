@@ -1,0 +1,38 @@
+//! What is kept of a run: a folder with a manifest, samples, events, trials and results.
+//!
+//! ```text
+//! Writer::create -> samples, event, trial ... -> finish          Recording::open (at any moment, also after a kill)
+//!        ^                                         |
+//!        +------------- Writer::resume <-----------+ (cut short)          Follow::open -> poll, poll ... (while it grows)
+//! ```
+//!
+//! Invariant: the format is in [`model`] and the column table alone; writer and reader hold no names of their own.
+//! Invariant: at every instant the folder opens. Files are replaced whole or appended to in whole records, and an
+//! append that fails is taken back.
+//!
+//! `docs/recording-format.md` describes the files for readers without this code.
+
+mod append;
+mod error;
+mod follow;
+mod lines;
+pub mod model;
+mod parquet;
+mod phase_rows;
+mod reader;
+mod resume;
+mod samples;
+mod schema;
+mod stream;
+mod writer;
+
+pub use append::replace_file;
+pub use error::RecordingError;
+pub use follow::{Follow, FollowState, News};
+pub use parquet::{CopyError, copy_parquet};
+pub use phase_rows::{PhaseRows, rows_around};
+pub use reader::Recording;
+pub use resume::{Now, Resumed};
+pub use samples::{ColumnView, Samples};
+pub use schema::{columns_markdown, format_table_markdown};
+pub use writer::Writer;

@@ -1,0 +1,228 @@
+//! Writing a recording while the run goes on.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsFd;
+use std::path::{Component, Path, PathBuf};
+use std::time::Duration;
+
+use arrow_schema::SchemaRef;
+use rustix::fs::{FlockOperation, flock};
+
+use super::RecordingError;
+use super::append::{AppendFile, replace};
+use super::lines::{encode_file, encode_line, require_finite};
+use super::model::{Event, Manifest, Results, Trial, file};
+use super::schema::{arrow_schema, batch};
+use super::stream::{self, Encoder};
+use crate::columns::Row;
+
+/// An open recording. Dropping it without [`Writer::finish`] leaves what a killed run leaves: it opens.
+///
+/// Every call hands its record to the kernel before it returns, so killing the process loses nothing that was
+/// written. A power cut may lose what the kernel had not yet put on disk.
+#[derive(Debug)]
+pub struct Writer {
+    folder: PathBuf,
+    pub(super) manifest: Manifest,
+    schema: SchemaRef,
+    encoder: Encoder,
+    samples: AppendFile,
+    events: AppendFile,
+    trials: AppendFile,
+    /// Held, so that no second process resumes the recording meanwhile.
+    _lock: File,
+}
+
+/// The files that [`Writer`] appends to.
+pub(super) struct Streams {
+    pub(super) encoder: Encoder,
+    pub(super) samples: AppendFile,
+    pub(super) events: AppendFile,
+    pub(super) trials: AppendFile,
+}
+
+impl Writer {
+    /// Makes the folder `<parent>/<name of the run>` and writes the manifest.
+    ///
+    /// # Errors
+    /// When the folder is there already, its name is no plain name, or it cannot be written.
+    pub fn create(parent: &Path, manifest: Manifest) -> Result<Self, RecordingError> {
+        let plain = {
+            let mut parts = Path::new(&manifest.run).components();
+            matches!((parts.next(), parts.next()), (Some(Component::Normal(_)), None))
+        };
+        if !plain {
+            return Err(RecordingError::Name { name: manifest.run });
+        }
+        fs::create_dir_all(parent).map_err(|source| RecordingError::io("create", parent, source))?;
+        let folder = parent.join(&manifest.run);
+        fs::create_dir(&folder).map_err(|source| match source.kind() {
+            io::ErrorKind::AlreadyExists => RecordingError::Exists { path: folder.clone() },
+            _ => RecordingError::io("create", &folder, source),
+        })?;
+        let lock = lock(&folder)?;
+        write_manifest(&folder, &manifest)?;
+        let (encoder, samples) = stream::create(folder.join(file::SAMPLES_LIVE), &arrow_schema())?;
+        let streams = Streams {
+            encoder,
+            samples,
+            events: AppendFile::create(folder.join(file::EVENTS))?,
+            trials: AppendFile::create(folder.join(file::TRIALS))?,
+        };
+        Ok(Writer::with(folder, manifest, streams, lock))
+    }
+
+    pub(super) fn with(folder: PathBuf, manifest: Manifest, streams: Streams, lock: File) -> Self {
+        Writer {
+            folder,
+            manifest,
+            schema: arrow_schema(),
+            encoder: streams.encoder,
+            samples: streams.samples,
+            events: streams.events,
+            trials: streams.trials,
+            _lock: lock,
+        }
+    }
+
+    /// The folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The manifest as it was last written.
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// The reading of CLOCK_MONOTONIC that times count from, for the part of the run that is being written:
+    /// `t_ns = now.wrapping_sub(origin_ns)`. Wrapping, since after a reboot a resumed run may be older than the clock.
+    pub fn origin_ns(&self) -> u64 {
+        match self.manifest.resumed.last() {
+            Some(part) => part.monotonic_ns.wrapping_sub(part.t_ns),
+            None => self.manifest.monotonic_start_ns,
+        }
+    }
+
+    /// Appends samples as one record batch.
+    ///
+    /// # Errors
+    /// [`RecordingError::Full`] when there is no room: nothing of the batch is left then. Otherwise what the system said.
+    pub fn samples(&mut self, rows: &[Row]) -> Result<(), RecordingError> {
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let message = batch(&self.schema, rows).and_then(|batch| self.encoder.encode(&batch));
+        let message = message.map_err(|error| RecordingError::Encode {
+            path: self.samples.path().to_owned(),
+            reason: error.to_string(),
+        })?;
+        self.samples.append(&message)
+    }
+
+    /// Appends an event.
+    ///
+    /// # Errors
+    /// As [`Writer::samples`].
+    pub fn event(&mut self, event: &Event) -> Result<(), RecordingError> {
+        let line = encode_line(self.events.path(), event)?;
+        self.events.append(&line)
+    }
+
+    /// Appends a trial that has ended. A trial that was run again replaces its former self for every reader.
+    ///
+    /// # Errors
+    /// As [`Writer::samples`]; [`RecordingError::NotFinite`] for a figure that JSON cannot hold.
+    pub fn trial(&mut self, trial: &Trial) -> Result<(), RecordingError> {
+        require_finite(&format!("trial `{}`", trial.id), trial)?;
+        let line = encode_line(self.trials.path(), trial)?;
+        self.trials.append(&line)
+    }
+
+    /// Replaces the manifest.
+    ///
+    /// # Errors
+    /// As [`Writer::samples`]; the former manifest stays then.
+    pub fn update_manifest(&mut self, manifest: &Manifest) -> Result<(), RecordingError> {
+        write_manifest(&self.folder, manifest)?;
+        self.manifest = manifest.clone();
+        Ok(())
+    }
+
+    /// Ends the recording: results first, then the samples as Parquet, then the stream they came from goes.
+    ///
+    /// # Errors
+    /// As [`Writer::trial`]; the recording then is that of a run that was cut short, with all that was written.
+    pub fn finish(mut self, results: &Results) -> Result<PathBuf, RecordingError> {
+        write_results(&self.folder, results)?;
+        self.samples.sync()?;
+        self.events.sync()?;
+        self.trials.sync()?;
+        let live = self.folder.join(file::SAMPLES_LIVE);
+        let checksum = super::parquet::from_stream(&live, &self.folder.join(file::SAMPLES))?;
+        let mut manifest = self.manifest.clone();
+        manifest.checksums.insert(file::SAMPLES.to_owned(), checksum);
+        self.update_manifest(&manifest)?;
+        fs::remove_file(&live).map_err(|source| RecordingError::io("remove", &live, source))?;
+        Ok(self.folder)
+    }
+}
+
+fn write_results(folder: &Path, results: &Results) -> Result<(), RecordingError> {
+    require_finite("results.json", &results.trials)?;
+    require_finite("results.json", &results.sampler)?;
+    if let Some(calibration) = &results.calibration {
+        require_finite("results.json: calibration", calibration)?;
+    }
+    let path = folder.join(file::RESULTS);
+    replace(&path, &encode_file(&path, results)?)
+}
+
+fn write_manifest(folder: &Path, manifest: &Manifest) -> Result<(), RecordingError> {
+    if let Some(calibration) = &manifest.calibration {
+        require_finite("manifest.json: calibration", calibration)?;
+    }
+    let path = folder.join(file::MANIFEST);
+    replace(&path, &encode_file(&path, manifest)?)
+}
+
+/// How often, and after how many milliseconds, a lock is tried again that may be only looked at by [`is_written`].
+const LOCK_TRIES: u32 = 5;
+const LOCK_PAUSE_MS: u64 = 4;
+
+/// Takes the folder for writing. The lock goes with the process, however it ends.
+pub(super) fn lock(folder: &Path) -> Result<File, RecordingError> {
+    let handle = open_folder(folder)?;
+    for attempt in 1.. {
+        match flock(handle.as_fd(), FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => break,
+            Err(rustix::io::Errno::WOULDBLOCK) if attempt < LOCK_TRIES => {
+                std::thread::sleep(Duration::from_millis(LOCK_PAUSE_MS));
+            }
+            Err(rustix::io::Errno::WOULDBLOCK) => {
+                return Err(RecordingError::InUse {
+                    path: folder.to_owned(),
+                });
+            }
+            Err(error) => return Err(RecordingError::io("lock", folder, error.into())),
+        }
+    }
+    Ok(handle)
+}
+
+/// Whether somebody writes the recording in `folder` just now.
+///
+/// To know, the lock is taken for a moment, shared, so that several readers do not take each other for a writer.
+pub(super) fn is_written(folder: &Path) -> Result<bool, RecordingError> {
+    let handle = open_folder(folder)?;
+    match flock(handle.as_fd(), FlockOperation::NonBlockingLockShared) {
+        Ok(()) => Ok(false),
+        Err(rustix::io::Errno::WOULDBLOCK) => Ok(true),
+        Err(error) => Err(RecordingError::io("lock", folder, error.into())),
+    }
+}
+
+fn open_folder(folder: &Path) -> Result<File, RecordingError> {
+    File::open(folder).map_err(|source| RecordingError::io("open", folder, source))
+}

@@ -1,0 +1,196 @@
+//! Memory cgroups of others: what caps them, what they use, what they refault.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use super::parse::first_number;
+use plimsoll_lab::environment::CgroupVersion;
+
+/// Values from here on mean "no limit" in v1: the kernel shows the largest multiple of the page size.
+const UNLIMITED: u64 = i64::MAX as u64 - (1 << 20);
+
+/// What kind of cap a cgroup has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CapKind {
+    /// Beyond it the OOM killer comes: `memory.max` (v2), `memory.limit_in_bytes` (v1).
+    Limit,
+    /// Beyond it processes are held up and reclaimed: `memory.high` (v2).
+    High,
+    /// Beyond it pages go first when the whole machine is short: `memory.soft_limit_in_bytes` (v1). It holds nobody
+    /// by itself.
+    Soft,
+}
+
+impl CapKind {
+    /// The word that a table has room for.
+    pub fn word(self) -> &'static str {
+        match self {
+            CapKind::Limit => "limit",
+            CapKind::High => "high",
+            CapKind::Soft => "soft",
+        }
+    }
+}
+
+/// A cap on the memory of a cgroup and of those below it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Cap {
+    /// What kind.
+    pub kind: CapKind,
+    /// Bytes that may be used.
+    pub bytes: u64,
+    /// Bytes that the capped cgroup uses.
+    pub usage: Option<u64>,
+    /// The control file that has it.
+    pub file: PathBuf,
+}
+
+/// A memory cgroup at one moment. What its version does not have, or this user may not read, is None.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Cgroup {
+    /// Caps set on it, not on those above it.
+    pub caps: Vec<Cap>,
+    /// Bytes used by it and those below it.
+    pub usage: Option<u64>,
+    /// Pages of anonymous memory that were reclaimed and came back, it and those below it.
+    pub refaults_anon: Option<u64>,
+    /// Pages of files that were reclaimed and came back.
+    pub refaults_file: Option<u64>,
+    /// Bytes of swap, compressed or not (v2).
+    pub swap: Option<u64>,
+    /// Bytes that zswap holds, before compression (v2).
+    pub zswapped: Option<u64>,
+    /// Bytes that they take after compression (v2).
+    pub zswap: Option<u64>,
+    /// Microseconds in which some of its tasks waited for memory (v2's `memory.pressure`).
+    pub stalled_us: Option<u64>,
+}
+
+impl Cgroup {
+    /// Reads the cgroup at `folder`. A file that is not there is a value that is None.
+    pub fn read(folder: &Path, version: CgroupVersion) -> Cgroup {
+        let text = |name: &str| fs::read_to_string(folder.join(name)).ok();
+        let number = |name: &str| first_number(&text(name)?);
+        let stat = text("memory.stat").unwrap_or_default();
+        let (usage, kinds, prefix): (_, &[(CapKind, &str)], _) = match version {
+            CgroupVersion::V1 => (
+                number("memory.usage_in_bytes"),
+                &[
+                    (CapKind::Limit, "memory.limit_in_bytes"),
+                    (CapKind::Soft, "memory.soft_limit_in_bytes"),
+                ],
+                "total_",
+            ),
+            CgroupVersion::V2 => (
+                number("memory.current"),
+                &[(CapKind::Limit, "memory.max"), (CapKind::High, "memory.high")],
+                "",
+            ),
+        };
+        let caps = kinds.iter().filter_map(|(kind, name)| {
+            // v2 says "max" where there is none, which is not a number.
+            let bytes = number(name).filter(|bytes| *bytes < UNLIMITED)?;
+            Some(Cap {
+                kind: *kind,
+                bytes,
+                usage,
+                file: folder.join(name),
+            })
+        });
+        Cgroup {
+            caps: caps.collect(),
+            usage,
+            refaults_anon: field(&stat, prefix, "workingset_refault_anon"),
+            refaults_file: field(&stat, prefix, "workingset_refault_file"),
+            swap: number("memory.swap.current"),
+            zswapped: field(&stat, "", "zswapped"),
+            zswap: field(&stat, "", "zswap"),
+            stalled_us: text("memory.pressure").and_then(|text| stalled(&text)),
+        }
+    }
+
+    /// Pages that were reclaimed and came back, where the kernel counts them.
+    pub fn refaults(&self) -> Option<u64> {
+        Some(self.refaults_anon? + self.refaults_file?)
+    }
+}
+
+/// The value of `prefix` and `name` among lines `key value`.
+fn field(stat: &str, prefix: &str, name: &str) -> Option<u64> {
+    stat.lines().find_map(|line| {
+        let rest = line.strip_prefix(prefix)?.strip_prefix(name)?;
+        first_number(rest.strip_prefix(' ')?)
+    })
+}
+
+/// The total of the line `some` of a pressure file, in microseconds.
+fn stalled(text: &str) -> Option<u64> {
+    let line = text.lines().find(|line| line.starts_with("some "))?;
+    line.rsplit_once("total=")?.1.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, text) in files {
+            fs::write(folder.path().join(name), text).unwrap();
+        }
+        folder
+    }
+
+    #[test]
+    fn v1_counts_those_below_and_knows_no_limit_by_its_size() {
+        let folder = folder(&[
+            ("memory.usage_in_bytes", "4096\n"),
+            ("memory.limit_in_bytes", "9223372036854771712\n"),
+            ("memory.soft_limit_in_bytes", "8192\n"),
+            (
+                "memory.stat",
+                "workingset_refault_anon 1\ntotal_workingset_refault_anon 7\ntotal_workingset_refault_file 5\n",
+            ),
+        ]);
+        let cgroup = Cgroup::read(folder.path(), CgroupVersion::V1);
+        assert_eq!(cgroup.caps.len(), 1);
+        assert_eq!((cgroup.caps[0].kind, cgroup.caps[0].bytes), (CapKind::Soft, 8192));
+        assert_eq!(cgroup.caps[0].usage, Some(4096));
+        assert_eq!(cgroup.refaults(), Some(12));
+    }
+
+    #[test]
+    fn v2_has_high_zswap_and_pressure() {
+        let folder = folder(&[
+            ("memory.current", "4096\n"),
+            ("memory.max", "max\n"),
+            ("memory.high", "8192\n"),
+            ("memory.swap.current", "12288\n"),
+            (
+                "memory.stat",
+                "zswap 100\nzswapped 400\nworkingset_refault_anon 1\nworkingset_refault_file 2\n",
+            ),
+            (
+                "memory.pressure",
+                "some avg10=0.00 avg60=0.00 avg300=0.00 total=1234\nfull avg10=0 avg60=0 avg300=0 total=9\n",
+            ),
+        ]);
+        let cgroup = Cgroup::read(folder.path(), CgroupVersion::V2);
+        assert_eq!(cgroup.caps.len(), 1);
+        assert_eq!((cgroup.caps[0].kind, cgroup.caps[0].bytes), (CapKind::High, 8192));
+        assert_eq!(
+            (cgroup.zswapped, cgroup.zswap, cgroup.swap),
+            (Some(400), Some(100), Some(12288))
+        );
+        assert_eq!((cgroup.refaults(), cgroup.stalled_us), (Some(3), Some(1234)));
+    }
+
+    #[test]
+    fn a_cgroup_that_is_gone_knows_nothing() {
+        let gone = Cgroup::read(Path::new("/nowhere"), CgroupVersion::V2);
+        assert_eq!(gone, Cgroup::default());
+    }
+}

@@ -1,0 +1,157 @@
+//! How much of what is swapped out is kept compressed in RAM.
+
+use std::fs;
+
+use serde::Serialize;
+
+use super::cgroup::Cgroup;
+use super::parse::first_number;
+use plimsoll_lab::environment::active_swaps;
+
+/// What is behind the swap of this machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SwapStore {
+    /// Bytes in use on zram devices.
+    pub on_zram: u64,
+    /// Bytes in use on other devices and files.
+    pub elsewhere: u64,
+    /// Bytes that the zram devices hold, before compression.
+    pub zram_original: u64,
+    /// Bytes of RAM that they take for it.
+    pub zram_used: u64,
+    /// Bytes that zswap holds for all devices, before compression.
+    pub zswapped: u64,
+}
+
+/// The compressed share of what a process has swapped out.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Compressed {
+    /// 0 to 1.
+    pub share: f64,
+    /// Size before by size after compression, of the store as a whole; None where nothing is compressed.
+    pub ratio: Option<f64>,
+    /// Whose share that is: of the process itself, or of its cgroup.
+    pub known_of: KnownOf,
+}
+
+/// Whose compressed share is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum KnownOf {
+    /// The process: all swap of the machine is of one kind.
+    Process,
+    /// Its cgroup, in which the kernel counts zswap.
+    Cgroup,
+}
+
+impl SwapStore {
+    /// Reads what is in use now. What cannot be read counts as not there.
+    pub fn read() -> SwapStore {
+        let mut store = SwapStore::default();
+        for area in active_swaps().unwrap_or_default() {
+            let name = area.path.file_name().unwrap_or_default().to_string_lossy();
+            if !name.starts_with("zram") {
+                store.elsewhere += area.used;
+                continue;
+            }
+            store.on_zram += area.used;
+            let text = fs::read_to_string(format!("/sys/block/{name}/mm_stat")).unwrap_or_default();
+            let mut words = text
+                .split_ascii_whitespace()
+                .map(|word| word.parse::<u64>().unwrap_or(0));
+            store.zram_original += words.next().unwrap_or(0);
+            store.zram_used += words.nth(1).unwrap_or(0);
+        }
+        if store.on_zram + store.elsewhere > 0 {
+            let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+            let kib = text
+                .lines()
+                .find_map(|line| first_number(line.strip_prefix("Zswapped:")?));
+            store.zswapped = kib.unwrap_or(0).saturating_mul(1024);
+        }
+        store
+    }
+
+    /// The compressed share of `swap` bytes of a process of `cgroup`; None where it is not known, or nothing is
+    /// swapped out.
+    pub fn compressed(&self, swap: u64, cgroup: Option<&Cgroup>) -> Option<Compressed> {
+        let ratio = |before: u64, after: u64| (after > 0).then(|| before as f64 / after as f64);
+        if swap == 0 {
+            return None;
+        }
+        if self.zswapped > 0 {
+            // Which pages zswap holds is counted by cgroup, not by process.
+            let cgroup = cgroup?;
+            let (zswapped, swapped) = (cgroup.zswapped?, cgroup.swap.filter(|swap| *swap > 0)?);
+            return (self.on_zram == 0).then(|| Compressed {
+                share: (zswapped as f64 / swapped as f64).min(1.0),
+                ratio: ratio(zswapped, cgroup.zswap.unwrap_or(0)),
+                known_of: KnownOf::Cgroup,
+            });
+        }
+        match (self.on_zram, self.elsewhere) {
+            (1.., 0) => Some(Compressed {
+                share: 1.0,
+                ratio: ratio(self.zram_original, self.zram_used),
+                known_of: KnownOf::Process,
+            }),
+            (0, 1..) => Some(Compressed {
+                share: 0.0,
+                ratio: None,
+                known_of: KnownOf::Process,
+            }),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ZRAM: SwapStore = SwapStore {
+        on_zram: 400,
+        elsewhere: 0,
+        zram_original: 400,
+        zram_used: 100,
+        zswapped: 0,
+    };
+
+    #[test]
+    fn the_share_is_said_only_where_it_is_known() {
+        let all = ZRAM.compressed(10, None).unwrap();
+        assert_eq!(
+            (all.share, all.ratio, all.known_of),
+            (1.0, Some(4.0), KnownOf::Process)
+        );
+        assert_eq!(ZRAM.compressed(0, None), None);
+        let mixed = SwapStore { elsewhere: 1, ..ZRAM };
+        assert_eq!(mixed.compressed(10, None), None);
+        let disk = SwapStore {
+            elsewhere: 9,
+            ..SwapStore::default()
+        };
+        assert_eq!(disk.compressed(10, None).unwrap().share, 0.0);
+    }
+
+    #[test]
+    fn zswap_is_known_of_cgroups() {
+        let store = SwapStore {
+            elsewhere: 900,
+            zswapped: 300,
+            ..SwapStore::default()
+        };
+        assert_eq!(store.compressed(10, None), None);
+        let cgroup = Cgroup {
+            swap: Some(400),
+            zswapped: Some(300),
+            zswap: Some(100),
+            ..Cgroup::default()
+        };
+        let known = store.compressed(10, Some(&cgroup)).unwrap();
+        assert_eq!(
+            (known.share, known.ratio, known.known_of),
+            (0.75, Some(3.0), KnownOf::Cgroup)
+        );
+    }
+}

@@ -1,0 +1,210 @@
+//! All that is known of all processes at one moment.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::cgroup::{Cap, Cgroup};
+use super::compression::SwapStore;
+use super::parse::first_number;
+use super::process::{Depth, Process};
+use super::walk::{self, Found};
+use plimsoll_lab::environment::{CgroupVersion, Hierarchy};
+use plimsoll_sample::monotonic_ns;
+
+/// Takes snapshots, and keeps what does not change between them.
+pub struct Observer {
+    mountinfo: String,
+    /// By the text of `/proc/PID/cgroup`.
+    homes: HashMap<String, Option<Arc<Home>>>,
+}
+
+/// Where a process is in the memory hierarchy.
+#[derive(Debug, PartialEq)]
+struct Home {
+    version: CgroupVersion,
+    /// Its cgroup, then those above it.
+    folders: Vec<PathBuf>,
+}
+
+/// Processes and their cgroups at one moment.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Snapshot {
+    /// When, in nanoseconds of CLOCK_MONOTONIC.
+    pub at_ns: u64,
+    /// The processes by number, threads of the kernel apart.
+    pub processes: Vec<Process>,
+    /// Processes that this user may not look at.
+    pub denied: u32,
+    /// Whether `/proc` may leave out other users' processes without a trace.
+    pub hides: bool,
+    /// The cgroups that they are in and those above them, by folder.
+    pub cgroups: BTreeMap<PathBuf, Cgroup>,
+    /// Pages of the whole machine that were reclaimed and came back.
+    pub refaults: Option<u64>,
+    /// What is behind swap.
+    pub swap_store: SwapStore,
+    homes: HashMap<String, Option<Arc<Home>>>,
+}
+
+impl Observer {
+    /// An observer that has seen nothing yet.
+    ///
+    /// # Errors
+    /// When `/proc` is not mounted.
+    pub fn new() -> io::Result<Observer> {
+        Ok(Observer {
+            mountinfo: fs::read_to_string("/proc/self/mountinfo")?,
+            homes: HashMap::new(),
+        })
+    }
+
+    /// All processes that this user sees.
+    ///
+    /// # Errors
+    /// When `/proc` cannot be listed.
+    pub fn snapshot(&mut self, depth: Depth) -> io::Result<Snapshot> {
+        Ok(self.complete(walk::list(depth)?))
+    }
+
+    /// Those of `pids` that are still there.
+    pub fn snapshot_of(&mut self, pids: &[u32], depth: Depth) -> Snapshot {
+        self.complete(walk::read_all(pids.iter().copied(), depth))
+    }
+
+    fn complete(&mut self, mut found: Found) -> Snapshot {
+        found.processes.sort_by_key(|process| process.identity.pid);
+        let mut homes = HashMap::new();
+        let mut cgroups = BTreeMap::new();
+        for text in found
+            .processes
+            .iter()
+            .filter_map(|process| process.cgroups.as_ref())
+        {
+            if homes.contains_key(text) {
+                continue;
+            }
+            let home = self.home(text);
+            for folder in home.iter().flat_map(|home| &home.folders) {
+                if !cgroups.contains_key(folder)
+                    && let Some(home) = &home
+                {
+                    cgroups.insert(folder.clone(), Cgroup::read(folder, home.version));
+                }
+            }
+            homes.insert(text.clone(), home);
+        }
+        // Cgroups come and go; only those that somebody is in are kept.
+        self.homes.clone_from(&homes);
+        Snapshot {
+            at_ns: monotonic_ns(),
+            processes: found.processes,
+            denied: found.denied,
+            hides: hides(&self.mountinfo) && !rustix::process::geteuid().is_root(),
+            cgroups,
+            refaults: system_refaults(),
+            swap_store: SwapStore::read(),
+            homes,
+        }
+    }
+
+    fn home(&self, text: &str) -> Option<Arc<Home>> {
+        if let Some(known) = self.homes.get(text) {
+            return known.clone();
+        }
+        let hierarchy = Hierarchy::parse(&self.mountinfo, text).ok()?;
+        Some(Arc::new(Home {
+            version: hierarchy.version,
+            folders: hierarchy.ancestors().map(Path::to_owned).collect(),
+        }))
+    }
+}
+
+impl Snapshot {
+    /// The process of that number.
+    pub fn process(&self, pid: u32) -> Option<&Process> {
+        let at = self
+            .processes
+            .binary_search_by_key(&pid, |process| process.identity.pid)
+            .ok()?;
+        Some(&self.processes[at])
+    }
+
+    /// Folders of the cgroup that a process of this snapshot is in, and of those above it.
+    pub fn cgroups_of(&self, process: &Process) -> &[PathBuf] {
+        let home = process.cgroups.as_ref().and_then(|text| self.homes.get(text));
+        home.and_then(Option::as_ref).map_or(&[], |home| &home.folders)
+    }
+
+    /// The caps on a process of this snapshot, the tightest first. Those that only count when the whole machine is
+    /// short come last.
+    pub fn caps_of(&self, process: &Process) -> Vec<&Cap> {
+        let folders = self.cgroups_of(process).iter();
+        let mut caps: Vec<&Cap> = folders
+            .filter_map(|folder| self.cgroups.get(folder))
+            .flat_map(|cgroup| &cgroup.caps)
+            .collect();
+        caps.sort_by_key(|cap| (cap.kind == super::CapKind::Soft, cap.bytes));
+        caps
+    }
+}
+
+/// Whether `/proc` is mounted so that it hides processes (`hidepid=`, but for 0 and `off`).
+fn hides(mountinfo: &str) -> bool {
+    let proc = mountinfo.lines().filter(|line| line.contains(" /proc "));
+    let mut values = proc
+        .flat_map(|line| line.split([' ', ',']))
+        .filter_map(|word| word.strip_prefix("hidepid="));
+    values.any(|value| !matches!(value, "0" | "off"))
+}
+
+/// `workingset_refault_anon` and `_file` of `/proc/vmstat`.
+fn system_refaults() -> Option<u64> {
+    let text = fs::read_to_string("/proc/vmstat").ok()?;
+    let values: Vec<u64> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("workingset_refault_"))
+        .filter_map(|line| first_number(line.split_once(' ')?.1))
+        .collect();
+    (!values.is_empty()).then(|| values.iter().sum())
+}
+
+#[cfg(test)]
+impl Snapshot {
+    /// A snapshot of processes that are all in the innermost of `cgroups`, the innermost first.
+    pub(super) fn made_up(at_ns: u64, processes: Vec<Process>, cgroups: Vec<(&str, Cgroup)>) -> Snapshot {
+        let home = Home {
+            version: CgroupVersion::V2,
+            folders: cgroups.iter().map(|(folder, _)| PathBuf::from(folder)).collect(),
+        };
+        let homes = processes.iter().filter_map(|process| process.cgroups.clone());
+        let home = Arc::new(home);
+        Snapshot {
+            at_ns,
+            denied: 0,
+            hides: false,
+            cgroups: cgroups
+                .into_iter()
+                .map(|(folder, cgroup)| (folder.into(), cgroup))
+                .collect(),
+            refaults: None,
+            swap_store: SwapStore::default(),
+            homes: homes.map(|text| (text, Some(Arc::clone(&home)))).collect(),
+            processes,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_proc_that_hides_processes_hides_them() {
+        let line = |options| format!("22 31 0:20 / /proc rw,nosuid - proc proc {options}\n");
+        assert!(!hides(&line("rw")) && !hides(&line("rw,hidepid=0")) && !hides(&line("rw,hidepid=off")));
+        assert!(hides(&line("rw,hidepid=2")) && hides(&line("rw,gid=4,hidepid=invisible")));
+    }
+}

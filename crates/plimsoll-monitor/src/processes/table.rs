@@ -1,0 +1,250 @@
+//! A listing as text for a terminal.
+
+use std::fmt::Write;
+
+use anstyle::{AnsiColor, Style};
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+use super::cgroup::CapKind;
+use super::listing::{Entry, Listing};
+use super::storm::Storm;
+use plimsoll_model::quantity;
+use plimsoll_model::sanitize::inert;
+
+/// Columns that the command gets at least; where there is less room, others go.
+const LEAST_COMMAND: usize = 16;
+
+/// A column: its heading, how soon it is left out on a narrow terminal (0: never, then 1 last), and its text.
+struct Column {
+    heading: &'static str,
+    rank: u8,
+    left: bool,
+    cell: fn(&Entry) -> String,
+}
+
+const COLUMNS: &[Column] = &[
+    right("PID", 0, |entry| entry.identity.pid.to_string()),
+    Column {
+        heading: "USER",
+        rank: 3,
+        left: true,
+        cell: |entry| fit(&known(entry.user.as_deref().map(inert)), 10),
+    },
+    right("WSS", 0, |entry| bytes(Some(entry.wss))),
+    right("PSS", 0, |entry| bytes(entry.pss)),
+    right("SWAP", 0, |entry| bytes(entry.swap)),
+    right("ZIP", 6, compressed),
+    right("MINFLT/s", 4, |entry| {
+        rate(entry.rates.map(|rates| rates.minor_per_s))
+    }),
+    right("MAJFLT/s", 1, |entry| {
+        rate(entry.rates.map(|rates| rates.major_per_s))
+    }),
+    right("REFAULT/s", 5, |entry| rate(entry.cgroup_refaults_per_s)),
+    right("CPU%", 0, |entry| {
+        rate(entry.rates.map(|rates| rates.user_percent + rates.system_percent))
+    }),
+    right("SYS%", 7, |entry| {
+        rate(entry.rates.map(|rates| rates.system_percent))
+    }),
+    right("CAP", 2, cap),
+    right("OOM", 8, |entry| known(entry.oom_score)),
+];
+
+const fn right(heading: &'static str, rank: u8, cell: fn(&Entry) -> String) -> Column {
+    Column {
+        heading,
+        rank,
+        left: false,
+        cell,
+    }
+}
+
+/// The listing for a terminal of `width` columns, with colours only where `colour` says so: storms, the table of at
+/// most `limit` processes (0 for all), and what is missing. Ends with a line feed.
+pub fn render(listing: &Listing, limit: usize, width: usize, colour: bool) -> String {
+    let mut text = String::new();
+    for storm in &listing.storms {
+        storm_lines(&mut text, storm, width, colour);
+    }
+    table(&mut text, listing, limit, width, colour);
+    for note in &listing.notes {
+        wrap(&mut text, &format!("- {note}"), width);
+    }
+    if let Some(cost) = listing.pss_cost {
+        let line = format!(
+            "- measuring proportional sets took {} ({} of {} processes, {})",
+            quantity::seconds(cost.seconds),
+            cost.processes,
+            listing.processes.len(),
+            quantity::bytes(cost.wss as f64),
+        );
+        wrap(&mut text, &line, width);
+    }
+    text
+}
+
+/// A storm: what goes on and what to do.
+fn storm_lines(text: &mut String, storm: &Storm, width: usize, colour: bool) {
+    let mut lines = String::new();
+    wrap(&mut lines, &format!("! fault storm: {}", storm.sentence()), width);
+    text.push_str(&paint(
+        lines.trim_end(),
+        AnsiColor::Red.on_default().bold(),
+        colour,
+    ));
+    text.push('\n');
+    wrap(text, &format!("  to do: {}", storm.advice), width);
+    text.push('\n');
+}
+
+fn table(text: &mut String, listing: &Listing, limit: usize, width: usize, colour: bool) {
+    let shown = match limit {
+        0 => &listing.processes[..],
+        limit => &listing.processes[..limit.min(listing.processes.len())],
+    };
+    let pss = listing.processes.iter().any(|entry| entry.pss.is_some());
+    // A column's cells, the heading first.
+    let mut columns: Vec<(&Column, Vec<String>, usize)> = COLUMNS
+        .iter()
+        .filter(|column| pss || column.heading != "PSS")
+        .map(|column| {
+            let heading = std::iter::once(column.heading.to_owned());
+            let cells: Vec<String> = heading.chain(shown.iter().map(column.cell)).collect();
+            let widest = cells.iter().map(|cell| cell.width()).max().unwrap_or(0);
+            (column, cells, widest)
+        })
+        .collect();
+    let taken = |columns: &[(&Column, Vec<String>, usize)]| -> usize {
+        columns.iter().map(|(_, _, width)| width + 1).sum()
+    };
+    while taken(&columns) + LEAST_COMMAND > width {
+        let last = columns.iter().map(|(column, ..)| column.rank).max().unwrap_or(0);
+        if last == 0 {
+            break;
+        }
+        columns.retain(|(column, ..)| column.rank != last);
+    }
+    let room = width.saturating_sub(taken(&columns)).max(1);
+    for row in 0..=shown.len() {
+        let mut line = String::new();
+        for (column, cells, width) in &columns {
+            let gap = " ".repeat(width - cells[row].width());
+            if column.left {
+                let _ = write!(line, "{}{gap} ", cells[row]);
+            } else {
+                let _ = write!(line, "{gap}{} ", cells[row]);
+            }
+        }
+        let entry = row.checked_sub(1).map(|row| &shown[row]);
+        line.push_str(&entry.map_or_else(|| "COMMAND".to_owned(), |entry| fit(&command(entry), room)));
+        let style = match entry {
+            None => Style::new().bold(),
+            Some(entry) if entry.storm => AnsiColor::Red.on_default(),
+            Some(_) => Style::new(),
+        };
+        text.push_str(&paint(line.trim_end(), style, colour));
+        text.push('\n');
+    }
+    let left_out = listing.processes.len() - shown.len();
+    if left_out > 0 {
+        let _ = writeln!(text, "and {left_out} more");
+    }
+}
+
+/// The command line, or the name in brackets where there is none; marked in a storm.
+fn command(entry: &Entry) -> String {
+    let mark = if entry.storm { "! " } else { "" };
+    match entry.command.as_deref().map(str::trim) {
+        Some(command) if !command.is_empty() => format!("{mark}{}", inert(without_folder(command))),
+        _ => format!("{mark}[{}]", inert(&entry.name)),
+    }
+}
+
+/// A command line without the folder of the program, which would take the room of the arguments.
+fn without_folder(command: &str) -> &str {
+    let program = command.split(' ').next().unwrap_or_default();
+    match program.rfind('/') {
+        Some(slash) if program.starts_with('/') && slash + 1 < program.len() => &command[slash + 1..],
+        _ => command,
+    }
+}
+
+fn bytes(value: Option<u64>) -> String {
+    known(value.map(|value| quantity::bytes(value as f64)))
+}
+
+/// `3.9x` where all is compressed, `75%` where a part is, `0` where nothing is.
+fn compressed(entry: &Entry) -> String {
+    known(entry.compressed.map(|known| match known.ratio {
+        Some(ratio) if known.share > 0.995 => format!("{ratio:.1}x"),
+        _ => format!("{:.0}%", known.share * 100.0),
+    }))
+}
+
+/// The tightest cap that holds by itself, with its kind where that is not the limit.
+fn cap(entry: &Entry) -> String {
+    let cap = entry.caps.iter().find(|cap| cap.kind != CapKind::Soft);
+    known(cap.map(|cap| match cap.kind {
+        CapKind::Limit => quantity::bytes(cap.bytes as f64),
+        kind => format!("{} {}", quantity::bytes(cap.bytes as f64), kind.word()),
+    }))
+}
+
+/// A number in at most five columns.
+fn rate(value: Option<f64>) -> String {
+    known(value.map(|value| match value {
+        value if value < 0.05 => "0".to_owned(),
+        value if value < 9.95 => format!("{value:.1}"),
+        value if value < 9_999.5 => format!("{value:.0}"),
+        value if value < 999_500.0 => format!("{:.0}k", value / 1e3),
+        value => format!("{:.1}M", value / 1e6),
+    }))
+}
+
+fn known(value: Option<impl ToString>) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| value.to_string())
+}
+
+/// `text` in at most `room` columns; what is cut off is marked.
+fn fit(text: &str, room: usize) -> String {
+    if text.width() <= room {
+        return text.to_owned();
+    }
+    let mut short = String::new();
+    let mut taken = 1;
+    for letter in text.chars() {
+        taken += letter.width().unwrap_or(0);
+        if taken > room {
+            break;
+        }
+        short.push(letter);
+    }
+    short.push('\u{2026}');
+    short
+}
+
+fn paint(text: &str, style: Style, colour: bool) -> String {
+    if colour && !style.is_plain() {
+        format!("{style}{text}{style:#}")
+    } else {
+        text.to_owned()
+    }
+}
+
+/// Adds words broken at spaces into lines of `width` columns; a longer word stays whole.
+fn wrap(text: &mut String, words: &str, width: usize) {
+    let mut column = 0;
+    for word in words.split_whitespace() {
+        if column > 0 && column + 1 + word.width() > width {
+            text.push_str("\n  ");
+            column = 2;
+        } else if column > 0 {
+            text.push(' ');
+            column += 1;
+        }
+        text.push_str(word);
+        column += word.width();
+    }
+    text.push('\n');
+}

@@ -1,0 +1,357 @@
+//! A cgroup that is to be trimmed. It may be anybody's, so its limits are never touched.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{Access, access};
+
+use super::POLL;
+use super::error::TrimError;
+use super::holdings::{Holdings, Swap};
+use super::machine::Machine;
+use super::model::Mechanism;
+use crate::processes::members;
+use plimsoll_lab::environment::{CgroupVersion, Hierarchy};
+use plimsoll_model::sanitize::inert;
+
+/// Bytes that `memory.reclaim` is asked for at once: it does not come back before it has tried.
+const STEP: u64 = 64 << 20;
+/// How long `memory.force_empty` may go on. It has no end of its own while the processes read their memory back.
+const FORCE_EMPTY_WITHIN: Duration = Duration::from_secs(30);
+
+/// What trimming a cgroup needs.
+const NEEDS: &str =
+    "it needs write access to that file: run as root, or as the user that the cgroup is delegated to";
+
+/// A memory cgroup below the root.
+#[derive(Debug)]
+pub(super) struct Group {
+    version: CgroupVersion,
+    /// Its folder.
+    path: PathBuf,
+    /// The path below the mount, with a slash before it.
+    name: String,
+}
+
+impl Group {
+    /// Finds the cgroup that `path` names: its folder, or the path below the mount with or without a slash before it.
+    pub(super) fn find(path: &Path) -> Result<Group, TrimError> {
+        let hierarchy = Hierarchy::of_this_process().map_err(|found| TrimError::NoHierarchy { found })?;
+        Self::find_in(&hierarchy, path)
+    }
+
+    fn find_in(hierarchy: &Hierarchy, path: &Path) -> Result<Group, TrimError> {
+        let (found, name) = hierarchy.find(path).map_err(|why| TrimError::NoSuchCgroup {
+            path: path.to_owned(),
+            why,
+        })?;
+        // In a container the top of the mount may be an ordinary cgroup: the files tell.
+        let (as_root, usage) = match hierarchy.version {
+            CgroupVersion::V1 => (found.join("release_agent").exists(), "memory.usage_in_bytes"),
+            CgroupVersion::V2 => (!found.join("cgroup.events").exists(), "memory.current"),
+        };
+        if as_root && name == "/" {
+            return Err(TrimError::RootCgroup { path: found });
+        }
+        if !found.join(usage).exists() {
+            return Err(TrimError::NoSuchCgroup {
+                path: path.to_owned(),
+                why: format!("the memory controller has no {usage} for it"),
+            });
+        }
+        Ok(Group {
+            version: hierarchy.version,
+            name,
+            path: found,
+        })
+    }
+
+    /// The cgroup in words, safe to print.
+    pub(super) fn title(&self) -> String {
+        format!("cgroup {}", inert(&self.name))
+    }
+
+    /// The control file that does what is asked; `None` where the processes have to be trimmed one by one.
+    pub(super) fn mechanism(&self, limit: Option<u64>) -> Option<Mechanism> {
+        let mechanism = match (self.version, limit) {
+            (CgroupVersion::V1, Some(_)) => return None,
+            (CgroupVersion::V1, None) => Mechanism::ForceEmpty,
+            (CgroupVersion::V2, _) => Mechanism::MemoryReclaim,
+        };
+        self.path.join(mechanism.name()).exists().then_some(mechanism)
+    }
+
+    /// Processes of it and its descendants.
+    pub(super) fn members(&self) -> Result<Vec<u32>, TrimError> {
+        members(&self.path).map_err(|source| self.failed("list the processes of", source))
+    }
+
+    /// What is charged to it.
+    pub(super) fn holdings(&self) -> Result<Holdings, TrimError> {
+        let read = |name: &str| {
+            fs::read_to_string(self.path.join(name))
+                .map_err(|source| self.failed(&format!("read {name} of"), source))
+        };
+        let number = |name: &str| read(name).map(|text| text.trim().parse().unwrap_or(0));
+        let stat = read("memory.stat")?;
+        let (prefix, anon, file) = match self.version {
+            CgroupVersion::V1 => ("total_", "rss", "cache"),
+            CgroupVersion::V2 => ("", "anon", "file"),
+        };
+        let value = |key: &str| {
+            stat.lines()
+                .filter_map(|line| line.strip_prefix(prefix)?.strip_prefix(key)?.strip_prefix(' '))
+                .find_map(|value| value.trim().parse::<u64>().ok())
+                .unwrap_or(0)
+        };
+        let (resident, swapped) = match self.version {
+            CgroupVersion::V1 => (number("memory.usage_in_bytes")?, value("swap")),
+            CgroupVersion::V2 => (
+                number("memory.current")?,
+                number("memory.swap.current").unwrap_or(0),
+            ),
+        };
+        Ok(Holdings {
+            resident,
+            anon: value(anon),
+            file: value(file).saturating_sub(value("shmem")),
+            shmem: value("shmem"),
+            swapped,
+            locked: value("unevictable"),
+            huge: 0,
+            minor_faults: value("pgfault").saturating_sub(value("pgmajfault")),
+            major_faults: value("pgmajfault"),
+        })
+    }
+
+    /// Whether its anonymous memory has somewhere to go.
+    pub(super) fn swap(&self, machine: &Machine) -> Swap {
+        let holds =
+            |path: &Path, text: &str| fs::read_to_string(path).is_ok_and(|found| found.trim() == text);
+        let forbidden = match self.version {
+            CgroupVersion::V1 => holds(&self.path.join("memory.swappiness"), "0"),
+            CgroupVersion::V2 => {
+                holds(&self.path.join("memory.swap.max"), "0")
+                    || holds(Path::new("/proc/sys/vm/swappiness"), "0")
+            }
+        };
+        match Swap::of(machine) {
+            Swap::Available if forbidden => Swap::Forbidden,
+            swap => swap,
+        }
+    }
+
+    /// Asks for `bytes` through the control file. What the kernel cannot reclaim is no error. Returns whether it was
+    /// stopped before its end.
+    pub(super) fn reclaim(
+        &self,
+        mechanism: Mechanism,
+        bytes: u64,
+        stop: &AtomicBool,
+    ) -> Result<bool, TrimError> {
+        let file = self.path.join(mechanism.name());
+        if let Err(errno) = access(&file, Access::WRITE_OK) {
+            return Err(self.failed(&format!("write {} of", mechanism.name()), errno.into()));
+        }
+        let result = match mechanism {
+            Mechanism::ForceEmpty => force_empty(&file, stop),
+            _ => reclaim_stepwise(&file, bytes, stop),
+        };
+        result.map_err(|source| self.failed(&format!("write {} of", mechanism.name()), source))
+    }
+
+    fn failed(&self, action: &str, source: io::Error) -> TrimError {
+        match source.raw_os_error() {
+            Some(libc::EACCES | libc::EPERM | libc::EROFS) => TrimError::Denied {
+                what: format!("{} ({action} it)", self.title()),
+                needed: NEEDS,
+                source,
+            },
+            _ => TrimError::System {
+                action: format!("{action} {}", self.title()),
+                source,
+            },
+        }
+    }
+}
+
+/// Writes `memory.reclaim`, step by step. EAGAIN says that the kernel reclaimed what it could.
+fn reclaim_stepwise(file: &Path, bytes: u64, stop: &AtomicBool) -> io::Result<bool> {
+    let mut asked = 0;
+    while asked < bytes {
+        if stop.load(Ordering::Acquire) {
+            return Ok(true);
+        }
+        let step = STEP.min(bytes - asked);
+        let mut control = OpenOptions::new().write(true).open(file)?;
+        match control.write(step.to_string().as_bytes()) {
+            Ok(_) => asked += step,
+            Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => break,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(false)
+}
+
+/// Writes `memory.force_empty` from a process of its own. The kernel comes back when nothing is left to reclaim, which
+/// may be never while the cgroup's processes read their pages back; a signal ends it, and a process can be killed
+/// where a thread of a program that handles its signals cannot.
+fn force_empty(file: &Path, stop: &AtomicBool) -> io::Result<bool> {
+    let mut writer = Command::new("/bin/sh")
+        .args(["-c", "echo 0 > \"$1\"", "sh"])
+        .arg(file)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()?;
+    let start = Instant::now();
+    loop {
+        if let Some(status) = writer.try_wait()? {
+            return if status.success() {
+                Ok(false)
+            } else {
+                Err(io::Error::other(format!("the kernel refused it ({status})")))
+            };
+        }
+        if stop.load(Ordering::Acquire) || start.elapsed() > FORCE_EMPTY_WITHIN {
+            writer.kill()?;
+            writer.wait()?;
+            return Ok(true);
+        }
+        thread::sleep(POLL);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A hierarchy of plain files with one cgroup, `web`.
+    fn tree(version: CgroupVersion, files: &[(&str, &str)]) -> (tempfile::TempDir, Hierarchy) {
+        let folder = tempfile::tempdir().unwrap();
+        let mount = fs::canonicalize(folder.path()).unwrap();
+        fs::create_dir_all(mount.join("web/inner")).unwrap();
+        fs::write(mount.join("release_agent"), "").unwrap();
+        for folder in ["", "web"] {
+            fs::write(mount.join(folder).join("cgroup.procs"), "").unwrap();
+        }
+        for (name, text) in files {
+            fs::write(mount.join("web").join(name), text).unwrap();
+        }
+        let hierarchy = Hierarchy {
+            version,
+            own: mount.clone(),
+            mount,
+        };
+        (folder, hierarchy)
+    }
+
+    #[test]
+    fn a_cgroup_is_found_by_its_folder_and_below_the_mount() {
+        let (_folder, hierarchy) = tree(CgroupVersion::V1, &[("memory.usage_in_bytes", "5\n")]);
+        for path in [
+            Path::new("web"),
+            Path::new("/web"),
+            &hierarchy.mount.join("web/../web"),
+        ] {
+            let group = Group::find_in(&hierarchy, path).unwrap();
+            assert_eq!(
+                (group.path, group.name.as_str()),
+                (hierarchy.mount.join("web"), "/web")
+            );
+        }
+        for path in [Path::new("/"), Path::new(""), &hierarchy.mount] {
+            let error = Group::find_in(&hierarchy, path).unwrap_err();
+            assert!(matches!(error, TrimError::RootCgroup { .. }), "{error}");
+        }
+        for path in ["/nothing", "..", "../../etc", "web/inner"] {
+            let error = Group::find_in(&hierarchy, Path::new(path)).unwrap_err();
+            assert!(matches!(error, TrimError::NoSuchCgroup { .. }), "{path}: {error}");
+        }
+    }
+
+    #[test]
+    fn the_top_of_a_container_s_mount_is_an_ordinary_cgroup() {
+        let (_folder, hierarchy) = tree(CgroupVersion::V2, &[]);
+        fs::write(hierarchy.mount.join("cgroup.events"), "").unwrap();
+        fs::write(hierarchy.mount.join("memory.current"), "1\n").unwrap();
+        assert_eq!(Group::find_in(&hierarchy, Path::new("/")).unwrap().name, "/");
+        let (_folder, real) = tree(CgroupVersion::V2, &[]);
+        assert!(matches!(
+            Group::find_in(&real, Path::new("/")),
+            Err(TrimError::RootCgroup { .. })
+        ));
+    }
+
+    #[test]
+    fn charges_of_both_versions_are_read() {
+        let v1 = "cache 1\nrss 2\ntotal_cache 100\ntotal_rss 200\ntotal_rss_huge 7\ntotal_shmem 30\ntotal_swap 40\n\
+                  total_pgfault 12\ntotal_pgmajfault 2\ntotal_unevictable 50\n";
+        let v2 = "anon 200\nfile 100\nfile_mapped 9\nshmem 30\nunevictable 50\npgfault 12\npgmajfault 2\n";
+        let expected = Holdings {
+            resident: 300,
+            anon: 200,
+            file: 70,
+            shmem: 30,
+            swapped: 40,
+            locked: 50,
+            huge: 0,
+            minor_faults: 10,
+            major_faults: 2,
+        };
+        for (version, files) in [
+            (
+                CgroupVersion::V1,
+                [
+                    ("memory.usage_in_bytes", "300\n"),
+                    ("memory.stat", v1),
+                    ("memory.force_empty", ""),
+                ]
+                .as_slice(),
+            ),
+            (
+                CgroupVersion::V2,
+                &[
+                    ("memory.current", "300\n"),
+                    ("memory.swap.current", "40\n"),
+                    ("memory.stat", v2),
+                    ("memory.reclaim", ""),
+                ],
+            ),
+        ] {
+            let (_folder, hierarchy) = tree(version, files);
+            let group = Group::find_in(&hierarchy, Path::new("web")).unwrap();
+            assert_eq!(group.holdings().unwrap(), expected, "{version}");
+            let with_limit = (version == CgroupVersion::V2).then_some(Mechanism::MemoryReclaim);
+            assert_eq!(group.mechanism(Some(1)), with_limit);
+            assert!(group.mechanism(None).is_some());
+        }
+    }
+
+    #[test]
+    fn memory_reclaim_is_asked_step_by_step_until_a_stop() {
+        let (_folder, hierarchy) = tree(
+            CgroupVersion::V2,
+            &[("memory.current", "300\n"), ("memory.reclaim", "")],
+        );
+        let group = Group::find_in(&hierarchy, Path::new("web")).unwrap();
+        let file = group.path.join("memory.reclaim");
+        let stop = AtomicBool::new(false);
+        // The last step is what a plain file keeps.
+        assert!(
+            !group
+                .reclaim(Mechanism::MemoryReclaim, STEP + 12_345_678, &stop)
+                .unwrap()
+        );
+        assert_eq!(fs::read_to_string(&file).unwrap(), "12345678");
+        stop.store(true, Ordering::Release);
+        assert!(group.reclaim(Mechanism::MemoryReclaim, 1, &stop).unwrap());
+        assert_eq!(fs::read_to_string(&file).unwrap(), "12345678");
+    }
+}

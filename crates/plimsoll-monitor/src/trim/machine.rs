@@ -1,0 +1,43 @@
+//! Where memory is on the whole machine, to see where it went.
+
+use std::fs;
+
+use plimsoll_model::columns::{Row, col};
+use plimsoll_sample::parse;
+
+/// Levels of the machine, in bytes. What cannot be read is zero.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Machine {
+    pub(super) swap_total: i64,
+    pub(super) swap_used: i64,
+    pub(super) swap_cache: i64,
+    /// RAM that compressed pages take.
+    pub(super) compressed: i64,
+    /// File pages, shared memory left out.
+    pub(super) page_cache: i64,
+    /// Kernel objects that can be given back.
+    pub(super) reclaimable: i64,
+    pub(super) dirty: i64,
+    pub(super) free: i64,
+}
+
+impl Machine {
+    /// Reads them.
+    pub(super) fn now() -> Machine {
+        let mut row = Row::empty(0);
+        parse::meminfo(&fs::read("/proc/meminfo").unwrap_or_default(), &mut row);
+        parse::vmstat(&fs::read("/proc/vmstat").unwrap_or_default(), &mut row);
+        let level = |column| row.get(column).unwrap_or(0);
+        // zswap kept its pages in other allocators before Linux 6.18, where nr_zspages does not count them.
+        Machine {
+            swap_total: level(col::SWAP_TOTAL),
+            swap_used: level(col::SWAP_TOTAL) - level(col::SWAP_FREE),
+            swap_cache: level(col::SWAP_CACHED),
+            compressed: level(col::NR_ZSPAGES).max(level(col::ZSWAP_POOL)),
+            page_cache: level(col::CACHED) + level(col::BUFFERS) - level(col::SHMEM),
+            reclaimable: level(col::SLAB_RECLAIMABLE),
+            dirty: level(col::DIRTY) + level(col::WRITEBACK),
+            free: level(col::MEM_FREE),
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! Releasing standby memory of the whole machine: caches that no working set holds.
+//!
+//! The kernel gives it back by itself when it is needed, so this makes nothing faster: what is dropped has to be read
+//! again. It shows how much of the used memory was cache, and makes experiments start alike.
+
+use std::fmt;
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use serde::Serialize;
+
+use super::machine::Machine;
+use plimsoll_model::quantity::{bytes, change_of_bytes, seconds};
+
+const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
+
+/// One thing that a release does. The order of the variants is the order in which they are carried out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Action {
+    /// Writes dirty file pages to their files, since only clean ones can be dropped.
+    Sync,
+    /// Drops clean page cache that nobody maps.
+    PageCache,
+    /// Drops cached inodes, directory entries and other kernel objects that can be made again.
+    Slab,
+}
+
+impl Action {
+    /// What is done, by the kernel's names.
+    pub fn interface(self) -> &'static str {
+        match self {
+            Action::Sync => "sync(2)",
+            Action::PageCache => "1 into /proc/sys/vm/drop_caches",
+            Action::Slab => "2 into /proc/sys/vm/drop_caches",
+        }
+    }
+}
+
+/// A step of a plan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Step {
+    /// What is done.
+    pub action: Action,
+    /// Bytes that it is about, at most.
+    pub bytes: u64,
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let size = bytes(self.bytes as f64);
+        match self.action {
+            Action::Sync => write!(f, "write {size} of dirty pages to their files"),
+            Action::PageCache => write!(
+                f,
+                "drop at most {size} of page cache; what is used again has to be read again"
+            ),
+            Action::Slab => write!(f, "drop at most {size} of cached inodes and directory entries"),
+        }?;
+        write!(f, " ({})", self.action.interface())
+    }
+}
+
+/// What a release would do now. Swap, compressed or not, and memory of programs are not touched.
+pub fn plan() -> Vec<Step> {
+    let machine = Machine::now();
+    let step = |action, level: i64| Step {
+        action,
+        bytes: level.max(0) as u64,
+    };
+    vec![
+        step(Action::Sync, machine.dirty),
+        step(Action::PageCache, machine.page_cache),
+        step(Action::Slab, machine.reclaimable),
+    ]
+}
+
+/// What one step came to: changes of the machine, in bytes. What others did meanwhile is in them.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct StepReport {
+    /// What was done.
+    pub action: Action,
+    /// Seconds that it took.
+    pub seconds: f64,
+    /// Change of dirty pages and of those being written.
+    pub dirty: i64,
+    /// Change of the page cache, shared memory left out.
+    pub page_cache: i64,
+    /// Change of kernel objects that can be given back.
+    pub reclaimable: i64,
+    /// Change of free memory.
+    pub free: i64,
+}
+
+/// What a release came to.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ReleaseReport {
+    /// The steps that were carried out, in their order.
+    pub steps: Vec<StepReport>,
+    /// Change of free memory over all of it, in bytes.
+    pub free: i64,
+    /// Whether it was stopped between two steps.
+    pub interrupted: bool,
+}
+
+/// One line, for a log.
+impl fmt::Display for ReleaseReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sum =
+            |level: fn(&StepReport) -> i64| change_of_bytes(self.steps.iter().map(level).sum::<i64>() as f64);
+        write!(
+            f,
+            "released: free {}, page cache {}, reclaimable slab {}, dirty {}, in {}; what was dropped has to be read again",
+            change_of_bytes(self.free as f64),
+            sum(|step| step.page_cache),
+            sum(|step| step.reclaimable),
+            sum(|step| step.dirty),
+            seconds(self.steps.iter().map(|step| step.seconds).sum()),
+        )?;
+        if self.interrupted {
+            f.write_str("; stopped before its end")?;
+        }
+        Ok(())
+    }
+}
+
+/// Why nothing, or not all, was released.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReleaseError {
+    /// The file may not be written.
+    #[error(
+        "cannot release standby memory: {file}: {source}; it is for root alone, and read-only in most containers: run \
+         as root on the host"
+    )]
+    Denied {
+        /// The control file.
+        file: String,
+        /// What the system answered.
+        source: io::Error,
+    },
+}
+
+/// Carries out `steps`, in their order. Looks at `stop` between two of them: a step itself cannot be stopped, and
+/// writing out much dirty memory takes long.
+///
+/// # Errors
+/// [`ReleaseError::Denied`] where this user may not: nothing is done then.
+pub fn carry_out(steps: &[Step], stop: &AtomicBool) -> Result<ReleaseReport, ReleaseError> {
+    carry_out_by(Path::new(DROP_CACHES), steps, stop)
+}
+
+fn carry_out_by(file: &Path, steps: &[Step], stop: &AtomicBool) -> Result<ReleaseReport, ReleaseError> {
+    let denied = |source| ReleaseError::Denied {
+        file: file.display().to_string(),
+        source,
+    };
+    // Asked for first, so that nothing is done where not all can be.
+    let open = || OpenOptions::new().write(true).open(file);
+    open().map_err(denied)?;
+    let first = Machine::now();
+    let mut report = ReleaseReport {
+        steps: Vec::with_capacity(steps.len()),
+        free: 0,
+        interrupted: false,
+    };
+    let mut before = first;
+    for step in steps {
+        if stop.load(Ordering::Acquire) {
+            report.interrupted = true;
+            break;
+        }
+        let start = Instant::now();
+        match step.action {
+            Action::Sync => rustix::fs::sync(),
+            Action::PageCache => open().and_then(|mut file| file.write_all(b"1")).map_err(denied)?,
+            Action::Slab => open().and_then(|mut file| file.write_all(b"2")).map_err(denied)?,
+        }
+        let after = Machine::now();
+        report.steps.push(StepReport {
+            action: step.action,
+            seconds: start.elapsed().as_secs_f64(),
+            dirty: after.dirty - before.dirty,
+            page_cache: after.page_cache - before.page_cache,
+            reclaimable: after.reclaimable - before.reclaimable,
+            free: after.free - before.free,
+        });
+        report.free = after.free - first.free;
+        before = after;
+    }
+    Ok(report)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The plan without its sync, which would hold up the whole machine.
+    fn drops() -> Vec<Step> {
+        let mut steps = plan();
+        assert_eq!(steps.remove(0).action, Action::Sync);
+        steps
+    }
+
+    #[test]
+    fn what_is_planned_is_written_and_nothing_else() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let never = AtomicBool::new(false);
+        let steps = drops();
+        let report = carry_out_by(file.path(), &steps[..1], &never).unwrap();
+        assert_eq!(std::fs::read_to_string(file.path()).unwrap(), "1");
+        assert_eq!(report.steps[0].action, Action::PageCache);
+        let report = carry_out_by(file.path(), &steps, &never).unwrap();
+        assert_eq!(std::fs::read_to_string(file.path()).unwrap(), "2");
+        assert_eq!((report.steps.len(), report.interrupted), (2, false));
+        assert!(report.to_string().contains("read again"));
+    }
+
+    #[test]
+    fn nothing_is_done_after_a_stop_or_without_permission() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let report = carry_out_by(file.path(), &drops(), &AtomicBool::new(true)).unwrap();
+        assert!(report.interrupted && report.steps.is_empty());
+        assert_eq!(std::fs::read_to_string(file.path()).unwrap(), "");
+        let error = carry_out_by(Path::new("/proc/version"), &drops(), &AtomicBool::new(false)).unwrap_err();
+        assert!(error.to_string().contains("run as root"), "{error}");
+    }
+
+    #[test]
+    fn a_plan_says_how_much_and_how() {
+        let steps = plan();
+        assert!(steps.iter().any(|step| step.bytes > 0));
+        for step in steps {
+            assert!(
+                step.to_string()
+                    .ends_with(&format!("({})", step.action.interface()))
+            );
+        }
+    }
+}

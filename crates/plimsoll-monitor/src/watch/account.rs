@@ -1,0 +1,139 @@
+//! Figures of what is watched, kept up as samples come: what the summary is made of.
+
+use std::collections::BTreeMap;
+
+use crate::processes::Identity;
+use plimsoll_model::columns::{Row, col};
+use plimsoll_sample::{DelayAccounting, Delays, Reader, SampleError};
+
+/// The account from its opening to its closing.
+#[derive(Default)]
+pub(super) struct Account {
+    reader: Option<Reader>,
+    /// The machine at the opening, and at the closing.
+    pub(super) first: Option<Row>,
+    pub(super) last: Option<Row>,
+    /// Samples in between.
+    pub(super) samples: u64,
+    /// Most that the target had of each, in any sample.
+    pub(super) peak_resident: Option<i64>,
+    pub(super) peak_swap: Option<i64>,
+    pub(super) peak_cgroup: Option<i64>,
+    /// Faults of the target that were seen to happen.
+    pub(super) minor_faults: i64,
+    pub(super) major_faults: i64,
+    before: Option<(Option<i64>, Option<i64>)>,
+    delays: Option<Result<DelayTally, String>>,
+}
+
+/// Delays of a program's processes, as last seen.
+struct DelayTally {
+    accounting: DelayAccounting,
+    seen: BTreeMap<Identity, Delays>,
+}
+
+impl Account {
+    /// Opens the account now.
+    pub(super) fn open(now_ns: u64) -> Result<Account, SampleError> {
+        let mut reader = Reader::open()?;
+        let mut row = Row::empty(now_ns);
+        reader.read(&mut row);
+        Ok(Account {
+            reader: Some(reader),
+            first: Some(row),
+            ..Account::default()
+        })
+    }
+
+    /// Takes a sample, unless it is from before the opening or after the closing.
+    pub(super) fn add(&mut self, row: &Row) {
+        let from_ns = self.first.map_or(0, |row| row.t_ns);
+        let to_ns = self.last.map_or(u64::MAX, |row| row.t_ns);
+        if !(from_ns..=to_ns).contains(&row.t_ns) {
+            return;
+        }
+        self.samples += 1;
+        for (peak, column) in [
+            (&mut self.peak_resident, col::TARGET_RESIDENT),
+            (&mut self.peak_swap, col::TARGET_SWAP),
+            (&mut self.peak_cgroup, col::CGROUP_USAGE),
+        ] {
+            *peak = (*peak).max(row.get(column));
+        }
+        let faults = (
+            row.get(col::TARGET_MINOR_FAULTS),
+            row.get(col::TARGET_MAJOR_FAULTS),
+        );
+        if let Some(before) = self.before.replace(faults) {
+            self.minor_faults += growth(before.0, faults.0);
+            self.major_faults += growth(before.1, faults.1);
+        }
+    }
+
+    /// Keeps account of what a program waits for, where the kernel tells.
+    pub(super) fn open_delays(&mut self) {
+        let tally = DelayAccounting::open().map(|accounting| DelayTally {
+            accounting,
+            seen: BTreeMap::new(),
+        });
+        self.delays = Some(tally);
+    }
+
+    /// Looks at what the processes have waited for. What they waited for after the last look is missed.
+    pub(super) fn look_at_delays(&mut self, processes: impl IntoIterator<Item = Identity>) {
+        if let Some(Ok(tally)) = &mut self.delays {
+            for process in processes {
+                if let Ok(delays) = tally.accounting.of(process.pid) {
+                    tally.seen.insert(process, delays);
+                }
+            }
+        }
+    }
+
+    /// What all processes waited for, or why that is not known. None when nobody asked for it.
+    pub(super) fn delays(&self) -> Option<Result<Delays, String>> {
+        let tally = match self.delays.as_ref()? {
+            Ok(tally) => tally,
+            Err(reason) => return Some(Err(reason.clone())),
+        };
+        let sum = tally.seen.values().fold(Delays::default(), |sum, delays| Delays {
+            swap_in_ns: sum.swap_in_ns + delays.swap_in_ns,
+            thrashing_ns: sum.thrashing_ns + delays.thrashing_ns,
+            reclaim_ns: sum.reclaim_ns + delays.reclaim_ns,
+            compaction_ns: sum.compaction_ns + delays.compaction_ns,
+            copy_ns: sum.copy_ns + delays.copy_ns,
+        });
+        Some(Ok(sum))
+    }
+
+    /// Closes the account now, once.
+    pub(super) fn close(&mut self, now_ns: u64) {
+        if let Some(mut reader) = self.reader.take() {
+            let mut row = Row::empty(now_ns);
+            reader.read(&mut row);
+            self.last = Some(row);
+        }
+    }
+
+    /// Growth of a counter of the machine from the opening to the closing.
+    pub(super) fn growth(&self, column: usize) -> Option<u64> {
+        let (first, last) = (self.first.as_ref()?, self.last.as_ref()?);
+        u64::try_from(last.get(column)?.checked_sub(first.get(column)?)?).ok()
+    }
+
+    /// Seconds from the opening to the closing.
+    pub(super) fn seconds(&self) -> f64 {
+        match (&self.first, &self.last) {
+            (Some(first), Some(last)) => last.t_ns.saturating_sub(first.t_ns) as f64 / 1e9,
+            _ => 0.0,
+        }
+    }
+}
+
+/// Growth of a sum over living processes: less where one has ended, which then is not counted.
+fn growth(before: Option<i64>, now: Option<i64>) -> i64 {
+    match (before, now) {
+        (Some(before), Some(now)) => (now - before).max(0),
+        _ => 0,
+    }
+}

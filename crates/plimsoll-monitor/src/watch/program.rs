@@ -1,0 +1,160 @@
+//! The program that is started to be watched.
+
+use std::fs::File;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+
+use super::error::WatchError;
+use super::options::Program;
+use super::shared::{Shared, lock};
+use super::state::MarkKind;
+use crate::processes::{self, Identity};
+use plimsoll_model::sanitize::inert;
+
+/// Files in the recording's folder that the program's output goes into where a face draws.
+const OUTPUT: &str = "stdout.txt";
+const ERRORS: &str = "stderr.txt";
+
+/// A program that runs.
+pub(super) struct Running {
+    /// Its process.
+    pub(super) identity: Identity,
+    /// Its number and command line.
+    pub(super) title: String,
+    /// The largest resident size that this process had when it started the program, which the program's begins with.
+    floor: u64,
+}
+
+/// How a program ended.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Outcome {
+    /// Its process id and command line.
+    pub(super) title: String,
+    /// Exit code and signal, and what it and its descendants used.
+    pub(super) ended: plimsoll_os::Ended,
+    /// Largest resident size of any of its processes, where it exceeds what this one had when it started it.
+    pub(super) max_resident: Option<u64>,
+}
+
+impl Outcome {
+    /// How it ended, in words.
+    pub(super) fn words(&self) -> String {
+        match (self.ended.code, self.ended.signal) {
+            (Some(code), _) => format!("ended with exit code {code}"),
+            (None, Some(signal)) => match signal_hook::low_level::signal_name(signal) {
+                Some(name) => format!("was ended by {name}"),
+                None => format!("was ended by signal {signal}"),
+            },
+            (None, None) => "ended".to_owned(),
+        }
+    }
+}
+
+impl Program {
+    /// The command line in one line, harmless to show.
+    pub(super) fn words(&self) -> String {
+        let words: Vec<_> = self.command.iter().map(|word| word.to_string_lossy()).collect();
+        inert(&words.join(" ")).into_owned()
+    }
+
+    /// Starts it. `folder` is that of the recording, if there is one.
+    pub(super) fn start(&self, folder: Option<&Path>) -> Result<Running, WatchError> {
+        let Some((name, arguments)) = self.command.split_first() else {
+            return Err(WatchError::Target {
+                what: "a program".to_owned(),
+                reason: "no program is named".to_owned(),
+            });
+        };
+        let mut command = Command::new(name);
+        command.args(arguments);
+        if !self.passes_through {
+            command.stdin(Stdio::null());
+            command.stdout(output(folder, OUTPUT)?);
+            command.stderr(output(folder, ERRORS)?);
+        }
+        let floor = own_peak();
+        let failed = |source| WatchError::Program {
+            name: inert(&name.to_string_lossy()).into_owned(),
+            source,
+        };
+        // Not waited for through this handle, but by `wait_for`, which learns what it used too.
+        let child = command.spawn().map_err(failed)?;
+        // A child that nobody has waited for keeps its number, ended or not.
+        let identity = Identity::of(child.id()).map_err(failed)?;
+        Ok(Running {
+            identity,
+            title: format!("{} {}", identity.pid, self.words()),
+            floor,
+        })
+    }
+}
+
+/// The largest resident size that this process ever had, in bytes: what the kernel's figure for the program begins
+/// with, since the program starts out in a copy of this one's memory.
+fn own_peak() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    peak.and_then(processes::parse::first_number)
+        .map_or(0, |kib| kib.saturating_mul(1024))
+}
+
+/// Where the program's output goes.
+fn output(folder: Option<&Path>, name: &str) -> Result<Stdio, WatchError> {
+    let Some(folder) = folder else {
+        return Ok(Stdio::null());
+    };
+    let path = folder.join(name);
+    let file = File::create_new(&path).map_err(|source| {
+        WatchError::Recording(plimsoll_model::recording::RecordingError::Io {
+            doing: "create",
+            path,
+            source,
+        })
+    })?;
+    Ok(file.into())
+}
+
+/// Waits until the program has ended, closes the account and says how it ended.
+pub(super) fn wait_for(running: Running, shared: &Arc<Shared>) {
+    let pid = running.identity.pid;
+    if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
+        // It stays a zombie until `wait`, whose figures can still be asked for.
+        while let Err(rustix::io::Errno::INTR) =
+            waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)
+        {}
+    }
+    {
+        let mut account = lock(&shared.account);
+        account.close(shared.now_ns());
+        account.look_at_delays([running.identity]);
+    }
+    let ended = plimsoll_os::wait(pid).unwrap_or(plimsoll_os::Ended {
+        code: None,
+        signal: None,
+        usage: plimsoll_os::ResourceUsage::default(),
+        max_resident: 0,
+    });
+    let outcome = Outcome {
+        max_resident: (ended.max_resident > running.floor).then_some(ended.max_resident),
+        title: running.title,
+        ended,
+    };
+    let words = outcome.words();
+    if let Some(target) = shared.state().target.as_mut() {
+        target.ended = Some(words.clone());
+    }
+    shared.mark(MarkKind::Target, format!("{} {words}", outcome.title));
+    shared.end_program(outcome);
+}
+
+/// Ends a program that was just started and cannot be watched: nobody has waited for it, so that the number is its own.
+pub(super) fn abandon(pid: u32) {
+    if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
+        // It may have ended by itself.
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+        let _ = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED);
+    }
+}

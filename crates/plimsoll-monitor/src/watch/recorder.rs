@@ -1,0 +1,322 @@
+//! Keeps what is watched: a recording that is written by a thread of its own, so that a slow disk holds up nobody.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, SyncSender};
+use std::thread::JoinHandle;
+
+use super::error::WatchError;
+use super::shared::{Shared, plain_event};
+use super::state::Level;
+use plimsoll_model::columns::{Row, col};
+use plimsoll_model::recording::model::{
+    Event, EventKind, Manifest, RECORDING_SCHEMA, RESULTS_SCHEMA, Results, RunStatus, SamplerReport,
+    SamplerSettings, WATCH,
+};
+use plimsoll_model::recording::{Recording, RecordingError, Writer};
+use plimsoll_model::scenario::{Order, Plan};
+use plimsoll_report as report;
+use plimsoll_report::analysis;
+use plimsoll_sample::host::host;
+use plimsoll_sample::monotonic_ns;
+
+/// Entries that may wait for a slow disk: samples come once a second. What comes then is lost, and counted.
+const WAITING: usize = 240;
+
+/// Samples up to which a page is made at the end, 11 hours at 10 Hz: it takes about a kilobyte of memory each.
+const PAGE_SAMPLES: usize = 400_000;
+
+/// What is to be written.
+enum Entry {
+    Rows(Vec<Row>),
+    Event(Event),
+    /// The end: the devices of the swap slots, and the samples that were lost on their way here.
+    End {
+        swap_slots: Vec<String>,
+        lost: u64,
+    },
+}
+
+/// A recording that is being written.
+pub(super) struct Recorder {
+    entries: SyncSender<Entry>,
+    thread: JoinHandle<Result<Recorded, RecordingError>>,
+    /// What the monitor's times are ahead of the recording's, which begins later.
+    ahead_ns: u64,
+    pending: Vec<Row>,
+    rows_per_batch: usize,
+    lost: u64,
+}
+
+/// A recording that was ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Recorded {
+    /// Its folder.
+    pub folder: PathBuf,
+    /// Its page, unless it is too long for one to be made at once.
+    pub page: Option<PathBuf>,
+    /// Why there is no page that should be there.
+    pub trouble: Option<String>,
+}
+
+/// What a recording says of itself.
+pub(super) struct Heading {
+    /// What is watched, in words.
+    pub(super) title: String,
+    /// How it is sampled.
+    pub(super) sampler: SamplerSettings,
+}
+
+impl Recorder {
+    /// Makes the folder and starts writing. `shared` is told when that fails later.
+    pub(super) fn start(
+        folder: &Path,
+        heading: Heading,
+        shared: &Arc<Shared>,
+    ) -> Result<Recorder, WatchError> {
+        let ahead_ns = shared.now_ns();
+        let hz = heading.sampler.hz;
+        let (parent, name) = place(folder);
+        let mut writer = Writer::create(&parent, manifest(name, heading))?;
+        writer.event(&plain_event(0, EventKind::RunStart))?;
+        let folder = writer.folder().to_owned();
+        let (entries, written) = mpsc::sync_channel(WAITING);
+        let told = Arc::clone(shared);
+        let thread = std::thread::Builder::new()
+            .name("recorder".to_owned())
+            .spawn(move || {
+                let recorded = write(writer, &written);
+                if let Err(error) = &recorded {
+                    told.state().status.recording = None;
+                    told.say(Level::Error, ended_early(error));
+                }
+                recorded
+            })
+            .map_err(WatchError::Thread)?;
+        shared.state().status.recording = Some(folder);
+        Ok(Recorder {
+            entries,
+            thread,
+            ahead_ns,
+            pending: Vec::with_capacity(hz as usize),
+            rows_per_batch: hz as usize,
+            lost: 0,
+        })
+    }
+
+    /// Takes samples. Those from before the start are passed over.
+    pub(super) fn rows(&mut self, rows: &[Row]) {
+        for row in rows {
+            if let Some(t_ns) = row.t_ns.checked_sub(self.ahead_ns) {
+                let mut row = *row;
+                row.t_ns = t_ns;
+                self.pending.push(row);
+            }
+        }
+        if self.pending.len() >= self.rows_per_batch {
+            self.flush();
+        }
+    }
+
+    fn flush(&mut self) {
+        let rows = std::mem::replace(&mut self.pending, Vec::with_capacity(self.rows_per_batch));
+        let count = rows.len() as u64;
+        if self.entries.try_send(Entry::Rows(rows)).is_err() {
+            self.lost += count;
+        }
+    }
+
+    /// Takes an event.
+    pub(super) fn event(&mut self, mut event: Event) {
+        event.t_ns = event.t_ns.saturating_sub(self.ahead_ns);
+        // A disk that is minutes behind loses it; the samples that it loses are counted and said.
+        let _ = self.entries.try_send(Entry::Event(event));
+    }
+
+    /// Ends the recording, with what came of it. `dropped` samples never came here.
+    pub(super) fn finish(
+        mut self,
+        swap_slots: Vec<String>,
+        dropped: u64,
+    ) -> Result<Recorded, RecordingError> {
+        self.flush();
+        // Fails where the thread has ended with an error, which it then returns.
+        let _ = self.entries.send(Entry::End {
+            swap_slots,
+            lost: self.lost + dropped,
+        });
+        drop(self.entries);
+        self.thread
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    }
+}
+
+/// What to say when a recording cannot go on.
+pub(super) fn ended_early(error: &RecordingError) -> String {
+    match error {
+        RecordingError::Full { folder, source, .. } => format!(
+            "there is no room for more in {}: {source}; what was recorded so far is kept and opens. Free some space and \
+             record into another folder",
+            folder.display()
+        ),
+        error => format!("the recording cannot go on: {error}; what was recorded so far is kept"),
+    }
+}
+
+/// The folder that the recording's folder is made in, and its name.
+fn place(folder: &Path) -> (PathBuf, String) {
+    let parent = folder
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
+    // A path without a name (`..`) stays as it is: the writer refuses it as no plain name.
+    let name = folder.file_name().unwrap_or(folder.as_os_str());
+    (parent.to_owned(), name.to_string_lossy().into_owned())
+}
+
+fn manifest(name: String, heading: Heading) -> Manifest {
+    Manifest {
+        schema: RECORDING_SCHEMA,
+        tool_version: env!("CARGO_PKG_VERSION").to_owned(),
+        run: name,
+        command: std::env::args().collect(),
+        monotonic_start_ns: monotonic_ns(),
+        started: jiff::Timestamp::now().to_string(),
+        plan: Plan {
+            scenario: WATCH.to_owned(),
+            title: format!("watch of {}", heading.title),
+            description: String::new(),
+            seed: 0,
+            quick: false,
+            time_limit: None,
+            order: Order::Fixed,
+            sections: Vec::new(),
+            trials: Vec::new(),
+        },
+        sampler: heading.sampler,
+        swap_slots: Vec::new(),
+        host: host(),
+        calibration: None,
+        missing: Vec::new(),
+        resumed: Vec::new(),
+        checksums: Default::default(),
+    }
+}
+
+/// Writes what comes until the end, and ends the recording. Where the monitor went away without an end, it is left
+/// as a killed run leaves it: it opens.
+fn write(mut writer: Writer, entries: &Receiver<Entry>) -> Result<Recorded, RecordingError> {
+    let mut written = Written::default();
+    let hz = writer.manifest().sampler.hz;
+    for entry in entries {
+        match entry {
+            Entry::Rows(rows) => {
+                writer.samples(&rows)?;
+                written.samples += rows.len();
+                written.first = written.first.or(rows.first().copied());
+                written.last = rows.last().copied().or(written.last);
+                written.late += rows.iter().filter(|row| is_late(row, hz)).count() as u64;
+            }
+            Entry::Event(event) => {
+                writer.event(&event)?;
+                written.end_ns = written.end_ns.max(event.t_ns);
+                if event.kind == EventKind::Warning {
+                    written.warnings.push(event.text);
+                }
+            }
+            Entry::End { swap_slots, lost } => {
+                let end_ns = written.end_ns.max(written.last.map_or(0, |row| row.t_ns));
+                writer.event(&plain_event(end_ns, EventKind::RunEnd))?;
+                let mut manifest = writer.manifest().clone();
+                manifest.swap_slots = swap_slots;
+                writer.update_manifest(&manifest)?;
+                return conclude(writer, written, lost);
+            }
+        }
+    }
+    Ok(Recorded {
+        folder: writer.folder().to_owned(),
+        page: None,
+        trouble: None,
+    })
+}
+
+/// What has been written.
+#[derive(Default)]
+struct Written {
+    samples: usize,
+    first: Option<Row>,
+    last: Option<Row>,
+    late: u64,
+    end_ns: u64,
+    warnings: Vec<String>,
+}
+
+/// Whether a sample was taken more than half a period after it was due.
+fn is_late(row: &Row, hz: u32) -> bool {
+    let half_period_ns = 500_000_000 / i64::from(hz.max(1));
+    row.get(col::TICK_LATE_NS)
+        .is_some_and(|late| late > half_period_ns)
+}
+
+/// Makes the results and the page.
+fn conclude(writer: Writer, written: Written, lost: u64) -> Result<Recorded, RecordingError> {
+    if written.samples > PAGE_SAMPLES {
+        let results = results_of(writer.manifest(), written, lost);
+        let folder = writer.finish(&results)?;
+        return Ok(Recorded {
+            folder,
+            page: None,
+            trouble: None,
+        });
+    }
+    let mut results = analysis::results(&Recording::open(writer.folder())?);
+    results.sampler.dropped += lost;
+    let folder = writer.finish(&results)?;
+    let made = report::write_page(&Recording::open(&folder)?, &results, &folder);
+    let (page, trouble) = match made {
+        Ok(page) => (Some(page), None),
+        Err(error) => (None, Some(error)),
+    };
+    Ok(Recorded {
+        folder,
+        page,
+        trouble,
+    })
+}
+
+/// The results of a recording that is too long to be read back here. What they lack, `plimsoll report` computes.
+fn results_of(manifest: &Manifest, written: Written, lost: u64) -> Results {
+    // The monitor may have been at work for long before it recorded.
+    let growth = |column: usize| {
+        let at = |row: Option<Row>| row.and_then(|row| row.get(column));
+        let growth = at(written.last)?.checked_sub(at(written.first)?)?;
+        u64::try_from(growth).ok()
+    };
+    let count = |column: usize| growth(column).unwrap_or(0);
+    let samples = written.samples as u64;
+    let cpu_s = count(col::SAMPLER_CPU_US) as f64 / 1e6;
+    let wall_s = written.last.map_or(0, |row| row.t_ns) as f64 / 1e9;
+    Results {
+        schema: RESULTS_SCHEMA,
+        version: manifest.tool_version.clone(),
+        run: manifest.run.clone(),
+        scenario: manifest.plan.scenario.clone(),
+        status: RunStatus::Ok,
+        calibration: None,
+        confounders: Vec::new(),
+        warnings: written.warnings,
+        sampler: SamplerReport {
+            hz: manifest.sampler.hz,
+            samples,
+            late: written.late,
+            missed: count(col::MISSED_TICKS),
+            dropped: lost,
+            cpu_s,
+            cpu_percent: analysis::ratio(100.0 * cpu_s, wall_s).unwrap_or(0.0),
+            us_per_sample: analysis::ratio(1e6 * cpu_s, samples as f64).unwrap_or(0.0),
+        },
+        trials: Vec::new(),
+    }
+}

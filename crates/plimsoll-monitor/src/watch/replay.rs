@@ -1,0 +1,122 @@
+//! A recording as a source: what it holds, and what is written to it meanwhile.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Duration;
+
+use super::shared::{Shared, mark_of};
+use super::state::{Facts, Level, State, TargetState};
+use plimsoll_model::columns::Row;
+use plimsoll_model::recording::model::Manifest;
+use plimsoll_model::recording::{Follow, FollowState, RecordingError, Samples};
+use plimsoll_report::analysis::frame::{Frame, Machine};
+
+/// Time between two looks at a recording that is being written.
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// Samples that go into the state at once: a face need not wait long for it.
+const CHUNK: usize = 1000;
+
+/// A recording on its way into the state.
+pub(super) struct Replay {
+    follow: Follow,
+    machine: Machine,
+    before: Option<Row>,
+}
+
+impl Replay {
+    /// Opens the recording in `folder`, with the state that it begins with.
+    pub(super) fn open(folder: &Path) -> Result<(Replay, State), RecordingError> {
+        let follow = Follow::open(folder)?;
+        let manifest = follow.manifest();
+        let host = &manifest.host;
+        let machine = Machine {
+            page_size: host.page_size,
+            cpus: host.cpus,
+        };
+        let mut state = State::new(Facts {
+            hostname: host.hostname.clone(),
+            kernel: host.kernel.clone(),
+            machine,
+            mem_total: host.mem_total,
+            started: manifest.started.clone(),
+            hz: manifest.sampler.hz,
+        });
+        state.status.replay = true;
+        state.status.unlocked = manifest.sampler.locked.clone().err();
+        state.target = Some(TargetState {
+            title: title(manifest),
+            ..TargetState::default()
+        });
+        let replay = Replay {
+            follow,
+            machine,
+            before: None,
+        };
+        Ok((replay, state))
+    }
+
+    /// Reads what there is, and then what comes, until the recording has come to its end or `stop` ends.
+    pub(super) fn run(mut self, shared: &Arc<Shared>, stop: &Receiver<()>) {
+        loop {
+            let goes_on = match self.poll(shared) {
+                Ok(goes_on) => goes_on,
+                Err(error) => {
+                    shared.state().status.ended = Some(error.to_string());
+                    shared.say(Level::Error, error.to_string());
+                    false
+                }
+            };
+            let wait = match goes_on {
+                true => stop.recv_timeout(PERIOD),
+                false => stop.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            };
+            if wait != Err(RecvTimeoutError::Timeout) {
+                return;
+            }
+        }
+    }
+
+    /// Takes over what is new. Whether there may be more.
+    fn poll(&mut self, shared: &Shared) -> Result<bool, RecordingError> {
+        let news = self.follow.poll()?;
+        self.push(&news.samples, shared);
+        let mut state = shared.state();
+        for mark in news.events.iter().filter_map(mark_of) {
+            state.mark(mark);
+        }
+        let ended = match &news.state {
+            FollowState::Writing => None,
+            FollowState::Finished => Some("the recording ends here".to_owned()),
+            FollowState::Stopped { reason } => Some(format!("the recording was cut short: {reason}")),
+        };
+        let slots = &self.follow.manifest().swap_slots;
+        if state.status.ended != ended || state.swap_devices != *slots {
+            state.status.ended = ended;
+            state.swap_devices.clone_from(slots);
+            state.revision += 1;
+        }
+        Ok(news.state != FollowState::Finished)
+    }
+
+    fn push(&mut self, samples: &Samples, shared: &Shared) {
+        for start in (0..samples.len()).step_by(CHUNK) {
+            let mut state = shared.state();
+            for index in start..samples.len().min(start + CHUNK) {
+                let row = samples.row(index);
+                state
+                    .history
+                    .push(Frame::of(&row, self.before.as_ref(), self.machine));
+                self.before = Some(row);
+            }
+        }
+    }
+}
+
+/// What was watched, in words.
+fn title(manifest: &Manifest) -> String {
+    let title = &manifest.plan.title;
+    let title = title.strip_prefix("watch of ").unwrap_or(title);
+    plimsoll_model::sanitize::inert(title).into_owned()
+}

@@ -1,0 +1,301 @@
+//! What clients are told, as JSON: inert (no character in it can end a script element), numbers whole where they can be.
+
+use std::fmt::Write;
+
+use serde_json::{Value, json};
+
+use crate::watch::{Facts, Level, MarkKind, State};
+use plimsoll_model::categories::CATEGORIES;
+use plimsoll_model::sanitize::inert;
+use plimsoll_report::analysis::Frame;
+use plimsoll_report::analysis::gauges::{GAUGES, Gauge, GaugeUnit, Panel};
+use plimsoll_report::html::{inert as safe_in_script, palette};
+
+/// Version of the protocol.
+pub(super) const PROTOCOL: u32 = 1;
+
+/// Most marks that are sent, the newest; a page cannot draw more.
+const MOST_MARKS: usize = 2000;
+/// Most process numbers of the target that are sent.
+const MOST_PIDS: usize = 100;
+
+/// Names of the events that tell a part of the state, in the order of [`parts`].
+pub(super) const PARTS: [&str; 5] = ["target", "devices", "marks", "status", "messages"];
+
+/// The machine, and what the columns of a row are.
+pub(super) fn hello(facts: &Facts, allow_actions: bool) -> String {
+    let layers = palette::LAYERS.iter().map(
+        |paint| json!({ "key": paint.key, "label": paint.label, "ink": paint.key, "hatched": paint.hatched }),
+    );
+    let gauges = GAUGES.iter().map(|gauge| {
+        let ink = palette::ink_of(gauge.key, 0);
+        json!({
+            "key": gauge.key, "label": gauge.title, "panel": panel(gauge.panel), "unit": unit(gauge.unit),
+            "ink": ink.key, "dash": ink.dash,
+        })
+    });
+    let hello = json!({
+        "protocol": PROTOCOL,
+        "version": env!("CARGO_PKG_VERSION"),
+        "hostname": inert(&facts.hostname),
+        "kernel": inert(&facts.kernel),
+        "started": inert(&facts.started),
+        "hz": facts.hz,
+        "cpus": facts.machine.cpus,
+        "memTotal": facts.mem_total,
+        "layers": layers.collect::<Vec<_>>(),
+        "gauges": gauges.collect::<Vec<_>>(),
+        "actions": allow_actions,
+    });
+    safe_in_script(&hello.to_string())
+}
+
+/// The parts of the state that [`PARTS`] names.
+pub(super) fn parts(state: &State) -> [String; PARTS.len()] {
+    let target = state.target.as_ref().map(|target| {
+        json!({
+            "title": inert(&target.title),
+            "pids": target.pids.iter().take(MOST_PIDS).collect::<Vec<_>>(),
+            "unread": target.unread,
+            "ended": target.ended.as_deref().map(inert),
+            "trouble": target.trouble.as_deref().map(inert),
+        })
+    });
+    let devices: Vec<_> = state.swap_devices.iter().map(|name| inert(name)).collect();
+    let newest = state.marks.len().saturating_sub(MOST_MARKS);
+    let marks = state.marks[newest..].iter().map(|mark| {
+        json!({
+            "t": milliseconds(mark.t_ns),
+            "kind": kind(mark.kind),
+            "symbol": mark.kind.symbol(),
+            "text": inert(&mark.text),
+        })
+    });
+    let status = &state.status;
+    let status = json!({
+        "replay": status.replay,
+        "ended": status.ended.as_deref().map(inert),
+        "recording": status.recording.as_ref().map(|folder| inert(&folder.to_string_lossy()).into_owned()),
+        "unlocked": status.unlocked.as_deref().map(inert),
+        "busy": status.busy.as_deref().map(inert),
+    });
+    let messages = state.messages.iter().map(|message| {
+        json!({ "t": milliseconds(message.t_ns), "level": level(message.level), "text": inert(&message.text) })
+    });
+    [
+        Value::from(target),
+        Value::from(devices),
+        marks.collect(),
+        status,
+        messages.collect(),
+    ]
+    .map(|part| safe_in_script(&part.to_string()))
+}
+
+/// Rows of frames: the time in milliseconds, the layers, the gauges; null is not known. `length_ns` is the time that a
+/// row of a history stands for.
+pub(super) fn rows(length_ns: Option<u64>, frames: &[Frame]) -> String {
+    let mut text = String::with_capacity(frames.len() * 400 + 40);
+    text.push('{');
+    // Writing to a String cannot fail.
+    if let Some(length_ns) = length_ns {
+        let _ = write!(text, "\"step\":{},", length_ns as f64 / 1e6);
+    }
+    text.push_str("\"rows\":[");
+    for (index, frame) in frames.iter().enumerate() {
+        if index > 0 {
+            text.push(',');
+        }
+        let _ = write!(text, "[{}", milliseconds(frame.t_ns));
+        match frame.layers {
+            Some(layers) => layers.iter().for_each(|bytes| {
+                let _ = write!(text, ",{bytes}");
+            }),
+            None => text.push_str(&",null".repeat(CATEGORIES.len())),
+        }
+        for (index, gauge) in GAUGES.iter().enumerate() {
+            text.push(',');
+            push_gauge(&mut text, gauge, frame.gauge(index));
+        }
+        text.push(']');
+    }
+    text.push_str("]}");
+    text
+}
+
+/// Percent and milliseconds in hundredths, all else whole.
+fn push_gauge(text: &mut String, gauge: &Gauge, value: Option<f64>) {
+    let Some(value) = value.filter(|value| value.is_finite()) else {
+        text.push_str("null");
+        return;
+    };
+    let _ = match gauge.unit {
+        GaugeUnit::Percent | GaugeUnit::Milliseconds => write!(text, "{}", (value * 100.0).round() / 100.0),
+        _ => write!(text, "{}", value.round() as i64),
+    };
+}
+
+/// Why there will be no more events.
+pub(super) fn end(why: &str) -> String {
+    safe_in_script(&json!({ "reason": inert(why) }).to_string())
+}
+
+fn milliseconds(t_ns: u64) -> u64 {
+    t_ns / 1_000_000
+}
+
+fn panel(panel: Panel) -> &'static str {
+    match panel {
+        Panel::Target => "target",
+        Panel::Swap => "swap",
+        Panel::Io => "io",
+        Panel::Faults => "faults",
+        Panel::Pressure => "pressure",
+        Panel::Cpu => "cpu",
+        Panel::Monitor => "monitor",
+    }
+}
+
+fn unit(unit: GaugeUnit) -> &'static str {
+    match unit {
+        GaugeUnit::Bytes => "bytes",
+        GaugeUnit::BytesPerSecond => "bytes-per-second",
+        GaugeUnit::PerSecond => "per-second",
+        GaugeUnit::Percent => "percent",
+        GaugeUnit::Milliseconds => "milliseconds",
+        GaugeUnit::Number => "number",
+    }
+}
+
+fn kind(kind: MarkKind) -> &'static str {
+    match kind {
+        MarkKind::Number(_) => "number",
+        MarkKind::Note => "note",
+        MarkKind::Trim => "trim",
+        MarkKind::Release => "release",
+        MarkKind::Target => "target",
+        MarkKind::PageFlags => "page-flags",
+        MarkKind::Event => "event",
+    }
+}
+
+fn level(level: Level) -> &'static str {
+    match level {
+        Level::Info => "info",
+        Level::Warning => "warning",
+        Level::Error => "error",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::watch::{Mark, TargetState};
+    use plimsoll_report::analysis::frame::{GAUGE_COUNT, Machine};
+
+    fn facts(hostname: String) -> Facts {
+        Facts {
+            kernel: hostname.clone(),
+            hostname,
+            machine: Machine {
+                page_size: 4096,
+                cpus: 2,
+            },
+            mem_total: 1 << 30,
+            started: "2026-01-01T00:00:00Z".to_owned(),
+            hz: 10,
+        }
+    }
+
+    fn hostile() -> impl Strategy<Value = String> {
+        prop_oneof![
+            any::<String>(),
+            Just("</script><img src=x onerror=alert(1)>".to_owned()),
+            Just("\u{1b}[2J\u{202e}\u{2028}\"\\\r\n\nevent: end\ndata: {}\n\n".to_owned()),
+        ]
+    }
+
+    fn frames() -> impl Strategy<Value = Vec<Frame>> {
+        let value = prop_oneof![any::<f64>(), Just(f64::NAN), Just(f64::INFINITY), Just(0.1 + 0.2)];
+        let layers = proptest::option::of(any::<[i64; CATEGORIES.len()]>());
+        let frame = (
+            any::<u64>(),
+            layers,
+            proptest::collection::vec(value, GAUGE_COUNT),
+        )
+            .prop_map(|(t_ns, layers, values)| {
+                let mut frame = Frame::empty(t_ns);
+                frame.layers = layers;
+                for (index, value) in values.into_iter().enumerate() {
+                    frame.set_gauge(index, value);
+                }
+                frame
+            });
+        proptest::collection::vec(frame, 0..4)
+    }
+
+    fn state_of(text: &str, t_ns: u64) -> State {
+        let mut state = State::new(facts(text.to_owned()));
+        state.swap_devices = vec![text.to_owned()];
+        state.target = Some(TargetState {
+            title: text.to_owned(),
+            pids: (0..200).collect(),
+            unread: 3,
+            ended: Some(text.to_owned()),
+            trouble: Some(text.to_owned()),
+        });
+        state.status.ended = Some(text.to_owned());
+        state.status.recording = Some(text.into());
+        state.status.busy = Some(text.to_owned());
+        state.mark(Mark {
+            t_ns,
+            kind: MarkKind::Note,
+            text: text.to_owned(),
+        });
+        state.say(t_ns, Level::Warning, text);
+        state
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_a_name_holds_the_json_is_valid_one_line_and_inert(text in hostile(), t_ns in any::<u64>()) {
+            let state = state_of(&text, t_ns);
+            let mut documents = parts(&state).to_vec();
+            documents.extend([hello(&state.facts, true), end(&text)]);
+            for document in &documents {
+                let value: Value = serde_json::from_str(document).expect("valid JSON");
+                prop_assert!(!document.contains(['<', '>', '\n', '\r', '\u{2028}']), "{document}");
+                prop_assert!(!document.contains("\\u001b"), "{value}");
+            }
+            let target: Value = serde_json::from_str(&documents[0]).expect("valid JSON");
+            prop_assert_eq!(target["title"].as_str(), Some(&*inert(&text)));
+        }
+
+        #[test]
+        fn rows_are_valid_json_of_the_same_values(frames in frames(), step in proptest::option::of(1_u64..1 << 50)) {
+            let value: Value = serde_json::from_str(&rows(step, &frames)).expect("valid JSON");
+            let list = value["rows"].as_array().expect("a list");
+            prop_assert_eq!(list.len(), frames.len());
+            for (row, frame) in list.iter().zip(&frames) {
+                let row = row.as_array().expect("a list");
+                prop_assert_eq!(row.len(), 1 + CATEGORIES.len() + GAUGE_COUNT);
+                prop_assert_eq!(row[0].as_u64(), Some(frame.t_ns / 1_000_000));
+                for index in 0..CATEGORIES.len() {
+                    prop_assert_eq!(row[1 + index].as_i64(), frame.layers.map(|layers| layers[index]));
+                }
+                for index in 0..GAUGE_COUNT {
+                    let sent = row[1 + CATEGORIES.len() + index].as_f64();
+                    let own = frame.gauge(index).filter(|own| own.is_finite());
+                    prop_assert_eq!(sent.is_some(), own.is_some());
+                    if let (Some(sent), Some(own)) = (sent, own)
+                        && own.abs() < 1e15
+                    {
+                        prop_assert!((sent - own).abs() <= 0.5 + own.abs() * 1e-9, "{sent} for {own}");
+                    }
+                }
+            }
+        }
+    }
+}

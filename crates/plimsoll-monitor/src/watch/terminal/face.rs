@@ -1,0 +1,355 @@
+//! The loop: keys to actions, actions to the monitor, state to the screen.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use ratatui::backend::{Backend, CrosstermBackend};
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use signal_hook::consts::{SIGTSTP, SIGWINCH};
+use unicode_width::UnicodeWidthStr;
+
+use super::action::action_of;
+use super::figures;
+use super::keys::decode;
+use super::link::Link;
+use super::overlay::rows_inside;
+use super::pace::Pace;
+use super::page::{columns_in, draw};
+use super::screen::{self, Input, Screen};
+use super::snapshot::Snapshot;
+use super::theme::{Depth, FREE, Theme};
+use super::view::{Order, Overlay, Picker, View};
+use super::{End, TerminalError, TerminalOptions};
+use crate::watch::monitor::Monitor;
+use crate::watch::options::TargetChoice;
+use crate::watch::state::{MarkKind, Message, State};
+use plimsoll_report::analysis::frame::Frame;
+use plimsoll_report::analysis::gauges::gauge;
+use plimsoll_sample::stop::Stop;
+
+/// The page at work.
+struct Face<'a> {
+    monitor: &'a Monitor,
+    theme: Theme,
+    view: View,
+    snapshot: Snapshot,
+    backend: CrosstermBackend<Link<'a>>,
+    /// What the terminal shows.
+    shown: Buffer,
+    /// What it is to show next; kept, so that a frame allocates little.
+    next: Buffer,
+    /// Whether something but the state has changed since the last frame.
+    changed: bool,
+    /// Page flags were asked for when there had been so many counts of them.
+    flags_after: Option<usize>,
+}
+
+pub(super) fn run(monitor: &Monitor, options: &TerminalOptions, stop: &Stop) -> Result<End, TerminalError> {
+    let variable = |name: &str| std::env::var(name).ok();
+    let term = variable("TERM").unwrap_or_default();
+    if term.is_empty() || term == "dumb" {
+        return Err(TerminalError::Dumb { term });
+    }
+    let theme = Theme::of_environment(options.colours, variable);
+    if theme.depth != Depth::Mono {
+        // The library would obey NO_COLOR once more, against `--color always`.
+        ratatui::crossterm::style::force_color_output(true);
+    }
+    let prepared = |source| TerminalError::Terminal {
+        what: "prepare",
+        source,
+    };
+    let suspend = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(SIGTSTP, Arc::clone(&suspend)).map_err(prepared)?;
+    // The signal ends the wait for keys, so that a new size is seen at once; nobody looks at the flag.
+    signal_hook::flag::register(SIGWINCH, Arc::default()).map_err(prepared)?;
+    let screen = Screen::enter()?;
+    let page = options.page.clone().unwrap_or_else(|| {
+        "No page is served. `plimsoll watch --serve 127.0.0.1:8080` serves one instead of this screen."
+            .to_owned()
+    });
+    let mut face = Face {
+        monitor,
+        theme,
+        view: View::new(page),
+        snapshot: Snapshot::of(&monitor.state()),
+        backend: CrosstermBackend::new(Link::new(stop)),
+        shown: Buffer::empty(Rect::ZERO),
+        next: Buffer::empty(Rect::ZERO),
+        changed: true,
+        flags_after: None,
+    };
+    match face.show_until_end(&screen, options.duration, stop, &suspend) {
+        Ok(end) => Ok(end),
+        Err(_) if stop.requested() => Ok(End::Stopped),
+        // Whoever looked has gone; that is no failure of ours.
+        Err(Trouble::Io(error)) if gone(&error) => Ok(End::Gone),
+        Err(Trouble::Io(source)) => Err(TerminalError::Terminal {
+            what: "draw on",
+            source,
+        }),
+        Err(Trouble::Panicked) => Err(TerminalError::Panicked),
+    }
+}
+
+/// Why the loop cannot go on.
+enum Trouble {
+    Io(io::Error),
+    Panicked,
+}
+
+impl From<io::Error> for Trouble {
+    fn from(error: io::Error) -> Trouble {
+        Trouble::Io(error)
+    }
+}
+
+fn gone(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::BrokenPipe
+        || [
+            rustix::io::Errno::IO,
+            rustix::io::Errno::BADF,
+            rustix::io::Errno::NXIO,
+        ]
+        .iter()
+        .any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
+}
+
+impl Face<'_> {
+    fn show_until_end(
+        &mut self,
+        screen: &Screen,
+        duration: Option<Duration>,
+        stop: &Stop,
+        suspend: &AtomicBool,
+    ) -> Result<End, Trouble> {
+        let started = Instant::now();
+        let mut pace = Pace::default();
+        let mut typed = Vec::new();
+        loop {
+            if stop.requested() {
+                return Ok(End::Stopped);
+            }
+            if screen::panicked() {
+                return Err(Trouble::Panicked);
+            }
+            if suspend.swap(false, Ordering::AcqRel) {
+                self.suspend(screen)?;
+            }
+            let over = duration.is_some_and(|duration| started.elapsed() >= duration);
+            if over || self.is_over() {
+                return Ok(End::Over);
+            }
+            self.follow_size()?;
+            if pace.wait(Instant::now()).is_zero() {
+                let began = Instant::now();
+                self.draw()?;
+                pace.drew(Instant::now(), began.elapsed());
+                panic_if_asked_to();
+            }
+            // Rounded up: a wait that is too short would be another one.
+            let wait = pace.wait(Instant::now()).as_millis() as i64 + 1;
+            match screen.wait(wait) {
+                Input::Nothing => {}
+                Input::Gone => return Ok(End::Gone),
+                Input::Bytes(bytes) => {
+                    typed.extend(bytes);
+                    for key in decode(&mut typed) {
+                        let action = action_of(key, self.view.mode());
+                        let order = action.and_then(|action| self.view.act(action, &self.snapshot));
+                        match order {
+                            Some(Order::Quit) => return Ok(End::Quit),
+                            Some(Order::Suspend) => suspend.store(true, Ordering::Release),
+                            Some(order) => self.pass_on(order),
+                            None => {}
+                        }
+                    }
+                    self.changed = true;
+                    pace.press();
+                }
+            }
+        }
+    }
+
+    /// A recording is looked at when it is over; what was live is not.
+    fn is_over(&self) -> bool {
+        !self.snapshot.status.replay && self.snapshot.status.ended.is_some()
+    }
+
+    fn suspend(&mut self, screen: &Screen) -> io::Result<()> {
+        screen.suspend()?;
+        self.shown.reset();
+        self.changed = true;
+        Ok(())
+    }
+
+    fn follow_size(&mut self) -> io::Result<()> {
+        let (columns, rows) = screen::size();
+        let area = Rect::new(0, 0, columns, rows);
+        if *self.shown.area() != area {
+            self.shown = Buffer::empty(area);
+            self.next = Buffer::empty(area);
+            self.changed = true;
+            // What the terminal shows after a change of size is anybody's guess.
+            self.backend.clear()?;
+        }
+        Ok(())
+    }
+
+    /// Draws what has changed, if anything has.
+    fn draw(&mut self) -> io::Result<()> {
+        if !self.look() {
+            return Ok(());
+        }
+        self.next.reset();
+        draw(&mut self.next, &self.theme, &self.view, &self.snapshot);
+        let updates = self.shown.diff(&self.next);
+        if !updates.is_empty() {
+            self.backend.draw(updates.into_iter())?;
+            Backend::flush(&mut self.backend)?;
+        }
+        std::mem::swap(&mut self.shown, &mut self.next);
+        Ok(())
+    }
+
+    /// Takes what is needed of the state; whether there is anything to draw.
+    fn look(&mut self) -> bool {
+        let before = self.snapshot.stamp();
+        let now_ns = self.monitor.now_ns();
+        let state = self.monitor.state();
+        self.snapshot.refresh_facts(&state, now_ns);
+        if !std::mem::take(&mut self.changed) && self.snapshot.stamp() == before {
+            return false;
+        }
+        if let Some(columns) = columns_in(*self.shown.area()) {
+            self.view.width = columns;
+            self.view.rows_of_text = rows_inside(*self.shown.area());
+            let column_ns = self.view.column_ns(self.snapshot.period_ns);
+            let first = self.view.first_column(&self.snapshot, columns);
+            self.snapshot.show(&state.history, column_ns, first, columns);
+        }
+        drop(state);
+        self.show_new_flags();
+        true
+    }
+
+    /// Shows the page flags that were asked for, once they are counted.
+    fn show_new_flags(&mut self) {
+        let Some(before) = self.flags_after else { return };
+        let counts = flag_counts(&self.snapshot);
+        if let Some(mark) = counts.get(before) {
+            self.view.overlay = Some(Overlay::Text("page flags".to_owned(), table(mark), 0));
+            self.flags_after = None;
+        }
+    }
+
+    /// Does what the user wants of the monitor.
+    fn pass_on(&mut self, order: Order) {
+        let monitor = self.monitor;
+        match order {
+            // These end or stop the loop, which sees to them itself.
+            Order::Quit | Order::Suspend => {}
+            Order::Peak => {
+                if let Some(t_ns) = peak(&monitor.state()) {
+                    self.view.go_to(t_ns, &self.snapshot);
+                }
+            }
+            Order::ListCandidates => {
+                self.view.open_picker(Picker::new(monitor.candidates()));
+            }
+            Order::PlanRelease => {
+                let mut lines = monitor.release_plan();
+                if lines.is_empty() {
+                    lines.push("Release standby memory and page cache?".to_owned());
+                }
+                self.view.overlay = Some(Overlay::Question(Order::Release, lines));
+            }
+            Order::Target(pid) => monitor.set_target(TargetChoice::Pid(pid)),
+            Order::NoTarget => monitor.set_target(TargetChoice::None),
+            Order::PageFlags => {
+                self.flags_after = Some(flag_counts(&self.snapshot).len());
+                monitor.count_page_flags();
+            }
+            Order::Messages => {
+                let lines = messages(&monitor.state());
+                self.view.overlay = Some(Overlay::Text("what was said".to_owned(), lines, 0));
+            }
+            Order::Record(folder) => monitor.record(Some(PathBuf::from(folder))),
+            Order::EndRecording => monitor.record(None),
+            Order::Mark(number) => monitor.mark(number),
+            Order::Note(text) => monitor.note(&text),
+            Order::Trim => monitor.trim(),
+            Order::Release => monitor.release(),
+        }
+    }
+}
+
+/// The counts of a mark (`words: kind 1.5 GiB, kind 2 MiB`), a line a kind.
+fn table(counts: &str) -> Vec<String> {
+    let counts = counts.split_once(": ").map_or(counts, |(_, counts)| counts);
+    let mut kinds: Vec<(String, &str)> = Vec::new();
+    let mut kind = String::new();
+    for part in counts.split(", ") {
+        // The last two words are a number and its unit, or the comma was part of the kind's name.
+        let number = part
+            .rmatch_indices(' ')
+            .nth(1)
+            .filter(|(at, _)| part[at + 1..].starts_with(|letter: char| letter.is_ascii_digit()));
+        if let Some((at, _)) = number {
+            kind.push_str(&part[..at]);
+            kinds.push((std::mem::take(&mut kind), &part[at + 1..]));
+        } else {
+            kind.push_str(part);
+            kind.push_str(", ");
+        }
+    }
+    let width = kinds.iter().map(|(kind, _)| kind.width()).max().unwrap_or(0);
+    let line =
+        |(kind, size): (String, &str)| format!("{kind}{}  {size:>9}", " ".repeat(width - kind.width()));
+    kinds.into_iter().map(line).collect()
+}
+
+/// What was said, the last first, with how long ago.
+fn messages(state: &State) -> Vec<String> {
+    let latest = state.history.latest().map_or(0, |frame| frame.t_ns);
+    let line = |message: &Message| {
+        let ago = latest.saturating_sub(message.t_ns) / 1_000_000_000 * 1_000_000_000;
+        format!("{:>6} {}", format!("-{}", figures::duration(ago)), message.text)
+    };
+    let lines: Vec<String> = state.messages.iter().rev().map(line).collect();
+    match lines.is_empty() {
+        true => vec!["Nothing was said yet.".to_owned()],
+        false => lines,
+    }
+}
+
+fn flag_counts(snapshot: &Snapshot) -> Vec<&str> {
+    let marks = snapshot.marks.iter();
+    let counts = marks.filter(|mark| mark.kind == MarkKind::PageFlags);
+    counts.map(|mark| mark.text.as_str()).collect()
+}
+
+/// When the target was largest, in RAM and swap; without one, when most memory was used.
+fn peak(state: &State) -> Option<u64> {
+    let target = |frame: &Frame| {
+        let resident = frame.gauge(gauge::TARGET_RESIDENT)?;
+        Some(resident + frame.gauge(gauge::TARGET_SWAP).unwrap_or(0.0))
+    };
+    let used = |frame: &Frame| Some(-(frame.layers?[FREE] as f64));
+    state
+        .target
+        .as_ref()
+        .and_then(|_| state.history.peak(target))
+        .or_else(|| state.history.peak(used))
+}
+
+/// Lets a test see what becomes of the terminal when the program fails.
+fn panic_if_asked_to() {
+    if cfg!(debug_assertions) && std::env::var_os("PLIMSOLL_TEST_PANIC").is_some() {
+        panic!("PLIMSOLL_TEST_PANIC is set");
+    }
+}

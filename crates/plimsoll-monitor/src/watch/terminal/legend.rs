@@ -1,0 +1,200 @@
+//! The names of the layers, with what is in them.
+
+use ratatui::buffer::Buffer;
+use ratatui::style::Style;
+
+use super::chart::shown;
+use super::figures;
+use super::layout::{Detail, Layout};
+use super::snapshot::Snapshot;
+use super::theme::{Depth, Ink, TARGET, Theme};
+use super::view::View;
+use plimsoll_model::categories::CATEGORIES;
+use plimsoll_report::analysis::frame::Frame;
+use plimsoll_report::analysis::gauges::gauge;
+
+/// Names that fit the legend.
+const NAMES: [&str; CATEGORIES.len()] = [
+    "kernel",
+    "target",
+    "other",
+    "compressed",
+    "swap cache",
+    "dirty/wb",
+    "page cache",
+    "recl. slab",
+    "free",
+    "unaccount.",
+];
+
+/// Place of compressed memory among the layers.
+const COMPRESSED: usize = 3;
+
+/// Draws the legend beside the chart, in the order of the layers, from top to bottom. Where there are fewer rows than
+/// layers, the smallest go into one row; the target never does.
+pub(super) fn draw_legend(
+    buffer: &mut Buffer,
+    theme: &Theme,
+    layout: &Layout,
+    view: &View,
+    snapshot: &Snapshot,
+    figures: Option<&Frame>,
+) {
+    let rows = usize::from(layout.chart.height);
+    let Some((frame, layers)) = figures.and_then(|frame| Some((frame, frame.layers?))) else {
+        let text = if snapshot.span.is_some() {
+            "no sample here"
+        } else {
+            ""
+        };
+        buffer.set_string(layout.legend_x, layout.chart.y, text, theme.ink(Ink::Dim));
+        return;
+    };
+    let drawn = shown(&layers, view.share);
+    let total: i64 = drawn.iter().sum();
+    let mut listed: Vec<usize> = (0..CATEGORIES.len()).rev().collect();
+    let mut left_out = 0;
+    if rows < listed.len() {
+        let mut by_size = listed.clone();
+        by_size.sort_by_key(|&layer| (layer != TARGET, -layers[layer].abs()));
+        let small = by_size.split_off(rows.saturating_sub(1));
+        left_out = small.len();
+        listed.retain(|layer| !small.contains(layer));
+    }
+    let spare = rows.saturating_sub(listed.len() + usize::from(left_out > 0));
+    let mut y = layout.chart.y;
+    for layer in &listed {
+        draw_entry(
+            buffer,
+            theme,
+            layout,
+            (*layer, y),
+            snapshot,
+            (frame, &layers, total, view.share),
+        );
+        y += 1;
+    }
+    if left_out > 0 {
+        let rest: i64 = (0..CATEGORIES.len())
+            .filter(|layer| !listed.contains(layer))
+            .map(|layer| layers[layer])
+            .sum();
+        let text = format!(
+            "  {:<10} {:>6}",
+            format!("{left_out} smaller"),
+            figures::bytes(rest as f64)
+        );
+        buffer.set_string(layout.legend_x, y, text, theme.ink(Ink::Dim));
+    } else if spare >= 2 {
+        let text = format!(
+            "  {:<10} {:>6}",
+            "RAM",
+            figures::bytes(layers.iter().sum::<i64>() as f64)
+        );
+        buffer.set_string(layout.legend_x, y + 1, text, theme.ink(Ink::Strong));
+        for (row, text) in target_lines(snapshot, frame, spare - 2).into_iter().enumerate() {
+            let width = usize::from(layout.legend_width);
+            buffer.set_stringn(
+                layout.legend_x + 2,
+                y + 3 + row as u16,
+                text,
+                width - 2,
+                Style::new(),
+            );
+        }
+    }
+}
+
+/// More of the target, where there is room below the layers.
+fn target_lines(snapshot: &Snapshot, frame: &Frame, rows: usize) -> Vec<String> {
+    let Some(resident) = frame
+        .gauge(gauge::TARGET_RESIDENT)
+        .filter(|_| snapshot.target.is_some())
+    else {
+        return Vec::new();
+    };
+    let known = |index| frame.gauge(index).unwrap_or(0.0);
+    let mut lines = vec![
+        "target".to_owned(),
+        format!("resident {:>8}", figures::bytes(resident)),
+        format!("swapped  {:>8}", figures::bytes(known(gauge::TARGET_SWAP))),
+        format!("minor    {:>8}", figures::events(known(gauge::TARGET_MINOR))),
+        format!("major    {:>8}", figures::events(known(gauge::TARGET_MAJOR))),
+        format!("CPU      {:>8}", figures::percent(known(gauge::TARGET_CPU))),
+        format!("processes{:>8}", known(gauge::TARGET_PROCESSES)),
+    ];
+    if let Some(usage) = frame.gauge(gauge::CGROUP_USAGE) {
+        lines.push(format!("cgroup   {:>8}", figures::bytes(usage)));
+    }
+    lines.truncate(rows.saturating_sub(1));
+    if lines.len() < 3 { Vec::new() } else { lines }
+}
+
+type Whole<'a> = (&'a Frame, &'a [i64; CATEGORIES.len()], i64, bool);
+
+fn draw_entry(
+    buffer: &mut Buffer,
+    theme: &Theme,
+    layout: &Layout,
+    (layer, y): (usize, u16),
+    snapshot: &Snapshot,
+    (frame, layers, total, share): Whole<'_>,
+) {
+    let x = layout.legend_x;
+    let key = &mut buffer[(x, y)];
+    if theme.depth == Depth::Mono {
+        key.set_char(theme.letter(layer))
+            .set_style(theme.ink(Ink::Strong));
+    } else {
+        let style = Style::new().fg(theme.hatch()).bg(theme.layer(layer));
+        key.set_char(theme.fill(layer)).set_style(style);
+    }
+    let bytes = layers[layer];
+    let part = plimsoll_report::analysis::ratio(100.0 * bytes as f64, total as f64).unwrap_or(0.0);
+    let free = share && layer == super::theme::FREE;
+    let part = if free {
+        "   -".to_owned()
+    } else {
+        format!("{:>4}", figures::percent(part))
+    };
+    let mut text = format!("{:<10} {:>6} {part}", NAMES[layer], figures::bytes(bytes as f64));
+    let mut style = Style::new();
+    if layer == TARGET {
+        if snapshot.target.is_some() {
+            style = theme.ink(Ink::Strong);
+        } else {
+            text = format!("{:<10} {:>6}", NAMES[layer], "none");
+            style = theme.ink(Ink::Dim);
+        }
+    }
+    text += &behind(layer, layout.detail, frame, bytes);
+    let width = usize::from(layout.legend_width) - 2;
+    buffer.set_stringn(x + 2, y, text, width, style);
+}
+
+/// What lies behind the bytes of a layer: what compressed memory holds, and what of the target is in swap.
+fn behind(layer: usize, detail: Detail, frame: &Frame, bytes: i64) -> String {
+    let known = |index| frame.gauge(index).filter(|&value| value > 0.0);
+    match (layer, detail) {
+        (_, Detail::Bare) => String::new(),
+        (TARGET, _) => match (known(gauge::TARGET_SWAP), detail) {
+            (Some(swap), Detail::Full) => format!("  (swapped {})", figures::bytes(swap)),
+            (Some(swap), _) => format!(" sw {}", figures::bytes(swap)),
+            (None, _) => String::new(),
+        },
+        (COMPRESSED, _) => {
+            let Some(holds) = known(gauge::COMPRESSED_HOLDS) else {
+                return String::new();
+            };
+            let held = figures::bytes(holds);
+            let ratio = plimsoll_report::analysis::ratio(holds, bytes as f64);
+            match (ratio, detail) {
+                (Some(ratio), Detail::Full) => format!("  (holds {held}, {ratio:.1}x)"),
+                (None, Detail::Full) => format!("  (holds {held})"),
+                (Some(ratio), _) => format!(" ={held} {ratio:.1}x"),
+                (None, _) => format!(" ={held}"),
+            }
+        }
+        _ => String::new(),
+    }
+}

@@ -1,0 +1,263 @@
+//! The page: everything that is drawn, from what was seen and what the user has chosen to see. Pure.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::{Modifier, Style};
+use unicode_width::UnicodeWidthStr;
+
+use super::chart::{draw_axis, draw_chart, draw_lines};
+use super::layout::{LEAST, Layout};
+use super::legend::draw_legend;
+use super::overlay::draw_overlay;
+use super::snapshot::Snapshot;
+use super::strips::{draw_strip, draw_swap};
+use super::theme::{Ink, Theme};
+use super::view::View;
+use super::words::{fit, in_cells};
+use super::{action, figures};
+use crate::watch::state::Level;
+use plimsoll_report::analysis::frame::Frame;
+use plimsoll_report::analysis::gauges::gauge;
+
+/// Columns of the chart on a screen of `area`; None when it is too small for the page.
+pub fn columns_in(area: Rect) -> Option<usize> {
+    Layout::of(area).map(|layout| usize::from(layout.chart.width))
+}
+
+/// Draws the page into the whole of `buffer`.
+pub fn draw(buffer: &mut Buffer, theme: &Theme, view: &View, snapshot: &Snapshot) {
+    let area = *buffer.area();
+    let Some(layout) = Layout::of(area) else {
+        draw_too_small(buffer, area);
+        return;
+    };
+    let figures = frame_of(view, snapshot);
+    let figures = figures.as_ref();
+    draw_header(buffer, theme, &layout, view, snapshot, figures);
+    draw_chart(buffer, theme, &layout, view, snapshot);
+    draw_swap(buffer, theme, &layout, snapshot, figures);
+    for &(strip, area) in &layout.strips {
+        draw_strip(buffer, theme, &layout, (strip, area), snapshot, figures);
+    }
+    draw_axis(buffer, theme, &layout, view, snapshot);
+    draw_lines(buffer, theme, &layout, view, snapshot);
+    draw_legend(buffer, theme, &layout, view, snapshot, figures);
+    draw_status(buffer, theme, &layout, view, snapshot);
+    draw_keys(buffer, theme, layout.keys);
+    if let Some(overlay) = &view.overlay {
+        draw_overlay(buffer, theme, overlay);
+    }
+}
+
+/// The frame whose figures are shown: of the cursor's column, of the right edge when scrolled back, else the newest.
+fn frame_of(view: &View, snapshot: &Snapshot) -> Option<Frame> {
+    let Some(at) = view.cursor.or(view.anchor) else {
+        return snapshot.newest;
+    };
+    let place = snapshot.column_of(at)?;
+    snapshot.columns[place].map(|bucket| bucket.mean)
+}
+
+fn draw_too_small(buffer: &mut Buffer, area: Rect) {
+    let (width, height) = LEAST;
+    let text = format!(
+        "terminal too small ({}x{}), needs {width}x{height}",
+        area.width, area.height
+    );
+    // On very narrow screens it goes on in the next line.
+    let letters: Vec<char> = text.chars().collect();
+    for (row, line) in letters.chunks(usize::from(area.width.max(1))).enumerate() {
+        if row < usize::from(area.height) {
+            let line: String = line.iter().collect();
+            buffer.set_string(area.x, area.y + row as u16, line, Style::new());
+        }
+    }
+}
+
+/// A piece of a line: text, style, and how soon it is left out when the line is too long (the greatest first).
+type Piece = (String, Style, u8);
+
+/// Draws pieces with two cells between them, as many as there is room for.
+fn draw_pieces(buffer: &mut Buffer, area: Rect, mut pieces: Vec<Piece>) {
+    let width = |pieces: &[Piece]| -> usize { pieces.iter().map(|(text, ..)| text.width() + 2).sum() };
+    while width(&pieces) > usize::from(area.width) + 1 {
+        let last = pieces.iter().map(|(.., order)| *order).max().unwrap_or(0);
+        if last == 0 {
+            break;
+        }
+        // The rightmost of those that are least needed.
+        if let Some(place) = pieces.iter().rposition(|(.., order)| *order == last) {
+            pieces.remove(place);
+        }
+    }
+    let mut x = area.x;
+    for (text, style, _) in pieces {
+        let left = usize::from(area.right().saturating_sub(x));
+        (x, _) = buffer.set_stringn(x, area.y, text, left, style);
+        x = x.saturating_add(2);
+    }
+}
+
+fn draw_header(
+    buffer: &mut Buffer,
+    theme: &Theme,
+    layout: &Layout,
+    view: &View,
+    snapshot: &Snapshot,
+    figures: Option<&Frame>,
+) {
+    let plain = Style::new();
+    let gauge = |index| figures.and_then(|frame| frame.gauge(index));
+    let mut pieces: Vec<Piece> = vec![("plimsoll".to_owned(), theme.ink(Ink::Strong), 6)];
+    let room = usize::from(layout.header.width / 3);
+    let (title, style) = match &snapshot.target {
+        None => ("all processes".to_owned(), theme.ink(Ink::Dim)),
+        Some(target) => {
+            let mut words = in_cells(&target.title, theme.unicode);
+            let more = match &target.ended {
+                Some(ended) => format!(
+                    " ({})",
+                    fit(&in_cells(ended, theme.unicode), room / 2, theme.unicode)
+                ),
+                None if target.unread > 0 => format!(" (+{} unread)", target.unread),
+                None => String::new(),
+            };
+            // How it ended is not cut off by a long name.
+            words = fit(&words, room.saturating_sub(more.width()), theme.unicode) + &more;
+            let ink = if target.ended.is_some() {
+                Ink::Warning
+            } else {
+                Ink::Strong
+            };
+            (words, theme.ink(ink))
+        }
+    };
+    pieces.push((title, style, 0));
+    let sign = if theme.unicode { "\u{b1}" } else { "+-" };
+    let late = snapshot.late_ms.filter(|_| view.cursor.or(view.anchor).is_none());
+    let late = late.map_or_else(String::new, |late| format!(" {sign}{late:.1}ms"));
+    pieces.push((format!("{} Hz{late}", snapshot.facts.hz), plain, 2));
+    if let Some(own) = gauge(gauge::SELF_CPU) {
+        pieces.push((format!("self {}", figures::percent(own)), plain, 4));
+    }
+    pieces.extend(states(theme, view, snapshot));
+    if let Some(some) = gauge(gauge::MEMORY_SOME) {
+        let full = gauge(gauge::MEMORY_FULL).unwrap_or(0.0);
+        let ink = match some {
+            ..1.0 => Ink::Plain,
+            1.0..10.0 => Ink::Warning,
+            _ => Ink::Alarm,
+        };
+        let words = format!(
+            "PSI mem some {} full {}",
+            figures::percent(some),
+            figures::percent(full)
+        );
+        pieces.push((words, theme.ink(ink), 1));
+    }
+    let column = figures::duration(snapshot.column_ns);
+    pieces.push((format!("{column}/col"), theme.ink(Ink::Dim), 3));
+    draw_pieces(buffer, layout.header, pieces);
+}
+
+/// Where the frames come from, whether they are kept, and whether the picture moves.
+fn states(theme: &Theme, view: &View, snapshot: &Snapshot) -> Vec<Piece> {
+    let status = &snapshot.status;
+    let mut pieces = Vec::new();
+    let dot = if theme.unicode { "\u{25cf} " } else { "" };
+    match (status.replay, &status.recording) {
+        (true, _) => pieces.push(("REPLAY".to_owned(), theme.ink(Ink::Accent), 0)),
+        (_, Some(_)) => pieces.push((format!("{dot}REC"), theme.ink(Ink::Alarm), 0)),
+        _ => pieces.push(("LIVE".to_owned(), theme.ink(Ink::Accent), 0)),
+    }
+    if status.ended.is_some() && !status.replay {
+        pieces.push(("ENDED".to_owned(), theme.ink(Ink::Warning), 0));
+    }
+    if view.frozen {
+        pieces.push(("FROZEN".to_owned(), theme.ink(Ink::Warning), 0));
+    }
+    if let Some(anchor) = view.anchor {
+        let ago = snapshot.edge_ns.saturating_sub(anchor) / 1_000_000_000 * 1_000_000_000;
+        if ago > 0 {
+            pieces.push((format!("-{}", figures::duration(ago)), theme.ink(Ink::Warning), 0));
+        }
+    }
+    if view.share {
+        pieces.push(("SHARE".to_owned(), theme.ink(Ink::Accent), 5));
+    }
+    pieces
+}
+
+fn draw_status(buffer: &mut Buffer, theme: &Theme, layout: &Layout, view: &View, snapshot: &Snapshot) {
+    let (text, ink) = status_line(view, snapshot);
+    let width = usize::from(layout.status.width);
+    let text = fit(&in_cells(&text, theme.unicode), width, theme.unicode);
+    buffer.set_string(layout.status.x, layout.status.y, text, theme.ink(ink));
+}
+
+/// What matters most: where the cursor stands, what is being done, what is wrong, what was said last.
+fn status_line(view: &View, snapshot: &Snapshot) -> (String, Ink) {
+    if let Some(cursor) = view.cursor {
+        let ago = snapshot.edge_ns.saturating_sub(cursor);
+        let column = snapshot.column_of(cursor);
+        let marks = snapshot
+            .marks
+            .iter()
+            .filter(|mark| snapshot.column_of(mark.t_ns) == column);
+        let marks: Vec<String> = marks
+            .map(|mark| {
+                format!("{} {}", mark.kind.symbol(), mark.text)
+                    .trim_end()
+                    .to_owned()
+            })
+            .collect();
+        let marks = if marks.is_empty() {
+            String::new()
+        } else {
+            format!(": {}", marks.join("; "))
+        };
+        let at = format!(
+            "{} ago{marks}   (Esc: back to now)",
+            figures::duration(ago / 100_000_000 * 100_000_000)
+        );
+        return (at, Ink::Accent);
+    }
+    if let Some(busy) = &snapshot.status.busy {
+        return (format!("{busy} ..."), Ink::Accent);
+    }
+    if let Some(message) = &snapshot.message {
+        let ink = match message.level {
+            Level::Info => Ink::Plain,
+            Level::Warning => Ink::Warning,
+            Level::Error => Ink::Alarm,
+        };
+        return (message.text.clone(), ink);
+    }
+    if let Some(trouble) = snapshot.target.as_ref().and_then(|target| target.trouble.clone()) {
+        return (trouble, Ink::Warning);
+    }
+    if let Some(unlocked) = &snapshot.status.unlocked {
+        return (unlocked.clone(), Ink::Warning);
+    }
+    if snapshot.span.is_none() {
+        return ("waiting for the first sample ...".to_owned(), Ink::Dim);
+    }
+    (String::new(), Ink::Plain)
+}
+
+/// The keys that fit, with help and quit always among them.
+fn draw_keys(buffer: &mut Buffer, theme: &Theme, area: Rect) {
+    let hints = action::HINTS.iter().filter(|hint| !hint.short.is_empty());
+    let width = |hint: &action::Hint| hint.keys.chars().count() + 1 + hint.short.len();
+    let mut x = area.x;
+    for hint in hints {
+        let keys = if theme.unicode { hint.keys } else { hint.ascii };
+        if usize::from(area.right().saturating_sub(x)) < width(hint) {
+            break;
+        }
+        let accent = theme.ink(Ink::Accent).add_modifier(Modifier::BOLD);
+        (x, _) = buffer.set_stringn(x, area.y, keys, usize::MAX, accent);
+        (x, _) = buffer.set_stringn(x + 1, area.y, hint.short, usize::MAX, theme.ink(Ink::Dim));
+        x = x.saturating_add(2);
+    }
+}

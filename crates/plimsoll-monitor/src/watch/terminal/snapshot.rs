@@ -1,0 +1,156 @@
+//! What is drawn, copied out of the state in the short time that the state is held.
+
+use crate::watch::history::{Bucket, History};
+use crate::watch::state::{Facts, Mark, Message, State, Status, TargetState};
+use plimsoll_report::analysis::frame::Frame;
+
+/// Rates in words are means over this long: faster ones could not be read.
+const READABLE_NS: u64 = 1_000_000_000;
+
+/// Everything that is drawn.
+///
+/// Columns that lie behind the newest frame are summed up once and kept; a refresh sums up those after it.
+///
+/// Invariant: `columns[n]` is the time from `(first + n) * column_ns` on, `column_ns` long.
+#[derive(Debug, Clone)]
+pub struct Snapshot {
+    /// The machine.
+    pub facts: Facts,
+    /// What is watched besides.
+    pub target: Option<TargetState>,
+    /// Names of the swap devices, by slot.
+    pub swap_devices: Vec<String>,
+    /// What goes on.
+    pub status: Status,
+    /// The last thing that was said.
+    pub message: Option<Message>,
+    /// Marks by time.
+    pub marks: Vec<Mark>,
+    /// The columns that are visible, oldest first; None for a gap.
+    pub columns: Vec<Option<Bucket>>,
+    /// Number of the first visible column since the start of the recording; negative before it.
+    pub first: i64,
+    /// Time of a column.
+    pub column_ns: u64,
+    /// Time between two ticks.
+    pub period_ns: u64,
+    /// Times of the oldest and the newest frame.
+    pub span: Option<(u64, u64)>,
+    /// The newest frame, with rates over the last second.
+    pub newest: Option<Frame>,
+    /// How late ticks were at most within the last second, in milliseconds.
+    pub late_ms: Option<f64>,
+    /// Time of the right edge when the picture moves on by itself.
+    pub edge_ns: u64,
+    revision: Option<u64>,
+    /// Columns from this number on may still change.
+    settled: Option<i64>,
+}
+
+impl Snapshot {
+    /// A snapshot of a state, with nothing visible yet.
+    pub fn of(state: &State) -> Snapshot {
+        let mut snapshot = Snapshot {
+            facts: state.facts.clone(),
+            target: None,
+            swap_devices: Vec::new(),
+            status: Status::default(),
+            message: None,
+            marks: Vec::new(),
+            columns: Vec::new(),
+            first: 0,
+            column_ns: READABLE_NS,
+            period_ns: state.history.period_ns(),
+            span: None,
+            newest: None,
+            late_ms: None,
+            edge_ns: 0,
+            revision: None,
+            settled: None,
+        };
+        snapshot.refresh_facts(state, 0);
+        snapshot
+    }
+
+    /// Takes what has changed but for the columns. `now_ns` is the time of the monitor.
+    pub fn refresh_facts(&mut self, state: &State, now_ns: u64) {
+        if self.revision != Some(state.revision) {
+            self.revision = Some(state.revision);
+            self.facts.clone_from(&state.facts);
+            self.target.clone_from(&state.target);
+            self.swap_devices.clone_from(&state.swap_devices);
+            self.status.clone_from(&state.status);
+            self.message = state.messages.last().cloned();
+            self.marks.clone_from(&state.marks);
+            self.period_ns = state.history.period_ns();
+        }
+        self.span = state.history.span();
+        let latest = self.span.map_or(0, |(_, latest)| latest);
+        let moves = !self.status.replay && self.status.ended.is_none();
+        // The newest frame may be on its way: it is not missing before two periods are over.
+        let overdue = now_ns.saturating_sub(2 * self.period_ns);
+        self.edge_ns = if moves { latest.max(overdue) } else { latest };
+        let second = self.span.and_then(|(_, latest)| {
+            summed(&state.history, latest.saturating_sub(READABLE_NS) + 1, latest + 1)
+        });
+        self.late_ms = second.and_then(|second| second.max(plimsoll_report::analysis::gauges::gauge::LATE));
+        self.newest = second.map(|second| {
+            let mut frame = second.mean;
+            frame.layers = state
+                .history
+                .latest()
+                .and_then(|latest| latest.layers)
+                .or(frame.layers);
+            frame
+        });
+    }
+
+    /// Makes `count` columns of `column_ns` visible, from number `first` on.
+    pub fn show(&mut self, history: &History, column_ns: u64, first: i64, count: usize) {
+        let settled = self.settled.filter(|_| self.column_ns == column_ns);
+        match usize::try_from(first - self.first) {
+            // What went out of sight on the left makes room on the right.
+            Ok(moved) => drop(self.columns.drain(..moved.min(self.columns.len()))),
+            Err(_) => self.columns.clear(),
+        }
+        let kept = settled.map_or(0, |settled| {
+            usize::try_from(settled.saturating_sub(first)).unwrap_or(0)
+        });
+        self.columns.truncate(kept.min(count));
+        for number in first + self.columns.len() as i64..first + count as i64 {
+            let bucket = u64::try_from(number).ok().and_then(|number| {
+                let from = number.saturating_mul(column_ns);
+                summed(history, from, from.saturating_add(column_ns))
+            });
+            self.columns.push(bucket);
+        }
+        (self.first, self.column_ns) = (first, column_ns);
+        self.settled = history.span().map(|(_, latest)| column_number(latest, column_ns));
+    }
+
+    /// Changes with everything that there could be to draw.
+    pub(super) fn stamp(&self) -> (Option<u64>, Option<(u64, u64)>, u64) {
+        (self.revision, self.span, self.edge_ns / self.column_ns.max(1))
+    }
+
+    /// Place of the column of a time, if it is visible.
+    pub fn column_of(&self, t_ns: u64) -> Option<usize> {
+        let place = usize::try_from(column_number(t_ns, self.column_ns) - self.first).ok()?;
+        (place < self.columns.len()).then_some(place)
+    }
+
+    /// Time at which the column in a place begins.
+    pub fn time_of(&self, place: usize) -> Option<u64> {
+        let number = u64::try_from(self.first + place as i64).ok()?;
+        Some(number.saturating_mul(self.column_ns))
+    }
+}
+
+/// Number of the column of a time.
+pub(super) fn column_number(t_ns: u64, column_ns: u64) -> i64 {
+    i64::try_from(t_ns / column_ns.max(1)).unwrap_or(i64::MAX)
+}
+
+fn summed(history: &History, from: u64, to: u64) -> Option<Bucket> {
+    history.buckets(from..to, 1).pop().flatten()
+}

@@ -1,0 +1,387 @@
+//! What stands below the layers on the same time axis: swap by device, pages that move, pressure, CPU.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::{Modifier, Style};
+
+use super::figures;
+use super::layout::{Detail, Layout};
+use super::snapshot::Snapshot;
+use super::stack::{bar, device_cell, heights};
+use super::theme::{Ink, Theme};
+use super::words::{fit, in_cells};
+use crate::watch::history::Bucket;
+use plimsoll_report::analysis::frame::Frame;
+use plimsoll_report::analysis::gauges::gauge;
+
+/// Gauges of the swap devices, by slot.
+const DEVICES: [usize; 4] = [gauge::SWAP0, gauge::SWAP1, gauge::SWAP2, gauge::SWAP3];
+
+/// A row of bars.
+#[derive(Debug, PartialEq)]
+pub(super) struct Strip {
+    /// What stands on its left.
+    label: &'static str,
+    /// What stands on its right.
+    title: &'static str,
+    /// What is summed up.
+    gauges: &'static [usize],
+    /// What is said beside it, in brackets.
+    beside: Option<(&'static str, usize)>,
+    scale: Scale,
+    ink: Ink,
+    /// The pages that have room for it.
+    pub(super) from_height: u16,
+}
+
+/// What the full height of a strip is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Scale {
+    /// The greatest value that can be seen, in bytes a second.
+    Bytes,
+    /// The greatest value that can be seen, in events a second.
+    Events,
+    /// The lowest of 10, 25, 50 and 100% that holds every value.
+    Percent,
+    /// 100%.
+    Whole,
+}
+
+/// Every strip, from top to bottom.
+pub(super) const STRIPS: &[Strip] = &[
+    strip(
+        "in",
+        "swap in",
+        &[gauge::SWAP_IN],
+        None,
+        Scale::Bytes,
+        Ink::In,
+        16,
+    ),
+    strip(
+        "out",
+        "swap out",
+        &[gauge::SWAP_OUT],
+        None,
+        Scale::Bytes,
+        Ink::Out,
+        16,
+    ),
+    strip(
+        "refl",
+        "refault",
+        &[gauge::REFAULT, gauge::REFAULT_FILE],
+        None,
+        Scale::Events,
+        Ink::Stall,
+        18,
+    ),
+    strip(
+        "major",
+        "major flt",
+        &[gauge::MAJOR],
+        None,
+        Scale::Events,
+        Ink::Stall,
+        28,
+    ),
+    strip(
+        "zero",
+        "zero-fill",
+        &[gauge::ZERO_FILLED],
+        None,
+        Scale::Bytes,
+        Ink::Plain,
+        22,
+    ),
+    strip(
+        "read",
+        "block in",
+        &[gauge::DISK_IN],
+        None,
+        Scale::Bytes,
+        Ink::In,
+        32,
+    ),
+    strip(
+        "write",
+        "block out",
+        &[gauge::DISK_OUT],
+        None,
+        Scale::Bytes,
+        Ink::Out,
+        32,
+    ),
+    strip(
+        "mem",
+        "PSI mem",
+        &[gauge::MEMORY_SOME],
+        Some(("full", gauge::MEMORY_FULL)),
+        Scale::Percent,
+        Ink::Stall,
+        16,
+    ),
+    strip(
+        "io",
+        "PSI I/O",
+        &[gauge::IO_SOME],
+        None,
+        Scale::Percent,
+        Ink::In,
+        20,
+    ),
+    strip(
+        "stall",
+        "PSI CPU",
+        &[gauge::CPU_SOME],
+        None,
+        Scale::Percent,
+        Ink::Out,
+        28,
+    ),
+    strip(
+        "cpu",
+        "CPU",
+        &[
+            gauge::USER,
+            gauge::NICE,
+            gauge::SYSTEM,
+            gauge::INTERRUPTS,
+            gauge::STEAL,
+        ],
+        Some(("wait", gauge::IOWAIT)),
+        Scale::Whole,
+        Ink::Cpu,
+        16,
+    ),
+];
+
+const fn strip(
+    label: &'static str,
+    title: &'static str,
+    gauges: &'static [usize],
+    beside: Option<(&'static str, usize)>,
+    scale: Scale,
+    ink: Ink,
+    from_height: u16,
+) -> Strip {
+    Strip {
+        label,
+        title,
+        gauges,
+        beside,
+        scale,
+        ink,
+        from_height,
+    }
+}
+
+impl Strip {
+    fn value(&self, frame: &Frame) -> Option<f64> {
+        sum(self.gauges, |index| frame.gauge(index))
+    }
+
+    /// Greatest value within a bucket. Of several gauges it is the sum of their greatest, which may be too much by a bit.
+    fn greatest(&self, bucket: &Bucket) -> Option<f64> {
+        match self.gauges {
+            [index] => bucket.max(*index),
+            _ => self.value(&bucket.mean),
+        }
+    }
+
+    fn text(&self, value: f64) -> String {
+        match self.scale {
+            Scale::Bytes => figures::rate(value),
+            Scale::Events => figures::events(value),
+            Scale::Percent | Scale::Whole => figures::percent(value),
+        }
+    }
+
+    fn full(&self, greatest: f64) -> f64 {
+        match self.scale {
+            Scale::Bytes => greatest.max(4096.0),
+            Scale::Events => greatest.max(1.0),
+            Scale::Percent => [10.0, 25.0, 50.0]
+                .into_iter()
+                .find(|&full| greatest <= full)
+                .unwrap_or(100.0),
+            Scale::Whole => 100.0,
+        }
+    }
+}
+
+fn sum(gauges: &[usize], value: impl Fn(usize) -> Option<f64>) -> Option<f64> {
+    gauges
+        .iter()
+        .filter_map(|&index| value(index))
+        .reduce(|a, b| a + b)
+}
+
+/// Draws a strip: its bars, and what they say in `figures`, which is the frame that the legend shows.
+pub(super) fn draw_strip(
+    buffer: &mut Buffer,
+    theme: &Theme,
+    layout: &Layout,
+    (strip, area): (&Strip, Rect),
+    snapshot: &Snapshot,
+    figures: Option<&Frame>,
+) {
+    label(buffer, theme, area, strip.label, "");
+    let known = || snapshot.columns.iter().flatten();
+    let greatest = known()
+        .filter_map(|bucket| strip.greatest(bucket))
+        .fold(0.0, f64::max);
+    let means = known().filter_map(|bucket| strip.value(&bucket.mean));
+    let full = strip.full(means.fold(0.0, f64::max));
+    let style = theme.ink(strip.ink);
+    for (column, bucket) in snapshot.columns.iter().enumerate() {
+        let value = bucket.as_ref().and_then(|bucket| strip.value(&bucket.mean));
+        let Some(value) = value else { continue };
+        let bar = bar(value / full, usize::from(area.height), theme.unicode);
+        for (row, sign) in bar.into_iter().enumerate() {
+            let cell = &mut buffer[(area.x + column as u16, area.bottom() - 1 - row as u16)];
+            cell.set_char(sign).set_style(style);
+        }
+    }
+    let now = figures.and_then(|frame| strip.value(frame));
+    let value = now.map_or_else(|| "-".to_owned(), |value| strip.text(value));
+    let mut text = format!("{:<9} {value:>7}", strip.title);
+    if layout.detail != Detail::Bare {
+        let beside = strip
+            .beside
+            .and_then(|(title, index)| Some((title, figures?.gauge(index)?)));
+        match beside {
+            Some((title, value)) => {
+                text += &format!(" {title} {:<4}", figures::percent(value));
+                if layout.detail == Detail::Full {
+                    text += &format!(" max {}", strip.text(greatest));
+                }
+            }
+            None => text += &format!(" max {}", strip.text(greatest)),
+        }
+    }
+    let style = if now.is_some() {
+        Style::new()
+    } else {
+        theme.ink(Ink::Dim)
+    };
+    let width = usize::from(layout.legend_width);
+    buffer.set_stringn(layout.legend_x, area.bottom() - 1, text, width, style);
+}
+
+/// Draws swap: what is used, by device, of what there is.
+pub(super) fn draw_swap(
+    buffer: &mut Buffer,
+    theme: &Theme,
+    layout: &Layout,
+    snapshot: &Snapshot,
+    figures: Option<&Frame>,
+) {
+    let area = layout.swap;
+    let sizes = snapshot.columns.iter().flatten();
+    let sizes = sizes.filter_map(|bucket| bucket.mean.gauge(gauge::SWAP_TOTAL));
+    let size = sizes.fold(0.0, f64::max);
+    let top = if size > 0.0 {
+        figures::bytes(size)
+    } else {
+        String::new()
+    };
+    label(buffer, theme, area, "swap", &top);
+    let full = usize::from(area.height) * 8;
+    for (column, bucket) in snapshot.columns.iter().enumerate() {
+        let Some(bucket) = bucket else { continue };
+        let used = DEVICES.map(|index| bucket.mean.gauge(index).unwrap_or(0.0) as i64);
+        let free = size as i64 - used.iter().sum::<i64>();
+        let layers = [used[0], used[1], used[2], used[3], free];
+        // The first device that holds anything is seen, however large the space is.
+        let seen = used.iter().position(|&bytes| bytes > 0);
+        let heights = heights(&layers, full, seen);
+        for row in 0..area.height {
+            let (sign, style) = device_cell(&heights[..DEVICES.len()], usize::from(row), theme);
+            let cell = &mut buffer[(area.x + column as u16, area.bottom() - 1 - row)];
+            cell.set_char(sign).set_style(style);
+        }
+    }
+    for (row, (text, style)) in swap_lines(theme, layout, snapshot, figures)
+        .into_iter()
+        .enumerate()
+    {
+        let y = area.y + row as u16;
+        if y < area.bottom() {
+            buffer.set_stringn(layout.legend_x, y, text, usize::from(layout.legend_width), style);
+        }
+    }
+}
+
+/// What stands beside swap: the sum, then each device; with one row, the sum alone.
+fn swap_lines(
+    theme: &Theme,
+    layout: &Layout,
+    snapshot: &Snapshot,
+    figures: Option<&Frame>,
+) -> Vec<(String, Style)> {
+    let gauge_of = |index| figures.and_then(|frame| frame.gauge(index));
+    let size = gauge_of(gauge::SWAP_TOTAL).unwrap_or(0.0);
+    if size == 0.0 {
+        return vec![("no swap".to_owned(), theme.ink(Ink::Dim))];
+    }
+    let used: Vec<(usize, f64)> = DEVICES
+        .iter()
+        .enumerate()
+        .filter_map(|(slot, &index)| Some((slot, gauge_of(index)?)))
+        .collect();
+    let total: f64 = used.iter().map(|(_, bytes)| bytes).sum();
+    let mut lines = vec![(
+        format!("used {:>6} of {}", figures::bytes(total), figures::bytes(size)),
+        Style::new(),
+    )];
+    let rows = usize::from(layout.swap.height).saturating_sub(1);
+    let name = |slot: usize| {
+        let name = snapshot.swap_devices.get(slot).map_or("device", String::as_str);
+        let name = name.trim_start_matches("/dev/");
+        in_cells(name, theme.unicode)
+    };
+    let mono = theme.depth == super::theme::Depth::Mono;
+    if rows < used.len() {
+        // No room for a row a device: one after the other, as many as fit.
+        let texts = used.iter().map(|(slot, bytes)| {
+            let key = if mono { format!("{slot} ") } else { String::new() };
+            format!(
+                "{key}{} {}",
+                fit(&name(*slot), 12, theme.unicode),
+                figures::bytes(*bytes)
+            )
+        });
+        let style = match used.first() {
+            Some((slot, _)) if used.len() == 1 && !mono => Style::new().fg(theme.device(*slot)),
+            _ => Style::new(),
+        };
+        lines.push((texts.collect::<Vec<_>>().join(" "), style));
+        return lines;
+    }
+    for (slot, bytes) in used {
+        let key = if mono { format!("{slot} ") } else { String::new() };
+        let name = fit(&name(slot), 16, theme.unicode);
+        let style = match mono {
+            true => Style::new(),
+            false => Style::new().fg(theme.device(slot)).add_modifier(Modifier::BOLD),
+        };
+        lines.push((format!("{key}{name:<16} {:>6}", figures::bytes(bytes)), style));
+    }
+    lines
+}
+
+/// The words and the line to the left of a chart.
+pub(super) fn label(buffer: &mut Buffer, theme: &Theme, area: Rect, bottom: &str, top: &str) {
+    let dim = theme.ink(Ink::Dim);
+    let line = if theme.unicode { "\u{2502}" } else { "|" };
+    let left = area.x - super::layout::AXIS_WIDTH;
+    for y in area.y..area.bottom() {
+        buffer.set_string(area.x - 1, y, line, dim);
+    }
+    let words = |text: &str| format!("{text:>5}");
+    if area.height > 1 {
+        buffer.set_string(left, area.y, words(top), dim);
+    }
+    buffer.set_string(left, area.bottom() - 1, words(bottom), dim);
+}

@@ -1,0 +1,464 @@
+//! What else went on that may have moved the numbers, and which trials it spoils.
+//!
+//! Each confounder has a threshold from which it spoils a trial; below it is told when it was seen at all. A trial that is
+//! spoiled is not ok, however it looks: its numbers stay, marked untrustworthy.
+//!
+//! What no counter tells is not 0: a confounder that was possible and could not be measured says so, and spoils nothing.
+
+use super::bystander::{self, HARMLESS_P99_S};
+use plimsoll_model::recording::model::{Confounder, Manifest, Phase, Trial, TrialStatus};
+use plimsoll_model::recording::{ColumnView, Samples};
+use plimsoll_model::scenario::{Settings, Subject, ThpMode, WorkloadKind};
+
+/// CPU time that a hypervisor took, in percent of all CPU time of the trial. A trial holds about two busy CPUs' worth
+/// of measured work; repeats of a quiet machine spread by 2-5%, so what takes more shows in the numbers.
+pub const STEAL_SPOILS_PERCENT: f64 = 5.0;
+/// CPU time used by others during the timed phases, in percent of all CPUs, from which it is told.
+pub const OTHER_LOAD_TOLD_PERCENT: f64 = 10.0;
+/// The same from which it spoils. With a quarter of the CPUs gone, a worker beside kernel threads that compress no longer
+/// has a CPU for each, and memory bandwidth is shared.
+pub const OTHER_LOAD_SPOILS_PERCENT: f64 = 25.0;
+/// Bytes that DAMON's schemes acted on or that zswap took, in percent of the trial's memory. Below a percent it is lost in
+/// the spread of stored bytes.
+pub const FOREIGN_PAGING_SPOILS_PERCENT: f64 = 1.0;
+/// Swap that others hold or gained, in percent of the trial's memory. The cgroup's own swap counter, which it is measured
+/// against, lags by a batch of pages a CPU.
+pub const OTHER_SWAP_SPOILS_PERCENT: f64 = 5.0;
+/// CPU time of DAMON's threads, in percent of one CPU over a trial, from which it is told though no scheme that pages out
+/// is known of. Monitoring alone (`damon_stat`) stays below.
+pub const DAMON_TOLD_PERCENT: f64 = 1.0;
+/// Samples that a phase must hold to be judged by them: the edges of a shorter one weigh more than what lies between.
+const MIN_SAMPLES: usize = 3;
+
+/// What was seen: the samples of a run, its machine and its trials.
+struct Seen<'a> {
+    samples: &'a Samples,
+    manifest: &'a Manifest,
+    trials: &'a [Trial],
+}
+
+/// Names every confounder that shows in the samples or the settings of the machine.
+pub fn confounders(samples: &Samples, manifest: &Manifest, trials: &[Trial]) -> Vec<Confounder> {
+    let seen = Seen {
+        samples,
+        manifest,
+        trials,
+    };
+    let found = [
+        damon(&seen),
+        steal(&seen),
+        other_load(&seen),
+        other_swap(&seen),
+        zswap(&seen),
+        thp(&seen),
+        page_reporting(&seen),
+        cpu_frequency(&seen),
+        harmed_bystander(&seen),
+    ];
+    found.into_iter().flatten().collect()
+}
+
+/// Marks a trial that a confounder spoils as untrustworthy, with the reason. A failed trial stays failed. Judging twice
+/// changes nothing.
+pub fn judge(trial: &mut Trial, confounders: &[Confounder]) {
+    if trial.status == TrialStatus::Failed {
+        return;
+    }
+    for confounder in confounders
+        .iter()
+        .filter(|confounder| confounder.spoils.contains(&trial.id))
+    {
+        let reason = format!("{}: {}", confounder.name, confounder.evidence);
+        if !trial.reasons.contains(&reason) {
+            trial.reasons.push(reason);
+        }
+        trial.status = TrialStatus::Untrustworthy;
+    }
+}
+
+impl<'a> Seen<'a> {
+    fn column(&self, name: &str) -> Option<ColumnView<'a>> {
+        self.samples.column(name)
+    }
+
+    /// The first and the last sample within a span of time.
+    fn within(&self, span_ns: (u64, u64)) -> Option<(usize, usize)> {
+        let first = self.samples.at_or_after(span_ns.0)?;
+        let last = self.samples.at_or_before(span_ns.1)?;
+        (first < last).then_some((first, last))
+    }
+
+    /// Growth of a counter over a trial.
+    fn growth(&self, name: &str, trial: &Trial) -> Option<i64> {
+        let (first, last) = self.within(trial.span_ns)?;
+        self.column(name)?.growth(first, last)
+    }
+
+    /// What was asked of a trial.
+    fn settings(&self, trial: &Trial) -> Option<&'a Settings> {
+        let planned = self
+            .manifest
+            .plan
+            .trials
+            .iter()
+            .find(|planned| planned.id == trial.id)?;
+        Some(&planned.settings)
+    }
+
+    /// `bytes` in percent of the memory that a trial works on: of compression all that it fills. Other kinds of work ask
+    /// for more than their limit, so that what others move counts against what can be in RAM at a time.
+    fn percent_of_size(&self, trial: &Trial, bytes: i64) -> Option<f64> {
+        let settings = self.settings(trial)?;
+        let size = match settings.workload.kind() {
+            WorkloadKind::Compression => settings.size,
+            _ => settings.size.min(settings.limit),
+        };
+        super::ratio(100.0 * bytes as f64, size as f64)
+    }
+
+    /// Settings of the machine whose path contains `part`.
+    fn machine(&self, part: &str) -> impl Iterator<Item = (&'a str, &'a str)> {
+        let settings = self.manifest.host.settings.iter();
+        settings
+            .filter(move |(path, _)| path.contains(part))
+            .map(|(path, value)| (path.as_str(), value.trim()))
+    }
+
+    /// The trials in which a figure exceeds `threshold`, with the largest figure of any trial; none where it is known
+    /// of no trial.
+    fn spoiled(&self, threshold: f64, figure: impl Fn(&Trial) -> Option<f64>) -> (Vec<String>, Option<f64>) {
+        let mut spoiled = Vec::new();
+        let worst = self.worst(|trial| {
+            let value = figure(trial)?;
+            if value > threshold {
+                spoiled.push(trial.id.clone());
+            }
+            Some(value)
+        });
+        (spoiled, worst)
+    }
+
+    /// The largest figure of any trial; none where it is known of no trial.
+    fn worst(&self, figure: impl FnMut(&Trial) -> Option<f64>) -> Option<f64> {
+        self.trials.iter().filter_map(figure).reduce(f64::max)
+    }
+}
+
+fn confounder(name: &str, evidence: String, spoils: Vec<String>, advice: &str) -> Confounder {
+    Confounder {
+        name: name.to_owned(),
+        evidence,
+        spoils,
+        advice: advice.to_owned(),
+    }
+}
+
+fn damon(seen: &Seen<'_>) -> Option<Confounder> {
+    let switch = pageout_switch(seen);
+    let (spoils, applied) = seen.spoiled(FOREIGN_PAGING_SPOILS_PERCENT, |trial| {
+        seen.percent_of_size(trial, seen.growth("damon_sz_applied", trial)?)
+    });
+    let cpu = seen.worst(|trial| {
+        let cpu_us = seen.growth("kdamond_cpu_us", trial)?;
+        super::ratio(cpu_us as f64 / 1e4, seconds(trial.span_ns.0, trial.span_ns.1))
+    });
+    let acted = applied.is_some_and(|applied| applied > 0.0);
+    if switch.is_none() && !acted && cpu.is_none_or(|cpu| cpu < DAMON_TOLD_PERCENT) {
+        return None;
+    }
+    let mut evidence = match (&switch, acted) {
+        (Some(_), _) => "a DAMON scheme pages idle memory out; ".to_owned(),
+        (None, true) => "DAMON schemes are active; ".to_owned(),
+        (None, false) => "DAMON is at work; ".to_owned(),
+    };
+    evidence += &match applied {
+        Some(applied) => format!("in the worst trial its schemes acted on {applied:.1}% of the trial's size"),
+        None => {
+            "how much its schemes acted on is unknown, as no counters of it were kept up to date".to_owned()
+        }
+    };
+    evidence += &match cpu {
+        Some(cpu) => format!(", and its threads used {cpu:.1}% of a CPU"),
+        None => ", and what CPU time its threads used is unknown".to_owned(),
+    };
+    if let Some(percent) = seen.worst(|trial| unscanned_refaults_percent(seen, trial))
+        && percent >= 0.1
+    {
+        evidence +=
+            &format!("; file pages of {percent:.1}% of the size came back that no reclaim had scanned");
+    }
+    let advice = match switch {
+        Some((path, off)) => format!("Switch the scheme off for the run: `echo {off} > {path}`"),
+        None => "Switch DAMON's schemes off for the run: `echo off` into each \
+                 `/sys/kernel/mm/damon/admin/kdamonds/*/state` that is on"
+            .to_owned(),
+    };
+    Some(confounder("damon", evidence, spoils, &advice))
+}
+
+/// The file that switches a running scheme off that pages memory out, with the word for it: a kdamond of the
+/// administrator whose `state` is on, or the kernel's own `damon_reclaim`.
+fn pageout_switch(seen: &Seen<'_>) -> Option<(String, &'static str)> {
+    let settings = &seen.manifest.host.settings;
+    let of_admin = seen.machine("/kdamonds/").find_map(|(path, action)| {
+        let (kdamond, _) = path.split_once("/contexts/")?;
+        let state = format!("{kdamond}/state");
+        let on = settings.get(&state).is_some_and(|state| state.trim() == "on");
+        (path.ends_with("/action") && action == "pageout" && on).then_some((state, "off"))
+    });
+    of_admin.or_else(|| {
+        let mut switches = seen.machine("damon_reclaim/parameters/enabled");
+        let on = switches.find(|(_, value)| matches!(*value, "Y" | "1"))?;
+        Some((on.0.to_owned(), "N"))
+    })
+}
+
+/// File pages that came back during a trial although nothing scans for such pages in it, in percent of the trial's
+/// memory: DAMON and `madvise` page out without scanning. Anonymous pages tell nothing: the trial's own trim and restore
+/// look the same.
+fn unscanned_refaults_percent(seen: &Seen<'_>, trial: &Trial) -> Option<f64> {
+    if seen.growth("pgscan_file", trial)? > 0 {
+        return None;
+    }
+    let pages = seen.growth("workingset_refault_file", trial)?;
+    seen.percent_of_size(trial, pages.checked_mul(page_size(seen)?)?)
+}
+
+fn page_size(seen: &Seen<'_>) -> Option<i64> {
+    i64::try_from(seen.manifest.host.page_size).ok()
+}
+
+/// Every kind of CPU time in /proc/stat; guest time is in user and nice already.
+const CPU_TIMES: [&str; 8] = [
+    "cpu_user_us",
+    "cpu_nice_us",
+    "cpu_system_us",
+    "cpu_irq_us",
+    "cpu_softirq_us",
+    "cpu_steal_us",
+    "cpu_idle_us",
+    "cpu_iowait_us",
+];
+/// How many of [`CPU_TIMES`] are work that was done here.
+const BUSY: usize = 5;
+
+fn steal(seen: &Seen<'_>) -> Option<Confounder> {
+    let (spoils, worst) = seen.spoiled(STEAL_SPOILS_PERCENT, |trial| {
+        let steal = seen.growth("cpu_steal_us", trial)?;
+        let all: i64 = CPU_TIMES.iter().filter_map(|name| seen.growth(name, trial)).sum();
+        super::ratio(100.0 * steal as f64, all as f64)
+    });
+    let evidence = match worst {
+        Some(worst) if worst >= 0.5 => {
+            format!("the hypervisor took {worst:.1}% of the CPU time of the worst trial for others")
+        }
+        // On bare metal nobody takes any.
+        None if may_be_stolen_from(seen) => {
+            "what CPU time the hypervisor took for others is unknown: no trial has samples of it".to_owned()
+        }
+        _ => return None,
+    };
+    let advice = "Run on a dedicated machine or at a quieter time, with more repeats";
+    Some(confounder("steal", evidence, spoils, advice))
+}
+
+/// Whether trials ran in a virtual machine.
+fn may_be_stolen_from(seen: &Seen<'_>) -> bool {
+    let kind = seen.manifest.host.virtualization.as_str();
+    !seen.trials.is_empty() && !matches!(kind, "" | "none")
+}
+
+fn other_load(seen: &Seen<'_>) -> Option<Confounder> {
+    let (spoils, worst) = seen.spoiled(OTHER_LOAD_SPOILS_PERCENT, |trial| other_load_percent(seen, trial));
+    let worst = worst.filter(|&worst| worst >= OTHER_LOAD_TOLD_PERCENT)?;
+    let evidence =
+        format!("in the worst trial other programs used {worst:.0}% of all CPUs during the timed phases");
+    let advice = "Stop what else runs, or pin it elsewhere; see `top`";
+    Some(confounder("other-load", evidence, spoils, advice))
+}
+
+/// CPU time during the timed phases that neither the workers nor kernel threads used, in percent of all CPUs. Phases that
+/// do not say what CPU time their workers used are not looked at: theirs would be blamed on others. A phase is
+/// looked at for its `seconds` from its start alone: what the worker does after its clock has stopped, such as comparing
+/// every byte that was restored, is in the span of the phase and not in its CPU time.
+fn other_load_percent(seen: &Seen<'_>, trial: &Trial) -> Option<f64> {
+    let (mut others_s, mut all_s) = (0.0, 0.0);
+    for phase in trial.phases.iter().filter(|phase| own_cpu_s(phase) > 0.0) {
+        let Some((first, last)) = seen.within(timed_span(phase)) else {
+            continue;
+        };
+        if last - first + 1 < MIN_SAMPLES {
+            continue;
+        }
+        let growth = |name: &&str| seen.column(name)?.growth(first, last);
+        growth(&"cpu_user_us")?;
+        let busy_s = CPU_TIMES[..BUSY].iter().filter_map(growth).sum::<i64>() as f64 / 1e6;
+        let window_s = seconds(seen.samples.t_ns()[first], seen.samples.t_ns()[last]);
+        others_s += busy_s - own_cpu_s(phase) * share_of_phase(phase, window_s);
+        // The heartbeat outside of the cgroup is the run's own too, and beats all the time.
+        others_s -= trial.metrics.get(bystander::CPU).copied().unwrap_or(0.0) / 100.0 * window_s;
+        all_s += window_s * f64::from(seen.manifest.host.cpus);
+    }
+    super::ratio(100.0 * others_s.max(0.0), all_s)
+}
+
+/// CPU seconds that the experiment itself spent in a phase.
+fn own_cpu_s(phase: &Phase) -> f64 {
+    phase.cpu_user_s + phase.cpu_system_s + phase.cpu_kernel_threads_s
+}
+
+/// The part of a phase that is timed.
+fn timed_span(phase: &Phase) -> (u64, u64) {
+    let (start, end) = phase.span_ns;
+    (start, start.saturating_add((phase.seconds * 1e9) as u64).min(end))
+}
+
+/// Share of a phase's timed part that its samples span; its work is taken to be even.
+fn share_of_phase(phase: &Phase, window_s: f64) -> f64 {
+    let (start, end) = timed_span(phase);
+    super::ratio(window_s, seconds(start, end)).map_or(1.0, |share| share.min(1.0))
+}
+
+fn seconds(from_ns: u64, to_ns: u64) -> f64 {
+    to_ns.saturating_sub(from_ns) as f64 / 1e9
+}
+
+fn other_swap(seen: &Seen<'_>) -> Option<Confounder> {
+    let (spoils, worst) = seen.spoiled(OTHER_SWAP_SPOILS_PERCENT, |trial| {
+        seen.percent_of_size(trial, other_swap_growth(seen, trial)?)
+    });
+    let devices = &seen.manifest.host.swap_before;
+    let before: u64 = devices.iter().map(|(_, size)| size).sum();
+    let mut evidence = match devices.len() {
+        0 => return None,
+        1 => format!("another swap device of {} MiB is on; ", before >> 20),
+        count => format!("{count} other swap devices of {} MiB are on; ", before >> 20),
+    };
+    evidence += &match worst {
+        Some(worst) => {
+            format!("in the worst trial as much as {worst:.1}% of the trial's size came onto it")
+        }
+        None => "how much came onto it is unknown: its use was not sampled".to_owned(),
+    };
+    let advice =
+        "Switch other swap off for the run (`swapoff`), or stop the programs that are being swapped out";
+    Some(confounder("other-swap", evidence, spoils, advice))
+}
+
+/// Bytes that came onto swap devices which were on before the run: pages of others, or of the trial itself where its
+/// own device could not take them. Pages of others on the run's device are not told apart: the kernel counts a page
+/// that is still in the swap cache to a device and not yet to its cgroup.
+fn other_swap_growth(seen: &Seen<'_>, trial: &Trial) -> Option<i64> {
+    let (first, last) = seen.within(trial.span_ns)?;
+    let devices = &seen.manifest.host.swap_before;
+    let other = |slot: &str| {
+        slot.split(", ")
+            .any(|name| devices.iter().any(|(device, _)| device == name))
+    };
+    let mut grown = None;
+    for (slot, names) in seen.manifest.swap_slots.iter().enumerate() {
+        if !other(names) {
+            continue;
+        }
+        let used = seen.column(&format!("swap{slot}_used"))?;
+        // The most, not the last: what was read back again moved the numbers too.
+        let most = (first..=last).filter_map(|sample| used.get(sample)).max()?;
+        *grown.get_or_insert(0) += most.checked_sub(used.get(first)?)?;
+    }
+    grown
+}
+
+/// Tells zswap by what it did in the trials: how it stood before the run says little, as the run itself turns it off
+/// for every other subject that swaps.
+fn zswap(seen: &Seen<'_>) -> Option<Confounder> {
+    let not_asked = |trial: &Trial| !matches!(trial.subject.parse(), Ok(Subject::Zswap(_)));
+    let (spoils, worst) = seen.spoiled(FOREIGN_PAGING_SPOILS_PERCENT, |trial| {
+        let pages = seen.growth("zswpout", trial).filter(|_| not_asked(trial))?;
+        seen.percent_of_size(trial, pages.checked_mul(page_size(seen)?)?)
+    });
+    let was_on = seen
+        .machine("zswap/parameters/enabled")
+        .any(|(_, value)| matches!(value, "Y" | "1"));
+    let evidence = match worst {
+        Some(worst) if worst > 0.0 => format!(
+            "zswap was used and is not the subject; in the worst trial it took {worst:.1}% of the trial's size"
+        ),
+        None if was_on && seen.trials.iter().any(not_asked) => {
+            "zswap was on before the run and is not the subject; whether it took pages in the trials is unknown, as \
+             its counters are missing"
+                .to_owned()
+        }
+        _ => return None,
+    };
+    let advice = "Switch it off for the run: `echo N > /sys/module/zswap/parameters/enabled`";
+    Some(confounder("zswap", evidence, spoils, advice))
+}
+
+fn thp(seen: &Seen<'_>) -> Option<Confounder> {
+    let always = seen
+        .machine("transparent_hugepage/enabled")
+        .any(|(_, value)| value.contains("[always]"));
+    let any = |of: fn(&Settings) -> bool| {
+        let mut settings = seen.trials.iter().filter_map(|trial| seen.settings(trial));
+        settings.any(of)
+    };
+    let left_alone = any(|settings| settings.workload.kind().is_filled() && settings.thp == ThpMode::System);
+    // Of the other kinds, `map` says itself which pages it takes.
+    let thrash = any(|settings| settings.workload.kind() == WorkloadKind::Thrash);
+    let advice = match (left_alone, thrash) {
+        (true, _) => {
+            "Set `thp = \"never\"` (or `\"always\"`) in the scenario to compare with machines that differ"
+        }
+        (false, true) => {
+            "The consumers take what the system does: compare with machines where `enabled` is the same"
+        }
+        (false, false) => return None,
+    };
+    if !always {
+        return None;
+    }
+    let evidence =
+        "transparent huge pages are `always` on: memory faults in 2 MiB at a time, and what is paged out is split first"
+            .to_owned();
+    Some(confounder("thp", evidence, Vec::new(), advice))
+}
+
+fn page_reporting(seen: &Seen<'_>) -> Option<Confounder> {
+    // The parameter is the order of the blocks that are reported; one above any block's switches reporting off.
+    const LARGEST_ORDER: u64 = 20;
+    let (path, order) = seen
+        .machine("page_reporting")
+        .find_map(|(path, value)| Some((path, value.parse::<u64>().ok()?)))
+        .filter(|&(_, order)| order <= LARGEST_ORDER)?;
+    let evidence = format!(
+        "free memory is reported to the hypervisor, which may take it back (`{path}` is {order}): first touches then \
+         fault in the hypervisor too"
+    );
+    let advice =
+        "Compare speeds of first touches (fills) within this run only, by their ratio to the calibration";
+    Some(confounder("page-reporting", evidence, Vec::new(), advice))
+}
+
+fn cpu_frequency(seen: &Seen<'_>) -> Option<Confounder> {
+    let (path, governor) = seen
+        .machine("scaling_governor")
+        .find(|(_, governor)| *governor != "performance")?;
+    let evidence = format!("the CPU frequency changes with the load (`{path}` is {governor})");
+    let advice = "Fix it for the run: `cpupower frequency-set -g performance`";
+    Some(confounder("cpu-frequency", evidence, Vec::new(), advice))
+}
+
+/// Told and no more: the numbers of the run are what they are, it is the others who waited.
+fn harmed_bystander(seen: &Seen<'_>) -> Option<Confounder> {
+    let worst = seen.worst(|trial| trial.metrics.get(bystander::P99).copied());
+    let worst = worst.filter(|&worst| worst > HARMLESS_P99_S)?;
+    let evidence = format!(
+        "in the worst trial a process outside of the run's cgroup was up to {:.0} ms late in 99 of 100 wake-ups; from \
+         {:.0} ms on people notice",
+        worst * 1e3,
+        HARMLESS_P99_S * 1e3,
+    );
+    let advice = "Give the run less (`--scale`, `size`) or this machine less else to do: what waits is not the run \
+                  but everybody else, and on a busy machine they wait without it too";
+    Some(confounder("bystander", evidence, Vec::new(), advice))
+}

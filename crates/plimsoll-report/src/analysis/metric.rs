@@ -1,0 +1,155 @@
+//! What is known of a metric besides its value: title, meaning, unit, which way is better. One table a kind of work.
+
+use serde::Serialize;
+
+use super::{compression, contention, heap, loadline, map, thrash, wscap};
+use plimsoll_model::scenario::WorkloadKind;
+
+/// A metric of a trial.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Metric {
+    /// Name in documents, the unit at its end.
+    pub name: &'static str,
+    /// Name for people.
+    pub title: &'static str,
+    /// What it means, a sentence.
+    pub meaning: &'static str,
+    /// Which way it gets better.
+    pub direction: Direction,
+    /// Whether summaries for people show it.
+    pub telling: bool,
+}
+
+/// Which way a metric gets better.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Direction {
+    /// Less is better.
+    Less,
+    /// More is better.
+    More,
+    /// Neither: a change is to be known.
+    Neither,
+}
+
+/// What a metric counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MetricUnit {
+    /// Seconds.
+    Seconds,
+    /// Gigabytes (1e9 bytes) a second.
+    GbPerS,
+    /// Things a second.
+    PerSecond,
+    /// Bytes.
+    Bytes,
+    /// A factor.
+    Ratio,
+    /// Percent.
+    Percent,
+    /// A number of things.
+    Count,
+}
+
+impl MetricUnit {
+    /// How names of this unit end; of an ending that another one ends with, the longer stands first.
+    const ENDINGS: [(&str, MetricUnit); 6] = [
+        ("_gb_per_s", MetricUnit::GbPerS),
+        ("_per_s", MetricUnit::PerSecond),
+        ("_bytes", MetricUnit::Bytes),
+        ("_percent", MetricUnit::Percent),
+        ("_ratio", MetricUnit::Ratio),
+        ("_s", MetricUnit::Seconds),
+    ];
+
+    /// The unit that the end of a name says.
+    pub fn of_name(name: &str) -> MetricUnit {
+        let mut endings = Self::ENDINGS.iter();
+        let found =
+            endings.find(|(ending, _)| name.ends_with(ending) || name == ending.trim_start_matches('_'));
+        found.map_or(MetricUnit::Count, |(_, unit)| *unit)
+    }
+
+    /// How a name says this unit; nothing where it counts things.
+    pub fn ending(self) -> &'static str {
+        let mut endings = Self::ENDINGS.iter();
+        endings
+            .find(|(_, unit)| *unit == self)
+            .map_or("", |(ending, _)| ending)
+    }
+}
+
+/// Declares the table `METRICS` of a kind of work, with a name constant for each metric:
+/// `CONSTANT "name" Direction telling "title" "meaning";`.
+macro_rules! metrics {
+    ($($constant:ident $name:literal $direction:ident $telling:literal $title:literal $meaning:literal;)*) => {
+        $(#[doc = $meaning] pub const $constant: &str = $name;)*
+        /// Every metric of this kind of work, the telling ones first.
+        pub const METRICS: &[$crate::analysis::Metric] = &[
+            $($crate::analysis::Metric {
+                name: $constant,
+                title: $title,
+                meaning: $meaning,
+                direction: $crate::analysis::Direction::$direction,
+                telling: $telling,
+            },)*
+        ];
+    };
+}
+pub(super) use metrics;
+
+/// The metrics of a kind of work.
+pub fn of(kind: WorkloadKind) -> &'static [Metric] {
+    match kind {
+        WorkloadKind::Compression => compression::METRICS,
+        WorkloadKind::Thrash => thrash::METRICS,
+        WorkloadKind::Loadline => loadline::METRICS,
+        WorkloadKind::Wscap => wscap::METRICS,
+        WorkloadKind::Map => map::METRICS,
+        WorkloadKind::Contention => contention::METRICS,
+        WorkloadKind::Heap => heap::METRICS,
+    }
+}
+
+/// Metrics that every kind of work has.
+pub const COMMON: &[Metric] = super::bystander::METRICS;
+
+/// Every metric of a trial that is known, kind by kind, then those of all.
+pub fn all() -> impl Iterator<Item = &'static Metric> {
+    let kinds = WorkloadKind::ALL.into_iter();
+    kinds.flat_map(|kind| of(kind).iter()).chain(COMMON)
+}
+
+/// The metric of a name.
+pub fn find(name: &str) -> Option<&'static Metric> {
+    all().find(|metric| metric.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_means_one_thing() {
+        let mut names: Vec<&str> = all().map(|metric| metric.name).collect();
+        names.sort_unstable();
+        let count = names.len();
+        names.dedup();
+        assert_eq!(names.len(), count, "a metric stands in two tables: {names:?}");
+    }
+
+    #[test]
+    fn units_are_at_the_end_of_names() {
+        for (name, unit) in [
+            ("trim_gb_per_s", MetricUnit::GbPerS),
+            ("scans_per_s", MetricUnit::PerSecond),
+            ("recovery_s", MetricUnit::Seconds),
+            ("ratio", MetricUnit::Ratio),
+            ("fair", MetricUnit::Count),
+        ] {
+            assert_eq!(MetricUnit::of_name(name), unit, "{name}");
+            assert_eq!(MetricUnit::of_name(unit.ending()), unit, "{name}");
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Everything that `results.json` holds, computed from a recording.
+
+use std::collections::BTreeSet;
+
+use super::confounders::{confounders, judge};
+use plimsoll_model::recording::Recording;
+use plimsoll_model::recording::model::{
+    EventKind, RESULTS_SCHEMA, Results, RunStatus, SamplerReport, Trial, TrialStatus,
+};
+
+/// Computes the results of a recording; also of one that was cut short, whose status then is interrupted.
+///
+/// Trials keep the metrics they were recorded with; what confounders spoil is judged anew.
+pub fn results(recording: &Recording) -> Results {
+    let manifest = &recording.manifest;
+    let mut trials = recording.trials.clone();
+    // What would spoil an experiment is, in a watch, a part of what is watched.
+    let confounders = match manifest.is_watch() {
+        true => Vec::new(),
+        false => confounders(&recording.samples, manifest, &trials),
+    };
+    for trial in &mut trials {
+        judge(trial, &confounders);
+    }
+    let warned = recording
+        .events
+        .iter()
+        .filter(|event| event.kind == EventKind::Warning);
+    let warnings = warned
+        .map(|event| event.text.clone())
+        .chain(stopped(recording).map(str::to_owned));
+    Results {
+        schema: RESULTS_SCHEMA,
+        version: manifest.tool_version.clone(),
+        run: manifest.run.clone(),
+        scenario: manifest.plan.scenario.clone(),
+        status: run_status(recording, &trials),
+        calibration: manifest.calibration,
+        confounders,
+        warnings: manifest.missing.iter().cloned().chain(warnings).collect(),
+        sampler: sampler_report(recording),
+        trials,
+    }
+}
+
+/// The verdict on the whole, from its trials as they were judged.
+///
+/// - Interrupted: the run has not come to its end, or ended before all trials had, with no capability missing.
+/// - Failed, incomplete, untrustworthy, ok: the first that is true.
+pub fn run_status(recording: &Recording, trials: &[Trial]) -> RunStatus {
+    let manifest = &recording.manifest;
+    let ended: BTreeSet<&str> = trials.iter().map(|trial| trial.id.as_str()).collect();
+    let all_ended = manifest
+        .plan
+        .trials
+        .iter()
+        .all(|trial| ended.contains(trial.id.as_str()));
+    let any = |status: TrialStatus| trials.iter().any(|trial| trial.status == status);
+    if !came_to_its_end(recording)
+        || stopped(recording).is_some()
+        || (!all_ended && manifest.missing.is_empty())
+    {
+        RunStatus::Interrupted
+    } else if trials
+        .iter()
+        .any(|trial| failed(trial, !manifest.missing.is_empty()))
+    {
+        RunStatus::Failed
+    } else if !manifest.missing.is_empty() {
+        RunStatus::Incomplete
+    } else if any(TrialStatus::Untrustworthy) {
+        RunStatus::Untrustworthy
+    } else {
+        RunStatus::Ok
+    }
+}
+
+/// Whether a trial failed. Where a capability is missing, a phase that did not run for it is no failure of the trial:
+/// the run is incomplete.
+fn failed(trial: &Trial, missing: bool) -> bool {
+    let excused = missing && trial.lacks_only_a_phase();
+    trial.status == TrialStatus::Failed && !excused
+}
+
+/// By what the run, or its last part when it was resumed, was stopped before its time.
+fn stopped(recording: &Recording) -> Option<&str> {
+    let part_start = recording.manifest.resumed.last().map_or(0, |part| part.t_ns);
+    let mut stops = recording
+        .events
+        .iter()
+        .filter(|event| event.kind == EventKind::Stopped);
+    stops
+        .find(|event| event.t_ns >= part_start)
+        .map(|event| event.text.as_str())
+}
+
+/// Whether the run, or its last part when it was resumed, wrote its end.
+fn came_to_its_end(recording: &Recording) -> bool {
+    let part_start = recording.manifest.resumed.last().map_or(0, |part| part.t_ns);
+    let mut ends = recording
+        .events
+        .iter()
+        .filter(|event| event.kind == EventKind::RunEnd);
+    ends.any(|event| event.t_ns >= part_start)
+}
+
+/// What the sampler cost and missed, from its own columns.
+pub fn sampler_report(recording: &Recording) -> SamplerReport {
+    let samples = &recording.samples;
+    let hz = recording.manifest.sampler.hz;
+    let half_period_ns = 500_000_000 / i64::from(hz.max(1));
+    let late = samples.column("tick_late_ns").map_or(0, |column| {
+        column
+            .iter()
+            .flatten()
+            .filter(|&late| late > half_period_ns)
+            .count() as u64
+    });
+    let cpu_s = total_growth(recording, "sampler_cpu_us") as f64 / 1e6;
+    let count = samples.len() as u64;
+    let wall_s = match (samples.t_ns().first(), samples.t_ns().last()) {
+        (Some(first), Some(last)) => (last - first) as f64 / 1e9,
+        _ => 0.0,
+    };
+    SamplerReport {
+        hz,
+        samples: count,
+        late,
+        missed: total_growth(recording, "missed_ticks"),
+        // A lost sample leaves no trace in the samples; only the run itself knows.
+        dropped: recording
+            .results
+            .as_ref()
+            .map_or(0, |results| results.sampler.dropped),
+        cpu_s,
+        cpu_percent: super::ratio(100.0 * cpu_s, wall_s).unwrap_or(0.0),
+        us_per_sample: super::ratio(1e6 * cpu_s, count as f64).unwrap_or(0.0),
+    }
+}
+
+/// Growth of a counter from nothing over all parts of a run: where it goes back, a new part began from nothing.
+fn total_growth(recording: &Recording, name: &str) -> u64 {
+    let mut total = 0_u64;
+    let mut before = 0;
+    let column = recording.samples.column(name);
+    for value in column.iter().flat_map(|column| column.iter()).flatten() {
+        let growth = if value >= before {
+            value.abs_diff(before)
+        } else {
+            value.unsigned_abs()
+        };
+        total = total.saturating_add(growth);
+        before = value;
+    }
+    total
+}

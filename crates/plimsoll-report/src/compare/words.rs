@@ -1,0 +1,163 @@
+//! The figures and verdicts of a comparison in words.
+
+use crate::analysis::compare::{Basis, Comparison, MetricUnit, Outcome, Row, Run, Standing, Verdict};
+use crate::analysis::statistics::SIGNIFICANCE;
+use plimsoll_model::quantity;
+
+/// The whole in a few sentences.
+pub fn sentence(comparison: &Comparison) -> String {
+    let tally = comparison.tally();
+    if comparison.basis == Basis::Timelines {
+        return "The whole timelines are compared, one figure each: changes are shown, and no verdict is possible."
+            .to_owned();
+    }
+    let counts = [
+        (tally.worse, "worse"),
+        (tally.better, "better"),
+        (tally.changed, "changed"),
+        (tally.same, "the same"),
+        (tally.unclear, "unclear"),
+    ];
+    let counted: Vec<String> = counts
+        .iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, word)| format!("{count} {word}"))
+        .collect();
+    let all = tally.worse + tally.better + tally.changed + tally.same + tally.unclear;
+    let against = match comparison.runs.len() {
+        2 => "B against A".to_owned(),
+        others => format!("{} runs against A", others - 1),
+    };
+    let figures = if all == 1 { "figure" } else { "figures" };
+    let mut text = format!("{against}: of {all} {figures} {}.", counted.join(", "));
+    let moved = comparison
+        .rows
+        .iter()
+        .filter(|row| row.restates.is_none() && moved(row))
+        .count();
+    if moved > 0 {
+        let holding = comparison.rows.iter().filter(|row| moved_for_sure(row)).count();
+        text += &format!(
+            " {holding} of the {moved} that moved {} also after Holm's correction for the number of tests.",
+            if holding == 1 { "stands" } else { "stand" }
+        );
+    }
+    text
+}
+
+fn moved(row: &Row) -> bool {
+    matches!(row.verdict, Verdict::Worse | Verdict::Better | Verdict::Changed)
+}
+
+fn moved_for_sure(row: &Row) -> bool {
+    moved(row) && row.p_holm.is_some_and(|p| p < SIGNIFICANCE)
+}
+
+/// Whether the summary for people shows the row: what tells most, and what moved.
+pub fn shown(row: &Row) -> bool {
+    row.restates.is_none() && (crate::analysis::compare::nature(&row.metric).telling || moved(row))
+}
+
+/// Sign and word of a verdict.
+pub fn verdict(verdict: Verdict) -> (&'static str, &'static str) {
+    match verdict {
+        Verdict::Worse => ("\u{2717}", "worse"),
+        Verdict::Better => ("\u{2713}", "better"),
+        Verdict::Changed => ("\u{2260}", "changed"),
+        Verdict::Same => ("=", "same"),
+        Verdict::Unclear => ("?", "unclear"),
+    }
+}
+
+/// Sign and word of how a condition stands.
+pub fn standing(standing: Standing) -> (&'static str, &'static str) {
+    match standing {
+        Standing::Passed => ("\u{2713}", "passed"),
+        Standing::Failed => ("\u{2717}", "FAILED"),
+        Standing::Unknown => ("!", "UNKNOWN"),
+    }
+}
+
+/// How a condition stands, with its numbers.
+pub fn outcome(comparison: &Comparison, outcome: &Outcome) -> String {
+    let (sign, word) = standing(outcome.standing);
+    let run = &comparison.runs[outcome.run].letter;
+    let place = match outcome.group.is_empty() {
+        true => String::new(),
+        false => format!(" {}", comparison.label(&outcome.group)),
+    };
+    let numbers = outcome.row.map(|row| &comparison.rows[row]).map(|row| {
+        format!(
+            ": {} \u{2192} {} ({}{})",
+            value(row.unit, row.baseline.median),
+            value(row.unit, row.other.median),
+            change(row.change),
+            row.interval
+                .map(|ends| format!(", {}", interval(Some(ends))))
+                .unwrap_or_default()
+        )
+    });
+    format!(
+        "{sign} {word} {}: {run}{place}{}; {}",
+        outcome.condition,
+        numbers.unwrap_or_default(),
+        outcome.reason
+    )
+}
+
+/// A run in a line.
+pub fn run(run: &Run) -> String {
+    let trials = match run.trials {
+        0 => "no trials".to_owned(),
+        1 => "1 trial".to_owned(),
+        many => format!("{many} trials"),
+    };
+    let mut text = format!("{} {}: {trials}", run.letter, run.name);
+    for (count, word) in [(run.failed, "failed"), (run.untrustworthy, "untrustworthy")] {
+        if count > 0 {
+            text += &format!(", {count} {word}");
+        }
+    }
+    format!("{text}, {} ({})", run.started, run.folder)
+}
+
+/// A value in its unit.
+pub fn value(unit: MetricUnit, value: f64) -> String {
+    quantity::metric(unit.ending(), value)
+}
+
+/// A change in percent, with its sign.
+pub fn change(change: Option<f64>) -> String {
+    change.map_or_else(|| "\u{2013}".to_owned(), |change| format!("{}%", percent(change)))
+}
+
+/// Both ends of an interval of a change.
+pub fn interval(interval: Option<(f64, f64)>) -> String {
+    interval.map_or_else(
+        || "\u{2013}".to_owned(),
+        |(low, high)| format!("{}..{}%", percent(low), percent(high)),
+    )
+}
+
+/// A share as signed percent without its sign of percent: one decimal below 100.
+fn percent(share: f64) -> String {
+    let percent = share * 100.0;
+    let decimals = usize::from(percent.abs() < 99.95);
+    let text = format!("{:.decimals$}", percent.abs());
+    let nothing = text.chars().all(|digit| matches!(digit, '0' | '.'));
+    match nothing {
+        true => text,
+        false if percent > 0.0 => format!("+{text}"),
+        false => format!("\u{2212}{text}"),
+    }
+}
+
+/// A probability.
+pub fn probability(p: Option<f64>) -> String {
+    match p {
+        None => "\u{2013}".to_owned(),
+        Some(p) if p < 0.001 => "<0.001".to_owned(),
+        Some(p) if p < 0.1 => format!("{p:.3}"),
+        Some(p) => format!("{p:.2}"),
+    }
+}

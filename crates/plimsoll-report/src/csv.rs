@@ -1,0 +1,120 @@
+//! Every figure of every trial as CSV in long format: one figure a line, for spreadsheets and data frames.
+//!
+//! Columns: `run, trial, workload, subject`, a column for each parameter of any trial, `repeat, status, verified, phase,
+//! figure, value`. `phase` is empty for a metric of the whole trial. A figure of a phase keeps its field's name or, where
+//! the kind of work measured it, its own; the bytes by category before and after a phase are `before_<category>_bytes`
+//! and `after_<category>_bytes`, the share of CPU time of a function of the kernel is `profile[<function>]`. Figures of
+//! which there is one for each of several things are `<name>[1]`, `<name>[2]`, ... Histograms of latencies are left out.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use plimsoll_model::recording::model::{Phase, Results, Trial, TrialStatus};
+
+/// The trials' figures as CSV (RFC 4180, lines ended by LF), a header first.
+pub fn csv(results: &Results) -> String {
+    let params: BTreeSet<&String> = results
+        .trials
+        .iter()
+        .flat_map(|trial| trial.params.keys())
+        .collect();
+    // The subject has a column of its own.
+    let params: Vec<&String> = params.into_iter().filter(|name| *name != "subject").collect();
+    let mut text = String::from("run,trial,workload,subject,");
+    for name in &params {
+        text.push_str(&field(name));
+        text.push(',');
+    }
+    text.push_str("repeat,status,verified,phase,figure,value\n");
+    for trial in &results.trials {
+        let start = line_start(&results.run, trial, &params);
+        for phase in &trial.phases {
+            for (figure, value) in phase_figures(phase) {
+                line(&mut text, &start, &phase.name, &figure, &value);
+            }
+        }
+        for (figure, value) in &trial.metrics {
+            line(&mut text, &start, "", figure, &value.to_string());
+        }
+        for (list, values) in &trial.lists {
+            for (index, value) in values.iter().enumerate() {
+                line(
+                    &mut text,
+                    &start,
+                    "",
+                    &format!("{list}[{}]", index + 1),
+                    &value.to_string(),
+                );
+            }
+        }
+    }
+    text
+}
+
+fn line_start(run: &str, trial: &Trial, params: &[&String]) -> String {
+    let mut start = format!(
+        "{},{},{},{},",
+        field(run),
+        field(&trial.id),
+        field(&trial.workload),
+        field(&trial.subject)
+    );
+    for name in params {
+        let value = trial.params.get(name.as_str());
+        start.push_str(&value.map(|value| field(value)).unwrap_or_default());
+        start.push(',');
+    }
+    let status = match trial.status {
+        TrialStatus::Ok => "ok",
+        TrialStatus::Failed => "failed",
+        TrialStatus::Untrustworthy => "untrustworthy",
+    };
+    // Writing to a String cannot fail.
+    let _ = write!(start, "{},{status},{}", trial.repeat, trial.verified);
+    start
+}
+
+fn line(text: &mut String, start: &str, phase: &str, figure: &str, value: &str) {
+    let _ = writeln!(text, "{start},{},{},{value}", field(phase), field(figure));
+}
+
+fn phase_figures(phase: &Phase) -> Vec<(String, String)> {
+    let mut figures: Vec<(String, String)> = [
+        ("seconds", phase.seconds.to_string()),
+        ("bytes", phase.bytes.to_string()),
+        ("gb_per_s", phase.gb_per_s.to_string()),
+        ("cpu_user_s", phase.cpu_user_s.to_string()),
+        ("cpu_system_s", phase.cpu_system_s.to_string()),
+        ("cpu_kernel_threads_s", phase.cpu_kernel_threads_s.to_string()),
+        ("minor_faults", phase.minor_faults.to_string()),
+        ("major_faults", phase.major_faults.to_string()),
+    ]
+    .map(|(name, value)| (name.to_owned(), value))
+    .into();
+    let measured = phase.figures.iter();
+    figures.extend(measured.map(|(name, value)| (name.clone(), value.to_string())));
+    let profile = phase.profile.iter();
+    figures.extend(profile.map(|(function, share)| (format!("profile[{function}]"), share.to_string())));
+    for (when, categories) in [("before", &phase.before), ("after", &phase.after)] {
+        let bytes = categories
+            .iter()
+            .map(|(name, bytes)| (format!("{when}_{name}_bytes"), bytes.to_string()));
+        figures.extend(bytes);
+    }
+    figures
+}
+
+/// A text field: quoted where it must be, and made harmless where a spreadsheet would run it as a formula.
+pub(crate) fn field(text: &str) -> String {
+    let formula = text.starts_with(['=', '+', '-', '@', '\t', '\r']);
+    let text = if formula {
+        format!("'{text}")
+    } else {
+        text.to_owned()
+    };
+    if text.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text
+    }
+}

@@ -1,0 +1,348 @@
+//! Results and the last of the samples in Prometheus' text format, version 0.0.4.
+//!
+//! Families have names, units and counters' endings that OpenMetrics accepts as well: base units at the end of the name
+//! (`_seconds`, `_bytes`, `_ratio`), `_total` for what only grows. There are no timestamps: a textfile collector refuses
+//! them.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use crate::analysis::metric;
+use plimsoll_model::columns::{COLUMNS, Column, Unit};
+use plimsoll_model::recording::Recording;
+use plimsoll_model::recording::model::{Manifest, Phase, Results, Trial};
+
+/// A metric family: its lines stand together, under one head.
+struct Family {
+    kind: Kind,
+    help: String,
+    /// Values by labels, as they are written: no two lines have the same.
+    values: BTreeMap<String, f64>,
+}
+
+/// Types of families.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Counter,
+    Gauge,
+}
+
+/// Families by name.
+#[derive(Default)]
+struct Families(BTreeMap<String, Family>);
+
+/// Writes the trials' results as gauges with labels, and the last sample as gauges and counters.
+///
+/// # Errors
+/// Those of `output`.
+pub fn prometheus(recording: &Recording, results: &Results, output: &mut impl Write) -> io::Result<()> {
+    let manifest = &recording.manifest;
+    let mut families = Families::default();
+    run(&mut families, manifest, results);
+    for trial in &results.trials {
+        add_trial(&mut families, manifest, trial);
+    }
+    last_sample(&mut families, recording);
+    for (name, family) in &families.0 {
+        let kind = match family.kind {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+        };
+        writeln!(output, "# HELP {name} {}", escape(&family.help))?;
+        writeln!(output, "# TYPE {name} {kind}")?;
+        for (labels, value) in &family.values {
+            writeln!(output, "{name}{{{labels}}} {value}")?;
+        }
+    }
+    Ok(())
+}
+
+fn run(families: &mut Families, manifest: &Manifest, results: &Results) {
+    let status = word(&results.status);
+    let labels = labels(&[
+        ("run", &manifest.run),
+        ("scenario", &manifest.plan.scenario),
+        ("status", &status),
+        ("version", &manifest.tool_version),
+        ("hostname", &manifest.host.hostname),
+        ("kernel", &manifest.host.kernel),
+    ]);
+    families.gauge(
+        "plimsoll_run_info",
+        "The run; its figures are labels.",
+        &labels,
+        1.0,
+    );
+    let run = run_label(manifest);
+    if let Ok(started) = manifest.started.parse::<jiff::Timestamp>() {
+        let seconds = started.as_millisecond() as f64 / 1e3;
+        families.gauge(
+            "plimsoll_run_start_time_seconds",
+            "Start of the run, in seconds since 1970.",
+            &run,
+            seconds,
+        );
+    }
+    if let Some(calibration) = &results.calibration {
+        let figures = serde_json::to_value(calibration).unwrap_or_default();
+        for (name, value) in figures.as_object().into_iter().flatten() {
+            let (name, value) = in_base_units(name, value.as_f64().unwrap_or(f64::NAN));
+            families.gauge(
+                &format!("plimsoll_calibration_{name}"),
+                "What this machine does when nothing is in the way, measured at the start of the run.",
+                &run,
+                value,
+            );
+        }
+    }
+    let sampler = &results.sampler;
+    families.gauge(
+        "plimsoll_run_sampler_cpu_seconds",
+        "CPU time of the sampling thread over the run.",
+        &run,
+        sampler.cpu_s,
+    );
+    families.gauge(
+        "plimsoll_run_missed_ticks",
+        "Samples that were due and never taken.",
+        &run,
+        sampler.missed as f64,
+    );
+}
+
+fn add_trial(families: &mut Families, manifest: &Manifest, trial: &Trial) {
+    let class = trial.params.get("class").map_or("", String::as_str);
+    let (repeat, status) = (trial.repeat.to_string(), word(&trial.status));
+    let whole = labels(&[
+        ("run", &manifest.run),
+        ("scenario", &manifest.plan.scenario),
+        ("trial", &trial.id),
+        ("workload", &trial.workload),
+        ("subject", &trial.subject),
+        ("class", class),
+        ("repeat", &repeat),
+        ("status", &status),
+    ]);
+    families.gauge(
+        "plimsoll_trial_verified",
+        "Whether what the work left behind was checked and right: 1 or 0.",
+        &whole,
+        f64::from(u8::from(trial.verified)),
+    );
+    let duration = trial.span_ns.1.saturating_sub(trial.span_ns.0) as f64 / 1e9;
+    families.gauge(
+        "plimsoll_trial_duration_seconds",
+        "Time from the trial's start to its end.",
+        &whole,
+        duration,
+    );
+    for (name, value) in &trial.metrics {
+        let help = metric::find(name).map_or("A metric of the trial.", |metric| metric.meaning);
+        let (name, value) = in_base_units(name, *value);
+        families.gauge(&format!("plimsoll_trial_{name}"), help, &whole, value);
+    }
+    for (list, values) in &trial.lists {
+        for (index, value) in values.iter().enumerate() {
+            let (name, value) = in_base_units(list, *value);
+            families.gauge(
+                &format!("plimsoll_trial_list_{name}"),
+                "A figure of the trial of which there is one for each of several things; index counts them from 1.",
+                &format!("{whole},{}", labels(&[("index", &(index + 1).to_string())])),
+                value,
+            );
+        }
+    }
+    for phase in &trial.phases {
+        add_phase(
+            families,
+            &format!("{whole},{}", labels(&[("phase", &phase.name)])),
+            phase,
+        );
+    }
+}
+
+fn add_phase(families: &mut Families, of: &str, phase: &Phase) {
+    let figures = [
+        (
+            "duration_seconds",
+            "Wall time of the phase's own work.",
+            phase.seconds,
+        ),
+        ("bytes", "Bytes that the phase moved.", phase.bytes as f64),
+        (
+            "bytes_per_second",
+            "Bytes that the phase moved, over its duration.",
+            phase.gb_per_s * 1e9,
+        ),
+    ];
+    for (name, help, value) in figures {
+        families.gauge(&format!("plimsoll_phase_{name}"), help, of, value);
+    }
+    for (mode, seconds) in [
+        ("user", phase.cpu_user_s),
+        ("system", phase.cpu_system_s),
+        ("kernel_threads", phase.cpu_kernel_threads_s),
+    ] {
+        families.gauge(
+            "plimsoll_phase_cpu_seconds",
+            "CPU time during the phase: of the workers, and of the kernel threads that manage memory.",
+            &format!("{of},{}", labels(&[("mode", mode)])),
+            seconds,
+        );
+    }
+    for (kind, count) in [("minor", phase.minor_faults), ("major", phase.major_faults)] {
+        families.gauge(
+            "plimsoll_phase_faults",
+            "Page faults of the workers during the phase.",
+            &format!("{of},{}", labels(&[("kind", kind)])),
+            count as f64,
+        );
+    }
+    for (name, value) in &phase.figures {
+        let (name, value) = in_base_units(name, *value);
+        families.gauge(
+            &format!("plimsoll_phase_figure_{name}"),
+            "A figure of the phase that its kind of work measured.",
+            of,
+            value,
+        );
+    }
+    for (function, share) in &phase.profile {
+        families.gauge(
+            "plimsoll_phase_profile_ratio",
+            "Share of the samples of the worker's CPU time that fell into a function of the kernel, 0 to 1.",
+            &format!("{of},{}", labels(&[("function", function)])),
+            *share / 100.0,
+        );
+    }
+    for (when, categories) in [("before", &phase.before), ("after", &phase.after)] {
+        for (category, bytes) in categories {
+            families.gauge(
+                "plimsoll_phase_memory_bytes",
+                "Memory of the machine by category, just before and just after the phase.",
+                &format!("{of},{}", labels(&[("when", when), ("category", category)])),
+                *bytes as f64,
+            );
+        }
+    }
+}
+
+fn last_sample(families: &mut Families, recording: &Recording) {
+    let samples = &recording.samples;
+    let Some(last) = samples.len().checked_sub(1) else {
+        return;
+    };
+    let run = run_label(&recording.manifest);
+    families.gauge(
+        "plimsoll_sample_age_seconds",
+        "Time from the start of the recording to the last sample.",
+        &run,
+        samples.t_ns()[last] as f64 / 1e9,
+    );
+    let row = samples.row(last);
+    for (index, column) in COLUMNS.iter().enumerate() {
+        let Some(value) = row.get(index) else {
+            continue;
+        };
+        let (kind, name, value) = in_family(column, value as f64, recording.manifest.host.page_size);
+        families.add(kind, &name, column.meaning, &run, value);
+    }
+}
+
+/// Type and name of a column's family, and `value` in the family's unit.
+fn in_family(column: &Column, value: f64, page_size: u64) -> (Kind, String, f64) {
+    let stem = |ending: &str| column.name.strip_suffix(ending).unwrap_or(column.name);
+    let (kind, stem, ending, value) = match column.unit {
+        Unit::Bytes => (Kind::Gauge, column.name, "_bytes", value),
+        Unit::Number => (Kind::Gauge, column.name, "", value),
+        Unit::Nanoseconds => (Kind::Gauge, stem("_ns"), "_seconds", value / 1e9),
+        Unit::Count => (Kind::Counter, column.name, "_total", value),
+        Unit::CountBytes => (Kind::Counter, column.name, "_bytes_total", value),
+        Unit::CountPages => (
+            Kind::Counter,
+            column.name,
+            "_bytes_total",
+            value * page_size as f64,
+        ),
+        Unit::CountMicroseconds => (Kind::Counter, stem("_us"), "_seconds_total", value / 1e6),
+    };
+    (kind, format!("plimsoll_sample_{stem}{ending}"), value)
+}
+
+/// A figure whose name has its unit at the end, with name and value in base units. Characters that no name may have
+/// become `_`.
+fn in_base_units(name: &str, value: f64) -> (String, f64) {
+    let plain: String = name
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })
+        .collect();
+    let units = [
+        ("_gb_per_s", "_bytes_per_second", value * 1e9),
+        ("_per_s", "_per_second", value),
+        ("_s", "_seconds", value),
+        ("_us", "_seconds", value / 1e6),
+        ("_ns", "_seconds", value / 1e9),
+        // An ending that only counters have.
+        ("_total", "", value),
+    ];
+    for (ending, base, value) in units {
+        if let Some(stem) = plain.strip_suffix(ending) {
+            return (format!("{stem}{base}"), value);
+        }
+    }
+    (plain, value)
+}
+
+fn run_label(manifest: &Manifest) -> String {
+    labels(&[("run", &manifest.run)])
+}
+
+/// Labels as they are written, without the braces.
+fn labels(pairs: &[(&str, &str)]) -> String {
+    let pairs: Vec<String> = pairs
+        .iter()
+        .map(|(name, value)| format!("{name}=\"{}\"", escape(value).replace('"', "\\\"")))
+        .collect();
+    pairs.join(",")
+}
+
+/// Text with line breaks and backslashes escaped. Other control characters, which a terminal might act on, are replaced.
+fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\\' => escaped.push_str("\\\\"),
+            '\n' => escaped.push_str("\\n"),
+            c if c.is_control() => escaped.push(char::REPLACEMENT_CHARACTER),
+            c => escaped.push(c),
+        }
+    }
+    escaped
+}
+
+/// A value of an enum as its documents have it.
+fn word(value: &impl serde::Serialize) -> String {
+    match serde_json::to_value(value) {
+        Ok(serde_json::Value::String(word)) => word,
+        _ => String::new(),
+    }
+}
+
+impl Families {
+    fn gauge(&mut self, name: &str, help: &str, labels: &str, value: f64) {
+        self.add(Kind::Gauge, name, help, labels, value);
+    }
+
+    /// Adds a value, unless it is none or the family has one with these labels.
+    fn add(&mut self, kind: Kind, name: &str, help: &str, labels: &str, value: f64) {
+        if !value.is_finite() {
+            return;
+        }
+        let family = self.0.entry(name.to_owned()).or_insert_with(|| Family {
+            kind,
+            help: help.to_owned(),
+            values: BTreeMap::new(),
+        });
+        family.values.entry(labels.to_owned()).or_insert(value);
+    }
+}

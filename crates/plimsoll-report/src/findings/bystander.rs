@@ -1,0 +1,21 @@
+//! What a run did to others.
+
+use crate::analysis::bystander::{HARMLESS_P99_S, P99};
+use plimsoll_model::quantity::seconds;
+use plimsoll_model::recording::model::Trial;
+
+/// How late the worst trial made those outside of its cgroup; none where no trial knows.
+pub(super) fn sentence(trials: &[Trial]) -> Option<String> {
+    // A trial that failed has harmed others all the same.
+    let figures = trials.iter().filter_map(|trial| trial.metrics.get(P99));
+    let worst = figures.copied().reduce(f64::max)?;
+    let told = if worst > HARMLESS_P99_S {
+        "Others were held up"
+    } else {
+        "Others were not held up"
+    };
+    Some(format!(
+        "{told}: outside of the run's cgroup 99 of 100 wake-ups came within {}.",
+        seconds(worst)
+    ))
+}

@@ -1,0 +1,70 @@
+//! What a run showed, in a sentence for each kind of work: one file a kind.
+
+mod bystander;
+mod compression;
+mod contention;
+mod heap;
+mod loadline;
+mod map;
+mod thrash;
+mod wscap;
+
+pub(super) use heap::subjects as heap_subjects;
+
+use crate::analysis::Group;
+use plimsoll_model::quantity::significant;
+use plimsoll_model::recording::model::Trial;
+use plimsoll_model::scenario::WorkloadKind;
+
+/// What the numbers of the groups say: one sentence or more for each kind of work, in the order of the documentation,
+/// and one on what all of it did to others. A line each where there are several kinds, as in the tour. None where there
+/// is nothing to say.
+pub(super) fn of(groups: &[Group], trials: &[Trial]) -> Option<String> {
+    let sentences: Vec<String> = kinds(groups)
+        .into_iter()
+        .filter_map(|kind| sentence(kind, groups))
+        .chain(bystander::sentence(trials))
+        .collect();
+    let between = if kinds(groups).len() > 1 { "\n" } else { " " };
+    (!sentences.is_empty()).then(|| sentences.join(between))
+}
+
+/// What the groups of one kind of work say.
+pub(super) fn sentence(kind: WorkloadKind, groups: &[Group]) -> Option<String> {
+    let groups: Vec<&Group> = groups
+        .iter()
+        .filter(|group| group.workload == kind.name())
+        .collect();
+    match kind {
+        WorkloadKind::Compression => compression::sentence(&groups),
+        WorkloadKind::Thrash => thrash::sentence(&groups),
+        WorkloadKind::Loadline => loadline::sentence(&groups),
+        WorkloadKind::Wscap => wscap::sentence(&groups),
+        WorkloadKind::Map => map::sentence(&groups),
+        WorkloadKind::Contention => contention::sentence(&groups),
+        WorkloadKind::Heap => heap::sentence(&groups),
+    }
+}
+
+/// The kinds of work of the groups, in the order of the documentation.
+pub(super) fn kinds(groups: &[Group]) -> Vec<WorkloadKind> {
+    let mut kinds = WorkloadKind::ALL.to_vec();
+    kinds.retain(|kind| groups.iter().any(|group| group.workload == kind.name()));
+    kinds
+}
+
+pub(super) fn median(group: &Group, metric: &str) -> Option<f64> {
+    Some(group.metrics.get(metric)?.summary.median)
+}
+
+/// `low to high`, or the one value where both look the same.
+pub(super) fn range(values: &[f64]) -> Option<String> {
+    let low = values.iter().copied().reduce(f64::min)?;
+    let high = values.iter().copied().reduce(f64::max)?;
+    let (low, high) = (significant(low), significant(high));
+    Some(if low == high {
+        low
+    } else {
+        format!("{low} to {high}")
+    })
+}

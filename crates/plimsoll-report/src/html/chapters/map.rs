@@ -1,0 +1,133 @@
+//! The map chapter of the page: bars for each mapping and touch.
+
+use super::super::bars::{self, Bar, Bars};
+use super::super::table::{Cell, Table, columns};
+use super::{Chapter, Drawing};
+use crate::analysis::map::{BACK, BACK_SHARE, COST, GIVE_BACK, PRESSURE, REUSE, TOTAL, of_way};
+use crate::analysis::{Group, MetricUnit};
+use plimsoll_model::quantity;
+use plimsoll_model::scenario::GiveBack;
+
+/// The chapter of these groups.
+pub(super) fn chapter(groups: &[&Group]) -> Option<Chapter> {
+    let drawings: Vec<Drawing> = groups
+        .iter()
+        .flat_map(|group| [cost(group), reuse(group)])
+        .flatten()
+        .chain(back(groups))
+        .collect();
+    if drawings.is_empty() {
+        return None;
+    }
+    Some(Chapter {
+        id: "map",
+        title: "Mapping memory, handing it back, and getting it again",
+        sentence: None,
+        drawings,
+        tables: vec![table(groups)],
+    })
+}
+
+/// A bar of a figure of a way, where the group has it.
+fn bar(group: &Group, way: GiveBack, figure: &str, label: &'static str, colour: &'static str) -> Option<Bar> {
+    let measured = group.metrics.get(&of_way(way, figure))?;
+    Some(Bar::of(label, colour, measured))
+}
+
+/// The bars that `of` makes of each way, under its title.
+fn by_way(of: impl Fn(GiveBack) -> Vec<Option<Bar>>) -> Vec<Bars> {
+    let group = |way: GiveBack| Bars {
+        name: way.title().to_owned(),
+        bars: of(way).into_iter().flatten().collect(),
+    };
+    GiveBack::ALL.into_iter().map(group).collect()
+}
+
+fn cost(group: &Group) -> Option<Drawing> {
+    let rows = by_way(|way| {
+        vec![
+            bar(group, way, COST, "normalised", "trim"),
+            bar(group, way, TOTAL, "unnormalised", "trim").map(Bar::hollow),
+        ]
+    });
+    let caption = format!("Map, touch and give back, a page: {}", group.label);
+    Some(Drawing {
+        svg: bars::chart(&caption, MetricUnit::Seconds, &rows)?,
+        caption,
+        hint: "Shorter is better. The outline is what a program sees; the full bar is what remains when the touch of \
+               the same memory, already resident, is subtracted."
+            .to_owned(),
+    })
+}
+
+fn reuse(group: &Group) -> Option<Drawing> {
+    let rows = by_way(|way| {
+        vec![
+            bar(group, way, GIVE_BACK, "give back", "trim"),
+            bar(group, way, REUSE, "use again", "restore"),
+        ]
+    });
+    let caption = format!("Give back, and use again, a page: {}", group.label);
+    Some(Drawing {
+        svg: bars::chart(&caption, MetricUnit::Seconds, &rows)?,
+        caption,
+        hint: "Shorter is better, but only where the memory really came back: see the last drawing. Use again is \
+               touching the memory once more, mapped again where needed, the memset subtracted."
+            .to_owned(),
+    })
+}
+
+/// Time until the system has the memory, by group: a way that has no bar gave nothing back in time.
+fn back(groups: &[&Group]) -> Option<Drawing> {
+    let group = |group: &&Group| Bars {
+        name: group.label.clone(),
+        bars: GiveBack::ALL
+            .into_iter()
+            .filter_map(|way| bar(group, way, BACK, way.title(), "target"))
+            .collect(),
+    };
+    let rows: Vec<Bars> = groups.iter().map(group).collect();
+    let caption = "Time until the system really has the memory back".to_owned();
+    Some(Drawing {
+        svg: bars::chart(&caption, MetricUnit::Seconds, &rows)?,
+        caption,
+        hint: "From the call until 95% of the memory is charged to the cgroup no more. A way without a bar is lazy: in \
+               the time of the rest the memory did not come back by itself. Without a cgroup, and of reserved huge \
+               pages, it is not known."
+            .to_owned(),
+    })
+}
+
+/// A row for each way of each group.
+fn table(groups: &[&Group]) -> Table {
+    let row = |group: &Group, way: GiveBack| {
+        let median = |figure: &str| Some(group.metrics.get(&of_way(way, figure))?.summary.median);
+        median(TOTAL)?;
+        let cell = |figure: &str| {
+            let shown = |value| Cell::number(value, quantity::metric(figure, value));
+            median(figure).map_or_else(Cell::missing, shown)
+        };
+        let mut cells = vec![Cell::text(&group.label), Cell::text(way.title())];
+        cells.extend([TOTAL, COST, GIVE_BACK, REUSE, BACK, BACK_SHARE, PRESSURE].map(cell));
+        Some(cells)
+    };
+    let rows = groups
+        .iter()
+        .flat_map(|group| GiveBack::ALL.into_iter().filter_map(move |way| row(group, way)));
+    Table {
+        id: "ways",
+        title: "Ways",
+        rows: rows.collect(),
+        columns: columns(&[
+            ("Group", false),
+            ("Way", false),
+            ("Map, touch, give back", true),
+            ("Less the memset", true),
+            ("Give back", true),
+            ("Use again", true),
+            ("Back after", true),
+            ("Came back", true),
+            ("Under pressure", true),
+        ]),
+    }
+}

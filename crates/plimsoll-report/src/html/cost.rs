@@ -1,0 +1,71 @@
+//! What a compression run took, and what it left: time to complete, and memory and swap use before and after the
+//! trim. Bars are medians, whiskers 95% intervals, dots the runs.
+
+use super::bars::{Bar, Bars, chart};
+use crate::analysis::{Group, MetricUnit};
+use crate::page::MemoryUse;
+
+/// Time to fill, trim and restore, for each group. `None` when no group has a time.
+pub(super) fn time_to_complete(groups: &[&Group]) -> Option<String> {
+    const KINDS: [(&str, u32); 3] = [("fill", 1), ("trim", 2), ("restore", 3)];
+    let bars = |group: &&Group| {
+        let bar = |(label, event): (&'static str, u32)| {
+            let phase = group.phases.iter().find(|phase| phase.name == label)?;
+            let mut bar = Bar::of(label, label, &phase.seconds);
+            bar.event = Some(event);
+            Some(bar)
+        };
+        Bars {
+            name: group.label.clone(),
+            bars: KINDS.into_iter().filter_map(bar).collect(),
+        }
+    };
+    let groups: Vec<Bars> = groups.iter().map(bars).collect();
+    chart("Time to complete", MetricUnit::Seconds, &groups)
+}
+
+/// Working set, compressed store and swap before and after the trim, for each group. `None` when no group has any.
+pub(super) fn memory_use(groups: &[(&Group, &MemoryUse)]) -> Option<String> {
+    let bars = |(group, memory): &(&Group, &MemoryUse)| {
+        let kinds = [
+            ("working set, before", "target", &memory.working_set),
+            ("compressed store, before", "compressed", &memory.compressed),
+            ("swap used, before", "device0", &memory.swap_used),
+        ];
+        let mut bars = Vec::new();
+        for (label, colour, [before, after]) in kinds {
+            bars.extend(
+                before
+                    .as_ref()
+                    .map(|measured| Bar::of(label, colour, measured).hollow()),
+            );
+            bars.extend(after.as_ref().map(|measured| Bar {
+                hatched: colour == "target",
+                ..Bar::of("after trim", colour, measured)
+            }));
+        }
+        Bars {
+            name: group.label.clone(),
+            bars,
+        }
+    };
+    let groups: Vec<Bars> = groups.iter().map(bars).collect();
+    chart(
+        "Memory and swap use before and after the trim",
+        MetricUnit::Bytes,
+        &groups,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::palette;
+
+    #[test]
+    fn colours_of_bars_are_in_the_palette() {
+        let css = palette::css_variables(false);
+        for key in ["fill", "trim", "restore", "target", "compressed", "device0"] {
+            assert!(css.contains(&format!("--{key}:#")), "{key}");
+        }
+    }
+}

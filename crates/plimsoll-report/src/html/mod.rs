@@ -1,0 +1,271 @@
+//! The page: one self-contained HTML file that opens without network, and without script as well.
+//!
+//! The static drawings (SVG, made here) are the base. Where scripts run, `page.js` puts interactive panels in the
+//! place of the timelines and makes tables sortable. Everything that comes from outside reaches the page through
+//! askama's escaping, `svg::escape` or `data::json`; a content policy allows no script but the page's own.
+
+mod bars;
+mod chapters;
+mod cost;
+mod data;
+pub mod palette;
+pub(super) mod panel;
+pub mod parts;
+pub(super) mod svg;
+pub(super) mod table;
+mod timeline;
+mod xy;
+
+use std::collections::BTreeMap;
+
+use askama::Template;
+
+use super::findings;
+use super::page::{Mark, MemoryUse, Page, Timeline};
+use crate::analysis::Group;
+use chapters::Chapter;
+pub use data::inert;
+use plimsoll_model::quantity;
+use plimsoll_model::recording::model::{Calibration, Confounder, RunStatus};
+use plimsoll_model::scenario::WorkloadKind;
+use table::{States, Tab};
+
+const SCRIPT: &str = include_str!("../../assets/report/page.js");
+
+#[derive(Template)]
+#[template(path = "report.html")]
+struct View<'a> {
+    page: &'a Page,
+    /// The first line of the verdict.
+    headline: &'a str,
+    /// The others: what each kind of work showed, where there are several.
+    answers: Vec<&'a str>,
+    policy: String,
+    style: String,
+    script: String,
+    license: &'static str,
+    data: String,
+    status: (&'static str, &'static str),
+    facts: Vec<(&'static str, String)>,
+    calibration: Vec<(&'static str, String)>,
+    confounders: Vec<&'a Confounder>,
+    legend: &'static [palette::Paint],
+    /// What the numbers at the events mean.
+    numbers: Vec<(String, String)>,
+    figures: Vec<Figure>,
+    chapters: Vec<Chapter>,
+    /// Whether there is something to say of time and memory before and after a trim.
+    compressed: bool,
+    time_chart: Option<String>,
+    memory_chart: Option<String>,
+    tables: Vec<Tab>,
+    /// A watch has no trials: what is about them is left out.
+    watched: bool,
+    settings: &'a BTreeMap<String, String>,
+}
+
+/// A timeline without script, and what the reader must know at its events.
+struct Figure {
+    /// Trial that is drawn; empty for the whole run.
+    trial: String,
+    /// Group that the trial stands for; empty for the whole run.
+    group: String,
+    title: String,
+    drawing: String,
+    states: Option<States>,
+}
+
+/// The page as one HTML document.
+pub fn render(page: &Page) -> String {
+    let script = parts::script(&format!("{}\n{SCRIPT}", parts::SORTABLE));
+    let mut confounders: Vec<&Confounder> = page.results.confounders.iter().collect();
+    confounders.sort_by_key(|confounder| confounder.spoils.is_empty());
+    let (squeezed, memory): (Vec<&Group>, Vec<(&Group, &MemoryUse)>) = page
+        .groups
+        .iter()
+        .zip(&page.memory)
+        .filter(|(group, _)| group.workload == WorkloadKind::Compression.name())
+        .map(|(group, memory)| (group, (group, memory)))
+        .unzip();
+    let mut lines = page.verdict.lines();
+    let view = View {
+        page,
+        headline: lines.next().unwrap_or_default(),
+        answers: lines.collect(),
+        policy: parts::policy(&script),
+        style: parts::style(""),
+        script,
+        license: parts::LICENSE.trim(),
+        data: data::json(page),
+        status: status(page.results.status),
+        facts: facts(page),
+        calibration: page
+            .results
+            .calibration
+            .as_ref()
+            .map(calibration)
+            .unwrap_or_default(),
+        confounders,
+        legend: palette::LAYERS,
+        numbers: numbers(page),
+        figures: figures(page),
+        chapters: chapters::all(page),
+        compressed: !page.manifest.is_watch() && (page.groups.is_empty() || !squeezed.is_empty()),
+        time_chart: cost::time_to_complete(&squeezed),
+        memory_chart: cost::memory_use(&memory),
+        tables: table::all(page),
+        watched: page.manifest.is_watch(),
+        settings: &page.manifest.host.settings,
+    };
+    // Rendering into a String fails only where a Display implementation does, and all that are used are std's.
+    view.render()
+        .unwrap_or_else(|error| format!("<!doctype html><p>The page could not be drawn: {error}"))
+}
+
+fn status(status: RunStatus) -> (&'static str, &'static str) {
+    match status {
+        RunStatus::Ok => ("ok", "\u{2713} ok"),
+        RunStatus::Failed => ("failed", "\u{2717} failed"),
+        RunStatus::Untrustworthy => ("untrustworthy", "! not trustworthy"),
+        RunStatus::Interrupted => ("untrustworthy", "! cut short"),
+        RunStatus::Incomplete => ("untrustworthy", "! incomplete"),
+    }
+}
+
+fn facts(page: &Page) -> Vec<(&'static str, String)> {
+    let host = &page.manifest.host;
+    let sampler = &page.results.sampler;
+    let swap = if host.swap_before.is_empty() {
+        "none".to_owned()
+    } else {
+        let device = |(name, size): &(String, u64)| format!("{name} {}", quantity::bytes(*size as f64));
+        host.swap_before.iter().map(device).collect::<Vec<_>>().join(", ")
+    };
+    vec![
+        ("Host", host.hostname.clone()),
+        ("Kernel", host.kernel.clone()),
+        ("CPU", format!("{} \u{d7} {}", host.cpus, host.cpu)),
+        ("RAM", quantity::bytes(host.mem_total as f64)),
+        ("Swap before", swap),
+        ("Memory cgroup", host.cgroup.clone()),
+        ("Virtualization", host.virtualization.clone()),
+        ("Started", page.manifest.started.clone()),
+        (
+            "Sampler",
+            format!(
+                "{} Hz, {} samples, {} late, {} missed, {}% of a core",
+                sampler.hz,
+                quantity::count(sampler.samples),
+                sampler.late,
+                sampler.missed,
+                quantity::significant(sampler.cpu_percent)
+            ),
+        ),
+        ("Command", page.manifest.command.join(" ")),
+        ("Seed", page.manifest.plan.seed.to_string()),
+        ("Version", format!("plimsoll {}", page.manifest.tool_version)),
+    ]
+}
+
+fn calibration(figures: &Calibration) -> Vec<(&'static str, String)> {
+    let speed = |value: f64| format!("{} GB/s", quantity::significant(value));
+    let time = |value: f64| format!("{} ns", quantity::significant(value));
+    vec![
+        ("memset, resident", speed(figures.memset_gb_per_s)),
+        ("memcpy, resident", speed(figures.memcpy_gb_per_s)),
+        ("read with checksum", speed(figures.read_gb_per_s)),
+        ("memset, first touch", speed(figures.first_touch_gb_per_s)),
+        ("fault of a 4 KiB page", time(figures.fault_ns)),
+        ("random access", time(figures.random_access_ns)),
+        ("reading the clock", time(figures.timer_ns)),
+    ]
+}
+
+/// Numbers of events that the legend explains; a run with more counts something, and each says in its place what.
+const MOST_NUMBERS: usize = 9;
+/// Names that the legend gives to one number.
+const MOST_NAMES: usize = 3;
+
+/// The numbers that stand at phases, each with the names of the phases that have it.
+fn numbers(page: &Page) -> Vec<(String, String)> {
+    let kinds = findings::kinds(&page.groups);
+    let words = |name: &str| match name {
+        // Compression's restore is what verifies.
+        "restore" if kinds.contains(&WorkloadKind::Compression) => "restore and verify".to_owned(),
+        name => name.replace('_', " "),
+    };
+    let mut found: BTreeMap<u32, Vec<String>> = BTreeMap::new();
+    for mark in page.marks.iter().filter(|mark| mark.trial.is_some()) {
+        let Ok(number) = mark.sign.parse() else { continue };
+        let names = found.entry(number).or_default();
+        let name = words(&mark.label);
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    if found.len() > MOST_NUMBERS {
+        return Vec::new();
+    }
+    let entry = |(number, mut names): (u32, Vec<String>)| {
+        if names.len() > MOST_NAMES {
+            names.truncate(MOST_NAMES);
+            names.push("\u{2026}".to_owned());
+        }
+        (number.to_string(), names.join(", "))
+    };
+    found.into_iter().map(entry).collect()
+}
+
+/// Groups that have a drawing of their own without script: each is tens of kilobytes.
+const MOST_FIGURES: usize = 24;
+
+/// The whole run, then one trial a group.
+fn figures(page: &Page) -> Vec<Figure> {
+    let mem_total = page.manifest.host.mem_total as f64;
+    let all: Vec<&Mark> = page.marks.iter().collect();
+    let whole = match page.manifest.is_watch() {
+        true => "All that was watched".to_owned(),
+        false => "The whole run".to_owned(),
+    };
+    let mut figures = vec![Figure {
+        trial: String::new(),
+        group: String::new(),
+        drawing: timeline::draw(&page.overview, &all, mem_total, &whole),
+        title: whole,
+        states: None,
+    }];
+    for group in page.groups.iter().take(MOST_FIGURES) {
+        let Some((id, timeline)) = representative(page, group) else {
+            continue;
+        };
+        let marks: Vec<&Mark> = page.marks_of(id).collect();
+        let trial = page.results.trials.iter().find(|trial| trial.id == id);
+        figures.push(Figure {
+            trial: id.to_owned(),
+            group: group.label.clone(),
+            title: format!("{}: {id}", group.label),
+            drawing: timeline::draw(timeline, &marks, mem_total, &group.label),
+            states: trial.and_then(|trial| table::states(trial, &marks)),
+        });
+    }
+    figures
+}
+
+/// The trial that stands for its group: the one whose trim and restore together took the median time.
+pub(super) fn representative<'a>(page: &'a Page, group: &'a Group) -> Option<(&'a str, &'a Timeline)> {
+    let mut drawn: Vec<(f64, &str, &Timeline)> = page
+        .trials
+        .iter()
+        .filter_map(|timeline| {
+            let id = timeline
+                .trial
+                .as_deref()
+                .filter(|id| group.trials.iter().any(|trial| trial == id))?;
+            let trial = page.results.trials.iter().find(|trial| trial.id == id)?;
+            Some((trial.phases.iter().map(|phase| phase.seconds).sum(), id, timeline))
+        })
+        .collect();
+    drawn.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let (_, id, timeline) = drawn.get(drawn.len().checked_sub(1)? / 2)?;
+    Some((id, timeline))
+}

@@ -1,0 +1,51 @@
+//! What every page is made of, whether a report or the monitor's: the style, the script's libraries, and the source
+//! expressions of a content policy that allows them and nothing else.
+
+use base64::Engine;
+use sha2::{Digest, Sha256};
+
+use super::palette;
+
+const UPLOT_SCRIPT: &str = include_str!("../../assets/uplot/uPlot.iife.min.js");
+const UPLOT_STYLE: &str = include_str!("../../assets/uplot/uPlot.min.css");
+const CHART_SCRIPT: &str = include_str!("../../assets/chart/chart.js");
+const STYLE: &str = include_str!("../../assets/report/page.css");
+
+/// Licence of the chart library, which a page must hold.
+pub const LICENSE: &str = include_str!("../../assets/uplot/LICENSE");
+
+/// Makes tables sortable.
+pub const SORTABLE: &str = include_str!("../../assets/report/sortable.js");
+
+/// The style of every page with charts that move, then `own`.
+pub fn style(own: &str) -> String {
+    format!("{UPLOT_STYLE}{}{own}", look())
+}
+
+/// Colours and the look of every page.
+pub fn look() -> String {
+    format!(
+        ":root{{{}}}@media screen and (prefers-color-scheme:dark){{:root{{{}}}}}{STYLE}",
+        palette::css_variables(false),
+        palette::css_variables(true)
+    )
+}
+
+/// The libraries of every page, then `own`.
+pub fn script(own: &str) -> String {
+    format!("{UPLOT_SCRIPT}\n{CHART_SCRIPT}\n{own}")
+}
+
+/// The content policy of a page that needs no network: no script but this one.
+pub fn policy(script: &str) -> String {
+    format!(
+        "default-src 'none'; script-src {}; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'",
+        source(script)
+    )
+}
+
+/// The source expression of a content policy that allows this script, or style, inside the page.
+pub fn source(text: &str) -> String {
+    let hash = base64::engine::general_purpose::STANDARD.encode(Sha256::digest(text.as_bytes()));
+    format!("'sha256-{hash}'")
+}

@@ -1,0 +1,92 @@
+//! The tables of the compression experiment.
+
+use super::{Cell, Table, columns, reasons_cell, status_cell, verified_cell};
+use crate::analysis::Group;
+use crate::analysis::compression::{
+    COMPRESSION, FILL_SPEED, RESTORE_READ, RESTORE_SPEED, STORED, STORED_RATIO, TRIM_MEMCPY, TRIM_SPEED,
+};
+use plimsoll_model::recording::model::Trial;
+
+/// A row a group: speeds, what was stored, and speeds over those of plain memory.
+pub(super) fn summary(groups: &[&Group]) -> Table {
+    let median = |group: &Group, metric: &str| {
+        Cell::metric(metric, group.metrics.get(metric).map(|one| one.summary.median))
+    };
+    let rows = groups
+        .iter()
+        .map(|group| {
+            vec![
+                Cell::text(&group.label),
+                Cell::number(group.trials.len() as f64, group.trials.len().to_string()),
+                median(group, FILL_SPEED),
+                median(group, TRIM_SPEED),
+                median(group, RESTORE_SPEED),
+                median(group, STORED),
+                median(group, COMPRESSION),
+                median(group, STORED_RATIO),
+                median(group, TRIM_MEMCPY),
+                median(group, RESTORE_READ),
+            ]
+        })
+        .collect();
+    Table {
+        id: "summary",
+        title: "Summary",
+        columns: columns(&[
+            ("Subject and class", false),
+            ("Runs", true),
+            ("Fill", true),
+            ("Trim", true),
+            ("Restore", true),
+            ("Stored", true),
+            ("Compression", true),
+            ("Saving", true),
+            ("Trim / memcpy", true),
+            ("Restore / read", true),
+        ]),
+        rows,
+    }
+}
+
+/// A row a trial: how long its phases took and what was stored.
+pub(super) fn trials(trials: &[&Trial]) -> Table {
+    let rows = trials
+        .iter()
+        .map(|trial| {
+            let seconds = |name: &str| {
+                let phase = trial.phases.iter().find(|phase| phase.name == name);
+                Cell::metric("phase_s", phase.map(|phase| phase.seconds))
+            };
+            let metric = |name: &str| Cell::metric(name, trial.metrics.get(name).copied());
+            vec![
+                Cell::text(&trial.id),
+                status_cell(trial),
+                verified_cell(trial),
+                seconds("fill"),
+                seconds("trim"),
+                seconds("restore"),
+                seconds("release"),
+                metric(STORED),
+                metric(COMPRESSION),
+                reasons_cell(trial),
+            ]
+        })
+        .collect();
+    Table {
+        id: "trials",
+        title: "Trials",
+        columns: columns(&[
+            ("Trial", false),
+            ("Status", false),
+            ("Verified", false),
+            ("Fill", true),
+            ("Trim", true),
+            ("Restore", true),
+            ("Release", true),
+            ("Stored", true),
+            ("Compression", true),
+            ("Reasons", false),
+        ]),
+        rows,
+    }
+}

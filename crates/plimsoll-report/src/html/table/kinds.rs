@@ -1,0 +1,91 @@
+//! The tables of a kind of work that is described by its metrics: a column for each telling one.
+
+use super::{Cell, Column, Table, columns, heading, reasons_cell, status_cell, verified_cell};
+use crate::analysis::Group;
+use crate::analysis::groups::Measured;
+use crate::telling::{Telling, telling};
+use plimsoll_model::quantity;
+use plimsoll_model::recording::model::Trial;
+use plimsoll_model::scenario::WorkloadKind;
+
+/// A row a group: the median of each telling metric, with the lowest and the highest run.
+pub(super) fn summary(kind: WorkloadKind, groups: &[&Group]) -> Table {
+    let metrics = telling(kind, groups);
+    let row = |group: &&Group| {
+        let runs = group.trials.len();
+        let mut row = vec![
+            Cell::text(&group.label),
+            Cell::number(runs as f64, runs.to_string()),
+        ];
+        let cell = |metric: &Telling| match group.metrics.get(&metric.name) {
+            Some(measured) => spread(&metric.name, measured),
+            None => Cell::missing(),
+        };
+        row.extend(metrics.iter().map(cell));
+        row.push(match group.failed {
+            0 => Cell::text(""),
+            failed => Cell::text(format!("{failed} failed")),
+        });
+        row
+    };
+    Table {
+        id: "summary",
+        title: "Summary",
+        rows: groups.iter().map(row).collect(),
+        columns: with_metrics(
+            &[("Group", false), ("Runs", true)],
+            &metrics,
+            &[("Remarks", false)],
+        ),
+    }
+}
+
+/// The median, and in brackets the lowest and the highest run where they look different.
+fn spread(name: &str, measured: &Measured) -> Cell {
+    let summary = &measured.summary;
+    let [median, low, high] =
+        [summary.median, summary.min, summary.max].map(|value| quantity::metric(name, value));
+    let text = match low == high {
+        true => median,
+        false => format!("{median} ({low} to {high})"),
+    };
+    Cell::number(summary.median, text)
+}
+
+/// A row a trial: its status and its telling metrics.
+pub(super) fn trials(kind: WorkloadKind, groups: &[&Group], trials: &[&Trial]) -> Table {
+    let metrics = telling(kind, groups);
+    let row = |trial: &&Trial| {
+        let mut row = vec![Cell::text(&trial.id), status_cell(trial), verified_cell(trial)];
+        let value = |metric: &Telling| Cell::metric(&metric.name, trial.metrics.get(&metric.name).copied());
+        row.extend(metrics.iter().map(value));
+        row.push(reasons_cell(trial));
+        row
+    };
+    Table {
+        id: "trials",
+        title: "Trials",
+        rows: trials.iter().map(row).collect(),
+        columns: with_metrics(
+            &[("Trial", false), ("Status", false), ("Verified", false)],
+            &metrics,
+            &[("Reasons", false)],
+        ),
+    }
+}
+
+/// Columns with one for each metric between the first and the last ones.
+fn with_metrics(
+    first: &[(&'static str, bool)],
+    metrics: &[Telling],
+    last: &[(&'static str, bool)],
+) -> Vec<Column> {
+    let titles = metrics
+        .iter()
+        .map(|metric| Column::new(heading(&metric.title), true));
+    columns(first)
+        .into_iter()
+        .chain(titles)
+        .chain(columns(last))
+        .collect()
+}

@@ -1,0 +1,262 @@
+//! The sortable tables of the page: of each kind of work that ran its summary, trials and phases, then every metric.
+
+mod compression;
+mod kinds;
+mod phases;
+mod states;
+
+use std::borrow::Cow;
+
+use crate::analysis::Group;
+use crate::analysis::groups::Measured;
+use crate::analysis::metric;
+use crate::analysis::statistics::IntervalKind;
+use crate::findings;
+use crate::page::{Mark, Page};
+use plimsoll_model::quantity;
+use plimsoll_model::recording::model::{Trial, TrialStatus};
+use plimsoll_model::scenario::WorkloadKind;
+pub(super) use states::{States, states};
+
+/// A table as the template prints it.
+pub(crate) struct Table {
+    pub(crate) id: &'static str,
+    pub(crate) title: &'static str,
+    pub(crate) columns: Vec<Column>,
+    pub(crate) rows: Vec<Vec<Cell>>,
+}
+
+/// Head of a column.
+pub(crate) struct Column {
+    pub(crate) title: Cow<'static, str>,
+    pub(crate) numeric: bool,
+}
+
+impl Column {
+    pub(crate) fn new(title: impl Into<Cow<'static, str>>, numeric: bool) -> Column {
+        Column {
+            title: title.into(),
+            numeric,
+        }
+    }
+}
+
+/// A cell: its text, and the value that it is sorted by.
+pub(crate) struct Cell {
+    pub(crate) text: String,
+    pub(crate) sort: String,
+    pub(crate) class: &'static str,
+}
+
+impl Cell {
+    pub(crate) fn text(text: impl Into<String>) -> Cell {
+        let text = text.into();
+        Cell {
+            sort: text.clone(),
+            text,
+            class: "",
+        }
+    }
+
+    pub(crate) fn number(value: f64, text: String) -> Cell {
+        Cell {
+            text,
+            sort: value.to_string(),
+            class: "number",
+        }
+    }
+
+    pub(crate) fn missing() -> Cell {
+        Cell {
+            text: "\u{2013}".to_owned(),
+            sort: String::new(),
+            class: "number",
+        }
+    }
+
+    /// A figure in the unit that its name says, or a dash.
+    pub(super) fn metric(name: &str, value: Option<f64>) -> Cell {
+        value.map_or_else(Cell::missing, |value| {
+            Cell::number(value, quantity::metric(name, value))
+        })
+    }
+}
+
+pub(crate) fn columns(titles: &[(&'static str, bool)]) -> Vec<Column> {
+    titles
+        .iter()
+        .map(|&(title, numeric)| Column::new(title, numeric))
+        .collect()
+}
+
+/// A table in its tab.
+pub(super) struct Tab {
+    /// Stable name.
+    pub(super) id: String,
+    /// Words of the tab.
+    pub(super) title: String,
+    /// The table.
+    pub(super) table: Table,
+}
+
+/// All tables, in the order of their tabs. Where several kinds of work ran, a tab has the name of its kind.
+pub(super) fn all(page: &Page) -> Vec<Tab> {
+    let plain = |table: Table| Tab {
+        id: table.id.to_owned(),
+        title: table.title.to_owned(),
+        table,
+    };
+    if page.manifest.is_watch() {
+        return vec![plain(events(&page.marks))];
+    }
+    let kinds = findings::kinds(&page.groups);
+    let mut tabs = Vec::new();
+    for kind in &kinds {
+        let named = |table: Table| match kinds.len() {
+            1 => plain(table),
+            _ => Tab {
+                id: format!("{}-{}", table.id, kind.name()),
+                title: format!("{}: {}", kind.name(), table.title.to_lowercase()),
+                table,
+            },
+        };
+        tabs.extend(of_kind(page, *kind).into_iter().map(named));
+    }
+    if kinds.is_empty() {
+        tabs.extend(of_kind(page, WorkloadKind::Compression).into_iter().map(plain));
+    }
+    tabs.push(plain(metrics(&page.groups)));
+    tabs
+}
+
+/// Summary, trials and phases of one kind of work.
+fn of_kind(page: &Page, kind: WorkloadKind) -> [Table; 3] {
+    let groups: Vec<&Group> = page
+        .groups
+        .iter()
+        .filter(|group| group.workload == kind.name())
+        .collect();
+    let trials: Vec<&Trial> = page
+        .results
+        .trials
+        .iter()
+        .filter(|trial| trial.workload == kind.name())
+        .collect();
+    let phases = phases::table(&trials);
+    match kind {
+        WorkloadKind::Compression => [
+            compression::summary(&groups),
+            compression::trials(&trials),
+            phases,
+        ],
+        _ => [
+            kinds::summary(kind, &groups),
+            kinds::trials(kind, &groups, &trials),
+            phases,
+        ],
+    }
+}
+
+/// What was marked while somebody watched: the lines in the drawings have no room for words.
+fn events(marks: &[Mark]) -> Table {
+    let row = |mark: &Mark| {
+        vec![
+            Cell::number(mark.t, format!("{:.2} s", mark.t)),
+            Cell::text(&mark.sign),
+            Cell::text(&mark.label),
+        ]
+    };
+    Table {
+        id: "events",
+        title: "Events",
+        columns: columns(&[("Time", true), ("Sign", false), ("What happened", false)]),
+        rows: marks.iter().map(row).collect(),
+    }
+}
+
+/// Status with a sign of its own, so that colour is not all that tells it.
+pub(crate) fn status(status: TrialStatus) -> (&'static str, &'static str) {
+    match status {
+        TrialStatus::Ok => ("\u{2713} ok", "ok"),
+        TrialStatus::Failed => ("\u{2717} failed", "failed"),
+        TrialStatus::Untrustworthy => ("! untrustworthy", "untrustworthy"),
+    }
+}
+
+/// Words as the head of a column.
+fn heading(words: &str) -> String {
+    let mut letters = words.chars();
+    match letters.next() {
+        Some(first) => first.to_uppercase().chain(letters).collect(),
+        None => String::new(),
+    }
+}
+
+/// The cell of a trial's status.
+fn status_cell(trial: &Trial) -> Cell {
+    let (words, class) = status(trial.status);
+    Cell {
+        class,
+        ..Cell::text(words)
+    }
+}
+
+/// The cell of why a trial is not ok.
+fn reasons_cell(trial: &Trial) -> Cell {
+    Cell {
+        class: "reasons",
+        ..Cell::text(trial.reasons.join("; "))
+    }
+}
+
+/// The cell of whether a trial was verified.
+fn verified_cell(trial: &Trial) -> Cell {
+    Cell::text(if trial.verified { "yes" } else { "no" })
+}
+
+fn metrics(groups: &[Group]) -> Table {
+    let row = |group: &Group, name: &str, measured: &Measured| {
+        let summary = &measured.summary;
+        let number = |value: f64| Cell::metric(name, Some(value));
+        let title = metric::find(name).map_or(name, |metric| metric.title);
+        vec![
+            Cell::text(&group.label),
+            Cell::text(title),
+            number(summary.median),
+            number(summary.interval.low),
+            number(summary.interval.high),
+            Cell::text(match summary.interval.kind {
+                IntervalKind::Range => "min to max",
+                IntervalKind::Bootstrap95 => "95% bootstrap",
+            }),
+            number(summary.min),
+            number(summary.max),
+            Cell::number(summary.n as f64, summary.n.to_string()),
+        ]
+    };
+    let rows = groups
+        .iter()
+        .flat_map(|group| {
+            group
+                .metrics
+                .iter()
+                .map(move |(name, measured)| row(group, name, measured))
+        })
+        .collect();
+    Table {
+        id: "metrics",
+        title: "Metrics",
+        columns: columns(&[
+            ("Group", false),
+            ("Metric", false),
+            ("Median", true),
+            ("Interval low", true),
+            ("Interval high", true),
+            ("Interval is", false),
+            ("Lowest", true),
+            ("Highest", true),
+            ("Runs", true),
+        ]),
+        rows,
+    }
+}

@@ -1,0 +1,315 @@
+//! The static drawing of a timeline: every panel in one SVG, so that the marker lines run through all of them.
+
+use std::fmt::Write;
+
+use super::palette;
+use super::panel::{PANELS, Panel, Shape, round_step};
+use super::svg;
+use crate::page::{Mark, Series, Timeline};
+use plimsoll_model::quantity;
+
+const WIDTH: f64 = 900.0;
+const LEFT: f64 = 64.0;
+const RIGHT: f64 = 10.0;
+const TOP: f64 = 24.0;
+/// Room above each plot for its title.
+const TITLE: f64 = 26.0;
+const BOTTOM: f64 = 30.0;
+/// Columns that a drawing is reduced to: more would not be seen at this width.
+const COLUMNS: usize = 400;
+/// Thickness in pixels from which a layer has room for its own name.
+const LABEL_ROOM: f64 = 13.0;
+/// Pixels that each mark needs on average: with fewer, the lines would hide what they mark.
+const MARK_ROOM: f64 = 10.0;
+/// Share of the most room that is as good as the most.
+const NEARLY: f64 = 0.97;
+/// Width of an entry in a panel's key, and letters that fit into it.
+const KEY_PITCH: f64 = 112.0;
+const KEY_LETTERS: usize = 16;
+
+/// The horizontal axis of a drawing.
+struct Axis {
+    from: f64,
+    to: f64,
+}
+
+impl Axis {
+    fn x(&self, t: f64) -> f64 {
+        LEFT + (t - self.from) / (self.to - self.from) * (WIDTH - LEFT - RIGHT)
+    }
+}
+
+/// Draws a timeline with its marks; `title` is what a screen reader says.
+pub(super) fn draw(timeline: &Timeline, marks: &[&Mark], mem_total: f64, title: &str) -> String {
+    let stride = timeline.t.len().div_ceil(COLUMNS).max(1);
+    let times: Vec<f64> = timeline.t.iter().copied().step_by(stride).collect();
+    let from = timeline.t.first().copied().unwrap_or(0.0);
+    let to = timeline.t.last().copied().unwrap_or(0.0).max(from + 1e-3);
+    let axis = Axis { from, to };
+    let height: f64 = TOP
+        + BOTTOM
+        + PANELS
+            .iter()
+            .map(|panel| TITLE + f64::from(panel.height))
+            .sum::<f64>();
+    let mut out = format!(
+        r#"<svg class="timeline" viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{}">"#,
+        svg::escape(title)
+    );
+    let mut y = TOP;
+    // Lines of the marks cross the plots alone, not the words between them.
+    let mut plots = String::new();
+    for panel in PANELS {
+        y += TITLE;
+        let series: Vec<(&Series, Vec<Option<f64>>)> = panel
+            .series(timeline)
+            .into_iter()
+            .map(|series| (series, reduce(&series.values, stride)))
+            .collect();
+        draw_panel(&mut out, panel, &series, &axis, &times, y, mem_total);
+        let _ = write!(plots, "M0 {y}v{}", panel.height);
+        y += f64::from(panel.height);
+    }
+    draw_time(&mut out, &axis, y);
+    let mut free_from = f64::NEG_INFINITY;
+    let crowded = marks.len() as f64 * MARK_ROOM > WIDTH - LEFT - RIGHT;
+    for mark in marks.iter().filter(|_| !crowded) {
+        let x = axis.x(mark.t);
+        let _ = write!(
+            out,
+            r#"<path class="mark" transform="translate({})" d="{plots}"/>"#,
+            svg::coordinate(x)
+        );
+        if x >= free_from {
+            out += &svg::disc(x, TOP - 8.0, &mark.sign);
+            free_from = x + 17.0;
+        }
+    }
+    out += "</svg>";
+    out
+}
+
+/// Means of `stride` buckets each; a gap only where all of them are.
+fn reduce(values: &[Option<f64>], stride: usize) -> Vec<Option<f64>> {
+    values
+        .chunks(stride)
+        .map(|chunk| {
+            let present: Vec<f64> = chunk.iter().flatten().copied().collect();
+            (!present.is_empty()).then(|| present.iter().sum::<f64>() / present.len() as f64)
+        })
+        .collect()
+}
+
+fn draw_panel(
+    out: &mut String,
+    panel: &Panel,
+    series: &[(&Series, Vec<Option<f64>>)],
+    axis: &Axis,
+    times: &[f64],
+    y: f64,
+    mem_total: f64,
+) {
+    let height = f64::from(panel.height);
+    let base = y + height;
+    let curves = match panel.shape {
+        Shape::Stack => stacked(series, times.len()),
+        Shape::Lines => series.iter().map(|(_, values)| values.clone()).collect(),
+    };
+    let peak = curves
+        .iter()
+        .flatten()
+        .flatten()
+        .copied()
+        .fold(panel.least_top, f64::max);
+    let top = if panel.id == "whole" && mem_total > 0.0 {
+        mem_total
+    } else {
+        peak * if peak > panel.least_top { 1.05 } else { 1.0 }
+    };
+    let place = |value: f64| base - (value / top).min(1.0) * height;
+    *out += &svg::text(LEFT, y - 7.0, "title", panel.title);
+    draw_key(out, panel, series, y - 7.0);
+    let points = |curve: &[Option<f64>]| -> Vec<Option<(f64, f64)>> {
+        times
+            .iter()
+            .zip(curve)
+            .map(|(t, value)| value.map(|value| (axis.x(*t), place(value))))
+            .collect()
+    };
+    if panel.shape == Shape::Stack {
+        // The highest first: each area reaches down to the base and is painted over by the next.
+        for (index, (one, _)) in series.iter().enumerate().rev() {
+            let path = svg::area_path(&points(&curves[index]), base);
+            let colour = panel.colour(one, index);
+            let _ = write!(out, r#"<path class="area" fill="{colour}" d="{path}"/>"#);
+            if panel.shows_layers() && palette::paint_of(&one.key).hatched {
+                let _ = write!(out, r#"<path fill="url(#hatch)" d="{path}"/>"#);
+            }
+        }
+    }
+    for tick in panel.unit.ticks(top, panel.height / 34) {
+        let at = svg::coordinate(place(tick));
+        let _ = write!(out, r#"<path class="grid" d="M{LEFT} {at}H{}"/>"#, WIDTH - RIGHT);
+        *out += &svg::text(LEFT - 6.0, place(tick) + 4.0, "tick end", &panel.unit.tick(tick));
+    }
+    if panel.shape == Shape::Lines {
+        for (index, (one, _)) in series.iter().enumerate() {
+            let path = svg::line_path(&points(&curves[index]));
+            let _ = write!(
+                out,
+                r#"<path class="line" stroke="{}" stroke-dasharray="{}" d="{path}"/>"#,
+                panel.colour(one, index),
+                dashes(one, index)
+            );
+        }
+    } else if panel.shows_layers() {
+        label_layers(out, series, &curves, times, axis, &place);
+    }
+}
+
+/// Each layer's name inside it, where it is thickest, if there is room.
+fn label_layers(
+    out: &mut String,
+    series: &[(&Series, Vec<Option<f64>>)],
+    curves: &[Vec<Option<f64>>],
+    times: &[f64],
+    axis: &Axis,
+    place: &impl Fn(f64) -> f64,
+) {
+    for (index, (one, _)) in series.iter().enumerate() {
+        let paint = palette::paint_of(&one.key);
+        let half = paint.label.len() as f64 * 3.4 + 2.0;
+        let edges: Vec<(f64, f64, f64)> = times
+            .iter()
+            .enumerate()
+            .filter_map(|(column, t)| {
+                let high = place(curves[index][column]?);
+                let low = if index == 0 {
+                    place(0.0)
+                } else {
+                    place(curves[index - 1][column]?)
+                };
+                Some((axis.x(*t), low, high))
+            })
+            .collect();
+        let rooms: Vec<(f64, f64, f64)> = edges
+            .iter()
+            .filter(|(x, _, _)| x - half > LEFT && x + half < WIDTH - RIGHT)
+            .map(|&(x, _, _)| {
+                // The room that is there all along the width of the text.
+                let under = edges.iter().filter(|edge| (edge.0 - x).abs() <= half + 3.0);
+                let (low, high) = under.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), edge| {
+                    (low.min(edge.1), high.max(edge.2))
+                });
+                (x, low, low - high)
+            })
+            .collect();
+        let spot = middle_of_widest(&rooms);
+        if let Some((x, low, thickness)) = spot
+            && thickness >= LABEL_ROOM
+        {
+            let middle = low - thickness / 2.0;
+            if paint.hatched {
+                let _ = write!(
+                    out,
+                    r#"<rect x="{}" y="{}" width="{}" height="15" fill="var(--{})"/>"#,
+                    svg::coordinate(x - half),
+                    svg::coordinate(middle - 7.5),
+                    svg::coordinate(half * 2.0),
+                    paint.key
+                );
+            }
+            let _ = write!(
+                out,
+                r#"<text x="{}" y="{}" class="layer" style="fill:var(--on-{})">{}</text>"#,
+                svg::coordinate(x),
+                svg::coordinate(middle + 4.0),
+                paint.key,
+                paint.label
+            );
+        }
+    }
+}
+
+/// The middle of the longest stretch in which a text has nearly the most room, among places with their room.
+fn middle_of_widest(rooms: &[(f64, f64, f64)]) -> Option<(f64, f64, f64)> {
+    let most = rooms.iter().map(|room| room.2).reduce(f64::max)?;
+    rooms
+        .split(|room| room.2 < most * NEARLY)
+        .max_by_key(|stretch| stretch.len())
+        .and_then(|stretch| stretch.get(stretch.len() / 2))
+        .copied()
+}
+
+/// The names of a panel's series with their colours, to the right of its title.
+fn draw_key(out: &mut String, panel: &Panel, series: &[(&Series, Vec<Option<f64>>)], y: f64) {
+    if panel.id == "whole" {
+        return;
+    }
+    for (index, (one, _)) in series.iter().enumerate() {
+        let x = WIDTH - RIGHT - KEY_PITCH * (series.len() - index) as f64;
+        let label = if panel.shows_layers() {
+            palette::paint_of(&one.key).label
+        } else {
+            &one.label
+        };
+        let label: String = label.chars().take(KEY_LETTERS).collect();
+        *out += &svg::text(x + 24.0, y, "tick", &label);
+        let colour = panel.colour(one, index);
+        if panel.shape == Shape::Lines {
+            let dash = dashes(one, index);
+            let _ = write!(
+                out,
+                r#"<path class="line" stroke="{colour}" stroke-dasharray="{dash}" d="M{x} {}h20"/>"#,
+                y - 4.0
+            );
+            continue;
+        }
+        let shape = format!(r#"x="{}" y="{}" width="14" height="10""#, x + 5.0, y - 9.0);
+        let _ = write!(out, r#"<rect {shape} fill="{colour}"/>"#);
+        if panel.shows_layers() && palette::paint_of(&one.key).hatched {
+            let _ = write!(out, r#"<rect {shape} fill="url(#hatch)"/>"#);
+        }
+    }
+}
+
+/// The dashes of a line, as SVG wants them.
+fn dashes(series: &Series, place: usize) -> String {
+    svg::dashes(palette::ink_of(&series.key, place).dash)
+}
+
+/// Sums from the bottom up; a gap in one is a gap in all above it.
+fn stacked(series: &[(&Series, Vec<Option<f64>>)], columns: usize) -> Vec<Vec<Option<f64>>> {
+    let mut sum = vec![Some(0.0); columns];
+    series
+        .iter()
+        .map(|(_, values)| {
+            for (sum, value) in sum.iter_mut().zip(values) {
+                *sum = sum.zip(*value).map(|(sum, value)| sum + value);
+            }
+            sum.clone()
+        })
+        .collect()
+}
+
+fn draw_time(out: &mut String, axis: &Axis, y: f64) {
+    let step = round_step((axis.to - axis.from) / 8.0);
+    let mut tick = (axis.from / step).ceil() * step;
+    while tick <= axis.to {
+        let x = axis.x(tick);
+        let _ = write!(out, r#"<path class="grid" d="M{} {y}v5"/>"#, svg::coordinate(x));
+        let label = if step < 1.0 {
+            quantity::significant(tick)
+        } else {
+            format!("{tick:.0}")
+        };
+        *out += &svg::text(x, y + 17.0, "tick middle", &label);
+        tick += step;
+    }
+    *out += &svg::text(
+        WIDTH - RIGHT,
+        y + 29.0,
+        "tick end",
+        "seconds since the start of the run",
+    );
+}

@@ -1,0 +1,290 @@
+//! The summary as Markdown, to paste into an issue or a wiki: verdict, table, warnings, environment.
+
+use std::fmt::Write as _;
+
+use crate::analysis::groups;
+use crate::analysis::groups::{Group, Measured};
+use crate::analysis::metric;
+use crate::telling::{Telling, telling};
+use crate::{findings, verdict};
+use plimsoll_model::quantity;
+use plimsoll_model::recording::Recording;
+use plimsoll_model::recording::model::{Manifest, Results, TrialStatus};
+use plimsoll_model::sanitize::inert;
+use plimsoll_model::scenario::WorkloadKind;
+
+/// The summary of a run.
+pub fn markdown(recording: &Recording, results: &Results) -> String {
+    let mut text = format!("# {}\n\n", inline(&results.run));
+    let groups = groups(&results.trials);
+    let verdict = verdict::of(recording, results, &groups);
+    // What several kinds of work showed are paragraphs of their own.
+    let sentence = verdict.lines().map(inline).collect::<Vec<_>>().join("\n\n");
+    match recording.manifest.is_watch() {
+        true => push_line(&mut text, &sentence),
+        false => push_line(&mut text, &format!("{sentence} {}", tally(results))),
+    }
+    push_tables(&mut text, &groups);
+    push_list(
+        &mut text,
+        "Not ok",
+        results
+            .trials
+            .iter()
+            .filter(|trial| trial.status != TrialStatus::Ok)
+            .map(|trial| format!("{}: {}", inline(&trial.id), inline(&trial.reasons.join("; ")))),
+    );
+    push_list(
+        &mut text,
+        "Confounders",
+        results.confounders.iter().map(|confounder| {
+            let spoils = match confounder.spoils.len() {
+                0 => String::new(),
+                count => format!(" Spoils {count} of {} trials.", results.trials.len()),
+            };
+            format!(
+                "**{}**: {}.{spoils} {}.",
+                inline(&confounder.name),
+                inline(&confounder.evidence),
+                inline(&confounder.advice)
+            )
+        }),
+    );
+    push_list(
+        &mut text,
+        "Warnings",
+        results.warnings.iter().map(|warning| inline(warning)),
+    );
+    push_environment(&mut text, results, &recording.manifest);
+    text
+}
+
+fn push_line(text: &mut String, line: &str) {
+    text.push_str(line);
+    text.push_str("\n\n");
+}
+
+pub(super) fn push_list(text: &mut String, title: &str, items: impl Iterator<Item = String>) {
+    let mut items = items.peekable();
+    if items.peek().is_none() {
+        return;
+    }
+    // Writing to a String cannot fail.
+    let _ = write!(text, "## {title}\n\n");
+    for item in items {
+        let _ = writeln!(text, "- {item}");
+    }
+    text.push('\n');
+}
+
+/// The scenario, and how many trials came to what.
+fn tally(results: &Results) -> String {
+    let count = |status: TrialStatus| {
+        results
+            .trials
+            .iter()
+            .filter(|trial| trial.status == status)
+            .count()
+    };
+    format!(
+        "Scenario {}, {} trials: {} ok, {} untrustworthy, {} failed.",
+        inline(&results.scenario),
+        results.trials.len(),
+        count(TrialStatus::Ok),
+        count(TrialStatus::Untrustworthy),
+        count(TrialStatus::Failed)
+    )
+}
+
+/// A table for each kind of work: of compression every metric, of the others the telling ones.
+fn push_tables(text: &mut String, groups: &[Group]) {
+    let kinds = findings::kinds(groups);
+    let mut explained = false;
+    for kind in &kinds {
+        let groups: Vec<&Group> = groups
+            .iter()
+            .filter(|group| group.workload == kind.name())
+            .collect();
+        let columns = columns(*kind, &groups);
+        if columns.is_empty() {
+            continue;
+        }
+        match kinds.len() {
+            1 => text.push_str("## Summary\n\n"),
+            _ => {
+                let _ = write!(text, "## Summary: {}\n\n", kind.name());
+            }
+        }
+        if !explained {
+            text.push_str(
+                "Medians, with the interval in brackets: 95% bootstrap, or minimum to maximum below 6 repeats.\n\n",
+            );
+            explained = true;
+        }
+        push_table(text, &columns, &groups);
+    }
+}
+
+/// A column of the summary.
+struct Column {
+    metric: String,
+    header: String,
+    figure: fn(&str, &Measured) -> String,
+}
+
+fn columns(kind: WorkloadKind, groups: &[&Group]) -> Vec<Column> {
+    if kind != WorkloadKind::Compression {
+        let column = |metric: Telling| Column {
+            header: inline(&metric.title),
+            metric: metric.name,
+            figure: with_unit,
+        };
+        return telling(kind, groups).into_iter().map(column).collect();
+    }
+    metric::of(kind)
+        .iter()
+        .chain(metric::COMMON)
+        .filter(|metric| groups.iter().any(|group| group.metrics.contains_key(metric.name)))
+        .map(|metric| Column {
+            metric: metric.name.to_owned(),
+            header: header(metric.title, metric.name),
+            figure,
+        })
+        .collect()
+}
+
+fn push_table(text: &mut String, columns: &[Column], groups: &[&Group]) {
+    text.push_str("| trial |");
+    for column in columns {
+        let _ = write!(text, " {} |", column.header);
+    }
+    text.push_str("\n|---|");
+    text.push_str(&"---:|".repeat(columns.len()));
+    text.push('\n');
+    for group in groups {
+        let mark = if group.untrustworthy {
+            " (untrustworthy)"
+        } else {
+            ""
+        };
+        let _ = write!(text, "| {}{mark} |", inline(&group.label));
+        for column in columns {
+            let measured = group.metrics.get(&column.metric);
+            let cell = measured.map(|measured| (column.figure)(&column.metric, measured));
+            let _ = write!(text, " {} |", cell.as_deref().unwrap_or("-"));
+        }
+        text.push('\n');
+    }
+    text.push('\n');
+}
+
+/// The median, and in brackets the interval, each with its unit.
+fn with_unit(name: &str, measured: &Measured) -> String {
+    let summary = &measured.summary;
+    let text = |value| quantity::metric(name, value);
+    if summary.n < 2 {
+        return text(summary.median);
+    }
+    format!(
+        "{} [{}, {}]",
+        text(summary.median),
+        text(summary.interval.low),
+        text(summary.interval.high)
+    )
+}
+
+fn header(title: &str, name: &str) -> String {
+    let unit = if name.ends_with("_gb_per_s") {
+        " GB/s"
+    } else if name.ends_with("_bytes") {
+        " MiB"
+    } else {
+        ""
+    };
+    format!("{title}{unit}")
+}
+
+fn figure(name: &str, measured: &Measured) -> String {
+    let scale = if name.ends_with("_bytes") {
+        f64::from(1 << 20)
+    } else {
+        1.0
+    };
+    let summary = &measured.summary;
+    let number = |value: f64| {
+        let value = value / scale;
+        match value.abs() {
+            large if large >= 100.0 => format!("{value:.0}"),
+            middle if middle >= 1.0 => format!("{value:.2}"),
+            _ => format!("{value:.3}"),
+        }
+    };
+    let median = number(summary.median);
+    if summary.n < 2 {
+        return median;
+    }
+    format!(
+        "{median} [{}, {}]",
+        number(summary.interval.low),
+        number(summary.interval.high)
+    )
+}
+
+fn push_environment(text: &mut String, results: &Results, manifest: &Manifest) {
+    let host = &manifest.host;
+    let mut rows = vec![
+        ("started", manifest.started.clone()),
+        ("command", manifest.command.join(" ")),
+        ("plimsoll", manifest.tool_version.clone()),
+        ("host", host.hostname.clone()),
+        ("kernel", host.kernel.clone()),
+        ("CPU", format!("{} ({} online)", host.cpu, host.cpus)),
+        ("memory", format!("{} MiB", host.mem_total >> 20)),
+        ("virtualization", host.virtualization.clone()),
+        ("cgroup", host.cgroup.clone()),
+        (
+            "swap before",
+            host.swap_before
+                .iter()
+                .map(|(device, size)| format!("{device} {} MiB", size >> 20))
+                .collect::<Vec<_>>()
+                .join(", "),
+        ),
+        (
+            "sampler",
+            format!(
+                "{} Hz, {:.2}% of a core, {} late, {} missed",
+                results.sampler.hz, results.sampler.cpu_percent, results.sampler.late, results.sampler.missed
+            ),
+        ),
+    ];
+    if let Some(calibration) = &results.calibration {
+        rows.push(("calibration", format!(
+            "memset {:.1} GB/s, memcpy {:.1} GB/s, first touch {:.1} GB/s ({:.0} ns a page), read {:.1} GB/s, random access {:.0} ns",
+            calibration.memset_gb_per_s, calibration.memcpy_gb_per_s, calibration.first_touch_gb_per_s,
+            calibration.fault_ns, calibration.read_gb_per_s, calibration.random_access_ns
+        )));
+    }
+    text.push_str("## Environment\n\n| | |\n|---|---|\n");
+    for (name, value) in rows.iter().filter(|(_, value)| !value.is_empty()) {
+        let _ = writeln!(text, "| {name} | {} |", inline(value));
+    }
+}
+
+/// Text that stands for itself: no markup, no table cell, no HTML, one line.
+pub(super) fn inline(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for character in inert(text).chars() {
+        match character {
+            '<' => safe.push_str("&lt;"),
+            '>' => safe.push_str("&gt;"),
+            '&' => safe.push_str("&amp;"),
+            '\\' | '`' | '*' | '_' | '[' | ']' | '|' | '#' | '~' | '!' => {
+                safe.push('\\');
+                safe.push(character);
+            }
+            plain => safe.push(plain),
+        }
+    }
+    safe
+}

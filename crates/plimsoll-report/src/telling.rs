@@ -1,0 +1,71 @@
+//! Which metrics a summary for people shows of a kind of work.
+
+use crate::analysis::{Group, MetricUnit, metric};
+use plimsoll_model::sanitize::inert;
+use plimsoll_model::scenario::WorkloadKind;
+
+/// Metrics that are shown where this version knows none of those that a recording has.
+const MOST_UNKNOWN: usize = 6;
+
+/// A metric that a summary shows.
+#[derive(Debug, Clone)]
+pub(super) struct Telling {
+    /// Its name, which says its unit.
+    pub(super) name: String,
+    /// Its name for people.
+    pub(super) title: String,
+}
+
+/// The telling metrics that these groups of one kind of work have, the most telling first.
+pub(super) fn telling(kind: WorkloadKind, groups: &[&Group]) -> Vec<Telling> {
+    let has = |name: &str| groups.iter().any(|group| group.metrics.contains_key(name));
+    let all = metric::of(kind).iter().chain(metric::COMMON);
+    let known: Vec<Telling> = all
+        .filter(|metric| metric.telling && has(metric.name))
+        .map(|metric| Telling {
+            name: metric.name.to_owned(),
+            title: metric.title.to_owned(),
+        })
+        .collect();
+    if !known.is_empty() {
+        return known;
+    }
+    let mut names: Vec<&String> = groups.iter().flat_map(|group| group.metrics.keys()).collect();
+    names.sort_unstable();
+    names.dedup();
+    names.retain(|name| metric::find(name).is_none());
+    let unknown = names.into_iter().take(MOST_UNKNOWN).map(|name| Telling {
+        name: name.clone(),
+        title: words(name),
+    });
+    unknown.collect()
+}
+
+/// The name of a figure for people: without its unit, which its values have.
+pub(super) fn words(name: &str) -> String {
+    let ending = match MetricUnit::of_name(name) {
+        MetricUnit::Count => "_count",
+        unit => unit.ending(),
+    };
+    let bare = name.strip_suffix(ending).filter(|bare| !bare.is_empty());
+    inert(bare.unwrap_or(name)).replace('_', " ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_figures_become_words() {
+        for (name, text) in [
+            ("latency_p99_s", "latency p99"),
+            ("useful_work_per_s", "useful work"),
+            ("faults_per_scan_count", "faults per scan"),
+            ("pages", "pages"),
+            ("_s", " s"),
+            ("", ""),
+        ] {
+            assert_eq!(words(name), text, "{name}");
+        }
+    }
+}

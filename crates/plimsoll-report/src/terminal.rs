@@ -1,0 +1,318 @@
+//! The summary on a terminal: a table, the verdict of the page, and what a reader must know.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
+use comfy_table::{Attribute, Cell, CellAlignment, Color, ContentArrangement, Table};
+
+use super::telling::{Telling, telling};
+use super::{findings, verdict};
+use crate::analysis::Group;
+use crate::analysis::compression::{
+    COMPRESSION, FILL_SPEED, RESTORE_READ, RESTORE_SPEED, STORED, TRIM_MEMCPY, TRIM_SPEED,
+};
+use crate::analysis::groups::Measured;
+use plimsoll_model::quantity;
+use plimsoll_model::recording::Recording;
+use plimsoll_model::recording::model::{Results, Trial, TrialStatus};
+use plimsoll_model::sanitize::inert;
+use plimsoll_model::scenario::WorkloadKind;
+
+/// What a recording of `plimsoll watch` shows, for a terminal of `width` columns. Ends with a line feed.
+pub fn watched(recording: &Recording, results: &Results, width: u16) -> String {
+    remarks(&verdict::of(recording, results, &[]), results, width)
+}
+
+/// The summary for a terminal of `width` columns, with colours only where `colour` says so. Ends with a line feed.
+pub fn summary(results: &Results, groups: &[Group], width: u16, colour: bool) -> String {
+    let mut out = String::new();
+    let kinds = findings::kinds(groups);
+    for kind in &kinds {
+        let groups: Vec<&Group> = groups
+            .iter()
+            .filter(|group| group.workload == kind.name())
+            .collect();
+        if kinds.len() > 1 {
+            let _ = writeln!(out, "{}", kind.name());
+        }
+        let (table, left_out) = table(&columns(*kind, &groups), results, &groups, width, colour);
+        let _ = writeln!(out, "{table}");
+        if !left_out.is_empty() {
+            let text = format!("On a wider terminal, and on the page: {}.", left_out.join(", "));
+            out.push_str(&wrap(&text, width, ""));
+        }
+        out.push('\n');
+    }
+    out + &remarks(&verdict::sentence(results, groups), results, width)
+}
+
+/// The verdict, and what a reader must know.
+fn remarks(verdict: &str, results: &Results, width: u16) -> String {
+    let mut out: String = verdict.lines().map(|line| wrap(line, width, "")).collect();
+    for confounder in results
+        .confounders
+        .iter()
+        .filter(|confounder| !confounder.spoils.is_empty())
+    {
+        let text = format!(
+            "! {} spoils {} of {} trials: {}. {}",
+            confounder.name,
+            confounder.spoils.len(),
+            results.trials.len(),
+            confounder.evidence,
+            confounder.advice
+        );
+        out.push_str(&wrap(text.trim_end(), width, "  "));
+    }
+    for confounder in results
+        .confounders
+        .iter()
+        .filter(|confounder| confounder.spoils.is_empty())
+    {
+        out.push_str(&wrap(
+            &format!("- known: {}: {}", confounder.name, confounder.evidence),
+            width,
+            "  ",
+        ));
+    }
+    for warning in &results.warnings {
+        out.push_str(&wrap(&format!("- warning: {warning}"), width, "  "));
+    }
+    out
+}
+
+/// What a column of a table shows of a group.
+#[derive(Debug, Clone)]
+enum Column {
+    Subject,
+    /// What else sets the group apart, under this heading.
+    Rest(&'static str),
+    Runs,
+    /// Median with the lowest and highest run, of the named metric, whose unit the heading says.
+    Spread(&'static str, &'static str),
+    /// Median of the named metric.
+    Median(&'static str, &'static str),
+    /// Median with the lowest and highest run of a metric.
+    Telling(Telling),
+    Verified,
+    Status,
+}
+
+/// Columns of the compression experiment in their order, each with how soon it is left out when the terminal is narrow
+/// (0: never).
+const COMPRESSION_COLUMNS: [(Column, usize); 12] = [
+    (Column::Subject, 0),
+    (Column::Rest("class"), 0),
+    (Column::Runs, 4),
+    (Column::Spread("fill GB/s", FILL_SPEED), 3),
+    (Column::Spread("trim GB/s", TRIM_SPEED), 0),
+    (Column::Spread("restore GB/s", RESTORE_SPEED), 0),
+    (Column::Median("shrunk", COMPRESSION), 0),
+    (Column::Median("stored", STORED), 2),
+    (Column::Median("trim/memcpy", TRIM_MEMCPY), 1),
+    (Column::Median("restore/read", RESTORE_READ), 1),
+    (Column::Verified, 5),
+    (Column::Status, 0),
+];
+
+/// The columns of a kind of work. Of its telling metrics the last are left out first, the first never; before them goes
+/// what the verdict says too.
+fn columns(kind: WorkloadKind, groups: &[&Group]) -> Vec<(Column, usize)> {
+    if kind == WorkloadKind::Compression {
+        return COMPRESSION_COLUMNS.to_vec();
+    }
+    let metrics = telling(kind, groups);
+    let count = metrics.len();
+    let mut columns = vec![
+        (Column::Subject, 0),
+        (Column::Rest("of"), 0),
+        (Column::Runs, count + 2),
+    ];
+    if groups.iter().all(|group| rest(group).is_empty()) {
+        columns.remove(1);
+    }
+    columns.extend(metrics.into_iter().enumerate().map(|(place, metric)| {
+        let rank = if place == 0 { 0 } else { count - place + 1 };
+        (Column::Telling(metric), rank)
+    }));
+    columns.extend([(Column::Verified, 1), (Column::Status, 0)]);
+    columns
+}
+
+/// The widest table that the terminal holds, and the metrics that it has no room for: columns go before lines break.
+fn table(
+    columns: &[(Column, usize)],
+    results: &Results,
+    groups: &[&Group],
+    width: u16,
+    colour: bool,
+) -> (Table, Vec<String>) {
+    let last = columns.iter().map(|(_, rank)| *rank).max().unwrap_or(0);
+    let mut without = 0;
+    loop {
+        let kept = |rank: usize| rank == 0 || rank > without;
+        let shown: Vec<&Column> = columns
+            .iter()
+            .filter(|(_, rank)| kept(*rank))
+            .map(|(column, _)| column)
+            .collect();
+        let fitting = table_of(&shown, results, groups, colour);
+        let wide = |line: String| line.chars().count() > usize::from(width);
+        if without == last || !fitting.lines().next().is_some_and(wide) {
+            let missing = columns.iter().filter_map(|(column, rank)| match column {
+                Column::Telling(metric) if !kept(*rank) => Some(metric.title.clone()),
+                _ => None,
+            });
+            return (fitting, missing.collect());
+        }
+        without += 1;
+    }
+}
+
+fn table_of(columns: &[&Column], results: &Results, groups: &[&Group], colour: bool) -> Table {
+    let by_id: BTreeMap<&str, &Trial> = results
+        .trials
+        .iter()
+        .map(|trial| (trial.id.as_str(), trial))
+        .collect();
+    let mut table = Table::new();
+    table
+        .load_style(UTF8_HORIZONTAL_ONLY)
+        .set_content_arrangement(ContentArrangement::Disabled);
+    if colour {
+        table.enforce_styling();
+    } else {
+        table.force_no_tty();
+    }
+    table.set_header(columns.iter().map(|column| {
+        let cell = Cell::new(column.head());
+        if colour {
+            cell.add_attribute(Attribute::Bold)
+        } else {
+            cell
+        }
+    }));
+    for group in groups {
+        let trials: Vec<&Trial> = group
+            .trials
+            .iter()
+            .filter_map(|id| by_id.get(id.as_str()).copied())
+            .collect();
+        table.add_row(columns.iter().map(|column| column.cell(group, &trials, colour)));
+    }
+    table
+}
+
+impl Column {
+    fn head(&self) -> String {
+        match self {
+            Column::Subject => "subject".to_owned(),
+            Column::Rest(head) | Column::Spread(head, _) | Column::Median(head, _) => (*head).to_owned(),
+            Column::Runs => "n".to_owned(),
+            // Words below each other: values are narrower than names.
+            Column::Telling(metric) => metric.title.replace(' ', "\n"),
+            Column::Verified => "verified".to_owned(),
+            Column::Status => "status".to_owned(),
+        }
+    }
+
+    fn cell(&self, group: &Group, trials: &[&Trial], colour: bool) -> Cell {
+        let right = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
+        match self {
+            Column::Subject => Cell::new(inert(&group.subject)),
+            Column::Rest(_) => Cell::new(inert(rest(group))),
+            Column::Runs => right(trials.len().to_string()),
+            Column::Spread(_, metric) => right(spread(group.metrics.get(*metric), quantity::significant)),
+            Column::Median(_, metric) => right(group.metrics.get(*metric).map_or_else(missing, |measured| {
+                quantity::metric(metric, measured.summary.median)
+            })),
+            Column::Telling(metric) => {
+                let text = |value| quantity::metric(&metric.name, value);
+                right(spread(group.metrics.get(&metric.name), text))
+            }
+            Column::Verified => {
+                let verified = trials.iter().filter(|trial| trial.verified).count();
+                right(format!("{verified}/{}", trials.len()))
+            }
+            Column::Status => status(trials, colour),
+        }
+    }
+}
+
+/// What sets a group apart besides its subject.
+fn rest(group: &Group) -> &str {
+    let rest = group.label.strip_prefix(group.subject.as_str());
+    let rest = rest.unwrap_or(&group.label).trim_start();
+    // The section where it is called as its kind of work, which the heading of the table says.
+    let section = rest
+        .rsplit_once('(')
+        .filter(|(_, section)| section.strip_suffix(')') == Some(group.workload.as_str()));
+    section.map_or(rest, |(before, _)| before.trim_end())
+}
+
+/// The median, and below it the lowest and the highest run.
+fn spread(measured: Option<&Measured>, text: impl Fn(f64) -> String) -> String {
+    let Some(Measured { summary, .. }) = measured else {
+        return missing();
+    };
+    let [median, low, high] = [summary.median, summary.min, summary.max].map(text);
+    if summary.n < 2 || low == high {
+        return median;
+    }
+    format!("{median}\n{}", between(&low, &high))
+}
+
+/// `low..high`, with the unit once where both have the same: `1.10..1.40 s`, `19.0..19.1%`, `850/s..1.20k/s`.
+fn between(low: &str, high: &str) -> String {
+    let number = |text: &str| {
+        text.rfind(|letter: char| letter.is_ascii_digit())
+            .map_or(0, |last| last + 1)
+    };
+    let (bare, unit) = low.split_at(number(low));
+    match unit == &high[number(high)..] {
+        true => format!("{bare}..{high}"),
+        false => format!("{low}..{high}"),
+    }
+}
+
+/// The worst status of the trials, with how many have it.
+fn status(trials: &[&Trial], colour: bool) -> Cell {
+    let count = |status| trials.iter().filter(|trial| trial.status == status).count();
+    let (failed, doubtful) = (count(TrialStatus::Failed), count(TrialStatus::Untrustworthy));
+    let (text, tint) = if failed > 0 {
+        (format!("{failed} failed"), Color::Red)
+    } else if doubtful > 0 {
+        (format!("{doubtful} untrustworthy"), Color::Yellow)
+    } else {
+        ("ok".to_owned(), Color::Green)
+    };
+    let cell = Cell::new(text);
+    if colour { cell.fg(tint) } else { cell }
+}
+
+fn missing() -> String {
+    "\u{2013}".to_owned()
+}
+
+/// Words broken into lines of at most `width` columns, each after the first behind `indent`. Ends with a line feed.
+pub(super) fn wrap(text: &str, width: u16, indent: &str) -> String {
+    let width = usize::from(width.max(20));
+    let mut out = String::new();
+    let mut line = 0;
+    for word in inert(text).split_whitespace() {
+        let length = word.chars().count();
+        if line > 0 && line + 1 + length > width {
+            out.push('\n');
+            out.push_str(indent);
+            line = indent.len();
+        } else if line > 0 {
+            out.push(' ');
+            line += 1;
+        }
+        out.push_str(word);
+        line += length;
+    }
+    out.push('\n');
+    out
+}

@@ -1,0 +1,102 @@
+//! The verdict on a run in a sentence, the same wherever it is shown.
+
+use super::{findings, watched};
+use crate::analysis::Group;
+use plimsoll_model::recording::Recording;
+use plimsoll_model::recording::model::{Results, RunStatus, Trial, TrialStatus};
+use plimsoll_model::scenario::WorkloadKind;
+
+/// The verdict on a recording: of a run what it showed, of a watch what was seen.
+pub fn of(recording: &Recording, results: &Results, groups: &[Group]) -> String {
+    match recording.manifest.is_watch() {
+        true => watched::sentence(recording, results),
+        false => sentence(results, groups),
+    }
+}
+
+/// Whether the run can be believed, and what it showed: a sentence or two or, where it did several kinds of work, a line
+/// each.
+pub fn sentence(results: &Results, groups: &[Group]) -> String {
+    let judgement = judgement(results);
+    match findings::of(groups, &results.trials) {
+        Some(findings)
+            if results
+                .trials
+                .iter()
+                .any(|trial| trial.status != TrialStatus::Failed) =>
+        {
+            let between = if findings.contains('\n') { '\n' } else { ' ' };
+            format!("{judgement}{between}{findings}")
+        }
+        _ => judgement,
+    }
+}
+
+/// Whether the run can be believed.
+fn judgement(results: &Results) -> String {
+    let all = results.trials.len();
+    let with = |status| results.trials.iter().filter(move |trial| trial.status == status);
+    let failed = with(TrialStatus::Failed).count();
+    let doubtful = with(TrialStatus::Untrustworthy).count();
+    if all == 0 {
+        return match results.status {
+            RunStatus::Interrupted => "The run was cut short before a trial ended.".to_owned(),
+            _ => "No trial ended: there is nothing to judge.".to_owned(),
+        };
+    }
+    let prefix = match results.status {
+        RunStatus::Interrupted => format!("The run was cut short after {}. ", trials(all)),
+        RunStatus::Incomplete => "A capability was missing, so the run is incomplete. ".to_owned(),
+        _ => String::new(),
+    };
+    let body = if failed > 0 {
+        let first = with(TrialStatus::Failed).next().map(reason).unwrap_or_default();
+        format!("{failed} of {} failed: {first}.", trials(all))
+    } else if doubtful > 0 {
+        let first = with(TrialStatus::Untrustworthy)
+            .next()
+            .map(reason)
+            .unwrap_or_default();
+        let what = if doubtful == all {
+            format!("{} ended, none to be trusted", trials(all))
+        } else {
+            format!("None of {} failed, but {doubtful} cannot be trusted", trials(all))
+        };
+        format!("{what}: {first}.")
+    } else if results.trials.iter().all(|trial| trial.verified) {
+        let whole = if all == 1 {
+            "The trial".to_owned()
+        } else {
+            format!("All {}", trials(all))
+        };
+        let compression = |trial: &Trial| trial.workload == WorkloadKind::Compression.name();
+        let checked = match results.trials.iter().all(compression) {
+            true => "every byte came back right",
+            false => "what was checked of data and counts was right",
+        };
+        format!("{whole} did what was asked, and {checked}.")
+    } else {
+        let unverified = results.trials.iter().filter(|trial| !trial.verified).count();
+        format!(
+            "{} ended without failure; {unverified} could not be verified.",
+            trials(all)
+        )
+    };
+    prefix + &body
+}
+
+fn reason(trial: &Trial) -> String {
+    let why = trial
+        .reasons
+        .first()
+        .map_or("no reason was recorded", String::as_str);
+    format!("{} ({})", trial.id, why.trim_end_matches('.'))
+}
+
+fn trials(number: usize) -> String {
+    if number == 1 {
+        "1 trial".to_owned()
+    } else {
+        format!("{number} trials")
+    }
+}

@@ -1,0 +1,78 @@
+//! What a recording of `plimsoll watch` shows, in a sentence: there are no trials to judge.
+
+use plimsoll_model::quantity::{bytes, count, seconds};
+use plimsoll_model::recording::Recording;
+use plimsoll_model::recording::model::{Manifest, Results, RunStatus};
+use plimsoll_model::sanitize::inert;
+
+/// What was watched, for how long, and the most that was seen of it between the first sample and the last.
+pub(super) fn sentence(recording: &Recording, results: &Results) -> String {
+    let (t_ns, hz) = (recording.samples.t_ns(), results.sampler.hz);
+    let cut = match results.status {
+        RunStatus::Interrupted => "The recording was cut short. ",
+        _ => "",
+    };
+    let title = title(&recording.manifest);
+    let (Some(first), Some(last)) = (t_ns.first(), t_ns.last()) else {
+        return format!("{cut}Watched {title}, and took no sample.");
+    };
+    let time = duration((last - first) as f64 / 1e9);
+    let mut seen = vec![match peak(recording, "target_resident") {
+        Some(resident) => format!("the target peaked at {}", bytes(resident)),
+        None => memory(recording),
+    }];
+    let level = |column: &str| peak(recording, column).filter(|value| *value > 0.0);
+    seen.extend(level("target_swap").map(|swap| format!("it had up to {} in swap", bytes(swap))));
+    seen.extend(level("cgroup_usage").map(|usage| format!("its cgroup was charged up to {}", bytes(usage))));
+    let waited = growth(recording, "psi_memory_some_us").map(|us| us / 1e6);
+    seen.extend(waited.map(|waited| match waited > 0.0 {
+        true => format!("something waited for memory for {}", seconds(waited)),
+        false => "nothing waited for memory".to_owned(),
+    }));
+    let samples = count(results.sampler.samples);
+    format!(
+        "{cut}Watched {title} for {time} at {hz} Hz ({samples} samples): {}.",
+        seen.join("; ")
+    )
+}
+
+/// What was watched, in words.
+fn title(manifest: &Manifest) -> String {
+    let title = &manifest.plan.title;
+    inert(title.strip_prefix("watch of ").unwrap_or(title)).into_owned()
+}
+
+/// A time to remember: in minutes from two of them on, in hours from two of those on.
+fn duration(all: f64) -> String {
+    match all {
+        hours if hours >= 7200.0 => format!("{:.1} h", hours / 3600.0),
+        minutes if minutes >= 120.0 => format!("{:.0} min", minutes / 60.0),
+        _ => seconds(all),
+    }
+}
+
+/// The most of the machine's memory that was not available.
+fn memory(recording: &Recording) -> String {
+    let available = recording.samples.column("mem_available");
+    let least = available.and_then(|column| column.iter().flatten().min());
+    match least {
+        Some(least) => format!(
+            "{} of {} stayed available",
+            bytes(least as f64),
+            bytes(recording.manifest.host.mem_total as f64)
+        ),
+        None => "how much memory was available is not known".to_owned(),
+    }
+}
+
+/// The most that a column had in any sample.
+fn peak(recording: &Recording, name: &str) -> Option<f64> {
+    let column = recording.samples.column(name)?;
+    column.iter().flatten().max().map(|value| value as f64)
+}
+
+/// What a counter grew by from the first sample to the last.
+fn growth(recording: &Recording, name: &str) -> Option<f64> {
+    let values: Vec<i64> = recording.samples.column(name)?.iter().flatten().collect();
+    Some(values.last()?.checked_sub(*values.first()?)?.max(0) as f64)
+}

@@ -1,0 +1,84 @@
+//! CPU time of the kernel threads that manage memory.
+//!
+//! `schedstat` counts nanoseconds; `stat` counts hundredths of a second. Writers of zswap and zram run in nameless
+//! workers on most kernels, which nothing tells from the workers of others: those cannot be counted.
+
+use std::fs;
+
+use super::fields::{number, words};
+use super::kept_file::KeptFile;
+use super::residency::{Span, span_of};
+use plimsoll_model::columns::{Row, col};
+
+/// Beginning of a thread's name, and the column of its kind, if it has one besides the sum.
+const KINDS: [(&str, Option<usize>); 7] = [
+    ("kswapd", Some(col::KSWAPD_CPU_US)),
+    ("kcompactd", Some(col::KCOMPACTD_CPU_US)),
+    ("kdamond", Some(col::KDAMOND_CPU_US)),
+    ("khugepaged", None),
+    ("ksmd", None),
+    ("zswap", None),
+    ("zram", None),
+];
+
+/// The kept-open files of the threads that were there when they were looked for. The sums fall when one ends.
+pub(crate) struct KernelThreads(Box<[Thread]>);
+
+struct Thread {
+    schedstat: KeptFile,
+    column: Option<usize>,
+}
+
+impl KernelThreads {
+    /// Walks /proc for them.
+    pub(crate) fn open() -> Self {
+        let Ok(processes) = fs::read_dir("/proc") else {
+            return KernelThreads(Box::default());
+        };
+        let threads = processes
+            .flatten()
+            .filter_map(|entry| {
+                let pid: u32 = entry.file_name().to_str()?.parse().ok()?;
+                let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+                let column = kind(&stat)?;
+                let schedstat = KeptFile::open(format!("/proc/{pid}/schedstat"));
+                schedstat.is_open().then_some(Thread { schedstat, column })
+            })
+            .collect();
+        KernelThreads(threads)
+    }
+
+    /// Where the list lies, for locking.
+    pub(crate) fn span(&self) -> Span {
+        span_of(&*self.0)
+    }
+
+    /// Reads them into `row`.
+    pub(crate) fn read(&self, buffer: &mut [u8], row: &mut Row) {
+        for thread in &self.0 {
+            let Some(text) = thread.schedstat.read(buffer) else {
+                continue;
+            };
+            if let Some(ns) = words(text).next().and_then(number) {
+                row.add(col::KERNEL_THREADS_CPU_US, ns / 1000);
+                if let Some(column) = thread.column {
+                    row.add(column, ns / 1000);
+                }
+            }
+        }
+    }
+}
+
+/// The column of the thread whose `stat` this is; None when it is no kernel thread (a child of process 2, kthreadd)
+/// or none that manages memory.
+fn kind(stat: &str) -> Option<Option<usize>> {
+    let (_, rest) = stat.split_once('(')?;
+    let (name, rest) = rest.rsplit_once(')')?;
+    if rest.split_whitespace().nth(1) != Some("2") {
+        return None;
+    }
+    KINDS
+        .iter()
+        .find(|(prefix, _)| name.starts_with(prefix))
+        .map(|&(_, column)| column)
+}

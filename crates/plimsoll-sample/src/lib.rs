@@ -1,0 +1,76 @@
+//! What the system says, on a clock: one file a source, one const table of columns.
+//!
+//! Invariant: after start the sampling thread neither allocates nor opens files on a tick, and its memory is locked
+//! where the system allows it.
+//!
+//! A new column of /proc/meminfo or /proc/vmstat is a line in [`columns`]; of another source, a line there and one in
+//! the file of that source.
+
+mod batch;
+mod bench;
+mod cgroup;
+mod damon;
+mod delays;
+mod fields;
+pub mod host;
+mod kept_file;
+mod kernel_threads;
+mod meminfo;
+pub mod page_flags;
+mod process;
+mod profile;
+mod psi;
+mod reader;
+mod residency;
+mod sampler;
+mod schedule;
+mod stat;
+pub mod stop;
+mod swaps;
+mod vmstat;
+mod zram;
+
+use std::io;
+
+pub use batch::Batch;
+pub use bench::{SamplerBench, VmstatCost, bench};
+pub use cgroup::CgroupFiles;
+pub use delays::{DelayAccounting, Delays};
+pub use profile::{Profile, ProfileError, Profiler, Symbols};
+pub use reader::{Reader, Target};
+pub use sampler::{MAX_HZ, Sampler, SamplerConfig, monotonic_ns};
+
+/// The parsers of the sources, text in, values out.
+pub mod parse {
+    pub use super::cgroup::parse_stat as cgroup_stat;
+    pub use super::meminfo::parse as meminfo;
+    pub use super::process::parse_stat as process_stat;
+    pub use super::process::parse_status as process_status;
+    pub use super::psi::parse as psi;
+    pub use super::stat::parse as stat;
+    pub use super::swaps::Slots as Swaps;
+    pub use super::vmstat::parse as vmstat;
+}
+
+/// Why there are no samples.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SampleError {
+    /// The rate is out of range.
+    #[error("cannot sample {hz} times a second; choose a rate from 1 to {MAX_HZ}")]
+    Rate {
+        /// What was asked.
+        hz: u32,
+    },
+    /// Nothing can be said of memory without this file.
+    #[error("cannot read {path}, without which there are no samples; is /proc mounted?")]
+    Meminfo {
+        /// The file.
+        path: &'static str,
+        /// Why it cannot be opened, if that is the reason.
+        source: Option<io::Error>,
+    },
+    /// The thread was refused.
+    #[error("cannot start the sampling thread: {0}; is there a limit on processes (`ulimit -u`)?")]
+    Thread(#[source] io::Error),
+}

@@ -1,0 +1,158 @@
+//! All sources, read one after the other into a row.
+
+use super::SampleError;
+use super::cgroup::{Cgroup, CgroupFiles};
+use super::damon::Damon;
+use super::kept_file::BUFFER;
+use super::kernel_threads::KernelThreads;
+use super::meminfo::{self, Meminfo};
+use super::process::{Statm, Workers};
+use super::psi::Psi;
+use super::residency::{Span, span_of};
+use super::stat::Stat;
+use super::swaps::{SlotHistory, Swaps};
+use super::vmstat::Vmstat;
+use super::zram::Zram;
+use plimsoll_model::columns::Row;
+
+/// What is watched besides the whole machine. What is not there, or ends, has no values; it is no error.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Target {
+    /// Process ids of the workers. The first four have a column each.
+    pub workers: Vec<u32>,
+    /// Their memory cgroup.
+    pub cgroup: Option<CgroupFiles>,
+    /// Name of the zram device they swap to ("zram1").
+    pub zram: Option<String>,
+}
+
+/// The sources that come and go with a target: its own, and kernel threads and DAMON's schemes, which a change of the
+/// environment may start.
+pub(crate) struct Attached {
+    workers: Workers,
+    cgroup: Option<Cgroup>,
+    zram: Option<Zram>,
+    kernel_threads: KernelThreads,
+    damon: Damon,
+}
+
+impl Attached {
+    /// Finds and opens them. Takes about a millisecond: not for a tick.
+    pub(crate) fn open(target: Option<&Target>) -> Box<Self> {
+        Box::new(Attached {
+            workers: Workers::open(target.map_or(&[], |target| &target.workers)),
+            cgroup: target.and_then(|target| target.cgroup.as_ref()).map(Cgroup::open),
+            zram: target.and_then(|target| target.zram.as_deref()).map(Zram::open),
+            kernel_threads: KernelThreads::open(),
+            damon: Damon::open(),
+        })
+    }
+
+    /// Where it lies, for locking.
+    pub(crate) fn spans(&self) -> Vec<Span> {
+        vec![
+            span_of(self),
+            self.workers.span(),
+            self.kernel_threads.span(),
+            self.damon.span(),
+        ]
+    }
+
+    fn read(&self, buffer: &mut [u8], row: &mut Row) {
+        self.workers.read(buffer, row);
+        if let Some(cgroup) = &self.cgroup {
+            cgroup.read(buffer, row);
+        }
+        if let Some(zram) = &self.zram {
+            zram.read(buffer, row);
+        }
+        self.kernel_threads.read(buffer, row);
+        self.damon.read(buffer, row);
+    }
+}
+
+/// Reads a sample when asked: the same sources as the [`super::Sampler`]'s, without its thread.
+pub struct Reader {
+    own: Box<Own>,
+    attached: Box<Attached>,
+}
+
+/// What a reader keeps from start to end, in one piece so that it can be locked as one.
+struct Own {
+    buffer: [u8; BUFFER],
+    meminfo: Meminfo,
+    vmstat: Vmstat,
+    stat: Stat,
+    psi: Psi,
+    swaps: Swaps,
+    runner: Statm,
+}
+
+impl Reader {
+    /// Opens the sources, with no target.
+    ///
+    /// # Errors
+    /// [`SampleError::Meminfo`] when not even that can be read. Any other source that is missing has no values.
+    pub fn open() -> Result<Self, SampleError> {
+        let mut reader = Reader {
+            own: Box::new(Own {
+                buffer: [0; BUFFER],
+                meminfo: Meminfo::open(),
+                vmstat: Vmstat::open(),
+                stat: Stat::open(),
+                psi: Psi::open(),
+                swaps: Swaps::open(),
+                runner: Statm::own(),
+            }),
+            attached: Attached::open(None),
+        };
+        let own = &mut *reader.own;
+        if !own.meminfo.read(&mut own.buffer, &mut Row::empty(0)) {
+            return Err(SampleError::Meminfo {
+                path: meminfo::PATH,
+                source: std::fs::File::open(meminfo::PATH).err(),
+            });
+        }
+        Ok(reader)
+    }
+
+    /// Watches `target` from the next sample on.
+    pub fn set_target(&mut self, target: Option<&Target>) {
+        self.attached = Attached::open(target);
+    }
+
+    /// Reads every source now. What `row` held is forgotten, but for its time. Columns of the sampler's own clock
+    /// stay empty.
+    pub fn read(&mut self, row: &mut Row) {
+        let own = &mut *self.own;
+        row.clear();
+        own.meminfo.read(&mut own.buffer, row);
+        own.vmstat.read(&mut own.buffer, row);
+        self.attached.read(&mut own.buffer, row);
+        own.swaps.read(&mut own.buffer, row);
+        own.stat.read(&mut own.buffer, row);
+        own.psi.read(&mut own.buffer, row);
+        own.runner.read_runner(&mut own.buffer, row);
+    }
+
+    /// Devices behind the `swapN_*` columns by slot, as far as they were seen; several of one slot with commas between.
+    pub fn swap_slots(&self) -> Vec<String> {
+        self.own.swaps.history().labels()
+    }
+
+    pub(crate) fn slot_history(&self) -> &SlotHistory {
+        self.own.swaps.history()
+    }
+
+    /// Puts other sources in the place of those attached, which are handed back: nothing is opened, closed or freed.
+    pub(crate) fn attach(&mut self, attached: Box<Attached>) -> Box<Attached> {
+        std::mem::replace(&mut self.attached, attached)
+    }
+
+    /// Where it lies, for locking.
+    pub(crate) fn spans(&self) -> Vec<Span> {
+        let mut spans = self.attached.spans();
+        spans.push(span_of(&*self.own));
+        spans
+    }
+}

@@ -1,0 +1,139 @@
+//! Why a run ends before its time: a signal, the tripwire, its time limit.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use plimsoll_model::exit::Exit;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+
+/// A request to stop, seen by everything that waits.
+#[derive(Debug, Default)]
+pub struct Stop {
+    requested: Arc<AtomicBool>,
+    signal: Arc<AtomicUsize>,
+    /// The last signal that nobody has taken yet, 0 for none.
+    fresh: Arc<AtomicUsize>,
+    /// What asked for a stop, where it was no signal.
+    from_within: Mutex<Option<Cause>>,
+}
+
+/// Who asked for the stop.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Cause {
+    /// A signal, by number.
+    Signal(i32),
+    /// The tripwire, with its reason.
+    Tripwire(String),
+    /// The run took longer than this.
+    TimeLimit(Duration),
+}
+
+impl Cause {
+    /// How the program ends for it.
+    pub fn exit(&self) -> Exit {
+        match self {
+            Cause::Signal(_) => Exit::Killed,
+            Cause::Tripwire(_) => Exit::Missing,
+            Cause::TimeLimit(_) => Exit::WorkloadFailed,
+        }
+    }
+}
+
+impl std::fmt::Display for Cause {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Cause::Signal(number) => {
+                let name = signal_hook::low_level::signal_name(*number).unwrap_or("a signal");
+                write!(f, "stopped by {name}")
+            }
+            Cause::Tripwire(reason) => write!(f, "stopped to protect the machine: {reason}"),
+            Cause::TimeLimit(limit) => write!(
+                f,
+                "stopped after its time limit of {} s; raise `time-limit`, or ask for less",
+                limit.as_secs_f64()
+            ),
+        }
+    }
+}
+
+impl Stop {
+    /// Takes over SIGINT, SIGTERM, SIGHUP and SIGQUIT for the rest of the process's life. Further signals change nothing:
+    /// what is being undone is undone to its end.
+    pub fn install() -> std::io::Result<Arc<Stop>> {
+        let stop = Arc::new(Stop::default());
+        for signal in [SIGINT, SIGTERM, SIGHUP, SIGQUIT] {
+            signal_hook::flag::register_usize(signal, Arc::clone(&stop.signal), signal as usize)?;
+            signal_hook::flag::register_usize(signal, Arc::clone(&stop.fresh), signal as usize)?;
+            signal_hook::flag::register(signal, Arc::clone(&stop.requested))?;
+        }
+        Ok(stop)
+    }
+
+    /// The flag that waiting code looks at.
+    pub fn flag(&self) -> &AtomicBool {
+        &self.requested
+    }
+
+    /// Whether somebody asked for a stop.
+    pub fn requested(&self) -> bool {
+        self.requested.load(Ordering::Acquire)
+    }
+
+    /// The last signal that came since this was last asked: for who passes signals on.
+    pub fn next_signal(&self) -> Option<i32> {
+        let number = self.fresh.swap(0, Ordering::AcqRel);
+        (number != 0).then_some(number as i32)
+    }
+
+    /// Asks for a stop to protect the machine.
+    pub fn trip(&self, reason: String) {
+        self.ask(Cause::Tripwire(reason));
+    }
+
+    /// Asks for a stop since the run takes longer than `limit`.
+    pub fn expire(&self, limit: Duration) {
+        self.ask(Cause::TimeLimit(limit));
+    }
+
+    /// The first one who asks is named.
+    fn ask(&self, cause: Cause) {
+        self.from_within
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get_or_insert(cause);
+        self.requested.store(true, Ordering::Release);
+    }
+
+    /// Who asked, if anybody did.
+    pub fn cause(&self) -> Option<Cause> {
+        if !self.requested() {
+            return None;
+        }
+        let from_within = self.from_within.lock().unwrap_or_else(PoisonError::into_inner);
+        Some(match from_within.as_ref() {
+            Some(cause) => cause.clone(),
+            None => Cause::Signal(self.signal.load(Ordering::Acquire) as i32),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_cause_is_named_with_what_to_do() {
+        let stop = Stop::default();
+        assert_eq!(stop.cause(), None);
+        stop.expire(Duration::from_millis(1500));
+        stop.trip("too late".to_owned());
+        let cause = stop.cause().unwrap();
+        assert_eq!((cause.exit(), stop.requested()), (Exit::WorkloadFailed, true));
+        let text = cause.to_string();
+        assert!(
+            text.contains("limit of 1.5 s") && text.contains("raise `time-limit`"),
+            "{text}"
+        );
+    }
+}

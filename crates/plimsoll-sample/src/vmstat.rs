@@ -1,0 +1,45 @@
+//! /proc/vmstat: counters of faults, reclaim, refaults and swap.
+
+use super::fields::KeyedLines;
+use super::kept_file::KeptFile;
+use plimsoll_model::columns::{Row, Unit};
+
+/// Where it is.
+pub(crate) const PATH: &str = "/proc/vmstat";
+
+/// The kept-open file and its keys.
+pub(crate) struct Vmstat {
+    file: KeptFile,
+    lines: KeyedLines<256>,
+}
+
+impl Vmstat {
+    /// Opens it.
+    pub(crate) fn open() -> Self {
+        Vmstat {
+            file: KeptFile::open(PATH),
+            lines: keys(),
+        }
+    }
+
+    /// Reads it into `row`.
+    pub(crate) fn read(&self, buffer: &mut [u8], row: &mut Row) {
+        if let Some(text) = self.file.read_to_end(buffer) {
+            self.lines.parse(text, row);
+        }
+    }
+}
+
+/// Levels stand in pages, and the two counters of bytes (pgpgin and pgpgout) in KiB.
+fn keys() -> KeyedLines<256> {
+    KeyedLines::of_file(PATH, |unit| match unit {
+        Unit::Bytes => rustix::param::page_size() as i64,
+        Unit::CountBytes => 1024,
+        _ => 1,
+    })
+}
+
+/// Parses the text of the file: for tests, which bring their own.
+pub fn parse(text: &[u8], row: &mut Row) {
+    keys().parse(text, row);
+}
