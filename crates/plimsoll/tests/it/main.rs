@@ -16,8 +16,6 @@ mod machine;
 mod processes;
 pub(crate) mod recording;
 mod report;
-#[allow(dead_code)]
-mod require;
 mod run;
 mod sample;
 mod scenario;

@@ -17,10 +17,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use plimsoll_testkit::capability;
 use serde_json::Value;
 use tempfile::TempDir;
-
-use crate::require::capability;
 
 const PLIMSOLL: &str = env!("CARGO_BIN_EXE_plimsoll");
 
@@ -69,7 +68,7 @@ impl Run {
     }
 
     fn command(&self) -> Command {
-        let mut command = Command::new(PLIMSOLL);
+        let mut command = plimsoll_testkit::command(PLIMSOLL);
         command
             .env("XDG_CACHE_HOME", crate::heap::cache())
             .args(&self.arguments)
