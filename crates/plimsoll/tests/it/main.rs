@@ -2,6 +2,7 @@
 
 mod analysis;
 mod architecture;
+mod callers;
 mod command;
 mod compare;
 mod docs;

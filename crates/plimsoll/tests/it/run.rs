@@ -2,6 +2,7 @@
 
 mod bad_luck;
 mod bystander;
+mod callers;
 mod contention;
 mod experiments;
 mod heap;
@@ -85,8 +86,11 @@ impl Run {
     }
 
     fn start(&self) -> Started<'_> {
-        let child = self
-            .command()
+        self.start_by(self.command())
+    }
+
+    fn start_by(&self, mut command: Command) -> Started<'_> {
+        let child = command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
