@@ -343,8 +343,8 @@ pub(crate) fn size(block: *const u8) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use crate::heap::{Heap, HeapOptions};
-    use crate::this_program::this_program;
     use crate::{pages, record};
+    use plimsoll_testkit::this_program;
 
     fn hardened() -> Heap {
         let options = HeapOptions {

@@ -266,7 +266,7 @@ mod tests {
     use crate::backend::tests;
     use crate::heap::{Heap, HeapOptions};
     use crate::record;
-    use crate::this_program::is_emulated_without;
+    use plimsoll_testkit::is_emulated_without;
 
     fn bytes_of<'b>(start: usize, length: usize) -> &'b mut [u8] {
         // SAFETY: the range is this test's, and accessible.

@@ -52,12 +52,6 @@ mod numbers;
 #[cfg(test)]
 #[path = "../tests/it/seen_lock.rs"]
 mod seen_lock;
-#[cfg(test)]
-#[path = "../../plimsoll-os/tests/system_rseq/mod.rs"]
-mod system_rseq;
-#[cfg(test)]
-#[path = "../tests/it/this_program.rs"]
-mod this_program;
 
 pub use arena::{
     Directory, FIRST_UNIT, HEAPS, MAGIC, RECORD, SEGMENT, SEGMENT_UNITS, Segment, UNITS, WINDOW,

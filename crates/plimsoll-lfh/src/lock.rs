@@ -273,7 +273,7 @@ impl Reporting {
 mod tests {
     use super::*;
     use crate::heap::Heap;
-    use crate::this_program::this_program;
+    use plimsoll_testkit::this_program;
 
     /// Does as the child of a thread that is not the first of process 1, if the child is process 1 as well.
     fn be_the_child_of_another_thread() {

@@ -228,7 +228,7 @@ mod tests {
     use super::*;
     use crate::heap::{FrontEnd, Heap, HeapOptions};
     use crate::record::{self, Record};
-    use crate::this_program::{again, role};
+    use plimsoll_testkit::{again, role};
 
     impl RunCache {
         /// The executable twin of the invariants, while nobody works on the heap. Returns the runs of shelves and slots.

@@ -6,10 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 
 use plimsoll_lfh::{Bucket, Heap, Lfh};
-
-#[path = "it/forked.rs"]
-mod forked;
-use forked::status_of_fork;
+use plimsoll_testkit::status_of_fork;
 
 #[global_allocator]
 static HEAP: Lfh = Lfh;

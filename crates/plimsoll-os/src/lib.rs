@@ -22,6 +22,7 @@ mod process;
 mod raw;
 mod region;
 mod restartable;
+mod signals;
 mod swap;
 mod uffd;
 mod vm;
@@ -49,6 +50,7 @@ pub use restartable::{
     allowed_processors, possible_processors, prepare_to_restart_sequences, restart_sequences,
     restartable_area,
 };
+pub use signals::{default_signals, is_ignored, restore_inherited_signals, take_over_signals};
 pub use swap::{swap_off, swap_on};
 pub use uffd::{UffdApi, UffdMode, api_handshake, open_from_device, open_userfaultfd};
 pub use vm::{Advice, Mapping, page_out};

@@ -5,16 +5,15 @@ use plimsoll_os::{
     swap_off, swap_on,
 };
 
-#[path = "../../plimsoll/tests/it/require.rs"]
-#[allow(unreachable_pub)]
-mod require;
-mod system_rseq;
+use plimsoll_testkit::rseq;
 
 /// Whether `outcome` is not a refusal for want of privilege or of a kernel that knows the call.
 fn allowed<T>(capability: &str, outcome: Result<T, Errno>) -> bool {
     let refusals = [Errno::PERM, Errno::NOMEM, Errno::NOSYS];
     match outcome {
-        Err(errno) if refusals.contains(&errno) => require::capability(capability, false, &errno.to_string()),
+        Err(errno) if refusals.contains(&errno) => {
+            plimsoll_testkit::capability(capability, false, &errno.to_string())
+        }
         _ => true,
     }
 }
@@ -105,14 +104,14 @@ fn a_page_out_ends_where_it_is_told_or_refused() {
 
 #[test]
 fn the_area_of_restartable_sequences_is_found_where_there_is_one() {
-    let usable = system_rseq::is_usable();
-    require::capability("rseq", usable, system_rseq::WHAT_IS_NEEDED);
+    let usable = rseq::is_usable();
+    plimsoll_testkit::capability("rseq", usable, rseq::WHAT_IS_NEEDED);
     assert_eq!(plimsoll_os::restartable_area().is_some(), usable);
 }
 
 #[test]
 fn a_process_that_was_reaped_cannot_be_signalled() {
-    let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+    let mut child = plimsoll_testkit::command("sleep").arg("60").spawn().unwrap();
     let pidfd = Pidfd::open(child.id()).unwrap();
     pidfd.send_signal(libc::SIGKILL).unwrap();
     child.wait().unwrap();
@@ -136,7 +135,7 @@ fn an_error_is_shown_in_words_with_its_number() {
 
 #[test]
 fn memory_of_another_process_is_read_while_it_runs() {
-    let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+    let mut child = plimsoll_testkit::command("sleep").arg("60").spawn().unwrap();
     let path = format!("/proc/{}/maps", child.id());
     let maps = loop {
         let maps = std::fs::read_to_string(&path).unwrap();

@@ -60,9 +60,15 @@ impl std::fmt::Display for Cause {
 impl Stop {
     /// Takes over SIGINT, SIGTERM, SIGHUP and SIGQUIT for the rest of the process's life. Further signals change nothing:
     /// what is being undone is undone to its end.
+    ///
+    /// A signal that this process ignores stays ignored, by the convention of Unix: `nohup` ignores SIGHUP and a shell
+    /// without job control ignores SIGINT and SIGQUIT for a background job, so that the job outlives its terminal.
     pub fn install() -> std::io::Result<Arc<Stop>> {
         let stop = Arc::new(Stop::default());
         for signal in [SIGINT, SIGTERM, SIGHUP, SIGQUIT] {
+            if plimsoll_os::is_ignored(signal) {
+                continue;
+            }
             signal_hook::flag::register_usize(signal, Arc::clone(&stop.signal), signal as usize)?;
             signal_hook::flag::register_usize(signal, Arc::clone(&stop.fresh), signal as usize)?;
             signal_hook::flag::register(signal, Arc::clone(&stop.requested))?;

@@ -8,6 +8,12 @@ use plimsoll::cli::Cli;
 use plimsoll::command;
 use plimsoll_model::exit::Exit;
 
+// SAFETY: the C library calls the functions of this section before `main`, with arguments that this one ignores.
+#[allow(unsafe_code)]
+#[used]
+#[unsafe(link_section = ".init_array")]
+static TAKE_OVER_SIGNALS: extern "C" fn() = plimsoll_os::take_over_signals;
+
 fn main() -> ExitCode {
     match Cli::try_parse() {
         Ok(cli) => command::dispatch(&cli).unwrap_or_else(|failure| {

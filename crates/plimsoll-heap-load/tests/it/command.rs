@@ -1,9 +1,9 @@
 //! The program: one line a run, exit codes, errors that say what to do.
 
-use std::process::{Command, Output};
+use std::process::Output;
 
 fn heap_load(arguments: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_heap-load"));
+    let mut command = plimsoll_testkit::command(env!("CARGO_BIN_EXE_heap-load"));
     command.args(arguments).output().expect("the program starts")
 }
 
@@ -165,7 +165,7 @@ fn a_wrong_command_line_ends_with_1_and_a_reason() {
 #[test]
 fn memory_that_runs_out_ends_with_2_and_says_what_to_do() {
     let limited = "ulimit -v 300000; exec \"$0\" large --blocks 500 --sizes 1m --count 1";
-    let output = Command::new("sh")
+    let output = plimsoll_testkit::command("sh")
         .args(["-c", limited, env!("CARGO_BIN_EXE_heap-load")])
         .output()
         .expect("the shell starts");

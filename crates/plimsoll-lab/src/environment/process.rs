@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn only_the_process_of_that_start_time_is_killed() {
-        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let mut child = plimsoll_testkit::command("sleep").arg("60").spawn().unwrap();
         let start = start_time(child.id()).unwrap();
         assert_eq!(undo(child.id(), start + 1), Ok(Undone::Gone));
         assert!(

@@ -18,6 +18,8 @@ use super::visit::{Visit, VisitError, Visitor};
 /// # Errors
 /// An input that cannot be read, or an output that cannot be written: the runner is gone.
 pub fn serve(input: impl BufRead, output: impl Write) -> Result<()> {
+    // The runner's caller may ignore signals (nohup); a worker is the runner's own and behaves the same in every run.
+    plimsoll_os::default_signals().map_err(|errno| std::io::Error::from_raw_os_error(errno.raw()))?;
     // A worker busy with memory does not look at its input, so the end of the input is not enough.
     plimsoll_os::set_parent_death_signal(libc::SIGKILL)
         .map_err(|errno| std::io::Error::from_raw_os_error(errno.raw()))?;

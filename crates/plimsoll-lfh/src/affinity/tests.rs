@@ -10,8 +10,8 @@ use super::*;
 use crate::bucket::BUCKETS;
 use crate::numbers::Numbers;
 use crate::seen_lock::lock;
-use crate::system_rseq;
-use crate::this_program::this_program;
+use plimsoll_testkit::rseq;
+use plimsoll_testkit::this_program;
 
 fn started() -> SlotSet {
     let set = SlotSet {
@@ -339,11 +339,11 @@ fn sections_can_be_restarted_from_the_start() {
 /// on locked slots alone. What they have is asked of them, not of what the slots go by.
 #[test]
 fn sections_are_used_where_the_system_has_them() {
-    let wanted = system_rseq::is_usable() && settings::sections();
+    let wanted = rseq::is_usable() && settings::sections();
     assert_eq!(
         started().uses_sections(),
         wanted,
         "they need {}",
-        system_rseq::WHAT_IS_NEEDED
+        rseq::WHAT_IS_NEEDED
     );
 }

@@ -19,7 +19,7 @@ use crate::remote_free::Standing;
 use crate::seen_lock::lock;
 use crate::settings;
 use crate::subsegment::{PAGE, Subsegment};
-use crate::this_program::this_program;
+use plimsoll_testkit::this_program;
 
 /// A heap of a test's own: a back end and a front end.
 struct Ends {

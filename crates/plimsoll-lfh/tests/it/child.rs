@@ -1,6 +1,6 @@
 //! Tests that take a process of their own: the same test again, in a child of the test program.
 
-use crate::this_program::{again, role};
+use plimsoll_testkit::{again, role};
 
 /// Runs `body` in a process of its own, which runs the test `name` alone, with `environment` added. Fails where it
 /// fails.

@@ -10,7 +10,7 @@ use plimsoll_lfh::{Directory, FrontEnd, Heap, HeapOptions, UNIT, Unit};
 
 use crate::child::in_child;
 use crate::inspect::control_block;
-use crate::this_program::{again, role};
+use plimsoll_testkit::{again, role};
 
 /// Of blocks that are kept as they are for the next one, and of those that coalesce at once.
 const LARGE: [usize; 2] = [40_000, 1 << 20];

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use plimsoll_lfh::Heap;
 
 use crate::child::in_child;
-use crate::forked::status_of_fork;
 use crate::numbers::Numbers;
 use crate::this_process::resident;
 use crate::threads::{Block, duration};
+use plimsoll_testkit::status_of_fork;
 
 /// Forks for each second that a stress lasts.
 const FORKS: u64 = 30;

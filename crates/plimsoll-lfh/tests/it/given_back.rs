@@ -9,9 +9,9 @@ use plimsoll_lfh::{FrontEnd, Heap, HeapOptions, UnitKind};
 
 use crate::blocks::{filled, free_all, is_zero};
 use crate::child::in_child;
-use crate::forked::status_of_fork;
 use crate::inspect::control_block;
 use crate::this_process::resident;
+use plimsoll_testkit::status_of_fork;
 
 const BLOCK: usize = 1 << 20;
 const BLOCKS: usize = 48;

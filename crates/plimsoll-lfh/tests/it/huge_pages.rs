@@ -6,7 +6,6 @@ use plimsoll_lfh::{FrontEnd, Heap, HeapOptions};
 
 use crate::blocks::{fill, free_all};
 use crate::child::in_child;
-use crate::require;
 use crate::this_process::{resident, set_limit, virtual_bytes};
 
 const MIB: usize = 1 << 20;
@@ -73,7 +72,7 @@ fn list() -> Vec<*mut u8> {
 
 /// Whether the kernel has huge pages, as a plain mapping shows.
 fn are_there(plain: HugePages) -> bool {
-    require::capability("huge-pages", plain.asked_for > 0, "the kernel has none")
+    plimsoll_testkit::capability("huge-pages", plain.asked_for > 0, "the kernel has none")
 }
 
 /// Whether the mapping that an address lies in was told to have base pages.

@@ -28,7 +28,6 @@ mod damage;
 mod edges;
 mod footprint;
 mod fork;
-mod forked;
 mod given_back;
 mod hardened;
 mod huge_pages;
@@ -40,12 +39,5 @@ mod numbers;
 mod seen_lock;
 mod signals;
 mod this_process;
-mod this_program;
 mod threads;
 mod ulimit;
-
-#[path = "../../../plimsoll/tests/it/require.rs"]
-#[allow(unreachable_pub)]
-mod require;
-#[path = "../../../plimsoll-os/tests/system_rseq/mod.rs"]
-mod system_rseq;

@@ -5,7 +5,7 @@ use std::os::unix::process::ExitStatusExt;
 
 use plimsoll_lfh::Heap;
 
-use crate::this_program::{again, role};
+use plimsoll_testkit::{again, role};
 
 /// What a mistake is called, how to commit it, and what the process says then.
 type Mistake = (&'static str, fn(), &'static str);

@@ -9,7 +9,6 @@ use plimsoll_lfh::Heap;
 
 use crate::child::in_child;
 use crate::this_process::stay_on_one_processor;
-use crate::{require, system_rseq};
 
 const SIZE: usize = 48;
 /// Enough that some hundreds fall into a sequence.
@@ -96,7 +95,11 @@ fn is_restartable() -> bool {
 #[test]
 fn a_sequence_that_a_handler_interrupts_begins_anew() {
     // Where no restartable sequences serve the slots a call takes a lock, and a handler may not.
-    if !require::capability("rseq", system_rseq::is_usable(), system_rseq::WHAT_IS_NEEDED) {
+    if !plimsoll_testkit::capability(
+        "rseq",
+        plimsoll_testkit::rseq::is_usable(),
+        plimsoll_testkit::rseq::WHAT_IS_NEEDED,
+    ) {
         return;
     }
     // Whoever gives memory back takes locks.

@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn both_ways_to_find_descendants_agree() {
-        let mut shell = std::process::Command::new("sh")
+        let mut shell = plimsoll_testkit::command("sh")
             .args(["-c", "sh -c 'sleep 60; :' & wait"])
             .spawn()
             .unwrap();

@@ -75,6 +75,7 @@ impl Program {
             command.stdout(output(folder, OUTPUT)?);
             command.stderr(output(folder, ERRORS)?);
         }
+        processes::pass_signals_on(&mut command);
         let floor = own_peak();
         let failed = |source| WatchError::Program {
             name: inert(&name.to_string_lossy()).into_owned(),

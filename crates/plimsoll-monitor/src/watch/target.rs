@@ -325,7 +325,7 @@ mod tests {
 
     #[test]
     fn a_later_process_of_the_same_number_is_not_the_target() {
-        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let mut child = plimsoll_testkit::command("sleep").arg("60").spawn().unwrap();
         let now = Identity::of(child.id()).unwrap();
         let before = Identity {
             start_ticks: now.start_ticks - 1,

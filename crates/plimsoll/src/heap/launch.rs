@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use super::program::Program;
+use plimsoll_monitor::processes::pass_signals_on;
 
 /// Who serves the small blocks of the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,11 +58,12 @@ impl Launch {
     /// What the system said.
     pub fn become_program(&self, program: &Program, arguments: &[OsString]) -> io::Result<Infallible> {
         let preloaded = env::var_os("LD_PRELOAD");
-        let error = Command::new(&program.path)
+        let mut command = Command::new(&program.path);
+        command
             .arg0(&program.name)
             .args(arguments)
-            .envs(self.environment(preloaded.as_deref()))
-            .exec();
-        Err(error)
+            .envs(self.environment(preloaded.as_deref()));
+        pass_signals_on(&mut command);
+        Err(command.exec())
     }
 }

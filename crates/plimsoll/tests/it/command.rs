@@ -1,11 +1,11 @@
 //! The command line: what it prints where, and how it ends.
 
-use std::process::{Command, Output};
+use std::process::Output;
 
 const PLIMSOLL: &str = env!("CARGO_BIN_EXE_plimsoll");
 
 fn plimsoll(arguments: &[&str]) -> Output {
-    Command::new(PLIMSOLL)
+    plimsoll_testkit::command(PLIMSOLL)
         .args(arguments)
         .output()
         .expect("plimsoll starts")
@@ -78,7 +78,7 @@ fn what_list_names_show_prints_and_check_accepts() {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("resolved.toml");
         std::fs::write(&file, &resolved.stdout).expect("write");
-        let checked = Command::new(PLIMSOLL)
+        let checked = plimsoll_testkit::command(PLIMSOLL)
             .arg("run")
             .arg(&file)
             .arg("--check")
@@ -180,7 +180,7 @@ fn completions_and_man_pages_name_every_command() {
         assert!(script.contains("doctor") && !script.is_empty(), "{shell}");
     }
     let folder = tempfile::tempdir().expect("a folder");
-    let written = Command::new(PLIMSOLL)
+    let written = plimsoll_testkit::command(PLIMSOLL)
         .arg("man")
         .arg(folder.path())
         .status()
@@ -194,7 +194,11 @@ fn completions_and_man_pages_name_every_command() {
 #[test]
 fn a_reader_that_goes_away_is_no_error() {
     let script = format!("{PLIMSOLL} completions bash | head -1 >/dev/null; echo ${{PIPESTATUS[0]}}");
-    let output = Command::new("bash").arg("-c").arg(script).output().expect("bash");
+    let output = plimsoll_testkit::command("bash")
+        .arg("-c")
+        .arg(script)
+        .output()
+        .expect("bash");
     assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "0");
     assert!(
         output.stderr.is_empty(),
@@ -211,20 +215,24 @@ fn a_standard_error_that_cannot_be_written_is_no_panic() {
         "show nothing 2>&-",
     ] {
         let script = format!("{PLIMSOLL} {command}; echo $?");
-        let output = Command::new("bash").arg("-c").arg(script).output().expect("bash");
+        let output = plimsoll_testkit::command("bash")
+            .arg("-c")
+            .arg(script)
+            .output()
+            .expect("bash");
         assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "1", "{command}");
     }
 }
 
 #[test]
 fn no_color_is_honoured_and_always_overrides_it() {
-    let plain = Command::new(PLIMSOLL)
+    let plain = plimsoll_testkit::command(PLIMSOLL)
         .arg("doctor")
         .env("NO_COLOR", "1")
         .output()
         .expect("plimsoll");
     assert!(!plain.stdout.contains(&0x1b));
-    let coloured = Command::new(PLIMSOLL)
+    let coloured = plimsoll_testkit::command(PLIMSOLL)
         .args(["doctor", "--color", "always"])
         .output()
         .expect("plimsoll");
@@ -234,7 +242,7 @@ fn no_color_is_honoured_and_always_overrides_it() {
 #[test]
 fn a_folder_that_is_no_recording_is_said_to_be_none() {
     let folder = tempfile::tempdir().expect("a folder");
-    let output = Command::new(PLIMSOLL)
+    let output = plimsoll_testkit::command(PLIMSOLL)
         .arg("report")
         .arg(folder.path())
         .output()

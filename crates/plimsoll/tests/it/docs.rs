@@ -92,7 +92,7 @@ fn words(line: &str) -> Vec<String> {
 }
 
 fn plimsoll() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+    let mut command = Command::from_std(plimsoll_testkit::command(env!("CARGO_BIN_EXE_plimsoll")));
     command.env("NO_COLOR", "1");
     command
 }

@@ -16,8 +16,7 @@ use std::sync::atomic::AtomicBool;
 
 use plimsoll_lab::environment::{Hierarchy, Session};
 use plimsoll_model::scenario::Settings;
-
-use crate::require::capability;
+use plimsoll_testkit::capability;
 
 const MIB: u64 = 1 << 20;
 
@@ -130,7 +129,7 @@ impl Traces {
 
 /// This test program again, running only `test` (a test that does its work only with the variable `ROLE` set).
 fn again(test: &str) -> std::process::Command {
-    let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+    let mut command = plimsoll_testkit::command(std::env::current_exe().unwrap());
     command.args([test, "--exact", "--nocapture"]).env(ROLE, test);
     command
 }

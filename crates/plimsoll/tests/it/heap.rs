@@ -10,8 +10,6 @@ use std::process::Command;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::require;
-
 /// The heaps that programs are tried on, each by the option of `plimsoll heap run` that chooses it.
 const HEAPS: [&str; 3] = ["--front-end=lfh", "--front-end=standard", "--hardened"];
 
@@ -35,7 +33,7 @@ fn scratch(name: &str) -> PathBuf {
 
 /// `plimsoll heap run`, without the command that follows.
 pub(crate) fn heap_run() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+    let mut command = plimsoll_testkit::command(env!("CARGO_BIN_EXE_plimsoll"));
     command
         .args(["heap", "run"])
         .env("XDG_CACHE_HOME", cache())
@@ -71,7 +69,7 @@ fn source(name: &str) -> PathBuf {
 pub(crate) fn has(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let available = std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
-    require::capability(program, available, "there is no such program in PATH")
+    plimsoll_testkit::capability(program, available, "there is no such program in PATH")
 }
 
 /// Compiles a source file of these tests with a compiler that is known to be there.
@@ -79,7 +77,7 @@ pub(crate) fn compiled(compiler: &str, name: &str, language: &str, flags: &[&str
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let program = scratch(&format!("built-{number}")).join("program");
-    let output = Command::new(compiler)
+    let output = plimsoll_testkit::command(compiler)
         .args(["-O2", "-pthread", "-Wall", "-Wextra", "-Werror", "-x", language])
         .arg(source(name))
         .args(["-x", "none"])

@@ -4,7 +4,7 @@
 use std::io::{BufRead, BufReader, Read};
 use std::mem::offset_of;
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Output, Stdio};
 
 use plimsoll_lfh::Directory;
 use serde_json::Value;
@@ -42,7 +42,7 @@ impl Damaged {
 
     /// `plimsoll heap stat` of it.
     fn stat(&self, options: &[&str]) -> Output {
-        Command::new(env!("CARGO_BIN_EXE_plimsoll"))
+        plimsoll_testkit::command(env!("CARGO_BIN_EXE_plimsoll"))
             .args(["heap", "stat", &self.child.id().to_string()])
             .args(options)
             .output()

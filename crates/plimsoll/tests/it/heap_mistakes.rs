@@ -4,7 +4,7 @@
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Output;
 
 use crate::heap::{compiled, has, heap_run};
 
@@ -47,7 +47,7 @@ fn mistaken() -> Option<PathBuf> {
 
 fn run(program: &Path, under: Under, mistake: &str, size: usize) -> Output {
     let mut command = match under {
-        Under::CLibrary => Command::new(program),
+        Under::CLibrary => plimsoll_testkit::command(program),
         Under::Default | Under::Hardened => heap_run(),
     };
     match under {

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::process::{Child, ChildStdout, Output, Stdio};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -124,7 +124,7 @@ impl Drop for Churn {
 }
 
 fn stat(arguments: &[&str]) -> Output {
-    Command::new(PLIMSOLL)
+    plimsoll_testkit::command(PLIMSOLL)
         .args(["heap", "stat"])
         .args(arguments)
         .output()
@@ -268,7 +268,7 @@ fn a_process_that_cannot_be_read_hides_no_other() {
         return;
     }
     let program = Churn::start(&[]);
-    let mut other = Command::new(crate::heap::compiled("gcc", "other_layout.c", "c", &[]))
+    let mut other = plimsoll_testkit::command(crate::heap::compiled("gcc", "other_layout.c", "c", &[]))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
@@ -303,7 +303,7 @@ fn a_process_that_cannot_be_read_hides_no_other() {
 
 /// `heap stat --watch` of a program, which has told of it twice.
 fn watching(program: &Churn) -> (Child, BufReader<ChildStdout>) {
-    let mut watch = Command::new(PLIMSOLL)
+    let mut watch = plimsoll_testkit::command(PLIMSOLL)
         .args(["heap", "stat", &program.pid(), "--watch"])
         .stdout(Stdio::piped())
         .spawn()
@@ -370,7 +370,7 @@ fn what_cannot_be_looked_at_is_said() {
     let said = refusal(&stat(&["4194305"]), 1);
     assert!(said.contains("pid 4194305: there is no such process"), "{said}");
 
-    let mut other = Command::new("sleep")
+    let mut other = plimsoll_testkit::command("sleep")
         .arg("60")
         .env_remove("LD_PRELOAD")
         .spawn()
@@ -391,7 +391,7 @@ fn who_may_not_look_is_told_so() {
     use std::os::unix::process::CommandExt;
 
     let root = rustix::process::geteuid().is_root();
-    if !crate::require::capability("root", root, "another user is needed to look from") {
+    if !plimsoll_testkit::capability("root", root, "another user is needed to look from") {
         return;
     }
     let program = Churn::start(&[]);
@@ -402,7 +402,7 @@ fn who_may_not_look_is_told_so() {
     let plimsoll = place.path().join("plimsoll");
     std::fs::copy(PLIMSOLL, &plimsoll).expect("copied");
     let nobody = 65534;
-    let output = Command::new(plimsoll)
+    let output = plimsoll_testkit::command(plimsoll)
         .args(["heap", "stat", &program.pid()])
         .uid(nobody)
         .gid(nobody)

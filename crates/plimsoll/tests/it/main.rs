@@ -2,6 +2,7 @@
 
 mod analysis;
 mod architecture;
+mod callers;
 mod command;
 mod compare;
 mod docs;
@@ -16,8 +17,6 @@ mod machine;
 mod processes;
 pub(crate) mod recording;
 mod report;
-#[allow(dead_code)]
-mod require;
 mod run;
 mod sample;
 mod scenario;

@@ -2,6 +2,7 @@
 
 mod bad_luck;
 mod bystander;
+mod callers;
 mod contention;
 mod experiments;
 mod heap;
@@ -17,10 +18,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use plimsoll_testkit::capability;
 use serde_json::Value;
 use tempfile::TempDir;
-
-use crate::require::capability;
 
 const PLIMSOLL: &str = env!("CARGO_BIN_EXE_plimsoll");
 
@@ -69,7 +69,7 @@ impl Run {
     }
 
     fn command(&self) -> Command {
-        let mut command = Command::new(PLIMSOLL);
+        let mut command = plimsoll_testkit::command(PLIMSOLL);
         command
             .env("XDG_CACHE_HOME", crate::heap::cache())
             .args(&self.arguments)
@@ -86,8 +86,11 @@ impl Run {
     }
 
     fn start(&self) -> Started<'_> {
-        let child = self
-            .command()
+        self.start_by(self.command())
+    }
+
+    fn start_by(&self, mut command: Command) -> Started<'_> {
+        let child = command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

@@ -6,11 +6,10 @@ mod real;
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 
 use plimsoll_lab::environment::{Environment, Hierarchy, Session, active_swaps};
-
-use crate::require::capability;
+use plimsoll_testkit::capability;
 
 const MIB: u64 = 1 << 20;
 /// What a holder holds.
@@ -55,7 +54,7 @@ struct Holder {
 impl Holder {
     fn start(environment: &Environment, locked: u64) -> Holder {
         let procs = environment.cgroup().expect("a cgroup").procs_paths();
-        let mut child = Command::new(std::env::current_exe().expect("this program"))
+        let mut child = plimsoll_testkit::command(std::env::current_exe().expect("this program"))
             .args(["trim::holder", "--exact", "--nocapture"])
             .env(HOLDER, "1")
             .env(HOLDER_GROUP, &procs[0])

@@ -12,8 +12,6 @@ use plimsoll_lab::workload::protocol::{Command, Cost, Reply, Verification};
 use plimsoll_lab::workload::{Worker, WorkerError, WorkerOptions};
 use plimsoll_model::scenario::{FillClass, ThpMode};
 
-use crate::require;
-
 const EXE: &str = env!("CARGO_BIN_EXE_plimsoll");
 const MINUTE: Duration = Duration::from_secs(60);
 const MIB: u64 = 1 << 20;
@@ -344,7 +342,7 @@ fn a_trim_from_outside_covers_every_byte() {
     let outcome = worker.trim_from_outside(MINUTE, &AtomicBool::new(false));
     let refused = matches!(&outcome, Err(WorkerError::TrimFromOutside { errno, .. })
         if [plimsoll_os::Errno::PERM, plimsoll_os::Errno::NOSYS].contains(errno));
-    if !require::capability("process-madvise", !refused, "the kernel refuses process_madvise") {
+    if !plimsoll_testkit::capability("process-madvise", !refused, "the kernel refuses process_madvise") {
         return;
     }
     assert_eq!(outcome.unwrap().bytes, bytes);
@@ -381,7 +379,7 @@ impl Drop for OwnCgroup {
 fn a_worker_is_in_its_cgroup_before_it_is_ready() {
     let cgroup = OwnCgroup::create();
     let reason = cgroup.as_ref().err().map(ToString::to_string).unwrap_or_default();
-    if !require::capability("cgroup", cgroup.is_ok(), &reason) {
+    if !plimsoll_testkit::capability("cgroup", cgroup.is_ok(), &reason) {
         return;
     }
     let cgroup = cgroup.unwrap();
@@ -466,7 +464,7 @@ impl Drop for OwnSwap {
 fn trimmed_memory_leaves_the_working_set_and_comes_back_whole() {
     let swap = OwnSwap::turn_on(64 << 20);
     let reason = swap.as_ref().err().map(ToString::to_string).unwrap_or_default();
-    if !require::capability("swapfile", swap.is_ok(), &reason) {
+    if !plimsoll_testkit::capability("swapfile", swap.is_ok(), &reason) {
         return;
     }
     // Dropped after the worker, so that the swap file is empty when it is turned off.

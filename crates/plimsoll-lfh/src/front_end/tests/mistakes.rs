@@ -3,7 +3,7 @@
 use std::os::unix::process::ExitStatusExt;
 
 use super::*;
-use crate::this_program::{again, role};
+use plimsoll_testkit::{again, role};
 
 #[test]
 fn mistakes_with_blocks_at_home_end_the_process() {

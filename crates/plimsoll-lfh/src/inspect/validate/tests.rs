@@ -23,9 +23,9 @@ use crate::integrity::seal_by;
 use crate::lock::Lock;
 use crate::record::{self, Record};
 use crate::subsegment::{Subsegment, capacity};
-use crate::this_program::this_program;
 use crate::unit::{Unit, UnitIndex, UnitKind};
 use crate::{FrontEnd, Heap, HeapOptions};
+use plimsoll_testkit::this_program;
 
 /// Runs a test in a process where nobody else has heaps, and where no page is given back unless the test says so.
 fn alone(name: &str, body: fn()) {

@@ -1,12 +1,12 @@
 //! `plimsoll compare` on recordings on the disk.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Output;
 
 const PLIMSOLL: &str = env!("CARGO_BIN_EXE_plimsoll");
 
 fn compare(arguments: &[&Path], options: &[&str]) -> Output {
-    let mut command = Command::new(PLIMSOLL);
+    let mut command = plimsoll_testkit::command(PLIMSOLL);
     command.arg("compare").args(arguments).args(options);
     command.output().expect("plimsoll starts")
 }

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use super::{MIB, NEVER, again, has_cgroup, is_role, read, session, settings};
 /// Starts a shell that moves into the cgroup and becomes `command`.
 fn spawn_inside(cgroup: &Cgroup, command: &str) -> Child {
     let procs = &cgroup.procs_paths()[0];
-    Command::new("sh")
+    plimsoll_testkit::command("sh")
         .args(["-c", &format!("echo $$ > {} && exec {command}", procs.display())])
         .stdout(Stdio::null())
         .stderr(Stdio::null())
@@ -222,7 +222,7 @@ fn without_root_everything_that_is_missing_is_listed() {
         fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     }
     let role = again("environment::cgroups::unprivileged_role");
-    let mut command = Command::new(&program);
+    let mut command = plimsoll_testkit::command(&program);
     command
         .args(role.get_args())
         .envs(role.get_envs().filter_map(|(k, v)| Some((k, v?))))

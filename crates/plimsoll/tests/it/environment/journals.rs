@@ -3,17 +3,17 @@
 use std::fs;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use plimsoll_lab::environment::{EnvironmentError, RunState, Session, cleanup_in};
+use plimsoll_testkit::capability;
 use proptest::prelude::*;
 use serde_json::json;
 
 use super::{NEVER, read};
-use crate::require::capability;
 
 fn open(state: &Path, run: &str, wait: Option<Duration>) -> Result<Session, EnvironmentError> {
     Session::open_in(
@@ -113,7 +113,7 @@ fn an_interrupt_ends_a_run_that_waits_for_the_machine() {
     }
     let (state, recordings) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let first = open(state.path(), "the-first", None).unwrap();
-    let mut waiting = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
+    let mut waiting = plimsoll_testkit::command(env!("CARGO_BIN_EXE_plimsoll"))
         .args(["run", "compression", "--set", "subject=none", "--set", "size=32M"])
         .args(["--wait=18446744073709551615", "--output"])
         .arg(recordings.path())
@@ -154,7 +154,7 @@ fn a_finished_session_leaves_no_journal() {
 fn a_live_run_is_not_cleaned_up() {
     let state = tempfile::tempdir().unwrap();
     let mut session = open(state.path(), "alive", None).unwrap();
-    let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+    let mut child = plimsoll_testkit::command("sleep").arg("60").spawn().unwrap();
     session.process_started(child.id()).unwrap();
     let report = cleanup_in(state.path(), None).unwrap();
     assert_eq!((report.runs.len(), report.runs[0].state), (1, RunState::Live));
@@ -375,7 +375,7 @@ fn a_run_of_the_same_name_does_not_overwrite_the_journal_of_a_dead_one() {
 fn a_disk_that_fills_up_under_the_journal_leaves_whole_lines_alone() {
     let folder = tempfile::tempdir().unwrap();
     let mount = |options: &str| {
-        let mount = Command::new("mount")
+        let mount = plimsoll_testkit::command("mount")
             .args(["-t", "tmpfs", "-o", options, "plimsoll-test"])
             .arg(folder.path())
             .output();
@@ -386,7 +386,7 @@ fn a_disk_that_fills_up_under_the_journal_leaves_whole_lines_alone() {
     }
     // The state folder has two pages: one is the lock's, one the journal's.
     let mut session = open(folder.path(), "full", None).unwrap();
-    let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+    let mut child = plimsoll_testkit::command("sleep").arg("60").spawn().unwrap();
     let full = (0..1000).find_map(|_| session.process_started(child.id()).err());
     let journal = folder.path().join("runs/full.jsonl");
     let text = fs::read_to_string(&journal).unwrap();
@@ -394,7 +394,7 @@ fn a_disk_that_fills_up_under_the_journal_leaves_whole_lines_alone() {
     let finished = session.finish();
     child.wait().unwrap();
     let left = journal.exists();
-    let unmounted = Command::new("umount").arg(folder.path()).status();
+    let unmounted = plimsoll_testkit::command("umount").arg(folder.path()).status();
     assert!(unmounted.unwrap().success() && roomy);
     assert!(
         full.expect("no disk is endless")

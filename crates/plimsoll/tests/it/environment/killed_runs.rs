@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 
 use plimsoll_lab::environment::{Environment, RunState, Session, cleanup_in};
 
@@ -28,7 +28,7 @@ fn hanging_role() {
         "echo $$ > {} && exec sleep 600",
         cgroup.procs_paths()[0].display()
     );
-    let mut worker = Command::new("sh")
+    let mut worker = plimsoll_testkit::command("sh")
         .args(["-c", &script])
         .stdout(Stdio::null())
         .spawn()

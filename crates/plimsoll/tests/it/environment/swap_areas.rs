@@ -4,7 +4,7 @@ use std::fs;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use plimsoll_lab::environment::{Environment, EnvironmentError, MissingKind, Session, SwapKind};
 
@@ -50,7 +50,7 @@ fn zram_takes_what_is_reclaimed_and_is_gone_afterwards() {
     let procs = cgroup.procs_paths()[0].display().to_string();
     let script =
         format!("echo $$ > {procs}; a=$(head -c 16000000 /dev/zero | tr '\\0' x); echo held; read line");
-    let mut holder = Command::new("sh")
+    let mut holder = plimsoll_testkit::command("sh")
         .args(["-c", &script])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -185,7 +185,7 @@ fn a_device_that_somebody_else_took_over_is_left_to_them() {
     };
     let theirs = Stranger(id);
     assert!(
-        Command::new("swapoff")
+        plimsoll_testkit::command("swapoff")
             .arg(&device.path)
             .status()
             .unwrap()
@@ -231,7 +231,7 @@ fn where_no_device_can_be_added_a_free_one_is_used_and_left_as_it_was() {
     let role = again("environment::swap_areas::free_device_role");
     // A mount over the control file, seen by the helper alone, stands for a kernel without it.
     let script = "mount --bind /proc/self/cmdline /sys/class/zram-control/hot_add && exec \"$0\" \"$@\"";
-    let output = Command::new("unshare")
+    let output = plimsoll_testkit::command("unshare")
         .args(["--mount", "sh", "-c", script])
         .arg(role.get_program())
         .args(role.get_args())
@@ -302,14 +302,14 @@ impl SmallDisk {
         let image = folder.path().join("image");
         fs::File::create(&image).unwrap().set_len(bytes).unwrap();
         fs::create_dir(folder.path().join("mounted")).unwrap();
-        let made = Command::new("mkfs.ext4")
+        let made = plimsoll_testkit::command("mkfs.ext4")
             .args(["-q", "-F"])
             .arg(&image)
             .status()
             .is_ok_and(|s| s.success());
         let disk = SmallDisk(folder);
         let mount = || {
-            Command::new("mount")
+            plimsoll_testkit::command("mount")
                 .args(["-o", "loop"])
                 .arg(&image)
                 .arg(disk.path())
@@ -325,7 +325,7 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        let _ = Command::new("umount")
+        let _ = plimsoll_testkit::command("umount")
             .arg(self.path())
             .stderr(Stdio::null())
             .status();
@@ -339,7 +339,7 @@ fn a_full_disk_is_said_in_bytes_and_nothing_is_left_on_it() {
     }
     let mut session = session("test-disk-full");
     let Some(small) = SmallDisk::mount(64 * MIB) else {
-        crate::require::capability("swapfile", false, "needs mkfs.ext4 and loop devices");
+        plimsoll_testkit::capability("swapfile", false, "needs mkfs.ext4 and loop devices");
         return;
     };
     let before = Traces::now();
@@ -375,12 +375,12 @@ fn a_run_whose_swap_file_does_not_fit_its_disk_is_refused_in_numbers() {
     }
     let session = session("test-run-disk-full");
     let Some(small) = SmallDisk::mount(64 * MIB) else {
-        crate::require::capability("swapfile", false, "needs mkfs.ext4 and loop devices");
+        plimsoll_testkit::capability("swapfile", false, "needs mkfs.ext4 and loop devices");
         return;
     };
     let before = Traces::now();
     let recordings = tempfile::tempdir().unwrap();
-    let output = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
+    let output = plimsoll_testkit::command(env!("CARGO_BIN_EXE_plimsoll"))
         .args([
             "run",
             "compression",
@@ -444,7 +444,7 @@ fn modprobe_is_asked_once_for_all_trials_of_a_plan() {
     let script =
         "mount -t tmpfs none /sys/block && mount -t tmpfs none /sys/class/zram-control && exec \"$0\" \"$@\"";
     let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());
-    let status = Command::new("unshare")
+    let status = plimsoll_testkit::command("unshare")
         .args(["--mount", "sh", "-c", script])
         .arg(role.get_program())
         .args(role.get_args())

@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::process::Command;
 
 use plimsoll_lab::environment::SwapHeader;
 use proptest::prelude::*;
@@ -11,7 +10,7 @@ use super::MIB;
 
 /// Output of a program, or `None` where it is not installed.
 fn output(program: &str, arguments: &[&str]) -> Option<String> {
-    let output = Command::new(program).args(arguments).output().ok()?;
+    let output = plimsoll_testkit::command(program).args(arguments).output().ok()?;
     Some(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 

@@ -10,7 +10,7 @@ use plimsoll_model::recording::model::file;
 use super::recorded;
 
 fn export(folder: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+    let mut command = plimsoll_testkit::command(env!("CARGO_BIN_EXE_plimsoll"));
     command.arg("export").arg(folder).args(arguments);
     command
 }
@@ -73,7 +73,7 @@ fn a_full_disk_leaves_the_former_file_and_nothing_else() {
     let path = out.path().join("samples.csv");
     fs::write(&path, "old").unwrap();
     // No file may become longer than four blocks; the signal that comes with it is ignored, as the error says enough.
-    let limited = Command::new("sh")
+    let limited = plimsoll_testkit::command("sh")
         .args(["-c", "trap '' XFSZ; ulimit -f 4; exec \"$0\" \"$@\""])
         .args([env!("CARGO_BIN_EXE_plimsoll"), "export"])
         .arg(&folder)

@@ -7,7 +7,6 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use super::{compiled, has, heap_run, library, scratch};
-use crate::require;
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
@@ -139,7 +138,7 @@ fn as_nobody(command: &mut Command) -> &mut Command {
 #[test]
 fn nobody_without_a_home_has_it_in_the_temporary_folder() {
     let root = rustix::process::geteuid().is_root();
-    if !require::capability("root", root, "only root becomes another user") {
+    if !plimsoll_testkit::capability("root", root, "only root becomes another user") {
         return;
     }
     let place = tempfile::tempdir().expect("a temporary folder");
@@ -153,7 +152,7 @@ fn nobody_without_a_home_has_it_in_the_temporary_folder() {
     // The program itself may lie where nobody can go.
     let plimsoll = place.path().join("plimsoll");
     fs::copy(env!("CARGO_BIN_EXE_plimsoll"), &plimsoll).expect("copied");
-    let mut command = Command::new(&plimsoll);
+    let mut command = plimsoll_testkit::command(&plimsoll);
     command.args(["heap", "run", "--", "sh", "-c", "printf %s \"$LD_PRELOAD\""]);
     let output = ran(as_nobody(&mut command).env("TMPDIR", &temporary).current_dir("/"));
     let path = text(&output.stdout);
@@ -167,7 +166,7 @@ fn nobody_without_a_home_has_it_in_the_temporary_folder() {
     fs::remove_dir_all(&unpacked).expect("removed");
     fs::create_dir(&unpacked).expect("made");
     open(&unpacked, 0o777);
-    let mut command = Command::new(&plimsoll);
+    let mut command = plimsoll_testkit::command(&plimsoll);
     command.args(["heap", "run", "--", "true"]);
     let output = ran(as_nobody(&mut command).env("TMPDIR", &temporary).current_dir("/"));
     let said = text(&output.stderr);
@@ -181,7 +180,7 @@ fn nobody_without_a_home_has_it_in_the_temporary_folder() {
     let borrowed = place.path().join("borrowed");
     fs::copy("/bin/true", &borrowed).expect("copied");
     open(&borrowed, 0o4755);
-    let mut command = Command::new(&plimsoll);
+    let mut command = plimsoll_testkit::command(&plimsoll);
     command.args(["heap", "run", "--"]).arg(&borrowed);
     let output = ran(as_nobody(&mut command).env("TMPDIR", &temporary).current_dir("/"));
     let said = text(&output.stderr);

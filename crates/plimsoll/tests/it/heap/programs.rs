@@ -6,11 +6,11 @@ use std::process::{Command, Output};
 use std::time::Duration;
 
 use super::{HEAPS, compiled, has, heap_run, scratch, source};
-use crate::require;
 
 /// Waits for a command, which is killed after `seconds`.
 pub(super) fn finished(command: &mut Command, seconds: u64) -> Output {
-    let command = assert_cmd::Command::from_std(std::mem::replace(command, Command::new("true")));
+    let command =
+        assert_cmd::Command::from_std(std::mem::replace(command, plimsoll_testkit::command("true")));
     let mut command = command;
     let output = command.timeout(Duration::from_secs(seconds)).output();
     output.expect("the program starts and ends")
@@ -36,7 +36,7 @@ fn as_on_glibc<S: AsRef<OsStr>>(name: &str, arguments: &[S], variables: &[(&str,
         (String::from_utf8_lossy(&output.stdout).into_owned(), errors)
     };
     let folder = scratch(&format!("as-on-glibc-{name}"));
-    let mut plain = Command::new(&arguments[0]);
+    let mut plain = plimsoll_testkit::command(&arguments[0]);
     plain
         .args(&arguments[1..])
         .current_dir(&folder)
@@ -72,11 +72,11 @@ fn python_passes_its_own_tests() {
     if !has("python3") {
         return;
     }
-    let installed = Command::new("python3")
+    let installed = plimsoll_testkit::command("python3")
         .args(["-c", "import test.test_list"])
         .output();
     let installed = installed.is_ok_and(|output| output.status.success());
-    if !require::capability(
+    if !plimsoll_testkit::capability(
         "python-tests",
         installed,
         "Python's package `test` is not installed",
@@ -170,7 +170,7 @@ fn rustc_on_any_malloc() -> Option<PathBuf> {
         let output = command.output().expect("the program starts");
         String::from_utf8(output.stdout).expect("text")
     };
-    let root = text(Command::new("rustc").args(["--print", "sysroot"]));
+    let root = text(plimsoll_testkit::command("rustc").args(["--print", "sysroot"]));
     let folder = Path::new(root.trim()).join("lib");
     let files = std::fs::read_dir(&folder).into_iter().flatten().flatten();
     let is_driver = |path: &PathBuf| {
@@ -180,13 +180,13 @@ fn rustc_on_any_malloc() -> Option<PathBuf> {
     let driver = files.map(|file| file.path()).find(is_driver);
     let symbols = driver
         .iter()
-        .map(|driver| text(Command::new("nm").arg("-D").arg(driver)));
+        .map(|driver| text(plimsoll_testkit::command("nm").arg("-D").arg(driver)));
     let symbols: String = symbols.collect();
     let main = symbols
         .split_whitespace()
         .find(|symbol| symbol.ends_with("17rustc_driver_impl4main"));
     let why = "the installation's librustc_driver has no rustc_driver_impl::main";
-    if !require::capability("rustc-driver", main.is_some(), why) {
+    if !plimsoll_testkit::capability("rustc-driver", main.is_some(), why) {
         return None;
     }
     let main = format!("-DRUSTC_MAIN=\"{}\"", main?);

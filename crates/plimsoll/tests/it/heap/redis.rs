@@ -26,7 +26,7 @@ fn command(heap: Option<&str>, place: &TempDir, program: &str) -> Command {
             command
         }
         None => {
-            let mut command = Command::new(program);
+            let mut command = plimsoll_testkit::command(program);
             command.current_dir(place.path()).env_remove("LD_PRELOAD");
             command
         }

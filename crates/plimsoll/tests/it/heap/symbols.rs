@@ -25,7 +25,10 @@ const SYMBOLS: &str = "
 ";
 
 fn output(program: &str, flags: &str, library: &Path) -> String {
-    let output = Command::new(program).arg(flags).arg(library).output();
+    let output = plimsoll_testkit::command(program)
+        .arg(flags)
+        .arg(library)
+        .output();
     String::from_utf8(output.expect("the program starts").stdout).expect("text")
 }
 
@@ -149,7 +152,7 @@ fn keeps_its_promises(program: &Path) {
         "all promises kept\n",
     );
     // The promises are those of the C library's own malloc.
-    says(&mut Command::new(program), "all promises kept\n");
+    says(&mut plimsoll_testkit::command(program), "all promises kept\n");
 }
 
 #[test]
@@ -186,7 +189,7 @@ fn heaps_are_objects_of_c_and_of_cpp() {
             continue;
         }
         says(
-            &mut Command::new(linked(compiler, "objects.c", language)),
+            &mut plimsoll_testkit::command(linked(compiler, "objects.c", language)),
             "all promises kept\n",
         );
     }
@@ -197,7 +200,7 @@ fn a_hardened_heap_is_an_object_that_leaves_others_alone() {
     if !has("gcc") {
         return;
     }
-    let mut program = Command::new(linked("gcc", "objects.c", "c"));
+    let mut program = plimsoll_testkit::command(linked("gcc", "objects.c", "c"));
     says(program.arg("hardened"), "all promises kept\n");
 }
 
@@ -226,7 +229,7 @@ fn the_example_of_the_header_runs() {
     }
     let program = linked("gcc", "../../../plimsoll-malloc/examples/heap.c", "c");
     says(
-        &mut Command::new(program),
+        &mut plimsoll_testkit::command(program),
         "1 and\n2 for\n2 heap\n2 one\n1 rest\n2 the\n1 words\n",
     );
 }
@@ -252,7 +255,7 @@ fn the_c_of_the_book_runs() {
     );
     std::fs::write(&program, text).expect("write");
     let program = linked("gcc", program.to_str().expect("text"), "c");
-    says(&mut Command::new(program), "a block\n");
+    says(&mut plimsoll_testkit::command(program), "a block\n");
 }
 
 #[test]

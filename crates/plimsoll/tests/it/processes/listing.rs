@@ -5,13 +5,13 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use plimsoll_testkit::capability;
 use serde_json::Value;
 
 use super::{Kept, wait_until};
-use crate::require::capability;
 
 fn plimsoll(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+    let mut command = plimsoll_testkit::command(env!("CARGO_BIN_EXE_plimsoll"));
     command.arg("ps").args(arguments).env("NO_COLOR", "1");
     command
 }
@@ -43,7 +43,7 @@ fn entry(document: &Value, pid: u32) -> Value {
 
 #[test]
 fn the_document_has_these_fields() {
-    let child = Kept(Command::new("sleep").arg("60").spawn().unwrap());
+    let child = Kept(plimsoll_testkit::command("sleep").arg("60").spawn().unwrap());
     let document = document(&["--pss"]);
     let keys = |value: &Value| -> Vec<String> { value.as_object().unwrap().keys().cloned().collect() };
     let fields = serde_json::json!({
@@ -70,7 +70,13 @@ fn hostile_names_are_shown_inert() {
     let folder = tempfile::tempdir().unwrap();
     let script = folder.path().join(name);
     std::os::unix::fs::symlink("/bin/sleep", &script).unwrap();
-    let child = Kept(Command::new(&script).arg0(argument).arg("61").spawn().unwrap());
+    let child = Kept(
+        plimsoll_testkit::command(&script)
+            .arg0(argument)
+            .arg("61")
+            .spawn()
+            .unwrap(),
+    );
     let pid = child.pid().to_string();
     wait_until("the new program", || {
         std::fs::read(format!("/proc/{pid}/cmdline"))
@@ -148,7 +154,7 @@ fn another_user_sees_what_is_missing_and_why() {
     std::fs::set_permissions(folder.path(), open).unwrap();
     let program = folder.path().join("plimsoll");
     std::fs::copy(env!("CARGO_BIN_EXE_plimsoll"), &program).unwrap();
-    let mut command = Command::new(&program);
+    let mut command = plimsoll_testkit::command(&program);
     command
         .args(["ps", "--pss", "--interval", "0.1"])
         .env("NO_COLOR", "1")

@@ -3,15 +3,15 @@
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use plimsoll_lab::environment::{CgroupVersion, Environment, Hierarchy};
 use plimsoll_model::scenario::{FillClass, Settings, ThpMode};
 use plimsoll_monitor::processes::{Depth, Observer, Storm, pinned_from, storms};
+use plimsoll_testkit::capability;
 
 use super::{Kept, wait_until};
-use crate::require::capability;
 
 const MIB: u64 = 1 << 20;
 
@@ -67,7 +67,7 @@ impl Drop for Group {
 
 /// Starts a command inside of a cgroup.
 fn spawn(folder: &Path, command: &str) -> Child {
-    Command::new("sh")
+    plimsoll_testkit::command("sh")
         .args([
             "-c",
             &format!("echo $$ > {}/cgroup.procs && exec {command}", folder.display()),
@@ -130,7 +130,7 @@ pub(crate) fn zram(limit: u64) -> Settings {
 
 /// What `plimsoll ps --storm --json` prints.
 fn storms_listed() -> serde_json::Value {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+    let mut command = plimsoll_testkit::command(env!("CARGO_BIN_EXE_plimsoll"));
     let output = command.args(["ps", "--storm", "--json"]).output().unwrap();
     assert!(output.status.success());
     serde_json::from_slice(&output.stdout).unwrap()

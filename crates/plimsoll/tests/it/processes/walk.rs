@@ -1,7 +1,6 @@
 //! Who is who: identities, descendants, members of cgroups.
 
 use std::fs;
-use std::process::Command;
 
 use plimsoll_monitor::processes::{Depth, Identity, descendants, list, members};
 
@@ -9,7 +8,7 @@ use super::{Kept, wait_until};
 
 #[test]
 fn a_process_that_ended_is_not_alive_and_neither_is_another_of_its_number() {
-    let mut child = Kept(Command::new("sleep").arg("60").spawn().unwrap());
+    let mut child = Kept(plimsoll_testkit::command("sleep").arg("60").spawn().unwrap());
     let identity = Identity::of(child.pid()).unwrap();
     assert!(identity.is_alive());
     let earlier = Identity {
@@ -29,7 +28,7 @@ fn a_process_that_ended_is_not_alive_and_neither_is_another_of_its_number() {
 
 #[test]
 fn the_list_has_processes_but_no_kernel_threads() {
-    let child = Kept(Command::new("sleep").arg("60").spawn().unwrap());
+    let child = Kept(plimsoll_testkit::command("sleep").arg("60").spawn().unwrap());
     let found = list(Depth::Detail).unwrap();
     let pids: Vec<u32> = found
         .processes
@@ -44,7 +43,7 @@ fn the_list_has_processes_but_no_kernel_threads() {
 
 #[test]
 fn the_descendants_of_one_that_ended_are_itself() {
-    let mut child = Command::new("true").spawn().unwrap();
+    let mut child = plimsoll_testkit::command("true").spawn().unwrap();
     child.wait().unwrap();
     assert_eq!(descendants(child.id()), [child.id()]);
 }

@@ -1,13 +1,11 @@
 //! A full disk under the recording, on a real file system of 2 MiB.
 
 use std::path::Path;
-use std::process::Command;
 
 use plimsoll_model::recording::{Recording, RecordingError, Writer};
 use plimsoll_model::scenario::FillClass;
 
 use super::{manifest, plan, results, rows};
-use crate::require;
 
 /// A tmpfs of its own, gone at the end.
 struct SmallDisk(tempfile::TempDir);
@@ -15,7 +13,7 @@ struct SmallDisk(tempfile::TempDir);
 impl SmallDisk {
     fn mount(size: &str) -> Option<Self> {
         let folder = tempfile::tempdir().unwrap();
-        let mounted = Command::new("mount")
+        let mounted = plimsoll_testkit::command("mount")
             .args(["-t", "tmpfs", "-o", &format!("size={size}"), "plimsoll-test"])
             .arg(folder.path())
             .output()
@@ -30,14 +28,14 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        let _ = Command::new("umount").arg(self.0.path()).status();
+        let _ = plimsoll_testkit::command("umount").arg(self.0.path()).status();
     }
 }
 
 #[test]
 fn a_full_disk_says_so_and_keeps_what_was_recorded() {
     let Some(disk) = SmallDisk::mount("2m") else {
-        require::capability("mount", false, "cannot mount a tmpfs");
+        plimsoll_testkit::capability("mount", false, "cannot mount a tmpfs");
         return;
     };
     let mut writer = Writer::create(disk.path(), manifest("full", plan(&[FillClass::Random], 1))).unwrap();
@@ -91,7 +89,7 @@ fn a_full_disk_says_so_and_keeps_what_was_recorded() {
 #[test]
 fn a_disk_that_is_full_from_the_start_makes_no_recording() {
     let Some(disk) = SmallDisk::mount("16k") else {
-        require::capability("mount", false, "cannot mount a tmpfs");
+        plimsoll_testkit::capability("mount", false, "cannot mount a tmpfs");
         return;
     };
     let made = Writer::create(disk.path(), manifest("none", plan(&[FillClass::Random], 40)));

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Output;
 
 use plimsoll_model::recording::model::file;
 use tempfile::TempDir;
@@ -23,7 +23,7 @@ fn copy(name: &str) -> (TempDir, PathBuf) {
 }
 
 fn report(folder: &Path, arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_plimsoll"))
+    plimsoll_testkit::command(env!("CARGO_BIN_EXE_plimsoll"))
         .arg("report")
         .arg(folder)
         .args(arguments)

@@ -1,7 +1,7 @@
 //! Reports of recordings of `plimsoll watch`: no trials, and what was marked by hand.
 
 use std::path::Path;
-use std::process::{Child, Command, Output};
+use std::process::{Child, Output};
 
 use plimsoll_model::recording::Recording;
 use plimsoll_model::recording::model::{Event, EventKind, WATCH, file};
@@ -107,7 +107,7 @@ impl Drop for Watched {
 }
 
 fn plimsoll(command: &str, folders: &[&Path], arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_plimsoll"))
+    plimsoll_testkit::command(env!("CARGO_BIN_EXE_plimsoll"))
         .arg(command)
         .args(folders)
         .args(arguments)
@@ -123,7 +123,12 @@ fn said(output: &Output) -> String {
 #[test]
 fn what_watch_recorded_is_reported_compared_and_exported() {
     let parent = tempfile::tempdir().unwrap();
-    let process = Watched(Command::new("sleep").arg("600").spawn().expect("a process"));
+    let process = Watched(
+        plimsoll_testkit::command("sleep")
+            .arg("600")
+            .spawn()
+            .expect("a process"),
+    );
     let pid = process.0.id().to_string();
     let folders = ["first", "second"].map(|name| parent.path().join(name));
     for folder in &folders {

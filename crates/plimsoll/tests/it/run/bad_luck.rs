@@ -1,7 +1,6 @@
 //! Runs to which something happens: memory or disk runs out, a worker is killed, a byte is wrong.
 
 use std::io::{Seek, SeekFrom, Write};
-use std::process::Command;
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -99,13 +98,13 @@ fn a_full_disk_under_the_recording_ends_the_run_clearly() {
         return;
     }
     let mount = tempfile::tempdir().expect("a folder");
-    let mounted = Command::new("mount")
+    let mounted = plimsoll_testkit::command("mount")
         .args(["-t", "tmpfs", "-o", "size=96k", "tmpfs"])
         .arg(mount.path())
         .status()
         .expect("mount");
     assert!(mounted.success(), "root can mount a tmpfs");
-    let output = Command::new(PLIMSOLL)
+    let output = plimsoll_testkit::command(PLIMSOLL)
         .args([
             "run",
             "compression",
@@ -128,7 +127,7 @@ fn a_full_disk_under_the_recording_ends_the_run_clearly() {
         .next()
         .map(|entry| entry.path());
     let opened = name.as_ref().map(|folder| {
-        Command::new(PLIMSOLL)
+        plimsoll_testkit::command(PLIMSOLL)
             .arg("report")
             .arg(folder)
             .arg("--json")
@@ -137,7 +136,10 @@ fn a_full_disk_under_the_recording_ends_the_run_clearly() {
             .status
             .success()
     });
-    let unmounted = Command::new("umount").arg(mount.path()).status().expect("umount");
+    let unmounted = plimsoll_testkit::command("umount")
+        .arg(mount.path())
+        .status()
+        .expect("umount");
     assert!(unmounted.success());
     let ended = super::Ended::of(output);
     assert_eq!(ended.code, 3, "{}", ended.stderr);

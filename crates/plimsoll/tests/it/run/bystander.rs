@@ -1,13 +1,12 @@
 //! What a run does to others: the heartbeat outside of its cgroup.
 
 use std::os::unix::process::CommandExt;
-use std::process::Command;
 
+use plimsoll_testkit::capability;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use super::{PLIMSOLL, Run, SIZE, has_laboratory, metric};
-use crate::require::capability;
 
 /// Two short trials with a rest of `hold`.
 fn twice(hold: &str) -> Run {
@@ -117,7 +116,7 @@ fn without_privileges_there_is_a_heartbeat_all_the_same() {
     std::fs::copy(PLIMSOLL, &program).expect("copy");
     let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
     std::fs::set_permissions(folder.path(), open).expect("chmod");
-    let output = Command::new(&program)
+    let output = plimsoll_testkit::command(&program)
         .args([
             "run",
             "compression",

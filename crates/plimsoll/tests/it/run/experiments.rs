@@ -1,10 +1,10 @@
 //! Experiments that go well: every subject and mechanism, and what their results hold.
 
 use plimsoll_model::recording::model::RESULTS_SCHEMA;
+use plimsoll_testkit::capability;
 use serde_json::Value;
 
 use super::{Run, has_laboratory, phase_names, phases};
-use crate::require::capability;
 
 #[test]
 fn the_main_experiment_is_measured_verified_and_recorded() {

@@ -3,14 +3,12 @@
 use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
-use std::process::Command;
 
 use serde_json::Value;
 use tempfile::TempDir;
 
 use super::{Ended, Run, phase, phase_names};
 use crate::heap::NOBODY;
-use crate::require;
 
 /// A run with the file that it is told to run.
 struct HeapRun {
@@ -72,7 +70,7 @@ const PEERS: [(&str, &str, &str); 3] = [
 /// Whether the loader finds a library of that name, with a version of 1 to 9.
 fn is_loaded(library: &str) -> bool {
     (1..10).any(|version| {
-        let mut shell = Command::new("sh");
+        let mut shell = plimsoll_testkit::command("sh");
         let library = format!("{library}{version}");
         shell
             .args(["-c", "grep -q \"$LD_PRELOAD\" /proc/$$/maps"])
@@ -91,7 +89,8 @@ fn every_allocator_of_the_machine_is_measured_and_proves_that_it_is_the_one() {
         assert!(found.contains(ours), "{ours} is not in {found:?}");
     }
     for (capability, subject, library) in PEERS {
-        let installed = require::capability(capability, is_loaded(library), "the loader does not find it");
+        let installed =
+            plimsoll_testkit::capability(capability, is_loaded(library), "the loader does not find it");
         assert_eq!(found.contains(subject), installed, "{subject}: {found:?}");
     }
     for trial in ended.trials() {

@@ -1,7 +1,5 @@
 //! Runs that are ended before their time: by a signal in each phase, by SIGKILL, and gone on with.
 
-use std::process::Command;
-
 use rustix::process::Signal;
 
 use super::{PLIMSOLL, Run, has_laboratory};
@@ -59,7 +57,7 @@ fn a_run_that_passes_its_time_limit_is_stopped_and_undone() {
         ended.stderr
     );
     assert_eq!(ended.results["status"], "interrupted", "{:#}", ended.results);
-    let report = Command::new(PLIMSOLL)
+    let report = plimsoll_testkit::command(PLIMSOLL)
         .arg("report")
         .arg(run.recording().expect("a recording"))
         .arg("--json")
@@ -84,7 +82,7 @@ fn a_killed_run_is_undone_by_cleanup_and_its_recording_opens() {
     started.signal(Signal::KILL);
     started.wait();
     let name = run.name().expect("a recording");
-    let cleanup = Command::new(PLIMSOLL)
+    let cleanup = plimsoll_testkit::command(PLIMSOLL)
         .args(["cleanup", "--json"])
         .output()
         .expect("cleanup");
@@ -95,7 +93,7 @@ fn a_killed_run_is_undone_by_cleanup_and_its_recording_opens() {
         tries += 1;
         assert!(tries < 600, "cleanup never undid {name}: {said}");
         std::thread::sleep(std::time::Duration::from_millis(200));
-        Command::new(PLIMSOLL)
+        plimsoll_testkit::command(PLIMSOLL)
             .args(["cleanup", "--json"])
             .output()
             .expect("cleanup");
@@ -106,7 +104,7 @@ fn a_killed_run_is_undone_by_cleanup_and_its_recording_opens() {
         "the worker outlived its runner"
     );
     let folder = run.recording().expect("a recording");
-    let report = Command::new(PLIMSOLL)
+    let report = plimsoll_testkit::command(PLIMSOLL)
         .arg("report")
         .arg(&folder)
         .arg("--json")
@@ -134,7 +132,7 @@ fn a_run_that_was_cut_short_goes_on_without_repeating_what_is_done() {
     let first = started.finish();
     assert_eq!(first.code, 5, "{}", first.stderr);
     let folder = run.recording().expect("a recording");
-    let output = Command::new(PLIMSOLL)
+    let output = plimsoll_testkit::command(PLIMSOLL)
         .args(["run", "compression", "--json", "--wait", "--resume"])
         .arg(&folder)
         .output()
@@ -177,7 +175,7 @@ fn a_run_of_a_scenario_file_goes_on_too() {
     started.await_event("phase-end", "fill");
     started.signal(Signal::QUIT);
     started.finish().assert_failed(5, &["SIGQUIT"]);
-    let output = Command::new(PLIMSOLL)
+    let output = plimsoll_testkit::command(PLIMSOLL)
         .args(["run", path, "--json", "--wait", "--resume"])
         .arg(run.recording().expect("a recording"))
         .output()

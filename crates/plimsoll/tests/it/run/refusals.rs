@@ -1,13 +1,12 @@
 //! What is refused, with a reason and what to do, before anything is changed.
 
 use std::os::unix::process::CommandExt;
-use std::process::Command;
 
 use super::{Ended, PLIMSOLL, Run, has_laboratory};
 
 fn refused(arguments: &[&str]) -> Ended {
     let folder = tempfile::tempdir().expect("a folder");
-    let output = Command::new(PLIMSOLL)
+    let output = plimsoll_testkit::command(PLIMSOLL)
         .args(["run", "compression"])
         .args(arguments)
         .arg("--output")
@@ -54,7 +53,10 @@ fn a_swap_device_smaller_than_the_fill_is_refused_and_a_dry_run_says_so_too() {
             dry,
         ]
         .concat();
-        let output = Command::new(PLIMSOLL).args(arguments).output().expect("plimsoll");
+        let output = plimsoll_testkit::command(PLIMSOLL)
+            .args(arguments)
+            .output()
+            .expect("plimsoll");
         let ended = Ended::of(output);
         assert_eq!(ended.code, 1, "{}", ended.stderr);
         assert!(ended.stderr.contains("raise `swap-size`"), "{}", ended.stderr);
@@ -67,7 +69,7 @@ fn nonsense_in_a_scenario_is_shown_where_it_stands() {
     let file = folder.path().join("cycle.toml");
     let text = "[scenario]\nname = \"cycle\"\n[a]\nworkload = \"compression\"\nsize = \"50% limit\"\nlimit = \"200% size\"\n";
     std::fs::write(&file, text).expect("write");
-    let output = Command::new(PLIMSOLL)
+    let output = plimsoll_testkit::command(PLIMSOLL)
         .arg("run")
         .arg(&file)
         .arg("--check")
@@ -84,7 +86,7 @@ fn nonsense_in_a_scenario_is_shown_where_it_stands() {
 
 #[test]
 fn an_unknown_scenario_suggests_the_nearest() {
-    let output = Command::new(PLIMSOLL)
+    let output = plimsoll_testkit::command(PLIMSOLL)
         .args(["run", "compresion"])
         .output()
         .expect("plimsoll");
@@ -123,7 +125,7 @@ pub(super) fn unprivileged(arguments: &[&str]) -> Option<Ended> {
     let runs = folder.path().join("runs");
     std::fs::create_dir(&runs).expect("a folder");
     std::os::unix::fs::chown(&runs, Some(65534), Some(65534)).expect("chown");
-    let mut command = Command::new(&program);
+    let mut command = plimsoll_testkit::command(&program);
     command
         .arg("run")
         .args(arguments)

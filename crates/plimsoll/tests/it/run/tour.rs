@@ -1,7 +1,6 @@
 //! `plimsoll run` without a name: a bit of every experiment, here a tiny bit.
 
 use std::collections::BTreeSet;
-use std::process::Command;
 
 use super::{PLIMSOLL, Run, has_laboratory};
 
@@ -50,7 +49,7 @@ fn the_tour_takes_every_experiment_and_answers_on_one_page() {
     }
     let recording = run.recording().expect("a recording");
     let page = std::fs::read_to_string(recording.join("report.html")).expect("a page");
-    let text = Command::new(PLIMSOLL)
+    let text = plimsoll_testkit::command(PLIMSOLL)
         .args(["report", "--format", "text"])
         .arg(&recording)
         .output()
@@ -70,7 +69,7 @@ fn the_tour_takes_every_experiment_and_answers_on_one_page() {
 #[test]
 fn one_section_can_be_changed_and_the_others_stay() {
     let shown = |changes: &[&str]| {
-        let output = Command::new(PLIMSOLL)
+        let output = plimsoll_testkit::command(PLIMSOLL)
             .args(["run", "tour", "--show"])
             .args(changes)
             .output()
@@ -98,7 +97,7 @@ fn one_section_can_be_changed_and_the_others_stay() {
 
 #[test]
 fn a_change_that_no_section_knows_is_an_error() {
-    let output = Command::new(PLIMSOLL)
+    let output = plimsoll_testkit::command(PLIMSOLL)
         .args(["run", "tour", "map.consumers=3", "--show"])
         .output()
         .expect("plimsoll starts");

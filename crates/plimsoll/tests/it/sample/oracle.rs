@@ -7,8 +7,6 @@ use plimsoll_model::columns::{COLUMNS, Row};
 use plimsoll_sample::{Reader, parse};
 use procfs::{CurrentSI, FromBufRead, FromBufReadSI, FromRead};
 
-use crate::require;
-
 #[test]
 fn meminfo_is_what_the_oracle_reads_of_the_same_text() {
     let text = fs::read("/proc/meminfo").unwrap();
@@ -111,7 +109,7 @@ fn stat_is_what_the_oracle_reads_of_the_same_text() {
 fn pressure_is_what_the_oracle_reads_of_the_same_text() {
     let text = fs::read("/proc/pressure/memory");
     let reason = "/proc/pressure/memory cannot be read (CONFIG_PSI, or psi=1 on the kernel's command line)";
-    if !require::capability("psi", text.is_ok(), reason) {
+    if !plimsoll_testkit::capability("psi", text.is_ok(), reason) {
         return;
     }
     let text = text.unwrap();

@@ -9,8 +9,6 @@ use plimsoll_model::columns::col;
 use plimsoll_os::{Advice, Mapping};
 use plimsoll_sample::{Reader, Target};
 
-use crate::require;
-
 const FILL: usize = 256 << 20;
 
 /// A zram device that is there for one test.
@@ -91,7 +89,7 @@ fn the_layers_follow_memory_into_zram_and_back() {
     let _alone = crate::machine::alone();
     let device = Zram::create();
     let reason = device.as_ref().err().cloned().unwrap_or_default();
-    if !require::capability("zram", device.is_ok(), &reason) {
+    if !plimsoll_testkit::capability("zram", device.is_ok(), &reason) {
         return;
     }
     let device = device.unwrap();

@@ -1,6 +1,6 @@
 //! The sampling thread: its clock, its batches, its targets.
 
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,10 @@ struct Sleeper(Child);
 
 impl Sleeper {
     fn new() -> Self {
-        let child = Command::new("sleep").arg("60").stdin(Stdio::null()).spawn();
+        let child = plimsoll_testkit::command("sleep")
+            .arg("60")
+            .stdin(Stdio::null())
+            .spawn();
         Sleeper(child.expect("`sleep` is installed"))
     }
 
@@ -152,7 +155,7 @@ fn targets_may_change_at_every_tick() {
 fn the_kernel_threads_that_every_machine_has_are_found() {
     let row = super::read_now();
     let in_container = std::fs::read_to_string("/proc/2/comm").map_or(true, |name| name.trim() != "kthreadd");
-    if crate::require::capability(
+    if plimsoll_testkit::capability(
         "kernel-threads",
         !in_container,
         "kernel threads are hidden in a container",
@@ -169,7 +172,7 @@ fn the_threads_memory_is_locked_or_it_says_why_not() {
     let (sampler, _batches) = start(10);
     let locked = sampler.locked();
     let reason = locked.clone().err().unwrap_or_default();
-    if crate::require::capability("mlock", locked.is_ok(), &reason) {
+    if plimsoll_testkit::capability("mlock", locked.is_ok(), &reason) {
         let status = std::fs::read_to_string("/proc/self/status").unwrap();
         let line = status
             .lines()

@@ -2,14 +2,14 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
 
-use crate::require::capability;
+use plimsoll_testkit::capability;
 
 const PLIMSOLL: &str = env!("CARGO_BIN_EXE_plimsoll");
 
 fn trim(arguments: &[&str]) -> Output {
-    Command::new(PLIMSOLL)
+    plimsoll_testkit::command(PLIMSOLL)
         .arg("trim")
         .args(arguments)
         .stdin(Stdio::null())
@@ -89,13 +89,13 @@ fn another_user_s_process_needs_privileges_that_are_named() {
     // The build folder may be closed to others.
     let program = folder.path().join("plimsoll");
     std::fs::copy(PLIMSOLL, &program).expect("a copy");
-    let mut theirs = Command::new("sleep")
+    let mut theirs = plimsoll_testkit::command("sleep")
         .arg("60")
         .uid(65_534)
         .current_dir("/")
         .spawn()
         .expect("sleep");
-    let output = Command::new(&program)
+    let output = plimsoll_testkit::command(&program)
         .args(["trim", &theirs.id().to_string()])
         .uid(65_533)
         .gid(65_533)
@@ -114,7 +114,10 @@ fn a_process_without_much_memory_is_reported_as_json() {
     if !capability("root", rustix::process::geteuid().is_root(), "needs CAP_SYS_NICE") {
         return;
     }
-    let mut child = Command::new("sleep").arg("60").spawn().expect("sleep");
+    let mut child = plimsoll_testkit::command("sleep")
+        .arg("60")
+        .spawn()
+        .expect("sleep");
     let output = trim(&[&child.id().to_string(), "--json"]);
     child.kill().expect("killed");
     child.wait().expect("ended");

@@ -7,10 +7,10 @@ use std::os::unix::fs::FileExt;
 use plimsoll_model::columns::{Row, col};
 use plimsoll_sample::page_flags::{ATTRIBUTES, KINDS, PageFlags, PageKind, flag, kind_of, snapshot};
 use plimsoll_sample::parse;
+use plimsoll_testkit::capability;
 use proptest::prelude::*;
 
 use super::MIB;
-use crate::require::capability;
 
 /// The bits by number, as the kernel's documentation (admin-guide/mm/pagemap.rst) has them.
 const ANON: u64 = 12;

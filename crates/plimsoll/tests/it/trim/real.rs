@@ -151,7 +151,7 @@ fn without_swap_nothing_anonymous_leaves_and_that_is_said() {
 
 #[test]
 fn a_process_that_ended_or_was_not_meant_is_left_alone() {
-    let mut child = std::process::Command::new("sleep")
+    let mut child = plimsoll_testkit::command("sleep")
         .arg("60")
         .spawn()
         .expect("sleep");

@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// `plimsoll watch --headless` with `arguments`.
 fn headless(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+    let mut command = plimsoll_testkit::command(env!("CARGO_BIN_EXE_plimsoll"));
     command.args(["watch", "--headless"]).args(arguments);
     command
 }
@@ -44,7 +44,7 @@ struct Kept(Child);
 
 impl Kept {
     fn start(program: &str, arguments: &[&str]) -> Kept {
-        let child = Command::new(program)
+        let child = plimsoll_testkit::command(program)
             .args(arguments)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())

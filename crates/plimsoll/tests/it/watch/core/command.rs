@@ -3,8 +3,9 @@
 use std::os::unix::process::CommandExt;
 use std::process::Stdio;
 
+use plimsoll_testkit::capability;
+
 use super::{Kept, headless, stderr, summary, wait_until, watch};
-use crate::require::capability;
 
 #[test]
 fn the_code_of_the_program_is_passed_on() {
@@ -87,7 +88,7 @@ fn the_summary_has_what_the_program_used() {
 }
 
 fn python() -> bool {
-    std::process::Command::new("python3")
+    plimsoll_testkit::command("python3")
         .arg("-V")
         .output()
         .is_ok_and(|output| output.status.success())
@@ -154,7 +155,7 @@ fn what_is_not_there_is_said() {
         assert!(stderr(&output).contains(words), "{}", stderr(&output));
         assert!(output.stdout.is_empty());
     }
-    let output = std::process::Command::new(env!("CARGO_BIN_EXE_plimsoll"))
+    let output = plimsoll_testkit::command(env!("CARGO_BIN_EXE_plimsoll"))
         .arg("watch")
         .output()
         .unwrap();
@@ -179,7 +180,7 @@ fn a_user_without_privileges_watches_what_may_be_seen() {
     wait_until("asleep", || {
         std::fs::read_to_string(format!("/proc/{}/comm", target.pid())).is_ok_and(|name| name == "sleep\n")
     });
-    let output = std::process::Command::new(&program)
+    let output = plimsoll_testkit::command(&program)
         .args(["watch", "--headless", "--json", "--duration", "1.5", "--pid"])
         .arg(target.pid().to_string())
         .uid(65534)
@@ -192,7 +193,7 @@ fn a_user_without_privileges_watches_what_may_be_seen() {
         .pointer("/target/peak_resident_bytes")
         .and_then(serde_json::Value::as_u64);
     assert!(resident > Some(100_000), "{summary:#}");
-    let refused = std::process::Command::new(&program)
+    let refused = plimsoll_testkit::command(&program)
         .args(["watch", "--headless", "--record", "/plimsoll-not-there"])
         .uid(65534)
         .gid(65534)

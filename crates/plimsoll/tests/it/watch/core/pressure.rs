@@ -3,17 +3,16 @@
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use plimsoll_lab::environment::{CgroupVersion, Environment, Hierarchy};
 use plimsoll_model::recording::Recording;
 use plimsoll_monitor::watch::{Monitor, Options, Source, TargetChoice};
 use plimsoll_report::analysis::gauges::gauge;
+use plimsoll_testkit::capability;
 
 use super::{Kept, PATIENCE, stderr, watch};
 use crate::processes::storms::{scanner, zram};
-use crate::require::capability;
 
 const MIB: u64 = 1 << 20;
 
@@ -83,7 +82,9 @@ fn no_tick_is_missed_while_the_target_thrashes() {
     ]);
     // Its `cat` is of the cgroup too.
     for pid in plimsoll_monitor::processes::members(&group.0).unwrap() {
-        let _ = Command::new("kill").args(["-9", &pid.to_string()]).status();
+        let _ = plimsoll_testkit::command("kill")
+            .args(["-9", &pid.to_string()])
+            .status();
     }
     drop(reader);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));

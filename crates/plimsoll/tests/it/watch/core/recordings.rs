@@ -1,17 +1,17 @@
 //! Recording what is watched, and looking at recordings.
 
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use plimsoll_model::recording::Recording;
 use plimsoll_model::recording::model::{EventKind, RunStatus, file};
 use plimsoll_monitor::watch::{Level, MarkKind, Monitor, Options, Source, TargetChoice};
+use plimsoll_testkit::capability;
 
 use super::{headless, length, stderr, summary, wait_for, wait_until, watch};
-use crate::require::capability;
 
 fn plimsoll(arguments: &[&str], folder: &Path) -> std::process::Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+    let mut command = plimsoll_testkit::command(env!("CARGO_BIN_EXE_plimsoll"));
     command.args(arguments).arg(folder).output().unwrap()
 }
 
@@ -179,7 +179,7 @@ struct SmallDisk(tempfile::TempDir);
 impl SmallDisk {
     fn mount(size: &str) -> Option<Self> {
         let folder = tempfile::tempdir().unwrap();
-        let mounted = Command::new("mount")
+        let mounted = plimsoll_testkit::command("mount")
             .args(["-t", "tmpfs", "-o", &format!("size={size}"), "plimsoll-test"])
             .arg(folder.path())
             .output()
@@ -190,7 +190,7 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        let _ = Command::new("umount").arg(self.0.path()).status();
+        let _ = plimsoll_testkit::command("umount").arg(self.0.path()).status();
     }
 }
 

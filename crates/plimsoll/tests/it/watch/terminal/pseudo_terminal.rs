@@ -6,18 +6,18 @@ use std::num::NonZero;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use plimsoll_lab::environment::{Environment, Hierarchy};
+use plimsoll_testkit::capability;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Termios, Winsize, tcgetattr, tcsetwinsize};
 
 use crate::machine::{alone, settings};
-use crate::require::capability;
 
 const PLIMSOLL: &str = env!("CARGO_BIN_EXE_plimsoll");
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -83,7 +83,7 @@ impl Terminal {
         let (master, slave) = pair();
         let open = || slave.try_clone().expect("another handle");
         let before = tcgetattr(&slave).expect("settings");
-        let child = Command::new(starter[0])
+        let child = plimsoll_testkit::command(starter[0])
             .args(&starter[1..])
             .args(command)
             .env("TERM", "xterm-256color")
@@ -344,7 +344,7 @@ fn where_it_cannot_draw_it_says_what_to_do() {
     assert_eq!(terminal.end(), Some(3));
     terminal.until_text("--headless");
     terminal.assert_given_back();
-    let output = Command::new(PLIMSOLL)
+    let output = plimsoll_testkit::command(PLIMSOLL)
         .arg("watch")
         .env("TERM", "xterm")
         .output()
@@ -393,7 +393,7 @@ fn a_program_is_watched_to_its_end_and_its_exit_code_passed_on() {
 fn a_recording_is_drawn_and_nothing_can_be_done_to_it() {
     let folder = tempfile::tempdir().expect("a folder");
     let recording = folder.path().join("recording");
-    let recorded = Command::new(PLIMSOLL)
+    let recorded = plimsoll_testkit::command(PLIMSOLL)
         .args(["watch", "--headless", "--duration", "2", "--record"])
         .arg(&recording)
         .output()
@@ -443,7 +443,7 @@ fn the_target_is_trimmed_after_a_yes_and_only_then() {
     let asked = settings("zram", 128 * MIB, 256 * MIB, 256 * MIB);
     let environment = Environment::prepare(&mut session, &asked).expect("an environment");
     let procs = environment.cgroup().expect("a cgroup").procs_paths();
-    let mut holder = Command::new(std::env::current_exe().expect("this program"))
+    let mut holder = plimsoll_testkit::command(std::env::current_exe().expect("this program"))
         .args(["trim::holder", "--exact", "--nocapture"])
         .env("PLIMSOLL_TEST_HOLDER", "1")
         .env("PLIMSOLL_TEST_HOLDER_GROUP", &procs[0])

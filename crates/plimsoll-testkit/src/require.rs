@@ -1,4 +1,4 @@
-//! What a test needs of the machine: a skip is said aloud, and is a failure where `PLIMSOLL_REQUIRE` names it.
+//! Capabilities that a test needs: a skip is printed, and is a failure where `PLIMSOLL_REQUIRE` names the capability.
 
 /// Returns true when the capability is there. Otherwise prints why the test is skipped, or panics when the
 /// environment variable `PLIMSOLL_REQUIRE` (comma-separated) names the capability.

@@ -1,14 +1,14 @@
-//! Whether restartable sequences can be used here, as the C library and the kernel say of themselves, by calls that what
-//! is tested does not make: code that takes sequences for missing where they are not is found out. Tests of other crates
-//! use it too.
+//! Whether restartable sequences can be used here, as the C library and the kernel say of themselves, by calls that the
+//! code under test does not make: code that takes sequences for missing where they are not is found out.
 #![allow(unsafe_code)]
 
 /// What they need.
-pub(crate) const WHAT_IS_NEEDED: &str =
+pub const WHAT_IS_NEEDED: &str =
     "x86-64, a glibc that registers an area (2.35), a kernel that keeps concurrency ids there (Linux 6.3)";
 
 #[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
-pub(crate) fn is_usable() -> bool {
+/// Whether they are usable.
+pub fn is_usable() -> bool {
     const AT_RSEQ_FEATURE_SIZE: libc::c_ulong = 27;
     /// Bytes of an area up to the end of the concurrency id.
     const NEEDED: libc::c_ulong = 28;
@@ -21,6 +21,6 @@ pub(crate) fn is_usable() -> bool {
 
 /// None are known of this architecture or C library.
 #[cfg(not(all(target_arch = "x86_64", target_env = "gnu")))]
-pub(crate) fn is_usable() -> bool {
+pub fn is_usable() -> bool {
     false
 }

@@ -1,8 +1,11 @@
-//! Children of a fork. The test of the allocator uses it too.
+//! Children of a fork.
 #![allow(unsafe_code)]
 
-/// How a child of this process ends that does nothing but `work`.
-pub(crate) fn status_of_fork(work: impl FnOnce() + std::panic::UnwindSafe) -> i32 {
+/// The wait status of a forked child of this process that does `work` alone.
+///
+/// # Panics
+/// Where the child cannot be forked or waited for.
+pub fn status_of_fork(work: impl FnOnce() + std::panic::UnwindSafe) -> i32 {
     // SAFETY: the child calls `work` and `_exit` alone.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
