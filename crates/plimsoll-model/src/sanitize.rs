@@ -6,7 +6,7 @@ use std::fmt::Write;
 /// `text` with U+FFFD for every character that a terminal would obey rather than show: control characters (escape
 /// sequences begin with one), line and paragraph separators, and those that are invisible or turn the direction of
 /// writing. The result is one line.
-pub fn inert(text: &str) -> Cow<'_, str> {
+pub fn sanitize(text: &str) -> Cow<'_, str> {
     if text.chars().any(acts) {
         let safe = |letter| if acts(letter) { '\u{fffd}' } else { letter };
         Cow::Owned(text.chars().map(safe).collect())
@@ -17,7 +17,7 @@ pub fn inert(text: &str) -> Cow<'_, str> {
 
 /// A JSON document in which no character acts on a terminal. Such characters stand in strings only, where an escape
 /// means the same; those below U+0020 every writer of JSON has escaped already.
-pub fn inert_json(json: &str) -> Cow<'_, str> {
+pub fn sanitize_json(json: &str) -> Cow<'_, str> {
     let laid_out = |letter| matches!(letter, '\n' | '\t' | '\r');
     if !json.chars().any(|letter| acts(letter) && !laid_out(letter)) {
         return Cow::Borrowed(json);
@@ -53,26 +53,29 @@ mod tests {
 
     #[test]
     fn what_a_terminal_obeys_is_replaced_and_the_rest_stays() {
-        assert_eq!(inert("redis-server *:6379"), "redis-server *:6379");
-        assert!(matches!(inert("größe 大"), Cow::Borrowed(_)));
+        assert_eq!(sanitize("redis-server *:6379"), "redis-server *:6379");
+        assert!(matches!(sanitize("größe 大"), Cow::Borrowed(_)));
         assert_eq!(
-            inert("a\x1b[2Jb\r\n\u{9b}31mc\x7f"),
+            sanitize("a\x1b[2Jb\r\n\u{9b}31mc\x7f"),
             "a\u{fffd}[2Jb\u{fffd}\u{fffd}\u{fffd}31mc\u{fffd}"
         );
-        assert_eq!(inert("a\u{115f}\u{e0041}e\u{301}"), "a\u{fffd}\u{fffd}e\u{301}");
-        assert_eq!(inert("a\u{202e}gpj.exe\u{2028}"), "a\u{fffd}gpj.exe\u{fffd}");
+        assert_eq!(
+            sanitize("a\u{115f}\u{e0041}e\u{301}"),
+            "a\u{fffd}\u{fffd}e\u{301}"
+        );
+        assert_eq!(sanitize("a\u{202e}gpj.exe\u{2028}"), "a\u{fffd}gpj.exe\u{fffd}");
     }
 
     #[test]
     fn json_means_the_same_and_acts_on_nothing() {
         let text = "a\x1b\u{9b}\u{202e}\u{feff}\u{e0041}\x7f\n\"\\";
         let json = serde_json::to_string_pretty(&[text]).unwrap();
-        let safe = inert_json(&json);
+        let safe = sanitize_json(&json);
         assert!(
             safe.chars().all(|letter| letter == '\n' || !acts(letter)),
             "{safe:?}"
         );
         assert_eq!(serde_json::from_str::<Vec<String>>(&safe).unwrap(), [text]);
-        assert!(matches!(inert_json("{\n\t\"a\": 1\n}"), Cow::Borrowed(_)));
+        assert!(matches!(sanitize_json("{\n\t\"a\": 1\n}"), Cow::Borrowed(_)));
     }
 }

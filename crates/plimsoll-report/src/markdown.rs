@@ -5,12 +5,12 @@ use std::fmt::Write as _;
 use crate::analysis::groups;
 use crate::analysis::groups::{Group, Measured};
 use crate::analysis::metric;
-use crate::telling::{Telling, telling};
+use crate::headline::{Headline, headline};
 use crate::{findings, verdict};
 use plimsoll_model::quantity;
 use plimsoll_model::recording::Recording;
 use plimsoll_model::recording::model::{Manifest, Results, TrialStatus};
-use plimsoll_model::sanitize::inert;
+use plimsoll_model::sanitize::sanitize;
 use plimsoll_model::scenario::WorkloadKind;
 
 /// The summary of a run.
@@ -96,7 +96,7 @@ fn tally(results: &Results) -> String {
     )
 }
 
-/// A table for each kind of work: of compression every metric, of the others the telling ones.
+/// A table for each kind of work: of compression every metric, of the others the headline ones.
 fn push_tables(text: &mut String, groups: &[Group]) {
     let kinds = findings::kinds(groups);
     let mut explained = false;
@@ -134,12 +134,12 @@ struct Column {
 
 fn columns(kind: WorkloadKind, groups: &[&Group]) -> Vec<Column> {
     if kind != WorkloadKind::Compression {
-        let column = |metric: Telling| Column {
+        let column = |metric: Headline| Column {
             header: inline(&metric.title),
             metric: metric.name,
             figure: with_unit,
         };
-        return telling(kind, groups).into_iter().map(column).collect();
+        return headline(kind, groups).into_iter().map(column).collect();
     }
     metric::of(kind)
         .iter()
@@ -274,7 +274,7 @@ fn push_environment(text: &mut String, results: &Results, manifest: &Manifest) {
 /// Text that stands for itself: no markup, no table cell, no HTML, one line.
 pub(super) fn inline(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
-    for character in inert(text).chars() {
+    for character in sanitize(text).chars() {
         match character {
             '<' => safe.push_str("&lt;"),
             '>' => safe.push_str("&gt;"),

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
 use comfy_table::{Attribute, Cell, CellAlignment, Color, ContentArrangement, Table};
 
-use super::telling::{Telling, telling};
+use super::headline::{Headline, headline};
 use super::{findings, verdict};
 use crate::analysis::Group;
 use crate::analysis::compression::{
@@ -16,7 +16,7 @@ use crate::analysis::groups::Measured;
 use plimsoll_model::quantity;
 use plimsoll_model::recording::Recording;
 use plimsoll_model::recording::model::{Results, Trial, TrialStatus};
-use plimsoll_model::sanitize::inert;
+use plimsoll_model::sanitize::sanitize;
 use plimsoll_model::scenario::WorkloadKind;
 
 /// What a recording of `plimsoll watch` shows, for a terminal of `width` columns. Ends with a line feed.
@@ -94,7 +94,7 @@ enum Column {
     /// Median of the named metric.
     Median(&'static str, &'static str),
     /// Median with the lowest and highest run of a metric.
-    Telling(Telling),
+    Headline(Headline),
     Verified,
     Status,
 }
@@ -116,13 +116,13 @@ const COMPRESSION_COLUMNS: [(Column, usize); 12] = [
     (Column::Status, 0),
 ];
 
-/// The columns of a kind of work. Of its telling metrics the last are left out first, the first never; before them goes
+/// The columns of a kind of work. Of its headline metrics the last are left out first, the first never; before them goes
 /// what the verdict says too.
 fn columns(kind: WorkloadKind, groups: &[&Group]) -> Vec<(Column, usize)> {
     if kind == WorkloadKind::Compression {
         return COMPRESSION_COLUMNS.to_vec();
     }
-    let metrics = telling(kind, groups);
+    let metrics = headline(kind, groups);
     let count = metrics.len();
     let mut columns = vec![
         (Column::Subject, 0),
@@ -134,7 +134,7 @@ fn columns(kind: WorkloadKind, groups: &[&Group]) -> Vec<(Column, usize)> {
     }
     columns.extend(metrics.into_iter().enumerate().map(|(place, metric)| {
         let rank = if place == 0 { 0 } else { count - place + 1 };
-        (Column::Telling(metric), rank)
+        (Column::Headline(metric), rank)
     }));
     columns.extend([(Column::Verified, 1), (Column::Status, 0)]);
     columns
@@ -161,7 +161,7 @@ fn table(
         let wide = |line: String| line.chars().count() > usize::from(width);
         if without == last || !fitting.lines().next().is_some_and(wide) {
             let missing = columns.iter().filter_map(|(column, rank)| match column {
-                Column::Telling(metric) if !kept(*rank) => Some(metric.title.clone()),
+                Column::Headline(metric) if !kept(*rank) => Some(metric.title.clone()),
                 _ => None,
             });
             return (fitting, missing.collect());
@@ -211,7 +211,7 @@ impl Column {
             Column::Rest(head) | Column::Spread(head, _) | Column::Median(head, _) => (*head).to_owned(),
             Column::Runs => "n".to_owned(),
             // Words below each other: values are narrower than names.
-            Column::Telling(metric) => metric.title.replace(' ', "\n"),
+            Column::Headline(metric) => metric.title.replace(' ', "\n"),
             Column::Verified => "verified".to_owned(),
             Column::Status => "status".to_owned(),
         }
@@ -220,14 +220,14 @@ impl Column {
     fn cell(&self, group: &Group, trials: &[&Trial], colour: bool) -> Cell {
         let right = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
         match self {
-            Column::Subject => Cell::new(inert(&group.subject)),
-            Column::Rest(_) => Cell::new(inert(rest(group))),
+            Column::Subject => Cell::new(sanitize(&group.subject)),
+            Column::Rest(_) => Cell::new(sanitize(rest(group))),
             Column::Runs => right(trials.len().to_string()),
             Column::Spread(_, metric) => right(spread(group.metrics.get(*metric), quantity::significant)),
             Column::Median(_, metric) => right(group.metrics.get(*metric).map_or_else(missing, |measured| {
                 quantity::metric(metric, measured.summary.median)
             })),
-            Column::Telling(metric) => {
+            Column::Headline(metric) => {
                 let text = |value| quantity::metric(&metric.name, value);
                 right(spread(group.metrics.get(&metric.name), text))
             }
@@ -300,7 +300,7 @@ pub(super) fn wrap(text: &str, width: u16, indent: &str) -> String {
     let width = usize::from(width.max(20));
     let mut out = String::new();
     let mut line = 0;
-    for word in inert(text).split_whitespace() {
+    for word in sanitize(text).split_whitespace() {
         let length = word.chars().count();
         if line > 0 && line + 1 + length > width {
             out.push('\n');

@@ -3,7 +3,7 @@
 use plimsoll_model::quantity::{bytes, count, seconds};
 use plimsoll_model::recording::Recording;
 use plimsoll_model::recording::model::{Manifest, Results, RunStatus};
-use plimsoll_model::sanitize::inert;
+use plimsoll_model::sanitize::sanitize;
 
 /// What was watched, for how long, and the most that was seen of it between the first sample and the last.
 pub(super) fn sentence(recording: &Recording, results: &Results) -> String {
@@ -39,7 +39,7 @@ pub(super) fn sentence(recording: &Recording, results: &Results) -> String {
 /// What was watched, in words.
 fn title(manifest: &Manifest) -> String {
     let title = &manifest.plan.title;
-    inert(title.strip_prefix("watch of ").unwrap_or(title)).into_owned()
+    sanitize(title.strip_prefix("watch of ").unwrap_or(title)).into_owned()
 }
 
 /// A time to remember: in minutes from two of them on, in hours from two of those on.

@@ -80,7 +80,7 @@ pub enum PageKind {
     PageTables,
     /// The zero page.
     Zero,
-    /// Used by the kernel without telling for what.
+    /// Used by the kernel without headline for what.
     Other,
     /// Free.
     Free,

@@ -29,12 +29,12 @@ pub struct Cli {
     pub command: Command,
     /// How much to say.
     #[command(flatten)]
-    pub talk: Talk,
+    pub verbosity: Verbosity,
 }
 
 /// How much to say, and how.
 #[derive(Debug, Clone, Args)]
-pub struct Talk {
+pub struct Verbosity {
     /// Say less: no progress, only results and errors
     #[arg(short, long, global = true, conflicts_with = "verbose")]
     pub quiet: bool,

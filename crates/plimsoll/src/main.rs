@@ -17,7 +17,7 @@ static TAKE_OVER_SIGNALS: extern "C" fn() = plimsoll_os::take_over_signals;
 fn main() -> ExitCode {
     match Cli::try_parse() {
         Ok(cli) => command::dispatch(&cli).unwrap_or_else(|failure| {
-            command::print_failure(&failure, &cli.talk);
+            command::print_failure(&failure, &cli.verbosity);
             failure.exit.into()
         }),
         Err(error) => {

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use super::context::{Surroundings, TrialContext};
 use super::phase::Snapshot;
-use super::stage::{Stage, Surroundings};
-use super::trial::{Trouble, lacking};
+use super::trial::{TrialError, lacking};
 use crate::environment::{Cgroup, Reclaimed};
 use crate::workload::protocol::{Command, Cost, Reply, Verification};
 use crate::workload::{Stopwatch, UsageScope, Worker};
@@ -29,72 +29,72 @@ struct Eater {
 }
 
 /// Takes one worker through the four events.
-pub(super) fn run(stage: &mut Stage<'_, '_>) -> Result<(), Trouble> {
+pub(super) fn run(context: &mut TrialContext<'_, '_>) -> Result<(), TrialError> {
     let mut eater = Eater {
-        worker: stage.spawn()?,
+        worker: context.spawn()?,
         mechanism: None,
     };
-    stage.watch(&[eater.worker.pid()]);
-    let ended = eater.eat(stage);
-    stage.retire(eater.worker);
+    context.watch(&[eater.worker.pid()]);
+    let ended = eater.eat(context);
+    context.retire(eater.worker);
     if let Some(mechanism) = eater.mechanism {
-        stage.param("mechanism", mechanism);
+        context.param("mechanism", mechanism);
     }
     ended
 }
 
 impl Eater {
-    fn eat(&mut self, stage: &mut Stage<'_, '_>) -> Result<(), Trouble> {
-        let settings = &stage.plan.settings;
-        let fill = stage.fill(settings.size, settings.request);
-        stage.phase("fill", Some(1), |stage, _| {
-            self.call(stage, &fill).map(|(cost, _)| cost)
+    fn eat(&mut self, context: &mut TrialContext<'_, '_>) -> Result<(), TrialError> {
+        let settings = &context.plan.settings;
+        let fill = context.fill(settings.size, settings.request);
+        context.phase("fill", Some(1), |context, _| {
+            self.call(context, &fill).map(|(cost, _)| cost)
         })?;
-        check_filled(stage);
-        stage.rest(settings.hold)?;
-        match cannot_trim(stage) {
-            Some(trouble) => stage.troubles.push(trouble),
+        check_filled(context);
+        context.rest(settings.hold)?;
+        match cannot_trim(context) {
+            Some(error) => context.errors.push(error),
             None => {
-                stage.phase("trim", Some(2), |stage, before| {
-                    let cost = self.trim(stage)?;
-                    self.empty_swap_cache(stage, before, cost)
+                context.phase("trim", Some(2), |context, before| {
+                    let cost = self.trim(context)?;
+                    self.empty_swap_cache(context, before, cost)
                 })?;
-                check_trimmed(stage);
-                stage.rest(settings.hold)?;
+                check_trimmed(context);
+                context.rest(settings.hold)?;
             }
         }
-        stage.phase("restore", Some(3), |stage, _| self.restore(stage))?;
-        stage.phase("release", Some(4), |stage, _| {
-            self.call(stage, &Command::Release).map(|(cost, _)| cost)
+        context.phase("restore", Some(3), |context, _| self.restore(context))?;
+        context.phase("release", Some(4), |context, _| {
+            self.call(context, &Command::Release).map(|(cost, _)| cost)
         })
     }
 
     /// Carries out a command in the worker.
     fn call(
         &mut self,
-        stage: &mut Stage<'_, '_>,
+        context: &mut TrialContext<'_, '_>,
         command: &Command,
-    ) -> Result<(Cost, Option<Verification>), Trouble> {
-        match stage.ask(&mut self.worker, command)? {
+    ) -> Result<(Cost, Option<Verification>), TrialError> {
+        match context.ask(&mut self.worker, command)? {
             Reply::Done { cost, verification } => Ok((cost, verification)),
-            other => Err(Trouble::unexpected(&other)),
+            other => Err(TrialError::unexpected(&other)),
         }
     }
 
     /// Makes the pages leave the working set by the mechanism that the trial names.
-    fn trim(&mut self, stage: &mut Stage<'_, '_>) -> Result<Cost, Trouble> {
-        match stage.plan.settings.trim {
+    fn trim(&mut self, context: &mut TrialContext<'_, '_>) -> Result<Cost, TrialError> {
+        match context.plan.settings.trim {
             TrimMechanism::Worker => {
                 self.mechanism = Some("madvise(MADV_PAGEOUT) by the worker".to_owned());
-                self.call(stage, &Command::Trim).map(|(cost, _)| cost)
+                self.call(context, &Command::Trim).map(|(cost, _)| cost)
             }
             TrimMechanism::ProcessMadvise => {
                 self.mechanism = Some("process_madvise(MADV_PAGEOUT) by the runner".to_owned());
                 self.worker
-                    .trim_from_outside(stage.timeout(), stage.lab.stop.flag())
-                    .map_err(|error| stage.explain(&error))
+                    .trim_from_outside(context.timeout(), context.runner.stop.flag())
+                    .map_err(|error| context.explain(&error))
             }
-            TrimMechanism::Cgroup => self.reclaim(stage),
+            TrimMechanism::Cgroup => self.reclaim(context),
         }
     }
 
@@ -104,22 +104,25 @@ impl Eater {
     /// and a restore would find it without reading. zram leaves nothing in the swap cache.
     fn empty_swap_cache(
         &mut self,
-        stage: &mut Stage<'_, '_>,
+        context: &mut TrialContext<'_, '_>,
         before: &Snapshot,
         trim: Cost,
-    ) -> Result<Cost, Trouble> {
-        let Some(cgroup) = stage.cgroup() else {
+    ) -> Result<Cost, TrialError> {
+        let Some(cgroup) = context.cgroup() else {
             return Ok(trim);
         };
-        let few = few(stage);
+        let few = few(context);
         let (watch, start) = (Stopwatch::start(UsageScope::Thread), Instant::now());
         let mut rounds = 0;
         loop {
-            let cached = stage.snapshot()?.swap_cache().saturating_sub(before.swap_cache());
-            if cached <= few || start.elapsed() > stage.timeout() || stage.lab.stop.requested() {
+            let cached = context
+                .snapshot()?
+                .swap_cache()
+                .saturating_sub(before.swap_cache());
+            if cached <= few || start.elapsed() > context.timeout() || context.runner.stop.requested() {
                 break;
             }
-            reclaim_cgroup(stage, cgroup, cached)?;
+            reclaim_cgroup(context, cgroup, cached)?;
             rounds += 1;
             std::thread::sleep(SWAP_CACHE_PAUSE);
         }
@@ -132,52 +135,57 @@ impl Eater {
         Ok(trim.and(watch.stop(0)))
     }
 
-    fn reclaim(&mut self, stage: &mut Stage<'_, '_>) -> Result<Cost, Trouble> {
-        let Some(cgroup) = stage.cgroup() else {
-            return Err(Trouble::new(
+    fn reclaim(&mut self, context: &mut TrialContext<'_, '_>) -> Result<Cost, TrialError> {
+        let Some(cgroup) = context.cgroup() else {
+            return Err(TrialError::new(
                 Exit::Missing,
                 "trim = \"cgroup\" needs a memory cgroup, and there is none",
             ));
         };
-        let size = stage.plan.settings.size;
+        let size = context.plan.settings.size;
         let watch = Stopwatch::start(UsageScope::Thread);
-        let reclaimed = reclaim_cgroup(stage, cgroup, size)?;
+        let reclaimed = reclaim_cgroup(context, cgroup, size)?;
         self.mechanism = Some(reclaimed.mechanism.to_owned());
         Ok(watch.stop(size))
     }
 
-    fn restore(&mut self, stage: &mut Stage<'_, '_>) -> Result<Cost, Trouble> {
-        let (cost, verification) = self.call(stage, &Command::Restore)?;
+    fn restore(&mut self, context: &mut TrialContext<'_, '_>) -> Result<Cost, TrialError> {
+        let (cost, verification) = self.call(context, &Command::Restore)?;
         match verification {
-            Some(found) if found.holds() => stage.verified = true,
-            Some(found) => stage.troubles.push(Trouble::new(Exit::WorkloadFailed, found)),
-            None => stage
-                .troubles
-                .push(Trouble::new(Exit::WorkloadFailed, "the worker compared nothing")),
+            Some(found) if found.holds() => context.verified = true,
+            Some(found) => context.errors.push(TrialError::new(Exit::WorkloadFailed, found)),
+            None => context.errors.push(TrialError::new(
+                Exit::WorkloadFailed,
+                "the worker compared nothing",
+            )),
         }
         Ok(cost)
     }
 }
 
 /// Bytes that may stay behind without a phase having failed.
-fn few(stage: &Stage<'_, '_>) -> u64 {
-    (stage.plan.settings.size as f64 * (1.0 - REACHED)) as u64
+fn few(context: &TrialContext<'_, '_>) -> u64 {
+    (context.plan.settings.size as f64 * (1.0 - REACHED)) as u64
 }
 
-fn reclaim_cgroup(stage: &Stage<'_, '_>, cgroup: &Cgroup, bytes: u64) -> Result<Reclaimed, Trouble> {
+fn reclaim_cgroup(
+    context: &TrialContext<'_, '_>,
+    cgroup: &Cgroup,
+    bytes: u64,
+) -> Result<Reclaimed, TrialError> {
     cgroup
-        .reclaim(bytes, stage.timeout(), stage.lab.stop.flag())
-        .map_err(|error| match stage.lab.stop.cause() {
-            Some(cause) => Trouble::new(cause.exit(), cause),
-            None => Trouble::new(Exit::WorkloadFailed, error),
+        .reclaim(bytes, context.timeout(), context.runner.stop.flag())
+        .map_err(|error| match context.runner.stop.cause() {
+            Some(cause) => TrialError::new(cause.exit(), cause),
+            None => TrialError::new(Exit::WorkloadFailed, error),
         })
 }
 
 /// Why nothing can be trimmed here, if so.
-fn cannot_trim(stage: &Stage<'_, '_>) -> Option<Trouble> {
-    match &stage.surroundings {
+fn cannot_trim(context: &TrialContext<'_, '_>) -> Option<TrialError> {
+    match &context.surroundings {
         Surroundings::Lacking(missing) => Some(lacking("trim", missing)),
-        Surroundings::Made(environment) if environment.swap_device().is_none() => Some(Trouble::new(
+        Surroundings::Made(environment) if environment.swap_device().is_none() => Some(TrialError::new(
             Exit::WorkloadFailed,
             format_args!("trim {NOT_RUN}: the subject is `none`, so there is no swap to trim to"),
         )),
@@ -186,13 +194,13 @@ fn cannot_trim(stage: &Stage<'_, '_>) -> Option<Trouble> {
 }
 
 /// A fill that did not stay in the working set makes what comes after it say something else than it seems to.
-pub(super) fn check_filled(stage: &mut Stage<'_, '_>) {
-    let (size, limit) = (stage.plan.settings.size, stage.plan.settings.limit);
-    let Some(resident) = stage.finished.last().map(|finished| finished.after.target()) else {
+pub(super) fn check_filled(context: &mut TrialContext<'_, '_>) {
+    let (size, limit) = (context.plan.settings.size, context.plan.settings.limit);
+    let Some(resident) = context.finished.last().map(|finished| finished.after.target()) else {
         return;
     };
     if (resident as f64) < size as f64 * REACHED {
-        stage.troubles.push(Trouble::new(
+        context.errors.push(TrialError::new(
             Exit::WorkloadFailed,
             format_args!(
                 "size not reached: {} of {} were in the working set after fill (the cgroup's limit is {}); \
@@ -206,10 +214,10 @@ pub(super) fn check_filled(stage: &mut Stage<'_, '_>) {
 }
 
 /// What counts is what stayed: pages that somebody else took during the rest are gone all the same.
-fn check_trimmed(stage: &mut Stage<'_, '_>) {
-    let (size, few) = (stage.plan.settings.size, few(stage));
-    let empty = stage.finished.first().map_or(0, |fill| fill.before.target());
-    let Some(trim) = stage.finished.last_mut() else {
+fn check_trimmed(context: &mut TrialContext<'_, '_>) {
+    let (size, few) = (context.plan.settings.size, few(context));
+    let empty = context.finished.first().map_or(0, |fill| fill.before.target());
+    let Some(trim) = context.finished.last_mut() else {
         return;
     };
     trim.phase.bytes = trim.before.target().saturating_sub(trim.after.target());
@@ -219,7 +227,7 @@ fn check_trimmed(stage: &mut Stage<'_, '_>) {
     let cached = trim.after.swap_cache().saturating_sub(trim.before.swap_cache());
     let moved = size - stayed;
     if cached > few {
-        stage.troubles.push(Trouble::new(
+        context.errors.push(TrialError::new(
             Exit::WorkloadFailed,
             format_args!(
                 "{} of {} stayed in the swap cache after the trim, so their memory is not free and restore does \
@@ -230,7 +238,7 @@ fn check_trimmed(stage: &mut Stage<'_, '_>) {
         ));
     }
     if (moved as f64) < size as f64 * REACHED && trim.phase.bytes < size {
-        stage.troubles.push(Trouble::new(
+        context.errors.push(TrialError::new(
             Exit::WorkloadFailed,
             format_args!(
                 "trim moved only {} of {} out of the working set; is the swap device full, or memory locked?",

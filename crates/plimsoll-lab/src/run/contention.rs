@@ -1,8 +1,8 @@
 //! A program holds memory while another one asks for more and more.
 
+use super::context::{Surroundings, TrialContext};
 use super::phase::Worked;
-use super::stage::{Stage, Surroundings};
-use super::trial::{Trouble, lacking};
+use super::trial::{TrialError, lacking};
 use crate::workload::protocol::{Command, Findings, Reply};
 use crate::workload::{Residency, Worker};
 use plimsoll_model::exit::Exit;
@@ -40,31 +40,31 @@ pub(super) fn check_room(settings: &Settings) -> Result<(), String> {
 }
 
 /// Runs the trial's work.
-pub(super) fn run(stage: &mut Stage<'_, '_>, contention: &Contention) -> Result<(), Trouble> {
-    stage.param("suspended", contention.suspended.to_string());
-    if let Surroundings::Lacking(missing) = &stage.surroundings {
+pub(super) fn run(context: &mut TrialContext<'_, '_>, contention: &Contention) -> Result<(), TrialError> {
+    context.param("suspended", contention.suspended.to_string());
+    if let Surroundings::Lacking(missing) = &context.surroundings {
         // Without a limit around both, all of the machine would be asked for.
         return Err(lacking("contention", missing));
     }
-    let holder = stage.spawn()?;
-    let asker = match stage.spawn() {
+    let holder = context.spawn()?;
+    let asker = match context.spawn() {
         Ok(asker) => asker,
-        Err(trouble) => {
-            stage.retire(holder);
-            return Err(trouble);
+        Err(error) => {
+            context.retire(holder);
+            return Err(error);
         }
     };
-    stage.watch(&[holder.pid(), asker.pid()]);
+    context.watch(&[holder.pid(), asker.pid()]);
     let mut both = Both {
         holder,
         asker,
         suspended: contention.suspended,
         at_first: Residency::default(),
     };
-    let ended = both.contend(stage);
+    let ended = both.contend(context);
     // A stopped process dies of SIGKILL as any other.
-    stage.retire(both.holder);
-    stage.retire(both.asker);
+    context.retire(both.holder);
+    context.retire(both.asker);
     ended
 }
 
@@ -78,24 +78,24 @@ struct Both {
 }
 
 impl Both {
-    fn contend(&mut self, stage: &mut Stage<'_, '_>) -> Result<(), Trouble> {
-        self.hold(stage)?;
-        self.ask(stage)?;
+    fn contend(&mut self, context: &mut TrialContext<'_, '_>) -> Result<(), TrialError> {
+        self.hold(context)?;
+        self.ask(context)?;
         if self.suspended {
-            self.holder.resume().map_err(|error| stage.explain(&error))?;
+            self.holder.resume().map_err(|error| context.explain(&error))?;
         }
         let (mut verified, names) = (true, ["restore-holder", "restore-asker"]);
         for (worker, name) in [&mut self.holder, &mut self.asker].into_iter().zip(names) {
-            stage.phase(name, None, |stage, _| {
-                let (worked, right) = restore(stage, worker, name)?;
+            context.phase(name, None, |context, _| {
+                let (worked, right) = restore(context, worker, name)?;
                 verified &= right;
                 Ok(worked)
             })?;
         }
-        stage.verified = verified;
-        stage.phase("release", None, |stage, _| {
-            let first = stage.find(&mut self.holder, &Command::Release)?.cost;
-            let second = stage.find(&mut self.asker, &Command::Release)?.cost;
+        context.verified = verified;
+        context.phase("release", None, |context, _| {
+            let first = context.find(&mut self.holder, &Command::Release)?.cost;
+            let second = context.find(&mut self.asker, &Command::Release)?.cost;
             let mut both = first.and(second);
             both.bytes = first.bytes + second.bytes;
             Ok(both)
@@ -103,14 +103,14 @@ impl Both {
     }
 
     /// The first program fills its memory, and is idle from then on.
-    fn hold(&mut self, stage: &mut Stage<'_, '_>) -> Result<(), Trouble> {
-        let settings = &stage.plan.settings;
+    fn hold(&mut self, context: &mut TrialContext<'_, '_>) -> Result<(), TrialError> {
+        let settings = &context.plan.settings;
         // In one mapping, as each ask is.
-        let fill = stage.fill(settings.size, settings.size);
-        stage.phase("hold", None, |stage, _| stage.find(&mut self.holder, &fill))?;
-        self.at_first = residency(stage, &self.holder)?;
+        let fill = context.fill(settings.size, settings.size);
+        context.phase("hold", None, |context, _| context.find(&mut self.holder, &fill))?;
+        self.at_first = residency(context, &self.holder)?;
         if (self.at_first.resident as f64) < settings.size as f64 * REACHED {
-            stage.troubles.push(Trouble::new(
+            context.errors.push(TrialError::new(
                 Exit::WorkloadFailed,
                 format_args!(
                     "size not reached: only {} of {} were resident before the first ask; raise `limit`",
@@ -120,14 +120,14 @@ impl Both {
             ));
         }
         if self.suspended {
-            self.holder.suspend().map_err(|error| stage.explain(&error))?;
+            self.holder.suspend().map_err(|error| context.explain(&error))?;
         }
-        stage.rest(settings.hold)
+        context.rest(settings.hold)
     }
 
     /// The second one asks, until the first one has been trimmed and a few asks more, or until there is no room.
-    fn ask(&mut self, stage: &mut Stage<'_, '_>) -> Result<(), Trouble> {
-        let settings = &stage.plan.settings;
+    fn ask(&mut self, context: &mut TrialContext<'_, '_>) -> Result<(), TrialError> {
+        let settings = &context.plan.settings;
         let most = Contention::most_asked(settings);
         let (mut asked, mut number, mut after) = (0, 0, 0);
         while asked < most && after <= MORE_ASKS {
@@ -135,26 +135,34 @@ impl Both {
             let bytes = settings.request.min(most - asked);
             let command = match asked {
                 // The same stream as the first one's: what the second holds is no other data, only more of it.
-                0 => stage.fill(bytes, bytes),
+                0 => context.fill(bytes, bytes),
                 _ => Command::Grow { bytes },
             };
             asked += bytes;
             let mut trimmed = false;
-            stage.phase(&format!("ask-{number}"), Some(number), |stage, _| {
-                let mut worked = stage.find(&mut self.asker, &command)?;
-                trimmed = self.look(stage, asked, &mut worked)?;
+            context.phase(&format!("ask-{number}"), Some(number), |context, _| {
+                let mut worked = context.find(&mut self.asker, &command)?;
+                trimmed = self.look(context, asked, &mut worked)?;
                 Ok(worked)
             })?;
             after += usize::from(trimmed);
-            stage.rest(settings.hold)?;
+            context.rest(settings.hold)?;
         }
         Ok(())
     }
 
     /// Notes where the memory of both is; returns whether the first one was trimmed.
-    fn look(&self, stage: &Stage<'_, '_>, asked: u64, worked: &mut Worked) -> Result<bool, Trouble> {
-        let (holder, asker) = (residency(stage, &self.holder)?, residency(stage, &self.asker)?);
-        let settings = &stage.plan.settings;
+    fn look(
+        &self,
+        context: &TrialContext<'_, '_>,
+        asked: u64,
+        worked: &mut Worked,
+    ) -> Result<bool, TrialError> {
+        let (holder, asker) = (
+            residency(context, &self.holder)?,
+            residency(context, &self.asker)?,
+        );
+        let settings = &context.plan.settings;
         let demand = 100.0 * (settings.size + asked) as f64 / settings.limit as f64;
         let seconds = worked.cost.seconds;
         let lost = self.at_first.resident.saturating_sub(holder.resident);
@@ -177,17 +185,21 @@ impl Both {
     }
 }
 
-fn residency(stage: &Stage<'_, '_>, worker: &Worker) -> Result<Residency, Trouble> {
-    worker.residency().map_err(|error| stage.explain(&error))
+fn residency(context: &TrialContext<'_, '_>, worker: &Worker) -> Result<Residency, TrialError> {
+    worker.residency().map_err(|error| context.explain(&error))
 }
 
 /// Has a program read all its memory. Returns whether every byte was right.
-fn restore(stage: &mut Stage<'_, '_>, worker: &mut Worker, name: &str) -> Result<(Worked, bool), Trouble> {
-    let reply = stage.ask(worker, &Command::Restore)?;
+fn restore(
+    context: &mut TrialContext<'_, '_>,
+    worker: &mut Worker,
+    name: &str,
+) -> Result<(Worked, bool), TrialError> {
+    let reply = context.ask(worker, &Command::Restore)?;
     let right = matches!(&reply, Reply::Done { verification: Some(found), .. } if found.holds());
     if !right {
-        let trouble = format!("{name}: bytes that were read back differ from what was written: {reply:?}");
-        stage.troubles.push(Trouble::new(Exit::WorkloadFailed, trouble));
+        let error = format!("{name}: bytes that were read back differ from what was written: {reply:?}");
+        context.errors.push(TrialError::new(Exit::WorkloadFailed, error));
     }
     Ok((Worked::of_reply(reply)?, right))
 }

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use plimsoll_os::Pidfd;
 
+use super::context::{Surroundings, TrialContext};
 use super::services::{HeapService, HeapState};
-use super::stage::{Stage, Surroundings};
-use super::trial::{Trouble, lacking};
+use super::trial::{TrialError, lacking};
 use crate::environment;
 use crate::workload::Worker;
 use crate::workload::heap::{HeapStep, figure};
@@ -27,67 +27,67 @@ const PRELOAD: &str = "LD_PRELOAD";
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// Runs the trial's work: the load, a rest, and a look at what is left.
-pub(super) fn run(stage: &mut Stage<'_, '_>, heap: &Heap) -> Result<(), Trouble> {
-    if let Surroundings::Lacking(missing) = &stage.surroundings
+pub(super) fn run(context: &mut TrialContext<'_, '_>, heap: &Heap) -> Result<(), TrialError> {
+    if let Surroundings::Lacking(missing) = &context.surroundings
         && !missing.is_empty()
     {
         return Err(lacking("heap", missing));
     }
-    note_params(stage, heap);
-    let Some(allocator) = stage.plan.settings.subject.allocator().cloned() else {
-        return Err(Trouble::new(
+    note_params(context, heap);
+    let Some(allocator) = context.plan.settings.subject.allocator().cloned() else {
+        return Err(TrialError::new(
             Exit::Usage,
-            format_args!("`{}` is no allocator", stage.plan.settings.subject),
+            format_args!("`{}` is no allocator", context.plan.settings.subject),
         ));
     };
-    let preloaded = Preloaded::of(&allocator, stage.lab.services.heap)?;
-    let mut worker = stage.spawn_with(preloaded.variables())?;
-    stage.watch(&[worker.pid()]);
-    let guard = match stage.cgroup() {
+    let preloaded = Preloaded::of(&allocator, context.runner.services.heap)?;
+    let mut worker = context.spawn_with(preloaded.variables())?;
+    context.watch(&[worker.pid()]);
+    let guard = match context.cgroup() {
         Some(_) => Ok(None),
-        None => Guard::start(worker.pid(), stage.plan.settings.limit).map(Some),
+        None => Guard::start(worker.pid(), context.plan.settings.limit).map(Some),
     };
     let ended = guard.and_then(|guard| {
-        let ended = work(stage, &mut worker, &preloaded, heap);
+        let ended = work(context, &mut worker, &preloaded, heap);
         match guard.filter(|guard| guard.tripped()) {
-            Some(_) if stage.lab.stop.cause().is_none() => Err(over_limit(stage)),
+            Some(_) if context.runner.stop.cause().is_none() => Err(over_limit(context)),
             _ => ended,
         }
     });
-    stage.retire(worker);
-    stage.verified = ended.is_ok();
+    context.retire(worker);
+    context.verified = ended.is_ok();
     ended
 }
 
 /// What of the load its readers must know, whether it is swept or not.
-fn note_params(stage: &mut Stage<'_, '_>, heap: &Heap) {
-    stage.param("heap-load", heap.load.name());
+fn note_params(context: &mut TrialContext<'_, '_>, heap: &Heap) {
+    context.param("heap-load", heap.load.name());
     if heap.load != HeapLoad::Fragmentation {
-        stage.param("threads", heap.threads.to_string());
-        stage.param("block-size", heap.sizes.to_string());
+        context.param("threads", heap.threads.to_string());
+        context.param("block-size", heap.sizes.to_string());
     }
     if heap.is_timed() {
-        stage.param("blocks", heap.blocks.to_string());
+        context.param("blocks", heap.blocks.to_string());
     }
 }
 
 fn work(
-    stage: &mut Stage<'_, '_>,
+    context: &mut TrialContext<'_, '_>,
     worker: &mut Worker,
     preloaded: &Preloaded,
     heap: &Heap,
-) -> Result<(), Trouble> {
-    let library = match stage.ask(worker, &Command::Heap(HeapStep::Which))? {
+) -> Result<(), TrialError> {
+    let library = match context.ask(worker, &Command::Heap(HeapStep::Which))? {
         Reply::Allocator { library } => library,
-        other => return Err(Trouble::unexpected(&other)),
+        other => return Err(TrialError::unexpected(&other)),
     };
     preloaded.check(&library)?;
     preloaded.check_front_end(worker.pid())?;
-    stage.param("library", library);
-    let seed = stage.seed();
+    context.param("library", library);
+    let seed = context.seed();
     let load = Command::Heap(HeapStep::Load { heap: *heap, seed });
-    stage.phase(heap.load.name(), Some(1), |stage, _| {
-        let mut worked = stage.find(worker, &load)?;
+    context.phase(heap.load.name(), Some(1), |context, _| {
+        let mut worked = context.find(worker, &load)?;
         if heap.load == HeapLoad::Fragmentation {
             preloaded.look_inside(worker.pid(), &mut worked.findings)?;
         }
@@ -95,13 +95,13 @@ fn work(
     })?;
     if heap.load == HeapLoad::Fragmentation {
         let free = Command::Heap(HeapStep::Free);
-        stage.phase("free", None, |stage, _| stage.find(worker, &free))?;
+        context.phase("free", None, |context, _| context.find(worker, &free))?;
     }
-    let hold = stage.plan.settings.hold;
+    let hold = context.plan.settings.hold;
     if hold > 0.0 {
-        stage.phase("left", Some(2), |stage, _| {
-            stage.rest(hold)?;
-            stage.find(worker, &Command::Heap(HeapStep::Left))
+        context.phase("left", Some(2), |context, _| {
+            context.rest(hold)?;
+            context.find(worker, &Command::Heap(HeapStep::Left))
         })?;
     }
     Ok(())
@@ -116,14 +116,14 @@ struct Preloaded {
 }
 
 impl Preloaded {
-    fn of(allocator: &Allocator, service: HeapService) -> Result<Preloaded, Trouble> {
+    fn of(allocator: &Allocator, service: HeapService) -> Result<Preloaded, TrialError> {
         let library = match allocator {
             Allocator::Glibc => None,
             Allocator::Plimsoll(_) => {
-                Some((service.unpack)().map_err(|error| Trouble::new(Exit::Missing, error))?)
+                Some((service.unpack)().map_err(|error| TrialError::new(Exit::Missing, error))?)
             }
             other => Some(environment::allocator_library(other).ok_or_else(|| {
-                Trouble::new(Exit::Missing, format_args!("the library of `{other}` is gone"))
+                TrialError::new(Exit::Missing, format_args!("the library of `{other}` is gone"))
             })?),
         };
         Ok(Preloaded {
@@ -153,7 +153,7 @@ impl Preloaded {
     }
 
     /// Notes how fragmented the heap of a worker is, where it is our own.
-    fn look_inside(&self, pid: u32, into: &mut Findings) -> Result<(), Trouble> {
+    fn look_inside(&self, pid: u32, into: &mut Findings) -> Result<(), TrialError> {
         if self.front_end().is_none() {
             return Ok(());
         }
@@ -174,13 +174,13 @@ impl Preloaded {
     }
 
     /// Refuses a worker on our own allocator whose heap has another front end than the one it was asked for.
-    fn check_front_end(&self, pid: u32) -> Result<(), Trouble> {
+    fn check_front_end(&self, pid: u32) -> Result<(), TrialError> {
         let Some(front_end) = self.front_end() else {
             return Ok(());
         };
         match self.heap_of(pid)?.and_then(|heap| heap.front_end) {
             Some(found) if found == front_end => Ok(()),
-            found => Err(Trouble::new(
+            found => Err(TrialError::new(
                 Exit::WorkloadFailed,
                 format_args!(
                     "the worker's heap has the wrong front end: wanted {}, found {}",
@@ -192,12 +192,12 @@ impl Preloaded {
     }
 
     /// Reads the process's own heap of a worker on our allocator.
-    fn heap_of(&self, pid: u32) -> Result<Option<HeapState>, Trouble> {
-        (self.service.inspect)(pid).map_err(|error| Trouble::new(Exit::WorkloadFailed, error))
+    fn heap_of(&self, pid: u32) -> Result<Option<HeapState>, TrialError> {
+        (self.service.inspect)(pid).map_err(|error| TrialError::new(Exit::WorkloadFailed, error))
     }
 
     /// Refuses a worker whose malloc comes from elsewhere: its figures would bear a wrong name.
-    fn check(&self, found: &str) -> Result<(), Trouble> {
+    fn check(&self, found: &str) -> Result<(), TrialError> {
         let wanted = self.library.as_ref().and_then(|path| path.file_name());
         let right = match wanted {
             Some(name) => name.to_string_lossy() == found,
@@ -207,7 +207,7 @@ impl Preloaded {
             return Ok(());
         }
         let wanted = wanted.map_or_else(|| "the C library".into(), |name| name.to_string_lossy());
-        Err(Trouble::new(
+        Err(TrialError::new(
             Exit::WorkloadFailed,
             format_args!(
                 "the worker was to run on `{}` ({wanted}), and its malloc comes from {found}: the loader did not take \
@@ -218,9 +218,9 @@ impl Preloaded {
     }
 }
 
-fn over_limit(stage: &Stage<'_, '_>) -> Trouble {
-    let settings = &stage.plan.settings;
-    Trouble::new(
+fn over_limit(context: &TrialContext<'_, '_>) -> TrialError {
+    let settings = &context.plan.settings;
+    TrialError::new(
         Exit::Killed,
         format_args!(
             "the worker held more than its limit of {} and was ended; raise `limit`, or ask for fewer blocks or threads",
@@ -239,9 +239,9 @@ struct Guard {
 }
 
 impl Guard {
-    fn start(pid: u32, limit: u64) -> Result<Guard, Trouble> {
+    fn start(pid: u32, limit: u64) -> Result<Guard, TrialError> {
         let pidfd = Pidfd::open(pid).map_err(|errno| {
-            Trouble::new(
+            TrialError::new(
                 Exit::WorkloadFailed,
                 format_args!("cannot watch the worker: {errno}"),
             )
@@ -262,7 +262,9 @@ impl Guard {
                     }
                 }
             })
-            .map_err(|error| Trouble::new(Exit::Missing, format_args!("cannot start a thread: {error}")))?;
+            .map_err(|error| {
+                TrialError::new(Exit::Missing, format_args!("cannot start a thread: {error}"))
+            })?;
         Ok(Guard {
             tripped,
             end: Some(end),

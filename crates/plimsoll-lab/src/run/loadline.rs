@@ -9,9 +9,9 @@
 
 use std::time::Duration;
 
+use super::context::{Surroundings, TrialContext};
 use super::phase::{Snapshot, Worked};
-use super::stage::{Stage, Surroundings};
-use super::trial::{Trouble, lacking};
+use super::trial::{TrialError, lacking};
 use crate::environment::{Environment, SwapDevice, active_swaps};
 use crate::workload::protocol::{Command, Cost, Findings, Reply};
 use crate::workload::visit::Visit;
@@ -47,16 +47,16 @@ struct Sweep<'a> {
 }
 
 /// Runs the trial's work.
-pub(super) fn run(stage: &mut Stage<'_, '_>, loadline: &Loadline) -> Result<(), Trouble> {
-    if let Surroundings::Lacking(missing) = &stage.surroundings {
+pub(super) fn run(context: &mut TrialContext<'_, '_>, loadline: &Loadline) -> Result<(), TrialError> {
+    if let Surroundings::Lacking(missing) = &context.surroundings {
         // Outside of a cgroup nothing is over a limit.
         return Err(lacking("loadline", missing));
     }
-    let before = stage.snapshot()?;
+    let before = context.snapshot()?;
     let mut sweep = Sweep {
         loadline,
         steps: None,
-        store_before: store_bytes(&stage.plan.settings.subject, &before),
+        store_before: store_bytes(&context.plan.settings.subject, &before),
         most_swapped: 0,
         early_kills: 0,
     };
@@ -64,38 +64,43 @@ pub(super) fn run(stage: &mut Stage<'_, '_>, loadline: &Loadline) -> Result<(), 
     let mut early_kills = 0;
     while let Some(load) = next_load(&points, loadline) {
         let again = points.iter().any(|point| point.load == load);
-        sweep.point(stage, load, again)?;
+        sweep.point(context, load, again)?;
         early_kills += sweep.early_kills;
-        let point = stage
+        let point = context
             .finished
             .last()
             .and_then(|finished| Point::of_phase(&finished.phase));
         points.push(point.ok_or_else(|| failed("a point has no figures"))?);
     }
     if early_kills > 0 {
-        stage.lab.warn(format!(
+        context.runner.warn(format!(
             "{}: the OOM killer ended the worker {early_kills} times although swap was free; each load was tried up to \
              {TRIES} times",
-            stage.plan.id,
+            context.plan.id,
         ))?;
     }
     // A wrong page has ended the trial before.
-    stage.verified = points.iter().any(|point| !point.killed);
+    context.verified = points.iter().any(|point| !point.killed);
     Ok(())
 }
 
 impl Sweep<'_> {
     /// Measures at one load, `again` where that was done before, with another worker where one is killed too early.
-    fn point(&mut self, stage: &mut Stage<'_, '_>, load: f64, again: bool) -> Result<(), Trouble> {
+    fn point(
+        &mut self,
+        context: &mut TrialContext<'_, '_>,
+        load: f64,
+        again: bool,
+    ) -> Result<(), TrialError> {
         let name = format!("load {load}{}", if again { " again" } else { "" });
         self.early_kills = 0;
         loop {
-            stage.go_on()?;
-            let mut worker = stage.spawn()?;
-            stage.watch(&[worker.pid()]);
+            context.go_on()?;
+            let mut worker = context.spawn()?;
+            context.watch(&[worker.pid()]);
             self.most_swapped = 0;
-            let measured = self.visit(stage, &mut worker, load, &name);
-            stage.retire(worker);
+            let measured = self.visit(context, &mut worker, load, &name);
+            context.retire(worker);
             if measured? {
                 return Ok(());
             }
@@ -105,23 +110,23 @@ impl Sweep<'_> {
     /// One try; false where it does not count.
     fn visit(
         &mut self,
-        stage: &mut Stage<'_, '_>,
+        context: &mut TrialContext<'_, '_>,
         worker: &mut Worker,
         load: f64,
         phase: &str,
-    ) -> Result<bool, Trouble> {
-        let size = (stage.plan.settings.limit as f64 * load) as u64 / PAGE * PAGE;
-        let own = self.prepare(stage, worker, size)?;
-        if own.is_none() && self.is_killed_early(stage) {
+    ) -> Result<bool, TrialError> {
+        let size = (context.plan.settings.limit as f64 * load) as u64 / PAGE * PAGE;
+        let own = self.prepare(context, worker, size)?;
+        if own.is_none() && self.is_killed_early(context) {
             return Ok(false);
         }
         let mut counts = true;
-        let ended = stage.phase(phase, None, |stage, before| {
+        let ended = context.phase(phase, None, |context, before| {
             let measured = match &own {
-                Some(_) => self.measure(stage, worker, before, size)?,
+                Some(_) => self.measure(context, worker, before, size)?,
                 None => None,
             };
-            if own.is_some() && measured.is_none() && self.is_killed_early(stage) {
+            if own.is_some() && measured.is_none() && self.is_killed_early(context) {
                 counts = false;
                 // A phase that does not count is none: its end says why.
                 return Err(failed("the OOM killer ended the worker although swap was free"));
@@ -144,8 +149,8 @@ impl Sweep<'_> {
     }
 
     /// Counts a kill that came although swap was free; true where the load has another try.
-    fn is_killed_early(&mut self, stage: &Stage<'_, '_>) -> bool {
-        let device = stage.environment().and_then(Environment::swap_device);
+    fn is_killed_early(&mut self, context: &TrialContext<'_, '_>) -> bool {
+        let device = context.environment().and_then(Environment::swap_device);
         let early = device.is_some_and(|device| is_free(self.most_swapped, device.size));
         self.early_kills += u32::from(early);
         early && self.early_kills < TRIES
@@ -155,28 +160,28 @@ impl Sweep<'_> {
     /// worker has ended, what it had there is gone.
     fn ask(
         &mut self,
-        stage: &Stage<'_, '_>,
+        context: &TrialContext<'_, '_>,
         worker: &mut Worker,
         command: &Command,
-    ) -> Result<Option<Reply>, Trouble> {
-        let killed_before = stage.oom_killed();
-        let device = stage.environment().and_then(Environment::swap_device);
-        worker.send(command).map_err(|error| stage.explain(&error))?;
-        let mut left = stage.timeout();
+    ) -> Result<Option<Reply>, TrialError> {
+        let killed_before = context.oom_killed();
+        let device = context.environment().and_then(Environment::swap_device);
+        worker.send(command).map_err(|error| context.explain(&error))?;
+        let mut left = context.timeout();
         loop {
-            match worker.answer(LOOK_EVERY.min(left), stage.lab.stop.flag()) {
+            match worker.answer(LOOK_EVERY.min(left), context.runner.stop.flag()) {
                 Ok(reply) => return Ok(Some(reply)),
                 Err(WorkerError::Timeout { .. }) if left > LOOK_EVERY => left -= LOOK_EVERY,
                 Err(WorkerError::Timeout { .. }) => {
-                    let limit = stage.timeout();
-                    return Err(stage.explain(&WorkerError::Timeout { limit }));
+                    let limit = context.timeout();
+                    return Err(context.explain(&WorkerError::Timeout { limit }));
                 }
                 Err(WorkerError::Died { .. })
-                    if stage.oom_killed() > killed_before && stage.go_on().is_ok() =>
+                    if context.oom_killed() > killed_before && context.go_on().is_ok() =>
                 {
                     return Ok(None);
                 }
-                Err(error) => return Err(stage.explain(&error)),
+                Err(error) => return Err(context.explain(&error)),
             }
             let used = device.and_then(used_bytes).unwrap_or(0);
             self.most_swapped = self.most_swapped.max(used);
@@ -186,12 +191,12 @@ impl Sweep<'_> {
     /// Has the worker fill its memory and warm up; what it found about itself, or nothing if it was killed for it.
     fn prepare(
         &mut self,
-        stage: &mut Stage<'_, '_>,
+        context: &mut TrialContext<'_, '_>,
         worker: &mut Worker,
         size: u64,
-    ) -> Result<Option<Findings>, Trouble> {
-        let fill = stage.fill(size, size);
-        if self.ask(stage, worker, &fill)?.is_none() {
+    ) -> Result<Option<Findings>, TrialError> {
+        let fill = context.fill(size, size);
+        if self.ask(context, worker, &fill)?.is_none() {
             return Ok(None);
         }
         let prepare = Command::Visit(Visit::Prepare {
@@ -200,9 +205,9 @@ impl Sweep<'_> {
             steps: self.steps,
             // Half as long as what is measured: uniform choices need none, uneven ones have their hot pages back soon.
             warm_up: self.loadline.duration / 2.0,
-            seed: stage.seed(),
+            seed: context.seed(),
         });
-        let Some(reply) = self.ask(stage, worker, &prepare)? else {
+        let Some(reply) = self.ask(context, worker, &prepare)? else {
             return Ok(None);
         };
         let findings = Worked::of_reply(reply)?.findings;
@@ -214,24 +219,24 @@ impl Sweep<'_> {
     /// Measures, and then has every page checked; nothing if the worker was killed for either.
     fn measure(
         &mut self,
-        stage: &mut Stage<'_, '_>,
+        context: &mut TrialContext<'_, '_>,
         worker: &mut Worker,
         before: &Snapshot,
         size: u64,
-    ) -> Result<Option<Worked>, Trouble> {
+    ) -> Result<Option<Worked>, TrialError> {
         let seconds = self.loadline.duration;
-        let Some(reply) = self.ask(stage, worker, &Command::Visit(Visit::Measure { seconds }))? else {
+        let Some(reply) = self.ask(context, worker, &Command::Visit(Visit::Measure { seconds }))? else {
             return Ok(None);
         };
         let mut worked = Worked::of_reply(reply)?;
-        let after = stage.snapshot()?;
-        self.figures(stage, &mut worked.findings, worked.cost, (before, &after), size);
-        Ok(self.check(stage, worker)?.then_some(worked))
+        let after = context.snapshot()?;
+        self.figures(context, &mut worked.findings, worked.cost, (before, &after), size);
+        Ok(self.check(context, worker)?.then_some(worked))
     }
 
     /// Has the worker read every page, its tag and its counter; false if the OOM killer ended it for that.
-    fn check(&mut self, stage: &Stage<'_, '_>, worker: &mut Worker) -> Result<bool, Trouble> {
-        let Some(reply) = self.ask(stage, worker, &Command::Visit(Visit::Check))? else {
+    fn check(&mut self, context: &TrialContext<'_, '_>, worker: &mut Worker) -> Result<bool, TrialError> {
+        let Some(reply) = self.ask(context, worker, &Command::Visit(Visit::Check))? else {
             return Ok(false);
         };
         let found = Worked::of_reply(reply)?.findings.figures;
@@ -248,13 +253,13 @@ impl Sweep<'_> {
     /// What the system says of the measured stretch.
     fn figures(
         &self,
-        stage: &Stage<'_, '_>,
+        context: &TrialContext<'_, '_>,
         findings: &mut Findings,
         cost: Cost,
         (before, after): (&Snapshot, &Snapshot),
         size: u64,
     ) {
-        let settings = &stage.plan.settings;
+        let settings = &context.plan.settings;
         let store = (store_bytes(&settings.subject, after) - self.store_before).max(0);
         let seconds = cost.seconds;
         findings.set(HARD_FAULTS, cost.major_faults as f64 / seconds);
@@ -312,8 +317,8 @@ fn net(findings: &mut Findings) {
     }
 }
 
-fn failed(reason: impl std::fmt::Display) -> Trouble {
-    Trouble::new(Exit::WorkloadFailed, reason)
+fn failed(reason: impl std::fmt::Display) -> TrialError {
+    TrialError::new(Exit::WorkloadFailed, reason)
 }
 
 /// RAM that the subject's compressed store takes.

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use super::context::{Surroundings, TrialContext};
 use super::phase::Worked;
-use super::stage::{Stage, Surroundings};
-use super::trial::{Trouble, lacking};
+use super::trial::{TrialError, lacking};
 use crate::environment::MissingKind;
 use crate::workload::Worker;
 use crate::workload::matrix::Matrix;
@@ -22,10 +22,10 @@ const PAUSE: Duration = Duration::from_millis(1);
 const PRESSURE: Duration = Duration::from_secs(5);
 
 /// Runs the trial's work: each way that fits is a phase, in another order in each repeat.
-pub(super) fn run(stage: &mut Stage<'_, '_>, map: &Map) -> Result<(), Trouble> {
-    stage.param("mapping", map.mapping.name());
-    stage.param("touch", map.touch.name());
-    if let Surroundings::Lacking(missing) = &stage.surroundings
+pub(super) fn run(context: &mut TrialContext<'_, '_>, map: &Map) -> Result<(), TrialError> {
+    context.param("mapping", map.mapping.name());
+    context.param("touch", map.touch.name());
+    if let Surroundings::Lacking(missing) = &context.surroundings
         && missing
             .iter()
             .any(|missing| missing.kind == MissingKind::HugePages)
@@ -33,9 +33,9 @@ pub(super) fn run(stage: &mut Stage<'_, '_>, map: &Map) -> Result<(), Trouble> {
         return Err(lacking("map", missing));
     }
     // Without an environment there is no swap of the run's own, and that of others is not what is measured.
-    let asked_for_swap = stage.plan.settings.subject.has_swap();
-    let swap = asked_for_swap && stage.environment().is_some();
-    let lacks = match &stage.surroundings {
+    let asked_for_swap = context.plan.settings.subject.has_swap();
+    let swap = asked_for_swap && context.environment().is_some();
+    let lacks = match &context.surroundings {
         Surroundings::Made(_) => None,
         Surroundings::Lacking(missing) => {
             let paged_out = |swap| GiveBack::PageOut.fits(map.mapping, swap);
@@ -48,19 +48,19 @@ pub(super) fn run(stage: &mut Stage<'_, '_>, map: &Map) -> Result<(), Trouble> {
     };
     let mut ways = GiveBack::ALL.to_vec();
     ways.retain(|way| way.fits(map.mapping, swap));
-    shuffle(&mut ways, stage.lab.manifest.plan.seed, stage.plan.repeat);
-    let mut worker = stage.spawn()?;
-    stage.watch(&[worker.pid()]);
+    shuffle(&mut ways, context.runner.manifest.plan.seed, context.plan.repeat);
+    let mut worker = context.spawn()?;
+    context.watch(&[worker.pid()]);
     let ended = ways.into_iter().try_for_each(|way| {
-        stage.go_on()?;
-        stage.phase(way.name(), None, |stage, _| match way {
-            GiveBack::Exit => exit(stage, map),
-            _ => give_back(stage, &mut worker, map, way),
+        context.go_on()?;
+        context.phase(way.name(), None, |context, _| match way {
+            GiveBack::Exit => exit(context, map),
+            _ => give_back(context, &mut worker, map, way),
         })
     });
-    stage.retire(worker);
-    stage.verified = ended.is_ok() && stage.troubles.is_empty();
-    stage.troubles.extend(lacks);
+    context.retire(worker);
+    context.verified = ended.is_ok() && context.errors.is_empty();
+    context.errors.extend(lacks);
     ended
 }
 
@@ -75,8 +75,8 @@ struct Held {
 }
 
 impl Held {
-    fn look(stage: &mut Stage<'_, '_>) -> Result<Held, Trouble> {
-        if let Workload::Map(map) = &stage.plan.settings.workload
+    fn look(context: &mut TrialContext<'_, '_>) -> Result<Held, TrialError> {
+        if let Workload::Map(map) = &context.plan.settings.workload
             && map.mapping == Mapping::Hugetlb
         {
             return Ok(Held {
@@ -85,8 +85,8 @@ impl Held {
             });
         }
         Ok(Held {
-            charged: stage.cgroup().and_then(|cgroup| cgroup.usage().ok()),
-            free: stage.snapshot()?.row.get(col::MEM_FREE),
+            charged: context.cgroup().and_then(|cgroup| cgroup.usage().ok()),
+            free: context.snapshot()?.row.get(col::MEM_FREE),
         })
     }
 
@@ -109,67 +109,67 @@ impl Held {
 /// One way: map, touch, compare, give back, wait for the system to have it, use it again, give it back again, compare.
 /// The phase costs what is timed: not comparing, nor giving back a second time for it.
 fn give_back(
-    stage: &mut Stage<'_, '_>,
+    context: &mut TrialContext<'_, '_>,
     worker: &mut Worker,
     map: &Map,
     way: GiveBack,
-) -> Result<Worked, Trouble> {
+) -> Result<Worked, TrialError> {
     let mut all = Worked::default();
-    let before = Held::look(stage)?;
-    step(stage, worker, &mapped(stage, map), &mut all)?;
-    let full = Held::look(stage)?;
-    compare(stage, worker, &Matrix::Compare, "touch")?;
-    step(stage, worker, &Matrix::GiveBack { way }, &mut all)?;
-    let back = await_back(stage, before, full, &mut all.findings)?;
-    step(stage, worker, &Matrix::Reuse, &mut all)?;
-    step(stage, worker, &Matrix::GiveBack { way }, &mut Worked::default())?;
+    let before = Held::look(context)?;
+    step(context, worker, &mapped(context, map), &mut all)?;
+    let full = Held::look(context)?;
+    compare(context, worker, &Matrix::Compare, "touch")?;
+    step(context, worker, &Matrix::GiveBack { way }, &mut all)?;
+    let back = await_back(context, before, full, &mut all.findings)?;
+    step(context, worker, &Matrix::Reuse, &mut all)?;
+    step(context, worker, &Matrix::GiveBack { way }, &mut Worked::default())?;
     if !back {
-        press(stage, before, full, &mut all.findings)?;
+        press(context, before, full, &mut all.findings)?;
     }
-    compare(stage, worker, &Matrix::Check, way.title())?;
+    compare(context, worker, &Matrix::Check, way.title())?;
     timed_alone(&mut all);
     Ok(all)
 }
 
 /// Has what the memory holds compared with what it must hold `after` something. No part of what is timed.
 fn compare(
-    stage: &mut Stage<'_, '_>,
+    context: &mut TrialContext<'_, '_>,
     worker: &mut Worker,
     with: &Matrix,
     after: &str,
-) -> Result<(), Trouble> {
+) -> Result<(), TrialError> {
     let mut found = Worked::default();
-    step(stage, worker, with, &mut found)?;
+    step(context, worker, with, &mut found)?;
     let wrong = found.findings.figures.get("wrong_pages").copied();
     if wrong != Some(0.0) {
-        let trouble = format!(
+        let error = format!(
             "after {after} {} pages held what they must not",
             wrong.unwrap_or(f64::NAN)
         );
-        stage.troubles.push(Trouble::new(Exit::WorkloadFailed, trouble));
+        context.errors.push(TrialError::new(Exit::WorkloadFailed, error));
     }
     Ok(())
 }
 
 /// Process exit: the end of one process, and a new one that maps and touches. The start of its program is not counted.
-fn exit(stage: &mut Stage<'_, '_>, map: &Map) -> Result<Worked, Trouble> {
+fn exit(context: &mut TrialContext<'_, '_>, map: &Map) -> Result<Worked, TrialError> {
     let mut all = Worked::default();
-    let mut worker = stage.spawn()?;
-    let before = Held::look(stage)?;
-    let first = mapped(stage, map);
-    let mapped = step(stage, &mut worker, &first, &mut all);
-    let full = Held::look(stage);
-    let mapped = mapped.and_then(|()| compare(stage, &mut worker, &Matrix::Compare, "touch"));
-    let ended = stage.retire(worker);
+    let mut worker = context.spawn()?;
+    let before = Held::look(context)?;
+    let first = mapped(context, map);
+    let mapped = step(context, &mut worker, &first, &mut all);
+    let full = Held::look(context);
+    let mapped = mapped.and_then(|()| compare(context, &mut worker, &Matrix::Compare, "touch"));
+    let ended = context.retire(worker);
     mapped?;
     all.findings.set("give_back_s", ended.as_secs_f64());
-    await_back(stage, before, full?, &mut all.findings)?;
-    let mut worker = stage.spawn()?;
+    await_back(context, before, full?, &mut all.findings)?;
+    let mut worker = context.spawn()?;
     let mut again = Worked::default();
-    let mapped = step(stage, &mut worker, &first, &mut again);
+    let mapped = step(context, &mut worker, &first, &mut again);
     let mapped =
-        mapped.and_then(|()| compare(stage, &mut worker, &Matrix::Compare, "touch in a new process"));
-    stage.retire(worker);
+        mapped.and_then(|()| compare(context, &mut worker, &Matrix::Compare, "touch in a new process"));
+    context.retire(worker);
     mapped?;
     let figure = |name: &str| again.findings.figures.get(name).copied().unwrap_or(0.0);
     all.findings.set("reuse_s", figure("map_s") + figure("touch_s"));
@@ -178,8 +178,8 @@ fn exit(stage: &mut Stage<'_, '_>, map: &Map) -> Result<Worked, Trouble> {
     Ok(all)
 }
 
-fn mapped(stage: &Stage<'_, '_>, map: &Map) -> Matrix {
-    let settings = &stage.plan.settings;
+fn mapped(context: &TrialContext<'_, '_>, map: &Map) -> Matrix {
+    let settings = &context.plan.settings;
     Matrix::Map {
         bytes: settings.size,
         mapping: map.mapping,
@@ -190,12 +190,12 @@ fn mapped(stage: &Stage<'_, '_>, map: &Map) -> Matrix {
 
 /// Has a step done, and adds what it cost and found.
 fn step(
-    stage: &mut Stage<'_, '_>,
+    context: &mut TrialContext<'_, '_>,
     worker: &mut Worker,
     step: &Matrix,
     all: &mut Worked,
-) -> Result<(), Trouble> {
-    let worked = stage.find(worker, &Command::Matrix(step.clone()))?;
+) -> Result<(), TrialError> {
+    let worked = context.find(worker, &Command::Matrix(step.clone()))?;
     all.cost = all.cost.and(worked.cost);
     all.findings.figures.extend(worked.findings.figures);
     Ok(())
@@ -204,18 +204,18 @@ fn step(
 /// Looks until the system has the memory back, at most as long as `hold` says. Finds `back_s` and `back_percent` by what
 /// is charged to the cgroup, and `free_s` by MemFree; what is not known is absent. Returns whether it came back.
 fn await_back(
-    stage: &mut Stage<'_, '_>,
+    context: &mut TrialContext<'_, '_>,
     before: Held,
     full: Held,
     findings: &mut Findings,
-) -> Result<bool, Trouble> {
-    let patience = Duration::from_secs_f64(stage.plan.settings.hold);
+) -> Result<bool, TrialError> {
+    let patience = Duration::from_secs_f64(context.plan.settings.hold);
     let given_back_s = findings.figures.get("give_back_s").copied().unwrap_or(0.0);
     let start = Instant::now();
     let mut looks = 0;
     loop {
         let waited = start.elapsed();
-        let [charged, free] = Held::look(stage)?.back(before, full);
+        let [charged, free] = Held::look(context)?.back(before, full);
         looks += 1;
         // At the first look it was back when the call returned.
         let since_call = given_back_s + if looks == 1 { 0.0 } else { waited.as_secs_f64() };
@@ -232,7 +232,7 @@ fn await_back(
             }
             return Ok(findings.figures.contains_key("back_s"));
         }
-        stage.go_on()?;
+        context.go_on()?;
         std::thread::sleep(PAUSE);
     }
 }
@@ -240,12 +240,12 @@ fn await_back(
 /// Reclaims the cgroup by what is held: what was handed back lazily comes back when memory is short. Finds
 /// `pressure_percent`, what is back then, where the reclaim came to an end, and `pressure_s` where that is all.
 fn press(
-    stage: &mut Stage<'_, '_>,
+    context: &mut TrialContext<'_, '_>,
     before: Held,
     full: Held,
     findings: &mut Findings,
-) -> Result<(), Trouble> {
-    let Some(cgroup) = stage.cgroup() else {
+) -> Result<(), TrialError> {
+    let Some(cgroup) = context.cgroup() else {
         return Ok(());
     };
     let held = full
@@ -256,10 +256,10 @@ fn press(
         return Ok(());
     }
     let start = Instant::now();
-    let asked = cgroup.reclaim(held, PRESSURE, stage.lab.stop.flag());
+    let asked = cgroup.reclaim(held, PRESSURE, context.runner.stop.flag());
     let pressure_s = start.elapsed().as_secs_f64();
-    stage.go_on()?;
-    let [charged, _] = Held::look(stage)?.back(before, full);
+    context.go_on()?;
+    let [charged, _] = Held::look(context)?.back(before, full);
     // A reclaim that gives up is an answer: this memory is not to be had. One that ran out of time is none.
     if let Some(share) = charged.filter(|_| asked.is_ok()) {
         findings.set("pressure_percent", 100.0 * share.clamp(0.0, 1.0));

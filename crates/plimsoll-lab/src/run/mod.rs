@@ -3,19 +3,19 @@
 //! Invariant: whatever happens after a session is open, it is finished; whatever happens after a recording is
 //! open, it is left readable.
 
-mod bystander;
 mod compression;
 mod contention;
+mod context;
 mod fallback;
 mod heap;
 mod loadline;
 mod map;
+mod neighbour;
 mod phase;
 mod probes;
 mod progress;
 mod recorder;
 mod services;
-mod stage;
 mod thrash;
 mod time_limit;
 mod trial;
@@ -43,7 +43,7 @@ pub use services::{HeapService, HeapState, Metrics, ServiceError, Services};
 
 use recorder::{Recorder, plain_event};
 use time_limit::TimeLimit;
-use trial::Trouble;
+use trial::TrialError;
 
 /// Longest that the calibration may take; it takes about a second on a quiet machine.
 const CALIBRATION_TIMEOUT: Duration = Duration::from_secs(60);
@@ -79,7 +79,7 @@ pub struct Outcome {
 }
 
 /// Everything that a trial works with.
-struct Laboratory<'a> {
+struct Runner<'a> {
     recorder: Recorder,
     sampler: Sampler,
     reader: Reader,
@@ -92,8 +92,8 @@ struct Laboratory<'a> {
     progress: &'a mut dyn Progress,
     services: &'a Services,
     executable: PathBuf,
-    /// The heartbeat outside of the trials' cgroups, from the first trial on.
-    bystander: Option<Worker>,
+    /// The wake-up probe outside of the trials' cgroups, from the first trial on.
+    neighbour: Option<Worker>,
 }
 
 /// Runs a plan and leaves the machine as it was.
@@ -133,14 +133,13 @@ pub fn run(
             ));
         }
     }
-    let mut laboratory = Laboratory::open(options, name, session, stop, services, progress)?;
+    let mut runner = Runner::open(options, name, session, stop, services, progress)?;
     for warning in warnings {
-        laboratory.warn(warning)?;
+        runner.warn(warning)?;
     }
     let limit = Duration::from_secs_f64(options.plan.time_limit());
-    let ran =
-        TimeLimit::start(limit, Arc::clone(&laboratory.stop)).and_then(|_limit| laboratory.go(&options.plan));
-    laboratory.conclude(ran)
+    let ran = TimeLimit::start(limit, Arc::clone(&runner.stop)).and_then(|_limit| runner.go(&options.plan));
+    runner.conclude(ran)
 }
 
 /// Refuses what would not leave the rest of the machine its reserve, or would not fit its swap.
@@ -223,7 +222,7 @@ fn missing(plan: &Plan) -> Vec<String> {
     all
 }
 
-impl<'a> Laboratory<'a> {
+impl<'a> Runner<'a> {
     /// Opens the recording and starts the sampler: the first sample is taken before anything else is done.
     fn open(
         options: &Options,
@@ -258,7 +257,7 @@ impl<'a> Laboratory<'a> {
         let tripwire = Tripwire::new(options.machine.ram);
         let recorder = Recorder::start(writer, batches, tripwire, Arc::clone(&stop), origin_ns)?;
         let reader = Reader::open().or_exit(Exit::Missing)?;
-        Ok(Laboratory {
+        Ok(Runner {
             recorder,
             sampler,
             reader,
@@ -269,7 +268,7 @@ impl<'a> Laboratory<'a> {
             progress,
             services,
             executable,
-            bystander: None,
+            neighbour: None,
         })
     }
 
@@ -319,13 +318,13 @@ impl<'a> Laboratory<'a> {
     }
 
     /// Starts a worker, known to the session so that a cleanup would find it.
-    fn start_worker(&mut self, options: &WorkerOptions) -> Result<Worker, Trouble> {
-        let worker =
-            Worker::spawn(&self.executable, options).map_err(|error| Trouble::new(Exit::Missing, error))?;
+    fn start_worker(&mut self, options: &WorkerOptions) -> Result<Worker, TrialError> {
+        let worker = Worker::spawn(&self.executable, options)
+            .map_err(|error| TrialError::new(Exit::Missing, error))?;
         if let Some(session) = self.session.as_mut() {
             session
                 .process_started(worker.pid())
-                .map_err(|error| Trouble::new(Exit::Missing, error))?;
+                .map_err(|error| TrialError::new(Exit::Missing, error))?;
         }
         Ok(worker)
     }
@@ -391,7 +390,7 @@ impl<'a> Laboratory<'a> {
     /// Undoes what is left, ends the recording and makes the numbers and the page of it.
     fn conclude(mut self, ran: Result<Exit, Failure>) -> Result<Outcome, Failure> {
         self.progress.step("undoing and concluding");
-        self.retire_bystander();
+        self.retire_neighbour();
         let undone = self.undo();
         if let Some(cause) = self.stop.cause() {
             self.progress.warn(&cause.to_string());

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::Laboratory;
-use super::trial::Trouble;
+use super::Runner;
+use super::trial::TrialError;
 use crate::workload::protocol::{Cost, Findings, Reply};
 use plimsoll_model::columns::{Row, col};
 use plimsoll_model::exit::Failure;
@@ -60,7 +60,7 @@ impl From<Cost> for Worked {
 
 impl Worked {
     /// What a worker answered.
-    pub(super) fn of_reply(reply: Reply) -> Result<Worked, Trouble> {
+    pub(super) fn of_reply(reply: Reply) -> Result<Worked, TrialError> {
         match reply {
             Reply::Found { cost, findings } => Ok(Worked {
                 cost,
@@ -68,7 +68,7 @@ impl Worked {
                 profile: Vec::new(),
             }),
             Reply::Done { cost, .. } => Ok(cost.into()),
-            other => Err(Trouble::unexpected(&other)),
+            other => Err(TrialError::unexpected(&other)),
         }
     }
 }
@@ -119,7 +119,7 @@ impl Finished {
     }
 }
 
-impl Laboratory<'_> {
+impl Runner<'_> {
     /// Reads the whole system now, outside the clock of the sampler.
     pub(super) fn snapshot(&mut self) -> Result<Snapshot, Failure> {
         let mut row = Row::empty(self.recorder.now());
@@ -131,8 +131,8 @@ impl Laboratory<'_> {
     }
 }
 
-impl From<Failure> for Trouble {
+impl From<Failure> for TrialError {
     fn from(failure: Failure) -> Self {
-        Trouble::new(failure.exit, format_args!("{:#}", failure.error))
+        TrialError::new(failure.exit, format_args!("{:#}", failure.error))
     }
 }

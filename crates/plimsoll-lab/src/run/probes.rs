@@ -1,19 +1,19 @@
 //! Probes inside of a trial's cgroup: how the machine feels to those who share it with the load.
 
+use super::context::TrialContext;
 use super::phase::Worked;
-use super::stage::Stage;
-use super::trial::Trouble;
+use super::trial::TrialError;
 use crate::workload::Worker;
 use crate::workload::probe::{Probe, ProbeKind};
 use crate::workload::protocol::{Command, Cost, Findings, Reply};
 use plimsoll_model::latency::Latencies;
 use plimsoll_report::analysis::ratio;
 
-/// What is probed, by its name in figures, with the seconds between two probes: a heartbeat fast enough to see a
+/// What is probed, by its name in figures, with the seconds between two probes: a wake-up probe fast enough to see a
 /// scheduler's delays; a program often enough for a percentile in a short phase; the small set as a program that works
 /// now and then.
 const PROBES: [(&str, ProbeKind, f64); 3] = [
-    ("heartbeat", ProbeKind::Heartbeat, 0.001),
+    ("wake_up", ProbeKind::WakeUp, 0.001),
     ("launch", ProbeKind::Launch, 0.25),
     ("small_set", ProbeKind::SmallSet, 0.05),
 ];
@@ -42,14 +42,14 @@ struct Probed {
 
 impl Probes {
     /// Starts a worker for each.
-    pub(super) fn spawn(stage: &mut Stage<'_, '_>) -> Result<Probes, Trouble> {
+    pub(super) fn spawn(context: &mut TrialContext<'_, '_>) -> Result<Probes, TrialError> {
         let mut probes = Probes(Vec::with_capacity(PROBES.len()));
         for _ in PROBES {
-            match stage.spawn() {
+            match context.spawn() {
                 Ok(worker) => probes.0.push(worker),
-                Err(trouble) => {
-                    probes.retire(stage);
-                    return Err(trouble);
+                Err(error) => {
+                    probes.retire(context);
+                    return Err(error);
                 }
             }
         }
@@ -57,34 +57,34 @@ impl Probes {
     }
 
     /// Begins to probe.
-    pub(super) fn begin(&mut self, stage: &mut Stage<'_, '_>) -> Result<(), Trouble> {
+    pub(super) fn begin(&mut self, context: &mut TrialContext<'_, '_>) -> Result<(), TrialError> {
         for ((_, kind, period), worker) in PROBES.into_iter().zip(&mut self.0) {
-            stage.ask(worker, &Command::Probe(Probe { kind, period }))?;
+            context.ask(worker, &Command::Probe(Probe { kind, period }))?;
         }
         Ok(())
     }
 
     /// What they found since they began or since the last lap.
-    pub(super) fn lap(&mut self, stage: &mut Stage<'_, '_>) -> Result<Felt, Trouble> {
-        self.ask(stage, &Command::ProbeLap)
+    pub(super) fn lap(&mut self, context: &mut TrialContext<'_, '_>) -> Result<Felt, TrialError> {
+        self.ask(context, &Command::ProbeLap)
     }
 
     /// Ends them, which compares every byte of the small set. What they found since the last lap.
-    pub(super) fn end(&mut self, stage: &mut Stage<'_, '_>) -> Result<Felt, Trouble> {
-        self.ask(stage, &Command::ProbeEnd)
+    pub(super) fn end(&mut self, context: &mut TrialContext<'_, '_>) -> Result<Felt, TrialError> {
+        self.ask(context, &Command::ProbeEnd)
     }
 
     /// All at once, as one may answer late.
-    fn ask(&mut self, stage: &mut Stage<'_, '_>, command: &Command) -> Result<Felt, Trouble> {
+    fn ask(&mut self, context: &mut TrialContext<'_, '_>, command: &Command) -> Result<Felt, TrialError> {
         for worker in &mut self.0 {
-            worker.send(command).map_err(|error| stage.explain(&error))?;
+            worker.send(command).map_err(|error| context.explain(&error))?;
         }
         let mut felt = Felt::nothing();
         for (worker, probed) in self.0.iter_mut().zip(&mut felt.probes) {
-            let (timeout, stop) = (stage.timeout(), stage.lab.stop.flag());
+            let (timeout, stop) = (context.timeout(), context.runner.stop.flag());
             let reply: Reply = worker
                 .answer(timeout, stop)
-                .map_err(|error| stage.explain(&error))?;
+                .map_err(|error| context.explain(&error))?;
             let Worked { cost, findings, .. } = Worked::of_reply(reply)?;
             felt.cost = felt.cost.and(cost);
             *probed = Probed::of(&findings);
@@ -93,9 +93,9 @@ impl Probes {
     }
 
     /// Ends the workers.
-    pub(super) fn retire(self, stage: &mut Stage<'_, '_>) {
+    pub(super) fn retire(self, context: &mut TrialContext<'_, '_>) {
         for worker in self.0 {
-            stage.retire(worker);
+            context.retire(worker);
         }
     }
 }
@@ -151,8 +151,8 @@ impl Felt {
         self.cost = self.cost.and(other.cost);
     }
 
-    /// The wake-ups of the heartbeat.
-    pub(super) fn heartbeat(&self) -> &Latencies {
+    /// The wake-ups of the wake-up probe.
+    pub(super) fn wake_up(&self) -> &Latencies {
         &self.probes[0].latencies
     }
 
@@ -161,7 +161,7 @@ impl Felt {
         &self.probes[2].latencies
     }
 
-    /// Notes the figures of each probe, and every latency of the heartbeat.
+    /// Notes the figures of each probe, and every latency of the wake-up probe.
     pub(super) fn note(&self, findings: &mut Findings) {
         for ((name, kind, _), probed) in PROBES.iter().zip(&self.probes) {
             let latencies = &probed.latencies;
@@ -181,7 +181,7 @@ impl Felt {
                 set("failed_count", Some(probed.failed));
             }
         }
-        findings.latency = Some(self.heartbeat().to_text());
+        findings.latency = Some(self.wake_up().to_text());
     }
 }
 

@@ -1,4 +1,4 @@
-//! The work that the caller of a run does for it, since the laboratory depends neither on reports nor on the heap that
+//! The work that the caller of a run does for it, since the runner depends neither on reports nor on the heap that
 //! the program carries.
 
 use std::collections::BTreeMap;

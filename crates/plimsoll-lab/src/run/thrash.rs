@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use super::context::{Surroundings, TrialContext};
 use super::phase::Worked;
 use super::probes::{Felt, Probes};
-use super::stage::{Stage, Surroundings};
-use super::trial::{Trouble, lacking};
+use super::trial::{TrialError, lacking};
 use crate::workload::Worker;
 use crate::workload::consume::Consume;
 use crate::workload::protocol::{Command, Cost, Findings, Reply};
@@ -17,7 +17,7 @@ use plimsoll_model::scenario::{Settings, Thrash};
 use plimsoll_report::analysis::ratio;
 use plimsoll_report::analysis::thrash::{self as figures, Distinct, LONGEST_RECOVERY, Use};
 
-/// Shortest rest in seconds: a baseline needs some hundred heartbeats and some small sets.
+/// Shortest rest in seconds: a baseline needs some hundred wake_ups and some small sets.
 const LEAST_REST: f64 = 0.5;
 /// Seconds between the commands to the first consumer and its start: all commands are read by then.
 const LEAD: f64 = 0.2;
@@ -70,22 +70,22 @@ pub(super) fn check_room(settings: &Settings, thrash: &Thrash) -> Result<(), Str
 }
 
 /// Takes the consumers through rest, load and recovery.
-pub(super) fn run(stage: &mut Stage<'_, '_>, thrash: &Thrash) -> Result<(), Trouble> {
-    if let Surroundings::Lacking(missing) = &stage.surroundings {
+pub(super) fn run(context: &mut TrialContext<'_, '_>, thrash: &Thrash) -> Result<(), TrialError> {
+    if let Surroundings::Lacking(missing) = &context.surroundings {
         // Outside of a cgroup nothing would keep the load from the rest of the machine.
         return Err(lacking("thrash", missing));
     }
     let mut crew = Crew {
-        probes: Probes::spawn(stage)?,
+        probes: Probes::spawn(context)?,
         consumers: Vec::new(),
         most_swap: None,
     };
     let ended = crew
-        .experiment(stage, thrash)
-        .map_err(|trouble| crew.with_swap(stage, trouble));
-    crew.probes.retire(stage);
+        .experiment(context, thrash)
+        .map_err(|error| crew.with_swap(context, error));
+    crew.probes.retire(context);
     for consumer in crew.consumers {
-        stage.retire(consumer);
+        context.retire(consumer);
     }
     ended
 }
@@ -130,47 +130,51 @@ impl Recovery {
 }
 
 impl Crew {
-    fn experiment(&mut self, stage: &mut Stage<'_, '_>, thrash: &Thrash) -> Result<(), Trouble> {
+    fn experiment(&mut self, context: &mut TrialContext<'_, '_>, thrash: &Thrash) -> Result<(), TrialError> {
         // Before anything is measured, so that no start of a process is.
         for _ in 0..thrash.consumers {
-            stage.go_on()?;
-            self.consumers.push(stage.spawn()?);
+            context.go_on()?;
+            self.consumers.push(context.spawn()?);
         }
         let pids: Vec<u32> = self.consumers.iter().map(Worker::pid).collect();
-        stage.watch(&pids);
-        self.probes.begin(stage)?;
+        context.watch(&pids);
+        self.probes.begin(context)?;
         let mut baseline = None;
-        stage.phase("rest", Some(1), |stage, before| {
-            let (worked, found) = self.rest(stage, &before.row)?;
+        context.phase("rest", Some(1), |context, before| {
+            let (worked, found) = self.rest(context, &before.row)?;
             baseline = Some(found);
             Ok(worked)
         })?;
         // Before the phase, whose beginning is that of the load.
-        self.probes.lap(stage)?;
+        self.probes.lap(context)?;
         let mut common_end = None;
-        stage.phase("load", Some(2), |stage, _| {
-            let (worked, end) = self.load(stage, thrash)?;
+        context.phase("load", Some(2), |context, _| {
+            let (worked, end) = self.load(context, thrash)?;
             common_end = Some(end);
             Ok(worked)
         })?;
         // The phases have set them, or the trial has ended.
         if let Some((baseline, end)) = baseline.zip(common_end) {
-            stage.phase("recovery", Some(3), |stage, before| {
-                self.recover(stage, &before.row, &baseline, &end)
+            context.phase("recovery", Some(3), |context, before| {
+                self.recover(context, &before.row, &baseline, &end)
             })?;
         }
-        self.probes.end(stage)?;
-        self.verify(stage)
+        self.probes.end(context)?;
+        self.verify(context)
     }
 
     /// The machine before the load.
-    fn rest(&mut self, stage: &mut Stage<'_, '_>, before: &Row) -> Result<(Worked, Baseline), Trouble> {
+    fn rest(
+        &mut self,
+        context: &mut TrialContext<'_, '_>,
+        before: &Row,
+    ) -> Result<(Worked, Baseline), TrialError> {
         let begun = Instant::now();
         // What the probes met while the consumers started is no baseline.
-        self.probes.lap(stage)?;
-        stage.rest(stage.plan.settings.hold.max(LEAST_REST))?;
-        let felt = self.probes.lap(stage)?;
-        let usage = figures::usage(before, &stage.snapshot()?.row);
+        self.probes.lap(context)?;
+        context.rest(context.plan.settings.hold.max(LEAST_REST))?;
+        let felt = self.probes.lap(context)?;
+        let usage = figures::usage(before, &context.snapshot()?.row);
         let mut findings = Findings::default();
         felt.note(&mut findings);
         note_usage(&mut findings, "", &usage);
@@ -179,24 +183,28 @@ impl Crew {
     }
 
     /// From the first consumer's start to the common end, and until the last one has finished its cycle.
-    fn load(&mut self, stage: &mut Stage<'_, '_>, thrash: &Thrash) -> Result<(Worked, CommonEnd), Trouble> {
+    fn load(
+        &mut self,
+        context: &mut TrialContext<'_, '_>,
+        thrash: &Thrash,
+    ) -> Result<(Worked, CommonEnd), TrialError> {
         let origin = Instant::now();
-        self.send(stage, thrash, origin)?;
+        self.send(context, thrash, origin)?;
         let at = |seconds: f64| origin + Duration::from_secs_f64(LEAD + seconds);
         let last_start = f64::from(thrash.consumers - 1) * thrash.stagger;
-        self.attend(stage, at(0.0))?;
-        let started = stage.snapshot()?.row;
-        self.attend(stage, at(last_start))?;
-        let all_started = stage.snapshot()?.row;
+        self.attend(context, at(0.0))?;
+        let started = context.snapshot()?.row;
+        self.attend(context, at(last_start))?;
+        let all_started = context.snapshot()?.row;
         let end = at(thrash.seconds());
-        self.attend(stage, end)?;
-        let ended = stage.snapshot()?.row;
-        let felt = self.probes.lap(stage)?;
+        self.attend(context, end)?;
+        let ended = context.snapshot()?.row;
+        let felt = self.probes.lap(context)?;
         let mut load = Load::default();
         for consumer in &mut self.consumers {
-            let (timeout, stop) = (stage.timeout(), stage.lab.stop.flag());
+            let (timeout, stop) = (context.timeout(), context.runner.stop.flag());
             let reply = consumer.answer(timeout, stop);
-            load.take(reply.map_err(|error| stage.explain(&error))?)?;
+            load.take(reply.map_err(|error| context.explain(&error))?)?;
         }
         let mut findings = load.findings();
         findings.set("lead_s", LEAD);
@@ -207,15 +215,20 @@ impl Crew {
             "all_active_",
             &figures::usage(&all_started, &ended),
         );
-        check_distinct(stage, thrash, &load);
-        stage.lists.extend(load.lists);
+        check_distinct(context, thrash, &load);
+        context.lists.extend(load.lists);
         let worked = worked(load.cost.and(felt.cost()), origin, findings);
         let end = CommonEnd { at: end, row: ended };
         Ok((worked, end))
     }
 
     /// Tells every consumer its start and the common end, each counted from when it is told.
-    fn send(&mut self, stage: &Stage<'_, '_>, thrash: &Thrash, origin: Instant) -> Result<(), Trouble> {
+    fn send(
+        &mut self,
+        context: &TrialContext<'_, '_>,
+        thrash: &Thrash,
+        origin: Instant,
+    ) -> Result<(), TrialError> {
         for (number, consumer) in self.consumers.iter_mut().enumerate() {
             let gone = origin.elapsed().as_secs_f64();
             let command = Command::Consume(Consume {
@@ -225,9 +238,9 @@ impl Crew {
                 start: (LEAD + number as f64 * thrash.stagger - gone).max(0.0),
                 end: (LEAD + thrash.seconds() - gone).max(0.0),
                 // Consumers of one trial write different bytes at different places.
-                seed: stage.seed().rotate_left(32) ^ (number as u64 + 1),
+                seed: context.seed().rotate_left(32) ^ (number as u64 + 1),
             });
-            consumer.send(&command).map_err(|error| stage.explain(&error))?;
+            consumer.send(&command).map_err(|error| context.explain(&error))?;
         }
         Ok(())
     }
@@ -235,20 +248,20 @@ impl Crew {
     /// Looks until the machine is as it was at rest, or for as long as a recovery is watched.
     fn recover(
         &mut self,
-        stage: &mut Stage<'_, '_>,
+        context: &mut TrialContext<'_, '_>,
         before: &Row,
         baseline: &Baseline,
         end: &CommonEnd,
-    ) -> Result<Worked, Trouble> {
+    ) -> Result<Worked, TrialError> {
         let begun = Instant::now();
         let mut felt = Felt::nothing();
         let mut recovery = Recovery::default();
         // The first look is from the common end on, as are the probes' latencies: it holds the cycles that ended late.
         let mut earlier = end.row;
         while recovery.took_s().is_none() && begun.elapsed().as_secs_f64() < LONGEST_RECOVERY {
-            stage.rest(LOOK)?;
-            let lap = self.probes.lap(stage)?;
-            let now = stage.snapshot()?.row;
+            context.rest(LOOK)?;
+            let lap = self.probes.lap(context)?;
+            let now = context.snapshot()?.row;
             let is_back = baseline.is_back(&figures::usage(&earlier, &now), &lap);
             recovery.look(is_back, end.at.elapsed().as_secs_f64());
             felt.merge(&lap);
@@ -267,19 +280,19 @@ impl Crew {
     }
 
     /// Has every consumer compare what it kept of its memory with what it wrote.
-    fn verify(&mut self, stage: &mut Stage<'_, '_>) -> Result<(), Trouble> {
+    fn verify(&mut self, context: &mut TrialContext<'_, '_>) -> Result<(), TrialError> {
         for (number, consumer) in self.consumers.iter_mut().enumerate() {
-            let found = match stage.ask(consumer, &Command::Verify)? {
+            let found = match context.ask(consumer, &Command::Verify)? {
                 Reply::Done {
                     verification: Some(found),
                     ..
                 } => found,
                 other => {
-                    return Err(Trouble::unexpected(&other));
+                    return Err(TrialError::unexpected(&other));
                 }
             };
             if !found.holds() {
-                return Err(Trouble::new(
+                return Err(TrialError::new(
                     Exit::WorkloadFailed,
                     format_args!(
                         "consumer {}: {} of {} bytes differ from what was written, the first at offset {:?}",
@@ -291,19 +304,19 @@ impl Crew {
                 ));
             }
         }
-        stage.verified = true;
+        context.verified = true;
         Ok(())
     }
 
     /// Waits until then, and ends the trial where a stop was asked for or the OOM killer took a process.
-    fn attend(&mut self, stage: &Stage<'_, '_>, until: Instant) -> Result<(), Trouble> {
+    fn attend(&mut self, context: &TrialContext<'_, '_>, until: Instant) -> Result<(), TrialError> {
         loop {
-            stage.go_on()?;
-            if stage.oom_killed() > 0 {
-                return Err(Trouble::new(Exit::Killed, stage.out_of_memory()));
+            context.go_on()?;
+            if context.oom_killed() > 0 {
+                return Err(TrialError::new(Exit::Killed, context.out_of_memory()));
             }
             // A look that cannot be read is left out: the next one is near.
-            let swap = stage.cgroup().and_then(|cgroup| cgroup.swap().ok().flatten());
+            let swap = context.cgroup().and_then(|cgroup| cgroup.swap().ok().flatten());
             self.most_swap = self.most_swap.max(swap);
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -314,17 +327,17 @@ impl Crew {
     }
 
     /// Says of a trial that the OOM killer ended how much of the swap was used.
-    fn with_swap(&self, stage: &Stage<'_, '_>, trouble: Trouble) -> Trouble {
+    fn with_swap(&self, context: &TrialContext<'_, '_>, error: TrialError) -> TrialError {
         match self.most_swap {
             Some(used)
-                if trouble.exit == Exit::Killed
-                    && stage.oom_killed() > 0
-                    && stage.plan.settings.subject.has_swap() =>
+                if error.exit == Exit::Killed
+                    && context.oom_killed() > 0
+                    && context.plan.settings.subject.has_swap() =>
             {
-                let words = swap_words(used, stage.plan.settings.swap_size);
-                Trouble::new(trouble.exit, format_args!("{}; {words}", trouble.reason))
+                let words = swap_words(used, context.plan.settings.swap_size);
+                TrialError::new(error.exit, format_args!("{}; {words}", error.reason))
             }
-            _ => trouble,
+            _ => error,
         }
     }
 }
@@ -367,14 +380,14 @@ fn note_usage(findings: &mut Findings, prefix: &str, usage: &Use) {
 
 /// Places that are on more or fewer pages than chance says are not chosen evenly: the load is not the one that was asked
 /// for. This looks at what the generator chose, not at memory.
-fn check_distinct(stage: &mut Stage<'_, '_>, thrash: &Thrash, load: &Load) {
+fn check_distinct(context: &mut TrialContext<'_, '_>, thrash: &Thrash, load: &Load) {
     let sum = |name: &str| load.list(name).iter().sum::<f64>();
     let (pages, cycles) = (sum("consumer_counted_pages"), sum("consumer_counted_cycles"));
     let expected = Distinct::expected(thrash);
     if let Some(touched) = ratio(pages, cycles)
         && !expected.agrees(touched, cycles)
     {
-        stage.troubles.push(Trouble::new(
+        context.errors.push(TrialError::new(
             Exit::WorkloadFailed,
             format_args!(
                 "the places that the generator chose for a cycle are on {} distinct pages in the mean of {cycles} cycles, \
@@ -413,7 +426,7 @@ const LISTED: [(&str, &str); 10] = [
 
 impl Load {
     /// Takes in the answer of the next consumer.
-    fn take(&mut self, reply: Reply) -> Result<(), Trouble> {
+    fn take(&mut self, reply: Reply) -> Result<(), TrialError> {
         let Worked { cost, findings, .. } = Worked::of_reply(reply)?;
         self.cost = self.cost.and(cost);
         self.counting_s += findings.figures.get("counting_s").copied().unwrap_or(0.0);
@@ -466,11 +479,11 @@ impl Baseline {
             now.unwrap_or(0.0) <= factor * then.unwrap_or(0.0) + margin
         };
         let ms = |latency: Option<u64>| latency.map(|ns| ns as f64 / 1e6);
-        let heartbeat = |felt: &Felt| ms(felt.heartbeat().percentile(99.0));
+        let wake_up = |felt: &Felt| ms(felt.wake_up().percentile(99.0));
         let small_set = |felt: &Felt| ms(felt.small_set().percentile(50.0));
         near(usage.pages_in_per_s, self.usage.pages_in_per_s, 1.0, 100.0)
             && near(usage.stalled_percent, self.usage.stalled_percent, 1.0, 5.0)
-            && near(heartbeat(felt), heartbeat(&self.felt), 2.0, 1.0)
+            && near(wake_up(felt), wake_up(&self.felt), 2.0, 1.0)
             && near(small_set(felt), small_set(&self.felt), 2.0, 1.0)
     }
 }

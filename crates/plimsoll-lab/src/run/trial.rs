@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use super::context::{Surroundings, TrialContext};
 use super::phase::Finished;
 use super::recorder::plain_event;
-use super::stage::{Stage, Surroundings};
-use super::{Laboratory, compression, contention, heap, loadline, map, thrash, wscap};
+use super::{Runner, compression, contention, heap, loadline, map, thrash, wscap};
 use crate::environment::{self, Environment, Missing};
 use crate::workload::protocol::Reply;
 use plimsoll_model::exit::{Exit, Failure, OrExit};
@@ -15,14 +15,14 @@ use plimsoll_model::scenario::{TrialPlan, TrimMechanism, Workload, WorkloadKind}
 
 /// Why a trial is not ok, and how that ends the program.
 #[derive(Debug)]
-pub(super) struct Trouble {
+pub(super) struct TrialError {
     pub(super) exit: Exit,
     pub(super) reason: String,
 }
 
-impl Trouble {
+impl TrialError {
     pub(super) fn new(exit: Exit, reason: impl std::fmt::Display) -> Self {
-        Trouble {
+        TrialError {
             exit,
             reason: reason.to_string(),
         }
@@ -30,7 +30,7 @@ impl Trouble {
 
     /// That a worker answered a command with what is no answer to it.
     pub(super) fn unexpected(reply: &Reply) -> Self {
-        Trouble::new(
+        TrialError::new(
             Exit::WorkloadFailed,
             format_args!("the worker answered {reply:?}"),
         )
@@ -43,7 +43,7 @@ pub(super) struct Ended {
     pub(super) exit: Exit,
 }
 
-impl Laboratory<'_> {
+impl Runner<'_> {
     /// Runs one trial from set-up to tear-down. A trial that goes wrong is a failed trial, not an error; an error
     /// is what ends the run (the recording cannot be written).
     pub(super) fn trial(&mut self, plan: &TrialPlan) -> Result<Ended, Failure> {
@@ -57,17 +57,13 @@ impl Laboratory<'_> {
         };
         let start = self.recorder.event(event.clone())?;
         let mut trial = new_trial(plan);
-        self.begin_heartbeat()?;
-        let mut troubles = self.in_environment(plan, &mut trial);
-        trial.metrics.extend(self.end_heartbeat()?);
+        self.start_neighbour()?;
+        let mut errors = self.in_environment(plan, &mut trial);
+        trial.metrics.extend(self.end_neighbour()?);
         event.kind = EventKind::TrialEnd;
         trial.span_ns = (start, self.recorder.event(event)?);
-        let exit = troubles
-            .iter()
-            .map(|trouble| trouble.exit)
-            .max()
-            .unwrap_or(Exit::Done);
-        trial.reasons = troubles.drain(..).map(|trouble| trouble.reason).collect();
+        let exit = errors.iter().map(|error| error.exit).max().unwrap_or(Exit::Done);
+        trial.reasons = errors.drain(..).map(|error| error.reason).collect();
         if !trial.reasons.is_empty() {
             trial.status = TrialStatus::Failed;
         }
@@ -76,7 +72,7 @@ impl Laboratory<'_> {
     }
 
     /// Makes the environment, runs the phases in it, and undoes it whatever happened.
-    fn in_environment(&mut self, plan: &TrialPlan, trial: &mut Trial) -> Vec<Trouble> {
+    fn in_environment(&mut self, plan: &TrialPlan, trial: &mut Trial) -> Vec<TrialError> {
         let missing = environment::missing(&plan.settings);
         let session = match self.session.as_mut() {
             Some(session) if environment::can_prepare(&plan.settings) => session,
@@ -88,15 +84,15 @@ impl Laboratory<'_> {
         };
         let environment = match Environment::prepare(session, &plan.settings) {
             Ok(environment) => environment,
-            Err(error) => return vec![Trouble::new(Exit::Missing, error)],
+            Err(error) => return vec![TrialError::new(Exit::Missing, error)],
         };
-        let mut troubles = match self.note_environment(plan, &environment) {
+        let mut errors = match self.note_environment(plan, &environment) {
             Ok(()) => self.work(plan, Surroundings::Made(&environment), trial),
             Err(failure) => vec![failure.into()],
         };
         self.watch(None);
-        troubles.extend(self.tear_down(environment));
-        troubles
+        errors.extend(self.tear_down(environment));
+        errors
     }
 
     /// Writes down what was really set up, as the kernel shows it.
@@ -109,42 +105,47 @@ impl Laboratory<'_> {
         self.recorder.event(event).map(drop)
     }
 
-    fn tear_down(&mut self, environment: Environment) -> Option<Trouble> {
+    fn tear_down(&mut self, environment: Environment) -> Option<TrialError> {
         let undone = environment.tear_down(self.session.as_mut()?);
         match undone {
             Ok(report) => {
                 let warned = report.left_alone.iter().try_for_each(|left| {
                     self.warn(format!("left alone, as somebody else changed it: {left}"))
                 });
-                warned.err().map(Trouble::from)
+                warned.err().map(TrialError::from)
             }
-            Err(error) => Some(Trouble::new(Exit::WorkloadFailed, error)),
+            Err(error) => Some(TrialError::new(Exit::WorkloadFailed, error)),
         }
     }
 
     /// Has the trial's work done in the environment, and fills the trial's record.
-    fn work(&mut self, plan: &TrialPlan, surroundings: Surroundings<'_>, trial: &mut Trial) -> Vec<Trouble> {
-        let mut stage = Stage::new(self, plan, surroundings);
+    fn work(
+        &mut self,
+        plan: &TrialPlan,
+        surroundings: Surroundings<'_>,
+        trial: &mut Trial,
+    ) -> Vec<TrialError> {
+        let mut context = TrialContext::new(self, plan, surroundings);
         let ended = match &plan.settings.workload {
-            Workload::Compression => compression::run(&mut stage),
-            Workload::Thrash(thrash) => thrash::run(&mut stage, thrash),
-            Workload::Loadline(loadline) => loadline::run(&mut stage, loadline),
-            Workload::Wscap(wscap) => wscap::run(&mut stage, wscap),
-            Workload::Map(map) => map::run(&mut stage, map),
-            Workload::Contention(contention) => contention::run(&mut stage, contention),
-            Workload::Heap(heap) => heap::run(&mut stage, heap),
+            Workload::Compression => compression::run(&mut context),
+            Workload::Thrash(thrash) => thrash::run(&mut context, thrash),
+            Workload::Loadline(loadline) => loadline::run(&mut context, loadline),
+            Workload::Wscap(wscap) => wscap::run(&mut context, wscap),
+            Workload::Map(map) => map::run(&mut context, map),
+            Workload::Contention(contention) => contention::run(&mut context, contention),
+            Workload::Heap(heap) => heap::run(&mut context, heap),
         };
-        let Stage {
+        let TrialContext {
             finished,
             verified,
-            mut troubles,
+            mut errors,
             params,
             lists,
             ..
-        } = stage;
-        if let Err(trouble) = ended {
+        } = context;
+        if let Err(error) = ended {
             // What ended it comes before what was seen on the way.
-            troubles.insert(0, trouble);
+            errors.insert(0, error);
         }
         trial.params.extend(params);
         trial.lists.extend(lists);
@@ -153,7 +154,7 @@ impl Laboratory<'_> {
         trial.phases = finished.into_iter().map(|finished| finished.phase).collect();
         trial.metrics =
             (self.services.metrics)(trial, &plan.settings, &rows, self.manifest.calibration.as_ref());
-        troubles
+        errors
     }
 }
 
@@ -167,9 +168,9 @@ fn not_run(workload: &Workload) -> &'static str {
 }
 
 /// That something did not run for want of something else; the run's warnings say how to get that.
-pub(super) fn lacking(what_ran: &str, missing: &[Missing]) -> Trouble {
+pub(super) fn lacking(what_ran: &str, missing: &[Missing]) -> TrialError {
     let what: Vec<&str> = missing.iter().map(|missing| missing.what.as_str()).collect();
-    Trouble::new(
+    TrialError::new(
         Exit::Missing,
         format_args!("{what_ran} {NOT_RUN}, for want of {}", what.join(", ")),
     )

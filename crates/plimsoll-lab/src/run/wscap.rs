@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::compression::check_filled;
+use super::context::{Surroundings, TrialContext};
 use super::phase::Worked;
-use super::stage::{Stage, Surroundings};
-use super::trial::{Trouble, lacking};
+use super::trial::{TrialError, lacking};
 use crate::environment::{Cgroup, EnvironmentError};
 use crate::workload::protocol::{Command, Reply};
 use crate::workload::scan::{Scan, figure};
@@ -25,17 +25,17 @@ const MAY_STAY: f64 = 0.05;
 const BALANCE: &str = "madvise(MADV_PAGEOUT) by a thread of the worker, once a second";
 
 /// Runs the trial's work.
-pub(super) fn run(stage: &mut Stage<'_, '_>, wscap: &Wscap) -> Result<(), Trouble> {
+pub(super) fn run(context: &mut TrialContext<'_, '_>, wscap: &Wscap) -> Result<(), TrialError> {
     let mut scanner = Scanner {
-        worker: stage.spawn()?,
+        worker: context.spawn()?,
         wscap: *wscap,
         symbols: Symbols::read(),
     };
-    stage.watch(&[scanner.worker.pid()]);
-    let ended = scanner.work(stage);
-    stage.retire(scanner.worker);
+    context.watch(&[scanner.worker.pid()]);
+    let ended = scanner.work(context);
+    context.retire(scanner.worker);
     if let Err(why) = scanner.symbols {
-        stage.param("fault-path", format!("not measured: {why}"));
+        context.param("fault-path", format!("not measured: {why}"));
     }
     ended
 }
@@ -49,63 +49,69 @@ struct Scanner {
 }
 
 impl Scanner {
-    fn work(&mut self, stage: &mut Stage<'_, '_>) -> Result<(), Trouble> {
-        let settings = &stage.plan.settings;
-        let fill = stage.fill(settings.size, settings.request);
-        stage.phase("fill", Some(1), |stage, _| stage.find(&mut self.worker, &fill))?;
-        check_filled(stage);
-        stage.rest(settings.hold)?;
-        stage.phase("uncapped", Some(2), |stage, _| self.scan(stage, "uncapped", None))?;
-        match (cannot_cap(stage), stage.cgroup()) {
-            (Some(trouble), _) => stage.troubles.push(trouble),
+    fn work(&mut self, context: &mut TrialContext<'_, '_>) -> Result<(), TrialError> {
+        let settings = &context.plan.settings;
+        let fill = context.fill(settings.size, settings.request);
+        context.phase("fill", Some(1), |context, _| {
+            context.find(&mut self.worker, &fill)
+        })?;
+        check_filled(context);
+        context.rest(settings.hold)?;
+        context.phase("uncapped", Some(2), |context, _| {
+            self.scan(context, "uncapped", None)
+        })?;
+        match (cannot_cap(context), context.cgroup()) {
+            (Some(error), _) => context.errors.push(error),
             (None, None) => {}
             (None, Some(cgroup)) => {
-                self.capped(stage, cgroup)?;
-                stage.rest(settings.hold)?;
-                stage.phase("emptied", Some(4), |stage, _| self.emptied(stage))?;
+                self.capped(context, cgroup)?;
+                context.rest(settings.hold)?;
+                context.phase("emptied", Some(4), |context, _| self.emptied(context))?;
             }
         }
-        stage.phase("verify", Some(5), |stage, _| self.verify(stage))
+        context.phase("verify", Some(5), |context, _| self.verify(context))
     }
 
     /// Scans under the cap, which is gone afterwards.
-    fn capped(&mut self, stage: &mut Stage<'_, '_>, cgroup: &Cgroup) -> Result<(), Trouble> {
-        let cap = self.wscap.cap(stage.plan.settings.size);
+    fn capped(&mut self, context: &mut TrialContext<'_, '_>, cgroup: &Cgroup) -> Result<(), TrialError> {
+        let cap = self.wscap.cap(context.plan.settings.size);
         let (mechanism, balance, set) = match self.wscap.cap_by {
-            CapBy::Limit => (cgroup.limit_file(), None, set_limit(stage, cgroup, cap)),
-            CapBy::High => ("memory.high", None, set_high(stage, cgroup, Some(cap))),
+            CapBy::Limit => (cgroup.limit_file(), None, set_limit(context, cgroup, cap)),
+            CapBy::High => ("memory.high", None, set_high(context, cgroup, Some(cap))),
             CapBy::Balance => (BALANCE, Some(cap), Ok(())),
         };
-        stage.param("mechanism", mechanism);
+        context.param("mechanism", mechanism);
         if let Err(error) = set {
             // The rest of the trial is as good without it.
-            stage.go_on()?;
-            stage.troubles.push(Trouble::new(
+            context.go_on()?;
+            context.errors.push(TrialError::new(
                 Exit::WorkloadFailed,
                 format_args!("capped {NOT_RUN}: {error}"),
             ));
             return Ok(());
         }
-        stage.phase("capped", Some(3), |stage, _| self.scan(stage, "capped", balance))?;
+        context.phase("capped", Some(3), |context, _| {
+            self.scan(context, "capped", balance)
+        })?;
         let lifted = match self.wscap.cap_by {
-            CapBy::Limit => set_limit(stage, cgroup, stage.plan.settings.limit),
-            CapBy::High => set_high(stage, cgroup, None),
+            CapBy::Limit => set_limit(context, cgroup, context.plan.settings.limit),
+            CapBy::High => set_high(context, cgroup, None),
             CapBy::Balance => Ok(()),
         };
         lifted.or_else(|error| {
-            stage.go_on()?;
-            Err(Trouble::new(Exit::WorkloadFailed, error))
+            context.go_on()?;
+            Err(TrialError::new(Exit::WorkloadFailed, error))
         })
     }
 
     /// Empties the working set once, and scans: it refills.
-    fn emptied(&mut self, stage: &mut Stage<'_, '_>) -> Result<Worked, Trouble> {
-        let emptied = stage.find(&mut self.worker, &Command::Trim)?.cost;
-        let stayed = stage.snapshot()?.target().saturating_sub(own_bytes(stage));
-        stage
-            .troubles
-            .extend(not_emptied(stayed, stage.plan.settings.size));
-        let mut worked = self.scan(stage, "emptied", None)?;
+    fn emptied(&mut self, context: &mut TrialContext<'_, '_>) -> Result<Worked, TrialError> {
+        let emptied = context.find(&mut self.worker, &Command::Trim)?.cost;
+        let stayed = context.snapshot()?.target().saturating_sub(own_bytes(context));
+        context
+            .errors
+            .extend(not_emptied(stayed, context.plan.settings.size));
+        let mut worked = self.scan(context, "emptied", None)?;
         worked.findings.set("emptying_s", emptied.seconds);
         worked.findings.set("stayed_bytes", stayed as f64);
         worked.cost = emptied.and(worked.cost);
@@ -115,26 +121,29 @@ impl Scanner {
     /// Has the worker scan, and looks at it meanwhile: how much of it is resident, and what its CPU time is spent in.
     fn scan(
         &mut self,
-        stage: &mut Stage<'_, '_>,
+        context: &mut TrialContext<'_, '_>,
         phase: &str,
         balance: Option<u64>,
-    ) -> Result<Worked, Trouble> {
+    ) -> Result<Worked, TrialError> {
         let scan = Command::Scan(Scan {
             seconds: self.wscap.duration,
             balance,
         });
         let mut profiler = self.profiler();
-        self.worker.send(&scan).map_err(|error| stage.explain(&error))?;
-        let own = own_bytes(stage);
+        self.worker.send(&scan).map_err(|error| context.explain(&error))?;
+        let own = own_bytes(context);
         let mut resident: Option<(u64, u64)> = None;
-        let mut left = stage.timeout();
+        let mut left = context.timeout();
         let reply = loop {
-            match self.worker.answer(LOOK_EVERY.min(left), stage.lab.stop.flag()) {
+            match self
+                .worker
+                .answer(LOOK_EVERY.min(left), context.runner.stop.flag())
+            {
                 Ok(reply) => break reply,
                 Err(WorkerError::Timeout { .. }) if left > LOOK_EVERY => left -= LOOK_EVERY,
-                Err(error) => return Err(stage.explain(&error)),
+                Err(error) => return Err(context.explain(&error)),
             }
-            let now = stage.snapshot()?.target().saturating_sub(own);
+            let now = context.snapshot()?.target().saturating_sub(own);
             let (least, most) = resident.unwrap_or((now, now));
             resident = Some((least.min(now), most.max(now)));
             if let Some(profiler) = &mut profiler {
@@ -158,7 +167,7 @@ impl Scanner {
             worked.profile = profile.functions;
         }
         if let Some(rates) = worked.findings.lists.remove(figure::RATES) {
-            stage.lists.push((format!("{phase}_{}", figure::RATES), rates));
+            context.lists.push((format!("{phase}_{}", figure::RATES), rates));
         }
         Ok(worked)
     }
@@ -175,29 +184,29 @@ impl Scanner {
     }
 
     /// Compares every byte with what was filled in, and that of each page with what was written last.
-    fn verify(&mut self, stage: &mut Stage<'_, '_>) -> Result<Worked, Trouble> {
-        match stage.ask(&mut self.worker, &Command::Restore)? {
+    fn verify(&mut self, context: &mut TrialContext<'_, '_>) -> Result<Worked, TrialError> {
+        match context.ask(&mut self.worker, &Command::Restore)? {
             Reply::Done {
                 cost,
                 verification: Some(found),
             } => {
                 if found.holds() {
-                    stage.verified = true;
+                    context.verified = true;
                 } else {
-                    stage.troubles.push(Trouble::new(Exit::WorkloadFailed, found));
+                    context.errors.push(TrialError::new(Exit::WorkloadFailed, found));
                 }
                 Ok(cost.into())
             }
-            other => Err(Trouble::unexpected(&other)),
+            other => Err(TrialError::unexpected(&other)),
         }
     }
 }
 
 /// Why nothing can be capped here, if so.
-fn cannot_cap(stage: &Stage<'_, '_>) -> Option<Trouble> {
-    match &stage.surroundings {
+fn cannot_cap(context: &TrialContext<'_, '_>) -> Option<TrialError> {
+    match &context.surroundings {
         Surroundings::Lacking(missing) => Some(lacking("capped", missing)),
-        Surroundings::Made(environment) if environment.swap_device().is_none() => Some(Trouble::new(
+        Surroundings::Made(environment) if environment.swap_device().is_none() => Some(TrialError::new(
             Exit::WorkloadFailed,
             format_args!(
                 "capped {NOT_RUN}: the subject is `none`, so there is no swap for what does not fit under the cap"
@@ -208,14 +217,14 @@ fn cannot_cap(stage: &Stage<'_, '_>) -> Option<Trouble> {
 }
 
 /// What the worker held before it filled anything: its program's own.
-fn own_bytes(stage: &Stage<'_, '_>) -> u64 {
-    stage.finished.first().map_or(0, |fill| fill.before.target())
+fn own_bytes(context: &TrialContext<'_, '_>) -> u64 {
+    context.finished.first().map_or(0, |fill| fill.before.target())
 }
 
 /// That emptying left more of `size` bytes resident than it may, if so: then the scan after it does not refill.
-fn not_emptied(stayed: u64, size: u64) -> Option<Trouble> {
+fn not_emptied(stayed: u64, size: u64) -> Option<TrialError> {
     (stayed as f64 > MAY_STAY * size as f64).then(|| {
-        Trouble::new(
+        TrialError::new(
             Exit::WorkloadFailed,
             format_args!(
                 "{} of {} stayed in the working set when it was emptied; is the swap device full, or memory locked?",
@@ -226,12 +235,16 @@ fn not_emptied(stayed: u64, size: u64) -> Option<Trouble> {
     })
 }
 
-fn set_high(stage: &Stage<'_, '_>, cgroup: &Cgroup, bytes: Option<u64>) -> Result<(), EnvironmentError> {
-    cgroup.set_high(bytes, stage.timeout(), stage.lab.stop.flag())
+fn set_high(
+    context: &TrialContext<'_, '_>,
+    cgroup: &Cgroup,
+    bytes: Option<u64>,
+) -> Result<(), EnvironmentError> {
+    cgroup.set_high(bytes, context.timeout(), context.runner.stop.flag())
 }
 
-fn set_limit(stage: &Stage<'_, '_>, cgroup: &Cgroup, bytes: u64) -> Result<(), EnvironmentError> {
-    cgroup.set_limit(bytes, stage.timeout(), stage.lab.stop.flag())
+fn set_limit(context: &TrialContext<'_, '_>, cgroup: &Cgroup, bytes: u64) -> Result<(), EnvironmentError> {
+    cgroup.set_limit(bytes, context.timeout(), context.runner.stop.flag())
 }
 
 #[cfg(test)]
@@ -241,11 +254,11 @@ mod tests {
     #[test]
     fn what_stays_of_an_emptied_working_set_is_told() {
         assert!(not_emptied(0, 100 << 20).is_none() && not_emptied(5 << 20, 100 << 20).is_none());
-        let trouble = not_emptied(50 << 20, 100 << 20).unwrap();
+        let error = not_emptied(50 << 20, 100 << 20).unwrap();
         assert!(
-            trouble.reason.starts_with("50.0 MiB of 100 MiB stayed"),
+            error.reason.starts_with("50.0 MiB of 100 MiB stayed"),
             "{}",
-            trouble.reason
+            error.reason
         );
     }
 }

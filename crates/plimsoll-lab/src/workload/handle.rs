@@ -29,7 +29,7 @@ pub struct WorkerOptions {
     /// `cgroup.procs` files (v2, or one a v1 hierarchy) that the worker's pid is written to before its first command.
     pub cgroup_procs: Vec<PathBuf>,
     /// Whether it stands for everybody else: then it is not the first to go when the whole machine runs out.
-    pub bystander: bool,
+    pub neighbour: bool,
     /// Variables of its environment that differ from this process's: set, or taken out.
     pub variables: Vec<(&'static str, Option<OsString>)>,
 }
@@ -216,7 +216,7 @@ impl Worker {
                     source,
                 })?;
         }
-        if !options.bystander {
+        if !options.neighbour {
             // When the whole machine runs out, the experiment goes first. Refused only where /proc is read-only.
             let _ = fs::write(format!("/proc/{}/oom_score_adj", self.pid()), "1000");
         }

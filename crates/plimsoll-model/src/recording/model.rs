@@ -196,7 +196,7 @@ pub struct Trial {
     pub workload: String,
     /// The subject as text.
     pub subject: String,
-    /// Swept and telling parameters by name: `size` is always there.
+    /// Swept and headline parameters by name: `size` is always there.
     pub params: BTreeMap<String, String>,
     /// Repeat, from 1.
     pub repeat: u32,
@@ -369,7 +369,7 @@ pub struct Calibration {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Confounder {
     /// Short stable name: `damon`, `steal`, `other-load`, `other-swap`, `zswap`, `thp`, `page-reporting`,
-    /// `cpu-frequency`, `bystander`.
+    /// `cpu-frequency`, `neighbour`.
     pub name: String,
     /// What was seen, with numbers.
     pub evidence: String,

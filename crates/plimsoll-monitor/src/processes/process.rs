@@ -14,7 +14,7 @@ pub struct Process {
     pub identity: Identity,
     /// Process id of its parent; 0 for none that can be seen.
     pub parent: u32,
-    /// Its name, at most 15 bytes. As it is: to be made [`inert`](plimsoll_model::sanitize::inert) before it is shown.
+    /// Its name, at most 15 bytes. As it is: to be made [`sanitize`](plimsoll_model::sanitize::sanitize) before it is shown.
     pub name: String,
     /// State letter of `/proc/PID/stat`: `R`, `S`, `D`, `T`, `Z`, ...
     pub state: char,

@@ -17,7 +17,7 @@ use super::process::Process;
 use super::rates::Rates;
 use super::snapshot::Snapshot;
 use plimsoll_model::quantity;
-use plimsoll_model::sanitize::inert;
+use plimsoll_model::sanitize::sanitize;
 
 /// A cgroup is pinned at a cap when it uses at least this share of it in both snapshots. The kernel charges in
 /// batches of 64 pages a CPU and reclaims 32 or more at once, and a huge page that does not fit leaves 2 MiB: with a
@@ -103,11 +103,11 @@ impl Storm {
             "{} {} (working set {}){others} is pinned at {} of {} by {} and refaults {} pages/s; that costs {:.0}% of \
              a core in the kernel{stalled}",
             first.identity.pid,
-            inert(&first.name),
+            sanitize(&first.name),
             bytes(first.wss),
             bytes(self.cap.usage.unwrap_or(0)),
             bytes(self.cap.bytes),
-            inert(&self.cap.file.display().to_string()),
+            sanitize(&self.cap.file.display().to_string()),
             quantity::count(self.refaults_per_s as u64),
             self.system_percent,
         )
@@ -238,7 +238,7 @@ fn keep_those_that_take_part(processes: &mut Vec<StormProcess>) {
 }
 
 fn advice(cap: &Cap, mostly_anon: bool) -> String {
-    let file = inert(&cap.file.display().to_string()).into_owned();
+    let file = sanitize(&cap.file.display().to_string()).into_owned();
     let what = if mostly_anon {
         "its working set with what it has in swap"
     } else {
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn the_innermost_cap_has_its_processes_and_bystanders_are_not_named() {
+    fn the_innermost_cap_has_its_processes_and_neighbours_are_not_named() {
         let nested = |refaults| {
             let group = || cgroup(CapKind::Limit, 32 * MIB, refaults);
             vec![("/cg/a", group()), ("/cg", group())]

@@ -9,7 +9,7 @@ use super::cgroup::CapKind;
 use super::listing::{Entry, Listing};
 use super::storm::Storm;
 use plimsoll_model::quantity;
-use plimsoll_model::sanitize::inert;
+use plimsoll_model::sanitize::sanitize;
 
 /// Columns that the command gets at least; where there is less room, others go.
 const LEAST_COMMAND: usize = 16;
@@ -28,7 +28,7 @@ const COLUMNS: &[Column] = &[
         heading: "USER",
         rank: 3,
         left: true,
-        cell: |entry| fit(&known(entry.user.as_deref().map(inert)), 10),
+        cell: |entry| fit(&known(entry.user.as_deref().map(sanitize)), 10),
     },
     right("WSS", 0, |entry| bytes(Some(entry.wss))),
     right("PSS", 0, |entry| bytes(entry.pss)),
@@ -156,8 +156,8 @@ fn table(text: &mut String, listing: &Listing, limit: usize, width: usize, colou
 fn command(entry: &Entry) -> String {
     let mark = if entry.storm { "! " } else { "" };
     match entry.command.as_deref().map(str::trim) {
-        Some(command) if !command.is_empty() => format!("{mark}{}", inert(without_folder(command))),
-        _ => format!("{mark}[{}]", inert(&entry.name)),
+        Some(command) if !command.is_empty() => format!("{mark}{}", sanitize(without_folder(command))),
+        _ => format!("{mark}[{}]", sanitize(&entry.name)),
     }
 }
 

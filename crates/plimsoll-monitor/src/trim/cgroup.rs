@@ -17,7 +17,7 @@ use super::machine::Machine;
 use super::model::Mechanism;
 use crate::processes::members;
 use plimsoll_lab::environment::{CgroupVersion, Hierarchy};
-use plimsoll_model::sanitize::inert;
+use plimsoll_model::sanitize::sanitize;
 
 /// Bytes that `memory.reclaim` is asked for at once: it does not come back before it has tried.
 const STEP: u64 = 64 << 20;
@@ -73,7 +73,7 @@ impl Group {
 
     /// The cgroup in words, safe to print.
     pub(super) fn title(&self) -> String {
-        format!("cgroup {}", inert(&self.name))
+        format!("cgroup {}", sanitize(&self.name))
     }
 
     /// The control file that does what is asked; `None` where the processes have to be trimmed one by one.

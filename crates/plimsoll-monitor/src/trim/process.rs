@@ -11,7 +11,7 @@ use super::error::TrimError;
 use super::holdings::Holdings;
 use super::maps;
 use crate::processes::parse::{Stat, Status};
-use plimsoll_model::sanitize::inert;
+use plimsoll_model::sanitize::sanitize;
 
 /// Bit of CAP_SYS_NICE in a set of capabilities.
 const CAP_SYS_NICE: u32 = 23;
@@ -53,7 +53,7 @@ impl Process {
         if start_ticks.is_some_and(|wanted| wanted != stat.start_ticks) {
             return Err(TrimError::Reused { pid });
         }
-        process.name = inert(&stat.name).into_owned();
+        process.name = sanitize(&stat.name).into_owned();
         if stat.kernel_thread {
             return Err(TrimError::KernelThread {
                 pid,

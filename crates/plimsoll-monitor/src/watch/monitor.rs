@@ -26,7 +26,7 @@ use crate::processes::{self, Depth};
 use crate::trim::release;
 use plimsoll_model::recording::RecordingError;
 use plimsoll_model::recording::model::SamplerReport;
-use plimsoll_model::sanitize::inert;
+use plimsoll_model::sanitize::sanitize;
 use plimsoll_report::analysis::frame::Machine;
 use plimsoll_sample::host::host;
 use plimsoll_sample::{Sampler, SamplerConfig, monotonic_ns};
@@ -284,7 +284,7 @@ impl Monitor {
             .iter()
             .map(|process| Candidate {
                 pid: process.identity.pid,
-                name: inert(&process.name).into_owned(),
+                name: sanitize(&process.name).into_owned(),
                 resident: process.wss(),
                 swap: process.swap().unwrap_or(0),
             })

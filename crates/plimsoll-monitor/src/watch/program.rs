@@ -12,7 +12,7 @@ use super::options::Program;
 use super::shared::{Shared, lock};
 use super::state::MarkKind;
 use crate::processes::{self, Identity};
-use plimsoll_model::sanitize::inert;
+use plimsoll_model::sanitize::sanitize;
 
 /// Files in the recording's folder that the program's output goes into where a face draws.
 const OUTPUT: &str = "stdout.txt";
@@ -57,7 +57,7 @@ impl Program {
     /// The command line in one line, harmless to show.
     pub(super) fn words(&self) -> String {
         let words: Vec<_> = self.command.iter().map(|word| word.to_string_lossy()).collect();
-        inert(&words.join(" ")).into_owned()
+        sanitize(&words.join(" ")).into_owned()
     }
 
     /// Starts it. `folder` is that of the recording, if there is one.
@@ -78,7 +78,7 @@ impl Program {
         processes::pass_signals_on(&mut command);
         let floor = own_peak();
         let failed = |source| WatchError::Program {
-            name: inert(&name.to_string_lossy()).into_owned(),
+            name: sanitize(&name.to_string_lossy()).into_owned(),
             source,
         };
         // Not waited for through this handle, but by `wait_for`, which learns what it used too.

@@ -118,5 +118,5 @@ impl Replay {
 fn title(manifest: &Manifest) -> String {
     let title = &manifest.plan.title;
     let title = title.strip_prefix("watch of ").unwrap_or(title);
-    plimsoll_model::sanitize::inert(title).into_owned()
+    plimsoll_model::sanitize::sanitize(title).into_owned()
 }

@@ -9,7 +9,7 @@ use super::recorder::Recorder;
 use super::state::{Level, Mark, MarkKind, State, TargetState};
 use crate::trim::What;
 use plimsoll_model::recording::model::{Event, EventKind};
-use plimsoll_model::sanitize::inert;
+use plimsoll_model::sanitize::sanitize;
 use plimsoll_sample::monotonic_ns;
 
 /// What the threads of a monitor share. No lock is held while another is taken, but for `state` last.
@@ -190,6 +190,6 @@ pub(super) fn mark_of(event: &Event) -> Option<Mark> {
     Some(Mark {
         t_ns: event.t_ns,
         kind,
-        text: inert(&text).into_owned(),
+        text: sanitize(&text).into_owned(),
     })
 }

@@ -10,7 +10,7 @@ use super::options::TargetChoice;
 use crate::processes::{Depth, Identity, Process, descendants, members};
 use crate::trim::What;
 use plimsoll_lab::environment::{CgroupVersion, Hierarchy, active_swaps};
-use plimsoll_model::sanitize::inert;
+use plimsoll_model::sanitize::sanitize;
 use plimsoll_sample::CgroupFiles;
 
 /// Processes that are read on every tick; reading one takes about 10 us.
@@ -77,7 +77,7 @@ impl Followed {
                     },
                 };
                 let process = Process::read(*pid, Depth::Counters).map_err(failed)?;
-                let title = format!("pid {pid} {}", inert(&process.name));
+                let title = format!("pid {pid} {}", sanitize(&process.name));
                 Ok(Followed::Family(Family::of(process, title, false)))
             }
             TargetChoice::Cgroup(path) => Group::find(path).map(Followed::Cgroup),
@@ -223,7 +223,7 @@ impl Family {
             return None;
         }
         let before = std::mem::replace(&mut self.runs, now);
-        let name = inert(&self.runs.0).into_owned();
+        let name = sanitize(&self.runs.0).into_owned();
         let pid = self.root.pid;
         // A program that was started here was this one before it became itself.
         if before.0.is_empty() {
@@ -273,7 +273,7 @@ impl Group {
             )));
         }
         Ok(Group {
-            title: format!("cgroup {}", inert(&name)),
+            title: format!("cgroup {}", sanitize(&name)),
             folder,
             files,
             removed: false,

@@ -5,7 +5,7 @@
 //!
 //! What no counter tells is not 0: a confounder that was possible and could not be measured says so, and spoils nothing.
 
-use super::bystander::{self, HARMLESS_P99_S};
+use super::neighbour::{self, HARMLESS_P99_S};
 use plimsoll_model::recording::model::{Confounder, Manifest, Phase, Trial, TrialStatus};
 use plimsoll_model::recording::{ColumnView, Samples};
 use plimsoll_model::scenario::{Settings, Subject, ThpMode, WorkloadKind};
@@ -53,7 +53,7 @@ pub fn confounders(samples: &Samples, manifest: &Manifest, trials: &[Trial]) -> 
         thp(&seen),
         page_reporting(&seen),
         cpu_frequency(&seen),
-        harmed_bystander(&seen),
+        harmed_neighbour(&seen),
     ];
     found.into_iter().flatten().collect()
 }
@@ -295,8 +295,8 @@ fn other_load_percent(seen: &Seen<'_>, trial: &Trial) -> Option<f64> {
         let busy_s = CPU_TIMES[..BUSY].iter().filter_map(growth).sum::<i64>() as f64 / 1e6;
         let window_s = seconds(seen.samples.t_ns()[first], seen.samples.t_ns()[last]);
         others_s += busy_s - own_cpu_s(phase) * share_of_phase(phase, window_s);
-        // The heartbeat outside of the cgroup is the run's own too, and beats all the time.
-        others_s -= trial.metrics.get(bystander::CPU).copied().unwrap_or(0.0) / 100.0 * window_s;
+        // The wake-up probe outside of the cgroup is the run's own too, and beats all the time.
+        others_s -= trial.metrics.get(neighbour::CPU).copied().unwrap_or(0.0) / 100.0 * window_s;
         all_s += window_s * f64::from(seen.manifest.host.cpus);
     }
     super::ratio(100.0 * others_s.max(0.0), all_s)
@@ -449,8 +449,8 @@ fn cpu_frequency(seen: &Seen<'_>) -> Option<Confounder> {
 }
 
 /// Told and no more: the numbers of the run are what they are, it is the others who waited.
-fn harmed_bystander(seen: &Seen<'_>) -> Option<Confounder> {
-    let worst = seen.worst(|trial| trial.metrics.get(bystander::P99).copied());
+fn harmed_neighbour(seen: &Seen<'_>) -> Option<Confounder> {
+    let worst = seen.worst(|trial| trial.metrics.get(neighbour::P99).copied());
     let worst = worst.filter(|&worst| worst > HARMLESS_P99_S)?;
     let evidence = format!(
         "in the worst trial a process outside of the run's cgroup was up to {:.0} ms late in 99 of 100 wake-ups; from \
@@ -460,5 +460,5 @@ fn harmed_bystander(seen: &Seen<'_>) -> Option<Confounder> {
     );
     let advice = "Give the run less (`--scale`, `size`) or this machine less else to do: what waits is not the run \
                   but everybody else, and on a busy machine they wait without it too";
-    Some(confounder("bystander", evidence, Vec::new(), advice))
+    Some(confounder("neighbour", evidence, Vec::new(), advice))
 }

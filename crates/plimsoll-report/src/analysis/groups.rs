@@ -250,14 +250,15 @@ fn group(trials: &[&Trial], label: String) -> Group {
 }
 
 /// Subject and class, then the other parameters that tell the groups apart.
-fn label(trial: &Trial, telling: &BTreeSet<String>) -> String {
+fn label(trial: &Trial, headline: &BTreeSet<String>) -> String {
     let mut label = trial.subject.clone();
     if let Some(class) = trial.params.get("class") {
         label = format!("{label} {class}");
     }
     for (name, value) in &trial.params {
         // The subject may be a swept parameter too; the mechanism and the library follow from what was asked.
-        if telling.contains(name) && !matches!(name.as_str(), "class" | "subject" | "mechanism" | "library") {
+        if headline.contains(name) && !matches!(name.as_str(), "class" | "subject" | "mechanism" | "library")
+        {
             label = format!("{label} {name}={value}");
         }
     }

@@ -35,20 +35,20 @@ pub const FASTEST: &str = "fastest_cycle_per_page_s";
 pub const REALLY_BACK_PERCENT: f64 = 95.0;
 
 /// A metric, of which less is better.
-const fn less(name: &'static str, telling: bool, title: &'static str, meaning: &'static str) -> Metric {
+const fn less(name: &'static str, headline: bool, title: &'static str, meaning: &'static str) -> Metric {
     Metric {
         name,
         title,
         meaning,
         direction: Direction::Less,
-        telling,
+        headline,
     }
 }
 
 /// Declares the table of metrics: those of all ways together, then each of every way. `of_way` makes the same names.
 macro_rules! metrics_of_ways {
     ($($way:literal $title:literal;)*) => {
-        /// Every metric of this kind of work, the telling ones first.
+        /// Every metric of this kind of work, the headline ones first.
         pub const METRICS: &[Metric] = &[
             less(FASTEST, true, "give back and get again", "Giving a page back and touching it again, less the memset, by the way that costs least of those that the system has the memory of."),
             less(TOUCH, true, "first touch", "Touching a page of fresh memory. Absent for what is populated as it is mapped: its first touch is one of resident memory."),
@@ -64,7 +64,7 @@ macro_rules! metrics_of_ways {
                     title: concat!($title, ": came back"),
                     meaning: "Share of the memory that the system had back by itself in the time of the rest.",
                     direction: Direction::Neither,
-                    telling: false,
+                    headline: false,
                 },
                 less(concat!($way, "_pressure_s"), false, concat!($title, ": under pressure"), "Time that a reclaim took to get the memory that had not come back by itself."),
                 Metric {
@@ -72,7 +72,7 @@ macro_rules! metrics_of_ways {
                     title: concat!($title, ": back under pressure"),
                     meaning: "Share of the memory that the system had back after a reclaim of what had not come back by itself. Absent where none was tried, or it ran out of time.",
                     direction: Direction::Neither,
-                    telling: false,
+                    headline: false,
                 },
             )*
         ];

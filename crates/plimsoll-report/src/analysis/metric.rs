@@ -17,7 +17,7 @@ pub struct Metric {
     /// Which way it gets better.
     pub direction: Direction,
     /// Whether summaries for people show it.
-    pub telling: bool,
+    pub headline: bool,
 }
 
 /// Which way a metric gets better.
@@ -81,18 +81,18 @@ impl MetricUnit {
 }
 
 /// Declares the table `METRICS` of a kind of work, with a name constant for each metric:
-/// `CONSTANT "name" Direction telling "title" "meaning";`.
+/// `CONSTANT "name" Direction headline "title" "meaning";`.
 macro_rules! metrics {
-    ($($constant:ident $name:literal $direction:ident $telling:literal $title:literal $meaning:literal;)*) => {
+    ($($constant:ident $name:literal $direction:ident $headline:literal $title:literal $meaning:literal;)*) => {
         $(#[doc = $meaning] pub const $constant: &str = $name;)*
-        /// Every metric of this kind of work, the telling ones first.
+        /// Every metric of this kind of work, the headline ones first.
         pub const METRICS: &[$crate::analysis::Metric] = &[
             $($crate::analysis::Metric {
                 name: $constant,
                 title: $title,
                 meaning: $meaning,
                 direction: $crate::analysis::Direction::$direction,
-                telling: $telling,
+                headline: $headline,
             },)*
         ];
     };
@@ -113,7 +113,7 @@ pub fn of(kind: WorkloadKind) -> &'static [Metric] {
 }
 
 /// Metrics that every kind of work has.
-pub const COMMON: &[Metric] = super::bystander::METRICS;
+pub const COMMON: &[Metric] = super::neighbour::METRICS;
 
 /// Every metric of a trial that is known, kind by kind, then those of all.
 pub fn all() -> impl Iterator<Item = &'static Metric> {

@@ -9,7 +9,6 @@
 //!
 //! Invariant: a figure that is not known is absent. No function here returns an infinity or a NaN.
 
-pub mod bystander;
 pub mod compare;
 pub mod compression;
 pub mod confounders;
@@ -22,6 +21,7 @@ pub mod heap;
 pub mod loadline;
 pub mod map;
 pub mod metric;
+pub mod neighbour;
 mod results;
 pub mod statistics;
 pub mod thrash;

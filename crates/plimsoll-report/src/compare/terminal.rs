@@ -9,7 +9,7 @@ use comfy_table::{Attribute, Cell, CellAlignment, Color, ContentArrangement, Tab
 use super::words;
 use crate::analysis::compare::{Comparison, Difference, Row, Standing, Verdict};
 use crate::terminal::wrap;
-use plimsoll_model::sanitize::inert;
+use plimsoll_model::sanitize::sanitize;
 
 /// Differences of one kind that are listed.
 const LISTED: usize = 6;
@@ -165,7 +165,7 @@ impl Column {
     fn cell(self, row: &Row, colour: bool) -> Cell {
         let right = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
         match self {
-            Column::Metric => Cell::new(inert(&row.metric)),
+            Column::Metric => Cell::new(sanitize(&row.metric)),
             Column::Repeats => right(format!(
                 "{}/{}",
                 row.baseline.values.len(),

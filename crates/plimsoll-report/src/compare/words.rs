@@ -55,7 +55,7 @@ fn moved_for_sure(row: &Row) -> bool {
 
 /// Whether the summary for people shows the row: what tells most, and what moved.
 pub fn shown(row: &Row) -> bool {
-    row.restates.is_none() && (crate::analysis::compare::nature(&row.metric).telling || moved(row))
+    row.restates.is_none() && (crate::analysis::compare::nature(&row.metric).headline || moved(row))
 }
 
 /// Sign and word of a verdict.

@@ -1,11 +1,11 @@
 //! What a run showed, in a sentence for each kind of work: one file a kind.
 
-mod bystander;
 mod compression;
 mod contention;
 mod heap;
 mod loadline;
 mod map;
+mod neighbour;
 mod thrash;
 mod wscap;
 
@@ -23,7 +23,7 @@ pub(super) fn of(groups: &[Group], trials: &[Trial]) -> Option<String> {
     let sentences: Vec<String> = kinds(groups)
         .into_iter()
         .filter_map(|kind| sentence(kind, groups))
-        .chain(bystander::sentence(trials))
+        .chain(neighbour::sentence(trials))
         .collect();
     let between = if kinds(groups).len() > 1 { "\n" } else { " " };
     (!sentences.is_empty()).then(|| sentences.join(between))

@@ -42,12 +42,12 @@ pub(super) fn json(page: &Page) -> String {
         })).collect::<Vec<_>>(),
         "timelines": timelines,
     });
-    inert(&document.to_string())
+    script_safe(&document.to_string())
 }
 
 /// JSON in which no character can end a script element or a line of script; escapes mean the same inside strings,
 /// and outside of strings JSON has none of these characters.
-pub fn inert(json: &str) -> String {
+pub fn script_safe(json: &str) -> String {
     let mut safe = String::with_capacity(json.len());
     for letter in json.chars() {
         match letter {
@@ -149,7 +149,7 @@ mod tests {
     #[test]
     fn nothing_can_end_the_script_element() {
         let hostile = json!({ "</script><img onerror=x>": "\u{2028}&\u{2029}" });
-        let safe = inert(&hostile.to_string());
+        let safe = script_safe(&hostile.to_string());
         assert!(!safe.contains(['<', '>', '&', '\u{2028}', '\u{2029}']));
         assert_eq!(serde_json::from_str::<Value>(&safe).ok(), Some(hostile));
     }

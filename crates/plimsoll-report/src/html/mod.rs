@@ -24,7 +24,7 @@ use super::findings;
 use super::page::{Mark, MemoryUse, Page, Timeline};
 use crate::analysis::Group;
 use chapters::Chapter;
-pub use data::inert;
+pub use data::script_safe;
 use plimsoll_model::quantity;
 use plimsoll_model::recording::model::{Calibration, Confounder, RunStatus};
 use plimsoll_model::scenario::WorkloadKind;

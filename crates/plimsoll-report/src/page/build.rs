@@ -14,7 +14,7 @@ use plimsoll_model::columns::Row;
 use plimsoll_model::columns::col;
 use plimsoll_model::recording::Recording;
 use plimsoll_model::recording::model::{Event, EventKind, Phase, Results, Trial};
-use plimsoll_model::sanitize::inert;
+use plimsoll_model::sanitize::sanitize;
 
 /// Points of the timeline of the whole run: about two a pixel of a wide screen.
 const OVERVIEW_POINTS: usize = 2000;
@@ -39,10 +39,10 @@ pub fn build(recording: &Recording, results: &Results) -> Page {
         }
     }
     for warning in &mut results.warnings {
-        *warning = inert(warning).into_owned();
+        *warning = sanitize(warning).into_owned();
     }
     let mut manifest = recording.manifest.clone();
-    manifest.plan.title = inert(&manifest.plan.title).into_owned();
+    manifest.plan.title = sanitize(&manifest.plan.title).into_owned();
     let points = TRIAL_POINTS / results.trials.len().max(1);
     let points = points.clamp(POINTS_PER_TRIAL.start, POINTS_PER_TRIAL.end);
     let trials = results.trials.iter().map(|trial| {
@@ -71,7 +71,7 @@ fn marks(recording: &Recording) -> Vec<Mark> {
         Some(Mark {
             t: event.t_ns as f64 / 1e9,
             sign: sign(event, watched)?,
-            label: inert(label).into_owned(),
+            label: sanitize(label).into_owned(),
             trial: event.trial.clone(),
         })
     };

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use serde::Serialize;
 
-use crate::cli::{Cleanup, Talk};
+use crate::cli::{Cleanup, Verbosity};
 use plimsoll_lab::environment::{self, CleanupReport, RunCleanup, RunState};
 use plimsoll_model::exit::{Exit, Failure, OrExit};
 
@@ -17,7 +17,7 @@ struct Document<'a> {
     report: &'a CleanupReport,
 }
 
-pub(super) fn cleanup(options: &Cleanup, talk: &Talk) -> Result<Exit, Failure> {
+pub(super) fn cleanup(options: &Cleanup, verbosity: &Verbosity) -> Result<Exit, Failure> {
     let report = environment::cleanup(None).or_exit(Exit::Missing)?;
     let clean = report.is_clean();
     if options.json {
@@ -26,7 +26,7 @@ pub(super) fn cleanup(options: &Cleanup, talk: &Talk) -> Result<Exit, Failure> {
             clean,
             report: &report,
         })?;
-    } else if !(talk.quiet && clean) {
+    } else if !(verbosity.quiet && clean) {
         super::print(&render(&report))?;
     }
     Ok(if clean { Exit::Done } else { Exit::Missing })

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use super::report::open;
-use crate::cli::{Compare, CompareFormat, Talk};
+use crate::cli::{Compare, CompareFormat, Verbosity};
 use plimsoll_model::exit::{Exit, Failure, OrExit};
 use plimsoll_model::recording::Recording;
 use plimsoll_model::recording::model::Results;
@@ -16,7 +16,7 @@ use plimsoll_report::compare::{csv, html, markdown, terminal, words};
 use plimsoll_report::export;
 
 /// Carries out the command: 6 when a condition is broken, 7 when one cannot be judged.
-pub(super) fn compare(options: &Compare, talk: &Talk) -> Result<Exit, Failure> {
+pub(super) fn compare(options: &Compare, verbosity: &Verbosity) -> Result<Exit, Failure> {
     let threshold = threshold(options)?;
     let conditions: Vec<Condition> = options
         .fail_on
@@ -46,7 +46,7 @@ pub(super) fn compare(options: &Compare, talk: &Talk) -> Result<Exit, Failure> {
         let outcomes = check(condition, &comparison).or_exit(Exit::Usage)?;
         comparison.conditions.extend(outcomes);
     }
-    write(options, talk, &comparison, &inputs)?;
+    write(options, verbosity, &comparison, &inputs)?;
     // The table on standard output ends with them.
     if format(options) != CompareFormat::Text || output(options).is_some() {
         for outcome in comparison
@@ -93,14 +93,14 @@ fn different_folders(runs: &[PathBuf]) -> Result<(), Failure> {
 
 fn write(
     options: &Compare,
-    talk: &Talk,
+    verbosity: &Verbosity,
     comparison: &Comparison,
     inputs: &[Input<'_>],
 ) -> Result<(), Failure> {
     let path = output(options);
     let text = match format(options) {
         CompareFormat::Text => {
-            let colour = path.is_none() && super::colour_on_stdout(talk);
+            let colour = path.is_none() && super::colour_on_stdout(verbosity);
             terminal::summary(comparison, super::width_of_stdout(), colour)
         }
         CompareFormat::Html => {

@@ -2,14 +2,14 @@
 
 use std::path::Path;
 
-use crate::cli::{Json, Talk};
+use crate::cli::{Json, Verbosity};
 use crate::doctor;
 use plimsoll_model::exit::{Exit, Failure};
 
 /// Where scenarios put swap files unless they say otherwise.
 const SWAP_FOLDER: &str = "/var/tmp";
 
-pub(super) fn doctor(options: &Json, talk: &Talk) -> Result<Exit, Failure> {
+pub(super) fn doctor(options: &Json, verbosity: &Verbosity) -> Result<Exit, Failure> {
     let examination = doctor::examine(Path::new(SWAP_FOLDER));
     if options.json {
         super::print_json(&examination)?;
@@ -17,7 +17,7 @@ pub(super) fn doctor(options: &Json, talk: &Talk) -> Result<Exit, Failure> {
         let text = doctor::render(
             &examination,
             usize::from(super::width_of_stdout()),
-            super::colour_on_stdout(talk),
+            super::colour_on_stdout(verbosity),
         );
         super::print(&text)?;
     }

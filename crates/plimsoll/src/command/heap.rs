@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use crate::cli::{HeapCommand, HeapFrontEnd, HeapRun};
 use crate::heap::{self, Launch, Program, ProgramError};
 use plimsoll_model::exit::{Exit, Failure, OrExit};
-use plimsoll_model::sanitize::inert;
+use plimsoll_model::sanitize::sanitize;
 
 /// Carries out the command.
 pub(super) fn heap(command: &HeapCommand) -> Result<ExitCode, Failure> {
@@ -39,5 +39,5 @@ fn run(options: &HeapRun) -> Result<ExitCode, Failure> {
         hardened: options.hardened,
     };
     let Err(error) = launch.become_program(&program, arguments);
-    Ok(super::not_started(&inert(&name.to_string_lossy()), &error))
+    Ok(super::not_started(&sanitize(&name.to_string_lossy()), &error))
 }

@@ -20,26 +20,26 @@ mod watch;
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
-use crate::cli::{Cli, Command, Talk, When};
+use crate::cli::{Cli, Command, Verbosity, When};
 use plimsoll_model::exit::{Exit, Failure, OrExit};
 
 /// Carries out a command. Returns how the program ends: as one of [`Exit`], but with the code of the program that
 /// `plimsoll watch -- program` or `plimsoll heap run` started.
 pub fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
-    let talk = &cli.talk;
+    let verbosity = &cli.verbosity;
     let exit = match &cli.command {
-        Command::Run(options) => run::run(options, talk),
-        Command::List(options) => scenarios::list(options, talk),
+        Command::Run(options) => run::run(options, verbosity),
+        Command::List(options) => scenarios::list(options, verbosity),
         Command::Show(options) => scenarios::show(options),
-        Command::Report(options) => report::report(options, talk),
-        Command::Compare(options) => compare::compare(options, talk),
+        Command::Report(options) => report::report(options, verbosity),
+        Command::Compare(options) => compare::compare(options, verbosity),
         Command::Export(options) => export::export(options),
         Command::Heap(options) => return heap::heap(&options.command),
-        Command::Watch(options) => return watch::watch(options, talk),
-        Command::Ps(options) => ps::ps(options, talk),
-        Command::Trim(options) => trim::trim(options, talk),
-        Command::Doctor(options) => doctor::doctor(options, talk),
-        Command::Cleanup(options) => cleanup::cleanup(options, talk),
+        Command::Watch(options) => return watch::watch(options, verbosity),
+        Command::Ps(options) => ps::ps(options, verbosity),
+        Command::Trim(options) => trim::trim(options, verbosity),
+        Command::Doctor(options) => doctor::doctor(options, verbosity),
+        Command::Cleanup(options) => cleanup::cleanup(options, verbosity),
         Command::Bench(options) => bench::bench_command(options),
         Command::Completions(options) => shell::completions(options),
         Command::Man(options) => shell::man(options),
@@ -62,9 +62,9 @@ fn mistake(error: &anyhow::Error) -> Option<&dyn miette::Diagnostic> {
 }
 
 /// Prints a failure with its causes, once, on standard error. A mistake in a text is shown with its place.
-pub fn print_failure(failure: &Failure, talk: &Talk) {
+pub fn print_failure(failure: &Failure, verbosity: &Verbosity) {
     if let Some(error) = mistake(&failure.error) {
-        let theme = if use_colour(talk.color, std::io::stderr().is_terminal()) {
+        let theme = if use_colour(verbosity.color, std::io::stderr().is_terminal()) {
             miette::GraphicalTheme::unicode()
         } else {
             miette::GraphicalTheme::unicode_nocolor()
@@ -116,8 +116,8 @@ fn use_colour(when: When, terminal: bool) -> bool {
 }
 
 /// Whether to use colour on standard output.
-fn colour_on_stdout(talk: &Talk) -> bool {
-    use_colour(talk.color, std::io::stdout().is_terminal())
+fn colour_on_stdout(verbosity: &Verbosity) -> bool {
+    use_colour(verbosity.color, std::io::stdout().is_terminal())
 }
 
 /// Columns of the terminal on standard output, or 100 where it is none.

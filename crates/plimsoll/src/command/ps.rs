@@ -5,9 +5,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::screen::Screen;
-use crate::cli::{Ps, PsSort, Talk};
+use crate::cli::{Ps, PsSort, Verbosity};
 use plimsoll_model::exit::{Exit, Failure, OrExit};
-use plimsoll_model::sanitize::inert_json;
+use plimsoll_model::sanitize::sanitize_json;
 use plimsoll_monitor::processes::{Depth, Entry, Listing, Observer, Snapshot, Users, render};
 use plimsoll_sample::stop::Stop;
 
@@ -17,7 +17,7 @@ const INTERVALS: std::ops::RangeInclusive<f64> = 0.1..=3600.0;
 const POLL: Duration = Duration::from_millis(50);
 
 /// Carries out the command.
-pub(super) fn ps(options: &Ps, talk: &Talk) -> Result<Exit, Failure> {
+pub(super) fn ps(options: &Ps, verbosity: &Verbosity) -> Result<Exit, Failure> {
     if !INTERVALS.contains(&options.interval) {
         return Err(Failure::message(
             Exit::Usage,
@@ -33,7 +33,7 @@ pub(super) fn ps(options: &Ps, talk: &Talk) -> Result<Exit, Failure> {
     let interval = Duration::from_secs_f64(options.interval);
     let mut source = Source::new(options)?;
     if options.watch {
-        return watch(&mut source, options, talk, interval);
+        return watch(&mut source, options, verbosity, interval);
     }
     let before = source.snapshot(Depth::Counters)?;
     thread::sleep(interval);
@@ -44,9 +44,9 @@ pub(super) fn ps(options: &Ps, talk: &Talk) -> Result<Exit, Failure> {
         }
         let mut text = serde_json::to_string_pretty(&listing).or_exit(Exit::WorkloadFailed)?;
         text.push('\n');
-        super::print(&inert_json(&text))?;
+        super::print(&sanitize_json(&text))?;
     } else {
-        super::print(&text(&listing, options, talk))?;
+        super::print(&text(&listing, options, verbosity))?;
     }
     Ok(Exit::Done)
 }
@@ -117,16 +117,21 @@ fn sort(entries: &mut [Entry], by: PsSort) {
     }
 }
 
-fn text(listing: &Listing, options: &Ps, talk: &Talk) -> String {
+fn text(listing: &Listing, options: &Ps, verbosity: &Verbosity) -> String {
     if options.storm && listing.storms.is_empty() {
         return "no fault storm\n".to_owned();
     }
     let width = usize::from(super::width_of_stdout());
-    render(listing, options.limit, width, super::colour_on_stdout(talk))
+    render(listing, options.limit, width, super::colour_on_stdout(verbosity))
 }
 
 /// A list each interval, in place on a terminal, one after the other elsewhere, until a signal.
-fn watch(source: &mut Source<'_>, options: &Ps, talk: &Talk, interval: Duration) -> Result<Exit, Failure> {
+fn watch(
+    source: &mut Source<'_>,
+    options: &Ps,
+    verbosity: &Verbosity,
+    interval: Duration,
+) -> Result<Exit, Failure> {
     let stop = Stop::install().or_exit(Exit::Missing)?;
     let screen = Screen::take()?;
     let mut before = source.snapshot(Depth::Counters)?;
@@ -143,7 +148,7 @@ fn watch(source: &mut Source<'_>, options: &Ps, talk: &Talk, interval: Duration)
         next = (next + interval).max(Instant::now());
         let (now, listing) = source.listing(&before)?;
         before = now;
-        if !screen.show(&text(&listing, options, talk))? {
+        if !screen.show(&text(&listing, options, verbosity))? {
             return Ok(Exit::Done);
         }
     }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::cli::{Format, Report, Talk};
+use crate::cli::{Format, Report, Verbosity};
 use plimsoll_lab::run::recording_failure;
 use plimsoll_model::exit::{Exit, Failure, OrExit};
 use plimsoll_model::recording::Recording;
@@ -10,7 +10,7 @@ use plimsoll_model::recording::model::file;
 use plimsoll_report as report;
 use plimsoll_report::analysis;
 
-pub(super) fn report(options: &Report, talk: &Talk) -> Result<Exit, Failure> {
+pub(super) fn report(options: &Report, verbosity: &Verbosity) -> Result<Exit, Failure> {
     let recording = open(&options.run)?;
     for warning in &recording.warnings {
         super::print_error(&format!("warning: {warning}"));
@@ -30,7 +30,7 @@ pub(super) fn report(options: &Report, talk: &Talk) -> Result<Exit, Failure> {
             &results,
             &groups,
             super::width_of_stdout(),
-            super::colour_on_stdout(talk),
+            super::colour_on_stdout(verbosity),
         ),
         Format::Csv => report::csv::csv(&results),
         Format::Markdown => report::markdown::markdown(&recording, &results),

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::cli::{self, Talk};
+use crate::cli::{self, Verbosity};
 use crate::heap;
 use crate::progress::TerminalProgress;
 use plimsoll_lab::environment;
@@ -37,7 +37,7 @@ const SAMPLE: u64 = 10 * COLUMNS.len() as u64;
 /// Bytes of everything else: the page, which is kept under 5 MB however long the run, the events and the trials.
 const PAGE: u64 = 6 << 20;
 
-pub(super) fn run(options: &cli::Run, talk: &Talk) -> Result<Exit, Failure> {
+pub(super) fn run(options: &cli::Run, verbosity: &Verbosity) -> Result<Exit, Failure> {
     let machine = environment::machine().or_exit(Exit::Missing)?;
     let plan = match &options.resume {
         Some(folder) => recorded_plan(folder, options.scenario.as_deref())?,
@@ -58,7 +58,7 @@ pub(super) fn run(options: &cli::Run, talk: &Talk) -> Result<Exit, Failure> {
         run::check_sizes(&plan, &machine)?;
         return Ok(Exit::Done);
     }
-    let mut progress = TerminalProgress::new(talk.quiet, talk.verbose);
+    let mut progress = TerminalProgress::new(verbosity.quiet, verbosity.verbose);
     progress.bounds(&bounds(&plan, options.hz));
     let settings = run::Options {
         plan,
@@ -69,7 +69,7 @@ pub(super) fn run(options: &cli::Run, talk: &Talk) -> Result<Exit, Failure> {
         wait: options.wait.map(Duration::from_secs),
     };
     let outcome = run::run(settings, &SERVICES, &mut progress)?;
-    present(&outcome, options.json, talk)?;
+    present(&outcome, options.json, verbosity)?;
     Ok(outcome.exit)
 }
 
@@ -165,12 +165,12 @@ fn bounds(plan: &Plan, hz: u32) -> String {
 }
 
 /// Prints the verdict of a run, or its results as JSON.
-fn present(outcome: &Outcome, json: bool, talk: &Talk) -> Result<(), Failure> {
+fn present(outcome: &Outcome, json: bool, verbosity: &Verbosity) -> Result<(), Failure> {
     if json {
         return super::print_json(&outcome.results);
     }
     let groups = analysis::groups(&outcome.results.trials);
-    let colour = super::colour_on_stdout(talk);
+    let colour = super::colour_on_stdout(verbosity);
     let mut text = report::terminal::summary(&outcome.results, &groups, super::width_of_stdout(), colour);
     text.push_str(&format!("\nRecording  {}\n", outcome.directory.display()));
     text.push_str(&format!("Report     {}\n", outcome.page.display()));

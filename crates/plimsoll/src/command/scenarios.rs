@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::cli::{Json, Show, Talk};
+use crate::cli::{Json, Show, Verbosity};
 use plimsoll_model::exit::{Exit, Failure, OrExit};
 use plimsoll_model::scenario;
 
@@ -19,7 +19,7 @@ struct ListEntry {
     title: &'static str,
 }
 
-pub(super) fn list(options: &Json, _talk: &Talk) -> Result<Exit, Failure> {
+pub(super) fn list(options: &Json, _talk: &Verbosity) -> Result<Exit, Failure> {
     let scenarios: Vec<ListEntry> = scenario::builtin()
         .iter()
         .map(|entry| ListEntry {

@@ -4,7 +4,7 @@ use std::io::{BufRead, IsTerminal, Write};
 
 use serde::Serialize;
 
-use crate::cli::{Talk, Trim};
+use crate::cli::{Trim, Verbosity};
 use plimsoll_model::exit::{Exit, Failure, OrExit};
 use plimsoll_model::quantity::{bytes, count, seconds};
 use plimsoll_model::scenario::SizeExpr;
@@ -20,7 +20,7 @@ struct Document<'a> {
 }
 
 /// Carries out the command.
-pub(super) fn trim(options: &Trim, talk: &Talk) -> Result<Exit, Failure> {
+pub(super) fn trim(options: &Trim, verbosity: &Verbosity) -> Result<Exit, Failure> {
     let limit = options.size.as_deref().map(size).transpose()?;
     let what = match (&options.cgroup, options.pid) {
         (Some(path), _) => What::Cgroup(path.clone()),
@@ -40,7 +40,7 @@ pub(super) fn trim(options: &Trim, talk: &Talk) -> Result<Exit, Failure> {
             schema: 1,
             report: &report,
         })?;
-    } else if !talk.quiet {
+    } else if !verbosity.quiet {
         super::print(&render(&report))?;
     }
     if let Some(cause) = stop.cause() {

@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGINT, SIGKILL, SIGQUIT, SIGTERM};
 
-use crate::cli::{Talk, Watch, When};
+use crate::cli::{Verbosity, Watch, When};
 use plimsoll_lab::run::recording_failure;
 use plimsoll_model::exit::{Exit, Failure, OrExit};
-use plimsoll_model::sanitize::inert;
+use plimsoll_model::sanitize::sanitize;
 use plimsoll_monitor::watch::serve::{ServeError, ServeOptions, Server};
 use plimsoll_monitor::watch::terminal::{self, Colours, End, TerminalOptions};
 use plimsoll_monitor::watch::{
@@ -26,7 +26,7 @@ const POLL: Duration = Duration::from_millis(500);
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Carries out the command.
-pub(super) fn watch(options: &Watch, talk: &Talk) -> Result<ExitCode, Failure> {
+pub(super) fn watch(options: &Watch, verbosity: &Verbosity) -> Result<ExitCode, Failure> {
     let drawn = !options.headless;
     if drawn && options.serve.is_none() && !std::io::stdout().is_terminal() {
         return Err(Failure::message(
@@ -51,13 +51,13 @@ pub(super) fn watch(options: &Watch, talk: &Talk) -> Result<ExitCode, Failure> {
         Err(error) => return Err(failure(error)),
     };
     let shown = match server {
-        Some(server) => serve(server, &monitor, &stop, options, talk).map(|()| End::Over),
+        Some(server) => serve(server, &monitor, &stop, options, verbosity).map(|()| End::Over),
         None if options.headless => {
-            announce(&monitor, options, talk);
+            announce(&monitor, options, verbosity);
             wait(&monitor, &stop, end_of(options));
             Ok(End::Over)
         }
-        None => draw(&monitor, &stop, options, talk),
+        None => draw(&monitor, &stop, options, verbosity),
     };
     if let (Err(failure), true) = (&shown, options.program.is_empty()) {
         return Err(Failure::message(
@@ -95,19 +95,19 @@ fn serve(
     monitor: &Arc<Monitor>,
     stop: &Arc<Stop>,
     options: &Watch,
-    talk: &Talk,
+    verbosity: &Verbosity,
 ) -> Result<(), Failure> {
     super::print(&format!("{}\n", server.url()))?;
-    if !talk.quiet {
+    if !verbosity.quiet {
         super::print_error("open this address in a browser; Ctrl-C ends");
     }
     server.run(monitor, stop, end_of(options)).or_exit(Exit::Missing)
 }
 
 /// Draws on the terminal until the user quits.
-fn draw(monitor: &Monitor, stop: &Stop, options: &Watch, talk: &Talk) -> Result<End, Failure> {
+fn draw(monitor: &Monitor, stop: &Stop, options: &Watch, verbosity: &Verbosity) -> Result<End, Failure> {
     let drawn = TerminalOptions {
-        colours: match talk.color {
+        colours: match verbosity.color {
             When::Auto => Colours::Auto,
             When::Always => Colours::Always,
             When::Never => Colours::Never,
@@ -149,8 +149,8 @@ fn watched(options: &Watch, drawn: bool) -> Options {
 }
 
 /// Says what is watched, on standard error: standard output is the program's, and then the summary's.
-fn announce(monitor: &Monitor, options: &Watch, talk: &Talk) {
-    if talk.quiet {
+fn announce(monitor: &Monitor, options: &Watch, verbosity: &Verbosity) {
+    if verbosity.quiet {
         return;
     }
     let state = monitor.state();
@@ -192,7 +192,7 @@ fn tell(monitor: &Monitor, said_ns: Option<u64>) -> Option<u64> {
         new.cloned().collect()
     };
     for message in &news {
-        super::print_error(&inert(&message.text));
+        super::print_error(&sanitize(&message.text));
     }
     news.last().map(|message| message.t_ns)
 }

@@ -5,7 +5,7 @@ use askama::Template;
 use super::model::{Cell, CellKind, HeapReport, HeapSurvey, ProcessHeaps};
 use super::picture;
 use plimsoll_model::quantity;
-use plimsoll_model::sanitize::inert;
+use plimsoll_model::sanitize::sanitize;
 use plimsoll_report::html::parts;
 
 #[derive(Template)]
@@ -40,7 +40,7 @@ pub fn page(survey: &HeapSurvey, cells: &[Vec<Cell>]) -> String {
     let names: Vec<String> = survey
         .processes
         .iter()
-        .map(|process| format!("{} ({})", inert(&process.name), process.pid))
+        .map(|process| format!("{} ({})", sanitize(&process.name), process.pid))
         .collect();
     let view = View {
         style: format!("{}{STYLE}", parts::look()),
@@ -48,7 +48,7 @@ pub fn page(survey: &HeapSurvey, cells: &[Vec<Cell>]) -> String {
         unread: survey
             .unread
             .iter()
-            .map(|unread| inert(&unread.why).into_owned())
+            .map(|unread| sanitize(&unread.why).into_owned())
             .collect(),
         processes: survey
             .processes
@@ -74,7 +74,7 @@ fn process_view(process: &ProcessHeaps, cells: &[Cell]) -> ProcessView {
         .flat_map(|validation| &validation.damage);
     ProcessView {
         pid: process.pid,
-        name: inert(&process.name).into_owned(),
+        name: sanitize(&process.name).into_owned(),
         text: super::text::render(&one, super::HeapDetail::All),
         damage: damage
             .map(|damage| format!("heap {} at {:#x}: {}", damage.heap, damage.address, damage.what))

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use object::read::elf::{FileHeader, ProgramHeader, Sym};
 use object::{Endianness, elf};
 
-use plimsoll_model::sanitize::inert;
+use plimsoll_model::sanitize::sanitize;
 
 /// Why a program cannot be started with the library.
 #[derive(Debug, thiserror::Error)]
@@ -71,7 +71,7 @@ impl Program {
     /// # Errors
     /// [`ProgramError`]: there is none, it cannot be run, or not with the library.
     pub fn find(name: &OsStr, search_path: Option<&OsStr>) -> Result<Program, ProgramError> {
-        let spoken = || inert(&name.to_string_lossy()).into_owned();
+        let spoken = || sanitize(&name.to_string_lossy()).into_owned();
         let path = located(name, search_path).map_err(|source| ProgramError::NotStarted {
             name: spoken(),
             source,

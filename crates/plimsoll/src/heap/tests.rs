@@ -78,7 +78,7 @@ fn bucket(subsegments: u64, blocks: [u64; 6]) -> BucketStatistics {
     }
 }
 
-/// As fragmented as that of the talk.
+/// As fragmented as that of the verbosity.
 fn standard() -> HeapReport {
     let mut counts = HeapStatistics::default();
     counts.segments = 1;

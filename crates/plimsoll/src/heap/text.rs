@@ -6,7 +6,7 @@ use plimsoll_lfh::inspect::MOST_DAMAGES;
 
 use super::model::{FrontReport, HeapReport, HeapSurvey, ProcessHeaps, ValidationReport};
 use plimsoll_model::quantity::{bytes, seconds};
-use plimsoll_model::sanitize::inert;
+use plimsoll_model::sanitize::sanitize;
 
 /// Percent of fragmentation from which it is worth a word: as the literature has it, 10 to 15.
 const FRAGMENTED_PERCENT: f64 = 10.0;
@@ -32,7 +32,7 @@ pub fn render(survey: &HeapSurvey, detail: HeapDetail) -> String {
         process_text(&mut text, process, detail);
     }
     for unread in &survey.unread {
-        let _ = writeln!(text, "! {}", inert(&unread.why));
+        let _ = writeln!(text, "! {}", sanitize(&unread.why));
     }
     if survey.processes.is_empty() && survey.unread.is_empty() {
         text.push_str("no process that this user may look into runs on this heap\n");
@@ -63,7 +63,7 @@ fn process_text(text: &mut String, process: &ProcessHeaps, detail: HeapDetail) {
         text,
         "pid {} {}: {heaps}{affinity}{profile}; read in {}\n",
         process.pid,
-        inert(&process.name),
+        sanitize(&process.name),
         seconds(process.took_us as f64 / 1e6)
     );
     table(text, &process.heaps);

@@ -1,7 +1,6 @@
 //! `plimsoll run` on the real kernel: what it records, how it ends, and that nothing is left behind.
 
 mod bad_luck;
-mod bystander;
 mod callers;
 mod contention;
 mod experiments;
@@ -9,6 +8,7 @@ mod heap;
 mod interruptions;
 mod loadline;
 mod map;
+mod neighbour;
 mod refusals;
 mod thrash;
 mod tour;
@@ -169,7 +169,7 @@ impl Started<'_> {
         rustix::process::kill_process(pid, signal).expect("the run lives");
     }
 
-    /// The process ids of the run's workers, as they were started: the heartbeat comes first.
+    /// The process ids of the run's workers, as they were started: the wake-up probe comes first.
     fn children(&self) -> Vec<u32> {
         let children = format!("/proc/{0}/task/{0}/children", self.pid());
         let text = std::fs::read_to_string(children).expect("the run lives");

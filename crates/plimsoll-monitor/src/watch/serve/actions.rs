@@ -4,7 +4,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 
 use crate::watch::Monitor;
-use plimsoll_model::sanitize::inert;
+use plimsoll_model::sanitize::sanitize;
 
 /// Carries out the action `name`; `body` is its argument as plain text.
 ///
@@ -24,7 +24,7 @@ pub(super) fn answer(monitor: &Monitor, name: &str, body: &str) -> Response {
                 .state()
                 .target
                 .as_ref()
-                .map(|target| inert(&target.title).into_owned());
+                .map(|target| sanitize(&target.title).into_owned());
             if title.as_deref() != Some(body.trim()) {
                 return (
                     StatusCode::CONFLICT,

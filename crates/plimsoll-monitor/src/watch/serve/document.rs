@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 
 use crate::watch::{Facts, Level, MarkKind, State};
 use plimsoll_model::categories::CATEGORIES;
-use plimsoll_model::sanitize::inert;
+use plimsoll_model::sanitize::sanitize;
 use plimsoll_report::analysis::Frame;
 use plimsoll_report::analysis::gauges::{GAUGES, Gauge, GaugeUnit, Panel};
-use plimsoll_report::html::{inert as safe_in_script, palette};
+use plimsoll_report::html::{palette, script_safe as safe_in_script};
 
 /// Version of the protocol.
 pub(super) const PROTOCOL: u32 = 1;
@@ -37,9 +37,9 @@ pub(super) fn hello(facts: &Facts, allow_actions: bool) -> String {
     let hello = json!({
         "protocol": PROTOCOL,
         "version": env!("CARGO_PKG_VERSION"),
-        "hostname": inert(&facts.hostname),
-        "kernel": inert(&facts.kernel),
-        "started": inert(&facts.started),
+        "hostname": sanitize(&facts.hostname),
+        "kernel": sanitize(&facts.kernel),
+        "started": sanitize(&facts.started),
         "hz": facts.hz,
         "cpus": facts.machine.cpus,
         "memTotal": facts.mem_total,
@@ -54,33 +54,33 @@ pub(super) fn hello(facts: &Facts, allow_actions: bool) -> String {
 pub(super) fn parts(state: &State) -> [String; PARTS.len()] {
     let target = state.target.as_ref().map(|target| {
         json!({
-            "title": inert(&target.title),
+            "title": sanitize(&target.title),
             "pids": target.pids.iter().take(MOST_PIDS).collect::<Vec<_>>(),
             "unread": target.unread,
-            "ended": target.ended.as_deref().map(inert),
-            "trouble": target.trouble.as_deref().map(inert),
+            "ended": target.ended.as_deref().map(sanitize),
+            "trouble": target.trouble.as_deref().map(sanitize),
         })
     });
-    let devices: Vec<_> = state.swap_devices.iter().map(|name| inert(name)).collect();
+    let devices: Vec<_> = state.swap_devices.iter().map(|name| sanitize(name)).collect();
     let newest = state.marks.len().saturating_sub(MOST_MARKS);
     let marks = state.marks[newest..].iter().map(|mark| {
         json!({
             "t": milliseconds(mark.t_ns),
             "kind": kind(mark.kind),
             "symbol": mark.kind.symbol(),
-            "text": inert(&mark.text),
+            "text": sanitize(&mark.text),
         })
     });
     let status = &state.status;
     let status = json!({
         "replay": status.replay,
-        "ended": status.ended.as_deref().map(inert),
-        "recording": status.recording.as_ref().map(|folder| inert(&folder.to_string_lossy()).into_owned()),
-        "unlocked": status.unlocked.as_deref().map(inert),
-        "busy": status.busy.as_deref().map(inert),
+        "ended": status.ended.as_deref().map(sanitize),
+        "recording": status.recording.as_ref().map(|folder| sanitize(&folder.to_string_lossy()).into_owned()),
+        "unlocked": status.unlocked.as_deref().map(sanitize),
+        "busy": status.busy.as_deref().map(sanitize),
     });
     let messages = state.messages.iter().map(|message| {
-        json!({ "t": milliseconds(message.t_ns), "level": level(message.level), "text": inert(&message.text) })
+        json!({ "t": milliseconds(message.t_ns), "level": level(message.level), "text": sanitize(&message.text) })
     });
     [
         Value::from(target),
@@ -137,7 +137,7 @@ fn push_gauge(text: &mut String, gauge: &Gauge, value: Option<f64>) {
 
 /// Why there will be no more events.
 pub(super) fn end(why: &str) -> String {
-    safe_in_script(&json!({ "reason": inert(why) }).to_string())
+    safe_in_script(&json!({ "reason": sanitize(why) }).to_string())
 }
 
 fn milliseconds(t_ns: u64) -> u64 {
@@ -270,7 +270,7 @@ mod tests {
                 prop_assert!(!document.contains("\\u001b"), "{value}");
             }
             let target: Value = serde_json::from_str(&documents[0]).expect("valid JSON");
-            prop_assert_eq!(target["title"].as_str(), Some(&*inert(&text)));
+            prop_assert_eq!(target["title"].as_str(), Some(&*sanitize(&text)));
         }
 
         #[test]

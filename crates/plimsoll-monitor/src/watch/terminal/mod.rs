@@ -12,7 +12,6 @@
 
 mod action;
 mod chart;
-mod face;
 mod figures;
 mod keys;
 mod layout;
@@ -26,6 +25,7 @@ mod snapshot;
 mod stack;
 mod strips;
 mod theme;
+mod ui;
 mod view;
 mod words;
 
@@ -103,5 +103,5 @@ pub enum TerminalError {
 /// # Errors
 /// When there is no terminal that can be drawn on.
 pub fn run(monitor: &Monitor, options: &TerminalOptions, stop: &Stop) -> Result<End, TerminalError> {
-    face::run(monitor, options, stop)
+    ui::run(monitor, options, stop)
 }

@@ -2,12 +2,12 @@
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-use plimsoll_model::sanitize::inert;
+use plimsoll_model::sanitize::sanitize;
 
-/// `text` made [`inert`], without what takes no cell of its own: a terminal may draw an accent over a neighbour, and a
+/// `text` made [`sanitize`], without what takes no cell of its own: a terminal may draw an accent over a neighbour, and a
 /// variant wider than it says. Where `unicode` is false, all that is not ASCII becomes a question mark.
 pub(super) fn in_cells(text: &str, unicode: bool) -> String {
-    let letters = inert(text);
+    let letters = sanitize(text);
     let letters = letters.chars().filter(|letter| letter.width() != Some(0));
     letters
         .map(|letter| if unicode || letter.is_ascii() { letter } else { '?' })

@@ -11,7 +11,7 @@ pub struct Nature {
     /// Which way it gets better.
     pub direction: Direction,
     /// Whether the summary for people shows it even when nothing changed.
-    pub telling: bool,
+    pub headline: bool,
 }
 
 /// What is no metric of a trial. Names and, with `*` before them, endings of names: the first that fits holds.
@@ -51,7 +51,7 @@ pub fn nature(metric: &str) -> Nature {
         return Nature {
             unit: MetricUnit::of_name(metric),
             direction: known.direction,
-            telling: known.telling,
+            headline: known.headline,
         };
     }
     let fits = |pattern: &str| match pattern.strip_prefix('*') {
@@ -62,14 +62,14 @@ pub fn nature(metric: &str) -> Nature {
         },
     };
     let found = NATURES.iter().find(|(pattern, ..)| fits(pattern));
-    let (unit, direction, telling) = found.map_or(
+    let (unit, direction, headline) = found.map_or(
         (MetricUnit::Count, Direction::Neither, false),
-        |&(_, unit, direction, telling)| (unit, direction, telling),
+        |&(_, unit, direction, headline)| (unit, direction, headline),
     );
     Nature {
         unit,
         direction,
-        telling,
+        headline,
     }
 }
 

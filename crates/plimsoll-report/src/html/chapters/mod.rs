@@ -21,14 +21,14 @@ pub(super) struct Chapter {
     pub(super) title: &'static str,
     /// What the numbers say, in a sentence.
     pub(super) sentence: Option<String>,
-    /// The drawings, the telling one first.
+    /// The drawings, the headline one first.
     pub(super) drawings: Vec<Drawing>,
     /// Tables below the drawings.
     pub(super) tables: Vec<Table>,
 }
 
 impl Chapter {
-    /// Whether two drawings a row leave one over: the first, telling one then has a row of its own.
+    /// Whether two drawings a row leave one over: the first, headline one then has a row of its own.
     pub(super) fn has_odd_drawings(&self) -> bool {
         self.drawings.len() % 2 == 1
     }

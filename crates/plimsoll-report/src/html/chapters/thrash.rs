@@ -243,7 +243,7 @@ fn axis(title: &str, unit: MetricUnit, log: bool) -> Axis {
     }
 }
 
-/// How late the heartbeat was, from the usual to the worst, at rest and under load.
+/// How late the wake-up probe was, from the usual to the worst, at rest and under load.
 fn responsiveness(subjects: &[Subject<'_>]) -> Option<Drawing> {
     let line = |(ink, (subject, phase)): (usize, (&Subject<'_>, &str))| {
         let mut all = Latencies::new();
@@ -270,7 +270,7 @@ fn responsiveness(subjects: &[Subject<'_>]) -> Option<Drawing> {
         .iter()
         .flat_map(|subject| [(subject, "load"), (subject, "rest")]);
     let chart = Chart {
-        title: "Lateness of the heartbeat".to_owned(),
+        title: "Lateness of the wake_up".to_owned(),
         x: axis(
             "One wake-up in so many was at least as late",
             MetricUnit::Count,
@@ -337,9 +337,9 @@ fn fairness(subjects: &[Subject<'_>]) -> Option<Drawing> {
 /// What the probes felt in each phase.
 fn felt(every: &[Seen<'_>]) -> Table {
     const FIGURES: [(&str, &str); 8] = [
-        ("heartbeat_p50_s", "Heartbeat p50"),
-        ("heartbeat_p99_s", "Heartbeat p99"),
-        ("heartbeat_max_s", "Heartbeat max"),
+        ("wake_up_p50_s", "WakeUp p50"),
+        ("wake_up_p99_s", "WakeUp p99"),
+        ("wake_up_max_s", "WakeUp max"),
         ("launch_p50_s", "Launch p50"),
         ("launch_p99_s", "Launch p99"),
         ("launch_count", "Launches"),

@@ -1,23 +1,23 @@
-//! The tables of a kind of work that is described by its metrics: a column for each telling one.
+//! The tables of a kind of work that is described by its metrics: a column for each headline one.
 
 use super::{Cell, Column, Table, columns, heading, reasons_cell, status_cell, verified_cell};
 use crate::analysis::Group;
 use crate::analysis::groups::Measured;
-use crate::telling::{Telling, telling};
+use crate::headline::{Headline, headline};
 use plimsoll_model::quantity;
 use plimsoll_model::recording::model::Trial;
 use plimsoll_model::scenario::WorkloadKind;
 
-/// A row a group: the median of each telling metric, with the lowest and the highest run.
+/// A row a group: the median of each headline metric, with the lowest and the highest run.
 pub(super) fn summary(kind: WorkloadKind, groups: &[&Group]) -> Table {
-    let metrics = telling(kind, groups);
+    let metrics = headline(kind, groups);
     let row = |group: &&Group| {
         let runs = group.trials.len();
         let mut row = vec![
             Cell::text(&group.label),
             Cell::number(runs as f64, runs.to_string()),
         ];
-        let cell = |metric: &Telling| match group.metrics.get(&metric.name) {
+        let cell = |metric: &Headline| match group.metrics.get(&metric.name) {
             Some(measured) => spread(&metric.name, measured),
             None => Cell::missing(),
         };
@@ -52,12 +52,12 @@ fn spread(name: &str, measured: &Measured) -> Cell {
     Cell::number(summary.median, text)
 }
 
-/// A row a trial: its status and its telling metrics.
+/// A row a trial: its status and its headline metrics.
 pub(super) fn trials(kind: WorkloadKind, groups: &[&Group], trials: &[&Trial]) -> Table {
-    let metrics = telling(kind, groups);
+    let metrics = headline(kind, groups);
     let row = |trial: &&Trial| {
         let mut row = vec![Cell::text(&trial.id), status_cell(trial), verified_cell(trial)];
-        let value = |metric: &Telling| Cell::metric(&metric.name, trial.metrics.get(&metric.name).copied());
+        let value = |metric: &Headline| Cell::metric(&metric.name, trial.metrics.get(&metric.name).copied());
         row.extend(metrics.iter().map(value));
         row.push(reasons_cell(trial));
         row
@@ -77,7 +77,7 @@ pub(super) fn trials(kind: WorkloadKind, groups: &[&Group], trials: &[&Trial]) -
 /// Columns with one for each metric between the first and the last ones.
 fn with_metrics(
     first: &[(&'static str, bool)],
-    metrics: &[Telling],
+    metrics: &[Headline],
     last: &[(&'static str, bool)],
 ) -> Vec<Column> {
     let titles = metrics

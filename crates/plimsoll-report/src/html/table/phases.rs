@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use super::{Cell, Column, Table, columns, heading};
-use crate::telling::words;
+use crate::headline::words;
 use plimsoll_model::quantity;
 use plimsoll_model::recording::model::{Phase, Trial};
-use plimsoll_model::sanitize::inert;
+use plimsoll_model::sanitize::sanitize;
 
 /// Functions of a profile that a cell names.
 const PROFILE_NAMES: usize = 3;
@@ -64,7 +64,7 @@ pub(super) fn table(trials: &[&Trial]) -> Table {
         heads.extend(columns(&[("Where CPU time went", false)]));
     }
     let row = |trial: &Trial, phase: &Phase| {
-        let mut row = vec![Cell::text(&trial.id), Cell::text(inert(&phase.name))];
+        let mut row = vec![Cell::text(&trial.id), Cell::text(sanitize(&phase.name))];
         row.extend(known.iter().map(|(_, value, text)| {
             let value = value(phase);
             Cell::number(value, text(value))
@@ -97,7 +97,7 @@ fn profile(phase: &Phase) -> String {
     let text = named.map(|(name, share)| {
         format!(
             "{} {}",
-            inert(name),
+            sanitize(name),
             quantity::metric("share_percent", share * 100.0)
         )
     });

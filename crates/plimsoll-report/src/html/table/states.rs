@@ -66,7 +66,7 @@ pub(in crate::html) fn states(trial: &Trial, marks: &[&Mark]) -> Option<States> 
     } else {
         moved
     };
-    let telling = worked_on * TELLING_SHARE;
+    let headline = worked_on * TELLING_SHARE;
     let place = |key: &str| palette::LAYERS.iter().position(|paint| paint.key == key);
     let mut keys: Vec<&String> = keys.into_iter().collect();
     keys.sort_by_key(|key| {
@@ -90,7 +90,7 @@ pub(in crate::html) fn states(trial: &Trial, marks: &[&Mark]) -> Option<States> 
                     };
                     let change = last.map_or(0.0, |last| level - last);
                     last = Some(level);
-                    let change = if change.abs() > telling {
+                    let change = if change.abs() > headline {
                         quantity::change_of_bytes(change)
                     } else {
                         String::new()

@@ -8,7 +8,7 @@ use crate::cli::HeapStat;
 use crate::command::screen::Screen;
 use crate::heap::{self, HeapDetail, HeapStatError, Stat};
 use plimsoll_model::exit::{Exit, Failure, OrExit};
-use plimsoll_model::sanitize::inert_json;
+use plimsoll_model::sanitize::sanitize_json;
 use plimsoll_monitor::processes::Identity;
 use plimsoll_sample::stop::Stop;
 
@@ -24,7 +24,7 @@ pub(super) fn stat(options: &HeapStat) -> Result<Exit, Failure> {
     if options.json {
         let mut text = serde_json::to_string_pretty(&found.survey).or_exit(Exit::WorkloadFailed)?;
         text.push('\n');
-        crate::command::print(&inert_json(&text))?;
+        crate::command::print(&sanitize_json(&text))?;
     } else {
         crate::command::print(&heap::render(&found.survey, detail(options)))?;
     }

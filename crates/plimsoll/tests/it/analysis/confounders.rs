@@ -380,19 +380,19 @@ fn settings_of_the_machine_are_told_and_spoil_nothing() {
 #[test]
 fn others_who_waited_are_told_and_spoil_nothing() {
     let mut run = quiet(|_, _| {});
-    run.2[1].metrics.insert("bystander_p99_s".into(), 0.049);
+    run.2[1].metrics.insert("neighbour_p99_s".into(), 0.049);
     assert_eq!(found(&run), []);
-    run.2[0].metrics.insert("bystander_p99_s".into(), 0.051);
-    assert_one(&run, "bystander", false, "51 ms late in 99 of 100");
+    run.2[0].metrics.insert("neighbour_p99_s".into(), 0.051);
+    assert_one(&run, "neighbour", false, "51 ms late in 99 of 100");
 }
 
 #[test]
-fn the_heartbeat_of_the_run_is_no_other_load() {
-    // A load of others of 12% of both CPUs, of which the heartbeat was most.
+fn the_wake_up_of_the_run_is_no_other_load() {
+    // A load of others of 12% of both CPUs, of which the wake-up probe was most.
     let mut run = quiet(grow(col::CPU_USER_US, 300_000));
     assert_one(&run, "other-load", false, "of all CPUs");
     for trial in &mut run.2 {
-        trial.metrics.insert("bystander_cpu_percent".into(), 20.0);
+        trial.metrics.insert("neighbour_cpu_percent".into(), 20.0);
     }
     assert_eq!(found(&run), []);
 }

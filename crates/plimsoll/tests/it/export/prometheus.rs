@@ -195,13 +195,13 @@ proptest! {
         let mut text = Vec::new();
         export::prometheus(&recording, &results("words", vec![trial]), &mut text).unwrap();
         let (_, values) = parse(&String::from_utf8(text).unwrap()).map_err(TestCaseError::fail)?;
-        let inert: String = words
+        let sanitized: String = words
             .chars()
             .map(|c| if c.is_control() && c != '\n' { '\u{fffd}' } else { c })
             .collect();
         let labels = |name: &str| &values.keys().find(|(found, _)| found == name).unwrap().1;
-        prop_assert_eq!(&labels("plimsoll_run_info")["hostname"], &inert);
-        prop_assert_eq!(&labels("plimsoll_phase_bytes")["phase"], &inert);
-        prop_assert_eq!(&labels("plimsoll_trial_verified")["class"], &inert);
+        prop_assert_eq!(&labels("plimsoll_run_info")["hostname"], &sanitized);
+        prop_assert_eq!(&labels("plimsoll_phase_bytes")["phase"], &sanitized);
+        prop_assert_eq!(&labels("plimsoll_trial_verified")["class"], &sanitized);
     }
 }

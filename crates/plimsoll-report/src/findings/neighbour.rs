@@ -1,6 +1,6 @@
 //! What a run did to others.
 
-use crate::analysis::bystander::{HARMLESS_P99_S, P99};
+use crate::analysis::neighbour::{HARMLESS_P99_S, P99};
 use plimsoll_model::quantity::seconds;
 use plimsoll_model::recording::model::Trial;
 

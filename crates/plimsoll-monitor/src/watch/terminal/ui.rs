@@ -32,7 +32,7 @@ use plimsoll_report::analysis::gauges::gauge;
 use plimsoll_sample::stop::Stop;
 
 /// The page at work.
-struct Face<'a> {
+struct Ui<'a> {
     monitor: &'a Monitor,
     theme: Theme,
     view: View,
@@ -72,7 +72,7 @@ pub(super) fn run(monitor: &Monitor, options: &TerminalOptions, stop: &Stop) -> 
         "No page is served. `plimsoll watch --serve 127.0.0.1:8080` serves one instead of this screen."
             .to_owned()
     });
-    let mut face = Face {
+    let mut face = Ui {
         monitor,
         theme,
         view: View::new(page),
@@ -119,7 +119,7 @@ fn gone(error: &io::Error) -> bool {
         .any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
 
-impl Face<'_> {
+impl Ui<'_> {
     fn show_until_end(
         &mut self,
         screen: &Screen,

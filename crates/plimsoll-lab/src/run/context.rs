@@ -4,9 +4,9 @@
 use std::ffi::OsString;
 use std::time::{Duration, Instant};
 
-use super::Laboratory;
+use super::Runner;
 use super::phase::{Finished, Snapshot, Worked};
-use super::trial::Trouble;
+use super::trial::TrialError;
 use crate::environment::{Cgroup, CgroupVersion, Environment, Missing, SwapDevice};
 use crate::workload::protocol::{Command, Reply};
 use crate::workload::{Worker, WorkerError, WorkerOptions};
@@ -25,9 +25,9 @@ pub(super) enum Surroundings<'a> {
 }
 
 /// A trial while it runs.
-pub(super) struct Stage<'a, 'l> {
+pub(super) struct TrialContext<'a, 'l> {
     /// The run that it is a part of.
-    pub(super) lab: &'a mut Laboratory<'l>,
+    pub(super) runner: &'a mut Runner<'l>,
     pub(super) plan: &'a TrialPlan,
     pub(super) surroundings: Surroundings<'a>,
     oom_kills_before: u64,
@@ -36,33 +36,33 @@ pub(super) struct Stage<'a, 'l> {
     /// Whether every byte that was read back was compared and right.
     pub(super) verified: bool,
     /// What went wrong without ending the trial.
-    pub(super) troubles: Vec<Trouble>,
+    pub(super) errors: Vec<TrialError>,
     /// Parameters that became known while it ran.
     pub(super) params: Vec<(String, String)>,
     /// Figures of which there is one for each of several things.
     pub(super) lists: Vec<(String, Vec<f64>)>,
 }
 
-impl<'a, 'l> Stage<'a, 'l> {
+impl<'a, 'l> TrialContext<'a, 'l> {
     /// A trial of which nothing has run.
     pub(super) fn new(
-        lab: &'a mut Laboratory<'l>,
+        runner: &'a mut Runner<'l>,
         plan: &'a TrialPlan,
         surroundings: Surroundings<'a>,
-    ) -> Stage<'a, 'l> {
-        let mut stage = Stage {
-            lab,
+    ) -> TrialContext<'a, 'l> {
+        let mut context = TrialContext {
+            runner,
             plan,
             surroundings,
             oom_kills_before: 0,
             finished: Vec::new(),
             verified: false,
-            troubles: Vec::new(),
+            errors: Vec::new(),
             params: Vec::new(),
             lists: Vec::new(),
         };
-        stage.oom_kills_before = stage.oom_kills();
-        stage
+        context.oom_kills_before = context.oom_kills();
+        context
     }
 
     /// The environment, where one could be made.
@@ -79,7 +79,7 @@ impl<'a, 'l> Stage<'a, 'l> {
     }
 
     /// Starts a worker in the trial's cgroup.
-    pub(super) fn spawn(&mut self) -> Result<Worker, Trouble> {
+    pub(super) fn spawn(&mut self) -> Result<Worker, TrialError> {
         self.spawn_with(Vec::new())
     }
 
@@ -87,18 +87,18 @@ impl<'a, 'l> Stage<'a, 'l> {
     pub(super) fn spawn_with(
         &mut self,
         variables: Vec<(&'static str, Option<OsString>)>,
-    ) -> Result<Worker, Trouble> {
+    ) -> Result<Worker, TrialError> {
         let cgroup_procs = self.cgroup().map(Cgroup::procs_paths).unwrap_or_default();
-        self.lab.start_worker(&WorkerOptions {
+        self.runner.start_worker(&WorkerOptions {
             cgroup_procs,
-            bystander: false,
+            neighbour: false,
             variables,
         })
     }
 
     /// Ends a worker, and waits for its end. Returns how long that took.
     pub(super) fn retire(&mut self, worker: Worker) -> Duration {
-        self.lab.retire_worker(worker)
+        self.runner.retire_worker(worker)
     }
 
     /// Watches these processes and the environment in the samples and the snapshots from now on.
@@ -114,7 +114,7 @@ impl<'a, 'l> Stage<'a, 'l> {
                 .and_then(Environment::swap_device)
                 .and_then(SwapDevice::zram_name),
         };
-        self.lab.watch(Some(&target));
+        self.runner.watch(Some(&target));
     }
 
     /// A command that fills `bytes` with the trial's class of data, mapped in requests of `request` bytes.
@@ -130,14 +130,14 @@ impl<'a, 'l> Stage<'a, 'l> {
     }
 
     /// Carries out a command in a worker, and waits for its answer.
-    pub(super) fn ask(&mut self, worker: &mut Worker, command: &Command) -> Result<Reply, Trouble> {
+    pub(super) fn ask(&mut self, worker: &mut Worker, command: &Command) -> Result<Reply, TrialError> {
         worker
-            .call(command, self.timeout(), self.lab.stop.flag())
+            .call(command, self.timeout(), self.runner.stop.flag())
             .map_err(|error| self.explain(&error))
     }
 
     /// Carries out a command that is answered by what it found.
-    pub(super) fn find(&mut self, worker: &mut Worker, command: &Command) -> Result<Worked, Trouble> {
+    pub(super) fn find(&mut self, worker: &mut Worker, command: &Command) -> Result<Worked, TrialError> {
         let reply = self.ask(worker, command)?;
         Worked::of_reply(reply)
     }
@@ -148,11 +148,11 @@ impl<'a, 'l> Stage<'a, 'l> {
         &mut self,
         name: &str,
         number: Option<u32>,
-        work: impl FnOnce(&mut Self, &Snapshot) -> Result<W, Trouble>,
-    ) -> Result<(), Trouble> {
+        work: impl FnOnce(&mut Self, &Snapshot) -> Result<W, TrialError>,
+    ) -> Result<(), TrialError> {
         let trial = self.plan.id.clone();
-        self.lab.progress.phase(&trial, name);
-        let before = self.lab.snapshot()?;
+        self.runner.progress.phase(&trial, name);
+        let before = self.runner.snapshot()?;
         let mut event = Event {
             t_ns: 0,
             kind: EventKind::PhaseStart,
@@ -161,22 +161,22 @@ impl<'a, 'l> Stage<'a, 'l> {
             number,
             text: String::new(),
         };
-        let start = self.lab.recorder.event(event.clone())?;
+        let start = self.runner.recorder.event(event.clone())?;
         let worked = work(self, &before);
         event.kind = EventKind::PhaseEnd;
-        if let Err(trouble) = &worked {
-            event.text.clone_from(&trouble.reason);
+        if let Err(error) = &worked {
+            event.text.clone_from(&error.reason);
         }
-        let end = self.lab.recorder.event(event)?;
+        let end = self.runner.recorder.event(event)?;
         let worked = worked?.into();
-        let after = self.lab.snapshot()?;
+        let after = self.runner.snapshot()?;
         self.finished
             .push(Finished::new(name, (start, end), worked, before, after));
         Ok(())
     }
 
     /// Rests, so that what the kernel does on its own shows in the samples. Ends early when a stop is asked for.
-    pub(super) fn rest(&mut self, seconds: f64) -> Result<(), Trouble> {
+    pub(super) fn rest(&mut self, seconds: f64) -> Result<(), TrialError> {
         let end = Instant::now() + Duration::from_secs_f64(seconds);
         loop {
             self.go_on()?;
@@ -189,30 +189,30 @@ impl<'a, 'l> Stage<'a, 'l> {
     }
 
     /// Ends the trial where a stop was asked for.
-    pub(super) fn go_on(&self) -> Result<(), Trouble> {
-        match self.lab.stop.cause() {
-            Some(cause) => Err(Trouble::new(cause.exit(), cause)),
+    pub(super) fn go_on(&self) -> Result<(), TrialError> {
+        match self.runner.stop.cause() {
+            Some(cause) => Err(TrialError::new(cause.exit(), cause)),
             None => Ok(()),
         }
     }
 
     /// Says what ended a command, in the order of what is known for certain: a stop, the OOM killer, the error.
-    pub(super) fn explain(&self, error: &WorkerError) -> Trouble {
-        if let Some(cause) = self.lab.stop.cause() {
-            return Trouble::new(cause.exit(), cause);
+    pub(super) fn explain(&self, error: &WorkerError) -> TrialError {
+        if let Some(cause) = self.runner.stop.cause() {
+            return TrialError::new(cause.exit(), cause);
         }
         if let WorkerError::Died { signal, .. } = error {
             if self.oom_killed() > 0 {
-                return Trouble::new(Exit::Killed, self.out_of_memory());
+                return TrialError::new(Exit::Killed, self.out_of_memory());
             }
             let exit = if signal.is_some() {
                 Exit::Killed
             } else {
                 Exit::WorkloadFailed
             };
-            return Trouble::new(exit, error);
+            return TrialError::new(exit, error);
         }
-        Trouble::new(Exit::WorkloadFailed, error)
+        TrialError::new(Exit::WorkloadFailed, error)
     }
 
     /// Processes that the OOM killer has killed in the trial's cgroup since it began.
@@ -246,7 +246,7 @@ impl<'a, 'l> Stage<'a, 'l> {
 
     /// The same bytes in the same repeat of every subject, other bytes in every repeat.
     pub(super) fn seed(&self) -> u64 {
-        let seed = self.lab.manifest.plan.seed;
+        let seed = self.runner.manifest.plan.seed;
         seed.wrapping_add(u64::from(self.plan.repeat))
     }
 
@@ -257,6 +257,6 @@ impl<'a, 'l> Stage<'a, 'l> {
 
     /// Reads the whole system now.
     pub(super) fn snapshot(&mut self) -> Result<Snapshot, Failure> {
-        self.lab.snapshot()
+        self.runner.snapshot()
     }
 }

@@ -1,4 +1,4 @@
-//! What a run does to others: the heartbeat outside of its cgroup.
+//! What a run does to others: the wake-up probe outside of its cgroup.
 
 use std::os::unix::process::CommandExt;
 
@@ -23,9 +23,9 @@ fn twice(hold: &str) -> Run {
     Run::of("compression", &set)
 }
 
-/// The heartbeat's metrics of a trial.
-fn heartbeat(trial: &Value) -> [f64; 3] {
-    ["bystander_p99_s", "bystander_max_s", "bystander_cpu_percent"].map(|name| metric(trial, name))
+/// The wake-up probe's metrics of a trial.
+fn wake_up(trial: &Value) -> [f64; 3] {
+    ["neighbour_p99_s", "neighbour_max_s", "neighbour_cpu_percent"].map(|name| metric(trial, name))
 }
 
 #[test]
@@ -37,16 +37,16 @@ fn every_trial_says_what_it_did_to_others() {
     ended.assert_went_well();
     assert_eq!(ended.trials().len(), 2);
     for trial in ended.trials() {
-        let [p99, max, cpu] = heartbeat(trial);
+        let [p99, max, cpu] = wake_up(trial);
         assert!(p99 <= max && max < 60.0, "{trial:#}");
         assert!(
             cpu < 20.0,
             "a hundred wake-ups a second cost next to nothing: {cpu}%"
         );
     }
-    let harmed = ended.trials().iter().any(|trial| heartbeat(trial)[0] > 0.050);
+    let harmed = ended.trials().iter().any(|trial| wake_up(trial)[0] > 0.050);
     let confounders = ended.results["confounders"].as_array().expect("confounders");
-    let told = confounders.iter().find(|found| found["name"] == "bystander");
+    let told = confounders.iter().find(|found| found["name"] == "neighbour");
     assert_eq!(
         harmed,
         told.is_some(),
@@ -56,20 +56,20 @@ fn every_trial_says_what_it_did_to_others() {
 }
 
 #[test]
-fn the_heartbeat_is_outside_of_the_cgroup_and_stays_for_the_whole_run() {
+fn the_wake_up_is_outside_of_the_cgroup_and_stays_for_the_whole_run() {
     if !has_laboratory() {
         return;
     }
     let run = twice("hold=0.4");
     let mut started = run.start();
     started.await_event("phase-end", "fill");
-    let (heartbeat, worker) = (started.children()[0], started.worker());
-    assert_ne!(heartbeat, worker);
+    let (wake_up, worker) = (started.children()[0], started.worker());
+    assert_ne!(wake_up, worker);
     let cgroup = |pid: u32| std::fs::read_to_string(format!("/proc/{pid}/cgroup")).expect("it lives");
     let name = run.name().expect("a recording");
     assert!(cgroup(worker).contains(&name), "{}", cgroup(worker));
-    assert!(!cgroup(heartbeat).contains(&name), "{}", cgroup(heartbeat));
-    let status = std::fs::read_to_string(format!("/proc/{heartbeat}/status")).expect("it lives");
+    assert!(!cgroup(wake_up).contains(&name), "{}", cgroup(wake_up));
+    let status = std::fs::read_to_string(format!("/proc/{wake_up}/status")).expect("it lives");
     let locked = status
         .lines()
         .find(|line| line.starts_with("VmLck:"))
@@ -81,11 +81,11 @@ fn the_heartbeat_is_outside_of_the_cgroup_and_stays_for_the_whole_run() {
     );
     let ended = started.finish();
     ended.assert_went_well();
-    assert!(super::ends_within_seconds(heartbeat));
+    assert!(super::ends_within_seconds(wake_up));
 }
 
 #[test]
-fn a_heartbeat_that_dies_is_told_and_the_next_trial_has_another() {
+fn a_wake_up_that_dies_is_told_and_the_next_trial_has_another() {
     if !has_laboratory() {
         return;
     }
@@ -97,13 +97,13 @@ fn a_heartbeat_that_dies_is_told_and_the_next_trial_has_another() {
     let ended = started.finish();
     ended.assert_went_well();
     let warnings = ended.results["warnings"].to_string();
-    assert!(warnings.contains("the heartbeat failed"), "{warnings}");
-    assert!(ended.trials()[0]["metrics"]["bystander_p99_s"].is_null());
-    assert!(heartbeat(&ended.trials()[1])[1] > 0.0);
+    assert!(warnings.contains("the wake_up failed"), "{warnings}");
+    assert!(ended.trials()[0]["metrics"]["neighbour_p99_s"].is_null());
+    assert!(wake_up(&ended.trials()[1])[1] > 0.0);
 }
 
 #[test]
-fn without_privileges_there_is_a_heartbeat_all_the_same() {
+fn without_privileges_there_is_a_wake_up_all_the_same() {
     if !capability(
         "root",
         rustix::process::geteuid().is_root(),
@@ -138,5 +138,5 @@ fn without_privileges_there_is_a_heartbeat_all_the_same() {
         panic!("{error}: {}", String::from_utf8_lossy(&output.stderr));
     });
     assert_eq!(results["status"], "incomplete", "{results:#}");
-    heartbeat(&results["trials"][0]);
+    wake_up(&results["trials"][0]);
 }

@@ -1,7 +1,7 @@
 //! Which metrics a summary for people shows of a kind of work.
 
 use crate::analysis::{Group, MetricUnit, metric};
-use plimsoll_model::sanitize::inert;
+use plimsoll_model::sanitize::sanitize;
 use plimsoll_model::scenario::WorkloadKind;
 
 /// Metrics that are shown where this version knows none of those that a recording has.
@@ -9,20 +9,20 @@ const MOST_UNKNOWN: usize = 6;
 
 /// A metric that a summary shows.
 #[derive(Debug, Clone)]
-pub(super) struct Telling {
+pub(super) struct Headline {
     /// Its name, which says its unit.
     pub(super) name: String,
     /// Its name for people.
     pub(super) title: String,
 }
 
-/// The telling metrics that these groups of one kind of work have, the most telling first.
-pub(super) fn telling(kind: WorkloadKind, groups: &[&Group]) -> Vec<Telling> {
+/// The headline metrics that these groups of one kind of work have, the most headline first.
+pub(super) fn headline(kind: WorkloadKind, groups: &[&Group]) -> Vec<Headline> {
     let has = |name: &str| groups.iter().any(|group| group.metrics.contains_key(name));
     let all = metric::of(kind).iter().chain(metric::COMMON);
-    let known: Vec<Telling> = all
-        .filter(|metric| metric.telling && has(metric.name))
-        .map(|metric| Telling {
+    let known: Vec<Headline> = all
+        .filter(|metric| metric.headline && has(metric.name))
+        .map(|metric| Headline {
             name: metric.name.to_owned(),
             title: metric.title.to_owned(),
         })
@@ -34,7 +34,7 @@ pub(super) fn telling(kind: WorkloadKind, groups: &[&Group]) -> Vec<Telling> {
     names.sort_unstable();
     names.dedup();
     names.retain(|name| metric::find(name).is_none());
-    let unknown = names.into_iter().take(MOST_UNKNOWN).map(|name| Telling {
+    let unknown = names.into_iter().take(MOST_UNKNOWN).map(|name| Headline {
         name: name.clone(),
         title: words(name),
     });
@@ -48,7 +48,7 @@ pub(super) fn words(name: &str) -> String {
         unit => unit.ending(),
     };
     let bare = name.strip_suffix(ending).filter(|bare| !bare.is_empty());
-    inert(bare.unwrap_or(name)).replace('_', " ")
+    sanitize(bare.unwrap_or(name)).replace('_', " ")
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The heartbeat outside of the run's cgroup: what a run does to those who have nothing to do with it.
+//! The wake-up probe outside of the run's cgroup: what a run does to those who have nothing to do with it.
 //!
 //! One worker stays for the whole run. In each trial it wakes up a hundred times a second, from before the environment
 //! is made until it is undone. It is an ordinary process with ordinary priority and unlocked memory, as it stands for
@@ -8,78 +8,78 @@ use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use super::Laboratory;
+use super::Runner;
 use crate::workload::WorkerOptions;
 use crate::workload::probe::{Probe, ProbeKind};
 use crate::workload::protocol::{Command, Reply};
 use plimsoll_model::exit::Failure;
-use plimsoll_report::analysis::bystander;
+use plimsoll_report::analysis::neighbour;
 
 /// Seconds between two wake-ups: a tenth of what a person notices.
 const PERIOD: f64 = 0.01;
 /// Longest wait for its answer. It answers within a hundredth of a second, but it may be in a queue behind the run.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-impl Laboratory<'_> {
-    /// Begins the heartbeat of a trial. A run without one goes on, and says so.
-    pub(super) fn begin_heartbeat(&mut self) -> Result<(), Failure> {
+impl Runner<'_> {
+    /// Begins the wake-up probe of a trial. A run without one goes on, and says so.
+    pub(super) fn start_neighbour(&mut self) -> Result<(), Failure> {
         let command = Command::Probe(Probe {
-            kind: ProbeKind::Heartbeat,
+            kind: ProbeKind::WakeUp,
             period: PERIOD,
         });
-        match self.ask_bystander(&command) {
+        match self.ask_neighbour(&command) {
             Ok(_) => Ok(()),
-            Err(error) => self.lose_bystander(&error),
+            Err(error) => self.lose_neighbour(&error),
         }
     }
 
-    /// Ends the heartbeat of a trial, and returns its metrics.
-    pub(super) fn end_heartbeat(&mut self) -> Result<BTreeMap<String, f64>, Failure> {
-        if self.bystander.is_none() {
+    /// Ends the wake-up probe of a trial, and returns its metrics.
+    pub(super) fn end_neighbour(&mut self) -> Result<BTreeMap<String, f64>, Failure> {
+        if self.neighbour.is_none() {
             return Ok(BTreeMap::new());
         }
-        match self.ask_bystander(&Command::ProbeEnd) {
-            Ok(Reply::Found { findings, .. }) => Ok(bystander::metrics(&findings.figures)),
+        match self.ask_neighbour(&Command::ProbeEnd) {
+            Ok(Reply::Found { findings, .. }) => Ok(neighbour::metrics(&findings.figures)),
             Ok(other) => {
-                self.lose_bystander(&format!("it answered {other:?}"))?;
+                self.lose_neighbour(&format!("it answered {other:?}"))?;
                 Ok(BTreeMap::new())
             }
             Err(error) => {
-                self.lose_bystander(&error)?;
+                self.lose_neighbour(&error)?;
                 Ok(BTreeMap::new())
             }
         }
     }
 
     /// Ends the worker, where there is one.
-    pub(super) fn retire_bystander(&mut self) {
-        if let Some(worker) = self.bystander.take() {
+    pub(super) fn retire_neighbour(&mut self) {
+        if let Some(worker) = self.neighbour.take() {
             self.retire_worker(worker);
         }
     }
 
     /// Carries out a command in the worker, and starts it where it does not run yet.
-    fn ask_bystander(&mut self, command: &Command) -> Result<Reply, String> {
-        let mut worker = match self.bystander.take() {
+    fn ask_neighbour(&mut self, command: &Command) -> Result<Reply, String> {
+        let mut worker = match self.neighbour.take() {
             Some(worker) => worker,
             None => self
                 .start_worker(&WorkerOptions {
-                    bystander: true,
+                    neighbour: true,
                     ..WorkerOptions::default()
                 })
-                .map_err(|trouble| trouble.reason)?,
+                .map_err(|error| error.reason)?,
         };
         // A stop does not keep it from saying what it saw until then.
         let reply = worker.call(command, PATIENCE, &AtomicBool::new(false));
-        self.bystander = Some(worker);
+        self.neighbour = Some(worker);
         reply.map_err(|error| error.to_string())
     }
 
     /// Says that nothing is known of others in this trial. The next one tries with a new worker.
-    fn lose_bystander(&mut self, reason: &str) -> Result<(), Failure> {
-        self.retire_bystander();
+    fn lose_neighbour(&mut self, reason: &str) -> Result<(), Failure> {
+        self.retire_neighbour();
         self.warn(format!(
-            "what a trial did to processes outside of its cgroup is unknown: the heartbeat failed: {reason}"
+            "what a trial did to processes outside of its cgroup is unknown: the wake_up failed: {reason}"
         ))
     }
 }

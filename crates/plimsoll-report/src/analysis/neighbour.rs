@@ -1,4 +1,4 @@
-//! What a run did to those who have nothing to do with it: the heartbeat outside of the run's cgroup.
+//! What a run did to those who have nothing to do with it: the wake-up probe outside of the run's cgroup.
 
 use std::collections::BTreeMap;
 
@@ -9,12 +9,12 @@ use super::metric::metrics;
 pub const HARMLESS_P99_S: f64 = 0.050;
 
 metrics! {
-    P99 "bystander_p99_s" Less false "bystander p99" "Time that a process outside of the run's cgroup, waking up a hundred times a second, was late in 99 of 100 wake-ups.";
-    MAX "bystander_max_s" Less false "bystander max" "The latest wake-up of a process outside of the run's cgroup.";
-    CPU "bystander_cpu_percent" Less false "bystander CPU" "What that process itself cost, in percent of one CPU.";
+    P99 "neighbour_p99_s" Less false "neighbour p99" "Time that a process outside of the run's cgroup, waking up a hundred times a second, was late in 99 of 100 wake-ups.";
+    MAX "neighbour_max_s" Less false "neighbour max" "The latest wake-up of a process outside of the run's cgroup.";
+    CPU "neighbour_cpu_percent" Less false "neighbour CPU" "What that process itself cost, in percent of one CPU.";
 }
 
-/// The metrics, from the figures that the heartbeat found.
+/// The metrics, from the figures that the wake-up probe found.
 pub fn metrics(figures: &BTreeMap<String, f64>) -> BTreeMap<String, f64> {
     const OF: [(&str, &str); 3] = [(P99, "p99_s"), (MAX, "max_s"), (CPU, "probe_cpu_percent")];
     let known = OF.iter().filter_map(|(metric, figure)| {
