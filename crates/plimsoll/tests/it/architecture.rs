@@ -4,6 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use modules::Modules;
+
+mod modules;
+
 /// The folder of this crate, taken at run time, so that a built test can be pointed at another checkout.
 fn crate_folder() -> PathBuf {
     PathBuf::from(std::env::var("CARGO_MANIFEST_DIR").expect("cargo sets it for tests"))
@@ -72,108 +76,6 @@ fn code(source: &str) -> String {
         .collect()
 }
 
-/// The room of a source file: the first folder, or the file itself where it stands alone.
-fn room_of(file: &str) -> Option<String> {
-    let first = file.split('/').next()?;
-    let name = first.strip_suffix(".rs").unwrap_or(first);
-    (!["lib", "main"].contains(&name)).then(|| name.to_owned())
-}
-
-/// The paths that follow `prefix` in Rust code, one or two names long, groups in braces taken apart.
-fn paths_after(code: &str, prefix: &str) -> BTreeSet<String> {
-    let mut found = BTreeSet::new();
-    for (at, _) in code.match_indices(prefix) {
-        let before = code[..at].chars().next_back();
-        if before.is_some_and(|c| c.is_alphanumeric() || c == '_' || c == ':' || c == '$') {
-            continue;
-        }
-        expand(&code[at + prefix.len()..], &mut Vec::new(), &mut found);
-    }
-    found
-}
-
-/// Reads `a::b`, or `{a::b, c}`, at the start of `rest`, and adds up to two names of each path.
-fn expand(rest: &str, names: &mut Vec<String>, found: &mut BTreeSet<String>) {
-    let rest = rest.trim_start();
-    if let Some(group) = rest.strip_prefix('{') {
-        let mut depth = 0;
-        let mut start = 0;
-        for (at, c) in group.char_indices() {
-            match c {
-                '{' => depth += 1,
-                '}' if depth > 0 => depth -= 1,
-                ',' | '}' if depth == 0 => {
-                    if !group[start..at].trim().is_empty() {
-                        expand(&group[start..at], &mut names.clone(), found);
-                    }
-                    start = at + 1;
-                    if c == '}' {
-                        break;
-                    }
-                }
-                _ => {}
-            }
-        }
-        return;
-    }
-    let end = rest
-        .find(|c: char| !c.is_alphanumeric() && c != '_')
-        .unwrap_or(rest.len());
-    if end > 0 {
-        names.push(rest[..end].to_owned());
-    }
-    match rest[end..].strip_prefix("::") {
-        Some(more) if names.len() < 2 && end > 0 => expand(more, names, found),
-        _ if !names.is_empty() => {
-            found.insert(names.join("::"));
-        }
-        _ => {}
-    }
-}
-
-/// What a room uses of others, as `room` or `room::item`.
-fn uses_of(file: &str, source: &str) -> BTreeSet<String> {
-    let code = code(source);
-    let mut found = paths_after(&code, "crate::");
-    // `super` leads out of the room where there are as many of them as the file is deep.
-    let module = file.trim_end_matches(".rs").trim_end_matches("/mod");
-    let way_out = format!("use {}", "super::".repeat(module.split('/').count()));
-    found.extend(
-        code.lines()
-            .filter_map(|line| line.strip_prefix("pub ").unwrap_or(line).strip_prefix(&way_out))
-            .flat_map(|rest| paths_after(&format!("crate::{rest}"), "crate::")),
-    );
-    found
-}
-
-#[test]
-fn paths_are_read_from_code() {
-    let code = "use crate::{exit::Exit, run, sample::{col, Row}};\nlet x = crate::report::html::page();\n$crate::no::no";
-    let expected = ["exit::Exit", "run", "sample::col", "sample::Row", "report::html"];
-    assert_eq!(
-        paths_after(code, "crate::"),
-        expected.into_iter().map(str::to_owned).collect()
-    );
-    let multi_line = "use crate::scenario::{\n    model::Plan,\n    Source,\n};";
-    let expected = ["scenario::model", "scenario::Source"];
-    assert_eq!(
-        paths_after(multi_line, "crate::"),
-        expected.into_iter().map(str::to_owned).collect()
-    );
-    let out = uses_of(
-        "recording/host/mod.rs",
-        "use super::model::Host;\nuse super::super::sample::Row;\n",
-    );
-    assert_eq!(out, BTreeSet::from(["sample::Row".to_owned()]));
-    assert!(
-        uses_of(
-            "run/mod.rs",
-            "/// See crate::report.\n#[cfg(test)]\nuse crate::doctor::x;"
-        )
-        .is_empty()
-    );
-}
-
 #[test]
 fn crates_depend_as_written() {
     let allowed = table("crate");
@@ -202,7 +104,7 @@ fn crates_depend_as_written() {
             Some(name.as_str()),
             "folder name = crate name"
         );
-        for kind in ["dependencies", "dev-dependencies", "build-dependencies"] {
+        for kind in ["dependencies", "build-dependencies"] {
             let dependencies = manifest
                 .get(kind)
                 .and_then(|table| table.as_table())
@@ -232,145 +134,91 @@ fn the_os_crate_cannot_allocate() {
     }
 }
 
-#[test]
-fn the_table_has_every_room() {
-    let rooms: BTreeSet<String> = sources(&crate_folder().join("src"))
-        .keys()
-        .filter_map(|file| room_of(file))
-        .collect();
-    assert_eq!(
-        rooms,
-        table("room").keys().cloned().collect(),
-        "rooms in the source, and in ARCHITECTURE.md"
-    );
-}
-
-#[test]
-fn rooms_use_what_is_written() {
-    let allowed = table("room");
-    let mut wrong = Vec::new();
-    for (file, source) in sources(&crate_folder().join("src")) {
-        let Some(room) = room_of(&file) else { continue };
-        let allowed = allowed.get(&room).cloned().unwrap_or_default();
-        for used in uses_of(&file, &source) {
-            let (used_room, _) = used.split_once("::").unwrap_or((&used, ""));
-            let fine = used_room == room || allowed.iter().any(|name| *name == used_room || *name == used);
-            if !fine {
-                wrong.push(format!("{file} uses crate::{used}"));
-            }
-        }
-    }
-    assert!(
-        wrong.is_empty(),
-        "against the table of rooms in ARCHITECTURE.md:\n{}",
-        wrong.join("\n")
-    );
-}
-
-/// No room reaches itself through others; rows such as `recording::model` are nouns, which everyone may use.
-#[test]
-fn the_table_of_rooms_has_no_circle() {
-    let table = table("room");
-    let mut settled: BTreeSet<&str> = BTreeSet::new();
-    loop {
-        let ready: Vec<&str> = table
-            .iter()
-            .filter(|(room, _)| !settled.contains(room.as_str()))
-            .filter(|(_, uses)| {
-                uses.iter()
-                    .all(|used| used.contains("::") || settled.contains(used.as_str()))
-            })
-            .map(|(room, _)| room.as_str())
-            .collect();
-        if ready.is_empty() {
-            break;
-        }
-        settled.extend(ready);
-    }
-    let circle: Vec<&String> = table
-        .keys()
-        .filter(|room| !settled.contains(room.as_str()))
-        .collect();
-    assert!(circle.is_empty(), "in a circle: {circle:?}");
-}
-
-/// The files of `rooms` whose code holds one of `words`.
-fn files_with(rooms: impl Fn(&str) -> bool, words: &[&str]) -> Vec<String> {
-    let sources = sources(&crate_folder().join("src"));
-    let of_rooms = sources
-        .iter()
-        .filter(|(file, _)| room_of(file).is_some_and(|room| rooms(&room)));
-    of_rooms
-        .flat_map(|(file, source)| {
-            let code = code(source);
-            let found = words.iter().filter(move |word| code.contains(**word));
-            found
-                .map(move |word| format!("{file} has `{word}`"))
-                .collect::<Vec<_>>()
+/// The sources of every crate, by crate: path below `src`, and code.
+fn crates() -> BTreeMap<String, BTreeMap<String, String>> {
+    let names = table("crate").into_keys();
+    names
+        .map(|name| {
+            let sources = sources(&repository().join("crates").join(&name).join("src"));
+            let code = sources.iter().map(|(file, source)| (file.clone(), code(source)));
+            (name, code.collect())
         })
         .collect()
 }
 
-/// Words that show that code reads the machine.
-const READING: [&str; 6] = [
-    "\"/proc",
-    "\"/sys",
-    "\"/dev",
-    "rustix::",
-    "plimsoll_os::",
-    "libc::",
+#[test]
+fn no_modules_import_each_other_in_a_circle() {
+    let mut circles = Vec::new();
+    for (name, files) in crates() {
+        let modules = Modules::of(&files);
+        for folder in modules.folders() {
+            for circle in modules.circles(&folder) {
+                circles.push(format!("{name} {}: {}", folder.join("::"), circle.join(", ")));
+            }
+        }
+    }
+    assert!(circles.is_empty(), "modules in a circle:\n{}", circles.join("\n"));
+}
+
+/// The files of a crate whose code holds one of `words`.
+fn files_with(name: &str, words: &[&str]) -> Vec<String> {
+    let mut found = Vec::new();
+    for (file, code) in &crates()[name] {
+        let held = words.iter().filter(|word| code.contains(**word));
+        found.extend(held.map(|word| format!("{name}/src/{file} has `{word}`")));
+    }
+    found
+}
+
+/// Names of the kernel's files, and of the crates that call the kernel.
+const SYSTEM_ACCESS: [&str; 7] = [
+    "\"/proc", "\"/sys", "\"/dev", "rustix::mm", "rustix::process", "plimsoll_os::", "libc::",
 ];
 
 #[test]
-fn scenarios_read_no_system() {
-    assert_eq!(
-        files_with(|room| room == "scenario", &READING),
-        Vec::<String>::new()
-    );
+fn models_and_reports_read_no_system() {
+    let found = [files_with("plimsoll-model", &SYSTEM_ACCESS), files_with("plimsoll-report", &SYSTEM_ACCESS)].concat();
+    assert_eq!(found, Vec::<String>::new());
+    assert!(!files_with("plimsoll-sample", &SYSTEM_ACCESS).is_empty(), "the words are those that code has");
 }
 
 #[test]
-fn analysis_and_report_read_no_system() {
-    assert_eq!(
-        files_with(|room| ["analysis", "report"].contains(&room), &READING),
-        Vec::<String>::new()
-    );
-}
-
-#[test]
-fn only_the_face_prints() {
+fn only_the_command_prints() {
     let words = ["println!", "print!(", "eprint!(", "dbg!("];
-    let found = files_with(|room| !["command", "progress"].contains(&room), &words);
+    let libraries = table("crate").into_keys().filter(|name| !["plimsoll", "plimsoll-heap-load"].contains(&name.as_str()));
+    let found: Vec<String> = libraries.flat_map(|name| files_with(&name, &words)).collect();
     assert_eq!(found, Vec::<String>::new());
 }
 
+/// "Checked by `name`" stands beside the struct or module that an invariant is of.
 #[test]
-fn every_invariant_names_its_test_or_says_that_it_has_none() {
-    let tests: String = sources(&repository().join("crates")).into_values().collect();
-    let text = architecture();
-    let mut invariants = 0;
-    for invariant in text.split("- Invariant:").skip(1) {
-        let invariant = invariant.split("\n\n").next().unwrap_or_default();
-        invariants += 1;
-        match invariant.split_once("Checked by") {
-            Some((_, names)) => {
-                let names = in_backticks(names);
-                assert!(!names.is_empty(), "no test is named:{invariant}");
-                for name in names {
-                    assert!(
-                        tests.contains(&format!("fn {name}(")),
-                        "there is no test `{name}`:{invariant}"
-                    );
-                }
+fn every_checked_invariant_names_a_test() {
+    let mut all = String::new();
+    let mut named = Vec::new();
+    for name in table("crate").keys() {
+        let folder = repository().join("crates").join(name);
+        for (file, source) in sources(&folder) {
+            let comments: Vec<&str> = source
+                .lines()
+                .filter_map(|line| line.trim_start().strip_prefix("//"))
+                .map(|line| line.trim_start_matches(['/', '!', ' ']))
+                .collect();
+            for checked in comments.join(" ").split("Checked by ").skip(1) {
+                let sentence = checked.split(". ").next().unwrap_or_default();
+                named.extend(in_backticks(sentence).into_iter().map(|test| (format!("{name}/{file}"), test)));
             }
-            None => assert!(
-                invariant.contains("Kept by review"),
-                "neither checked nor kept by review:{invariant}"
-            ),
+            all.push_str(&source);
         }
     }
-    assert!(invariants > 10, "the invariants were not found");
+    assert!(named.len() > 30, "only {} invariants name their test", named.len());
+    for (file, test) in named {
+        let name = test.rsplit("::").next().unwrap_or(&test);
+        assert!(all.contains(&format!("fn {name}(")), "{file}: there is no test `{test}`");
+    }
 }
+
+/// The crates whose subject is memory and system calls: their modules allow unsafe code one by one.
+const UNSAFE_CRATES: [&str; 4] = ["plimsoll-os", "plimsoll-lfh", "plimsoll-malloc", "plimsoll-heap-load"];
 
 #[test]
 fn unsafe_stands_where_it_is_allowed() {
@@ -396,8 +244,8 @@ fn unsafe_stands_where_it_is_allowed() {
                 has_unsafe, allowed,
                 "{name}/src/{file}: unsafe code, and its allowance by module"
             );
-            if allowed && name == "plimsoll" {
-                found.insert(file);
+            if allowed && !UNSAFE_CRATES.contains(&name.as_str()) {
+                found.insert(format!("{name}/src/{file}"));
             }
         }
     }
