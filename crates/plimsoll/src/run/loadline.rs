@@ -16,7 +16,7 @@ use crate::analysis::loadline::{
     CPU_PER_VISIT, CPU_SYSTEM, CPU_USER, EARLY_KILLS, HARD_FAULTS, KILLED, LOAD, NET, PSI_FULL, PSI_SOME,
     Point, RAM_LOAD, RESIDENT, STORE, SWAPPED, VISITS, next_load,
 };
-use crate::environment::{Environment, SwapDevice, active_swaps};
+use crate::environment::{Environment, SwapDevice};
 use crate::exit::Exit;
 use crate::sample::col;
 use crate::scenario::{Loadline, Subject};
@@ -291,7 +291,7 @@ fn is_free(used: u64, size: u64) -> bool {
 
 /// Bytes of a swap device that are in use; none where that cannot be read.
 fn used_bytes(device: &SwapDevice) -> Option<u64> {
-    let areas = active_swaps().ok()?;
+    let areas = plimsoll_proc::swaps::active().ok()?;
     let area = areas.into_iter().find(|area| area.path == device.path)?;
     Some(area.used)
 }

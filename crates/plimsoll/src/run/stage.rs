@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::Laboratory;
 use super::phase::{Finished, Snapshot, Worked};
 use super::trial::Trouble;
-use crate::environment::{Cgroup, CgroupVersion, Environment, Missing, SwapDevice};
+use crate::environment::{Cgroup, Environment, Missing, SwapDevice};
 use crate::exit::{Exit, Failure};
 use crate::quantity;
 use crate::recording::model::{Event, EventKind};
@@ -106,10 +106,9 @@ impl<'a, 'l> Stage<'a, 'l> {
         let environment = self.environment();
         let target = Target {
             workers: pids.to_vec(),
-            cgroup: self.cgroup().map(|cgroup| match cgroup.version() {
-                CgroupVersion::V1 => CgroupFiles::v1(cgroup.path()),
-                CgroupVersion::V2 => CgroupFiles::v2(cgroup.path()),
-            }),
+            cgroup: self
+                .cgroup()
+                .map(|cgroup| CgroupFiles::of(cgroup.path(), cgroup.version())),
             zram: environment
                 .and_then(Environment::swap_device)
                 .and_then(SwapDevice::zram_name),

@@ -1,0 +1,3 @@
+//! Tests of the kernel files, one file a topic.
+
+mod swap_headers;
