@@ -224,9 +224,10 @@ impl MemoryCgroup {
         match (text.parse::<u64>(), self.version) {
             (Ok(bytes), _) => Ok((bytes < UNLIMITED).then_some(bytes)),
             (Err(_), CgroupVersion::V2) => Ok(None),
-            (Err(_), CgroupVersion::V1) => Err(self.number(name).err().unwrap_or_else(|| {
-                ControlError::read(&self.file(name), io::ErrorKind::InvalidData.into())
-            })),
+            (Err(_), CgroupVersion::V1) => Err(self
+                .number(name)
+                .err()
+                .unwrap_or_else(|| ControlError::read(&self.file(name), io::ErrorKind::InvalidData.into()))),
         }
     }
 

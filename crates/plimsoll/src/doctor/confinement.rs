@@ -24,8 +24,8 @@ pub(super) fn cgroup(look: &Look) -> Check {
     let (mount, own) = (hierarchy.mount.display(), hierarchy.own.display());
     let tree = look.tree;
     let writable = |path: &Path| tree.writable_at(path);
-    let delegated = writable(group.path())
-        && (version == CgroupVersion::V1 || writable(&group.file(SUBTREE_CONTROL)));
+    let delegated =
+        writable(group.path()) && (version == CgroupVersion::V1 || writable(&group.file(SUBTREE_CONTROL)));
     let at_root = writable(top.path());
     let place = if at_root {
         format!("groups can be made below {mount}")

@@ -59,7 +59,9 @@ pub(super) fn damon(look: &Look) -> Check {
         .iter()
         .any(|(_, schemes)| schemes.iter().any(|scheme| scheme.trims));
     match (running.is_empty(), trims) {
-        (true, _) if tree.exists(damon::KDAMONDS) => ABOUT.says(State::Available, "built in, none running", ""),
+        (true, _) if tree.exists(damon::KDAMONDS) => {
+            ABOUT.says(State::Available, "built in, none running", "")
+        }
         (true, _) if tree.exists("sys/kernel/mm") => {
             ABOUT.says(State::Available, "not built into this kernel", "")
         }

@@ -3,9 +3,9 @@
 use super::caller::IPC_LOCK;
 use super::{About, Check, Group, Look, State, size};
 use crate::environment::allocators_below;
+use crate::scenario::KNOWN_ALLOCATORS;
 use plimsoll_proc::resource_limits::Limit;
 use plimsoll_proc::sysctl;
-use crate::scenario::KNOWN_ALLOCATORS;
 
 /// Buffers and stack of a sampler at 100 Hz fit in this many locked bytes.
 const ENOUGH_LOCKED: u64 = 64 << 20;

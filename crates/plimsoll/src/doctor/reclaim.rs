@@ -45,7 +45,11 @@ pub(super) fn cgroup_reclaim(look: &Look) -> Check {
         title: "cgroup reclaim",
         lost: "a group cannot be trimmed on demand (trim = \"cgroup\"); trim = \"worker\" remains",
     };
-    match look.cgroup.as_ref().map(|hierarchy| (hierarchy, hierarchy.version)) {
+    match look
+        .cgroup
+        .as_ref()
+        .map(|hierarchy| (hierarchy, hierarchy.version))
+    {
         Some((hierarchy, CgroupVersion::V2)) => {
             let there = [&hierarchy.mount, &hierarchy.own];
             if there

@@ -2,9 +2,9 @@
 
 use super::caller::SYS_ADMIN;
 use super::{About, Check, Group, Look, State, size};
+use plimsoll_proc::swaps;
 use plimsoll_proc::zram::{CONTROL, HOT_ADD, Zram, devices_of};
 use plimsoll_proc::zswap::{Parameter, Zswap};
-use plimsoll_proc::swaps;
 
 pub(super) fn zram(look: &Look) -> Check {
     const ABOUT: About = About {
@@ -101,7 +101,11 @@ pub(super) fn zswap(look: &Look) -> Check {
         "{standing}; compressor {}{pool}, at most {}% of RAM, shrinker {}",
         shown(zswap.compressor),
         shown(zswap.max_pool_percent.map(|percent| percent.to_string())),
-        shown(zswap.shrinker_enabled.map(|on| if on { "Y" } else { "N" }.to_owned())),
+        shown(
+            zswap
+                .shrinker_enabled
+                .map(|on| if on { "Y" } else { "N" }.to_owned())
+        ),
     );
     let writable = look.tree.writable(&Parameter::Enabled.file().to_string_lossy());
     let state = if writable {

@@ -19,8 +19,7 @@ pub(super) fn start_time(pid: u32) -> io::Result<u64> {
 
 /// Whether that very process still runs. A zombie does not: it holds nothing but its number.
 fn lives(pid: u32, start_time: u64) -> bool {
-    PidStat::read(pid, &mut Vec::new())
-        .is_ok_and(|stat| stat.start_ticks == start_time && stat.is_alive())
+    PidStat::read(pid, &mut Vec::new()).is_ok_and(|stat| stat.start_ticks == start_time && stat.is_alive())
 }
 
 /// Kills the process if it still is the one that was started, and waits until it is gone.

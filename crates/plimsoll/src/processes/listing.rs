@@ -199,7 +199,11 @@ fn own_limits(process: &Process) -> Vec<OwnLimit> {
     };
     let (limits, status) = (&detail.limits, &detail.status);
     [
-        ("-v", limits.address_space.and_then(Limit::bytes), status.address_space),
+        (
+            "-v",
+            limits.address_space.and_then(Limit::bytes),
+            status.address_space,
+        ),
         ("-d", limits.data.and_then(Limit::bytes), status.data),
         ("-l", limits.locked.and_then(Limit::bytes), status.locked),
         ("-m", limits.resident.and_then(Limit::bytes), status.wss()),

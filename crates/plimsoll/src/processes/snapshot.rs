@@ -103,7 +103,8 @@ impl Observer {
             at_ns: monotonic_ns(),
             processes: found.processes,
             denied: found.denied,
-            hides: mounts::hide_processes(&mounts::parse(&self.mountinfo)) && !rustix::process::geteuid().is_root(),
+            hides: mounts::hide_processes(&mounts::parse(&self.mountinfo))
+                && !rustix::process::geteuid().is_root(),
             cgroups,
             refaults: vmstat::refaults(&Tree::live()),
             swap_store: SwapStore::read(),

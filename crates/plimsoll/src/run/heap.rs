@@ -8,8 +8,8 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use plimsoll_proc::{KeptFile, Statm};
 use plimsoll_os::Pidfd;
+use plimsoll_proc::{KeptFile, Statm};
 
 use super::stage::{Stage, Surroundings};
 use super::trial::{Trouble, lacking};

@@ -112,8 +112,7 @@ impl Group {
     /// Whether its anonymous memory has somewhere to go.
     pub(super) fn swap(&self, machine: &Machine) -> Swap {
         let never = || read_number(Path::new(sysctl::SWAPPINESS)).is_ok_and(|swappiness| swappiness == 0);
-        let forbidden =
-            self.group.forbids_swap() || (self.group.version() == CgroupVersion::V2 && never());
+        let forbidden = self.group.forbids_swap() || (self.group.version() == CgroupVersion::V2 && never());
         match Swap::of(machine) {
             Swap::Available if forbidden => Swap::Forbidden,
             swap => swap,

@@ -9,8 +9,8 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use plimsoll::doctor::{Check, Disk, Examination, Outcome, Probes, UffdAccess, examine_machine};
-use plimsoll::recording::host::Tree;
 use plimsoll_os::UffdApi;
+use plimsoll_proc::Tree;
 use rustix::process::{Gid, Uid, geteuid};
 use tempfile::TempDir;
 

@@ -8,14 +8,14 @@ mod journals;
 mod killed_runs;
 mod reserves;
 mod swap_areas;
-mod swap_headers;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-use plimsoll::environment::{Hierarchy, Session};
+use plimsoll::environment::Session;
 use plimsoll::scenario::Settings;
+use plimsoll_proc::cgroup::Hierarchy;
 
 use crate::require::capability;
 

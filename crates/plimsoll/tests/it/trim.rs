@@ -8,7 +8,9 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use plimsoll::environment::{Environment, Hierarchy, Session, active_swaps};
+use plimsoll::environment::{Environment, Session};
+use plimsoll_proc::cgroup::Hierarchy;
+use plimsoll_proc::swaps;
 
 use crate::require::capability;
 
@@ -36,7 +38,7 @@ fn root_with_zram() -> bool {
 
 /// Without swap means without anybody's.
 fn no_swap_at_all() -> bool {
-    let none = active_swaps().is_ok_and(|areas| areas.is_empty());
+    let none = swaps::active().is_ok_and(|areas| areas.is_empty());
     capability("no-swap", none, "this machine has swap of its own")
 }
 

@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use plimsoll::environment::{CgroupVersion, Environment, Hierarchy};
+use plimsoll::environment::Environment;
 use plimsoll::processes::{Depth, Observer, Storm, pinned_from, storms};
 use plimsoll::scenario::{FillClass, Settings, ThpMode};
+use plimsoll_proc::cgroup::{CgroupVersion, Hierarchy};
 
 use super::{Kept, wait_until};
 use crate::require::capability;

@@ -4,9 +4,7 @@ use std::fs;
 
 use plimsoll::sample::columns::col;
 use plimsoll::sample::{COLUMNS, Reader, Row, parse};
-use procfs::{CurrentSI, FromBufRead, FromBufReadSI, FromRead};
-
-use crate::require;
+use procfs::{CurrentSI, FromBufReadSI, FromRead};
 
 #[test]
 fn meminfo_is_what_the_oracle_reads_of_the_same_text() {
@@ -104,19 +102,6 @@ fn stat_is_what_the_oracle_reads_of_the_same_text() {
         let expected = ticks.map(|ticks| (ticks * 1_000_000 / procfs::ticks_per_second()) as i64);
         assert_eq!(row.get(column), expected, "{}", COLUMNS[column].name);
     }
-}
-
-#[test]
-fn pressure_is_what_the_oracle_reads_of_the_same_text() {
-    let text = fs::read("/proc/pressure/memory");
-    let reason = "/proc/pressure/memory cannot be read (CONFIG_PSI, or psi=1 on the kernel's command line)";
-    if !require::capability("psi", text.is_ok(), reason) {
-        return;
-    }
-    let text = text.unwrap();
-    let oracle = procfs::MemoryPressure::from_buf_read(&*text).unwrap();
-    let expected = (Some(oracle.some.total as i64), Some(oracle.full.total as i64));
-    assert_eq!(parse::psi(&text), expected);
 }
 
 /// What only grows must lie between a sample before and a sample after.

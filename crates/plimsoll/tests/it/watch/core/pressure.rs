@@ -7,9 +7,10 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use plimsoll::analysis::gauges::gauge;
-use plimsoll::environment::{CgroupVersion, Environment, Hierarchy};
+use plimsoll::environment::Environment;
 use plimsoll::recording::Recording;
 use plimsoll::watch::{Monitor, Options, Source, TargetChoice};
+use plimsoll_proc::cgroup::{CgroupVersion, Hierarchy};
 
 use super::{Kept, PATIENCE, stderr, watch};
 use crate::processes::storms::{scanner, zram};
