@@ -6,9 +6,9 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
+use plimsoll_proc::schedstat::Schedstat;
 use serde::Serialize;
 
-use super::fields::{number, words};
 use super::sampler::{Sampler, SamplerConfig, monotonic_ns};
 use plimsoll_model::columns::Row;
 
@@ -105,8 +105,7 @@ fn vmstat(seconds: u32) -> io::Result<VmstatCost> {
 /// CPU time of a process of one thread.
 fn cpu_ns(pid: u32) -> io::Result<i64> {
     let text = fs::read(format!("/proc/{pid}/schedstat"))?;
-    words(&text)
-        .next()
-        .and_then(number)
+    Schedstat::parse(&text)
+        .map(|spent| spent.on_cpu_ns)
         .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "schedstat holds no number"))
 }

@@ -2,8 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use super::fields::{KeyedLines, number};
-use super::kept_file::KeptFile;
+use plimsoll_proc::KeptFile;
+use plimsoll_proc::cgroup::{CgroupVersion, Field, STAT};
+use plimsoll_proc::fields::{KeyedLines, number};
+
+use super::fields::read_into;
 use super::psi::PressureFile;
 use plimsoll_model::columns::{Row, col};
 
@@ -21,23 +24,13 @@ pub struct CgroupFiles {
 }
 
 impl CgroupFiles {
-    /// Those of the v1 cgroup at `folder` (of the memory controller's hierarchy).
-    pub fn v1(folder: &Path) -> Self {
+    /// Those of the cgroup at `folder` (of the memory controller's hierarchy).
+    pub fn of(folder: &Path, version: CgroupVersion) -> Self {
         CgroupFiles {
-            usage: folder.join("memory.usage_in_bytes"),
-            swap: None,
-            stat: folder.join("memory.stat"),
-            pressure: None,
-        }
-    }
-
-    /// Those of the v2 cgroup at `folder`.
-    pub fn v2(folder: &Path) -> Self {
-        CgroupFiles {
-            usage: folder.join("memory.current"),
-            swap: Some(folder.join("memory.swap.current")),
-            stat: folder.join("memory.stat"),
-            pressure: Some(folder.join("memory.pressure")),
+            usage: folder.join(version.usage_file()),
+            swap: version.swap_file().map(|name| folder.join(name)),
+            stat: folder.join(STAT),
+            pressure: version.pressure_file().map(|name| folder.join(name)),
         }
     }
 }
@@ -72,7 +65,7 @@ impl Cgroup {
             row.set(col::CGROUP_USAGE, bytes);
         }
         if let Some(text) = self.stat.read(buffer) {
-            self.keys.parse(text, row);
+            read_into(&self.keys, text, row);
         }
         if let Some(bytes) = self.swap.read(buffer).and_then(number) {
             row.set(col::CGROUP_SWAP, bytes);
@@ -83,22 +76,24 @@ impl Cgroup {
     }
 }
 
-/// The names of v1 (with the children's share, `total_`) and of v2; no `memory.stat` has both.
+/// The names of both versions; no `memory.stat` has both.
 fn keys() -> KeyedLines<16> {
     let mut keys = KeyedLines::new();
-    for (name, column) in [
-        ("total_rss", col::CGROUP_ANON),
-        ("total_cache", col::CGROUP_FILE),
-        ("total_swap", col::CGROUP_SWAP),
-        ("anon", col::CGROUP_ANON),
-        ("file", col::CGROUP_FILE),
+    for (field, column) in [
+        (Field::Anon, col::CGROUP_ANON),
+        (Field::File, col::CGROUP_FILE),
+        (Field::Swap, col::CGROUP_SWAP),
     ] {
-        keys.insert(name, column, 1);
+        for version in [CgroupVersion::V1, CgroupVersion::V2] {
+            if let Some(name) = field.key(version) {
+                keys.insert(name, column, 1);
+            }
+        }
     }
     keys
 }
 
 /// Parses the text of `memory.stat`: for tests, which bring their own.
 pub fn parse_stat(text: &[u8], row: &mut Row) {
-    keys().parse(text, row);
+    read_into(&keys(), text, row);
 }

@@ -7,15 +7,11 @@
 //! What always moves is the CPU time of the `kdamond` threads ([`super::kernel_threads`]). What DAMON pages out shows
 //! in no `pgscan` or `pgsteal` counter: refaults (`workingset_refault_*`) that grow while those stand still are its mark.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use plimsoll_proc::fields::number;
+use plimsoll_proc::{KeptFile, Tree, damon};
 
-use super::fields::number;
-use super::kept_file::KeptFile;
 use super::residency::{Span, span_of};
 use plimsoll_model::columns::{Row, col};
-
-const KDAMONDS: &str = "/sys/kernel/mm/damon/admin/kdamonds";
 
 /// The kept-open files of every scheme that keeps them alive.
 pub(crate) struct Damon(Box<[Scheme]>);
@@ -28,13 +24,15 @@ struct Scheme {
 impl Damon {
     /// Finds and opens them.
     pub(crate) fn open() -> Self {
-        let schemes = numbered(Path::new(KDAMONDS))
-            .filter(|kdamond| refreshes(kdamond))
-            .flat_map(|kdamond| numbered(&kdamond.join("contexts")))
-            .flat_map(|context| numbered(&context.join("schemes")))
+        let tree = Tree::live();
+        let schemes = damon::kdamonds(&tree)
+            .into_iter()
+            .filter(|kdamond| damon::refreshes_statistics(&tree, kdamond))
+            .flat_map(|kdamond| damon::contexts(&tree, &kdamond))
+            .flat_map(|context| damon::schemes(&tree, &context))
             .map(|scheme| Scheme {
-                sz_applied: KeptFile::open(scheme.join("stats/sz_applied")),
-                nr_applied: KeptFile::open(scheme.join("stats/nr_applied")),
+                sz_applied: KeptFile::open(tree.path(&format!("{scheme}/stats/sz_applied"))),
+                nr_applied: KeptFile::open(tree.path(&format!("{scheme}/stats/nr_applied"))),
             })
             .collect();
         Damon(schemes)
@@ -56,20 +54,4 @@ impl Damon {
             }
         }
     }
-}
-
-/// Whether the kernel itself brings the statistics of this kdamond up to date.
-fn refreshes(kdamond: &Path) -> bool {
-    fs::read(kdamond.join("refresh_ms"))
-        .ok()
-        .and_then(|text| number(&text))
-        .is_some_and(|ms| ms > 0)
-}
-
-/// The folders 0, 1, 2, ... of `folder`.
-fn numbered(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
-    let folder = folder.to_owned();
-    (0..)
-        .map(move |number: u32| folder.join(number.to_string()))
-        .take_while(|path| path.is_dir())
 }

@@ -6,13 +6,12 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
+// 1 for on. Tasks that were there before it was turned on have no figures.
+use plimsoll_proc::sysctl::TASK_DELAY_ACCOUNTING as SWITCH;
 use rustix::net::netlink::{self, SocketAddrNetlink};
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, recv, send, socket_with,
 };
-
-/// The kernel's switch, 1 for on. Tasks that were there before it was turned on have no figures.
-const SWITCH: &str = "/proc/sys/kernel/task_delayacct";
 
 /// Lengths of the headers of a message, and of that of an attribute.
 const NETLINK_HEADER: usize = 16;

@@ -3,10 +3,9 @@
 //! `schedstat` counts nanoseconds; `stat` counts hundredths of a second. Writers of zswap and zram run in nameless
 //! workers on most kernels, which nothing tells from the workers of others: those cannot be counted.
 
-use std::fs;
+use plimsoll_proc::schedstat::Schedstat;
+use plimsoll_proc::{KeptFile, PidStat, pids};
 
-use super::fields::{number, words};
-use super::kept_file::KeptFile;
 use super::residency::{Span, span_of};
 use plimsoll_model::columns::{Row, col};
 
@@ -32,15 +31,12 @@ struct Thread {
 impl KernelThreads {
     /// Walks /proc for them.
     pub(crate) fn open() -> Self {
-        let Ok(processes) = fs::read_dir("/proc") else {
-            return KernelThreads(Box::default());
-        };
-        let threads = processes
-            .flatten()
-            .filter_map(|entry| {
-                let pid: u32 = entry.file_name().to_str()?.parse().ok()?;
-                let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-                let column = kind(&stat)?;
+        let mut buffer = Vec::with_capacity(1024);
+        let threads = pids::all()
+            .unwrap_or_default()
+            .into_iter()
+            .filter_map(|pid| {
+                let column = kind(&PidStat::read(pid, &mut buffer).ok()?)?;
                 let schedstat = KeptFile::open(format!("/proc/{pid}/schedstat"));
                 schedstat.is_open().then_some(Thread { schedstat, column })
             })
@@ -59,10 +55,10 @@ impl KernelThreads {
             let Some(text) = thread.schedstat.read(buffer) else {
                 continue;
             };
-            if let Some(ns) = words(text).next().and_then(number) {
-                row.add(col::KERNEL_THREADS_CPU_US, ns / 1000);
+            if let Some(spent) = Schedstat::parse(text) {
+                row.add(col::KERNEL_THREADS_CPU_US, spent.on_cpu_ns / 1000);
                 if let Some(column) = thread.column {
-                    row.add(column, ns / 1000);
+                    row.add(column, spent.on_cpu_ns / 1000);
                 }
             }
         }
@@ -71,14 +67,12 @@ impl KernelThreads {
 
 /// The column of the thread whose `stat` this is; None when it is no kernel thread (a child of process 2, kthreadd)
 /// or none that manages memory.
-fn kind(stat: &str) -> Option<Option<usize>> {
-    let (_, rest) = stat.split_once('(')?;
-    let (name, rest) = rest.rsplit_once(')')?;
-    if rest.split_whitespace().nth(1) != Some("2") {
+fn kind(stat: &PidStat<'_>) -> Option<Option<usize>> {
+    if stat.parent != 2 {
         return None;
     }
     KINDS
         .iter()
-        .find(|(prefix, _)| name.starts_with(prefix))
+        .find(|(prefix, _)| stat.name.starts_with(prefix.as_bytes()))
         .map(|&(_, column)| column)
 }

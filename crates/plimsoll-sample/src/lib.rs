@@ -44,9 +44,6 @@ pub use sampler::{MAX_HZ, Sampler, SamplerConfig, monotonic_ns};
 pub mod parse {
     pub use super::cgroup::parse_stat as cgroup_stat;
     pub use super::meminfo::parse as meminfo;
-    pub use super::process::parse_stat as process_stat;
-    pub use super::process::parse_status as process_status;
-    pub use super::psi::parse as psi;
     pub use super::stat::parse as stat;
     pub use super::swaps::Slots as Swaps;
     pub use super::vmstat::parse as vmstat;

@@ -1,11 +1,13 @@
 //! /proc/meminfo: levels of the whole machine, zswap's among them.
 
-use super::fields::KeyedLines;
-use super::kept_file::KeptFile;
+use plimsoll_proc::KeptFile;
+use plimsoll_proc::fields::KeyedLines;
+use plimsoll_proc::meminfo::SCALE;
+
+use super::fields::{keys_of, read_into};
 use plimsoll_model::columns::Row;
 
-/// Where it is.
-pub(crate) const PATH: &str = "/proc/meminfo";
+pub(crate) use plimsoll_proc::meminfo::PATH;
 
 /// The kept-open file and its keys.
 pub(crate) struct Meminfo {
@@ -27,17 +29,17 @@ impl Meminfo {
         let Some(text) = self.file.read(buffer) else {
             return false;
         };
-        self.lines.parse(text, row);
+        read_into(&self.lines, text, row);
         true
     }
 }
 
 /// Every value that is asked for stands in KiB.
 fn keys() -> KeyedLines<128> {
-    KeyedLines::of_file(PATH, |_| 1024)
+    keys_of(PATH, |_| SCALE)
 }
 
 /// Parses the text of the file: for tests, which bring their own.
 pub fn parse(text: &[u8], row: &mut Row) {
-    keys().parse(text, row);
+    read_into(&keys(), text, row);
 }

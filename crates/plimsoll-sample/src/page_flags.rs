@@ -7,6 +7,7 @@ use std::io;
 use std::ops::Range;
 use std::time::Instant;
 
+use plimsoll_proc::{Tree, iomem};
 use rustix::io::Errno;
 use serde::Serialize;
 
@@ -360,7 +361,7 @@ pub fn snapshot() -> Result<PageFlags, PageFlagsError> {
         io::ErrorKind::NotFound => PageFlagsError::Unsupported,
         _ => PageFlagsError::Read(source),
     })?;
-    let memory = memory_ranges(&std::fs::read_to_string("/proc/iomem").unwrap_or_default());
+    let memory = iomem::memory_frames(&Tree::live());
     let mut buffer = vec![0u8; CHUNK * ENTRY];
     let mut counter = Counter::new();
     let mut next = 0;
@@ -408,26 +409,6 @@ fn read_range(
         frame += (length / ENTRY) as u64;
     }
     Ok(frame)
-}
-
-/// Frames of RAM by `/proc/iomem`, ascending. Some kernels have entries for the gaps between them too, which nothing
-/// tells from pages in use by the kernel. Everything, where the file does not say.
-fn memory_ranges(iomem: &str) -> Vec<Range<u64>> {
-    let page = rustix::param::page_size() as u64;
-    let range = |line: &str| {
-        let (addresses, name) = line.trim_start().split_once(" : ")?;
-        let (first, last) = addresses.split_once('-')?;
-        let first = u64::from_str_radix(first, 16).ok()?;
-        let end = u64::from_str_radix(last, 16).ok()?.checked_add(1)?;
-        let frames = first.div_ceil(page)..end / page;
-        (name.starts_with("System RAM") && !frames.is_empty()).then_some(frames)
-    };
-    let mut found: Vec<Range<u64>> = iomem.lines().filter_map(range).collect();
-    found.sort_by_key(|frames| frames.start);
-    if found.is_empty() {
-        found.push(0..u64::MAX);
-    }
-    found
 }
 
 fn cpu_us() -> u64 {
@@ -495,22 +476,5 @@ mod tests {
         for (index, words) in KINDS.iter().enumerate() {
             assert_eq!(words.kind as usize, index, "{}", words.name);
         }
-    }
-
-    #[test]
-    fn memory_is_where_the_kernel_says() {
-        let page = rustix::param::page_size() as u64;
-        let text = format!(
-            "00000000-00000fff : Reserved\n{:08x}-{:08x} : System RAM\n  00001000-00001fff : Kernel code\n\
-             {:08x}-{:08x} : System RAM (kmem)\nno line\n",
-            page,
-            3 * page + 5,
-            10 * page - 1,
-            12 * page - 1
-        );
-        assert_eq!(memory_ranges(&text), [1..3, 10..12]);
-        // What others than root are shown.
-        let everything = memory_ranges("00000000-00000000 : System RAM\n");
-        assert_eq!((everything.len(), everything[0].end), (1, u64::MAX));
     }
 }

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use super::fields::{number, words};
-use super::kept_file::KeptFile;
+use plimsoll_proc::{KeptFile, psi};
+
 use plimsoll_model::columns::{Row, col};
 
 /// A kept-open pressure file and the columns of its two totals.
@@ -28,11 +28,11 @@ impl PressureFile {
         let Some(text) = self.file.read(buffer) else {
             return;
         };
-        let (some, full) = parse(text);
-        if let Some(us) = some {
+        let pressure = psi::parse(text);
+        if let Some(us) = pressure.some.total_us {
             row.set(self.some, us);
         }
-        if let (Some(us), Some(column)) = (full, self.full) {
+        if let (Some(us), Some(column)) = (pressure.full.total_us, self.full) {
             row.set(column, us);
         }
     }
@@ -46,17 +46,13 @@ impl Psi {
     pub(crate) fn open() -> Self {
         Psi([
             PressureFile::open(
-                "/proc/pressure/memory",
+                psi::MEMORY,
                 col::PSI_MEMORY_SOME_US,
                 Some(col::PSI_MEMORY_FULL_US),
             ),
-            PressureFile::open(
-                "/proc/pressure/io",
-                col::PSI_IO_SOME_US,
-                Some(col::PSI_IO_FULL_US),
-            ),
+            PressureFile::open(psi::IO, col::PSI_IO_SOME_US, Some(col::PSI_IO_FULL_US)),
             // `full` of the whole machine's CPU has no meaning: something always runs.
-            PressureFile::open("/proc/pressure/cpu", col::PSI_CPU_SOME_US, None),
+            PressureFile::open(psi::CPU, col::PSI_CPU_SOME_US, None),
         ])
     }
 
@@ -66,21 +62,4 @@ impl Psi {
             file.read(buffer, row);
         }
     }
-}
-
-/// The totals of the `some` and the `full` line in microseconds.
-pub fn parse(text: &[u8]) -> (Option<i64>, Option<i64>) {
-    let mut totals = (None, None);
-    for line in text.split(|&byte| byte == b'\n') {
-        let mut words = words(line);
-        let total = match words.next() {
-            Some(b"some") => &mut totals.0,
-            Some(b"full") => &mut totals.1,
-            _ => continue,
-        };
-        *total = words
-            .find_map(|word| word.strip_prefix(b"total="))
-            .and_then(number);
-    }
-    totals
 }

@@ -1,9 +1,10 @@
 //! All sources, read one after the other into a row.
 
+use plimsoll_proc::BUFFER;
+
 use super::SampleError;
 use super::cgroup::{Cgroup, CgroupFiles};
 use super::damon::Damon;
-use super::kept_file::BUFFER;
 use super::kernel_threads::KernelThreads;
 use super::meminfo::{self, Meminfo};
 use super::process::{Statm, Workers};

@@ -1,11 +1,9 @@
 //! /proc/stat: how the CPUs' time is split.
 
-use super::fields::{number, words};
-use super::kept_file::KeptFile;
-use plimsoll_model::columns::{Row, col};
+use plimsoll_proc::KeptFile;
+use plimsoll_proc::cpu_times::{self, FIRST_LINE};
 
-/// Microseconds of one tick of the clock that /proc/stat counts in, which is 100 Hz on every Linux (USER_HZ).
-const TICK_US: i64 = 10_000;
+use plimsoll_model::columns::{Row, col};
 
 /// Columns in the order of the first line.
 const SPLIT: [usize; 10] = [
@@ -21,16 +19,13 @@ const SPLIT: [usize; 10] = [
     col::CPU_GUEST_NICE_US,
 ];
 
-/// The first line is far shorter; the lines after it need not be copied.
-const FIRST_LINE: usize = 512;
-
 /// The kept-open file.
 pub(crate) struct Stat(KeptFile);
 
 impl Stat {
     /// Opens it.
     pub(crate) fn open() -> Self {
-        Stat(KeptFile::open("/proc/stat"))
+        Stat(KeptFile::open(cpu_times::PATH))
     }
 
     /// Reads it into `row`.
@@ -41,14 +36,10 @@ impl Stat {
     }
 }
 
-/// Parses the first line, `cpu` and its times. Kernels before 2.6.33 have fewer times.
+/// Parses the text of the file: for tests, which bring their own.
 pub fn parse(text: &[u8], row: &mut Row) {
-    let line = text.split(|&byte| byte == b'\n').next().unwrap_or_default();
-    let Some(times) = line.strip_prefix(b"cpu ") else {
-        return;
-    };
-    for (column, word) in SPLIT.into_iter().zip(words(times)) {
-        if let Some(us) = number(word).and_then(|ticks| ticks.checked_mul(TICK_US)) {
+    for (column, time) in SPLIT.into_iter().zip(cpu_times::parse(text)) {
+        if let Some(us) = time {
             row.set(column, us);
         }
     }

@@ -3,8 +3,8 @@
 //! A device has a slot, a pair of columns `swapN_*`. It keeps the slot for the whole recording; a device that comes
 //! when no slot was never used takes one whose device has gone. Who sits where is kept for the manifest.
 
-use super::fields::{number, words};
-use super::kept_file::KeptFile;
+use plimsoll_proc::{KeptFile, swaps};
+
 use plimsoll_model::columns::{Row, col};
 
 /// Size and used columns of each slot.
@@ -112,7 +112,11 @@ impl Slots {
     /// Parses the text of the file into `row`, giving slots to devices that have none.
     pub fn parse(&mut self, text: &[u8], row: &mut Row) {
         let mut devices = [None; DEVICES];
-        let lines = text.split(|&byte| byte == b'\n').filter_map(device);
+        let lines = swaps::lines(text).map(|line| Device {
+            name: Name::new(line.name),
+            size: line.size,
+            used: line.used,
+        });
         for (entry, device) in devices.iter_mut().zip(lines) {
             *entry = Some(device);
         }
@@ -152,19 +156,6 @@ impl Slots {
     }
 }
 
-/// Parses a line; None for the heading.
-fn device(line: &[u8]) -> Option<Device> {
-    let kib = |word| number(word).and_then(|kib| kib.checked_mul(1024));
-    let mut words = words(line);
-    let name = words.next()?;
-    let kind = words.next()?;
-    (name != b"Filename" && kind != b"Type").then_some(Device {
-        name: Name::new(name),
-        size: words.next().and_then(kib),
-        used: words.next().and_then(kib),
-    })
-}
-
 /// The kept-open file and the slots.
 pub(crate) struct Swaps {
     file: KeptFile,
@@ -175,7 +166,7 @@ impl Swaps {
     /// Opens it.
     pub(crate) fn open() -> Self {
         Swaps {
-            file: KeptFile::open("/proc/swaps"),
+            file: KeptFile::open(swaps::PATH),
             slots: Slots::default(),
         }
     }

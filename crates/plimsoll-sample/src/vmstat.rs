@@ -1,11 +1,11 @@
 //! /proc/vmstat: counters of faults, reclaim, refaults and swap.
 
-use super::fields::KeyedLines;
-use super::kept_file::KeptFile;
-use plimsoll_model::columns::{Row, Unit};
+use plimsoll_proc::KeptFile;
+use plimsoll_proc::fields::KeyedLines;
+use plimsoll_proc::vmstat::PATH;
 
-/// Where it is.
-pub(crate) const PATH: &str = "/proc/vmstat";
+use super::fields::{keys_of, read_into};
+use plimsoll_model::columns::{Row, Unit};
 
 /// The kept-open file and its keys.
 pub(crate) struct Vmstat {
@@ -25,14 +25,14 @@ impl Vmstat {
     /// Reads it into `row`.
     pub(crate) fn read(&self, buffer: &mut [u8], row: &mut Row) {
         if let Some(text) = self.file.read_to_end(buffer) {
-            self.lines.parse(text, row);
+            read_into(&self.lines, text, row);
         }
     }
 }
 
 /// Levels stand in pages, and the two counters of bytes (pgpgin and pgpgout) in KiB.
 fn keys() -> KeyedLines<256> {
-    KeyedLines::of_file(PATH, |unit| match unit {
+    keys_of(PATH, |unit| match unit {
         Unit::Bytes => rustix::param::page_size() as i64,
         Unit::CountBytes => 1024,
         _ => 1,
@@ -41,5 +41,5 @@ fn keys() -> KeyedLines<256> {
 
 /// Parses the text of the file: for tests, which bring their own.
 pub fn parse(text: &[u8], row: &mut Row) {
-    keys().parse(text, row);
+    read_into(&keys(), text, row);
 }

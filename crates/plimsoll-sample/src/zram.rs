@@ -1,7 +1,7 @@
 //! The statistics of the target's zram device.
 
-use super::fields::{number, words};
-use super::kept_file::KeptFile;
+use plimsoll_proc::{KeptFile, zram};
+
 use plimsoll_model::columns::{Row, col};
 
 const MM_STAT: [usize; 8] = [
@@ -32,8 +32,8 @@ impl Zram {
     /// Opens those of `device` ("zram1").
     pub(crate) fn open(device: &str) -> Self {
         Zram {
-            mm_stat: KeptFile::open(format!("/sys/block/{device}/mm_stat")),
-            io_stat: KeptFile::open(format!("/sys/block/{device}/io_stat")),
+            mm_stat: KeptFile::open(format!("{}/{device}/mm_stat", zram::BLOCK)),
+            io_stat: KeptFile::open(format!("{}/{device}/io_stat", zram::BLOCK)),
         }
     }
 
@@ -49,8 +49,8 @@ impl Zram {
 }
 
 fn parse(text: &[u8], columns: &[usize], row: &mut Row) {
-    for (&column, word) in columns.iter().zip(words(text)) {
-        if let Some(value) = number(word) {
+    for (&column, value) in columns.iter().zip(zram::values(text)) {
+        if let Some(value) = value {
             row.set(column, value);
         }
     }

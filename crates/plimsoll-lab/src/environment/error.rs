@@ -5,6 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use plimsoll_proc::ControlError;
+use plimsoll_proc::swap_header::SwapHeaderError;
 use serde::Serialize;
 
 use super::lock::Holder;
@@ -113,7 +115,7 @@ pub enum EnvironmentError {
     },
     /// Size that no swap area can have.
     #[error(transparent)]
-    Header(#[from] super::swap_header::SwapHeaderError),
+    Header(#[from] SwapHeaderError),
     /// Something could not be undone; the journal is kept.
     #[error("left behind (journal {}); see to the reason, then run `plimsoll cleanup`:\n{}", journal.display(), list(left))]
     LeftBehind {
@@ -164,6 +166,15 @@ impl EnvironmentError {
     /// A control file that could not be written.
     pub(super) fn writing(path: &Path, value: &str, source: io::Error) -> Self {
         Self::system(format!("write `{value}` to {}", path.display()), source)
+    }
+}
+
+impl From<ControlError> for EnvironmentError {
+    fn from(error: ControlError) -> Self {
+        match error {
+            ControlError::Read { path, source } => Self::reading(&path, source),
+            ControlError::Write { path, value, source } => Self::writing(&path, &value, source),
+        }
     }
 }
 

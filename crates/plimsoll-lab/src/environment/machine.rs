@@ -4,9 +4,11 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
+use plimsoll_proc::cgroup::Hierarchy;
+use plimsoll_proc::meminfo;
+
 use plimsoll_model::scenario::Machine;
 
-use super::cgroup::Hierarchy;
 use super::error::EnvironmentError;
 
 /// Share of a disk that stays free, in percent, and the most that this reserve takes.
@@ -27,18 +29,10 @@ pub(super) struct DiskSpace {
 /// # Errors
 /// When `/proc/meminfo` cannot be read.
 pub fn machine() -> Result<Machine, EnvironmentError> {
-    let path = Path::new("/proc/meminfo");
-    let text = fs::read_to_string(path).map_err(|source| EnvironmentError::reading(path, source))?;
+    let path = Path::new(meminfo::PATH);
+    let text = fs::read(path).map_err(|source| EnvironmentError::reading(path, source))?;
     let field = |name: &str| {
-        let bytes = text.lines().find_map(|line| {
-            let value = line
-                .strip_prefix(name)?
-                .strip_prefix(':')?
-                .trim()
-                .strip_suffix(" kB")?;
-            value.trim().parse::<u64>().ok()
-        });
-        bytes.map(|kib| kib * 1024).ok_or_else(|| {
+        meminfo::bytes(&text, name).ok_or_else(|| {
             let source = io::Error::new(io::ErrorKind::InvalidData, format!("it has no {name}"));
             EnvironmentError::reading(path, source)
         })

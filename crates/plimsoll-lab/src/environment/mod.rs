@@ -10,7 +10,6 @@
 mod allocators;
 mod cgroup;
 mod cleanup;
-mod control_file;
 mod error;
 mod journal;
 mod lock;
@@ -22,13 +21,12 @@ mod reserve;
 mod session;
 mod swap_device;
 mod swap_file;
-mod swap_header;
 mod sysctl;
 mod zram;
 mod zswap;
 
 pub use allocators::{allocator_library, found_below as allocators_below};
-pub use cgroup::{Cgroup, CgroupVersion, Hierarchy, Reclaimed};
+pub use cgroup::{Cgroup, Reclaimed};
 pub use cleanup::{CleanupReport, RunCleanup, RunState, cleanup, cleanup_in};
 pub use error::{EnvironmentError, Left, Missing, MissingKind, UndoReport};
 pub use lock::Holder;
@@ -37,6 +35,5 @@ pub use prepare::{CgroupDescription, Description, Environment, SwapDescription, 
 pub use requirements::{can_prepare, missing};
 pub use reserve::{TooLarge, Tripwire, memory_reserve, safe_size};
 pub use session::Session;
-pub use swap_device::{ActiveSwap, SwapDevice, SwapKind, active as active_swaps};
-pub use swap_header::{SwapHeader, SwapHeaderError};
+pub use swap_device::{SwapDevice, SwapKind};
 pub use zswap::ZswapDescription;

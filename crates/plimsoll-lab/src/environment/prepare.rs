@@ -3,11 +3,13 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use serde::Serialize;
+use plimsoll_proc::cgroup::{CgroupVersion, Hierarchy};
+use plimsoll_proc::sysctl::{PAGE_CLUSTER, SWAPPINESS};
+use serde::{Serialize, Serializer};
 
 use plimsoll_model::scenario::{Settings, Subject};
 
-use super::cgroup::{Cgroup, CgroupSettings, CgroupVersion, Hierarchy};
+use super::cgroup::{Cgroup, CgroupSettings};
 use super::error::{EnvironmentError, Missing, MissingKind, UndoReport};
 use super::requirements::missing;
 use super::session::Session;
@@ -44,11 +46,16 @@ pub struct Description {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct CgroupDescription {
     /// Version of its interface.
+    #[serde(serialize_with = "version_name")]
     pub version: CgroupVersion,
     /// Its folder.
     pub path: PathBuf,
     /// Its limit in bytes.
     pub limit: Option<u64>,
+}
+
+fn version_name<S: Serializer>(version: &CgroupVersion, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(version.name())
 }
 
 /// The swap area of a trial.
@@ -216,8 +223,8 @@ fn set_sysctls(
 ) -> Result<Vec<ValueDescription>, EnvironmentError> {
     let mut values = Vec::new();
     for (asked, path) in [
-        (settings.swappiness, sysctl::SWAPPINESS),
-        (settings.page_cluster, sysctl::PAGE_CLUSTER),
+        (settings.swappiness, SWAPPINESS),
+        (settings.page_cluster, PAGE_CLUSTER),
     ] {
         let Some(asked) = asked else { continue };
         let (path, now) = (Path::new(path), asked.to_string());

@@ -1,10 +1,10 @@
 //! Processes that a run started, told from later ones of the same number by their start time.
 
 use std::io;
-use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use plimsoll_proc::PidStat;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::cleanup::Undone;
@@ -12,31 +12,14 @@ use super::cleanup::Undone;
 /// How long a killed process may take to be gone: its memory has to be freed, possibly from swap.
 const GONE_WITHIN: Duration = Duration::from_secs(10);
 
-/// State letter and start time (clock ticks since boot) of a process.
-fn stat(pid: u32) -> io::Result<(char, u64)> {
-    let text = std::fs::read_to_string(PathBuf::from(format!("/proc/{pid}/stat")))?;
-    // The name in parentheses may hold anything, parentheses too: fields count from the last one.
-    let parsed = text.rsplit_once(')').and_then(|(_, rest)| {
-        let mut fields = rest.split_whitespace();
-        let state = fields.next()?.chars().next()?;
-        Some((state, fields.nth(18)?.parse().ok()?))
-    });
-    parsed.ok_or_else(|| {
-        io::Error::new(
-            io::ErrorKind::InvalidData,
-            format!("/proc/{pid}/stat: `{}`", text.trim()),
-        )
-    })
-}
-
 /// Start time of a process in clock ticks since boot.
 pub(super) fn start_time(pid: u32) -> io::Result<u64> {
-    stat(pid).map(|(_, start)| start)
+    Ok(PidStat::read(pid, &mut Vec::new())?.start_ticks)
 }
 
 /// Whether that very process still runs. A zombie does not: it holds nothing but its number.
 fn lives(pid: u32, start_time: u64) -> bool {
-    matches!(stat(pid), Ok((state, start)) if start == start_time && !matches!(state, 'Z' | 'X'))
+    PidStat::read(pid, &mut Vec::new()).is_ok_and(|stat| stat.start_ticks == start_time && stat.is_alive())
 }
 
 /// Kills the process if it still is the one that was started, and waits until it is gone.

@@ -4,22 +4,23 @@ use std::fs;
 use std::path::Path;
 use std::sync::LazyLock;
 
+use plimsoll_proc::capabilities::{SYS_ADMIN, this_process_has};
+use plimsoll_proc::cgroup::{CgroupVersion, Hierarchy, MemoryCgroup};
+use plimsoll_proc::sysctl::{PAGE_CLUSTER, SWAPPINESS};
+use plimsoll_proc::zswap::Parameter;
 use rustix::fs::{Access, access};
 
 use plimsoll_model::scenario::{Allocator, CapBy, Mapping, Settings, Subject, Workload};
 
 use super::allocators::allocator_library;
-use super::cgroup::{CgroupVersion, Hierarchy, find_parent, writable};
+use super::cgroup::find_parent;
 use super::error::{HOW_TO_GET_HIGH, Missing, MissingKind};
-use super::{swap_file, sysctl, zram, zswap};
-
-/// `CAP_SYS_ADMIN` of `<linux/capability.h>`.
-const CAP_SYS_ADMIN: u32 = 21;
+use super::{swap_file, zram, zswap};
 
 // What cannot change while the program runs is asked once: plans have thousands of trials.
 static MISSING_CGROUP: LazyLock<Option<Missing>> = LazyLock::new(missing_cgroup);
 static MISSING_HIGH: LazyLock<Option<Missing>> = LazyLock::new(missing_high);
-static MAY_ADMINISTER: LazyLock<bool> = LazyLock::new(|| has_capability(CAP_SYS_ADMIN));
+static MAY_ADMINISTER: LazyLock<bool> = LazyLock::new(|| this_process_has(SYS_ADMIN));
 
 const AS_ROOT: &str = "run as root: `sudo plimsoll ...`";
 
@@ -66,8 +67,8 @@ pub fn missing(settings: &Settings) -> Vec<Missing> {
         missing.extend(missing_huge_pages(settings.size));
     }
     for (asked, path) in [
-        (settings.swappiness, sysctl::SWAPPINESS),
-        (settings.page_cluster, sysctl::PAGE_CLUSTER),
+        (settings.swappiness, SWAPPINESS),
+        (settings.page_cluster, PAGE_CLUSTER),
     ] {
         if asked.is_some() && access(path, Access::WRITE_OK).is_err() {
             missing.push(Missing {
@@ -120,10 +121,10 @@ fn missing_cgroup() -> Option<Missing> {
         }
     };
     let possible = match hierarchy.version {
-        CgroupVersion::V1 => writable(&hierarchy.own),
+        CgroupVersion::V1 => MemoryCgroup::new(&hierarchy.own, hierarchy.version).is_writable(),
         CgroupVersion::V2 => {
             find_parent(&hierarchy).is_some()
-                || access(hierarchy.mount.join("cgroup.subtree_control"), Access::WRITE_OK).is_ok()
+                || MemoryCgroup::new(&hierarchy.mount, hierarchy.version).may_give_controllers()
         }
     };
     (!possible).then(|| Missing {
@@ -161,7 +162,7 @@ fn missing_zswap() -> Option<Missing> {
             how,
         });
     }
-    access("/sys/module/zswap/parameters/enabled", Access::WRITE_OK)
+    access(Parameter::Enabled.file(), Access::WRITE_OK)
         .is_err()
         .then(|| Missing {
             kind: MissingKind::Privilege,
@@ -208,29 +209,4 @@ fn missing_huge_pages(size: u64) -> Option<Missing> {
             (needed * Mapping::HUGE_PAGE) >> 20
         ),
     })
-}
-
-/// Whether this process has a capability in effect.
-fn has_capability(bit: u32) -> bool {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    effective_capabilities(&status).is_some_and(|set| set & (1 << bit) != 0)
-}
-
-fn effective_capabilities(status: &str) -> Option<u64> {
-    let text = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
-    u64::from_str_radix(text.trim(), 16).ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::effective_capabilities;
-
-    #[test]
-    fn capabilities_of_a_status_file() {
-        assert_eq!(
-            effective_capabilities("Name:\tx\nCapEff:\t0000000000200000\n"),
-            Some(1 << 21)
-        );
-        assert_eq!(effective_capabilities("Name:\tx\n"), None);
-    }
 }

@@ -212,8 +212,7 @@ fn file_name_of(name: &str) -> String {
 
 /// The kernel's name for this boot.
 pub(super) fn boot_id() -> Result<String, EnvironmentError> {
-    let path = Path::new("/proc/sys/kernel/random/boot_id");
-    super::control_file::read(path).map_err(|source| EnvironmentError::reading(path, source))
+    Ok(plimsoll_proc::sysctl::boot_id()?)
 }
 
 #[cfg(test)]

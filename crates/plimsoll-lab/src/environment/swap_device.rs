@@ -1,7 +1,7 @@
 //! Turning swap areas on and off.
 
 use std::ffi::CString;
-use std::fs::{self, OpenOptions};
+use std::fs::OpenOptions;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
@@ -10,14 +10,14 @@ use std::thread;
 use std::time::Duration;
 
 use plimsoll_os::Errno;
+use plimsoll_proc::swap_header::{self, Found, SwapHeader};
+use plimsoll_proc::swaps::{self, ActiveSwap, active, find};
 use serde::{Deserialize, Serialize};
 
-use super::cgroup::unescape;
 use super::cleanup::Undone;
 use super::error::EnvironmentError;
 use super::journal::Change;
 use super::session::Session;
-use super::swap_header::{self, Found, SwapHeader};
 
 /// Priority of our areas where no other is higher.
 const PRIORITY: u16 = 1000;
@@ -66,55 +66,6 @@ impl SwapDevice {
     }
 }
 
-/// A line of `/proc/swaps`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ActiveSwap {
-    /// The device or file.
-    pub path: PathBuf,
-    /// Bytes of it that are in use.
-    pub used: u64,
-    /// Its priority; the kernel fills the highest first.
-    pub priority: i32,
-}
-
-/// The swap areas in use, whoever turned them on.
-///
-/// # Errors
-/// When `/proc/swaps` cannot be read.
-pub fn active() -> io::Result<Vec<ActiveSwap>> {
-    Ok(parse_swaps(&fs::read_to_string("/proc/swaps")?))
-}
-
-fn parse_swaps(text: &str) -> Vec<ActiveSwap> {
-    let parse = |line: &str| {
-        let mut fields = line.split_whitespace();
-        let path = PathBuf::from(unescape(fields.next()?));
-        let used: u64 = fields.nth(2)?.parse().ok()?;
-        let priority = fields.next()?.parse().ok()?;
-        Some(ActiveSwap {
-            path,
-            used: used * 1024,
-            priority,
-        })
-    };
-    text.lines().skip(1).filter_map(parse).collect()
-}
-
-pub(super) fn is_active(path: &Path) -> io::Result<bool> {
-    Ok(find(&active()?, path).is_some())
-}
-
-/// The area at `path`. The kernel adds ` (deleted)` to the path of a file that was deleted while it was in use, as
-/// some kernels allow; a file that has such a name is not taken for it.
-fn find<'a>(areas: &'a [ActiveSwap], path: &Path) -> Option<&'a ActiveSwap> {
-    let mut deleted = path.as_os_str().to_owned();
-    deleted.push(" (deleted)");
-    let deleted = Path::new(&deleted);
-    areas
-        .iter()
-        .find(|area| area.path == path || (area.path == deleted && !deleted.exists()))
-}
-
 /// Writes the header and turns the area on, above all others. Returns its priority.
 pub(super) fn turn_on(
     session: &mut Session,
@@ -124,7 +75,7 @@ pub(super) fn turn_on(
     write_header(path, header).map_err(|source| {
         EnvironmentError::system(format!("write a swap header to {}", path.display()), source)
     })?;
-    let others = active().map_err(|source| EnvironmentError::reading(Path::new("/proc/swaps"), source))?;
+    let others = active().map_err(|source| EnvironmentError::reading(Path::new(swaps::PATH), source))?;
     let above = others
         .iter()
         .map(|swap| swap.priority.saturating_add(1))
@@ -231,7 +182,7 @@ mod tests {
         let text = "Filename\tType\tSize\tUsed\tPriority\n\
                     /plimsoll-test/.plimsoll-a\\040b-1.swap\\040(deleted)\tfile\t1020\t8\t1000\n";
         let (areas, path) = (
-            parse_swaps(text),
+            swaps::parse(text.as_bytes()),
             Path::new("/plimsoll-test/.plimsoll-a b-1.swap"),
         );
         let area = find(&areas, path).unwrap();
@@ -239,47 +190,5 @@ mod tests {
         assert_eq!(find(&areas, Path::new("/plimsoll-test/.plimsoll-a")), None);
         let why = undo_deleted(area, path).unwrap_err();
         assert!(why.contains("deleted") && why.contains("8192 bytes"), "{why}");
-    }
-
-    #[test]
-    fn a_file_of_such_a_name_is_no_deleted_one() {
-        let folder = tempfile::tempdir().unwrap();
-        let theirs = folder.path().join("swap (deleted)");
-        fs::write(&theirs, "").unwrap();
-        let areas = [ActiveSwap {
-            path: theirs.clone(),
-            used: 0,
-            priority: 1,
-        }];
-        assert_eq!(find(&areas, &folder.path().join("swap")), None);
-        assert!(find(&areas, &theirs).is_some());
-        fs::remove_file(&theirs).unwrap();
-        assert!(find(&areas, &folder.path().join("swap")).is_some());
-    }
-
-    #[test]
-    fn proc_swaps() {
-        let text = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n\
-                    /dev/zram0                              partition\t65532\t\t12\t\t100\n\
-                    /a\\040b/swap\\040(deleted)                file\t\t1020\t\t0\t\t-2\n";
-        let swaps = parse_swaps(text);
-        assert_eq!(
-            swaps[0],
-            ActiveSwap {
-                path: "/dev/zram0".into(),
-                used: 12 << 10,
-                priority: 100
-            }
-        );
-        assert_eq!(
-            swaps[1],
-            ActiveSwap {
-                path: "/a b/swap (deleted)".into(),
-                used: 0,
-                priority: -2
-            }
-        );
-        assert_eq!(swaps.len(), 2);
-        assert_eq!(parse_swaps(""), []);
     }
 }

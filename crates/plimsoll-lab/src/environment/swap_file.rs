@@ -5,6 +5,8 @@ use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use plimsoll_proc::swap_header::{self, Found, SwapHeader};
+use plimsoll_proc::swaps::is_active;
 use rustix::fs::{FallocateFlags, IFlags, fallocate, fstatfs, ioctl_getflags, ioctl_setflags, statfs};
 
 use super::cleanup::Undone;
@@ -12,8 +14,7 @@ use super::error::EnvironmentError;
 use super::journal::Change;
 use super::machine::disk_space;
 use super::session::Session;
-use super::swap_device::{SwapDevice, SwapKind, is_active, turn_on};
-use super::swap_header::{self, Found, SwapHeader};
+use super::swap_device::{SwapDevice, SwapKind, turn_on};
 
 /// `TMPFS_MAGIC`, `RAMFS_MAGIC`, `BTRFS_SUPER_MAGIC`, ... of `<linux/magic.h>`.
 mod magic {

@@ -3,16 +3,12 @@
 use std::io;
 use std::path::Path;
 
+use plimsoll_proc::{chosen, read, write};
+
 use super::cleanup::Undone;
-use super::control_file::{chosen, read, write};
 use super::error::EnvironmentError;
 use super::journal::Change;
 use super::session::Session;
-
-/// How readily anonymous pages are taken rather than file pages.
-pub(super) const SWAPPINESS: &str = "/proc/sys/vm/swappiness";
-/// Logarithm of the pages that are read from swap at once.
-pub(super) const PAGE_CLUSTER: &str = "/proc/sys/vm/page-cluster";
 
 /// Sets `path` to `value`, journalled. Returns the value before, or `None` when it held `value` already.
 ///

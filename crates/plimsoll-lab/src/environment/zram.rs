@@ -2,25 +2,24 @@
 //!
 //! Invariant: a device that has a size, is open or swapped to by others is never configured, reset or removed.
 
-use std::fs::{self, OpenOptions};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::sync::LazyLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use plimsoll_proc::ControlError;
+use plimsoll_proc::swap_header::{self, Found, SwapHeader};
+use plimsoll_proc::swaps::is_active;
+use plimsoll_proc::zram::{HOT_ADD, Zram, devices, hot_add, hot_remove};
+
 use super::cleanup::Undone;
-use super::control_file::{chosen, read, read_number, write};
 use super::error::EnvironmentError;
 use super::journal::Change;
 use super::session::Session;
-use super::swap_device::{SwapDevice, SwapKind, is_active, turn_on};
-use super::swap_header::{self, Found, SwapHeader};
+use super::swap_device::{SwapDevice, SwapKind, turn_on};
 
-const HOT_ADD: &str = "/sys/class/zram-control/hot_add";
-const HOT_REMOVE: &str = "/sys/class/zram-control/hot_remove";
 /// How long a device node may take to appear, and a closing device to be free.
 const PATIENCE: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_millis(10);
@@ -37,15 +36,13 @@ pub(super) fn create(
     let header = SwapHeader::new(size, page, "plimsoll")?;
     let size = header.pages * page as u64;
     let (id, added) = obtain(session, &header, size)?;
-    let path = node(id);
-    wait_for(&path)?;
-    let algorithm = set_algorithm(id, algorithm)?;
-    let disksize = attribute(id, "disksize");
-    write(&disksize, &size.to_string())
-        .map_err(|source| EnvironmentError::writing(&disksize, &size.to_string(), source))?;
-    let priority = turn_on(session, &path, &header)?;
+    let device = Zram::of(id);
+    wait_for(device.node())?;
+    let algorithm = set_algorithm(&device, algorithm)?;
+    device.set_size(size)?;
+    let priority = turn_on(session, device.node(), &header)?;
     Ok(SwapDevice {
-        path,
+        path: device.node().to_owned(),
         kind: SwapKind::Zram { id, algorithm, added },
         size,
         priority,
@@ -63,11 +60,7 @@ fn obtain(
     let number = session.record(Change::ZramAdd {
         before: before.clone(),
     })?;
-    // Reading the file is what adds a device.
-    let added = read_number(Path::new(HOT_ADD))
-        .ok()
-        .and_then(|id| u32::try_from(id).ok());
-    if let Some(id) = added {
+    if let Ok(id) = hot_add() {
         session.record(Change::Zram {
             id,
             added: true,
@@ -79,7 +72,7 @@ fn obtain(
     }
     session.record_undone(number)?;
     // The last one: the first is what other programs take without asking.
-    match before.into_iter().rev().find(|&id| is_free(id)) {
+    match before.into_iter().rev().find(|&id| Zram::of(id).is_free()) {
         Some(id) => {
             record_algorithm(session, id)?;
             session.record(Change::Zram {
@@ -101,61 +94,60 @@ fn obtain(
 /// A free device keeps its algorithm over a reset on some kernels: it is put back after the reset, so it is
 /// written down before the device is.
 fn record_algorithm(session: &mut Session, id: u32) -> Result<(), EnvironmentError> {
-    let path = attribute(id, "comp_algorithm");
-    let before = read(&path).map_err(|source| EnvironmentError::reading(&path, source))?;
-    let before = chosen(&before).to_owned();
+    let before = Zram::of(id).algorithm()?;
     session.record(Change::ZramAlgorithm { id, before }).map(drop)
 }
 
 /// Puts the algorithm of a reset device back.
 pub(super) fn undo_algorithm(id: u32, before: &str) -> Result<Undone, String> {
-    let path = attribute(id, "comp_algorithm");
-    match read(&path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Undone::Gone),
-        Err(error) => return Err(format!("cannot read {}: {error}", path.display())),
-        Ok(now) if chosen(&now) == before => return Ok(Undone::Gone),
+    let device = Zram::of(id);
+    match device.algorithm() {
+        Err(error) if error.io().kind() == io::ErrorKind::NotFound => return Ok(Undone::Gone),
+        Err(error) => return Err(error.to_string()),
+        Ok(now) if now == before => return Ok(Undone::Gone),
         Ok(_) => {}
     }
-    if read_number(&attribute(id, "disksize")).is_ok_and(|size| size != 0) {
+    if device.size().is_ok_and(|size| size != 0) {
         return Ok(Undone::NotOurs(
             "somebody else configured the device since".to_owned(),
         ));
     }
-    write(&path, before).map_err(|error| format!("cannot write `{before}` back: {error}"))?;
+    device
+        .set_algorithm(before)
+        .map_err(|error| format!("cannot write `{before}` back: {}", error.io()))?;
     Ok(Undone::Gone)
 }
 
 /// Chooses the algorithm, which has to be done before the device has a size. Returns what the kernel says then.
-fn set_algorithm(id: u32, asked: Option<&str>) -> Result<String, EnvironmentError> {
-    let path = attribute(id, "comp_algorithm");
-    let current = || read(&path).map_err(|source| EnvironmentError::reading(&path, source));
-    if let Some(asked) = asked {
-        let available: Vec<String> = current()?
-            .split_whitespace()
-            .map(|name| name.trim_matches(['[', ']']).to_owned())
-            .collect();
-        // The kernel may know more than it lists (a module that it loads on demand): it has the last word.
-        match write(&path, asked) {
-            Ok(()) => {}
-            Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOENT)) => {
-                return Err(EnvironmentError::UnknownAlgorithm {
-                    asked: asked.to_owned(),
-                    available,
-                });
-            }
-            Err(source) => return Err(EnvironmentError::writing(&path, asked, source)),
+fn set_algorithm(device: &Zram, asked: Option<&str>) -> Result<String, EnvironmentError> {
+    let Some(asked) = asked else {
+        return Ok(device.algorithm()?);
+    };
+    let available: Vec<String> = device
+        .algorithms()?
+        .split_whitespace()
+        .map(|name| name.trim_matches(['[', ']']).to_owned())
+        .collect();
+    // The kernel may know more than it lists: it has the last word.
+    match device.set_algorithm(asked) {
+        Ok(()) => {}
+        Err(error) if matches!(error.errno(), Some(libc::EINVAL | libc::ENOENT)) => {
+            return Err(EnvironmentError::UnknownAlgorithm {
+                asked: asked.to_owned(),
+                available,
+            });
         }
+        Err(error) => return Err(error.into()),
     }
-    let now = current()?;
-    let now = chosen(&now);
-    match asked {
-        Some(asked) if asked != now => Err(EnvironmentError::NotTaken {
-            path,
-            wanted: asked.to_owned(),
-            found: now.to_owned(),
-        }),
-        _ => Ok(now.to_owned()),
+    let now = device.algorithm()?;
+    if asked == now {
+        return Ok(now);
     }
+    Err(EnvironmentError::NotTaken {
+        path: device.file("comp_algorithm"),
+        wanted: asked.to_owned(),
+        found: now,
+    })
 }
 
 /// Whether there is a module to load. It takes a process to ask, so it is asked once.
@@ -212,7 +204,7 @@ pub(super) fn undo_module(name: &str) -> Result<Undone, String> {
     }
     // The module would go, and take configured devices with it, even while nobody has them open.
     let used = devices().map_err(|error| format!("cannot list the zram devices: {error}"))?;
-    if let Some(id) = used.into_iter().find(|&id| !is_free(id)) {
+    if let Some(id) = used.into_iter().find(|&id| !Zram::of(id).is_free()) {
         return Ok(Undone::NotOurs(format!(
             "/dev/zram{id} is in use by somebody else"
         )));
@@ -227,7 +219,7 @@ pub(super) fn undo_add(before: &[u32]) -> Result<Undone, String> {
     let new: Vec<u32> = now.into_iter().filter(|id| !before.contains(id)).collect();
     match new[..] {
         [] => Ok(Undone::Gone),
-        [id] if is_free(id) => remove(id),
+        [id] if Zram::of(id).is_free() => remove(id),
         _ => Ok(Undone::NotOurs(format!(
             "of the devices {new:?} that are new since, none is surely this run's"
         ))),
@@ -236,31 +228,31 @@ pub(super) fn undo_add(before: &[u32]) -> Result<Undone, String> {
 
 /// Resets the device, and removes it if it was added, provided that it still is as this run left it.
 pub(super) fn undo(id: u32, added: bool, disksize: u64, uuid: &str) -> Result<Undone, String> {
-    let size = match read_number(&attribute(id, "disksize")) {
+    let device = Zram::of(id);
+    let size = match device.size() {
         Ok(size) => size,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Undone::Gone),
-        Err(error) => return Err(format!("cannot read its size: {error}")),
+        Err(error) if error.io().kind() == io::ErrorKind::NotFound => return Ok(Undone::Gone),
+        Err(error) => return Err(format!("cannot read its size: {}", error.io())),
     };
     if size != 0 {
-        if is_active(&node(id)).map_err(|error| format!("cannot read /proc/swaps: {error}"))? {
+        if is_active(device.node()).map_err(|error| format!("cannot read /proc/swaps: {error}"))? {
             return Err("it is in use as swap".to_owned());
         }
         let header =
-            swap_header::find(&node(id)).map_err(|error| format!("cannot read its header: {error}"))?;
+            swap_header::find(device.node()).map_err(|error| format!("cannot read its header: {error}"))?;
         let ours = size == disksize && (header == Found::Blank || header == Found::Uuid(uuid.to_owned()));
         if !ours {
             return Ok(Undone::NotOurs("somebody else configured it since".to_owned()));
         }
-        patiently(|| write(&attribute(id, "reset"), "1"))
+        patiently(|| device.reset().map_err(ControlError::into_io))
             .map_err(|error| format!("cannot reset it: {error}"))?;
     }
     if added { remove(id) } else { Ok(Undone::Gone) }
 }
 
 fn remove(id: u32) -> Result<Undone, String> {
-    patiently(|| write(Path::new(HOT_REMOVE), &id.to_string()))
-        .map_err(|error| format!("cannot remove it: {error}"))?;
-    if attribute(id, "disksize").exists() {
+    patiently(|| hot_remove(id)).map_err(|error| format!("cannot remove it: {error}"))?;
+    if Zram::of(id).exists() {
         Err("it is still there".to_owned())
     } else {
         Ok(Undone::Gone)
@@ -293,40 +285,4 @@ fn wait_for(path: &Path) -> Result<(), EnvironmentError> {
         thread::sleep(POLL);
     }
     Ok(())
-}
-
-/// Numbers of the devices that there are, in order.
-fn devices() -> io::Result<Vec<u32>> {
-    let mut ids = Vec::new();
-    for entry in fs::read_dir("/sys/block")? {
-        let name = entry?.file_name();
-        if let Some(id) = name
-            .to_str()
-            .and_then(|name| name.strip_prefix("zram"))
-            .and_then(|id| id.parse().ok())
-        {
-            ids.push(id);
-        }
-    }
-    ids.sort_unstable();
-    Ok(ids)
-}
-
-/// Whether the device has no size, and nobody has claimed it.
-fn is_free(id: u32) -> bool {
-    let unsized_device = read_number(&attribute(id, "disksize")).is_ok_and(|size| size == 0);
-    let unclaimed = OpenOptions::new()
-        .read(true)
-        .custom_flags(libc::O_EXCL)
-        .open(node(id))
-        .is_ok();
-    unsized_device && unclaimed
-}
-
-fn node(id: u32) -> PathBuf {
-    PathBuf::from(format!("/dev/zram{id}"))
-}
-
-fn attribute(id: u32, name: &str) -> PathBuf {
-    PathBuf::from(format!("/sys/block/zram{id}/{name}"))
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::Runner;
 use super::phase::{Finished, Snapshot, Worked};
 use super::trial::TrialError;
-use crate::environment::{Cgroup, CgroupVersion, Environment, Missing, SwapDevice};
+use crate::environment::{Cgroup, Environment, Missing, SwapDevice};
 use crate::workload::protocol::{Command, Reply};
 use crate::workload::{Worker, WorkerError, WorkerOptions};
 use plimsoll_model::exit::{Exit, Failure};
@@ -106,10 +106,9 @@ impl<'a, 'l> TrialContext<'a, 'l> {
         let environment = self.environment();
         let target = Target {
             workers: pids.to_vec(),
-            cgroup: self.cgroup().map(|cgroup| match cgroup.version() {
-                CgroupVersion::V1 => CgroupFiles::v1(cgroup.path()),
-                CgroupVersion::V2 => CgroupFiles::v2(cgroup.path()),
-            }),
+            cgroup: self
+                .cgroup()
+                .map(|cgroup| CgroupFiles::of(cgroup.path(), cgroup.version())),
             zram: environment
                 .and_then(Environment::swap_device)
                 .and_then(SwapDevice::zram_name),

@@ -9,6 +9,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use plimsoll_os::Pidfd;
+use plimsoll_proc::{KeptFile, Statm};
 
 use super::context::{Surroundings, TrialContext};
 use super::services::{HeapService, HeapState};
@@ -249,7 +250,8 @@ impl Guard {
         let (end, ended) = channel::<()>();
         let tripped = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&tripped);
-        let statm = format!("/proc/{pid}/statm");
+        // Belongs to the process, not to its number.
+        let statm = KeptFile::open(format!("/proc/{pid}/statm"));
         let thread = std::thread::Builder::new()
             .name("heap-guard".to_owned())
             .spawn(move || {
@@ -287,9 +289,7 @@ impl Drop for Guard {
     }
 }
 
-/// Resident bytes of a `/proc/<pid>/statm` (proc_pid_statm(5)).
-fn resident(statm: &str) -> Option<u64> {
-    let text = std::fs::read_to_string(statm).ok()?;
-    let pages: u64 = text.split_ascii_whitespace().nth(1)?.parse().ok()?;
-    pages.checked_mul(plimsoll_os::page_size() as u64)
+/// Resident bytes of a process.
+fn resident(statm: &KeptFile) -> Option<u64> {
+    Some(Statm::parse(statm.read(&mut [0; 256])?)?.resident)
 }

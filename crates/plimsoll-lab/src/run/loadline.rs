@@ -12,7 +12,7 @@ use std::time::Duration;
 use super::context::{Surroundings, TrialContext};
 use super::phase::{Snapshot, Worked};
 use super::trial::{TrialError, lacking};
-use crate::environment::{Environment, SwapDevice, active_swaps};
+use crate::environment::{Environment, SwapDevice};
 use crate::workload::protocol::{Command, Cost, Findings, Reply};
 use crate::workload::visit::Visit;
 use crate::workload::{Worker, WorkerError};
@@ -296,7 +296,7 @@ fn is_free(used: u64, size: u64) -> bool {
 
 /// Bytes of a swap device that are in use; none where that cannot be read.
 fn used_bytes(device: &SwapDevice) -> Option<u64> {
-    let areas = active_swaps().ok()?;
+    let areas = plimsoll_proc::swaps::active().ok()?;
     let area = areas.into_iter().find(|area| area.path == device.path)?;
     Some(area.used)
 }

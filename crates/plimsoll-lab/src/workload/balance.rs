@@ -7,6 +7,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use plimsoll_os::{Errno, Range, page_out};
+use plimsoll_proc::Statm;
 
 /// Time between two looks, as Windows' balance-set manager has it.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -109,15 +110,9 @@ fn pieces((start, length): (u64, u64)) -> impl Iterator<Item = Range> {
 
 /// Bytes of this process that are resident and of no file.
 fn resident_anonymous() -> Result<u64, io::Error> {
-    let text = fs::read_to_string("/proc/self/statm")?;
-    of_statm(&text).ok_or_else(|| io::Error::other("it holds no three numbers"))
-}
-
-/// `size resident shared ...`, in pages.
-fn of_statm(text: &str) -> Option<u64> {
-    let mut numbers = text.split_whitespace().skip(1).map(str::parse::<u64>);
-    let (resident, shared) = (numbers.next()?.ok()?, numbers.next()?.ok()?);
-    Some(resident.saturating_sub(shared) * plimsoll_os::page_size() as u64)
+    let text = fs::read("/proc/self/statm")?;
+    let statm = Statm::parse(&text).ok_or_else(|| io::Error::other("it holds no three numbers"))?;
+    Ok(statm.anonymous())
 }
 
 #[cfg(test)]
@@ -138,11 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn anonymous_memory_is_what_is_resident_and_not_shared() {
-        let page = plimsoll_os::page_size() as u64;
-        assert_eq!(of_statm("900 100 30 5 0 50 0\n"), Some(70 * page));
-        assert_eq!(of_statm("900 10 30 5 0 50 0\n"), Some(0));
-        assert_eq!(of_statm(""), None);
+    fn this_process_has_anonymous_memory() {
         assert!(resident_anonymous().unwrap() > 0);
     }
 

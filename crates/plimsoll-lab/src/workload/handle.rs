@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use plimsoll_os::{Errno, Pidfd, Range, UsageScope};
+use plimsoll_proc::{Folder, PidStat, PidStatus, oom};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::cost::Stopwatch;
@@ -218,7 +219,7 @@ impl Worker {
         }
         if !options.neighbour {
             // When the whole machine runs out, the experiment goes first. Refused only where /proc is read-only.
-            let _ = fs::write(format!("/proc/{}/oom_score_adj", self.pid()), "1000");
+            let _ = oom::set_adjustment(self.pid(), 1000);
         }
         Ok(())
     }
@@ -388,8 +389,9 @@ impl Worker {
             what: "read the worker's /proc/<pid>/stat",
             source,
         };
-        let text = fs::read_to_string(format!("/proc/{}/stat", self.pid())).map_err(io_error)?;
-        parse_stat(&text).ok_or_else(|| io_error(io::Error::from(io::ErrorKind::InvalidData)))
+        let mut buffer = Vec::new();
+        let stat = PidStat::read(self.pid(), &mut buffer).map_err(io_error)?;
+        Ok(Usage::of(&stat))
     }
 
     /// Where its anonymous memory is now. The kernel counts on each CPU in batches, so that some pages may be missing.
@@ -401,8 +403,11 @@ impl Worker {
             what: "read the worker's /proc/<pid>/status",
             source,
         };
-        let text = fs::read_to_string(format!("/proc/{}/status", self.pid())).map_err(io_error)?;
-        parse_status(&text).ok_or_else(|| io_error(io::Error::from(io::ErrorKind::InvalidData)))
+        let mut buffer = Vec::new();
+        let folder = Folder::open(self.pid()).map_err(io_error)?;
+        let text = folder.read("status", &mut buffer).map_err(io_error)?;
+        Residency::of(&PidStatus::parse(text))
+            .ok_or_else(|| io_error(io::Error::from(io::ErrorKind::InvalidData)))
     }
 
     /// Stops the process (SIGSTOP) until [`Worker::resume`]: it keeps its memory and answers nothing. It can be
@@ -458,33 +463,27 @@ fn unexpected(wanted: &str, found: &Reply) -> WorkerError {
     WorkerError::Protocol(format!("{found:?} in place of {wanted}"))
 }
 
-/// Reads a line of `/proc/<pid>/stat` (proc_pid_stat(5)); field numbers are those of the manual.
-fn parse_stat(text: &str) -> Option<Usage> {
-    // The name, field 2, is in parentheses and may hold anything: count from the last one.
-    let (_, rest) = text.rsplit_once(')')?;
-    let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
-    let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
-    let ticks = rustix::param::clock_ticks_per_second() as f64;
-    Some(Usage {
-        minor_faults: field(10)?,
-        major_faults: field(12)?,
-        cpu_user_s: field(14)? as f64 / ticks,
-        cpu_system_s: field(15)? as f64 / ticks,
-        resident_bytes: field(24)? * plimsoll_os::page_size() as u64,
-    })
+impl Usage {
+    fn of(stat: &PidStat<'_>) -> Usage {
+        Usage {
+            minor_faults: stat.minor_faults,
+            major_faults: stat.major_faults,
+            cpu_user_s: stat.user_us as f64 / 1e6,
+            cpu_system_s: stat.system_us as f64 / 1e6,
+            resident_bytes: stat
+                .resident_pages
+                .saturating_mul(plimsoll_os::page_size() as u64),
+        }
+    }
 }
 
-/// Reads `/proc/<pid>/status` (proc_pid_status(5)), whose sizes are in KiB.
-fn parse_status(text: &str) -> Option<Residency> {
-    let bytes = |name: &str| {
-        let value = text.lines().find_map(|line| line.strip_prefix(name))?;
-        let kib: u64 = value.split_ascii_whitespace().next()?.parse().ok()?;
-        kib.checked_mul(1024)
-    };
-    Some(Residency {
-        resident: bytes("RssAnon:")?,
-        swapped: bytes("VmSwap:")?,
-    })
+impl Residency {
+    fn of(status: &PidStatus) -> Option<Residency> {
+        Some(Residency {
+            resident: status.anon?,
+            swapped: status.swap?,
+        })
+    }
 }
 
 #[cfg(test)]
@@ -498,16 +497,18 @@ mod tests {
             resident: 4 << 20,
             swapped: 12 << 10,
         };
-        assert_eq!(parse_status(text), Some(read));
-        assert_eq!(parse_status("Name:\tplimsoll\n"), None);
+        let of = |text: &str| Residency::of(&PidStatus::parse(text.as_bytes()));
+        assert_eq!(of(text), Some(read));
+        assert_eq!(of("Name:\tplimsoll\n"), None);
     }
 
     #[test]
     fn a_name_with_spaces_and_parentheses_does_not_shift_the_fields() {
         let line = "42 (a) b (c)) S 1 42 42 0 -1 4194304 107 0 3 0 200 100 0 0 20 0 1 0 55 4096000 250 18446744073709551615";
+        let of = |line: &str| PidStat::parse(line.as_bytes()).map(|stat| Usage::of(&stat));
         let ticks = rustix::param::clock_ticks_per_second() as f64;
         assert_eq!(
-            parse_stat(line),
+            of(line),
             Some(Usage {
                 cpu_user_s: 200.0 / ticks,
                 cpu_system_s: 100.0 / ticks,
@@ -516,6 +517,6 @@ mod tests {
                 resident_bytes: 250 * plimsoll_os::page_size() as u64,
             })
         );
-        assert_eq!(parse_stat("42 (cut short) S 1 42"), None);
+        assert_eq!(of("42 (cut short) S 1 42"), None);
     }
 }

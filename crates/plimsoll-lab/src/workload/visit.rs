@@ -9,6 +9,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use plimsoll_os::{UsageScope, page_size};
+use plimsoll_proc::schedstat::Schedstat;
 use serde::{Deserialize, Serialize};
 
 use super::cost::Stopwatch;
@@ -213,14 +214,13 @@ impl Visitor {
 
 /// Time that this thread could run and waited for a CPU since it began; none where the kernel does not count it.
 fn cpu_wait() -> Option<Duration> {
-    of_schedstat(&fs::read_to_string("/proc/thread-self/schedstat").ok()?)
+    waited(&fs::read("/proc/thread-self/schedstat").ok()?)
 }
 
-/// `on-cpu waited slices`, times in nanoseconds. Nothing is counted where a thread that reads this was never on a CPU.
-fn of_schedstat(text: &str) -> Option<Duration> {
-    let mut fields = text.split_whitespace().map(str::parse::<u64>);
-    let (on_cpu, waited) = (fields.next()?.ok()?, fields.next()?.ok()?);
-    (on_cpu > 0).then(|| Duration::from_nanos(waited))
+fn waited(schedstat: &[u8]) -> Option<Duration> {
+    let spent = Schedstat::parse(schedstat)?;
+    // Nothing is counted where a thread that reads this was never on a CPU.
+    (spent.on_cpu_ns > 0).then(|| Duration::from_nanos(spent.waited_ns.unsigned_abs()))
 }
 
 /// Seconds of work without those waited for a CPU; never less than the CPU time, which is counted apart from the wait, and
@@ -431,9 +431,9 @@ mod tests {
 
     #[test]
     fn the_wait_for_a_cpu_is_the_second_field() {
-        assert_eq!(of_schedstat("123456 789 5\n"), Some(Duration::from_nanos(789)));
+        assert_eq!(waited(b"123456 789 5\n"), Some(Duration::from_nanos(789)));
         for nothing in ["0 0 0\n", "12", "", "a b c"] {
-            assert_eq!(of_schedstat(nothing), None, "{nothing:?}");
+            assert_eq!(waited(nothing.as_bytes()), None, "{nothing:?}");
         }
     }
 

@@ -1,15 +1,9 @@
 //! Memory cgroups of others: what caps them, what they use, what they refault.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
+use plimsoll_proc::cgroup::{self, CgroupVersion, Field, MemoryCgroup};
 use serde::Serialize;
-
-use super::parse::first_number;
-use plimsoll_lab::environment::CgroupVersion;
-
-/// Values from here on mean "no limit" in v1: the kernel shows the largest multiple of the page size.
-const UNLIMITED: u64 = i64::MAX as u64 - (1 << 20);
 
 /// What kind of cap a cgroup has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -25,6 +19,14 @@ pub enum CapKind {
 }
 
 impl CapKind {
+    fn of(kind: cgroup::CapKind) -> CapKind {
+        match kind {
+            cgroup::CapKind::Limit => CapKind::Limit,
+            cgroup::CapKind::High => CapKind::High,
+            cgroup::CapKind::Soft => CapKind::Soft,
+        }
+    }
+
     /// The word that a table has room for.
     pub fn word(self) -> &'static str {
         match self {
@@ -72,43 +74,28 @@ pub struct Cgroup {
 impl Cgroup {
     /// Reads the cgroup at `folder`. A file that is not there is a value that is None.
     pub fn read(folder: &Path, version: CgroupVersion) -> Cgroup {
-        let text = |name: &str| fs::read_to_string(folder.join(name)).ok();
-        let number = |name: &str| first_number(&text(name)?);
-        let stat = text("memory.stat").unwrap_or_default();
-        let (usage, kinds, prefix): (_, &[(CapKind, &str)], _) = match version {
-            CgroupVersion::V1 => (
-                number("memory.usage_in_bytes"),
-                &[
-                    (CapKind::Limit, "memory.limit_in_bytes"),
-                    (CapKind::Soft, "memory.soft_limit_in_bytes"),
-                ],
-                "total_",
-            ),
-            CgroupVersion::V2 => (
-                number("memory.current"),
-                &[(CapKind::Limit, "memory.max"), (CapKind::High, "memory.high")],
-                "",
-            ),
-        };
-        let caps = kinds.iter().filter_map(|(kind, name)| {
-            // v2 says "max" where there is none, which is not a number.
-            let bytes = number(name).filter(|bytes| *bytes < UNLIMITED)?;
-            Some(Cap {
-                kind: *kind,
-                bytes,
-                usage,
-                file: folder.join(name),
-            })
+        let group = MemoryCgroup::new(folder, version);
+        let usage = group.usage().ok();
+        let stat = group.stat().unwrap_or_default();
+        let caps = group.caps().map(|(kind, bytes, name)| Cap {
+            kind: CapKind::of(kind),
+            bytes,
+            usage,
+            file: folder.join(name),
         });
+        let swap = match version {
+            CgroupVersion::V1 => None,
+            CgroupVersion::V2 => group.swap().ok().flatten(),
+        };
         Cgroup {
             caps: caps.collect(),
             usage,
-            refaults_anon: field(&stat, prefix, "workingset_refault_anon"),
-            refaults_file: field(&stat, prefix, "workingset_refault_file"),
-            swap: number("memory.swap.current"),
-            zswapped: field(&stat, "", "zswapped"),
-            zswap: field(&stat, "", "zswap"),
-            stalled_us: text("memory.pressure").and_then(|text| stalled(&text)),
+            refaults_anon: stat.get(Field::RefaultsAnon),
+            refaults_file: stat.get(Field::RefaultsFile),
+            swap,
+            zswapped: stat.get(Field::Zswapped),
+            zswap: stat.get(Field::Zswap),
+            stalled_us: group.stalled_us(),
         }
     }
 
@@ -118,22 +105,10 @@ impl Cgroup {
     }
 }
 
-/// The value of `prefix` and `name` among lines `key value`.
-fn field(stat: &str, prefix: &str, name: &str) -> Option<u64> {
-    stat.lines().find_map(|line| {
-        let rest = line.strip_prefix(prefix)?.strip_prefix(name)?;
-        first_number(rest.strip_prefix(' ')?)
-    })
-}
-
-/// The total of the line `some` of a pressure file, in microseconds.
-fn stalled(text: &str) -> Option<u64> {
-    let line = text.lines().find(|line| line.starts_with("some "))?;
-    line.rsplit_once("total=")?.1.trim().parse().ok()
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {

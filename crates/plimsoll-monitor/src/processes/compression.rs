@@ -1,12 +1,10 @@
 //! How much of what is swapped out is kept compressed in RAM.
 
-use std::fs;
-
+use plimsoll_proc::zram::Zram;
+use plimsoll_proc::{Tree, meminfo, swaps};
 use serde::Serialize;
 
 use super::cgroup::Cgroup;
-use super::parse::first_number;
-use plimsoll_lab::environment::active_swaps;
 
 /// What is behind the swap of this machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -48,26 +46,18 @@ impl SwapStore {
     /// Reads what is in use now. What cannot be read counts as not there.
     pub fn read() -> SwapStore {
         let mut store = SwapStore::default();
-        for area in active_swaps().unwrap_or_default() {
-            let name = area.path.file_name().unwrap_or_default().to_string_lossy();
-            if !name.starts_with("zram") {
+        for area in swaps::active().unwrap_or_default() {
+            let Some(device) = area.zram() else {
                 store.elsewhere += area.used;
                 continue;
-            }
+            };
             store.on_zram += area.used;
-            let text = fs::read_to_string(format!("/sys/block/{name}/mm_stat")).unwrap_or_default();
-            let mut words = text
-                .split_ascii_whitespace()
-                .map(|word| word.parse::<u64>().unwrap_or(0));
-            store.zram_original += words.next().unwrap_or(0);
-            store.zram_used += words.nth(1).unwrap_or(0);
+            let memory = Zram::of(device).memory().unwrap_or_default();
+            store.zram_original += memory.original;
+            store.zram_used += memory.used;
         }
         if store.on_zram + store.elsewhere > 0 {
-            let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-            let kib = text
-                .lines()
-                .find_map(|line| first_number(line.strip_prefix("Zswapped:")?));
-            store.zswapped = kib.unwrap_or(0).saturating_mul(1024);
+            store.zswapped = meminfo::read(&Tree::live(), "Zswapped").unwrap_or(0);
         }
         store
     }

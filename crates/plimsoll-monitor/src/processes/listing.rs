@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use plimsoll_proc::resource_limits::Limit;
 use serde::Serialize;
 
 use super::cgroup::Cap;
@@ -198,10 +199,14 @@ fn own_limits(process: &Process) -> Vec<OwnLimit> {
     };
     let (limits, status) = (&detail.limits, &detail.status);
     [
-        ("-v", limits.address_space, status.address_space),
-        ("-d", limits.data, status.data),
-        ("-l", limits.locked, status.locked),
-        ("-m", limits.resident, status.wss()),
+        (
+            "-v",
+            limits.address_space.and_then(Limit::bytes),
+            status.address_space,
+        ),
+        ("-d", limits.data.and_then(Limit::bytes), status.data),
+        ("-l", limits.locked.and_then(Limit::bytes), status.locked),
+        ("-m", limits.resident.and_then(Limit::bytes), status.wss()),
     ]
     .into_iter()
     .filter_map(|(option, bytes, usage)| {

@@ -9,7 +9,6 @@
 
 mod cgroup;
 mod compression;
-mod folder;
 mod identity;
 mod listing;
 mod pass_on;
@@ -20,9 +19,6 @@ mod storm;
 mod table;
 mod users;
 mod walk;
-
-/// The parsers of the files of a process, text in, values out.
-pub mod parse;
 
 pub use cgroup::{Cap, CapKind, Cgroup};
 pub use compression::{Compressed, KnownOf, SwapStore};
@@ -38,4 +34,4 @@ pub use storm::{
 };
 pub use table::render;
 pub use users::Users;
-pub use walk::{Found, descendants, list, members};
+pub use walk::{Found, descendants, list};

@@ -3,9 +3,10 @@
 use std::io;
 use std::time::Instant;
 
-use super::folder::Folder;
+use plimsoll_proc::resource_limits::Limits;
+use plimsoll_proc::{Folder, PidStat, PidStatus, command_line, oom, smaps_rollup};
+
 use super::identity::Identity;
-use super::parse::{self, Limits, Stat, Status, first_number};
 
 /// A process at one moment. What this user may not read is None.
 #[derive(Debug, Clone, PartialEq)]
@@ -42,7 +43,7 @@ pub struct Detail {
     /// Arguments, apart by spaces; empty where there are none. As it is, like the name.
     pub command: Option<String>,
     /// Memory, user.
-    pub status: Status,
+    pub status: PidStatus,
     /// Proportional set, where it was asked for.
     pub pss: Option<Proportional>,
     /// What the OOM killer thinks of it, 0 to 2000: the highest goes first.
@@ -87,35 +88,40 @@ impl Process {
     /// As [`Process::read`], through a buffer that is kept.
     pub(super) fn read_with(pid: u32, depth: Depth, buffer: &mut Vec<u8>) -> io::Result<Process> {
         let folder = Folder::open(pid)?;
-        let stat = Stat::parse(folder.read("stat", buffer)?).ok_or_else(|| {
+        let stat = PidStat::parse(folder.read("stat", buffer)?).ok_or_else(|| {
             io::Error::new(
                 io::ErrorKind::InvalidData,
                 format!("/proc/{pid}/stat cannot be parsed"),
             )
         })?;
-        let wanted = !stat.kernel_thread;
-        let cgroups = match folder.read("cgroup", buffer) {
-            Ok(text) if wanted => Some(String::from_utf8_lossy(text).into_owned()),
-            _ => None,
-        };
-        let detail = (wanted && depth != Depth::Counters).then(|| Detail::read(&folder, depth, buffer));
-        Ok(Process {
+        let mut process = Process {
             identity: Identity {
                 pid,
                 start_ticks: stat.start_ticks,
             },
             parent: stat.parent,
-            name: stat.name,
+            name: stat.name_text().into_owned(),
             state: stat.state,
             kernel_thread: stat.kernel_thread,
             minor_faults: stat.minor_faults,
             major_faults: stat.major_faults,
             user_us: stat.user_us,
             system_us: stat.system_us,
-            resident: stat.resident_pages * rustix::param::page_size() as u64,
-            cgroups,
-            detail,
-        })
+            resident: stat
+                .resident_pages
+                .saturating_mul(rustix::param::page_size() as u64),
+            cgroups: None,
+            detail: None,
+        };
+        if process.kernel_thread {
+            return Ok(process);
+        }
+        process.cgroups = folder
+            .read("cgroup", buffer)
+            .ok()
+            .map(|text| String::from_utf8_lossy(text).into_owned());
+        process.detail = (depth != Depth::Counters).then(|| Detail::read(&folder, depth, buffer));
+        Ok(process)
     }
 
     /// Bytes of the working set: exact where they were read, otherwise as `/proc/PID/stat` has them.
@@ -144,20 +150,18 @@ impl Detail {
                 }
             }
         };
-        let number = |text: Vec<u8>| String::from_utf8_lossy(&text).trim().parse::<i64>().ok();
         let mut detail = Detail {
-            command: read("cmdline", buffer).map(|text| parse::command_line(&text)),
-            status: read("status", buffer).map_or_else(Status::default, |text| Status::parse(&text)),
+            command: read("cmdline", buffer).map(|text| command_line::parse(&text)),
+            status: read("status", buffer).map_or_else(PidStatus::default, |text| PidStatus::parse(&text)),
             pss: None,
-            oom_score: read("oom_score", buffer)
-                .and_then(|text| first_number(&String::from_utf8_lossy(&text))),
-            oom_score_adj: read("oom_score_adj", buffer).and_then(number),
+            oom_score: read("oom_score", buffer).and_then(|text| oom::score(&text)),
+            oom_score_adj: read("oom_score_adj", buffer).and_then(|text| oom::adjustment(&text)),
             limits: read("limits", buffer).map_or_else(Limits::default, |text| Limits::parse(&text)),
             denied: Vec::new(),
         };
         if depth == Depth::Proportional {
             let start = Instant::now();
-            let bytes = read("smaps_rollup", buffer).and_then(|text| parse::pss(&text));
+            let bytes = read("smaps_rollup", buffer).and_then(|text| smaps_rollup::pss(&text));
             detail.pss = bytes.map(|bytes| Proportional {
                 bytes,
                 took_us: start.elapsed().as_micros() as u64,

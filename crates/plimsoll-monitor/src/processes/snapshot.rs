@@ -6,12 +6,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use plimsoll_proc::cgroup::{CgroupVersion, Hierarchy};
+use plimsoll_proc::{Tree, mounts, vmstat};
+
 use super::cgroup::{Cap, Cgroup};
 use super::compression::SwapStore;
-use super::parse::first_number;
 use super::process::{Depth, Process};
 use super::walk::{self, Found};
-use plimsoll_lab::environment::{CgroupVersion, Hierarchy};
 use plimsoll_sample::monotonic_ns;
 
 /// Takes snapshots, and keeps what does not change between them.
@@ -56,7 +57,7 @@ impl Observer {
     /// When `/proc` is not mounted.
     pub fn new() -> io::Result<Observer> {
         Ok(Observer {
-            mountinfo: fs::read_to_string("/proc/self/mountinfo")?,
+            mountinfo: fs::read_to_string(mounts::PATH)?,
             homes: HashMap::new(),
         })
     }
@@ -102,9 +103,10 @@ impl Observer {
             at_ns: monotonic_ns(),
             processes: found.processes,
             denied: found.denied,
-            hides: hides(&self.mountinfo) && !rustix::process::geteuid().is_root(),
+            hides: mounts::hide_processes(&mounts::parse(&self.mountinfo))
+                && !rustix::process::geteuid().is_root(),
             cgroups,
-            refaults: system_refaults(),
+            refaults: vmstat::refaults(&Tree::live()),
             swap_store: SwapStore::read(),
             homes,
         }
@@ -151,26 +153,6 @@ impl Snapshot {
     }
 }
 
-/// Whether `/proc` is mounted so that it hides processes (`hidepid=`, but for 0 and `off`).
-fn hides(mountinfo: &str) -> bool {
-    let proc = mountinfo.lines().filter(|line| line.contains(" /proc "));
-    let mut values = proc
-        .flat_map(|line| line.split([' ', ',']))
-        .filter_map(|word| word.strip_prefix("hidepid="));
-    values.any(|value| !matches!(value, "0" | "off"))
-}
-
-/// `workingset_refault_anon` and `_file` of `/proc/vmstat`.
-fn system_refaults() -> Option<u64> {
-    let text = fs::read_to_string("/proc/vmstat").ok()?;
-    let values: Vec<u64> = text
-        .lines()
-        .filter_map(|line| line.strip_prefix("workingset_refault_"))
-        .filter_map(|line| first_number(line.split_once(' ')?.1))
-        .collect();
-    (!values.is_empty()).then(|| values.iter().sum())
-}
-
 #[cfg(test)]
 impl Snapshot {
     /// A snapshot of processes that are all in the innermost of `cgroups`, the innermost first.
@@ -194,17 +176,5 @@ impl Snapshot {
             homes: homes.map(|text| (text, Some(Arc::clone(&home)))).collect(),
             processes,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_a_proc_that_hides_processes_hides_them() {
-        let line = |options| format!("22 31 0:20 / /proc rw,nosuid - proc proc {options}\n");
-        assert!(!hides(&line("rw")) && !hides(&line("rw,hidepid=0")) && !hides(&line("rw,hidepid=off")));
-        assert!(hides(&line("rw,hidepid=2")) && hides(&line("rw,gid=4,hidepid=invisible")));
     }
 }

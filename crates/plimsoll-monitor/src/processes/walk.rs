@@ -1,12 +1,10 @@
 //! Which processes there are.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::io;
-use std::path::Path;
 
-use super::folder::Folder;
-use super::parse::Stat;
+use plimsoll_proc::{PidStat, pids};
+
 use super::process::{Depth, Process};
 
 /// The processes that were found.
@@ -23,7 +21,7 @@ pub struct Found {
 /// # Errors
 /// When `/proc` cannot be listed.
 pub fn list(depth: Depth) -> io::Result<Found> {
-    Ok(read_all(pids()?, depth))
+    Ok(read_all(pids::all()?, depth))
 }
 
 /// Reads those of `pids` that are still there.
@@ -42,16 +40,6 @@ pub(super) fn read_all(pids: impl IntoIterator<Item = u32>, depth: Depth) -> Fou
     found
 }
 
-/// The numbers of all processes, ascending.
-fn pids() -> io::Result<Vec<u32>> {
-    let entries = fs::read_dir("/proc")?;
-    let mut pids: Vec<u32> = entries
-        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
-        .collect();
-    pids.sort_unstable();
-    Ok(pids)
-}
-
 /// `pid` and its descendants, `pid` first, the others ascending. Only `pid` when it has ended.
 ///
 /// The kernel tells the children of each thread, so that only the family is looked at; where it was built without
@@ -60,7 +48,7 @@ pub fn descendants(pid: u32) -> Vec<u32> {
     let mut family = BTreeSet::new();
     let mut next = vec![pid];
     while let Some(parent) = next.pop() {
-        match children(parent) {
+        match pids::children(parent) {
             Ok(pids) => next.extend(
                 pids.into_iter()
                     .filter(|child| *child != pid && family.insert(*child)),
@@ -73,33 +61,11 @@ pub fn descendants(pid: u32) -> Vec<u32> {
     std::iter::once(pid).chain(family).collect()
 }
 
-/// The children of a process. `Unsupported` where the kernel does not tell.
-fn children(pid: u32) -> io::Result<Vec<u32>> {
-    let mut found = Vec::new();
-    for thread in fs::read_dir(format!("/proc/{pid}/task"))? {
-        let thread = thread?.path();
-        match fs::read_to_string(thread.join("children")) {
-            Ok(text) => found.extend(
-                text.split_ascii_whitespace()
-                    .filter_map(|pid| pid.parse::<u32>().ok()),
-            ),
-            Err(error) if error.kind() == io::ErrorKind::NotFound && thread.is_dir() => {
-                return Err(io::ErrorKind::Unsupported.into());
-            }
-            // The thread has ended.
-            Err(_) => {}
-        }
-    }
-    Ok(found)
-}
-
 fn descendants_among_all(pid: u32) -> Vec<u32> {
     let mut by_parent: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     let mut buffer = Vec::with_capacity(4096);
-    for process in pids().unwrap_or_default() {
-        let stat =
-            Folder::open(process).and_then(|folder| Ok(Stat::parse(folder.read("stat", &mut buffer)?)));
-        if let Ok(Some(stat)) = stat {
+    for process in pids::all().unwrap_or_default() {
+        if let Ok(stat) = PidStat::read(process, &mut buffer) {
             by_parent.entry(stat.parent).or_default().push(process);
         }
     }
@@ -114,35 +80,6 @@ fn descendants_among_all(pid: u32) -> Vec<u32> {
         );
     }
     std::iter::once(pid).chain(family).collect()
-}
-
-/// The processes of a cgroup and of those below it, ascending. A cgroup below that goes away meanwhile is passed over.
-///
-/// # Errors
-/// When the cgroup itself cannot be read.
-pub fn members(cgroup: &Path) -> io::Result<Vec<u32>> {
-    let mut found = BTreeSet::new();
-    let mut next = vec![cgroup.to_owned()];
-    while let Some(folder) = next.pop() {
-        let text = match fs::read_to_string(folder.join("cgroup.procs")) {
-            Ok(text) => text,
-            Err(error) if folder == cgroup => return Err(error),
-            Err(_) => continue,
-        };
-        // 0 stands for a process of another pid namespace.
-        found.extend(
-            text.lines()
-                .filter_map(|line| line.parse::<u32>().ok())
-                .filter(|pid| *pid != 0),
-        );
-        let entries = fs::read_dir(&folder).into_iter().flatten().filter_map(Result::ok);
-        next.extend(
-            entries
-                .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
-                .map(|entry| entry.path()),
-        );
-    }
-    Ok(found.into_iter().collect())
 }
 
 #[cfg(test)]

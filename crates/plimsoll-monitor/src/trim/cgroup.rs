@@ -1,13 +1,14 @@
 //! A cgroup that is to be trimmed. It may be anybody's, so its limits are never touched.
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use plimsoll_proc::cgroup::{self, CgroupVersion, Field, Hierarchy, MemoryCgroup};
+use plimsoll_proc::{ControlError, read_number, sysctl};
 use rustix::fs::{Access, access};
 
 use super::POLL;
@@ -15,8 +16,6 @@ use super::error::TrimError;
 use super::holdings::{Holdings, Swap};
 use super::machine::Machine;
 use super::model::Mechanism;
-use crate::processes::members;
-use plimsoll_lab::environment::{CgroupVersion, Hierarchy};
 use plimsoll_model::sanitize::sanitize;
 
 /// Bytes that `memory.reclaim` is asked for at once: it does not come back before it has tried.
@@ -31,9 +30,7 @@ const NEEDS: &str =
 /// A memory cgroup below the root.
 #[derive(Debug)]
 pub(super) struct Group {
-    version: CgroupVersion,
-    /// Its folder.
-    path: PathBuf,
+    group: MemoryCgroup,
     /// The path below the mount, with a slash before it.
     name: String,
 }
@@ -41,34 +38,31 @@ pub(super) struct Group {
 impl Group {
     /// Finds the cgroup that `path` names: its folder, or the path below the mount with or without a slash before it.
     pub(super) fn find(path: &Path) -> Result<Group, TrimError> {
-        let hierarchy = Hierarchy::of_this_process().map_err(|found| TrimError::NoHierarchy { found })?;
+        let hierarchy = Hierarchy::of_this_process().map_err(|found| TrimError::NoHierarchy {
+            found: found.to_string(),
+        })?;
         Self::find_in(&hierarchy, path)
     }
 
     fn find_in(hierarchy: &Hierarchy, path: &Path) -> Result<Group, TrimError> {
         let (found, name) = hierarchy.find(path).map_err(|why| TrimError::NoSuchCgroup {
             path: path.to_owned(),
-            why,
+            why: why.to_string(),
         })?;
-        // In a container the top of the mount may be an ordinary cgroup: the files tell.
-        let (as_root, usage) = match hierarchy.version {
-            CgroupVersion::V1 => (found.join("release_agent").exists(), "memory.usage_in_bytes"),
-            CgroupVersion::V2 => (!found.join("cgroup.events").exists(), "memory.current"),
-        };
-        if as_root && name == "/" {
-            return Err(TrimError::RootCgroup { path: found });
+        let group = MemoryCgroup::new(found, hierarchy.version);
+        if group.is_root() && name == "/" {
+            return Err(TrimError::RootCgroup {
+                path: group.path().to_owned(),
+            });
         }
-        if !found.join(usage).exists() {
+        let usage = hierarchy.version.usage_file();
+        if !group.has(usage) {
             return Err(TrimError::NoSuchCgroup {
                 path: path.to_owned(),
                 why: format!("the memory controller has no {usage} for it"),
             });
         }
-        Ok(Group {
-            version: hierarchy.version,
-            name,
-            path: found,
-        })
+        Ok(Group { group, name })
     }
 
     /// The cgroup in words, safe to print.
@@ -78,68 +72,47 @@ impl Group {
 
     /// The control file that does what is asked; `None` where the processes have to be trimmed one by one.
     pub(super) fn mechanism(&self, limit: Option<u64>) -> Option<Mechanism> {
-        let mechanism = match (self.version, limit) {
+        let mechanism = match (self.group.version(), limit) {
             (CgroupVersion::V1, Some(_)) => return None,
             (CgroupVersion::V1, None) => Mechanism::ForceEmpty,
             (CgroupVersion::V2, _) => Mechanism::MemoryReclaim,
         };
-        self.path.join(mechanism.name()).exists().then_some(mechanism)
+        self.group.has(mechanism.name()).then_some(mechanism)
     }
 
     /// Processes of it and its descendants.
     pub(super) fn members(&self) -> Result<Vec<u32>, TrimError> {
-        members(&self.path).map_err(|source| self.failed("list the processes of", source))
+        cgroup::members(self.group.path()).map_err(|source| self.failed("list the processes of", source))
     }
 
     /// What is charged to it.
     pub(super) fn holdings(&self) -> Result<Holdings, TrimError> {
-        let read = |name: &str| {
-            fs::read_to_string(self.path.join(name))
-                .map_err(|source| self.failed(&format!("read {name} of"), source))
+        let failed = |error: ControlError| {
+            let name = error.path().file_name().unwrap_or_default().to_string_lossy();
+            self.failed(&format!("read {name} of"), error.into_io())
         };
-        let number = |name: &str| read(name).map(|text| text.trim().parse().unwrap_or(0));
-        let stat = read("memory.stat")?;
-        let (prefix, anon, file) = match self.version {
-            CgroupVersion::V1 => ("total_", "rss", "cache"),
-            CgroupVersion::V2 => ("", "anon", "file"),
-        };
-        let value = |key: &str| {
-            stat.lines()
-                .filter_map(|line| line.strip_prefix(prefix)?.strip_prefix(key)?.strip_prefix(' '))
-                .find_map(|value| value.trim().parse::<u64>().ok())
-                .unwrap_or(0)
-        };
-        let (resident, swapped) = match self.version {
-            CgroupVersion::V1 => (number("memory.usage_in_bytes")?, value("swap")),
-            CgroupVersion::V2 => (
-                number("memory.current")?,
-                number("memory.swap.current").unwrap_or(0),
-            ),
-        };
+        let stat = self.group.stat().map_err(failed)?;
+        let value = |field: Field| stat.get(field).unwrap_or(0);
+        let resident = self.group.usage().map_err(failed)?;
+        let swapped = self.group.swap().ok().flatten().unwrap_or(0);
+        let (shmem, major_faults) = (value(Field::Shmem), value(Field::MajorFaults));
         Ok(Holdings {
             resident,
-            anon: value(anon),
-            file: value(file).saturating_sub(value("shmem")),
-            shmem: value("shmem"),
+            anon: value(Field::Anon),
+            file: value(Field::File).saturating_sub(shmem),
+            shmem,
             swapped,
-            locked: value("unevictable"),
+            locked: value(Field::Unevictable),
             huge: 0,
-            minor_faults: value("pgfault").saturating_sub(value("pgmajfault")),
-            major_faults: value("pgmajfault"),
+            minor_faults: value(Field::Faults).saturating_sub(major_faults),
+            major_faults,
         })
     }
 
     /// Whether its anonymous memory has somewhere to go.
     pub(super) fn swap(&self, machine: &Machine) -> Swap {
-        let holds =
-            |path: &Path, text: &str| fs::read_to_string(path).is_ok_and(|found| found.trim() == text);
-        let forbidden = match self.version {
-            CgroupVersion::V1 => holds(&self.path.join("memory.swappiness"), "0"),
-            CgroupVersion::V2 => {
-                holds(&self.path.join("memory.swap.max"), "0")
-                    || holds(Path::new("/proc/sys/vm/swappiness"), "0")
-            }
-        };
+        let never = || read_number(Path::new(sysctl::SWAPPINESS)).is_ok_and(|swappiness| swappiness == 0);
+        let forbidden = self.group.forbids_swap() || (self.group.version() == CgroupVersion::V2 && never());
         match Swap::of(machine) {
             Swap::Available if forbidden => Swap::Forbidden,
             swap => swap,
@@ -154,13 +127,13 @@ impl Group {
         bytes: u64,
         stop: &AtomicBool,
     ) -> Result<bool, TrimError> {
-        let file = self.path.join(mechanism.name());
+        let file = self.group.file(mechanism.name());
         if let Err(errno) = access(&file, Access::WRITE_OK) {
             return Err(self.failed(&format!("write {} of", mechanism.name()), errno.into()));
         }
         let result = match mechanism {
             Mechanism::ForceEmpty => force_empty(&file, stop),
-            _ => reclaim_stepwise(&file, bytes, stop),
+            _ => reclaim_stepwise(&self.group, bytes, stop),
         };
         result.map_err(|source| self.failed(&format!("write {} of", mechanism.name()), source))
     }
@@ -181,19 +154,18 @@ impl Group {
 }
 
 /// Writes `memory.reclaim`, step by step. EAGAIN says that the kernel reclaimed what it could.
-fn reclaim_stepwise(file: &Path, bytes: u64, stop: &AtomicBool) -> io::Result<bool> {
+fn reclaim_stepwise(group: &MemoryCgroup, bytes: u64, stop: &AtomicBool) -> io::Result<bool> {
     let mut asked = 0;
     while asked < bytes {
         if stop.load(Ordering::Acquire) {
             return Ok(true);
         }
         let step = STEP.min(bytes - asked);
-        let mut control = OpenOptions::new().write(true).open(file)?;
-        match control.write(step.to_string().as_bytes()) {
-            Ok(_) => asked += step,
-            Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => break,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
+        match group.reclaim(step) {
+            Ok(()) => asked += step,
+            Err(error) if error.errno() == Some(libc::EAGAIN) => break,
+            Err(error) if error.errno() == Some(libc::EINTR) => {}
+            Err(error) => return Err(error.into_io()),
         }
     }
     Ok(false)
@@ -230,6 +202,8 @@ fn force_empty(file: &Path, stop: &AtomicBool) -> io::Result<bool> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     /// A hierarchy of plain files with one cgroup, `web`.
@@ -262,8 +236,8 @@ mod tests {
         ] {
             let group = Group::find_in(&hierarchy, path).unwrap();
             assert_eq!(
-                (group.path, group.name.as_str()),
-                (hierarchy.mount.join("web"), "/web")
+                (group.group.path(), group.name.as_str()),
+                (&*hierarchy.mount.join("web"), "/web")
             );
         }
         for path in [Path::new("/"), Path::new(""), &hierarchy.mount] {
@@ -341,7 +315,7 @@ mod tests {
             &[("memory.current", "300\n"), ("memory.reclaim", "")],
         );
         let group = Group::find_in(&hierarchy, Path::new("web")).unwrap();
-        let file = group.path.join("memory.reclaim");
+        let file = group.group.file("memory.reclaim");
         let stop = AtomicBool::new(false);
         // The last step is what a plain file keeps.
         assert!(

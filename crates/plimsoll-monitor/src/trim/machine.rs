@@ -1,6 +1,6 @@
 //! Where memory is on the whole machine, to see where it went.
 
-use std::fs;
+use plimsoll_proc::{Tree, meminfo, vmstat};
 
 use plimsoll_model::columns::{Row, col};
 use plimsoll_sample::parse;
@@ -25,8 +25,9 @@ impl Machine {
     /// Reads them.
     pub(super) fn now() -> Machine {
         let mut row = Row::empty(0);
-        parse::meminfo(&fs::read("/proc/meminfo").unwrap_or_default(), &mut row);
-        parse::vmstat(&fs::read("/proc/vmstat").unwrap_or_default(), &mut row);
+        let text = |path| Tree::live().bytes(path).unwrap_or_default();
+        parse::meminfo(&text(meminfo::PATH), &mut row);
+        parse::vmstat(&text(vmstat::PATH), &mut row);
         let level = |column| row.get(column).unwrap_or(0);
         // zswap kept its pages in other allocators before Linux 6.18, where nr_zspages does not count them.
         Machine {

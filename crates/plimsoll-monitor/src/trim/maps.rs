@@ -1,31 +1,28 @@
-//! `/proc/PID/maps`: which mappings are worth asking for.
+//! Which mappings are worth asking for.
 
 use plimsoll_os::Range;
+use plimsoll_proc::maps::{self, Mapping};
 
 /// The mappings of `text` that can hold pages to be reclaimed, in the file's order: those of the kernel (`[vdso]` and
 /// the like), of devices, and address space that is only reserved are left out. A line that is not understood is
 /// passed over.
 pub(super) fn reclaimable(text: &[u8]) -> Vec<Range> {
-    text.split(|&byte| byte == b'\n').filter_map(mapping).collect()
+    maps::parse(text).filter_map(|mapping| range(&mapping)).collect()
 }
 
-/// `start-end perms offset device inode path` (`proc_pid_maps(5)`).
-fn mapping(line: &[u8]) -> Option<Range> {
-    // The path may hold any byte but a line end; what comes before it is ASCII.
-    let mut fields = line.splitn(6, |&byte| byte == b' ');
-    let (addresses, permissions) = (fields.next()?, fields.next()?);
-    let path = fields.nth(3).unwrap_or_default().trim_ascii_start();
-    let (start, end) = std::str::from_utf8(addresses).ok()?.split_once('-')?;
-    let start = u64::from_str_radix(start, 16).ok()?;
-    let length = u64::from_str_radix(end, 16).ok()?.checked_sub(start)?;
+fn range(mapping: &Mapping<'_>) -> Option<Range> {
+    let path = mapping.path;
     let kernels = [&b"[vvar"[..], b"[vdso", b"[vsyscall", b"[uprobes"]
         .iter()
         .any(|name| path.starts_with(name));
     // Shared anonymous memory shows as /dev/zero, and tmpfs is often mounted at /dev/shm; both are memory.
     let device =
         path.starts_with(b"/dev/") && !path.starts_with(b"/dev/shm/") && !path.starts_with(b"/dev/zero");
-    let reserved = permissions.starts_with(b"---");
-    (length > 0 && !kernels && !device && !reserved).then_some(Range { start, length })
+    let reserved = mapping.permissions.starts_with(b"---");
+    (!kernels && !device && !reserved).then_some(Range {
+        start: mapping.start,
+        length: mapping.length,
+    })
 }
 
 #[cfg(test)]

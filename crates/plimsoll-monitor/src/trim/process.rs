@@ -1,20 +1,15 @@
 //! A process that is to be trimmed: held by descriptors, so that its number cannot become another's meanwhile.
 
-use std::fs::{self, File};
-use std::io::{self, Read};
-use std::os::fd::OwnedFd;
+use std::io;
 
 use plimsoll_os::{Errno, Pidfd, Range};
-use rustix::fs::{Mode, OFlags};
+use plimsoll_proc::capabilities::{SYS_NICE, this_process_has};
+use plimsoll_proc::{Folder, PidStat, PidStatus, Statm, pids};
 
 use super::error::TrimError;
 use super::holdings::Holdings;
 use super::maps;
-use crate::processes::parse::{Stat, Status};
 use plimsoll_model::sanitize::sanitize;
-
-/// Bit of CAP_SYS_NICE in a set of capabilities.
-const CAP_SYS_NICE: u32 = 23;
 
 /// A process. Its folder in /proc and its pidfd belong to it, not to its number: once it has ended they say so.
 #[derive(Debug)]
@@ -22,7 +17,7 @@ pub(super) struct Process {
     pid: u32,
     name: String,
     pidfd: Pidfd,
-    folder: OwnedFd,
+    folder: Folder,
 }
 
 impl Process {
@@ -34,10 +29,8 @@ impl Process {
             Err(Errno::SRCH) => return Err(absent),
             Err(errno) => return Err(Self::refused(pid, errno)),
         };
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let folder = match rustix::fs::open(format!("/proc/{pid}"), flags, Mode::empty()) {
-            Ok(folder) => folder,
-            Err(_) => return Err(absent),
+        let Ok(folder) = Folder::open(pid) else {
+            return Err(absent);
         };
         let mut process = Process {
             pid,
@@ -49,11 +42,12 @@ impl Process {
         if process.pidfd.send_signal(0) == Err(Errno::SRCH) {
             return Err(absent);
         }
-        let stat = process.stat()?;
+        let text = process.read("stat")?;
+        let stat = PidStat::parse(&text).ok_or(TrimError::Ended { pid })?;
         if start_ticks.is_some_and(|wanted| wanted != stat.start_ticks) {
             return Err(TrimError::Reused { pid });
         }
-        process.name = sanitize(&stat.name).into_owned();
+        process.name = sanitize(&stat.name_text()).into_owned();
         if stat.kernel_thread {
             return Err(TrimError::KernelThread {
                 pid,
@@ -65,12 +59,12 @@ impl Process {
 
     /// Why there is no pidfd for `pid`: that of a thread is refused.
     fn refused(pid: u32, errno: Errno) -> TrimError {
-        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-        match field(&status, "Tgid:") {
-            Some(process) if process != u64::from(pid) => TrimError::Thread {
-                pid,
-                process: process as u32,
-            },
+        let mut buffer = Vec::new();
+        let text = Folder::open(pid)
+            .and_then(|folder| Ok(folder.read("status", &mut buffer)?.to_vec()))
+            .unwrap_or_default();
+        match PidStatus::parse(&text).process {
+            Some(process) if process != pid => TrimError::Thread { pid, process },
             // Numbers that no process can have are refused as such.
             None if errno == Errno::INVAL => TrimError::NoSuchProcess { pid },
             _ => TrimError::of_process(pid, "open", errno_as_error(errno)),
@@ -94,7 +88,9 @@ impl Process {
     /// What it holds now.
     pub(super) fn holdings(&self) -> Result<Holdings, TrimError> {
         let text = self.read("status")?;
-        let (status, stat) = (Status::parse(&text), self.stat()?);
+        let status = PidStatus::parse(&text);
+        let text = self.read("stat")?;
+        let stat = PidStat::parse(&text).ok_or(TrimError::Ended { pid: self.pid })?;
         // A process that has given up its memory (a zombie) has no such lines.
         let (Some(anon), Some(file)) = (status.anon, status.file) else {
             return Err(TrimError::Ended { pid: self.pid });
@@ -107,7 +103,7 @@ impl Process {
             shmem,
             swapped: status.swap.unwrap_or(0),
             locked: status.locked.unwrap_or(0),
-            huge: field(&String::from_utf8_lossy(&text), "HugetlbPages:").unwrap_or(0) * 1024,
+            huge: status.huge.unwrap_or(0),
             minor_faults: stat.minor_faults,
             major_faults: stat.major_faults,
         })
@@ -115,14 +111,8 @@ impl Process {
 
     /// Bytes resident now, from the shortest file that tells.
     pub(super) fn resident(&self) -> Result<u64, TrimError> {
-        let text = self.read("statm")?;
-        let text = String::from_utf8_lossy(&text);
-        let pages: u64 = text
-            .split(' ')
-            .nth(1)
-            .and_then(|word| word.parse().ok())
-            .unwrap_or(0);
-        Ok(pages * rustix::param::page_size() as u64)
+        let statm = Statm::parse(&self.read("statm")?);
+        Ok(statm.map_or(0, |statm| statm.resident))
     }
 
     /// Its mappings that are worth asking for.
@@ -137,28 +127,14 @@ impl Process {
 
     fn read(&self, name: &str) -> Result<Vec<u8>, TrimError> {
         let mut text = Vec::new();
-        rustix::fs::openat(
-            &self.folder,
-            name,
-            OFlags::RDONLY | OFlags::CLOEXEC,
-            Mode::empty(),
-        )
-        .map_err(io::Error::from)
-        .and_then(|file| File::from(file).read_to_end(&mut text))
-        .map_err(|source| TrimError::of_process(self.pid, &format!("read {name} of"), source))?;
+        let length = self
+            .folder
+            .read(name, &mut text)
+            .map(<[u8]>::len)
+            .map_err(|source| TrimError::of_process(self.pid, &format!("read {name} of"), source))?;
+        text.truncate(length);
         Ok(text)
     }
-
-    fn stat(&self) -> Result<Stat, TrimError> {
-        let text = self.read("stat")?;
-        Stat::parse(&text).ok_or(TrimError::Ended { pid: self.pid })
-    }
-}
-
-/// The number behind `key` in a file of `key: value` lines.
-fn field(text: &str, key: &str) -> Option<u64> {
-    let line = text.lines().find_map(|line| line.strip_prefix(key))?;
-    line.split_whitespace().next()?.parse().ok()
 }
 
 pub(super) fn errno_as_error(errno: Errno) -> io::Error {
@@ -179,7 +155,8 @@ pub struct Candidates {
 /// Looks at what trimming all processes would do, and does nothing.
 pub fn candidates() -> Candidates {
     let (processes, refused) = all();
-    let privileged = may_advise();
+    // Advising on the memory of others.
+    let privileged = this_process_has(SYS_NICE);
     let mut found = Candidates {
         processes: 0,
         resident: 0,
@@ -197,21 +174,9 @@ pub fn candidates() -> Candidates {
     found
 }
 
-/// Whether this process has CAP_SYS_NICE.
-fn may_advise() -> bool {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    line.and_then(|set| u64::from_str_radix(set.trim(), 16).ok())
-        .is_some_and(|set| set >> CAP_SYS_NICE & 1 == 1)
-}
-
 /// Every process but this one and the kernel's threads, the largest first, and why others could not be opened.
 pub(super) fn all() -> (Vec<Process>, Vec<TrimError>) {
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let pids: Vec<u32> = entries
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-        .collect();
-    of_pids(&pids)
+    of_pids(&pids::all().unwrap_or_default())
 }
 
 /// The processes of these numbers, as [`all`] gives them.

@@ -15,7 +15,7 @@ use serde::Serialize;
 use super::machine::Machine;
 use plimsoll_model::quantity::{bytes, change_of_bytes, seconds};
 
-const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
+use plimsoll_proc::sysctl::DROP_CACHES;
 
 /// One thing that a release does. The order of the variants is the order in which they are carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

@@ -5,13 +5,14 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
+use plimsoll_proc::{PidStatus, Tree};
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
 use super::error::WatchError;
 use super::options::Program;
 use super::shared::{Shared, lock};
 use super::state::MarkKind;
-use crate::processes::{self, Identity};
+use crate::processes::Identity;
 use plimsoll_model::sanitize::sanitize;
 
 /// Files in the recording's folder that the program's output goes into where a face draws.
@@ -96,10 +97,8 @@ impl Program {
 /// The largest resident size that this process ever had, in bytes: what the kernel's figure for the program begins
 /// with, since the program starts out in a copy of this one's memory.
 fn own_peak() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    peak.and_then(processes::parse::first_number)
-        .map_or(0, |kib| kib.saturating_mul(1024))
+    let status = Tree::live().bytes("proc/self/status").unwrap_or_default();
+    PidStatus::parse(&status).peak_resident.unwrap_or(0)
 }
 
 /// Where the program's output goes.

@@ -5,11 +5,14 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use plimsoll_proc::cgroup::{Hierarchy, HierarchyError, members};
+use plimsoll_proc::swaps;
+use plimsoll_proc::zram::Zram;
+
 use super::error::WatchError;
 use super::options::TargetChoice;
-use crate::processes::{Depth, Identity, Process, descendants, members};
+use crate::processes::{Depth, Identity, Process, descendants};
 use crate::trim::What;
-use plimsoll_lab::environment::{CgroupVersion, Hierarchy, active_swaps};
 use plimsoll_model::sanitize::sanitize;
 use plimsoll_sample::CgroupFiles;
 
@@ -259,12 +262,10 @@ impl Group {
             what: format!("the cgroup {}", path.display()),
             reason,
         };
-        let hierarchy = Hierarchy::of_this_process().map_err(failed)?;
-        let (folder, name) = hierarchy.find(path).map_err(failed)?;
-        let files = match hierarchy.version {
-            CgroupVersion::V1 => CgroupFiles::v1(&folder),
-            CgroupVersion::V2 => CgroupFiles::v2(&folder),
-        };
+        let not_found = |error: HierarchyError| failed(error.to_string());
+        let hierarchy = Hierarchy::of_this_process().map_err(not_found)?;
+        let (folder, name) = hierarchy.find(path).map_err(not_found)?;
+        let files = CgroupFiles::of(&folder, hierarchy.version);
         if !files.stat.exists() {
             return Err(failed(format!(
                 "{} is missing: is it a cgroup of the memory controller, whose hierarchy is at {}?",
@@ -308,15 +309,14 @@ impl Group {
 
 /// The zram device with the most swap in use, the first of several.
 pub(super) fn busiest_zram() -> Option<String> {
-    let swaps = active_swaps().ok()?;
-    let zram = swaps.iter().filter_map(|swap| {
-        let name = swap.path.file_name()?.to_str()?;
-        name.starts_with("zram").then_some((swap.used, name))
-    });
+    let swaps = swaps::active().ok()?;
+    let zram = swaps
+        .iter()
+        .filter_map(|area| area.zram().map(|device| (area.used, device)));
     // The last of equal ones is the greatest: so from the end.
     let zram: Vec<_> = zram.collect();
-    let busiest = zram.iter().rev().max_by_key(|(used, _)| *used)?;
-    Some(busiest.1.to_owned())
+    let (_, device) = zram.iter().rev().max_by_key(|(used, _)| *used)?;
+    Some(Zram::of(*device).name())
 }
 
 #[cfg(test)]

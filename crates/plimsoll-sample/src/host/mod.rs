@@ -4,16 +4,11 @@ use std::collections::BTreeMap;
 
 use plimsoll_model::recording::model::Host;
 
-mod cgroup;
-mod mounts;
-mod swap;
-mod tree;
+use plimsoll_proc::cgroup::{CgroupVersion, Hierarchy};
+use plimsoll_proc::{Tree, cpus, damon, meminfo, swaps, sysctl};
+
 mod virtualization;
 
-pub use cgroup::MemoryCgroup;
-pub use mounts::{Mount, mounts};
-pub use swap::{SwapDevice, swap_devices};
-pub use tree::Tree;
 pub use virtualization::{container, hypervisor, virtualization};
 
 /// Kernel settings (`/proc/sys`) that decide how memory is reclaimed, promised and written back.
@@ -74,9 +69,6 @@ const FILES: &[&str] = &[
     "sys/hypervisor/type",
 ];
 
-/// The folder of DAMON's running monitors.
-const KDAMONDS: &str = "sys/kernel/mm/damon/admin/kdamonds";
-
 /// Describes the machine that this process runs on. Reads alone; what may not be read is left out.
 pub fn host() -> Host {
     host_of(&Tree::live())
@@ -85,69 +77,29 @@ pub fn host() -> Host {
 /// Describes the machine whose files are `tree`.
 pub fn host_of(tree: &Tree) -> Host {
     Host {
-        hostname: tree.read("proc/sys/kernel/hostname").unwrap_or_default(),
-        kernel: kernel(tree),
-        cpu: cpu_model(tree).unwrap_or_default(),
-        cpus: online_cpus(tree),
-        mem_total: tree.kib_field("proc/meminfo", "MemTotal").unwrap_or_default(),
+        hostname: tree.read(sysctl::HOST_NAME).unwrap_or_default(),
+        kernel: sysctl::kernel(tree),
+        cpu: cpus::model(tree).unwrap_or_default(),
+        cpus: cpus::online(tree),
+        mem_total: meminfo::read(tree, "MemTotal").unwrap_or_default(),
         page_size: rustix::param::page_size() as u64,
-        cgroup: MemoryCgroup::of(tree).name().to_owned(),
-        swap_before: swap_devices(tree)
+        cgroup: Hierarchy::of(tree)
+            .map_or("none", |hierarchy| CgroupVersion::name(hierarchy.version))
+            .to_owned(),
+        swap_before: swaps::of(tree)
             .into_iter()
-            .map(|swap| (swap.path, swap.size))
+            .map(|swap| (swap.path.display().to_string(), swap.size))
             .collect(),
         virtualization: virtualization(tree),
         settings: settings(tree),
     }
 }
 
-/// Release and version, as `uname -r` and `-v` print them.
-pub fn kernel(tree: &Tree) -> String {
-    let release = tree.read("proc/sys/kernel/osrelease").unwrap_or_default();
-    let version = tree.read("proc/sys/kernel/version").unwrap_or_default();
-    format!("{release} {version}").trim().to_owned()
-}
-
-/// `model name` on x86; where that is missing (Arm), implementer and part, or the machine that firmware names.
-fn cpu_model(tree: &Tree) -> Option<String> {
-    let cpuinfo = |key| tree.field("proc/cpuinfo", key);
-    cpuinfo("model name").or_else(|| cpuinfo("Model")).or_else(|| {
-        Some(format!(
-            "implementer {} part {}",
-            cpuinfo("CPU implementer")?,
-            cpuinfo("CPU part")?
-        ))
-    })
-}
-
-/// CPUs that are online, from the kernel's list (`0-3,6`), or counted in `cpuinfo`.
-pub fn online_cpus(tree: &Tree) -> u32 {
-    let list = tree.read("sys/devices/system/cpu/online").unwrap_or_default();
-    let from_list = count_in_list(&list);
-    if from_list > 0 {
-        return from_list;
-    }
-    let cpuinfo = tree.read("proc/cpuinfo").unwrap_or_default();
-    cpuinfo
-        .lines()
-        .filter(|line| line.starts_with("processor"))
-        .count() as u32
-}
-
-fn count_in_list(list: &str) -> u32 {
-    let count = |range: &str| -> Option<u32> {
-        let (first, last) = range.split_once('-').unwrap_or((range, range));
-        let (first, last): (u32, u32) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
-        Some(last.checked_sub(first)? + 1)
-    };
-    list.split(',').filter_map(count).sum()
-}
-
 /// Every relevant sysctl and sysfs value by absolute path.
 fn settings(tree: &Tree) -> BTreeMap<String, String> {
     let mut kept = BTreeMap::new();
     for name in SYSCTLS {
-        keep(tree, &format!("proc/sys/{name}"), &mut kept);
+        keep(tree, &sysctl::file(name).to_string_lossy(), &mut kept);
     }
     for path in FILES {
         keep(tree, path, &mut kept);
@@ -155,7 +107,7 @@ fn settings(tree: &Tree) -> BTreeMap<String, String> {
     for (folder, depth) in FOLDERS {
         keep_folder(tree, folder, *depth, &mut kept);
     }
-    for cpu in tree.list("sys/devices/system/cpu/cpufreq") {
+    for cpu in tree.list(cpus::FREQUENCY_POLICIES) {
         for file in [
             "scaling_driver",
             "scaling_governor",
@@ -164,7 +116,7 @@ fn settings(tree: &Tree) -> BTreeMap<String, String> {
         ] {
             keep(
                 tree,
-                &format!("sys/devices/system/cpu/cpufreq/{cpu}/{file}"),
+                &format!("{}/{cpu}/{file}", cpus::FREQUENCY_POLICIES),
                 &mut kept,
             );
         }
@@ -175,7 +127,7 @@ fn settings(tree: &Tree) -> BTreeMap<String, String> {
 
 fn keep(tree: &Tree, path: &str, kept: &mut BTreeMap<String, String>) {
     if let Some(value) = tree.read(path) {
-        kept.insert(format!("/{path}"), value);
+        kept.insert(format!("/{}", path.trim_start_matches('/')), value);
     }
 }
 
@@ -192,29 +144,16 @@ fn keep_folder(tree: &Tree, folder: &str, depth: u32, kept: &mut BTreeMap<String
 
 /// What each DAMON thread does and how fast: enough to repeat it, without its counters.
 fn keep_damon(tree: &Tree, kept: &mut BTreeMap<String, String>) {
-    for kdamond in tree.list(KDAMONDS) {
-        keep(tree, &format!("{KDAMONDS}/{kdamond}/state"), kept);
-        let contexts = format!("{KDAMONDS}/{kdamond}/contexts");
-        for context in tree.list(&contexts) {
-            keep(tree, &format!("{contexts}/{context}/operations"), kept);
-            keep_folder(
-                tree,
-                &format!("{contexts}/{context}/monitoring_attrs/intervals"),
-                0,
-                kept,
-            );
-            let schemes = format!("{contexts}/{context}/schemes");
-            for scheme in tree.list(&schemes) {
-                keep(tree, &format!("{schemes}/{scheme}/action"), kept);
-                for folder in [
-                    "quotas",
-                    "access_pattern",
-                    "ops_filters",
-                    "core_filters",
-                    "filters",
-                ] {
+    for kdamond in damon::kdamonds(tree) {
+        keep(tree, &format!("{kdamond}/state"), kept);
+        for context in damon::contexts(tree, &kdamond) {
+            keep(tree, &format!("{context}/operations"), kept);
+            keep_folder(tree, &format!("{context}/monitoring_attrs/intervals"), 0, kept);
+            for scheme in damon::schemes(tree, &context) {
+                keep(tree, &format!("{scheme}/action"), kept);
+                for folder in ["quotas", "access_pattern"].into_iter().chain(damon::FILTERS) {
                     let depth = u32::from(folder != "quotas");
-                    keep_folder(tree, &format!("{schemes}/{scheme}/{folder}"), depth, kept);
+                    keep_folder(tree, &format!("{scheme}/{folder}"), depth, kept);
                 }
             }
         }

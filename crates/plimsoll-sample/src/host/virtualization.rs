@@ -1,6 +1,6 @@
 //! Whether this is a guest, a container, or both.
 
-use super::tree::Tree;
+use plimsoll_proc::{Tree, cpus};
 
 /// Hypervisor and container as far as they show: `kvm`, `xen, docker`, `none`.
 pub fn virtualization(tree: &Tree) -> String {
@@ -40,10 +40,7 @@ pub fn hypervisor(tree: &Tree) -> Option<String> {
         ("Microsoft", "hyperv"),
         ("Xen", "xen"),
     ];
-    let flagged = tree
-        .field("proc/cpuinfo", "flags")
-        .is_some_and(|flags| flags.split_whitespace().any(|flag| flag == "hypervisor"));
-    if !flagged {
+    if !cpus::has_hypervisor_flag(tree) {
         return None;
     }
     let named = by_vendor.iter().find(|(mark, _)| vendor.contains(mark));

@@ -5,7 +5,6 @@ mod records;
 mod symbols;
 
 use std::collections::HashMap;
-use std::fs;
 use std::io;
 use std::ops::Range;
 
@@ -101,8 +100,9 @@ impl Profiler {
             .and_then(|mut sampler| sampler.enable().map(|()| sampler));
         let sampler = opened.map_err(|source| match source.kind() {
             io::ErrorKind::PermissionDenied => ProfileError::NotAllowed {
-                paranoid: fs::read_to_string("/proc/sys/kernel/perf_event_paranoid")
-                    .map_or_else(|_| "unknown".to_owned(), |text| text.trim().to_owned()),
+                paranoid: plimsoll_proc::Tree::live()
+                    .read(plimsoll_proc::sysctl::PERF_EVENT_PARANOID)
+                    .unwrap_or_else(|| "unknown".to_owned()),
                 source,
             },
             _ => ProfileError::Unavailable(source),

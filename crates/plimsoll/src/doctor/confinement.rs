@@ -1,7 +1,10 @@
 //! What keeps pressure inside a run, and what stops it: memory cgroup and PSI.
 
+use std::path::Path;
+
 use super::{About, Check, Group, Look, State};
-use plimsoll_sample::host::{MemoryCgroup, mounts};
+use plimsoll_proc::cgroup::{CgroupVersion, SUBTREE_CONTROL, controllers};
+use plimsoll_proc::{mounts, psi, sysctl};
 
 pub(super) fn cgroup(look: &Look) -> Check {
     const ABOUT: About = About {
@@ -10,18 +13,20 @@ pub(super) fn cgroup(look: &Look) -> Check {
         title: "memory cgroup",
         lost: "pressure cannot be confined to the run: it would hit the whole machine, so runs only fill, restore and release",
     };
-    let (version, mount, own) = match &look.cgroup {
-        MemoryCgroup::V2 { mount, own } => ("v2", mount, own),
-        MemoryCgroup::V1 { mount, own } => ("v1", mount, own),
-        MemoryCgroup::None => return no_cgroup(look, &ABOUT),
+    let Some(hierarchy) = &look.cgroup else {
+        return no_cgroup(look, &ABOUT);
     };
+    let version = hierarchy.version;
+    let (top, group) = (
+        look.group(hierarchy, &hierarchy.mount),
+        look.group(hierarchy, &hierarchy.own),
+    );
+    let (mount, own) = (hierarchy.mount.display(), hierarchy.own.display());
     let tree = look.tree;
-    let controllers = tree
-        .read(&format!("{own}/cgroup.controllers"))
-        .unwrap_or_default();
+    let writable = |path: &Path| tree.writable_at(path);
     let delegated =
-        tree.writable(own) && (version == "v1" || tree.writable(&format!("{own}/cgroup.subtree_control")));
-    let at_root = tree.writable(mount);
+        writable(group.path()) && (version == CgroupVersion::V1 || writable(&group.file(SUBTREE_CONTROL)));
+    let at_root = writable(top.path());
     let place = if at_root {
         format!("groups can be made below {mount}")
     } else if delegated {
@@ -29,9 +34,9 @@ pub(super) fn cgroup(look: &Look) -> Check {
     } else {
         format!("this user may make no group, neither in {mount} nor in {own}")
     };
-    let detail = if version == "v2" {
-        format!("controllers {controllers}")
-    } else if tree.exists(&format!("{own}/memory.memsw.limit_in_bytes")) {
+    let detail = if version == CgroupVersion::V2 {
+        format!("controllers {}", group.controllers().unwrap_or_default())
+    } else if group.counts_memory_and_swap() {
         "memory controller with swap accounting".to_owned()
     } else {
         "memory controller without swap accounting (kernel option swapaccount=1)".to_owned()
@@ -43,7 +48,7 @@ pub(super) fn cgroup(look: &Look) -> Check {
     };
     let enable = match (&look.container, version) {
         (Some(_), _) => "docker run --privileged --cgroupns=host -v /sys/fs/cgroup:/sys/fs/cgroup ...",
-        (None, "v2") => {
+        (None, CgroupVersion::V2) => {
             "sudo plimsoll run compression\n\
              systemd-run --user --scope -p Delegate=yes plimsoll run compression   # confined, without swap of its own"
         }
@@ -53,24 +58,20 @@ pub(super) fn cgroup(look: &Look) -> Check {
 }
 
 fn no_cgroup(look: &Look, about: &About) -> Check {
-    let table = look.tree.read("proc/cgroups").unwrap_or_default();
-    let memory = table
-        .lines()
-        .find(|line| line.split_whitespace().next() == Some("memory"));
-    let disabled = memory.is_some_and(|line| line.split_whitespace().nth(3) == Some("0"));
-    if disabled {
+    let memory = controllers::memory(look.tree);
+    if memory.is_some_and(|controller| controller.disabled) {
         return about.says(
             State::Missing,
             "the kernel has a memory controller, switched off at boot",
             "# kernel option: cgroup_enable=memory",
         );
     }
-    let hierarchy = memory.and_then(|line| line.split_whitespace().nth(1));
-    let mounted = mounts(look.tree)
+    let hierarchy = memory.and_then(|controller| controller.hierarchy);
+    let mounted = mounts::of(look.tree)
         .iter()
         .any(|mount| mount.kind.starts_with("cgroup"));
     match (memory, hierarchy) {
-        (None, _) if look.tree.exists("proc/cgroups") => about.says(
+        (None, _) if controllers::is_known(look.tree) => about.says(
             State::Missing,
             "this kernel has no memory controller",
             "# build the kernel with CONFIG_MEMCG=y",
@@ -80,7 +81,7 @@ fn no_cgroup(look: &Look, about: &About) -> Check {
             "the kernel has a memory controller, but no cgroup file system is mounted",
             "sudo mount -t cgroup2 none /sys/fs/cgroup",
         ),
-        (Some(_), Some("0")) => about.says(
+        (Some(_), Some(0)) => about.says(
             State::Missing,
             "the memory controller is free, but the mounted hierarchy does not show it",
             "sudo mkdir -p /sys/fs/cgroup/memory && sudo mount -t cgroup -o memory none /sys/fs/cgroup/memory",
@@ -105,32 +106,22 @@ pub(super) fn pressure(look: &Look) -> Check {
         title: "pressure stalls (PSI)",
         lost: "no tripwire on memory pressure (the reserve alone protects the machine) and no PSI in the report",
     };
-    let file = "proc/pressure/memory";
-    if let Some(text) = look.tree.read(file) {
-        let average = |kind: &str| {
-            let line = text
-                .lines()
-                .find(|line| line.starts_with(kind))
-                .unwrap_or_default();
-            let word = line
-                .split_whitespace()
-                .find_map(|word| word.strip_prefix("avg10="));
-            word.unwrap_or("?").to_owned()
-        };
+    if let Some(text) = look.tree.bytes(psi::MEMORY) {
+        let pressure = psi::parse(&text);
         let found = format!(
             "memory, last 10 s: some {}%, full {}%",
-            average("some"),
-            average("full")
+            pressure.some.last_10_s.unwrap_or("?"),
+            pressure.full.last_10_s.unwrap_or("?")
         );
         return ABOUT.says(State::Available, found, "# kernel option: psi=1");
     }
-    let release = look.tree.read("proc/sys/kernel/osrelease").unwrap_or_default();
+    let release = look.tree.read(sysctl::RELEASE).unwrap_or_default();
     let config = look
         .tree
         .read(&format!("boot/config-{release}"))
         .unwrap_or_default();
     let options = look.tree.read("proc/cmdline").unwrap_or_default();
-    let (state, found, enable) = if look.tree.exists(file) {
+    let (state, found, enable) = if look.tree.exists(psi::MEMORY) {
         (
             State::Limited,
             "/proc/pressure/memory may not be read",

@@ -1,11 +1,8 @@
 //! What moves the numbers from outside. Here `available` means quiet.
 
 use super::{About, Check, Group, Look, State, size};
-use plimsoll_sample::host::Tree;
+use plimsoll_proc::{Tree, cpu_times, cpus, damon, loadavg};
 
-const KDAMONDS: &str = "sys/kernel/mm/damon/admin/kdamonds";
-/// DAMON's modules that act on their own, apart from the sysfs interface.
-const DAMON_MODULES: [&str; 2] = ["damon_reclaim", "damon_lru_sort"];
 /// Scheme actions that take pages away or make them the next to go.
 const TRIMMING_ACTIONS: [&str; 3] = ["pageout", "cold", "lru_deprio"];
 
@@ -20,22 +17,19 @@ pub(super) fn damon(look: &Look) -> Check {
     let mut running = Vec::new();
     let mut enable = Vec::new();
     let mut hidden = false;
-    for kdamond in tree
-        .list(KDAMONDS)
-        .into_iter()
-        .filter(|name| name.parse::<u32>().is_ok())
-    {
-        match tree.read(&format!("{KDAMONDS}/{kdamond}/state")).as_deref() {
+    for kdamond in damon::kdamonds(tree) {
+        match tree.read(&format!("{kdamond}/state")).as_deref() {
             Some("on") => {
-                running.push((format!("kdamond {kdamond}: "), schemes(tree, &kdamond)));
-                enable.push(format!("echo off | sudo tee /{KDAMONDS}/{kdamond}/state"));
+                let number = kdamond.rsplit('/').next().unwrap_or_default();
+                running.push((format!("kdamond {number}: "), schemes(tree, &kdamond)));
+                enable.push(format!("echo off | sudo tee /{kdamond}/state"));
             }
             Some(_) => {}
             None => hidden = true,
         }
     }
-    for module in DAMON_MODULES {
-        let file = format!("sys/module/{module}/parameters/enabled");
+    for module in damon::MODULES {
+        let file = damon::module_switch(module);
         if tree.read(&file).as_deref() == Some("Y") {
             running.push((
                 module.to_owned(),
@@ -65,7 +59,9 @@ pub(super) fn damon(look: &Look) -> Check {
         .iter()
         .any(|(_, schemes)| schemes.iter().any(|scheme| scheme.trims));
     match (running.is_empty(), trims) {
-        (true, _) if tree.exists(KDAMONDS) => ABOUT.says(State::Available, "built in, none running", ""),
+        (true, _) if tree.exists(damon::KDAMONDS) => {
+            ABOUT.says(State::Available, "built in, none running", "")
+        }
         (true, _) if tree.exists("sys/kernel/mm") => {
             ABOUT.says(State::Available, "not built into this kernel", "")
         }
@@ -92,16 +88,12 @@ struct Scheme {
 
 fn schemes(tree: &Tree, kdamond: &str) -> Vec<Scheme> {
     let mut found = Vec::new();
-    let contexts = format!("{KDAMONDS}/{kdamond}/contexts");
-    for context in tree.list(&contexts) {
-        let folder = format!("{contexts}/{context}/schemes");
-        let aggregation = tree.parse(&format!(
-            "{contexts}/{context}/monitoring_attrs/intervals/aggr_us"
-        ));
-        for scheme in tree.list(&folder) {
-            if let Some(action) = tree.read(&format!("{folder}/{scheme}/action")) {
+    for context in damon::contexts(tree, kdamond) {
+        let aggregation = tree.parse(&format!("{context}/monitoring_attrs/intervals/aggr_us"));
+        for scheme in damon::schemes(tree, &context) {
+            if let Some(action) = tree.read(&format!("{scheme}/action")) {
                 let trims = TRIMMING_ACTIONS.contains(&action.as_str());
-                let text = scheme_text(tree, &format!("{folder}/{scheme}"), &action, aggregation);
+                let text = scheme_text(tree, &scheme, &action, aggregation);
                 found.push(Scheme { text, trims });
             }
         }
@@ -138,7 +130,7 @@ fn scheme_text(tree: &Tree, scheme: &str, action: &str, aggregation_us: Option<u
 /// Whether a filter keeps anonymous pages out: one that matches them and does not allow. Kernels before 6.14 have no
 /// `allow`, and every filter of theirs keeps out what it matches.
 fn spares_anonymous(tree: &Tree, scheme: &str) -> bool {
-    ["ops_filters", "core_filters", "filters"].iter().any(|folder| {
+    damon::FILTERS.iter().any(|folder| {
         let folder = format!("{scheme}/{folder}");
         tree.list(&folder).iter().any(|filter| {
             let word = |file: &str| tree.read(&format!("{folder}/{filter}/{file}"));
@@ -204,30 +196,19 @@ pub(super) fn steal(look: &Look) -> Check {
         lost: "other programs, or neighbours on the host, take CPU while phases are timed",
     };
     let enable = "# stop other load before a run; a guest with steal needs CPUs of its own";
-    let load: Option<f64> = look
-        .tree
-        .read("proc/loadavg")
-        .and_then(|text| text.split_whitespace().next()?.parse().ok());
-    let stat = look.tree.read("proc/stat").unwrap_or_default();
-    let ticks: Vec<u64> = stat
-        .lines()
-        .next()
-        .unwrap_or_default()
-        .split_whitespace()
-        .skip(1)
-        .filter_map(|word| word.parse().ok())
-        .collect();
-    // user nice system idle iowait irq softirq steal; what follows is contained in user and nice.
-    let total: u64 = ticks.iter().take(8).sum();
-    let (Some(load), Some(stolen), 1..) = (load, ticks.get(7), total) else {
+    let load = loadavg::last_minute(look.tree);
+    let times = cpu_times::parse(&look.tree.bytes(cpu_times::PATH).unwrap_or_default());
+    // What follows `STEAL` is contained in what stands before it.
+    let total: i64 = times[..=cpu_times::at::STEAL].iter().flatten().sum();
+    let (Some(load), Some(stolen), 1..) = (load, times[cpu_times::at::STEAL], total) else {
         return ABOUT.says(
             State::Unknown,
             "/proc/loadavg or /proc/stat may not be read",
             enable,
         );
     };
-    let cpus = plimsoll_sample::host::online_cpus(look.tree).max(1);
-    let percent = 100.0 * *stolen as f64 / total as f64;
+    let cpus = cpus::online(look.tree).max(1);
+    let percent = 100.0 * stolen as f64 / total as f64;
     let busy = load > 0.5 * f64::from(cpus);
     let state = if busy || percent > 1.0 {
         State::Limited
@@ -248,13 +229,8 @@ pub(super) fn frequency(look: &Look) -> Check {
         title: "CPU frequency",
         lost: "the clock rises and falls with load and heat, and the timings with it",
     };
-    let policies = "sys/devices/system/cpu/cpufreq";
     let enable = "sudo cpupower frequency-set --governor performance";
-    let governor = look
-        .tree
-        .list(policies)
-        .iter()
-        .find_map(|policy| look.tree.read(&format!("{policies}/{policy}/scaling_governor")));
+    let governor = cpus::frequency_governor(look.tree);
     match governor.as_deref() {
         None => ABOUT.says(
             State::Unknown,

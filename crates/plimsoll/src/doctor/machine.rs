@@ -3,7 +3,8 @@
 use super::caller::{SYS_ADMIN, USED};
 use super::{About, Check, Group, Look, State, size};
 use plimsoll_lab::environment::memory_reserve;
-use plimsoll_sample::host::{MemoryCgroup, hypervisor, mounts};
+use plimsoll_proc::{meminfo, mounts};
+use plimsoll_sample::host::hypervisor;
 
 /// Less than this and even a small experiment crowds out the machine.
 const LITTLE_MEMORY: u64 = 1 << 30;
@@ -19,7 +20,7 @@ pub(super) fn memory(look: &Look) -> Check {
         title: "memory",
         lost: "scenarios shrink to what is free, down to sizes at which fixed costs show in every figure",
     };
-    let field = |key| look.tree.kib_field("proc/meminfo", key);
+    let field = |key| meminfo::read(look.tree, key);
     let enable = "# give the machine, or the container, more memory: docker run --memory 8g ...";
     let (Some(total), Some(available)) = (field("MemTotal"), field("MemAvailable")) else {
         return ABOUT.says(State::Unknown, "/proc/meminfo may not be read", enable);
@@ -48,11 +49,8 @@ pub(super) fn memory(look: &Look) -> Check {
 
 /// The limit of the cgroup that this process is in, as a container sets it.
 fn own_limit(look: &Look) -> Option<u64> {
-    match &look.cgroup {
-        MemoryCgroup::V2 { own, .. } => look.tree.parse(&format!("{own}/memory.max")),
-        MemoryCgroup::V1 { own, .. } => look.tree.parse(&format!("{own}/memory.limit_in_bytes")),
-        MemoryCgroup::None => None,
-    }
+    let hierarchy = look.cgroup.as_ref()?;
+    look.group(hierarchy, &hierarchy.own).limit().ok()?
 }
 
 pub(super) fn privileges(look: &Look) -> Check {
@@ -138,7 +136,7 @@ pub(super) fn disk(look: &Look) -> Check {
     let Some(disk) = &look.probes.disk else {
         return ABOUT.says(State::Unknown, "the folder for swap files is not there", enable);
     };
-    let mounts = mounts(look.tree);
+    let mounts = mounts::of(look.tree);
     // The longest mount point that holds the folder; of equal ones the last, which hides those before it.
     let holds = |point: &str| {
         let rest = disk.folder.strip_prefix(point.trim_end_matches('/'));

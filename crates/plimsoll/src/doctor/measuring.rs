@@ -4,6 +4,8 @@ use super::caller::IPC_LOCK;
 use super::{About, Check, Group, Look, State, size};
 use plimsoll_lab::environment::allocators_below;
 use plimsoll_model::scenario::KNOWN_ALLOCATORS;
+use plimsoll_proc::resource_limits::Limit;
+use plimsoll_proc::sysctl;
 
 /// Buffers and stack of a sampler at 100 Hz fit in this many locked bytes.
 const ENOUGH_LOCKED: u64 = 64 << 20;
@@ -15,7 +17,7 @@ pub(super) fn perf_events(look: &Look) -> Check {
         title: "performance events",
         lost: "no share of CPU in the fault path; times and fault counts come from /proc all the same",
     };
-    let paranoid = look.tree.read("proc/sys/kernel/perf_event_paranoid");
+    let paranoid = look.tree.read(sysctl::PERF_EVENT_PARANOID);
     let units = look.tree.list("sys/bus/event_source/devices");
     let software = &look.probes.perf_software;
     let hardware = &look.probes.perf_hardware;
@@ -64,11 +66,15 @@ pub(super) fn locked_memory(look: &Look) -> Check {
     };
     let capable = look.caller.has(IPC_LOCK);
     let limit = match look.caller.memlock {
-        Some(u64::MAX) => "no limit".to_owned(),
-        Some(bytes) => size(bytes),
+        Some(Limit::Unlimited) => "no limit".to_owned(),
+        Some(Limit::Bytes(bytes)) => size(bytes),
         None => "unknown".to_owned(),
     };
-    let enough = look.caller.memlock.is_some_and(|bytes| bytes >= ENOUGH_LOCKED);
+    let enough = match look.caller.memlock {
+        Some(Limit::Unlimited) => true,
+        Some(Limit::Bytes(bytes)) => bytes >= ENOUGH_LOCKED,
+        None => false,
+    };
     let state = match (capable || enough, look.caller.memlock) {
         (true, _) => State::Available,
         (false, Some(_)) => State::Limited,

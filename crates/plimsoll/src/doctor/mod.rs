@@ -19,8 +19,11 @@ mod stores;
 
 use std::path::Path;
 
+use plimsoll_proc::cgroup::{Hierarchy, MemoryCgroup};
+use plimsoll_proc::{Tree, cpus, meminfo, sysctl};
+
 use plimsoll_model::quantity;
-use plimsoll_sample::host::{self, MemoryCgroup, Tree};
+use plimsoll_sample::host;
 
 use caller::Caller;
 pub use model::{Check, EXAMINATION_SCHEMA, Examination, Group, State};
@@ -38,7 +41,7 @@ pub fn examine_machine(tree: &Tree, probes: &Probes) -> Examination {
         tree,
         probes,
         caller: Caller::of(tree),
-        cgroup: MemoryCgroup::of(tree),
+        cgroup: Hierarchy::of(tree).ok(),
         container: host::container(tree),
     };
     let checks = [
@@ -66,14 +69,12 @@ pub fn examine_machine(tree: &Tree, probes: &Probes) -> Examination {
         confounders::steal,
         confounders::frequency,
     ];
-    let cpus = host::online_cpus(tree);
-    let ram = tree
-        .kib_field("proc/meminfo", "MemTotal")
-        .map_or_else(|| "unknown".to_owned(), size);
+    let cpus = cpus::online(tree);
+    let ram = meminfo::read(tree, "MemTotal").map_or_else(|| "unknown".to_owned(), size);
     Examination {
         schema: EXAMINATION_SCHEMA,
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        machine: format!("Linux {}, {cpus} CPUs, {ram} of RAM", host::kernel(tree)),
+        machine: format!("Linux {}, {cpus} CPUs, {ram} of RAM", sysctl::kernel(tree)),
         checks: checks.iter().map(|check| check(&look)).collect(),
     }
 }
@@ -83,12 +84,18 @@ struct Look<'a> {
     tree: &'a Tree,
     probes: &'a Probes,
     caller: Caller,
-    cgroup: MemoryCgroup,
+    /// The hierarchy with the memory controller.
+    cgroup: Option<Hierarchy>,
     /// Name of the container and the mark that gave it away.
     container: Option<(String, String)>,
 }
 
 impl Look<'_> {
+    /// A cgroup of the hierarchy, whose folder is as this machine calls it.
+    fn group(&self, hierarchy: &Hierarchy, folder: &Path) -> MemoryCgroup {
+        MemoryCgroup::new(self.tree.path(&folder.to_string_lossy()), hierarchy.version)
+    }
+
     /// What gives this user full power: `sudo` where the user is not root, and the container's flag inside one.
     fn become_root(&self) -> &'static str {
         match (&self.container, self.caller.uid) {
@@ -112,7 +119,7 @@ impl Look<'_> {
 
     /// Whether the running kernel has module `name` on disk, ready to be loaded.
     fn module_on_disk(&self, name: &str) -> bool {
-        let release = self.tree.read("proc/sys/kernel/osrelease").unwrap_or_default();
+        let release = self.tree.read(sysctl::RELEASE).unwrap_or_default();
         let modules = self
             .tree
             .read(&format!("lib/modules/{release}/modules.dep"))

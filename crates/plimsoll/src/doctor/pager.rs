@@ -1,5 +1,7 @@
 //! Faults that a program handles itself: userfaultfd.
 
+use plimsoll_proc::sysctl;
+
 use super::{About, Check, Group, Look, Outcome, State, UffdAccess};
 
 /// `UFFD_FEATURE_*` by bit, without the prefix (`<linux/userfaultfd.h>`).
@@ -35,7 +37,7 @@ pub(super) fn userfaultfd(look: &Look) -> Check {
     let own = &look.probes.userfaultfd;
     let setting = look
         .tree
-        .read("proc/sys/vm/unprivileged_userfaultfd")
+        .read(sysctl::UNPRIVILEGED_USERFAULTFD)
         .unwrap_or_else(|| "?".to_owned());
     let names = own.api.map(|api| feature_names(api.features)).unwrap_or_default();
     let absent: Vec<&str> = WANTED

@@ -1,7 +1,8 @@
 //! How pages are made to leave a working set, and what decides which go.
 
 use super::{About, Check, Group, Look, State, size};
-use plimsoll_sample::host::MemoryCgroup;
+use plimsoll_proc::cgroup::{CgroupVersion, RECLAIM};
+use plimsoll_proc::sysctl;
 
 pub(super) fn page_out(look: &Look) -> Check {
     const ABOUT: About = About {
@@ -44,12 +45,17 @@ pub(super) fn cgroup_reclaim(look: &Look) -> Check {
         title: "cgroup reclaim",
         lost: "a group cannot be trimmed on demand (trim = \"cgroup\"); trim = \"worker\" remains",
     };
-    match &look.cgroup {
-        MemoryCgroup::V2 { mount, own } => {
-            let there = [mount, own]
+    match look
+        .cgroup
+        .as_ref()
+        .map(|hierarchy| (hierarchy, hierarchy.version))
+    {
+        Some((hierarchy, CgroupVersion::V2)) => {
+            let there = [&hierarchy.mount, &hierarchy.own];
+            if there
                 .iter()
-                .any(|folder| look.tree.exists(&format!("{folder}/memory.reclaim")));
-            if there {
+                .any(|folder| look.group(hierarchy, folder).has(RECLAIM))
+            {
                 ABOUT.says(State::Available, "v2: memory.reclaim", "# Linux 5.19 or newer")
             } else {
                 ABOUT.says(
@@ -59,12 +65,12 @@ pub(super) fn cgroup_reclaim(look: &Look) -> Check {
                 )
             }
         }
-        MemoryCgroup::V1 { .. } => ABOUT.says(
+        Some((_, CgroupVersion::V1)) => ABOUT.says(
             State::Available,
             "v1: by lowering memory.limit_in_bytes for a moment",
             "# kernel option for v2 and its memory.reclaim: systemd.unified_cgroup_hierarchy=1",
         ),
-        MemoryCgroup::None => ABOUT.says(
+        None => ABOUT.says(
             State::Missing,
             "there is no memory cgroup",
             "# see the check of the memory cgroup",
@@ -79,7 +85,10 @@ pub(super) fn settings(look: &Look) -> Check {
         title: "reclaim settings",
         lost: "with swappiness 0 the kernel trims anonymous memory only in the last moment before an OOM kill",
     };
-    let number = |name: &str| look.tree.parse::<u64>(&format!("proc/sys/vm/{name}"));
+    let number = |name: &str| {
+        let file = sysctl::file(&format!("vm/{name}"));
+        look.tree.parse::<u64>(&file.to_string_lossy())
+    };
     let shown = |name: &str| number(name).map_or("?".to_owned(), |value| value.to_string());
     let Some(swappiness) = number("swappiness") else {
         return ABOUT.says(

@@ -2,7 +2,9 @@
 
 use super::caller::SYS_ADMIN;
 use super::{About, Check, Group, Look, State, size};
-use plimsoll_sample::host::{Tree, swap_devices};
+use plimsoll_proc::swaps;
+use plimsoll_proc::zram::{CONTROL, HOT_ADD, Zram, devices_of};
+use plimsoll_proc::zswap::{Parameter, Zswap};
 
 pub(super) fn zram(look: &Look) -> Check {
     const ABOUT: About = About {
@@ -12,12 +14,11 @@ pub(super) fn zram(look: &Look) -> Check {
         lost: "no compressed swap in RAM: the subject zram cannot run; where it is the default, a swap file takes its place",
     };
     let tree = look.tree;
-    let devices: Vec<String> = tree
-        .list("sys/block")
+    let devices: Vec<Zram> = devices_of(tree)
         .into_iter()
-        .filter(|name| name.starts_with("zram"))
+        .map(|id| Zram::of_tree(tree, id))
         .collect();
-    let control = tree.exists("sys/class/zram-control");
+    let control = tree.exists(CONTROL);
     if devices.is_empty() && !control {
         return if look.module_on_disk("zram") {
             ABOUT.says(State::Limited, "module on disk, not loaded", "sudo modprobe zram")
@@ -30,21 +31,17 @@ pub(super) fn zram(look: &Look) -> Check {
             )
         };
     }
-    let free = |name: &&String| tree.read(&format!("sys/block/{name}/initstate")).as_deref() == Some("0");
-    let free: Vec<&String> = devices.iter().filter(free).collect();
-    let hot_add = control && tree.readable("sys/class/zram-control/hot_add");
-    let usable_device = free.iter().any(|name| {
-        tree.writable(&format!("sys/block/{name}/disksize")) && tree.writable(&format!("dev/{name}"))
-    });
+    let is_free = |device: &&Zram| device.is_configured() == Some(false);
+    let (free, used): (Vec<&Zram>, Vec<&Zram>) = devices.iter().partition(is_free);
+    let hot_add = control && tree.readable(HOT_ADD);
+    let usable_device = free
+        .iter()
+        .any(|device| tree.writable_at(&device.file("disksize")) && tree.writable_at(device.node()));
     let algorithms = devices
         .iter()
-        .find_map(|name| tree.read(&format!("sys/block/{name}/comp_algorithm")))
+        .find_map(|device| device.algorithms().ok())
         .unwrap_or_else(|| "known once there is a device".to_owned());
-    let in_use: Vec<String> = devices
-        .iter()
-        .filter(|name| !free.contains(name))
-        .map(|name| zram_use(tree, name))
-        .collect();
+    let in_use: Vec<String> = used.into_iter().map(zram_use).collect();
     let mut found = format!(
         "{} device(s), {} free; hot_add {}; algorithms {algorithms}",
         devices.len(),
@@ -64,22 +61,16 @@ pub(super) fn zram(look: &Look) -> Check {
 }
 
 /// `zram0 (4 GiB, holds 1.2 GiB in 0.4 GiB)`, the first three fields of `mm_stat`.
-fn zram_use(tree: &Tree, name: &str) -> String {
-    let disk_size = tree
-        .parse(&format!("sys/block/{name}/disksize"))
-        .map_or("?".to_owned(), size);
-    let stat = tree
-        .read(&format!("sys/block/{name}/mm_stat"))
-        .unwrap_or_default();
-    let fields: Vec<u64> = stat
-        .split_whitespace()
-        .filter_map(|word| word.parse().ok())
-        .collect();
-    match fields[..] {
-        [original, _, used, ..] => {
-            format!("{name} ({disk_size}, holds {} in {})", size(original), size(used))
-        }
-        _ => format!("{name} ({disk_size})"),
+fn zram_use(device: &Zram) -> String {
+    let name = device.name();
+    let disk_size = device.size().map_or("?".to_owned(), size);
+    match device.memory() {
+        Some(memory) => format!(
+            "{name} ({disk_size}, holds {} in {})",
+            size(memory.original),
+            size(memory.used)
+        ),
+        None => format!("{name} ({disk_size})"),
     }
 }
 
@@ -90,19 +81,17 @@ pub(super) fn zswap(look: &Look) -> Check {
         title: "zswap",
         lost: "no compressed cache before a swap file: the subject zswap cannot run",
     };
-    let folder = "sys/module/zswap/parameters";
-    if !look.tree.exists(folder) {
+    let Some(zswap) = Zswap::read(look.tree) else {
         return look.absent_from(
             "sys/module",
             &ABOUT,
             "not built into this kernel",
             "# build the kernel with CONFIG_ZSWAP=y",
         );
-    }
-    let parameter = |name: &str| look.tree.read(&format!("{folder}/{name}"));
-    let shown = |name: &str| parameter(name).unwrap_or_else(|| "?".to_owned());
-    let pool = parameter("zpool").map_or(String::new(), |pool| format!(", pool {pool}"));
-    let on = parameter("enabled").as_deref() == Some("Y");
+    };
+    let shown = |value: Option<String>| value.unwrap_or_else(|| "?".to_owned());
+    let pool = zswap.zpool.map_or(String::new(), |pool| format!(", pool {pool}"));
+    let on = zswap.enabled == Some(true);
     let standing = if on {
         "on: it stands before every swap device, zram too"
     } else {
@@ -110,11 +99,15 @@ pub(super) fn zswap(look: &Look) -> Check {
     };
     let found = format!(
         "{standing}; compressor {}{pool}, at most {}% of RAM, shrinker {}",
-        shown("compressor"),
-        shown("max_pool_percent"),
-        shown("shrinker_enabled"),
+        shown(zswap.compressor),
+        shown(zswap.max_pool_percent.map(|percent| percent.to_string())),
+        shown(
+            zswap
+                .shrinker_enabled
+                .map(|on| if on { "Y" } else { "N" }.to_owned())
+        ),
     );
-    let writable = look.tree.writable(&format!("{folder}/enabled"));
+    let writable = look.tree.writable(&Parameter::Enabled.file().to_string_lossy());
     let state = if writable {
         State::Available
     } else {
@@ -135,20 +128,20 @@ pub(super) fn swap(look: &Look) -> Check {
         title: "swap devices",
         lost: "anonymous memory cannot leave RAM: a trim moves nothing",
     };
-    if !look.tree.exists("proc/swaps") {
+    if !look.tree.exists(swaps::PATH) {
         return ABOUT.says(
             State::Missing,
             "no /proc/swaps: this kernel cannot swap, or it is hidden",
             "# build the kernel with CONFIG_SWAP=y",
         );
     }
-    let devices = swap_devices(look.tree);
+    let devices = swaps::of(look.tree);
     let lines: Vec<String> = devices
         .iter()
         .map(|swap| {
             format!(
                 "{} ({}, {} used, priority {})",
-                swap.path,
+                swap.path.display(),
                 size(swap.size),
                 size(swap.used),
                 swap.priority

@@ -3,6 +3,7 @@
 use std::io;
 
 use plimsoll_lfh::inspect::{MAGIC, Memory, MemoryError, OtherProcess};
+use plimsoll_proc::maps;
 
 use super::error::HeapStatError;
 
@@ -15,14 +16,14 @@ use super::error::HeapStatError;
 /// Where there is no such process, or its memory may not be read.
 pub(super) fn control_block(pid: u32) -> Result<Option<usize>, HeapStatError> {
     let path = format!("/proc/{pid}/maps");
-    let maps = std::fs::read(&path).map_err(|source| match source.kind() {
+    let text = std::fs::read(&path).map_err(|source| match source.kind() {
         io::ErrorKind::NotFound => HeapStatError::NoSuchProcess { pid },
         io::ErrorKind::PermissionDenied => HeapStatError::Denied { pid },
         _ if source.raw_os_error() == Some(libc::ESRCH) => HeapStatError::NoSuchProcess { pid },
         _ => HeapStatError::Proc { path, source },
     })?;
     let memory = OtherProcess::new(pid);
-    for start in candidates(&String::from_utf8_lossy(&maps)) {
+    for start in candidates(&text) {
         let mut bytes = [0; MAGIC.len()];
         match memory.read(start, &mut bytes) {
             Ok(()) if bytes == MAGIC => return Ok(Some(start)),
@@ -38,19 +39,11 @@ pub(super) fn control_block(pid: u32) -> Result<Option<usize>, HeapStatError> {
 
 /// The starts of the private anonymous mappings that can be read and written and have no name, or one that the
 /// program gave.
-fn candidates(maps: &str) -> impl Iterator<Item = usize> + '_ {
-    maps.lines().filter_map(|line| {
-        let mut words = line.split_ascii_whitespace();
-        let (start, _) = words.next()?.split_once('-')?;
-        let (protection, _offset, device, inode) =
-            (words.next()?, words.next()?, words.next()?, words.next()?);
-        let anonymous = device == "00:00" && inode == "0";
-        let unnamed = words.next().is_none_or(|name| name.starts_with("[anon:"));
-        if protection == "rw-p" && anonymous && unnamed {
-            usize::from_str_radix(start, 16).ok()
-        } else {
-            None
-        }
+fn candidates(text: &[u8]) -> impl Iterator<Item = usize> + '_ {
+    maps::parse(text).filter_map(|mapping| {
+        let unnamed = mapping.path.is_empty() || mapping.path.starts_with(b"[anon:");
+        let asked = mapping.permissions == b"rw-p" && mapping.is_private_anonymous() && unnamed;
+        asked.then(|| usize::try_from(mapping.start).ok())?
     })
 }
 
@@ -69,7 +62,7 @@ mod tests {
             6000-7000 rw-p 00000000 00:00 0                          [anon:heap]\n\
             nonsense\n\
             7f0000000000-7f0000001000 rw-p 00000000 00:00 0\n";
-        let found: Vec<usize> = candidates(maps).collect();
+        let found: Vec<usize> = candidates(maps.as_bytes()).collect();
         assert_eq!(found, [0x1000, 0x6000, 0x7f00_0000_0000]);
     }
 }

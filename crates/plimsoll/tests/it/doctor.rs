@@ -10,7 +10,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use plimsoll::doctor::{Check, Disk, Examination, Outcome, Probes, UffdAccess, examine_machine};
 use plimsoll_os::UffdApi;
-use plimsoll_sample::host::Tree;
+use plimsoll_proc::Tree;
 use rustix::process::{Gid, Uid, geteuid};
 use tempfile::TempDir;
 

@@ -8,15 +8,16 @@ mod journals;
 mod killed_runs;
 mod reserves;
 mod swap_areas;
-mod swap_headers;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-use plimsoll_lab::environment::{Hierarchy, Session};
+use plimsoll_lab::environment::Session;
 use plimsoll_model::scenario::Settings;
 use plimsoll_testkit::capability;
+
+use plimsoll_proc::cgroup::Hierarchy;
 
 const MIB: u64 = 1 << 20;
 

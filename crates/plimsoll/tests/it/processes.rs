@@ -1,7 +1,7 @@
-//! Tests of the `processes` room: parsers against an oracle, real processes, real storms.
+//! Tests of the `processes` room: an oracle, real processes, real storms.
 
 mod listing;
-mod parsers;
+mod oracle;
 pub(crate) mod storms;
 mod walk;
 

@@ -8,8 +8,11 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Stdio};
 
-use plimsoll_lab::environment::{Environment, Hierarchy, Session, active_swaps};
 use plimsoll_testkit::capability;
+
+use plimsoll_lab::environment::{Environment, Session};
+use plimsoll_proc::cgroup::Hierarchy;
+use plimsoll_proc::swaps;
 
 const MIB: u64 = 1 << 20;
 /// What a holder holds.
@@ -35,7 +38,7 @@ fn root_with_zram() -> bool {
 
 /// Without swap means without anybody's.
 fn no_swap_at_all() -> bool {
-    let none = active_swaps().is_ok_and(|areas| areas.is_empty());
+    let none = swaps::active().is_ok_and(|areas| areas.is_empty());
     capability("no-swap", none, "this machine has swap of its own")
 }
 

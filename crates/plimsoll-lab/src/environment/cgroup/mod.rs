@@ -1,6 +1,5 @@
 //! The memory cgroup of a run, on either version of the interface.
 
-mod hierarchy;
 mod v1;
 mod v2;
 
@@ -12,16 +11,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use serde::{Deserialize, Serialize};
+use plimsoll_proc::cgroup::{CgroupVersion, Hierarchy, MemoryCgroup, PROCESSES};
+use serde::Serialize;
 
 use super::cleanup::Undone;
-use super::control_file::{read_number, write};
 use super::error::EnvironmentError;
 use super::journal::Change;
 use super::session::Session;
 
-pub use hierarchy::Hierarchy;
-pub(super) use hierarchy::{unescape, writable};
 pub(super) use v2::{find_parent, undo_controller};
 
 /// How long the processes of a cgroup may take to be gone before those that remain are moved out.
@@ -32,25 +29,6 @@ const REMOVED_WITHIN: Duration = Duration::from_secs(10);
 const STEP: u64 = 64 << 20;
 /// Pause between two looks.
 const POLL: Duration = Duration::from_millis(10);
-
-/// Version of the cgroup interface that has the memory controller.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum CgroupVersion {
-    /// A hierarchy of its own for memory.
-    V1,
-    /// The unified hierarchy.
-    V2,
-}
-
-impl std::fmt::Display for CgroupVersion {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            CgroupVersion::V1 => "v1",
-            CgroupVersion::V2 => "v2",
-        })
-    }
-}
 
 /// What a new cgroup allows.
 #[derive(Debug, Clone, Copy)]
@@ -65,10 +43,7 @@ pub(super) struct CgroupSettings {
 
 /// The memory cgroup of a run.
 #[derive(Debug, Clone)]
-pub struct Cgroup {
-    version: CgroupVersion,
-    path: PathBuf,
-}
+pub struct Cgroup(MemoryCgroup);
 
 /// What [`Cgroup::reclaim`] came to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -113,37 +88,24 @@ impl Cgroup {
                 source,
             ));
         }
-        match hierarchy.version {
-            CgroupVersion::V1 => v1::configure(&path, settings)?,
-            CgroupVersion::V2 => v2::configure(&path, settings)?,
-        }
-        Ok(Cgroup {
-            version: hierarchy.version,
-            path,
-        })
+        let group = MemoryCgroup::new(path, hierarchy.version);
+        configure(&group, settings)?;
+        Ok(Cgroup(group))
     }
 
     /// Version of its interface.
     pub fn version(&self) -> CgroupVersion {
-        self.version
+        self.0.version()
     }
 
     /// Its folder.
     pub fn path(&self) -> &Path {
-        &self.path
+        self.0.path()
     }
 
     /// Files that a process id is written to so that the process moves in.
     pub fn procs_paths(&self) -> Vec<PathBuf> {
-        vec![self.path.join("cgroup.procs")]
-    }
-
-    /// File with the bytes of memory used: `memory.usage_in_bytes` (v1), `memory.current` (v2).
-    fn usage_path(&self) -> PathBuf {
-        self.path.join(match self.version {
-            CgroupVersion::V1 => v1::USAGE,
-            CgroupVersion::V2 => v2::USAGE,
-        })
+        vec![self.0.file(PROCESSES)]
     }
 
     /// Bytes of memory that it uses.
@@ -151,8 +113,7 @@ impl Cgroup {
     /// # Errors
     /// When the file cannot be read.
     pub fn usage(&self) -> Result<u64, EnvironmentError> {
-        let path = self.usage_path();
-        read_number(&path).map_err(|source| EnvironmentError::reading(&path, source))
+        Ok(self.0.usage()?)
     }
 
     /// Bytes of swap that it uses, or `None` where the kernel does not account them.
@@ -160,10 +121,7 @@ impl Cgroup {
     /// # Errors
     /// When the file cannot be read.
     pub fn swap(&self) -> Result<Option<u64>, EnvironmentError> {
-        match self.version {
-            CgroupVersion::V1 => v1::swap(&self.path),
-            CgroupVersion::V2 => v2::swap(&self.path),
-        }
+        Ok(self.0.swap()?)
     }
 
     /// Processes of it that the OOM killer has killed.
@@ -171,10 +129,7 @@ impl Cgroup {
     /// # Errors
     /// When the file cannot be read.
     pub fn oom_kills(&self) -> Result<u64, EnvironmentError> {
-        match self.version {
-            CgroupVersion::V1 => v1::oom_kills(&self.path),
-            CgroupVersion::V2 => v2::oom_kills(&self.path),
-        }
+        Ok(self.0.oom_kills()?)
     }
 
     /// Its limit in bytes; `None` where there is none.
@@ -182,10 +137,7 @@ impl Cgroup {
     /// # Errors
     /// When the file cannot be read.
     pub fn limit(&self) -> Result<Option<u64>, EnvironmentError> {
-        match self.version {
-            CgroupVersion::V1 => v1::limit(&self.path),
-            CgroupVersion::V2 => v2::limit(&self.path),
-        }
+        Ok(self.0.limit()?)
     }
 
     /// Sets its limit, having the kernel reclaim what is above it. Gone with the cgroup, so that nothing has to be
@@ -202,9 +154,9 @@ impl Cgroup {
         interrupted: &AtomicBool,
     ) -> Result<(), EnvironmentError> {
         let patience = Patience::new(timeout, interrupted);
-        let reached = match self.version {
-            CgroupVersion::V1 => v1::set_limit(&self.path, bytes, &patience)?,
-            CgroupVersion::V2 => v2::set_limit(&self.path, bytes, &patience)?,
+        let reached = match self.version() {
+            CgroupVersion::V1 => v1::set_limit(&self.0, bytes, &patience)?,
+            CgroupVersion::V2 => v2::set_limit(&self.0, bytes, &patience)?,
         };
         if reached {
             return Ok(());
@@ -227,18 +179,15 @@ impl Cgroup {
         timeout: Duration,
         interrupted: &AtomicBool,
     ) -> Result<(), EnvironmentError> {
-        match self.version {
+        match self.version() {
             CgroupVersion::V1 => Err(EnvironmentError::NoHigh),
-            CgroupVersion::V2 => v2::set_high(&self.path, bytes, &Patience::new(timeout, interrupted)),
+            CgroupVersion::V2 => v2::set_high(&self.0, bytes, &Patience::new(timeout, interrupted)),
         }
     }
 
     /// The control file that holds its limit: `memory.limit_in_bytes` (v1), `memory.max` (v2).
     pub fn limit_file(&self) -> &'static str {
-        match self.version {
-            CgroupVersion::V1 => v1::LIMIT,
-            CgroupVersion::V2 => v2::LIMIT,
-        }
+        self.version().limit_file()
     }
 
     /// Asks the kernel to reclaim `bytes`, and returns when it has done what it could. It is asked for a step at a
@@ -256,9 +205,9 @@ impl Cgroup {
     ) -> Result<Reclaimed, EnvironmentError> {
         let patience = Patience::new(timeout, interrupted);
         let before = self.usage()?;
-        let (complete, mechanism) = match self.version {
-            CgroupVersion::V1 => v1::reclaim(&self.path, before, bytes, &patience)?,
-            CgroupVersion::V2 => v2::reclaim(&self.path, before, bytes, &patience)?,
+        let (complete, mechanism) = match self.version() {
+            CgroupVersion::V1 => v1::reclaim(&self.0, before, bytes, &patience)?,
+            CgroupVersion::V2 => v2::reclaim(&self.0, before, bytes, &patience)?,
         };
         Ok(Reclaimed {
             asked: bytes,
@@ -268,6 +217,23 @@ impl Cgroup {
             mechanism,
         })
     }
+}
+
+fn configure(cgroup: &MemoryCgroup, settings: CgroupSettings) -> Result<(), EnvironmentError> {
+    cgroup.set_limit(settings.limit)?;
+    // All workers of a trial are one thing: when one is killed, the trial has failed.
+    if cgroup.version() == CgroupVersion::V2 {
+        cgroup.kill_as_one()?;
+    }
+    if !settings.swap {
+        cgroup.forbid_swap(settings.limit)?;
+    }
+    if cgroup.version() == CgroupVersion::V1
+        && let Some(swappiness) = settings.swappiness
+    {
+        cgroup.set_swappiness(swappiness)?;
+    }
+    Ok(())
 }
 
 /// How long a reclaim may go on.
@@ -320,14 +286,12 @@ fn stepwise(
     Ok(true)
 }
 
-fn processes(cgroup: &Path) -> io::Result<Vec<u32>> {
-    let text = fs::read_to_string(cgroup.join("cgroup.procs"))?;
-    Ok(text.lines().filter_map(|line| line.trim().parse().ok()).collect())
-}
-
 /// Removes the cgroup. Processes in it get some time to end; those that remain were not started by the run (its
 /// own are in the journal and were killed before) and are moved to the parent rather than killed.
 pub(super) fn undo(path: &Path) -> Result<Undone, String> {
+    // A process moves in the same way in both versions.
+    let of = |path: &Path| MemoryCgroup::new(path, CgroupVersion::V2);
+    let cgroup = of(path);
     let start = Instant::now();
     loop {
         match fs::remove_dir(path) {
@@ -336,7 +300,7 @@ pub(super) fn undo(path: &Path) -> Result<Undone, String> {
             Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {}
             Err(error) => return Err(format!("cannot remove it: {error}")),
         }
-        let remaining = processes(path).unwrap_or_default();
+        let remaining = cgroup.processes().unwrap_or_default();
         if start.elapsed() >= REMOVED_WITHIN {
             return Err(if remaining.is_empty() {
                 "it stays busy: it has child cgroups, or the kernel still frees its memory".to_owned()
@@ -349,7 +313,7 @@ pub(super) fn undo(path: &Path) -> Result<Undone, String> {
         {
             for pid in remaining {
                 // What cannot be moved shows in the reason above once the time is over.
-                let _ = write(&parent.join("cgroup.procs"), &pid.to_string());
+                let _ = of(parent).add_process(pid);
             }
         }
         thread::sleep(POLL);

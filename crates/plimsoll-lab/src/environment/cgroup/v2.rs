@@ -1,39 +1,24 @@
 //! The memory controller of cgroup v2.
 
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 
+use plimsoll_proc::cgroup::{CgroupVersion, HIGH, Hierarchy, MemoryCgroup, RECLAIM, SUBTREE_CONTROL};
+
 use super::super::cleanup::Undone;
-use super::super::control_file::{read, read_field, read_number, write};
 use super::super::error::EnvironmentError;
 use super::super::journal::Change;
 use super::super::session::Session;
-use super::hierarchy::writable;
-use super::{CgroupSettings, Hierarchy, Patience, stepwise};
-
-pub(super) const USAGE: &str = "memory.current";
-pub(super) const SWAP_USAGE: &str = "memory.swap.current";
-pub(super) const LIMIT: &str = "memory.max";
-const HIGH: &str = "memory.high";
-const CHILDREN: &str = "cgroup.subtree_control";
-
-/// Whether the memory controller is available in a cgroup.
-pub(super) fn has_memory(cgroup: &Path) -> bool {
-    lists_memory(cgroup, "cgroup.controllers")
-}
-
-fn lists_memory(cgroup: &Path, name: &str) -> bool {
-    read(&cgroup.join(name)).is_ok_and(|text| text.split_whitespace().any(|word| word == "memory"))
-}
+use super::{Patience, stepwise};
 
 /// The nearest of our own cgroups, upwards, whose children have the memory controller and in which this user may
 /// make cgroups; our own cannot be it while processes are in it (only leaves hold processes).
 pub(in super::super) fn find_parent(hierarchy: &Hierarchy) -> Option<PathBuf> {
     hierarchy
         .ancestors()
-        .find(|path| lists_memory(path, CHILDREN) && writable(path))
-        .map(Path::to_owned)
+        .map(|path| MemoryCgroup::new(path, CgroupVersion::V2))
+        .find(|cgroup| cgroup.gives_controller() && cgroup.is_writable())
+        .map(|cgroup| cgroup.path().to_owned())
 }
 
 /// Where the run's cgroup is made; if nowhere on the way up the children have the memory controller, it is enabled
@@ -43,13 +28,16 @@ pub(super) fn parent(session: &mut Session, hierarchy: &Hierarchy) -> Result<Pat
         return Ok(path);
     }
     let root = hierarchy.mount.clone();
-    let control = root.join(CHILDREN);
+    let group = MemoryCgroup::new(&root, CgroupVersion::V2);
     let number = session.record(Change::MemoryController { cgroup: root.clone() })?;
-    if let Err(source) = write(&control, "+memory") {
+    if let Err(error) = group.give_controller(true) {
         session.record_undone(number)?;
         return Err(EnvironmentError::system_with(
-            format!("enable the memory controller in {}", control.display()),
-            source,
+            format!(
+                "enable the memory controller in {}",
+                group.file(SUBTREE_CONTROL).display()
+            ),
+            error.into_io(),
             "run inside a delegated cgroup: `systemd-run --scope -p Delegate=yes plimsoll ...`",
         ));
     }
@@ -58,151 +46,107 @@ pub(super) fn parent(session: &mut Session, hierarchy: &Hierarchy) -> Result<Pat
 
 /// Disables the memory controller for the children of `cgroup`, unless other children use it by now.
 pub(in super::super) fn undo_controller(cgroup: &Path) -> Result<Undone, String> {
-    if !lists_memory(cgroup, CHILDREN) {
+    let of = |path: &Path| MemoryCgroup::new(path, CgroupVersion::V2);
+    let group = of(cgroup);
+    if !group.gives_controller() {
         return Ok(Undone::Gone);
     }
     let children = fs::read_dir(cgroup).map_err(|error| format!("cannot list it: {error}"))?;
     let limited = children
         .filter_map(Result::ok)
-        .map(|entry| entry.path())
-        .find(|child| matches!(limit(child), Ok(Some(_))) || lists_memory(child, CHILDREN));
+        .map(|entry| of(&entry.path()))
+        .find(|child| matches!(child.limit(), Ok(Some(_))) || child.gives_controller());
     if let Some(child) = limited {
-        return Ok(Undone::NotOurs(format!("{} uses it by now", child.display())));
+        return Ok(Undone::NotOurs(format!(
+            "{} uses it by now",
+            child.path().display()
+        )));
     }
-    write(&cgroup.join(CHILDREN), "-memory").map_err(|error| format!("cannot disable it: {error}"))?;
-    if lists_memory(cgroup, CHILDREN) {
+    group
+        .give_controller(false)
+        .map_err(|error| format!("cannot disable it: {}", error.io()))?;
+    if group.gives_controller() {
         Err("it stays enabled".to_owned())
     } else {
         Ok(Undone::Gone)
     }
 }
 
-pub(super) fn configure(cgroup: &Path, settings: CgroupSettings) -> Result<(), EnvironmentError> {
-    set(cgroup, LIMIT, &settings.limit.to_string())?;
-    // All workers of a trial are one thing: when one is killed, the trial has failed. Linux 4.19 and later.
-    if cgroup.join("memory.oom.group").exists() {
-        set(cgroup, "memory.oom.group", "1")?;
-    }
-    if !settings.swap && cgroup.join("memory.swap.max").exists() {
-        set(cgroup, "memory.swap.max", "0")?;
-    }
-    Ok(())
-}
-
-pub(super) fn limit(cgroup: &Path) -> Result<Option<u64>, EnvironmentError> {
-    let path = cgroup.join(LIMIT);
-    match read(&path) {
-        Ok(text) => Ok(text.parse().ok()),
-        // The root, and cgroups for which the controller is not enabled, have no such file.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(source) => Err(EnvironmentError::reading(&path, source)),
-    }
-}
-
-pub(super) fn swap(cgroup: &Path) -> Result<Option<u64>, EnvironmentError> {
-    let path = cgroup.join(SWAP_USAGE);
-    match read_number(&path) {
-        Ok(bytes) => Ok(Some(bytes)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(source) => Err(EnvironmentError::reading(&path, source)),
-    }
-}
-
-pub(super) fn oom_kills(cgroup: &Path) -> Result<u64, EnvironmentError> {
-    let path = cgroup.join("memory.events");
-    let kills = read_field(&path, "oom_kill").map_err(|source| EnvironmentError::reading(&path, source))?;
-    Ok(kills.unwrap_or(0))
-}
-
 /// Sets the limit once no more than that is used. False where the kernel could not reclaim enough: the limit is then
 /// as it was, since one that cannot be kept ends in the OOM killer.
 pub(super) fn set_limit(
-    cgroup: &Path,
+    cgroup: &MemoryCgroup,
     bytes: u64,
     patience: &Patience<'_>,
 ) -> Result<bool, EnvironmentError> {
     if !make_room(cgroup, bytes, patience)? {
         return Ok(false);
     }
-    set(cgroup, LIMIT, &bytes.to_string())?;
+    cgroup.set_limit(bytes)?;
     Ok(true)
 }
 
 /// Reclaims step by step until no more than `bytes` are used. False where the kernel could not reclaim enough.
-fn make_room(cgroup: &Path, bytes: u64, patience: &Patience<'_>) -> Result<bool, EnvironmentError> {
-    let usage = cgroup.join(USAGE);
-    let used = || read_number(&usage).map_err(|source| EnvironmentError::reading(&usage, source));
-    let before = used()?;
+fn make_room(cgroup: &MemoryCgroup, bytes: u64, patience: &Patience<'_>) -> Result<bool, EnvironmentError> {
+    let before = cgroup.usage()?;
     if before <= bytes {
         return Ok(true);
     }
     reclaim(cgroup, before, before - bytes, patience)?;
-    Ok(used()? <= bytes)
+    Ok(cgroup.usage()? <= bytes)
 }
 
 /// Sets the soft ceiling; `None` is no ceiling. What is above it is reclaimed step by step before, as the write that sets
 /// it would do in one go that nothing ends. What then is left above it the kernel may reclaim.
 pub(super) fn set_high(
-    cgroup: &Path,
+    cgroup: &MemoryCgroup,
     bytes: Option<u64>,
     patience: &Patience<'_>,
 ) -> Result<(), EnvironmentError> {
-    let Some(bytes) = bytes else {
-        return set(cgroup, HIGH, "max");
-    };
-    make_room(cgroup, bytes, patience)?;
-    set(cgroup, HIGH, &bytes.to_string())
+    if let Some(bytes) = bytes {
+        make_room(cgroup, bytes, patience)?;
+    }
+    Ok(cgroup.set_high(bytes)?)
 }
 
 /// Through `memory.reclaim` (Linux 5.19), or by lowering `memory.high` for a moment before it.
 pub(super) fn reclaim(
-    cgroup: &Path,
+    cgroup: &MemoryCgroup,
     used: u64,
     bytes: u64,
     patience: &Patience<'_>,
 ) -> Result<(bool, &'static str), EnvironmentError> {
-    const RECLAIM: &str = "memory.reclaim";
-    let path = cgroup.join(RECLAIM);
-    if !path.exists() {
+    if !cgroup.has(RECLAIM) {
         return reclaim_by_high(cgroup, used, bytes, patience);
     }
     let complete = stepwise(bytes, patience, |step| {
-        let length = (step.end - step.start).to_string();
-        match write(&path, &length) {
+        match cgroup.reclaim(step.end - step.start) {
             Ok(()) => Ok(true),
             // It reclaimed what it could (EAGAIN), or was interrupted while it did (EINTR).
-            Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EINTR)) => {
+            Err(error) if matches!(error.errno(), Some(libc::EAGAIN | libc::EINTR)) => {
                 patience.check()?;
                 Ok(false)
             }
-            Err(source) => Err(EnvironmentError::writing(&path, &length, source)),
+            Err(error) => Err(error.into()),
         }
     })?;
     Ok((complete, RECLAIM))
 }
 
 fn reclaim_by_high(
-    cgroup: &Path,
+    cgroup: &MemoryCgroup,
     used: u64,
     bytes: u64,
     patience: &Patience<'_>,
 ) -> Result<(bool, &'static str), EnvironmentError> {
-    let path = cgroup.join(HIGH);
-    let before = read(&path).map_err(|source| EnvironmentError::reading(&path, source))?;
-    let usage = cgroup.join(USAGE);
+    let before = cgroup.high()?;
     let lowered = stepwise(bytes.min(used), patience, |step| {
         let target = used - step.end;
-        set(cgroup, HIGH, &target.to_string())?;
-        let now = read_number(&usage).map_err(|source| EnvironmentError::reading(&usage, source))?;
-        Ok(now <= target)
+        cgroup.set_high(Some(target))?;
+        Ok(cgroup.usage()? <= target)
     });
-    set(cgroup, HIGH, &before)?;
+    cgroup.set_high(before)?;
     Ok((lowered?, HIGH))
-}
-
-fn set(cgroup: &Path, name: &str, value: &str) -> Result<(), EnvironmentError> {
-    let path = cgroup.join(name);
-    write(&path, value).map_err(|source| EnvironmentError::writing(&path, value, source))
 }
 
 #[cfg(test)]
@@ -210,9 +154,15 @@ mod tests {
     use std::sync::atomic::AtomicBool;
     use std::time::Duration;
 
-    use super::super::super::control_file;
-    use super::super::{Cgroup, CgroupVersion};
+    use plimsoll_proc as control_file;
+
+    use super::super::{Cgroup, CgroupSettings, configure};
     use super::*;
+
+    const USAGE: &str = CgroupVersion::V2.usage_file();
+    const LIMIT: &str = CgroupVersion::V2.limit_file();
+    const CHILDREN: &str = SUBTREE_CONTROL;
+    const SWAP_USAGE: &str = "memory.swap.current";
 
     /// A cgroup v2 tree of plain files: `root/system/service`, with this process in `service`.
     fn tree() -> (tempfile::TempDir, Hierarchy) {
@@ -240,14 +190,8 @@ mod tests {
         for (name, text) in files {
             fs::write(folder.path().join(name), text).unwrap();
         }
-        let path = folder.path().to_owned();
-        (
-            folder,
-            Cgroup {
-                version: CgroupVersion::V2,
-                path,
-            },
-        )
+        let group = MemoryCgroup::new(folder.path(), CgroupVersion::V2);
+        (folder, Cgroup(group))
     }
 
     #[test]
@@ -258,15 +202,6 @@ mod tests {
         assert_eq!(find_parent(&hierarchy), Some(hierarchy.mount.clone()));
         fs::write(hierarchy.mount.join("system").join(CHILDREN), "memory\n").unwrap();
         assert_eq!(find_parent(&hierarchy), Some(hierarchy.mount.join("system")));
-    }
-
-    #[test]
-    fn the_tightest_limit_of_the_ancestors_counts() {
-        let (_folder, hierarchy) = tree();
-        assert_eq!(hierarchy.limit(), None);
-        fs::write(hierarchy.own.join(LIMIT), "max\n").unwrap();
-        fs::write(hierarchy.mount.join("system").join(LIMIT), "1073741824\n").unwrap();
-        assert_eq!(hierarchy.limit(), Some(1 << 30));
     }
 
     #[test]
@@ -282,7 +217,7 @@ mod tests {
             swappiness: Some(60),
             swap: false,
         };
-        configure(folder.path(), settings).unwrap();
+        configure(&group.0, settings).unwrap();
         // A control file takes one write; a plain file keeps the tail of what was there before.
         assert!(
             control_file::read(&folder.path().join(LIMIT))
@@ -300,9 +235,9 @@ mod tests {
                 .starts_with('0')
         );
         assert_eq!(group.limit().unwrap(), Some(64 << 20));
-        let (bare, _) = cgroup(&[]);
+        let (_folder, bare) = cgroup(&[]);
         assert!(
-            configure(bare.path(), settings).is_err(),
+            configure(&bare.0, settings).is_err(),
             "a cgroup without memory.max was accepted"
         );
     }
@@ -423,10 +358,7 @@ mod tests {
         let ended = group.set_high(Some(40_000_000), minute, &stop);
         assert!(matches!(ended, Err(EnvironmentError::Interrupted)), "{ended:?}");
         assert!(read(HIGH).starts_with("max"));
-        let v1 = Cgroup {
-            version: CgroupVersion::V1,
-            path: folder.path().to_owned(),
-        };
+        let v1 = Cgroup(MemoryCgroup::new(folder.path(), CgroupVersion::V1));
         let text = v1.set_high(Some(1), minute, &stop).unwrap_err().to_string();
         assert!(text.contains("cap-by=limit"), "{text}");
     }

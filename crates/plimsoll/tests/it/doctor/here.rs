@@ -3,7 +3,8 @@
 use std::fs;
 
 use plimsoll::doctor::{examine, render};
-use plimsoll_sample::host::{Tree, host_of};
+use plimsoll_proc::Tree;
+use plimsoll_sample::host::host_of;
 use rustix::process::geteuid;
 
 use super::{Machine, SCHEME, modern_host, paging_out};

@@ -6,10 +6,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
-use plimsoll_lab::environment::{CgroupVersion, Environment, Hierarchy};
+use plimsoll_lab::environment::Environment;
 use plimsoll_model::scenario::{FillClass, Settings, ThpMode};
 use plimsoll_monitor::processes::{Depth, Observer, Storm, pinned_from, storms};
 use plimsoll_testkit::capability;
+
+use plimsoll_proc::cgroup::{CgroupVersion, Hierarchy};
 
 use super::{Kept, wait_until};
 

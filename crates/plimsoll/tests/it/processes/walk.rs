@@ -1,8 +1,9 @@
-//! Who is who: identities, descendants, members of cgroups.
+//! Who is who: identities and descendants.
 
 use std::fs;
 
-use plimsoll_monitor::processes::{Depth, Identity, descendants, list, members};
+
+use plimsoll_monitor::processes::{Depth, Identity, descendants, list};
 
 use super::{Kept, wait_until};
 
@@ -46,16 +47,4 @@ fn the_descendants_of_one_that_ended_are_itself() {
     let mut child = plimsoll_testkit::command("true").spawn().unwrap();
     child.wait().unwrap();
     assert_eq!(descendants(child.id()), [child.id()]);
-}
-
-#[test]
-fn members_of_a_tree_of_cgroups() {
-    let folder = tempfile::tempdir().unwrap();
-    let below = folder.path().join("a/b");
-    fs::create_dir_all(&below).unwrap();
-    fs::write(folder.path().join("cgroup.procs"), "9\n0\n").unwrap();
-    fs::write(folder.path().join("a/cgroup.procs"), "").unwrap();
-    fs::write(below.join("cgroup.procs"), "12\n3\n9\n").unwrap();
-    assert_eq!(members(folder.path()).unwrap(), [3, 9, 12]);
-    assert!(members(&folder.path().join("gone")).is_err());
 }

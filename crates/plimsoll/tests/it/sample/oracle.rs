@@ -5,7 +5,8 @@ use std::fs;
 use plimsoll_model::columns::col;
 use plimsoll_model::columns::{COLUMNS, Row};
 use plimsoll_sample::{Reader, parse};
-use procfs::{CurrentSI, FromBufRead, FromBufReadSI, FromRead};
+
+use procfs::{CurrentSI, FromBufReadSI, FromRead};
 
 #[test]
 fn meminfo_is_what_the_oracle_reads_of_the_same_text() {
@@ -103,19 +104,6 @@ fn stat_is_what_the_oracle_reads_of_the_same_text() {
         let expected = ticks.map(|ticks| (ticks * 1_000_000 / procfs::ticks_per_second()) as i64);
         assert_eq!(row.get(column), expected, "{}", COLUMNS[column].name);
     }
-}
-
-#[test]
-fn pressure_is_what_the_oracle_reads_of_the_same_text() {
-    let text = fs::read("/proc/pressure/memory");
-    let reason = "/proc/pressure/memory cannot be read (CONFIG_PSI, or psi=1 on the kernel's command line)";
-    if !plimsoll_testkit::capability("psi", text.is_ok(), reason) {
-        return;
-    }
-    let text = text.unwrap();
-    let oracle = procfs::MemoryPressure::from_buf_read(&*text).unwrap();
-    let expected = (Some(oracle.some.total as i64), Some(oracle.full.total as i64));
-    assert_eq!(parse::psi(&text), expected);
 }
 
 /// What only grows must lie between a sample before and a sample after.

@@ -108,27 +108,10 @@ proptest! {
         parse::vmstat(&text, &mut row);
         parse::stat(&text, &mut row);
         parse::cgroup_stat(&text, &mut row);
-        parse::psi(&text);
         let mut swaps = parse::Swaps::default();
         swaps.parse(&text, &mut row);
         swaps.parse(&text, &mut row);
         prop_assert!(swaps.labels().len() <= 4);
-    }
-
-    #[test]
-    fn pressure_totals_are_found_wherever_they_stand(
-        some in 0..i64::MAX, full in prop::option::of(0..i64::MAX), swapped: bool, extra: bool,
-    ) {
-        let line = |kind: &str, total: i64| {
-            let extra = if extra { "avg900=0.01 " } else { "" };
-            format!("{kind} avg10=0.00 avg60=1.50 {extra}avg300=12.03 total={total}\n")
-        };
-        let mut lines = vec![line("some", some)];
-        lines.extend(full.map(|total| line("full", total)));
-        if swapped {
-            lines.reverse();
-        }
-        prop_assert_eq!(parse::psi(lines.concat().as_bytes()), (Some(some), full));
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use plimsoll_model::columns::Row;
 use plimsoll_model::columns::col;
+use plimsoll_proc::cgroup::CgroupVersion;
 use plimsoll_sample::{CgroupFiles, SampleError, Sampler, SamplerConfig, Target, monotonic_ns};
 
 fn start(hz: u32) -> (Sampler, std::sync::mpsc::Receiver<plimsoll_sample::Batch>) {
@@ -110,7 +111,7 @@ fn a_target_that_vanishes_has_no_values_any_more() {
     let (mut first, mut second) = (Sleeper::new(), Sleeper::new());
     sampler.set_target(Some(&Target {
         workers: vec![first.0.id(), second.0.id()],
-        cgroup: Some(CgroupFiles::v2("/nowhere".as_ref())),
+        cgroup: Some(CgroupFiles::of("/nowhere".as_ref(), CgroupVersion::V2)),
         zram: Some("zram-that-is-not-there".into()),
     }));
     let both = wait_for(&sampler, |row| row.get(col::WORKER2_RESIDENT) > Some(0));

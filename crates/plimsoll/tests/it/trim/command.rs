@@ -48,7 +48,7 @@ fn wrong_words_end_with_1_and_what_is_not_there_with_2() {
         (&[&own, "--size", "12 apples"], 1, "apples"),
         (&[&own, "--size", "10%"], 1, "share"),
     ] {
-        if words.contains("cgroup") && plimsoll_lab::environment::Hierarchy::of_this_process().is_err() {
+        if words.contains("cgroup") && plimsoll_proc::cgroup::Hierarchy::of_this_process().is_err() {
             continue;
         }
         let output = trim(arguments);

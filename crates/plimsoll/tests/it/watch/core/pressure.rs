@@ -5,9 +5,10 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use plimsoll_lab::environment::{CgroupVersion, Environment, Hierarchy};
+use plimsoll_lab::environment::Environment;
 use plimsoll_model::recording::Recording;
 use plimsoll_monitor::watch::{Monitor, Options, Source, TargetChoice};
+use plimsoll_proc::cgroup::{CgroupVersion, Hierarchy};
 use plimsoll_report::analysis::gauges::gauge;
 use plimsoll_testkit::capability;
 

@@ -10,8 +10,10 @@ use std::process::{Child, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use plimsoll_lab::environment::{Environment, Hierarchy};
 use plimsoll_testkit::capability;
+
+use plimsoll_lab::environment::Environment;
+use plimsoll_proc::cgroup::Hierarchy;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};

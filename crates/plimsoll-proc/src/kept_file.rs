@@ -6,35 +6,35 @@ use std::path::Path;
 use rustix::io::Errno;
 
 /// Size of the one buffer that all files are read into. /proc/vmstat, the longest that is read whole, has 4 KiB.
-pub(crate) const BUFFER: usize = 32 * 1024;
+pub const BUFFER: usize = 32 * 1024;
 
 /// A kept-open file. One that could not be opened reads as nothing, for ever.
-pub(crate) struct KeptFile(Option<File>);
+pub struct KeptFile(Option<File>);
 
 impl KeptFile {
     /// No file.
-    pub(crate) const NONE: KeptFile = KeptFile(None);
+    pub const NONE: KeptFile = KeptFile(None);
 
     /// Opens `path`, if it is there and may be read.
-    pub(crate) fn open(path: impl AsRef<Path>) -> Self {
+    pub fn open(path: impl AsRef<Path>) -> Self {
         KeptFile(File::open(path).ok())
     }
 
     /// Whether the file was opened.
-    pub(crate) fn is_open(&self) -> bool {
+    pub fn is_open(&self) -> bool {
         self.0.is_some()
     }
 
     /// Reads from the start with one call. That is the whole of a file the kernel writes as a single record (meminfo,
     /// stat, pressure, schedstat, statm, files of sysfs and of cgroups).
-    pub(crate) fn read<'b>(&self, buffer: &'b mut [u8]) -> Option<&'b [u8]> {
+    pub fn read<'b>(&self, buffer: &'b mut [u8]) -> Option<&'b [u8]> {
         let length = self.read_at(buffer, 0)?;
         Some(&buffer[..length])
     }
 
     /// Reads from the start to the end, which a file of many records (vmstat, swaps) takes a call a page for. Where
     /// the buffer is too small, the last line that is not whole is left out.
-    pub(crate) fn read_to_end<'b>(&self, buffer: &'b mut [u8]) -> Option<&'b [u8]> {
+    pub fn read_to_end<'b>(&self, buffer: &'b mut [u8]) -> Option<&'b [u8]> {
         let mut length = 0;
         while length < buffer.len() {
             match self.read_at(&mut buffer[length..], length as u64)? {

@@ -7,17 +7,24 @@ use rustix::fs::{Mode, OFlags, open, openat};
 
 /// The open folder. It belongs to the process, not to its number: once that has ended, reading fails, whoever gets
 /// the number next. So everything that is read through one folder is of one process.
-pub(super) struct Folder(OwnedFd);
+#[derive(Debug)]
+pub struct Folder(OwnedFd);
 
 impl Folder {
-    /// Opens that of `pid`; `NotFound` when there is no such process.
-    pub(super) fn open(pid: u32) -> io::Result<Folder> {
+    /// Opens that of `pid`.
+    ///
+    /// # Errors
+    /// `NotFound` when there is no such process.
+    pub fn open(pid: u32) -> io::Result<Folder> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         Ok(Folder(open(format!("/proc/{pid}"), flags, Mode::empty())?))
     }
 
-    /// Reads a file of it whole, over what was in `buffer`. A process that has ended meanwhile is `NotFound`.
-    pub(super) fn read<'b>(&self, name: &str, buffer: &'b mut Vec<u8>) -> io::Result<&'b [u8]> {
+    /// Reads a file of it whole, over what was in `buffer`.
+    ///
+    /// # Errors
+    /// `NotFound` when the process has ended meanwhile.
+    pub fn read<'b>(&self, name: &str, buffer: &'b mut Vec<u8>) -> io::Result<&'b [u8]> {
         let file = openat(&self.0, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).map_err(ended)?;
         // One read brings the whole of most files, a second says that it did.
         buffer.resize(buffer.capacity().max(4096), 0);

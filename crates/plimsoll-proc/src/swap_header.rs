@@ -116,7 +116,7 @@ impl SwapHeader {
 
 /// What stands in the place of a header at `path`.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub enum Found {
     /// A swap header with this UUID.
     Uuid(String),
     /// Zeros: nothing was ever written.
@@ -126,7 +126,7 @@ pub(super) enum Found {
 }
 
 /// Looks at the first page of a device or file.
-pub(super) fn find(path: &Path) -> io::Result<Found> {
+pub fn find(path: &Path) -> io::Result<Found> {
     let mut page = vec![0u8; rustix::param::page_size()];
     File::open(path)?.read_exact_at(&mut page, 0)?;
     Ok(match SwapHeader::decode(&page) {

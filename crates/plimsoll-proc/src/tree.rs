@@ -9,7 +9,7 @@ use rustix::fs::{Access, AtFlags, CWD, accessat};
 /// The files of a machine below a root folder: `/` for the machine itself.
 ///
 /// Everything may be missing (a container hides half of it), so that every question has the answer "not there".
-/// Paths are given without the leading slash.
+/// Paths may have a leading slash or not.
 #[derive(Debug, Clone)]
 pub struct Tree {
     root: PathBuf,
@@ -31,10 +31,14 @@ impl Tree {
         self.root.join(path.trim_start_matches('/'))
     }
 
+    /// The bytes of a file, or `None` where it is missing or may not be read.
+    pub fn bytes(&self, path: &str) -> Option<Vec<u8>> {
+        fs::read(self.path(path)).ok()
+    }
+
     /// The text of a file without white space at its ends, or `None` where it is missing or may not be read.
     pub fn read(&self, path: &str) -> Option<String> {
-        let bytes = fs::read(self.path(path)).ok()?;
-        Some(String::from_utf8_lossy(&bytes).trim().to_owned())
+        Some(String::from_utf8_lossy(&self.bytes(path)?).trim().to_owned())
     }
 
     /// The value of a file that holds one.
@@ -51,19 +55,11 @@ impl Tree {
         })
     }
 
-    /// The bytes in the line `key:   n kB` of a file.
-    pub fn kib_field(&self, path: &str, key: &str) -> Option<u64> {
-        let value = self.field(path, key)?;
-        let kib: u64 = value.split_whitespace().next()?.parse().ok()?;
-        Some(kib * 1024)
-    }
-
     /// The word in brackets, as sysfs marks the choice that is made: `always [madvise] never`.
     pub fn choice(&self, path: &str) -> Option<String> {
         let text = self.read(path)?;
-        let start = text.find('[')? + 1;
-        let end = start + text[start..].find(']')?;
-        Some(text[start..end].to_owned())
+        let (_, rest) = text.split_once('[')?;
+        Some(rest.split_once(']')?.0.to_owned())
     }
 
     /// Whether there is such a file or folder.
@@ -79,6 +75,11 @@ impl Tree {
     /// Whether this process may write to it, as far as permissions and a read-only mount tell.
     pub fn writable(&self, path: &str) -> bool {
         self.permits(path, Access::WRITE_OK)
+    }
+
+    /// Whether this process may write to a path that [`Tree::path`] gave.
+    pub fn writable_at(&self, path: &Path) -> bool {
+        accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS).is_ok()
     }
 
     fn permits(&self, path: &str, access: Access) -> bool {

@@ -3,10 +3,10 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-use plimsoll_lab::environment::SwapHeader;
+use plimsoll_proc::swap_header::SwapHeader;
 use proptest::prelude::*;
 
-use super::MIB;
+const MIB: u64 = 1 << 20;
 
 /// Output of a program, or `None` where it is not installed.
 fn output(program: &str, arguments: &[&str]) -> Option<String> {

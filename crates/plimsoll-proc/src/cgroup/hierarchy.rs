@@ -1,0 +1,315 @@
+//! Where the memory controller is, and where in it a process is: `/proc/PID/cgroup` and `/proc/PID/mountinfo`.
+
+use std::fs;
+use std::io;
+use std::path::{Component, Path, PathBuf};
+
+use super::{CgroupVersion, MemoryCgroup};
+use crate::Tree;
+use crate::mounts::{self, Mount};
+
+/// The cgroup hierarchy with the memory controller.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hierarchy {
+    /// Version of its interface.
+    pub version: CgroupVersion,
+    /// Where it is mounted.
+    pub mount: PathBuf,
+    /// Folder of the cgroup that the process is in, at or below `mount`.
+    pub own: PathBuf,
+}
+
+/// Why there is no hierarchy, or no such cgroup in it.
+#[derive(Debug, thiserror::Error)]
+pub enum HierarchyError {
+    /// A file of the process cannot be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the system answered.
+        source: io::Error,
+    },
+    /// No mounted hierarchy has the memory controller.
+    #[error("no mounted cgroup hierarchy has the memory controller")]
+    NoMemory,
+    /// There is no such folder.
+    #[error("no such cgroup: {}: {source}", path.display())]
+    NoSuchCgroup {
+        /// The folder.
+        path: PathBuf,
+        /// What the system answered.
+        source: io::Error,
+    },
+    /// The folder is of something else.
+    #[error("{} is no cgroup of the memory controller, whose hierarchy is at {}", path.display(), mount.display())]
+    Elsewhere {
+        /// The folder.
+        path: PathBuf,
+        /// Where the hierarchy is mounted.
+        mount: PathBuf,
+    },
+}
+
+impl Hierarchy {
+    /// The hierarchy of this process.
+    ///
+    /// # Errors
+    /// [`HierarchyError::NoMemory`] when no mounted hierarchy has the memory controller.
+    pub fn of_this_process() -> Result<Hierarchy, HierarchyError> {
+        Self::from_proc(Path::new("/proc/self"))
+    }
+
+    /// The hierarchy of this process on the machine whose files are `tree`. Its paths are those of that machine, not
+    /// below the tree's root.
+    ///
+    /// # Errors
+    /// As [`Hierarchy::of_this_process`].
+    pub fn of(tree: &Tree) -> Result<Hierarchy, HierarchyError> {
+        let cgroups = tree.read("proc/self/cgroup").unwrap_or_default();
+        Self::find_mount(&mounts::of(tree), &cgroups, tree)
+    }
+
+    /// The hierarchy that the files `mountinfo` and `cgroup` of a process's `/proc` folder tell of.
+    ///
+    /// # Errors
+    /// As [`Hierarchy::of_this_process`].
+    pub fn from_proc(process: &Path) -> Result<Hierarchy, HierarchyError> {
+        let file = |name: &str| {
+            let path = process.join(name);
+            match fs::read(&path) {
+                Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
+                Err(source) => Err(HierarchyError::Unreadable { path, source }),
+            }
+        };
+        Self::parse(&file("mountinfo")?, &file("cgroup")?)
+    }
+
+    /// The hierarchy that the text of a `mountinfo` and of a `cgroup` file tell of. For another process, take its
+    /// `cgroup` and the `mountinfo` of this one: the kernel names cgroups, and mounts are, as this one sees them.
+    ///
+    /// # Errors
+    /// As [`Hierarchy::of_this_process`].
+    pub fn parse(mountinfo: &str, cgroups: &str) -> Result<Hierarchy, HierarchyError> {
+        Self::find_mount(&mounts::parse(mountinfo), cgroups, &Tree::live())
+    }
+
+    fn find_mount(mounts: &[Mount], cgroups: &str, tree: &Tree) -> Result<Hierarchy, HierarchyError> {
+        // A controller is in one hierarchy only: where v1 has memory, a mounted v2 has it not.
+        let v1 = mounts
+            .iter()
+            .find(|mount| mount.kind == "cgroup" && mount.has_option("memory"));
+        let v1_path = own_path(cgroups, |names| names.split(',').any(|name| name == "memory"));
+        if let (Some(mount), Some(path)) = (v1, v1_path) {
+            return Ok(Self::below(mount, CgroupVersion::V1, path, tree));
+        }
+        if let Some(path) = own_path(cgroups, str::is_empty) {
+            for mount in mounts.iter().filter(|mount| mount.kind == "cgroup2") {
+                let hierarchy = Self::below(mount, CgroupVersion::V2, path, tree);
+                let has_memory = |folder: &Path| {
+                    let real = tree.path(&folder.to_string_lossy());
+                    MemoryCgroup::new(real, CgroupVersion::V2).has_controller()
+                };
+                if has_memory(&hierarchy.mount) || has_memory(&hierarchy.own) {
+                    return Ok(hierarchy);
+                }
+            }
+        }
+        Err(HierarchyError::NoMemory)
+    }
+
+    /// The hierarchy that is mounted there, for a process whose cgroup the kernel calls `path`.
+    fn below(mount: &Mount, version: CgroupVersion, path: &str, tree: &Tree) -> Hierarchy {
+        // In a container the mount shows only a part of the tree, and the path may be named from its real root.
+        let below = Path::new(path)
+            .strip_prefix(&mount.inner)
+            .or_else(|_| Path::new(path).strip_prefix("/"));
+        let below = below.unwrap_or(Path::new(""));
+        let point = PathBuf::from(&mount.point);
+        let named = point.join(below);
+        let climbs_out = below.components().any(|part| part == Component::ParentDir);
+        let is_folder = tree.path(&named.to_string_lossy()).is_dir();
+        let is_mount = below == Path::new("");
+        Hierarchy {
+            version,
+            own: if climbs_out || is_mount || !is_folder {
+                point.clone()
+            } else {
+                named
+            },
+            mount: point,
+        }
+    }
+
+    /// The cgroup that `path` names: its folder, or the path below the mount with or without a slash before it.
+    /// Returns its folder without links, and the path below the mount with a slash before it.
+    ///
+    /// # Errors
+    /// When there is none, or it is not of this hierarchy.
+    pub fn find(&self, path: &Path) -> Result<(PathBuf, String), HierarchyError> {
+        let folder = match path.starts_with(&self.mount) {
+            true => path.to_owned(),
+            false => self.mount.join(path.strip_prefix("/").unwrap_or(path)),
+        };
+        let real = |path: &Path| {
+            fs::canonicalize(path).map_err(|source| HierarchyError::NoSuchCgroup {
+                path: path.to_owned(),
+                source,
+            })
+        };
+        let (found, mount) = (real(&folder)?, real(&self.mount)?);
+        match found.strip_prefix(&mount) {
+            Ok(below) if found.join(super::PROCESSES).exists() => {
+                let name = format!("/{}", below.display());
+                Ok((found, name))
+            }
+            _ => Err(HierarchyError::Elsewhere { path: found, mount }),
+        }
+    }
+
+    /// The cgroups from the process's own up to the mounted root.
+    pub fn ancestors(&self) -> impl Iterator<Item = &Path> {
+        self.own
+            .ancestors()
+            .take_while(|path| path.starts_with(&self.mount))
+    }
+
+    /// The tightest limit in bytes of the cgroups that this process is in.
+    pub fn limit(&self) -> Option<u64> {
+        self.ancestors()
+            .filter_map(|path| MemoryCgroup::new(path, self.version).limit().ok().flatten())
+            .min()
+    }
+}
+
+/// Path of the process in the hierarchy whose controllers fit, from lines `id:controllers:path`.
+fn own_path(cgroups: &str, fits: impl Fn(&str) -> bool) -> Option<&str> {
+    cgroups.lines().find_map(|line| {
+        let mut parts = line.splitn(3, ':');
+        let (_, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
+        fits(controllers).then_some(path)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fake(mountinfo: &str, cgroup: &str) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("mountinfo"), mountinfo).unwrap();
+        fs::write(folder.path().join("cgroup"), cgroup).unwrap();
+        folder
+    }
+
+    #[test]
+    fn a_hybrid_machine_has_memory_on_v1() {
+        let tree = tempfile::tempdir().unwrap();
+        let (memory, unified) = (tree.path().join("memory"), tree.path().join("unified"));
+        fs::create_dir_all(memory.join("a/b")).unwrap();
+        fs::create_dir_all(&unified).unwrap();
+        let proc = fake(
+            &format!(
+                "41 31 0:38 / {} rw,relatime - cgroup2 cgroup2 rw\n35 31 0:32 / {} rw shared:9 - cgroup cgroup rw,memory\n",
+                unified.display(),
+                memory.display()
+            ),
+            "4:memory:/a/b\n1:cpu:/\n0::/\n",
+        );
+        let found = Hierarchy::from_proc(proc.path()).unwrap();
+        assert_eq!(
+            found,
+            Hierarchy {
+                version: CgroupVersion::V1,
+                mount: memory.clone(),
+                own: memory.join("a/b")
+            }
+        );
+        let ancestors: Vec<_> = found.ancestors().collect();
+        assert_eq!(ancestors, [memory.join("a/b"), memory.join("a"), memory.clone()]);
+    }
+
+    #[test]
+    fn v2_without_the_controller_is_no_memory_hierarchy() {
+        let tree = tempfile::tempdir().unwrap();
+        fs::write(tree.path().join("cgroup.controllers"), "hugetlb\n").unwrap();
+        let line = format!("41 31 0:38 / {} rw - cgroup2 cgroup2 rw\n", tree.path().display());
+        let proc = fake(&line, "0::/\n");
+        assert!(matches!(
+            Hierarchy::from_proc(proc.path()),
+            Err(HierarchyError::NoMemory)
+        ));
+        fs::write(tree.path().join("cgroup.controllers"), "cpu memory pids\n").unwrap();
+        assert_eq!(
+            Hierarchy::from_proc(proc.path()).unwrap().version,
+            CgroupVersion::V2
+        );
+    }
+
+    #[test]
+    fn a_container_that_sees_a_part_of_the_tree() {
+        let tree = tempfile::tempdir().unwrap();
+        fs::create_dir_all(tree.path().join("inner")).unwrap();
+        fs::write(tree.path().join("cgroup.controllers"), "memory").unwrap();
+        for (root, path, own) in [
+            ("/docker/abc", "/docker/abc/inner", "inner"),
+            ("/docker/abc", "/docker/abc", ""),
+            ("/", "/not/there", ""),
+            ("/", "/../outside", ""),
+        ] {
+            let line = format!(
+                "41 31 0:38 {root} {} rw - cgroup2 cgroup2 rw\n",
+                tree.path().display()
+            );
+            let proc = fake(&line, &format!("0::{path}\n"));
+            assert_eq!(
+                Hierarchy::from_proc(proc.path()).unwrap().own,
+                tree.path().join(own),
+                "{root} {path}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_tightest_limit_of_the_ancestors_counts() {
+        let tree = tempfile::tempdir().unwrap();
+        let mount = tree.path().to_owned();
+        let own = mount.join("system/service");
+        fs::create_dir_all(&own).unwrap();
+        let hierarchy = Hierarchy {
+            version: CgroupVersion::V2,
+            mount: mount.clone(),
+            own: own.clone(),
+        };
+        assert_eq!(hierarchy.limit(), None);
+        fs::write(own.join("memory.max"), "max\n").unwrap();
+        fs::write(mount.join("system/memory.max"), "1073741824\n").unwrap();
+        assert_eq!(hierarchy.limit(), Some(1 << 30));
+    }
+
+    #[test]
+    fn the_paths_of_a_made_up_machine_are_its_own() {
+        let root = tempfile::tempdir().unwrap();
+        let put = |path: &str, text: &str| {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        let tree = Tree::below(root.path());
+        assert!(matches!(Hierarchy::of(&tree), Err(HierarchyError::NoMemory)));
+        put("proc/self/cgroup", "0::/user.slice\n");
+        put(
+            "proc/self/mountinfo",
+            "30 22 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n",
+        );
+        put("sys/fs/cgroup/cgroup.controllers", "cpu memory\n");
+        let own = |path: &str| {
+            let found = Hierarchy::of(&tree).unwrap();
+            assert_eq!(found.mount, Path::new("/sys/fs/cgroup"));
+            assert_eq!(found.own, Path::new(path));
+        };
+        own("/sys/fs/cgroup");
+        put("sys/fs/cgroup/user.slice/cgroup.procs", "");
+        own("/sys/fs/cgroup/user.slice");
+    }
+}

@@ -1,0 +1,94 @@
+//! `/proc/PID/stat` (`proc_pid_stat(5)`): state, faults, CPU time and start of a process.
+
+use std::borrow::Cow;
+use std::io;
+
+use super::Folder;
+use super::fields::{number, words};
+
+/// Microseconds of one tick of the clock that the file counts in, which is 100 Hz on every Linux (USER_HZ).
+pub const CLOCK_TICK_US: i64 = 10_000;
+
+/// The flag of kernel threads in the field `flags` (PF_KTHREAD, `include/linux/sched.h`).
+const KERNEL_THREAD: u64 = 0x0020_0000;
+
+/// What the file says. Borrows the name; parsing does not allocate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PidStat<'a> {
+    /// Name, at most 15 bytes, with whatever bytes it has; the kernel writes a line feed in it as `\n`.
+    pub name: &'a [u8],
+    /// State letter: `R`, `S`, `D`, `T`, `Z`, ...
+    pub state: char,
+    /// Process id of the parent; 0 for none that can be seen.
+    pub parent: u32,
+    /// Whether it is a thread of the kernel.
+    pub kernel_thread: bool,
+    /// Faults that were served without waiting for a device.
+    pub minor_faults: u64,
+    /// Faults that had to read.
+    pub major_faults: u64,
+    /// CPU time in user mode, in microseconds, in steps of 10 ms.
+    pub user_us: u64,
+    /// CPU time in the kernel, likewise.
+    pub system_us: u64,
+    /// Start in clock ticks since boot.
+    pub start_ticks: u64,
+    /// Resident pages. Kernels since 6.2 count these roughly: off by up to some pages a CPU.
+    pub resident_pages: u64,
+}
+
+impl<'a> PidStat<'a> {
+    /// Parses the text of the file. None when it is not such a text.
+    pub fn parse(text: &'a [u8]) -> Option<PidStat<'a>> {
+        // The name may hold anything, parentheses, spaces and line feeds too; what follows holds no parenthesis.
+        let open = text.iter().position(|&byte| byte == b'(')?;
+        let close = text.iter().rposition(|&byte| byte == b')')?;
+        let name = text.get(open + 1..close)?;
+        let mut fields = [None; 22];
+        let mut rest = words(&text[close + 1..]);
+        let state = char::from(*rest.next()?.first()?);
+        for (slot, word) in fields[1..].iter_mut().zip(rest) {
+            *slot = number(word).map(i64::unsigned_abs);
+        }
+        // Numbered as in the manual page, where the state is the third.
+        let field = |number: usize| fields[number - 3];
+        let us = |number: usize| field(number)?.checked_mul(CLOCK_TICK_US as u64);
+        Some(PidStat {
+            name,
+            state,
+            parent: u32::try_from(field(4)?).ok()?,
+            kernel_thread: field(9)? & KERNEL_THREAD != 0,
+            minor_faults: field(10)?,
+            major_faults: field(12)?,
+            user_us: us(14)?,
+            system_us: us(15)?,
+            start_ticks: field(22)?,
+            resident_pages: field(24)?,
+        })
+    }
+
+    /// Reads the file of the process that has the number `pid` now, into `buffer`.
+    ///
+    /// # Errors
+    /// `NotFound` when there is none, `InvalidData` when the file is not as it should be, and an error of the system
+    /// when it cannot be read.
+    pub fn read(pid: u32, buffer: &'a mut Vec<u8>) -> io::Result<PidStat<'a>> {
+        let text = Folder::open(pid)?.read("stat", buffer)?;
+        PidStat::parse(text).ok_or_else(|| {
+            io::Error::new(
+                io::ErrorKind::InvalidData,
+                format!("/proc/{pid}/stat is not as it should be"),
+            )
+        })
+    }
+
+    /// The name as text, with a mark for what is none.
+    pub fn name_text(&self) -> Cow<'a, str> {
+        String::from_utf8_lossy(self.name)
+    }
+
+    /// Whether it still runs. A zombie does not: it holds nothing but its number.
+    pub fn is_alive(&self) -> bool {
+        !matches!(self.state, 'Z' | 'X')
+    }
+}

@@ -1,0 +1,47 @@
+//! `/proc/sys`: settings and facts of the kernel, a value a file.
+
+use std::path::{Path, PathBuf};
+
+use super::{ControlError, Tree, control};
+
+/// How readily anonymous pages are taken rather than file pages.
+pub const SWAPPINESS: &str = "/proc/sys/vm/swappiness";
+/// Logarithm of the pages that are read from swap at once.
+pub const PAGE_CLUSTER: &str = "/proc/sys/vm/page-cluster";
+/// Write 1 to drop clean page cache, 2 to drop reclaimable kernel objects.
+pub const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
+/// Whether users may handle faults of the kernel's own accesses.
+pub const UNPRIVILEGED_USERFAULTFD: &str = "/proc/sys/vm/unprivileged_userfaultfd";
+/// What users may measure with performance events.
+pub const PERF_EVENT_PARANOID: &str = "/proc/sys/kernel/perf_event_paranoid";
+/// Whether the kernel keeps an account of delays: 1 for on.
+pub const TASK_DELAY_ACCOUNTING: &str = "/proc/sys/kernel/task_delayacct";
+/// Release of the kernel, as `uname -r` prints it.
+pub const RELEASE: &str = "/proc/sys/kernel/osrelease";
+/// Version of the kernel, as `uname -v` prints it.
+pub const VERSION: &str = "/proc/sys/kernel/version";
+/// Name of the machine.
+pub const HOST_NAME: &str = "/proc/sys/kernel/hostname";
+/// The kernel's name for this boot.
+pub const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+
+/// The file of a setting that is named as `vm/swappiness`.
+pub fn file(name: &str) -> PathBuf {
+    Path::new("/proc/sys").join(name)
+}
+
+/// Release and version of the kernel.
+pub fn kernel(tree: &Tree) -> String {
+    let release = tree.read(RELEASE).unwrap_or_default();
+    let version = tree.read(VERSION).unwrap_or_default();
+    format!("{release} {version}").trim().to_owned()
+}
+
+/// The kernel's name for this boot.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn boot_id() -> Result<String, ControlError> {
+    let path = Path::new(BOOT_ID);
+    control::read(path).map_err(|source| ControlError::read(path, source))
+}

@@ -1,0 +1,10 @@
+//! Tests of the kernel files, one file a topic.
+
+mod cgroups;
+mod hostile;
+mod keyed_lines;
+mod oracle;
+mod process_files;
+#[path = "../../../plimsoll/tests/it/require.rs"]
+mod require;
+mod swap_headers;
