@@ -13,7 +13,6 @@ mod damon;
 mod delays;
 mod fields;
 pub mod host;
-mod kept_file;
 mod kernel_threads;
 mod meminfo;
 pub mod page_flags;

@@ -12,7 +12,7 @@ use super::error::WatchError;
 use super::options::Program;
 use super::shared::{Shared, lock};
 use super::state::MarkKind;
-use crate::processes::Identity;
+use crate::processes::{self, Identity};
 use plimsoll_model::sanitize::sanitize;
 
 /// Files in the recording's folder that the program's output goes into where a face draws.

@@ -5,6 +5,4 @@ mod hostile;
 mod keyed_lines;
 mod oracle;
 mod process_files;
-#[path = "../../../plimsoll/tests/it/require.rs"]
-mod require;
 mod swap_headers;

@@ -11,7 +11,7 @@ use plimsoll_proc::{
 use procfs::process::{LimitValue, Process};
 use procfs::{Current, CurrentSI, FromBufRead, FromBufReadSI, FromRead};
 
-use crate::require;
+use plimsoll_testkit::capability;
 
 #[test]
 fn meminfo_and_vmstat() {
@@ -66,7 +66,7 @@ fn stat_of_the_machine() {
 fn pressure() {
     let text = fs::read(psi::MEMORY);
     let reason = "/proc/pressure/memory cannot be read (CONFIG_PSI, or psi=1 on the kernel's command line)";
-    if !require::capability("psi", text.is_ok(), reason) {
+    if !capability("psi", text.is_ok(), reason) {
         return;
     }
     let text = text.unwrap();

@@ -172,20 +172,35 @@ fn files_with(name: &str, words: &[&str]) -> Vec<String> {
 
 /// Names of the kernel's files, and of the crates that call the kernel.
 const SYSTEM_ACCESS: [&str; 7] = [
-    "\"/proc", "\"/sys", "\"/dev", "rustix::mm", "rustix::process", "plimsoll_os::", "libc::",
+    "\"/proc",
+    "\"/sys",
+    "\"/dev",
+    "rustix::mm",
+    "rustix::process",
+    "plimsoll_os::",
+    "libc::",
 ];
 
 #[test]
 fn models_and_reports_read_no_system() {
-    let found = [files_with("plimsoll-model", &SYSTEM_ACCESS), files_with("plimsoll-report", &SYSTEM_ACCESS)].concat();
+    let found = [
+        files_with("plimsoll-model", &SYSTEM_ACCESS),
+        files_with("plimsoll-report", &SYSTEM_ACCESS),
+    ]
+    .concat();
     assert_eq!(found, Vec::<String>::new());
-    assert!(!files_with("plimsoll-sample", &SYSTEM_ACCESS).is_empty(), "the words are those that code has");
+    assert!(
+        !files_with("plimsoll-sample", &SYSTEM_ACCESS).is_empty(),
+        "the words are those that code has"
+    );
 }
 
 #[test]
 fn only_the_command_prints() {
     let words = ["println!", "print!(", "eprint!(", "dbg!("];
-    let libraries = table("crate").into_keys().filter(|name| !["plimsoll", "plimsoll-heap-load"].contains(&name.as_str()));
+    let libraries = table("crate")
+        .into_keys()
+        .filter(|name| !["plimsoll", "plimsoll-heap-load"].contains(&name.as_str()));
     let found: Vec<String> = libraries.flat_map(|name| files_with(&name, &words)).collect();
     assert_eq!(found, Vec::<String>::new());
 }
@@ -205,20 +220,36 @@ fn every_checked_invariant_names_a_test() {
                 .collect();
             for checked in comments.join(" ").split("Checked by ").skip(1) {
                 let sentence = checked.split(". ").next().unwrap_or_default();
-                named.extend(in_backticks(sentence).into_iter().map(|test| (format!("{name}/{file}"), test)));
+                named.extend(
+                    in_backticks(sentence)
+                        .into_iter()
+                        .map(|test| (format!("{name}/{file}"), test)),
+                );
             }
             all.push_str(&source);
         }
     }
-    assert!(named.len() > 30, "only {} invariants name their test", named.len());
+    assert!(
+        named.len() > 30,
+        "only {} invariants name their test",
+        named.len()
+    );
     for (file, test) in named {
         let name = test.rsplit("::").next().unwrap_or(&test);
-        assert!(all.contains(&format!("fn {name}(")), "{file}: there is no test `{test}`");
+        assert!(
+            all.contains(&format!("fn {name}(")),
+            "{file}: there is no test `{test}`"
+        );
     }
 }
 
 /// The crates whose subject is memory and system calls: their modules allow unsafe code one by one.
-const UNSAFE_CRATES: [&str; 4] = ["plimsoll-os", "plimsoll-lfh", "plimsoll-malloc", "plimsoll-heap-load"];
+const UNSAFE_CRATES: [&str; 4] = [
+    "plimsoll-os",
+    "plimsoll-lfh",
+    "plimsoll-malloc",
+    "plimsoll-heap-load",
+];
 
 #[test]
 fn unsafe_stands_where_it_is_allowed() {

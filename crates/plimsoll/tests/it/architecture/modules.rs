@@ -28,7 +28,9 @@ impl Modules {
                 named.extend(absolute(&path, &folder, &read.modules));
             }
             for path in exported(code) {
-                let Some(from) = absolute(&path, &folder, &read.modules) else { continue };
+                let Some(from) = absolute(&path, &folder, &read.modules) else {
+                    continue;
+                };
                 let mut item = own.clone();
                 item.extend(from.last().cloned());
                 read.exports.insert(item, from);
@@ -51,7 +53,8 @@ impl Modules {
             }
             seen
         };
-        let reached: BTreeMap<&String, BTreeSet<&String>> = edges.keys().map(|name| (name, reaches(name))).collect();
+        let reached: BTreeMap<&String, BTreeSet<&String>> =
+            edges.keys().map(|name| (name, reaches(name))).collect();
         let mut circles = BTreeSet::new();
         for (name, reach) in &reached {
             let circle: Vec<String> = reach
@@ -76,7 +79,9 @@ impl Modules {
     fn edges(&self, folder: &[String]) -> BTreeMap<String, BTreeSet<String>> {
         let mut edges: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
         for (own, named) in &self.uses {
-            let Some(child) = child_of(own, folder) else { continue };
+            let Some(child) = child_of(own, folder) else {
+                continue;
+            };
             for path in named {
                 let path = self.source(path);
                 match child_of(&path, folder) {
@@ -94,9 +99,9 @@ impl Modules {
     fn source(&self, path: &[String]) -> Vec<String> {
         let mut path = path.to_vec();
         for _ in 0..8 {
-            let Some(at) = (1..=path.len()).find(|&at| {
-                !self.modules.contains(&path[..at]) && self.exports.contains_key(&path[..at])
-            }) else {
+            let Some(at) = (1..=path.len())
+                .find(|&at| !self.modules.contains(&path[..at]) && self.exports.contains_key(&path[..at]))
+            else {
                 break;
             };
             let mut through = self.exports[&path[..at]].clone();
@@ -118,7 +123,9 @@ fn child_of<'a>(path: &'a [String], folder: &[String]) -> Option<&'a String> {
 /// The module of a file below `src`.
 fn module(file: &str) -> Vec<String> {
     let path = file.trim_end_matches(".rs");
-    let names = path.split('/').filter(|name| !["mod", "lib", "main"].contains(name));
+    let names = path
+        .split('/')
+        .filter(|name| !["mod", "lib", "main"].contains(name));
     names.map(str::to_owned).collect()
 }
 
@@ -130,7 +137,9 @@ fn absolute(path: &[String], own: &[String], modules: &BTreeSet<Vec<String>>) ->
         "self" | "super" => own.to_vec(),
         child => {
             let inside = joined(own, child);
-            return modules.contains(&inside).then(|| [inside, rest.to_vec()].concat());
+            return modules
+                .contains(&inside)
+                .then(|| [inside, rest.to_vec()].concat());
         }
     };
     let mut rest = path;
@@ -204,7 +213,9 @@ fn expand(rest: &str, mut names: Vec<String>, found: &mut Vec<Vec<String>>) {
         }
         return;
     }
-    let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
+    let end = rest
+        .find(|c: char| !c.is_alphanumeric() && c != '_')
+        .unwrap_or(rest.len());
     if end > 0 {
         names.push(rest[..end].to_owned());
     }
@@ -216,11 +227,19 @@ fn expand(rest: &str, mut names: Vec<String>, found: &mut Vec<Vec<String>>) {
 }
 
 fn files(files: &[(&str, &str)]) -> Modules {
-    Modules::of(&files.iter().map(|(file, code)| ((*file).to_owned(), (*code).to_owned())).collect())
+    Modules::of(
+        &files
+            .iter()
+            .map(|(file, code)| ((*file).to_owned(), (*code).to_owned()))
+            .collect(),
+    )
 }
 
 fn path(text: &str) -> Vec<String> {
-    text.split("::").filter(|name| !name.is_empty()).map(str::to_owned).collect()
+    text.split("::")
+        .filter(|name| !name.is_empty())
+        .map(str::to_owned)
+        .collect()
 }
 
 #[test]
@@ -249,5 +268,10 @@ fn modules_in_one_direction_are_no_circle() {
         ("b.rs", "use std::fmt::{self, Write};"),
         ("b/inner.rs", "use super::Two;\nuse crate::b::other;"),
     ]);
-    assert!(modules.folders().iter().all(|folder| modules.circles(folder).is_empty()));
+    assert!(
+        modules
+            .folders()
+            .iter()
+            .all(|folder| modules.circles(folder).is_empty())
+    );
 }

@@ -1,8 +1,5 @@
 //! Who is who: identities and descendants.
 
-use std::fs;
-
-
 use plimsoll_monitor::processes::{Depth, Identity, descendants, list};
 
 use super::{Kept, wait_until};

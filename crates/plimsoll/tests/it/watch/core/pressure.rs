@@ -82,7 +82,7 @@ fn no_tick_is_missed_while_the_target_thrashes() {
         record.to_str().unwrap(),
     ]);
     // Its `cat` is of the cgroup too.
-    for pid in plimsoll_monitor::processes::members(&group.0).unwrap() {
+    for pid in plimsoll_proc::cgroup::members(&group.0).unwrap() {
         let _ = plimsoll_testkit::command("kill")
             .args(["-9", &pid.to_string()])
             .status();
