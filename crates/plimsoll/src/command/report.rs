@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::analysis;
-use crate::cli::{Format, Report, Talk};
+use crate::cli::{Format, Report, Talk, Theme};
 use crate::exit::{Exit, Failure, OrExit};
 use crate::recording::Recording;
 use crate::recording::model::file;
@@ -11,6 +11,12 @@ use crate::report;
 use crate::run::recording_failure;
 
 pub(super) fn report(options: &Report, talk: &Talk) -> Result<Exit, Failure> {
+    if options.theme.is_some() && options.format != Format::Svg {
+        return Err(Failure::message(
+            Exit::Usage,
+            "cannot choose a theme: --theme belongs to --format svg; leave it out",
+        ));
+    }
     let recording = open(&options.run)?;
     for warning in &recording.warnings {
         super::print_error(&format!("warning: {warning}"));
@@ -35,6 +41,10 @@ pub(super) fn report(options: &Report, talk: &Talk) -> Result<Exit, Failure> {
         Format::Csv => report::csv::csv(&results),
         Format::Markdown => report::markdown::markdown(&recording, &results),
         Format::Json => report::json::json(&results).or_exit(Exit::WorkloadFailed)?,
+        Format::Svg => report::html::chart(
+            &report::page::build(&recording, &results),
+            options.theme == Some(Theme::Dark),
+        ),
     };
     match output(options) {
         None => super::print(&text)?,

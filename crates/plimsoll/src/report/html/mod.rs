@@ -11,6 +11,7 @@ mod data;
 pub(crate) mod palette;
 pub(super) mod panel;
 pub(crate) mod parts;
+mod standalone;
 pub(super) mod svg;
 pub(super) mod table;
 mod timeline;
@@ -28,6 +29,7 @@ use crate::recording::model::{Calibration, Confounder, RunStatus};
 use crate::scenario::WorkloadKind;
 use chapters::Chapter;
 pub(crate) use data::inert;
+pub use standalone::svg as chart;
 use table::{States, Tab};
 
 const SCRIPT: &str = include_str!("../../../assets/report/page.js");
