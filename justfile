@@ -83,3 +83,8 @@ watch-page-test:
 # Everything that must hold before a change lands
 ci:
     .ci/run
+
+# The pictures of README.md and the book and the values beside them, from real runs, as root: `just pictures FOLDER`
+pictures folder:
+    cargo build --release
+    docs/pictures.sh "${CARGO_TARGET_DIR:-target}/release/plimsoll" {{folder}}

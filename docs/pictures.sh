@@ -1,0 +1,71 @@
+#!/usr/bin/env bash
+# Makes the pictures of README.md and the book, and the values that they state, from real runs. Takes about 15 minutes.
+#
+# Usage, as root on a quiet machine: docs/pictures.sh PLIMSOLL FOLDER
+# PLIMSOLL is the release binary; FOLDER, a new folder such as benchmarks/2026-11-23-readme, gets the values and the
+# summaries. Needs python3, tmux and Chromium (/usr/bin/chromium, or the one that CHROMIUM names). PICTURES_SKIP_RUNS=1
+# draws again from the recordings that are in RECORDINGS (default: a temporary folder).
+set -euo pipefail
+
+root=$(dirname "$(dirname "$(readlink -f "$0")")")
+[[ $# == 2 ]] || { sed -n '2,8s/^# \{0,1\}//p' "$0" >&2; exit 1; }
+plimsoll=$(readlink -f "$1")
+folder=$(readlink -m "$2")
+pictures=$root/docs/src/pictures
+recordings=${RECORDINGS:-$(mktemp -d)}
+work=$(mktemp -d)
+mkdir -p "$folder" "$pictures" "$recordings"
+trap 'tmux -L "plimsoll-$$" kill-server 2>/dev/null || true; rm -rf "$work"; [[ -n ${RECORDINGS:-} ]] || rm -rf "$recordings"' EXIT
+
+run() { # NAME ARGUMENTS...: runs an experiment; 7 means that a busy machine spoiled trials, which the summary states
+    local name=$1 code=0
+    shift
+    if [[ -z ${PICTURES_SKIP_RUNS:-} ]]; then
+        "$plimsoll" run "$@" --output "$recordings/$name" >"$work/$name.txt" || code=$?
+        [[ $code == 0 || $code == 7 ]] || { echo "$name: exit code $code" >&2; exit "$code"; }
+    fi
+    recording=$(echo "$recordings/$name"/*)
+    (cd "$recordings" && "$plimsoll" report "$recording" --format text) >"$folder/$name.txt"
+    (cd "$recordings" && "$plimsoll" report "$recording" --format csv) >"$folder/$name.csv"
+}
+
+# The chart and the values of README.md; the same command as in docs/src/loadline.md.
+run loadline loadline --quick --repeat 3 --set limit=64M --set max-load=3 --set duration=0.5 \
+    --set 'subject=["zram:lz4", "zram:lzo-rle", "swapfile"]'
+for theme in light dark; do
+    "$plimsoll" report "$recording" --format svg --theme "$theme" --output "$pictures/loadline-$theme.svg"
+done
+
+# The report of that run, in a browser.
+"$plimsoll" report "$recording" --output "$work/report.html"
+"${CHROMIUM:-/usr/bin/chromium}" --headless --no-sandbox --disable-gpu --hide-scrollbars --force-color-profile=srgb \
+    --window-size=1000,1150 --virtual-time-budget=5000 --screenshot="$pictures/report.png" "file://$work/report.html" 2>"$work/chromium.log"
+
+# The results of docs/src/compression.md, the slowdown and the release methods of README.md.
+run compression-devices compression-devices --repeat 3 --set size=256M --set request=64M --set hold=0.3 \
+    --set 'class=["random", "runs20", "constant", "ratio=2.5"]'
+run wscap-sweep wscap-sweep --set 'load=[0.9, 2]' --set duration=1 --repeat 6
+run map map --quick --repeat 3
+
+# The monitor on a terminal, while an experiment fills, trims and restores memory.
+monitor="$plimsoll watch --color always --duration 60"
+tmux -L "plimsoll-$$" -f /dev/null new-session -d -x 112 -y 38 "TERM=xterm-256color COLORTERM=truecolor $monitor"
+"$plimsoll" run compression --quick --repeat 1 --set size=2G --set request=512M --set hold=3 \
+    --output "$work/watched" >"$work/watched.txt" || [[ $? == 7 ]]
+tmux -L "plimsoll-$$" capture-pane -e -p >"$work/watch.ansi"
+"$root/docs/terminal_to_svg.py" "plimsoll watch during a compression run" <"$work/watch.ansi" >"$pictures/watch.svg"
+
+{
+    echo "# Values of README.md and of the chapter on compression"
+    echo
+    echo "$("$plimsoll" --version), $(uname -sr), $(nproc) CPUs, $(awk '/MemTotal/ { printf "%.0f GiB", $2 / 1048576 }' /proc/meminfo)," \
+        "load average $(cut -d' ' -f1 /proc/loadavg) at the end. Made by:"
+    echo
+    echo '```'
+    echo "docs/pictures.sh target/release/plimsoll FOLDER"
+    echo '```'
+    echo
+    echo "Each \`.txt\` is the summary of a run, each \`.csv\` the metrics of every trial. The pictures in \`docs/src/pictures/\` come"
+    echo "from the same runs."
+} >"$folder/README.md"
+du -cb "$pictures"/* | tail -1
