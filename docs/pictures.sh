@@ -36,29 +36,29 @@ for theme in light dark; do
     "$plimsoll" report "$recording" --format svg --theme "$theme" --output "$pictures/loadline-$theme.svg"
 done
 
-# The report of that run, in a browser.
-"$plimsoll" report "$recording" --output "$work/report.html"
-"${CHROMIUM:-/usr/bin/chromium}" --headless --no-sandbox --disable-gpu --hide-scrollbars --force-color-profile=srgb \
-    --window-size=1000,1150 --virtual-time-budget=5000 --screenshot="$pictures/report.png" "file://$work/report.html" 2>"$work/chromium.log"
-
 # The results of docs/src/compression.md, the slowdown and the release methods of README.md.
 run compression-devices compression-devices --repeat 3 --set size=256M --set request=64M --set hold=0.3 \
     --set 'class=["random", "runs20", "constant", "ratio=2.5"]'
 run wscap-sweep wscap-sweep --set 'load=[0.9, 2]' --set duration=1 --repeat 6
 run map map --quick --repeat 3
 
-# The monitor on a terminal, while an experiment fills, trims and restores memory.
-monitor="$plimsoll watch --color always --duration 60"
+# Large enough to be seen among all the memory of the machine: the monitor replays it, and its report is opened in a browser.
+run watched compression --repeat 1 --set size=4G --set request=1G --set hold=4 --set 'class=["runs20", "random"]'
+monitor="$plimsoll watch --color always --replay $recording"
 tmux -L "plimsoll-$$" -f /dev/null new-session -d -x 112 -y 38 "TERM=xterm-256color COLORTERM=truecolor $monitor"
-"$plimsoll" run compression --quick --repeat 1 --set size=2G --set request=512M --set hold=3 \
-    --output "$work/watched" >"$work/watched.txt" || [[ $? == 7 ]]
+sleep 5
 tmux -L "plimsoll-$$" capture-pane -e -p >"$work/watch.ansi"
-"$root/docs/terminal_to_svg.py" "plimsoll watch during a compression run" <"$work/watch.ansi" >"$pictures/watch.svg"
+tmux -L "plimsoll-$$" send-keys q
+"$root/docs/terminal_to_svg.py" "plimsoll watch on a recording of the compression experiment" <"$work/watch.ansi" >"$pictures/watch.svg"
+"$plimsoll" report "$recording" --output "$work/report.html" >/dev/null
+"${CHROMIUM:-/usr/bin/chromium}" --headless --no-sandbox --disable-gpu --hide-scrollbars --force-color-profile=srgb \
+    --force-device-scale-factor=0.75 --window-size=1200,1600 --virtual-time-budget=5000 \
+    --screenshot="$pictures/report.png" "file://$work/report.html" 2>"$work/chromium.log"
 
 {
     echo "# Values of README.md and of the chapter on compression"
     echo
-    echo "$("$plimsoll" --version), $(uname -sr), $(nproc) CPUs, $(awk '/MemTotal/ { printf "%.0f GiB", $2 / 1048576 }' /proc/meminfo)," \
+    echo "$("$plimsoll" --version), $(uname -sr), $(nproc) CPUs ($(awk -F': ' '/model name/ { print $2; exit }' /proc/cpuinfo)), $(awk '/MemTotal/ { printf "%.0f GiB", $2 / 1048576 }' /proc/meminfo)," \
         "load average $(cut -d' ' -f1 /proc/loadavg) at the end. Made by:"
     echo
     echo '```'

@@ -109,16 +109,19 @@ def draw(title, lines):
                 left, top, part_width, part_height = part
                 wide = wide if part_width == 1 else CELL_WIDTH * part_width
                 shapes.append(rectangle(x + left * CELL_WIDTH, y + top * CELL_HEIGHT, wide, part_height * CELL_HEIGHT, ink))
-            elif text.strip():
+            else:
                 looks = (' font-weight="700"' if bold else "") + (' opacity=".6"' if dim else "")
-                texts.append(
-                    f'<text x="{x:g}" y="{y + BASELINE:g}" textLength="{wide:g}" fill="{ink}"{looks}>{escape(text)}</text>'
-                )
+                # Viewers collapse spaces, so each group of words has a place of its own.
+                for words in re.finditer(r"\S+(?: \S+)*", text):
+                    left, wide = x + words.start() * CELL_WIDTH, len(words[0]) * CELL_WIDTH
+                    texts.append(
+                        f'<text x="{left:g}" y="{y + BASELINE:g}" textLength="{wide:g}" fill="{ink}"{looks}>{escape(words[0])}</text>'
+                    )
             at = end
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label={quoteattr(title)} width="{width:g}" height="{height:g}" '
         f'viewBox="0 0 {width:g} {height:g}" font-family="ui-monospace, \'DejaVu Sans Mono\', Menlo, Consolas, monospace" '
-        f'font-size="13px" xml:space="preserve" shape-rendering="crispEdges">{rectangle(0, 0, width, height, BACKGROUND)}'
+        f'font-size="13px" shape-rendering="crispEdges">{rectangle(0, 0, width, height, BACKGROUND)}'
         + "".join(shapes + texts)
         + "</svg>\n"
     )
