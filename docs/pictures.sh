@@ -36,6 +36,19 @@ for theme in light dark; do
     "$plimsoll" report "$recording" --format svg --theme "$theme" --output "$pictures/loadline-$theme.svg"
 done
 
+# The table of that run in README.md.
+python3 - "$root/README.md" "$folder/loadline.txt" <<'PYTHON'
+import sys
+readme, summary = sys.argv[1:]
+lines = open(summary).read().splitlines()
+table = lines[: max(at for at, line in enumerate(lines) if line.startswith("\u2500")) + 1]
+begin, end = "<!-- loadline: begin -->\n", "<!-- loadline: end -->"
+head, rest = open(readme).read().split(begin)
+tail = rest.split(end)[1]
+text = "\n".join(line.rstrip() for line in table)
+open(readme, "w").write(f"{head}{begin}```text\n{text}\n```\n{end}{tail}")
+PYTHON
+
 # The results of docs/src/compression.md, the slowdown and the release methods of README.md.
 run compression-devices compression-devices --repeat 3 --set size=256M --set request=64M --set hold=0.3 \
     --set 'class=["random", "runs20", "constant", "ratio=2.5"]'

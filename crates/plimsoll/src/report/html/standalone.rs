@@ -8,7 +8,8 @@ use crate::report::page::Mark;
 use crate::scenario::WorkloadKind;
 
 /// Fonts of the report.
-const FONTS: &str = r#"font-family="system-ui, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif" font-size="11.5px""#;
+const FONTS: &str =
+    r#"font-family="system-ui, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif" font-size="11.5px""#;
 /// The hatch of layers, which `report.html` defines for all its drawings.
 const HATCH: &str = r##"<defs><pattern id="hatch" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><rect width="2" height="6" fill="#fff" fill-opacity=".45"/></pattern></defs>"##;
 /// Empty border around the chart.
