@@ -31,7 +31,7 @@ fn check(page: &Page, expected: &str) {
 
 #[test]
 fn the_chart_of_an_experiment_stands_alone() {
-    check(&kinds::allocators(), "lib2.so");
+    check(&kinds::allocators(), "mimalloc");
 }
 
 #[test]
