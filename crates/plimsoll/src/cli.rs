@@ -19,7 +19,7 @@ const HEAP_RUN: &str = "The command unpacks its library into $XDG_CACHE_HOME/pli
     Exit codes: that of the program; 127 program not found; 126 program cannot be executed; 4 program cannot load the library \
     (static, set-user-ID, another architecture, its own malloc); 3 no folder for the library.";
 
-/// See where memory is, measure what happens when it runs short, and stretch it.
+/// Measure Linux under memory pressure, watch its memory, and run programs on a low-fragmentation heap.
 #[derive(Debug, Parser)]
 #[command(name = "plimsoll", version, styles = STYLES, max_term_width = 110, after_help = EXIT_CODES)]
 #[command(arg_required_else_help = true, disable_help_subcommand = true)]
