@@ -76,8 +76,8 @@ columns! {
     MAPPED "mapped" Bytes "/proc/meminfo Mapped" "File and shared memory mapped by programs.";
     SHMEM "shmem" Bytes "/proc/meminfo Shmem" "Shared memory and tmpfs, a part of `cached`.";
     SLAB "slab" Bytes "/proc/meminfo Slab" "Kernel objects, reclaimable or not.";
-    SLAB_RECLAIMABLE "slab_reclaimable" Bytes "/proc/meminfo SReclaimable" "Kernel objects that can be given back, such as cached inodes.";
-    SLAB_UNRECLAIMABLE "slab_unreclaimable" Bytes "/proc/meminfo SUnreclaim" "Kernel objects that cannot be given back.";
+    SLAB_RECLAIMABLE "slab_reclaimable" Bytes "/proc/meminfo SReclaimable" "Kernel objects that can be reclaimed, such as cached inodes.";
+    SLAB_UNRECLAIMABLE "slab_unreclaimable" Bytes "/proc/meminfo SUnreclaim" "Kernel objects that cannot be reclaimed.";
     KERNEL_STACK "kernel_stack" Bytes "/proc/meminfo KernelStack" "Stacks of threads inside the kernel.";
     PAGE_TABLES "page_tables" Bytes "/proc/meminfo PageTables" "Page tables.";
     SECONDARY_PAGE_TABLES "secondary_page_tables" Bytes "/proc/meminfo SecPageTables" "Page tables of virtual machines and IOMMUs.";
@@ -163,7 +163,7 @@ columns! {
     ZRAM_MEM_USED_MAX "zram_mem_used_max" Bytes "/sys/block/zramN/mm_stat mem_used_max" "Most RAM that the target's zram device ever took.";
     ZRAM_SAME_PAGES "zram_same_pages" Number "/sys/block/zramN/mm_stat same_pages" "Pages of one repeated word, kept without a store.";
     ZRAM_PAGES_COMPACTED "zram_pages_compacted" CountPages "/sys/block/zramN/mm_stat pages_compacted" "Pages freed by compaction of the store.";
-    ZRAM_HUGE_PAGES "zram_huge_pages" Number "/sys/block/zramN/mm_stat huge_pages" "Pages that did not compress and are kept as they are.";
+    ZRAM_HUGE_PAGES "zram_huge_pages" Number "/sys/block/zramN/mm_stat huge_pages" "Incompressible pages, stored as they are.";
     ZRAM_FAILED_READS "zram_failed_reads" Count "/sys/block/zramN/io_stat failed_reads" "Reads that the target's zram device failed.";
     ZRAM_FAILED_WRITES "zram_failed_writes" Count "/sys/block/zramN/io_stat failed_writes" "Writes that the target's zram device failed.";
     ZRAM_INVALID_IO "zram_invalid_io" Count "/sys/block/zramN/io_stat invalid_io" "Requests to the target's zram device that were not whole pages.";
