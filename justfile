@@ -32,7 +32,7 @@ portability:
 lint:
     cargo fmt --check
     cargo clippy --workspace --all-targets -- -D warnings
-    shellcheck vm/*.sh vm/guest/* .ci/run .ci/smoke .ci/left-behind .ci/portability .ci/heap-by-hand
+    shellcheck vm/*.sh vm/guest/* .ci/run .ci/smoke .ci/left-behind .ci/portability .ci/heap-by-hand docs/pictures.sh
 
 # Licences, sources and versions of the dependencies
 deny:
@@ -65,7 +65,7 @@ bench-front-ends folder *arguments: heap-builds
 
 # The heap by hand, as its documents show it, and its benchmarks, each tiny
 heap-by-hand: heap-builds
-    .ci/heap-by-hand
+    .ci/heap-by-hand docs/pictures.sh
 
 # plimsoll on cgroup v2, zram zstd, zswap and MGLRU, in an emulated VM
 vm:
@@ -83,3 +83,8 @@ watch-page-test:
 # Everything that must hold before a change lands
 ci:
     .ci/run
+
+# The pictures of README.md and the book and the values beside them, from real runs, as root: `just pictures FOLDER`
+pictures folder:
+    cargo build --release
+    docs/pictures.sh "${CARGO_TARGET_DIR:-target}/release/plimsoll" {{folder}}

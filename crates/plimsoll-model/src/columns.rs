@@ -56,7 +56,7 @@ macro_rules! columns {
 columns! {
     MEM_TOTAL "mem_total" Bytes "/proc/meminfo MemTotal" "Memory the kernel manages.";
     MEM_FREE "mem_free" Bytes "/proc/meminfo MemFree" "Memory that holds nothing.";
-    MEM_AVAILABLE "mem_available" Bytes "/proc/meminfo MemAvailable" "Kernel's estimate of what programs could still get without swapping.";
+    MEM_AVAILABLE "mem_available" Bytes "/proc/meminfo MemAvailable" "Kernel's estimate of the memory that programs can get without swapping.";
     BUFFERS "buffers" Bytes "/proc/meminfo Buffers" "Page cache of block devices.";
     CACHED "cached" Bytes "/proc/meminfo Cached" "Page cache of files, shared memory included, swap cache and `buffers` excluded.";
     SWAP_CACHED "swap_cached" Bytes "/proc/meminfo SwapCached" "Pages in RAM that also have a place in swap, mapped ones included.";
@@ -69,15 +69,15 @@ columns! {
     SWAP_TOTAL "swap_total" Bytes "/proc/meminfo SwapTotal" "Size of all swap devices.";
     SWAP_FREE "swap_free" Bytes "/proc/meminfo SwapFree" "Swap that holds nothing.";
     ZSWAP_POOL "zswap_pool" Bytes "/proc/meminfo Zswap" "RAM that zswap's compressed pages take.";
-    ZSWAP_STORED "zswap_stored" Bytes "/proc/meminfo Zswapped" "Size before compression of what zswap holds.";
+    ZSWAP_STORED "zswap_stored" Bytes "/proc/meminfo Zswapped" "Size of the pages in zswap before compression.";
     DIRTY "dirty" Bytes "/proc/meminfo Dirty" "File pages that wait to be written.";
     WRITEBACK "writeback" Bytes "/proc/meminfo Writeback" "Pages being written, to files or to swap.";
     ANON_PAGES "anon_pages" Bytes "/proc/meminfo AnonPages" "Anonymous pages mapped by programs.";
     MAPPED "mapped" Bytes "/proc/meminfo Mapped" "File and shared memory mapped by programs.";
     SHMEM "shmem" Bytes "/proc/meminfo Shmem" "Shared memory and tmpfs, a part of `cached`.";
     SLAB "slab" Bytes "/proc/meminfo Slab" "Kernel objects, reclaimable or not.";
-    SLAB_RECLAIMABLE "slab_reclaimable" Bytes "/proc/meminfo SReclaimable" "Kernel objects that can be given back, such as cached inodes.";
-    SLAB_UNRECLAIMABLE "slab_unreclaimable" Bytes "/proc/meminfo SUnreclaim" "Kernel objects that cannot be given back.";
+    SLAB_RECLAIMABLE "slab_reclaimable" Bytes "/proc/meminfo SReclaimable" "Kernel objects that can be reclaimed, such as cached inodes.";
+    SLAB_UNRECLAIMABLE "slab_unreclaimable" Bytes "/proc/meminfo SUnreclaim" "Kernel objects that cannot be reclaimed.";
     KERNEL_STACK "kernel_stack" Bytes "/proc/meminfo KernelStack" "Stacks of threads inside the kernel.";
     PAGE_TABLES "page_tables" Bytes "/proc/meminfo PageTables" "Page tables.";
     SECONDARY_PAGE_TABLES "secondary_page_tables" Bytes "/proc/meminfo SecPageTables" "Page tables of virtual machines and IOMMUs.";
@@ -87,7 +87,7 @@ columns! {
     HUGETLB "hugetlb" Bytes "/proc/meminfo Hugetlb" "Memory set aside as huge pages, used or not.";
     COMMIT_LIMIT "commit_limit" Bytes "/proc/meminfo CommitLimit" "Memory that may be promised under strict overcommit.";
     COMMITTED "committed" Bytes "/proc/meminfo Committed_AS" "Memory promised to programs.";
-    NR_ZSPAGES "nr_zspages" Bytes "/proc/vmstat nr_zspages" "RAM in zsmalloc's pool, which holds what zram and zswap have compressed.";
+    NR_ZSPAGES "nr_zspages" Bytes "/proc/vmstat nr_zspages" "RAM in zsmalloc's pool, which holds the compressed pages of zram and zswap.";
     PGSCAN_KSWAPD "pgscan_kswapd" CountPages "/proc/vmstat pgscan_kswapd" "Pages looked at for reclaim by kswapd.";
     PGSCAN_DIRECT "pgscan_direct" CountPages "/proc/vmstat pgscan_direct" "Pages looked at for reclaim by programs that waited for memory.";
     PGSCAN_KHUGEPAGED "pgscan_khugepaged" CountPages "/proc/vmstat pgscan_khugepaged" "Pages looked at for reclaim by khugepaged.";
@@ -131,7 +131,7 @@ columns! {
     ALLOCSTALL "allocstall" Count "/proc/vmstat allocstall_dma + allocstall_dma32 + allocstall_normal + allocstall_movable + allocstall_device" "Allocations that had to wait for direct reclaim, all zones.";
     COMPACT_STALL "compact_stall" Count "/proc/vmstat compact_stall" "Allocations that had to wait for compaction.";
     OOM_KILL "oom_kill" Count "/proc/vmstat oom_kill" "Processes killed for want of memory.";
-    DROP_PAGECACHE "drop_pagecache" Count "/proc/vmstat drop_pagecache" "Times that somebody dropped the page cache.";
+    DROP_PAGECACHE "drop_pagecache" Count "/proc/vmstat drop_pagecache" "Number of times the page cache was dropped.";
     BALLOON_INFLATE "balloon_inflate" CountPages "/proc/vmstat balloon_inflate" "Pages given to the hypervisor by the balloon.";
     CPU_USER_US "cpu_user_us" CountMicroseconds "/proc/stat cpu user" "CPU time, all CPUs, in programs, `cpu_guest_us` included.";
     CPU_NICE_US "cpu_nice_us" CountMicroseconds "/proc/stat cpu nice" "CPU time, all CPUs, in programs of low priority.";
@@ -156,14 +156,14 @@ columns! {
     SWAP2_USED "swap2_used" Bytes "/proc/swaps Used" "Bytes used on the swap device in slot 2.";
     SWAP3_SIZE "swap3_size" Bytes "/proc/swaps Size" "Size of the swap device in slot 3.";
     SWAP3_USED "swap3_used" Bytes "/proc/swaps Used" "Bytes used on the swap device in slot 3.";
-    ZRAM_ORIG_DATA_SIZE "zram_orig_data_size" Bytes "/sys/block/zramN/mm_stat orig_data_size" "Size before compression of what the target's zram device holds.";
-    ZRAM_COMPR_DATA_SIZE "zram_compr_data_size" Bytes "/sys/block/zramN/mm_stat compr_data_size" "Size after compression of what the target's zram device holds.";
+    ZRAM_ORIG_DATA_SIZE "zram_orig_data_size" Bytes "/sys/block/zramN/mm_stat orig_data_size" "Size of the pages on the target's zram device before compression.";
+    ZRAM_COMPR_DATA_SIZE "zram_compr_data_size" Bytes "/sys/block/zramN/mm_stat compr_data_size" "Size of the pages on the target's zram device after compression.";
     ZRAM_MEM_USED_TOTAL "zram_mem_used_total" Bytes "/sys/block/zramN/mm_stat mem_used_total" "RAM that the target's zram device takes, its allocator's loss included.";
     ZRAM_MEM_LIMIT "zram_mem_limit" Bytes "/sys/block/zramN/mm_stat mem_limit" "Limit on the RAM of the target's zram device, 0 for none.";
     ZRAM_MEM_USED_MAX "zram_mem_used_max" Bytes "/sys/block/zramN/mm_stat mem_used_max" "Most RAM that the target's zram device ever took.";
     ZRAM_SAME_PAGES "zram_same_pages" Number "/sys/block/zramN/mm_stat same_pages" "Pages of one repeated word, kept without a store.";
     ZRAM_PAGES_COMPACTED "zram_pages_compacted" CountPages "/sys/block/zramN/mm_stat pages_compacted" "Pages freed by compaction of the store.";
-    ZRAM_HUGE_PAGES "zram_huge_pages" Number "/sys/block/zramN/mm_stat huge_pages" "Pages that did not compress and are kept as they are.";
+    ZRAM_HUGE_PAGES "zram_huge_pages" Number "/sys/block/zramN/mm_stat huge_pages" "Incompressible pages, stored as they are.";
     ZRAM_FAILED_READS "zram_failed_reads" Count "/sys/block/zramN/io_stat failed_reads" "Reads that the target's zram device failed.";
     ZRAM_FAILED_WRITES "zram_failed_writes" Count "/sys/block/zramN/io_stat failed_writes" "Writes that the target's zram device failed.";
     ZRAM_INVALID_IO "zram_invalid_io" Count "/sys/block/zramN/io_stat invalid_io" "Requests to the target's zram device that were not whole pages.";

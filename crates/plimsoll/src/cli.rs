@@ -14,12 +14,12 @@ const STYLES: Styles = Styles::styled()
 const EXIT_CODES: &str = "Exit codes:\n  0 done   1 usage   2 workload failed   3 capability or resource missing   4 unsupported\n  \
     5 killed by a signal or the OOM killer   6 regression against the baseline   7 metrics not trustworthy";
 
-const HEAP_RUN: &str = "The library is unpacked into $XDG_CACHE_HOME/plimsoll or ~/.cache/plimsoll, where that cannot be had into a \
-    private folder in $TMPDIR, and named in LD_PRELOAD; programs that the program starts run on the heap too.\n\n\
-    Ends as the program does; 127 where it was not found, 126 where it could not be started, 4 where a library cannot be \
-    preloaded into it (static, set-user-ID, of another machine, with a malloc of its own), 3 where there is no place for the library.";
+const HEAP_RUN: &str = "The command unpacks its library into $XDG_CACHE_HOME/plimsoll or ~/.cache/plimsoll, or else into a \
+    private folder in $TMPDIR, and names it in LD_PRELOAD. Child processes of the program use the heap too.\n\n\
+    Exit codes: that of the program; 127 program not found; 126 program cannot be executed; 4 program cannot load the library \
+    (static, set-user-ID, another architecture, its own malloc); 3 no folder for the library.";
 
-/// See where memory is, measure what happens when it runs short, and stretch it.
+/// Measure Linux under memory pressure, watch its memory, and run programs on a low-fragmentation heap.
 #[derive(Debug, Parser)]
 #[command(name = "plimsoll", version, styles = STYLES, max_term_width = 110, after_help = EXIT_CODES)]
 #[command(arg_required_else_help = true, disable_help_subcommand = true)]
@@ -35,13 +35,13 @@ pub struct Cli {
 /// How much to say, and how.
 #[derive(Debug, Clone, Args)]
 pub struct Verbosity {
-    /// Say less: no progress, only results and errors
+    /// Print results and errors only
     #[arg(short, long, global = true, conflicts_with = "verbose")]
     pub quiet: bool,
-    /// Say more: every change of the system, every step
+    /// Print each step and each change of the system
     #[arg(short, long, global = true)]
     pub verbose: bool,
-    /// When to use colour (NO_COLOR is honoured)
+    /// Choose when to use colour; NO_COLOR is respected
     #[arg(long, global = true, value_enum, default_value_t = When::Auto, value_name = "WHEN")]
     pub color: When,
 }
@@ -64,33 +64,33 @@ pub enum Command {
     Run(Run),
     /// List the built-in scenarios
     List(Json),
-    /// Print a built-in scenario file: it says what it does
+    /// Print a built-in scenario file
     Show(Show),
-    /// Make the report of a recording again
+    /// Write the report of a recording
     Report(Report),
-    /// Compare runs: what changed, by how much, and whether that is more than chance
+    /// Compare the metrics of two or more runs
     Compare(Compare),
-    /// Write a recording in the form of another program
+    /// Export a recording as Parquet, CSV, JSON or Prometheus text
     Export(Export),
-    /// Watch where the memory of the machine is, live or from a recording
+    /// Show the memory of the machine over time, live or from a recording
     Watch(Watch),
-    /// List processes with their working sets, swap, faults and caps, and find fault storms
+    /// List processes with working set, swap, faults, limits and fault storms
     Ps(Ps),
-    /// Take pages out of working sets, and say how many left and how many came back
+    /// Reclaim pages of a process or cgroup and count the refaults
     Trim(Trim),
-    /// Run programs on the low-fragmentation heap, and look into their heaps
+    /// Run programs on the low-fragmentation heap and inspect their heaps
     Heap(HeapGroup),
-    /// Say what this machine allows, what is lost without the rest, and what enables it
+    /// Check the capabilities of this machine and print the commands that enable missing ones
     Doctor(Json),
-    /// Undo what a killed run left behind (swap, zram, cgroups, files, settings)
+    /// Remove the swap, zram, cgroups, files and settings that a killed run left
     Cleanup(Cleanup),
-    /// Measure what measuring costs, and how fast fills are
+    /// Measure the cost of the sampler or the speed of the fills
     Bench(Bench),
     /// Print shell completions
     Completions(Completions),
-    /// Print the man page, or write all man pages into a folder
+    /// Print the man page or write all man pages into a folder
     Man(Man),
-    /// The worker process of an experiment; driven by the runner
+    /// Run a worker process of an experiment
     #[command(hide = true)]
     Worker,
 }
@@ -98,49 +98,48 @@ pub enum Command {
 /// `plimsoll run`.
 #[derive(Debug, Clone, Args)]
 pub struct Run {
-    /// Name of a built-in scenario (see `plimsoll list`) or path of a scenario file [default: tour]
+    /// Run this built-in scenario (see `plimsoll list`) or scenario file [default: tour]
     pub scenario: Option<String>,
-    /// Set keys of the scenario, as `--set` does: `plimsoll run thrash N=5 S=10M`
+    /// Set keys of the scenario as `--set` does: `plimsoll run thrash N=5 S=10M`
     #[arg(value_name = "KEY=VALUE")]
     pub changes: Vec<String>,
-    /// Shrink the scenario to about a minute
+    /// Shrink the scenario to about one minute
     #[arg(long)]
     pub quick: bool,
-    /// Times that each combination is repeated
+    /// Repeat each combination this many times
     #[arg(long, value_name = "N")]
     pub repeat: Option<u32>,
-    /// Set a key of the scenario: `key=value` or `section.key=value`; a list makes a sweep
+    /// Set a key of the scenario; a list makes a sweep: `key=value`, `section.key=[a, b]`
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
-    /// Shrink memory and time together, of scenarios that know how: the same as `--set scale=F`
+    /// Shrink memory and time together, as `--set scale=F` does
     #[arg(long, value_name = "F")]
     pub scale: Option<String>,
-    /// Seed of the fill streams and of the order of the trials
+    /// Seed the fill data and the order of the trials
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
-    /// Print the scenario with every value resolved for this machine, and stop
+    /// Print the scenario with every value resolved for this machine and exit
     #[arg(long, conflicts_with_all = ["check", "dry_run"])]
     pub show: bool,
-    /// Check the scenario file, and stop
+    /// Check the scenario file and exit
     #[arg(long, conflicts_with = "dry_run")]
     pub check: bool,
-    /// Print the plan with its memory, disk and time, and stop
+    /// Print the plan with its memory, disk space and time and exit
     #[arg(long)]
     pub dry_run: bool,
-    /// Go on with an unfinished recording of the same scenario, as it was resolved then: finished trials are not
-    /// run again
+    /// Resume an unfinished recording and skip its finished trials
     #[arg(long, value_name = "RUN", conflicts_with_all = ["quick", "repeat", "set", "changes", "scale", "seed", "show", "check", "dry_run"])]
     pub resume: Option<PathBuf>,
-    /// Folder that recordings are written into
+    /// Write recordings into this folder
     #[arg(short, long, value_name = "DIR", default_value = "plimsoll-runs")]
     pub output: PathBuf,
-    /// Samples a second
+    /// Take this many samples a second
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub hz: u32,
-    /// Wait for another run to end instead of being refused; at most this many seconds
+    /// Wait up to this many seconds for another run to end
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "3600", require_equals = true)]
     pub wait: Option<u64>,
-    /// Print one JSON document (the results) on standard output instead of the summary
+    /// Print the results as one JSON document
     #[arg(long)]
     pub json: bool,
 }
@@ -148,7 +147,7 @@ pub struct Run {
 /// A command whose only choice is JSON.
 #[derive(Debug, Clone, Args)]
 pub struct Json {
-    /// Print one JSON document on standard output
+    /// Print one JSON document
     #[arg(long)]
     pub json: bool,
 }
@@ -156,60 +155,74 @@ pub struct Json {
 /// `plimsoll show`.
 #[derive(Debug, Clone, Args)]
 pub struct Show {
-    /// Name of a built-in scenario
+    /// Print this built-in scenario
     pub name: String,
 }
 
 /// `plimsoll report`.
 #[derive(Debug, Clone, Args)]
 pub struct Report {
-    /// Folder of the recording
+    /// Read the recording in this folder
     pub run: PathBuf,
-    /// What to make
+    /// Choose the format
     #[arg(short, long, value_enum, default_value_t = Format::Html, conflicts_with = "json")]
     pub format: Format,
-    /// File to write; `-` is standard output [default: report.html in the recording for html, otherwise `-`]
+    /// Write to this file; `-` is standard output [default: html: report.html in the recording; others: `-`]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Print one JSON document (the results) on standard output
+    /// Choose the colours of the SVG chart [default: light]
+    #[arg(long, value_enum, value_name = "THEME")]
+    pub theme: Option<Theme>,
+    /// Print the results as one JSON document
     #[arg(long)]
     pub json: bool,
+}
+
+/// Colours of a chart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Theme {
+    /// For a light background.
+    Light,
+    /// For a dark background.
+    Dark,
 }
 
 /// Formats of a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// The self-contained page.
+    /// One self-contained HTML file.
     Html,
     /// The summary for a terminal.
     Text,
-    /// One line a metric of a trial.
+    /// One line for each metric of each trial.
     Csv,
     /// The summary table, environment and warnings.
     Markdown,
-    /// `results.json`, computed anew.
+    /// `results.json`, computed again.
     Json,
+    /// The first chart of the report.
+    Svg,
 }
 
 /// `plimsoll compare`.
 #[derive(Debug, Clone, Args)]
 pub struct Compare {
-    /// Folders of the recordings; the first is the baseline
+    /// Compare these recordings with the first one, the baseline
     #[arg(required = true, num_args = 2.., value_name = "RUN")]
     pub runs: Vec<PathBuf>,
-    /// End with exit code 6 when a metric is worse than this, for instance `restore.seconds>10%`
+    /// Exit with code 6 if a metric is worse than this limit: `restore.seconds>10%`
     #[arg(long, value_name = "METRIC>LIMIT")]
     pub fail_on: Vec<String>,
-    /// Least change of a median that counts, in percent
+    /// Ignore changes of a median below this percentage
     #[arg(long, value_name = "PERCENT", default_value_t = 5.0)]
     pub threshold: f64,
-    /// What to make
+    /// Choose the format
     #[arg(short, long, value_enum, default_value_t = CompareFormat::Text, conflicts_with = "json")]
     pub format: CompareFormat,
-    /// File to write; `-` is standard output [default: compare.html for html, otherwise `-`]
+    /// Write to this file; `-` is standard output [default: html: compare.html; others: `-`]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Print one JSON document on standard output
+    /// Print one JSON document
     #[arg(long)]
     pub json: bool,
 }
@@ -219,25 +232,25 @@ pub struct Compare {
 pub enum CompareFormat {
     /// The table for a terminal.
     Text,
-    /// The self-contained page.
+    /// One self-contained HTML file.
     Html,
     /// The table, for a pull request.
     Markdown,
-    /// One line a metric.
+    /// One line for each metric.
     Csv,
-    /// One document.
+    /// One JSON document.
     Json,
 }
 
 /// `plimsoll export`.
 #[derive(Debug, Clone, Args)]
 pub struct Export {
-    /// Folder of the recording
+    /// Read the recording in this folder
     pub run: PathBuf,
-    /// Form to write
+    /// Choose the format
     #[arg(short, long, value_enum)]
     pub format: ExportFormat,
-    /// File to write; `-` is standard output, which parquet is not written to when it is a terminal
+    /// Write to this file; `-` is standard output
     #[arg(short, long, value_name = "FILE", default_value = "-")]
     pub output: PathBuf,
 }
@@ -251,7 +264,7 @@ pub enum ExportFormat {
     Csv,
     /// The whole recording as one JSON document.
     Json,
-    /// The results, and the last of the samples, in Prometheus' text format.
+    /// The results and the last sample in the Prometheus text format.
     Prometheus,
 }
 
@@ -261,34 +274,34 @@ pub struct Watch {
     /// Watch this process and its descendants
     #[arg(short, long, value_name = "PID", group = "target")]
     pub pid: Option<u32>,
-    /// Watch this memory cgroup: a path below the mount, or of the folder
+    /// Watch this memory cgroup: a path below the mount, or its folder
     #[arg(short, long, value_name = "PATH", group = "target")]
     pub cgroup: Option<PathBuf>,
     /// Start this program and watch it
     #[arg(last = true, value_name = "COMMAND", group = "target")]
     pub program: Vec<std::ffi::OsString>,
-    /// Write a recording into this folder, which must not exist yet
+    /// Write a recording into this new folder
     #[arg(long, value_name = "DIR")]
     pub record: Option<PathBuf>,
-    /// Show a recording, finished or still being written, instead of this machine
+    /// Show this recording, finished or not, instead of the machine
     #[arg(long, value_name = "DIR", conflicts_with_all = ["target", "record", "hz"])]
     pub replay: Option<PathBuf>,
-    /// Draw nothing: for servers; ends on a signal, with the program, or after --duration
+    /// Draw nothing and run until a signal, the end of the program, or --duration
     #[arg(long, conflicts_with = "replay")]
     pub headless: bool,
-    /// Serve the page at this address instead of drawing on the terminal
+    /// Serve the monitor to a browser at this address
     #[arg(long, value_name = "ADDRESS:PORT", conflicts_with = "headless", value_parser = address)]
     pub serve: Option<std::net::SocketAddr>,
-    /// Let the served page trim, release and mark
+    /// Allow the browser to trim, release and mark
     #[arg(long, requires = "serve", conflicts_with = "replay")]
     pub allow_actions: bool,
-    /// Samples a second
+    /// Take this many samples a second
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub hz: u32,
-    /// End after this many seconds; a program that was started gets a SIGTERM then
+    /// Exit after this many seconds and send SIGTERM to the started program
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub duration: Option<f64>,
-    /// Print the summary as one JSON document on standard output
+    /// Print the summary as one JSON document
     #[arg(long)]
     pub json: bool,
 }
@@ -296,25 +309,25 @@ pub struct Watch {
 /// `plimsoll ps`.
 #[derive(Debug, Clone, Args)]
 pub struct Ps {
-    /// Column to sort by
+    /// Sort by this column
     #[arg(short, long, value_enum, default_value_t = PsSort::Wss)]
     pub sort: PsSort,
-    /// Only processes in a fault storm: pinned at a cap while they refault
+    /// List only processes in a fault storm
     #[arg(long)]
     pub storm: bool,
-    /// Measure proportional set sizes too: 13 ms a GiB, in which the process may stall
+    /// Measure proportional set sizes too, at 13 ms per GiB
     #[arg(long)]
     pub pss: bool,
-    /// Go on, a list each interval, until interrupted
+    /// Repeat the list every interval until interrupted
     #[arg(short, long, conflicts_with = "json")]
     pub watch: bool,
-    /// Seconds over which rates are measured, and between lists
+    /// Measure rates over this many seconds
     #[arg(short, long, value_name = "SECONDS", default_value_t = 1.0)]
     pub interval: f64,
-    /// Most processes listed; 0 for all
+    /// List at most this many processes; 0 lists all
     #[arg(short = 'n', long, value_name = "N", default_value_t = 0)]
     pub limit: usize,
-    /// Print one JSON document on standard output
+    /// Print one JSON document
     #[arg(long)]
     pub json: bool,
 }
@@ -346,21 +359,21 @@ pub enum PsSort {
 #[derive(Debug, Clone, Args)]
 #[command(group = clap::ArgGroup::new("what").required(true).args(["pid", "cgroup", "all"]))]
 pub struct Trim {
-    /// Process to trim
+    /// Trim this process
     pub pid: Option<u32>,
-    /// Memory cgroup to trim: a path below the mount, or of the folder
+    /// Trim this memory cgroup: a path below the mount, or its folder
     #[arg(short, long, value_name = "PATH")]
     pub cgroup: Option<PathBuf>,
     /// Trim every process that this user may trim
     #[arg(long)]
     pub all: bool,
-    /// Take out at most this much, for instance 512M [default: all of it]
+    /// Reclaim at most this much, for instance 512M [default: all]
     #[arg(short, long, value_name = "BYTES")]
     pub size: Option<String>,
-    /// Do not ask before --all
+    /// Skip the question before --all
     #[arg(short, long)]
     pub yes: bool,
-    /// Print one JSON document on standard output
+    /// Print one JSON document
     #[arg(long)]
     pub json: bool,
 }
@@ -376,10 +389,10 @@ pub struct HeapGroup {
 /// The commands of `plimsoll heap`.
 #[derive(Debug, Clone, Subcommand)]
 pub enum HeapCommand {
-    /// Run a program with this heap in the place of its malloc
+    /// Run a program with this heap in place of its malloc
     #[command(after_help = HEAP_RUN)]
     Run(HeapRun),
-    /// Print what the heaps of a process hold, how fragmented they are, and whether they are sound, while it runs
+    /// Print the contents, fragmentation and consistency of the heaps of a running process
     Stat(HeapStat),
 }
 
@@ -387,22 +400,22 @@ pub enum HeapCommand {
 #[derive(Debug, Clone, Args)]
 #[command(override_usage = "plimsoll heap stat [OPTIONS] <PID|--all-heaps>")]
 pub struct HeapStat {
-    /// The process; without one, `--all-heaps` looks at every process that runs on this heap
+    /// Inspect this process
     #[arg(required_unless_present = "all_heaps")]
     pub pid: Option<u32>,
-    /// Every heap in full; without PID, the heaps of every process of the machine
+    /// Print every heap in full; without PID, the heaps of every process
     #[arg(long)]
     pub all_heaps: bool,
-    /// Walk and check everything: units, lists, free blocks, slots
+    /// Check all units, lists, free blocks and slots
     #[arg(long, conflicts_with = "watch")]
     pub validate: bool,
     /// Print one JSON document
     #[arg(long, conflicts_with = "watch")]
     pub json: bool,
-    /// Print anew each second, until ^C or the end of the process
+    /// Print again every second until ^C or the end of the process
     #[arg(long)]
     pub watch: bool,
-    /// Write a page with a picture of the units as well
+    /// Also write an HTML report with a map of the units
     #[arg(long, value_name = "FILE", conflicts_with = "watch")]
     pub html: Option<PathBuf>,
 }
@@ -410,13 +423,13 @@ pub struct HeapStat {
 /// `plimsoll heap run`.
 #[derive(Debug, Clone, Args)]
 pub struct HeapRun {
-    /// Who serves blocks of up to 16 KiB
+    /// Choose the front end for blocks of up to 16 KiB
     #[arg(long, value_enum, default_value_t = HeapFrontEnd::Lfh, value_name = "FRONT-END")]
     pub front_end: HeapFrontEnd,
-    /// Find more mistakes of the program, at a cost: guard pages, quarantine, zeroed memory on free
+    /// Detect more errors with guard pages, quarantine and zeroing on free
     #[arg(long)]
     pub hardened: bool,
-    /// The program and its arguments
+    /// Run this program with these arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     pub program: Vec<std::ffi::OsString>,
 }
@@ -424,16 +437,16 @@ pub struct HeapRun {
 /// Front ends of a heap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum HeapFrontEnd {
-    /// One lock over coalescing blocks, as heaps were.
+    /// One lock over coalescing blocks.
     Standard,
-    /// Low fragmentation: buckets, and slots bounded by the number of processors.
+    /// Low fragmentation: buckets, and one slot per processor.
     Lfh,
 }
 
 /// `plimsoll cleanup`.
 #[derive(Debug, Clone, Args)]
 pub struct Cleanup {
-    /// Print one JSON document on standard output
+    /// Print one JSON document
     #[arg(long)]
     pub json: bool,
 }
@@ -441,10 +454,10 @@ pub struct Cleanup {
 /// `plimsoll bench`.
 #[derive(Debug, Clone, Args)]
 pub struct Bench {
-    /// What to measure
+    /// Measure this
     #[arg(value_enum)]
     pub what: BenchSubject,
-    /// Print one JSON document on standard output
+    /// Print one JSON document
     #[arg(long)]
     pub json: bool,
 }
@@ -461,14 +474,14 @@ pub enum BenchSubject {
 /// `plimsoll completions`.
 #[derive(Debug, Clone, Args)]
 pub struct Completions {
-    /// The shell
+    /// Print completions for this shell
     pub shell: clap_complete::Shell,
 }
 
 /// `plimsoll man`.
 #[derive(Debug, Clone, Args)]
 pub struct Man {
-    /// Folder to write all man pages into
+    /// Write all man pages into this folder
     pub dir: Option<PathBuf>,
 }
 

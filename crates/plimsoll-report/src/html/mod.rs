@@ -11,6 +11,7 @@ mod data;
 pub mod palette;
 pub(super) mod panel;
 pub mod parts;
+mod standalone;
 pub(super) mod svg;
 pub(super) mod table;
 mod timeline;
@@ -28,6 +29,7 @@ pub use data::script_safe;
 use plimsoll_model::quantity;
 use plimsoll_model::recording::model::{Calibration, Confounder, RunStatus};
 use plimsoll_model::scenario::WorkloadKind;
+pub use standalone::svg as chart;
 use table::{States, Tab};
 
 const SCRIPT: &str = include_str!("../../assets/report/page.js");

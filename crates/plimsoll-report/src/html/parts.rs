@@ -31,6 +31,24 @@ pub fn look() -> String {
     )
 }
 
+/// The rules of [`look`] for what is inside a drawing.
+pub(super) fn drawing_style() -> String {
+    STYLE
+        .lines()
+        .filter(|line| line.starts_with("svg ") || line.starts_with("svg.xy ."))
+        .collect()
+}
+
+/// The declarations of [`look`]'s first block for light colours, or of its second for dark ones.
+pub(super) fn variables(dark: bool) -> String {
+    STYLE
+        .split(":root {")
+        .nth(if dark { 2 } else { 1 })
+        .and_then(|rest| rest.split('}').next())
+        .unwrap_or_default()
+        .to_owned()
+}
+
 /// The libraries of every page, then `own`.
 pub fn script(own: &str) -> String {
     format!("{UPLOT_SCRIPT}\n{CHART_SCRIPT}\n{own}")

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::cli::{Format, Report, Verbosity};
+use crate::cli::{Format, Report, Theme, Verbosity};
 use plimsoll_lab::run::recording_failure;
 use plimsoll_model::exit::{Exit, Failure, OrExit};
 use plimsoll_model::recording::Recording;
@@ -11,6 +11,12 @@ use plimsoll_report as report;
 use plimsoll_report::analysis;
 
 pub(super) fn report(options: &Report, verbosity: &Verbosity) -> Result<Exit, Failure> {
+    if options.theme.is_some() && options.format != Format::Svg {
+        return Err(Failure::message(
+            Exit::Usage,
+            "cannot choose a theme: --theme belongs to --format svg; leave it out",
+        ));
+    }
     let recording = open(&options.run)?;
     for warning in &recording.warnings {
         super::print_error(&format!("warning: {warning}"));
@@ -35,6 +41,10 @@ pub(super) fn report(options: &Report, verbosity: &Verbosity) -> Result<Exit, Fa
         Format::Csv => report::csv::csv(&results),
         Format::Markdown => report::markdown::markdown(&recording, &results),
         Format::Json => report::json::json(&results).or_exit(Exit::WorkloadFailed)?,
+        Format::Svg => report::html::chart(
+            &report::page::build(&recording, &results),
+            options.theme == Some(Theme::Dark),
+        ),
     };
     match output(options) {
         None => super::print(&text)?,

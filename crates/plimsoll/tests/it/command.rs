@@ -32,6 +32,7 @@ fn wrong_words_end_with_1_and_nothing_on_standard_output() {
         &["run", "--resume", "nowhere", "N=5"],
         &["run", "compression", "--hz", "1000"],
         &["show", "nothing"],
+        &["report", "nothing", "--format", "text", "--theme", "dark"],
     ] {
         let output = plimsoll(arguments);
         assert_eq!(output.status.code(), Some(1), "{arguments:?}");

@@ -166,6 +166,22 @@ fn commands_marked_to_run_do() {
     assert!(seen > 3, "the documents mark commands to run, {seen} were found");
 }
 
+/// Files that README.md links to or shows.
+#[test]
+fn the_readme_links_to_files_that_exist() {
+    let readme = fs::read_to_string(repository().join("README.md")).expect("there is a README");
+    let targets: Vec<&str> = ["](", "src=\"", "srcset=\""]
+        .iter()
+        .flat_map(|start| readme.split(start).skip(1))
+        .filter_map(|rest| rest.split([')', '"']).next())
+        .filter(|target| !target.contains("://"))
+        .collect();
+    assert!(targets.len() > 4, "{targets:?}");
+    for target in targets {
+        assert!(repository().join(target).exists(), "README.md links to {target}");
+    }
+}
+
 /// A link to a chapter that is not there, or a chapter that no reader reaches.
 #[test]
 fn the_summary_lists_every_chapter() {

@@ -4,6 +4,7 @@
 pub(crate) mod kinds;
 pub(crate) mod recorded;
 pub(crate) mod simulation;
+mod standalone;
 pub(crate) mod synthetic;
 mod watched;
 

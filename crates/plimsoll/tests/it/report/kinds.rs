@@ -187,6 +187,11 @@ fn page(title: &str, trials: Vec<Trial>) -> Page {
     }
 }
 
+/// A report of allocators alone.
+pub(super) fn allocators() -> Page {
+    page("allocators", heap_trials())
+}
+
 /// A bit of each: what `plimsoll run` without a name does.
 fn tour() -> Page {
     let mut trials = synthetic::page(QUICK).results.trials;

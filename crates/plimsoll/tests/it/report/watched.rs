@@ -151,6 +151,12 @@ fn what_watch_recorded_is_reported_compared_and_exported() {
         document.contains("Watched pid") && !document.contains("trials"),
         "{document}"
     );
+    let chart = said(&plimsoll(
+        "report",
+        &[first],
+        &["--format", "svg", "--theme", "dark"],
+    ));
+    assert!(chart.starts_with("<svg xmlns") && chart.ends_with("</svg>\n"));
     said(&plimsoll("report", &[first], &[]));
     let page = std::fs::read_to_string(first.join(file::REPORT)).expect("the page");
     assert!(page.contains("All that was watched") && !page.contains("NaN"));
