@@ -13,6 +13,7 @@ mod error;
 mod estimate;
 mod heap;
 mod keys;
+mod mistake;
 mod model;
 mod nearest;
 mod order;
@@ -32,6 +33,7 @@ pub use error::{Invalid, Problem, ScenarioError};
 pub use estimate::{PlanEstimate, SpeedHints};
 pub use heap::{BlockSizes, Heap, HeapLoad};
 pub use keys::{KEYS, Key, Kind, keys_help, keys_markdown};
+pub use mistake::{Marked, Mistake};
 pub use model::{
     FillClass, Machine, Order, ParseNameError, Plan, SectionPlan, Settings, Subject, ThpMode, TrialPlan,
     TrimMechanism,
