@@ -24,7 +24,7 @@ impl Runner<'_> {
     /// Begins the wake-up probe of a trial. A run without one goes on, and says so.
     pub(super) fn start_neighbour(&mut self) -> Result<(), Failure> {
         let command = Command::Probe(Probe {
-            kind: ProbeKind::WakeUp,
+            kind: ProbeKind::Wakeup,
             period: PERIOD,
         });
         match self.ask_neighbour(&command) {
@@ -79,7 +79,7 @@ impl Runner<'_> {
     fn lose_neighbour(&mut self, reason: &str) -> Result<(), Failure> {
         self.retire_neighbour();
         self.warn(format!(
-            "what a trial did to processes outside of its cgroup is unknown: the wake_up failed: {reason}"
+            "what a trial did to processes outside of its cgroup is unknown: the wakeup failed: {reason}"
         ))
     }
 }

@@ -13,7 +13,7 @@ use plimsoll_report::analysis::ratio;
 /// scheduler's delays; a program often enough for a percentile in a short phase; the small set as a program that works
 /// now and then.
 const PROBES: [(&str, ProbeKind, f64); 3] = [
-    ("wake_up", ProbeKind::WakeUp, 0.001),
+    ("wakeup", ProbeKind::Wakeup, 0.001),
     ("launch", ProbeKind::Launch, 0.25),
     ("small_set", ProbeKind::SmallSet, 0.05),
 ];
@@ -152,7 +152,7 @@ impl Felt {
     }
 
     /// The wake-ups of the wake-up probe.
-    pub(super) fn wake_up(&self) -> &Latencies {
+    pub(super) fn wakeup(&self) -> &Latencies {
         &self.probes[0].latencies
     }
 
@@ -181,7 +181,7 @@ impl Felt {
                 set("failed_count", Some(probed.failed));
             }
         }
-        findings.latency = Some(self.wake_up().to_text());
+        findings.latency = Some(self.wakeup().to_text());
     }
 }
 

@@ -17,7 +17,7 @@ use plimsoll_model::scenario::{Settings, Thrash};
 use plimsoll_report::analysis::ratio;
 use plimsoll_report::analysis::thrash::{self as figures, Distinct, LONGEST_RECOVERY, Use};
 
-/// Shortest rest in seconds: a baseline needs some hundred wake_ups and some small sets.
+/// Shortest rest in seconds: a baseline needs some hundred wakeups and some small sets.
 const LEAST_REST: f64 = 0.5;
 /// Seconds between the commands to the first consumer and its start: all commands are read by then.
 const LEAD: f64 = 0.2;
@@ -479,11 +479,11 @@ impl Baseline {
             now.unwrap_or(0.0) <= factor * then.unwrap_or(0.0) + margin
         };
         let ms = |latency: Option<u64>| latency.map(|ns| ns as f64 / 1e6);
-        let wake_up = |felt: &Felt| ms(felt.wake_up().percentile(99.0));
+        let wakeup = |felt: &Felt| ms(felt.wakeup().percentile(99.0));
         let small_set = |felt: &Felt| ms(felt.small_set().percentile(50.0));
         near(usage.pages_in_per_s, self.usage.pages_in_per_s, 1.0, 100.0)
             && near(usage.stalled_percent, self.usage.stalled_percent, 1.0, 5.0)
-            && near(wake_up(felt), wake_up(&self.felt), 2.0, 1.0)
+            && near(wakeup(felt), wakeup(&self.felt), 2.0, 1.0)
             && near(small_set(felt), small_set(&self.felt), 2.0, 1.0)
     }
 }

@@ -59,7 +59,7 @@ pub struct Probe {
 #[serde(rename_all = "kebab-case")]
 pub enum ProbeKind {
     /// Wakes up, and notes how late.
-    WakeUp,
+    Wakeup,
     /// Starts a program as a shell does (fork, exec, wait), and notes how long that takes.
     Launch,
     /// Reads and writes every page of a working set of 4 MiB, and notes how long that takes. Every byte is compared
@@ -238,7 +238,7 @@ fn findings(latencies: &Latencies, tally: &Tally, cost: &Cost) -> Findings {
 /// What is probed, made ready.
 #[derive(Debug)]
 enum Subject {
-    WakeUp,
+    Wakeup,
     Launch(PathBuf, &'static [&'static str]),
     SmallSet { memory: Mapping, visits: u64 },
 }
@@ -246,7 +246,7 @@ enum Subject {
 impl Subject {
     fn new(kind: ProbeKind) -> Result<Subject, ProbeError> {
         match kind {
-            ProbeKind::WakeUp => Ok(Subject::WakeUp),
+            ProbeKind::Wakeup => Ok(Subject::Wakeup),
             ProbeKind::Launch => {
                 let found = PROGRAMS.iter().find(|(path, _)| Path::new(path).exists());
                 let (path, arguments) = found.ok_or(ProbeError::NoProgram)?;
@@ -284,7 +284,7 @@ impl Subject {
     fn probe(&mut self, due_ns: u64, children: &mut ResourceUsage) -> Option<u64> {
         let start_ns = now_ns();
         match self {
-            Subject::WakeUp => return Some(start_ns.saturating_sub(due_ns)),
+            Subject::Wakeup => return Some(start_ns.saturating_sub(due_ns)),
             Subject::Launch(path, arguments) => {
                 let usage = launch(path, arguments).ok().flatten()?;
                 children.user_us += usage.user_us;
@@ -403,8 +403,8 @@ mod tests {
     }
 
     #[test]
-    fn a_wake_up_beats_as_often_as_asked_and_costs_next_to_nothing() {
-        let (cost, findings) = probed(ProbeKind::WakeUp, 0.002, 0.3);
+    fn a_wakeup_beats_as_often_as_asked_and_costs_next_to_nothing() {
+        let (cost, findings) = probed(ProbeKind::Wakeup, 0.002, 0.3);
         assert_sound(&cost, &findings, 0.002);
         // Corrected ones stand for what was missed: together they are as many as there are periods.
         let share = findings.figures["corrected_count"] / (cost.seconds / 0.002);
@@ -470,7 +470,7 @@ mod tests {
     #[test]
     fn an_end_is_not_waited_for() {
         let begun = Instant::now();
-        let (cost, findings) = probed(ProbeKind::WakeUp, 60.0, 0.0);
+        let (cost, findings) = probed(ProbeKind::Wakeup, 60.0, 0.0);
         assert!(begun.elapsed() < Duration::from_secs(10), "{cost:?}");
         assert_eq!(findings.figures["corrected_count"], 0.0);
         assert!(!findings.figures.contains_key("p99_s"), "no figure of nothing");
@@ -480,7 +480,7 @@ mod tests {
     fn a_period_that_is_none_is_refused() {
         for period in [0.0, -1.0, 1e-6, 61.0, f64::NAN, f64::INFINITY] {
             let asked = Probe {
-                kind: ProbeKind::WakeUp,
+                kind: ProbeKind::Wakeup,
                 period,
             };
             let error = RunningProbe::begin(&asked).unwrap_err();

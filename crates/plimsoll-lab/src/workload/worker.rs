@@ -311,7 +311,7 @@ mod tests {
     #[test]
     fn one_probe_runs_at_a_time_and_is_answered_when_it_ends() {
         let begin = line(&Command::Probe(Probe {
-            kind: ProbeKind::WakeUp,
+            kind: ProbeKind::Wakeup,
             period: 0.01,
         }));
         let end = line(&Command::ProbeEnd);

@@ -21,23 +21,23 @@ metrics! {
     PAGES_IN "load_pages_in_per_s" Less true "pages in" "Pages read back a second, from the first start to the common end.";
     PAGES_OUT "load_pages_out_per_s" Less true "pages out" "Pages put away a second, from the first start to the common end.";
     SYSTEM "load_system_percent" Less true "system CPU" "CPU time in the kernel, in percent of all CPUs, from the first start to the common end.";
-    HEARTBEAT "load_wake_up_p99_s" Less true "wake_up p99" "Time that a process in the same cgroup, waking up a thousand times a second, was late in 99 of 100 wake-ups under load.";
+    HEARTBEAT "load_wakeup_p99_s" Less true "wakeup p99" "Time that a process in the same cgroup, waking up a thousand times a second, was late in 99 of 100 wake-ups under load.";
     LAUNCH "load_launch_p99_s" Less true "launch p99" "Time that the start of a program in the same cgroup took in 99 of 100 cases under load; starts that failed have no time, and are counted apart.";
     SMALL_SET "small_set_slowdown_ratio" Less true "neighbour slowdown" "Mean time that a visit of a working set of 4 MiB in the same cgroup took under load, over that at rest.";
-    RECOVERY "recovery_s" Less true "recovery" "Seconds from the common end until paging, stalls, wake_up and small set were as at rest; none where they were not while they were watched.";
+    RECOVERY "recovery_s" Less true "recovery" "Seconds from the common end until paging, stalls, wakeup and small set were as at rest; none where they were not while they were watched.";
     USER "load_user_percent" Neither false "user CPU" "CPU time in programs, in percent of all CPUs, from the first start to the common end.";
     ALL_PAGES_IN "all_active_pages_in_per_s" Less false "pages in, all active" "Pages read back a second while all consumers were active.";
     ALL_PAGES_OUT "all_active_pages_out_per_s" Less false "pages out, all active" "Pages put away a second while all consumers were active.";
     STALLED "load_stalled_percent" Less false "stalled" "Time in which at least one process of the machine waited for memory, in percent, under load.";
-    HEARTBEAT_P50 "load_wake_up_p50_s" Less false "wake_up p50" "Time that the wake_up was late in half of its wake-ups under load.";
-    HEARTBEAT_MAX "load_wake_up_max_s" Less false "wake_up max" "The latest wake-up of the wake_up under load.";
-    REST_HEARTBEAT "rest_wake_up_p99_s" Less false "wake_up p99, at rest" "The wake_up before the first consumer started: what this machine does by itself.";
+    HEARTBEAT_P50 "load_wakeup_p50_s" Less false "wakeup p50" "Time that the wakeup was late in half of its wake-ups under load.";
+    HEARTBEAT_MAX "load_wakeup_max_s" Less false "wakeup max" "The latest wake-up of the wakeup under load.";
+    REST_HEARTBEAT "rest_wakeup_p99_s" Less false "wakeup p99, at rest" "The wakeup before the first consumer started: what this machine does by itself.";
     CYCLE_P50 "cycle_p50_s" Less false "cycle p50" "Time that the writes of a cycle took in half of all cycles.";
     CYCLE_P99 "cycle_p99_s" Less false "cycle p99" "Time that the writes of a cycle took in 99 of 100 cycles.";
     CYCLE_MAX "longest_cycle_s" Less false "longest cycle" "The longest time that the writes of a cycle took.";
     END_LATE "end_late_s" Less false "late end" "Time by which the latest consumer ended after the common end: it was in a cycle.";
     DISTINCT "distinct_pages_ratio" Neither false "pages chosen" "Distinct pages of the places that the generator chose for a cycle, over the number that chance says: n(1-(1-1/n)^W) of n pages.";
-    RECOVERED "recovered_ratio" More false "recovered" "1 where paging, stalls, wake_up and small set were as at rest again within 30 s after the last consumer ended, 0 where not.";
+    RECOVERED "recovered_ratio" More false "recovered" "1 where paging, stalls, wakeup and small set were as at rest again within 30 s after the last consumer ended, 0 where not.";
 }
 
 /// What a stretch of time used of the machine. What a kernel does not count is absent.
@@ -165,9 +165,9 @@ pub fn metrics(trial: &Trial, thrash: &Thrash) -> BTreeMap<String, f64> {
         (USER, "user_percent"),
         (SYSTEM, "system_percent"),
         (STALLED, "stalled_percent"),
-        (HEARTBEAT_P50, "wake_up_p50_s"),
-        (HEARTBEAT, "wake_up_p99_s"),
-        (HEARTBEAT_MAX, "wake_up_max_s"),
+        (HEARTBEAT_P50, "wakeup_p50_s"),
+        (HEARTBEAT, "wakeup_p99_s"),
+        (HEARTBEAT_MAX, "wakeup_max_s"),
         (LAUNCH, "launch_p99_s"),
         (CYCLE_P50, CYCLE_P50),
         (CYCLE_P99, CYCLE_P99),
@@ -176,7 +176,7 @@ pub fn metrics(trial: &Trial, thrash: &Thrash) -> BTreeMap<String, f64> {
     ] {
         set(name, figure(load, of_load));
     }
-    set(REST_HEARTBEAT, figure(rest, "wake_up_p99_s"));
+    set(REST_HEARTBEAT, figure(rest, "wakeup_p99_s"));
     let visits = |phase| figure(phase, "small_set_mean_s");
     set(
         SMALL_SET,

@@ -43,7 +43,7 @@ fn clause(group: &Group) -> Option<String> {
     }
     if let Some((load, rest)) = of(HEARTBEAT).zip(of(REST_HEARTBEAT)) {
         words += &format!(
-            "; a wake_up was {} late at p99 (at rest {})",
+            "; a wakeup was {} late at p99 (at rest {})",
             seconds(load),
             seconds(rest)
         );

@@ -12,7 +12,6 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::require;
 use plimsoll_model::columns::{COLUMNS, Row};
 use plimsoll_model::recording::Recording;
 use plimsoll_model::recording::model::{
@@ -22,6 +21,7 @@ use plimsoll_model::recording::model::{
 use plimsoll_model::scenario::{
     FillClass, Order, Plan, Settings, Subject, ThpMode, TrialPlan, TrimMechanism, Workload,
 };
+use plimsoll_testkit::capability;
 
 /// A plan of `classes` times `repeats` trials of 64 MiB.
 pub(crate) fn plan(classes: &[FillClass], repeats: u32) -> Plan {
@@ -149,7 +149,7 @@ pub(crate) fn read_by_others(folder: &Path, csv: &[u8]) {
         let import = ["-c", &format!("import {module}")];
         let there = Command::new("python3").args(import).output();
         let there = there.is_ok_and(|output| output.status.success());
-        if !require::capability(module, there, "python3 cannot import it") {
+        if !capability(module, there, "python3 cannot import it") {
             continue;
         }
         let output = Command::new("python3")

@@ -270,7 +270,7 @@ fn responsiveness(subjects: &[Subject<'_>]) -> Option<Drawing> {
         .iter()
         .flat_map(|subject| [(subject, "load"), (subject, "rest")]);
     let chart = Chart {
-        title: "Lateness of the wake_up".to_owned(),
+        title: "Lateness of the wakeup".to_owned(),
         x: axis(
             "One wake-up in so many was at least as late",
             MetricUnit::Count,
@@ -337,9 +337,9 @@ fn fairness(subjects: &[Subject<'_>]) -> Option<Drawing> {
 /// What the probes felt in each phase.
 fn felt(every: &[Seen<'_>]) -> Table {
     const FIGURES: [(&str, &str); 8] = [
-        ("wake_up_p50_s", "WakeUp p50"),
-        ("wake_up_p99_s", "WakeUp p99"),
-        ("wake_up_max_s", "WakeUp max"),
+        ("wakeup_p50_s", "Wakeup p50"),
+        ("wakeup_p99_s", "Wakeup p99"),
+        ("wakeup_max_s", "Wakeup max"),
         ("launch_p50_s", "Launch p50"),
         ("launch_p99_s", "Launch p99"),
         ("launch_count", "Launches"),

@@ -387,7 +387,7 @@ fn others_who_waited_are_told_and_spoil_nothing() {
 }
 
 #[test]
-fn the_wake_up_of_the_run_is_no_other_load() {
+fn the_wakeup_of_the_run_is_no_other_load() {
     // A load of others of 12% of both CPUs, of which the wake-up probe was most.
     let mut run = quiet(grow(col::CPU_USER_US, 300_000));
     assert_one(&run, "other-load", false, "of all CPUs");

@@ -381,7 +381,7 @@ fn kinds_of_work_without_the_four_phases_are_compared_by_their_metrics() {
         "{metrics:?}"
     );
     // Phases last as long as they were told to, and their figures are no metrics.
-    for name in ["load.seconds", "rest.seconds", "pages_in_per_s", "wake_up_p99_s"] {
+    for name in ["load.seconds", "rest.seconds", "pages_in_per_s", "wakeup_p99_s"] {
         assert!(!metrics.contains(name), "{name}");
     }
     for row in &comparison.rows {

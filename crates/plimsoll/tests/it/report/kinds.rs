@@ -74,7 +74,7 @@ pub fn thrash_trials() -> Vec<Trial> {
             let slow = 1.0 + place as f64 * 4.0 + f64::from(repeat) * 0.02;
             let phases = ["rest", "load", "recovery"].map(|name| {
                 let figures = vec![
-                    ("wake_up_p99_s", 0.0004 * slow),
+                    ("wakeup_p99_s", 0.0004 * slow),
                     ("pages_in_per_s", 21_000.0 / slow),
                 ];
                 (name.to_owned(), figures)
@@ -84,7 +84,7 @@ pub fn thrash_trials() -> Vec<Trial> {
                 ("cycles_done_percent", 96.0 / slow),
                 ("fairness_ratio", 0.99),
                 ("load_pages_in_per_s", 21_000.0 / slow),
-                ("load_wake_up_p99_s", 0.0004 * slow),
+                ("load_wakeup_p99_s", 0.0004 * slow),
                 ("recovery_s", 0.9 * slow),
             ];
             let start = 4.5 * trials.len() as f64;
@@ -219,7 +219,7 @@ fn a_page_speaks_of_the_work_that_ran() {
     }
     for words in [
         "<span class=\"disc\">2</span> load",
-        ">WakeUp p99<",
+        ">Wakeup p99<",
         "zram_bvec_read 31.0%, lz4_decompress 20.0%",
         "what was checked of data and counts was right",
     ] {

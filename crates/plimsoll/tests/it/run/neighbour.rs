@@ -24,7 +24,7 @@ fn twice(hold: &str) -> Run {
 }
 
 /// The wake-up probe's metrics of a trial.
-fn wake_up(trial: &Value) -> [f64; 3] {
+fn wakeup(trial: &Value) -> [f64; 3] {
     ["neighbour_p99_s", "neighbour_max_s", "neighbour_cpu_percent"].map(|name| metric(trial, name))
 }
 
@@ -37,14 +37,14 @@ fn every_trial_says_what_it_did_to_others() {
     ended.assert_went_well();
     assert_eq!(ended.trials().len(), 2);
     for trial in ended.trials() {
-        let [p99, max, cpu] = wake_up(trial);
+        let [p99, max, cpu] = wakeup(trial);
         assert!(p99 <= max && max < 60.0, "{trial:#}");
         assert!(
             cpu < 20.0,
             "a hundred wake-ups a second cost next to nothing: {cpu}%"
         );
     }
-    let harmed = ended.trials().iter().any(|trial| wake_up(trial)[0] > 0.050);
+    let harmed = ended.trials().iter().any(|trial| wakeup(trial)[0] > 0.050);
     let confounders = ended.results["confounders"].as_array().expect("confounders");
     let told = confounders.iter().find(|found| found["name"] == "neighbour");
     assert_eq!(
@@ -56,20 +56,20 @@ fn every_trial_says_what_it_did_to_others() {
 }
 
 #[test]
-fn the_wake_up_is_outside_of_the_cgroup_and_stays_for_the_whole_run() {
+fn the_wakeup_is_outside_of_the_cgroup_and_stays_for_the_whole_run() {
     if !has_laboratory() {
         return;
     }
     let run = twice("hold=0.4");
     let mut started = run.start();
     started.await_event("phase-end", "fill");
-    let (wake_up, worker) = (started.children()[0], started.worker());
-    assert_ne!(wake_up, worker);
+    let (wakeup, worker) = (started.children()[0], started.worker());
+    assert_ne!(wakeup, worker);
     let cgroup = |pid: u32| std::fs::read_to_string(format!("/proc/{pid}/cgroup")).expect("it lives");
     let name = run.name().expect("a recording");
     assert!(cgroup(worker).contains(&name), "{}", cgroup(worker));
-    assert!(!cgroup(wake_up).contains(&name), "{}", cgroup(wake_up));
-    let status = std::fs::read_to_string(format!("/proc/{wake_up}/status")).expect("it lives");
+    assert!(!cgroup(wakeup).contains(&name), "{}", cgroup(wakeup));
+    let status = std::fs::read_to_string(format!("/proc/{wakeup}/status")).expect("it lives");
     let locked = status
         .lines()
         .find(|line| line.starts_with("VmLck:"))
@@ -81,11 +81,11 @@ fn the_wake_up_is_outside_of_the_cgroup_and_stays_for_the_whole_run() {
     );
     let ended = started.finish();
     ended.assert_went_well();
-    assert!(super::ends_within_seconds(wake_up));
+    assert!(super::ends_within_seconds(wakeup));
 }
 
 #[test]
-fn a_wake_up_that_dies_is_told_and_the_next_trial_has_another() {
+fn a_wakeup_that_dies_is_told_and_the_next_trial_has_another() {
     if !has_laboratory() {
         return;
     }
@@ -97,13 +97,13 @@ fn a_wake_up_that_dies_is_told_and_the_next_trial_has_another() {
     let ended = started.finish();
     ended.assert_went_well();
     let warnings = ended.results["warnings"].to_string();
-    assert!(warnings.contains("the wake_up failed"), "{warnings}");
+    assert!(warnings.contains("the wakeup failed"), "{warnings}");
     assert!(ended.trials()[0]["metrics"]["neighbour_p99_s"].is_null());
-    assert!(wake_up(&ended.trials()[1])[1] > 0.0);
+    assert!(wakeup(&ended.trials()[1])[1] > 0.0);
 }
 
 #[test]
-fn without_privileges_there_is_a_wake_up_all_the_same() {
+fn without_privileges_there_is_a_wakeup_all_the_same() {
     if !capability(
         "root",
         rustix::process::geteuid().is_root(),
@@ -138,5 +138,5 @@ fn without_privileges_there_is_a_wake_up_all_the_same() {
         panic!("{error}: {}", String::from_utf8_lossy(&output.stderr));
     });
     assert_eq!(results["status"], "incomplete", "{results:#}");
-    wake_up(&results["trials"][0]);
+    wakeup(&results["trials"][0]);
 }

@@ -117,7 +117,7 @@ fn check_figures(trial: &Value) {
     }
     assert!(phases[1]["figures"]["lead_s"].as_f64() > Some(0.0), "{trial:#}");
     for phase in phases {
-        for probe in ["wake_up", "launch", "small_set"] {
+        for probe in ["wakeup", "launch", "small_set"] {
             for figure in ["p50_s", "p99_s", "max_s", "count"] {
                 let name = format!("{probe}_{figure}");
                 assert!(phase["figures"][&name].as_f64() > Some(0.0), "{name}: {phase:#}");
