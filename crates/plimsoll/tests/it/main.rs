@@ -24,3 +24,4 @@ mod scenario;
 mod trim;
 mod watch;
 mod workload;
+mod workspace;

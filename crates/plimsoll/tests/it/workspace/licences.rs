@@ -1,0 +1,182 @@
+//! The licences of all that a build of the program takes in.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use super::{assert_none, each, metadata, text};
+
+/// All compatible with "MIT OR Apache-2.0" in a binary.
+const ALLOWED: [&str; 9] = [
+    "MIT",
+    "Apache-2.0",
+    "Apache-2.0 WITH LLVM-exception",
+    "BSD-2-Clause",
+    "BSD-3-Clause",
+    "BSL-1.0",
+    "ISC",
+    "Unicode-3.0",
+    "Zlib",
+];
+
+/// An SPDX expression, read from left to right.
+struct Expression<'e> {
+    words: Vec<&'e str>,
+    next: usize,
+}
+
+impl<'e> Expression<'e> {
+    /// Whether a word comes next; it is taken then.
+    fn takes(&mut self, word: &str) -> bool {
+        let is_next = self.words.get(self.next) == Some(&word);
+        self.next += usize::from(is_next);
+        is_next
+    }
+
+    fn word(&mut self) -> Result<&'e str, String> {
+        let word = self.words.get(self.next).ok_or("it ends too early")?;
+        self.next += 1;
+        Ok(word)
+    }
+
+    fn any(&mut self) -> Result<bool, String> {
+        let mut allowed = self.all()?;
+        while self.takes("OR") {
+            allowed |= self.all()?;
+        }
+        Ok(allowed)
+    }
+
+    fn all(&mut self) -> Result<bool, String> {
+        let mut allowed = self.one()?;
+        while self.takes("AND") {
+            allowed &= self.one()?;
+        }
+        Ok(allowed)
+    }
+
+    fn one(&mut self) -> Result<bool, String> {
+        if self.takes("(") {
+            let allowed = self.any()?;
+            return if self.takes(")") {
+                Ok(allowed)
+            } else {
+                Err("a bracket is open".to_owned())
+            };
+        }
+        let mut licence = self.word()?.to_owned();
+        if self.takes("WITH") {
+            licence = format!("{licence} WITH {}", self.word()?);
+        }
+        if ["OR", "AND", "WITH", ")"].contains(&licence.as_str()) {
+            return Err(format!("`{licence}` stands for no licence"));
+        }
+        Ok(ALLOWED.contains(&licence.as_str()))
+    }
+}
+
+/// Whether an expression leaves a choice that is allowed. Older manifests write OR as a slash.
+fn is_allowed(expression: &str) -> Result<bool, String> {
+    let spaced = expression.replace('/', " OR ");
+    let spaced = spaced.replace('(', " ( ").replace(')', " ) ");
+    let words = spaced.split_whitespace().collect();
+    let mut expression = Expression { words, next: 0 };
+    let allowed = expression.any()?;
+    match expression.words.get(expression.next) {
+        Some(word) => Err(format!("`{word}` is not expected")),
+        None => Ok(allowed),
+    }
+}
+
+/// The ids of the packages that a build takes in: all but those for tests alone.
+fn built(metadata: &Value) -> BTreeSet<&str> {
+    let mut found: BTreeSet<&str> = each(&metadata["workspace_members"]).iter().map(text).collect();
+    let mut left: Vec<&str> = found.iter().copied().collect();
+    let nodes = each(&metadata["resolve"]["nodes"]);
+    while let Some(id) = left.pop() {
+        let Some(node) = nodes.iter().find(|node| node["id"] == id) else {
+            continue;
+        };
+        let dependencies = each(&node["deps"]).iter().filter(|dependency| {
+            let mut kinds = each(&dependency["dep_kinds"]).iter();
+            kinds.any(|kind| kind["kind"] != "dev")
+        });
+        for dependency in dependencies.map(|dependency| text(&dependency["pkg"])) {
+            if found.insert(dependency) {
+                left.push(dependency);
+            }
+        }
+    }
+    found
+}
+
+/// The packages of a build whose licence is not allowed.
+fn forbidden(metadata: &Value) -> Vec<String> {
+    let built = built(metadata);
+    let packages = each(&metadata["packages"]).iter();
+    let packages = packages.filter(|package| built.contains(text(&package["id"])));
+    let mut wrong = Vec::new();
+    for package in packages {
+        let (name, licence) = (&package["name"], text(&package["license"]));
+        match is_allowed(licence) {
+            Ok(true) => {}
+            Ok(false) => wrong.push(format!("{name}: {licence} is not allowed")),
+            Err(why) => wrong.push(format!("{name}: `{licence}` is no licence: {why}")),
+        }
+    }
+    wrong
+}
+
+#[test]
+fn licences_are_allowed() {
+    assert!(built(metadata()).len() > 50, "packages are reached");
+    let remedy = "Take another crate, or add a licence that is compatible to ALLOWED.";
+    assert_none(&forbidden(metadata()), remedy);
+}
+
+#[test]
+fn licences_are_read() {
+    let fine = [
+        "MIT",
+        "GPL-3.0/MIT",
+        "CC0-1.0 OR (MIT AND ISC)",
+        "(MIT OR Apache-2.0) AND Unicode-3.0",
+        "Apache-2.0 WITH LLVM-exception",
+        "MIT OR GPL-3.0 AND ISC",
+    ];
+    for expression in fine {
+        assert_eq!(is_allowed(expression), Ok(true), "{expression}");
+    }
+    let bad = [
+        "GPL-3.0",
+        "MIT AND GPL-3.0",
+        "(MIT OR ISC) AND GPL-3.0",
+        "GPL-2.0 WITH LLVM-exception",
+        "mit",
+    ];
+    for expression in bad {
+        assert_eq!(is_allowed(expression), Ok(false), "{expression}");
+    }
+    for expression in ["", "MIT OR", "(MIT", "MIT ISC", "AND", "MIT)", "MIT WITH"] {
+        assert!(is_allowed(expression).is_err(), "{expression}");
+    }
+}
+
+#[test]
+fn forbidden_licences_are_found_but_in_tests() {
+    let dependency = |id: &str, kind: Value| json!({ "pkg": id, "dep_kinds": [{ "kind": kind }] });
+    let package = |id: &str, licence: Value| json!({ "id": id, "name": id, "license": licence });
+    let metadata = json!({
+        "workspace_members": ["own"],
+        "packages": [package("own", json!("MIT")), package("built", json!("MIT")), package("deep", json!("GPL-3.0")),
+                     package("macro", Value::Null), package("test", json!("GPL-3.0"))],
+        "resolve": { "nodes": [
+            { "id": "own", "deps": [dependency("built", Value::Null), dependency("macro", json!("build")),
+                                    dependency("test", json!("dev"))] },
+            { "id": "built", "deps": [dependency("deep", Value::Null)] },
+        ] },
+    });
+    let found = forbidden(&metadata);
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert!(found[0].contains("deep") && found[1].contains("macro"), "{found:?}");
+}
