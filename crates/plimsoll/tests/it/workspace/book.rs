@@ -16,7 +16,10 @@ fn chapter(line: &str) -> Result<Option<&str>, String> {
     if listed.is_none() && indented > 0 || indented % 2 != 0 {
         return Err(format!("`{line}` is indented, but no entry of a list"));
     }
-    let link = listed.unwrap_or(entry).strip_prefix('[').and_then(|rest| rest.split_once("]("));
+    let link = listed
+        .unwrap_or(entry)
+        .strip_prefix('[')
+        .and_then(|rest| rest.split_once("]("));
     match link.and_then(|(title, rest)| Some((title, rest.strip_suffix(')')?))) {
         Some((title, file)) if !title.is_empty() && file.ends_with(".md") => Ok(Some(file)),
         _ => Err(format!("`{line}` lists no chapter")),
@@ -46,7 +49,9 @@ fn faults(folder: &Path, documents: &BTreeMap<PathBuf, String>) -> Vec<String> {
             }
         }
     }
-    let chapters = documents.keys().filter(|path| path.starts_with(folder) && **path != summary);
+    let chapters = documents
+        .keys()
+        .filter(|path| path.starts_with(folder) && **path != summary);
     for path in chapters {
         let name = path.strip_prefix(folder).unwrap_or(path).display();
         if !listed.contains(path) {
@@ -58,7 +63,8 @@ fn faults(folder: &Path, documents: &BTreeMap<PathBuf, String>) -> Vec<String> {
             Err(why) => wrong.push(format!("{name} {why}")),
         }
         // The book is built of this folder alone.
-        wrong.extend(links::outside(folder, path, documents).map(|target| format!("{name}: {target} is no part of the book")));
+        let outside = links::outside(folder, path, documents).into_iter();
+        wrong.extend(outside.map(|target| format!("{name}: {target} is no part of the book")));
     }
     wrong
 }
@@ -70,13 +76,19 @@ fn settings(text: &str) -> Vec<String> {
         Err(error) => return vec![error.to_string()],
     };
     let known = [
-        ("book", &["title", "description", "authors", "language", "src"][..]),
+        (
+            "book",
+            &["title", "description", "authors", "language", "src"][..],
+        ),
         ("build", &["build-dir", "create-missing"]),
         ("output", &["html"]),
     ];
     let mut wrong = Vec::new();
     for (name, value) in &table {
-        let keys = known.iter().find(|(table, _)| table == name).map(|(_, keys)| keys);
+        let keys = known
+            .iter()
+            .find(|(table, _)| table == name)
+            .map(|(_, keys)| keys);
         let Some((keys, value)) = keys.zip(value.as_table()) else {
             wrong.push(format!("mdbook has no table [{name}]"));
             continue;
@@ -106,10 +118,17 @@ fn faults_of_a_book_are_found() {
     let text = "# A\n\nb\nc\nd\ne\nf\n";
     let book = |files: &[(&str, &str)]| -> BTreeMap<PathBuf, String> {
         let files = files.iter();
-        files.map(|(path, text)| (PathBuf::from(path), (*text).to_owned())).collect()
+        files
+            .map(|(path, text)| (PathBuf::from(path), (*text).to_owned()))
+            .collect()
     };
     let fine = "# Summary\n\n[A](a.md)\n\n# Part\n\n- [B](b.md)\n  - [C](c/d.md)\n\n---\n";
-    let fine = book(&[("src/SUMMARY.md", fine), ("src/a.md", text), ("src/b.md", text), ("src/c/d.md", text)]);
+    let fine = book(&[
+        ("src/SUMMARY.md", fine),
+        ("src/a.md", text),
+        ("src/b.md", text),
+        ("src/c/d.md", text),
+    ]);
     assert_eq!(faults(Path::new("src"), &fine), Vec::<String>::new());
 
     let summary = "[A](a.md)\n- [A](a.md)\n- [No](no.md)\n- words\n - [B](b.md)\n  [B](b.md)\n- [](b.md)\n";
@@ -137,10 +156,19 @@ fn faults_of_a_book_are_found() {
     ] {
         assert!(found.iter().any(|found| found == fault), "{fault}: {found:#?}");
     }
-    assert_eq!(faults(Path::new("src"), &BTreeMap::new()), ["there is no SUMMARY.md"]);
+    assert_eq!(
+        faults(Path::new("src"), &BTreeMap::new()),
+        ["there is no SUMMARY.md"]
+    );
 
     assert!(settings("[book]\ntitle = \"A\"\nsrc = \"src\"\n[build]\nbuild-dir = \"book\"").is_empty());
-    for bad in ["[book\n", "[bok]\n", "[book]\ntitel = 1", "[book]\nsrc = \"x\"", "book = 1"] {
+    for bad in [
+        "[book\n",
+        "[bok]\n",
+        "[book]\ntitel = 1",
+        "[book]\nsrc = \"x\"",
+        "book = 1",
+    ] {
         assert!(!settings(bad).is_empty(), "{bad}");
     }
 }

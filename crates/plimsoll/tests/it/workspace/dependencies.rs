@@ -54,8 +54,12 @@ fn wildcards(metadata: &Value) -> Vec<String> {
     let mut wrong = Vec::new();
     for package in each(&metadata["packages"]) {
         let dependencies = each(&package["dependencies"]).iter();
-        for any in dependencies.filter(|dependency| dependency["req"] == "*" && dependency["path"].is_null()) {
-            wrong.push(format!("{} takes any version of {}", package["name"], any["name"]));
+        for any in dependencies.filter(|dependency| dependency["req"] == "*" && dependency["path"].is_null())
+        {
+            wrong.push(format!(
+                "{} takes any version of {}",
+                package["name"], any["name"]
+            ));
         }
     }
     wrong
@@ -99,7 +103,10 @@ fn crates_of_the_workspace_stay_unpublished() {
         .filter(|package| package["publish"] != json!([]))
         .map(|package| package["name"].to_string())
         .collect();
-    assert_none(&published, "Dependencies by path alone are for crates with `publish = false`.");
+    assert_none(
+        &published,
+        "Dependencies by path alone are for crates with `publish = false`.",
+    );
 }
 
 #[test]

@@ -178,5 +178,8 @@ fn forbidden_licences_are_found_but_in_tests() {
     });
     let found = forbidden(&metadata);
     assert_eq!(found.len(), 2, "{found:?}");
-    assert!(found[0].contains("deep") && found[1].contains("macro"), "{found:?}");
+    assert!(
+        found[0].contains("deep") && found[1].contains("macro"),
+        "{found:?}"
+    );
 }

@@ -10,7 +10,9 @@ fn prose(text: &str) -> Vec<(usize, String)> {
     let mut fence: Option<&str> = None;
     let mut found = Vec::new();
     for (number, line) in text.lines().enumerate() {
-        let mark = ["```", "~~~"].into_iter().find(|mark| line.trim_start().starts_with(mark));
+        let mark = ["```", "~~~"]
+            .into_iter()
+            .find(|mark| line.trim_start().starts_with(mark));
         match (fence, mark) {
             (None, Some(mark)) => fence = Some(mark),
             (Some(open), Some(mark)) if open == mark => fence = None,
@@ -39,7 +41,9 @@ fn targets(text: &str) -> Vec<(usize, String)> {
         let line = without_code(&line);
         let inline = between(&line, "](", &[')', ' ']);
         let attributes = [" src=\"", " srcset=\"", " href=\""];
-        let html = attributes.into_iter().flat_map(|open| between(&line, open, &['"', ' ']));
+        let html = attributes
+            .into_iter()
+            .flat_map(|open| between(&line, open, &['"', ' ']));
         let definition = line
             .strip_prefix('[')
             .and_then(|rest| rest.split_once("]: "))
@@ -53,7 +57,11 @@ fn targets(text: &str) -> Vec<(usize, String)> {
 /// References `[text][name]` that have no definition `[name]: target`.
 fn undefined(text: &str) -> Vec<(usize, String)> {
     let lines = prose(text);
-    let defined = |name: &str| lines.iter().any(|(_, line)| line.starts_with(&format!("[{name}]: ")));
+    let defined = |name: &str| {
+        lines
+            .iter()
+            .any(|(_, line)| line.starts_with(&format!("[{name}]: ")))
+    };
     let mut found = Vec::new();
     for (number, line) in &lines {
         let line = without_code(line);
@@ -76,10 +84,16 @@ fn anchors(text: &str) -> BTreeSet<String> {
         // Of a link its text is kept.
         let mut plain = String::new();
         for (at, part) in heading.trim().split("](").enumerate() {
-            let part = if at == 0 { part } else { part.split_once(')').map_or("", |(_, rest)| rest) };
+            let part = if at == 0 {
+                part
+            } else {
+                part.split_once(')').map_or("", |(_, rest)| rest)
+            };
             plain += part;
         }
-        let kept = plain.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+        let kept = plain
+            .chars()
+            .filter(|c| c.is_alphanumeric() || " -_".contains(*c));
         let name: String = kept.collect::<String>().to_lowercase().replace(' ', "-");
         let times = seen.entry(name.clone()).or_default();
         found.insert(match *times {
@@ -108,7 +122,11 @@ fn resolved(path: &Path) -> PathBuf {
 pub(super) fn with_includes(path: &Path, documents: &BTreeMap<PathBuf, String>) -> Result<String, String> {
     let mut found = String::new();
     for line in documents[path].lines() {
-        match line.trim().strip_prefix("{{#include ").and_then(|rest| rest.strip_suffix("}}")) {
+        match line
+            .trim()
+            .strip_prefix("{{#include ")
+            .and_then(|rest| rest.strip_suffix("}}"))
+        {
             Some(file) => {
                 let file = resolved(&path.parent().unwrap_or(Path::new("")).join(file.trim()));
                 let text = documents.get(&file);
@@ -122,14 +140,15 @@ pub(super) fn with_includes(path: &Path, documents: &BTreeMap<PathBuf, String>) 
 }
 
 /// Targets of a document in `folder` that are outside of it.
-pub(super) fn outside(folder: &Path, path: &Path, documents: &BTreeMap<PathBuf, String>) -> impl Iterator<Item = String> {
+pub(super) fn outside(folder: &Path, path: &Path, documents: &BTreeMap<PathBuf, String>) -> Vec<String> {
     let text = with_includes(path, documents).unwrap_or_default();
     let targets = targets(&text).into_iter().map(|(_, target)| target);
-    targets.filter(|target| {
+    let leaves = |target: &String| {
         let file = target.split('#').next().unwrap_or_default();
         let file = resolved(&path.parent().unwrap_or(Path::new("")).join(file));
         !target.contains("://") && !target.starts_with('#') && !file.starts_with(folder)
-    })
+    };
+    targets.filter(leaves).collect()
 }
 
 /// Links that lead nowhere. `exists` tells of the files that are no documents.
@@ -156,10 +175,15 @@ fn broken(documents: &BTreeMap<PathBuf, String>, exists: impl Fn(&Path) -> bool)
                 "" => path.clone(),
                 file => resolved(&path.parent().unwrap_or(Path::new("")).join(file)),
             };
-            if target.is_empty() || target.starts_with('/') || !(documents.contains_key(&file) || exists(&file)) {
+            if target.is_empty()
+                || target.starts_with('/')
+                || !(documents.contains_key(&file) || exists(&file))
+            {
                 wrong.push(format!("{name}:{line}: there is no `{target}`"));
             } else if !anchor.is_empty() {
-                let linked = documents.contains_key(&file).then(|| with_includes(&file, documents));
+                let linked = documents
+                    .contains_key(&file)
+                    .then(|| with_includes(&file, documents));
                 let headings = linked.and_then(Result::ok).map(|text| anchors(&text));
                 if !headings.is_some_and(|headings| headings.contains(anchor)) {
                     wrong.push(format!("{name}:{line}: there is no heading for `{target}`"));
@@ -175,18 +199,26 @@ fn links_of_documents_lead_somewhere() {
     let documents = files(&repository(), ".md");
     let links: usize = documents.values().map(|text| targets(text).len()).sum();
     assert!(links > 50, "the documents link, {links} links were found");
-    assert_none(&broken(&documents, Path::exists), "Links are relative, to files and headings that are there.");
+    assert_none(
+        &broken(&documents, Path::exists),
+        "Links are relative, to files and headings that are there.",
+    );
 }
 
 #[test]
 fn broken_links_are_found() {
     let documents = |pairs: &[(&str, &str)]| -> BTreeMap<PathBuf, String> {
         let pairs = pairs.iter();
-        pairs.map(|(path, text)| (PathBuf::from(path), (*text).to_owned())).collect()
+        pairs
+            .map(|(path, text)| (PathBuf::from(path), (*text).to_owned()))
+            .collect()
     };
     let exists = |path: &Path| path == Path::new("docs/a.svg");
     let fine = documents(&[
-        ("README.md", "# A `b`, [c](docs/d.md)\n![p](docs/a.svg) [d](docs/d.md#two-words--more-1) [e](#a-b-c)"),
+        (
+            "README.md",
+            "# A `b`, [c](docs/d.md)\n![p](docs/a.svg) [d](docs/d.md#two-words--more-1) [e](#a-b-c)",
+        ),
         (
             "docs/d.md",
             "## Two words / more\n## Two words / more\n```sh\n[no](no.md)\n```\n`[no](no.md)` [u](https://x.example/y)\n\
@@ -205,8 +237,14 @@ fn broken_links_are_found() {
     );
 
     let bad = documents(&[
-        ("README.md", "[a](no.md) [b](docs/d.md#no) [c](#no) [d](/docs/d.md) [e][f] [g](docs/a.svg#no) []()"),
-        ("docs/d.md", "# D\n```\n# no\n```\n<img alt=\"x\" src=\"no.svg\">\n\n[r]: no.md"),
+        (
+            "README.md",
+            "[a](no.md) [b](docs/d.md#no) [c](#no) [d](/docs/d.md) [e][f] [g](docs/a.svg#no) []()",
+        ),
+        (
+            "docs/d.md",
+            "# D\n```\n# no\n```\n<img alt=\"x\" src=\"no.svg\">\n\n[r]: no.md",
+        ),
         ("docs/e.md", "{{#include no.md}}"),
     ]);
     let found = broken(&bad, exists);

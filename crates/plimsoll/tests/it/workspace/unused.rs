@@ -86,7 +86,9 @@ fn names(code: &str, name: &str) -> bool {
             return false;
         }
         // `a::name::b` is a module of `a`, `::name::b` the crate.
-        let inner = before.strip_suffix("::").is_some_and(|rest| rest.ends_with(is_word));
+        let inner = before
+            .strip_suffix("::")
+            .is_some_and(|rest| rest.ends_with(is_word));
         let declared = ["use ", "extern crate "]
             .iter()
             .any(|word| before.ends_with(word));
@@ -142,15 +144,29 @@ fn unused_dependencies_are_found() {
     let known: Vec<&str> = listed.iter().map(|dependency| dependency.name.as_str()).collect();
     assert_eq!(
         known,
-        ["event", "near", "model_checker", "only_tested", "never", "tester", "builder"]
+        [
+            "event",
+            "near",
+            "model_checker",
+            "only_tested",
+            "never",
+            "tester",
+            "builder"
+        ]
     );
     let sources = [
         (
             Path::new("src/lib.rs"),
             "use event::Counter;\nuse near as far;\n// never::used()\n#[cfg(test)]\nuse only_tested::x;",
         ),
-        (Path::new("src/a/tests.rs"), "use only_tested::y;\nuse crate::never::z;"),
-        (Path::new("tests/it/main.rs"), "let x = tester::run(\"never\", never);"),
+        (
+            Path::new("src/a/tests.rs"),
+            "use only_tested::y;\nuse crate::never::z;",
+        ),
+        (
+            Path::new("tests/it/main.rs"),
+            "let x = tester::run(\"never\", never);",
+        ),
         (Path::new("build.rs"), "fn main() { model_checker::no() }"),
     ];
     let found = unused(&listed, &sources);
