@@ -12,7 +12,7 @@ mod unused;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 use std::sync::OnceLock;
 
 use serde_json::Value;
@@ -35,28 +35,27 @@ fn repository() -> PathBuf {
 fn metadata() -> &'static Value {
     static METADATA: OnceLock<Value> = OnceLock::new();
     METADATA.get_or_init(|| {
-        // The build of this test has fetched the packages, for its own platform at least.
-        let mut output = cargo_metadata(&["--offline"]);
-        if !output.status.success() {
-            output = cargo_metadata(&[]);
-        }
-        let errors = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "cargo metadata: {errors}");
-        serde_json::from_slice(&output.stdout).expect("cargo metadata prints JSON")
+        let text = cargo(&["metadata", "--format-version", "1"], "--filter-platform");
+        serde_json::from_str(&text).expect("cargo metadata prints JSON")
     })
 }
 
-fn cargo_metadata(options: &[&str]) -> Output {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(cargo);
-    command
-        .args(["metadata", "--format-version", "1", "--locked"])
-        .args(options);
-    for platform in PLATFORMS {
-        command.args(["--filter-platform", platform]);
+/// The output of cargo for the workspace, as Cargo.lock has it, for each of [`PLATFORMS`] by the option `platform`.
+fn cargo(arguments: &[&str], platform: &str) -> String {
+    let run = |network: &[&str]| {
+        let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        command.args(arguments).arg("--locked").args(network);
+        command.args(PLATFORMS.iter().flat_map(|name| [platform, name]));
+        command.current_dir(repository()).output().expect("cargo starts")
+    };
+    // The build of this test has fetched the packages, for its own platform at least.
+    let mut output = run(&["--offline"]);
+    if !output.status.success() {
+        output = run(&[]);
     }
-    let command = command.current_dir(repository());
-    command.output().expect("cargo starts")
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "cargo {}: {errors}", arguments.join(" "));
+    String::from_utf8(output.stdout).expect("cargo prints text")
 }
 
 /// The elements of a JSON array; none where there is no array.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::{assert_none, each, metadata, text};
+use super::{assert_none, cargo, each, metadata, text};
 
 /// All compatible with "MIT OR Apache-2.0" in a binary.
 const ALLOWED: [&str; 9] = [
@@ -88,33 +88,35 @@ fn is_allowed(expression: &str) -> Result<bool, String> {
     }
 }
 
-/// The ids of the packages that a build takes in: all but those for tests alone.
-fn built(metadata: &Value) -> BTreeSet<&str> {
-    let mut found: BTreeSet<&str> = each(&metadata["workspace_members"]).iter().map(text).collect();
-    let mut left: Vec<&str> = found.iter().copied().collect();
-    let nodes = each(&metadata["resolve"]["nodes"]);
-    while let Some(id) = left.pop() {
-        let Some(node) = nodes.iter().find(|node| node["id"] == id) else {
-            continue;
-        };
-        let dependencies = each(&node["deps"]).iter().filter(|dependency| {
-            let mut kinds = each(&dependency["dep_kinds"]).iter();
-            kinds.any(|kind| kind["kind"] != "dev")
-        });
-        for dependency in dependencies.map(|dependency| text(&dependency["pkg"])) {
-            if found.insert(dependency) {
-                left.push(dependency);
-            }
-        }
-    }
-    found
+/// The names and versions of the packages that a build takes in: all but those for tests alone.
+///
+/// `cargo tree` knows them; `cargo metadata` also lists packages for features that no build turns on.
+fn built(tree: &str) -> BTreeSet<(&str, &str)> {
+    let lines = tree.lines().filter_map(|line| line.split_once(" v"));
+    lines
+        .map(|(name, rest)| (name, rest.split(' ').next().unwrap_or_default()))
+        .collect()
+}
+
+fn cargo_tree() -> String {
+    let options = [
+        "tree",
+        "--workspace",
+        "--edges",
+        "normal,build",
+        "--prefix",
+        "none",
+        "--format",
+        "{p}",
+    ];
+    cargo(&options, "--target")
 }
 
 /// The packages of a build whose licence is not allowed.
-fn forbidden(metadata: &Value) -> Vec<String> {
-    let built = built(metadata);
+fn forbidden(metadata: &Value, built: &BTreeSet<(&str, &str)>) -> Vec<String> {
     let packages = each(&metadata["packages"]).iter();
-    let packages = packages.filter(|package| built.contains(text(&package["id"])));
+    let packages =
+        packages.filter(|package| built.contains(&(text(&package["name"]), text(&package["version"]))));
     let mut wrong = Vec::new();
     for package in packages {
         let (name, licence) = (&package["name"], text(&package["license"]));
@@ -129,9 +131,18 @@ fn forbidden(metadata: &Value) -> Vec<String> {
 
 #[test]
 fn licences_are_allowed() {
-    assert!(built(metadata()).len() > 50, "packages are reached");
+    let tree = cargo_tree();
+    let built = built(&tree);
+    let known = each(&metadata()["packages"]).iter();
+    let known = known.filter(|package| built.contains(&(text(&package["name"]), text(&package["version"]))));
+    assert!(built.len() > 50, "packages of a build");
+    assert_eq!(
+        known.count(),
+        built.len(),
+        "all of them are known to cargo metadata"
+    );
     let remedy = "Take another crate, or add a licence that is compatible to ALLOWED.";
-    assert_none(&forbidden(metadata()), remedy);
+    assert_none(&forbidden(metadata(), &built), remedy);
 }
 
 #[test]
@@ -164,19 +175,13 @@ fn licences_are_read() {
 
 #[test]
 fn forbidden_licences_are_found_but_in_tests() {
-    let dependency = |id: &str, kind: Value| json!({ "pkg": id, "dep_kinds": [{ "kind": kind }] });
-    let package = |id: &str, licence: Value| json!({ "id": id, "name": id, "license": licence });
-    let metadata = json!({
-        "workspace_members": ["own"],
-        "packages": [package("own", json!("MIT")), package("built", json!("MIT")), package("deep", json!("GPL-3.0")),
-                     package("macro", Value::Null), package("test", json!("GPL-3.0"))],
-        "resolve": { "nodes": [
-            { "id": "own", "deps": [dependency("built", Value::Null), dependency("macro", json!("build")),
-                                    dependency("test", json!("dev"))] },
-            { "id": "built", "deps": [dependency("deep", Value::Null)] },
-        ] },
-    });
-    let found = forbidden(&metadata);
+    let package =
+        |name: &str, licence: Value| json!({ "name": name, "version": "1.0.0", "license": licence });
+    let metadata = json!({ "packages": [
+        package("own", json!("MIT")), package("deep", json!("GPL-3.0")), package("macro", Value::Null),
+        package("test", json!("GPL-3.0")) ] });
+    let tree = "own v1.0.0 (/w/own)\ndeep v1.0.0\nmacro v1.0.0 (proc-macro)\n\nown v1.0.0 (/w/own) (*)\ntest v2.0.0\n";
+    let found = forbidden(&metadata, &built(tree));
     assert_eq!(found.len(), 2, "{found:?}");
     assert!(
         found[0].contains("deep") && found[1].contains("macro"),
