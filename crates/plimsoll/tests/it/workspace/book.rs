@@ -13,7 +13,7 @@ fn chapter(line: &str) -> Result<Option<&str>, String> {
         return Ok(None);
     }
     let listed = ["- ", "* "].iter().find_map(|mark| entry.strip_prefix(mark));
-    if listed.is_none() && indented > 0 || indented % 2 != 0 {
+    if listed.is_none() && indented > 0 || !indented.is_multiple_of(2) {
         return Err(format!("`{line}` is indented, but no entry of a list"));
     }
     let link = listed
