@@ -19,10 +19,9 @@ heap-stress seconds="120":
     PLIMSOLL_HEAP_STRESS_SECONDS={{seconds}} cargo test --release -p plimsoll-lfh --test it fork::
     PROPTEST_CASES=5000 cargo test --release -p plimsoll-lfh --lib -- backend:: front_end:: affinity::
 
-# The words of the heap that threads share, in every order of their steps; the flag would rebuild all, so apart
+# The words of the heap that threads share, in every order of their steps
 loom:
-    CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/loom" RUSTFLAGS="--cfg loom" cargo test --release -p plimsoll-lfh --lib remote_free
-    CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/loom" RUSTFLAGS="--cfg loom" cargo test --release -p plimsoll-os --lib helper_thread
+    .ci/loom
 
 # The heap on arm64 and musl and under ThreadSanitizer; as root, on Debian
 portability:
@@ -32,15 +31,15 @@ portability:
 lint:
     cargo fmt --check
     cargo clippy --workspace --all-targets -- -D warnings
-    shellcheck vm/*.sh vm/guest/* .ci/run .ci/smoke .ci/left-behind .ci/portability .ci/heap-by-hand docs/pictures.sh
+    shellcheck vm/*.sh vm/guest/* .ci/run .ci/smoke .ci/left-behind .ci/loom .ci/portability .ci/heap-by-hand docs/pictures.sh
+    .ci/inputs check
 
-# Licences, sources and versions of the dependencies
-deny:
-    cargo deny check bans licenses sources
+# Dependencies and their licences, links, the book: the checks of the workspace as a whole
+workspace:
+    cargo test -p plimsoll --test it workspace::
 
-# The book and the API documentation
+# The API documentation; `cargo test` checks the book
 docs:
-    mdbook build docs
     RUSTDOCFLAGS=-Dwarnings cargo doc --workspace --no-deps
 
 # Whether two runs of the same scenario agree: `just repeatability wscap`; writes a dated folder
@@ -80,7 +79,7 @@ watch-page-test:
     cargo test --workspace --no-run
     crates/plimsoll/tests/page/live.sh "${CARGO_TARGET_DIR:-target}/debug/plimsoll"
 
-# Everything that must hold before a change lands
+# Everything that must hold before a change lands, but for sections whose inputs are those of their last green run
 ci:
     .ci/run
 
@@ -88,3 +87,7 @@ ci:
 pictures folder:
     cargo build --release
     docs/pictures.sh "${CARGO_TARGET_DIR:-target}/release/plimsoll" {{folder}}
+
+# Everything, and a record of the green runs in .ci/green
+thorough:
+    .ci/run thorough

@@ -7,6 +7,8 @@
 #   tools/    the unpacked packages behind them, with every library they need
 #   kernel/   the unpacked kernel: boot/vmlinuz-VERSION and lib/modules/VERSION
 #
+# `vm/fetch.sh versions` downloads the mirror's indexes alone and prints which versions it would take.
+#
 # Packages come from the mirror that this host's apt is set up with, for this host's Debian release and its backports:
 # QEMU 7.2 panics guests at random under emulation, and bookworm's own kernel is 6.1.
 set -euo pipefail
@@ -164,6 +166,19 @@ fetch() {
     cp "$0" "$complete"
 }
 
+# Kernel packages have their version in their names.
+versions() {
+    apt=$(mktemp -d)
+    trap 'rm -rf "$apt"' EXIT
+    prepare_apt
+    kernel_packages
+    apt-cache policy "${tool_packages[@]}" | awk '/^[^ ]/ { name = $1 } $1 == "Candidate:" { print name, $2 }'
+}
+
+if [[ ${1:-} == versions ]]; then
+    versions
+    exit
+fi
 mkdir -p "$cache"
 exec 9>"$cache/lock"
 flock 9 # another VM of this user may be fetching

@@ -2,7 +2,7 @@
 # Boots a current Debian kernel under software emulation and runs guest/checks.sh inside: plimsoll on cgroup v2, zram
 # zstd, zswap and MGLRU, where the host may have none of them. It proves function, never speed.
 #
-#   vm/run.sh           build the release binary, fetch what is missing, boot, check
+#   vm/run.sh [PLIMSOLL]    fetch the packages that are missing, boot, check; without PLIMSOLL the release binary is built
 #
 # PLIMSOLL_VM_CACHE     folder for the fetched packages (default: ~/.cache/plimsoll/vm)
 #
@@ -19,7 +19,7 @@ console=$work/console.log
 # the tripwire looks at stalls only below twice its reserve of 512 MiB.
 memory_mib=2560
 disk_mib=512
-timeout_seconds=600 # about 200 on a quiet machine
+timeout_seconds=900 # about 200 on a quiet machine, and other work may run beside
 
 fail() { # EXIT-CODE MESSAGE
     echo "vm/run.sh: $2" >&2
@@ -30,7 +30,8 @@ for command in cargo gzip ldd python3 strip tar timeout; do
     command -v "$command" >/dev/null || fail 3 "needs the command $command"
 done
 
-(cd "$root" && cargo build --release --quiet --package plimsoll)
+plimsoll=${1:-$target/release/plimsoll}
+[[ -n ${1:-} ]] || (cd "$root" && cargo build --release --quiet --package plimsoll)
 cache=$("$here/fetch.sh") || fail 3 "the VM cannot run: QEMU or the kernel could not be fetched (see above)"
 export PATH=$cache/bin:$PATH
 kernel=$(find "$cache/kernel/boot" -name 'vmlinuz-*' | sort -V | tail -n 1)
@@ -39,7 +40,7 @@ version=${kernel##*/vmlinuz-}
 
 rm -rf "$work"
 mkdir -p "$work"
-"$here/initramfs.sh" "$cache" "$version" "$target/release/plimsoll" "$work/initrd.gz" ||
+"$here/initramfs.sh" "$cache" "$version" "$plimsoll" "$work/initrd.gz" ||
     fail 3 "the initramfs could not be built"
 truncate -s "${disk_mib}M" "$disk"
 mke2fs -q -t ext4 -O ^has_journal "$disk"
@@ -47,7 +48,8 @@ mke2fs -q -t ext4 -O ^has_journal "$disk"
 # Always TCG: a /dev/kvm that exists does not always run a stock kernel.
 echo "vm: booting $version under $(qemu-system-x86_64 --version | head -n 1), emulated"
 started=$SECONDS
-timeout "$timeout_seconds" qemu-system-x86_64 -M q35,accel=tcg -cpu max -smp 2 -m "$memory_mib" \
+# In the foreground: whoever ends this script's process group ends the VM too.
+timeout --foreground "$timeout_seconds" qemu-system-x86_64 -M q35,accel=tcg -cpu max -smp 2 -m "$memory_mib" \
     -kernel "$kernel" -initrd "$work/initrd.gz" -append "console=ttyS0 panic=-1 quiet" \
     -drive "file=$disk,format=raw,if=virtio,cache=unsafe" \
     -no-reboot -nodefaults -display none -serial stdio </dev/null | tr -d '\r' | tee "$console" ||

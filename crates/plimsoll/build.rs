@@ -4,6 +4,7 @@
 //! The library is a crate of this workspace with a profile of its own (`malloc`: it aborts on panic, so it cannot be a
 //! dependency). Cargo is called for it with a target folder of its own, as the outer one's is locked meanwhile, and
 //! without what the outer build was told to do differently: flags for sanitizers or model checkers, wrappers of clippy.
+//! That folder is shared by all profiles of the outer build, so that tests, clippy and the release take one library.
 
 use std::env;
 use std::error::Error;
@@ -46,7 +47,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     let out = PathBuf::from(env::var("OUT_DIR")?);
     let target = env::var("TARGET")?;
-    let folder = out.join("malloc");
+    let folder = target_folder(&out).join("embedded");
     // What is needed has been fetched for the outer build, as a rule: the network is asked only where it has not.
     let mut built = build(&workspace, &folder, &target, true)?;
     if !built.status.success() {
@@ -63,6 +64,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     let bytes = fs::read(&library).map_err(|error| format!("cannot read {}: {error}", library.display()))?;
     fs::write(out.join(LIBRARY), bytes)?;
     Ok(())
+}
+
+/// The outer build's target folder, which cargo marks with a tag; where there is none, the folder of this build script.
+fn target_folder(out: &Path) -> &Path {
+    let tagged = out
+        .ancestors()
+        .find(|folder| folder.join("CACHEDIR.TAG").is_file());
+    tagged.unwrap_or(out)
 }
 
 /// Calls cargo for the library.

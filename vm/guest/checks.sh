@@ -1,7 +1,7 @@
 # shellcheck shell=dash
 # The checks that run inside the VM, by busybox sh. Each prints a line; the last line counts them; the exit code is 1
 # when one failed. They look at function (exit codes, counters, files, what is left behind) and never at time.
-# What the runs write goes to /disk/out, where the host reads it after the VM (verify.py).
+# What the runs write goes to /disk/out, where the host reads it after the VM (.ci/verify-recording).
 
 out=/disk/out
 swap_dir=/disk/swap

@@ -23,3 +23,4 @@ mod scenario;
 mod trim;
 mod watch;
 mod workload;
+mod workspace;
