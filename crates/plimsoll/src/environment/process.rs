@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::cleanup::Undone;
+use super::error::UndoError;
 
 /// How long a killed process may take to be gone: its memory has to be freed, possibly from swap.
 const GONE_WITHIN: Duration = Duration::from_secs(10);
@@ -40,20 +41,21 @@ fn lives(pid: u32, start_time: u64) -> bool {
 }
 
 /// Kills the process if it still is the one that was started, and waits until it is gone.
-pub(super) fn undo(pid: u32, start_time: u64) -> Result<Undone, String> {
+pub(super) fn undo(pid: u32, start_time: u64) -> Result<Undone, UndoError> {
     if !lives(pid, start_time) {
         return Ok(Undone::Gone);
     }
     let number = i32::try_from(pid).ok().and_then(Pid::from_raw);
-    let number = number.ok_or_else(|| format!("{pid} is not a process number"))?;
+    let number = number.ok_or(rustix::io::Errno::SRCH);
+    let number = number.map_err(UndoError::system(format!("find process {pid}")))?;
     match kill_process(number, Signal::KILL) {
         Ok(()) | Err(rustix::io::Errno::SRCH) => {}
-        Err(error) => return Err(format!("cannot kill it: {error}")),
+        Err(source) => return Err(UndoError::system("kill it")(source)),
     }
     let deadline = Instant::now() + GONE_WITHIN;
     while lives(pid, start_time) {
         if Instant::now() >= deadline {
-            return Err(format!("still there {} s after SIGKILL", GONE_WITHIN.as_secs()));
+            return Err(UndoError::Unkillable(GONE_WITHIN.as_secs()));
         }
         thread::sleep(Duration::from_millis(10));
     }

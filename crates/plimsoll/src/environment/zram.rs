@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use super::cleanup::Undone;
 use super::control_file::{chosen, read, read_number, write};
-use super::error::EnvironmentError;
+use super::error::{EnvironmentError, UndoError};
 use super::journal::Change;
 use super::session::Session;
 use super::swap_device::{SwapDevice, SwapKind, is_active, turn_on};
@@ -108,11 +108,11 @@ fn record_algorithm(session: &mut Session, id: u32) -> Result<(), EnvironmentErr
 }
 
 /// Puts the algorithm of a reset device back.
-pub(super) fn undo_algorithm(id: u32, before: &str) -> Result<Undone, String> {
+pub(super) fn undo_algorithm(id: u32, before: &str) -> Result<Undone, UndoError> {
     let path = attribute(id, "comp_algorithm");
     match read(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Undone::Gone),
-        Err(error) => return Err(format!("cannot read {}: {error}", path.display())),
+        Err(source) => return Err(UndoError::system(format!("read {}", path.display()))(source)),
         Ok(now) if chosen(&now) == before => return Ok(Undone::Gone),
         Ok(_) => {}
     }
@@ -121,7 +121,7 @@ pub(super) fn undo_algorithm(id: u32, before: &str) -> Result<Undone, String> {
             "somebody else configured the device since".to_owned(),
         ));
     }
-    write(&path, before).map_err(|error| format!("cannot write `{before}` back: {error}"))?;
+    write(&path, before).map_err(UndoError::system(format!("write `{before}` back")))?;
     Ok(Undone::Gone)
 }
 
@@ -206,24 +206,24 @@ fn modprobe(arguments: &[&str]) -> io::Result<()> {
 }
 
 /// Unloads the module, unless somebody uses a device of it.
-pub(super) fn undo_module(name: &str) -> Result<Undone, String> {
+pub(super) fn undo_module(name: &str) -> Result<Undone, UndoError> {
     if !Path::new("/sys/module").join(name).exists() {
         return Ok(Undone::Gone);
     }
     // The module would go, and take configured devices with it, even while nobody has them open.
-    let used = devices().map_err(|error| format!("cannot list the zram devices: {error}"))?;
+    let used = devices().map_err(UndoError::system("list the zram devices"))?;
     if let Some(id) = used.into_iter().find(|&id| !is_free(id)) {
         return Ok(Undone::NotOurs(format!(
             "/dev/zram{id} is in use by somebody else"
         )));
     }
-    modprobe(&["-r", name]).map_err(|error| format!("cannot unload it: {error}"))?;
+    modprobe(&["-r", name]).map_err(UndoError::system("unload it"))?;
     Ok(Undone::Gone)
 }
 
 /// Removes the device that was added when the run died before it could write down which one it was.
-pub(super) fn undo_add(before: &[u32]) -> Result<Undone, String> {
-    let now = devices().map_err(|error| format!("cannot list the zram devices: {error}"))?;
+pub(super) fn undo_add(before: &[u32]) -> Result<Undone, UndoError> {
+    let now = devices().map_err(UndoError::system("list the zram devices"))?;
     let new: Vec<u32> = now.into_iter().filter(|id| !before.contains(id)).collect();
     match new[..] {
         [] => Ok(Undone::Gone),
@@ -235,33 +235,30 @@ pub(super) fn undo_add(before: &[u32]) -> Result<Undone, String> {
 }
 
 /// Resets the device, and removes it if it was added, provided that it still is as this run left it.
-pub(super) fn undo(id: u32, added: bool, disksize: u64, uuid: &str) -> Result<Undone, String> {
+pub(super) fn undo(id: u32, added: bool, disksize: u64, uuid: &str) -> Result<Undone, UndoError> {
     let size = match read_number(&attribute(id, "disksize")) {
         Ok(size) => size,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Undone::Gone),
-        Err(error) => return Err(format!("cannot read its size: {error}")),
+        Err(source) => return Err(UndoError::system("read its size")(source)),
     };
     if size != 0 {
-        if is_active(&node(id)).map_err(|error| format!("cannot read /proc/swaps: {error}"))? {
-            return Err("it is in use as swap".to_owned());
+        if is_active(&node(id)).map_err(UndoError::system("read /proc/swaps"))? {
+            return Err(UndoError::InUse);
         }
-        let header =
-            swap_header::find(&node(id)).map_err(|error| format!("cannot read its header: {error}"))?;
+        let header = swap_header::find(&node(id)).map_err(UndoError::system("read its header"))?;
         let ours = size == disksize && (header == Found::Blank || header == Found::Uuid(uuid.to_owned()));
         if !ours {
             return Ok(Undone::NotOurs("somebody else configured it since".to_owned()));
         }
-        patiently(|| write(&attribute(id, "reset"), "1"))
-            .map_err(|error| format!("cannot reset it: {error}"))?;
+        patiently(|| write(&attribute(id, "reset"), "1")).map_err(UndoError::system("reset it"))?;
     }
     if added { remove(id) } else { Ok(Undone::Gone) }
 }
 
-fn remove(id: u32) -> Result<Undone, String> {
-    patiently(|| write(Path::new(HOT_REMOVE), &id.to_string()))
-        .map_err(|error| format!("cannot remove it: {error}"))?;
+fn remove(id: u32) -> Result<Undone, UndoError> {
+    patiently(|| write(Path::new(HOT_REMOVE), &id.to_string())).map_err(UndoError::system("remove it"))?;
     if attribute(id, "disksize").exists() {
-        Err("it is still there".to_owned())
+        Err(UndoError::Stays)
     } else {
         Ok(Undone::Gone)
     }

@@ -404,8 +404,7 @@ impl<'a> Laboratory<'a> {
         let directory = writer.finish(&results).or_exit(Exit::Missing)?;
         // Opened anew: the page shows the finished recording, not one that is still being written.
         let recording = Recording::open(&directory).or_exit(Exit::Missing)?;
-        let page = report::write_page(&recording, &results, &directory)
-            .map_err(|error| Failure::message(Exit::Missing, error))?;
+        let page = report::write_page(&recording, &results, &directory).or_exit(Exit::Missing)?;
         if exit == Exit::Done && results.status == RunStatus::Untrustworthy {
             exit = Exit::Untrustworthy;
         }

@@ -157,7 +157,7 @@ impl std::str::FromStr for Condition {
             error(
                 format!("`{}` is not a limit of {metric}", right.trim()),
                 place + 1..text.len(),
-                &label,
+                &label.to_string(),
             )
         })?;
         let condition = Condition {
@@ -211,8 +211,17 @@ impl Condition {
     }
 }
 
+/// Why a text is no limit.
+#[derive(Debug, thiserror::Error)]
+enum LimitError {
+    #[error("not a number")]
+    NotANumber,
+    #[error("its unit must be one of: {}", .0.join(", "))]
+    Unit(Vec<&'static str>),
+}
+
 /// `10%`, or a number with a unit that fits the metric's.
-fn limit(text: &str, unit: MetricUnit) -> Result<Limit, String> {
+fn limit(text: &str, unit: MetricUnit) -> Result<Limit, LimitError> {
     let digits = text
         .find(|letter: char| letter.is_ascii_alphabetic() || letter == '%')
         .unwrap_or(text.len());
@@ -221,7 +230,7 @@ fn limit(text: &str, unit: MetricUnit) -> Result<Limit, String> {
         .parse()
         .ok()
         .filter(|number: &f64| number.is_finite())
-        .ok_or_else(|| "not a number".to_owned())?;
+        .ok_or(LimitError::NotANumber)?;
     if suffix == "%" {
         return Ok(Limit::Change(number / 100.0));
     }
@@ -241,13 +250,9 @@ fn limit(text: &str, unit: MetricUnit) -> Result<Limit, String> {
     match factors.iter().find(|(name, _)| *name == suffix) {
         Some((_, factor)) => Ok(Limit::Value(number * factor)),
         None => {
-            let units: Vec<&str> = factors
-                .iter()
-                .map(|(name, _)| *name)
-                .filter(|name| !name.is_empty())
-                .chain(["%"])
-                .collect();
-            Err(format!("its unit must be one of: {}", units.join(", ")))
+            let names = factors.iter().map(|(name, _)| *name);
+            let units = names.filter(|name| !name.is_empty()).chain(["%"]);
+            Err(LimitError::Unit(units.collect()))
         }
     }
 }

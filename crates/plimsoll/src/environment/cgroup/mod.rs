@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use super::cleanup::Undone;
 use super::control_file::{read_number, write};
-use super::error::EnvironmentError;
+use super::error::{EnvironmentError, UndoError};
 use super::journal::Change;
 use super::session::Session;
 
@@ -327,21 +327,20 @@ fn processes(cgroup: &Path) -> io::Result<Vec<u32>> {
 
 /// Removes the cgroup. Processes in it get some time to end; those that remain were not started by the run (its
 /// own are in the journal and were killed before) and are moved to the parent rather than killed.
-pub(super) fn undo(path: &Path) -> Result<Undone, String> {
+pub(super) fn undo(path: &Path) -> Result<Undone, UndoError> {
     let start = Instant::now();
     loop {
         match fs::remove_dir(path) {
             Ok(()) => return Ok(Undone::Gone),
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Undone::Gone),
             Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {}
-            Err(error) => return Err(format!("cannot remove it: {error}")),
+            Err(source) => return Err(UndoError::system("remove it")(source)),
         }
         let remaining = processes(path).unwrap_or_default();
         if start.elapsed() >= REMOVED_WITHIN {
-            return Err(if remaining.is_empty() {
-                "it stays busy: it has child cgroups, or the kernel still frees its memory".to_owned()
-            } else {
-                format!("processes {remaining:?} are in it and cannot be moved out: end them")
+            return Err(match remaining.is_empty() {
+                true => UndoError::Busy,
+                false => UndoError::Occupied(remaining),
             });
         }
         if start.elapsed() >= EMPTY_WITHIN

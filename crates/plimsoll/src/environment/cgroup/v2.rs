@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::super::cleanup::Undone;
 use super::super::control_file::{read, read_field, read_number, write};
-use super::super::error::EnvironmentError;
+use super::super::error::{EnvironmentError, UndoError};
 use super::super::journal::Change;
 use super::super::session::Session;
 use super::hierarchy::writable;
@@ -57,11 +57,11 @@ pub(super) fn parent(session: &mut Session, hierarchy: &Hierarchy) -> Result<Pat
 }
 
 /// Disables the memory controller for the children of `cgroup`, unless other children use it by now.
-pub(in super::super) fn undo_controller(cgroup: &Path) -> Result<Undone, String> {
+pub(in super::super) fn undo_controller(cgroup: &Path) -> Result<Undone, UndoError> {
     if !lists_memory(cgroup, CHILDREN) {
         return Ok(Undone::Gone);
     }
-    let children = fs::read_dir(cgroup).map_err(|error| format!("cannot list it: {error}"))?;
+    let children = fs::read_dir(cgroup).map_err(UndoError::system("list it"))?;
     let limited = children
         .filter_map(Result::ok)
         .map(|entry| entry.path())
@@ -69,9 +69,9 @@ pub(in super::super) fn undo_controller(cgroup: &Path) -> Result<Undone, String>
     if let Some(child) = limited {
         return Ok(Undone::NotOurs(format!("{} uses it by now", child.display())));
     }
-    write(&cgroup.join(CHILDREN), "-memory").map_err(|error| format!("cannot disable it: {error}"))?;
+    write(&cgroup.join(CHILDREN), "-memory").map_err(UndoError::system("disable it"))?;
     if lists_memory(cgroup, CHILDREN) {
-        Err("it stays enabled".to_owned())
+        Err(UndoError::StaysEnabled)
     } else {
         Ok(Undone::Gone)
     }
