@@ -224,7 +224,7 @@ if (shots) {
   await devtools.send("Emulation.setEmulatedVisionDeficiency", { type: "none" });
 }
 
-await check("prints the static drawings", async () => {
+await check("prints the static overview", async () => {
   await page.emulateMedia({ media: "print", colorScheme: "light" });
   assert.ok(await page.locator("svg.timeline").first().isVisible());
   assert.ok(await page.locator("#explorer").isHidden());
@@ -239,10 +239,10 @@ await main.close();
 
 await check("says the same without script", async () => {
   const still = await open({ javaScriptEnabled: false });
-  const drawings = still.page.locator("svg.timeline");
-  const count = await drawings.count();
-  assert.ok(count >= 2, `${count} drawings`);
-  for (let at = 0; at < count; at++) assert.ok(await drawings.nth(at).isVisible(), `drawing ${at} is hidden`);
+  assert.equal(await still.page.locator("svg.timeline").count(), 1);
+  assert.ok(await still.page.locator("svg.timeline").isVisible());
+  const states = still.page.locator(".figure .states");
+  assert.ok(await states.count() >= 1 && await states.first().isVisible(), "no table of states");
   assert.equal(await still.page.locator("svg.bars").count(), 2);
   assert.ok(await still.page.locator("#table-metrics").isVisible());
   assert.ok(await still.page.locator("svg.timeline .disc").count() > 3, "no numbered events");

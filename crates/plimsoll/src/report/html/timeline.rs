@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::palette;
-use super::panel::{PANELS, Panel, Shape, round_step};
+use super::panel::{self, Panel, round_step};
 use super::svg;
 use crate::quantity;
 use crate::report::page::{Mark, Series, Timeline};
@@ -15,8 +15,8 @@ const TOP: f64 = 24.0;
 /// Room above each plot for its title.
 const TITLE: f64 = 26.0;
 const BOTTOM: f64 = 30.0;
-/// Columns that a drawing is reduced to: more would not be seen at this width.
-const COLUMNS: usize = 400;
+/// Pixels of each of the columns that a drawing is reduced to: narrower ones would not be seen.
+const COLUMN: f64 = 2.25;
 /// Thickness in pixels from which a layer has room for its own name.
 const LABEL_ROOM: f64 = 13.0;
 /// Pixels that each mark needs on average: with fewer, the lines would hide what they mark.
@@ -27,57 +27,107 @@ const NEARLY: f64 = 0.97;
 const KEY_PITCH: f64 = 112.0;
 const KEY_LETTERS: usize = 16;
 
-/// The horizontal axis of a drawing.
-struct Axis {
-    from: f64,
-    to: f64,
+/// The horizontal axis of a drawing, in seconds after its origin.
+pub(in crate::report) struct Axis {
+    /// Words below it.
+    pub(in crate::report) title: String,
+    /// Pixels of the whole drawing.
+    pub(in crate::report) width: f64,
+    /// Seconds of the timeline that are 0 here.
+    pub(in crate::report) origin: f64,
+    /// Ends of what is shown.
+    pub(in crate::report) from: f64,
+    pub(in crate::report) to: f64,
 }
 
 impl Axis {
     fn x(&self, t: f64) -> f64 {
-        LEFT + (t - self.from) / (self.to - self.from) * (WIDTH - LEFT - RIGHT)
+        LEFT + (t - self.origin - self.from) / (self.to - self.from) * (self.right() - LEFT)
+    }
+
+    fn right(&self) -> f64 {
+        self.width - RIGHT
     }
 }
 
-/// Draws a timeline with its marks; `title` is what a screen reader says.
-pub(super) fn draw(timeline: &Timeline, marks: &[&Mark], mem_total: f64, title: &str) -> String {
-    let stride = timeline.t.len().div_ceil(COLUMNS).max(1);
-    let times: Vec<f64> = timeline.t.iter().copied().step_by(stride).collect();
+/// A panel in a drawing.
+pub(in crate::report) struct Plot<'a> {
+    /// What is drawn, and how.
+    pub(in crate::report) panel: &'static Panel,
+    /// Words above it.
+    pub(in crate::report) title: &'a str,
+    /// Whether the names of its series stand beside its title.
+    pub(in crate::report) keyed: bool,
+    /// Where its axis ends; else above its greatest value.
+    pub(in crate::report) top: Option<f64>,
+}
+
+/// Draws a whole timeline with its marks; `title` is what a screen reader says.
+pub(super) fn overview(timeline: &Timeline, marks: &[&Mark], mem_total: f64, title: &str) -> String {
     let from = timeline.t.first().copied().unwrap_or(0.0);
-    let to = timeline.t.last().copied().unwrap_or(0.0).max(from + 1e-3);
-    let axis = Axis { from, to };
-    let height: f64 = TOP
-        + BOTTOM
-        + PANELS
-            .iter()
-            .map(|panel| TITLE + f64::from(panel.height))
-            .sum::<f64>();
+    let axis = Axis {
+        title: "seconds since the start of the run".to_owned(),
+        width: WIDTH,
+        origin: 0.0,
+        from,
+        to: timeline.t.last().copied().unwrap_or(0.0).max(from + 1e-3),
+    };
+    let plot = |panel: &'static Panel| Plot {
+        panel,
+        title: panel.title,
+        keyed: panel.id != "whole",
+        top: (panel.id == "whole" && mem_total > 0.0).then_some(mem_total),
+    };
+    draw(
+        timeline,
+        marks,
+        &panel::drawn().map(plot).collect::<Vec<_>>(),
+        &axis,
+        title,
+    )
+}
+
+/// Draws panels of a timeline with its marks; `title` is what a screen reader says.
+pub(in crate::report) fn draw(
+    timeline: &Timeline,
+    marks: &[&Mark],
+    plots: &[Plot<'_>],
+    axis: &Axis,
+    title: &str,
+) -> String {
+    let columns = (axis.width / COLUMN) as usize;
+    let stride = timeline.t.len().div_ceil(columns).max(1);
+    let times: Vec<f64> = timeline.t.iter().copied().step_by(stride).collect();
+    let heights = plots.iter().map(|plot| TITLE + f64::from(plot.panel.height));
+    let height: f64 = TOP + BOTTOM + heights.sum::<f64>();
     let mut out = format!(
-        r#"<svg class="timeline" viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{}">"#,
+        r#"<svg class="timeline" viewBox="0 0 {} {height}" role="img" aria-label="{}">"#,
+        axis.width,
         svg::escape(title)
     );
     let mut y = TOP;
     // Lines of the marks cross the plots alone, not the words between them.
-    let mut plots = String::new();
-    for panel in PANELS {
+    let mut lines = String::new();
+    for plot in plots {
         y += TITLE;
-        let series: Vec<(&Series, Vec<Option<f64>>)> = panel
+        let series: Vec<(&Series, Vec<Option<f64>>)> = plot
+            .panel
             .series(timeline)
             .into_iter()
             .map(|series| (series, reduce(&series.values, stride)))
             .collect();
-        draw_panel(&mut out, panel, &series, &axis, &times, y, mem_total);
-        let _ = write!(plots, "M0 {y}v{}", panel.height);
-        y += f64::from(panel.height);
+        draw_panel(&mut out, plot, &series, axis, &times, y);
+        let _ = write!(lines, "M0 {y}v{}", plot.panel.height);
+        y += f64::from(plot.panel.height);
     }
-    draw_time(&mut out, &axis, y);
+    draw_time(&mut out, axis, y);
     let mut free_from = f64::NEG_INFINITY;
-    let crowded = marks.len() as f64 * MARK_ROOM > WIDTH - LEFT - RIGHT;
+    let crowded = marks.len() as f64 * MARK_ROOM > axis.right() - LEFT;
     for mark in marks.iter().filter(|_| !crowded) {
         let x = axis.x(mark.t);
         let _ = write!(
             out,
-            r#"<path class="mark" transform="translate({})" d="{plots}"/>"#,
+            r#"<path class="mark" transform="translate({})" d="{lines}"/>"#,
             svg::coordinate(x)
         );
         if x >= free_from {
@@ -87,6 +137,30 @@ pub(super) fn draw(timeline: &Timeline, marks: &[&Mark], mem_total: f64, title: 
     }
     out += "</svg>";
     out
+}
+
+/// The greatest value that the plot of a panel reaches.
+pub(in crate::report) fn peak(panel: &Panel, timeline: &Timeline) -> f64 {
+    let series = panel.series(timeline);
+    let values: Vec<(&Series, Vec<Option<f64>>)> = series
+        .into_iter()
+        .map(|series| (series, series.values.clone()))
+        .collect();
+    highest(panel, &curves(panel, &values, timeline.t.len()))
+}
+
+fn highest(panel: &Panel, curves: &[Vec<Option<f64>>]) -> f64 {
+    let values = curves.iter().flatten().flatten().copied();
+    let peak = values.fold(panel.least_top, f64::max);
+    peak * if peak > panel.least_top { 1.05 } else { 1.0 }
+}
+
+/// What is drawn of each series: in a stack the sums from the bottom up.
+fn curves(panel: &Panel, series: &[(&Series, Vec<Option<f64>>)], columns: usize) -> Vec<Vec<Option<f64>>> {
+    match panel.stack {
+        true => stacked(series, columns),
+        false => series.iter().map(|(_, values)| values.clone()).collect(),
+    }
 }
 
 /// Means of `stride` buckets each; a gap only where all of them are.
@@ -102,33 +176,22 @@ fn reduce(values: &[Option<f64>], stride: usize) -> Vec<Option<f64>> {
 
 fn draw_panel(
     out: &mut String,
-    panel: &Panel,
+    plot: &Plot<'_>,
     series: &[(&Series, Vec<Option<f64>>)],
     axis: &Axis,
     times: &[f64],
     y: f64,
-    mem_total: f64,
 ) {
+    let panel = plot.panel;
     let height = f64::from(panel.height);
     let base = y + height;
-    let curves = match panel.shape {
-        Shape::Stack => stacked(series, times.len()),
-        Shape::Lines => series.iter().map(|(_, values)| values.clone()).collect(),
-    };
-    let peak = curves
-        .iter()
-        .flatten()
-        .flatten()
-        .copied()
-        .fold(panel.least_top, f64::max);
-    let top = if panel.id == "whole" && mem_total > 0.0 {
-        mem_total
-    } else {
-        peak * if peak > panel.least_top { 1.05 } else { 1.0 }
-    };
+    let curves = curves(panel, series, times.len());
+    let top = plot.top.unwrap_or_else(|| highest(panel, &curves));
     let place = |value: f64| base - (value / top).min(1.0) * height;
-    *out += &svg::text(LEFT, y - 7.0, "title", panel.title);
-    draw_key(out, panel, series, y - 7.0);
+    *out += &svg::text(LEFT, y - 7.0, "title", plot.title);
+    if plot.keyed {
+        draw_key(out, panel, series, axis.right(), y - 7.0);
+    }
     let points = |curve: &[Option<f64>]| -> Vec<Option<(f64, f64)>> {
         times
             .iter()
@@ -136,7 +199,7 @@ fn draw_panel(
             .map(|(t, value)| value.map(|value| (axis.x(*t), place(value))))
             .collect()
     };
-    if panel.shape == Shape::Stack {
+    if panel.stack {
         // The highest first: each area reaches down to the base and is painted over by the next.
         for (index, (one, _)) in series.iter().enumerate().rev() {
             let path = svg::area_path(&points(&curves[index]), base);
@@ -149,10 +212,10 @@ fn draw_panel(
     }
     for tick in panel.unit.ticks(top, panel.height / 34) {
         let at = svg::coordinate(place(tick));
-        let _ = write!(out, r#"<path class="grid" d="M{LEFT} {at}H{}"/>"#, WIDTH - RIGHT);
+        let _ = write!(out, r#"<path class="grid" d="M{LEFT} {at}H{}"/>"#, axis.right());
         *out += &svg::text(LEFT - 6.0, place(tick) + 4.0, "tick end", &panel.unit.tick(tick));
     }
-    if panel.shape == Shape::Lines {
+    if !panel.stack {
         for (index, (one, _)) in series.iter().enumerate() {
             let path = svg::line_path(&points(&curves[index]));
             let _ = write!(
@@ -194,7 +257,7 @@ fn label_layers(
             .collect();
         let rooms: Vec<(f64, f64, f64)> = edges
             .iter()
-            .filter(|(x, _, _)| x - half > LEFT && x + half < WIDTH - RIGHT)
+            .filter(|(x, _, _)| x - half > LEFT && x + half < axis.right())
             .map(|&(x, _, _)| {
                 // The room that is there all along the width of the text.
                 let under = edges.iter().filter(|edge| (edge.0 - x).abs() <= half + 3.0);
@@ -242,12 +305,9 @@ fn middle_of_widest(rooms: &[(f64, f64, f64)]) -> Option<(f64, f64, f64)> {
 }
 
 /// The names of a panel's series with their colours, to the right of its title.
-fn draw_key(out: &mut String, panel: &Panel, series: &[(&Series, Vec<Option<f64>>)], y: f64) {
-    if panel.id == "whole" {
-        return;
-    }
+fn draw_key(out: &mut String, panel: &Panel, series: &[(&Series, Vec<Option<f64>>)], right: f64, y: f64) {
     for (index, (one, _)) in series.iter().enumerate() {
-        let x = WIDTH - RIGHT - KEY_PITCH * (series.len() - index) as f64;
+        let x = right - KEY_PITCH * (series.len() - index) as f64;
         let label = if panel.shows_layers() {
             palette::paint_of(&one.key).label
         } else {
@@ -256,7 +316,7 @@ fn draw_key(out: &mut String, panel: &Panel, series: &[(&Series, Vec<Option<f64>
         let label: String = label.chars().take(KEY_LETTERS).collect();
         *out += &svg::text(x + 24.0, y, "tick", &label);
         let colour = panel.colour(one, index);
-        if panel.shape == Shape::Lines {
+        if !panel.stack {
             let dash = dashes(one, index);
             let _ = write!(
                 out,
@@ -296,20 +356,16 @@ fn draw_time(out: &mut String, axis: &Axis, y: f64) {
     let step = round_step((axis.to - axis.from) / 8.0);
     let mut tick = (axis.from / step).ceil() * step;
     while tick <= axis.to {
-        let x = axis.x(tick);
+        let x = axis.x(axis.origin + tick);
         let _ = write!(out, r#"<path class="grid" d="M{} {y}v5"/>"#, svg::coordinate(x));
-        let label = if step < 1.0 {
-            quantity::significant(tick)
-        } else {
-            format!("{tick:.0}")
+        // -0 and what is nearly 0 are 0.
+        let shown = if tick.abs() < step / 1e3 { 0.0 } else { tick };
+        let label = match step < 1.0 {
+            true => quantity::significant(shown),
+            false => format!("{shown:.0}"),
         };
         *out += &svg::text(x, y + 17.0, "tick middle", &label);
         tick += step;
     }
-    *out += &svg::text(
-        WIDTH - RIGHT,
-        y + 29.0,
-        "tick end",
-        "seconds since the start of the run",
-    );
+    *out += &svg::text(axis.right(), y + 29.0, "tick end", &axis.title);
 }

@@ -5,8 +5,9 @@ use std::fmt::Write;
 use serde_json::{Value, json};
 
 use crate::analysis::Frame;
-use crate::analysis::gauges::{GAUGES, Gauge, GaugeUnit, Panel};
+use crate::analysis::gauges::{GAUGES, Gauge, GaugeUnit};
 use crate::inert::inert;
+use crate::report::html::panel::PANELS;
 use crate::report::html::{inert as safe_in_script, palette};
 use crate::sample::CATEGORIES;
 use crate::watch::{Facts, Level, MarkKind, State};
@@ -30,7 +31,7 @@ pub(super) fn hello(facts: &Facts, allow_actions: bool) -> String {
     let gauges = GAUGES.iter().map(|gauge| {
         let ink = palette::ink_of(gauge.key, 0);
         json!({
-            "key": gauge.key, "label": gauge.title, "panel": panel(gauge.panel), "unit": unit(gauge.unit),
+            "key": gauge.key, "label": gauge.title, "panel": gauge.panel, "unit": gauge.unit,
             "ink": ink.key, "dash": ink.dash,
         })
     });
@@ -43,6 +44,7 @@ pub(super) fn hello(facts: &Facts, allow_actions: bool) -> String {
         "hz": facts.hz,
         "cpus": facts.machine.cpus,
         "memTotal": facts.mem_total,
+        "panels": PANELS,
         "layers": layers.collect::<Vec<_>>(),
         "gauges": gauges.collect::<Vec<_>>(),
         "actions": allow_actions,
@@ -142,29 +144,6 @@ pub(super) fn end(why: &str) -> String {
 
 fn milliseconds(t_ns: u64) -> u64 {
     t_ns / 1_000_000
-}
-
-fn panel(panel: Panel) -> &'static str {
-    match panel {
-        Panel::Target => "target",
-        Panel::Swap => "swap",
-        Panel::Io => "io",
-        Panel::Faults => "faults",
-        Panel::Pressure => "pressure",
-        Panel::Cpu => "cpu",
-        Panel::Monitor => "monitor",
-    }
-}
-
-fn unit(unit: GaugeUnit) -> &'static str {
-    match unit {
-        GaugeUnit::Bytes => "bytes",
-        GaugeUnit::BytesPerSecond => "bytes-per-second",
-        GaugeUnit::PerSecond => "per-second",
-        GaugeUnit::Percent => "percent",
-        GaugeUnit::Milliseconds => "milliseconds",
-        GaugeUnit::Number => "number",
-    }
 }
 
 fn kind(kind: MarkKind) -> &'static str {

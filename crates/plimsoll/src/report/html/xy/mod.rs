@@ -26,54 +26,54 @@ const MANY_POINTS: usize = 1000;
 
 /// A chart.
 #[derive(Debug, Clone)]
-pub(super) struct Chart {
+pub(in crate::report) struct Chart {
     /// What it shows, for those who cannot see it.
-    pub(super) title: String,
+    pub(in crate::report) title: String,
     /// The horizontal axis: as wide as its values.
-    pub(super) x: Axis,
+    pub(in crate::report) x: Axis,
     /// The vertical axis: a linear one has 0 on it.
-    pub(super) y: Axis,
+    pub(in crate::report) y: Axis,
     /// The lines, each with its legend.
-    pub(super) lines: Vec<Line>,
+    pub(in crate::report) lines: Vec<Line>,
     /// Places on the horizontal axis that are marked.
-    pub(super) marks: Vec<(f64, String)>,
+    pub(in crate::report) marks: Vec<(f64, String)>,
     /// Levels on the vertical axis that are marked.
-    pub(super) levels: Vec<(f64, String)>,
+    pub(in crate::report) levels: Vec<(f64, String)>,
 }
 
 /// An axis.
 #[derive(Debug, Clone)]
-pub(super) struct Axis {
+pub(in crate::report) struct Axis {
     /// What it counts.
-    pub(super) title: String,
+    pub(in crate::report) title: String,
     /// In what.
-    pub(super) unit: MetricUnit,
+    pub(in crate::report) unit: MetricUnit,
     /// Whether each step is a factor. What is not above 0 is then left out.
-    pub(super) log: bool,
+    pub(in crate::report) log: bool,
 }
 
 /// A line of a chart.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Line {
+pub(in crate::report) struct Line {
     /// Words of the legend.
-    pub(super) label: String,
+    pub(in crate::report) label: String,
     /// Number of the colour and dash: lines of one number in several charts look alike.
-    pub(super) ink: usize,
+    pub(in crate::report) ink: usize,
     /// The points, by x; a point without a value breaks the line.
-    pub(super) points: Vec<(f64, Option<f64>)>,
+    pub(in crate::report) points: Vec<(f64, Option<f64>)>,
     /// Whether each point is a dot as well.
-    pub(super) dots: bool,
+    pub(in crate::report) dots: bool,
     /// The spread around the line: x, low and high.
-    pub(super) band: Vec<(f64, f64, f64)>,
+    pub(in crate::report) band: Vec<(f64, f64, f64)>,
     /// Thin, pale lines behind it: raw values, single repeats.
-    pub(super) behind: Vec<Vec<(f64, Option<f64>)>>,
+    pub(in crate::report) behind: Vec<Vec<(f64, Option<f64>)>>,
 }
 
 /// Points of a line in the drawing; none where it breaks.
 type Path = Vec<Option<(f64, f64)>>;
 
 /// The chart as SVG; none where no line has a point.
-pub(super) fn draw(chart: &Chart) -> Option<String> {
+pub(in crate::report) fn draw(chart: &Chart) -> Option<String> {
     let shown = |(x, y): &(f64, Option<f64>)| {
         usable(&chart.x, *x).is_some() && y.and_then(|y| usable(&chart.y, y)).is_some()
     };
