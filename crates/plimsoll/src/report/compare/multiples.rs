@@ -3,7 +3,7 @@
 
 use crate::analysis::MetricUnit;
 use crate::report::html::panel::MOVED;
-use crate::report::html::timeline::{self, Plot, peak};
+use crate::report::html::timeline::{self, Plot};
 use crate::report::html::{palette, xy};
 use crate::report::page::{Mark, Timeline};
 
@@ -77,8 +77,11 @@ impl<'a> Sheet<'a> {
 
     /// A drawing a strand: the layers that move, stacked.
     pub(super) fn multiples(&self) -> Vec<String> {
-        let peaks = self.strands.iter().map(|strand| peak(MOVED, strand.timeline));
-        let top = peaks.fold(0.0, f64::max);
+        let tops = self
+            .strands
+            .iter()
+            .map(|strand| timeline::top(MOVED, strand.timeline));
+        let top = tops.fold(0.0, f64::max);
         let draw = |(strand, &origin): (&Strand<'_>, &f64)| {
             let name: String = format!("{} {}", strand.letter, strand.name);
             let title: String = name.chars().take(NAME_LETTERS).collect();

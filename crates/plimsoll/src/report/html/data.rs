@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use super::palette;
-use super::panel::{self, Panel};
+use super::panel::{self, Curve, Panel};
 use super::representative;
 use crate::analysis::gauges::GaugeUnit;
 use crate::report::page::{Page, Series, Timeline};
@@ -78,31 +78,21 @@ fn series(panel: &Panel, timeline: &Timeline) -> Value {
         GaugeUnit::Percent | GaugeUnit::Milliseconds => HUNDREDTH,
         GaugeUnit::PerSecond | GaugeUnit::Number => 1.0,
     };
+    let whole = |values: &[Option<f64>]| -> Vec<Option<i64>> {
+        let round = |value: f64| (value / unit).round() as i64;
+        values.iter().map(|value| value.map(round)).collect()
+    };
     // Stacks are summed before they are rounded, so that the top of the memory stack is MemTotal to the byte.
-    let mut sum: Vec<Option<f64>> = vec![Some(0.0); timeline.t.len()];
-    let list: Vec<Value> = panel
-        .series(timeline)
+    let describe = |(place, (one, curve)): (usize, Curve<'_>)| {
+        let (values, peaks) = (differences(&whole(&curve)), differences(&whole(&one.peaks)));
+        describe(panel, one, place, values, peaks)
+    };
+    panel
+        .curves(timeline)
         .into_iter()
         .enumerate()
-        .map(|(place, one)| {
-            let values = match panel.stack {
-                true => {
-                    for (sum, value) in sum.iter_mut().zip(&one.values) {
-                        *sum = sum.zip(*value).map(|(sum, value)| sum + value);
-                    }
-                    &sum
-                }
-                false => &one.values,
-            };
-            let whole = |values: &[Option<f64>]| -> Vec<Option<i64>> {
-                let round = |value: f64| (value / unit).round() as i64;
-                values.iter().map(|value| value.map(round)).collect()
-            };
-            let (values, peaks) = (differences(&whole(values)), differences(&whole(&one.peaks)));
-            describe(panel, one, place, values, peaks)
-        })
-        .collect();
-    Value::Array(list)
+        .map(describe)
+        .collect()
 }
 
 fn describe(panel: &Panel, one: &Series, place: usize, values: Value, peaks: Value) -> Value {

@@ -82,9 +82,12 @@ pub(super) fn drawn() -> impl Iterator<Item = &'static Panel> {
     PANELS.iter().filter(|panel| panel.height > 0)
 }
 
+/// A series, and what is drawn of it.
+pub(super) type Curve<'a> = (&'a Series, Vec<Option<f64>>);
+
 impl Panel {
     /// The series that a timeline has for this panel.
-    pub(super) fn series<'a>(&self, timeline: &'a Timeline) -> Vec<&'a Series> {
+    fn series<'a>(&self, timeline: &'a Timeline) -> Vec<&'a Series> {
         let series = match self.contents {
             Layers => &timeline.layers,
             Moving => {
@@ -99,6 +102,22 @@ impl Panel {
             Of(Target | Monitor) => return Vec::new(),
         };
         series.iter().collect()
+    }
+
+    /// Its series with what is drawn of each: in a stack the sums from the bottom up, where a gap in one is a gap in all
+    /// above it.
+    pub(super) fn curves<'a>(&self, timeline: &'a Timeline) -> Vec<Curve<'a>> {
+        let mut sum = vec![Some(0.0); timeline.t.len()];
+        let curve = |series: &'a Series| {
+            if !self.stack {
+                return (series, series.values.clone());
+            }
+            for (sum, value) in sum.iter_mut().zip(&series.values) {
+                *sum = sum.zip(*value).map(|(sum, value)| sum + value);
+            }
+            (series, sum.clone())
+        };
+        self.series(timeline).into_iter().map(curve).collect()
     }
 
     /// Whether its series are layers of the memory stack.

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::palette;
-use super::panel::{self, Panel, round_step};
+use super::panel::{self, Curve, Panel, round_step};
 use super::svg;
 use crate::quantity;
 use crate::report::page::{Mark, Series, Timeline};
@@ -95,9 +95,7 @@ pub(in crate::report) fn draw(
     axis: &Axis,
     title: &str,
 ) -> String {
-    let columns = (axis.width / COLUMN) as usize;
-    let stride = timeline.t.len().div_ceil(columns).max(1);
-    let times: Vec<f64> = timeline.t.iter().copied().step_by(stride).collect();
+    let timeline = &timeline.thinned((axis.width / COLUMN) as usize);
     let heights = plots.iter().map(|plot| TITLE + f64::from(plot.panel.height));
     let height: f64 = TOP + BOTTOM + heights.sum::<f64>();
     let mut out = format!(
@@ -110,13 +108,7 @@ pub(in crate::report) fn draw(
     let mut lines = String::new();
     for plot in plots {
         y += TITLE;
-        let series: Vec<(&Series, Vec<Option<f64>>)> = plot
-            .panel
-            .series(timeline)
-            .into_iter()
-            .map(|series| (series, reduce(&series.values, stride)))
-            .collect();
-        draw_panel(&mut out, plot, &series, axis, &times, y);
+        draw_panel(&mut out, plot, timeline, axis, y);
         let _ = write!(lines, "M0 {y}v{}", plot.panel.height);
         y += f64::from(plot.panel.height);
     }
@@ -139,61 +131,28 @@ pub(in crate::report) fn draw(
     out
 }
 
-/// The greatest value that the plot of a panel reaches.
-pub(in crate::report) fn peak(panel: &Panel, timeline: &Timeline) -> f64 {
-    let series = panel.series(timeline);
-    let values: Vec<(&Series, Vec<Option<f64>>)> = series
-        .into_iter()
-        .map(|series| (series, series.values.clone()))
-        .collect();
-    highest(panel, &curves(panel, &values, timeline.t.len()))
-}
-
-fn highest(panel: &Panel, curves: &[Vec<Option<f64>>]) -> f64 {
-    let values = curves.iter().flatten().flatten().copied();
+/// Where the axis of a panel ends: above the greatest value.
+pub(in crate::report) fn top(panel: &Panel, timeline: &Timeline) -> f64 {
+    let curves = panel.curves(timeline);
+    let values = curves.iter().flat_map(|(_, curve)| curve).flatten().copied();
     let peak = values.fold(panel.least_top, f64::max);
     peak * if peak > panel.least_top { 1.05 } else { 1.0 }
 }
 
-/// What is drawn of each series: in a stack the sums from the bottom up.
-fn curves(panel: &Panel, series: &[(&Series, Vec<Option<f64>>)], columns: usize) -> Vec<Vec<Option<f64>>> {
-    match panel.stack {
-        true => stacked(series, columns),
-        false => series.iter().map(|(_, values)| values.clone()).collect(),
-    }
-}
-
-/// Means of `stride` buckets each; a gap only where all of them are.
-fn reduce(values: &[Option<f64>], stride: usize) -> Vec<Option<f64>> {
-    values
-        .chunks(stride)
-        .map(|chunk| {
-            let present: Vec<f64> = chunk.iter().flatten().copied().collect();
-            (!present.is_empty()).then(|| present.iter().sum::<f64>() / present.len() as f64)
-        })
-        .collect()
-}
-
-fn draw_panel(
-    out: &mut String,
-    plot: &Plot<'_>,
-    series: &[(&Series, Vec<Option<f64>>)],
-    axis: &Axis,
-    times: &[f64],
-    y: f64,
-) {
+fn draw_panel(out: &mut String, plot: &Plot<'_>, timeline: &Timeline, axis: &Axis, y: f64) {
     let panel = plot.panel;
     let height = f64::from(panel.height);
     let base = y + height;
-    let curves = curves(panel, series, times.len());
-    let top = plot.top.unwrap_or_else(|| highest(panel, &curves));
+    let curves = panel.curves(timeline);
+    let top = plot.top.unwrap_or_else(|| top(panel, timeline));
     let place = |value: f64| base - (value / top).min(1.0) * height;
     *out += &svg::text(LEFT, y - 7.0, "title", plot.title);
     if plot.keyed {
-        draw_key(out, panel, series, axis.right(), y - 7.0);
+        draw_key(out, panel, &curves, axis.right(), y - 7.0);
     }
     let points = |curve: &[Option<f64>]| -> Vec<Option<(f64, f64)>> {
-        times
+        timeline
+            .t
             .iter()
             .zip(curve)
             .map(|(t, value)| value.map(|value| (axis.x(*t), place(value))))
@@ -201,8 +160,8 @@ fn draw_panel(
     };
     if panel.stack {
         // The highest first: each area reaches down to the base and is painted over by the next.
-        for (index, (one, _)) in series.iter().enumerate().rev() {
-            let path = svg::area_path(&points(&curves[index]), base);
+        for (index, (one, curve)) in curves.iter().enumerate().rev() {
+            let path = svg::area_path(&points(curve), base);
             let colour = panel.colour(one, index);
             let _ = write!(out, r#"<path class="area" fill="{colour}" d="{path}"/>"#);
             if panel.shows_layers() && palette::paint_of(&one.key).hatched {
@@ -216,8 +175,8 @@ fn draw_panel(
         *out += &svg::text(LEFT - 6.0, place(tick) + 4.0, "tick end", &panel.unit.tick(tick));
     }
     if !panel.stack {
-        for (index, (one, _)) in series.iter().enumerate() {
-            let path = svg::line_path(&points(&curves[index]));
+        for (index, (one, curve)) in curves.iter().enumerate() {
+            let path = svg::line_path(&points(curve));
             let _ = write!(
                 out,
                 r#"<path class="line" stroke="{}" stroke-dasharray="{}" d="{path}"/>"#,
@@ -226,31 +185,30 @@ fn draw_panel(
             );
         }
     } else if panel.shows_layers() {
-        label_layers(out, series, &curves, times, axis, &place);
+        label_layers(out, &curves, &timeline.t, axis, &place);
     }
 }
 
 /// Each layer's name inside it, where it is thickest, if there is room.
 fn label_layers(
     out: &mut String,
-    series: &[(&Series, Vec<Option<f64>>)],
-    curves: &[Vec<Option<f64>>],
+    curves: &[Curve<'_>],
     times: &[f64],
     axis: &Axis,
     place: &impl Fn(f64) -> f64,
 ) {
-    for (index, (one, _)) in series.iter().enumerate() {
+    for (index, (one, curve)) in curves.iter().enumerate() {
         let paint = palette::paint_of(&one.key);
         let half = paint.label.len() as f64 * 3.4 + 2.0;
         let edges: Vec<(f64, f64, f64)> = times
             .iter()
             .enumerate()
             .filter_map(|(column, t)| {
-                let high = place(curves[index][column]?);
+                let high = place(curve[column]?);
                 let low = if index == 0 {
                     place(0.0)
                 } else {
-                    place(curves[index - 1][column]?)
+                    place(curves[index - 1].1[column]?)
                 };
                 Some((axis.x(*t), low, high))
             })
@@ -305,9 +263,9 @@ fn middle_of_widest(rooms: &[(f64, f64, f64)]) -> Option<(f64, f64, f64)> {
 }
 
 /// The names of a panel's series with their colours, to the right of its title.
-fn draw_key(out: &mut String, panel: &Panel, series: &[(&Series, Vec<Option<f64>>)], right: f64, y: f64) {
-    for (index, (one, _)) in series.iter().enumerate() {
-        let x = right - KEY_PITCH * (series.len() - index) as f64;
+fn draw_key(out: &mut String, panel: &Panel, curves: &[Curve<'_>], right: f64, y: f64) {
+    for (index, (one, _)) in curves.iter().enumerate() {
+        let x = right - KEY_PITCH * (curves.len() - index) as f64;
         let label = if panel.shows_layers() {
             palette::paint_of(&one.key).label
         } else {
@@ -336,20 +294,6 @@ fn draw_key(out: &mut String, panel: &Panel, series: &[(&Series, Vec<Option<f64>
 /// The dashes of a line, as SVG wants them.
 fn dashes(series: &Series, place: usize) -> String {
     svg::dashes(palette::ink_of(&series.key, place).dash)
-}
-
-/// Sums from the bottom up; a gap in one is a gap in all above it.
-fn stacked(series: &[(&Series, Vec<Option<f64>>)], columns: usize) -> Vec<Vec<Option<f64>>> {
-    let mut sum = vec![Some(0.0); columns];
-    series
-        .iter()
-        .map(|(_, values)| {
-            for (sum, value) in sum.iter_mut().zip(values) {
-                *sum = sum.zip(*value).map(|(sum, value)| sum + value);
-            }
-            sum.clone()
-        })
-        .collect()
 }
 
 fn draw_time(out: &mut String, axis: &Axis, y: f64) {
