@@ -70,14 +70,14 @@ mod tests {
     fn only_the_process_of_that_start_time_is_killed() {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let start = start_time(child.id()).unwrap();
-        assert_eq!(undo(child.id(), start + 1), Ok(Undone::Gone));
+        assert_eq!(undo(child.id(), start + 1).unwrap(), Undone::Gone);
         assert!(
             child.try_wait().unwrap().is_none(),
             "another process of the same number was killed"
         );
-        assert_eq!(undo(child.id(), start), Ok(Undone::Gone));
+        assert_eq!(undo(child.id(), start).unwrap(), Undone::Gone);
         assert!(!child.wait().unwrap().success());
-        assert_eq!(undo(child.id(), start), Ok(Undone::Gone), "undoing twice");
+        assert_eq!(undo(child.id(), start).unwrap(), Undone::Gone, "undoing twice");
     }
 
     #[test]

@@ -90,11 +90,34 @@ pub enum Standing {
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct ConditionError {
+    /// What is wrong with it.
+    pub fault: Fault,
     message: String,
     help: String,
     text: String,
     at: Range<usize>,
     label: String,
+}
+
+/// What is wrong with a condition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Fault {
+    /// It has no `>` and no `<`.
+    NoOperator,
+    /// It names no metric.
+    NoMetric,
+    /// What follows is no limit of the metric.
+    NoLimit,
+    /// Only an improvement would break it.
+    Improvement,
+    /// No run has the metric.
+    UnknownMetric {
+        /// The one whose name is nearest.
+        nearest: Option<String>,
+    },
+    /// No run has the group.
+    UnknownGroup,
 }
 
 impl Diagnostic for ConditionError {
@@ -123,7 +146,8 @@ impl std::str::FromStr for Condition {
     type Err = ConditionError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let error = |message: String, at: Range<usize>, label: &str| ConditionError {
+        let error = |fault, message: String, at: Range<usize>, label: &str| ConditionError {
+            fault,
             message,
             help: GRAMMAR.to_owned(),
             text: text.to_owned(),
@@ -132,6 +156,7 @@ impl std::str::FromStr for Condition {
         };
         let Some(place) = text.rfind(['>', '<']) else {
             return Err(error(
+                Fault::NoOperator,
                 format!("`{text}` has no `>` and no `<`"),
                 0..text.len(),
                 "no limit",
@@ -150,11 +175,17 @@ impl std::str::FromStr for Condition {
         let metric = metric.trim();
         let metric_at = metric_start..metric_start + metric.len();
         if metric.is_empty() {
-            return Err(error(format!("`{text}` names no metric"), 0..place, "here"));
+            return Err(error(
+                Fault::NoMetric,
+                format!("`{text}` names no metric"),
+                0..place,
+                "here",
+            ));
         }
         let nature = nature(metric);
         let limit = limit(right.trim(), nature.unit).map_err(|label| {
             error(
+                Fault::NoLimit,
                 format!("`{}` is not a limit of {metric}", right.trim()),
                 place + 1..text.len(),
                 &label.to_string(),
@@ -182,6 +213,7 @@ impl Condition {
             _ => return Ok(()),
         };
         Err(ConditionError {
+            fault: Fault::Improvement,
             message: format!(
                 "`{}` would be broken by getting better: {way} is better",
                 self.text
@@ -421,6 +453,9 @@ fn groups_of(comparison: &Comparison) -> Vec<&str> {
 fn unknown_metric(condition: &Condition, known: &[String]) -> ConditionError {
     let nearest = near(&condition.metric, known.iter().map(String::as_str));
     ConditionError {
+        fault: Fault::UnknownMetric {
+            nearest: nearest.first().map(|name| (*name).to_owned()),
+        },
         message: format!("there is no metric `{}`", condition.metric),
         help: format!("the metrics are: {}", known.join(", ")),
         text: condition.text.clone(),
@@ -435,6 +470,7 @@ fn unknown_metric(condition: &Condition, known: &[String]) -> ConditionError {
 fn unknown_group(condition: &Condition, groups: &[&str]) -> ConditionError {
     let pattern = condition.group.as_deref().unwrap_or("*");
     ConditionError {
+        fault: Fault::UnknownGroup,
         message: format!("no group is called `{pattern}`"),
         help: format!("the groups are: {}", groups.join(", ")),
         text: condition.text.clone(),
