@@ -329,7 +329,8 @@ function timeline(page) {
     cells = [];
     const bodies = panels.filter(panel => panel.heading).map(panel => {
       const list = listOf(panel);
-      const rows = (panel.stack ? [...list].reverse() : list).map(one => {
+      const bare = list.filter(one => one.bare), drawn = list.filter(one => !one.bare);
+      const rows = (panel.stack ? drawn.reverse() : drawn).concat(bare).map(one => {
         const value = element("td"), delta = element("td");
         const row = element("tr", { "data-key": one.key }, element("th", { scope: "row" }, ...(one.bare ? [] : [swatch(one, !panel.stack)]), one.label), value, delta);
         cells.push({ one, unit: one.unit ?? panel.unit, value, delta, row });

@@ -12,6 +12,8 @@ const WIDTH: f64 = 440.0;
 const NAME_LETTERS: usize = 48;
 /// Columns of the grid that two runs are compared on.
 const COLUMNS: usize = 120;
+/// What an axis of bytes reaches at least, so that small differences are not blown up.
+const LEAST: f64 = 1048576.0;
 
 /// What a timeline is aligned by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,7 +110,7 @@ impl<'a> Sheet<'a> {
         let lines = [0, other].into_iter().enumerate();
         let lines = lines.map(|(ink, strand)| {
             let values = self.on_grid(strand, key)?;
-            Some(self.line(self.strands[strand].letter, ink, values))
+            Some(self.line(self.strands[strand].letter, ink, values, &[LEAST]))
         });
         self.chart(
             palette::paint_of(key).label.to_owned(),
@@ -122,14 +124,19 @@ impl<'a> Sheet<'a> {
         let values = first.iter().zip(&second).map(|(a, b)| Some((*b)? - (*a)?));
         let letters = [other, 0].map(|strand| self.strands[strand].letter);
         let label = format!("{} \u{2212} {}", letters[0], letters[1]);
-        let line = self.line(&label, 2, values.collect());
+        let line = self.line(&label, 0, values.collect(), &[LEAST, -LEAST]);
         self.chart(format!("{}: {label}", palette::paint_of(key).label), vec![line])
     }
 
-    fn line(&self, label: &str, ink: usize, values: Vec<Option<f64>>) -> xy::Line {
+    fn line(&self, label: &str, ink: usize, values: Vec<Option<f64>>, reached: &[f64]) -> xy::Line {
         xy::Line {
             label: label.to_owned(),
             ink,
+            // A line of one point is not seen, and has its place on the axis.
+            behind: reached
+                .iter()
+                .map(|&value| vec![(self.from, Some(value))])
+                .collect(),
             points: (0..).map(|column| self.at(column)).zip(values).collect(),
             ..xy::Line::default()
         }
