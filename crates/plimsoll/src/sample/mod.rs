@@ -40,6 +40,7 @@ pub use columns::{COLUMNS, Column, Row, Unit, col};
 pub use delays::{DelayAccounting, Delays, DelaysError};
 pub use profile::{Profile, ProfileError, Profiler, Symbols};
 pub use reader::{Reader, Target};
+pub use residency::LockError;
 pub use sampler::{MAX_HZ, Sampler, SamplerConfig, monotonic_ns};
 
 /// The parsers of the sources, text in, values out.
