@@ -9,7 +9,7 @@ use crate::report::page::{Mark, Timeline};
 
 /// Width of the drawing of a strand, and letters of its name that fit above it.
 const WIDTH: f64 = 440.0;
-const NAME_LETTERS: usize = 48;
+const NAME_LETTERS: usize = 44;
 /// Columns of the grid that two runs are compared on.
 const COLUMNS: usize = 120;
 /// What an axis of bytes reaches at least, so that small differences are not blown up.
