@@ -77,7 +77,7 @@ page-test +reports:
 # Use the live page of `plimsoll watch --serve` in headless Chromium
 watch-page-test:
     cargo test --workspace --no-run
-    crates/plimsoll/tests/page/live.sh "${CARGO_TARGET_DIR:-target}/debug/plimsoll"
+    crates/plimsoll/tests/page/run.sh "${CARGO_TARGET_DIR:-target}/debug/plimsoll"
 
 # Everything that must hold before a change lands, but for sections whose inputs are those of their last green run
 ci:

@@ -1,11 +1,31 @@
 //! Quantities as text, with three significant digits and their unit.
 
+/// Binary units of bytes.
+const UNITS: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+
 /// Bytes with a binary unit: `256 MiB`, `1.21 GiB`, `0`.
 pub fn bytes(value: f64) -> String {
     if value == 0.0 {
         return "0".to_owned();
     }
-    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let (scaled, unit) = scaled(value);
+    let sign = if value < 0.0 { "\u{2212}" } else { "" };
+    format!("{sign}{} {}", significant(scaled), UNITS[unit])
+}
+
+/// Bytes in at most five cells: `0`, `512K`, `8.2G`, `24.0G`, `-1.5G`.
+pub fn short_bytes(value: f64) -> String {
+    if value == 0.0 {
+        return "0".to_owned();
+    }
+    let (scaled, unit) = scaled(value);
+    let sign = if value < 0.0 { "-" } else { "" };
+    let digits = usize::from(unit > 0 && scaled < 99.95);
+    format!("{sign}{scaled:.digits$}{}", &UNITS[unit][..1])
+}
+
+/// The size of a number of bytes in the unit that fits, and the place of that in [`UNITS`].
+fn scaled(value: f64) -> (f64, usize) {
     let mut scaled = value.abs();
     let mut unit = 0;
     // 999.5 rounds to four digits, so it belongs to the next unit.
@@ -13,8 +33,7 @@ pub fn bytes(value: f64) -> String {
         scaled /= 1024.0;
         unit += 1;
     }
-    let sign = if value < 0.0 { "\u{2212}" } else { "" };
-    format!("{sign}{} {}", significant(scaled), UNITS[unit])
+    (scaled, unit)
 }
 
 /// Bytes with a sign on both sides of zero, for a change.

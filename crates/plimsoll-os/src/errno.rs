@@ -36,7 +36,7 @@ impl Errno {
     }
 
     /// The error of that number, as the kernel returns it.
-    pub(crate) const fn of_number(number: c_int) -> Errno {
+    pub const fn of_number(number: c_int) -> Errno {
         Errno(number)
     }
 

@@ -24,13 +24,28 @@ use plimsoll_model::recording::model::{Results, file};
 
 pub use page::{Mark, MemoryUse, Page, Series, Timeline};
 
+/// Why there is no report.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReportError {
+    /// Its file cannot be written.
+    #[error("cannot write {}: {source}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+}
+
 /// Writes the page into the folder of its recording and returns the file.
 ///
 /// # Errors
-/// With words for people when the file cannot be written.
-pub fn write_page(recording: &Recording, results: &Results, folder: &Path) -> Result<PathBuf, String> {
+/// When the file cannot be written.
+pub fn write_page(recording: &Recording, results: &Results, folder: &Path) -> Result<PathBuf, ReportError> {
     let path = folder.join(file::REPORT);
-    std::fs::write(&path, html::render(&page::build(recording, results)))
-        .map_err(|error| format!("cannot write {}: {error}", path.display()))?;
-    Ok(path)
+    match std::fs::write(&path, html::render(&page::build(recording, results))) {
+        Ok(()) => Ok(path),
+        Err(source) => Err(ReportError::Write { path, source }),
+    }
 }

@@ -63,6 +63,37 @@ pub struct Timeline {
     pub cpu: Vec<Series>,
 }
 
+impl Timeline {
+    /// The same in at most `points` points, for drawings that could not show more: each the mean of what is known in its
+    /// stretch, and a gap where nothing is. Peaks are left out.
+    pub(super) fn thinned(&self, points: usize) -> Timeline {
+        let stride = self.t.len().div_ceil(points).max(1);
+        let mean = |values: &[Option<f64>]| {
+            let known: Vec<f64> = values.iter().flatten().copied().collect();
+            (!known.is_empty()).then(|| known.iter().sum::<f64>() / known.len() as f64)
+        };
+        let thin = |list: &[Series]| -> Vec<Series> {
+            let thin = |series: &Series| Series {
+                key: series.key.clone(),
+                label: series.label.clone(),
+                values: series.values.chunks(stride).map(mean).collect(),
+                peaks: Vec::new(),
+            };
+            list.iter().map(thin).collect()
+        };
+        Timeline {
+            trial: self.trial.clone(),
+            t: self.t.iter().copied().step_by(stride).collect(),
+            layers: thin(&self.layers),
+            swap: thin(&self.swap),
+            io: thin(&self.io),
+            faults: thin(&self.faults),
+            pressure: thin(&self.pressure),
+            cpu: thin(&self.cpu),
+        }
+    }
+}
+
 /// One quantity over the buckets of a [`Timeline`].
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Series {

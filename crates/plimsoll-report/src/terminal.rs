@@ -176,6 +176,20 @@ fn table_of(columns: &[&Column], results: &Results, groups: &[&Group], colour: b
         .iter()
         .map(|trial| (trial.id.as_str(), trial))
         .collect();
+    let mut table = ruled(columns.iter().map(|column| column.head()), colour);
+    for group in groups {
+        let trials: Vec<&Trial> = group
+            .trials
+            .iter()
+            .filter_map(|id| by_id.get(id.as_str()).copied())
+            .collect();
+        table.add_row(columns.iter().map(|column| column.cell(group, &trials, colour)));
+    }
+    table
+}
+
+/// An empty table with these headings, as wide as its words.
+pub(super) fn ruled(heads: impl Iterator<Item = String>, colour: bool) -> Table {
     let mut table = Table::new();
     table
         .load_style(UTF8_HORIZONTAL_ONLY)
@@ -185,22 +199,10 @@ fn table_of(columns: &[&Column], results: &Results, groups: &[&Group], colour: b
     } else {
         table.force_no_tty();
     }
-    table.set_header(columns.iter().map(|column| {
-        let cell = Cell::new(column.head());
-        if colour {
-            cell.add_attribute(Attribute::Bold)
-        } else {
-            cell
-        }
+    table.set_header(heads.map(|head| match colour {
+        true => Cell::new(head).add_attribute(Attribute::Bold),
+        false => Cell::new(head),
     }));
-    for group in groups {
-        let trials: Vec<&Trial> = group
-            .trials
-            .iter()
-            .filter_map(|id| by_id.get(id.as_str()).copied())
-            .collect();
-        table.add_row(columns.iter().map(|column| column.cell(group, &trials, colour)));
-    }
     table
 }
 

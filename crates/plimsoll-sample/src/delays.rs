@@ -70,6 +70,29 @@ impl Delays {
     }
 }
 
+/// Why delays are not known.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DelaysError {
+    /// The kernel's switch cannot be read.
+    #[error("cannot read {SWITCH}: {0}; the kernel needs CONFIG_TASK_DELAY_ACCT")]
+    NotBuilt(io::Error),
+    /// The kernel's switch is off.
+    #[error(
+        "the kernel keeps no account of delays; turn it on with `sysctl kernel.task_delayacct=1` before the program starts"
+    )]
+    Off,
+    /// There is no way to the kernel's account.
+    #[error("cannot ask the kernel for the account of delays: {0}")]
+    Connect(io::Error),
+    /// This user may not ask.
+    #[error("asking the kernel for the account of delays needs CAP_NET_ADMIN; run as root")]
+    NotPermitted,
+    /// The kernel answers with something else.
+    #[error("the kernel does not tell the account of delays: {0}")]
+    Refused(io::Error),
+}
+
 /// The way to ask for [`Delays`].
 #[derive(Debug)]
 pub struct DelayAccounting {
@@ -81,35 +104,22 @@ impl DelayAccounting {
     /// Opens it.
     ///
     /// # Errors
-    /// With words for people when the kernel keeps no account, or does not tell this user.
-    pub fn open() -> Result<DelayAccounting, String> {
-        match std::fs::read_to_string(SWITCH) {
-            Ok(text) if text.trim() == "1" => {}
-            Ok(_) => {
-                return Err(
-                    "the kernel keeps no account of delays; turn it on with `sysctl kernel.task_delayacct=1` before \
-                     the program starts"
-                        .to_owned(),
-                );
-            }
-            Err(error) => {
-                return Err(format!(
-                    "cannot read {SWITCH}: {error}; the kernel needs CONFIG_TASK_DELAY_ACCT"
-                ));
-            }
+    /// When the kernel keeps no account, or does not tell this user.
+    pub fn open() -> Result<DelayAccounting, DelaysError> {
+        if std::fs::read_to_string(SWITCH)
+            .map_err(DelaysError::NotBuilt)?
+            .trim()
+            != "1"
+        {
+            return Err(DelaysError::Off);
         }
-        let opened =
-            connect().map_err(|error| format!("cannot ask the kernel for the account of delays: {error}"))?;
+        let opened = connect().map_err(DelaysError::Connect)?;
         // Asking for one's own shows whether one may ask.
-        opened
-            .of(std::process::id())
-            .map_err(|error| match error.kind() {
-                io::ErrorKind::PermissionDenied => {
-                    "asking the kernel for the account of delays needs CAP_NET_ADMIN; run as root".to_owned()
-                }
-                _ => format!("the kernel does not tell the account of delays: {error}"),
-            })?;
-        Ok(opened)
+        match opened.of(std::process::id()) {
+            Ok(_) => Ok(opened),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(DelaysError::NotPermitted),
+            Err(error) => Err(DelaysError::Refused(error)),
+        }
     }
 
     /// The delays of process `pid`, which may have ended if its parent has not waited for it yet.

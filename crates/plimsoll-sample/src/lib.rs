@@ -34,9 +34,11 @@ use std::io;
 pub use batch::Batch;
 pub use bench::{SamplerBench, VmstatCost, bench};
 pub use cgroup::CgroupFiles;
-pub use delays::{DelayAccounting, Delays};
+
+pub use delays::{DelayAccounting, Delays, DelaysError};
 pub use profile::{Profile, ProfileError, Profiler, Symbols};
 pub use reader::{Reader, Target};
+pub use residency::LockError;
 pub use sampler::{MAX_HZ, Sampler, SamplerConfig, monotonic_ns};
 
 /// The parsers of the sources, text in, values out.

@@ -5,6 +5,32 @@
 //! runner, and tests, may need pages that can be reclaimed.
 
 use std::fs;
+use std::io;
+
+/// Why the sampling thread's memory is not locked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LockError {
+    /// The system refuses to lock a range.
+    #[error(
+        "cannot lock the sampler's {what} ({bytes} bytes) in memory: {errno}; run as root or with CAP_IPC_LOCK, or raise \
+         `ulimit -l`"
+    )]
+    Refused {
+        /// What lies in it.
+        what: &'static str,
+        /// Its length.
+        bytes: usize,
+        /// The kernel's answer.
+        errno: plimsoll_os::Errno,
+    },
+    /// The thread's mappings are not known.
+    #[error("cannot lock the sampler's program text in memory: /proc/self/maps cannot be read: {0}")]
+    Unknown(io::Error),
+    /// The thread ended before it could lock anything.
+    #[error("the sampling thread ended before it could lock its memory")]
+    Ended,
+}
 
 /// A range of addresses: start and length in bytes.
 pub(crate) type Span = (usize, usize);
@@ -19,7 +45,7 @@ pub(crate) fn span_of<T: ?Sized>(value: &T) -> Span {
 
 /// Locks the calling thread's stack, the program's text and data, and `spans`. Goes on after a failure and reports
 /// the first.
-pub(crate) fn lock_thread(spans: &[Span]) -> Result<(), String> {
+pub(crate) fn lock_thread(spans: &[Span]) -> Result<(), LockError> {
     let stack_address = span_of(&spans).0;
     let mut first = lock_spans("buffers", spans);
     for (what, span) in mappings(stack_address)? {
@@ -29,23 +55,20 @@ pub(crate) fn lock_thread(spans: &[Span]) -> Result<(), String> {
 }
 
 /// Locks `spans`, which error messages call `what`.
-pub(crate) fn lock_spans(what: &str, spans: &[Span]) -> Result<(), String> {
+pub(crate) fn lock_spans(what: &'static str, spans: &[Span]) -> Result<(), LockError> {
     for &(address, length) in spans.iter().filter(|span| span.1 > 0) {
-        plimsoll_os::lock_range_on_fault(address, length).map_err(|error| {
-            format!(
-                "cannot lock the sampler's {what} ({length} bytes) in memory: {error}; run as root or with CAP_IPC_LOCK, \
-                 or raise `ulimit -l`"
-            )
+        plimsoll_os::lock_range_on_fault(address, length).map_err(|errno| LockError::Refused {
+            what,
+            bytes: length,
+            errno,
         })?;
     }
     Ok(())
 }
 
 /// The mappings to lock: the stack, all code, and the program's own constants and variables.
-fn mappings(stack_address: usize) -> Result<Vec<(&'static str, Span)>, String> {
-    let maps = fs::read_to_string("/proc/self/maps").map_err(|error| {
-        format!("cannot lock the sampler's program text in memory: /proc/self/maps cannot be read: {error}")
-    })?;
+fn mappings(stack_address: usize) -> Result<Vec<(&'static str, Span)>, LockError> {
+    let maps = fs::read_to_string("/proc/self/maps").map_err(LockError::Unknown)?;
     let program = fs::read_link("/proc/self/exe").unwrap_or_default();
     let program = program.to_string_lossy();
     Ok(maps

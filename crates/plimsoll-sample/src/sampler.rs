@@ -12,7 +12,7 @@ use rustix::time::{Timespec, clock_gettime};
 use super::SampleError;
 use super::batch::{Batch, Outbox};
 use super::reader::{Attached, Reader, Target};
-use super::residency::{lock_spans, lock_thread, span_of};
+use super::residency::{LockError, lock_spans, lock_thread, span_of};
 use super::schedule::Schedule;
 use super::swaps::SlotHistory;
 use plimsoll_model::columns::{Row, col};
@@ -73,7 +73,7 @@ pub(crate) fn thread_cpu_ns() -> u64 {
 pub struct Sampler {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<SamplerReport>>,
-    locked: Result<(), String>,
+    locked: Result<(), LockError>,
 }
 
 impl Sampler {
@@ -113,9 +113,7 @@ impl Sampler {
                 run(config, reader, outbox, &in_thread)
             })
             .map_err(SampleError::Thread)?;
-        let locked = started
-            .recv()
-            .unwrap_or_else(|_| Err("the sampling thread ended before it could lock its memory".into()));
+        let locked = started.recv().unwrap_or(Err(LockError::Ended));
         let sampler = Sampler {
             shared,
             thread: Some(thread),
@@ -150,8 +148,8 @@ impl Sampler {
     }
 
     /// Whether the thread's memory is locked; if not, why.
-    pub fn locked(&self) -> Result<(), String> {
-        self.locked.clone()
+    pub fn locked(&self) -> Result<(), &LockError> {
+        self.locked.as_ref().copied()
     }
 
     /// Ends the thread, after it has sent what it collected, and says what it cost and missed.

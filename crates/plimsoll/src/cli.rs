@@ -488,23 +488,31 @@ pub struct Man {
 /// Longest duration in seconds: ten years.
 const LONGEST: f64 = 3.2e8;
 
+/// Why the value of an option cannot be taken.
+#[derive(Debug, thiserror::Error)]
+enum ValueError {
+    #[error("give a number of seconds")]
+    NoNumber,
+    #[error("give seconds from 0 to {LONGEST}")]
+    Seconds,
+    #[error("give an address and a port, for instance 127.0.0.1:8080; port 0 is any that is free")]
+    Address,
+}
+
 /// Parses a duration in seconds.
-fn seconds(text: &str) -> Result<f64, String> {
-    let seconds: f64 = text.parse().map_err(|_| "give a number of seconds".to_owned())?;
-    if (0.0..=LONGEST).contains(&seconds) {
-        Ok(seconds)
-    } else {
-        Err(format!("give seconds from 0 to {LONGEST}"))
+fn seconds(text: &str) -> Result<f64, ValueError> {
+    let seconds: f64 = text.parse().map_err(|_| ValueError::NoNumber)?;
+    match (0.0..=LONGEST).contains(&seconds) {
+        true => Ok(seconds),
+        false => Err(ValueError::Seconds),
     }
 }
 
 /// Parses the address of a page; `localhost` is 127.0.0.1.
-fn address(text: &str) -> Result<std::net::SocketAddr, String> {
+fn address(text: &str) -> Result<std::net::SocketAddr, ValueError> {
     let named = text
         .strip_prefix("localhost:")
         .map(|port| format!("127.0.0.1:{port}"));
     let address = named.as_deref().unwrap_or(text).parse();
-    address.map_err(|_| {
-        "give an address and a port, for instance 127.0.0.1:8080; port 0 is any that is free".to_owned()
-    })
+    address.map_err(|_| ValueError::Address)
 }

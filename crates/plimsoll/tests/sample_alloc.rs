@@ -58,7 +58,7 @@ fn main() {
         sampler.set_target(None);
     }
     let calls = CALLS.load(Ordering::Relaxed) - before;
-    let locked = sampler.locked();
+    let locked = sampler.locked().map_err(ToString::to_string);
     let report = sampler.stop();
     let taken: usize = batches.iter().map(|batch| batch.rows().len()).sum();
     assert_eq!(

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::error::{EnvironmentError, Left, UndoReport};
+use super::error::{EnvironmentError, Left, UndoError, UndoReport};
 use super::journal::{Change, Journal, Opened, runs_dir, state_dir};
 use super::lock::MachineLock;
 use super::session::boot_id;
@@ -230,6 +230,7 @@ pub(super) fn undo_changes(journal: &mut Journal, from: u32, count: impl Fn(&Cha
         } else {
             Ok(Undone::Gone)
         };
+        let result = result.map_err(|error| error.to_string());
         let written = result.and_then(|undone| match journal.record_undone(number) {
             Ok(()) => Ok(undone),
             Err(error) => Err(format!("undone, but the journal cannot be written: {error}")),
@@ -244,7 +245,7 @@ pub(super) fn undo_changes(journal: &mut Journal, from: u32, count: impl Fn(&Cha
 }
 
 /// Undoes one change if it is still as it was left, and verifies that it is gone. Doing so twice does no harm.
-fn undo(change: &Change) -> Result<Undone, String> {
+fn undo(change: &Change) -> Result<Undone, UndoError> {
     match change {
         Change::Module { name } => zram::undo_module(name),
         Change::ZramAdd { before } => zram::undo_add(before),

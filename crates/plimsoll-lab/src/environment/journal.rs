@@ -160,7 +160,7 @@ pub(super) enum Opened {
     /// It was removed meanwhile, or holds not even a whole first line.
     Empty,
     /// Its first line cannot be read, so nothing in it can be relied on.
-    Unreadable(String),
+    Unreadable(Unreadable),
 }
 
 impl Journal {
@@ -324,6 +324,19 @@ fn rename_unique(from: &Path, folder: &Path, run: &str) -> io::Result<PathBuf> {
     }
 }
 
+/// Why a journal cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Unreadable {
+    #[error("its first line is not a header")]
+    NoHeader,
+    #[error("its first line cannot be read ({0})")]
+    Header(serde_json::Error),
+    #[error(
+        "it has format {0} and this program knows format {JOURNAL_VERSION}: clean up with the version that wrote it"
+    )]
+    Format(u32),
+}
+
 struct Parsed {
     header: Header,
     next: u32,
@@ -332,19 +345,16 @@ struct Parsed {
 }
 
 /// Reads whole lines. Lines that make no sense are told of; what they said is never guessed.
-fn parse(text: &str) -> Result<Parsed, String> {
+fn parse(text: &str) -> Result<Parsed, Unreadable> {
     let mut lines = text.lines().enumerate();
     let first = lines.next().map_or("", |(_, line)| line);
     let header = match serde_json::from_str(first) {
         Ok(Line::Header(header)) => header,
-        Ok(_) => return Err("its first line is not a header".to_owned()),
-        Err(error) => return Err(format!("its first line cannot be read ({error})")),
+        Ok(_) => return Err(Unreadable::NoHeader),
+        Err(error) => return Err(Unreadable::Header(error)),
     };
     if header.journal != JOURNAL_VERSION {
-        return Err(format!(
-            "it has format {} and this program knows format {JOURNAL_VERSION}: clean up with the version that wrote it",
-            header.journal
-        ));
+        return Err(Unreadable::Format(header.journal));
     }
     let mut parsed = Parsed {
         header,

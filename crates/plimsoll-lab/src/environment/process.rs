@@ -8,6 +8,7 @@ use plimsoll_proc::PidStat;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::cleanup::Undone;
+use super::error::UndoError;
 
 /// How long a killed process may take to be gone: its memory has to be freed, possibly from swap.
 const GONE_WITHIN: Duration = Duration::from_secs(10);
@@ -23,20 +24,21 @@ fn lives(pid: u32, start_time: u64) -> bool {
 }
 
 /// Kills the process if it still is the one that was started, and waits until it is gone.
-pub(super) fn undo(pid: u32, start_time: u64) -> Result<Undone, String> {
+pub(super) fn undo(pid: u32, start_time: u64) -> Result<Undone, UndoError> {
     if !lives(pid, start_time) {
         return Ok(Undone::Gone);
     }
     let number = i32::try_from(pid).ok().and_then(Pid::from_raw);
-    let number = number.ok_or_else(|| format!("{pid} is not a process number"))?;
+    let number = number.ok_or(rustix::io::Errno::SRCH);
+    let number = number.map_err(UndoError::system(format!("find process {pid}")))?;
     match kill_process(number, Signal::KILL) {
         Ok(()) | Err(rustix::io::Errno::SRCH) => {}
-        Err(error) => return Err(format!("cannot kill it: {error}")),
+        Err(source) => return Err(UndoError::system("kill it")(source)),
     }
     let deadline = Instant::now() + GONE_WITHIN;
     while lives(pid, start_time) {
         if Instant::now() >= deadline {
-            return Err(format!("still there {} s after SIGKILL", GONE_WITHIN.as_secs()));
+            return Err(UndoError::Unkillable(GONE_WITHIN.as_secs()));
         }
         thread::sleep(Duration::from_millis(10));
     }
@@ -51,14 +53,14 @@ mod tests {
     fn only_the_process_of_that_start_time_is_killed() {
         let mut child = plimsoll_testkit::command("sleep").arg("60").spawn().unwrap();
         let start = start_time(child.id()).unwrap();
-        assert_eq!(undo(child.id(), start + 1), Ok(Undone::Gone));
+        assert_eq!(undo(child.id(), start + 1).unwrap(), Undone::Gone);
         assert!(
             child.try_wait().unwrap().is_none(),
             "another process of the same number was killed"
         );
-        assert_eq!(undo(child.id(), start), Ok(Undone::Gone));
+        assert_eq!(undo(child.id(), start).unwrap(), Undone::Gone);
         assert!(!child.wait().unwrap().success());
-        assert_eq!(undo(child.id(), start), Ok(Undone::Gone), "undoing twice");
+        assert_eq!(undo(child.id(), start).unwrap(), Undone::Gone, "undoing twice");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! Pure functions of numbers; nothing here reads the system.
 
 use std::collections::VecDeque;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use plimsoll_model::quantity::bytes;
@@ -41,8 +42,64 @@ pub struct TooLarge {
     pub asked: u64,
     /// Largest size in bytes that is safe, with `limit` and `swap_size` shrunk in proportion. 0 when none is.
     pub largest: u64,
-    /// What does not fit, with numbers.
-    pub why: String,
+    /// What does not fit.
+    pub why: Misfit,
+}
+
+/// What of a trial does not fit a machine. All numbers are bytes.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Misfit {
+    /// RAM.
+    #[error(
+        "with `{subject}` it can take {} of memory, and {} stay reserved for the rest of the machine, but only {} are \
+         available", bytes(*needed as f64), bytes(*reserve as f64), bytes(*available as f64)
+    )]
+    Memory {
+        /// The subject, which has a share in what is needed.
+        subject: Subject,
+        /// The most that the trial can take.
+        needed: u64,
+        /// What stays for the rest of the machine.
+        reserve: u64,
+        /// What is available.
+        available: u64,
+    },
+    /// The limit of our own cgroup.
+    #[error(
+        "{} of it would be resident, but the cgroup that plimsoll runs in is limited to {}",
+        bytes(*resident as f64), bytes(*limit as f64)
+    )]
+    Cgroup {
+        /// What would be resident.
+        resident: u64,
+        /// The limit.
+        limit: u64,
+    },
+    /// The disk of the swap file and of the file that is mapped.
+    #[error(
+        "{} {} in {}, where {} are free besides the reserve",
+        takers(*.swap, *.mapped), bytes(swap.unwrap_or(0).saturating_add(mapped.unwrap_or(0)) as f64),
+        folder.display(), bytes(*free as f64)
+    )]
+    Disk {
+        /// What the swap file takes, where there is one.
+        swap: Option<u64>,
+        /// What the mapped file takes, where there is one.
+        mapped: Option<u64>,
+        /// The folder of both.
+        folder: PathBuf,
+        /// What is free besides the reserve.
+        free: u64,
+    },
+}
+
+fn takers(swap: Option<u64>, mapped: Option<u64>) -> &'static str {
+    match (swap, mapped) {
+        (Some(_), Some(_)) => "its swap file and the file that it maps take",
+        (Some(_), None) => "its swap file takes",
+        _ => "the file that it maps takes",
+    }
 }
 
 fn largest_clause(largest: u64) -> String {
@@ -148,46 +205,33 @@ impl Ask {
 }
 
 /// `Err` says what does not fit.
-fn fits(machine: &Machine, disk_free: Option<u64>, settings: &Settings, ask: Ask) -> Result<(), String> {
+fn fits(machine: &Machine, disk_free: Option<u64>, settings: &Settings, ask: Ask) -> Result<(), Misfit> {
     let reserve = memory_reserve(machine.ram);
-    let worst = ask.worst_memory(machine, settings);
-    if worst.saturating_add(reserve) > machine.available {
-        return Err(format!(
-            "with `{}` it can take {} of memory, and {} stay reserved for the rest of the machine, but only {} are available",
-            settings.subject,
-            bytes(worst as f64),
-            bytes(reserve as f64),
-            bytes(machine.available as f64)
-        ));
+    let needed = ask.worst_memory(machine, settings);
+    if needed.saturating_add(reserve) > machine.available {
+        return Err(Misfit::Memory {
+            subject: settings.subject.clone(),
+            needed,
+            reserve,
+            available: machine.available,
+        });
     }
-    if let Some(limit) = machine.cgroup_limit {
-        let resident = ask.resident().saturating_add(PROCESSES);
-        if resident > limit {
-            return Err(format!(
-                "{} of it would be resident, but the cgroup that plimsoll runs in is limited to {}",
-                bytes(resident as f64),
-                bytes(limit as f64)
-            ));
-        }
+    let resident = ask.resident().saturating_add(PROCESSES);
+    if let Some(limit) = machine.cgroup_limit.filter(|&limit| resident > limit) {
+        return Err(Misfit::Cgroup { resident, limit });
     }
-    let (what, on_disk) = match (settings.has_swap_file(), settings.maps_file()) {
-        (true, true) => (
-            "its swap file and the file that it maps take",
-            ask.swap.saturating_add(ask.size),
-        ),
-        (true, false) => ("its swap file takes", ask.swap),
-        (false, true) => ("the file that it maps takes", ask.size),
-        (false, false) => return Ok(()),
-    };
-    if let Some(free) = disk_free.filter(|&free| on_disk > free) {
-        return Err(format!(
-            "{what} {} in {}, where {} are free besides the reserve",
-            bytes(on_disk as f64),
-            settings.swap_dir.display(),
-            bytes(free as f64)
-        ));
+    let swap = settings.has_swap_file().then_some(ask.swap);
+    let mapped = settings.maps_file().then_some(ask.size);
+    let on_disk = swap.unwrap_or(0).saturating_add(mapped.unwrap_or(0));
+    match disk_free.filter(|&free| on_disk > free) {
+        Some(free) => Err(Misfit::Disk {
+            swap,
+            mapped,
+            folder: settings.swap_dir.clone(),
+            free,
+        }),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// Aborts a run that starts to harm the rest of the machine.

@@ -15,7 +15,7 @@ use plimsoll_proc::swaps::{self, ActiveSwap, active, find};
 use serde::{Deserialize, Serialize};
 
 use super::cleanup::Undone;
-use super::error::EnvironmentError;
+use super::error::{EnvironmentError, UndoError};
 use super::journal::Change;
 use super::session::Session;
 
@@ -119,8 +119,8 @@ fn c_path(path: &Path) -> Result<CString, EnvironmentError> {
 }
 
 /// Turns the area off if it is on and has our UUID.
-pub(super) fn undo(path: &Path, uuid: &str) -> Result<Undone, String> {
-    let reading = |error: io::Error| format!("cannot read /proc/swaps: {error}");
+pub(super) fn undo(path: &Path, uuid: &str) -> Result<Undone, UndoError> {
+    let reading = |source: io::Error| UndoError::system("read /proc/swaps")(source);
     match find(&active().map_err(reading)?, path) {
         None => return Ok(Undone::Gone),
         Some(area) if area.path != path => return undo_deleted(area, path),
@@ -133,15 +133,15 @@ pub(super) fn undo(path: &Path, uuid: &str) -> Result<Undone, String> {
                 "another swap area has taken its place".to_owned(),
             ));
         }
-        Err(error) => return Err(format!("cannot read its header: {error}")),
+        Err(source) => return Err(UndoError::system("read its header")(source)),
     }
-    let text = c_path(path).map_err(|error| error.to_string())?;
+    let text = c_path(path)?;
     let mut last = None;
     for attempt in 0..OFF_ATTEMPTS {
         match plimsoll_os::swap_off(&text) {
             Ok(()) => break,
             Err(errno) if errno == Errno::INTR || errno == Errno::NOMEM => last = Some(errno),
-            Err(errno) => return Err(format!("swapoff failed: {errno}")),
+            Err(errno) => return Err(UndoError::SwapOff(errno)),
         }
         thread::sleep(Duration::from_millis(10 * u64::from(attempt)));
     }
@@ -151,25 +151,21 @@ pub(super) fn undo(path: &Path, uuid: &str) -> Result<Undone, String> {
         .find(|swap| swap.path == path);
     match (still, last) {
         (None, _) => Ok(Undone::Gone),
-        (Some(swap), Some(Errno::NOMEM)) => Err(format!(
-            "swapoff failed: RAM cannot take the {} bytes that it holds; end some programs",
-            swap.used
-        )),
-        (Some(_), _) => Err("swapoff was interrupted by signals again and again".to_owned()),
+        (Some(swap), Some(Errno::NOMEM)) => Err(UndoError::NoRoom { used: swap.used }),
+        (Some(_), _) => Err(UndoError::Interrupted),
     }
 }
 
 /// Turns off an area whose file was deleted while it was in use. No header can be asked whose it is, but nobody
 /// else's area has had this path. The kernel finds an area by its file, and so only where that can still be opened.
-fn undo_deleted(area: &ActiveSwap, path: &Path) -> Result<Undone, String> {
-    let text = c_path(path).map_err(|error| error.to_string())?;
+fn undo_deleted(area: &ActiveSwap, path: &Path) -> Result<Undone, UndoError> {
+    let text = c_path(path)?;
     match plimsoll_os::swap_off(&text) {
         Ok(()) => Ok(Undone::Gone),
-        Err(errno) => Err(format!(
-            "its file was deleted while it was in use, and it cannot be turned off without ({errno}): {} bytes of \
-             memory are in it, and it stays until the machine is started anew",
-            area.used
-        )),
+        Err(errno) => Err(UndoError::Deleted {
+            errno,
+            used: area.used,
+        }),
     }
 }
 
@@ -189,6 +185,6 @@ mod tests {
         assert_ne!(area.path, path);
         assert_eq!(find(&areas, Path::new("/plimsoll-test/.plimsoll-a")), None);
         let why = undo_deleted(area, path).unwrap_err();
-        assert!(why.contains("deleted") && why.contains("8192 bytes"), "{why}");
+        assert!(matches!(why, UndoError::Deleted { used: 8192, .. }), "{why}");
     }
 }

@@ -10,7 +10,7 @@ use plimsoll_proc::swaps::is_active;
 use rustix::fs::{FallocateFlags, IFlags, fallocate, fstatfs, ioctl_getflags, ioctl_setflags, statfs};
 
 use super::cleanup::Undone;
-use super::error::EnvironmentError;
+use super::error::{EnvironmentError, UndoError};
 use super::journal::Change;
 use super::machine::disk_space;
 use super::session::Session;
@@ -148,14 +148,14 @@ fn write_zeros(mut file: &File, size: u64) -> io::Result<()> {
 
 /// Removes the file, unless it is in use as swap, or is not the one that this program made: what stands there
 /// has the name, owner and mode of our files, and the header with our UUID or none yet.
-pub(super) fn undo(path: &Path, uuid: &str) -> Result<Undone, String> {
-    if is_active(path).map_err(|error| format!("cannot read /proc/swaps: {error}"))? {
-        return Err("it is in use as swap".to_owned());
+pub(super) fn undo(path: &Path, uuid: &str) -> Result<Undone, UndoError> {
+    if is_active(path).map_err(UndoError::system("read /proc/swaps"))? {
+        return Err(UndoError::InUse);
     }
     let metadata = match fs::symlink_metadata(path) {
         Ok(metadata) => metadata,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Undone::Gone),
-        Err(error) => return Err(format!("cannot look at it: {error}")),
+        Err(source) => return Err(UndoError::system("look at it")(source)),
     };
     let as_made = metadata.is_file()
         && metadata.uid() == rustix::process::geteuid().as_raw()
@@ -174,12 +174,12 @@ pub(super) fn undo(path: &Path, uuid: &str) -> Result<Undone, String> {
                 "somebody else has written to it since".to_owned(),
             ));
         }
-        Err(error) => return Err(format!("cannot read its header: {error}")),
+        Err(source) => return Err(UndoError::system("read its header")(source)),
     }
     match fs::remove_file(path) {
         Ok(()) => Ok(Undone::Gone),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Undone::Gone),
-        Err(error) => Err(format!("cannot remove it: {error}")),
+        Err(source) => Err(UndoError::system("remove it")(source)),
     }
 }
 

@@ -6,7 +6,8 @@ use std::path::Path;
 use plimsoll_proc::{chosen, read, write};
 
 use super::cleanup::Undone;
-use super::error::EnvironmentError;
+
+use super::error::{EnvironmentError, UndoError};
 use super::journal::Change;
 use super::session::Session;
 
@@ -45,12 +46,12 @@ pub(super) fn set(
 }
 
 /// Puts `before` back if the file still holds what was written.
-pub(super) fn undo(path: &Path, before: &str, wrote: &str) -> Result<Undone, String> {
+pub(super) fn undo(path: &Path, before: &str, wrote: &str) -> Result<Undone, UndoError> {
     let now = match read(path) {
         Ok(now) => now,
         // The module or device that it belonged to is gone, and its value with it.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Undone::Gone),
-        Err(error) => return Err(format!("cannot read it: {error}")),
+        Err(source) => return Err(UndoError::system("read it")(source)),
     };
     if chosen(&now) == chosen(before) {
         return Ok(Undone::Gone);
@@ -61,13 +62,13 @@ pub(super) fn undo(path: &Path, before: &str, wrote: &str) -> Result<Undone, Str
             chosen(&now)
         )));
     }
-    write(path, before).map_err(|error| format!("cannot write `{before}` back: {error}"))?;
+    write(path, before).map_err(UndoError::system(format!("write `{before}` back")))?;
     match read(path) {
         Ok(now) if chosen(&now) == chosen(before) => Ok(Undone::Gone),
-        Ok(now) => Err(format!(
-            "`{before}` was written back but it holds `{}`",
-            chosen(&now)
-        )),
-        Err(error) => Err(format!("cannot read it back: {error}")),
+        Ok(now) => Err(UndoError::NotTaken {
+            before: before.to_owned(),
+            found: chosen(&now).to_owned(),
+        }),
+        Err(source) => Err(UndoError::system("read it back")(source)),
     }
 }

@@ -15,7 +15,8 @@ use plimsoll_proc::swaps::is_active;
 use plimsoll_proc::zram::{HOT_ADD, Zram, devices, hot_add, hot_remove};
 
 use super::cleanup::Undone;
-use super::error::EnvironmentError;
+
+use super::error::{EnvironmentError, UndoError};
 use super::journal::Change;
 use super::session::Session;
 use super::swap_device::{SwapDevice, SwapKind, turn_on};
@@ -99,11 +100,11 @@ fn record_algorithm(session: &mut Session, id: u32) -> Result<(), EnvironmentErr
 }
 
 /// Puts the algorithm of a reset device back.
-pub(super) fn undo_algorithm(id: u32, before: &str) -> Result<Undone, String> {
+pub(super) fn undo_algorithm(id: u32, before: &str) -> Result<Undone, UndoError> {
     let device = Zram::of(id);
     match device.algorithm() {
         Err(error) if error.io().kind() == io::ErrorKind::NotFound => return Ok(Undone::Gone),
-        Err(error) => return Err(error.to_string()),
+        Err(error) => return Err(UndoError::system("read its algorithm")(error.into_io())),
         Ok(now) if now == before => return Ok(Undone::Gone),
         Ok(_) => {}
     }
@@ -114,7 +115,7 @@ pub(super) fn undo_algorithm(id: u32, before: &str) -> Result<Undone, String> {
     }
     device
         .set_algorithm(before)
-        .map_err(|error| format!("cannot write `{before}` back: {}", error.io()))?;
+        .map_err(|error| UndoError::system(format!("write `{before}` back"))(error.into_io()))?;
     Ok(Undone::Gone)
 }
 
@@ -198,24 +199,24 @@ fn modprobe(arguments: &[&str]) -> io::Result<()> {
 }
 
 /// Unloads the module, unless somebody uses a device of it.
-pub(super) fn undo_module(name: &str) -> Result<Undone, String> {
+pub(super) fn undo_module(name: &str) -> Result<Undone, UndoError> {
     if !Path::new("/sys/module").join(name).exists() {
         return Ok(Undone::Gone);
     }
     // The module would go, and take configured devices with it, even while nobody has them open.
-    let used = devices().map_err(|error| format!("cannot list the zram devices: {error}"))?;
+    let used = devices().map_err(UndoError::system("list the zram devices"))?;
     if let Some(id) = used.into_iter().find(|&id| !Zram::of(id).is_free()) {
         return Ok(Undone::NotOurs(format!(
             "/dev/zram{id} is in use by somebody else"
         )));
     }
-    modprobe(&["-r", name]).map_err(|error| format!("cannot unload it: {error}"))?;
+    modprobe(&["-r", name]).map_err(UndoError::system("unload it"))?;
     Ok(Undone::Gone)
 }
 
 /// Removes the device that was added when the run died before it could write down which one it was.
-pub(super) fn undo_add(before: &[u32]) -> Result<Undone, String> {
-    let now = devices().map_err(|error| format!("cannot list the zram devices: {error}"))?;
+pub(super) fn undo_add(before: &[u32]) -> Result<Undone, UndoError> {
+    let now = devices().map_err(UndoError::system("list the zram devices"))?;
     let new: Vec<u32> = now.into_iter().filter(|id| !before.contains(id)).collect();
     match new[..] {
         [] => Ok(Undone::Gone),
@@ -227,33 +228,31 @@ pub(super) fn undo_add(before: &[u32]) -> Result<Undone, String> {
 }
 
 /// Resets the device, and removes it if it was added, provided that it still is as this run left it.
-pub(super) fn undo(id: u32, added: bool, disksize: u64, uuid: &str) -> Result<Undone, String> {
+pub(super) fn undo(id: u32, added: bool, disksize: u64, uuid: &str) -> Result<Undone, UndoError> {
     let device = Zram::of(id);
     let size = match device.size() {
         Ok(size) => size,
         Err(error) if error.io().kind() == io::ErrorKind::NotFound => return Ok(Undone::Gone),
-        Err(error) => return Err(format!("cannot read its size: {}", error.io())),
+        Err(error) => return Err(UndoError::system("read its size")(error.into_io())),
     };
     if size != 0 {
-        if is_active(device.node()).map_err(|error| format!("cannot read /proc/swaps: {error}"))? {
-            return Err("it is in use as swap".to_owned());
+        if is_active(device.node()).map_err(UndoError::system("read /proc/swaps"))? {
+            return Err(UndoError::InUse);
         }
-        let header =
-            swap_header::find(device.node()).map_err(|error| format!("cannot read its header: {error}"))?;
+        let header = swap_header::find(device.node()).map_err(UndoError::system("read its header"))?;
         let ours = size == disksize && (header == Found::Blank || header == Found::Uuid(uuid.to_owned()));
         if !ours {
             return Ok(Undone::NotOurs("somebody else configured it since".to_owned()));
         }
-        patiently(|| device.reset().map_err(ControlError::into_io))
-            .map_err(|error| format!("cannot reset it: {error}"))?;
+        patiently(|| device.reset().map_err(ControlError::into_io)).map_err(UndoError::system("reset it"))?;
     }
     if added { remove(id) } else { Ok(Undone::Gone) }
 }
 
-fn remove(id: u32) -> Result<Undone, String> {
-    patiently(|| hot_remove(id)).map_err(|error| format!("cannot remove it: {error}"))?;
+fn remove(id: u32) -> Result<Undone, UndoError> {
+    patiently(|| hot_remove(id)).map_err(UndoError::system("remove it"))?;
     if Zram::of(id).exists() {
-        Err("it is still there".to_owned())
+        Err(UndoError::Stays)
     } else {
         Ok(Undone::Gone)
     }

@@ -248,7 +248,7 @@ impl<'a> Runner<'a> {
         manifest.missing.clone_from(&missing);
         manifest.sampler = SamplerSettings {
             hz: options.hz,
-            locked: sampler.locked(),
+            locked: sampler.locked().map_err(ToString::to_string),
         };
         writer.update_manifest(&manifest).or_exit(Exit::Missing)?;
         for warning in &warnings {

@@ -3,22 +3,16 @@
 (function () {
 "use strict";
 
-const { UNITS, change, element, colour, swatch, forgetColours, seriesFor, axes, labelLayers, nearest } = chart;
+const { UNITS, element, swatch, forgetColours, seriesFor, stackUp, columnsOf, nearest } = chart;
 const byId = id => document.getElementById(id);
 const token = new URLSearchParams(location.search).get("token") ?? "";
 
 // Beyond this many rows the older half is thinned to half, so that a page left open stays light.
 const MOST_ROWS = 4000;
 const WIDTHS = [["1 min", 60], ["5 min", 300], ["30 min", 1800], ["all", Infinity]];
-const PANELS = [
-  { id: "ram", title: "RAM, stacked to MemTotal", unit: "bytes", stack: true, height: 210 },
-  { id: "swap", title: "Swap used, by device", unit: "bytes", stack: true, height: 70, least: 1048576 },
-  { id: "io", title: "Page I/O", unit: "bytes-per-second", height: 70, least: 1048576 },
-  { id: "faults", title: "Faults", unit: "per-second", height: 70, least: 10, hidden: ["minor"] },
-  { id: "pressure", title: "Pressure stall (PSI)", unit: "percent", height: 70, least: 1 },
-  { id: "cpu", title: "CPU, all cores", unit: "percent", stack: true, height: 60, least: 100 },
-];
-// Gauges that are figures in the table and no line: they are not used, or are of another thing than their panel.
+// The panel of all RAM stands for two here, and so is higher.
+const HEIGHT_OF_RAM = 210;
+// Gauges that are values in the table and no line: they are not used, or are of another thing than their panel.
 const NOT_DRAWN = ["swap-total", "compressed-holds"];
 
 // ---------------------------------------------------------------- what is known
@@ -27,18 +21,23 @@ const known = { hello: null, target: null, devices: [], marks: [], status: {}, m
 // Rows as columns: seconds, then a column a series, null where nothing is known.
 const rows = { t: [], columns: [], step: [] };
 let series = [];
+let panelsDrawn = [];
 let lastId = null;
 let stale = true;
 
 // What is behind a column: its own values, and how they are drawn.
 function describe(hello) {
-  series = hello.layers.map(one => ({ ...one, panel: "ram", unit: "bytes", dash: [], own: null, drawn: null }))
-    .concat(hello.gauges.map(one => ({ ...one, hatched: false, own: null, drawn: null })));
+  panelsDrawn = hello.panels.filter(panel => panel.height > 0 && panel.id !== "moved")
+    .map(panel => panel.id === "whole" ? { ...panel, height: HEIGHT_OF_RAM } : panel);
+  const isDrawn = one => panelsDrawn.some(panel => panel.id === one.panel) && !NOT_DRAWN.includes(one.key);
+  series = hello.layers.map(one => ({ ...one, panel: "whole", unit: "bytes", dash: [] }))
+    .concat(hello.gauges.map(one => ({ ...one, hatched: false, optional: one.panel === "target", bare: !isDrawn(one) })));
   rows.columns = series.map((_, at) => rows.columns[at] ?? []);
   series.forEach((one, at) => { one.own = rows.columns[at]; one.drawn = one.own; });
 }
 
-const ofPanel = id => series.filter(one => one.panel === id && !NOT_DRAWN.includes(one.key) && isThere(one));
+const ofPanel = panel => series.filter(one => one.panel === panel.id && isThere(one));
+const drawnOf = panel => ofPanel(panel).filter(one => !one.bare);
 
 // Of the slots for swap devices only those that have a device.
 function isThere(one) {
@@ -112,7 +111,7 @@ const handlers = {
     nameDevices();
     build();
   },
-  marks: marks => { known.marks = marks.map(mark => ({ ...mark, t: mark.t / 1000 })); stale = true; },
+  marks: marks => { known.marks = marks.map(mark => ({ t: mark.t / 1000, sign: mark.symbol, words: wordsOf(mark) })); stale = true; },
   status: status => { known.status = status; showHead(); },
   messages: messages => { known.messages = messages; showMessages(); },
   end: end => { connection("ended", "ended: " + end.reason); },
@@ -185,7 +184,8 @@ async function stayConnected() {
 // ---------------------------------------------------------------- view
 
 const view = { follow: true, frozen: false, width: 60, from: 0, to: 60, at: null };
-const hidden = new Set(PANELS.flatMap(panel => panel.hidden ?? []));
+// All faults are far more than those that have to read.
+const hidden = new Set(["minor"]);
 let plots = [];
 
 function bounds() {
@@ -208,12 +208,8 @@ function showView() {
 }
 
 function zoom(from, to) {
-  const [first, last] = bounds();
-  const least = 3 / (known.hello?.hz ?? 10);
-  if (to - from < least) { const middle = (from + to) / 2; from = middle - least / 2; to = middle + least / 2; }
   view.follow = false;
-  view.from = Math.max(first, from);
-  view.to = Math.max(view.from + least, Math.min(last, to));
+  panels.stretch(from, to);
   draw();
 }
 
@@ -234,29 +230,11 @@ function clock(seconds) {
 
 // ---------------------------------------------------------------- panels
 
-function stackUp(list) {
-  // Where none of them is known there is a gap; one that is unknown among others counts as nothing.
-  let below = rows.t.map((_, at) => list.every(one => one.own[at] === null) ? null : 0);
-  for (const one of list) {
-    below = one.drawn = one.own.map((value, at) => below[at] === null ? null : below[at] + (value ?? 0));
-  }
-}
-
 const gapAt = at => rows.columns.every(column => column[at] === null);
 
 function dataFor(panel, list) {
   if (panel.stack) stackUp(list);
-  const columns = list.map(one => one.drawn);
-  return [rows.t, ...(panel.stack ? columns.reverse() : columns)];
-}
-
-function topOf(panel) {
-  return (_plot, _low, high) => {
-    if (panel.id === "ram") return [0, known.hello.memTotal];
-    if (panel.least === 100) return [0, 100];
-    const size = panel.id === "swap" ? newest("swap-total") ?? 0 : 0;
-    return [0, Math.max(panel.least, (high ?? 0) * 1.06, size && high > size / 4 ? size : 0)];
-  };
+  return columnsOf(panel, rows.t, list);
 }
 
 function newest(key) {
@@ -264,101 +242,30 @@ function newest(key) {
   return one?.own[one.own.length - 1] ?? null;
 }
 
-function options(panel, list, width, bottom, top) {
-  return {
-    width, height: panel.height + (bottom ? 28 : 7) + (top ? 22 : 5),
-    padding: [top ? 22 : 5, 8, bottom ? 0 : 7, 0],
-    legend: { show: false },
-    cursor: { y: false, points: { show: false }, drag: { x: true, y: false, setScale: false, dist: 4 }, bind: { dblclick: () => () => { reset(); return null; } } },
-    scales: { x: { time: false, range: () => [view.from, view.to] }, y: { range: topOf(panel) } },
-    series: seriesFor(panel, list).map((one, at) => at > 0 && !panel.stack ? { ...one, show: !hidden.has(list[at - 1].key) } : one),
-    axes: axes(UNITS[panel.unit], bottom, clock),
-    hooks: {
-      setSelect: [plot => {
-        if (plot.select.width < 4) return;
-        const from = plot.posToVal(plot.select.left, "x"), to = plot.posToVal(plot.select.left + plot.select.width, "x");
-        plot.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
-        zoom(from, to);
-      }],
-      ready: [plot => {
-        plot.over.addEventListener("mousemove", event => point(plot.posToVal(event.clientX - plot.over.getBoundingClientRect().left, "x"), plot));
-        plot.over.addEventListener("mouseleave", () => { if (view.follow) { view.at = null; fillReadout(); } });
-      }],
-      draw: [plot => {
-        if (panel.id === "ram") labelLayers(plot, list);
-        drawMarks(plot);
-        if (top) placeMarks(plot);
-      }],
-    },
-  };
-}
-
-const marksIn = plot => {
-  const inView = known.marks.filter(mark => mark.t >= view.from && mark.t <= view.to);
-  return inView.length * 10 > plot.over.clientWidth ? [] : inView;
-};
-
-function drawMarks(plot) {
-  const { ctx, bbox } = plot;
-  ctx.save();
-  ctx.strokeStyle = colour("ink");
-  ctx.globalAlpha = 0.75;
-  ctx.lineWidth = devicePixelRatio;
-  ctx.setLineDash([3 * devicePixelRatio, 3 * devicePixelRatio]);
-  for (const mark of marksIn(plot)) {
-    const x = Math.round(plot.valToPos(mark.t, "x", true)) + 0.5;
-    ctx.beginPath();
-    ctx.moveTo(x, bbox.top);
-    ctx.lineTo(x, bbox.top + bbox.height);
-    ctx.stroke();
-  }
-  ctx.restore();
-}
+const panels = chart.timeline({
+  view, zoom, reset, clock, axisTime: clock, bounds, rowAt,
+  t: () => rows.t, marks: () => known.marks, memTotal: () => known.hello.memTotal,
+  least: () => 3 / (known.hello?.hz ?? 10),
+  data: dataFor,
+  series: (panel, list) => seriesFor(panel, list).map((one, at) => at > 0 && !panel.stack ? { ...one, show: !hidden.has(list[at - 1].key) } : one),
+  // Swap that is used by a quarter or more is seen as a part of all there is.
+  top: (panel, high) => { const size = panel.id === "swap" ? newest("swap-total") ?? 0 : 0; return high > size / 4 ? size : 0; },
+  ready: plot => plot.over.addEventListener("mouseleave", () => { if (view.follow) { view.at = null; panels.fillReadout(); } }),
+  key: (one, panel, index, at) => panel.stack ? element("span", { class: "key" }, swatch(one, false), one.label) : element("button", {
+    class: "key", type: "button", "aria-pressed": String(!hidden.has(one.key)), title: "show or hide",
+    on: { click: event => toggleSeries(event.currentTarget, index, at, one.key) },
+  }, swatch(one, true), one.label),
+});
+const { point, step } = panels;
 
 const KINDS = { "number": "mark", "note": "note", "trim": "trim", "release": "release", "target": "target", "page-flags": "page flags", "event": "event" };
 const wordsOf = mark => `${KINDS[mark.kind] ?? mark.kind} ${mark.kind === "number" ? mark.symbol : ""} ${mark.text}`.trim().replace(/ +/g, " ");
 
-function placeMarks(plot) {
-  for (const old of plot.over.querySelectorAll(".marker")) old.remove();
-  let free = -Infinity;
-  for (const mark of marksIn(plot)) {
-    const left = plot.valToPos(mark.t, "x");
-    if (left < free) continue;
-    free = left + 18;
-    const words = `${wordsOf(mark)} at ${clock(mark.t)}`;
-    const made = element("button", {
-      class: "marker", type: "button", title: words, "aria-label": words,
-      on: { click: () => point(mark.t), mousedown: event => event.stopPropagation() },
-    }, mark.symbol);
-    made.style.left = left + "px";
-    plot.over.append(made);
-  }
-}
-
 function build() {
   if (!known.hello) return;
-  for (const plot of plots) plot.destroy();
   nameDevices();
-  const holder = byId("plots");
-  holder.replaceChildren();
-  plots = PANELS.map((panel, index) => {
-    const list = ofPanel(panel.id);
-    const head = element("div", { class: "plot-head" }, element("strong", {}, panel.title));
-    for (const [at, one] of list.entries()) {
-      if (panel.id === "ram") continue;
-      const label = [swatch(one, !panel.stack), one.label];
-      head.append(panel.stack ? element("span", { class: "key" }, ...label) : element("button", {
-        class: "key", type: "button", "aria-pressed": String(!hidden.has(one.key)), title: "show or hide",
-        on: { click: event => toggleSeries(event.currentTarget, index, at, one.key) },
-      }, ...label));
-    }
-    const box = element("div", { class: "plot", "data-panel": panel.id });
-    holder.append(head, box);
-    const plot = new uPlot(options(panel, list, holder.clientWidth, index === PANELS.length - 1, index === 0), dataFor(panel, list), box);
-    plot.ctx.canvas.setAttribute("aria-hidden", "true");
-    return plot;
-  });
-  buildReadout();
+  plots = panels.build(byId("plots"), panelsDrawn, drawnOf);
+  panels.buildReadout(byId("readout-holder"), known.hello.panels, ofPanel);
   showHead();
   draw();
 }
@@ -373,8 +280,8 @@ function draw() {
   stale = false;
   if (!known.hello || plots.length === 0) return;
   if (view.follow) follow();
-  PANELS.forEach((panel, index) => plots[index].batch(() => {
-    plots[index].setData(dataFor(panel, ofPanel(panel.id)), false);
+  panelsDrawn.forEach((panel, index) => plots[index].batch(() => {
+    plots[index].setData(dataFor(panel, drawnOf(panel)), false);
     plots[index].setScale("x", { min: view.from, max: view.to });
     // Where the window stands still, new rows in it change no scale, and so nothing would be drawn.
     if (!view.follow) plots[index].redraw();
@@ -383,37 +290,13 @@ function draw() {
     point(view.at);
   } else {
     for (const plot of plots) plot.setCursor({ left: -10, top: -10 }, false);
-    fillReadout();
+    panels.fillReadout();
   }
   showView();
   showFigures();
 }
 
 // ---------------------------------------------------------------- crosshair and table
-
-let cells = [];
-
-function buildReadout() {
-  cells = [];
-  const groups = [["ram", "In RAM"], ["target", "Target"], ["swap", "Swap"], ["io", "Page I/O"], ["faults", "Faults"], ["pressure", "Pressure"], ["cpu", "CPU"], ["monitor", "Monitor"]];
-  const bodies = groups.map(([id, title]) => {
-    const body = element("tbody", { "data-group": id }, element("tr", { class: "head" }, element("th", { colspan: 3, scope: "colgroup" }, title)));
-    const list = series.filter(one => one.panel === id && isThere(one));
-    for (const one of id === "ram" ? [...list].reverse() : list) {
-      const value = element("td"), delta = element("td");
-      const drawn = PANELS.find(panel => panel.id === id);
-      const sample = drawn && !NOT_DRAWN.includes(one.key) ? [swatch(one, !drawn.stack)] : [];
-      const row = element("tr", { "data-key": one.key }, element("th", { scope: "row" }, ...sample, one.label), value, delta);
-      body.append(row);
-      cells.push({ one, value, delta, row, optional: id === "target" });
-    }
-    return body;
-  });
-  byId("readout-holder").replaceChildren(element("table", { id: "readout" },
-    element("caption", { id: "readout-time" }),
-    element("thead", {}, element("tr", {}, element("td"), element("th", { scope: "col", class: "number", id: "readout-at" }, "now"), element("th", { scope: "col", class: "number", id: "readout-since" }, "change"))),
-    ...bodies));
-}
 
 // The row with values at or next to a time.
 function rowAt(time) {
@@ -423,44 +306,9 @@ function rowAt(time) {
   return at;
 }
 
-function fillReadout() {
-  if (rows.t.length === 0 || cells.length === 0) return;
-  const time = view.at ?? view.to;
-  const at = rowAt(time);
-  const mark = known.marks.filter(one => one.t <= time + 1e-6).pop();
-  const base = mark ? rowAt(mark.t) : 0;
-  byId("readout-time").textContent = clock(rows.t[at]) + (mark ? `, ${(time - mark.t).toFixed(1)} s after ${wordsOf(mark)}` : "");
-  byId("readout-at").textContent = view.at === null && view.follow ? "now" : "at crosshair";
-  byId("readout-since").textContent = mark ? `since ${mark.symbol}` : "since start";
-  for (const { one, value, delta, row, optional } of cells) {
-    const unit = UNITS[one.unit], now = one.own[at] ?? null, before = one.own[base] ?? null;
-    row.hidden = optional && now === null;
-    value.textContent = now === null ? "\u2013" : unit.text(now);
-    delta.textContent = now === null || before === null ? "" : change(one.unit, now - before);
-  }
-  const target = document.querySelector("#readout [data-group=target]");
-  target.hidden = target.querySelector("[data-key]:not([hidden])") === null;
-}
-
-function point(time, source) {
-  if (rows.t.length === 0) return;
-  view.at = Math.min(Math.max(time, view.from), view.to);
-  for (const plot of plots) {
-    if (plot !== source) plot.setCursor({ left: plot.valToPos(view.at, "x"), top: 1 }, false);
-  }
-  fillReadout();
-}
-
-function step(direction) {
-  const at = nearest(rows.t, view.at ?? view.to) + direction;
-  point(rows.t[Math.min(Math.max(at, 0), rows.t.length - 1)]);
-}
-
 function toMark(direction) {
-  const times = known.marks.map(mark => mark.t), at = view.at ?? view.to;
-  const next = direction > 0 ? times.find(t => t > at + 1e-6) : times.filter(t => t < at - 1e-6).pop();
-  if (next === undefined) return;
-  show(next);
+  const next = panels.nextMark(direction);
+  if (next !== undefined) show(next);
 }
 
 // Moves the view so that the time is in it, and the crosshair there.

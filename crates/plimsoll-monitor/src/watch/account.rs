@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::processes::Identity;
 use plimsoll_model::columns::{Row, col};
-use plimsoll_sample::{DelayAccounting, Delays, Reader, SampleError};
+use plimsoll_sample::{DelayAccounting, Delays, DelaysError, Reader, SampleError};
 
 /// The account from its opening to its closing.
 #[derive(Default)]
@@ -23,7 +23,7 @@ pub(super) struct Account {
     pub(super) minor_faults: i64,
     pub(super) major_faults: i64,
     before: Option<(Option<i64>, Option<i64>)>,
-    delays: Option<Result<DelayTally, String>>,
+    delays: Option<Result<DelayTally, DelaysError>>,
 }
 
 /// Delays of a program's processes, as last seen.
@@ -91,10 +91,10 @@ impl Account {
     }
 
     /// What all processes waited for, or why that is not known. None when nobody asked for it.
-    pub(super) fn delays(&self) -> Option<Result<Delays, String>> {
+    pub(super) fn delays(&self) -> Option<Result<Delays, &DelaysError>> {
         let tally = match self.delays.as_ref()? {
             Ok(tally) => tally,
-            Err(reason) => return Some(Err(reason.clone())),
+            Err(reason) => return Some(Err(reason)),
         };
         let sum = tally.seen.values().fold(Delays::default(), |sum, delays| Delays {
             swap_in_ns: sum.swap_in_ns + delays.swap_in_ns,

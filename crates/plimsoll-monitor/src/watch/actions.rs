@@ -159,7 +159,7 @@ pub(super) fn start_recording(
         let title = target.map_or_else(|| state.facts.hostname.clone(), |target| target.title.clone());
         (title, state.facts.hz)
     };
-    let locked = sampler.locked();
+    let locked = sampler.locked().map_err(ToString::to_string);
     Recorder::start(
         folder,
         Heading {

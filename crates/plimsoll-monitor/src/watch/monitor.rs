@@ -116,7 +116,7 @@ impl Monitor {
         };
         let (sampler, batches) = Sampler::start(config)?;
         let sampler = Arc::new(sampler);
-        shared.state().status.unlocked = sampler.locked().err();
+        shared.state().status.unlocked = sampler.locked().err().map(ToString::to_string);
         let (fed, drawn) = (Arc::clone(&shared), options.drawn);
         let feed = spawn("feed", move || feed(&batches, &fed, machine, drawn))?;
         let (requests, requested) = mpsc::channel();

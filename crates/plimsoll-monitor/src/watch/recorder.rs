@@ -278,7 +278,7 @@ fn conclude(writer: Writer, written: Written, lost: u64) -> Result<Recorded, Rec
     let made = report::write_page(&Recording::open(&folder)?, &results, &folder);
     let (page, trouble) = match made {
         Ok(page) => (Some(page), None),
-        Err(error) => (None, Some(error)),
+        Err(error) => (None, Some(error.to_string())),
     };
     Ok(Recorded {
         folder,

@@ -199,7 +199,10 @@ fn program(outcome: &Outcome, account: &Account) -> ProgramSummary {
         max_resident_bytes: outcome.max_resident,
         fault_time: match account.delays() {
             Some(Ok(delays)) => measured(delays),
-            Some(Err(reason)) => FaultTime::Unknown { reason, cpu_system_s },
+            Some(Err(error)) => FaultTime::Unknown {
+                reason: error.to_string(),
+                cpu_system_s,
+            },
             None => FaultTime::Unknown {
                 reason: "nobody looked".to_owned(),
                 cpu_system_s,

@@ -17,9 +17,9 @@ function significant(value) {
 
 function bytes(value) {
   if (value === 0) return "0";
-  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  const units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
   let size = Math.abs(value), unit = 0;
-  while (size >= 999.5 && unit < 4) { size /= 1024; unit++; }
+  while (size >= 999.5 && unit < 5) { size /= 1024; unit++; }
   return (value < 0 ? "\u2212" : "") + significant(size) + " " + units[unit];
 }
 
@@ -188,5 +188,201 @@ function nearest(t, value) {
   return Math.abs(t[high] - value) < Math.abs(t[low] - value) ? high : low;
 }
 
-return { KIB, UNITS, bytes, change, element, colour, swatch, forgetColours, seriesFor, axes, labelLayers, nearest };
+// ---------------------------------------------------------------- timeline
+
+// Panels with one time axis, one crosshair, marks and a table of values. `page` is what a page knows of its own:
+//   view {from, to, at}, t() the times, marks() [{t, sign, words}] by time, least() the least width of the view,
+//   bounds() the ends of time, clock(seconds), memTotal(), data(panel, list) for uPlot, zoom(from, to), reset(),
+//   and, where they differ from page to page: series(panel, list), axisTime(seconds), top(panel, high), ready(plot),
+//   marked(marks), key(one, panel, ...), rowAt(time).
+function timeline(page) {
+  const { view } = page;
+  let plots = [], cells = [];
+
+  function options(panel, list, width, bottom, top) {
+    return {
+      width, height: panel.height + (bottom ? 28 : 7) + (top ? 22 : 5),
+      padding: [top ? 22 : 5, 8, bottom ? 0 : 7, 0],
+      legend: { show: false },
+      cursor: { y: false, points: { show: false }, drag: { x: true, y: false, setScale: false, dist: 4 }, bind: { dblclick: () => () => { page.reset(); return null; } } },
+      scales: { x: { time: false, range: () => [view.from, view.to] }, y: { range: (_plot, _low, high) => [0, topOf(panel, high ?? 0)] } },
+      series: page.series?.(panel, list) ?? seriesFor(panel, list),
+      axes: axes(UNITS[panel.unit], bottom, page.axisTime),
+      hooks: {
+        setSelect: [plot => {
+          if (plot.select.width < 4) return;
+          const from = plot.posToVal(plot.select.left, "x"), to = plot.posToVal(plot.select.left + plot.select.width, "x");
+          plot.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+          page.zoom(from, to);
+        }],
+        // The mouse itself, not the cursor's hook, which fires on every redraw as well.
+        ready: [plot => {
+          plot.over.addEventListener("mousemove", event => point(plot.posToVal(event.clientX - plot.over.getBoundingClientRect().left, "x"), plot));
+          page.ready?.(plot);
+        }],
+        draw: [plot => {
+          if (panel.id === "whole" || panel.id === "moved") labelLayers(plot, list);
+          drawMarks(plot);
+          if (top) placeMarks(plot);
+        }],
+      },
+    };
+  }
+
+  function topOf(panel, high) {
+    return panel.id === "whole" ? page.memTotal() : panel.least === 100 ? 100 : Math.max(panel.least, high * 1.06, page.top?.(panel, high) ?? 0);
+  }
+
+  // The marks in view, or none where their lines would hide what they mark.
+  function marksIn(plot) {
+    const inView = page.marks().filter(mark => mark.t >= view.from && mark.t <= view.to);
+    return inView.length * 10 > plot.over.clientWidth ? [] : inView;
+  }
+
+  function drawMarks(plot) {
+    const { ctx, bbox } = plot;
+    ctx.save();
+    ctx.strokeStyle = colour("ink");
+    ctx.globalAlpha = 0.75;
+    ctx.lineWidth = devicePixelRatio;
+    ctx.setLineDash([3 * devicePixelRatio, 3 * devicePixelRatio]);
+    for (const mark of marksIn(plot)) {
+      const x = Math.round(plot.valToPos(mark.t, "x", true)) + 0.5;
+      ctx.beginPath();
+      ctx.moveTo(x, bbox.top);
+      ctx.lineTo(x, bbox.top + bbox.height);
+      ctx.stroke();
+    }
+    ctx.restore();
+  }
+
+  // The signs are buttons, so that they can be reached without a mouse. Where they would lie on each other the lines
+  // alone remain.
+  function placeMarks(plot) {
+    for (const old of plot.over.querySelectorAll(".marker")) old.remove();
+    let free = -Infinity;
+    const list = marksIn(plot);
+    page.marked?.(list);
+    for (const mark of list) {
+      const left = plot.valToPos(mark.t, "x");
+      if (left < free) continue;
+      free = left + 18;
+      const words = `${mark.words} at ${page.clock(mark.t)}`;
+      const made = element("button", {
+        class: "marker", type: "button", title: words, "aria-label": words,
+        on: { click: () => point(mark.t), mousedown: event => event.stopPropagation() },
+      }, mark.sign);
+      made.style.left = left + "px";
+      plot.over.append(made);
+    }
+  }
+
+  // Draws the panels anew, each below its title and the names of its series.
+  function build(holder, panels, listOf) {
+    const key = page.key ?? ((one, panel) => element("span", { class: "key" }, swatch(one, !panel.stack), one.label));
+    for (const plot of plots) plot.destroy();
+    holder.replaceChildren();
+    plots = panels.map((panel, index) => {
+      const list = listOf(panel);
+      const names = panel.id === "whole" ? [] : list.map((one, at) => key(one, panel, index, at));
+      const box = element("div", { class: "plot", "data-panel": panel.id });
+      holder.append(element("div", { class: "plot-head" }, element("strong", {}, panel.title), ...names), box);
+      const plot = new uPlot(options(panel, list, holder.clientWidth, index === panels.length - 1, index === 0), page.data(panel, list), box);
+      plot.ctx.canvas.setAttribute("aria-hidden", "true");
+      return plot;
+    });
+    return plots;
+  }
+
+  // Places the crosshair.
+  function point(time, source) {
+    if (page.t().length === 0) return;
+    view.at = Math.min(Math.max(time, view.from), view.to);
+    for (const plot of plots) {
+      if (plot !== source) plot.setCursor({ left: plot.valToPos(view.at, "x"), top: 1 }, false);
+    }
+    fillReadout();
+  }
+
+  function step(direction) {
+    const t = page.t();
+    point(t[Math.min(Math.max(nearest(t, view.at ?? view.to) + direction, 0), t.length - 1)]);
+  }
+
+  // Time of the next mark, or of the one before; undefined where there is none.
+  function nextMark(direction) {
+    const times = page.marks().map(mark => mark.t), at = view.at ?? (direction > 0 ? view.from : view.to);
+    return direction > 0 ? times.find(t => t > at + 1e-6) : times.filter(t => t < at - 1e-6).pop();
+  }
+
+  // Sets the ends of the view: within the ends of time, and not narrower than what can be told apart.
+  function stretch(from, to) {
+    const [first, last] = page.bounds(), least = page.least();
+    if (to - from < least) { const middle = (from + to) / 2; from = middle - least / 2; to = middle + least / 2; }
+    view.from = Math.max(first, from);
+    view.to = Math.max(view.from + least, Math.min(last, to));
+  }
+
+  // The table of values: a body a panel, a row a series. One that is `bare` is not drawn, and so has no swatch; one that is
+  // `optional` is left out while it is not known.
+  function buildReadout(holder, panels, listOf) {
+    cells = [];
+    const bodies = panels.filter(panel => panel.heading).map(panel => {
+      const list = listOf(panel);
+      const bare = list.filter(one => one.bare), drawn = list.filter(one => !one.bare);
+      const rows = (panel.stack ? drawn.reverse() : drawn).concat(bare).map(one => {
+        const value = element("td"), delta = element("td");
+        const row = element("tr", { "data-key": one.key }, element("th", { scope: "row" }, ...(one.bare ? [] : [swatch(one, !panel.stack)]), one.label), value, delta);
+        cells.push({ one, unit: one.unit ?? panel.unit, value, delta, row });
+        return row;
+      });
+      return element("tbody", { "data-group": panel.id }, element("tr", { class: "head" }, element("th", { colspan: 3, scope: "colgroup" }, panel.heading)), ...rows);
+    });
+    const head = id => element("th", { scope: "col", class: "number", id });
+    holder.replaceChildren(element("table", { id: "readout" },
+      element("caption", { id: "readout-time" }),
+      element("thead", {}, element("tr", {}, element("td"), head("readout-at"), head("readout-since"))),
+      ...bodies));
+  }
+
+  function fillReadout() {
+    if (page.t().length === 0 || cells.length === 0) return;
+    const rowAt = page.rowAt ?? (time => nearest(page.t(), time));
+    const time = view.at ?? view.to, at = rowAt(time);
+    const mark = page.marks().filter(one => one.t <= time + 1e-6).pop();
+    const base = mark ? rowAt(mark.t) : 0;
+    const write = (id, text) => { document.getElementById(id).textContent = text; };
+    write("readout-time", page.clock(time) + (mark ? `, ${(time - mark.t).toFixed(2)} s after ${mark.words}` : ""));
+    write("readout-at", view.at === null && view.follow ? "now" : "at crosshair");
+    write("readout-since", mark ? `since ${mark.sign}` : "since start");
+    const bodies = new Map();
+    for (const { one, unit, value, delta, row } of cells) {
+      const now = one.own[at] ?? null, before = one.own[base] ?? null;
+      row.hidden = Boolean(one.optional) && now === null;
+      bodies.set(row.parentNode, bodies.get(row.parentNode) || !row.hidden);
+      value.textContent = now === null ? "\u2013" : UNITS[unit].text(now);
+      delta.textContent = now === null || before === null ? "" : change(unit, now - before);
+    }
+    for (const [body, isSeen] of bodies) body.hidden = !isSeen;
+  }
+
+  return { options, build, buildReadout, fillReadout, point, step, nextMark, stretch };
+}
+
+// What a stack draws, from the bottom up: sums, with a gap where none of the series is known. In a stack that is
+// `strict`, one that is unknown makes a gap as well; in others it counts as nothing.
+function stackUp(list, strict) {
+  let below = list[0]?.own.map((_, at) => list[strict ? "some" : "every"](one => one.own[at] === null) ? null : 0);
+  for (const one of list) {
+    below = one.drawn = one.own.map((value, at) => below[at] === null ? null : below[at] + (value ?? 0));
+  }
+}
+
+// The columns that uPlot draws of a panel.
+function columnsOf(panel, t, list) {
+  const columns = list.map(one => one.drawn);
+  return [t, ...(panel.stack ? columns.reverse() : columns.concat(list.map(one => one.tops).filter(Boolean)))];
+}
+
+return { KIB, UNITS, change, element, swatch, forgetColours, seriesFor, timeline, stackUp, columnsOf, nearest };
 })();

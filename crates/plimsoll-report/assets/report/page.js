@@ -5,9 +5,11 @@
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const root = document.documentElement;
-const { KIB, UNITS, change, element, colour, swatch, forgetColours, seriesFor, axes, labelLayers, nearest } = chart;
+const { KIB, UNITS, element, forgetColours, stackUp, columnsOf } = chart;
 
 // ---------------------------------------------------------------- data
+
+for (const mark of data.marks) mark.words = `${mark.sign} ${mark.label}`;
 
 // Series come as first value and differences, in whole units; null is a gap.
 function decode(differences, scale) {
@@ -29,10 +31,7 @@ function unpack(packed) {
     });
     if (panel.id === "moved") {
       series = series.filter(one => one.moves);
-      let sum = timeline.t.map(() => 0);
-      for (const one of series) {
-        sum = one.drawn = sum.map((below, at) => below === null || one.own[at] === null ? null : below + one.own[at]);
-      }
+      stackUp(series, true);
     }
     timeline.panels[panel.id] = series;
   }
@@ -50,7 +49,6 @@ const shortName = id => "#" + (id.includes("#") ? id.slice(id.lastIndexOf("#") +
 // ---------------------------------------------------------------- state
 
 const state = { group: null, trial: null, view: "both", from: 0, to: 1, at: null };
-let plots = [];
 let brush = null;
 let syncing = false;
 const shown = () => timelineOf(state.trial).get();
@@ -63,120 +61,28 @@ function spanOf(trial) {
 
 // ---------------------------------------------------------------- panels
 
-function dataFor(panel, timeline) {
-  const series = timeline.panels[panel.id];
-  const columns = series.map(one => one.drawn);
-  return [timeline.t, ...(panel.stack ? columns.reverse() : columns.concat(series.map(one => one.tops).filter(Boolean)))];
-}
+let plots = [];
+const panels = chart.timeline({
+  view: state, zoom, reset,
+  t: () => shown().t, marks: marksShown, bounds: () => spanOf(state.trial), memTotal: () => data.memTotal * KIB,
+  least: () => { const t = shown().t; return t.length > 1 ? (t[t.length - 1] - t[0]) / (t.length - 1) * 3 : 0.01; },
+  clock: t => `${t.toFixed(2)} s`,
+  data: (panel, list) => columnsOf(panel, shown().t, list),
+  marked: list => { document.getElementById("crowded").hidden = list.length > 0 || marksShown().length === 0; },
+});
+const { point, step } = panels;
 
-function topOf(panel) {
-  return (plot, low, high) => {
-    if (panel.id === "whole") return [0, data.memTotal * KIB];
-    if (panel.least === 100) return [0, 100];
-    return [0, Math.max(panel.least, (high ?? 0) * 1.06)];
-  };
-}
-
-function options(panel, list, width, bottom, top) {
-  return {
-    width, height: panel.height + (bottom ? 28 : 7) + (top ? 22 : 5),
-    padding: [top ? 22 : 5, 8, bottom ? 0 : 7, 0],
-    legend: { show: false },
-    cursor: { y: false, points: { show: false }, drag: { x: true, y: false, setScale: false, dist: 4 }, bind: { dblclick: () => () => { reset(); return null; } } },
-    scales: { x: { time: false, range: () => [state.from, state.to] }, y: { range: topOf(panel) } },
-    series: seriesFor(panel, list),
-    axes: axes(UNITS[panel.unit], bottom),
-    hooks: {
-      setSelect: [plot => {
-        if (plot.select.width < 4) return;
-        const from = plot.posToVal(plot.select.left, "x"), to = plot.posToVal(plot.select.left + plot.select.width, "x");
-        plot.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
-        zoom(from, to);
-      }],
-      // The mouse itself, not the cursor's hook, which fires on every redraw as well.
-      ready: [plot => plot.over.addEventListener("mousemove", event => {
-        point(plot.posToVal(event.clientX - plot.over.getBoundingClientRect().left, "x"), plot);
-      })],
-      draw: [plot => {
-        if (panel.id === "whole" || panel.id === "moved") labelLayers(plot, list);
-        drawMarks(plot);
-        if (top) placeMarks(plot);
-      }],
-    },
-  };
-}
-
-// The marks in view, or none where their lines would hide what they mark.
-function marksIn(plot) {
-  const inView = marksShown().filter(mark => mark.t >= state.from && mark.t <= state.to);
-  return inView.length * 10 > plot.over.clientWidth ? [] : inView;
-}
-
-function drawMarks(plot) {
-  const { ctx, bbox } = plot;
-  ctx.save();
-  ctx.strokeStyle = colour("ink");
-  ctx.globalAlpha = 0.75;
-  ctx.lineWidth = devicePixelRatio;
-  ctx.setLineDash([3 * devicePixelRatio, 3 * devicePixelRatio]);
-  for (const mark of marksIn(plot)) {
-    const x = Math.round(plot.valToPos(mark.t, "x", true)) + 0.5;
-    ctx.beginPath();
-    ctx.moveTo(x, bbox.top);
-    ctx.lineTo(x, bbox.top + bbox.height);
-    ctx.stroke();
-  }
-  ctx.restore();
-}
-
-// The numbers are buttons, so that they can be reached without a mouse. Where they would lie on each other the
-// lines alone remain.
-function placeMarks(plot) {
-  for (const old of plot.over.querySelectorAll(".marker")) old.remove();
-  let free = -Infinity;
-  const list = marksIn(plot);
-  document.getElementById("crowded").hidden = list.length > 0 || marksShown().length === 0;
-  for (const mark of list) {
-    const left = plot.valToPos(mark.t, "x");
-    if (left < free) continue;
-    free = left + 18;
-    const made = element("button", {
-      class: "marker", type: "button", title: `${mark.sign} ${mark.label} at ${mark.t.toFixed(2)} s`,
-      "aria-label": `Event ${mark.sign}, ${mark.label}, at ${mark.t.toFixed(2)} seconds`,
-      on: { click: () => point(mark.t), mousedown: event => event.stopPropagation() },
-    }, String(mark.sign));
-    made.style.left = left + "px";
-    plot.over.append(made);
-  }
-}
-
-// ---------------------------------------------------------------- crosshair and zoom
-
-function point(time, source) {
-  const t = shown().t;
-  if (t.length === 0) return;
-  state.at = Math.min(Math.max(time, state.from), state.to);
-  syncing = true;
-  for (const plot of plots) {
-    if (plot !== source) plot.setCursor({ left: plot.valToPos(state.at, "x"), top: 1 }, false);
-  }
-  syncing = false;
-  fillReadout(nearest(t, state.at));
-}
+// ---------------------------------------------------------------- zoom
 
 function zoom(from, to) {
-  const [first, last] = spanOf(state.trial);
-  const t = shown().t;
-  const least = t.length > 1 ? (last - first) / (t.length - 1) * 3 : 0.01;
-  if (to - from < least) { const middle = (from + to) / 2; from = middle - least / 2; to = middle + least / 2; }
-  state.from = Math.max(first, from);
-  state.to = Math.min(last, to);
+  panels.stretch(from, to);
   // A batch, so that the new scale is in force when the crosshair is placed.
   for (const plot of plots) {
     const { min, max } = plot.scales.x;
     if (min !== state.from || max !== state.to) plot.batch(() => plot.setScale("x", { min: state.from, max: state.to }));
   }
   showWindow();
+  const [first, last] = spanOf(state.trial);
   const full = state.from <= first && state.to >= last;
   document.getElementById("reset").disabled = full;
   document.getElementById("range").textContent = `${state.from.toFixed(2)}\u2013${state.to.toFixed(2)} s`;
@@ -193,16 +99,9 @@ function restingPoint() {
   point(restore ? restore.t - 0.05 : state.to);
 }
 
-function step(direction) {
-  const t = shown().t;
-  point(t[Math.min(Math.max(nearest(t, state.at ?? state.from) + direction, 0), t.length - 1)]);
-}
-
 function toMark(direction) {
-  const times = marksShown().map(mark => mark.t).filter(t => t >= state.from && t <= state.to);
-  const at = state.at ?? state.from;
-  const next = direction > 0 ? times.find(t => t > at + 1e-6) : times.filter(t => t < at - 1e-6).pop();
-  if (next !== undefined) point(next);
+  const next = panels.nextMark(direction);
+  if (next >= state.from && next <= state.to) point(next);
 }
 
 function keys(event) {
@@ -218,61 +117,13 @@ function keys(event) {
   if (actions[event.key] && !event.ctrlKey && !event.metaKey && !event.altKey) { event.preventDefault(); actions[event.key](); }
 }
 
-// ---------------------------------------------------------------- readout
-
-let cells = [];
-
-function buildReadout(holder) {
-  cells = [];
-  const bodies = [];
-  const timeline = shown();
-  for (const panel of data.panels) {
-    if (panel.id === "moved") continue;
-    const body = element("tbody");
-    bodies.push(body);
-    body.append(element("tr", { class: "head" }, element("th", { colspan: 3, scope: "colgroup" }, panel.title.replace(/,.*/, ""))));
-    const list = timeline.panels[panel.id];
-    for (const one of panel.stack ? [...list].reverse() : list) {
-      const value = element("td"), delta = element("td");
-      body.append(element("tr", {}, element("th", { scope: "row" }, swatch(one, !panel.stack), one.label), value, delta));
-      cells.push({ unit: panel.unit, one, value, delta });
-    }
-    if (panel.id === "whole") {
-      const value = element("td");
-      body.append(element("tr", {}, element("th", { scope: "row" }, "sum = MemTotal"), value, element("td")));
-      cells.push({ unit: panel.unit, one: { own: list[list.length - 1]?.drawn ?? [] }, value, delta: null });
-    }
-  }
-  const table = element("table", { id: "readout" },
-    element("caption", {}, element("span", { id: "readout-time" })),
-    element("thead", {}, element("tr", {}, element("th", { scope: "col" }), element("th", { scope: "col", class: "number" }, "at crosshair"), element("th", { scope: "col", class: "number", id: "readout-since" }, "change"))),
-    ...bodies);
-  holder.replaceChildren(table);
-}
-
-function fillReadout(index) {
-  const t = shown().t;
-  const mark = marksShown().filter(one => one.t <= state.at + 1e-6).pop();
-  const base = mark ? nearest(t, mark.t) : 0;
-  document.getElementById("readout-time").textContent =
-    `${state.at.toFixed(2)} s` + (mark ? `, ${(state.at - mark.t).toFixed(2)} s after ${mark.sign} ${mark.label}` : "");
-  document.getElementById("readout-since").textContent = mark ? `since ${mark.sign}` : "since start";
-  for (const { unit, one, value, delta } of cells) {
-    const now = one.own[index], before = one.own[base];
-    value.textContent = now === null || now === undefined ? "no sample" : UNITS[unit].text(now);
-    if (!delta) continue;
-    const moved = now === null || before === null || now === undefined ? null : now - before;
-    delta.textContent = moved === null ? "" : change(unit, moved);
-  }
-}
-
 // ---------------------------------------------------------------- overview brush
 
 function buildBrush(holder) {
   const timeline = timelines[0].get();
   const list = timeline.panels.moved;
   const panel = data.panels.find(one => one.id === "moved");
-  const settings = options({ ...panel, height: 46 }, list, holder.clientWidth, true, false);
+  const settings = panels.options({ ...panel, height: 46 }, list, holder.clientWidth, true, false);
   const [from, to] = spanOf(null);
   settings.scales.x = { time: false, range: () => [from, to] };
   settings.axes[1].space = 60;
@@ -290,7 +141,7 @@ function buildBrush(holder) {
   };
   settings.cursor = { x: true, y: false, points: { show: false }, drag: { x: true, y: false, setScale: false } };
   settings.cursor.bind = { dblclick: () => () => { choose(null, null); return null; } };
-  brush = new uPlot(settings, dataFor(panel, timeline), holder);
+  brush = new uPlot(settings, columnsOf(panel, timeline.t, list), holder);
 }
 
 // Trials by name over their stretch of the run.
@@ -323,27 +174,16 @@ function panelsShown() {
   return data.panels.filter(panel => !(state.view === "whole" && panel.id === "moved") && !(state.view === "moved" && panel.id === "whole"));
 }
 
-function buildPlots(holder) {
-  for (const plot of plots) plot.destroy();
-  const timeline = shown();
-  const list = panelsShown();
-  holder.replaceChildren();
-  plots = list.map((panel, index) => {
-    const head = element("div", { class: "plot-head" }, element("strong", {}, panel.title));
-    const series = timeline.panels[panel.id];
-    if (panel.id !== "whole") {
-      for (const one of series) head.append(element("span", { class: "key" }, swatch(one, !panel.stack), one.label));
-    }
-    const box = element("div", { class: "plot", "data-panel": panel.id });
-    holder.append(head, box);
-    const plot = new uPlot(options(panel, series, holder.clientWidth, index === list.length - 1, index === 0), dataFor(panel, timeline), box);
-    plot.ctx.canvas.setAttribute("aria-hidden", "true");
-    return plot;
-  });
+const listOf = panel => shown().panels[panel.id];
+
+// With the sum of the layers below them.
+function valuesOf(panel) {
+  const list = listOf(panel);
+  return panel.id === "whole" && list.length > 0 ? [{ label: "sum = MemTotal", own: list[list.length - 1].drawn, bare: true }, ...list] : list;
 }
 
 function redraw() {
-  buildPlots(document.getElementById("plots"));
+  plots = panels.build(document.getElementById("plots"), panelsShown(), listOf);
   zoom(state.from, state.to);
 }
 
@@ -360,17 +200,15 @@ function choose(group, trial, range) {
   buttons.replaceChildren(element("span", { class: "what" }, "Trial"), ...ids.map(id =>
     element("button", { type: "button", value: id, title: id, "aria-pressed": String(id === trial), disabled: timelineOf(id).trial !== id, on: { click: () => choose(group, id) } }, shortName(id))));
   for (const figure of document.querySelectorAll(".figure")) figure.classList.toggle("chosen", figure.dataset.group === (group ?? ""));
-  buildPlots(document.getElementById("plots"));
-  buildReadout(document.getElementById("readout-holder"));
+  plots = panels.build(document.getElementById("plots"), panelsShown(), listOf);
+  panels.buildReadout(document.getElementById("readout-holder"), data.panels, valuesOf);
   zoom(state.from, state.to);
 }
 
 function chooseGroup(label) {
   const group = data.groups.find(one => one.label === label);
   if (!group) return choose(null, null);
-  const figure = [...document.querySelectorAll(".figure")].find(one => one.dataset.group === label);
-  const drawn = group.trials.filter(id => timelineOf(id).trial === id);
-  choose(label, figure?.dataset.trial || drawn[0] || null);
+  choose(label, group.trial);
 }
 
 function chooseView(view) {
@@ -434,16 +272,16 @@ function buildExplorer() {
 // ---------------------------------------------------------------- tables
 
 function tabs() {
-  const panels = [...document.querySelectorAll("#tables .panel")];
+  const bodies = [...document.querySelectorAll("#tables .panel")];
   const bar = element("div", { class: "tabs", role: "tablist", "aria-label": "Tables" });
-  const buttons = panels.map(panel => element("button", { type: "button", role: "tab", id: "tab-" + panel.id, "aria-controls": panel.id }, panel.dataset.title));
+  const buttons = bodies.map(panel => element("button", { type: "button", role: "tab", id: "tab-" + panel.id, "aria-controls": panel.id }, panel.dataset.title));
   const open = at => {
     buttons.forEach((button, index) => { button.setAttribute("aria-selected", String(index === at)); button.tabIndex = index === at ? 0 : -1; });
-    panels.forEach((panel, index) => { panel.hidden = index !== at; });
+    bodies.forEach((panel, index) => { panel.hidden = index !== at; });
   };
   buttons.forEach((button, at) => {
-    panels[at].setAttribute("role", "tabpanel");
-    panels[at].setAttribute("aria-labelledby", button.id);
+    bodies[at].setAttribute("role", "tabpanel");
+    bodies[at].setAttribute("aria-labelledby", button.id);
     button.addEventListener("click", () => open(at));
     button.addEventListener("keydown", event => {
       const move = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
@@ -454,7 +292,7 @@ function tabs() {
     });
   });
   bar.append(...buttons);
-  panels[0]?.before(bar);
+  bodies[0]?.before(bar);
   open(0);
 }
 

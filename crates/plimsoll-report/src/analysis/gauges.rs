@@ -1,9 +1,12 @@
 //! What is drawn over time beside the layers of RAM: one table, which the report, the monitor and its page share.
 
+use serde::Serialize;
+
 use plimsoll_model::columns::col;
 
 /// The panel that a gauge is drawn in. Panels have one time axis.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Panel {
     /// What the target has, in RAM and in swap. Drawn as figures, not as a panel of its own.
     Target,
@@ -22,7 +25,8 @@ pub enum Panel {
 }
 
 /// What a gauge counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum GaugeUnit {
     /// Bytes, a level.
     Bytes,

@@ -3,12 +3,11 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
-use comfy_table::{Attribute, Cell, CellAlignment, Color, ContentArrangement, Table};
+use comfy_table::{Cell, CellAlignment, Color, Table};
 
 use super::words;
 use crate::analysis::compare::{Comparison, Difference, Row, Standing, Verdict};
-use crate::terminal::wrap;
+use crate::terminal::{ruled, wrap};
 use plimsoll_model::sanitize::sanitize;
 
 /// Differences of one kind that are listed.
@@ -122,24 +121,8 @@ fn table_without(left_out: u8, comparison: &Comparison, rows: &[&Row], run: usiz
         .filter(|(_, rank)| *rank == 0 || *rank > left_out)
         .map(|(column, _)| *column)
         .collect();
-    let mut table = Table::new();
-    table
-        .load_style(UTF8_HORIZONTAL_ONLY)
-        .set_content_arrangement(ContentArrangement::Disabled);
-    if colour {
-        table.enforce_styling();
-    } else {
-        table.force_no_tty();
-    }
     let letters = [&comparison.runs[0].letter, &comparison.runs[run].letter];
-    table.set_header(columns.iter().map(|column| {
-        let cell = Cell::new(column.head(letters));
-        if colour {
-            cell.add_attribute(Attribute::Bold)
-        } else {
-            cell
-        }
-    }));
+    let mut table = ruled(columns.iter().map(|column| column.head(letters)), colour);
     for row in rows {
         table.add_row(columns.iter().map(|column| column.cell(row, colour)));
     }

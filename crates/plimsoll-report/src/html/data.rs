@@ -4,7 +4,9 @@
 use serde_json::{Value, json};
 
 use super::palette;
-use super::panel::{PANELS, Panel, Shape};
+use super::panel::{self, Curve, Panel};
+use super::representative;
+use crate::analysis::gauges::GaugeUnit;
 use crate::page::{Page, Series, Timeline};
 
 /// Bytes are sent in this unit.
@@ -14,22 +16,13 @@ const HUNDREDTH: f64 = 0.01;
 
 /// The page's data, safe inside a `<script>` element: it holds no `<`, `>`, `&` and no line separator.
 pub(super) fn json(page: &Page) -> String {
-    let panels: Vec<Value> = PANELS
-        .iter()
-        .map(|panel| {
-            json!({
-                "id": panel.id, "title": panel.title, "unit": panel.unit.name(),
-                "stack": panel.shape == Shape::Stack, "height": panel.height, "least": panel.least_top,
-            })
-        })
-        .collect();
     let timelines: Vec<Value> = std::iter::once(&page.overview)
         .chain(&page.trials)
         .map(timeline)
         .collect();
     let document = json!({
         "memTotal": page.manifest.host.mem_total as f64 / KIB,
-        "panels": panels,
+        "panels": panel::drawn().collect::<Vec<_>>(),
         "marks": page.marks,
         "trials": page.results.trials.iter().map(|trial| json!({
             "id": trial.id,
@@ -39,6 +32,7 @@ pub(super) fn json(page: &Page) -> String {
         "groups": page.groups.iter().map(|group| json!({
             "label": group.label,
             "trials": group.trials,
+            "trial": representative(page, group).map(|(id, _)| id),
         })).collect::<Vec<_>>(),
         "timelines": timelines,
     });
@@ -69,7 +63,7 @@ fn timeline(timeline: &Timeline) -> Value {
         .map(|t| Some((t * 1000.0).round() as i64))
         .collect();
     let mut panels = serde_json::Map::new();
-    for panel in PANELS {
+    for panel in panel::drawn() {
         // What moved is a choice of the layers of the whole: the script takes it from there.
         if panel.id != "moved" {
             panels.insert(panel.id.to_owned(), series(panel, timeline));
@@ -80,39 +74,25 @@ fn timeline(timeline: &Timeline) -> Value {
 
 fn series(panel: &Panel, timeline: &Timeline) -> Value {
     let unit = match panel.unit {
-        super::panel::Unit::Bytes | super::panel::Unit::BytesPerSecond => KIB,
-        super::panel::Unit::PerSecond => 1.0,
-        super::panel::Unit::Percent => HUNDREDTH,
+        GaugeUnit::Bytes | GaugeUnit::BytesPerSecond => KIB,
+        GaugeUnit::Percent | GaugeUnit::Milliseconds => HUNDREDTH,
+        GaugeUnit::PerSecond | GaugeUnit::Number => 1.0,
+    };
+    let whole = |values: &[Option<f64>]| -> Vec<Option<i64>> {
+        let round = |value: f64| (value / unit).round() as i64;
+        values.iter().map(|value| value.map(round)).collect()
     };
     // Stacks are summed before they are rounded, so that the top of the memory stack is MemTotal to the byte.
-    let mut sum: Vec<Option<f64>> = vec![Some(0.0); timeline.t.len()];
-    let list: Vec<Value> = panel
-        .series(timeline)
+    let describe = |(place, (one, curve)): (usize, Curve<'_>)| {
+        let (values, peaks) = (differences(&whole(&curve)), differences(&whole(&one.peaks)));
+        describe(panel, one, place, values, peaks)
+    };
+    panel
+        .curves(timeline)
         .into_iter()
         .enumerate()
-        .map(|(place, one)| {
-            let values: Vec<Option<f64>> = match panel.shape {
-                Shape::Stack => {
-                    for (sum, value) in sum.iter_mut().zip(&one.values) {
-                        *sum = sum.zip(*value).map(|(sum, value)| sum + value);
-                    }
-                    sum.clone()
-                }
-                Shape::Lines => one.values.clone(),
-            };
-            let whole: Vec<Option<i64>> = values
-                .iter()
-                .map(|value| value.map(|value| (value / unit).round() as i64))
-                .collect();
-            let whole_peaks: Vec<Option<i64>> = one
-                .peaks
-                .iter()
-                .map(|peak| peak.map(|peak| (peak / unit).round() as i64))
-                .collect();
-            describe(panel, one, place, differences(&whole), differences(&whole_peaks))
-        })
-        .collect();
-    Value::Array(list)
+        .map(describe)
+        .collect()
 }
 
 fn describe(panel: &Panel, one: &Series, place: usize, values: Value, peaks: Value) -> Value {

@@ -9,13 +9,13 @@ mod chapters;
 mod cost;
 mod data;
 pub mod palette;
-pub(super) mod panel;
+pub mod panel;
 pub mod parts;
 mod standalone;
 pub(super) mod svg;
 pub(super) mod table;
-mod timeline;
-mod xy;
+pub(super) mod timeline;
+pub(super) mod xy;
 
 use std::collections::BTreeMap;
 
@@ -54,6 +54,8 @@ struct View<'a> {
     legend: &'static [palette::Paint],
     /// What the numbers at the events mean.
     numbers: Vec<(String, String)>,
+    /// The whole run without script: its title, and the drawing.
+    overview: (&'static str, String),
     figures: Vec<Figure>,
     chapters: Vec<Chapter>,
     /// Whether there is something to say of time and memory before and after a trim.
@@ -66,15 +68,13 @@ struct View<'a> {
     settings: &'a BTreeMap<String, String>,
 }
 
-/// A timeline without script, and what the reader must know at its events.
+/// What the reader must know at the events of a group's trial.
 struct Figure {
-    /// Trial that is drawn; empty for the whole run.
+    /// Trial that stands for the group.
     trial: String,
-    /// Group that the trial stands for; empty for the whole run.
+    /// Its group.
     group: String,
-    title: String,
-    drawing: String,
-    states: Option<States>,
+    states: States,
 }
 
 /// The page as one HTML document.
@@ -110,6 +110,7 @@ pub fn render(page: &Page) -> String {
         confounders,
         legend: palette::LAYERS,
         numbers: numbers(page),
+        overview: overview(page),
         figures: figures(page),
         chapters: chapters::all(page),
         compressed: !page.manifest.is_watch() && (page.groups.is_empty() || !squeezed.is_empty()),
@@ -218,39 +219,33 @@ fn numbers(page: &Page) -> Vec<(String, String)> {
     found.into_iter().map(entry).collect()
 }
 
-/// Groups that have a drawing of their own without script: each is tens of kilobytes.
-const MOST_FIGURES: usize = 24;
-
-/// The whole run, then one trial a group.
-fn figures(page: &Page) -> Vec<Figure> {
-    let mem_total = page.manifest.host.mem_total as f64;
-    let all: Vec<&Mark> = page.marks.iter().collect();
-    let whole = match page.manifest.is_watch() {
-        true => "All that was watched".to_owned(),
-        false => "The whole run".to_owned(),
+/// The whole run, for readers without script.
+fn overview(page: &Page) -> (&'static str, String) {
+    let marks: Vec<&Mark> = page.marks.iter().collect();
+    let title = match page.manifest.is_watch() {
+        true => "All that was watched",
+        false => "The whole run",
     };
-    let mut figures = vec![Figure {
-        trial: String::new(),
-        group: String::new(),
-        drawing: timeline::draw(&page.overview, &all, mem_total, &whole),
-        title: whole,
-        states: None,
-    }];
-    for group in page.groups.iter().take(MOST_FIGURES) {
-        let Some((id, timeline)) = representative(page, group) else {
-            continue;
-        };
+    let mem_total = page.manifest.host.mem_total as f64;
+    (
+        title,
+        timeline::overview(&page.overview, &marks, mem_total, title),
+    )
+}
+
+/// For each group the memory at the events of one trial, where it has any.
+fn figures(page: &Page) -> Vec<Figure> {
+    let figure = |group: &Group| {
+        let (id, _) = representative(page, group)?;
         let marks: Vec<&Mark> = page.marks_of(id).collect();
-        let trial = page.results.trials.iter().find(|trial| trial.id == id);
-        figures.push(Figure {
+        let trial = page.results.trials.iter().find(|trial| trial.id == id)?;
+        Some(Figure {
             trial: id.to_owned(),
             group: group.label.clone(),
-            title: format!("{}: {id}", group.label),
-            drawing: timeline::draw(timeline, &marks, mem_total, &group.label),
-            states: trial.and_then(|trial| table::states(trial, &marks)),
-        });
-    }
-    figures
+            states: table::states(trial, &marks)?,
+        })
+    };
+    page.groups.iter().filter_map(figure).collect()
 }
 
 /// The trial that stands for its group: the one whose trim and restore together took the median time.

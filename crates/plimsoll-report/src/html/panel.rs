@@ -1,133 +1,128 @@
-//! Which panels a timeline has: the one list that the static drawing and the interactive one share.
+//! The panels of a timeline: the one table that the static drawing, the report's script and the monitor's script share.
+
+use serde::Serialize;
 
 use super::palette;
+use crate::analysis::gauges::{self, GaugeUnit};
 use crate::page::{Series, Timeline};
 use plimsoll_model::quantity;
 
-/// What the vertical axis of a panel counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Unit {
-    /// Bytes.
-    Bytes,
-    /// Bytes a second.
-    BytesPerSecond,
-    /// Events a second.
-    PerSecond,
-    /// Percent.
-    Percent,
-}
-
-/// How the series of a panel are drawn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Shape {
-    /// Areas, each on top of the one before.
-    Stack,
-    /// Lines.
-    Lines,
-}
-
-/// A panel: what it shows and how, without the data.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Panel {
+/// A panel: what it shows and how, without the data. Serialized, it is what both scripts draw from.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub(crate) struct Panel {
     /// Stable name.
-    pub(super) id: &'static str,
-    /// Title for people.
-    pub(super) title: &'static str,
+    pub(crate) id: &'static str,
+    /// Title above the plot.
+    pub(crate) title: &'static str,
+    /// Heading in the table of values.
+    heading: &'static str,
     /// Unit of its axis.
-    pub(super) unit: Unit,
-    /// How it is drawn.
-    pub(super) shape: Shape,
-    /// Height of the plot in pixels.
+    pub(super) unit: GaugeUnit,
+    /// Whether its series are areas, each on top of the one before; lines otherwise.
+    pub(super) stack: bool,
+    /// Height of the plot in pixels; 0 for values in the table alone.
     pub(super) height: u32,
     /// Value that the axis reaches at least, so that a small or empty panel is not blown up.
+    #[serde(rename = "least")]
     pub(super) least_top: f64,
+    #[serde(skip)]
+    contents: Contents,
 }
 
-/// The panels, top to bottom.
-pub(super) const PANELS: &[Panel] = &[
-    panel(
-        "whole",
-        "RAM, stacked to MemTotal",
-        Unit::Bytes,
-        Shape::Stack,
-        150,
-        0.0,
-    ),
-    panel(
-        "moved",
-        "What moved: the target and its pages, in RAM",
-        Unit::Bytes,
-        Shape::Stack,
-        170,
-        1048576.0,
-    ),
-    panel(
-        "swap",
-        "Swap used, by device",
-        Unit::Bytes,
-        Shape::Stack,
-        80,
-        1048576.0,
-    ),
-    panel(
-        "io",
-        "Page I/O",
-        Unit::BytesPerSecond,
-        Shape::Lines,
-        80,
-        1048576.0,
-    ),
-    panel("faults", "Faults", Unit::PerSecond, Shape::Lines, 70, 10.0),
-    panel(
-        "pressure",
-        "Pressure stall (PSI)",
-        Unit::Percent,
-        Shape::Lines,
-        70,
-        1.0,
-    ),
-    panel("cpu", "CPU, all cores", Unit::Percent, Shape::Stack, 70, 100.0),
-];
-
-const fn panel(
-    id: &'static str,
-    title: &'static str,
-    unit: Unit,
-    shape: Shape,
-    height: u32,
-    least_top: f64,
-) -> Panel {
-    Panel {
-        id,
-        title,
-        unit,
-        shape,
-        height,
-        least_top,
-    }
+/// Which series a panel shows.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Contents {
+    /// Every layer of the memory stack.
+    Layers,
+    /// The layers that the experiment moves.
+    Moving,
+    /// The gauges of this panel.
+    Of(gauges::Panel),
 }
+
+macro_rules! panels {
+    ($($id:literal $title:literal $heading:literal $unit:ident $stack:literal $height:literal $least_top:literal $contents:expr;)*) => {
+        /// The panels, top to bottom.
+        pub(crate) const PANELS: &[Panel] = &[
+            $(Panel {
+                id: $id,
+                title: $title,
+                heading: $heading,
+                unit: GaugeUnit::$unit,
+                stack: $stack,
+                height: $height,
+                least_top: $least_top,
+                contents: $contents,
+            },)*
+        ];
+    };
+}
+
+use Contents::{Layers, Moving, Of};
+use gauges::Panel::{Cpu, Faults, Io, Monitor, Pressure, Swap, Target};
+
+panels! {
+    "whole" "RAM, stacked to MemTotal" "In RAM" Bytes true 150 0.0 Layers;
+    "moved" "What moved: the target and its pages, in RAM" "" Bytes true 170 1048576.0 Moving;
+    "target" "Target" "Target" Bytes false 0 0.0 Of(Target);
+    "swap" "Swap used, by device" "Swap" Bytes true 80 1048576.0 Of(Swap);
+    "io" "Page I/O" "Page I/O" BytesPerSecond false 80 1048576.0 Of(Io);
+    "faults" "Faults" "Faults" PerSecond false 70 10.0 Of(Faults);
+    "pressure" "Pressure stall (PSI)" "Pressure" Percent false 70 1.0 Of(Pressure);
+    "cpu" "CPU, all cores" "CPU" Percent true 70 100.0 Of(Cpu);
+    "monitor" "Monitor" "Monitor" Percent false 0 0.0 Of(Monitor);
+}
+
+/// The layers that the experiment moves, without the others.
+pub(crate) const MOVED: &Panel = &PANELS[1];
+const _: () = assert!(matches!(MOVED.contents, Moving));
+
+/// The panels that a report draws.
+pub(super) fn drawn() -> impl Iterator<Item = &'static Panel> {
+    PANELS.iter().filter(|panel| panel.height > 0)
+}
+
+/// A series, and what is drawn of it.
+pub(super) type Curve<'a> = (&'a Series, Vec<Option<f64>>);
 
 impl Panel {
     /// The series that a timeline has for this panel.
-    pub(super) fn series<'a>(&self, timeline: &'a Timeline) -> Vec<&'a Series> {
-        match self.id {
-            "whole" => timeline.layers.iter().collect(),
-            "moved" => timeline
-                .layers
-                .iter()
-                .filter(|series| palette::paint_of(&series.key).moves)
-                .collect(),
-            "swap" => timeline.swap.iter().collect(),
-            "io" => timeline.io.iter().collect(),
-            "faults" => timeline.faults.iter().collect(),
-            "pressure" => timeline.pressure.iter().collect(),
-            _ => timeline.cpu.iter().collect(),
-        }
+    fn series<'a>(&self, timeline: &'a Timeline) -> Vec<&'a Series> {
+        let series = match self.contents {
+            Layers => &timeline.layers,
+            Moving => {
+                let moves = |series: &&Series| palette::paint_of(&series.key).moves;
+                return timeline.layers.iter().filter(moves).collect();
+            }
+            Of(Swap) => &timeline.swap,
+            Of(Io) => &timeline.io,
+            Of(Faults) => &timeline.faults,
+            Of(Pressure) => &timeline.pressure,
+            Of(Cpu) => &timeline.cpu,
+            Of(Target | Monitor) => return Vec::new(),
+        };
+        series.iter().collect()
+    }
+
+    /// Its series with what is drawn of each: in a stack the sums from the bottom up, where a gap in one is a gap in all
+    /// above it.
+    pub(super) fn curves<'a>(&self, timeline: &'a Timeline) -> Vec<Curve<'a>> {
+        let mut sum = vec![Some(0.0); timeline.t.len()];
+        let curve = |series: &'a Series| {
+            if !self.stack {
+                return (series, series.values.clone());
+            }
+            for (sum, value) in sum.iter_mut().zip(&series.values) {
+                *sum = sum.zip(*value).map(|(sum, value)| sum + value);
+            }
+            (series, sum.clone())
+        };
+        self.series(timeline).into_iter().map(curve).collect()
     }
 
     /// Whether its series are layers of the memory stack.
     pub(super) fn shows_layers(&self) -> bool {
-        matches!(self.id, "whole" | "moved")
+        matches!(self.contents, Layers | Moving)
     }
 
     /// CSS variable that colours a series of this panel.
@@ -141,34 +136,19 @@ impl Panel {
     }
 }
 
-impl Unit {
-    /// Name in the page's data.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Unit::Bytes => "bytes",
-            Unit::BytesPerSecond => "bytes-per-second",
-            Unit::PerSecond => "per-second",
-            Unit::Percent => "percent",
-        }
-    }
-
+impl GaugeUnit {
     /// A value of this unit as text.
     pub(super) fn text(self, value: f64) -> String {
         match self {
-            Unit::Bytes => quantity::bytes(value),
-            Unit::BytesPerSecond if value == 0.0 => "0".to_owned(),
-            Unit::BytesPerSecond => format!("{}/s", quantity::bytes(value)),
-            Unit::PerSecond if value >= 9999.5 => format!("{}k/s", quantity::significant(value / 1e3)),
-            Unit::PerSecond if value == 0.0 => "0".to_owned(),
-            Unit::PerSecond => format!("{value:.0}/s"),
-            Unit::Percent => format!(
-                "{}%",
-                if value < 10.0 && value.fract() != 0.0 {
-                    format!("{value:.1}")
-                } else {
-                    format!("{value:.0}")
-                }
-            ),
+            GaugeUnit::Bytes => quantity::bytes(value),
+            GaugeUnit::BytesPerSecond | GaugeUnit::PerSecond if value == 0.0 => "0".to_owned(),
+            GaugeUnit::BytesPerSecond => format!("{}/s", quantity::bytes(value)),
+            GaugeUnit::PerSecond if value >= 9999.5 => format!("{}k/s", quantity::significant(value / 1e3)),
+            GaugeUnit::PerSecond => format!("{value:.0}/s"),
+            GaugeUnit::Percent if value < 10.0 && value.fract() != 0.0 => format!("{value:.1}%"),
+            GaugeUnit::Percent => format!("{value:.0}%"),
+            GaugeUnit::Milliseconds => format!("{} ms", quantity::significant(value)),
+            GaugeUnit::Number => format!("{value:.0}"),
         }
     }
 
@@ -190,8 +170,8 @@ impl Unit {
         }
         let rough = top / f64::from(wanted.max(1));
         let step = match self {
-            Unit::Bytes | Unit::BytesPerSecond => 2f64.powf(rough.log2().ceil()),
-            Unit::PerSecond | Unit::Percent => round_step(rough),
+            GaugeUnit::Bytes | GaugeUnit::BytesPerSecond => 2f64.powf(rough.log2().ceil()),
+            _ => round_step(rough),
         };
         let count = (top / step + 1e-9) as u32;
         (0..=count).map(|index| f64::from(index) * step).collect()

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::palette;
-use super::panel::{PANELS, Panel, Shape, round_step};
+use super::panel::{self, Curve, Panel, round_step};
 use super::svg;
 use crate::page::{Mark, Series, Timeline};
 use plimsoll_model::quantity;
@@ -15,8 +15,8 @@ const TOP: f64 = 24.0;
 /// Room above each plot for its title.
 const TITLE: f64 = 26.0;
 const BOTTOM: f64 = 30.0;
-/// Columns that a drawing is reduced to: more would not be seen at this width.
-const COLUMNS: usize = 400;
+/// Pixels of each of the columns that a drawing is reduced to: narrower ones would not be seen.
+const COLUMN: f64 = 2.25;
 /// Thickness in pixels from which a layer has room for its own name.
 const LABEL_ROOM: f64 = 13.0;
 /// Pixels that each mark needs on average: with fewer, the lines would hide what they mark.
@@ -27,57 +27,99 @@ const NEARLY: f64 = 0.97;
 const KEY_PITCH: f64 = 112.0;
 const KEY_LETTERS: usize = 16;
 
-/// The horizontal axis of a drawing.
-struct Axis {
-    from: f64,
-    to: f64,
+/// The horizontal axis of a drawing, in seconds after its origin.
+pub(crate) struct Axis {
+    /// Words below it.
+    pub(crate) title: String,
+    /// Pixels of the whole drawing.
+    pub(crate) width: f64,
+    /// Seconds of the timeline that are 0 here.
+    pub(crate) origin: f64,
+    /// Ends of what is shown.
+    pub(crate) from: f64,
+    pub(crate) to: f64,
 }
 
 impl Axis {
     fn x(&self, t: f64) -> f64 {
-        LEFT + (t - self.from) / (self.to - self.from) * (WIDTH - LEFT - RIGHT)
+        LEFT + (t - self.origin - self.from) / (self.to - self.from) * (self.right() - LEFT)
+    }
+
+    fn right(&self) -> f64 {
+        self.width - RIGHT
     }
 }
 
-/// Draws a timeline with its marks; `title` is what a screen reader says.
-pub(super) fn draw(timeline: &Timeline, marks: &[&Mark], mem_total: f64, title: &str) -> String {
-    let stride = timeline.t.len().div_ceil(COLUMNS).max(1);
-    let times: Vec<f64> = timeline.t.iter().copied().step_by(stride).collect();
+/// A panel in a drawing.
+pub(crate) struct Plot<'a> {
+    /// What is drawn, and how.
+    pub(crate) panel: &'static Panel,
+    /// Words above it.
+    pub(crate) title: &'a str,
+    /// Whether the names of its series stand beside its title.
+    pub(crate) keyed: bool,
+    /// Where its axis ends; else above its greatest value.
+    pub(crate) top: Option<f64>,
+}
+
+/// Draws a whole timeline with its marks; `title` is what a screen reader says.
+pub(super) fn overview(timeline: &Timeline, marks: &[&Mark], mem_total: f64, title: &str) -> String {
     let from = timeline.t.first().copied().unwrap_or(0.0);
-    let to = timeline.t.last().copied().unwrap_or(0.0).max(from + 1e-3);
-    let axis = Axis { from, to };
-    let height: f64 = TOP
-        + BOTTOM
-        + PANELS
-            .iter()
-            .map(|panel| TITLE + f64::from(panel.height))
-            .sum::<f64>();
+    let axis = Axis {
+        title: "seconds since the start of the run".to_owned(),
+        width: WIDTH,
+        origin: 0.0,
+        from,
+        to: timeline.t.last().copied().unwrap_or(0.0).max(from + 1e-3),
+    };
+    let plot = |panel: &'static Panel| Plot {
+        panel,
+        title: panel.title,
+        keyed: panel.id != "whole",
+        top: (panel.id == "whole" && mem_total > 0.0).then_some(mem_total),
+    };
+    draw(
+        timeline,
+        marks,
+        &panel::drawn().map(plot).collect::<Vec<_>>(),
+        &axis,
+        title,
+    )
+}
+
+/// Draws panels of a timeline with its marks; `title` is what a screen reader says.
+pub(crate) fn draw(
+    timeline: &Timeline,
+    marks: &[&Mark],
+    plots: &[Plot<'_>],
+    axis: &Axis,
+    title: &str,
+) -> String {
+    let timeline = &timeline.thinned((axis.width / COLUMN) as usize);
+    let heights = plots.iter().map(|plot| TITLE + f64::from(plot.panel.height));
+    let height: f64 = TOP + BOTTOM + heights.sum::<f64>();
     let mut out = format!(
-        r#"<svg class="timeline" viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{}">"#,
+        r#"<svg class="timeline" viewBox="0 0 {} {height}" role="img" aria-label="{}">"#,
+        axis.width,
         svg::escape(title)
     );
     let mut y = TOP;
     // Lines of the marks cross the plots alone, not the words between them.
-    let mut plots = String::new();
-    for panel in PANELS {
+    let mut lines = String::new();
+    for plot in plots {
         y += TITLE;
-        let series: Vec<(&Series, Vec<Option<f64>>)> = panel
-            .series(timeline)
-            .into_iter()
-            .map(|series| (series, reduce(&series.values, stride)))
-            .collect();
-        draw_panel(&mut out, panel, &series, &axis, &times, y, mem_total);
-        let _ = write!(plots, "M0 {y}v{}", panel.height);
-        y += f64::from(panel.height);
+        draw_panel(&mut out, plot, timeline, axis, y);
+        let _ = write!(lines, "M0 {y}v{}", plot.panel.height);
+        y += f64::from(plot.panel.height);
     }
-    draw_time(&mut out, &axis, y);
+    draw_time(&mut out, axis, y);
     let mut free_from = f64::NEG_INFINITY;
-    let crowded = marks.len() as f64 * MARK_ROOM > WIDTH - LEFT - RIGHT;
+    let crowded = marks.len() as f64 * MARK_ROOM > axis.right() - LEFT;
     for mark in marks.iter().filter(|_| !crowded) {
         let x = axis.x(mark.t);
         let _ = write!(
             out,
-            r#"<path class="mark" transform="translate({})" d="{plots}"/>"#,
+            r#"<path class="mark" transform="translate({})" d="{lines}"/>"#,
             svg::coordinate(x)
         );
         if x >= free_from {
@@ -89,57 +131,37 @@ pub(super) fn draw(timeline: &Timeline, marks: &[&Mark], mem_total: f64, title: 
     out
 }
 
-/// Means of `stride` buckets each; a gap only where all of them are.
-fn reduce(values: &[Option<f64>], stride: usize) -> Vec<Option<f64>> {
-    values
-        .chunks(stride)
-        .map(|chunk| {
-            let present: Vec<f64> = chunk.iter().flatten().copied().collect();
-            (!present.is_empty()).then(|| present.iter().sum::<f64>() / present.len() as f64)
-        })
-        .collect()
+/// Where the axis of a panel ends: above the greatest value.
+pub(crate) fn top(panel: &Panel, timeline: &Timeline) -> f64 {
+    let curves = panel.curves(timeline);
+    let values = curves.iter().flat_map(|(_, curve)| curve).flatten().copied();
+    let peak = values.fold(panel.least_top, f64::max);
+    peak * if peak > panel.least_top { 1.05 } else { 1.0 }
 }
 
-fn draw_panel(
-    out: &mut String,
-    panel: &Panel,
-    series: &[(&Series, Vec<Option<f64>>)],
-    axis: &Axis,
-    times: &[f64],
-    y: f64,
-    mem_total: f64,
-) {
+fn draw_panel(out: &mut String, plot: &Plot<'_>, timeline: &Timeline, axis: &Axis, y: f64) {
+    let panel = plot.panel;
     let height = f64::from(panel.height);
     let base = y + height;
-    let curves = match panel.shape {
-        Shape::Stack => stacked(series, times.len()),
-        Shape::Lines => series.iter().map(|(_, values)| values.clone()).collect(),
-    };
-    let peak = curves
-        .iter()
-        .flatten()
-        .flatten()
-        .copied()
-        .fold(panel.least_top, f64::max);
-    let top = if panel.id == "whole" && mem_total > 0.0 {
-        mem_total
-    } else {
-        peak * if peak > panel.least_top { 1.05 } else { 1.0 }
-    };
+    let curves = panel.curves(timeline);
+    let top = plot.top.unwrap_or_else(|| top(panel, timeline));
     let place = |value: f64| base - (value / top).min(1.0) * height;
-    *out += &svg::text(LEFT, y - 7.0, "title", panel.title);
-    draw_key(out, panel, series, y - 7.0);
+    *out += &svg::text(LEFT, y - 7.0, "title", plot.title);
+    if plot.keyed {
+        draw_key(out, panel, &curves, axis.right(), y - 7.0);
+    }
     let points = |curve: &[Option<f64>]| -> Vec<Option<(f64, f64)>> {
-        times
+        timeline
+            .t
             .iter()
             .zip(curve)
             .map(|(t, value)| value.map(|value| (axis.x(*t), place(value))))
             .collect()
     };
-    if panel.shape == Shape::Stack {
+    if panel.stack {
         // The highest first: each area reaches down to the base and is painted over by the next.
-        for (index, (one, _)) in series.iter().enumerate().rev() {
-            let path = svg::area_path(&points(&curves[index]), base);
+        for (index, (one, curve)) in curves.iter().enumerate().rev() {
+            let path = svg::area_path(&points(curve), base);
             let colour = panel.colour(one, index);
             let _ = write!(out, r#"<path class="area" fill="{colour}" d="{path}"/>"#);
             if panel.shows_layers() && palette::paint_of(&one.key).hatched {
@@ -149,12 +171,12 @@ fn draw_panel(
     }
     for tick in panel.unit.ticks(top, panel.height / 34) {
         let at = svg::coordinate(place(tick));
-        let _ = write!(out, r#"<path class="grid" d="M{LEFT} {at}H{}"/>"#, WIDTH - RIGHT);
+        let _ = write!(out, r#"<path class="grid" d="M{LEFT} {at}H{}"/>"#, axis.right());
         *out += &svg::text(LEFT - 6.0, place(tick) + 4.0, "tick end", &panel.unit.tick(tick));
     }
-    if panel.shape == Shape::Lines {
-        for (index, (one, _)) in series.iter().enumerate() {
-            let path = svg::line_path(&points(&curves[index]));
+    if !panel.stack {
+        for (index, (one, curve)) in curves.iter().enumerate() {
+            let path = svg::line_path(&points(curve));
             let _ = write!(
                 out,
                 r#"<path class="line" stroke="{}" stroke-dasharray="{}" d="{path}"/>"#,
@@ -163,38 +185,37 @@ fn draw_panel(
             );
         }
     } else if panel.shows_layers() {
-        label_layers(out, series, &curves, times, axis, &place);
+        label_layers(out, &curves, &timeline.t, axis, &place);
     }
 }
 
 /// Each layer's name inside it, where it is thickest, if there is room.
 fn label_layers(
     out: &mut String,
-    series: &[(&Series, Vec<Option<f64>>)],
-    curves: &[Vec<Option<f64>>],
+    curves: &[Curve<'_>],
     times: &[f64],
     axis: &Axis,
     place: &impl Fn(f64) -> f64,
 ) {
-    for (index, (one, _)) in series.iter().enumerate() {
+    for (index, (one, curve)) in curves.iter().enumerate() {
         let paint = palette::paint_of(&one.key);
         let half = paint.label.len() as f64 * 3.4 + 2.0;
         let edges: Vec<(f64, f64, f64)> = times
             .iter()
             .enumerate()
             .filter_map(|(column, t)| {
-                let high = place(curves[index][column]?);
+                let high = place(curve[column]?);
                 let low = if index == 0 {
                     place(0.0)
                 } else {
-                    place(curves[index - 1][column]?)
+                    place(curves[index - 1].1[column]?)
                 };
                 Some((axis.x(*t), low, high))
             })
             .collect();
         let rooms: Vec<(f64, f64, f64)> = edges
             .iter()
-            .filter(|(x, _, _)| x - half > LEFT && x + half < WIDTH - RIGHT)
+            .filter(|(x, _, _)| x - half > LEFT && x + half < axis.right())
             .map(|&(x, _, _)| {
                 // The room that is there all along the width of the text.
                 let under = edges.iter().filter(|edge| (edge.0 - x).abs() <= half + 3.0);
@@ -242,12 +263,9 @@ fn middle_of_widest(rooms: &[(f64, f64, f64)]) -> Option<(f64, f64, f64)> {
 }
 
 /// The names of a panel's series with their colours, to the right of its title.
-fn draw_key(out: &mut String, panel: &Panel, series: &[(&Series, Vec<Option<f64>>)], y: f64) {
-    if panel.id == "whole" {
-        return;
-    }
-    for (index, (one, _)) in series.iter().enumerate() {
-        let x = WIDTH - RIGHT - KEY_PITCH * (series.len() - index) as f64;
+fn draw_key(out: &mut String, panel: &Panel, curves: &[Curve<'_>], right: f64, y: f64) {
+    for (index, (one, _)) in curves.iter().enumerate() {
+        let x = right - KEY_PITCH * (curves.len() - index) as f64;
         let label = if panel.shows_layers() {
             palette::paint_of(&one.key).label
         } else {
@@ -256,7 +274,7 @@ fn draw_key(out: &mut String, panel: &Panel, series: &[(&Series, Vec<Option<f64>
         let label: String = label.chars().take(KEY_LETTERS).collect();
         *out += &svg::text(x + 24.0, y, "tick", &label);
         let colour = panel.colour(one, index);
-        if panel.shape == Shape::Lines {
+        if !panel.stack {
             let dash = dashes(one, index);
             let _ = write!(
                 out,
@@ -278,38 +296,20 @@ fn dashes(series: &Series, place: usize) -> String {
     svg::dashes(palette::ink_of(&series.key, place).dash)
 }
 
-/// Sums from the bottom up; a gap in one is a gap in all above it.
-fn stacked(series: &[(&Series, Vec<Option<f64>>)], columns: usize) -> Vec<Vec<Option<f64>>> {
-    let mut sum = vec![Some(0.0); columns];
-    series
-        .iter()
-        .map(|(_, values)| {
-            for (sum, value) in sum.iter_mut().zip(values) {
-                *sum = sum.zip(*value).map(|(sum, value)| sum + value);
-            }
-            sum.clone()
-        })
-        .collect()
-}
-
 fn draw_time(out: &mut String, axis: &Axis, y: f64) {
     let step = round_step((axis.to - axis.from) / 8.0);
     let mut tick = (axis.from / step).ceil() * step;
     while tick <= axis.to {
-        let x = axis.x(tick);
+        let x = axis.x(axis.origin + tick);
         let _ = write!(out, r#"<path class="grid" d="M{} {y}v5"/>"#, svg::coordinate(x));
-        let label = if step < 1.0 {
-            quantity::significant(tick)
-        } else {
-            format!("{tick:.0}")
+        // -0 and what is nearly 0 are 0.
+        let shown = if tick.abs() < step / 1e3 { 0.0 } else { tick };
+        let label = match step < 1.0 {
+            true => quantity::significant(shown),
+            false => format!("{shown:.0}"),
         };
         *out += &svg::text(x, y + 17.0, "tick middle", &label);
         tick += step;
     }
-    *out += &svg::text(
-        WIDTH - RIGHT,
-        y + 29.0,
-        "tick end",
-        "seconds since the start of the run",
-    );
+    *out += &svg::text(axis.right(), y + 29.0, "tick end", &axis.title);
 }

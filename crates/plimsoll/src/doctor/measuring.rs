@@ -1,7 +1,7 @@
 //! What is measured with: performance events, locked memory.
 
 use super::caller::IPC_LOCK;
-use super::{About, Check, Group, Look, State, size};
+use super::{About, Check, Group, Look, Outcome, State, size};
 use plimsoll_lab::environment::allocators_below;
 use plimsoll_model::scenario::KNOWN_ALLOCATORS;
 use plimsoll_proc::resource_limits::Limit;
@@ -22,9 +22,9 @@ pub(super) fn perf_events(look: &Look) -> Check {
     let software = &look.probes.perf_software;
     let hardware = &look.probes.perf_hardware;
     let user = &look.probes.perf_user;
-    let words = |outcome: &Result<(), String>| match outcome {
+    let words = |outcome: &Outcome| match outcome {
         Ok(()) => "usable".to_owned(),
-        Err(words) => format!("not usable ({words})"),
+        Err(errno) => format!("not usable ({errno})"),
     };
     let found = format!(
         "software events {}{}, CPU cycles {}; perf_event_paranoid {}; units: {}",

@@ -95,7 +95,7 @@ fn ways(access: &UffdAccess) -> String {
         .filter(|(_, outcome)| outcome.is_ok())
         .map(|(way, _)| *way)
         .collect();
-    let refusal = |outcome: &Outcome| outcome.as_ref().err().cloned().unwrap_or_default();
+    let refusal = |outcome: &Outcome| outcome.err().map(|errno| errno.to_string()).unwrap_or_default();
     if !open.is_empty() {
         format!("all faults, by {}", open.join(" and "))
     } else if access.user_mode_only.is_ok() {

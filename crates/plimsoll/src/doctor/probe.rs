@@ -16,8 +16,8 @@ use rustix::{process::Gid, process::Uid};
 /// The number of the user `nobody`, who owns nothing.
 const NOBODY: u32 = 65534;
 
-/// How a call ended: done, or the kernel's words for why not.
-pub type Outcome = Result<(), String>;
+/// How a call ended: done, or the kernel's reason why not.
+pub type Outcome = Result<(), Errno>;
 
 /// What was found out by trying.
 #[derive(Debug, Clone)]
@@ -67,10 +67,9 @@ pub struct Disk {
 impl Probes {
     /// Tries everything on this machine, asking for disk room in `folder`.
     pub fn live(folder: &Path) -> Probes {
-        let words = |errno: Errno| errno.to_string();
-        let perf = |event, scope| open_perf_event(event, scope).map(drop).map_err(words);
+        let perf = |event, scope| open_perf_event(event, scope).map(drop);
         Probes {
-            page_out: page_out().map_err(words),
+            page_out: page_out(),
             process_madvise: process_madvise(),
             userfaultfd: userfaultfd(),
             userfaultfd_unprivileged: userfaultfd_unprivileged(),
@@ -83,21 +82,21 @@ impl Probes {
 }
 
 /// Pages out one page that holds data. Without swap it stays where it is, and the call succeeds all the same.
-fn page_out() -> Result<(), Errno> {
+fn page_out() -> Outcome {
     one_page()?.advise(Advice::PageOut)
 }
 
 fn process_madvise() -> Outcome {
-    let page = one_page().map_err(|errno| errno.to_string())?;
+    let page = one_page()?;
     let range = Range {
         start: page.address() as u64,
         length: page.len() as u64,
     };
-    let myself = Pidfd::open(std::process::id()).map_err(|errno| errno.to_string())?;
+    let myself = Pidfd::open(std::process::id())?;
     myself
         .page_out(&[range], range.length, |_| true)
         .map(drop)
-        .map_err(|error| error.errno.to_string())
+        .map_err(|error| error.errno)
 }
 
 fn one_page() -> Result<Mapping, Errno> {
@@ -113,10 +112,8 @@ fn userfaultfd() -> UffdAccess {
         .read(true)
         .write(true)
         .open("/dev/userfaultfd")
-        .and_then(|device| {
-            open_from_device(device.as_raw_fd(), UffdMode::Full)
-                .map_err(|errno| std::io::Error::from_raw_os_error(errno.raw()))
-        });
+        .map_err(|error| Errno::of_number(error.raw_os_error().unwrap_or_default()))
+        .and_then(|device| open_from_device(device.as_raw_fd(), UffdMode::Full));
     let open = [
         full.as_ref().ok(),
         user_mode_only.as_ref().ok(),
@@ -127,9 +124,9 @@ fn userfaultfd() -> UffdAccess {
         .flatten()
         .find_map(|uffd| api_handshake(uffd).ok());
     UffdAccess {
-        full: full.map(drop).map_err(|errno| errno.to_string()),
-        user_mode_only: user_mode_only.map(drop).map_err(|errno| errno.to_string()),
-        device: device.map(drop).map_err(|error| error.to_string()),
+        full: full.map(drop),
+        user_mode_only: user_mode_only.map(drop),
+        device: device.map(drop),
         api,
     }
 }

@@ -4,6 +4,8 @@ use super::{About, Check, Group, Look, State, size};
 use plimsoll_proc::cgroup::{CgroupVersion, RECLAIM};
 use plimsoll_proc::sysctl;
 
+use plimsoll_os::Errno;
+
 pub(super) fn page_out(look: &Look) -> Check {
     const ABOUT: About = About {
         id: "page-out",
@@ -14,7 +16,7 @@ pub(super) fn page_out(look: &Look) -> Check {
     let enable = "# Linux 5.4 or newer; in a container: --security-opt seccomp=unconfined";
     match &look.probes.page_out {
         Ok(()) => ABOUT.says(State::Available, "madvise takes it", enable),
-        Err(words) => ABOUT.says(State::Missing, format!("madvise refuses it: {words}"), enable),
+        Err(errno) => ABOUT.says(State::Missing, format!("madvise refuses it: {errno}"), enable),
     }
 }
 
@@ -33,8 +35,8 @@ pub(super) fn process_madvise(look: &Look) -> Check {
             "taken on a process of our own through a pidfd",
             enable,
         ),
-        Err(words) if words.contains("not implemented") => ABOUT.says(State::Missing, words, enable),
-        Err(words) => ABOUT.says(State::Limited, format!("refused: {words}"), enable),
+        Err(errno @ Errno::NOSYS) => ABOUT.says(State::Missing, errno.to_string(), enable),
+        Err(errno) => ABOUT.says(State::Limited, format!("refused: {errno}"), enable),
     }
 }
 

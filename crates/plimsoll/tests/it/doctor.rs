@@ -9,8 +9,9 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use plimsoll::doctor::{Check, Disk, Examination, Outcome, Probes, UffdAccess, examine_machine};
-use plimsoll_os::UffdApi;
 use plimsoll_proc::Tree;
+
+use plimsoll_os::{Errno, UffdApi};
 use rustix::process::{Gid, Uid, geteuid};
 use tempfile::TempDir;
 
@@ -90,7 +91,7 @@ fn all_work() -> Probes {
 }
 
 fn refused() -> Outcome {
-    Err("Operation not permitted (errno 1)".to_owned())
+    Err(Errno::PERM)
 }
 
 fn uffd(full: Outcome, user_mode_only: Outcome, features: Option<u64>) -> UffdAccess {

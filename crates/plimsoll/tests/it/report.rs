@@ -126,12 +126,14 @@ fn hostile_texts_stay_texts() {
 }
 
 #[test]
-fn every_layer_is_in_every_static_drawing() {
+fn every_layer_is_in_the_static_overview() {
     let page = synthetic::page(QUICK);
     let html = html::render(&page);
+    assert_eq!(html.matches("<svg class=\"timeline\"").count(), 1);
     assert_eq!(
-        html.matches("<svg class=\"timeline\"").count(),
-        1 + page.groups.len()
+        html.matches("<table class=\"states\"").count(),
+        page.groups.len(),
+        "without script the memory at the events of each group stays"
     );
     assert_eq!(html.matches("<svg class=\"bars\"").count(), 2);
     for layer in &page.overview.layers {

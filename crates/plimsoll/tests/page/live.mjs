@@ -5,22 +5,11 @@ import { spawn } from "node:child_process";
 import { mkdirSync } from "node:fs";
 import { connect, createServer } from "node:net";
 import { createInterface } from "node:readline";
-import { chromium } from "playwright-core";
+import { check, coloursOf, complaintsOf, end, launch } from "./browser.mjs";
 
 const plimsoll = process.argv[2];
 const shots = process.argv[3] ?? null;
 if (shots) mkdirSync(shots, { recursive: true });
-
-let failures = 0;
-async function check(what, action) {
-  try {
-    const said = await action();
-    console.log(`ok   ${what}${said ? ": " + said : ""}`);
-  } catch (error) {
-    failures++;
-    console.log(`FAIL ${what}: ${error.message}`);
-  }
-}
 
 // Starts a monitor and gives the address that it prints.
 async function watch(...options) {
@@ -57,16 +46,11 @@ async function proxy(port) {
   };
 }
 
-const browser = await chromium.launch({
-  executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
-  args: ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"],
-});
+const browser = await launch();
 
 async function open(address) {
   const page = await browser.newPage({ viewport: { width: 1280, height: 900 }, colorScheme: "light" });
-  const complaints = [];
-  page.on("console", message => { if (["error", "warning"].includes(message.type())) complaints.push(message.text()); });
-  page.on("pageerror", error => complaints.push(error.message));
+  const complaints = complaintsOf(page);
   await page.goto(address, { waitUntil: "load" });
   return { page, complaints };
 }
@@ -81,12 +65,7 @@ const { page, complaints } = await open(`http://127.0.0.1:${way.port}${monitor.u
 await check("connects and draws every panel", async () => {
   await connection(page, "live");
   await page.waitForTimeout(3000);
-  const drawn = await page.$$eval(".plot canvas", list => list.map(canvas => {
-    const pixels = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
-    const seen = new Set();
-    for (let at = 0; at < pixels.length; at += 404) seen.add((pixels[at] << 16) | (pixels[at + 1] << 8) | pixels[at + 2]);
-    return seen.size;
-  }));
+  const drawn = await coloursOf(page);
   assert.equal(drawn.length, 6, `${drawn.length} panels`);
   assert.ok(drawn.every(colours => colours > 1), `an empty canvas: ${drawn}`);
   assert.match(await page.textContent("#figures"), /10 Hz.*PSI memory.*some/);
@@ -230,5 +209,4 @@ await check("without --allow-actions there is nothing to press", async () => {
 
 await way.cut();
 await browser.close();
-console.log(failures === 0 ? "live page: all well" : `live page: ${failures} failed`);
-process.exit(failures === 0 ? 0 : 1);
+end("live page");

@@ -1,7 +1,8 @@
 #!/bin/sh
-# Opens each report in headless Chromium and clicks through it.
+# Opens each report in headless Chromium and clicks through it; or, given the program, the live page of
+# `plimsoll watch --serve`.
 #
-# Usage: tests/page/run.sh [--shots FOLDER] FILE.html...
+# Usage: tests/page/run.sh [--shots FOLDER] FILE.html...|PLIMSOLL
 # Needs node (20 or newer), npm and Chromium at /usr/bin/chromium or where CHROMIUM says (Debian: apt install chromium).
 set -eu
 
@@ -12,7 +13,7 @@ if [ "${1:-}" = --shots ]; then
     shift 2
 fi
 if [ $# -eq 0 ]; then
-    echo "usage: $0 [--shots FOLDER] FILE.html..." >&2
+    echo "usage: $0 [--shots FOLDER] FILE.html...|PLIMSOLL" >&2
     exit 1
 fi
 for tool in node npm "${CHROMIUM:-/usr/bin/chromium}"; do
@@ -27,6 +28,10 @@ fi
 status=0
 for file in "$@"; do
     echo "== $file"
-    node "$here/page.mjs" "$file" $shots || status=1
+    case $file in
+    *.html) script=page.mjs ;;
+    *) script=live.mjs ;;
+    esac
+    node "$here/$script" "$file" ${shots:+"$shots"} || status=1
 done
 exit $status

@@ -15,7 +15,8 @@ use plimsoll_proc::cgroup::{CgroupVersion, Hierarchy, MemoryCgroup, PROCESSES};
 use serde::Serialize;
 
 use super::cleanup::Undone;
-use super::error::EnvironmentError;
+
+use super::error::{EnvironmentError, UndoError};
 use super::journal::Change;
 use super::session::Session;
 
@@ -288,7 +289,7 @@ fn stepwise(
 
 /// Removes the cgroup. Processes in it get some time to end; those that remain were not started by the run (its
 /// own are in the journal and were killed before) and are moved to the parent rather than killed.
-pub(super) fn undo(path: &Path) -> Result<Undone, String> {
+pub(super) fn undo(path: &Path) -> Result<Undone, UndoError> {
     // A process moves in the same way in both versions.
     let of = |path: &Path| MemoryCgroup::new(path, CgroupVersion::V2);
     let cgroup = of(path);
@@ -298,14 +299,13 @@ pub(super) fn undo(path: &Path) -> Result<Undone, String> {
             Ok(()) => return Ok(Undone::Gone),
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Undone::Gone),
             Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {}
-            Err(error) => return Err(format!("cannot remove it: {error}")),
+            Err(source) => return Err(UndoError::system("remove it")(source)),
         }
         let remaining = cgroup.processes().unwrap_or_default();
         if start.elapsed() >= REMOVED_WITHIN {
-            return Err(if remaining.is_empty() {
-                "it stays busy: it has child cgroups, or the kernel still frees its memory".to_owned()
-            } else {
-                format!("processes {remaining:?} are in it and cannot be moved out: end them")
+            return Err(match remaining.is_empty() {
+                true => UndoError::Busy,
+                false => UndoError::Occupied(remaining),
             });
         }
         if start.elapsed() >= EMPTY_WITHIN

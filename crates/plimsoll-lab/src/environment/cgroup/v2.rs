@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use plimsoll_proc::cgroup::{CgroupVersion, HIGH, Hierarchy, MemoryCgroup, RECLAIM, SUBTREE_CONTROL};
 
 use super::super::cleanup::Undone;
-use super::super::error::EnvironmentError;
+
+use super::super::error::{EnvironmentError, UndoError};
 use super::super::journal::Change;
 use super::super::session::Session;
 use super::{Patience, stepwise};
@@ -45,13 +46,13 @@ pub(super) fn parent(session: &mut Session, hierarchy: &Hierarchy) -> Result<Pat
 }
 
 /// Disables the memory controller for the children of `cgroup`, unless other children use it by now.
-pub(in super::super) fn undo_controller(cgroup: &Path) -> Result<Undone, String> {
+pub(in super::super) fn undo_controller(cgroup: &Path) -> Result<Undone, UndoError> {
     let of = |path: &Path| MemoryCgroup::new(path, CgroupVersion::V2);
     let group = of(cgroup);
     if !group.gives_controller() {
         return Ok(Undone::Gone);
     }
-    let children = fs::read_dir(cgroup).map_err(|error| format!("cannot list it: {error}"))?;
+    let children = fs::read_dir(cgroup).map_err(UndoError::system("list it"))?;
     let limited = children
         .filter_map(Result::ok)
         .map(|entry| of(&entry.path()))
@@ -64,9 +65,9 @@ pub(in super::super) fn undo_controller(cgroup: &Path) -> Result<Undone, String>
     }
     group
         .give_controller(false)
-        .map_err(|error| format!("cannot disable it: {}", error.io()))?;
+        .map_err(|error| UndoError::system("disable it")(error.into_io()))?;
     if group.gives_controller() {
-        Err("it stays enabled".to_owned())
+        Err(UndoError::StaysEnabled)
     } else {
         Ok(Undone::Gone)
     }
@@ -316,7 +317,7 @@ mod tests {
             Ok(Undone::NotOurs(_))
         ));
         fs::write(hierarchy.mount.join(CHILDREN), "cpu\n").unwrap();
-        assert_eq!(undo_controller(&hierarchy.mount), Ok(Undone::Gone));
+        assert_eq!(undo_controller(&hierarchy.mount).unwrap(), Undone::Gone);
     }
 
     #[test]

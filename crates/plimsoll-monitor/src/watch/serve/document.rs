@@ -8,7 +8,8 @@ use crate::watch::{Facts, Level, MarkKind, State};
 use plimsoll_model::categories::CATEGORIES;
 use plimsoll_model::sanitize::sanitize;
 use plimsoll_report::analysis::Frame;
-use plimsoll_report::analysis::gauges::{GAUGES, Gauge, GaugeUnit, Panel};
+use plimsoll_report::analysis::gauges::{GAUGES, Gauge, GaugeUnit};
+use plimsoll_report::html::panel::PANELS;
 use plimsoll_report::html::{palette, script_safe as safe_in_script};
 
 /// Version of the protocol.
@@ -30,7 +31,7 @@ pub(super) fn hello(facts: &Facts, allow_actions: bool) -> String {
     let gauges = GAUGES.iter().map(|gauge| {
         let ink = palette::ink_of(gauge.key, 0);
         json!({
-            "key": gauge.key, "label": gauge.title, "panel": panel(gauge.panel), "unit": unit(gauge.unit),
+            "key": gauge.key, "label": gauge.title, "panel": gauge.panel, "unit": gauge.unit,
             "ink": ink.key, "dash": ink.dash,
         })
     });
@@ -43,6 +44,7 @@ pub(super) fn hello(facts: &Facts, allow_actions: bool) -> String {
         "hz": facts.hz,
         "cpus": facts.machine.cpus,
         "memTotal": facts.mem_total,
+        "panels": PANELS,
         "layers": layers.collect::<Vec<_>>(),
         "gauges": gauges.collect::<Vec<_>>(),
         "actions": allow_actions,
@@ -142,29 +144,6 @@ pub(super) fn end(why: &str) -> String {
 
 fn milliseconds(t_ns: u64) -> u64 {
     t_ns / 1_000_000
-}
-
-fn panel(panel: Panel) -> &'static str {
-    match panel {
-        Panel::Target => "target",
-        Panel::Swap => "swap",
-        Panel::Io => "io",
-        Panel::Faults => "faults",
-        Panel::Pressure => "pressure",
-        Panel::Cpu => "cpu",
-        Panel::Monitor => "monitor",
-    }
-}
-
-fn unit(unit: GaugeUnit) -> &'static str {
-    match unit {
-        GaugeUnit::Bytes => "bytes",
-        GaugeUnit::BytesPerSecond => "bytes-per-second",
-        GaugeUnit::PerSecond => "per-second",
-        GaugeUnit::Percent => "percent",
-        GaugeUnit::Milliseconds => "milliseconds",
-        GaugeUnit::Number => "number",
-    }
 }
 
 fn kind(kind: MarkKind) -> &'static str {

@@ -1,21 +1,6 @@
 //! Numbers in few cells.
 
-/// Bytes in at most five cells: `0`, `512K`, `8.2G`, `24.0G`, `-1.5G`.
-pub(super) fn bytes(value: f64) -> String {
-    const UNITS: [&str; 6] = ["B", "K", "M", "G", "T", "P"];
-    if value == 0.0 {
-        return "0".to_owned();
-    }
-    let mut scaled = value.abs();
-    let mut unit = 0;
-    while scaled >= 999.5 && unit + 1 < UNITS.len() {
-        scaled /= 1024.0;
-        unit += 1;
-    }
-    let sign = if value < 0.0 { "-" } else { "" };
-    let digits = usize::from(unit > 0 && scaled < 99.95);
-    format!("{sign}{scaled:.digits$}{}", UNITS[unit])
-}
+pub(super) use plimsoll_model::quantity::short_bytes as bytes;
 
 /// Bytes a second.
 pub(super) fn rate(value: f64) -> String {

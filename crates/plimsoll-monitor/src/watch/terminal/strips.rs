@@ -12,7 +12,7 @@ use super::theme::{Ink, Theme};
 use super::words::{fit, in_cells};
 use crate::watch::history::Bucket;
 use plimsoll_report::analysis::frame::Frame;
-use plimsoll_report::analysis::gauges::gauge;
+use plimsoll_report::analysis::gauges::{GAUGES, Gauge, GaugeUnit, Panel, gauge};
 
 /// Gauges of the swap devices, by slot.
 const DEVICES: [usize; 4] = [gauge::SWAP0, gauge::SWAP1, gauge::SWAP2, gauge::SWAP3];
@@ -28,152 +28,39 @@ pub(super) struct Strip {
     gauges: &'static [usize],
     /// What is said beside it, in brackets.
     beside: Option<(&'static str, usize)>,
-    scale: Scale,
     ink: Ink,
     /// The pages that have room for it.
     pub(super) from_height: u16,
 }
 
-/// What the full height of a strip is.
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum Scale {
-    /// The greatest value that can be seen, in bytes a second.
-    Bytes,
-    /// The greatest value that can be seen, in events a second.
-    Events,
-    /// The lowest of 10, 25, 50 and 100% that holds every value.
-    Percent,
-    /// 100%.
-    Whole,
+macro_rules! strips {
+    ($($label:literal $title:literal $ink:ident $from_height:literal [$($gauge:ident),+] $beside:expr;)*) => {
+        /// Every strip, from top to bottom.
+        pub(super) const STRIPS: &[Strip] = &[
+            $(Strip {
+                label: $label,
+                title: $title,
+                gauges: &[$(gauge::$gauge),+],
+                beside: $beside,
+                ink: Ink::$ink,
+                from_height: $from_height,
+            },)*
+        ];
+    };
 }
 
-/// Every strip, from top to bottom.
-pub(super) const STRIPS: &[Strip] = &[
-    strip(
-        "in",
-        "swap in",
-        &[gauge::SWAP_IN],
-        None,
-        Scale::Bytes,
-        Ink::In,
-        16,
-    ),
-    strip(
-        "out",
-        "swap out",
-        &[gauge::SWAP_OUT],
-        None,
-        Scale::Bytes,
-        Ink::Out,
-        16,
-    ),
-    strip(
-        "refl",
-        "refault",
-        &[gauge::REFAULT, gauge::REFAULT_FILE],
-        None,
-        Scale::Events,
-        Ink::Stall,
-        18,
-    ),
-    strip(
-        "major",
-        "major flt",
-        &[gauge::MAJOR],
-        None,
-        Scale::Events,
-        Ink::Stall,
-        28,
-    ),
-    strip(
-        "zero",
-        "zero-fill",
-        &[gauge::ZERO_FILLED],
-        None,
-        Scale::Bytes,
-        Ink::Plain,
-        22,
-    ),
-    strip(
-        "read",
-        "block in",
-        &[gauge::DISK_IN],
-        None,
-        Scale::Bytes,
-        Ink::In,
-        32,
-    ),
-    strip(
-        "write",
-        "block out",
-        &[gauge::DISK_OUT],
-        None,
-        Scale::Bytes,
-        Ink::Out,
-        32,
-    ),
-    strip(
-        "mem",
-        "PSI mem",
-        &[gauge::MEMORY_SOME],
-        Some(("full", gauge::MEMORY_FULL)),
-        Scale::Percent,
-        Ink::Stall,
-        16,
-    ),
-    strip(
-        "io",
-        "PSI I/O",
-        &[gauge::IO_SOME],
-        None,
-        Scale::Percent,
-        Ink::In,
-        20,
-    ),
-    strip(
-        "stall",
-        "PSI CPU",
-        &[gauge::CPU_SOME],
-        None,
-        Scale::Percent,
-        Ink::Out,
-        28,
-    ),
-    strip(
-        "cpu",
-        "CPU",
-        &[
-            gauge::USER,
-            gauge::NICE,
-            gauge::SYSTEM,
-            gauge::INTERRUPTS,
-            gauge::STEAL,
-        ],
-        Some(("wait", gauge::IOWAIT)),
-        Scale::Whole,
-        Ink::Cpu,
-        16,
-    ),
-];
-
-const fn strip(
-    label: &'static str,
-    title: &'static str,
-    gauges: &'static [usize],
-    beside: Option<(&'static str, usize)>,
-    scale: Scale,
-    ink: Ink,
-    from_height: u16,
-) -> Strip {
-    Strip {
-        label,
-        title,
-        gauges,
-        beside,
-        scale,
-        ink,
-        from_height,
-    }
+strips! {
+    "in" "swap in" In 16 [SWAP_IN] None;
+    "out" "swap out" Out 16 [SWAP_OUT] None;
+    "refl" "refault" Stall 18 [REFAULT, REFAULT_FILE] None;
+    "major" "major flt" Stall 28 [MAJOR] None;
+    "zero" "zero-fill" Plain 22 [ZERO_FILLED] None;
+    "read" "block in" In 32 [DISK_IN] None;
+    "write" "block out" Out 32 [DISK_OUT] None;
+    "mem" "PSI mem" Stall 16 [MEMORY_SOME] Some(("full", gauge::MEMORY_FULL));
+    "io" "PSI I/O" In 20 [IO_SOME] None;
+    "stall" "PSI CPU" Out 28 [CPU_SOME] None;
+    "cpu" "CPU" Cpu 16 [USER, NICE, SYSTEM, INTERRUPTS, STEAL] Some(("wait", gauge::IOWAIT));
 }
 
 impl Strip {
@@ -189,23 +76,29 @@ impl Strip {
         }
     }
 
+    fn first(&self) -> &'static Gauge {
+        &GAUGES[self.gauges[0]]
+    }
+
     fn text(&self, value: f64) -> String {
-        match self.scale {
-            Scale::Bytes => figures::rate(value),
-            Scale::Events => figures::events(value),
-            Scale::Percent | Scale::Whole => figures::percent(value),
+        match self.first().unit {
+            GaugeUnit::BytesPerSecond => figures::rate(value),
+            GaugeUnit::Percent => figures::percent(value),
+            _ => figures::events(value),
         }
     }
 
+    /// What its full height is: of percent the lowest of 10, 25, 50 and 100 that holds every value, of CPU time all of
+    /// it, else the greatest value that can be seen.
     fn full(&self, greatest: f64) -> f64 {
-        match self.scale {
-            Scale::Bytes => greatest.max(4096.0),
-            Scale::Events => greatest.max(1.0),
-            Scale::Percent => [10.0, 25.0, 50.0]
+        match self.first().unit {
+            GaugeUnit::Percent if self.first().panel == Panel::Cpu => 100.0,
+            GaugeUnit::Percent => [10.0, 25.0, 50.0]
                 .into_iter()
                 .find(|&full| greatest <= full)
                 .unwrap_or(100.0),
-            Scale::Whole => 100.0,
+            GaugeUnit::BytesPerSecond => greatest.max(4096.0),
+            _ => greatest.max(1.0),
         }
     }
 }

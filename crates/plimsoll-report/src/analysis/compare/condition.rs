@@ -88,11 +88,34 @@ pub enum Standing {
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct ConditionError {
+    /// What is wrong with it.
+    pub fault: Fault,
     message: String,
     help: String,
     text: String,
     at: Range<usize>,
     label: String,
+}
+
+/// What is wrong with a condition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Fault {
+    /// It has no `>` and no `<`.
+    NoOperator,
+    /// It names no metric.
+    NoMetric,
+    /// What follows is no limit of the metric.
+    NoLimit,
+    /// Only an improvement would break it.
+    Improvement,
+    /// No run has the metric.
+    UnknownMetric {
+        /// The one whose name is nearest.
+        nearest: Option<String>,
+    },
+    /// No run has the group.
+    UnknownGroup,
 }
 
 impl ConditionError {
@@ -118,7 +141,8 @@ impl std::str::FromStr for Condition {
     type Err = ConditionError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let error = |message: String, at: Range<usize>, label: &str| ConditionError {
+        let error = |fault, message: String, at: Range<usize>, label: &str| ConditionError {
+            fault,
             message,
             help: GRAMMAR.to_owned(),
             text: text.to_owned(),
@@ -127,6 +151,7 @@ impl std::str::FromStr for Condition {
         };
         let Some(place) = text.rfind(['>', '<']) else {
             return Err(error(
+                Fault::NoOperator,
                 format!("`{text}` has no `>` and no `<`"),
                 0..text.len(),
                 "no limit",
@@ -145,14 +170,20 @@ impl std::str::FromStr for Condition {
         let metric = metric.trim();
         let metric_at = metric_start..metric_start + metric.len();
         if metric.is_empty() {
-            return Err(error(format!("`{text}` names no metric"), 0..place, "here"));
+            return Err(error(
+                Fault::NoMetric,
+                format!("`{text}` names no metric"),
+                0..place,
+                "here",
+            ));
         }
         let nature = nature(metric);
         let limit = limit(right.trim(), nature.unit).map_err(|label| {
             error(
+                Fault::NoLimit,
                 format!("`{}` is not a limit of {metric}", right.trim()),
                 place + 1..text.len(),
-                &label,
+                &label.to_string(),
             )
         })?;
         let condition = Condition {
@@ -177,6 +208,7 @@ impl Condition {
             _ => return Ok(()),
         };
         Err(ConditionError {
+            fault: Fault::Improvement,
             message: format!(
                 "`{}` would be broken by getting better: {way} is better",
                 self.text
@@ -206,8 +238,17 @@ impl Condition {
     }
 }
 
+/// Why a text is no limit.
+#[derive(Debug, thiserror::Error)]
+enum LimitError {
+    #[error("not a number")]
+    NotANumber,
+    #[error("its unit must be one of: {}", .0.join(", "))]
+    Unit(Vec<&'static str>),
+}
+
 /// `10%`, or a number with a unit that fits the metric's.
-fn limit(text: &str, unit: MetricUnit) -> Result<Limit, String> {
+fn limit(text: &str, unit: MetricUnit) -> Result<Limit, LimitError> {
     let digits = text
         .find(|letter: char| letter.is_ascii_alphabetic() || letter == '%')
         .unwrap_or(text.len());
@@ -216,7 +257,7 @@ fn limit(text: &str, unit: MetricUnit) -> Result<Limit, String> {
         .parse()
         .ok()
         .filter(|number: &f64| number.is_finite())
-        .ok_or_else(|| "not a number".to_owned())?;
+        .ok_or(LimitError::NotANumber)?;
     if suffix == "%" {
         return Ok(Limit::Change(number / 100.0));
     }
@@ -236,13 +277,9 @@ fn limit(text: &str, unit: MetricUnit) -> Result<Limit, String> {
     match factors.iter().find(|(name, _)| *name == suffix) {
         Some((_, factor)) => Ok(Limit::Value(number * factor)),
         None => {
-            let units: Vec<&str> = factors
-                .iter()
-                .map(|(name, _)| *name)
-                .filter(|name| !name.is_empty())
-                .chain(["%"])
-                .collect();
-            Err(format!("its unit must be one of: {}", units.join(", ")))
+            let names = factors.iter().map(|(name, _)| *name);
+            let units = names.filter(|name| !name.is_empty()).chain(["%"]);
+            Err(LimitError::Unit(units.collect()))
         }
     }
 }
@@ -411,6 +448,9 @@ fn groups_of(comparison: &Comparison) -> Vec<&str> {
 fn unknown_metric(condition: &Condition, known: &[String]) -> ConditionError {
     let nearest = near(&condition.metric, known.iter().map(String::as_str));
     ConditionError {
+        fault: Fault::UnknownMetric {
+            nearest: nearest.first().map(|name| (*name).to_owned()),
+        },
         message: format!("there is no metric `{}`", condition.metric),
         help: format!("the metrics are: {}", known.join(", ")),
         text: condition.text.clone(),
@@ -425,6 +465,7 @@ fn unknown_metric(condition: &Condition, known: &[String]) -> ConditionError {
 fn unknown_group(condition: &Condition, groups: &[&str]) -> ConditionError {
     let pattern = condition.group.as_deref().unwrap_or("*");
     ConditionError {
+        fault: Fault::UnknownGroup,
         message: format!("no group is called `{pattern}`"),
         help: format!("the groups are: {}", groups.join(", ")),
         text: condition.text.clone(),

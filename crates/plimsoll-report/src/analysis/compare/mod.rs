@@ -17,7 +17,7 @@ mod timelines;
 
 pub use super::metric::{Direction, MetricUnit};
 pub use build::{CompareError, Input, compare};
-pub use condition::{Condition, ConditionError, Limit, Operator, Outcome, Standing, check, known};
+pub use condition::{Condition, ConditionError, Fault, Limit, Operator, Outcome, Standing, check, known};
 pub use metrics::{Nature, nature};
 pub use model::{
     Basis, COMPARISON_SCHEMA, Comparison, Difference, Lone, Normalised, Row, Run, Side, Subject, Tally,

@@ -26,54 +26,54 @@ const MANY_POINTS: usize = 1000;
 
 /// A chart.
 #[derive(Debug, Clone)]
-pub(super) struct Chart {
+pub(crate) struct Chart {
     /// What it shows, for those who cannot see it.
-    pub(super) title: String,
+    pub(crate) title: String,
     /// The horizontal axis: as wide as its values.
-    pub(super) x: Axis,
+    pub(crate) x: Axis,
     /// The vertical axis: a linear one has 0 on it.
-    pub(super) y: Axis,
+    pub(crate) y: Axis,
     /// The lines, each with its legend.
-    pub(super) lines: Vec<Line>,
+    pub(crate) lines: Vec<Line>,
     /// Places on the horizontal axis that are marked.
-    pub(super) marks: Vec<(f64, String)>,
+    pub(crate) marks: Vec<(f64, String)>,
     /// Levels on the vertical axis that are marked.
-    pub(super) levels: Vec<(f64, String)>,
+    pub(crate) levels: Vec<(f64, String)>,
 }
 
 /// An axis.
 #[derive(Debug, Clone)]
-pub(super) struct Axis {
+pub(crate) struct Axis {
     /// What it counts.
-    pub(super) title: String,
+    pub(crate) title: String,
     /// In what.
-    pub(super) unit: MetricUnit,
+    pub(crate) unit: MetricUnit,
     /// Whether each step is a factor. What is not above 0 is then left out.
-    pub(super) log: bool,
+    pub(crate) log: bool,
 }
 
 /// A line of a chart.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Line {
+pub(crate) struct Line {
     /// Words of the legend.
-    pub(super) label: String,
+    pub(crate) label: String,
     /// Number of the colour and dash: lines of one number in several charts look alike.
-    pub(super) ink: usize,
+    pub(crate) ink: usize,
     /// The points, by x; a point without a value breaks the line.
-    pub(super) points: Vec<(f64, Option<f64>)>,
+    pub(crate) points: Vec<(f64, Option<f64>)>,
     /// Whether each point is a dot as well.
-    pub(super) dots: bool,
+    pub(crate) dots: bool,
     /// The spread around the line: x, low and high.
-    pub(super) band: Vec<(f64, f64, f64)>,
+    pub(crate) band: Vec<(f64, f64, f64)>,
     /// Thin, pale lines behind it: raw values, single repeats.
-    pub(super) behind: Vec<Vec<(f64, Option<f64>)>>,
+    pub(crate) behind: Vec<Vec<(f64, Option<f64>)>>,
 }
 
 /// Points of a line in the drawing; none where it breaks.
 type Path = Vec<Option<(f64, f64)>>;
 
 /// The chart as SVG; none where no line has a point.
-pub(super) fn draw(chart: &Chart) -> Option<String> {
+pub(crate) fn draw(chart: &Chart) -> Option<String> {
     let shown = |(x, y): &(f64, Option<f64>)| {
         usable(&chart.x, *x).is_some() && y.and_then(|y| usable(&chart.y, y)).is_some()
     };

@@ -1,6 +1,7 @@
 //! What the checks of capabilities say of machines made up of files.
 
 use plimsoll::doctor::{EXAMINATION_SCHEMA, Probes, State, examine_machine};
+use plimsoll_os::Errno;
 use plimsoll_sample::host::host_of;
 
 use super::{Machine, STATUS_USER, all_work, as_nobody, check, modern_host, plain_container, refused, uffd};
@@ -273,6 +274,24 @@ fn userfaultfd_features_have_names() {
         examine(uffd(refused(), refused(), None), None).state,
         State::Missing
     );
+}
+
+#[test]
+fn process_madvise_is_missing_where_the_kernel_lacks_it_and_limited_where_it_refuses() {
+    let examine = |process_madvise| {
+        let probes = Probes {
+            process_madvise,
+            ..all_work()
+        };
+        check(
+            &examine_machine(&modern_host().tree(), &probes),
+            "process-madvise",
+        )
+        .state
+    };
+    assert_eq!(examine(Ok(())), State::Available);
+    assert_eq!(examine(Err(Errno::NOSYS)), State::Missing);
+    assert_eq!(examine(refused()), State::Limited);
 }
 
 #[test]

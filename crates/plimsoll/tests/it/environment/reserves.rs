@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use plimsoll_lab::environment::{Tripwire, memory_reserve, safe_size};
+use plimsoll_lab::environment::{Misfit, Tripwire, memory_reserve, safe_size};
 use plimsoll_model::scenario::{AllocatorSet, Machine, Map, Mapping, Settings, Touch, Workload};
 use proptest::prelude::*;
 
@@ -56,24 +56,24 @@ fn each_bound_is_named() {
     (asked.size, asked.limit, asked.swap_size) = (4 * GIB, 2 * GIB, 4 * GIB);
     assert_eq!(safe_size(&roomy, Some(4 * GIB), &asked), Ok(()));
     let disk = safe_size(&roomy, Some(4 * GIB - 1), &asked).unwrap_err();
-    assert!(disk.why.contains("swap file takes 4.00 GiB"), "{disk}");
+    let folder = asked.swap_dir.clone();
+    let on_disk = |swap, mapped, free| Misfit::Disk {
+        swap,
+        mapped,
+        folder: folder.clone(),
+        free,
+    };
+    assert_eq!(disk.why, on_disk(Some(4 * GIB), None, 4 * GIB - 1));
     asked.workload = Workload::Map(Map {
         mapping: Mapping::File,
         touch: Touch::Whole,
     });
     let both = safe_size(&roomy, Some(8 * GIB - 1), &asked).unwrap_err();
-    assert!(
-        both.why
-            .contains("its swap file and the file that it maps take 8.00 GiB"),
-        "{both}"
-    );
+    assert_eq!(both.why, on_disk(Some(4 * GIB), Some(4 * GIB), 8 * GIB - 1));
     asked.subject = "none".parse().unwrap();
     assert_eq!(safe_size(&roomy, Some(4 * GIB), &asked), Ok(()));
     let mapped = safe_size(&roomy, Some(4 * GIB - 1), &asked).unwrap_err();
-    assert!(
-        mapped.why.contains("the file that it maps takes 4.00 GiB"),
-        "{mapped}"
-    );
+    assert_eq!(mapped.why, on_disk(None, Some(4 * GIB), 4 * GIB - 1));
     asked = Settings {
         workload: Workload::Compression,
         subject: "swapfile".parse().unwrap(),
@@ -84,7 +84,10 @@ fn each_bound_is_named() {
         ..roomy
     };
     let cgroup = safe_size(&confined, None, &asked).unwrap_err();
-    assert!(cgroup.why.contains("limited to 2.00 GiB"), "{cgroup}");
+    assert!(
+        matches!(cgroup.why, Misfit::Cgroup { limit, resident } if limit == 2 * GIB && resident > limit),
+        "{cgroup}"
+    );
     let full = safe_size(&machine(64 * GIB, 3 * GIB), None, &asked).unwrap_err();
     assert_eq!(full.largest, 0, "{full}");
     assert!(full.to_string().contains("free some memory first"), "{full}");

@@ -1,0 +1,39 @@
+// Starts headless Chromium, and counts checks. Used by page.mjs and live.mjs.
+import { chromium } from "playwright-core";
+
+export const launch = () => chromium.launch({
+  executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
+  args: ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"],
+});
+
+let failures = 0;
+export async function check(what, action) {
+  try {
+    const said = await action();
+    console.log(`ok   ${what}${said ? ": " + said : ""}`);
+  } catch (error) {
+    failures++;
+    console.log(`FAIL ${what}: ${error.message}`);
+  }
+}
+
+// The errors and warnings of a page, as they come.
+export function complaintsOf(page) {
+  const complaints = [];
+  page.on("console", message => { if (["error", "warning"].includes(message.type())) complaints.push(message.text()); });
+  page.on("pageerror", error => complaints.push(error.message));
+  return complaints;
+}
+
+// The number of colours on each canvas: one that is empty has one.
+export const coloursOf = page => page.$$eval(".plot canvas", list => list.map(canvas => {
+  const pixels = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+  const seen = new Set();
+  for (let at = 0; at < pixels.length; at += 404) seen.add((pixels[at] << 16) | (pixels[at + 1] << 8) | pixels[at + 2]);
+  return seen.size;
+}));
+
+export function end(name) {
+  console.log(failures === 0 ? `${name}: all well` : `${name}: ${failures} failed`);
+  process.exit(failures === 0 ? 0 : 1);
+}
