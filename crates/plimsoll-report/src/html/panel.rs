@@ -9,22 +9,22 @@ use plimsoll_model::quantity;
 
 /// A panel: what it shows and how, without the data. Serialized, it is what both scripts draw from.
 #[derive(Debug, Clone, Copy, Serialize)]
-pub(crate) struct Panel {
+pub struct Panel {
     /// Stable name.
-    pub(crate) id: &'static str,
+    pub id: &'static str,
     /// Title above the plot.
-    pub(crate) title: &'static str,
+    pub title: &'static str,
     /// Heading in the table of values.
     heading: &'static str,
     /// Unit of its axis.
-    pub(super) unit: GaugeUnit,
+    pub unit: GaugeUnit,
     /// Whether its series are areas, each on top of the one before; lines otherwise.
-    pub(super) stack: bool,
+    pub stack: bool,
     /// Height of the plot in pixels; 0 for values in the table alone.
-    pub(super) height: u32,
+    pub height: u32,
     /// Value that the axis reaches at least, so that a small or empty panel is not blown up.
     #[serde(rename = "least")]
-    pub(super) least_top: f64,
+    pub least_top: f64,
     #[serde(skip)]
     contents: Contents,
 }
@@ -43,7 +43,7 @@ enum Contents {
 macro_rules! panels {
     ($($id:literal $title:literal $heading:literal $unit:ident $stack:literal $height:literal $least_top:literal $contents:expr;)*) => {
         /// The panels, top to bottom.
-        pub(crate) const PANELS: &[Panel] = &[
+        pub const PANELS: &[Panel] = &[
             $(Panel {
                 id: $id,
                 title: $title,
@@ -74,16 +74,16 @@ panels! {
 }
 
 /// The layers that the experiment moves, without the others.
-pub(crate) const MOVED: &Panel = &PANELS[1];
+pub const MOVED: &Panel = &PANELS[1];
 const _: () = assert!(matches!(MOVED.contents, Moving));
 
 /// The panels that a report draws.
-pub(super) fn drawn() -> impl Iterator<Item = &'static Panel> {
+pub fn drawn() -> impl Iterator<Item = &'static Panel> {
     PANELS.iter().filter(|panel| panel.height > 0)
 }
 
 /// A series, and what is drawn of it.
-pub(super) type Curve<'a> = (&'a Series, Vec<Option<f64>>);
+pub type Curve<'a> = (&'a Series, Vec<Option<f64>>);
 
 impl Panel {
     /// The series that a timeline has for this panel.
@@ -106,7 +106,7 @@ impl Panel {
 
     /// Its series with what is drawn of each: in a stack the sums from the bottom up, where a gap in one is a gap in all
     /// above it.
-    pub(super) fn curves<'a>(&self, timeline: &'a Timeline) -> Vec<Curve<'a>> {
+    pub fn curves<'a>(&self, timeline: &'a Timeline) -> Vec<Curve<'a>> {
         let mut sum = vec![Some(0.0); timeline.t.len()];
         let curve = |series: &'a Series| {
             if !self.stack {
@@ -121,12 +121,12 @@ impl Panel {
     }
 
     /// Whether its series are layers of the memory stack.
-    pub(super) fn shows_layers(&self) -> bool {
+    pub fn shows_layers(&self) -> bool {
         matches!(self.contents, Layers | Moving)
     }
 
     /// CSS variable that colours a series of this panel.
-    pub(super) fn colour(&self, series: &Series, place: usize) -> String {
+    pub fn colour(&self, series: &Series, place: usize) -> String {
         let key = if self.shows_layers() {
             palette::paint_of(&series.key).key
         } else {
@@ -138,7 +138,7 @@ impl Panel {
 
 impl GaugeUnit {
     /// A value of this unit as text.
-    pub(super) fn text(self, value: f64) -> String {
+    pub fn text(self, value: f64) -> String {
         match self {
             GaugeUnit::Bytes => quantity::bytes(value),
             GaugeUnit::BytesPerSecond | GaugeUnit::PerSecond if value == 0.0 => "0".to_owned(),
@@ -153,7 +153,7 @@ impl GaugeUnit {
     }
 
     /// A value of an axis as text: as [`Unit::text`], without decimals that say nothing.
-    pub(crate) fn tick(self, value: f64) -> String {
+    pub fn tick(self, value: f64) -> String {
         let text = self.text(value);
         match text.split_once(' ') {
             Some((number, unit)) if number.contains('.') => {
@@ -164,7 +164,7 @@ impl GaugeUnit {
     }
 
     /// Axis values from 0 to at most `top`: about `wanted` of them, round in this unit.
-    pub(crate) fn ticks(self, top: f64, wanted: u32) -> Vec<f64> {
+    pub fn ticks(self, top: f64, wanted: u32) -> Vec<f64> {
         if !top.is_finite() || top <= 0.0 {
             return vec![0.0];
         }
@@ -179,7 +179,7 @@ impl GaugeUnit {
 }
 
 /// The smallest of 1, 2 and 5 times a power of ten that is not below `rough`.
-pub(crate) fn round_step(rough: f64) -> f64 {
+pub fn round_step(rough: f64) -> f64 {
     let power = 10f64.powf(rough.log10().floor());
     [1.0, 2.0, 5.0, 10.0]
         .into_iter()

@@ -45,7 +45,7 @@ fn first(page: &Page) -> String {
     of_experiment.or_else(of_compression).unwrap_or_else(|| {
         let marks: Vec<&Mark> = page.marks.iter().collect();
         let mem_total = page.manifest.host.mem_total as f64;
-        timeline::draw(&page.overview, &marks, mem_total, "Memory over time")
+        timeline::overview(&page.overview, &marks, mem_total, "Memory over time")
     })
 }
 
