@@ -125,7 +125,7 @@ pub enum RecordingError {
         /// The field.
         field: String,
     },
-    /// A document could not be turned into JSON, or rows into Arrow or Parquet.
+    /// A document could not be turned into JSON.
     #[error("cannot encode {}: {reason}", path.display())]
     Encode {
         /// The file it was meant for.

@@ -5,12 +5,11 @@ use std::io::{ErrorKind, Read, Seek, SeekFrom};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use arrow_array::RecordBatch;
 use serde::de::DeserializeOwned;
 
+use super::batch::Batch;
 use super::model::{Event, EventKind, Manifest, Trial, file};
 use super::reader::read_manifest;
-use super::schema::value_columns;
 use super::writer::is_written;
 use super::{RecordingError, Samples, lines, parquet, stream};
 
@@ -196,8 +195,9 @@ impl Follow {
             let mut skip = self.read;
             parquet::for_each_batch(&path, expected, |_, batch| {
                 let new = without_first(&batch, &mut skip);
-                self.read += new.num_rows();
-                add(&mut self.news.samples, &new).map_err(|reason| parquet::corrupt(&path, reason))
+                self.read += new.rows();
+                add(&mut self.news.samples, &new);
+                Ok(())
             })?;
             self.news.samples.sort();
         }
@@ -213,8 +213,8 @@ impl Follow {
         stream.refresh()?;
         while let Some(batch) = stream.next_batch()? {
             let new = without_first(&batch, &mut self.skip);
-            self.read += new.num_rows();
-            add(&mut self.news.samples, &new).map_err(|reason| stream.corrupt(stream.whole(), reason))?;
+            self.read += new.rows();
+            add(&mut self.news.samples, &new);
         }
         self.news.samples.sort();
         Ok(())
@@ -222,21 +222,21 @@ impl Follow {
 }
 
 /// `batch` without the first of the samples that are to be passed over.
-fn without_first(batch: &RecordBatch, skip: &mut usize) -> RecordBatch {
-    let passed = batch.num_rows().min(*skip);
+fn without_first(batch: &Batch, skip: &mut usize) -> Batch {
+    let passed = batch.rows().min(*skip);
     *skip -= passed;
-    batch.slice(passed, batch.num_rows() - passed)
+    batch.slice(passed..batch.rows())
 }
 
-fn add(samples: &mut Samples, batch: &RecordBatch) -> Result<(), String> {
-    if batch.num_rows() == 0 {
-        return Ok(());
+fn add(samples: &mut Samples, batch: &Batch) {
+    if batch.rows() == 0 {
+        return;
     }
     if samples.is_empty() {
         *samples = Samples::default();
-        samples.declare(value_columns(&batch.schema()));
+        samples.declare(batch.schema.value_names());
     }
-    samples.append(batch)
+    samples.append(batch);
 }
 
 /// How a recording ended.

@@ -13,6 +13,8 @@
 //! `docs/recording-format.md` describes the files for readers without this code.
 
 mod append;
+mod arrow;
+mod batch;
 mod error;
 mod follow;
 pub mod host;

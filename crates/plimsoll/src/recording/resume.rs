@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 
 use super::append::AppendFile;
 use super::lines;
 use super::model::{Event, Manifest, Resumption, Trial, TrialStatus, file};
-use super::schema::arrow_schema;
-use super::stream::{self, Encoder};
+use super::batch::Schema;
+use super::schema::sample_schema;
+use super::stream;
 use super::writer::{Streams, lock};
 use super::{Recording, RecordingError, Writer};
 use crate::scenario::{Plan, TrialPlan};
@@ -73,7 +75,8 @@ impl Writer {
             t_ns,
             tool_version: env!("CARGO_PKG_VERSION").to_owned(),
         });
-        let streams = reopen(folder, &manifest)?;
+        let schema = Arc::new(sample_schema());
+        let streams = reopen(folder, &manifest, &schema)?;
         manifest.checksums.remove(file::SAMPLES);
         let mut writer = Writer::with(folder.to_owned(), recording.manifest.clone(), streams, lock);
         writer.update_manifest(&manifest)?;
@@ -91,14 +94,14 @@ impl Writer {
     }
 }
 
-fn reopen(folder: &Path, manifest: &Manifest) -> Result<Streams, RecordingError> {
-    let (encoder, samples) = reopen_samples(folder, manifest)?;
+fn reopen(folder: &Path, manifest: &Manifest, schema: &Arc<Schema>) -> Result<Streams, RecordingError> {
+    let samples = reopen_samples(folder, manifest, schema)?;
     let events = folder.join(file::EVENTS);
     let trials = folder.join(file::TRIALS);
     let whole_events = lines::read::<Event>(&events)?.whole;
     let whole_trials = lines::read::<Trial>(&trials)?.whole;
     Ok(Streams {
-        encoder,
+        schema: Arc::clone(schema),
         samples,
         events: AppendFile::reopen(events, whole_events)?,
         trials: AppendFile::reopen(trials, whole_trials)?,
@@ -106,19 +109,23 @@ fn reopen(folder: &Path, manifest: &Manifest) -> Result<Streams, RecordingError>
 }
 
 /// The stream of samples, ready for more: what is whole of the live one, or the finished file turned back into one.
-fn reopen_samples(folder: &Path, manifest: &Manifest) -> Result<(Encoder, AppendFile), RecordingError> {
+fn reopen_samples(
+    folder: &Path,
+    manifest: &Manifest,
+    schema: &Arc<Schema>,
+) -> Result<AppendFile, RecordingError> {
     let live = folder.join(file::SAMPLES_LIVE);
     let finished = folder.join(file::SAMPLES);
-    let schema = arrow_schema();
-    let other_version = |reason: String| RecordingError::OtherVersion {
+    let other_version = || RecordingError::OtherVersion {
         path: folder.to_owned(),
-        reason,
+        reason: "its samples have other columns than this version of plimsoll records".to_owned(),
     };
     if finished.exists() {
         let temporary = folder.join(".samples.arrows.new");
         remove_if_there(&temporary)?;
         let expected = manifest.checksums.get(file::SAMPLES).map(String::as_str);
-        super::parquet::to_stream(&finished, expected, temporary.clone())?;
+        super::parquet::to_stream(&finished, expected, temporary.clone(), schema)?
+            .ok_or_else(other_version)?;
         fs::rename(&temporary, &live).map_err(|source| RecordingError::io("replace", &live, source))?;
     }
     let head = match live.exists() {
@@ -127,23 +134,13 @@ fn reopen_samples(folder: &Path, manifest: &Manifest) -> Result<(Encoder, Append
     };
     let Some(mut reader) = head else {
         remove_if_there(&live)?;
-        return stream::create(live, &schema);
+        return stream::create(live, schema);
     };
-    let columns = |schema: &arrow_schema::Schema| -> Vec<(String, arrow_schema::DataType)> {
-        let fields = schema.fields().iter();
-        fields
-            .map(|field| (field.name().clone(), field.data_type().clone()))
-            .collect()
-    };
-    if columns(reader.schema()) != columns(&schema) {
-        return Err(other_version(
-            "its samples have other columns than this version of plimsoll records".to_owned(),
-        ));
+    if !reader.schema().same_columns(schema) {
+        return Err(other_version());
     }
     while reader.next_batch()?.is_some() {}
-    let (encoder, _) = Encoder::new(&schema).map_err(|error| other_version(error.to_string()))?;
-    let samples = AppendFile::reopen(live, reader.whole())?;
-    Ok((encoder, samples))
+    AppendFile::reopen(live, reader.whole())
 }
 
 fn remove_if_there(path: &Path) -> Result<(), RecordingError> {

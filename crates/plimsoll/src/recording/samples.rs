@@ -2,12 +2,7 @@
 
 use std::collections::HashMap;
 
-use arrow_array::cast::AsArray;
-use arrow_array::types::{Int64Type, UInt64Type};
-use arrow_array::{Array, RecordBatch};
-use arrow_schema::DataType;
-
-use super::schema::TIME;
+use super::batch::{Batch, Column};
 use crate::sample::{COLUMNS, Row};
 
 /// The samples of a recording: times and columns, by name.
@@ -19,17 +14,10 @@ use crate::sample::{COLUMNS, Row};
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Samples {
     t_ns: Vec<u64>,
-    columns: Vec<Stored>,
+    columns: Vec<Column>,
     by_name: HashMap<String, usize>,
     /// For each of [`COLUMNS`], its place in `columns`.
     known: Vec<Option<usize>>,
-}
-
-/// One column. A column that is absent throughout stores nothing; one that is present throughout stores no mask.
-#[derive(Debug, Clone, Default, PartialEq)]
-struct Stored {
-    values: Vec<i64>,
-    present: Option<Vec<bool>>,
 }
 
 /// A column of [`Samples`].
@@ -79,8 +67,8 @@ impl Samples {
     pub fn column(&self, name: &str) -> Option<ColumnView<'_>> {
         let stored = &self.columns[*self.by_name.get(name)?];
         Some(ColumnView {
-            values: &stored.values,
-            present: stored.present.as_deref(),
+            values: stored.values(),
+            present: stored.present(),
             length: self.t_ns.len(),
         })
     }
@@ -134,7 +122,7 @@ impl Samples {
     pub(super) fn declare<'a>(&mut self, names: impl IntoIterator<Item = &'a str>) {
         for name in names {
             self.by_name.insert(name.to_owned(), self.columns.len());
-            self.columns.push(Stored::default());
+            self.columns.push(Column::default());
         }
         self.known = COLUMNS
             .iter()
@@ -142,31 +130,13 @@ impl Samples {
             .collect();
     }
 
-    /// Appends a batch. What is wrong with it, when it has no times; columns of other types than ours are passed over.
-    pub(super) fn append(&mut self, batch: &RecordBatch) -> Result<(), String> {
-        let times = batch
-            .column_by_name(TIME)
-            .and_then(|array| array.as_primitive_opt::<UInt64Type>())
-            .ok_or_else(|| format!("it has no column `{TIME}` of unsigned 64-bit integers"))?;
+    /// Appends a batch. Columns that were not declared are left out.
+    pub(super) fn append(&mut self, batch: &Batch) {
         let before = self.t_ns.len();
-        self.t_ns.extend(times.values());
+        self.t_ns.extend(&batch.times);
         for (name, &at) in &self.by_name {
-            let array = batch
-                .column_by_name(name)
-                .filter(|array| array.data_type() == &DataType::Int64);
-            let stored = &mut self.columns[at];
-            match array.map(|array| array.as_primitive::<Int64Type>()) {
-                None => stored.extend_absent(before, times.len()),
-                Some(array) if array.null_count() == array.len() => stored.extend_absent(before, times.len()),
-                Some(array) if array.null_count() == 0 => stored.extend_present(before, array.values()),
-                Some(array) => {
-                    for (index, value) in array.iter().enumerate() {
-                        stored.push(before + index, value);
-                    }
-                }
-            }
+            self.columns[at].extend(before, batch.column(name, at), batch.rows());
         }
-        Ok(())
     }
 
     /// Puts the samples in the order of their times, should a writer not have done so.
@@ -176,51 +146,10 @@ impl Samples {
         }
         let mut order: Vec<usize> = (0..self.t_ns.len()).collect();
         order.sort_by_key(|&index| self.t_ns[index]);
-        for stored in &mut self.columns {
-            if !stored.values.is_empty() {
-                stored.values = order.iter().map(|&index| stored.values[index]).collect();
-            }
-            if let Some(present) = &stored.present {
-                stored.present = Some(order.iter().map(|&index| present[index]).collect());
-            }
+        for column in &mut self.columns {
+            column.reorder(&order);
         }
         self.t_ns = order.iter().map(|&index| self.t_ns[index]).collect();
-    }
-}
-
-impl Stored {
-    fn get(&self, index: usize) -> Option<i64> {
-        let present = self.present.as_ref().is_none_or(|present| present[index]);
-        self.values.get(index).copied().filter(|_| present)
-    }
-
-    /// Appends one value to a column of `before` rows.
-    fn push(&mut self, before: usize, value: Option<i64>) {
-        match value {
-            Some(value) => self.extend_present(before, &[value]),
-            None => self.extend_absent(before, 1),
-        }
-    }
-
-    fn extend_present(&mut self, before: usize, values: &[i64]) {
-        if self.values.is_empty() && before > 0 {
-            self.values = vec![0; before];
-            self.present = Some(vec![false; before]);
-        }
-        self.values.extend_from_slice(values);
-        if let Some(present) = &mut self.present {
-            present.resize(before + values.len(), true);
-        }
-    }
-
-    fn extend_absent(&mut self, before: usize, count: usize) {
-        if self.values.is_empty() || count == 0 {
-            return;
-        }
-        self.values.resize(before + count, 0);
-        self.present
-            .get_or_insert_with(|| vec![true; before])
-            .resize(before + count, false);
     }
 }
 

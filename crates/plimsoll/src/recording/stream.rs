@@ -1,60 +1,22 @@
 //! The samples while a run goes on: an Arrow IPC stream, which needs no end to be readable.
 //!
-//! The reader is our own for one reason: a stream that was cut short or damaged must never do more than end or
-//! err, and the sizes in its messages are checked here before anything is read by them. The columns are 64-bit
-//! integers alone, which keeps that short.
+//! A stream that was cut short or damaged must never do more than end or err: the sizes in its messages are checked here
+//! before anything is read by them.
 
-use std::collections::HashMap;
 use std::fs::File;
 use std::io::{BufReader, ErrorKind, Read, Seek, SeekFrom};
-use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arrow_array::builder::Int64Builder;
-use arrow_array::{ArrayRef, RecordBatch, UInt64Array};
-use arrow_ipc::writer::StreamWriter;
-use arrow_ipc::{MessageHeader, Type, root_as_message};
-use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
-
 use super::append::AppendFile;
+use super::arrow::{self, MARK, PREFIX};
+use super::batch::{Batch, Schema};
 use super::model::RECORDING_SCHEMA;
-use super::schema::schema_version;
 use super::{RecordingError, Samples};
 
-/// Bytes before the metadata of a message: a mark and the metadata's length.
-const PREFIX: usize = 8;
-const MARK: [u8; 4] = [0xff; 4];
 /// More metadata than any schema of ours could need: a larger length is damage.
 const METADATA_MAX: usize = 16 << 20;
-
-/// Encodes batches into the messages of a stream.
-pub(super) struct Encoder {
-    writer: StreamWriter<Vec<u8>>,
-}
-
-impl std::fmt::Debug for Encoder {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Encoder").finish_non_exhaustive()
-    }
-}
-
-impl Encoder {
-    /// The encoder and the stream's head (the schema).
-    pub(super) fn new(schema: &SchemaRef) -> Result<(Self, Vec<u8>), ArrowError> {
-        let mut writer = StreamWriter::try_new(Vec::new(), schema)?;
-        let head = std::mem::take(writer.get_mut());
-        Ok((Encoder { writer }, head))
-    }
-
-    /// One batch as one message.
-    pub(super) fn encode(&mut self, batch: &RecordBatch) -> Result<Vec<u8>, ArrowError> {
-        let result = self.writer.write(batch);
-        let message = std::mem::take(self.writer.get_mut());
-        result.map(|()| message)
-    }
-}
 
 /// Reads a stream batch by batch.
 #[derive(Debug)]
@@ -64,7 +26,7 @@ pub(super) struct Reader {
     length: u64,
     /// Where the next message begins: the end of the last whole one.
     offset: u64,
-    schema: SchemaRef,
+    schema: Arc<Schema>,
 }
 
 /// One message: its metadata and its body.
@@ -84,13 +46,13 @@ impl Reader {
             path: path.to_owned(),
             length,
             offset: 0,
-            schema: Arc::new(Schema::empty()),
+            schema: Arc::new(Schema::first_is_time(None, Vec::new())),
         };
         let Some(message) = reader.next_message()? else {
             return Ok(None);
         };
-        let schema = read_schema(&message.metadata).map_err(|reason| reader.corrupt(0, reason))?;
-        if let Some(found) = schema_version(&schema)
+        let schema = arrow::read_schema(&message.metadata).map_err(|reason| reader.corrupt(0, reason))?;
+        if let Some(found) = schema.version
             && found > RECORDING_SCHEMA
         {
             return Err(RecordingError::NewerSchema {
@@ -104,17 +66,17 @@ impl Reader {
     }
 
     /// The stream's schema.
-    pub(super) fn schema(&self) -> &SchemaRef {
+    pub(super) fn schema(&self) -> &Arc<Schema> {
         &self.schema
     }
 
     /// The next batch, or nothing at the end or where the rest is torn.
-    pub(super) fn next_batch(&mut self) -> Result<Option<RecordBatch>, RecordingError> {
+    pub(super) fn next_batch(&mut self) -> Result<Option<Batch>, RecordingError> {
         let start = self.offset;
         let Some(message) = self.next_message()? else {
             return Ok(None);
         };
-        read_batch(&self.schema, &message)
+        arrow::read_batch(&self.schema, &message.metadata, &message.body)
             .map(Some)
             .map_err(|reason| self.corrupt(start, reason))
     }
@@ -175,12 +137,9 @@ impl Reader {
         if !self.read(&mut metadata)? {
             return Ok(None);
         }
-        let body = root_as_message(&metadata)
-            .map_err(|error| self.corrupt(self.offset, format!("unreadable message ({error})")))?
-            .bodyLength();
+        let body =
+            arrow::body_length(&metadata).map_err(|reason| self.corrupt(self.offset, reason))?;
         let left = left - size as u64;
-        let body = u64::try_from(body)
-            .map_err(|_| self.corrupt(self.offset, "the length of its body is negative".to_owned()))?;
         if body > left {
             return Ok(None);
         }
@@ -220,127 +179,17 @@ pub(super) fn read(path: &Path) -> Result<(Samples, u64, u64), RecordingError> {
         let length = std::fs::metadata(path).map(|file| file.len()).unwrap_or(0);
         return Ok((samples, 0, length));
     };
-    let schema = reader.schema().clone();
-    samples.declare(super::schema::value_columns(&schema));
-    loop {
-        let start = reader.whole();
-        let Some(batch) = reader.next_batch()? else {
-            break;
-        };
-        samples
-            .append(&batch)
-            .map_err(|reason| reader.corrupt(start, reason))?;
+    samples.declare(reader.schema().value_names());
+    while let Some(batch) = reader.next_batch()? {
+        samples.append(&batch);
     }
     samples.sort();
     Ok((samples, reader.whole(), reader.torn()))
 }
 
 /// Starts a stream of `schema` in a new file.
-pub(super) fn create(path: PathBuf, schema: &SchemaRef) -> Result<(Encoder, AppendFile), RecordingError> {
-    let (encoder, head) = Encoder::new(schema).map_err(|error| RecordingError::Encode {
-        path: path.clone(),
-        reason: error.to_string(),
-    })?;
+pub(super) fn create(path: PathBuf, schema: &Schema) -> Result<AppendFile, RecordingError> {
     let mut file = AppendFile::create(path)?;
-    file.append(&head)?;
-    Ok((encoder, file))
-}
-
-fn read_schema(metadata: &[u8]) -> Result<Schema, String> {
-    let message = root_as_message(metadata).map_err(|error| error.to_string())?;
-    let schema = message
-        .header_as_schema()
-        .ok_or("the first message is no schema")?;
-    let mut fields = Vec::new();
-    for field in schema.fields().ok_or("the schema has no fields")? {
-        let name = field.name().ok_or("a column has no name")?;
-        let int = (field.type_type() == Type::Int && field.dictionary().is_none())
-            .then(|| field.type_as_int())
-            .flatten()
-            .filter(|int| int.bitWidth() == 64)
-            .ok_or_else(|| format!("column `{name}` is not of 64-bit integers"))?;
-        let kind = if int.is_signed() {
-            DataType::Int64
-        } else {
-            DataType::UInt64
-        };
-        fields.push(Field::new(name, kind, true));
-    }
-    let metadata: HashMap<String, String> = schema
-        .custom_metadata()
-        .iter()
-        .flatten()
-        .filter_map(|pair| Some((pair.key()?.to_owned(), pair.value()?.to_owned())))
-        .collect();
-    Ok(Schema::new(fields).with_metadata(metadata))
-}
-
-fn read_batch(schema: &SchemaRef, message: &Message) -> Result<RecordBatch, String> {
-    let header = root_as_message(&message.metadata).map_err(|error| error.to_string())?;
-    if header.header_type() != MessageHeader::RecordBatch {
-        return Err("a message is not a record batch".to_owned());
-    }
-    let batch = header
-        .header_as_record_batch()
-        .ok_or("a record batch has no header")?;
-    if batch.compression().is_some() {
-        return Err("it is compressed, which no version of plimsoll writes".to_owned());
-    }
-    let rows = usize::try_from(batch.length()).map_err(|_| "a negative number of rows")?;
-    let buffers = batch.buffers().ok_or("a record batch has no buffers")?;
-    let nodes = batch.nodes().ok_or("a record batch has no columns")?;
-    if nodes.len() != schema.fields().len() || buffers.len() != 2 * nodes.len() {
-        return Err("a record batch does not have the columns of the schema".to_owned());
-    }
-    let mut arrays: Vec<ArrayRef> = Vec::with_capacity(nodes.len());
-    for (index, field) in schema.fields().iter().enumerate() {
-        if nodes.get(index).length() != batch.length() {
-            return Err(format!("column `{}` has another number of rows", field.name()));
-        }
-        let slice = |buffer: &arrow_ipc::Buffer| body_slice(&message.body, buffer.offset(), buffer.length());
-        let validity = slice(buffers.get(2 * index))?;
-        let values = slice(buffers.get(2 * index + 1))?;
-        let size = rows.checked_mul(8).ok_or("too many rows")?;
-        let values = values
-            .get(..size)
-            .ok_or_else(|| format!("column `{}` is too short", field.name()))?;
-        if !validity.is_empty() && validity.len() < rows.div_ceil(8) {
-            return Err(format!("the mask of column `{}` is too short", field.name()));
-        }
-        arrays.push(column(field, validity, values, rows));
-    }
-    RecordBatch::try_new(schema.clone(), arrays).map_err(|error| error.to_string())
-}
-
-fn body_slice(body: &[u8], offset: i64, length: i64) -> Result<&[u8], String> {
-    let range = || -> Option<Range<usize>> {
-        let start = usize::try_from(offset).ok()?;
-        Some(start..start.checked_add(usize::try_from(length).ok()?)?)
-    };
-    range()
-        .and_then(|range| body.get(range))
-        .ok_or_else(|| "a column lies outside its message".to_owned())
-}
-
-/// One column of `rows` values; the caller has checked both lengths.
-fn column(field: &Field, validity: &[u8], values: &[u8], rows: usize) -> ArrayRef {
-    let words = values.chunks_exact(8).map(|chunk| {
-        i64::from_le_bytes([
-            chunk[0], chunk[1], chunk[2], chunk[3], chunk[4], chunk[5], chunk[6], chunk[7],
-        ])
-    });
-    if field.data_type() == &DataType::UInt64 {
-        return Arc::new(UInt64Array::from_iter_values(words.map(|word| word as u64)));
-    }
-    let words: Vec<i64> = words.collect();
-    let mut builder = Int64Builder::with_capacity(rows);
-    if validity.is_empty() {
-        builder.append_slice(&words);
-    } else {
-        let present: Vec<bool> = (0..rows)
-            .map(|row| validity[row / 8] >> (row % 8) & 1 == 1)
-            .collect();
-        builder.append_values(&words, &present);
-    }
-    Arc::new(builder.finish())
+    file.append(&arrow::schema_message(schema))?;
+    Ok(file)
 }

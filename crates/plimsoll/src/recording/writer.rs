@@ -4,17 +4,18 @@ use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsFd;
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
-use arrow_schema::SchemaRef;
 use rustix::fs::{FlockOperation, flock};
 
 use super::RecordingError;
 use super::append::{AppendFile, replace};
+use super::batch::Schema;
 use super::lines::{encode_file, encode_line, require_finite};
 use super::model::{Event, Manifest, Results, Trial, file};
-use super::schema::{arrow_schema, batch};
-use super::stream::{self, Encoder};
+use super::schema::{batch, sample_schema};
+use super::{arrow, stream};
 use crate::sample::Row;
 
 /// An open recording. Dropping it without [`Writer::finish`] leaves what a killed run leaves: it opens.
@@ -25,8 +26,7 @@ use crate::sample::Row;
 pub struct Writer {
     folder: PathBuf,
     pub(super) manifest: Manifest,
-    schema: SchemaRef,
-    encoder: Encoder,
+    schema: Arc<Schema>,
     samples: AppendFile,
     events: AppendFile,
     trials: AppendFile,
@@ -36,7 +36,7 @@ pub struct Writer {
 
 /// The files that [`Writer`] appends to.
 pub(super) struct Streams {
-    pub(super) encoder: Encoder,
+    pub(super) schema: Arc<Schema>,
     pub(super) samples: AppendFile,
     pub(super) events: AppendFile,
     pub(super) trials: AppendFile,
@@ -63,10 +63,10 @@ impl Writer {
         })?;
         let lock = lock(&folder)?;
         write_manifest(&folder, &manifest)?;
-        let (encoder, samples) = stream::create(folder.join(file::SAMPLES_LIVE), &arrow_schema())?;
+        let schema = Arc::new(sample_schema());
         let streams = Streams {
-            encoder,
-            samples,
+            samples: stream::create(folder.join(file::SAMPLES_LIVE), &schema)?,
+            schema,
             events: AppendFile::create(folder.join(file::EVENTS))?,
             trials: AppendFile::create(folder.join(file::TRIALS))?,
         };
@@ -77,8 +77,7 @@ impl Writer {
         Writer {
             folder,
             manifest,
-            schema: arrow_schema(),
-            encoder: streams.encoder,
+            schema: streams.schema,
             samples: streams.samples,
             events: streams.events,
             trials: streams.trials,
@@ -113,12 +112,8 @@ impl Writer {
         if rows.is_empty() {
             return Ok(());
         }
-        let message = batch(&self.schema, rows).and_then(|batch| self.encoder.encode(&batch));
-        let message = message.map_err(|error| RecordingError::Encode {
-            path: self.samples.path().to_owned(),
-            reason: error.to_string(),
-        })?;
-        self.samples.append(&message)
+        self.samples
+            .append(&arrow::batch_message(&batch(&self.schema, rows)))
     }
 
     /// Appends an event.

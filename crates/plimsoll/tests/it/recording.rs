@@ -9,13 +9,16 @@ mod resume;
 mod round_trip;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use plimsoll::recording::model::{
     Calibration, Event, EventKind, Host, Manifest, Phase, Results, RunStatus, SamplerReport, SamplerSettings,
     Trial, TrialStatus,
 };
+use plimsoll::recording::Recording;
 use plimsoll::sample::{COLUMNS, Row};
+use crate::require;
 use plimsoll::scenario::{
     FillClass, Order, Plan, Settings, Subject, ThpMode, TrialPlan, TrimMechanism, Workload,
 };
@@ -70,7 +73,7 @@ fn settings(class: FillClass) -> Settings {
 /// A manifest of the run `run`.
 pub(crate) fn manifest(run: &str, plan: Plan) -> Manifest {
     Manifest {
-        schema: 1,
+        schema: plimsoll::recording::model::RECORDING_SCHEMA,
         tool_version: "0.1.0".into(),
         run: run.into(),
         command: vec!["plimsoll".into(), "run".into(), "compression".into()],
@@ -127,6 +130,37 @@ pub(crate) fn rows(count: usize) -> Vec<Row> {
             row
         })
         .collect()
+}
+
+/// The samples of the recording in `folder` as CSV, for another program to compare with what it reads.
+pub(crate) fn csv_of(folder: &Path) -> Vec<u8> {
+    let mut csv = Vec::new();
+    plimsoll::export::csv(&Recording::open(folder).unwrap(), &mut csv).unwrap();
+    csv
+}
+
+/// Has pyarrow and DuckDB read the recording in `folder`: they must find the values of `csv`, and columns that are
+/// described.
+pub(crate) fn read_by_others(folder: &Path, csv: &[u8]) {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/open_recording.py");
+    let expected = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(expected.path(), csv).unwrap();
+    for module in ["pyarrow", "duckdb"] {
+        let import = ["-c", &format!("import {module}")];
+        let there = Command::new("python3").args(import).output();
+        let there = there.is_ok_and(|output| output.status.success());
+        if !require::capability(module, there, "python3 cannot import it") {
+            continue;
+        }
+        let output = Command::new("python3")
+            .arg(&script)
+            .args(["--with", module, "--csv"])
+            .args([expected.path(), folder])
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{module}: {said}");
+    }
 }
 
 /// An event.

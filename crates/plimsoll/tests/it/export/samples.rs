@@ -1,20 +1,17 @@
 //! Parquet, CSV and JSON, read back by other means than those that wrote them.
 
 use std::fs;
-use std::io::{Seek, Write};
+use std::path::Path;
 
-use arrow_array::cast::AsArray;
-use arrow_array::types::{Int64Type, UInt64Type};
-use arrow_array::{Array, RecordBatch};
-use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use plimsoll::recording::model::{RECORDING_SCHEMA, file};
-use plimsoll::recording::{Recording, RecordingError};
+use plimsoll::recording::{Recording, RecordingError, Writer};
 use plimsoll::sample::{COLUMNS, Row};
+use plimsoll::scenario::FillClass;
 use plimsoll::{analysis, export};
 use serde_json::Value;
 
 use super::recorded;
-use crate::recording::rows;
+use crate::recording::{csv_of, manifest, plan, read_by_others, results, rows};
 
 fn parquet_of(folder: &std::path::Path) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -22,40 +19,20 @@ fn parquet_of(folder: &std::path::Path) -> Vec<u8> {
     bytes
 }
 
-fn in_a_file(bytes: &[u8]) -> fs::File {
-    let mut file = tempfile::tempfile().unwrap();
-    file.write_all(bytes).unwrap();
-    file.rewind().unwrap();
-    file
+/// A copy of the recording in `folder` whose samples are those of `parquet`.
+fn with_samples(folder: &Path, parquet: &[u8]) -> tempfile::TempDir {
+    let copy = tempfile::tempdir().unwrap();
+    for name in [file::MANIFEST, file::EVENTS, file::TRIALS] {
+        fs::copy(folder.join(name), copy.path().join(name)).unwrap();
+    }
+    fs::write(copy.path().join(file::SAMPLES), parquet).unwrap();
+    copy
 }
 
-/// The rows of a Parquet file, read by the format's own library, and the schema's metadata.
-fn read_parquet(bytes: &[u8]) -> (Vec<Row>, std::collections::HashMap<String, String>) {
-    let builder = ParquetRecordBatchReaderBuilder::try_new(in_a_file(bytes)).unwrap();
-    let metadata = builder.schema().metadata().clone();
-    assert!(
-        builder.schema().field(1).metadata().contains_key("unit"),
-        "columns are described"
-    );
-    let batches: Vec<RecordBatch> = builder.build().unwrap().map(Result::unwrap).collect();
-    let mut rows = Vec::new();
-    for batch in batches {
-        let times = batch.column_by_name("t_ns").unwrap().as_primitive::<UInt64Type>();
-        for index in 0..batch.num_rows() {
-            let mut row = Row::empty(times.value(index));
-            for (at, column) in COLUMNS.iter().enumerate() {
-                let values = batch
-                    .column_by_name(column.name)
-                    .unwrap()
-                    .as_primitive::<Int64Type>();
-                if values.is_valid(index) {
-                    row.set(at, values.value(index));
-                }
-            }
-            rows.push(row);
-        }
-    }
-    (rows, metadata.into())
+/// The rows of a Parquet file.
+fn read_parquet(folder: &Path, parquet: &[u8]) -> Vec<Row> {
+    let samples = Recording::open(with_samples(folder, parquet).path()).unwrap().samples;
+    (0..samples.len()).map(|index| samples.row(index)).collect()
 }
 
 #[test]
@@ -64,13 +41,50 @@ fn parquet_of_a_finished_recording_is_its_file_and_of_another_the_same_samples()
     let finished = recorded(parent.path(), true);
     let bytes = parquet_of(&finished);
     assert_eq!(bytes, fs::read(finished.join(file::SAMPLES)).unwrap());
-    let (whole, described) = read_parquet(&bytes);
-    assert!(whole == rows(25));
-    assert_eq!(described["plimsoll.schema"], RECORDING_SCHEMA.to_string());
+    assert!(read_parquet(&finished, &bytes) == rows(25));
+    let csv = csv_of(&finished);
+    read_by_others(&finished, &csv);
     let parent = tempfile::tempdir().unwrap();
-    let (made, also) = read_parquet(&parquet_of(&recorded(parent.path(), false)));
-    assert!(made == whole);
-    assert_eq!(also, described);
+    let killed = recorded(parent.path(), false);
+    let made = parquet_of(&killed);
+    assert!(read_parquet(&killed, &made) == rows(25));
+    read_by_others(with_samples(&killed, &made).path(), &csv);
+}
+
+/// Several groups of rows, the least and the largest values, counters that jump, columns that are never there.
+#[test]
+fn other_programs_read_the_same_values_of_a_long_recording() {
+    let parent = tempfile::tempdir().unwrap();
+    let plan = plan(&[FillClass::Random], 1);
+    let mut writer = Writer::create(parent.path(), manifest("long", plan)).unwrap();
+    let rows: Vec<Row> = (0..20_000_usize)
+        .map(|index| {
+            let mut row = Row::empty(index as u64 * 10_000_000);
+            let mixed = (index as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            for (column, bits) in [0, 1, 7, 8, 31, 32, 33, 63, 64].into_iter().enumerate() {
+                let value = mixed.checked_shr(64 - bits).unwrap_or(0) as i64;
+                row.set(column, value);
+                if index % 3 == 0 {
+                    row.set(column + 20, index as i64 * 4096 - value);
+                }
+            }
+            row.set(40, [i64::MIN, i64::MAX, 0][index % 3]);
+            row
+        })
+        .collect();
+    for batch in rows.chunks(999) {
+        writer.samples(batch).unwrap();
+    }
+    let live = csv_of(writer.folder());
+    let folder = writer.finish(&results("long", Vec::new())).unwrap();
+    let samples = Recording::open(&folder).unwrap().samples;
+    assert_eq!(samples.len(), rows.len());
+    for (index, row) in rows.iter().enumerate() {
+        assert!(samples.row(index) == *row, "row {index}");
+    }
+    let csv = csv_of(&folder);
+    assert!(csv == live);
+    read_by_others(&folder, &csv);
 }
 
 #[test]

@@ -25,38 +25,11 @@ fn small(parent: &Path, finished: bool) -> PathBuf {
     writer.folder().to_owned()
 }
 
-/// Columns of a stream that is small enough to try every bit of.
+/// A stream that is small enough to try every bit of, as pyarrow wrote it: batches of three and two samples of `t_ns`,
+/// `mem_free` and `from_the_future`.
 fn write_tiny_stream(folder: &Path) {
-    use arrow_array::{Int64Array, RecordBatch, UInt64Array};
-    use arrow_schema::{DataType, Field, Schema};
-    use std::sync::Arc;
-
-    let schema = Arc::new(Schema::new(vec![
-        Field::new("t_ns", DataType::UInt64, false),
-        Field::new("mem_free", DataType::Int64, true),
-        Field::new("from_the_future", DataType::Int64, true),
-    ]));
-    let path = folder.join(file::SAMPLES_LIVE);
-    let mut writer =
-        arrow_ipc::writer::StreamWriter::try_new(fs::File::create(path).unwrap(), &schema).unwrap();
-    for (times, free, future) in [
-        (
-            vec![20, 10, 15],
-            vec![Some(3), Some(4), None],
-            vec![Some(1), None, None],
-        ),
-        (vec![30, 40], vec![Some(5), Some(6)], vec![None, Some(2)]),
-    ] {
-        let batch = RecordBatch::try_new(
-            schema.clone(),
-            vec![
-                Arc::new(UInt64Array::from(times)),
-                Arc::new(Int64Array::from(free)),
-                Arc::new(Int64Array::from(future)),
-            ],
-        );
-        writer.write(&batch.unwrap()).unwrap();
-    }
+    let tiny = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/tiny.arrows");
+    fs::copy(tiny, folder.join(file::SAMPLES_LIVE)).unwrap();
 }
 
 /// Opens the folder and looks at all of it; an error must name `damaged`.
@@ -153,11 +126,7 @@ fn documents_and_parquet_cut_anywhere_are_named() {
         assert!(recording.is_none(), "{length}");
     });
     // Without the checksum, as from another program, it is the Parquet reader that finds out.
-    let manifest_path = folder.join(file::MANIFEST);
-    let text = fs::read_to_string(&manifest_path).unwrap();
-    let (head, tail) = text.split_once("\"samples.parquet\": \"").unwrap();
-    let without = format!("{head}\"other\": \"{tail}");
-    fs::write(&manifest_path, without).unwrap();
+    forget_the_checksum(&folder);
     at_every_cut(&folder, file::SAMPLES, 997, |length, recording| {
         assert!(recording.is_none(), "{length}");
     });
@@ -197,6 +166,45 @@ fn a_turned_bit_never_panics() {
     at_every_turned_bit(&folder, file::SAMPLES, 4001, |bit, recording| {
         assert!(recording.is_none(), "damage of bit {bit} went unseen");
     });
+}
+
+/// Takes the checksum of the samples out of the manifest, as if another program had written them.
+fn forget_the_checksum(folder: &Path) {
+    let path = folder.join(file::MANIFEST);
+    let text = fs::read_to_string(&path).unwrap();
+    let (head, tail) = text.split_once("\"samples.parquet\": \"").unwrap();
+    fs::write(&path, format!("{head}\"other\": \"{tail}")).unwrap();
+}
+
+/// A turned bit that no checksum tells about is another value or an error, in a file of this version and in one with
+/// dictionaries and zstd, of the first.
+#[test]
+fn a_turned_bit_of_parquet_without_a_checksum_never_panics() {
+    let parent = tempfile::tempdir().unwrap();
+    let ours = small(&parent.path().join("ours"), true);
+    let old = parent.path().join("old");
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/recording-1/finished");
+    fs::create_dir(&old).unwrap();
+    for entry in fs::read_dir(golden).unwrap() {
+        let from = entry.unwrap().path();
+        fs::copy(&from, old.join(from.file_name().unwrap())).unwrap();
+    }
+    for folder in [ours, old] {
+        forget_the_checksum(&folder);
+        let path = folder.join(file::SAMPLES);
+        let whole = fs::read(&path).unwrap();
+        // The pages and, from the end, the metadata; between these are the texts that describe the columns.
+        let pages = (0..whole.len() * 8 / 4).step_by(211);
+        let metadata = (whole.len() * 8 * 3 / 4..whole.len() * 8).step_by(997);
+        for bit in pages.chain(metadata) {
+            let mut damaged = whole.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            put(&path, &damaged);
+            if let Some(recording) = open(&folder, file::SAMPLES) {
+                assert!(recording.samples.len() <= 12);
+            }
+        }
+    }
 }
 
 #[test]

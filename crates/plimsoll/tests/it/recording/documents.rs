@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use plimsoll::recording::model::{Confounder, EventKind, Resumption, TrialStatus, file};
 use plimsoll::recording::{Recording, Writer, format_table_markdown};
+use plimsoll::sample::Row;
 use plimsoll::scenario::{FillClass, Workload};
 use serde_json::Value;
 
@@ -186,6 +187,87 @@ fn recordings_of_format_1_stay_readable() {
         assert_eq!(recording.trials[0].phases[0].bytes, 64 << 20);
         assert_eq!(recording.events[0].kind, EventKind::RunStart);
         assert_eq!(recording.manifest.plan.trials.len(), 2);
+    }
+}
+
+fn golden_of_format_3() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/recording-3")
+}
+
+/// Row `index` of the golden recordings of format 3: columns that are always, sometimes and never there, the least and
+/// the largest value, and values without order.
+fn row_of_format_3(index: usize) -> Row {
+    let mut row = Row::empty(index as u64 * 100_000_000);
+    for column in 0..COLUMNS_OF_FORMAT_3 {
+        let value = match (column, index) {
+            (1, 0) => i64::MIN,
+            (1, 1) => i64::MAX,
+            (2, 0..300) => (index as i64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15_u64 as i64),
+            _ => (index / 700 * 1000 + column) as i64,
+        };
+        let there = match column % 5 {
+            3 => index % 2 == 0,
+            4 => column % 10 == 4 && index >= 5,
+            _ => true,
+        };
+        if there {
+            row.set(column, value);
+        }
+    }
+    row
+}
+
+/// Columns that version 3 of the format had.
+const COLUMNS_OF_FORMAT_3: usize = 142;
+/// Samples of the golden recordings of format 3: of the finished one, enough for several pages of Parquet a column.
+const GOLDEN_ROWS: [(&str, usize); 2] = [("finished", 21_000), ("killed", 30)];
+
+/// Writes the golden recordings of format 3. Only a program that writes this format can.
+fn write_golden_of_format_3() {
+    let plan = plan(&[FillClass::Random, FillClass::Constant], 1);
+    for (name, count) in GOLDEN_ROWS {
+        let mut manifest = manifest(name, plan.clone());
+        manifest.schema = 3;
+        let mut writer = Writer::create(&golden_of_format_3(), manifest).unwrap();
+        let rows: Vec<Row> = (0..count).map(row_of_format_3).collect();
+        for batch in rows.chunks(if count > 1000 { 1000 } else { 7 }) {
+            writer.samples(batch).unwrap();
+        }
+        writer.event(&event(0, EventKind::RunStart, "go")).unwrap();
+        let trials = vec![
+            trial(&plan, 0, TrialStatus::Ok),
+            trial(&plan, 1, TrialStatus::Failed),
+        ];
+        writer.trial(&trials[0]).unwrap();
+        if name == "finished" {
+            writer.trial(&trials[1]).unwrap();
+            writer.finish(&results(name, trials)).unwrap();
+        }
+    }
+}
+
+/// These folders were written by the last program that used the crates of Arrow and zstd.
+#[test]
+fn recordings_of_format_3_stay_readable() {
+    if bless() && !golden_of_format_3().exists() {
+        write_golden_of_format_3();
+    }
+    for (name, count) in GOLDEN_ROWS {
+        let recording = Recording::open(&golden_of_format_3().join(name)).unwrap();
+        assert_eq!(recording.manifest.schema, 3);
+        assert_eq!(
+            recording.complete,
+            name == "finished",
+            "{:?}",
+            recording.warnings
+        );
+        assert_eq!(recording.samples.len(), count);
+        for index in 0..count {
+            let expected = row_of_format_3(index);
+            assert!(recording.samples.row(index) == expected, "{name}: row {index}");
+        }
+        assert_eq!(recording.events.len(), 1);
+        assert_eq!(recording.trials[0].status, TrialStatus::Ok);
     }
 }
 

@@ -8,7 +8,7 @@ use plimsoll::sample::{COLUMNS, Row};
 use plimsoll::scenario::FillClass;
 use proptest::prelude::*;
 
-use super::{event, manifest, plan, results, rows, trial};
+use super::{csv_of, event, manifest, plan, read_by_others, results, rows, trial};
 
 #[test]
 fn a_finished_recording_reads_back_whole() {
@@ -145,21 +145,8 @@ fn the_stream_of_a_killed_run_is_plain_arrow() {
     let mut writer = Writer::create(parent.path(), manifest("arrow", plan(&[FillClass::Random], 1))).unwrap();
     writer.samples(&rows(7)).unwrap();
     writer.samples(&rows(5)).unwrap();
-    let stream = std::fs::File::open(writer.folder().join(file::SAMPLES_LIVE)).unwrap();
-    let reader = arrow_ipc::reader::StreamReader::try_new(stream, None).unwrap();
-    let schema = reader.schema();
-    assert_eq!(schema.field(0).name(), "t_ns");
-    assert_eq!(schema.fields().len(), COLUMNS.len() + 1);
-    for (field, column) in schema.fields().iter().skip(1).zip(COLUMNS) {
-        assert_eq!(field.name(), column.name);
-        assert_eq!(
-            field.metadata().get("meaning").map(String::as_str),
-            Some(column.meaning)
-        );
-        assert!(field.metadata().contains_key("unit"));
-    }
-    let sizes: Vec<usize> = reader.map(|batch| batch.unwrap().num_rows()).collect();
-    assert_eq!(sizes, [7, 5]);
+    let expected = csv_of(writer.folder());
+    read_by_others(writer.folder(), &expected);
 }
 
 /// Any trial that can be recorded: any text, any finite figure.

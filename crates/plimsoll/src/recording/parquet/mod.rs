@@ -1,29 +1,58 @@
 //! The samples of a finished run: Parquet, which analysis tools read without our code.
+//!
+//! Written and read here because the `parquet` crate took a tenth of the time of a build, and its reader of what earlier
+//! versions wrote needs a compiler of C. A file of samples is flat and has 64-bit integers alone, which keeps it short.
+
+mod decode;
+mod encode;
+mod packed;
+mod thrift;
 
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ::parquet::arrow::ArrowWriter;
-use ::parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
-use ::parquet::basic::{Compression, ZstdLevel};
-use ::parquet::errors::ParquetError;
-use ::parquet::file::metadata::KeyValue;
-use ::parquet::file::properties::WriterProperties;
-use ::parquet::file::reader::{FileReader, SerializedFileReader};
-use arrow_array::RecordBatch;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use xxhash_rust::xxh3::Xxh3;
 
+use self::decode::FileReader;
+use self::encode::FileWriter;
 use super::append::{AppendFile, replace_file};
+use super::batch::{Batch, Schema};
 use super::model::{RECORDING_SCHEMA, file};
 use super::reader::read_manifest;
-use super::schema::{arrow_schema, conform, schema_version, value_columns};
-use super::stream::{self, Encoder};
-use super::{RecordingError, Samples};
+use super::schema::{VERSION_KEY, sample_schema};
+use super::{RecordingError, Samples, arrow, stream};
 
-/// Rows of a row group: small enough to be encoded in little memory, large enough to compress well.
-const ROW_GROUP: usize = 1 << 16;
+/// Rows that are handed over at once.
+const BATCH: usize = 1 << 13;
+
+/// How values are encoded.
+mod encoding {
+    pub(super) const PLAIN: i32 = 0;
+    /// Runs and bit-packed groups, of the masks.
+    pub(super) const RLE: i32 = 3;
+    /// `DELTA_BINARY_PACKED`.
+    pub(super) const DIFFERENCES: i32 = 5;
+    /// `PLAIN_DICTIONARY` and `RLE_DICTIONARY`, which earlier versions wrote.
+    pub(super) const DICTIONARY_OF_OLD: i32 = 2;
+    pub(super) const DICTIONARY: i32 = 8;
+}
+
+/// How pages are compressed.
+mod codec {
+    pub(super) const NONE: i32 = 0;
+    /// Which earlier versions wrote.
+    pub(super) const ZSTD: i32 = 6;
+}
+
+/// Types of pages.
+mod page_type {
+    pub(super) const DATA: i32 = 0;
+    pub(super) const DICTIONARY: i32 = 2;
+}
 
 /// Writes the samples of the stream `from` as the Parquet file `to` and returns its checksum.
 pub(super) fn from_stream(from: &Path, to: &Path) -> Result<String, RecordingError> {
@@ -56,7 +85,7 @@ pub enum CopyError {
 ///
 /// # Errors
 /// Those of [`super::Recording::open`], and those of `output`.
-pub fn copy_parquet(folder: &Path, output: &mut (impl Write + Send)) -> Result<(), CopyError> {
+pub fn copy_parquet(folder: &Path, output: &mut impl Write) -> Result<(), CopyError> {
     let manifest = read_manifest(folder)?;
     let finished = folder.join(file::SAMPLES);
     if finished.exists() {
@@ -83,41 +112,22 @@ pub fn copy_parquet(folder: &Path, output: &mut (impl Write + Send)) -> Result<(
     encode(batches.as_mut(), output)
 }
 
-fn encode(batches: Option<&mut stream::Reader>, output: impl Write + Send) -> Result<(), CopyError> {
-    let mut writer = ArrowWriter::try_new(output, arrow_schema(), Some(properties())).map_err(into_io)?;
+fn encode(batches: Option<&mut stream::Reader>, output: impl Write) -> Result<(), CopyError> {
+    let schema = Arc::new(sample_schema());
+    // The schema once more, in Arrow's terms: with it pyarrow and Polars know what is said of each column.
+    let described = STANDARD.encode(arrow::schema_message(&schema));
+    let mut writer = FileWriter::new(output, schema)?;
     if let Some(batches) = batches {
         while let Some(batch) = batches.next_batch()? {
-            writer
-                .write(&conform(&batch).map_err(io::Error::other)?)
-                .map_err(into_io)?;
+            writer.write(&batch)?;
         }
     }
-    writer.close().map_err(into_io)?;
-    Ok(())
-}
-
-fn properties() -> WriterProperties {
-    let pairs = [
-        ("plimsoll.schema", RECORDING_SCHEMA.to_string()),
+    writer.close(&[
+        (VERSION_KEY, RECORDING_SCHEMA.to_string()),
         ("plimsoll.columns", super::schema::columns_json()),
-    ];
-    let pairs = pairs.map(|(key, value)| KeyValue::new(key.to_owned(), value));
-    WriterProperties::builder()
-        .set_compression(Compression::ZSTD(ZstdLevel::default()))
-        .set_max_row_group_row_count(Some(ROW_GROUP))
-        .set_key_value_metadata(Some(pairs.into()))
-        .build()
-}
-
-/// The system's error behind a Parquet error, so that a full disk is known as such.
-fn into_io(error: ParquetError) -> io::Error {
-    match error {
-        ParquetError::External(inner) => match inner.downcast::<io::Error>() {
-            Ok(error) => *error,
-            Err(inner) => io::Error::other(inner),
-        },
-        other => io::Error::other(other),
-    }
+        ("ARROW:schema", described),
+    ])?;
+    Ok(())
 }
 
 /// Reads a Parquet file of samples, after comparing it with its checksum where one is known.
@@ -125,72 +135,62 @@ pub(super) fn read(path: &Path, expected: Option<&str>) -> Result<Samples, Recor
     let mut samples = Samples::default();
     for_each_batch(path, expected, |first, batch| {
         if first {
-            samples.declare(value_columns(&batch.schema()));
+            samples.declare(batch.schema.value_names());
         }
-        samples.append(&batch).map_err(|reason| corrupt(path, reason))
+        samples.append(&batch);
+        Ok(())
     })?;
     samples.sort();
     Ok(samples)
 }
 
-/// Turns a finished file back into a stream, for a run that goes on.
+/// Turns a finished file back into a stream of `schema`, for a run that goes on; `None` when it has other columns.
 pub(super) fn to_stream(
     from: &Path,
     expected: Option<&str>,
     to: PathBuf,
-) -> Result<(Encoder, AppendFile), RecordingError> {
-    let schema = arrow_schema();
-    let (mut encoder, mut file) = stream::create(to, &schema)?;
-    for_each_batch(from, expected, |_, batch| {
-        let message = RecordBatch::try_new(schema.clone(), batch.columns().to_vec())
-            .and_then(|batch| encoder.encode(&batch))
-            .map_err(|error| corrupt(from, error.to_string()))?;
-        file.append(&message)
+    schema: &Arc<Schema>,
+) -> Result<Option<AppendFile>, RecordingError> {
+    if !FileReader::open(from)?.schema().same_columns(schema) {
+        return Ok(None);
+    }
+    let mut file = stream::create(to, schema)?;
+    for_each_batch(from, expected, |_, batch| match batch.rows() {
+        0 => Ok(()),
+        _ => file.append(&arrow::batch_message(&batch)),
     })?;
     file.sync()?;
-    Ok((encoder, file))
+    Ok(Some(file))
 }
 
 /// Number of samples in a Parquet file.
 pub(super) fn rows(path: &Path) -> Result<usize, RecordingError> {
-    let file = File::open(path).map_err(|source| RecordingError::io("read", path, source))?;
-    let reader = SerializedFileReader::new(file).map_err(|error| corrupt(path, error.to_string()))?;
-    let rows = reader.metadata().file_metadata().num_rows();
-    usize::try_from(rows).map_err(|_| corrupt(path, "a negative number of rows".to_owned()))
+    Ok(FileReader::open(path)?.rows)
 }
 
 /// Hands over the batches of a file, the first one empty, after comparing it with its checksum where one is known.
 pub(super) fn for_each_batch(
     path: &Path,
     expected: Option<&str>,
-    mut each: impl FnMut(bool, RecordBatch) -> Result<(), RecordingError>,
+    mut each: impl FnMut(bool, Batch) -> Result<(), RecordingError>,
 ) -> Result<(), RecordingError> {
     if let Some(expected) = expected {
         verify(path, &checksum(path)?, expected)?;
     }
-    let file = File::open(path).map_err(|source| RecordingError::io("read", path, source))?;
-    let builder =
-        ParquetRecordBatchReaderBuilder::try_new(file).map_err(|error| corrupt(path, error.to_string()))?;
-    if let Some(found) = schema_version(builder.schema())
-        && found > RECORDING_SCHEMA
-    {
-        return Err(RecordingError::NewerSchema {
-            path: path.to_owned(),
-            found,
-            known: RECORDING_SCHEMA,
-        });
-    }
-    let empty = RecordBatch::new_empty(Arc::clone(builder.schema()));
-    let batches = builder
-        .with_batch_size(1 << 13)
-        .build()
-        .map_err(|error| corrupt(path, error.to_string()))?;
+    let mut reader = FileReader::open(path)?;
     // The first, empty, batch tells the columns also of a file without rows.
-    each(true, empty)?;
-    for batch in batches {
-        each(false, batch.map_err(|error| corrupt(path, error.to_string()))?)?;
+    each(true, Batch::empty(Arc::clone(reader.schema())))?;
+    let mut rows = 0;
+    while let Some(group) = reader.next_group()? {
+        rows += group.rows();
+        for from in (0..group.rows()).step_by(BATCH) {
+            each(false, group.slice(from..group.rows().min(from + BATCH)))?;
+        }
     }
-    Ok(())
+    match rows == reader.rows {
+        true => Ok(()),
+        false => Err(corrupt(path, format!("it has {rows} rows and states {}", reader.rows))),
+    }
 }
 
 pub(super) fn corrupt(path: &Path, reason: String) -> RecordingError {
