@@ -22,6 +22,7 @@ use std::process::ExitCode;
 
 use crate::cli::{Cli, Command, Talk, When};
 use crate::exit::{Exit, Failure, OrExit};
+use crate::scenario::Mistake;
 
 /// Carries out a command. Returns how the program ends: as one of [`Exit`], but with the code of the program that
 /// `plimsoll watch -- program` or `plimsoll heap run` started.
@@ -53,28 +54,20 @@ pub fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
 }
 
 /// The failure as a mistake in a text, where it is one: in a scenario, or in a condition of a comparison.
-fn mistake(error: &anyhow::Error) -> Option<&dyn miette::Diagnostic> {
+fn mistake(error: &anyhow::Error) -> Option<Mistake> {
     if let Some(error) = error.downcast_ref::<crate::scenario::ScenarioError>() {
-        return Some(error);
+        return Some(error.mistake());
     }
     let condition = error.downcast_ref::<crate::analysis::compare::ConditionError>()?;
-    Some(condition)
+    Some(condition.mistake())
 }
 
 /// Prints a failure with its causes, once, on standard error. A mistake in a text is shown with its place.
 pub fn print_failure(failure: &Failure, talk: &Talk) {
-    if let Some(error) = mistake(&failure.error) {
-        let theme = if use_colour(talk.color, std::io::stderr().is_terminal()) {
-            miette::GraphicalTheme::unicode()
-        } else {
-            miette::GraphicalTheme::unicode_nocolor()
-        };
-        let mut text = String::new();
-        let handler = miette::GraphicalReportHandler::new_themed(theme);
-        if handler.render_report(&mut text, error).is_ok() {
-            print_error(text.trim_start());
-            return;
-        }
+    if let Some(mistake) = mistake(&failure.error) {
+        let colour = use_colour(talk.color, std::io::stderr().is_terminal());
+        print_error(&mistake.render(colour));
+        return;
     }
     let mut text = String::new();
     for cause in failure.error.chain().map(ToString::to_string) {

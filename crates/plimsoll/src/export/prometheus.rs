@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
+use std::time::SystemTime;
 
 use crate::analysis::metric;
 use crate::recording::Recording;
@@ -74,8 +75,10 @@ fn run(families: &mut Families, manifest: &Manifest, results: &Results) {
         1.0,
     );
     let run = run_label(manifest);
-    if let Ok(started) = manifest.started.parse::<jiff::Timestamp>() {
-        let seconds = started.as_millisecond() as f64 / 1e3;
+    let started = humantime::parse_rfc3339(&manifest.started).ok();
+    let since_1970 = started.and_then(|started| started.duration_since(SystemTime::UNIX_EPOCH).ok());
+    if let Some(since_1970) = since_1970 {
+        let seconds = since_1970.as_millis() as f64 / 1e3;
         families.gauge(
             "plimsoll_run_start_time_seconds",
             "Start of the run, in seconds since 1970.",

@@ -7,8 +7,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use object::read::elf::{FileHeader, ProgramHeader, Sym};
-use object::{Endianness, elf};
+use elf::endian::AnyEndian;
+use elf::file::Class;
+use elf::{ElfBytes, abi};
 
 use crate::inert::inert;
 
@@ -182,30 +183,21 @@ fn is_privileged(path: &Path) -> bool {
 /// malloc of its own. What makes no sense is left to the kernel.
 fn obstacle_of_elf(path: PathBuf) -> Option<Obstacle> {
     #[cfg(target_arch = "x86_64")]
-    const MACHINE: elf::Machine = elf::EM_X86_64;
+    const MACHINE: u16 = abi::EM_X86_64;
     #[cfg(target_arch = "aarch64")]
-    const MACHINE: elf::Machine = elf::EM_AARCH64;
+    const MACHINE: u16 = abi::EM_AARCH64;
     let bytes = fs::read(&path).ok()?;
-    let data = bytes.as_slice();
-    if elf::FileHeader32::<Endianness>::parse(data).is_ok() {
+    let file = ElfBytes::<AnyEndian>::minimal_parse(&bytes).ok()?;
+    if file.ehdr.class == Class::ELF32 || file.ehdr.e_machine != MACHINE {
         return Some(Obstacle::OtherMachine(path));
     }
-    let header = elf::FileHeader64::<Endianness>::parse(data).ok()?;
-    let endian = header.endian().ok()?;
-    if header.e_machine(endian) != MACHINE {
-        return Some(Obstacle::OtherMachine(path));
-    }
-    let segments = header.program_headers(endian, data).ok()?;
-    if segments
-        .iter()
-        .all(|segment| segment.p_type(endian) != elf::PT_INTERP)
-    {
+    let mut segments = file.segments().into_iter().flatten();
+    if segments.all(|segment| segment.p_type != abi::PT_INTERP) {
         return Some(Obstacle::Static(path));
     }
-    let sections = header.sections(endian, data).ok()?;
-    let symbols = sections.symbols(endian, data, elf::SHT_DYNSYM).ok()?;
+    let (symbols, names) = file.dynamic_symbol_table().ok()??;
     let own = symbols.iter().any(|symbol| {
-        !symbol.is_undefined(endian) && symbol.name(endian, symbols.strings()) == Ok(b"malloc")
+        !symbol.is_undefined() && names.get_raw(symbol.st_name as usize).is_ok_and(|name| name == b"malloc")
     });
     own.then_some(Obstacle::OwnMalloc(path))
 }

@@ -22,7 +22,7 @@ mod wscap;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use crate::analysis;
 use crate::environment::{self, EnvironmentError, MissingKind, Session, Tripwire};
@@ -438,7 +438,8 @@ fn merge_slots(before: &[String], now: &[String]) -> Vec<String> {
 
 /// `<scenario>-<UTC time>-<four hex digits>`: sorts by time, and two runs of one second do not meet.
 fn run_name(scenario: &str) -> String {
-    let time = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%SZ");
+    let time = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
+    let time = time.replace(['-', ':'], "");
     let salt = ((monotonic_ns() / 1000) ^ u64::from(std::process::id())) & 0xffff;
     format!("{scenario}-{time}-{salt:04x}")
 }
@@ -463,7 +464,7 @@ struct OpenRecording {
 
 /// Makes a new recording, or reopens the one to go on with.
 fn open_recording(options: &Options, name: String, missing: &[String]) -> Result<OpenRecording, Failure> {
-    let (utc, monotonic_ns) = (jiff::Timestamp::now().to_string(), monotonic_ns());
+    let (utc, monotonic_ns) = (humantime::format_rfc3339_nanos(SystemTime::now()).to_string(), monotonic_ns());
     if let Some(folder) = &options.resume {
         let now = Now { utc, monotonic_ns };
         let resumed = Writer::resume(folder, &options.plan, &now).map_err(recording_failure)?;

@@ -5,8 +5,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use miette::{Diagnostic, LabeledSpan, NamedSource, SourceCode};
-
+use super::mistake::{Marked, Mistake};
 use super::source::Source;
 
 /// Why a scenario was not found, read, understood or resolved.
@@ -121,16 +120,14 @@ pub struct Invalid {
     message: String,
     help: Option<String>,
     source: Source,
-    code: NamedSource<Arc<str>>,
-    labels: Vec<LabeledSpan>,
+    places: Vec<(Range<usize>, String)>,
 }
 
 impl Invalid {
     /// Points at a second place, where that is in the same text.
     pub(super) fn and(mut self: Box<Self>, place: &Place, label: impl Into<String>) -> Box<Self> {
         if place.source == self.source {
-            self.labels
-                .push(LabeledSpan::new_with_span(Some(label.into()), place.span.clone()));
+            self.places.push((place.span.clone(), label.into()));
         }
         self
     }
@@ -170,52 +167,43 @@ impl Place {
             message: message.into(),
             help: None,
             source: self.source.clone(),
-            code: NamedSource::new(self.source.name(), Arc::from(self.source.text())),
-            labels: vec![LabeledSpan::new_primary_with_span(
-                Some(label.into()),
-                self.span.clone(),
-            )],
+            places: vec![(self.span.clone(), label.into())],
         })
     }
 }
 
-impl Diagnostic for ScenarioError {
-    fn code<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
-        let code = match self {
-            ScenarioError::NotFound { .. } => "scenario::not-found",
-            ScenarioError::Unreadable { .. } => "scenario::unreadable",
-            ScenarioError::NotAFile { .. } => "scenario::not-a-file",
-            ScenarioError::TooLarge { .. } => "scenario::too-large",
-            ScenarioError::NotText { .. } => "scenario::not-text",
-            ScenarioError::Invalid(invalid) => invalid.problem.code(),
+impl ScenarioError {
+    /// The error as it is shown with its place.
+    pub fn mistake(&self) -> Mistake {
+        let (code, help) = match self {
+            ScenarioError::NotFound { help, .. } => ("scenario::not-found", Some(help.as_str())),
+            ScenarioError::Unreadable { .. } => (
+                "scenario::unreadable",
+                Some("check that the file exists and that you may read it"),
+            ),
+            ScenarioError::NotAFile { .. } => (
+                "scenario::not-a-file",
+                Some("name a built-in scenario (see `plimsoll list`) or a TOML file"),
+            ),
+            ScenarioError::TooLarge { .. } => ("scenario::too-large", Some(SHORT_TEXT)),
+            ScenarioError::NotText { .. } => ("scenario::not-text", Some(SHORT_TEXT)),
+            ScenarioError::Invalid(invalid) => (invalid.problem.code(), invalid.help.as_deref()),
         };
-        Some(Box::new(code))
-    }
-
-    fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
-        let help: &str = match self {
-            ScenarioError::NotFound { help, .. } => help,
-            ScenarioError::Unreadable { .. } => "check that the file exists and that you may read it",
-            ScenarioError::NotAFile { .. } => "name a built-in scenario (see `plimsoll list`) or a TOML file",
-            ScenarioError::TooLarge { .. } | ScenarioError::NotText { .. } => {
-                "a scenario is a short TOML text; see `plimsoll show compression` for one"
-            }
-            ScenarioError::Invalid(invalid) => invalid.help.as_deref()?,
+        let marked = match self {
+            ScenarioError::Invalid(invalid) => Some(Marked {
+                name: Some(invalid.source.name().to_string()),
+                text: Arc::from(invalid.source.text()),
+                places: invalid.places.clone(),
+            }),
+            _ => None,
         };
-        Some(Box::new(help))
-    }
-
-    fn source_code(&self) -> Option<&dyn SourceCode> {
-        match self {
-            ScenarioError::Invalid(invalid) => Some(&invalid.code),
-            _ => None,
-        }
-    }
-
-    fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
-        match self {
-            ScenarioError::Invalid(invalid) => Some(Box::new(invalid.labels.iter().cloned())),
-            _ => None,
+        Mistake {
+            code,
+            message: self.to_string(),
+            marked,
+            help: help.map(str::to_owned),
         }
     }
 }
+
+const SHORT_TEXT: &str = "a scenario is a short TOML text; see `plimsoll show compression` for one";

@@ -13,6 +13,7 @@ mod error;
 mod estimate;
 mod heap;
 mod keys;
+mod mistake;
 mod model;
 mod nearest;
 mod order;
@@ -31,6 +32,7 @@ pub use document::Document;
 pub use error::{Invalid, Problem, ScenarioError};
 pub use estimate::{PlanEstimate, SpeedHints};
 pub use heap::{BlockSizes, Heap, HeapLoad};
+pub use mistake::{Marked, Mistake};
 pub use keys::{KEYS, Key, Kind, keys_help, keys_markdown};
 pub use model::{
     FillClass, Machine, Order, ParseNameError, Plan, SectionPlan, Settings, Subject, ThpMode, TrialPlan,

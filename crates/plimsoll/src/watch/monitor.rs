@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, MutexGuard};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use plimsoll_os::{Pidfd, UsageScope, resource_usage};
 
@@ -397,7 +397,7 @@ fn facts(hz: u32) -> Facts {
             cpus: host.cpus,
         },
         mem_total: host.mem_total,
-        started: jiff::Timestamp::now().to_string(),
+        started: humantime::format_rfc3339_nanos(SystemTime::now()).to_string(),
         hz,
     }
 }

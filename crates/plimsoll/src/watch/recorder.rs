@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::thread::JoinHandle;
+use std::time::SystemTime;
 
 use super::error::WatchError;
 use super::shared::{Shared, plain_event};
@@ -180,7 +181,7 @@ fn manifest(name: String, heading: Heading) -> Manifest {
         run: name,
         command: std::env::args().collect(),
         monotonic_start_ns: monotonic_ns(),
-        started: jiff::Timestamp::now().to_string(),
+        started: humantime::format_rfc3339_nanos(SystemTime::now()).to_string(),
         plan: Plan {
             scenario: WATCH.to_owned(),
             title: format!("watch of {}", heading.title),

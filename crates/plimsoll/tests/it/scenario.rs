@@ -47,13 +47,7 @@ fn quick() -> Overrides {
     }
 }
 
-/// The error as a user sees it, without colour, 100 columns wide.
+/// The error as a user sees it, without colour.
 fn rendered(error: &ScenarioError) -> String {
-    let mut text = String::new();
-    miette::GraphicalReportHandler::new_themed(miette::GraphicalTheme::unicode_nocolor())
-        .with_width(100)
-        .with_links(false)
-        .render_report(&mut text, error)
-        .unwrap();
-    text
+    error.mistake().render(false)
 }

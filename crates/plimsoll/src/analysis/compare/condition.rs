@@ -12,14 +12,13 @@
 use std::fmt;
 use std::ops::Range;
 
-use miette::{Diagnostic, LabeledSpan, SourceCode};
 use serde::Serialize;
 
 use super::metrics::nature;
 use super::model::{Comparison, Row};
 use crate::analysis::metric::all;
 use crate::analysis::metric::{Direction, MetricUnit};
-use crate::scenario::near;
+use crate::scenario::{Marked, Mistake, near};
 
 /// A condition, parsed.
 #[derive(Debug, Clone, PartialEq)]
@@ -97,22 +96,19 @@ pub struct ConditionError {
     label: String,
 }
 
-impl Diagnostic for ConditionError {
-    fn code<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
-        Some(Box::new("compare::fail-on"))
-    }
-
-    fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
-        Some(Box::new(&self.help))
-    }
-
-    fn source_code(&self) -> Option<&dyn SourceCode> {
-        Some(&self.text)
-    }
-
-    fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
-        let label = LabeledSpan::new_primary_with_span(Some(self.label.clone()), self.at.clone());
-        Some(Box::new(std::iter::once(label)))
+impl ConditionError {
+    /// The error as it is shown with its place.
+    pub fn mistake(&self) -> Mistake {
+        Mistake {
+            code: "compare::fail-on",
+            message: self.to_string(),
+            marked: Some(Marked {
+                name: None,
+                text: self.text.as_str().into(),
+                places: vec![(self.at.clone(), self.label.clone())],
+            }),
+            help: Some(self.help.clone()),
+        }
     }
 }
 

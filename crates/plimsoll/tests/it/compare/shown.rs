@@ -256,10 +256,7 @@ fn conditions_that_are_none_say_why() {
     let unknown = |text: &str| {
         let condition: Condition = text.parse().expect("a condition");
         let error = check(&condition, &comparison).expect_err("unknown");
-        let mut shown = String::new();
-        let handler = miette::GraphicalReportHandler::new_themed(miette::GraphicalTheme::unicode_nocolor());
-        handler.render_report(&mut shown, &error).expect("text");
-        shown
+        error.mistake().render(false)
     };
     assert!(unknown("restor.seconds>10%").contains("did you mean `restore.seconds`?"));
     assert!(unknown("nothing/restore.seconds>10%").contains("no group is called `nothing`"));

@@ -1,0 +1,60 @@
+//! A mistake in a text that a person wrote, shown with its place.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
+
+/// A mistake: a message with a stable code, the place in the text, and the remedy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mistake {
+    /// The stable name of the kind, as in `scenario::unknown-key`.
+    pub code: &'static str,
+    /// What is wrong.
+    pub message: String,
+    /// The text and the places in it, where the mistake is in a text.
+    pub marked: Option<Marked>,
+    /// What to do.
+    pub help: Option<String>,
+}
+
+/// A text with marked places.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Marked {
+    /// The file, or another name of the text.
+    pub name: Option<String>,
+    /// The text.
+    pub text: Arc<str>,
+    /// Ranges of bytes with their labels. The first is where the mistake is.
+    pub places: Vec<(Range<usize>, String)>,
+}
+
+impl Mistake {
+    /// The mistake as it is printed for people.
+    pub fn render(&self, colour: bool) -> String {
+        let title = Level::ERROR.primary_title(&self.message).id(self.code);
+        let mut group = Group::with_title(title);
+        if let Some(marked) = &self.marked {
+            let places = marked.places.iter().enumerate().map(|(index, (range, label))| {
+                let kind = match index {
+                    0 => AnnotationKind::Primary,
+                    _ => AnnotationKind::Context,
+                };
+                kind.span(range.clone()).label(label)
+            });
+            group = group.element(
+                Snippet::source(&*marked.text)
+                    .path(marked.name.as_deref())
+                    .annotations(places),
+            );
+        }
+        if let Some(help) = &self.help {
+            group = group.element(Level::HELP.message(help));
+        }
+        let renderer = match colour {
+            true => Renderer::styled(),
+            false => Renderer::plain(),
+        };
+        renderer.render(&[group])
+    }
+}
