@@ -9,7 +9,6 @@
 //! A limit in percent is broken when the change of the medians is beyond it and the interval excludes 0; with too few
 //! repeats for an interval, by the medians alone. A value is compared with the run's median alone.
 
-use std::fmt;
 use std::ops::Range;
 
 use serde::Serialize;
