@@ -197,7 +197,10 @@ fn obstacle_of_elf(path: PathBuf) -> Option<Obstacle> {
     }
     let (symbols, names) = file.dynamic_symbol_table().ok()??;
     let own = symbols.iter().any(|symbol| {
-        !symbol.is_undefined() && names.get_raw(symbol.st_name as usize).is_ok_and(|name| name == b"malloc")
+        !symbol.is_undefined()
+            && names
+                .get_raw(symbol.st_name as usize)
+                .is_ok_and(|name| name == b"malloc")
     });
     own.then_some(Obstacle::OwnMalloc(path))
 }

@@ -6,9 +6,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::append::AppendFile;
+use super::batch::Schema;
 use super::lines;
 use super::model::{Event, Manifest, Resumption, Trial, TrialStatus, file};
-use super::batch::Schema;
 use super::schema::sample_schema;
 use super::stream;
 use super::writer::{Streams, lock};

@@ -137,8 +137,7 @@ impl Reader {
         if !self.read(&mut metadata)? {
             return Ok(None);
         }
-        let body =
-            arrow::body_length(&metadata).map_err(|reason| self.corrupt(self.offset, reason))?;
+        let body = arrow::body_length(&metadata).map_err(|reason| self.corrupt(self.offset, reason))?;
         let left = left - size as u64;
         if body > left {
             return Ok(None);

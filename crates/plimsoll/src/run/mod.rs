@@ -464,7 +464,10 @@ struct OpenRecording {
 
 /// Makes a new recording, or reopens the one to go on with.
 fn open_recording(options: &Options, name: String, missing: &[String]) -> Result<OpenRecording, Failure> {
-    let (utc, monotonic_ns) = (humantime::format_rfc3339_nanos(SystemTime::now()).to_string(), monotonic_ns());
+    let (utc, monotonic_ns) = (
+        humantime::format_rfc3339_nanos(SystemTime::now()).to_string(),
+        monotonic_ns(),
+    );
     if let Some(folder) = &options.resume {
         let now = Now { utc, monotonic_ns };
         let resumed = Writer::resume(folder, &options.plan, &now).map_err(recording_failure)?;

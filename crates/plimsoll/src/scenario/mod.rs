@@ -32,8 +32,8 @@ pub use document::Document;
 pub use error::{Invalid, Problem, ScenarioError};
 pub use estimate::{PlanEstimate, SpeedHints};
 pub use heap::{BlockSizes, Heap, HeapLoad};
-pub use mistake::{Marked, Mistake};
 pub use keys::{KEYS, Key, Kind, keys_help, keys_markdown};
+pub use mistake::{Marked, Mistake};
 pub use model::{
     FillClass, Machine, Order, ParseNameError, Plan, SectionPlan, Settings, Subject, ThpMode, TrialPlan,
     TrimMechanism,

@@ -12,13 +12,13 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::require;
+use plimsoll::recording::Recording;
 use plimsoll::recording::model::{
     Calibration, Event, EventKind, Host, Manifest, Phase, Results, RunStatus, SamplerReport, SamplerSettings,
     Trial, TrialStatus,
 };
-use plimsoll::recording::Recording;
 use plimsoll::sample::{COLUMNS, Row};
-use crate::require;
 use plimsoll::scenario::{
     FillClass, Order, Plan, Settings, Subject, ThpMode, TrialPlan, TrimMechanism, Workload,
 };

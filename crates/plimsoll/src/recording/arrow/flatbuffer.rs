@@ -190,7 +190,10 @@ impl<'a> Table<'a> {
     }
 
     /// The tables of a vector; one that cannot be read is `None`.
-    pub(super) fn tables(&self, slot: usize) -> Option<impl ExactSizeIterator<Item = Option<Table<'a>>> + 'a> {
+    pub(super) fn tables(
+        &self,
+        slot: usize,
+    ) -> Option<impl ExactSizeIterator<Item = Option<Table<'a>>> + 'a> {
         let (start, count) = self.vector(slot)?;
         let bytes = self.bytes;
         bytes.get(start..start.checked_add(count.checked_mul(4)?)?)?;
@@ -200,7 +203,9 @@ impl<'a> Table<'a> {
     /// A vector of structs of two 64-bit integers.
     pub(super) fn pairs(&self, slot: usize) -> Option<Vec<[i64; 2]>> {
         let (start, count) = self.vector(slot)?;
-        let bytes = self.bytes.get(start..start.checked_add(count.checked_mul(16)?)?)?;
+        let bytes = self
+            .bytes
+            .get(start..start.checked_add(count.checked_mul(16)?)?)?;
         let word = |at| Some(i64::from_le_bytes(array(bytes, at)?));
         (0..count)
             .map(|index| Some([word(16 * index)?, word(16 * index + 8)?]))

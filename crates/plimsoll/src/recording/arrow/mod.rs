@@ -159,7 +159,8 @@ impl Body {
         self.pad();
         let start = self.bytes.len();
         self.bytes.extend(values.flatten());
-        self.buffers.push([start as i64, (self.bytes.len() - start) as i64]);
+        self.buffers
+            .push([start as i64, (self.bytes.len() - start) as i64]);
         self.pad();
     }
 
@@ -209,7 +210,8 @@ pub(super) fn read_schema(metadata: &[u8]) -> Result<Schema, String> {
     for table in tables {
         let table = table.ok_or("a column cannot be read")?;
         let name = table.text(slot::field::NAME).ok_or("a column has no name")?;
-        let is_int = table.u8(slot::field::TYPE_TYPE) == INT && table.table(slot::field::DICTIONARY).is_none();
+        let is_int =
+            table.u8(slot::field::TYPE_TYPE) == INT && table.table(slot::field::DICTIONARY).is_none();
         let int = table
             .table(slot::field::TYPE)
             .filter(|int| is_int && int.i32(slot::int::BIT_WIDTH) == 64)

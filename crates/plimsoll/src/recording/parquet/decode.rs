@@ -104,7 +104,10 @@ impl FileReader {
         batch.columns.clear();
         for (index, (field, chunk)) in schema.fields.iter().zip(chunks).enumerate() {
             let described = chunk.fields(3);
-            let bytes = described.and_then(range).map(|range| self.bytes(range)).transpose()?;
+            let bytes = described
+                .and_then(range)
+                .map(|range| self.bytes(range))
+                .transpose()?;
             let column = described
                 .zip(bytes)
                 .ok_or_else(|| "it is not described".to_owned())
@@ -114,7 +117,9 @@ impl FileReader {
                 batch.times = column.values().iter().map(|value| *value as u64).collect();
             } else {
                 // No version writes unsigned columns besides the time: of a later one's nothing is known.
-                batch.columns.push(if field.signed { column } else { Column::default() });
+                batch
+                    .columns
+                    .push(if field.signed { column } else { Column::default() });
             }
         }
         match batch.times.len() == rows {
@@ -143,8 +148,8 @@ fn read_schema(metadata: &Struct) -> Result<(Schema, Vec<bool>), String> {
             return Err(format!("column `{name}` is not of 64-bit integers"));
         }
         let logical = element.fields(10).and_then(|logical| logical.fields(10));
-        let unsigned = element.code(6) == Some(UINT_64)
-            || logical.is_some_and(|logical| logical.bool(2) == Some(false));
+        let unsigned =
+            element.code(6) == Some(UINT_64) || logical.is_some_and(|logical| logical.bool(2) == Some(false));
         fields.push(Field {
             name: name.to_owned(),
             signed: !unsigned,

@@ -189,7 +189,10 @@ pub(super) fn for_each_batch(
     }
     match rows == reader.rows {
         true => Ok(()),
-        false => Err(corrupt(path, format!("it has {rows} rows and states {}", reader.rows))),
+        false => Err(corrupt(
+            path,
+            format!("it has {rows} rows and states {}", reader.rows),
+        )),
     }
 }
 

@@ -47,7 +47,12 @@ pub(super) fn decode_hybrid(bytes: &[u8], width: u32, count: usize) -> Option<Ve
         } else {
             // Eight values take `width` bytes. What follows the last value may be cut off.
             let bytes = size.checked_mul(width as usize)?.min(input.rest().len());
-            unpack(input.take(bytes)?, width, size.saturating_mul(8).min(left), &mut values)?;
+            unpack(
+                input.take(bytes)?,
+                width,
+                size.saturating_mul(8).min(left),
+                &mut values,
+            )?;
         }
     }
     Some(values)

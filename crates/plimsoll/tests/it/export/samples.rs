@@ -31,7 +31,9 @@ fn with_samples(folder: &Path, parquet: &[u8]) -> tempfile::TempDir {
 
 /// The rows of a Parquet file.
 fn read_parquet(folder: &Path, parquet: &[u8]) -> Vec<Row> {
-    let samples = Recording::open(with_samples(folder, parquet).path()).unwrap().samples;
+    let samples = Recording::open(with_samples(folder, parquet).path())
+        .unwrap()
+        .samples;
     (0..samples.len()).map(|index| samples.row(index)).collect()
 }
 

@@ -255,12 +255,7 @@ fn recordings_of_format_3_stay_readable() {
     for (name, count) in GOLDEN_ROWS {
         let recording = Recording::open(&golden_of_format_3().join(name)).unwrap();
         assert_eq!(recording.manifest.schema, 3);
-        assert_eq!(
-            recording.complete,
-            name == "finished",
-            "{:?}",
-            recording.warnings
-        );
+        assert_eq!(recording.complete, name == "finished", "{:?}", recording.warnings);
         assert_eq!(recording.samples.len(), count);
         for index in 0..count {
             let expected = row_of_format_3(index);
