@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use plimsoll::recording::model::{RECORDING_SCHEMA, file};
+use plimsoll::recording::model::file;
 use plimsoll::recording::{Recording, RecordingError, Writer};
 use plimsoll::sample::{COLUMNS, Row};
 use plimsoll::scenario::FillClass;
@@ -108,7 +108,7 @@ fn a_recording_without_samples_is_exported_with_none() {
     let parent = tempfile::tempdir().unwrap();
     let folder = recorded(parent.path(), false);
     fs::remove_file(folder.join(file::SAMPLES_LIVE)).unwrap();
-    assert!(read_parquet(&parquet_of(&folder)).0.is_empty());
+    assert!(read_parquet(&folder, &parquet_of(&folder)).is_empty());
     let mut text = Vec::new();
     export::csv(&Recording::open(&folder).unwrap(), &mut text).unwrap();
     assert_eq!(text.iter().filter(|&&byte| byte == b'\n').count(), 1);
