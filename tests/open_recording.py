@@ -24,6 +24,7 @@ def check_pyarrow(run: pathlib.Path, expected: list | None) -> str:
     finished = run / "samples.parquet"
     if finished.exists():
         table = pyarrow.parquet.read_table(finished)
+        parts = f"{pyarrow.parquet.read_metadata(finished).num_row_groups} groups"
         described = json.loads(pyarrow.parquet.read_metadata(finished).metadata[b"plimsoll.columns"])
         assert [column["name"] for column in described] == table.column_names
     else:
@@ -35,6 +36,7 @@ def check_pyarrow(run: pathlib.Path, expected: list | None) -> str:
             except (pyarrow.ArrowInvalid, OSError):
                 pass  # The last batch is torn, as a kill may leave it.
         table = pyarrow.Table.from_batches(batches, schema)
+        parts = f"{len(batches)} batches"
     assert table.schema.metadata[b"plimsoll.schema"] == b"4"
     assert table.column_names[0] == "t_ns" and str(table.schema.types[0]) == "uint64"
     for field in table.schema:
@@ -42,7 +44,7 @@ def check_pyarrow(run: pathlib.Path, expected: list | None) -> str:
     times = table.column("t_ns").to_pylist()
     assert times == sorted(times)
     assert expected is None or table.to_pylist() == expected, "pyarrow reads other values"
-    return f"pyarrow: {table.num_rows} samples of {table.num_columns} columns"
+    return f"pyarrow: {table.num_rows} samples of {table.num_columns} columns in {parts}"
 
 
 def check_duckdb(run: pathlib.Path, expected: list | None) -> str:

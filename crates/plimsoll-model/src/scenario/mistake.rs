@@ -42,10 +42,13 @@ impl Mistake {
                 };
                 kind.span(range.clone()).label(label)
             });
+            // The line before and the one after tell in which table of the file a place is.
+            let around = marked.places.iter().flat_map(|(range, _)| marked.around(range));
             group = group.element(
                 Snippet::source(&*marked.text)
                     .path(marked.name.as_deref())
-                    .annotations(places),
+                    .annotations(places)
+                    .annotations(around.map(|range| AnnotationKind::Visible.span(range))),
             );
         }
         if let Some(help) = &self.help {
@@ -56,5 +59,20 @@ impl Mistake {
             false => Renderer::plain(),
         };
         renderer.render(&[group])
+    }
+}
+
+impl Marked {
+    /// The line before that of `place` and the one after it, where there are such.
+    fn around(&self, place: &Range<usize>) -> impl Iterator<Item = Range<usize>> + use<> {
+        let line = |at: usize| {
+            let start = self.text[..at].rfind('\n').map_or(0, |newline| newline + 1);
+            let length = self.text[at..].find('\n');
+            start..length.map_or(self.text.len(), |length| at + length)
+        };
+        let here = line(place.start).start..line(place.end).end;
+        let before = here.start.checked_sub(1).map(line);
+        let after = (here.end + 1 < self.text.len()).then(|| line(here.end + 1));
+        before.into_iter().chain(after)
     }
 }

@@ -140,11 +140,12 @@ pub(crate) fn csv_of(folder: &Path) -> Vec<u8> {
 }
 
 /// Has pyarrow and DuckDB read the recording in `folder`: they must find the values of `csv`, and columns that are
-/// described.
-pub(crate) fn read_by_others(folder: &Path, csv: &[u8]) {
+/// described. Returns what they say of it; nothing where neither is there.
+pub(crate) fn read_by_others(folder: &Path, csv: &[u8]) -> String {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/open_recording.py");
     let expected = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(expected.path(), csv).unwrap();
+    let mut answers = String::new();
     for module in ["pyarrow", "duckdb"] {
         let import = ["-c", &format!("import {module}")];
         let there = Command::new("python3").args(import).output();
@@ -160,7 +161,9 @@ pub(crate) fn read_by_others(folder: &Path, csv: &[u8]) {
             .unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{module}: {said}");
+        answers.push_str(&String::from_utf8_lossy(&output.stdout));
     }
+    answers
 }
 
 /// An event.

@@ -206,7 +206,7 @@ fn row_of_format_3(index: usize) -> Row {
             _ => (index / 700 * 1000 + column) as i64,
         };
         let there = match column % 5 {
-            3 => index % 2 == 0,
+            3 => index.is_multiple_of(2),
             4 => column % 10 == 4 && index >= 5,
             _ => true,
         };
