@@ -1,12 +1,16 @@
 //! One worker scans its memory, first uncapped, then under a cap, then with its working set emptied once.
+//!
+//! The OOM killer sometimes ends a worker in a small cgroup although swap is free (see [`super::loadline`]). Such a kill
+//! says nothing about the cap: the work begins anew with another worker.
 
 use std::time::Duration;
 
 use super::compression::check_filled;
+use super::loadline::{TRIES, is_free, used_bytes};
 use super::phase::Worked;
 use super::stage::{Stage, Surroundings};
 use super::trial::{Trouble, lacking};
-use crate::environment::{Cgroup, EnvironmentError};
+use crate::environment::{Cgroup, Environment, EnvironmentError};
 use crate::exit::Exit;
 use crate::quantity;
 use crate::recording::model::NOT_RUN;
@@ -26,18 +30,67 @@ const BALANCE: &str = "madvise(MADV_PAGEOUT) by a thread of the worker, once a s
 
 /// Runs the trial's work.
 pub(super) fn run(stage: &mut Stage<'_, '_>, wscap: &Wscap) -> Result<(), Trouble> {
-    let mut scanner = Scanner {
-        worker: stage.spawn()?,
-        wscap: *wscap,
-        symbols: Symbols::read(),
+    let mut symbols = Symbols::read();
+    let mut early_kills = 0;
+    let ended = loop {
+        let (killed_before, lists, params) = (stage.oom_killed(), stage.lists.len(), stage.params.len());
+        let mut scanner = Scanner {
+            worker: stage.spawn()?,
+            wscap: *wscap,
+            symbols,
+            most_swapped: 0,
+        };
+        stage.watch(&[scanner.worker.pid()]);
+        let ended = scanner.work(stage);
+        stage.retire(scanner.worker);
+        symbols = scanner.symbols;
+        let was_killed = ended.is_err() && stage.oom_killed() > killed_before;
+        let device = stage.environment().and_then(Environment::swap_device);
+        let was_free = device.is_some_and(|device| is_free(scanner.most_swapped, device.size));
+        early_kills += u32::from(was_killed && was_free);
+        if !begins_anew(was_killed && was_free, early_kills) {
+            break ended;
+        }
+        // What the killed worker found does not count; the cap that ended it is lifted for the next one's fill.
+        stage.finished.clear();
+        stage.troubles.clear();
+        stage.lists.truncate(lists);
+        stage.params.truncate(params);
+        lift(stage, wscap)?;
     };
-    stage.watch(&[scanner.worker.pid()]);
-    let ended = scanner.work(stage);
-    stage.retire(scanner.worker);
-    if let Err(why) = scanner.symbols {
+    if early_kills > 0 {
+        stage.param("early-kills", early_kills.to_string());
+        stage.lab.warn(format!(
+            "{}: the OOM killer ended the worker {early_kills} times although swap was free; the work was tried up to \
+             {TRIES} times",
+            stage.plan.id,
+        ))?;
+    }
+    if let Err(why) = symbols {
         stage.param("fault-path", format!("not measured: {why}"));
     }
     ended
+}
+
+/// Whether the work begins anew with another worker, after so many kills that came although swap was free.
+fn begins_anew(was_early: bool, early_kills: u32) -> bool {
+    was_early && early_kills < TRIES
+}
+
+/// Lifts the cap, if one can be set.
+fn lift(stage: &Stage<'_, '_>, wscap: &Wscap) -> Result<(), Trouble> {
+    let Some(cgroup) = stage.cgroup() else {
+        return Ok(());
+    };
+    let lifted = match wscap.cap_by {
+        CapBy::Limit => set_limit(stage, cgroup, stage.plan.settings.limit),
+        CapBy::High => set_high(stage, cgroup, None),
+        CapBy::Balance => Ok(()),
+    };
+    lifted.or_else(|error| {
+        stage.go_on()?;
+        Err(Trouble::new(Exit::WorkloadFailed, error))
+    })
 }
 
 /// The scanner of one trial.
@@ -46,6 +99,8 @@ struct Scanner {
     wscap: Wscap,
     /// The kernel's symbols, or why no share of CPU time can be told.
     symbols: Result<Symbols, ProfileError>,
+    /// Most bytes of the swap device that were seen in use.
+    most_swapped: u64,
 }
 
 impl Scanner {
@@ -87,15 +142,7 @@ impl Scanner {
             return Ok(());
         }
         stage.phase("capped", Some(3), |stage, _| self.scan(stage, "capped", balance))?;
-        let lifted = match self.wscap.cap_by {
-            CapBy::Limit => set_limit(stage, cgroup, stage.plan.settings.limit),
-            CapBy::High => set_high(stage, cgroup, None),
-            CapBy::Balance => Ok(()),
-        };
-        lifted.or_else(|error| {
-            stage.go_on()?;
-            Err(Trouble::new(Exit::WorkloadFailed, error))
-        })
+        lift(stage, &self.wscap)
     }
 
     /// Empties the working set once, and scans: it refills.
@@ -134,6 +181,9 @@ impl Scanner {
                 Err(WorkerError::Timeout { .. }) if left > LOOK_EVERY => left -= LOOK_EVERY,
                 Err(error) => return Err(stage.explain(&error)),
             }
+            let device = stage.environment().and_then(Environment::swap_device);
+            let used = device.and_then(used_bytes).unwrap_or(0);
+            self.most_swapped = self.most_swapped.max(used);
             let now = stage.snapshot()?.target().saturating_sub(own);
             let (least, most) = resident.unwrap_or((now, now));
             resident = Some((least.min(now), most.max(now)));
@@ -237,6 +287,17 @@ fn set_limit(stage: &Stage<'_, '_>, cgroup: &Cgroup, bytes: u64) -> Result<(), E
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A cap of 8 MiB on zswap met the OOM killer twice, beside other load.
+    #[test]
+    fn work_begins_anew_after_a_kill_with_swap_free_and_not_for_ever() {
+        assert!(begins_anew(true, 1) && begins_anew(true, TRIES - 1));
+        assert!(!begins_anew(true, TRIES), "three kills are the cap's doing");
+        assert!(
+            !begins_anew(false, 0),
+            "a kill with the swap full is the cap's doing"
+        );
+    }
 
     #[test]
     fn what_stays_of_an_emptied_working_set_is_told() {
