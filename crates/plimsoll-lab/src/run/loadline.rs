@@ -27,7 +27,7 @@ use plimsoll_report::analysis::loadline::{
 /// Sizes are whole pages of this many bytes.
 const PAGE: u64 = 4096;
 /// Workers that a load gets at most: a kill that comes too early is rare, three at one load are the load's doing.
-const TRIES: u32 = 3;
+pub(super) const TRIES: u32 = 3;
 /// Swap of which less than this share is in use is free: the kernel takes it in clusters, so that the last is hard to get.
 const FULL: f64 = 0.9;
 /// Pause between two looks at the swap while a worker works.
@@ -290,12 +290,12 @@ impl Sweep<'_> {
 }
 
 /// Whether a swap device of `size` bytes has room.
-fn is_free(used: u64, size: u64) -> bool {
+pub(super) fn is_free(used: u64, size: u64) -> bool {
     (used as f64) < FULL * size as f64
 }
 
 /// Bytes of a swap device that are in use; none where that cannot be read.
-fn used_bytes(device: &SwapDevice) -> Option<u64> {
+pub(super) fn used_bytes(device: &SwapDevice) -> Option<u64> {
     let areas = plimsoll_proc::swaps::active().ok()?;
     let area = areas.into_iter().find(|area| area.path == device.path)?;
     Some(area.used)

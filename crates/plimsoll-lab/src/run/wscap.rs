@@ -1,12 +1,16 @@
 //! One worker scans its memory, first uncapped, then under a cap, then with its working set emptied once.
+//!
+//! The OOM killer sometimes ends a worker in a small cgroup although swap is free (see [`super::loadline`]). Such a kill
+//! says nothing about the cap: the work begins anew with another worker.
 
 use std::time::Duration;
 
 use super::compression::check_filled;
 use super::context::{Surroundings, TrialContext};
+use super::loadline::{TRIES, is_free, used_bytes};
 use super::phase::Worked;
 use super::trial::{TrialError, lacking};
-use crate::environment::{Cgroup, EnvironmentError};
+use crate::environment::{Cgroup, Environment, EnvironmentError};
 use crate::workload::protocol::{Command, Reply};
 use crate::workload::scan::{Scan, figure};
 use crate::workload::{Worker, WorkerError};
@@ -26,18 +30,68 @@ const BALANCE: &str = "madvise(MADV_PAGEOUT) by a thread of the worker, once a s
 
 /// Runs the trial's work.
 pub(super) fn run(context: &mut TrialContext<'_, '_>, wscap: &Wscap) -> Result<(), TrialError> {
-    let mut scanner = Scanner {
-        worker: context.spawn()?,
-        wscap: *wscap,
-        symbols: Symbols::read(),
+    let mut symbols = Symbols::read();
+    let mut early_kills = 0;
+    let ended = loop {
+        let (killed_before, lists, params) =
+            (context.oom_killed(), context.lists.len(), context.params.len());
+        let mut scanner = Scanner {
+            worker: context.spawn()?,
+            wscap: *wscap,
+            symbols,
+            most_swapped: 0,
+        };
+        context.watch(&[scanner.worker.pid()]);
+        let ended = scanner.work(context);
+        context.retire(scanner.worker);
+        symbols = scanner.symbols;
+        let was_killed = ended.is_err() && context.oom_killed() > killed_before;
+        let device = context.environment().and_then(Environment::swap_device);
+        let was_free = device.is_some_and(|device| is_free(scanner.most_swapped, device.size));
+        early_kills += u32::from(was_killed && was_free);
+        if !begins_anew(was_killed && was_free, early_kills) {
+            break ended;
+        }
+        // What the killed worker found does not count; the cap that ended it is lifted for the next one's fill.
+        context.finished.clear();
+        context.errors.clear();
+        context.lists.truncate(lists);
+        context.params.truncate(params);
+        lift(context, wscap)?;
     };
-    context.watch(&[scanner.worker.pid()]);
-    let ended = scanner.work(context);
-    context.retire(scanner.worker);
-    if let Err(why) = scanner.symbols {
+    if early_kills > 0 {
+        context.param("early-kills", early_kills.to_string());
+        context.runner.warn(format!(
+            "{}: the OOM killer ended the worker {early_kills} times although swap was free; the work was tried up to \
+             {TRIES} times",
+            context.plan.id,
+        ))?;
+    }
+    if let Err(why) = symbols {
         context.param("fault-path", format!("not measured: {why}"));
     }
     ended
+}
+
+/// Whether the work begins anew with another worker, after so many kills that came although swap was free.
+fn begins_anew(was_early: bool, early_kills: u32) -> bool {
+    was_early && early_kills < TRIES
+}
+
+/// Lifts the cap, if one can be set.
+fn lift(context: &TrialContext<'_, '_>, wscap: &Wscap) -> Result<(), TrialError> {
+    let Some(cgroup) = context.cgroup() else {
+        return Ok(());
+    };
+    let lifted = match wscap.cap_by {
+        CapBy::Limit => set_limit(context, cgroup, context.plan.settings.limit),
+        CapBy::High => set_high(context, cgroup, None),
+        CapBy::Balance => Ok(()),
+    };
+    lifted.or_else(|error| {
+        context.go_on()?;
+        Err(TrialError::new(Exit::WorkloadFailed, error))
+    })
 }
 
 /// The scanner of one trial.
@@ -46,6 +100,8 @@ struct Scanner {
     wscap: Wscap,
     /// The kernel's symbols, or why no share of CPU time can be told.
     symbols: Result<Symbols, ProfileError>,
+    /// Most bytes of the swap device that were seen in use.
+    most_swapped: u64,
 }
 
 impl Scanner {
@@ -93,15 +149,7 @@ impl Scanner {
         context.phase("capped", Some(3), |context, _| {
             self.scan(context, "capped", balance)
         })?;
-        let lifted = match self.wscap.cap_by {
-            CapBy::Limit => set_limit(context, cgroup, context.plan.settings.limit),
-            CapBy::High => set_high(context, cgroup, None),
-            CapBy::Balance => Ok(()),
-        };
-        lifted.or_else(|error| {
-            context.go_on()?;
-            Err(TrialError::new(Exit::WorkloadFailed, error))
-        })
+        lift(context, &self.wscap)
     }
 
     /// Empties the working set once, and scans: it refills.
@@ -143,6 +191,9 @@ impl Scanner {
                 Err(WorkerError::Timeout { .. }) if left > LOOK_EVERY => left -= LOOK_EVERY,
                 Err(error) => return Err(context.explain(&error)),
             }
+            let device = context.environment().and_then(Environment::swap_device);
+            let used = device.and_then(used_bytes).unwrap_or(0);
+            self.most_swapped = self.most_swapped.max(used);
             let now = context.snapshot()?.target().saturating_sub(own);
             let (least, most) = resident.unwrap_or((now, now));
             resident = Some((least.min(now), most.max(now)));
@@ -250,6 +301,17 @@ fn set_limit(context: &TrialContext<'_, '_>, cgroup: &Cgroup, bytes: u64) -> Res
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A cap of 8 MiB on zswap met the OOM killer twice, beside other load.
+    #[test]
+    fn work_begins_anew_after_a_kill_with_swap_free_and_not_for_ever() {
+        assert!(begins_anew(true, 1) && begins_anew(true, TRIES - 1));
+        assert!(!begins_anew(true, TRIES), "three kills are the cap's doing");
+        assert!(
+            !begins_anew(false, 0),
+            "a kill with the swap full is the cap's doing"
+        );
+    }
 
     #[test]
     fn what_stays_of_an_emptied_working_set_is_told() {

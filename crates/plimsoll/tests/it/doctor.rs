@@ -30,8 +30,18 @@ impl Machine {
 
     fn with(self, path: &str, text: &str) -> Machine {
         let path = self.folder.path().join(path);
-        fs::create_dir_all(path.parent().expect("a file has a folder")).expect("folders can be made");
-        fs::write(path, text).expect("files can be written");
+        let folder = path.parent().expect("a file has a folder");
+        let made: Vec<_> = folder.ancestors().filter(|folder| !folder.exists()).collect();
+        fs::create_dir_all(folder).expect("folders can be made");
+        // As the kernel has them, whatever this program's umask.
+        for folder in made {
+            fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).expect("the folder is ours");
+        }
+        let is_new = !path.exists();
+        fs::write(&path, text).expect("files can be written");
+        if is_new {
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).expect("the file is ours");
+        }
         self
     }
 
