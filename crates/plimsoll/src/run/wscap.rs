@@ -10,7 +10,7 @@ use crate::environment::{Cgroup, EnvironmentError};
 use crate::exit::Exit;
 use crate::quantity;
 use crate::recording::model::NOT_RUN;
-use crate::sample::{ProfileError, Profiler, Symbols};
+use crate::sample::{ProfileError, Profiler, Symbols, kernel_symbols};
 use crate::scenario::{CapBy, Wscap};
 use crate::workload::protocol::{Command, Reply};
 use crate::workload::scan::{Scan, figure};
@@ -29,7 +29,7 @@ pub(super) fn run(stage: &mut Stage<'_, '_>, wscap: &Wscap) -> Result<(), Troubl
     let mut scanner = Scanner {
         worker: stage.spawn()?,
         wscap: *wscap,
-        symbols: Symbols::read(),
+        symbols: kernel_symbols(),
     };
     stage.watch(&[scanner.worker.pid()]);
     let ended = scanner.work(stage);

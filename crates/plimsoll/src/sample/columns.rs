@@ -229,12 +229,12 @@ impl Row {
 
     /// Adds to column `index`, which counts as 0 while it holds nothing.
     #[inline]
-    pub(crate) fn add(&mut self, index: usize, value: i64) {
+    pub fn add(&mut self, index: usize, value: i64) {
         self.set(index, self.values[index].saturating_add(value));
     }
 
     /// Forgets every value and keeps the time.
-    pub(crate) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         *self = Row::empty(self.t_ns);
     }
 

@@ -37,7 +37,7 @@ pub use categories::{CATEGORIES, Categories, Category, categories};
 pub use cgroup::CgroupFiles;
 pub use columns::{COLUMNS, Column, Row, Unit, col};
 pub use delays::{DelayAccounting, Delays};
-pub use profile::{Profile, ProfileError, Profiler, Symbols};
+pub use profile::{Profile, ProfileError, Profiler, Symbols, kernel_symbols};
 pub use reader::{Reader, Target};
 pub use sampler::{MAX_HZ, Sampler, SamplerConfig, monotonic_ns};
 

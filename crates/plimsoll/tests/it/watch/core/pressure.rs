@@ -83,7 +83,7 @@ fn no_tick_is_missed_while_the_target_thrashes() {
         record.to_str().unwrap(),
     ]);
     // Its `cat` is of the cgroup too.
-    for pid in plimsoll::processes::members(&group.0).unwrap() {
+    for pid in plimsoll_proc::cgroup::members(&group.0).unwrap() {
         let _ = Command::new("kill").args(["-9", &pid.to_string()]).status();
     }
     drop(reader);
