@@ -102,7 +102,7 @@ fn parse_all(bytes: &[u8]) {
         MmStat::parse(bytes),
         SwapHeader::decode(bytes),
     );
-    let _ = Symbols::parse(&text).map(|symbols| (symbols.name(1), symbols.range("x")));
+    let _ = Symbols::parse(&text).map(|symbols| (symbols.name(1).is_some(), symbols.range("x")));
     let mounts = mounts::parse(&text);
     let _ = (mounts::hide_processes(&mounts), Hierarchy::parse(&text, &text));
     for version in [CgroupVersion::V1, CgroupVersion::V2] {
