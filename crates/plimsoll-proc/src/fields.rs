@@ -1,6 +1,7 @@
 //! Numbers, words and keyed lines, read from bytes: nothing here allocates or asks whether the bytes are text.
 
 /// Reads the decimal number at the start of `bytes`; what follows it must be a space, a line end or nothing.
+#[inline]
 pub fn number(bytes: &[u8]) -> Option<i64> {
     let mut value: i64 = 0;
     let mut digits = 0;
@@ -18,6 +19,7 @@ pub fn number(bytes: &[u8]) -> Option<i64> {
 }
 
 /// The words of `bytes`, split at spaces, tabs and line ends.
+#[inline]
 pub fn words(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     bytes
         .split(|byte| matches!(byte, b' ' | b'\t' | b'\n'))
@@ -25,6 +27,7 @@ pub fn words(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 /// The lines of `bytes`, without their ends.
+#[inline]
 pub fn lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     bytes.split(|&byte| byte == b'\n')
 }
@@ -140,6 +143,7 @@ impl<const KEYS: usize> KeyedLines<KEYS> {
 }
 
 /// The number behind a key: at most one colon, then spaces, then digits.
+#[inline]
 fn after_key(bytes: &[u8]) -> Option<i64> {
     let bytes = bytes.strip_prefix(b":").unwrap_or(bytes);
     let start = bytes.iter().position(|&byte| byte != b' ')?;

@@ -47,7 +47,7 @@ impl Folder {
 /// A process that ends while it is looked at shows as "no such process".
 fn ended(error: rustix::io::Errno) -> io::Error {
     match error {
-        rustix::io::Errno::SRCH => io::ErrorKind::NotFound.into(),
+        rustix::io::Errno::SRCH => rustix::io::Errno::NOENT.into(),
         other => other.into(),
     }
 }

@@ -36,7 +36,7 @@ pub use bench::{SamplerBench, VmstatCost, bench};
 pub use cgroup::CgroupFiles;
 
 pub use delays::{DelayAccounting, Delays, DelaysError};
-pub use profile::{Profile, ProfileError, Profiler, Symbols};
+pub use profile::{Profile, ProfileError, Profiler, Symbols, kernel_symbols};
 pub use reader::{Reader, Target};
 pub use residency::LockError;
 pub use sampler::{MAX_HZ, Sampler, SamplerConfig, monotonic_ns};

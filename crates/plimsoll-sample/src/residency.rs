@@ -32,6 +32,8 @@ pub enum LockError {
     Ended,
 }
 
+use plimsoll_proc::maps;
+
 /// A range of addresses: start and length in bytes.
 pub(crate) type Span = (usize, usize);
 
@@ -68,25 +70,19 @@ pub(crate) fn lock_spans(what: &'static str, spans: &[Span]) -> Result<(), LockE
 
 /// The mappings to lock: the stack, all code, and the program's own constants and variables.
 fn mappings(stack_address: usize) -> Result<Vec<(&'static str, Span)>, LockError> {
-    let maps = fs::read_to_string("/proc/self/maps").map_err(LockError::Unknown)?;
+    let text = fs::read("/proc/self/maps").map_err(LockError::Unknown)?;
     let program = fs::read_link("/proc/self/exe").unwrap_or_default();
-    let program = program.to_string_lossy();
-    Ok(maps
-        .lines()
-        .filter_map(|line| {
-            let mut words = line.split_whitespace();
-            let (start, end) = words.next()?.split_once('-')?;
-            let start = usize::from_str_radix(start, 16).ok()?;
-            let end = usize::from_str_radix(end, 16).ok()?;
-            let code = words.next()?.contains('x');
-            let path = words.nth(3).unwrap_or_default();
-            if (start..end).contains(&stack_address) {
-                Some(("stack", (start, end - start)))
-            } else if path.starts_with('/') && (code || path == program) {
-                Some(("program text", (start, end - start)))
-            } else {
-                None
-            }
-        })
-        .collect())
+    let program = program.as_os_str().as_encoded_bytes();
+    let mappings = maps::parse(&text).filter_map(|mapping| {
+        let (start, length) = (mapping.start as usize, mapping.length as usize);
+        let code = mapping.permissions.contains(&b'x');
+        if (start..start + length).contains(&stack_address) {
+            Some(("stack", (start, length)))
+        } else if mapping.path.starts_with(b"/") && (code || mapping.path == program) {
+            Some(("program text", (start, length)))
+        } else {
+            None
+        }
+    });
+    Ok(mappings.collect())
 }

@@ -1,6 +1,5 @@
 //! What a trial needs of the machine and the user, asked before anything is changed.
 
-use std::fs;
 use std::path::Path;
 use std::sync::LazyLock;
 
@@ -8,6 +7,7 @@ use plimsoll_proc::capabilities::{SYS_ADMIN, this_process_has};
 use plimsoll_proc::cgroup::{CgroupVersion, Hierarchy, MemoryCgroup};
 use plimsoll_proc::sysctl::{PAGE_CLUSTER, SWAPPINESS};
 use plimsoll_proc::zswap::Parameter;
+use plimsoll_proc::{Tree, huge_pages};
 use rustix::fs::{Access, access};
 
 use plimsoll_model::scenario::{Allocator, CapBy, Mapping, Settings, Subject, Workload};
@@ -195,9 +195,7 @@ fn missing_folder(folder: &Path) -> Option<Missing> {
 /// Huge pages that the administrator has reserved and nobody uses. They are never reserved here: once reserved, the
 /// memory is lost to all others.
 fn missing_huge_pages(size: u64) -> Option<Missing> {
-    let folder = Path::new("/sys/kernel/mm/hugepages/hugepages-2048kB");
-    let free = fs::read_to_string(folder.join("free_hugepages")).unwrap_or_default();
-    let free: u64 = free.trim().parse().unwrap_or(0);
+    let free = huge_pages::free_2_mib(&Tree::live());
     let needed = size.div_ceil(Mapping::HUGE_PAGE);
     (free < needed).then(|| Missing {
         kind: MissingKind::HugePages,

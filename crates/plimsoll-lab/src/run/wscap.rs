@@ -18,7 +18,7 @@ use plimsoll_model::exit::Exit;
 use plimsoll_model::quantity;
 use plimsoll_model::recording::model::NOT_RUN;
 use plimsoll_model::scenario::{CapBy, Wscap};
-use plimsoll_sample::{ProfileError, Profiler, Symbols};
+use plimsoll_sample::{ProfileError, Profiler, Symbols, kernel_symbols};
 
 /// Pause between two looks at the worker while it scans: as often as the system is sampled.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -30,7 +30,7 @@ const BALANCE: &str = "madvise(MADV_PAGEOUT) by a thread of the worker, once a s
 
 /// Runs the trial's work.
 pub(super) fn run(context: &mut TrialContext<'_, '_>, wscap: &Wscap) -> Result<(), TrialError> {
-    let mut symbols = Symbols::read();
+    let mut symbols = kernel_symbols();
     let mut early_kills = 0;
     let ended = loop {
         let (killed_before, lists, params) =

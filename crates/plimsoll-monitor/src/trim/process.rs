@@ -204,7 +204,12 @@ mod tests {
     fn this_process_agrees_with_procfs() {
         let oracle = procfs::process::Process::myself().unwrap().stat().unwrap();
         let this = Process::open(std::process::id(), Some(oracle.starttime)).unwrap();
-        assert_eq!(this.name(), oracle.comm.as_str());
+        let text = this.read("stat").unwrap();
+        let stat = PidStat::parse(&text).unwrap();
+        assert_eq!(
+            (this.name(), stat.start_ticks),
+            (oracle.comm.as_str(), oracle.starttime)
+        );
         assert!(matches!(
             Process::open(std::process::id(), Some(oracle.starttime + 1)),
             Err(TrimError::Reused { .. })

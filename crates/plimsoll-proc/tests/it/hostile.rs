@@ -5,6 +5,7 @@ use std::fs;
 use plimsoll_proc::capabilities::Capabilities;
 use plimsoll_proc::cgroup::{CgroupVersion, Hierarchy, MemoryCgroup, MemoryStat, controllers, members};
 use plimsoll_proc::fields::{self, unescape};
+use plimsoll_proc::kallsyms::Symbols;
 use plimsoll_proc::resource_limits::Limits;
 use plimsoll_proc::schedstat::Schedstat;
 use plimsoll_proc::swap_header::SwapHeader;
@@ -101,6 +102,7 @@ fn parse_all(bytes: &[u8]) {
         MmStat::parse(bytes),
         SwapHeader::decode(bytes),
     );
+    let _ = Symbols::parse(&text).map(|symbols| (symbols.name(1).is_some(), symbols.range("x")));
     let mounts = mounts::parse(&text);
     let _ = (mounts::hide_processes(&mounts), Hierarchy::parse(&text, &text));
     for version in [CgroupVersion::V1, CgroupVersion::V2] {

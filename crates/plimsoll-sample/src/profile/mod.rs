@@ -2,7 +2,6 @@
 //! events.
 
 mod records;
-mod symbols;
 
 use std::collections::HashMap;
 use std::io;
@@ -11,8 +10,8 @@ use std::ops::Range;
 use perf_event::events::Software;
 use perf_event::{Builder, SampleFlag};
 
+pub use plimsoll_proc::kallsyms::Symbols;
 use records::{Entry, entry};
-pub use symbols::Symbols;
 
 /// Nanoseconds of CPU time between two samples: about a thousand a second, and no multiple of the timer's period, so
 /// that samples do not fall into step with it.
@@ -79,6 +78,16 @@ pub struct Profile {
 pub struct Profiler {
     sampler: perf_event::Sampler,
     counts: Counts,
+}
+
+/// The functions of the running kernel.
+///
+/// # Errors
+/// [`ProfileError::NoSymbols`] and [`ProfileError::Hidden`].
+pub fn kernel_symbols() -> Result<Symbols, ProfileError> {
+    Symbols::read()
+        .map_err(ProfileError::NoSymbols)?
+        .ok_or(ProfileError::Hidden)
 }
 
 impl Profiler {

@@ -1,9 +1,8 @@
-//! The kernel's functions by name and address, of `/proc/kallsyms`.
+//! `/proc/kallsyms`: the kernel's functions by name and address.
 
 use std::fs;
+use std::io;
 use std::ops::Range;
-
-use super::ProfileError;
 
 /// Longest function that is believed: past the last symbol of a section there are none.
 const LONGEST: u64 = 1 << 20;
@@ -13,17 +12,16 @@ const LONGEST: u64 = 1 << 20;
 pub struct Symbols(Vec<(u64, Box<str>)>);
 
 impl Symbols {
-    /// Those of the running kernel.
+    /// Those of the running kernel; None where it hides their addresses (`kernel.kptr_restrict`).
     ///
     /// # Errors
-    /// [`ProfileError::NoSymbols`] and [`ProfileError::Hidden`].
-    pub fn read() -> Result<Symbols, ProfileError> {
-        let text = fs::read_to_string("/proc/kallsyms").map_err(ProfileError::NoSymbols)?;
-        Symbols::parse(&text).ok_or(ProfileError::Hidden)
+    /// When the file cannot be read.
+    pub fn read() -> io::Result<Option<Symbols>> {
+        Ok(Symbols::parse(&fs::read_to_string("/proc/kallsyms")?))
     }
 
     /// Those of a text with lines `address type name [module]`; none where no function has an address.
-    pub(super) fn parse(text: &str) -> Option<Symbols> {
+    pub fn parse(text: &str) -> Option<Symbols> {
         let mut functions: Vec<(u64, Box<str>)> = text.lines().filter_map(function).collect();
         functions.sort_by_key(|(address, _)| *address);
         // Of several names of one address the first stays.
@@ -32,14 +30,14 @@ impl Symbols {
     }
 
     /// The function that an address is in.
-    pub(super) fn name(&self, address: u64) -> Option<&str> {
+    pub fn name(&self, address: u64) -> Option<&str> {
         let after = self.0.partition_point(|(start, _)| *start <= address);
         let (start, name) = self.0.get(after.checked_sub(1)?)?;
         (address - start < LONGEST).then_some(name)
     }
 
     /// Where the function of a name is.
-    pub(super) fn range(&self, name: &str) -> Option<Range<u64>> {
+    pub fn range(&self, name: &str) -> Option<Range<u64>> {
         let index = self.0.iter().position(|(_, other)| **other == *name)?;
         let start = self.0[index].0;
         let longest = start.saturating_add(LONGEST);
