@@ -1,7 +1,4 @@
-//! Metrics of the loadline scenario, and what of the axis of loads is still to be measured.
-//!
-//! Useful work is visits a second, without the time that the worker waited for a CPU that others used. The *knee* is the
-//! load at which it falls under half of what it is at the lowest load.
+//! Metrics of the loadline scenario.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +6,8 @@ use super::metric::metrics;
 use super::ratio;
 use super::statistics::summarise;
 use crate::recording::model::{Phase, Trial};
-use crate::scenario::Loadline;
+use crate::scenario::workloads::loadline::finding::{CPU_PER_VISIT, LOAD, NET, P99, VISITS};
+use crate::scenario::workloads::loadline::{Point, better, bracket};
 
 metrics! {
     KNEE "knee_load" More true "load line" "Load (size over limit) at which useful work falls under half of that at load 0.5, interpolated. Absent where it does not fall so far, or the lowest load cannot be carried.";
@@ -27,93 +25,14 @@ metrics! {
     KILLED_LOAD "oom_killed_load" More true "killed at" "Lowest load at which the OOM killer ended the worker.";
 }
 
-/// Figures of a point, in [`Phase::figures`].
-pub const LOAD: &str = "load";
-/// Useful work: visits a second, without the time in [`CPU_WAIT`].
-pub const VISITS: &str = "visits_per_s";
-/// Time that the worker could run and waited for a CPU that others used; absent where the kernel does not count it.
-pub const CPU_WAIT: &str = "cpu_wait_s";
-/// 1 where the OOM killer ended the worker.
-pub const KILLED: &str = "oom_killed";
-/// Workers that the OOM killer ended at this load although swap was free.
-pub const EARLY_KILLS: &str = "early_kills";
-/// Size over limit and store together.
-pub const RAM_LOAD: &str = "ram_load";
-/// RAM of the compressed store.
-pub const STORE: &str = "store_bytes";
-/// Resident anonymous memory of the worker after the stretch.
-pub const RESIDENT: &str = "resident_bytes";
-/// Swap of the worker's cgroup after the stretch.
-pub const SWAPPED: &str = "swapped_bytes";
-/// Hard faults.
-pub const HARD_FAULTS: &str = "hard_faults_per_s";
-/// CPU time in the program, of one CPU.
-pub const CPU_USER: &str = "cpu_user_percent";
-/// CPU time in the kernel, of one CPU.
-pub const CPU_SYSTEM: &str = "cpu_system_percent";
-/// CPU time of a visit.
-pub const CPU_PER_VISIT: &str = "cpu_per_visit_s";
-/// Time of a visit without the worker's own.
-pub const NET: &str = "net_visit_s";
-/// Share of the time in which a task waited for memory: of the cgroup where it has PSI (v2), else of the machine.
-pub const PSI_SOME: &str = "psi_some_percent";
-/// The same, in which all tasks waited.
-pub const PSI_FULL: &str = "psi_full_percent";
-
-/// Share of the unloaded work from which on a load counts as carried.
-pub const CARRIED: f64 = 0.5;
-/// The knee is known when the loads below and above it are this close.
-const CLOSE: f64 = 1.05;
 /// The load that others are compared with.
 const UNLOADED: f64 = 0.5;
-/// Where, in knees, a point shows the curve before and after it, unless there is one as near as `NEAR`.
-const AROUND: [f64; 2] = [0.9, 1.1];
-const NEAR: f64 = 0.04;
-/// Points of a trial at most: the coarse ones, six to bisect, some to spare for a curve that goes up and down.
-const MOST_POINTS: usize = 24;
-
-/// What was measured at one load.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Point {
-    /// Size over limit.
-    pub load: f64,
-    /// Useful work, visits a second; 0 where the worker was killed.
-    pub visits_per_s: f64,
-    /// Size over limit and store together; the load where it is not known.
-    pub ram_load: f64,
-    /// Whether the OOM killer ended the worker.
-    pub killed: bool,
-}
-
-/// The loads next to the knee.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Bracket {
-    /// The last that is carried.
-    pub low: Point,
-    /// The first that is not; none where the largest load is carried.
-    pub high: Option<Point>,
-    /// Useful work at the lowest load.
-    base: f64,
-}
-
-impl Point {
-    /// The point that a phase measured.
-    pub fn of_phase(phase: &Phase) -> Option<Point> {
-        let figure = |name: &str| phase.figures.get(name).copied();
-        let load = figure(LOAD)?;
-        Some(Point {
-            load,
-            visits_per_s: figure(VISITS)?,
-            ram_load: figure(RAM_LOAD).unwrap_or(load),
-            killed: figure(KILLED).is_some_and(|killed| killed > 0.0),
-        })
-    }
-}
-
 /// The phases of a trial that measured a load, by load: of a load that was measured twice the one with more useful work.
 pub fn measured(trial: &Trial) -> Vec<&Phase> {
-    let of_phase = |phase| Some((Point::of_phase(phase)?, phase));
-    let phases = trial.phases.iter().filter_map(of_phase).collect();
+    let points = trial.phases.iter();
+    let phases = points
+        .filter_map(|phase| Some((Point::of(&phase.figures)?, phase)))
+        .collect();
     better(phases, |(point, _)| *point)
         .into_iter()
         .map(|(_, phase)| phase)
@@ -122,103 +41,10 @@ pub fn measured(trial: &Trial) -> Vec<&Phase> {
 
 /// The points of a trial, by load.
 pub fn points(trial: &Trial) -> Vec<Point> {
-    measured(trial).into_iter().filter_map(Point::of_phase).collect()
-}
-
-/// What was measured, by load, and of a load that was measured twice the one with more useful work.
-fn better<T>(mut all: Vec<T>, point: impl Fn(&T) -> Point) -> Vec<T> {
-    all.sort_by(|a, b| {
-        let (a, b) = (point(a), point(b));
-        let by_work = b.visits_per_s.total_cmp(&a.visits_per_s);
-        a.load.total_cmp(&b.load).then(by_work)
-    });
-    all.dedup_by_key(|one| point(one).load);
-    all
-}
-
-/// The loads next to the knee, of points by load; none where even the lowest load is not carried.
-pub fn bracket(points: &[Point]) -> Option<Bracket> {
-    let base = points
-        .first()
-        .filter(|point| point.visits_per_s > 0.0)?
-        .visits_per_s;
-    let carried = |point: &Point| point.visits_per_s >= CARRIED * base;
-    let above = points.iter().position(|point| !carried(point));
-    let low = points[..above.unwrap_or(points.len())].last()?;
-    Some(Bracket {
-        low: *low,
-        high: above.map(|above| points[above]),
-        base,
-    })
-}
-
-impl Bracket {
-    /// Whether a load beyond the first that is not carried is.
-    fn is_carried_beyond(&self, points: &[Point]) -> bool {
-        let beyond = |point: &Point| self.high.is_some_and(|high| point.load > high.load);
-        points
-            .iter()
-            .any(|point| beyond(point) && point.visits_per_s >= CARRIED * self.base)
-    }
-
-    /// The knee by an axis: where the line between the two points crosses the share. A worker that was killed drew no line:
-    /// then it is the last load that was carried.
-    fn knee(&self, axis: impl Fn(&Point) -> f64) -> Option<f64> {
-        let high = self.high?;
-        let (from, to) = (axis(&self.low), axis(&high));
-        if high.killed {
-            return Some(from);
-        }
-        let fall = self.low.visits_per_s - high.visits_per_s;
-        let part = ratio(self.low.visits_per_s - CARRIED * self.base, fall)?;
-        Some(from + (to - from) * part)
-    }
-
-    /// The load of the knee.
-    pub fn load(&self) -> Option<f64> {
-        self.knee(|point| point.load)
-    }
-}
-
-/// The load to measure next, after these; none when the knee is known well enough.
-///
-/// First some loads over the whole axis, up to the first that gets the worker killed, as larger ones do too; then the
-/// middle of the bracket of the knee until that is narrow; then a point on each side of it. A load that is not carried
-/// although a larger one is comes once more, and the better of the two counts: something else may have been in the way.
-pub fn next_load(measured: &[Point], loadline: &Loadline) -> Option<f64> {
-    let points = better(measured.to_vec(), |point| *point);
-    let killed = points
-        .iter()
-        .find(|point| point.killed)
-        .map_or(f64::INFINITY, |point| point.load);
-    let is_new = |load: &f64| points.iter().all(|point| point.load != *load);
-    if let Some(coarse) = loadline.coarse_loads().filter(|load| *load < killed).find(is_new) {
-        return Some(coarse);
-    }
-    let bracket = bracket(&points)?;
-    let high = bracket.high.filter(|_| measured.len() < MOST_POINTS)?;
-    let once = measured.iter().filter(|point| point.load == high.load).count() == 1;
-    if once && bracket.is_carried_beyond(&points) {
-        return Some(high.load);
-    }
-    if high.load > bracket.low.load * CLOSE {
-        let middle = to_thousandths((bracket.low.load + high.load) / 2.0);
-        return Some(middle).filter(is_new);
-    }
-    let knee = bracket.load()?;
-    let lowest = points.first()?.load;
-    AROUND
+    measured(trial)
         .into_iter()
-        .map(|share| to_thousandths(knee * share))
-        .find(|load| {
-            let near = |point: &Point| (point.load - load).abs() < NEAR * knee;
-            *load > lowest && *load < killed.min(loadline.max_load) && !points.iter().any(near)
-        })
-}
-
-/// Loads are named with at most three decimals.
-fn to_thousandths(load: f64) -> f64 {
-    (load * 1e3).round() / 1e3
+        .filter_map(|phase| Point::of(&phase.figures))
+        .collect()
 }
 
 /// What a trial measured of a figure, by load; useful work as its share of that at the lowest load.
@@ -313,8 +139,8 @@ pub fn metrics(trial: &Trial) -> BTreeMap<String, f64> {
             .get(name)
             .copied()
     };
-    set(P99_1, figure(1.0, "p99_s"));
-    set(P99_1_5, figure(1.5, "p99_s"));
+    set(P99_1, figure(1.0, P99));
+    set(P99_1_5, figure(1.5, P99));
     set(NET_1_5, figure(1.5, NET));
     let cpu = |load: f64| figure(load, CPU_PER_VISIT);
     set(
@@ -329,88 +155,12 @@ pub fn metrics(trial: &Trial) -> BTreeMap<String, f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
-
-    fn point(load: f64, visits_per_s: f64) -> Point {
-        Point {
-            load,
-            visits_per_s,
-            ram_load: load,
-            killed: visits_per_s == 0.0,
-        }
-    }
-
-    /// Measures a machine that does `work` at a load, as a trial does.
-    fn sweep(max_load: f64, work: impl Fn(f64) -> f64) -> Vec<Point> {
-        let mut points = Vec::new();
-        while let Some(load) = next_load(&points, &Loadline { max_load, ..LOADLINE }) {
-            points.push(point(load, work(load)));
-            assert!(points.len() <= MOST_POINTS);
-        }
-        points.sort_by(|a, b| a.load.total_cmp(&b.load));
-        points
-    }
-
-    proptest! {
-        #[test]
-        fn the_knee_is_found_within_five_percent_in_few_points(knee in 0.6f64..2.9, steepness in 2.0f64..40.0) {
-            let work = |load: f64| 1e5 / (1.0 + (load / knee).powf(steepness));
-            let points = sweep(3.0, work);
-            let base = work(0.5);
-            let found = bracket(&points).unwrap();
-            let high = found.high.unwrap();
-            prop_assert!(work(found.low.load) >= base / 2.0 && work(high.load) < base / 2.0);
-            prop_assert!(high.load <= found.low.load * 1.0501);
-            let line = found.load().unwrap();
-            prop_assert!(line >= found.low.load && line <= high.load);
-            prop_assert!(points.len() <= 12, "{}", points.len());
-        }
-
-        #[test]
-        fn a_noisy_machine_ends_the_sweep_too(works in prop::collection::vec(0.0f64..1e5, 40), max_load in 1.0f64..10.0) {
-            let mut points = Vec::new();
-            while let Some(load) = next_load(&points, &Loadline { max_load, ..LOADLINE }) {
-                let before = points.iter().filter(|point: &&Point| point.load == load).count();
-                prop_assert!(load <= max_load && before < 2);
-                points.push(point(load, works[points.len()]));
-                prop_assert!(points.len() <= MOST_POINTS);
-            }
-        }
-
-        #[test]
-        fn a_cliff_is_climbed_to_within_five_percent_and_not_beyond(cliff in 0.6f64..2.9) {
-            let points = sweep(3.0, |load| if load < cliff { 1e5 } else { 0.0 });
-            let found = bracket(&points).unwrap();
-            prop_assert_eq!(found.load(), Some(found.low.load));
-            prop_assert!(found.low.load < cliff && cliff <= found.low.load * 1.051);
-            let first_coarse = LOADLINE.coarse_loads().find(|load| *load >= cliff).unwrap();
-            prop_assert!(points.iter().all(|point| point.load <= first_coarse));
-        }
-    }
-
-    #[test]
-    fn one_bad_point_below_a_load_that_is_carried_is_measured_again() {
-        let knee = |load: f64| 1e5 / (1.0 + (load / 2.5).powi(20));
-        let mut bad = Some(1.0);
-        let mut points = Vec::new();
-        while let Some(load) = next_load(&points, &LOADLINE) {
-            let work = if bad.take_if(|bad| *bad == load).is_some() {
-                2e4
-            } else {
-                knee(load)
-            };
-            points.push(point(load, work));
-        }
-        assert_eq!(points.iter().filter(|point| point.load == 1.0).count(), 2);
-        let points = better(points, |point| *point);
-        let found = bracket(&points).and_then(|bracket| bracket.load()).unwrap();
-        assert!((found / 2.5 - 1.0).abs() < 0.05, "{found}");
-    }
+    use crate::scenario::workloads::loadline::finding::{KILLED, RAM_LOAD};
 
     #[test]
     fn of_a_load_that_was_measured_twice_the_better_counts() {
         let phase = |load: f64, work: f64| Phase {
-            figures: [(LOAD, load), (VISITS, work), ("p99_s", 1.0 / work)]
+            figures: [(LOAD, load), (VISITS, work), (P99, 1.0 / work)]
                 .map(|(name, value)| (name.to_owned(), value))
                 .into(),
             ..Phase::default()
@@ -429,15 +179,6 @@ mod tests {
     }
 
     #[test]
-    fn what_carries_everything_has_no_knee() {
-        let points = sweep(2.0, |_| 1e5);
-        let loads: Vec<f64> = points.iter().map(|point| point.load).collect();
-        assert_eq!(loads, [0.5, 1.0, 1.5, 2.0]);
-        let found = bracket(&points).unwrap();
-        assert_eq!((found.low.load, found.high, found.load()), (2.0, None, None));
-    }
-
-    #[test]
     fn metrics_come_from_the_points() {
         let phase = |load: f64, work: f64, ram_load: f64| Phase {
             name: format!("load {load}"),
@@ -445,7 +186,7 @@ mod tests {
                 (LOAD, load),
                 (VISITS, work),
                 (RAM_LOAD, ram_load),
-                ("p99_s", load / 1e3),
+                (P99, load / 1e3),
                 (CPU_PER_VISIT, load),
             ]
             .map(|(name, value)| (name.to_owned(), value))
@@ -523,13 +264,6 @@ mod tests {
             (1.0, 0.0, 0.0)
         );
     }
-
-    const LOADLINE: Loadline = Loadline {
-        pattern: crate::scenario::Pattern::Uniform,
-        max_load: 3.0,
-        compute: 1e-5,
-        duration: 1.0,
-    };
 
     fn trial(phases: Vec<Phase>) -> Trial {
         Trial::made_up("loadline", phases)

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{Direction, Metric, ratio};
 use crate::recording::model::{Phase, Trial};
+use crate::scenario::workloads::map::REALLY_BACK_PERCENT;
 use crate::scenario::{GiveBack, Map, Mapping};
 
 /// Map, touch and give back, as a program sees it: the "unnormalized" bar of the original.
@@ -29,10 +30,6 @@ pub const MEMSET: &str = "resident_memset_per_page_s";
 pub const TOUCH: &str = "first_touch_per_page_s";
 /// Giving back and touching again by the way for which that costs least.
 pub const FASTEST: &str = "fastest_cycle_per_page_s";
-
-/// Share of what was held, in percent, from which the system has it back. What is missing covers the batches in which the
-/// kernel counts charges and free pages on each CPU.
-pub const REALLY_BACK_PERCENT: f64 = 95.0;
 
 /// A metric, of which less is better.
 const fn less(name: &'static str, telling: bool, title: &'static str, meaning: &'static str) -> Metric {
@@ -206,7 +203,15 @@ mod tests {
             }];
             let trial = Trial::made_up("map", phases);
             let touch = Touch::Whole;
-            metrics(&trial, &Map { mapping, touch })
+            metrics(
+                &trial,
+                &Map {
+                    size: 1 << 20,
+                    mapping,
+                    touch,
+                    hold: 0.0,
+                },
+            )
         };
         let (populated, faulted) = (of(Mapping::Populate), of(Mapping::Anonymous));
         assert!(faulted.contains_key(TOUCH) && !populated.contains_key(TOUCH));

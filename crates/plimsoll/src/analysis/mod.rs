@@ -22,7 +22,6 @@ pub mod heap;
 pub mod loadline;
 pub mod map;
 pub mod metric;
-mod phase_rows;
 mod results;
 pub mod statistics;
 pub mod thrash;
@@ -34,11 +33,12 @@ use std::collections::BTreeMap;
 use crate::recording::model::{Calibration, Trial};
 use crate::scenario::{Settings, Workload};
 
+pub use crate::quantity::{gb_per_s, ratio};
+pub use crate::recording::{PhaseRows, rows_around};
 pub use confounders::judge;
 pub use frame::Frame;
 pub use groups::{Group, groups};
 pub use metric::{Direction, Metric, MetricUnit};
-pub use phase_rows::{PhaseRows, rows_around};
 pub use results::{results, run_status, sampler_report};
 pub use timeline::{Timeline, timeline};
 
@@ -52,7 +52,7 @@ pub fn metrics(
     calibration: Option<&Calibration>,
 ) -> BTreeMap<String, f64> {
     match &settings.workload {
-        Workload::Compression => compression::metrics(trial, rows, calibration),
+        Workload::Compression(_) => compression::metrics(trial, rows, calibration),
         Workload::Thrash(thrash) => thrash::metrics(trial, thrash),
         Workload::Loadline(_) => loadline::metrics(trial),
         Workload::Wscap(_) => wscap::metrics(trial),
@@ -60,15 +60,4 @@ pub fn metrics(
         Workload::Contention(_) => contention::metrics(trial),
         Workload::Heap(_) => heap::metrics(trial),
     }
-}
-
-/// `numerator / denominator` where that is a finite number.
-pub fn ratio(numerator: f64, denominator: f64) -> Option<f64> {
-    let ratio = numerator / denominator;
-    ratio.is_finite().then_some(ratio)
-}
-
-/// Gigabytes (1e9 bytes) a second; 0 for what took no time that could be measured.
-pub fn gb_per_s(bytes: u64, seconds: f64) -> f64 {
-    ratio(bytes as f64 / 1e9, seconds).unwrap_or(0.0)
 }

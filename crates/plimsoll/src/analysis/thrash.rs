@@ -5,14 +5,8 @@ use std::collections::BTreeMap;
 use super::metric::metrics;
 use super::ratio;
 use crate::recording::model::{Phase, Trial};
-use crate::sample::Row;
-use crate::sample::columns::col;
 use crate::scenario::Thrash;
-
-/// Bytes of a page as the consumers count them.
-const PAGE: f64 = 4096.0;
-/// Most seconds that a recovery is watched, from when the last consumer has ended.
-pub const LONGEST_RECOVERY: f64 = 30.0;
+use crate::scenario::workloads::thrash::Distinct;
 
 metrics! {
     CYCLES "cycles_per_s" More true "useful work" "Write cycles that all consumers together finished a second, from the first start to the common end; one that ended later is not counted.";
@@ -38,102 +32,6 @@ metrics! {
     END_LATE "end_late_s" Less false "late end" "Time by which the latest consumer ended after the common end: it was in a cycle.";
     DISTINCT "distinct_pages_ratio" Neither false "pages chosen" "Distinct pages of the places that the generator chose for a cycle, over the number that chance says: n(1-(1-1/n)^W) of n pages.";
     RECOVERED "recovered_ratio" More false "recovered" "1 where paging, stalls, heartbeat and small set were as at rest again within 30 s after the last consumer ended, 0 where not.";
-}
-
-/// What a stretch of time used of the machine. What a kernel does not count is absent.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Use {
-    /// Pages read back a second: from swap devices, from zswap, and pages of zeros.
-    pub pages_in_per_s: Option<f64>,
-    /// Pages put away a second.
-    pub pages_out_per_s: Option<f64>,
-    /// CPU time in programs, in percent of all CPUs.
-    pub user_percent: Option<f64>,
-    /// CPU time in the kernel, interrupts left out, in percent of all CPUs.
-    pub system_percent: Option<f64>,
-    /// Time in which at least one task waited for memory, in percent.
-    pub stalled_percent: Option<f64>,
-}
-
-impl Use {
-    /// The figures by name.
-    pub fn figures(&self) -> [(&'static str, Option<f64>); 5] {
-        [
-            ("pages_in_per_s", self.pages_in_per_s),
-            ("pages_out_per_s", self.pages_out_per_s),
-            ("user_percent", self.user_percent),
-            ("system_percent", self.system_percent),
-            ("stalled_percent", self.stalled_percent),
-        ]
-    }
-}
-
-/// What was used between two samples.
-pub fn usage(before: &Row, after: &Row) -> Use {
-    let seconds = after.t_ns.saturating_sub(before.t_ns) as f64 / 1e9;
-    let growth = |column: usize| Some(after.get(column)?.checked_sub(before.get(column)?)? as f64);
-    // The first column is always counted; the others are not by every kernel, and then hold nothing.
-    let pages = |columns: [usize; 3]| {
-        growth(columns[0])?;
-        let pages: f64 = columns.into_iter().filter_map(growth).sum();
-        ratio(pages, seconds)
-    };
-    let busy = [
-        col::CPU_USER_US,
-        col::CPU_NICE_US,
-        col::CPU_SYSTEM_US,
-        col::CPU_IRQ_US,
-        col::CPU_SOFTIRQ_US,
-        col::CPU_STEAL_US,
-    ];
-    let idle = [col::CPU_IDLE_US, col::CPU_IOWAIT_US];
-    let all: f64 = busy.into_iter().chain(idle).filter_map(growth).sum();
-    let share = |part: f64| ratio(100.0 * part, all);
-    Use {
-        pages_in_per_s: pages([col::PSWPIN, col::ZSWPIN, col::SWPIN_ZERO]),
-        pages_out_per_s: pages([col::PSWPOUT, col::ZSWPOUT, col::SWPOUT_ZERO]),
-        user_percent: growth(col::CPU_USER_US)
-            .and_then(|user| share(user + growth(col::CPU_NICE_US).unwrap_or(0.0))),
-        system_percent: growth(col::CPU_SYSTEM_US).and_then(share),
-        stalled_percent: growth(col::PSI_MEMORY_SOME_US)
-            .and_then(|stalled| ratio(100.0 * stalled / 1e6, seconds)),
-    }
-}
-
-/// Distinct pages that the places of a cycle of writes at random are on, as chance says.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Distinct {
-    /// n: pages of a consumer's area.
-    pub pages: f64,
-    /// n(1-(1-1/n)^W), of n pages and W writes.
-    pub mean: f64,
-    /// Standard deviation over cycles, at most.
-    pub deviation: f64,
-}
-
-impl Distinct {
-    /// Share by which a mean may differ whatever chance says: the last page of an area may be a part of one.
-    const TOLERANCE: f64 = 0.03;
-    /// Standard errors by which a mean may differ: one in 30 000 runs differs by more.
-    const ERRORS: f64 = 4.0;
-
-    /// What the places of a consumer's cycle should be on.
-    pub fn expected(thrash: &Thrash) -> Distinct {
-        let pages = (thrash.consumer_size as f64 / PAGE).ceil();
-        let untouched = (1.0 - 1.0 / pages).powf(thrash.writes as f64);
-        Distinct {
-            pages,
-            mean: pages * (1.0 - untouched),
-            // As if the pages were chosen without regard to each other; that one was makes others less likely.
-            deviation: (pages * untouched * (1.0 - untouched)).sqrt(),
-        }
-    }
-
-    /// Whether a mean over so many cycles is what chance allows.
-    pub fn agrees(&self, touched: f64, cycles: f64) -> bool {
-        let allowed = Self::TOLERANCE * self.mean + Self::ERRORS * self.deviation / cycles.sqrt();
-        (touched - self.mean).abs() <= allowed
-    }
 }
 
 /// Jain's fairness index (Jain, Chiu and Hawe, 1984): 1 when all are equal, 1/n when one has all; none of nothing.
@@ -257,6 +155,7 @@ mod tests {
             writes: 100,
             sleep: 0.1,
             stagger: 2.5,
+            hold: 0.0,
         };
         metrics(&trial, &thrash)
     }

@@ -45,7 +45,7 @@ pub fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
         Command::Man(options) => shell::man(options),
         Command::Worker => {
             let (input, output) = (std::io::stdin().lock(), std::io::stdout().lock());
-            crate::workload::serve(input, output).or_exit(Exit::WorkloadFailed)?;
+            crate::run::serve_worker(input, output).or_exit(Exit::WorkloadFailed)?;
             Ok(Exit::Done)
         }
     };

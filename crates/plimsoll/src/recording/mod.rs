@@ -13,12 +13,14 @@
 //! `docs/recording-format.md` describes the files for readers without this code.
 
 mod append;
+pub mod bystander;
 mod error;
 mod follow;
 pub mod host;
 mod lines;
 pub mod model;
 mod parquet;
+mod phase_rows;
 mod reader;
 mod resume;
 mod samples;
@@ -31,6 +33,7 @@ pub use error::RecordingError;
 pub use follow::{Follow, FollowState, News};
 pub use host::host;
 pub use parquet::{CopyError, copy_parquet};
+pub use phase_rows::{PhaseRows, rows_around};
 pub use reader::Recording;
 pub use resume::{Now, Resumed};
 pub use samples::{ColumnView, Samples};

@@ -9,8 +9,8 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use super::Laboratory;
-use crate::analysis::bystander;
 use crate::exit::Failure;
+use crate::recording::bystander;
 use crate::workload::WorkerOptions;
 use crate::workload::probe::{Probe, ProbeKind};
 use crate::workload::protocol::{Command, Reply};

@@ -4,45 +4,47 @@
 //! open, it is left readable.
 
 mod bystander;
-mod compression;
-mod contention;
 mod fallback;
-mod heap;
-mod loadline;
-mod map;
 mod phase;
 mod probes;
 mod recorder;
 mod stage;
-mod thrash;
 mod time_limit;
 mod trial;
-mod wscap;
+mod workloads;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::io::{BufRead, Write};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::analysis;
 use crate::environment::{self, EnvironmentError, MissingKind, Session, Tripwire};
 use crate::exit::{Exit, Failure, OrExit};
 use crate::progress::Progress;
-use crate::quantity;
-use crate::recording::model::{EventKind, Manifest, RECORDING_SCHEMA, Results, RunStatus, SamplerSettings};
-use crate::recording::{self, Now, Recording, RecordingError, Writer};
-use crate::report;
+use crate::recording::model::{
+    Calibration, EventKind, Manifest, RECORDING_SCHEMA, Results, RunStatus, SamplerSettings, Trial,
+};
+use crate::recording::{self, Now, PhaseRows, Recording, RecordingError, Writer};
 use crate::sample::{Reader, Sampler, SamplerConfig, Target, monotonic_ns};
-use crate::scenario::{Machine, Plan, SpeedHints, Workload};
+use crate::scenario::{Machine, Plan, Settings, SpeedHints};
 use crate::stop::Stop;
 use crate::workload::protocol::{Command, Reply};
-use crate::workload::{Worker, WorkerOptions};
+use crate::workload::{self, Worker, WorkerOptions};
 use recorder::{Recorder, plain_event};
 use time_limit::TimeLimit;
 use trial::Trouble;
 
 /// Longest that the calibration may take; it takes about a second on a quiet machine.
 const CALIBRATION_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Answers a runner's commands as a worker, until the input ends.
+///
+/// # Errors
+/// An input that cannot be read, or an output that cannot be written: the runner is gone.
+pub fn serve_worker(input: impl BufRead, output: impl Write) -> std::io::Result<()> {
+    workload::serve(input, output, workloads::work)
+}
 
 /// What a run needs to know, resolved.
 #[derive(Debug, Clone)]
@@ -59,6 +61,19 @@ pub struct Options {
     pub resume: Option<PathBuf>,
     /// How long to wait for another run to end; `None` is refused at once.
     pub wait: Option<Duration>,
+    /// How numbers and the report are made.
+    pub analysis: Analysis,
+}
+
+/// What the runner has done to what it measured. Its caller brings it: to measure, to compute and to show are apart.
+#[derive(Debug, Clone, Copy)]
+pub struct Analysis {
+    /// The metrics of a trial from its record, its settings, the samples next to its phases and the calibration.
+    pub metrics: fn(&Trial, &Settings, &[PhaseRows], Option<&Calibration>) -> BTreeMap<String, f64>,
+    /// The verdict and all numbers of a recording.
+    pub results: fn(&Recording) -> Results,
+    /// Writes the report of a finished recording into a folder, and returns its path.
+    pub write_report: fn(&Recording, &Results, &Path) -> Result<PathBuf, Failure>,
 }
 
 /// What a run left.
@@ -87,6 +102,7 @@ struct Laboratory<'a> {
     stop: Arc<Stop>,
     progress: &'a mut Progress,
     executable: PathBuf,
+    analysis: Analysis,
     /// The heartbeat outside of the trials' cgroups, from the first trial on.
     bystander: Option<Worker>,
 }
@@ -145,29 +161,9 @@ pub(crate) fn check_sizes(plan: &Plan, machine: &Machine) -> Result<(), Failure>
         environment::safe_size(machine, disk_free, settings)
             .map_err(|error| anyhow::anyhow!("trial {}: {error}", trial.id))
             .or_exit(Exit::Missing)?;
-        if let Workload::Thrash(thrash) = &settings.workload {
-            thrash::check_room(settings, thrash).map_err(|error| {
-                Failure::message(Exit::Usage, format_args!("trial {}: {error}", trial.id))
-            })?;
-            continue;
-        }
-        if matches!(settings.workload, Workload::Contention(_)) {
-            contention::check_room(settings).map_err(|error| {
-                Failure::message(Exit::Usage, format_args!("trial {}: {error}", trial.id))
-            })?;
-        }
-        if settings.subject.has_swap() && settings.swap_size < settings.size {
-            return Err(Failure::message(
-                Exit::Usage,
-                format_args!(
-                    "trial {}: `swap-size` is {}, less than the size of {}: the rest would stay in memory or go to \
-                     other swap; raise `swap-size`",
-                    trial.id,
-                    quantity::bytes(settings.swap_size as f64),
-                    quantity::bytes(settings.size as f64),
-                ),
-            ));
-        }
+        settings
+            .check()
+            .map_err(|error| Failure::message(Exit::Usage, format_args!("trial {}: {error}", trial.id)))?;
     }
     Ok(())
 }
@@ -258,6 +254,7 @@ impl<'a> Laboratory<'a> {
             stop,
             progress,
             executable,
+            analysis: options.analysis,
             bystander: None,
         })
     }
@@ -394,7 +391,7 @@ impl<'a> Laboratory<'a> {
         let mut exit = ran?.max(undone?);
         ended.and(kept)?;
         let writer = writer?;
-        let mut results = analysis::results(&Recording::open(writer.folder()).or_exit(Exit::Missing)?);
+        let mut results = (self.analysis.results)(&Recording::open(writer.folder()).or_exit(Exit::Missing)?);
         // A resumed run has other parts, which only the samples know; what was dropped only the sampler knows.
         if self.manifest.resumed.is_empty() {
             results.sampler = sampled;
@@ -404,8 +401,7 @@ impl<'a> Laboratory<'a> {
         let directory = writer.finish(&results).or_exit(Exit::Missing)?;
         // Opened anew: the page shows the finished recording, not one that is still being written.
         let recording = Recording::open(&directory).or_exit(Exit::Missing)?;
-        let page = report::write_page(&recording, &results, &directory)
-            .map_err(|error| Failure::message(Exit::Missing, error))?;
+        let page = (self.analysis.write_report)(&recording, &results, &directory)?;
         if exit == Exit::Done && results.status == RunStatus::Untrustworthy {
             exit = Exit::Untrustworthy;
         }

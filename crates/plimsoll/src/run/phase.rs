@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use super::Laboratory;
 use super::trial::Trouble;
-use crate::analysis::{self, PhaseRows};
 use crate::exit::Failure;
+use crate::quantity;
+use crate::recording::PhaseRows;
 use crate::recording::model::Phase;
 use crate::sample::{self, Row, col};
 use crate::workload::protocol::{Cost, Findings, Reply};
@@ -94,7 +95,7 @@ impl Finished {
             span_ns,
             seconds: cost.seconds,
             bytes: cost.bytes,
-            gb_per_s: analysis::gb_per_s(cost.bytes, cost.seconds),
+            gb_per_s: quantity::gb_per_s(cost.bytes, cost.seconds),
             cpu_user_s: cost.cpu_user_s,
             cpu_system_s: cost.cpu_system_s,
             cpu_kernel_threads_s: kernel_us.max(0) as f64 / 1e6,

@@ -3,8 +3,8 @@
 use super::phase::Worked;
 use super::stage::Stage;
 use super::trial::Trouble;
-use crate::analysis::ratio;
 use crate::latency::Latencies;
+use crate::quantity::ratio;
 use crate::workload::Worker;
 use crate::workload::probe::{Probe, ProbeKind};
 use crate::workload::protocol::{Command, Cost, Findings, Reply};

@@ -12,7 +12,7 @@ use crate::exit::{Exit, Failure};
 use crate::quantity;
 use crate::recording::model::{Event, EventKind};
 use crate::sample::{CgroupFiles, Target};
-use crate::scenario::TrialPlan;
+use crate::scenario::{FillClass, ThpMode, TrialPlan};
 use crate::workload::protocol::{Command, Reply};
 use crate::workload::{Worker, WorkerError, WorkerOptions};
 
@@ -123,9 +123,9 @@ impl<'a, 'l> Stage<'a, 'l> {
         Command::Fill {
             bytes,
             request,
-            class: settings.class.clone(),
+            class: settings.class().cloned().unwrap_or(FillClass::Random),
             seed: self.seed(),
-            thp: settings.thp,
+            thp: settings.thp().unwrap_or(ThpMode::System),
         }
     }
 
@@ -233,7 +233,7 @@ impl<'a, 'l> Stage<'a, 'l> {
         format!(
             "the OOM killer ended the worker: it needs {}, its cgroup's limit is {} and the subject is `{}`; \
              raise `limit`, lower `size`, or choose a subject with more swap",
-            quantity::bytes(settings.size as f64),
+            quantity::bytes(settings.size() as f64),
             quantity::bytes(settings.limit as f64),
             settings.subject,
         )

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use super::phase::Finished;
 use super::recorder::plain_event;
 use super::stage::{Stage, Surroundings};
-use super::{Laboratory, compression, contention, heap, loadline, map, thrash, wscap};
-use crate::analysis::{self, PhaseRows};
+use super::{Laboratory, workloads};
 use crate::environment::{self, Environment, Missing};
 use crate::exit::{Exit, Failure, OrExit};
+use crate::recording::PhaseRows;
 use crate::recording::model::{Event, EventKind, NOT_RUN, Trial, TrialStatus};
-use crate::scenario::{TrialPlan, TrimMechanism, Workload, WorkloadKind};
+use crate::scenario::TrialPlan;
 use crate::workload::protocol::Reply;
 
 /// Why a trial is not ok, and how that ends the program.
@@ -82,7 +82,7 @@ impl Laboratory<'_> {
             Some(session) if environment::can_prepare(&plan.settings) => session,
             // Here a cgroup could be made, so nothing is filled outside of one.
             Some(_) if !missing.is_empty() => {
-                return vec![lacking(not_run(&plan.settings.workload), &missing)];
+                return vec![lacking(workloads::confined(&plan.settings.workload), &missing)];
             }
             _ => return self.work(plan, Surroundings::Lacking(missing), trial),
         };
@@ -125,15 +125,7 @@ impl Laboratory<'_> {
     /// Has the trial's work done in the environment, and fills the trial's record.
     fn work(&mut self, plan: &TrialPlan, surroundings: Surroundings<'_>, trial: &mut Trial) -> Vec<Trouble> {
         let mut stage = Stage::new(self, plan, surroundings);
-        let ended = match &plan.settings.workload {
-            Workload::Compression => compression::run(&mut stage),
-            Workload::Thrash(thrash) => thrash::run(&mut stage, thrash),
-            Workload::Loadline(loadline) => loadline::run(&mut stage, loadline),
-            Workload::Wscap(wscap) => wscap::run(&mut stage, wscap),
-            Workload::Map(map) => map::run(&mut stage, map),
-            Workload::Contention(contention) => contention::run(&mut stage, contention),
-            Workload::Heap(heap) => heap::run(&mut stage, heap),
-        };
+        let ended = workloads::run(&mut stage, &plan.settings.workload);
         let Stage {
             finished,
             verified,
@@ -151,17 +143,9 @@ impl Laboratory<'_> {
         trial.verified = verified;
         let rows: Vec<PhaseRows> = finished.iter().map(Finished::rows).collect();
         trial.phases = finished.into_iter().map(|finished| finished.phase).collect();
-        trial.metrics = analysis::metrics(trial, &plan.settings, &rows, self.manifest.calibration.as_ref());
+        trial.metrics =
+            (self.analysis.metrics)(trial, &plan.settings, &rows, self.manifest.calibration.as_ref());
         troubles
-    }
-}
-
-/// What cannot run of a kind of work without an environment.
-fn not_run(workload: &Workload) -> &'static str {
-    match workload {
-        Workload::Compression => "trim",
-        Workload::Wscap(_) => "capped",
-        other => other.kind().name(),
     }
 }
 
@@ -174,36 +158,12 @@ pub(super) fn lacking(what_ran: &str, missing: &[Missing]) -> Trouble {
     )
 }
 
-/// The mechanism as it is written in a scenario file.
-fn trim_name(trim: TrimMechanism) -> &'static str {
-    match trim {
-        TrimMechanism::Worker => "worker",
-        TrimMechanism::ProcessMadvise => "process-madvise",
-        TrimMechanism::Cgroup => "cgroup",
-    }
-}
-
 /// The record of a trial of which nothing has run.
 fn new_trial(plan: &TrialPlan) -> Trial {
     let settings = &plan.settings;
     let mut params: BTreeMap<String, String> = plan.params.iter().cloned().collect();
-    // What no key of this work says is no parameter of it.
-    if settings.workload.kind() != WorkloadKind::Heap {
-        params.insert("size".to_owned(), settings.size.to_string());
-    }
-    if settings.workload.kind().is_filled() {
-        params.insert("class".to_owned(), settings.class.to_string());
-    }
-    if settings.workload == Workload::Compression {
-        params.insert("trim".to_owned(), trim_name(settings.trim).to_owned());
-    }
-    if let Workload::Wscap(wscap) = settings.workload {
-        params
-            .entry("load".to_owned())
-            .or_insert_with(|| wscap.load.to_string());
-        params
-            .entry("cap-by".to_owned())
-            .or_insert_with(|| wscap.cap_by.name().to_owned());
+    for (name, value) in settings.workload.params(settings) {
+        params.insert(name.to_owned(), value);
     }
     Trial {
         id: plan.id.clone(),

@@ -2,11 +2,10 @@
 
 use super::median;
 use crate::analysis::Group;
-use crate::analysis::map::{
-    BACK_SHARE, GIVE_BACK, PRESSURE, PRESSURE_SHARE, REALLY_BACK_PERCENT, REUSE, hands_back, of_way,
-};
+use crate::analysis::map::{BACK_SHARE, GIVE_BACK, PRESSURE, PRESSURE_SHARE, REUSE, hands_back, of_way};
 use crate::quantity::{seconds, significant};
 use crate::scenario::GiveBack;
+use crate::scenario::workloads::map::REALLY_BACK_PERCENT;
 
 /// A way with its medians, in seconds a page.
 struct Cycle {

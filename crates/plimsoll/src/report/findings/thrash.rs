@@ -3,10 +3,9 @@
 use super::median;
 use crate::analysis::Group;
 use crate::analysis::groups::Measured;
-use crate::analysis::thrash::{
-    CYCLES, DONE, HEARTBEAT, LONGEST_RECOVERY, PAGES_IN, RECOVERED, RECOVERY, REST_HEARTBEAT,
-};
+use crate::analysis::thrash::{CYCLES, DONE, HEARTBEAT, PAGES_IN, RECOVERED, RECOVERY, REST_HEARTBEAT};
 use crate::quantity::{seconds, significant};
+use crate::scenario::workloads::thrash::LONGEST_RECOVERY;
 
 /// Groups that are named one by one; of more the first are.
 const NAMED_GROUPS: usize = 3;

@@ -3,15 +3,17 @@
 use super::super::table::{Cell, Table, columns};
 use super::super::xy::{self, Axis, Chart, Line};
 use super::{Chapter, Drawing};
-use crate::analysis::loadline::{
-    CARRIED, CPU_SYSTEM, CPU_WAIT, EARLY_KILLS, HARD_FAULTS, KILLED, KNEE, LOAD, NET, PSI_SOME, RAM_LOAD,
-    RESIDENT, STORE, SWAPPED, Spread, VISITS, curve, measured,
-};
+use crate::analysis::loadline::{KNEE, Spread, curve, measured};
 use crate::analysis::{Group, MetricUnit};
 use crate::latency::Latencies;
 use crate::quantity::significant;
 use crate::recording::model::{Phase, Trial};
 use crate::report::page::Page;
+use crate::scenario::workloads::loadline::CARRIED;
+use crate::scenario::workloads::loadline::finding::{
+    CPU_SYSTEM, CPU_WAIT, EARLY_KILLS, HARD_FAULTS, KILLED, LOAD, NET, PSI_SOME, RAM_LOAD, RESIDENT, STORE,
+    SWAPPED, VISITS,
+};
 
 /// Loads whose percentiles are drawn: those that every trial measures first.
 const SHOWN_LOADS: [f64; 5] = [0.5, 1.0, 1.5, 2.0, 3.0];

@@ -6,12 +6,12 @@ use super::super::xy::{self, Axis, Chart, Line};
 use super::{Chapter, Drawing};
 use crate::analysis::curves::{Curve, spread};
 use crate::analysis::statistics::summarise;
-use crate::analysis::thrash::Distinct;
 use crate::analysis::{Group, MetricUnit, ratio};
 use crate::latency::Latencies;
 use crate::quantity;
 use crate::recording::model::{Phase, Trial};
 use crate::report::page::{Page, Series, Timeline};
+use crate::scenario::workloads::thrash::Distinct;
 use crate::scenario::{Thrash, Workload};
 
 /// Places in time of a smoothed curve: finer than its window, coarser than the raw one.

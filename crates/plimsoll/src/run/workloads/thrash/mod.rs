@@ -1,21 +1,26 @@
 //! Consumers that together need more than there is, started one after the other: 1 rest, 2 load, 3 recovery.
 
+mod consumer;
+mod usage;
+
 use std::time::{Duration, Instant};
 
-use super::phase::Worked;
-use super::probes::{Felt, Probes};
-use super::stage::{Stage, Surroundings};
-use super::trial::{Trouble, lacking};
-use crate::analysis::ratio;
-use crate::analysis::thrash::{self as figures, Distinct, LONGEST_RECOVERY, Use};
 use crate::exit::Exit;
 use crate::latency::Latencies;
-use crate::quantity;
+use crate::quantity::{self, ratio};
+use crate::run::phase::Worked;
+use crate::run::probes::{Felt, Probes};
+use crate::run::stage::{Stage, Surroundings};
+use crate::run::trial::{Trouble, lacking};
 use crate::sample::Row;
-use crate::scenario::{Settings, Thrash};
+use crate::scenario::workloads::thrash::{Distinct, LONGEST_RECOVERY, finding};
+use crate::scenario::{Thrash, WorkloadKind};
 use crate::workload::Worker;
-use crate::workload::consume::Consume;
 use crate::workload::protocol::{Command, Cost, Findings, Reply};
+use consumer::{Asked, Consume};
+use usage::{Use, usage};
+
+pub(super) use consumer::Consumer;
 
 /// Shortest rest in seconds: a baseline needs some hundred heartbeats and some small sets.
 const LEAST_REST: f64 = 0.5;
@@ -31,11 +36,6 @@ const QUIET_LOOKS: u32 = 2;
 /// Share of the swap from which on it was used up: its last pages go between two looks, and the count of them lags.
 const NEARLY_FULL: f64 = 0.9;
 
-/// Bytes that the process of a consumer takes in the cgroup besides its area: heap, stack, page tables.
-const PROCESS: u64 = 512 << 10;
-/// Bytes that the probes take: the small set, their processes, and the program that one of them starts.
-const PROBES: u64 = 8 << 20;
-
 /// The processes of one trial.
 struct Crew {
     consumers: Vec<Worker>,
@@ -43,30 +43,6 @@ struct Crew {
     /// The most bytes that the cgroup had in swap when a wait looked. A kill frees some, so that it tells too little
     /// afterwards. Nothing where the kernel does not account them.
     most_swap: Option<u64>,
-}
-
-/// Says what is wrong where the consumers cannot all be held: then the OOM killer ends what was meant to thrash.
-pub(super) fn check_room(settings: &Settings, thrash: &Thrash) -> Result<(), String> {
-    let swap = match settings.subject.has_swap() {
-        true => settings.swap_size,
-        false => 0,
-    };
-    let room = settings.limit.saturating_add(swap);
-    let processes = u64::from(thrash.consumers).saturating_mul(PROCESS) + PROBES;
-    let asked = settings.size.saturating_add(processes);
-    if asked <= room {
-        return Ok(());
-    }
-    let bytes = |bytes: u64| quantity::bytes(bytes as f64);
-    Err(format!(
-        "{} consumers need {} with what their processes and the probes take, but `limit` and `swap-size` with `{}` \
-         are {} together, so that the OOM killer would end them; raise `swap-size`, or lower `consumers` or \
-         `consumer-size`",
-        thrash.consumers,
-        bytes(asked),
-        settings.subject,
-        bytes(room),
-    ))
 }
 
 /// Takes the consumers through rest, load and recovery.
@@ -141,7 +117,7 @@ impl Crew {
         self.probes.begin(stage)?;
         let mut baseline = None;
         stage.phase("rest", Some(1), |stage, before| {
-            let (worked, found) = self.rest(stage, &before.row)?;
+            let (worked, found) = self.rest(stage, thrash, &before.row)?;
             baseline = Some(found);
             Ok(worked)
         })?;
@@ -164,13 +140,18 @@ impl Crew {
     }
 
     /// The machine before the load.
-    fn rest(&mut self, stage: &mut Stage<'_, '_>, before: &Row) -> Result<(Worked, Baseline), Trouble> {
+    fn rest(
+        &mut self,
+        stage: &mut Stage<'_, '_>,
+        thrash: &Thrash,
+        before: &Row,
+    ) -> Result<(Worked, Baseline), Trouble> {
         let begun = Instant::now();
         // What the probes met while the consumers started is no baseline.
         self.probes.lap(stage)?;
-        stage.rest(stage.plan.settings.hold.max(LEAST_REST))?;
+        stage.rest(thrash.hold.max(LEAST_REST))?;
         let felt = self.probes.lap(stage)?;
-        let usage = figures::usage(before, &stage.snapshot()?.row);
+        let usage = usage(before, &stage.snapshot()?.row);
         let mut findings = Findings::default();
         felt.note(&mut findings);
         note_usage(&mut findings, "", &usage);
@@ -201,12 +182,8 @@ impl Crew {
         let mut findings = load.findings();
         findings.set("lead_s", LEAD);
         felt.note(&mut findings);
-        note_usage(&mut findings, "", &figures::usage(&started, &ended));
-        note_usage(
-            &mut findings,
-            "all_active_",
-            &figures::usage(&all_started, &ended),
-        );
+        note_usage(&mut findings, "", &usage(&started, &ended));
+        note_usage(&mut findings, "all_active_", &usage(&all_started, &ended));
         check_distinct(stage, thrash, &load);
         stage.lists.extend(load.lists);
         let worked = worked(load.cost.and(felt.cost()), origin, findings);
@@ -218,7 +195,7 @@ impl Crew {
     fn send(&mut self, stage: &Stage<'_, '_>, thrash: &Thrash, origin: Instant) -> Result<(), Trouble> {
         for (number, consumer) in self.consumers.iter_mut().enumerate() {
             let gone = origin.elapsed().as_secs_f64();
-            let command = Command::Consume(Consume {
+            let asked = Asked::Consume(Consume {
                 bytes: thrash.consumer_size,
                 writes: thrash.writes,
                 sleep: thrash.sleep,
@@ -227,6 +204,7 @@ impl Crew {
                 // Consumers of one trial write different bytes at different places.
                 seed: stage.seed().rotate_left(32) ^ (number as u64 + 1),
             });
+            let command = Command::work(WorkloadKind::Thrash, &asked);
             consumer.send(&command).map_err(|error| stage.explain(&error))?;
         }
         Ok(())
@@ -249,27 +227,27 @@ impl Crew {
             stage.rest(LOOK)?;
             let lap = self.probes.lap(stage)?;
             let now = stage.snapshot()?.row;
-            let is_back = baseline.is_back(&figures::usage(&earlier, &now), &lap);
+            let is_back = baseline.is_back(&usage(&earlier, &now), &lap);
             recovery.look(is_back, end.at.elapsed().as_secs_f64());
             felt.merge(&lap);
             earlier = now;
         }
         let mut findings = Findings::default();
         felt.note(&mut findings);
-        note_usage(&mut findings, "", &figures::usage(before, &earlier));
+        note_usage(&mut findings, "", &usage(before, &earlier));
         // What did not happen took no time that is known.
         if let Some(seconds) = recovery.took_s() {
-            findings.set(figures::RECOVERY, seconds);
+            findings.set(finding::RECOVERY, seconds);
         }
         let recovered = recovery.took_s().is_some();
-        findings.set(figures::RECOVERED, f64::from(u8::from(recovered)));
+        findings.set(finding::RECOVERED, f64::from(u8::from(recovered)));
         Ok(worked(felt.cost(), begun, findings))
     }
 
     /// Has every consumer compare what it kept of its memory with what it wrote.
     fn verify(&mut self, stage: &mut Stage<'_, '_>) -> Result<(), Trouble> {
         for (number, consumer) in self.consumers.iter_mut().enumerate() {
-            let found = match stage.ask(consumer, &Command::Verify)? {
+            let found = match stage.ask(consumer, &Command::work(WorkloadKind::Thrash, &Asked::Verify))? {
                 Reply::Done {
                     verification: Some(found),
                     ..

@@ -1,18 +1,22 @@
 //! Memory is mapped, touched, handed back and used again, in every way that there is.
 
+mod steps;
+
 use std::time::{Duration, Instant};
 
-use super::phase::Worked;
-use super::stage::{Stage, Surroundings};
-use super::trial::{Trouble, lacking};
-use crate::analysis::map::REALLY_BACK_PERCENT;
 use crate::environment::MissingKind;
 use crate::exit::Exit;
+use crate::run::phase::Worked;
+use crate::run::stage::{Stage, Surroundings};
+use crate::run::trial::{Trouble, lacking};
 use crate::sample::col;
-use crate::scenario::{GiveBack, Map, Mapping, Workload, shuffle};
+use crate::scenario::workloads::map::REALLY_BACK_PERCENT;
+use crate::scenario::{GiveBack, Map, Mapping, Workload, WorkloadKind, shuffle};
 use crate::workload::Worker;
-use crate::workload::matrix::Matrix;
 use crate::workload::protocol::{Command, Findings};
+use steps::Step;
+
+pub(super) use steps::Steps;
 
 /// Share of what was held that must be back before the system is said to have it.
 const BACK: f64 = REALLY_BACK_PERCENT / 100.0;
@@ -118,26 +122,21 @@ fn give_back(
     let before = Held::look(stage)?;
     step(stage, worker, &mapped(stage, map), &mut all)?;
     let full = Held::look(stage)?;
-    compare(stage, worker, &Matrix::Compare, "touch")?;
-    step(stage, worker, &Matrix::GiveBack { way }, &mut all)?;
-    let back = await_back(stage, before, full, &mut all.findings)?;
-    step(stage, worker, &Matrix::Reuse, &mut all)?;
-    step(stage, worker, &Matrix::GiveBack { way }, &mut Worked::default())?;
+    compare(stage, worker, &Step::Compare, "touch")?;
+    step(stage, worker, &Step::GiveBack { way }, &mut all)?;
+    let back = await_back(stage, map, before, full, &mut all.findings)?;
+    step(stage, worker, &Step::Reuse, &mut all)?;
+    step(stage, worker, &Step::GiveBack { way }, &mut Worked::default())?;
     if !back {
         press(stage, before, full, &mut all.findings)?;
     }
-    compare(stage, worker, &Matrix::Check, way.title())?;
+    compare(stage, worker, &Step::Check, way.title())?;
     timed_alone(&mut all);
     Ok(all)
 }
 
 /// Has what the memory holds compared with what it must hold `after` something. No part of what is timed.
-fn compare(
-    stage: &mut Stage<'_, '_>,
-    worker: &mut Worker,
-    with: &Matrix,
-    after: &str,
-) -> Result<(), Trouble> {
+fn compare(stage: &mut Stage<'_, '_>, worker: &mut Worker, with: &Step, after: &str) -> Result<(), Trouble> {
     let mut found = Worked::default();
     step(stage, worker, with, &mut found)?;
     let wrong = found.findings.figures.get("wrong_pages").copied();
@@ -159,16 +158,15 @@ fn exit(stage: &mut Stage<'_, '_>, map: &Map) -> Result<Worked, Trouble> {
     let first = mapped(stage, map);
     let mapped = step(stage, &mut worker, &first, &mut all);
     let full = Held::look(stage);
-    let mapped = mapped.and_then(|()| compare(stage, &mut worker, &Matrix::Compare, "touch"));
+    let mapped = mapped.and_then(|()| compare(stage, &mut worker, &Step::Compare, "touch"));
     let ended = stage.retire(worker);
     mapped?;
     all.findings.set("give_back_s", ended.as_secs_f64());
-    await_back(stage, before, full?, &mut all.findings)?;
+    await_back(stage, map, before, full?, &mut all.findings)?;
     let mut worker = stage.spawn()?;
     let mut again = Worked::default();
     let mapped = step(stage, &mut worker, &first, &mut again);
-    let mapped =
-        mapped.and_then(|()| compare(stage, &mut worker, &Matrix::Compare, "touch in a new process"));
+    let mapped = mapped.and_then(|()| compare(stage, &mut worker, &Step::Compare, "touch in a new process"));
     stage.retire(worker);
     mapped?;
     let figure = |name: &str| again.findings.figures.get(name).copied().unwrap_or(0.0);
@@ -178,10 +176,10 @@ fn exit(stage: &mut Stage<'_, '_>, map: &Map) -> Result<Worked, Trouble> {
     Ok(all)
 }
 
-fn mapped(stage: &Stage<'_, '_>, map: &Map) -> Matrix {
+fn mapped(stage: &Stage<'_, '_>, map: &Map) -> Step {
     let settings = &stage.plan.settings;
-    Matrix::Map {
-        bytes: settings.size,
+    Step::Map {
+        bytes: map.size,
         mapping: map.mapping,
         touch: map.touch,
         folder: settings.swap_dir.clone(),
@@ -192,10 +190,10 @@ fn mapped(stage: &Stage<'_, '_>, map: &Map) -> Matrix {
 fn step(
     stage: &mut Stage<'_, '_>,
     worker: &mut Worker,
-    step: &Matrix,
+    step: &Step,
     all: &mut Worked,
 ) -> Result<(), Trouble> {
-    let worked = stage.find(worker, &Command::Matrix(step.clone()))?;
+    let worked = stage.find(worker, &Command::work(WorkloadKind::Map, step))?;
     all.cost = all.cost.and(worked.cost);
     all.findings.figures.extend(worked.findings.figures);
     Ok(())
@@ -205,11 +203,12 @@ fn step(
 /// is charged to the cgroup, and `free_s` by MemFree; what is not known is absent. Returns whether it came back.
 fn await_back(
     stage: &mut Stage<'_, '_>,
+    map: &Map,
     before: Held,
     full: Held,
     findings: &mut Findings,
 ) -> Result<bool, Trouble> {
-    let patience = Duration::from_secs_f64(stage.plan.settings.hold);
+    let patience = Duration::from_secs_f64(map.hold);
     let given_back_s = findings.figures.get("give_back_s").copied().unwrap_or(0.0);
     let start = Instant::now();
     let mut looks = 0;

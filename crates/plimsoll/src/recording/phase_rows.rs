@@ -1,7 +1,7 @@
 //! The samples next to a phase.
 
-use crate::recording::Samples;
-use crate::recording::model::Phase;
+use super::model::Phase;
+use super::samples::Samples;
 use crate::sample::Row;
 
 /// The samples next to a phase.

@@ -3,8 +3,8 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use super::fill::mix;
 use crate::scenario::Pattern;
+use crate::workload::mix;
 
 /// Share of the pages that are hot, as a divisor.
 const HOT_DIVISOR: u64 = 10;

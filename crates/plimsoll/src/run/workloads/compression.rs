@@ -2,15 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use super::phase::Snapshot;
-use super::stage::{Stage, Surroundings};
-use super::trial::{Trouble, lacking};
-use crate::analysis;
 use crate::environment::{Cgroup, Reclaimed};
 use crate::exit::Exit;
 use crate::quantity;
 use crate::recording::model::NOT_RUN;
-use crate::scenario::TrimMechanism;
+use crate::run::phase::Snapshot;
+use crate::run::stage::{Stage, Surroundings};
+use crate::run::trial::{Trouble, lacking};
+use crate::scenario::{Compression, TrimMechanism};
 use crate::workload::protocol::{Command, Cost, Reply, Verification};
 use crate::workload::{Stopwatch, UsageScope, Worker};
 
@@ -22,16 +21,18 @@ const REACHED: f64 = 0.95;
 const SWAP_CACHE_PAUSE: Duration = Duration::from_millis(5);
 
 /// The eater of one trial.
-struct Eater {
+struct Eater<'a> {
     worker: Worker,
+    asked: &'a Compression,
     /// What the trim was done by, once it was.
     mechanism: Option<String>,
 }
 
 /// Takes one worker through the four events.
-pub(super) fn run(stage: &mut Stage<'_, '_>) -> Result<(), Trouble> {
+pub(super) fn run(stage: &mut Stage<'_, '_>, asked: &Compression) -> Result<(), Trouble> {
     let mut eater = Eater {
         worker: stage.spawn()?,
+        asked,
         mechanism: None,
     };
     stage.watch(&[eater.worker.pid()]);
@@ -43,15 +44,14 @@ pub(super) fn run(stage: &mut Stage<'_, '_>) -> Result<(), Trouble> {
     ended
 }
 
-impl Eater {
+impl Eater<'_> {
     fn eat(&mut self, stage: &mut Stage<'_, '_>) -> Result<(), Trouble> {
-        let settings = &stage.plan.settings;
-        let fill = stage.fill(settings.size, settings.request);
+        let fill = stage.fill(self.asked.size, self.asked.request);
         stage.phase("fill", Some(1), |stage, _| {
             self.call(stage, &fill).map(|(cost, _)| cost)
         })?;
         check_filled(stage);
-        stage.rest(settings.hold)?;
+        stage.rest(self.asked.hold)?;
         match cannot_trim(stage) {
             Some(trouble) => stage.troubles.push(trouble),
             None => {
@@ -60,7 +60,7 @@ impl Eater {
                     self.empty_swap_cache(stage, before, cost)
                 })?;
                 check_trimmed(stage);
-                stage.rest(settings.hold)?;
+                stage.rest(self.asked.hold)?;
             }
         }
         stage.phase("restore", Some(3), |stage, _| self.restore(stage))?;
@@ -83,7 +83,7 @@ impl Eater {
 
     /// Makes the pages leave the working set by the mechanism that the trial names.
     fn trim(&mut self, stage: &mut Stage<'_, '_>) -> Result<Cost, Trouble> {
-        match stage.plan.settings.trim {
+        match self.asked.trim {
             TrimMechanism::Worker => {
                 self.mechanism = Some("madvise(MADV_PAGEOUT) by the worker".to_owned());
                 self.call(stage, &Command::Trim).map(|(cost, _)| cost)
@@ -139,7 +139,7 @@ impl Eater {
                 "trim = \"cgroup\" needs a memory cgroup, and there is none",
             ));
         };
-        let size = stage.plan.settings.size;
+        let size = self.asked.size;
         let watch = Stopwatch::start(UsageScope::Thread);
         let reclaimed = reclaim_cgroup(stage, cgroup, size)?;
         self.mechanism = Some(reclaimed.mechanism.to_owned());
@@ -161,7 +161,7 @@ impl Eater {
 
 /// Bytes that may stay behind without a phase having failed.
 fn few(stage: &Stage<'_, '_>) -> u64 {
-    (stage.plan.settings.size as f64 * (1.0 - REACHED)) as u64
+    (stage.plan.settings.size() as f64 * (1.0 - REACHED)) as u64
 }
 
 fn reclaim_cgroup(stage: &Stage<'_, '_>, cgroup: &Cgroup, bytes: u64) -> Result<Reclaimed, Trouble> {
@@ -187,7 +187,7 @@ fn cannot_trim(stage: &Stage<'_, '_>) -> Option<Trouble> {
 
 /// A fill that did not stay in the working set makes what comes after it say something else than it seems to.
 pub(super) fn check_filled(stage: &mut Stage<'_, '_>) {
-    let (size, limit) = (stage.plan.settings.size, stage.plan.settings.limit);
+    let (size, limit) = (stage.plan.settings.size(), stage.plan.settings.limit);
     let Some(resident) = stage.finished.last().map(|finished| finished.after.target()) else {
         return;
     };
@@ -207,13 +207,13 @@ pub(super) fn check_filled(stage: &mut Stage<'_, '_>) {
 
 /// What counts is what stayed: pages that somebody else took during the rest are gone all the same.
 fn check_trimmed(stage: &mut Stage<'_, '_>) {
-    let (size, few) = (stage.plan.settings.size, few(stage));
+    let (size, few) = (stage.plan.settings.size(), few(stage));
     let empty = stage.finished.first().map_or(0, |fill| fill.before.target());
     let Some(trim) = stage.finished.last_mut() else {
         return;
     };
     trim.phase.bytes = trim.before.target().saturating_sub(trim.after.target());
-    trim.phase.gb_per_s = analysis::gb_per_s(trim.phase.bytes, trim.phase.seconds);
+    trim.phase.gb_per_s = quantity::gb_per_s(trim.phase.bytes, trim.phase.seconds);
     // The working set may have grown by more than the fill: by a file's bytes, by the program's own.
     let stayed = trim.after.target().saturating_sub(empty).min(size);
     let cached = trim.after.swap_cache().saturating_sub(trim.before.swap_cache());

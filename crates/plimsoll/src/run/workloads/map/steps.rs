@@ -13,9 +13,10 @@ use std::time::Instant;
 use plimsoll_os::{BackingFile, Discard, Errno, Pages, Region, UsageScope, page_size};
 use serde::{Deserialize, Serialize};
 
-use super::cost::Stopwatch;
-use super::protocol::{Cost, Findings};
 use crate::scenario::{GiveBack, Left, Mapping, Touch};
+use crate::workload::Stopwatch;
+use crate::workload::protocol::{Cost, Findings, Reply};
+use crate::workload::{Memory, Work, typed};
 
 /// Written where memory is touched: nothing that memory holds by itself.
 const BYTE: u8 = 0xA5;
@@ -23,7 +24,7 @@ const BYTE: u8 = 0xA5;
 /// A step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "step", rename_all = "kebab-case")]
-pub enum Matrix {
+pub(super) enum Step {
     /// Map, touch, and touch once more what now is resident. Finds `map_s`, `touch_s`, `memset_s`.
     Map {
         /// Bytes of the mapping.
@@ -53,7 +54,7 @@ pub enum Matrix {
 /// Why a step could not be done.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub(super) enum MatrixError {
+pub(super) enum StepError {
     #[error("cannot {what}: {errno}; {advice}")]
     Kernel {
         what: &'static str,
@@ -79,13 +80,27 @@ pub(super) struct Ground {
     given_back: Option<GiveBack>,
 }
 
+/// The worker's side.
+#[derive(Default)]
+pub(in crate::run) struct Steps {
+    ground: Option<Ground>,
+}
+
+impl Work for Steps {
+    fn carry_out(&mut self, request: &serde_json::Value, _: Option<&mut Memory>) -> Result<Reply, String> {
+        let found = step(&mut self.ground, &typed(request)?);
+        let (cost, findings) = found.map_err(|error| error.to_string())?;
+        Ok(Reply::Found { cost, findings })
+    }
+}
+
 type Found = (Cost, Findings);
 
 /// Does a step. `ground` is what the step before left.
-pub(super) fn step(ground: &mut Option<Ground>, step: &Matrix) -> Result<Found, MatrixError> {
-    let there = |step| MatrixError::OutOfOrder { step };
+pub(super) fn step(ground: &mut Option<Ground>, step: &Step) -> Result<Found, StepError> {
+    let there = |step| StepError::OutOfOrder { step };
     match step {
-        Matrix::Map {
+        Step::Map {
             bytes,
             mapping,
             touch,
@@ -95,21 +110,16 @@ pub(super) fn step(ground: &mut Option<Ground>, step: &Matrix) -> Result<Found, 
             *ground = Some(made);
             Ok(found)
         }
-        Matrix::Compare => ground.as_ref().ok_or(there("compare"))?.compare(),
-        Matrix::GiveBack { way } => ground.as_mut().ok_or(there("give-back"))?.give_back(*way),
-        Matrix::Reuse => ground.as_mut().ok_or(there("reuse"))?.reuse(),
-        Matrix::Check => ground.take().ok_or(there("check"))?.check(),
+        Step::Compare => ground.as_ref().ok_or(there("compare"))?.compare(),
+        Step::GiveBack { way } => ground.as_mut().ok_or(there("give-back"))?.give_back(*way),
+        Step::Reuse => ground.as_mut().ok_or(there("reuse"))?.reuse(),
+        Step::Check => ground.take().ok_or(there("check"))?.check(),
     }
 }
 
 impl Ground {
     /// The file behind a mapping is made before the clock runs: a program that hands memory back keeps its file.
-    fn map(
-        bytes: u64,
-        mapping: Mapping,
-        touch: Touch,
-        folder: &Path,
-    ) -> Result<(Ground, Found), MatrixError> {
+    fn map(bytes: u64, mapping: Mapping, touch: Touch, folder: &Path) -> Result<(Ground, Found), StepError> {
         let bytes = match mapping {
             Mapping::Hugetlb => bytes.next_multiple_of(Mapping::HUGE_PAGE),
             _ => bytes,
@@ -133,7 +143,7 @@ impl Ground {
         Ok((ground, (watch.stop(bytes), findings)))
     }
 
-    fn new_region(&self) -> Result<Region, MatrixError> {
+    fn new_region(&self) -> Result<Region, StepError> {
         let region = Region::map(self.pages(), self.length).map_err(|errno| match self.mapping {
             Mapping::Hugetlb => refused("map reserved huge pages", errno, "reserve more (vm.nr_hugepages)"),
             _ => refused(
@@ -156,7 +166,7 @@ impl Ground {
     }
 
     /// Base pages or huge ones as the mapping says, whatever the system does on its own.
-    fn advise(&self, region: &Region) -> Result<(), MatrixError> {
+    fn advise(&self, region: &Region) -> Result<(), StepError> {
         match self.mapping {
             Mapping::Thp => region.huge_pages(true).map_err(|errno| {
                 let advice = "use a kernel with transparent huge pages, or another `mapping`";
@@ -191,8 +201,8 @@ impl Ground {
     }
 
     /// Looks at what was written, which must be there in full.
-    fn compare(&self) -> Result<Found, MatrixError> {
-        let out_of_order = || MatrixError::OutOfOrder { step: "compare" };
+    fn compare(&self) -> Result<Found, StepError> {
+        let out_of_order = || StepError::OutOfOrder { step: "compare" };
         let region = self
             .region
             .as_ref()
@@ -204,8 +214,8 @@ impl Ground {
         Ok((watch.stop(self.length as u64), seen(wrong, kept)))
     }
 
-    fn give_back(&mut self, way: GiveBack) -> Result<Found, MatrixError> {
-        let out_of_order = || MatrixError::OutOfOrder { step: "give-back" };
+    fn give_back(&mut self, way: GiveBack) -> Result<Found, StepError> {
+        let out_of_order = || StepError::OutOfOrder { step: "give-back" };
         let mut region = self.region.take().ok_or_else(out_of_order)?;
         let watch = Stopwatch::start(UsageScope::Process);
         let discard = |mut region: Region, how| region.discard(how).map(|()| Some(region));
@@ -238,7 +248,7 @@ impl Ground {
     }
 
     /// Makes the addresses usable again where they are not.
-    fn get_again(&mut self) -> Result<(), MatrixError> {
+    fn get_again(&mut self) -> Result<(), StepError> {
         match (&mut self.region, self.given_back) {
             (None, _) => self.region = Some(self.new_region()?),
             (Some(region), Some(GiveBack::Mremap)) => region
@@ -254,7 +264,7 @@ impl Ground {
         Ok(())
     }
 
-    fn reuse(&mut self) -> Result<Found, MatrixError> {
+    fn reuse(&mut self) -> Result<Found, StepError> {
         let watch = Stopwatch::start(UsageScope::Process);
         let (again, map_s) = timed(|| self.get_again());
         again?;
@@ -265,8 +275,8 @@ impl Ground {
     }
 
     /// Looks at every byte: not timed, as it is no part of the experiment.
-    fn check(mut self) -> Result<Found, MatrixError> {
-        let way = self.given_back.ok_or(MatrixError::OutOfOrder { step: "check" })?;
+    fn check(mut self) -> Result<Found, StepError> {
+        let way = self.given_back.ok_or(StepError::OutOfOrder { step: "check" })?;
         self.get_again()?;
         let watch = Stopwatch::start(UsageScope::Process);
         let found = self
@@ -279,7 +289,7 @@ impl Ground {
 }
 
 /// The file behind a mapping, where it has one.
-fn backing(mapping: Mapping, folder: &Path, length: usize) -> Result<Option<BackingFile>, MatrixError> {
+fn backing(mapping: Mapping, folder: &Path, length: usize) -> Result<Option<BackingFile>, StepError> {
     let made = match mapping {
         Mapping::Memfd => BackingFile::in_memory(length),
         Mapping::File => CString::new(folder.as_os_str().as_bytes())
@@ -287,14 +297,14 @@ fn backing(mapping: Mapping, folder: &Path, length: usize) -> Result<Option<Back
             .and_then(|folder| BackingFile::on_disk(&folder, length)),
         _ => return Ok(None),
     };
-    made.map(Some).map_err(|errno| MatrixError::File {
+    made.map(Some).map_err(|errno| StepError::File {
         folder: folder.to_owned(),
         errno,
     })
 }
 
-fn refused(what: &'static str, errno: Errno, advice: &'static str) -> MatrixError {
-    MatrixError::Kernel { what, errno, advice }
+fn refused(what: &'static str, errno: Errno, advice: &'static str) -> StepError {
+    StepError::Kernel { what, errno, advice }
 }
 
 fn timed<T>(work: impl FnOnce() -> T) -> (T, f64) {
@@ -417,10 +427,10 @@ mod tests {
     #[test]
     fn steps_out_of_order_are_refused_in_words() {
         for first in [
-            Matrix::Reuse,
-            Matrix::Check,
-            Matrix::Compare,
-            Matrix::GiveBack { way: GiveBack::Free },
+            Step::Reuse,
+            Step::Check,
+            Step::Compare,
+            Step::GiveBack { way: GiveBack::Free },
         ] {
             let text = step(&mut None, &first).unwrap_err().to_string();
             assert!(text.contains("out of order"), "{text}");

@@ -14,10 +14,11 @@ use plimsoll_os::UsageScope;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::cost::Stopwatch;
-use super::fill::mix;
-use super::protocol::{Cost, Findings, Verification};
 use crate::latency::Latencies;
+use crate::workload::Stopwatch;
+use crate::workload::mix;
+use crate::workload::protocol::{Cost, Findings, Reply, Verification};
+use crate::workload::{Memory, Work, typed};
 
 /// Bytes of a page as the figures count them, and of a piece that is compared.
 const PAGE: u64 = 4096;
@@ -31,9 +32,19 @@ const WITNESSED: u64 = 16;
 /// Step of the numbers that the writes' choices are mixed from: odd, with its bits well spread (SplitMix64's).
 const GAMMA: u64 = 0x9E37_79B9_7F4A_7C15;
 
+/// What is asked of a worker.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "kebab-case")]
+pub(super) enum Asked {
+    /// Be a consumer, from its start to the common end.
+    Consume(Consume),
+    /// Compare what the consumer kept of its memory with what it wrote, when nothing is timed any more.
+    Verify,
+}
+
 /// What is asked.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Consume {
+pub(super) struct Consume {
     /// S: bytes that it allocates.
     pub bytes: u64,
     /// W: writes in one cycle.
@@ -46,6 +57,33 @@ pub struct Consume {
     pub end: f64,
     /// Seed of the places and the bytes.
     pub seed: u64,
+}
+
+/// The worker's side.
+#[derive(Default)]
+pub(in crate::run) struct Consumer {
+    /// What the consumer that it was left behind.
+    witness: Option<Witness>,
+}
+
+impl Work for Consumer {
+    fn carry_out(&mut self, request: &serde_json::Value, _: Option<&mut Memory>) -> Result<Reply, String> {
+        match typed(request)? {
+            Asked::Consume(asked) => {
+                let (cost, findings, witness) = consume(&asked).map_err(|error| error.to_string())?;
+                self.witness = Some(witness);
+                Ok(Reply::Found { cost, findings })
+            }
+            Asked::Verify => {
+                let nothing = "there is nothing to verify: no consumer has ended here; send a consume first";
+                let witness = self.witness.as_ref().ok_or(nothing)?;
+                Ok(Reply::Done {
+                    cost: Cost::default(),
+                    verification: Some(witness.verify()),
+                })
+            }
+        }
+    }
 }
 
 /// A request that no consumer can carry out.

@@ -11,12 +11,13 @@ use std::time::{Duration, Instant};
 use plimsoll_os::{UsageScope, page_size};
 use serde::{Deserialize, Serialize};
 
-use super::cost::Stopwatch;
-use super::fill::mix;
 use super::pattern::{self, Choices};
-use super::protocol::{Cost, Findings};
 use crate::latency::Latencies;
 use crate::scenario::Pattern;
+use crate::workload::Stopwatch;
+use crate::workload::mix;
+use crate::workload::protocol::{Cost, Findings, Reply};
+use crate::workload::{Memory, Work, nothing_filled, typed};
 
 /// Bytes of a cache line: the words of a page are in one.
 const LINE: usize = 64;
@@ -35,7 +36,7 @@ const LEAST_INTERVAL_S: f64 = 1e-6;
 /// What is asked, in this order.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "kebab-case")]
-pub enum Visit {
+pub(super) enum Visit {
     /// Set the words of every page, measure the own cost, and visit for a while without counting latencies.
     Prepare {
         /// How pages are chosen.
@@ -68,6 +69,57 @@ pub(super) enum VisitError {
     Pages(u64),
     #[error("nothing was prepared to be visited; prepare it first")]
     Unprepared,
+}
+
+/// The worker's side.
+#[derive(Default)]
+pub(in crate::run) struct Visits {
+    /// Who visits the memory, once that is prepared.
+    visitor: Option<Visitor>,
+}
+
+impl Work for Visits {
+    fn carry_out(
+        &mut self,
+        request: &serde_json::Value,
+        memory: Option<&mut Memory>,
+    ) -> Result<Reply, String> {
+        let memory = memory.ok_or_else(|| nothing_filled("visit"))?;
+        let found = self.visit(memory.whole_mut(), &typed(request)?);
+        let (cost, findings) = found.map_err(|error| error.to_string())?;
+        Ok(Reply::Found { cost, findings })
+    }
+
+    fn released(&mut self) {
+        self.visitor = None;
+    }
+}
+
+impl Visits {
+    fn visit(&mut self, memory: Option<&mut [u8]>, asked: &Visit) -> Result<(Cost, Findings), VisitError> {
+        match *asked {
+            Visit::Prepare {
+                pattern,
+                compute,
+                steps,
+                warm_up,
+                seed,
+            } => {
+                let (visitor, cost, findings) =
+                    Visitor::prepare(memory, (pattern, compute, steps), warm_up, seed)?;
+                self.visitor = Some(visitor);
+                Ok((cost, findings))
+            }
+            Visit::Measure { seconds } => {
+                let visitor = self.visitor.as_mut().ok_or(VisitError::Unprepared)?;
+                visitor.measure(memory, seconds)
+            }
+            Visit::Check => {
+                let visitor = self.visitor.as_ref().ok_or(VisitError::Unprepared)?;
+                visitor.check(memory)
+            }
+        }
+    }
 }
 
 /// A worker's visits, from its preparation on.

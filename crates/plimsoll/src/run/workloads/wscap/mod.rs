@@ -1,20 +1,26 @@
 //! One worker scans its memory, first uncapped, then under a cap, then with its working set emptied once.
 
+mod balance;
+mod scan;
+
 use std::time::Duration;
 
 use super::compression::check_filled;
-use super::phase::Worked;
-use super::stage::{Stage, Surroundings};
-use super::trial::{Trouble, lacking};
 use crate::environment::{Cgroup, EnvironmentError};
 use crate::exit::Exit;
 use crate::quantity;
 use crate::recording::model::NOT_RUN;
+use crate::run::phase::Worked;
+use crate::run::stage::{Stage, Surroundings};
+use crate::run::trial::{Trouble, lacking};
 use crate::sample::{ProfileError, Profiler, Symbols};
-use crate::scenario::{CapBy, Wscap};
+use crate::scenario::workloads::wscap::{finding, phase};
+use crate::scenario::{CapBy, WorkloadKind, Wscap};
 use crate::workload::protocol::{Command, Reply};
-use crate::workload::scan::{Scan, figure};
 use crate::workload::{Worker, WorkerError};
+use scan::Scan;
+
+pub(super) use scan::Scanner;
 
 /// Pause between two looks at the worker while it scans: as often as the system is sampled.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -26,9 +32,9 @@ const BALANCE: &str = "madvise(MADV_PAGEOUT) by a thread of the worker, once a s
 
 /// Runs the trial's work.
 pub(super) fn run(stage: &mut Stage<'_, '_>, wscap: &Wscap) -> Result<(), Trouble> {
-    let mut scanner = Scanner {
+    let mut scanner = Experiment {
         worker: stage.spawn()?,
-        wscap: *wscap,
+        wscap: wscap.clone(),
         symbols: Symbols::read(),
     };
     stage.watch(&[scanner.worker.pid()]);
@@ -40,37 +46,41 @@ pub(super) fn run(stage: &mut Stage<'_, '_>, wscap: &Wscap) -> Result<(), Troubl
     ended
 }
 
-/// The scanner of one trial.
-struct Scanner {
+/// The worker of one trial.
+struct Experiment {
     worker: Worker,
     wscap: Wscap,
     /// The kernel's symbols, or why no share of CPU time can be told.
     symbols: Result<Symbols, ProfileError>,
 }
 
-impl Scanner {
+impl Experiment {
     fn work(&mut self, stage: &mut Stage<'_, '_>) -> Result<(), Trouble> {
-        let settings = &stage.plan.settings;
-        let fill = stage.fill(settings.size, settings.request);
-        stage.phase("fill", Some(1), |stage, _| stage.find(&mut self.worker, &fill))?;
+        let hold = self.wscap.hold;
+        let fill = stage.fill(self.wscap.size, self.wscap.request());
+        stage.phase(phase::FILL, Some(1), |stage, _| {
+            stage.find(&mut self.worker, &fill)
+        })?;
         check_filled(stage);
-        stage.rest(settings.hold)?;
-        stage.phase("uncapped", Some(2), |stage, _| self.scan(stage, "uncapped", None))?;
+        stage.rest(hold)?;
+        stage.phase(phase::UNCAPPED, Some(2), |stage, _| {
+            self.scan(stage, phase::UNCAPPED, None)
+        })?;
         match (cannot_cap(stage), stage.cgroup()) {
             (Some(trouble), _) => stage.troubles.push(trouble),
             (None, None) => {}
             (None, Some(cgroup)) => {
                 self.capped(stage, cgroup)?;
-                stage.rest(settings.hold)?;
-                stage.phase("emptied", Some(4), |stage, _| self.emptied(stage))?;
+                stage.rest(hold)?;
+                stage.phase(phase::EMPTIED, Some(4), |stage, _| self.emptied(stage))?;
             }
         }
-        stage.phase("verify", Some(5), |stage, _| self.verify(stage))
+        stage.phase(phase::VERIFY, Some(5), |stage, _| self.verify(stage))
     }
 
     /// Scans under the cap, which is gone afterwards.
     fn capped(&mut self, stage: &mut Stage<'_, '_>, cgroup: &Cgroup) -> Result<(), Trouble> {
-        let cap = self.wscap.cap(stage.plan.settings.size);
+        let cap = self.wscap.cap();
         let (mechanism, balance, set) = match self.wscap.cap_by {
             CapBy::Limit => (cgroup.limit_file(), None, set_limit(stage, cgroup, cap)),
             CapBy::High => ("memory.high", None, set_high(stage, cgroup, Some(cap))),
@@ -86,7 +96,9 @@ impl Scanner {
             ));
             return Ok(());
         }
-        stage.phase("capped", Some(3), |stage, _| self.scan(stage, "capped", balance))?;
+        stage.phase(phase::CAPPED, Some(3), |stage, _| {
+            self.scan(stage, phase::CAPPED, balance)
+        })?;
         let lifted = match self.wscap.cap_by {
             CapBy::Limit => set_limit(stage, cgroup, stage.plan.settings.limit),
             CapBy::High => set_high(stage, cgroup, None),
@@ -102,12 +114,10 @@ impl Scanner {
     fn emptied(&mut self, stage: &mut Stage<'_, '_>) -> Result<Worked, Trouble> {
         let emptied = stage.find(&mut self.worker, &Command::Trim)?.cost;
         let stayed = stage.snapshot()?.target().saturating_sub(own_bytes(stage));
-        stage
-            .troubles
-            .extend(not_emptied(stayed, stage.plan.settings.size));
-        let mut worked = self.scan(stage, "emptied", None)?;
-        worked.findings.set("emptying_s", emptied.seconds);
-        worked.findings.set("stayed_bytes", stayed as f64);
+        stage.troubles.extend(not_emptied(stayed, self.wscap.size));
+        let mut worked = self.scan(stage, phase::EMPTIED, None)?;
+        worked.findings.set(finding::EMPTYING, emptied.seconds);
+        worked.findings.set(finding::STAYED, stayed as f64);
         worked.cost = emptied.and(worked.cost);
         Ok(worked)
     }
@@ -116,13 +126,16 @@ impl Scanner {
     fn scan(
         &mut self,
         stage: &mut Stage<'_, '_>,
-        phase: &str,
+        name: &str,
         balance: Option<u64>,
     ) -> Result<Worked, Trouble> {
-        let scan = Command::Scan(Scan {
-            seconds: self.wscap.duration,
-            balance,
-        });
+        let scan = Command::work(
+            WorkloadKind::Wscap,
+            &Scan {
+                seconds: self.wscap.duration,
+                balance,
+            },
+        );
         let mut profiler = self.profiler();
         self.worker.send(&scan).map_err(|error| stage.explain(&error))?;
         let own = own_bytes(stage);
@@ -143,22 +156,22 @@ impl Scanner {
         };
         let mut worked = Worked::of_reply(reply)?;
         if let Some((least, most)) = resident {
-            worked.findings.set("resident_min_bytes", least as f64);
-            worked.findings.set("resident_max_bytes", most as f64);
+            worked.findings.set(finding::RESIDENT_MIN, least as f64);
+            worked.findings.set(finding::RESIDENT_MAX, most as f64);
         }
         if let (Some(profiler), Ok(symbols)) = (profiler, &self.symbols) {
             let profile = profiler.finish(symbols);
             worked
                 .findings
-                .set("profile_samples_count", profile.samples as f64);
-            worked.findings.set("profile_lost_count", profile.lost as f64);
+                .set(finding::PROFILE_SAMPLES, profile.samples as f64);
+            worked.findings.set(finding::PROFILE_LOST, profile.lost as f64);
             if let Some(percent) = profile.fault_path_percent {
-                worked.findings.set("fault_path_percent", percent);
+                worked.findings.set(finding::FAULT_PATH, percent);
             }
             worked.profile = profile.functions;
         }
-        if let Some(rates) = worked.findings.lists.remove(figure::RATES) {
-            stage.lists.push((format!("{phase}_{}", figure::RATES), rates));
+        if let Some(rates) = worked.findings.lists.remove(finding::RATE) {
+            stage.lists.push((format!("{name}_{}", finding::RATE), rates));
         }
         Ok(worked)
     }
@@ -196,7 +209,7 @@ impl Scanner {
 /// Why nothing can be capped here, if so.
 fn cannot_cap(stage: &Stage<'_, '_>) -> Option<Trouble> {
     match &stage.surroundings {
-        Surroundings::Lacking(missing) => Some(lacking("capped", missing)),
+        Surroundings::Lacking(missing) => Some(lacking(phase::CAPPED, missing)),
         Surroundings::Made(environment) if environment.swap_device().is_none() => Some(Trouble::new(
             Exit::WorkloadFailed,
             format_args!(

@@ -1,5 +1,7 @@
 //! A load on malloc, in a worker that runs on the allocator under test.
 
+mod load;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,16 +12,19 @@ use std::time::Duration;
 
 use plimsoll_os::Pidfd;
 
-use super::stage::{Stage, Surroundings};
-use super::trial::{Trouble, lacking};
 use crate::environment;
 use crate::exit::Exit;
 use crate::heap::{self, HeapFrontEnd, HeapReport, Launch};
 use crate::quantity;
-use crate::scenario::{Allocator, FrontEnd, Heap, HeapLoad};
+use crate::run::stage::{Stage, Surroundings};
+use crate::run::trial::{Trouble, lacking};
+use crate::scenario::workloads::heap::finding;
+use crate::scenario::{Allocator, FrontEnd, Heap, HeapLoad, WorkloadKind};
 use crate::workload::Worker;
-use crate::workload::heap::{HeapStep, figure};
 use crate::workload::protocol::{Command, Findings, Reply};
+use load::HeapStep;
+
+pub(super) use load::Load;
 
 /// The variable that chooses the allocator of a process.
 const PRELOAD: &str = "LD_PRELOAD";
@@ -77,15 +82,15 @@ fn work(
     preloaded: &Preloaded,
     heap: &Heap,
 ) -> Result<(), Trouble> {
-    let library = match stage.ask(worker, &Command::Heap(HeapStep::Which))? {
-        Reply::Allocator { library } => library,
+    let library = match stage.ask(worker, &Command::work(WorkloadKind::Heap, &HeapStep::Which))? {
+        Reply::Named { name } => name,
         other => return Err(Trouble::unexpected(&other)),
     };
     preloaded.check(&library)?;
     preloaded.check_front_end(worker.pid())?;
     stage.param("library", library);
     let seed = stage.seed();
-    let load = Command::Heap(HeapStep::Load { heap: *heap, seed });
+    let load = Command::work(WorkloadKind::Heap, &HeapStep::Load { heap: *heap, seed });
     stage.phase(heap.load.name(), Some(1), |stage, _| {
         let mut worked = stage.find(worker, &load)?;
         if heap.load == HeapLoad::Fragmentation {
@@ -94,14 +99,14 @@ fn work(
         Ok(worked)
     })?;
     if heap.load == HeapLoad::Fragmentation {
-        let free = Command::Heap(HeapStep::Free);
+        let free = Command::work(WorkloadKind::Heap, &HeapStep::Free);
         stage.phase("free", None, |stage, _| stage.find(worker, &free))?;
     }
-    let hold = stage.plan.settings.hold;
+    let hold = heap.hold;
     if hold > 0.0 {
         stage.phase("left", Some(2), |stage, _| {
             stage.rest(hold)?;
-            stage.find(worker, &Command::Heap(HeapStep::Left))
+            stage.find(worker, &Command::work(WorkloadKind::Heap, &HeapStep::Left))
         })?;
     }
     Ok(())
@@ -165,14 +170,14 @@ impl Preloaded {
             return Ok(());
         }
         if let Some(heap) = heap_of(pid)? {
-            into.set(figure::FREE_BLOCKS, heap.free_blocks as f64);
-            into.set(figure::UNCOMMITTED_RANGES, heap.uncommitted_ranges as f64);
+            into.set(finding::FREE_BLOCKS, heap.free_blocks as f64);
+            into.set(finding::UNCOMMITTED_RANGES, heap.uncommitted_ranges as f64);
             for (name, percent) in [
                 (
-                    figure::EXTERNAL_FRAGMENTATION,
+                    finding::EXTERNAL_FRAGMENTATION,
                     heap.external_fragmentation_percent,
                 ),
-                (figure::VIRTUAL_FRAGMENTATION, heap.virtual_fragmentation_percent),
+                (finding::VIRTUAL_FRAGMENTATION, heap.virtual_fragmentation_percent),
             ] {
                 percent.into_iter().for_each(|percent| into.set(name, percent));
             }

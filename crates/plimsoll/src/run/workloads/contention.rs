@@ -1,11 +1,11 @@
 //! A program holds memory while another one asks for more and more.
 
-use super::phase::Worked;
-use super::stage::{Stage, Surroundings};
-use super::trial::{Trouble, lacking};
 use crate::exit::Exit;
 use crate::quantity;
-use crate::scenario::{Contention, Settings, Subject};
+use crate::run::phase::Worked;
+use crate::run::stage::{Stage, Surroundings};
+use crate::run::trial::{Trouble, lacking};
+use crate::scenario::Contention;
 use crate::workload::protocol::{Command, Findings, Reply};
 use crate::workload::{Residency, Worker};
 
@@ -16,28 +16,6 @@ const TRIMMED: f64 = 0.02;
 const MORE_ASKS: usize = 4;
 /// Share of the size that must be resident before the first ask.
 const REACHED: f64 = 0.95;
-
-/// Says what is wrong where the second program has no room for one ask: then the OOM killer would end it.
-pub(super) fn check_room(settings: &Settings) -> Result<(), String> {
-    if Contention::most_asked(settings) > 0 {
-        return Ok(());
-    }
-    let bytes = |bytes: u64| quantity::bytes(bytes as f64);
-    let (swap, raise) = match settings.subject {
-        Subject::NoSwap => (String::new(), "`limit`"),
-        _ => (
-            format!(" and nine tenths of `swap-size` ({})", bytes(settings.swap_size)),
-            "`limit` or `swap-size`",
-        ),
-    };
-    Err(format!(
-        "the first program holds {}, and an ask of {} more does not fit seven eighths of `limit` ({}){swap}, so that the \
-         OOM killer would end it; raise {raise}, or lower `size` or `request`",
-        bytes(settings.size),
-        bytes(settings.request),
-        bytes(settings.limit),
-    ))
-}
 
 /// Runs the trial's work.
 pub(super) fn run(stage: &mut Stage<'_, '_>, contention: &Contention) -> Result<(), Trouble> {
@@ -58,7 +36,7 @@ pub(super) fn run(stage: &mut Stage<'_, '_>, contention: &Contention) -> Result<
     let mut both = Both {
         holder,
         asker,
-        suspended: contention.suspended,
+        asked: contention,
         at_first: Residency::default(),
     };
     let ended = both.contend(stage);
@@ -69,19 +47,19 @@ pub(super) fn run(stage: &mut Stage<'_, '_>, contention: &Contention) -> Result<
 }
 
 /// The two programs of a trial.
-struct Both {
+struct Both<'a> {
     holder: Worker,
     asker: Worker,
-    suspended: bool,
+    asked: &'a Contention,
     /// The first program before the other one asked.
     at_first: Residency,
 }
 
-impl Both {
+impl Both<'_> {
     fn contend(&mut self, stage: &mut Stage<'_, '_>) -> Result<(), Trouble> {
         self.hold(stage)?;
         self.ask(stage)?;
-        if self.suspended {
+        if self.asked.suspended {
             self.holder.resume().map_err(|error| stage.explain(&error))?;
         }
         let (mut verified, names) = (true, ["restore-holder", "restore-asker"]);
@@ -104,35 +82,34 @@ impl Both {
 
     /// The first program fills its memory, and is idle from then on.
     fn hold(&mut self, stage: &mut Stage<'_, '_>) -> Result<(), Trouble> {
-        let settings = &stage.plan.settings;
+        let (size, hold) = (self.asked.size, self.asked.hold);
         // In one mapping, as each ask is.
-        let fill = stage.fill(settings.size, settings.size);
+        let fill = stage.fill(size, size);
         stage.phase("hold", None, |stage, _| stage.find(&mut self.holder, &fill))?;
         self.at_first = residency(stage, &self.holder)?;
-        if (self.at_first.resident as f64) < settings.size as f64 * REACHED {
+        if (self.at_first.resident as f64) < size as f64 * REACHED {
             stage.troubles.push(Trouble::new(
                 Exit::WorkloadFailed,
                 format_args!(
                     "size not reached: only {} of {} were resident before the first ask; raise `limit`",
                     quantity::bytes(self.at_first.resident as f64),
-                    quantity::bytes(settings.size as f64)
+                    quantity::bytes(size as f64)
                 ),
             ));
         }
-        if self.suspended {
+        if self.asked.suspended {
             self.holder.suspend().map_err(|error| stage.explain(&error))?;
         }
-        stage.rest(settings.hold)
+        stage.rest(hold)
     }
 
     /// The second one asks, until the first one has been trimmed and a few asks more, or until there is no room.
     fn ask(&mut self, stage: &mut Stage<'_, '_>) -> Result<(), Trouble> {
-        let settings = &stage.plan.settings;
-        let most = Contention::most_asked(settings);
+        let most = self.asked.most_asked(&stage.plan.settings);
         let (mut asked, mut number, mut after) = (0, 0, 0);
         while asked < most && after <= MORE_ASKS {
             number += 1;
-            let bytes = settings.request.min(most - asked);
+            let bytes = self.asked.request.min(most - asked);
             let command = match asked {
                 // The same stream as the first one's: what the second holds is no other data, only more of it.
                 0 => stage.fill(bytes, bytes),
@@ -146,7 +123,7 @@ impl Both {
                 Ok(worked)
             })?;
             after += usize::from(trimmed);
-            stage.rest(settings.hold)?;
+            stage.rest(self.asked.hold)?;
         }
         Ok(())
     }
@@ -154,8 +131,7 @@ impl Both {
     /// Notes where the memory of both is; returns whether the first one was trimmed.
     fn look(&self, stage: &Stage<'_, '_>, asked: u64, worked: &mut Worked) -> Result<bool, Trouble> {
         let (holder, asker) = (residency(stage, &self.holder)?, residency(stage, &self.asker)?);
-        let settings = &stage.plan.settings;
-        let demand = 100.0 * (settings.size + asked) as f64 / settings.limit as f64;
+        let demand = 100.0 * (self.asked.size + asked) as f64 / stage.plan.settings.limit as f64;
         let seconds = worked.cost.seconds;
         let lost = self.at_first.resident.saturating_sub(holder.resident);
         let trimmed = lost as f64 > self.at_first.resident as f64 * TRIMMED;

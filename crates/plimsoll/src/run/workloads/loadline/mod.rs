@@ -7,22 +7,30 @@
 //! inactive list looks full and is empty, so that one reclaim after the other gets nothing. Such a kill says nothing about
 //! the load, which gets another worker.
 
+mod pattern;
+mod search;
+mod visit;
+
 use std::time::Duration;
 
-use super::phase::{Snapshot, Worked};
-use super::stage::{Stage, Surroundings};
-use super::trial::{Trouble, lacking};
-use crate::analysis::loadline::{
-    CPU_PER_VISIT, CPU_SYSTEM, CPU_USER, EARLY_KILLS, HARD_FAULTS, KILLED, LOAD, NET, PSI_FULL, PSI_SOME,
-    Point, RAM_LOAD, RESIDENT, STORE, SWAPPED, VISITS, next_load,
-};
 use crate::environment::{Environment, SwapDevice, active_swaps};
 use crate::exit::Exit;
+use crate::run::phase::{Snapshot, Worked};
+use crate::run::stage::{Stage, Surroundings};
+use crate::run::trial::{Trouble, lacking};
 use crate::sample::col;
-use crate::scenario::{Loadline, Subject};
+use crate::scenario::workloads::loadline::Point;
+use crate::scenario::workloads::loadline::finding::{
+    CPU_PER_VISIT, CPU_SYSTEM, CPU_USER, EARLY_KILLS, HARD_FAULTS, KILLED, LOAD, NET, PSI_FULL, PSI_SOME,
+    RAM_LOAD, RESIDENT, STORE, SWAPPED, VISITS,
+};
+use crate::scenario::{Loadline, Subject, WorkloadKind};
 use crate::workload::protocol::{Command, Cost, Findings, Reply};
-use crate::workload::visit::Visit;
 use crate::workload::{Worker, WorkerError};
+use search::next_load;
+use visit::Visit;
+
+pub(super) use visit::Visits;
 
 /// Sizes are whole pages of this many bytes.
 const PAGE: u64 = 4096;
@@ -69,7 +77,7 @@ pub(super) fn run(stage: &mut Stage<'_, '_>, loadline: &Loadline) -> Result<(), 
         let point = stage
             .finished
             .last()
-            .and_then(|finished| Point::of_phase(&finished.phase));
+            .and_then(|finished| Point::of(&finished.phase.figures));
         points.push(point.ok_or_else(|| failed("a point has no figures"))?);
     }
     if early_kills > 0 {
@@ -194,14 +202,15 @@ impl Sweep<'_> {
         if self.ask(stage, worker, &fill)?.is_none() {
             return Ok(None);
         }
-        let prepare = Command::Visit(Visit::Prepare {
+        let prepare = Visit::Prepare {
             pattern: self.loadline.pattern,
             compute: self.loadline.compute,
             steps: self.steps,
             // Half as long as what is measured: uniform choices need none, uneven ones have their hot pages back soon.
             warm_up: self.loadline.duration / 2.0,
             seed: stage.seed(),
-        });
+        };
+        let prepare = Command::work(WorkloadKind::Loadline, &prepare);
         let Some(reply) = self.ask(stage, worker, &prepare)? else {
             return Ok(None);
         };
@@ -220,7 +229,12 @@ impl Sweep<'_> {
         size: u64,
     ) -> Result<Option<Worked>, Trouble> {
         let seconds = self.loadline.duration;
-        let Some(reply) = self.ask(stage, worker, &Command::Visit(Visit::Measure { seconds }))? else {
+        let Some(reply) = self.ask(
+            stage,
+            worker,
+            &Command::work(WorkloadKind::Loadline, &Visit::Measure { seconds }),
+        )?
+        else {
             return Ok(None);
         };
         let mut worked = Worked::of_reply(reply)?;
@@ -231,7 +245,12 @@ impl Sweep<'_> {
 
     /// Has the worker read every page, its tag and its counter; false if the OOM killer ended it for that.
     fn check(&mut self, stage: &Stage<'_, '_>, worker: &mut Worker) -> Result<bool, Trouble> {
-        let Some(reply) = self.ask(stage, worker, &Command::Visit(Visit::Check))? else {
+        let Some(reply) = self.ask(
+            stage,
+            worker,
+            &Command::work(WorkloadKind::Loadline, &Visit::Check),
+        )?
+        else {
             return Ok(false);
         };
         let found = Worked::of_reply(reply)?.findings.figures;

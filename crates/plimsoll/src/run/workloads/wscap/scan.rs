@@ -9,46 +9,23 @@ use plimsoll_os::UsageScope;
 use serde::{Deserialize, Serialize};
 
 use super::balance::Balancer;
-use super::cost::Stopwatch;
-use super::memory::Memory;
-use super::protocol::{Cost, Findings};
 use crate::latency::Latencies;
 use crate::scenario::Wscap;
+use crate::scenario::workloads::wscap::finding;
+use crate::workload::Stopwatch;
+use crate::workload::protocol::{Cost, Findings, Reply};
+use crate::workload::{Memory, Work, nothing_filled, typed};
 
 /// Pages between two looks at the clock: reading it takes about as long as writing two or three pages.
 const PAGES_AT_ONCE: u64 = 256;
 
 /// What is asked.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Scan {
+pub(super) struct Scan {
     /// Seconds to go on for.
     pub seconds: f64,
     /// Most bytes that stay resident, where the worker trims itself once a second; none where somebody else does.
     pub balance: Option<u64>,
-}
-
-/// Names of what a scan finds.
-pub mod figure {
-    /// Scans, with the fraction of the last one.
-    pub const SCANS: &str = "scans_count";
-    /// Scans a second.
-    pub const RATE: &str = "scans_per_s";
-    /// Seconds a page, all pages alike.
-    pub const PAGE: &str = "page_s";
-    /// Faults of the worker a scan.
-    pub const FAULTS: &str = "faults_per_scan_count";
-    /// Seconds of the first scan; absent where it was not finished.
-    pub const FIRST: &str = "first_scan_s";
-    /// Seconds of the median scan; absent where none was finished.
-    pub const MEDIAN: &str = "median_scan_s";
-    /// Looks of the balance-set manager.
-    pub const LOOKS: &str = "balance_looks_count";
-    /// Bytes that it trimmed.
-    pub const TRIMMED: &str = "balance_trimmed_bytes";
-    /// Seconds that it took for it.
-    pub const TRIMMING: &str = "balance_trimming_s";
-    /// The list of scans a second, one for each [`Wscap::RATE_INTERVAL_S`](crate::scenario::Wscap::RATE_INTERVAL_S).
-    pub const RATES: &str = "scans_per_s";
 }
 
 /// What went wrong with a scan.
@@ -59,6 +36,22 @@ pub(super) enum ScanError {
     Seconds(f64),
     #[error("cannot keep the working set at its cap: {0}")]
     Balance(#[from] super::balance::BalanceError),
+}
+
+/// The worker's side.
+#[derive(Default)]
+pub(in crate::run) struct Scanner;
+
+impl Work for Scanner {
+    fn carry_out(
+        &mut self,
+        request: &serde_json::Value,
+        memory: Option<&mut Memory>,
+    ) -> Result<Reply, String> {
+        let memory = memory.ok_or_else(|| nothing_filled("scan"))?;
+        let (cost, findings) = scan(memory, &typed(request)?).map_err(|error| error.to_string())?;
+        Ok(Reply::Found { cost, findings })
+    }
 }
 
 /// Scans `memory` for the seconds asked, and on from where the scan before it ended.
@@ -82,9 +75,9 @@ pub(super) fn scan(memory: &mut Memory, asked: &Scan) -> Result<(Cost, Findings)
     let mut findings = counted.findings(memory.pages(), cost);
     if let Some(balanced) = balanced {
         let balanced = balanced?;
-        findings.set(figure::LOOKS, balanced.looks as f64);
-        findings.set(figure::TRIMMED, balanced.trimmed_bytes as f64);
-        findings.set(figure::TRIMMING, balanced.seconds);
+        findings.set(finding::LOOKS, balanced.looks as f64);
+        findings.set(finding::TRIMMED, balanced.trimmed_bytes as f64);
+        findings.set(finding::TRIMMING, balanced.seconds);
     }
     Ok((cost, findings))
 }
@@ -151,15 +144,15 @@ impl Counted {
         let scans = self.pages as f64 / all as f64;
         let faults = cost.minor_faults + cost.major_faults;
         let mut findings = Findings::default();
-        findings.set(figure::SCANS, scans);
-        findings.set(figure::RATE, scans / self.seconds);
-        findings.set(figure::PAGE, self.seconds / self.pages as f64);
-        findings.set(figure::FAULTS, faults as f64 / scans);
+        findings.set(finding::SCANS, scans);
+        findings.set(finding::RATE, scans / self.seconds);
+        findings.set(finding::PAGE, self.seconds / self.pages as f64);
+        findings.set(finding::FAULTS, faults as f64 / scans);
         if let (Some(first), Some(median)) = (self.first, self.scans.percentile(50.0)) {
-            findings.set(figure::FIRST, first.as_secs_f64());
-            findings.set(figure::MEDIAN, median as f64 / 1e9);
+            findings.set(finding::FIRST, first.as_secs_f64());
+            findings.set(finding::MEDIAN, median as f64 / 1e9);
         }
-        findings.lists.insert(figure::RATES.to_owned(), self.rates);
+        findings.lists.insert(finding::RATE.to_owned(), self.rates);
         findings.latency = Some(self.scans.to_text());
         findings
     }
@@ -167,9 +160,9 @@ impl Counted {
 
 #[cfg(test)]
 mod tests {
-    use super::super::memory::FillRequest;
     use super::*;
     use crate::scenario::{FillClass, ThpMode};
+    use crate::workload::FillRequest;
 
     fn memory(bytes: u64) -> Memory {
         let asked = FillRequest {
@@ -195,7 +188,7 @@ mod tests {
             let pages = cost.bytes / plimsoll_os::page_size() as u64;
             all_pages += pages;
             let scans = pages as f64 / memory.pages() as f64;
-            assert!((found.figures[figure::SCANS] - scans).abs() < 1e-9);
+            assert!((found.figures[finding::SCANS] - scans).abs() < 1e-9);
             let latencies = Latencies::from_text(&found.latency.unwrap()).unwrap();
             assert_eq!(latencies.count(), scans as u64, "whole scans have a latency");
             assert!(memory.restore().1.holds());
@@ -207,7 +200,7 @@ mod tests {
     fn rates_are_those_of_the_time_they_stand_for() {
         let mut memory = memory(1 << 20);
         let (_, found) = scan(&mut memory, &asked(0.52, None)).unwrap();
-        let (rates, mean) = (&found.lists[figure::RATES], found.figures[figure::RATE]);
+        let (rates, mean) = (&found.lists[finding::RATE], found.figures[finding::RATE]);
         assert!((4..=6).contains(&rates.len()), "{rates:?}");
         let of_rates = rates.iter().sum::<f64>() / rates.len() as f64;
         assert!((of_rates / mean - 1.0).abs() < 0.5, "{rates:?} around {mean}");
@@ -226,8 +219,8 @@ mod tests {
     fn a_manager_with_an_ample_cap_looks_and_trims_nothing() {
         let mut memory = memory(1 << 20);
         let (_, found) = scan(&mut memory, &asked(0.05, Some(1 << 40))).unwrap();
-        assert!(found.figures[figure::LOOKS] >= 1.0);
-        assert_eq!(found.figures[figure::TRIMMED], 0.0);
+        assert!(found.figures[finding::LOOKS] >= 1.0);
+        assert_eq!(found.figures[finding::TRIMMED], 0.0);
         assert!(memory.restore().1.holds());
     }
 }

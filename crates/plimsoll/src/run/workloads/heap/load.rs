@@ -16,9 +16,11 @@ use plimsoll_heap_load::{
 use plimsoll_os::UsageScope;
 use serde::{Deserialize, Serialize};
 
-use super::cost::Stopwatch;
-use super::protocol::{Cost, Findings, Reply};
+use crate::scenario::workloads::heap::finding;
 use crate::scenario::{BlockSizes, Heap, HeapLoad};
+use crate::workload::Stopwatch;
+use crate::workload::protocol::{Cost, Findings, Reply};
+use crate::workload::{Memory, Work, typed};
 
 /// Pairs that a thread of Larson's load does for each of its blocks before it ends, as in the original, and the most of
 /// them: the end of the time is seen between two threads.
@@ -28,11 +30,11 @@ const MOST_PAIRS: u64 = 300_000;
 /// A step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "step", rename_all = "kebab-case")]
-pub enum HeapStep {
+pub(super) enum HeapStep {
     /// Answer with the library that malloc comes from.
     Which,
     /// Run the load, and free all that it allocated; that of fragmentation keeps what it holds at its end, so that its
-    /// heap can be looked at. Every block is checked before it is freed. Finds the figures of [`figure`] that the load
+    /// heap can be looked at. Every block is checked before it is freed. Finds the figures of [`finding`] that the load
     /// has.
     Load {
         /// What to do.
@@ -44,46 +46,6 @@ pub enum HeapStep {
     Free,
     /// Finds `left_bytes`: what is resident more than before the load.
     Left,
-}
-
-/// Names of the figures that a load finds, by what they count.
-pub mod figure {
-    /// CPU seconds of the process an operation: an allocation and a free.
-    pub const OPERATION_CPU: &str = "operation_cpu_s";
-    /// Operations a second on the wall, of all threads together.
-    pub const OPERATIONS: &str = "operations_per_s";
-    /// CPU seconds an operation that the generator takes by itself.
-    pub const GENERATOR_CPU: &str = "generator_cpu_s";
-    /// CPU seconds an allocation of a process that has allocated nothing yet.
-    pub const COLD_CPU: &str = "cold_cpu_s";
-    /// CPU seconds an allocation of what was allocated and freed before.
-    pub const STEADY_CPU: &str = "steady_cpu_s";
-    /// CPU seconds a free of the cold part.
-    pub const FREE_CPU: &str = "free_cpu_s";
-    /// Wall seconds of all allocations and frees of the aggressive load.
-    pub const AGGRESSIVE: &str = "aggressive_s";
-    /// Threads that lived in Larson's load.
-    pub const THREADS_LIVED: &str = "threads_lived";
-    /// Bytes that were asked for and held when memory was read.
-    pub const LIVE: &str = "live_bytes";
-    /// Resident bytes more than before the first block, with them.
-    pub const RESIDENT: &str = "resident_growth_bytes";
-    /// The most that they were.
-    pub const PEAK: &str = "peak_growth_bytes";
-    /// Live bytes in percent of resident ones; of the fragmentation load at its worst.
-    pub const LIVE_SHARE: &str = "live_percent";
-    /// The same at the end of the fragmentation load.
-    pub const LAST_LIVE_SHARE: &str = "last_live_percent";
-    /// Free blocks of the heap at the end of the fragmentation load, as `heap stat` counts them; of our allocator.
-    pub const FREE_BLOCKS: &str = "free_blocks";
-    /// The same of its uncommitted ranges.
-    pub const UNCOMMITTED_RANGES: &str = "uncommitted_ranges";
-    /// Free memory of the heap in percent of what is committed, at the same time.
-    pub const EXTERNAL_FRAGMENTATION: &str = "external_fragmentation_percent";
-    /// Uncommitted memory between committed memory of the heap, in percent, at the same time.
-    pub const VIRTUAL_FRAGMENTATION: &str = "virtual_fragmentation_percent";
-    /// Resident bytes more than before the load, after everything was freed.
-    pub const LEFT: &str = "left_bytes";
 }
 
 /// Why a step could not be done.
@@ -100,21 +62,27 @@ pub(super) enum HeapError {
     NothingKept,
 }
 
-/// What a load leaves to the steps that follow.
+/// The worker's side: what a load leaves to the steps that follow.
 #[derive(Default)]
-pub(super) struct Loaded {
+pub(in crate::run) struct Load {
     /// What was resident before it.
     before: Option<Resident>,
     /// What the load of fragmentation holds at its end.
     kept: Option<Shifted>,
 }
 
+impl Work for Load {
+    fn carry_out(&mut self, request: &serde_json::Value, _: Option<&mut Memory>) -> Result<Reply, String> {
+        step(self, &typed(request)?).map_err(|error| error.to_string())
+    }
+}
+
 /// Does a step.
-pub(super) fn step(loaded: &mut Loaded, step: &HeapStep) -> Result<Reply, HeapError> {
+fn step(loaded: &mut Load, step: &HeapStep) -> Result<Reply, HeapError> {
     let (cost, findings) = match step {
         HeapStep::Which => {
-            return Ok(Reply::Allocator {
-                library: allocator_name(),
+            return Ok(Reply::Named {
+                name: allocator_name(),
             });
         }
         HeapStep::Load { heap, seed } => {
@@ -132,7 +100,7 @@ pub(super) fn step(loaded: &mut Loaded, step: &HeapStep) -> Result<Reply, HeapEr
             let before = loaded.before.ok_or(HeapError::OutOfOrder)?;
             let mut findings = Findings::default();
             let left = Resident::read()?.now.saturating_sub(before.now);
-            findings.set(figure::LEFT, left as f64);
+            findings.set(finding::LEFT, left as f64);
             (Cost::default(), findings)
         }
     };
@@ -196,7 +164,7 @@ fn load(heap: &Heap, seed: u64, kept: &mut Option<Shifted>) -> Result<(Cost, Fin
             *kept = Some(ended);
         }
     }
-    let live = findings.figures.get(figure::LIVE).copied().unwrap_or(0.0);
+    let live = findings.figures.get(finding::LIVE).copied().unwrap_or(0.0);
     Ok((watch.stop(live as u64), findings))
 }
 
@@ -205,17 +173,17 @@ fn sizes(sizes: BlockSizes) -> Result<Sizes, SizesError> {
 }
 
 fn replaced(result: &ReplacementResult, into: &mut Findings) {
-    into.set(figure::OPERATION_CPU, result.process_cpu_ns / 1e9);
-    into.set(figure::OPERATIONS, result.pairs.per_second());
-    into.set(figure::GENERATOR_CPU, result.own_cpu_ns / 1e9);
+    into.set(finding::OPERATION_CPU, result.process_cpu_ns / 1e9);
+    into.set(finding::OPERATIONS, result.pairs.per_second());
+    into.set(finding::GENERATOR_CPU, result.own_cpu_ns / 1e9);
     footprint(&result.footprint, into);
 }
 
 fn handed_on(result: &LarsonResult, into: &mut Findings) {
-    into.set(figure::OPERATION_CPU, result.pairs.cpu_nanoseconds() / 1e9);
-    into.set(figure::OPERATIONS, result.pairs.per_second());
-    into.set(figure::GENERATOR_CPU, result.own_cpu_ns / 1e9);
-    into.set(figure::THREADS_LIVED, result.generations as f64);
+    into.set(finding::OPERATION_CPU, result.pairs.cpu_nanoseconds() / 1e9);
+    into.set(finding::OPERATIONS, result.pairs.per_second());
+    into.set(finding::GENERATOR_CPU, result.own_cpu_ns / 1e9);
+    into.set(finding::THREADS_LIVED, result.generations as f64);
     footprint(&result.footprint, into);
 }
 
@@ -225,14 +193,14 @@ fn grown(result: &AggressiveResult, into: &mut Findings) {
     // Each block is allocated and freed twice.
     let operations = sum(|rate| rate.count as f64) / 2.0;
     let wall = sum(|rate| rate.wall.as_secs_f64());
-    into.set(figure::OPERATION_CPU, result.process_cpu_ns / 1e9);
-    into.set(figure::OPERATIONS, operations / wall);
+    into.set(finding::OPERATION_CPU, result.process_cpu_ns / 1e9);
+    into.set(finding::OPERATIONS, operations / wall);
     let own = result.own_allocate_cpu_ns + result.own_free_cpu_ns;
-    into.set(figure::GENERATOR_CPU, own / 1e9);
-    into.set(figure::COLD_CPU, result.cold.cpu_nanoseconds() / 1e9);
-    into.set(figure::STEADY_CPU, result.steady.cpu_nanoseconds() / 1e9);
-    into.set(figure::FREE_CPU, result.free.cpu_nanoseconds() / 1e9);
-    into.set(figure::AGGRESSIVE, wall);
+    into.set(finding::GENERATOR_CPU, own / 1e9);
+    into.set(finding::COLD_CPU, result.cold.cpu_nanoseconds() / 1e9);
+    into.set(finding::STEADY_CPU, result.steady.cpu_nanoseconds() / 1e9);
+    into.set(finding::FREE_CPU, result.free.cpu_nanoseconds() / 1e9);
+    into.set(finding::AGGRESSIVE, wall);
     footprint(&result.footprint, into);
 }
 
@@ -243,17 +211,17 @@ fn shifted(phases: &[ShiftedPhase], into: &mut Findings) {
         footprint(worst, into);
     }
     if let Some(last) = ends().next_back() {
-        into.set(figure::LAST_LIVE_SHARE, 100.0 / last.per_live());
+        into.set(finding::LAST_LIVE_SHARE, 100.0 / last.per_live());
     }
 }
 
 fn footprint(found: &Footprint, into: &mut Findings) {
-    into.set(figure::LIVE, found.live as f64);
-    into.set(figure::RESIDENT, found.growth() as f64);
-    into.set(figure::PEAK, found.peak.saturating_sub(found.before) as f64);
+    into.set(finding::LIVE, found.live as f64);
+    into.set(finding::RESIDENT, found.growth() as f64);
+    into.set(finding::PEAK, found.peak.saturating_sub(found.before) as f64);
     // Where the growth is nothing, all of it was resident before, and no share says anything.
     if found.growth() > 0 {
-        into.set(figure::LIVE_SHARE, 100.0 / found.per_live());
+        into.set(finding::LIVE_SHARE, 100.0 / found.per_live());
     }
 }
 
@@ -272,7 +240,7 @@ mod tests {
         }
     }
 
-    fn found(loaded: &mut Loaded, asked: &HeapStep) -> Findings {
+    fn found(loaded: &mut Load, asked: &HeapStep) -> Findings {
         match step(loaded, asked).unwrap() {
             Reply::Found { findings, .. } => findings,
             other => panic!("{other:?}"),
@@ -288,13 +256,13 @@ mod tests {
             HeapLoad::Fragmentation,
             HeapLoad::Scaling,
         ] {
-            let mut loaded = Loaded::default();
+            let mut loaded = Load::default();
             let heap = heap(load);
             let findings = found(&mut loaded, &HeapStep::Load { heap, seed: 1 });
             let figures = &findings.figures;
-            assert!(figures[figure::LIVE] > 0.0, "{load:?}: {figures:?}");
+            assert!(figures[finding::LIVE] > 0.0, "{load:?}: {figures:?}");
             let timed = figures
-                .get(figure::OPERATION_CPU)
+                .get(finding::OPERATION_CPU)
                 .is_some_and(|seconds| *seconds > 0.0);
             assert_eq!(timed, load != HeapLoad::Fragmentation, "{load:?}: {figures:?}");
             // One load alone keeps anything.
@@ -306,13 +274,13 @@ mod tests {
             assert!(
                 found(&mut loaded, &HeapStep::Left)
                     .figures
-                    .contains_key(figure::LEFT)
+                    .contains_key(finding::LEFT)
             );
         }
     }
 
     #[test]
     fn what_is_left_is_known_after_a_load_alone() {
-        assert!(step(&mut Loaded::default(), &HeapStep::Left).is_err());
+        assert!(step(&mut Load::default(), &HeapStep::Left).is_err());
     }
 }
