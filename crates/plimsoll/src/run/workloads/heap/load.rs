@@ -237,6 +237,7 @@ mod tests {
             sizes: BlockSizes { low: 1, high: 256 },
             volume: 1 << 20,
             duration: 0.02,
+            hold: 0.0,
         }
     }
 
