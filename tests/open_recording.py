@@ -26,7 +26,7 @@ def check_pyarrow(run: pathlib.Path) -> str:
             except (pyarrow.ArrowInvalid, OSError):
                 pass  # The last batch is torn, as a kill may leave it.
         table = pyarrow.Table.from_batches(batches, schema)
-    assert table.schema.metadata[b"plimsoll.schema"] == b"3"
+    assert table.schema.metadata[b"plimsoll.schema"] == b"4"
     assert table.column_names[0] == "t_ns" and str(table.schema.types[0]) == "uint64"
     for field in table.schema:
         assert field.metadata[b"unit"] and field.metadata[b"meaning"], field.name
@@ -58,7 +58,7 @@ def check_duckdb(run: pathlib.Path) -> str:
 
 def check_json(run: pathlib.Path) -> str:
     manifest = json.loads((run / "manifest.json").read_text())
-    assert manifest["schema"] == 3
+    assert manifest["schema"] == 4
     results = run / "results.json"
     if not results.exists():
         return f"json: {manifest['run']}, cut short"

@@ -11,27 +11,21 @@
 
 pub mod bystander;
 pub mod compare;
-pub mod compression;
 pub mod confounders;
-pub mod contention;
 pub mod curves;
 pub mod frame;
 pub mod gauges;
 pub mod groups;
-pub mod heap;
-pub mod loadline;
-pub mod map;
 pub mod metric;
 mod results;
 pub mod statistics;
-pub mod thrash;
 pub mod timeline;
-pub mod wscap;
 
 use std::collections::BTreeMap;
 
 use crate::recording::model::{Calibration, Trial};
-use crate::scenario::{Settings, Workload};
+use crate::report::workloads::{self, TrialData};
+use crate::scenario::Settings;
 
 pub use crate::quantity::{gb_per_s, ratio};
 pub use crate::recording::{PhaseRows, rows_around};
@@ -51,13 +45,11 @@ pub fn metrics(
     rows: &[PhaseRows],
     calibration: Option<&Calibration>,
 ) -> BTreeMap<String, f64> {
-    match &settings.workload {
-        Workload::Compression(_) => compression::metrics(trial, rows, calibration),
-        Workload::Thrash(thrash) => thrash::metrics(trial, thrash),
-        Workload::Loadline(_) => loadline::metrics(trial),
-        Workload::Wscap(_) => wscap::metrics(trial),
-        Workload::Map(map) => map::metrics(trial, map),
-        Workload::Contention(_) => contention::metrics(trial),
-        Workload::Heap(_) => heap::metrics(trial),
-    }
+    let report = workloads::of(settings.workload.kind());
+    (report.metrics)(&TrialData {
+        trial,
+        settings,
+        rows,
+        calibration,
+    })
 }

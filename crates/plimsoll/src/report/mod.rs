@@ -14,6 +14,7 @@ mod telling;
 pub mod terminal;
 pub mod verdict;
 mod watched;
+pub mod workloads;
 
 use std::path::{Path, PathBuf};
 

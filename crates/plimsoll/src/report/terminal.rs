@@ -9,14 +9,14 @@ use comfy_table::{Attribute, Cell, CellAlignment, Color, ContentArrangement, Tab
 use super::telling::{Telling, telling};
 use super::{findings, verdict};
 use crate::analysis::Group;
-use crate::analysis::compression::{
-    COMPRESSION, FILL_SPEED, RESTORE_READ, RESTORE_SPEED, STORED, TRIM_MEMCPY, TRIM_SPEED,
-};
 use crate::analysis::groups::Measured;
 use crate::inert::inert;
 use crate::quantity;
 use crate::recording::Recording;
 use crate::recording::model::{Results, Trial, TrialStatus};
+use crate::report::workloads::compression::{
+    COMPRESSION, FILL_SPEED, RESTORE_READ, RESTORE_SPEED, STORED, TRIM_MEMCPY, TRIM_SPEED,
+};
 use crate::scenario::WorkloadKind;
 
 /// What a recording of `plimsoll watch` shows, for a terminal of `width` columns. Ends with a line feed.

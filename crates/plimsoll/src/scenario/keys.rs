@@ -196,7 +196,10 @@ impl Key {
 
     /// A key of this name. Those of several workloads differ in what they mean there and by default, not in their values.
     pub(super) fn find(name: &str) -> Option<&'static Key> {
-        all().find(|key| key.name == name || key.alias == Some(name))
+        let shared = common::FIRST.iter().chain(common::LAST);
+        shared
+            .chain(all())
+            .find(|key| key.name == name || key.alias == Some(name))
     }
 
     /// Whether this workload knows the key.
@@ -216,6 +219,25 @@ impl Key {
             Preset::System => Some(Value::System),
             Preset::Of(..) => None,
         }
+    }
+
+    /// What is true of the key in each workload, in words: where its workload is not known yet.
+    pub(super) fn everywhere(&self, words: fn(&Key) -> String) -> String {
+        let general = words(self);
+        let mut others: Vec<(String, Vec<&str>)> = Vec::new();
+        for kind in WorkloadKind::ALL {
+            let Some(text) = row(kind, self.name).map(words).filter(|text| *text != general) else {
+                continue;
+            };
+            match others.iter_mut().find(|(known, _)| *known == text) {
+                Some((_, names)) => names.push(kind.name()),
+                None => others.push((text, vec![kind.name()])),
+            }
+        }
+        let others = others
+            .into_iter()
+            .map(|(text, names)| format!("; of `{}` {text}", names.join("`, `")));
+        general + &others.collect::<String>()
     }
 
     /// What holds where the key is not given, in words.

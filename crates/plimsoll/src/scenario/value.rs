@@ -144,7 +144,10 @@ fn parse_text(key: &'static Key, text: &str, place: &Place) -> Result<Value, Box
                 format!("`{}` needs the path of a folder", key.name),
                 "not a path",
             )
-            .help(format!("leave it out for {}", plain(&key.default())))),
+            .help(format!(
+                "leave it out for {}",
+                plain(&key.everywhere(Key::default))
+            ))),
         Kind::Folder => Ok(Value::Folder(PathBuf::from(text))),
         Kind::Choice(names) => match names.iter().find(|name| **name == text) {
             Some(name) => Ok(Value::Choice(name)),
@@ -227,7 +230,7 @@ fn parse_size(key: &'static Key, text: &str, place: &Place) -> Result<Value, Box
                     format!("`{}` cannot be more than 100% of {of}", key.name),
                     "at most 100%",
                 )
-                .help(format!("the default is {}", plain(&key.default()))));
+                .help(format!("the default is {}", plain(&key.everywhere(Key::default)))));
         }
     }
     Ok(Value::Size(size))
@@ -328,8 +331,8 @@ fn out_of_range(key: &Key, place: &Place) -> Box<Invalid> {
         )
         .help(format!(
             "{}; the default is {}",
-            plain(key.meaning),
-            plain(&key.default())
+            plain(&key.everywhere(|key| key.meaning.to_owned())),
+            plain(&key.everywhere(Key::default))
         ))
 }
 

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use plimsoll::analysis::compression::metrics;
 use plimsoll::analysis::statistics::{IntervalKind, summarise};
 use plimsoll::analysis::{PhaseRows, rows_around};
 use plimsoll::analysis::{gb_per_s, groups, ratio, results};
 use plimsoll::recording::model::{EventKind, Phase, RunStatus, Trial, TrialStatus};
 use plimsoll::recording::{Recording, Samples, Writer};
+use plimsoll::report::workloads::compression::metrics;
 use plimsoll::report::{csv::csv, json::json, markdown::markdown};
 use plimsoll::sample::Row;
 use plimsoll::sample::columns::col;

@@ -3,12 +3,12 @@
 use super::super::table::{Cell, Table, columns};
 use super::super::xy::{self, Axis, Chart, Line};
 use super::{Chapter, Drawing};
-use crate::analysis::contention::{TRIM_START, asks};
 use crate::analysis::statistics;
 use crate::analysis::{Group, MetricUnit};
 use crate::quantity;
 use crate::recording::model::Trial;
 use crate::report::page::Page;
+use crate::report::workloads::contention::{TRIM_START, asks};
 
 /// What is drawn of both programs, with its number of colour.
 const HELD: [(&str, &str, usize); 4] = [
@@ -19,7 +19,7 @@ const HELD: [(&str, &str, usize); 4] = [
 ];
 
 /// The chapter of these groups.
-pub(super) fn chapter(page: &Page, groups: &[&Group]) -> Option<Chapter> {
+pub(in crate::report) fn chapter(page: &Page, groups: &[&Group]) -> Option<Chapter> {
     let asked: Vec<(&Group, Asks<'_>)> = groups
         .iter()
         .map(|group| (*group, Asks(group.counted(&page.results.trials))))

@@ -3,12 +3,12 @@
 use super::super::table::{Cell, Table, columns};
 use super::super::xy::{self, Axis, Chart, Line};
 use super::{Chapter, Drawing};
-use crate::analysis::loadline::{KNEE, Spread, curve, measured};
 use crate::analysis::{Group, MetricUnit};
 use crate::latency::Latencies;
 use crate::quantity::significant;
 use crate::recording::model::{Phase, Trial};
 use crate::report::page::Page;
+use crate::report::workloads::loadline::{KNEE, Spread, curve, measured};
 use crate::scenario::workloads::loadline::CARRIED;
 use crate::scenario::workloads::loadline::finding::{
     CPU_SYSTEM, CPU_WAIT, EARLY_KILLS, HARD_FAULTS, KILLED, LOAD, NET, PSI_SOME, RAM_LOAD, RESIDENT, STORE,
@@ -63,7 +63,7 @@ const DRAWN: [(&str, &str, &str, bool); 7] = [
 ];
 
 /// The chapter of these groups.
-pub(super) fn chapter(page: &Page, groups: &[&Group]) -> Option<Chapter> {
+pub(in crate::report) fn chapter(page: &Page, groups: &[&Group]) -> Option<Chapter> {
     let groups: Vec<(&Group, Vec<&Trial>)> = groups
         .iter()
         .map(|group| (*group, group.counted(&page.results.trials)))

@@ -1,30 +1,31 @@
-//! A chapter of the page for each kind of work that ran: its sentence, its drawings, its tables. One file a kind.
+//! A chapter of the page for each kind of work that ran: its sentence, its drawings, its tables.
 
-mod contention;
-mod heap;
-mod loadline;
-mod map;
-mod thrash;
-mod wscap;
+pub(in crate::report) mod contention;
+pub(in crate::report) mod heap;
+pub(in crate::report) mod loadline;
+pub(in crate::report) mod map;
+pub(in crate::report) mod thrash;
+pub(in crate::report) mod wscap;
 
 use super::table::Table;
 use crate::analysis::Group;
 use crate::report::findings;
 use crate::report::page::Page;
+use crate::report::workloads;
 use crate::scenario::WorkloadKind;
 
 /// What the page shows of one kind of work.
-pub(super) struct Chapter {
+pub(in crate::report) struct Chapter {
     /// Stable name.
-    pub(super) id: &'static str,
+    pub(in crate::report) id: &'static str,
     /// Title for people.
-    pub(super) title: &'static str,
+    pub(in crate::report) title: &'static str,
     /// What the numbers say, in a sentence.
-    pub(super) sentence: Option<String>,
+    pub(in crate::report) sentence: Option<String>,
     /// The drawings, the telling one first.
-    pub(super) drawings: Vec<Drawing>,
+    pub(in crate::report) drawings: Vec<Drawing>,
     /// Tables below the drawings.
-    pub(super) tables: Vec<Table>,
+    pub(in crate::report) tables: Vec<Table>,
 }
 
 impl Chapter {
@@ -35,13 +36,13 @@ impl Chapter {
 }
 
 /// A drawing with its words.
-pub(super) struct Drawing {
+pub(in crate::report) struct Drawing {
     /// What it shows.
-    pub(super) caption: String,
+    pub(in crate::report) caption: String,
     /// How to read it.
-    pub(super) hint: String,
+    pub(in crate::report) hint: String,
     /// The drawing, SVG.
-    pub(super) svg: String,
+    pub(in crate::report) svg: String,
 }
 
 /// The chapters of a page. That of compression is the page itself.
@@ -53,15 +54,7 @@ pub(super) fn all(page: &Page) -> Vec<Chapter> {
             .iter()
             .filter(|group| group.workload == kind.name())
             .collect();
-        let mut chapter = match kind {
-            WorkloadKind::Compression => None,
-            WorkloadKind::Thrash => thrash::chapter(page, &groups),
-            WorkloadKind::Loadline => loadline::chapter(page, &groups),
-            WorkloadKind::Wscap => wscap::chapter(page, &groups),
-            WorkloadKind::Map => map::chapter(&groups),
-            WorkloadKind::Contention => contention::chapter(page, &groups),
-            WorkloadKind::Heap => heap::chapter(page, &groups),
-        }?;
+        let mut chapter = (workloads::of(kind).section?)(page, &groups)?;
         chapter.sentence = findings::sentence(kind, &page.groups);
         Some(chapter)
     };

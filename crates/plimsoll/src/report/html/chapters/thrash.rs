@@ -51,7 +51,7 @@ struct Seen<'a> {
 }
 
 /// The chapter of these groups.
-pub(super) fn chapter(page: &Page, groups: &[&Group]) -> Option<Chapter> {
+pub(in crate::report) fn chapter(page: &Page, groups: &[&Group]) -> Option<Chapter> {
     let trials = &page.results.trials;
     let subjects = groups.iter().map(|group| Subject {
         label: &group.label,

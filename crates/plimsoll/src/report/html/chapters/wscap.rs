@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use super::super::table::{Cell, Table, columns};
 use super::super::xy::{self, Axis, Chart, Line};
 use super::{Chapter, Drawing};
-use crate::analysis::wscap::{
-    CAPPED_SCANS, CPU_SLOWDOWN, EMPTIED_SLOWDOWN, FAULT_PATH, FAULTS, REFILL, RESIDENT_MAX, RESIDENT_MIN,
-    SLOWDOWN, SYSTEM_CPU, UNCAPPED_SCANS, load,
-};
 use crate::analysis::{Group, MetricUnit};
 use crate::quantity;
 use crate::recording::model::Trial;
 use crate::report::page::Page;
+use crate::report::workloads::wscap::{
+    CAPPED_SCANS, CPU_SLOWDOWN, EMPTIED_SLOWDOWN, FAULT_PATH, FAULTS, REFILL, RESIDENT_MAX, RESIDENT_MIN,
+    SLOWDOWN, SYSTEM_CPU, UNCAPPED_SCANS, load,
+};
 use crate::scenario::Wscap;
 
 /// Size over cap of the original, whose neighbour the details are shown of.
@@ -27,7 +27,7 @@ const SCANNED: [(&str, &str); 3] = [
 ];
 
 /// The chapter of these groups.
-pub(super) fn chapter(page: &Page, groups: &[&Group]) -> Option<Chapter> {
+pub(in crate::report) fn chapter(page: &Page, groups: &[&Group]) -> Option<Chapter> {
     let measured: Vec<Series<'_>> = groups
         .iter()
         .filter_map(|group| Series::of(group, &page.results.trials))

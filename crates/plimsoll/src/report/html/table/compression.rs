@@ -2,10 +2,10 @@
 
 use super::{Cell, Table, columns, reasons_cell, status_cell, verified_cell};
 use crate::analysis::Group;
-use crate::analysis::compression::{
+use crate::recording::model::Trial;
+use crate::report::workloads::compression::{
     COMPRESSION, FILL_SPEED, RESTORE_READ, RESTORE_SPEED, STORED, STORED_RATIO, TRIM_MEMCPY, TRIM_SPEED,
 };
-use crate::recording::model::Trial;
 
 /// A row a group: speeds, what was stored, and speeds over those of plain memory.
 pub(super) fn summary(groups: &[&Group]) -> Table {

@@ -1,9 +1,11 @@
 //! What a map run showed: the answer to the question that the original ended with.
 
-use super::median;
 use crate::analysis::Group;
-use crate::analysis::map::{BACK_SHARE, GIVE_BACK, PRESSURE, PRESSURE_SHARE, REUSE, hands_back, of_way};
 use crate::quantity::{seconds, significant};
+use crate::report::findings::median;
+use crate::report::workloads::map::{
+    BACK_SHARE, GIVE_BACK, PRESSURE, PRESSURE_SHARE, REUSE, hands_back, of_way,
+};
 use crate::scenario::GiveBack;
 use crate::scenario::workloads::map::REALLY_BACK_PERCENT;
 

@@ -1,11 +1,16 @@
 //! Metrics of the thrash scenario: what work was done, at what cost in paging and CPU, and what others felt of it.
 
+mod headline;
+
 use std::collections::BTreeMap;
 
-use super::metric::metrics;
-use super::ratio;
+use super::WorkloadReport;
+use crate::analysis::metric::metrics;
+use crate::quantity::ratio;
 use crate::recording::model::{Phase, Trial};
+use crate::report::html::chapters;
 use crate::scenario::Thrash;
+use crate::scenario::Workload;
 use crate::scenario::workloads::thrash::Distinct;
 
 metrics! {
@@ -40,6 +45,17 @@ pub fn fairness(shares: &[f64]) -> Option<f64> {
     let squares: f64 = shares.iter().map(|share| share * share).sum();
     ratio(sum * sum, shares.len() as f64 * squares)
 }
+
+/// What the report has of this workload.
+pub(super) const REPORT: WorkloadReport = WorkloadReport {
+    known: METRICS,
+    metrics: |of| match &of.settings.workload {
+        Workload::Thrash(settings) => metrics(of.trial, settings),
+        _ => BTreeMap::new(),
+    },
+    headline: headline::sentence,
+    section: Some(chapters::thrash::chapter),
+};
 
 /// Computes the metrics of a trial. One that cannot be known is absent.
 pub fn metrics(trial: &Trial, thrash: &Thrash) -> BTreeMap<String, f64> {

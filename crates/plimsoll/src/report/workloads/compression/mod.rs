@@ -1,9 +1,12 @@
 //! Metrics of the compression scenario: how much was trimmed, how small it became, how fast it left and came back.
 
+mod headline;
+
 use std::collections::BTreeMap;
 
-use super::metric::metrics;
-use super::{PhaseRows, ratio};
+use super::WorkloadReport;
+use crate::analysis::metric::metrics;
+use crate::analysis::{PhaseRows, ratio};
 use crate::recording::model::{Calibration, Trial};
 use crate::sample::Row;
 use crate::sample::columns::col;
@@ -25,6 +28,14 @@ metrics! {
     TRIM_MEMCPY "trim_to_memcpy_ratio" More false "trim / memcpy" "Trim speed over the calibrated memcpy.";
     RESTORE_READ "restore_to_read_ratio" More false "restore / read" "Restore speed over the calibrated read of resident memory with the same checksum.";
 }
+
+/// What the report has of this workload.
+pub(super) const REPORT: WorkloadReport = WorkloadReport {
+    known: METRICS,
+    metrics: |of| metrics(of.trial, of.rows, of.calibration),
+    headline: headline::sentence,
+    section: None,
+};
 
 /// Computes the metrics of a trial.
 ///

@@ -1,10 +1,12 @@
 //! What a thrash run showed.
 
-use super::median;
 use crate::analysis::Group;
 use crate::analysis::groups::Measured;
-use crate::analysis::thrash::{CYCLES, DONE, HEARTBEAT, PAGES_IN, RECOVERED, RECOVERY, REST_HEARTBEAT};
 use crate::quantity::{seconds, significant};
+use crate::report::findings::median;
+use crate::report::workloads::thrash::{
+    CYCLES, DONE, HEARTBEAT, PAGES_IN, RECOVERED, RECOVERY, REST_HEARTBEAT,
+};
 use crate::scenario::workloads::thrash::LONGEST_RECOVERY;
 
 /// Groups that are named one by one; of more the first are.

@@ -1,9 +1,9 @@
 //! What a compression run showed.
 
-use super::{median, range};
 use crate::analysis::Group;
-use crate::analysis::compression::{COMPRESSION, RESTORE_SPEED, STORED, TRIM_SPEED};
 use crate::quantity::{bytes, significant};
+use crate::report::findings::{median, range};
+use crate::report::workloads::compression::{COMPRESSION, RESTORE_SPEED, STORED, TRIM_SPEED};
 
 /// Groups that are named one by one; more than these are given as a range.
 const NAMED_GROUPS: usize = 3;

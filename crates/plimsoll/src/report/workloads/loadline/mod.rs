@@ -1,11 +1,15 @@
 //! Metrics of the loadline scenario.
 
+mod headline;
+
 use std::collections::BTreeMap;
 
-use super::metric::metrics;
-use super::ratio;
-use super::statistics::summarise;
+use super::WorkloadReport;
+use crate::analysis::metric::metrics;
+use crate::analysis::statistics::summarise;
+use crate::quantity::ratio;
 use crate::recording::model::{Phase, Trial};
+use crate::report::html::chapters;
 use crate::scenario::workloads::loadline::finding::{CPU_PER_VISIT, LOAD, NET, P99, VISITS};
 use crate::scenario::workloads::loadline::{Point, better, bracket};
 
@@ -100,6 +104,14 @@ fn value_at(line: &[(f64, f64)], x: f64) -> Option<f64> {
     let (left, low) = line[after.checked_sub(1)?];
     Some(low + (high - low) * ratio(x - left, right - left)?)
 }
+
+/// What the report has of this workload.
+pub(super) const REPORT: WorkloadReport = WorkloadReport {
+    known: METRICS,
+    metrics: |of| metrics(of.trial),
+    headline: headline::sentence,
+    section: Some(chapters::loadline::chapter),
+};
 
 /// Computes the metrics of a trial. One that cannot be known is absent.
 pub fn metrics(trial: &Trial) -> BTreeMap<String, f64> {

@@ -1,10 +1,14 @@
 //! Metrics of the contention scenario: when trimming begins, who is trimmed, and where the pages are.
 
+mod headline;
+
 use std::collections::BTreeMap;
 
-use super::metric::metrics;
-use super::{ratio, statistics};
+use super::WorkloadReport;
+use crate::analysis::metric::metrics;
+use crate::analysis::{ratio, statistics};
 use crate::recording::model::{Phase, Trial};
+use crate::report::html::chapters;
 
 metrics! {
     TRIM_START "trim_start_bytes" Neither true "trimming starts at" "Bytes that the second program had asked for, all together, when the first one had lost more than 2% of its memory. Absent when that never happened.";
@@ -20,6 +24,14 @@ metrics! {
     HOLDER_RESTORE "holder_restore_s" Less false "the first one reads" "Time in which the first program read all its memory after the last ask.";
     ASKER_RESTORE "asker_restore_s" Less false "the second one reads" "Time in which the second program read all its memory after that.";
 }
+
+/// What the report has of this workload.
+pub(super) const REPORT: WorkloadReport = WorkloadReport {
+    known: METRICS,
+    metrics: |of| metrics(of.trial),
+    headline: headline::sentence,
+    section: Some(chapters::contention::chapter),
+};
 
 /// Computes the metrics of a trial. One that cannot be known is absent.
 pub fn metrics(trial: &Trial) -> BTreeMap<String, f64> {

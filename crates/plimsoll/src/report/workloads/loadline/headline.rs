@@ -1,10 +1,10 @@
 //! What a loadline run showed.
 
-use super::median;
 use crate::analysis::Group;
-use crate::analysis::loadline::{KILLED_LOAD, KNEE, KNEE_HIGH, KNEE_LOW, KNEE_RAM};
 use crate::analysis::statistics::IntervalKind;
 use crate::quantity::significant;
+use crate::report::findings::median;
+use crate::report::workloads::loadline::{KILLED_LOAD, KNEE, KNEE_HIGH, KNEE_LOW, KNEE_RAM};
 use crate::scenario::FillClass;
 
 /// A store that takes less than this share of a load is not worth a word.

@@ -1,12 +1,12 @@
 //! What a contention run showed.
 
-use super::median;
 use crate::analysis::Group;
-use crate::analysis::contention::{
+use crate::quantity::{bytes, seconds, significant};
+use crate::report::findings::median;
+use crate::report::workloads::contention::{
     ASKER_LOST, COMPRESSED, HOLDER_LOST, HOLDER_SWAPPED, SLOWEST_ASK, SLOWEST_RATIO, TRIM_START,
     TRIM_START_PERCENT,
 };
-use crate::quantity::{bytes, seconds, significant};
 
 /// What the numbers say: a sentence a group, or of the first and the rest as a count where there are many.
 pub(super) fn sentence(groups: &[&Group]) -> Option<String> {

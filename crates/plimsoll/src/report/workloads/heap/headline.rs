@@ -1,8 +1,8 @@
 //! What loads on malloc showed: how an allocator stands to the best of the others.
 
 use crate::analysis::Group;
-use crate::analysis::heap::{LEFT, OPERATION_CPU, Test, is_ours, ram_per_live, standing, tests};
 use crate::quantity::{bytes, significant};
+use crate::report::workloads::heap::{LEFT, OPERATION_CPU, Test, is_ours, ram_per_live, standing, tests};
 
 /// Others that are named at most.
 const MOST_NAMED: usize = 3;
@@ -118,8 +118,8 @@ fn memory(tests: &[Test<'_>], subject: &str, named: &str, others: &[&str]) -> Op
 mod tests_of_sentences {
     use super::*;
     use crate::analysis::groups;
-    use crate::analysis::heap::LIVE_SHARE;
     use crate::recording::model::Trial;
+    use crate::report::workloads::heap::LIVE_SHARE;
 
     fn trial(subject: &str, cpu_ns: f64, live: f64, left: f64) -> Trial {
         let mut trial = Trial::made_up("heap", Vec::new());

@@ -1,9 +1,14 @@
 //! Metrics of the map scenario: what each way of handing memory back costs a page, and when the system has it.
 
+mod headline;
+
 use std::collections::BTreeMap;
 
-use super::{Direction, Metric, ratio};
+use super::WorkloadReport;
+use crate::analysis::{Direction, Metric, ratio};
 use crate::recording::model::{Phase, Trial};
+use crate::report::html::chapters;
+use crate::scenario::Workload;
 use crate::scenario::workloads::map::REALLY_BACK_PERCENT;
 use crate::scenario::{GiveBack, Map, Mapping};
 
@@ -98,6 +103,17 @@ pub fn hands_back(way: GiveBack) -> bool {
     !matches!(way, GiveBack::PageOut | GiveBack::Exit)
 }
 
+/// What the report has of this workload.
+pub(super) const REPORT: WorkloadReport = WorkloadReport {
+    known: METRICS,
+    metrics: |of| match &of.settings.workload {
+        Workload::Map(settings) => metrics(of.trial, settings),
+        _ => BTreeMap::new(),
+    },
+    headline: headline::sentence,
+    section: Some(|_, groups| chapters::map::chapter(groups)),
+};
+
 /// Computes the metrics of a trial. One that cannot be known is absent.
 pub fn metrics(trial: &Trial, map: &Map) -> BTreeMap<String, f64> {
     let mut metrics = BTreeMap::new();
@@ -134,8 +150,8 @@ pub fn metrics(trial: &Trial, map: &Map) -> BTreeMap<String, f64> {
         }
     }
     let all = [
-        (TOUCH, super::statistics::median(&touches)),
-        (MEMSET, super::statistics::median(&memsets)),
+        (TOUCH, crate::analysis::statistics::median(&touches)),
+        (MEMSET, crate::analysis::statistics::median(&memsets)),
         (FASTEST, cycles.into_iter().reduce(f64::min)),
     ];
     let known = all

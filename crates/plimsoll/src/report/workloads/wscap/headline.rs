@@ -1,10 +1,10 @@
 //! What a wscap run showed.
 
-use super::{median, range};
 use crate::analysis::Group;
 use crate::analysis::statistics::{IntervalKind, Summary};
-use crate::analysis::wscap::{FAULT_PATH, SLOWDOWN, load};
 use crate::quantity::significant;
+use crate::report::findings::{median, range};
+use crate::report::workloads::wscap::{FAULT_PATH, SLOWDOWN, load};
 
 /// Groups that are named one by one; more than these are given as a range.
 const NAMED_GROUPS: usize = 4;

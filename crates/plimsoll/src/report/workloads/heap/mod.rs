@@ -1,10 +1,16 @@
 //! Metrics of loads on malloc, and how allocators stand to each other in tests that differ in nothing else.
 
+mod headline;
+
+pub(in crate::report) use headline::subjects as heap_subjects;
+
 use std::collections::BTreeMap;
 
-use super::metric::metrics;
-use super::{Group, ratio};
+use super::WorkloadReport;
+use crate::analysis::metric::metrics;
+use crate::analysis::{Group, ratio};
 use crate::recording::model::Trial;
+use crate::report::html::chapters;
 use crate::scenario::Subject;
 
 metrics! {
@@ -27,6 +33,14 @@ metrics! {
     GENERATOR_CPU "generator_cpu_s" Neither false "of it the load" "CPU time an operation that the load takes without an allocator.";
     THREADS_LIVED "threads_lived" Neither false "threads" "Threads that lived in Larson's load, one after the other.";
 }
+
+/// What the report has of this workload.
+pub(super) const REPORT: WorkloadReport = WorkloadReport {
+    known: METRICS,
+    metrics: |of| metrics(of.trial),
+    headline: headline::sentence,
+    section: Some(chapters::heap::chapter),
+};
 
 /// Computes the metrics of a trial: what its phases found. One that cannot be known is absent.
 pub fn metrics(trial: &Trial) -> BTreeMap<String, f64> {

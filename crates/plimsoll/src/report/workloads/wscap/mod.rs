@@ -1,11 +1,15 @@
 //! Metrics of the wscap scenario: how often memory is scanned a second without a cap and under it, and what the
 //! difference is spent in.
 
+mod headline;
+
 use std::collections::BTreeMap;
 
-use super::metric::metrics;
-use super::ratio;
+use super::WorkloadReport;
+use crate::analysis::metric::metrics;
+use crate::quantity::ratio;
 use crate::recording::model::{Phase, Trial};
+use crate::report::html::chapters;
 
 metrics! {
     SLOWDOWN "slowdown_ratio" Less true "slowdown" "Scans a second without a cap over scans a second under it: how many times longer a scan takes.";
@@ -21,6 +25,14 @@ metrics! {
     EMPTIED_SLOWDOWN "emptied_slowdown_ratio" Less false "emptied once" "Scans a second without a cap over scans a second after the working set was emptied once, the refill included.";
     PAGE_SECONDS "resident_page_s" Less false "a page" "Time to write a byte into a page that is resident: the cost of the loop itself, and the least that a scan can take.";
 }
+
+/// What the report has of this workload.
+pub(super) const REPORT: WorkloadReport = WorkloadReport {
+    known: METRICS,
+    metrics: |of| metrics(of.trial),
+    headline: headline::sentence,
+    section: Some(chapters::wscap::chapter),
+};
 
 /// Computes the metrics of a trial. One that cannot be known is absent.
 pub fn metrics(trial: &Trial) -> BTreeMap<String, f64> {
