@@ -1,4 +1,15 @@
-//! Quantities as text, with three significant digits and their unit.
+//! Quantities as text, with three significant digits and their unit; and what is made of two of them.
+
+/// `numerator / denominator` where that is a finite number.
+pub fn ratio(numerator: f64, denominator: f64) -> Option<f64> {
+    let ratio = numerator / denominator;
+    ratio.is_finite().then_some(ratio)
+}
+
+/// Gigabytes (1e9 bytes) a second; 0 for what took no time that could be measured.
+pub fn gb_per_s(bytes: u64, seconds: f64) -> f64 {
+    ratio(bytes as f64 / 1e9, seconds).unwrap_or(0.0)
+}
 
 /// Binary units of bytes.
 const UNITS: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];

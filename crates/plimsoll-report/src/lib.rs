@@ -16,6 +16,7 @@ pub mod page;
 pub mod terminal;
 pub mod verdict;
 mod watched;
+pub mod workloads;
 
 use std::path::{Path, PathBuf};
 

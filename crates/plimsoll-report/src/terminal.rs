@@ -9,10 +9,10 @@ use comfy_table::{Attribute, Cell, CellAlignment, Color, ContentArrangement, Tab
 use super::headline::{Headline, headline};
 use super::{findings, verdict};
 use crate::analysis::Group;
-use crate::analysis::compression::{
+use crate::analysis::groups::Measured;
+use crate::workloads::compression::{
     COMPRESSION, FILL_SPEED, RESTORE_READ, RESTORE_SPEED, STORED, TRIM_MEMCPY, TRIM_SPEED,
 };
-use crate::analysis::groups::Measured;
 use plimsoll_model::quantity;
 use plimsoll_model::recording::Recording;
 use plimsoll_model::recording::model::{Results, Trial, TrialStatus};

@@ -351,7 +351,7 @@ pub struct UndoReport {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use plimsoll_model::scenario::KEYS;
+    use plimsoll_model::scenario::keys;
 
     /// Words in backticks that name no option, command or value.
     fn keys_in(text: &str) -> Vec<&str> {
@@ -386,7 +386,7 @@ mod tests {
             assert!(!named.is_empty(), "{text}");
             for name in named {
                 assert!(
-                    KEYS.iter().any(|key| key.name == name),
+                    keys().any(|key| key.name == name),
                     "no key is called `{name}`: {text}"
                 );
             }

@@ -10,7 +10,7 @@ use plimsoll_proc::zswap::Parameter;
 use plimsoll_proc::{Tree, huge_pages};
 use rustix::fs::{Access, access};
 
-use plimsoll_model::scenario::{Allocator, CapBy, Mapping, Settings, Subject, Workload};
+use plimsoll_model::scenario::{Allocator, Mapping, Need, Settings, Subject};
 
 use super::allocators::allocator_library;
 use super::cgroup::find_parent;
@@ -33,10 +33,11 @@ pub fn missing(settings: &Settings) -> Vec<Missing> {
         Subject::Allocator(allocator) => missing.extend(missing_allocator(allocator)),
         _ => missing.extend(MISSING_CGROUP.clone()),
     }
-    if let Workload::Wscap(wscap) = &settings.workload
-        && wscap.cap_by == CapBy::High
-    {
-        missing.extend(MISSING_HIGH.clone());
+    for need in settings.workload.needs() {
+        missing.extend(match need {
+            Need::MemoryHigh => MISSING_HIGH.clone(),
+            Need::HugePages(bytes) => missing_huge_pages(bytes),
+        });
     }
     if settings.subject.has_swap() && !*MAY_ADMINISTER {
         missing.push(Missing {
@@ -60,11 +61,6 @@ pub fn missing(settings: &Settings) -> Vec<Missing> {
         }
         Subject::SwapFile => missing.extend(missing_folder(&settings.swap_dir)),
         Subject::Zram(_) | Subject::NoSwap | Subject::Allocator(_) => {}
-    }
-    if let Workload::Map(map) = &settings.workload
-        && map.mapping == Mapping::Hugetlb
-    {
-        missing.extend(missing_huge_pages(settings.size));
     }
     for (asked, path) in [
         (settings.swappiness, SWAPPINESS),

@@ -142,9 +142,9 @@ pub fn safe_size(machine: &Machine, disk_free: Option<u64>, settings: &Settings)
     }
     // The size alone may fit with a smaller limit and swap, which is not what was asked.
     // What all hold together shrinks with the size that is asked for.
-    let share = u128::from(low) * u128::from(settings.size) / u128::from(total.max(1));
+    let share = u128::from(low) * u128::from(settings.size()) / u128::from(total.max(1));
     Err(TooLarge {
-        asked: settings.size,
+        asked: settings.size(),
         largest: u64::try_from(share).unwrap_or(low) * MIB,
         why,
     })

@@ -13,7 +13,7 @@ use crate::workload::{Worker, WorkerError, WorkerOptions};
 use plimsoll_model::exit::{Exit, Failure};
 use plimsoll_model::quantity;
 use plimsoll_model::recording::model::{Event, EventKind};
-use plimsoll_model::scenario::TrialPlan;
+use plimsoll_model::scenario::{FillClass, ThpMode, TrialPlan};
 use plimsoll_sample::{CgroupFiles, Target};
 
 /// What a trial runs in.
@@ -122,9 +122,9 @@ impl<'a, 'l> TrialContext<'a, 'l> {
         Command::Fill {
             bytes,
             request,
-            class: settings.class.clone(),
+            class: settings.class().cloned().unwrap_or(FillClass::Random),
             seed: self.seed(),
-            thp: settings.thp,
+            thp: settings.thp().unwrap_or(ThpMode::System),
         }
     }
 
@@ -232,7 +232,7 @@ impl<'a, 'l> TrialContext<'a, 'l> {
         format!(
             "the OOM killer ended the worker: it needs {}, its cgroup's limit is {} and the subject is `{}`; \
              raise `limit`, lower `size`, or choose a subject with more swap",
-            quantity::bytes(settings.size as f64),
+            quantity::bytes(settings.size() as f64),
             quantity::bytes(settings.limit as f64),
             settings.subject,
         )

@@ -3,13 +3,8 @@
 //! Invariant: whatever happens after a session is open, it is finished; whatever happens after a recording is
 //! open, it is left readable.
 
-mod compression;
-mod contention;
 mod context;
 mod fallback;
-mod heap;
-mod loadline;
-mod map;
 mod neighbour;
 mod phase;
 mod probes;
@@ -19,23 +14,29 @@ mod services;
 mod thrash;
 mod time_limit;
 mod trial;
-mod wscap;
+mod workloads;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::io::{BufRead, Write};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::environment::{self, EnvironmentError, MissingKind, Session, Tripwire};
 use crate::workload::protocol::{Command, Reply};
 use crate::workload::{Worker, WorkerOptions};
+
+use crate::workload::{self, Worker, WorkerOptions};
+use plimsoll::progress::Progress;
 use plimsoll_model::exit::{Exit, Failure, OrExit};
-use plimsoll_model::quantity;
 use plimsoll_model::recording::model::{
-    EventKind, Manifest, RECORDING_SCHEMA, Results, RunStatus, SamplerSettings,
+    Calibration, EventKind, Manifest, RECORDING_SCHEMA, Results, RunStatus, SamplerSettings, Trial,
 };
 use plimsoll_model::recording::{Now, Recording, RecordingError, Writer};
 use plimsoll_model::scenario::{Machine, Plan, SpeedHints, Workload};
+
+use plimsoll_model::recording::{self, Now, PhaseRows, Recording, RecordingError, Writer};
+use plimsoll_model::scenario::{Machine, Plan, Settings, SpeedHints};
 use plimsoll_sample::stop::Stop;
 use plimsoll_sample::{Reader, Sampler, SamplerConfig, Target, monotonic_ns};
 pub use progress::{Progress, Silent};
@@ -47,6 +48,14 @@ use trial::TrialError;
 
 /// Longest that the calibration may take; it takes about a second on a quiet machine.
 const CALIBRATION_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Answers a runner's commands as a worker, until the input ends.
+///
+/// # Errors
+/// An input that cannot be read, or an output that cannot be written: the runner is gone.
+pub fn serve_worker(input: impl BufRead, output: impl Write) -> std::io::Result<()> {
+    workload::serve(input, output, workloads::work)
+}
 
 /// What a run needs to know, resolved.
 #[derive(Debug, Clone)]
@@ -63,6 +72,19 @@ pub struct Options {
     pub resume: Option<PathBuf>,
     /// How long to wait for another run to end; `None` is refused at once.
     pub wait: Option<Duration>,
+    /// How numbers and the report are made.
+    pub analysis: Analysis,
+}
+
+/// What the runner has done to what it measured. Its caller brings it: to measure, to compute and to show are apart.
+#[derive(Debug, Clone, Copy)]
+pub struct Analysis {
+    /// The metrics of a trial from its record, its settings, the samples next to its phases and the calibration.
+    pub metrics: fn(&Trial, &Settings, &[PhaseRows], Option<&Calibration>) -> BTreeMap<String, f64>,
+    /// The verdict and all numbers of a recording.
+    pub results: fn(&Recording) -> Results,
+    /// Writes the report of a finished recording into a folder, and returns its path.
+    pub write_report: fn(&Recording, &Results, &Path) -> Result<PathBuf, Failure>,
 }
 
 /// What a run left.
@@ -92,6 +114,7 @@ struct Runner<'a> {
     progress: &'a mut dyn Progress,
     services: &'a Services,
     executable: PathBuf,
+    analysis: Analysis,
     /// The wake-up probe outside of the trials' cgroups, from the first trial on.
     neighbour: Option<Worker>,
 }
@@ -153,29 +176,9 @@ pub fn check_sizes(plan: &Plan, machine: &Machine) -> Result<(), Failure> {
         environment::safe_size(machine, disk_free, settings)
             .map_err(|error| anyhow::anyhow!("trial {}: {error}", trial.id))
             .or_exit(Exit::Missing)?;
-        if let Workload::Thrash(thrash) = &settings.workload {
-            thrash::check_room(settings, thrash).map_err(|error| {
-                Failure::message(Exit::Usage, format_args!("trial {}: {error}", trial.id))
-            })?;
-            continue;
-        }
-        if matches!(settings.workload, Workload::Contention(_)) {
-            contention::check_room(settings).map_err(|error| {
-                Failure::message(Exit::Usage, format_args!("trial {}: {error}", trial.id))
-            })?;
-        }
-        if settings.subject.has_swap() && settings.swap_size < settings.size {
-            return Err(Failure::message(
-                Exit::Usage,
-                format_args!(
-                    "trial {}: `swap-size` is {}, less than the size of {}: the rest would stay in memory or go to \
-                     other swap; raise `swap-size`",
-                    trial.id,
-                    quantity::bytes(settings.swap_size as f64),
-                    quantity::bytes(settings.size as f64),
-                ),
-            ));
-        }
+        settings
+            .check()
+            .map_err(|error| Failure::message(Exit::Usage, format_args!("trial {}: {error}", trial.id)))?;
     }
     Ok(())
 }
@@ -268,6 +271,7 @@ impl<'a> Runner<'a> {
             progress,
             services,
             executable,
+            analysis: options.analysis,
             neighbour: None,
         })
     }

@@ -13,7 +13,7 @@ use crate::workload::WorkerOptions;
 use crate::workload::probe::{Probe, ProbeKind};
 use crate::workload::protocol::{Command, Reply};
 use plimsoll_model::exit::Failure;
-use plimsoll_report::analysis::neighbour;
+use plimsoll_model::recording::neighbour;
 
 /// Seconds between two wake-ups: a tenth of what a person notices.
 const PERIOD: f64 = 0.01;

@@ -9,7 +9,8 @@ use plimsoll_model::columns::{Row, col};
 use plimsoll_model::exit::Failure;
 use plimsoll_model::recording::PhaseRows;
 use plimsoll_model::recording::model::Phase;
-use plimsoll_report::analysis;
+
+use plimsoll_model::quantity;
 
 /// The state of the machine at one moment.
 #[derive(Debug, Clone)]
@@ -95,7 +96,7 @@ impl Finished {
             span_ns,
             seconds: cost.seconds,
             bytes: cost.bytes,
-            gb_per_s: analysis::gb_per_s(cost.bytes, cost.seconds),
+            gb_per_s: quantity::gb_per_s(cost.bytes, cost.seconds),
             cpu_user_s: cost.cpu_user_s,
             cpu_system_s: cost.cpu_system_s,
             cpu_kernel_threads_s: kernel_us.max(0) as f64 / 1e6,

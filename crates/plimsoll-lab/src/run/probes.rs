@@ -7,7 +7,7 @@ use crate::workload::Worker;
 use crate::workload::probe::{Probe, ProbeKind};
 use crate::workload::protocol::{Command, Cost, Findings, Reply};
 use plimsoll_model::latency::Latencies;
-use plimsoll_report::analysis::ratio;
+use plimsoll_model::quantity::ratio;
 
 /// What is probed, by its name in figures, with the seconds between two probes: a wake-up probe fast enough to see a
 /// scheduler's delays; a program often enough for a percentile in a short phase; the small set as a program that works

@@ -5,13 +5,14 @@ use std::collections::BTreeMap;
 use super::context::{Surroundings, TrialContext};
 use super::phase::Finished;
 use super::recorder::plain_event;
-use super::{Runner, compression, contention, heap, loadline, map, thrash, wscap};
+use super::{Runner, workloads};
 use crate::environment::{self, Environment, Missing};
 use crate::workload::protocol::Reply;
 use plimsoll_model::exit::{Exit, Failure, OrExit};
 use plimsoll_model::recording::PhaseRows;
 use plimsoll_model::recording::model::{Event, EventKind, NOT_RUN, Trial, TrialStatus};
-use plimsoll_model::scenario::{TrialPlan, TrimMechanism, Workload, WorkloadKind};
+
+use plimsoll_model::scenario::TrialPlan;
 
 /// Why a trial is not ok, and how that ends the program.
 #[derive(Debug)]
@@ -78,7 +79,7 @@ impl Runner<'_> {
             Some(session) if environment::can_prepare(&plan.settings) => session,
             // Here a cgroup could be made, so nothing is filled outside of one.
             Some(_) if !missing.is_empty() => {
-                return vec![lacking(not_run(&plan.settings.workload), &missing)];
+                return vec![lacking(workloads::confined(&plan.settings.workload), &missing)];
             }
             _ => return self.work(plan, Surroundings::Lacking(missing), trial),
         };
@@ -126,15 +127,7 @@ impl Runner<'_> {
         trial: &mut Trial,
     ) -> Vec<TrialError> {
         let mut context = TrialContext::new(self, plan, surroundings);
-        let ended = match &plan.settings.workload {
-            Workload::Compression => compression::run(&mut context),
-            Workload::Thrash(thrash) => thrash::run(&mut context, thrash),
-            Workload::Loadline(loadline) => loadline::run(&mut context, loadline),
-            Workload::Wscap(wscap) => wscap::run(&mut context, wscap),
-            Workload::Map(map) => map::run(&mut context, map),
-            Workload::Contention(contention) => contention::run(&mut context, contention),
-            Workload::Heap(heap) => heap::run(&mut context, heap),
-        };
+        let ended = workloads::run(&mut context, &plan.settings.workload);
         let TrialContext {
             finished,
             verified,
@@ -158,15 +151,6 @@ impl Runner<'_> {
     }
 }
 
-/// What cannot run of a kind of work without an environment.
-fn not_run(workload: &Workload) -> &'static str {
-    match workload {
-        Workload::Compression => "trim",
-        Workload::Wscap(_) => "capped",
-        other => other.kind().name(),
-    }
-}
-
 /// That something did not run for want of something else; the run's warnings say how to get that.
 pub(super) fn lacking(what_ran: &str, missing: &[Missing]) -> TrialError {
     let what: Vec<&str> = missing.iter().map(|missing| missing.what.as_str()).collect();
@@ -176,36 +160,12 @@ pub(super) fn lacking(what_ran: &str, missing: &[Missing]) -> TrialError {
     )
 }
 
-/// The mechanism as it is written in a scenario file.
-fn trim_name(trim: TrimMechanism) -> &'static str {
-    match trim {
-        TrimMechanism::Worker => "worker",
-        TrimMechanism::ProcessMadvise => "process-madvise",
-        TrimMechanism::Cgroup => "cgroup",
-    }
-}
-
 /// The record of a trial of which nothing has run.
 fn new_trial(plan: &TrialPlan) -> Trial {
     let settings = &plan.settings;
     let mut params: BTreeMap<String, String> = plan.params.iter().cloned().collect();
-    // What no key of this work says is no parameter of it.
-    if settings.workload.kind() != WorkloadKind::Heap {
-        params.insert("size".to_owned(), settings.size.to_string());
-    }
-    if settings.workload.kind().is_filled() {
-        params.insert("class".to_owned(), settings.class.to_string());
-    }
-    if settings.workload == Workload::Compression {
-        params.insert("trim".to_owned(), trim_name(settings.trim).to_owned());
-    }
-    if let Workload::Wscap(wscap) = settings.workload {
-        params
-            .entry("load".to_owned())
-            .or_insert_with(|| wscap.load.to_string());
-        params
-            .entry("cap-by".to_owned())
-            .or_insert_with(|| wscap.cap_by.name().to_owned());
+    for (name, value) in settings.workload.params(settings) {
+        params.insert(name.to_owned(), value);
     }
     Trial {
         id: plan.id.clone(),

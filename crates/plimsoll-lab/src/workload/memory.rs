@@ -15,18 +15,18 @@ const MOST_REQUESTS: u64 = 60_000;
 
 /// What to map and fill.
 #[derive(Debug, Clone)]
-pub(super) struct FillRequest {
-    pub(super) bytes: u64,
-    pub(super) request: u64,
-    pub(super) class: FillClass,
-    pub(super) seed: u64,
-    pub(super) thp: ThpMode,
+pub(crate) struct FillRequest {
+    pub(crate) bytes: u64,
+    pub(crate) request: u64,
+    pub(crate) class: FillClass,
+    pub(crate) seed: u64,
+    pub(crate) thp: ThpMode,
 }
 
 /// Why a worker's memory could not be filled, trimmed or released.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub(super) enum MemoryError {
+pub(crate) enum MemoryError {
     #[error("cannot fill 0 bytes, or in requests of 0 bytes; ask for at least one page")]
     Nothing,
     #[error(
@@ -63,7 +63,7 @@ pub(super) enum MemoryError {
 /// Invariant: the mappings, one after the other, hold the stream from its start, but for the first byte of pages that
 /// were marked.
 #[derive(Debug)]
-pub(super) struct Memory {
+pub(crate) struct Memory {
     mappings: Vec<Mapping>,
     stream: Stream,
     thp: ThpMode,
@@ -93,7 +93,7 @@ fn turn_byte(turn: u64) -> u8 {
 
 impl Memory {
     /// Maps and fills. The cost covers mapping and filling, not reading the file of `file=F`.
-    pub(super) fn fill(asked: &FillRequest) -> Result<(Memory, Cost), MemoryError> {
+    pub(crate) fn fill(asked: &FillRequest) -> Result<(Memory, Cost), MemoryError> {
         refuse_what_no_machine_holds(asked.bytes)?;
         let lengths = request_lengths(asked)?;
         let stream = Stream::new(&asked.class, asked.seed)?;
@@ -111,7 +111,7 @@ impl Memory {
     }
 
     /// Maps `bytes` more in one mapping and fills them with the stream's next bytes.
-    pub(super) fn grow(&mut self, bytes: u64) -> Result<Cost, MemoryError> {
+    pub(crate) fn grow(&mut self, bytes: u64) -> Result<Cost, MemoryError> {
         if bytes == 0 {
             return Err(MemoryError::Nothing);
         }
@@ -157,12 +157,12 @@ impl Memory {
     }
 
     /// Pages of all mappings; a last one may be used in part.
-    pub(super) fn pages(&self) -> u64 {
+    pub(crate) fn pages(&self) -> u64 {
         self.mappings.iter().map(pages_of).sum()
     }
 
     /// Writes one byte into each of the next `count` pages, and into the first again after the last.
-    pub(super) fn mark(&mut self, count: u64) {
+    pub(crate) fn mark(&mut self, count: u64) {
         let (page_size, pages) = (plimsoll_os::page_size(), self.pages());
         let mut left = count;
         while left > 0 {
@@ -190,7 +190,7 @@ impl Memory {
     }
 
     /// The bytes, where they are one mapping. Whoever writes to them checks them: to `restore` they are wrong.
-    pub(super) fn whole_mut(&mut self) -> Option<&mut [u8]> {
+    pub(crate) fn whole_mut(&mut self) -> Option<&mut [u8]> {
         match self.mappings.as_mut_slice() {
             [mapping] => Some(mapping.bytes_mut()),
             _ => None,
@@ -198,7 +198,7 @@ impl Memory {
     }
 
     /// Has the kernel reclaim everything. Success says that it was asked, not that pages went.
-    pub(super) fn trim(&self) -> Result<Cost, MemoryError> {
+    pub(crate) fn trim(&self) -> Result<Cost, MemoryError> {
         let watch = Stopwatch::start(UsageScope::Process);
         for mapping in &self.mappings {
             mapping
@@ -213,7 +213,7 @@ impl Memory {
     }
 
     /// Reads every byte, timed; then compares every byte with the stream, not timed in the cost.
-    pub(super) fn restore(&mut self) -> (Cost, Verification) {
+    pub(crate) fn restore(&mut self) -> (Cost, Verification) {
         let bytes = self.bytes();
         let watch = Stopwatch::start(UsageScope::Process);
         let mut read = Xxh3::new();
@@ -263,7 +263,7 @@ impl Memory {
     }
 
     /// Unmaps everything.
-    pub(super) fn release(self) -> Result<Cost, MemoryError> {
+    pub(crate) fn release(self) -> Result<Cost, MemoryError> {
         let bytes = self.bytes();
         let watch = Stopwatch::start(UsageScope::Process);
         for mapping in self.mappings {
@@ -276,7 +276,7 @@ impl Memory {
     }
 
     /// Address and length of each mapping.
-    pub(super) fn ranges(&self) -> Vec<(u64, u64)> {
+    pub(crate) fn ranges(&self) -> Vec<(u64, u64)> {
         let range = |mapping: &Mapping| (mapping.address() as u64, mapping.len() as u64);
         self.mappings.iter().map(range).collect()
     }

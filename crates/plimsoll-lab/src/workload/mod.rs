@@ -1,28 +1,28 @@
-//! What a worker does: one file an access pattern or experiment, and the protocol the runner drives it by.
+//! Worker processes: their memory, their probes, and the protocol that the runner drives them by. What a worker does for
+//! one workload alone stands with that workload in [`crate::run`].
 //!
 //! The runner holds a [`Worker`], which speaks the [`protocol`] with [`serve`] in the worker process; that owns the
 //! memory, which a [`fill`] writes.
 //!
 //! Invariant: a worker never looks at the system as a whole and never prints to people; it answers the runner.
 
-mod balance;
 mod calibrate;
-pub mod consume;
 mod cost;
 pub mod fill;
 mod handle;
-pub mod heap;
-pub mod matrix;
 mod memory;
-mod pattern;
 pub mod probe;
 pub mod protocol;
-pub mod scan;
-pub mod visit;
+mod work;
 mod worker;
 
 pub use calibrate::{CalibrationError, calibrate};
 pub(crate) use cost::Stopwatch;
+pub(crate) use fill::mix;
 pub use handle::{Residency, Usage, Worker, WorkerError, WorkerOptions};
+#[cfg(test)]
+pub(crate) use memory::FillRequest;
+pub(crate) use memory::Memory;
 pub(crate) use plimsoll_os::UsageScope;
-pub use worker::serve;
+pub(crate) use work::{NoRequests, Work, nothing_filled, typed};
+pub(crate) use worker::serve;

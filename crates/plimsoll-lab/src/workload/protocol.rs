@@ -6,14 +6,9 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::consume::Consume;
-use super::heap::HeapStep;
-use super::matrix::Matrix;
 use super::probe::Probe;
-use super::scan::Scan;
-use super::visit::Visit;
 use plimsoll_model::recording::model::Calibration;
-use plimsoll_model::scenario::{FillClass, ThpMode};
+use plimsoll_model::scenario::{FillClass, ThpMode, WorkloadKind};
 
 /// What the runner asks of a worker. Each command but the last is answered by exactly one [`Reply`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -45,18 +40,13 @@ pub enum Command {
         /// Bytes of the new mapping.
         bytes: u64,
     },
-    /// Be a consumer of the thrashing benchmark, from its start to the common end.
-    Consume(Consume),
-    /// Compare what a consumer kept of its memory with what it wrote. After `Consume`, when nothing is timed any more.
-    Verify,
-    /// Write a byte in every page of what is filled, again and again.
-    Scan(Scan),
-    /// Visit pages of what is filled, one after the other by a pattern.
-    Visit(Visit),
-    /// Map, touch, hand back and use again, in every way that fits the mapping.
-    Matrix(Matrix),
-    /// Load this process's heap.
-    Heap(HeapStep),
+    /// Carry out a request that one workload alone has.
+    Work {
+        /// The workload's name.
+        workload: String,
+        /// The request, of a type of the workload's own.
+        request: serde_json::Value,
+    },
     /// Begin to probe in a thread of its own. Answered at once, by `Done`.
     Probe(Probe),
     /// Answer with what the probe found since it began or since the last `ProbeLap`, and go on with it.
@@ -67,6 +57,17 @@ pub enum Command {
     Calibrate,
     /// Leave. Answered by the end of the output.
     Quit,
+}
+
+impl Command {
+    /// A request that one workload alone has.
+    pub fn work(workload: WorkloadKind, request: &impl Serialize) -> Command {
+        Command::Work {
+            workload: workload.name().to_owned(),
+            // What cannot be written is no request, and the worker says so.
+            request: serde_json::to_value(request).unwrap_or_default(),
+        }
+    }
 }
 
 /// What a worker answers.
@@ -97,10 +98,10 @@ pub enum Reply {
         /// Start address and length in bytes of each.
         ranges: Vec<(u64, u64)>,
     },
-    /// What malloc comes from.
-    Allocator {
-        /// The file name of its library; of the program itself where it is linked into it.
-        library: String,
+    /// The command was carried out, and found a name.
+    Named {
+        /// The name.
+        name: String,
     },
     /// What the calibration found.
     Calibration {

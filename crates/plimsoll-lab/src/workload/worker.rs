@@ -3,31 +3,32 @@
 use std::io::{BufRead, Result, Write};
 
 use super::calibrate::calibrate;
-use super::consume::{Consume, Witness, consume};
-use super::heap::{self, HeapStep, Loaded};
-use super::matrix::{self, Ground, Matrix};
 use super::memory::{FillRequest, Memory, MemoryError};
 use super::probe::{Probe, RunningProbe};
 use super::protocol::{Command, Cost, Reply};
-use super::scan::scan;
-use super::visit::{Visit, VisitError, Visitor};
+use super::work::{self, Work};
 
 /// Answers the commands on `input` on `output` until `Quit` or the end of `input`; see [`super::protocol`].
 /// Binds this process to its parent: it is killed when the thread that started it ends.
 ///
 /// # Errors
 /// An input that cannot be read, or an output that cannot be written: the runner is gone.
-pub fn serve(input: impl BufRead, output: impl Write) -> Result<()> {
+pub(crate) fn serve(input: impl BufRead, output: impl Write, works: Works) -> Result<()> {
     // The runner's caller may ignore signals (nohup); a worker is the runner's own and behaves the same in every run.
     plimsoll_os::default_signals().map_err(|errno| std::io::Error::from_raw_os_error(errno.raw()))?;
     // A worker busy with memory does not look at its input, so the end of the input is not enough.
     plimsoll_os::set_parent_death_signal(libc::SIGKILL)
         .map_err(|errno| std::io::Error::from_raw_os_error(errno.raw()))?;
-    answer_all(input, output)
+    answer_all(input, output, works)
 }
 
-fn answer_all(input: impl BufRead, mut output: impl Write) -> Result<()> {
-    let mut worker = Server::default();
+fn answer_all(input: impl BufRead, mut output: impl Write, works: Works) -> Result<()> {
+    let mut worker = Server {
+        memory: None,
+        probe: None,
+        work: None,
+        works,
+    };
     let pid = std::process::id();
     send(&mut output, &Reply::Ready { pid })?;
     for line in input.lines() {
@@ -54,18 +55,16 @@ fn failed(message: impl ToString) -> Reply {
     }
 }
 
+/// The worker's side of the workload of a name.
+pub(crate) type Works = fn(&str) -> Option<Box<dyn Work>>;
+
 /// A worker between two commands.
-#[derive(Default)]
 struct Server {
     memory: Option<Memory>,
     probe: Option<RunningProbe>,
-    /// What the consumer that it was left behind.
-    witness: Option<Witness>,
-    ground: Option<Ground>,
-    /// What the load on the heap left.
-    loaded: Loaded,
-    /// Who visits the memory, once that is prepared.
-    visitor: Option<Visitor>,
+    /// What is done for one workload alone, and its name, from its first request on.
+    work: Option<(String, Box<dyn Work>)>,
+    works: Works,
 }
 
 impl Server {
@@ -89,8 +88,9 @@ impl Server {
                 Err(error) => failed(error),
             },
             Command::Release => {
-                // What it knows of is gone.
-                self.visitor = None;
+                if let Some((_, work)) = &mut self.work {
+                    work.released();
+                }
                 match self.memory.take() {
                     Some(memory) => done(memory.release()),
                     None => nothing_filled("release"),
@@ -120,26 +120,7 @@ impl Server {
                 Some(memory) => done(memory.grow(bytes)),
                 None => nothing_filled("grow"),
             },
-            Command::Matrix(step) => self.step(&step),
-            Command::Heap(step) => self.load(&step),
-            Command::Visit(visit) => self.visit(&visit).unwrap_or_else(failed),
-            Command::Scan(asked) => match &mut self.memory {
-                Some(memory) => match scan(memory, &asked) {
-                    Ok((cost, findings)) => Reply::Found { cost, findings },
-                    Err(error) => failed(error),
-                },
-                None => nothing_filled("scan"),
-            },
-            Command::Consume(asked) => self.consume(&asked),
-            Command::Verify => match &self.witness {
-                Some(witness) => Reply::Done {
-                    cost: Cost::default(),
-                    verification: Some(witness.verify()),
-                },
-                None => {
-                    failed("there is nothing to verify: no consumer has ended here; send a consume first")
-                }
-            },
+            Command::Work { workload, request } => self.work(workload, &request).unwrap_or_else(failed),
             Command::Probe(asked) => self.begin_probe(&asked),
             Command::ProbeLap => match self.probe.as_mut().map(RunningProbe::lap) {
                 Some(Ok((cost, findings))) => Reply::Found { cost, findings },
@@ -156,14 +137,15 @@ impl Server {
         }
     }
 
-    fn consume(&mut self, asked: &Consume) -> Reply {
-        match consume(asked) {
-            Ok((cost, findings, witness)) => {
-                self.witness = Some(witness);
-                Reply::Found { cost, findings }
+    fn work(&mut self, workload: String, request: &serde_json::Value) -> std::result::Result<Reply, String> {
+        let (_, work) = match self.work.take().filter(|(name, _)| *name == workload) {
+            Some(work) => self.work.insert(work),
+            None => {
+                let work = (self.works)(&workload).ok_or_else(|| format!("`{workload}` is no workload"))?;
+                self.work.insert((workload, work))
             }
-            Err(error) => failed(error),
-        }
+        };
+        work.carry_out(request, self.memory.as_mut())
     }
 
     fn begin_probe(&mut self, asked: &Probe) -> Reply {
@@ -177,47 +159,6 @@ impl Server {
             }
             Err(error) => failed(error),
         }
-    }
-
-    fn step(&mut self, step: &Matrix) -> Reply {
-        match matrix::step(&mut self.ground, step) {
-            Ok((cost, findings)) => Reply::Found { cost, findings },
-            Err(error) => failed(error),
-        }
-    }
-
-    fn load(&mut self, step: &HeapStep) -> Reply {
-        heap::step(&mut self.loaded, step).unwrap_or_else(failed)
-    }
-
-    fn visit(&mut self, asked: &Visit) -> std::result::Result<Reply, VisitError> {
-        let Some(memory) = &mut self.memory else {
-            return Ok(nothing_filled("visit"));
-        };
-        let memory = memory.whole_mut();
-        let (cost, findings) = match *asked {
-            Visit::Prepare {
-                pattern,
-                compute,
-                steps,
-                warm_up,
-                seed,
-            } => {
-                let (visitor, cost, findings) =
-                    Visitor::prepare(memory, (pattern, compute, steps), warm_up, seed)?;
-                self.visitor = Some(visitor);
-                (cost, findings)
-            }
-            Visit::Measure { seconds } => {
-                let visitor = self.visitor.as_mut().ok_or(VisitError::Unprepared)?;
-                visitor.measure(memory, seconds)?
-            }
-            Visit::Check => {
-                let visitor = self.visitor.as_ref().ok_or(VisitError::Unprepared)?;
-                visitor.check(memory)?
-            }
-        };
-        Ok(Reply::Found { cost, findings })
     }
 
     fn fill(&mut self, asked: &FillRequest) -> Reply {
@@ -245,9 +186,7 @@ fn done(outcome: std::result::Result<Cost, MemoryError>) -> Reply {
 }
 
 fn nothing_filled(what: &str) -> Reply {
-    failed(format!(
-        "there is nothing to {what}: no memory is filled; send a fill first"
-    ))
+    failed(work::nothing_filled(what))
 }
 
 #[cfg(test)]
@@ -258,7 +197,7 @@ mod tests {
 
     fn answers(commands: &[&str]) -> Vec<Reply> {
         let mut output = Vec::new();
-        answer_all(commands.join("\n").as_bytes(), &mut output).unwrap();
+        answer_all(commands.join("\n").as_bytes(), &mut output, |_| None).unwrap();
         let lines = std::str::from_utf8(&output).unwrap().lines();
         lines.map(|line| serde_json::from_str(line).unwrap()).collect()
     }

@@ -15,6 +15,8 @@
 mod append;
 mod arrow;
 mod batch;
+
+pub mod neighbour;
 mod error;
 mod follow;
 mod lines;

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 use crate::scenario::Plan;
 
 /// Version of the recording format (manifest, samples, events, trials). 2 has the events of `plimsoll watch`, 3 the
-/// kinds of work besides compression, 4 samples as packed differences rather than with zstd.
+/// kinds of work besides compression, 4 samples as packed differences rather than with zstd, and each workload's settings
+/// with the workload.
 pub const RECORDING_SCHEMA: u32 = 4;
 /// Version of `results.json`. 2 has the figures, lists and latencies of the kinds of work besides compression.
 pub const RESULTS_SCHEMA: u32 = 2;

@@ -179,7 +179,18 @@ fn differences(recorded: &Plan, asked: &Plan) -> Vec<String> {
 }
 
 fn setting_differences(recorded: &TrialPlan, asked: &TrialPlan) -> Vec<String> {
-    let fields = |trial: &TrialPlan| serde_json::to_value(&trial.settings).unwrap_or_default();
+    // The workload's own settings beside those of all.
+    let fields = |trial: &TrialPlan| {
+        let mut settings = serde_json::to_value(&trial.settings).unwrap_or_default();
+        let name = trial.settings.workload.kind().name();
+        if let Some(own) = settings["workload"][name].as_object().cloned()
+            && let Some(all) = settings.as_object_mut()
+        {
+            all.insert("workload".to_owned(), name.into());
+            all.extend(own);
+        }
+        settings
+    };
     let (before, now) = (fields(recorded), fields(asked));
     let before = before.as_object().cloned().unwrap_or_default();
     before

@@ -1,33 +1,21 @@
-//! One combination of a section's values, and the sizes that come of it.
+//! One combination of a section's values, and what comes of it: every key with its final value.
 
+use std::cell::RefCell;
+use std::path::PathBuf;
+
+use super::choice::Choice;
 use super::document::Entry;
 use super::error::{Invalid, Place, Problem};
-use super::heap::{BlockSizes, Heap, HeapLoad};
-use super::keys::{Id, Key};
-use super::model::Machine;
+use super::keys::{self, Key, Kind, Preset};
+use super::model::{FillClass, Machine, Subject};
 use super::size::{Base, SizeExpr};
-use super::value::Value;
-use super::workloads::WorkloadKind;
+use super::value::{self, Value};
+use super::workloads::{BlockSizes, WorkloadKind};
 
 /// Sizes are rounded up to whole pages of this many bytes.
-const PAGE: u64 = 4096;
-const MIB: u64 = 1 << 20;
-const GIB: u64 = 1 << 30;
-
-/// S of the original.
-const CONSUMER_SIZE: u64 = 100 * MIB;
-/// N of the original.
-pub(super) const CONSUMERS: u64 = 25;
-/// Largest load, where none is given.
-pub(super) const MAX_LOAD: f64 = 3.0;
-
-/// Bytes that the original's aggressive test allocates, and that its fragmentation test uses.
-const AGGRESSIVE_VOLUME: u64 = 50 * MIB;
-const FRAGMENTATION_VOLUME: u64 = 70 * MIB;
-/// Bytes of a block of the aggressive test.
-const AGGRESSIVE_BLOCK: u32 = 32;
-/// What an allocator may take for each thread, besides four times its blocks, before its worker is ended.
-const HEAP_OF_THREAD: u64 = 4 * MIB;
+pub(super) const PAGE: u64 = 4096;
+pub(super) const MIB: u64 = 1 << 20;
+pub(super) const GIB: u64 = 1 << 30;
 
 /// How much smaller sizes are than written: `--quick` for a scenario that does not say what quick is.
 #[derive(Debug, Clone, Copy)]
@@ -60,7 +48,8 @@ impl Scale {
         }
     }
 
-    fn of(self, bytes: u64) -> u64 {
+    /// So many bytes, smaller.
+    pub(super) fn of(self, bytes: u64) -> u64 {
         let scaled = u128::from(bytes) * u128::from(self.numerator) / u128::from(self.denominator);
         u64::try_from(scaled).unwrap_or(bytes)
     }
@@ -68,153 +57,210 @@ impl Scale {
 
 /// One combination of a section's values.
 pub(super) struct Assignment<'a> {
-    pub(super) machine: &'a Machine,
+    machine: &'a Machine,
     pub(super) scale: Scale,
-    pub(super) entries: &'a [Entry],
+    kind: WorkloadKind,
+    entries: &'a [Entry],
     /// Index of the value taken, for each entry.
-    pub(super) pick: &'a [usize],
+    pick: &'a [usize],
     /// Where the section stands, for errors of values that stand nowhere.
-    pub(super) section: &'a Place,
+    section: &'a Place,
+    /// The sizes that are being made from each other.
+    chain: RefCell<Vec<&'static str>>,
 }
 
 impl<'a> Assignment<'a> {
+    /// The values that `pick` takes of `entries`. A key `scale` of theirs makes `scale` smaller still.
+    pub(super) fn new(
+        machine: &'a Machine,
+        scale: Scale,
+        kind: WorkloadKind,
+        (entries, pick): (&'a [Entry], &'a [usize]),
+        section: &'a Place,
+    ) -> Assignment<'a> {
+        let mut assignment = Assignment {
+            machine,
+            scale,
+            kind,
+            entries,
+            pick,
+            section,
+            chain: RefCell::default(),
+        };
+        if let Some((Value::Number(factor), _)) = assignment.given("scale") {
+            assignment.scale = scale.and(*factor);
+        }
+        assignment
+    }
+
     /// The value of a key and its place, where it is given.
-    pub(super) fn value(&self, id: Id) -> Option<(&'a Value, &'a Place)> {
-        let position = self.entries.iter().position(|entry| entry.key.id == id)?;
+    pub(super) fn given(&self, name: &str) -> Option<(&'a Value, &'a Place)> {
+        let position = self.entries.iter().position(|entry| entry.key.name == name)?;
         let (value, place) = &self.entries[position].values[self.pick[position]];
         Some((value, place))
     }
 
-    /// Bytes of a key that is a size, in whole pages.
-    pub(super) fn bytes(&self, id: Id) -> Result<u64, Box<Invalid>> {
-        self.follow(id, &mut Vec::new())
-    }
-
-    /// Evaluates a size; `chain` holds the keys that are being made from it.
-    fn follow(&self, id: Id, chain: &mut Vec<Id>) -> Result<u64, Box<Invalid>> {
-        chain.push(id);
-        if chain[..chain.len() - 1].contains(&id) {
-            return Err(self.cycle(chain));
-        }
-        let bytes = match self.value(id) {
-            Some((Value::Size(SizeExpr::Bytes(bytes)), place)) => Some(self.scaled(*bytes, place)),
-            Some((Value::Size(SizeExpr::Share { thousandths, of }), place)) => {
-                let base = match of {
-                    Base::Ram => self.scaled(self.ram(), place),
-                    Base::Size => self.follow(Id::Size, chain)?,
-                    Base::Limit => self.follow(Id::Limit, chain)?,
-                };
-                SizeExpr::share(*thousandths, base)
-            }
-            _ => self.default_bytes(id, chain)?,
+    /// The final value of a key: as given or by default, sizes in bytes.
+    pub(super) fn value(&self, name: &str) -> Result<Value, Box<Invalid>> {
+        let key = self.key(name)?;
+        let given = self.given(name);
+        let value = match (given, key.kind) {
+            (_, Kind::Size) => Value::bytes(self.follow(key)?),
+            (Some((value, _)), _) => value.clone(),
+            (None, _) => self.preset(key)?.ok_or_else(|| self.overflow(key))?,
         };
-        chain.pop();
-        bytes
-            .and_then(|bytes| bytes.max(1).checked_next_multiple_of(PAGE))
-            .ok_or_else(|| self.overflow(id))
-    }
-
-    /// The kind of work.
-    pub(super) fn kind(&self) -> WorkloadKind {
-        match self.value(Id::Workload) {
-            Some((Value::Workload(kind), _)) => *kind,
-            _ => WorkloadKind::Compression,
+        let by_argument = given.is_some_and(|(_, place)| place.source.is_argument());
+        match key.adjust {
+            Some(adjust) => adjust(self, value, by_argument),
+            None => Ok(value),
         }
     }
 
-    /// A whole number, or what holds where it is not given.
-    pub(super) fn integer(&self, id: Id, default: u64) -> u64 {
-        match self.value(id) {
-            Some((Value::Integer(number), _)) => *number,
-            _ => default,
+    /// Bytes of a key that is a size, in whole pages.
+    pub(super) fn bytes(&self, name: &str) -> Result<u64, Box<Invalid>> {
+        match self.key(name)?.adjust {
+            None => self.follow(self.key(name)?),
+            Some(_) => self.typed(name, |value| value.as_bytes()),
         }
     }
 
-    /// A number, or what holds where it is not given.
-    pub(super) fn number(&self, id: Id, default: f64) -> f64 {
-        match self.value(id) {
-            Some((Value::Number(number) | Value::Seconds(number), _)) => *number,
-            _ => default,
-        }
-    }
-
-    /// The load on malloc, with its volume in bytes.
-    pub(super) fn heap(&self, volume: u64) -> Heap {
-        let load = self.heap_load();
-        // The ranges of the keys keep them below 2^32.
-        let count = |id, default| self.integer(id, default).try_into().unwrap_or(u32::MAX);
-        Heap {
-            load,
-            threads: count(Id::Threads, 1),
-            blocks: count(Id::Blocks, 10_000),
-            sizes: match self.value(Id::BlockSize) {
-                Some((Value::BlockSizes(sizes), _)) => *sizes,
-                _ if load == HeapLoad::Aggressive => BlockSizes::one(AGGRESSIVE_BLOCK),
-                _ => BlockSizes::UP_TO_1K,
-            },
-            volume,
-            duration: self.number(Id::Duration, 2.0),
-        }
-    }
-
-    fn heap_load(&self) -> HeapLoad {
-        match self.value(Id::HeapLoad) {
-            Some((Value::Choice(name), _)) => HeapLoad::of_name(name).unwrap_or(HeapLoad::Replacement),
-            _ => HeapLoad::Replacement,
-        }
-    }
-
-    /// The defaults, as the table of keys says them in words; `None` where one exceeds 2^64 - 1.
-    fn default_bytes(&self, id: Id, chain: &mut Vec<Id>) -> Result<Option<u64>, Box<Invalid>> {
-        let available = self.machine.available.min(self.ram());
-        match (id, self.kind()) {
-            (Id::ConsumerSize, _) => return Ok(Some(self.scale.of(CONSUMER_SIZE))),
-            (Id::Size, WorkloadKind::Thrash) => {
-                let each = self.follow(Id::ConsumerSize, chain)?;
-                return Ok(each.checked_mul(self.integer(Id::Consumers, CONSUMERS)));
-            }
-            (Id::Size, WorkloadKind::Loadline) => {
-                let limit = self.follow(Id::Limit, chain)?;
-                // A float holds any size closely enough here: the load is a number with a few digits.
-                return Ok(Some((limit as f64 * self.number(Id::MaxLoad, MAX_LOAD)) as u64));
-            }
-            (Id::Volume, _) => {
-                let volume = match self.heap_load() {
-                    HeapLoad::Fragmentation => FRAGMENTATION_VOLUME,
-                    _ => AGGRESSIVE_VOLUME,
-                };
-                return Ok(Some(self.scale.of(volume)));
-            }
-            (Id::Size, WorkloadKind::Heap) => {
-                let volume = self.follow(Id::Volume, chain)?;
-                return Ok(Some(self.heap(volume).live().max(MIB)));
-            }
-            (Id::Size, _) => {
-                let tenth = available / 10 / MIB * MIB;
-                return Ok(Some(self.scale.of(tenth.clamp(MIB, GIB))));
-            }
-            (Id::Limit, WorkloadKind::Loadline) => {
-                let share = (available / 50 / MIB * MIB).clamp(64 * MIB, 256 * MIB);
-                return Ok(Some(self.scale.of(share)));
-            }
-            _ => {}
-        }
-        let size = self.follow(Id::Size, chain)?;
-        Ok(match (id, self.kind()) {
-            (Id::Request, _) => Some((size / 4).min(GIB)),
-            (Id::Limit, WorkloadKind::Thrash) => Some(size / 5 * 2),
-            (Id::Limit, WorkloadKind::Contention) => size.checked_mul(2),
-            (Id::Limit, WorkloadKind::Heap) => {
-                let threads = self.integer(Id::Threads, 1);
-                let wanted = size
-                    .checked_mul(4)
-                    .and_then(|b| b.checked_add(64 * MIB + threads * HEAP_OF_THREAD));
-                wanted.map(|wanted| wanted.min((available / 2).max(size.saturating_add(64 * MIB))))
-            }
-            (Id::Limit, _) => size.checked_add(size / 8).and_then(|b| b.checked_add(64 * MIB)),
-            // Only the swap size is left among the sizes.
-            _ => size.checked_add(size / 10).and_then(|b| b.checked_add(16 * MIB)),
+    /// A whole number.
+    pub(super) fn integer(&self, name: &str) -> Result<u64, Box<Invalid>> {
+        self.typed(name, |value| match value {
+            Value::Integer(number) => Some(*number),
+            _ => None,
         })
+    }
+
+    /// A whole number whose range is below 2^32.
+    pub(super) fn count(&self, name: &str) -> Result<u32, Box<Invalid>> {
+        Ok(u32::try_from(self.integer(name)?).unwrap_or(u32::MAX))
+    }
+
+    /// A whole number; none where the system's is left alone.
+    pub(super) fn optional(&self, name: &str) -> Result<Option<u32>, Box<Invalid>> {
+        self.typed(name, |value| match value {
+            Value::Integer(number) => Some(u32::try_from(*number).ok()),
+            Value::System => Some(None),
+            _ => None,
+        })
+    }
+
+    /// A number, or seconds.
+    pub(super) fn number(&self, name: &str) -> Result<f64, Box<Invalid>> {
+        self.typed(name, |value| match value {
+            Value::Number(number) | Value::Seconds(number) => Some(*number),
+            _ => None,
+        })
+    }
+
+    /// One of several names.
+    pub(super) fn choice<T: Choice>(&self, name: &str) -> Result<T, Box<Invalid>> {
+        self.typed(name, |value| match value {
+            Value::Choice(name) => T::of_name(name),
+            _ => None,
+        })
+    }
+
+    /// True or false.
+    pub(super) fn flag(&self, name: &str) -> Result<bool, Box<Invalid>> {
+        self.typed(name, |value| match value {
+            Value::Flag(flag) => Some(*flag),
+            _ => None,
+        })
+    }
+
+    /// What memory is filled with.
+    pub(super) fn class(&self, name: &str) -> Result<FillClass, Box<Invalid>> {
+        self.typed(name, |value| match value {
+            Value::Class(class) => Some(class.clone()),
+            _ => None,
+        })
+    }
+
+    /// What is tested.
+    pub(super) fn subject(&self, name: &str) -> Result<Subject, Box<Invalid>> {
+        self.typed(name, |value| match value {
+            Value::Subject(subject) => Some(subject.clone()),
+            _ => None,
+        })
+    }
+
+    /// Sizes of blocks.
+    pub(super) fn block_sizes(&self, name: &str) -> Result<BlockSizes, Box<Invalid>> {
+        self.typed(name, |value| match value {
+            Value::BlockSizes(sizes) => Some(*sizes),
+            _ => None,
+        })
+    }
+
+    /// A folder.
+    pub(super) fn folder(&self, name: &str) -> Result<PathBuf, Box<Invalid>> {
+        self.typed(name, |value| match value {
+            Value::Folder(path) => Some(path.clone()),
+            _ => None,
+        })
+    }
+
+    fn typed<T>(&self, name: &str, read: impl Fn(&Value) -> Option<T>) -> Result<T, Box<Invalid>> {
+        let value = self.value(name)?;
+        // A row of another type than what is read of it: `every_workload_resolves_by_default` finds that.
+        read(&value).ok_or_else(|| self.broken(name))
+    }
+
+    /// The row of a key of this workload.
+    fn key(&self, name: &str) -> Result<&'static Key, Box<Invalid>> {
+        keys::row(self.kind, name).ok_or_else(|| self.broken(name))
+    }
+
+    /// That the table of keys and what reads it do not fit each other.
+    fn broken(&self, name: &str) -> Box<Invalid> {
+        let message = format!("`{name}` is no key of `{}`, or of another type", self.kind.name());
+        self.section.error(Problem::WrongType, message, "in this section")
+    }
+
+    /// Evaluates a size, in whole pages.
+    fn follow(&self, key: &'static Key) -> Result<u64, Box<Invalid>> {
+        if self.chain.borrow().contains(&key.name) {
+            let mut chain = self.chain.borrow().clone();
+            chain.push(key.name);
+            return Err(self.cycle(&chain));
+        }
+        self.chain.borrow_mut().push(key.name);
+        let bytes = match self.given(key.name) {
+            Some((Value::Size(SizeExpr::Bytes(bytes)), place)) => Ok(Some(self.scaled(*bytes, place))),
+            Some((Value::Size(SizeExpr::Share { thousandths, of }), place)) => match of {
+                Base::Ram => Ok(self.scaled(self.ram(), place)),
+                Base::Size => self.bytes("size"),
+                Base::Limit => self.bytes("limit"),
+            }
+            .map(|base| SizeExpr::share(*thousandths, base)),
+            _ => self
+                .preset(key)
+                .map(|value| value.as_ref().and_then(Value::as_bytes)),
+        };
+        self.chain.borrow_mut().pop();
+        bytes?
+            .and_then(|bytes| bytes.max(1).checked_next_multiple_of(PAGE))
+            .ok_or_else(|| self.overflow(key))
+    }
+
+    /// What holds where the key is not given; none where it exceeds what can be counted.
+    fn preset(&self, key: &'static Key) -> Result<Option<Value>, Box<Invalid>> {
+        match key.preset {
+            Preset::System => Ok(Some(Value::System)),
+            Preset::Of(_, computed) => computed(self),
+            Preset::Text(text) => match value::of_text(key.kind, text) {
+                Some(Value::Size(SizeExpr::Bytes(bytes))) => Ok(Some(Value::bytes(self.scale.of(bytes)))),
+                Some(value) => Ok(Some(value)),
+                None => Err(self.broken(key.name)),
+            },
+        }
+    }
+
+    /// Available memory, as far as the cgroup that this process is in lets it be used.
+    pub(super) fn available(&self) -> u64 {
+        self.machine.available.min(self.ram())
     }
 
     /// The memory that a plain percentage is taken of.
@@ -232,37 +278,37 @@ impl<'a> Assignment<'a> {
         }
     }
 
-    fn overflow(&self, id: Id) -> Box<Invalid> {
-        let given = self.value(id).or_else(|| self.value(Id::Size));
+    fn overflow(&self, key: &Key) -> Box<Invalid> {
+        let given = self.given(key.name).or_else(|| self.given("size"));
         let place = given.map_or(self.section, |(_, place)| place);
-        let name = Key::of(id).name;
+        let name = key.name;
         let message = format!("`{name}` would be more than 16E - 1 bytes");
         let error = place.error(Problem::OutOfRange, message, "too large");
-        match self.value(id) {
+        match self.given(key.name) {
             Some(_) => error.help("no machine has that much; write for example 1G or 25%"),
             None => error.help(format!(
                 "`{name}` is not given: its default is {}",
-                Key::of(id).default.replace('`', "")
+                key.default().replace('`', "")
             )),
         }
     }
 
     /// `chain` ends with the key that it came back to.
-    fn cycle(&self, chain: &[Id]) -> Box<Invalid> {
-        let last = chain.last().copied().unwrap_or(Id::Size);
-        let start = chain.iter().position(|id| *id == last).unwrap_or(0);
+    fn cycle(&self, chain: &[&'static str]) -> Box<Invalid> {
+        let last = chain.last().copied().unwrap_or("size");
+        let start = chain.iter().position(|name| *name == last).unwrap_or(0);
         let ring = &chain[start..];
-        let names: Vec<&str> = ring.iter().map(|id| Key::of(*id).name).collect();
-        let message = format!("sizes are made from each other: {}", names.join(" -> "));
+        let message = format!("sizes are made from each other: {}", ring.join(" -> "));
         let mut error: Option<Box<Invalid>> = None;
         let mut help = String::from("give one of them without the other, for example size = \"1G\"");
-        for id in &ring[1..] {
-            let name = Key::of(*id).name;
-            match (self.value(*id), error.take()) {
+        for name in &ring[1..] {
+            match (self.given(name), error.take()) {
                 (None, earlier) => {
                     help = format!(
                         "`{name}` is not given, and its default is {}: give it in bytes or as a share of RAM",
-                        Key::of(*id).default.replace('`', "")
+                        keys::row(self.kind, name)
+                            .map_or_else(String::new, Key::default)
+                            .replace('`', "")
                     );
                     error = earlier;
                 }

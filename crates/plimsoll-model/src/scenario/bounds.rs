@@ -1,7 +1,7 @@
 //! What a plan will not exceed: said before it begins, and kept.
 
 use super::estimate::SpeedHints;
-use super::keys::LONGEST;
+use super::keys::common::LONGEST;
 use super::model::{Plan, Subject, TrialPlan};
 
 /// How many times the expected time a run may take, where the scenario does not say: loaded, a machine is two to four

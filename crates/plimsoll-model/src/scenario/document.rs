@@ -7,7 +7,7 @@ use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
 use super::error::{Invalid, Place, Problem, ScenarioError};
-use super::keys::{KEYS, Key};
+use super::keys::{self, Key};
 use super::nearest::nearest;
 use super::source::Source;
 use super::value::{self, Value, short};
@@ -212,15 +212,14 @@ fn entries(source: &Source, table: &DeTable<'_>, scope: Scope) -> Result<Vec<Ent
 /// The key of a name, where it may stand.
 pub(super) fn known_key(name: &str, place: &Place, scope: Scope) -> Result<&'static Key, Box<Invalid>> {
     let Some(key) = Key::find(name) else {
-        let label = match nearest(name, KEYS.iter().map(|key| key.name)) {
+        let label = match nearest(name, keys::names().into_iter()) {
             Some(offer) => format!("did you mean `{offer}`?"),
             None => "not known".to_owned(),
         };
-        let known: Vec<&str> = KEYS.iter().map(|key| key.name).collect();
         let message = format!("`{}` is not a key of a scenario", short(name));
         return Err(place
             .error(Problem::UnknownKey, message, label)
-            .help(format!("known are: {}", known.join(", "))));
+            .help(format!("known are: {}", keys::names().join(", "))));
     };
     if key.whole_plan && scope == Scope::Section {
         let message = format!("`{name}` holds for the whole plan and cannot stand in a section");
@@ -254,7 +253,8 @@ pub(super) fn entry(
     let whole = at(value.span());
     if !key.sweep {
         let message = format!("`{}` takes one value, not a list", key.name);
-        let swept: Vec<&str> = KEYS.iter().filter(|key| key.sweep).map(|key| key.name).collect();
+        let mut swept = keys::names();
+        swept.retain(|name| Key::find(name).is_some_and(|key| key.sweep));
         return Err(whole.error(Problem::BadList, message, "a list").help(format!(
             "a list sweeps a key; it can be given for: {}",
             swept.join(", ")

@@ -1,13 +1,6 @@
 //! What a plan will take: stated before a run, and the start of its ETA.
 
-use super::heap::{Heap, HeapLoad};
 use super::model::{FillClass, Plan, Settings, Subject, TrialPlan};
-use super::workloads::{GiveBack, Left, Loadline, Map, Workload, Wscap};
-
-/// Bytes that allocators take for each live one, at most as a rule.
-const TAKEN_FOR_LIVE: u64 = 2;
-/// How often the fragmentation load allocates what is live.
-const FRAGMENTATION_TURNS: f64 = 20.0;
 
 /// Speeds to estimate with. The defaults are those of a slow two-core virtual machine; a runner that has
 /// calibrated or finished trials puts in what it measured.
@@ -63,97 +56,38 @@ pub struct PlanEstimate {
 impl SpeedHints {
     /// Seconds of a trial that do not depend on its size.
     pub(super) fn rest_seconds(&self, settings: &Settings) -> f64 {
-        match &settings.workload {
-            Workload::Thrash(thrash) => {
-                let processes = f64::from(thrash.consumers) * self.process_s;
-                self.setup_s + processes + settings.hold + thrash.seconds() + self.recovery_s
-            }
-            Workload::Heap(_) => self.heap_setup_s + self.process_s + settings.hold,
-            _ => self.setup_s + 2.0 * settings.hold,
-        }
+        settings.workload.model().rest_seconds(settings, self)
     }
 
     /// Seconds that one trial takes.
     pub fn trial_seconds(&self, settings: &Settings) -> f64 {
-        match &settings.workload {
-            // What its consumers do ends at a time, not with a number of bytes.
-            Workload::Thrash(_) => self.rest_seconds(settings),
-            Workload::Loadline(loadline) => self.loadline_seconds(settings, loadline),
-            Workload::Map(map) => self.map_seconds(settings, map),
-            Workload::Contention(_) => self.contention_seconds(settings),
-            Workload::Wscap(wscap) => self.wscap_seconds(settings, wscap),
-            Workload::Heap(heap) => self.heap_seconds(settings, heap),
-            Workload::Compression => self.once(settings),
-        }
+        settings.workload.model().seconds(settings, self)
     }
 
-    /// Each way maps and touches twice, is checked once, and rests while lazy ways give nothing back.
-    fn map_seconds(&self, settings: &Settings, map: &Map) -> f64 {
-        let gb = settings.size as f64 / 1e9;
-        let swap = settings.subject.has_swap();
-        let ways = GiveBack::ALL
-            .into_iter()
-            .filter(|way| way.fits(map.mapping, swap));
-        let each = ways.map(|way| {
-            let lazy = way.leaves(map.mapping) == Left::Either
-                || (map.mapping.has_file() && !matches!(way, GiveBack::Punch | GiveBack::Exit));
-            let rest = if lazy { settings.hold } else { 0.0 };
-            2.0 * gb / self.fill_gb_per_s + gb / self.verify_gb_per_s + rest
-        });
-        self.setup_s + each.sum::<f64>()
+    /// Seconds in which `bytes` of this class are filled, trimmed, restored and compared once.
+    pub(super) fn once_seconds(&self, subject: &Subject, class: &FillClass, bytes: u64) -> f64 {
+        self.fill_seconds(bytes) + self.stored_seconds(subject, class, bytes) + self.verify_seconds(bytes)
     }
 
-    /// Blocks are allocated and freed once besides what is measured, and every thread is started.
-    fn heap_seconds(&self, settings: &Settings, heap: &Heap) -> f64 {
-        /// Seconds a block, allocated and freed by the slowest of allocators.
-        const BLOCK_S: f64 = 0.1e-6;
-        /// Seconds a thread, and of the generator's own cost that is measured besides.
-        const THREAD_S: f64 = 100e-6;
-        const OWN_S: f64 = 0.1;
-        let blocks = heap.live() as f64 / heap.sizes.mean().max(1) as f64;
-        let measured = match heap.load {
-            HeapLoad::Aggressive => blocks * BLOCK_S,
-            // Many times as much is allocated as is live.
-            HeapLoad::Fragmentation => FRAGMENTATION_TURNS * blocks * BLOCK_S,
-            HeapLoad::Replacement | HeapLoad::Larson | HeapLoad::Scaling => heap.duration,
-        };
-        self.rest_seconds(settings) + OWN_S + f64::from(heap.threads) * THREAD_S + blocks * BLOCK_S + measured
+    /// Seconds in which so many bytes are filled.
+    pub(super) fn fill_seconds(&self, bytes: u64) -> f64 {
+        bytes as f64 / 1e9 / self.fill_gb_per_s
     }
 
-    /// All is filled once and read twice, and what is over the limit goes to swap and comes back both times. A rest
-    /// follows each ask.
-    fn contention_seconds(&self, settings: &Settings) -> f64 {
-        let total = settings.total();
-        let asks = (total - settings.size) / settings.request.max(1);
-        let over = Settings {
-            size: total.saturating_sub(settings.limit),
-            hold: 0.0,
-            ..settings.clone()
-        };
-        let filled = total as f64 / 1e9;
-        3.0 * self.once(&over)
-            + filled / self.fill_gb_per_s
-            + filled / self.verify_gb_per_s
-            + settings.hold * (asks + 1) as f64
+    /// Seconds in which so many bytes are compared.
+    pub(super) fn verify_seconds(&self, bytes: u64) -> f64 {
+        bytes as f64 / 1e9 / self.verify_gb_per_s
     }
 
-    /// Memory that is filled, trimmed and restored once.
-    fn once(&self, settings: &Settings) -> f64 {
-        let gb = settings.size as f64 / 1e9;
-        self.rest_seconds(settings)
-            + gb / self.fill_gb_per_s
-            + self.stored_seconds(settings, gb)
-            + gb / self.verify_gb_per_s
-    }
-
-    /// Seconds in which so many gigabytes leave and come back.
-    fn stored_seconds(&self, settings: &Settings, gb: f64) -> f64 {
+    /// Seconds in which so many bytes of a class leave and come back.
+    pub(super) fn stored_seconds(&self, subject: &Subject, class: &FillClass, bytes: u64) -> f64 {
+        let gb = bytes as f64 / 1e9;
         let both = |out: f64, back: f64| gb / out + gb / back;
-        match &settings.subject {
+        match subject {
             Subject::Zram(_) => both(self.compress_gb_per_s, self.decompress_gb_per_s),
             // zswap compresses, and in the worst case writes to the file behind it as well.
             Subject::Zswap(_) => {
-                let miss = incompressible_share(&settings.class);
+                let miss = class.stored_share();
                 both(self.compress_gb_per_s, self.decompress_gb_per_s)
                     + miss * both(self.disk_gb_per_s, self.disk_gb_per_s)
             }
@@ -161,38 +95,17 @@ impl SpeedHints {
             Subject::NoSwap | Subject::Allocator(_) => 0.0,
         }
     }
-
-    /// A sweep of the load: each point fills its memory, sets and checks all pages, which at more than the limit moves
-    /// them out and back each time, warms up and measures.
-    fn loadline_seconds(&self, settings: &Settings, loadline: &Loadline) -> f64 {
-        /// Starting and ending a worker.
-        const WORKER_S: f64 = 0.3;
-        let point = |load: f64| {
-            let gb = load * settings.limit as f64 / 1e9;
-            let moved = 2.0 * self.stored_seconds(settings, if load > 1.0 { gb } else { 0.0 });
-            WORKER_S + 1.5 * loadline.duration + gb / self.fill_gb_per_s + moved
-        };
-        self.setup_s + loadline.usual_loads().map(point).sum::<f64>()
-    }
-
-    /// Three measured stretches; the working set goes out under the cap and once more when it is emptied.
-    fn wscap_seconds(&self, settings: &Settings, wscap: &Wscap) -> f64 {
-        let gb = settings.size as f64 / 1e9;
-        let stretches = match settings.subject {
-            Subject::NoSwap | Subject::Allocator(_) => wscap.duration,
-            _ => 3.0 * wscap.duration + 2.0 * self.stored_seconds(settings, gb),
-        };
-        self.rest_seconds(settings) + gb / self.fill_gb_per_s + gb / self.verify_gb_per_s + stretches
-    }
 }
 
-/// The share of its size that a class takes when compressed, roughly, as zram and zswap do it page by page.
-fn incompressible_share(class: &FillClass) -> f64 {
-    match class {
-        FillClass::Random | FillClass::File(_) => 1.0,
-        FillClass::Runs20 => 0.25,
-        FillClass::Constant => 0.01,
-        FillClass::Ratio(ratio) => 1.0 / ratio,
+impl FillClass {
+    /// The share of its size that the class takes when compressed, roughly, as zram and zswap do it page by page.
+    pub(super) fn stored_share(&self) -> f64 {
+        match self {
+            FillClass::Random | FillClass::File(_) => 1.0,
+            FillClass::Runs20 => 0.25,
+            FillClass::Constant => 0.01,
+            FillClass::Ratio(ratio) => 1.0 / ratio,
+        }
     }
 }
 
@@ -200,27 +113,12 @@ impl TrialPlan {
     /// Most memory that the trial takes at any time: the worker's and the store's.
     fn peak_memory(&self) -> u64 {
         let settings = &self.settings;
-        if let Workload::Heap(_) = settings.workload {
-            return settings.size.saturating_mul(TAKEN_FOR_LIVE).min(settings.limit);
-        }
-        let total = settings.total();
-        let worker = total.min(settings.limit);
+        let model = settings.workload.model();
         let stored = match settings.subject {
-            // Pages of the consumers are resident or stored, and in the end random in every byte.
-            Subject::Zram(_) | Subject::Zswap(_) if matches!(settings.workload, Workload::Thrash(_)) => {
-                settings.size - worker
-            }
-            Subject::Zram(_) | Subject::Zswap(_) => {
-                let stored = match settings.workload {
-                    // Only what does not fit under the limit is stored.
-                    Workload::Contention(_) => total.saturating_sub(settings.limit),
-                    _ => total,
-                };
-                (stored as f64 * incompressible_share(&settings.class)) as u64
-            }
+            Subject::Zram(_) | Subject::Zswap(_) => model.stored(settings),
             Subject::SwapFile | Subject::NoSwap | Subject::Allocator(_) => 0,
         };
-        worker.saturating_add(stored)
+        model.resident(settings).saturating_add(stored)
     }
 
     /// Bytes of the trial's swap file, and of the file that it maps.
@@ -228,7 +126,7 @@ impl TrialPlan {
         let of = |is: bool, bytes: u64| if is { bytes } else { 0 };
         let settings = &self.settings;
         of(settings.has_swap_file(), settings.swap_size)
-            .saturating_add(of(settings.maps_file(), settings.size))
+            .saturating_add(of(settings.maps_file(), settings.size()))
     }
 }
 

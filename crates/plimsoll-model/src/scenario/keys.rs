@@ -1,86 +1,60 @@
-//! The keys of a scenario file: one table from which parsing, errors, help and the reference page come.
+//! The keys of a scenario file: a row each, from which parsing, defaults, errors, `plimsoll show`, help and the
+//! reference page come. A workload's own rows stand in its file, those of every workload in [`common`].
 
-mod table;
+pub(super) mod common;
 
 use std::fmt;
 
-use super::model::{Order, ThpMode, TrimMechanism};
+use super::assignment::Assignment;
+use super::error::Invalid;
+use super::size::Base;
+use super::value::{self, Value};
 use super::workloads::WorkloadKind;
 
-pub use table::KEYS;
-pub(super) use table::LONGEST;
-
-/// A key of a scenario file.
+/// A key of a scenario file, of one workload or of all.
 #[derive(Debug, Clone, Copy)]
 pub struct Key {
-    /// Which one it is.
-    pub(super) id: Id,
     /// The name in the file.
     pub name: &'static str,
     /// Another name, where the literature has one.
     pub alias: Option<&'static str>,
     /// What its values are.
     pub kind: Kind,
-    /// What holds where the key is not given, in words.
-    pub default: &'static str,
     /// What it means, in words.
     pub meaning: &'static str,
     /// Whether a list of values is allowed, which makes a sweep.
     pub sweep: bool,
     /// True for keys of the whole plan, which cannot stand in a section.
     pub whole_plan: bool,
-    /// The kinds of work that know the key; empty where all do.
-    pub of: &'static [WorkloadKind],
+    /// What holds where the key is not given.
+    pub(super) preset: Preset,
+    /// True for a size that no file gives: it follows from other keys, and shares can be taken of it.
+    pub(super) derived: bool,
+    /// Of what a share may be 100% at most.
+    pub(super) at_most_whole: &'static [Base],
+    /// What becomes of the value at last; whether it is the command line's is the last argument.
+    pub(super) adjust: Option<Adjust>,
 }
 
-/// Keys by what they are, in the order of [`KEYS`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Id {
-    Workload,
-    Scale,
-    Subject,
-    Class,
-    Consumers,
-    ConsumerSize,
-    Size,
-    MaxLoad,
-    Request,
-    Limit,
-    SwapSize,
-    Writes,
-    Sleep,
-    Stagger,
-    Pattern,
-    Compute,
-    Load,
-    CapBy,
-    Mapping,
-    Touch,
-    Suspended,
-    HeapLoad,
-    Threads,
-    Blocks,
-    BlockSize,
-    Volume,
-    Duration,
-    Trim,
-    Hold,
-    Swappiness,
-    PageCluster,
-    Thp,
-    ZswapPoolPercent,
-    SwapDir,
-    PhaseTimeout,
-    Repeat,
-    Order,
-    Seed,
-    TimeLimit,
+/// The value of a key from the other keys; none where it exceeds what can be counted.
+pub(super) type Computed = fn(&Assignment<'_>) -> Result<Option<Value>, Box<Invalid>>;
+type Adjust = fn(&Assignment<'_>, Value, bool) -> Result<Value, Box<Invalid>>;
+
+/// What holds where a key is not given.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Preset {
+    /// This value, as a file would have it.
+    Text(&'static str),
+    /// What the system has.
+    System,
+    /// In words, and computed.
+    Of(&'static str, Computed),
 }
 
 /// What the values of a key are.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Kind {
-    /// One of `WORKLOADS`.
+    /// The name of a workload.
     Workload,
     /// A [`super::Subject`].
     Subject,
@@ -88,12 +62,6 @@ pub enum Kind {
     Class,
     /// A [`super::SizeExpr`].
     Size,
-    /// One of `TRIMS`.
-    Trim,
-    /// One of `THP_MODES`.
-    Thp,
-    /// One of `ORDERS`.
-    Order,
     /// Seconds between two bounds, both allowed.
     Seconds {
         /// Fewest.
@@ -127,28 +95,6 @@ pub enum Kind {
     Folder,
 }
 
-pub(super) const WORKLOADS: &[(&str, WorkloadKind)] = &{
-    let mut named = [("", WorkloadKind::Compression); WorkloadKind::ALL.len()];
-    let mut place = 0;
-    while place < named.len() {
-        let kind = WorkloadKind::ALL[place];
-        named[place] = (kind.name(), kind);
-        place += 1;
-    }
-    named
-};
-pub(super) const TRIMS: &[(&str, TrimMechanism)] = &[
-    ("worker", TrimMechanism::Worker),
-    ("process-madvise", TrimMechanism::ProcessMadvise),
-    ("cgroup", TrimMechanism::Cgroup),
-];
-pub(super) const THP_MODES: &[(&str, ThpMode)] = &[
-    ("system", ThpMode::System),
-    ("always", ThpMode::Always),
-    ("never", ThpMode::Never),
-];
-pub(super) const ORDERS: &[(&str, Order)] = &[("random", Order::Random), ("fixed", Order::Fixed)];
-
 /// Subjects to offer when one is not known.
 pub(super) const SUBJECTS: &[&str] = &[
     "zram",
@@ -180,62 +126,192 @@ pub(super) const INSTALLED: &str = "installed";
 /// The word that leaves a setting as the system has it.
 pub(super) const SYSTEM: &str = "system";
 
-// [`Key::of`] takes a key by its place.
-const _: () = {
-    let mut place = 0;
-    while place < KEYS.len() {
-        assert!(KEYS[place].id as usize == place);
-        place += 1;
-    }
-};
-
-impl Key {
-    /// The key of this name.
-    pub(super) fn find(name: &str) -> Option<&'static Key> {
-        KEYS.iter()
-            .find(|key| key.name == name || key.alias == Some(name))
-    }
-
-    /// Whether this kind of work knows the key.
-    pub fn is_of(&self, kind: WorkloadKind) -> bool {
-        self.of.is_empty() || self.of.contains(&kind)
-    }
-
-    /// The kinds of work that know it, in words; empty where all do.
-    fn of_words(&self) -> String {
-        let names: Vec<&str> = self.of.iter().map(|kind| kind.name()).collect();
-        names.join(", ")
-    }
-
-    /// The key that an [`Id`] stands for.
-    pub(super) fn of(id: Id) -> &'static Key {
-        &KEYS[id as usize]
+/// A row.
+pub(super) const fn key(name: &'static str, kind: Kind, preset: Preset, meaning: &'static str) -> Key {
+    Key {
+        name,
+        alias: None,
+        kind,
+        meaning,
+        sweep: true,
+        whole_plan: false,
+        preset,
+        derived: false,
+        at_most_whole: &[],
+        adjust: None,
     }
 }
 
-/// The names of a table of choices, in backquotes.
-fn names<T>(choices: &[(&str, T)]) -> String {
-    let names: Vec<String> = choices.iter().map(|(name, _)| format!("`{name}`")).collect();
-    names.join(", ")
+/// A size that follows from other keys.
+pub(super) const fn derived(name: &'static str, words: &'static str, computed: Computed) -> Key {
+    Key {
+        derived: true,
+        ..key(name, Kind::Size, Preset::Of(words, computed), "")
+    }
+}
+
+pub(super) const fn integer(min: u64, max: u64, or_system: bool) -> Kind {
+    Kind::Integer { min, max, or_system }
+}
+
+impl Key {
+    /// With a second name.
+    pub(super) const fn alias(self, name: &'static str) -> Key {
+        Key {
+            alias: Some(name),
+            ..self
+        }
+    }
+
+    /// Taking one value alone.
+    pub(super) const fn single(self) -> Key {
+        Key { sweep: false, ..self }
+    }
+
+    /// Of the whole plan.
+    pub(super) const fn whole_plan(self) -> Key {
+        Key {
+            sweep: false,
+            whole_plan: true,
+            ..self
+        }
+    }
+
+    /// With shares of these of 100% at most.
+    pub(super) const fn at_most_whole(self, of: &'static [Base]) -> Key {
+        Key {
+            at_most_whole: of,
+            ..self
+        }
+    }
+
+    /// With a value that is changed at last.
+    pub(super) const fn adjusted(self, adjust: Adjust) -> Key {
+        Key {
+            adjust: Some(adjust),
+            ..self
+        }
+    }
+
+    /// A key of this name. Those of several workloads differ in what they mean there and by default, not in their values.
+    pub(super) fn find(name: &str) -> Option<&'static Key> {
+        let shared = common::FIRST.iter().chain(common::LAST);
+        shared
+            .chain(all())
+            .find(|key| key.name == name || key.alias == Some(name))
+    }
+
+    /// Whether this workload knows the key.
+    pub fn is_of(&self, kind: WorkloadKind) -> bool {
+        of(kind).any(|key| key.name == self.name)
+    }
+
+    /// The workloads that know the key.
+    pub(super) fn workloads(&self) -> impl Iterator<Item = WorkloadKind> {
+        WorkloadKind::ALL.into_iter().filter(|kind| self.is_of(*kind))
+    }
+
+    /// The value where the key is not given, where that is the same everywhere.
+    pub(super) fn preset_value(&self) -> Option<Value> {
+        match self.preset {
+            Preset::Text(text) => value::of_text(self.kind, text),
+            Preset::System => Some(Value::System),
+            Preset::Of(..) => None,
+        }
+    }
+
+    /// What is true of the key in each workload, in words: where its workload is not known yet.
+    pub(super) fn everywhere(&self, words: fn(&Key) -> String) -> String {
+        let general = words(self);
+        let mut others: Vec<(String, Vec<&str>)> = Vec::new();
+        for kind in WorkloadKind::ALL {
+            let Some(text) = row(kind, self.name).map(words).filter(|text| *text != general) else {
+                continue;
+            };
+            match others.iter_mut().find(|(known, _)| *known == text) {
+                Some((_, names)) => names.push(kind.name()),
+                None => others.push((text, vec![kind.name()])),
+            }
+        }
+        let others = others
+            .into_iter()
+            .map(|(text, names)| format!("; of `{}` {text}", names.join("`, `")));
+        general + &others.collect::<String>()
+    }
+
+    /// What holds where the key is not given, in words.
+    pub fn default(&self) -> String {
+        match self.preset {
+            Preset::Text(text) => format!("`{text}`"),
+            Preset::System => format!("`\"{SYSTEM}\"`"),
+            Preset::Of(words, _) => words.to_owned(),
+        }
+    }
+}
+
+/// The keys of a workload, those that it shares with all others first and last.
+pub fn of(kind: WorkloadKind) -> impl Iterator<Item = &'static Key> {
+    rows(kind).filter(|key| !key.derived)
+}
+
+/// The row of a workload's key, or of a size that follows from its keys.
+pub(super) fn row(kind: WorkloadKind, name: &str) -> Option<&'static Key> {
+    rows(kind).find(|key| key.name == name)
+}
+
+/// A workload's own row of a name stands in the place of the shared one.
+fn rows(kind: WorkloadKind) -> impl Iterator<Item = &'static Key> {
+    let own = kind.own_keys();
+    let shared = move |shared: &'static [Key]| {
+        let own_row = move |key: &'static Key| own.iter().find(|row| row.name == key.name).unwrap_or(key);
+        shared.iter().map(own_row)
+    };
+    let is_shared = |key: &Key| {
+        common::FIRST
+            .iter()
+            .chain(common::LAST)
+            .any(|row| row.name == key.name)
+    };
+    shared(common::FIRST)
+        .chain(own.iter().filter(move |key| !is_shared(key)))
+        .chain(shared(common::LAST))
+}
+
+/// Every row, workload after workload, between those that all workloads share: a row for each different one.
+pub fn all() -> impl Iterator<Item = &'static Key> {
+    let own = WorkloadKind::ALL.into_iter().flat_map(|kind| kind.own_keys());
+    common::FIRST
+        .iter()
+        .chain(own.filter(|key| !key.derived))
+        .chain(common::LAST)
+}
+
+/// The names of all keys, each once.
+pub(super) fn names() -> Vec<&'static str> {
+    let mut names = Vec::new();
+    for key in all() {
+        if !names.contains(&key.name) {
+            names.push(key.name);
+        }
+    }
+    names
 }
 
 impl fmt::Display for Kind {
     /// The type in words, as errors and the reference page say it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let choices = |f: &mut fmt::Formatter<'_>, names: &[&str]| {
+            let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+            f.write_str(&names.join(", "))
+        };
         match *self {
-            Kind::Workload => f.write_str(&names(WORKLOADS)),
-            Kind::Trim => f.write_str(&names(TRIMS)),
-            Kind::Thp => f.write_str(&names(THP_MODES)),
-            Kind::Order => f.write_str(&names(ORDERS)),
+            Kind::Workload => choices(f, &WorkloadKind::ALL.map(WorkloadKind::name)),
             Kind::Subject => f.write_str("a subject"),
             Kind::Class => f.write_str("a class"),
             Kind::Size => f.write_str("a size"),
             Kind::Seconds { min, max } => write!(f, "seconds, {min} to {max}"),
             Kind::Number { min, max } => write!(f, "a number, {min} to {max}"),
-            Kind::Choice(names) => {
-                let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
-                f.write_str(&names.join(", "))
-            }
+            Kind::Choice(names) => choices(f, names),
             Kind::Flag => f.write_str("`true` or `false`"),
             Kind::Integer { min, max, or_system } => {
                 write!(f, "a whole number, {min} to ")?;
@@ -251,20 +327,62 @@ impl fmt::Display for Kind {
     }
 }
 
+/// A row of the documentation: a key, and the workloads of which it is true; none where it is true of all.
+struct Documented {
+    key: &'static Key,
+    of: Vec<WorkloadKind>,
+}
+
+/// The rows of the documentation: keys that several workloads have alike stand once.
+fn documented() -> Vec<Documented> {
+    let alike = |a: &Key, b: &Key| a.name == b.name && a.default() == b.default() && a.meaning == b.meaning;
+    let mut rows: Vec<Documented> = Vec::new();
+    for key in all() {
+        if rows.iter().any(|row| alike(row.key, key)) {
+            continue;
+        }
+        let kinds = WorkloadKind::ALL.into_iter();
+        let of: Vec<WorkloadKind> = kinds
+            .filter(|kind| row(*kind, key.name).is_some_and(|row| alike(row, key)))
+            .collect();
+        rows.push(Documented {
+            key,
+            of: if of.len() == WorkloadKind::ALL.len() {
+                Vec::new()
+            } else {
+                of
+            },
+        });
+    }
+    rows
+}
+
+impl Documented {
+    fn workloads(&self) -> String {
+        let names: Vec<&str> = self.of.iter().map(|kind| kind.name()).collect();
+        names.join(", ")
+    }
+}
+
 /// The table of keys in Markdown, as it stands in the reference page.
 pub fn keys_markdown() -> String {
     let mut page =
         String::from("| key | of | type | default | sweep | meaning |\n|---|---|---|---|---|---|\n");
-    for key in KEYS {
+    for row in documented() {
+        let key = row.key;
         let sweep = if key.sweep { "yes" } else { "no" };
-        let of = match key.of {
-            [] => "all".to_owned(),
-            _ => key.of_words(),
+        let of = if row.of.is_empty() {
+            "all".to_owned()
+        } else {
+            row.workloads()
         };
         let alias = key.alias.map_or(String::new(), |alias| format!(", `{alias}`"));
         page += &format!(
             "| `{}`{alias} | {of} | {} | {} | {sweep} | {} |\n",
-            key.name, key.kind, key.default, key.meaning
+            key.name,
+            key.kind,
+            key.default(),
+            key.meaning
         );
     }
     page
@@ -273,12 +391,13 @@ pub fn keys_markdown() -> String {
 /// The table of keys for a terminal.
 pub fn keys_help() -> String {
     let mut text = String::new();
-    for key in KEYS {
+    for row in documented() {
+        let key = row.key;
         let sweep = if key.sweep { "; a list is a sweep" } else { "" };
         let alias = key.alias.map_or(String::new(), |alias| format!(", {alias}"));
-        let of = match key.of {
+        let of = match row.of.as_slice() {
             [] => String::new(),
-            _ => format!("; of {}", key.of_words()),
+            _ => format!("; of {}", row.workloads()),
         };
         let plain = format!(
             "  {:<20}{}\n{:22}{}; default {}{sweep}{of}\n",
@@ -286,9 +405,41 @@ pub fn keys_help() -> String {
             key.meaning,
             "",
             key.kind,
-            key.default
+            key.default()
         );
         text += &plain.replace('`', "");
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_has_one_type_whichever_workload_has_the_key() {
+        for key in all() {
+            let Some(first) = Key::find(key.name) else {
+                panic!("{} is not found", key.name)
+            };
+            assert_eq!(
+                (key.kind, key.alias, key.sweep),
+                (first.kind, first.alias, first.sweep),
+                "{}",
+                key.name
+            );
+            assert_eq!(key.at_most_whole, first.at_most_whole, "{}", key.name);
+        }
+    }
+
+    #[test]
+    fn a_workload_has_each_key_once() {
+        for kind in WorkloadKind::ALL {
+            let mut names: Vec<&str> = rows(kind).map(|key| key.name).collect();
+            names.sort_unstable();
+            let count = names.len();
+            names.dedup();
+            assert_eq!(names.len(), count, "{kind:?}");
+        }
+    }
 }

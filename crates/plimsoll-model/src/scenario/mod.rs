@@ -8,10 +8,10 @@
 mod allocator;
 mod assignment;
 mod bounds;
+mod choice;
 mod document;
 mod error;
 mod estimate;
-mod heap;
 mod keys;
 mod mistake;
 mod model;
@@ -24,19 +24,18 @@ mod show;
 mod size;
 mod source;
 mod value;
-mod workloads;
+pub mod workloads;
 
 pub use allocator::{Allocator, AllocatorSet, FrontEnd, KNOWN_ALLOCATORS, KnownAllocator};
 pub use bounds::Bounds;
 pub use document::Document;
 pub use error::{Invalid, Problem, ScenarioError};
 pub use estimate::{PlanEstimate, SpeedHints};
-pub use heap::{BlockSizes, Heap, HeapLoad};
-pub use keys::{KEYS, Key, Kind, keys_help, keys_markdown};
 pub use mistake::{Marked, Mistake};
+
+pub use keys::{Key, Kind, all as keys, keys_help, keys_markdown, of as keys_of};
 pub use model::{
     FillClass, Machine, Order, ParseNameError, Plan, SectionPlan, Settings, Subject, ThpMode, TrialPlan,
-    TrimMechanism,
 };
 pub use nearest::near;
 pub use order::shuffle;
@@ -44,6 +43,6 @@ pub use overrides::Overrides;
 pub use size::{Base, SizeError, SizeExpr, size_text};
 pub use source::{Builtin, MAX_FILE_BYTES, Source, builtin, find};
 pub use workloads::{
-    CapBy, Contention, GiveBack, Left, Loadline, Map, Mapping, Pattern, Thrash, Touch, Workload,
-    WorkloadKind, Wscap,
+    BlockSizes, CapBy, Compression, Contention, GiveBack, Heap, HeapLoad, Left, Loadline, Map, Mapping, Need,
+    Pattern, Thrash, Touch, TrimMechanism, Unfit, Workload, WorkloadKind, Wscap,
 };

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::allocator::{Allocator, AllocatorSet};
-use super::workloads::{Contention, Mapping, Workload};
+use super::choice::named;
+use super::workloads::{Unfit, Workload};
 
 /// The facts of the machine that sizes and `%` are resolved against.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -76,33 +77,21 @@ pub struct TrialPlan {
     pub settings: Settings,
 }
 
-/// Every value of one trial, resolved: bytes, seconds, names.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+/// Every value of one trial, resolved: bytes, seconds, names. Those that only one workload has are in [`Workload`].
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Settings {
-    /// What the worker processes do.
+    /// What the worker processes do, with the settings of its own.
     pub workload: Workload,
     /// What is tested.
     pub subject: Subject,
-    /// What the memory is filled with.
-    pub class: FillClass,
-    /// Bytes that the workers fill, all together and at most.
-    pub size: u64,
-    /// Bytes of one allocation request (the worker maps `size` in requests of this many bytes).
-    pub request: u64,
     /// Limit of the run's memory cgroup in bytes.
     pub limit: u64,
     /// Bytes of the swap device that is set up.
     pub swap_size: u64,
-    /// How trim is done.
-    pub trim: TrimMechanism,
-    /// Seconds of rest after fill and after trim.
-    pub hold: f64,
     /// `vm.swappiness` (and the cgroup's where it has one) during the trial; `None` leaves it alone.
     pub swappiness: Option<u32>,
     /// `vm.page-cluster` during the trial; `None` leaves it alone.
     pub page_cluster: Option<u32>,
-    /// Transparent huge pages for the worker's memory.
-    pub thp: ThpMode,
     /// zswap's `max_pool_percent`, for the subject zswap; `None` leaves it alone.
     pub zswap_pool_percent: Option<u32>,
     /// Folder for swap files and for the file that is mapped.
@@ -112,14 +101,24 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Most bytes that the workers hold, all together. Those of `contention` ask until RAM and swap are nearly full; of
-    /// `heap` nobody knows before how much its allocator takes for its blocks.
+    /// Bytes that the workers fill, all together and at most.
+    pub fn size(&self) -> u64 {
+        self.workload.model().size(self)
+    }
+
+    /// Most bytes that the workers hold, all together: more than [`Settings::size`] where they take as much as they can.
     pub fn total(&self) -> u64 {
-        match self.workload {
-            Workload::Contention(_) => self.size.saturating_add(Contention::most_asked(self)),
-            Workload::Heap(_) => self.limit,
-            _ => self.size,
-        }
+        self.workload.model().total(self)
+    }
+
+    /// What the memory is filled with; none where the workload writes something of its own.
+    pub fn class(&self) -> Option<&FillClass> {
+        self.workload.model().filled().map(|(class, _)| class)
+    }
+
+    /// Transparent huge pages for what is filled; none where the workload sees to them itself.
+    pub fn thp(&self) -> Option<ThpMode> {
+        self.workload.model().filled().map(|(_, thp)| thp)
     }
 
     /// Whether a file holds what goes to swap.
@@ -129,7 +128,15 @@ impl Settings {
 
     /// Whether the memory is that of a file on a disk, of its `size`.
     pub fn maps_file(&self) -> bool {
-        matches!(self.workload, Workload::Map(map) if map.mapping == Mapping::File)
+        self.workload.model().maps_file()
+    }
+
+    /// Checks that the settings fit each other, as far as the workload needs that.
+    ///
+    /// # Errors
+    /// [`Unfit`]: what would be killed or measure something else, and the keys to change.
+    pub fn check(&self) -> Result<(), Unfit> {
+        self.workload.model().check(self)
     }
 
     /// The same settings on another subject: for a runner that must do without what was asked for.
@@ -196,18 +203,6 @@ pub enum FillClass {
     Ratio(f64),
     /// The bytes of a real file, repeated.
     File(PathBuf),
-}
-
-/// How pages are made to leave the working set. As text: `worker`, `process-madvise`, `cgroup`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum TrimMechanism {
-    /// The worker calls `madvise(MADV_PAGEOUT)` on its own memory.
-    Worker,
-    /// The runner calls `process_madvise(MADV_PAGEOUT)` on the worker.
-    ProcessMadvise,
-    /// The runner reclaims the cgroup: `memory.reclaim` on v2, a lowered limit on v1.
-    Cgroup,
 }
 
 /// Transparent huge pages for the worker's memory.
@@ -340,6 +335,14 @@ macro_rules! serde_as_text {
 }
 
 pub(super) use serde_as_text;
+
+named!(Order, "random" = Order::Random, "fixed" = Order::Fixed,);
+named!(
+    ThpMode,
+    "system" = ThpMode::System,
+    "always" = ThpMode::Always,
+    "never" = ThpMode::Never,
+);
 
 serde_as_text!(Subject);
 serde_as_text!(FillClass);

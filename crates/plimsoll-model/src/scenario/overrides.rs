@@ -36,7 +36,7 @@ pub(super) struct Arguments {
 
 /// Puts an entry in the place of the one of the same key, or at the end.
 pub(super) fn overlay(entries: &mut Vec<Entry>, entry: Entry) {
-    match entries.iter_mut().find(|e| e.key.id == entry.key.id) {
+    match entries.iter_mut().find(|e| e.key.name == entry.key.name) {
         Some(old) => *old = entry,
         None => entries.push(entry),
     }

@@ -3,19 +3,17 @@
 use std::collections::HashMap;
 
 use super::assignment::{Assignment, Scale};
+use super::choice::Choice;
 use super::document::{Document, Entry, MAX_TRIALS, Section};
 use super::error::{Invalid, Place, Problem, ScenarioError};
 use super::estimate::SpeedHints;
-use super::keys::{Id, KEYS, Key};
+use super::keys::{self, Key};
 use super::model::{Machine, Order, Plan, SectionPlan, Settings, Subject, TrialPlan};
 use super::order::shuffle;
 use super::overrides::{Arguments, Overrides, apply, overlay};
-use super::settings::{resolved_text, settings};
+use super::settings::{settings, texts};
 use super::value::Value;
 use super::workloads::WorkloadKind;
-
-const DEFAULT_REPEAT: u64 = 3;
-const DEFAULT_SEED: u64 = 1;
 
 /// What `--quick` makes of a scenario without `[quick]`: largest size, rest, and seconds in all.
 const QUICK_SIZE: u64 = 256 << 20;
@@ -49,7 +47,7 @@ impl Document {
 
 /// How much smaller a plan must be to take about a minute.
 fn quick_scale(plan: &Plan) -> Scale {
-    let largest = plan.trials.iter().map(|t| t.settings.size).max().unwrap_or(1);
+    let largest = plan.trials.iter().map(|t| t.settings.size()).max().unwrap_or(1);
     let hints = SpeedHints::default();
     let rest: f64 = plan.trials.iter().map(|t| hints.rest_seconds(&t.settings)).sum();
     let work = plan.estimate(&hints).seconds - rest;
@@ -82,7 +80,7 @@ struct Merged<'d> {
 fn not_of(entry: &Entry, kinds: &[WorkloadKind]) -> Box<Invalid> {
     let mut names: Vec<&str> = kinds.iter().map(|kind| kind.name()).collect();
     names.dedup();
-    let known: Vec<&str> = entry.key.of.iter().map(|kind| kind.name()).collect();
+    let known: Vec<&str> = entry.key.workloads().map(WorkloadKind::name).collect();
     let message = format!(
         "`{}` does nothing for the work `{}`",
         entry.key.name,
@@ -116,27 +114,23 @@ impl Layers<'_> {
     fn merged_section(&self, machine: &Machine, index: usize) -> Result<Merged<'_>, Box<Invalid>> {
         let section = &self.document.sections[index];
         let mut entries = self.merge(&section.entries, Some(index));
-        let kind = match single(&entries, Id::Workload) {
+        let kind = match single(&entries, "workload") {
             Some(Value::Workload(kind)) => *kind,
-            _ => WorkloadKind::Compression,
+            _ => WorkloadKind::default(),
         };
         if let Some(stranger) = section.entries.iter().find(|entry| !entry.key.is_of(kind)) {
             return Err(not_of(stranger, &[kind]));
         }
         if self.shrunk {
-            shrink(&mut entries, &section.place);
+            shrink(&mut entries, kind, &section.place);
         }
         entries.retain(|entry| !entry.key.whole_plan && entry.key.is_of(kind));
-        if kind == WorkloadKind::Heap {
+        if kind.tests_allocators() {
             name_allocators(&mut entries, machine, &section.place);
         }
         check_subjects(&entries, kind)?;
-        let repeat = match single(&entries, Id::Repeat) {
-            Some(Value::Integer(repeat)) => *repeat,
-            _ => DEFAULT_REPEAT,
-        };
         // The key's range keeps it far below 2^32.
-        let repeat = u32::try_from(repeat).unwrap_or(u32::MAX);
+        let repeat = u32::try_from(whole_number(&entries, "repeat")).unwrap_or(u32::MAX);
         Ok(Merged {
             section,
             entries,
@@ -169,12 +163,9 @@ impl Layers<'_> {
 
     fn plan(&self, machine: &Machine, scale: Scale) -> Result<Plan, Box<Invalid>> {
         let whole = self.merge(&[], None);
-        let seed = match single(&whole, Id::Seed) {
-            Some(Value::Integer(seed)) => *seed,
-            _ => DEFAULT_SEED,
-        };
-        let order = match single(&whole, Id::Order) {
-            Some(Value::Order(order)) => *order,
+        let seed = whole_number(&whole, "seed");
+        let order = match single(&whole, "order") {
+            Some(Value::Choice(name)) => Order::of_name(name).unwrap_or(Order::Random),
             _ => Order::Random,
         };
         let merged: Vec<Merged<'_>> = (0..self.document.sections.len())
@@ -196,7 +187,7 @@ impl Layers<'_> {
             seed,
             quick: self.quick,
             order,
-            time_limit: match single(&whole, Id::TimeLimit) {
+            time_limit: match single(&whole, "time-limit") {
                 Some(Value::Seconds(seconds)) => Some(*seconds),
                 _ => None,
             },
@@ -227,28 +218,41 @@ fn ordered_trials(combinations: &[(&Merged<'_>, Combination)], order: Order, see
 }
 
 /// The value of a key that takes one.
-fn single(entries: &[Entry], id: Id) -> Option<&Value> {
-    let entry = entries.iter().find(|entry| entry.key.id == id)?;
+fn single<'e>(entries: &'e [Entry], name: &str) -> Option<&'e Value> {
+    let entry = entries.iter().find(|entry| entry.key.name == name)?;
     entry.values.first().map(|(value, _)| value)
 }
 
+/// A whole number of the plan or of a section, which no other key has a part in.
+fn whole_number(entries: &[Entry], name: &str) -> u64 {
+    let preset = || Key::find(name).and_then(Key::preset_value);
+    match single(entries, name).cloned().or_else(preset) {
+        Some(Value::Integer(number)) => number,
+        // Every such key has a number by default.
+        _ => 1,
+    }
+}
+
 /// Once each and with short rests, except for what the command line says.
-fn shrink(entries: &mut Vec<Entry>, place: &Place) {
-    let from_arguments = |entries: &[Entry], id| {
-        let entry = entries.iter().find(|entry: &&Entry| entry.key.id == id);
+fn shrink(entries: &mut Vec<Entry>, kind: WorkloadKind, place: &Place) {
+    let from_arguments = |entries: &[Entry], name| {
+        let entry = entries.iter().find(|entry: &&Entry| entry.key.name == name);
         entry.is_some_and(|entry| entry.place.source.is_argument())
     };
-    let short_rest = matches!(single(entries, Id::Hold), Some(Value::Seconds(s)) if *s <= QUICK_HOLD);
+    let short_rest = matches!(single(entries, "hold"), Some(Value::Seconds(s)) if *s <= QUICK_HOLD);
     let shrunk = [
-        (Id::Repeat, Value::Integer(1), false),
-        (Id::Hold, Value::Seconds(QUICK_HOLD), short_rest),
+        ("repeat", Value::Integer(1), false),
+        ("hold", Value::Seconds(QUICK_HOLD), short_rest),
     ];
-    for (id, value, enough) in shrunk {
-        if !enough && !from_arguments(entries, id) {
+    for (name, value, enough) in shrunk {
+        let Some(key) = keys::row(kind, name) else {
+            continue;
+        };
+        if !enough && !from_arguments(entries, name) {
             overlay(
                 entries,
                 Entry {
-                    key: Key::of(id),
+                    key,
                     place: place.clone(),
                     values: vec![(value, place.clone())],
                 },
@@ -259,14 +263,16 @@ fn shrink(entries: &mut Vec<Entry>, place: &Place) {
 
 /// Puts every allocator of the machine where `installed` stands, or no subject.
 fn name_allocators(entries: &mut Vec<Entry>, machine: &Machine, section: &Place) {
-    if !entries.iter().any(|entry| entry.key.id == Id::Subject) {
+    if let Some(key) =
+        Key::find("subject").filter(|key| !entries.iter().any(|entry| entry.key.name == key.name))
+    {
         entries.push(Entry {
-            key: Key::of(Id::Subject),
+            key,
             place: section.clone(),
             values: vec![(Value::Installed, section.clone())],
         });
     }
-    for entry in entries.iter_mut().filter(|entry| entry.key.id == Id::Subject) {
+    for entry in entries.iter_mut().filter(|entry| entry.key.name == "subject") {
         let named = |(value, place): (Value, Place)| match value {
             Value::Installed => {
                 let subjects = machine.allocators.subjects().map(Subject::Allocator);
@@ -285,8 +291,8 @@ fn name_allocators(entries: &mut Vec<Entry>, machine: &Machine, section: &Place)
 
 /// Refuses an allocator for work that is done to the kernel's memory, and a place for pages for work on malloc.
 fn check_subjects(entries: &[Entry], kind: WorkloadKind) -> Result<(), Box<Invalid>> {
-    let of_heap = kind == WorkloadKind::Heap;
-    let subjects = entries.iter().filter(|entry| entry.key.id == Id::Subject);
+    let of_heap = kind.tests_allocators();
+    let subjects = entries.iter().filter(|entry| entry.key.name == "subject");
     for (value, place) in subjects.flat_map(|entry| &entry.values) {
         let allocator = match value {
             Value::Subject(subject) => subject.allocator().is_some(),
@@ -350,10 +356,18 @@ struct Combination {
     /// Index of the value taken, for each entry.
     pick: Vec<usize>,
     settings: Settings,
+    /// The text of every setting as it came out, by its key.
+    texts: Vec<(&'static str, String)>,
     params: Vec<(String, String)>,
 }
 
 impl Combination {
+    /// The text of a setting as it came out.
+    fn text(&self, name: &str) -> Option<&str> {
+        let (_, text) = self.texts.iter().find(|(key, _)| *key == name)?;
+        Some(text)
+    }
+
     fn trial(&self, section: &str, repeat: u32) -> TrialPlan {
         TrialPlan {
             id: format!("{}#{repeat}", self.id(section)),
@@ -367,8 +381,8 @@ impl Combination {
     /// The name of the combination, without the repeat.
     fn id(&self, section: &str) -> String {
         let mut id = format!("{section}/{}", self.settings.subject);
-        if self.settings.workload.kind().is_filled() {
-            id += &format!("/{}", self.settings.class);
+        if let Some(class) = self.settings.class() {
+            id += &format!("/{class}");
         }
         for (key, value) in &self.params {
             if key != "subject" && key != "class" {
@@ -407,38 +421,32 @@ impl Merged<'_> {
         scale: Scale,
         pick: &[usize],
     ) -> Result<Combination, Box<Invalid>> {
-        let of_key = self
-            .entries
-            .iter()
-            .zip(pick)
-            .find_map(|(entry, &index)| match entry.values[index].0 {
-                Value::Number(factor) if entry.key.id == Id::Scale => Some(factor),
-                _ => None,
-            });
-        let assignment = Assignment {
+        let values = Assignment::new(
             machine,
-            scale: of_key.map_or(scale, |factor| scale.and(factor)),
-            entries: &self.entries,
-            pick,
-            section: &self.section.place,
+            scale,
+            self.kind,
+            (&self.entries, pick),
+            &self.section.place,
+        );
+        let mut combination = Combination {
+            pick: pick.to_vec(),
+            settings: settings(self.kind, &values)?,
+            texts: texts(self.kind, &values)?,
+            params: Vec::new(),
         };
-        let settings = settings(&assignment)?;
-        let params = self
+        let swept = self
             .entries
             .iter()
             .zip(pick)
-            .filter(|(entry, _)| entry.values.len() > 1)
+            .filter(|(entry, _)| entry.values.len() > 1);
+        combination.params = swept
             .map(|(entry, &index)| {
-                let text = resolved_text(&settings, entry.key.id)
-                    .unwrap_or_else(|| entry.values[index].0.to_string());
+                let given = || entry.values[index].0.to_string();
+                let text = combination.text(entry.key.name).map_or_else(given, str::to_owned);
                 (entry.key.name.to_owned(), text)
             })
             .collect();
-        Ok(Combination {
-            pick: pick.to_vec(),
-            settings,
-            params,
-        })
+        Ok(combination)
     }
 
     /// Two values that were written differently and come to the same.
@@ -455,7 +463,7 @@ impl Merged<'_> {
         let (_, first) = &entry.values[earlier[index]];
         let (_, second) = &entry.values[combination.pick[index]];
         let name = entry.key.name;
-        let same = resolved_text(&combination.settings, entry.key.id).unwrap_or_default();
+        let same = combination.text(name).unwrap_or_default();
         second
             .error(
                 Problem::Duplicate,
@@ -470,21 +478,20 @@ impl Merged<'_> {
     fn resolved(&self, combinations: &[Combination]) -> SectionPlan {
         let mut keys = Vec::new();
         for (position, entry) in self.entries.iter().enumerate() {
-            let agreed = agreed_texts(combinations, entry.key.id, entry.values.len(), |c| {
+            let agreed = agreed_texts(combinations, entry.key.name, entry.values.len(), |c| {
                 c.pick[position]
             });
             let texts = entry.values.iter().zip(agreed);
             let texts = texts.map(|((value, _), agreed)| agreed.unwrap_or_else(|| value.to_string()));
             keys.push((entry.key.name.to_owned(), texts.collect()));
         }
-        let missing = KEYS
-            .iter()
-            .filter(|key| !key.whole_plan && key.is_of(self.kind))
-            .filter(|key| !self.entries.iter().any(|entry| entry.key.id == key.id));
+        let missing = keys::of(self.kind)
+            .filter(|key| !key.whole_plan)
+            .filter(|key| !self.entries.iter().any(|entry| entry.key.name == key.name));
         for key in missing {
-            let text = match key.id {
-                Id::Repeat => Some(self.repeat.to_string()),
-                id => agreed_texts(combinations, id, 1, |_| 0).pop().flatten(),
+            let text = match key.name {
+                "repeat" => Some(self.repeat.to_string()),
+                name => agreed_texts(combinations, name, 1, |_| 0).pop().flatten(),
             };
             if let Some(text) = text {
                 keys.push((key.name.to_owned(), vec![text]));
@@ -501,15 +508,15 @@ impl Merged<'_> {
 /// that differs from one to another.
 fn agreed_texts(
     combinations: &[Combination],
-    id: Id,
+    name: &str,
     count: usize,
     taken: impl Fn(&Combination) -> usize,
 ) -> Vec<Option<String>> {
-    let mut agreed: Vec<Option<String>> = vec![None; count];
+    let mut agreed: Vec<Option<&str>> = vec![None; count];
     let mut seen = vec![false; count];
     for combination in combinations {
         let index = taken(combination);
-        let text = resolved_text(&combination.settings, id);
+        let text = combination.text(name);
         if !seen[index] {
             seen[index] = true;
             agreed[index] = text;
@@ -517,5 +524,5 @@ fn agreed_texts(
             agreed[index] = None;
         }
     }
-    agreed
+    agreed.into_iter().map(|text| text.map(str::to_owned)).collect()
 }

@@ -1,6 +1,6 @@
 //! A plan as a scenario file.
 
-use super::keys::{Id, Key, Kind, ORDERS};
+use super::keys::{self, Key, Kind};
 use super::model::{Plan, SectionPlan};
 use super::value::{Value, quoted};
 use super::workloads::WorkloadKind;
@@ -9,15 +9,13 @@ impl Plan {
     /// The plan as a scenario file with every value resolved; resolved again on the same machine (with `--quick`
     /// exactly when this plan is quick) it gives the same plan.
     pub fn to_toml(&self) -> String {
-        let order = ORDERS.iter().find(|(_, order)| *order == self.order);
-        let order = order.map_or("random", |(name, _)| name);
         let mut text = format!(
             "[scenario]\nname = {}\ntitle = {}\ndescription = {}\n\n[global]\nseed = {}\norder = {}\ntime-limit = {}\n",
             quoted(&self.scenario),
             quoted(&self.title),
             quoted(&self.description),
             self.seed,
-            quoted(order),
+            quoted(self.order.name()),
             Value::Seconds(self.time_limit()),
         );
         for section in &self.sections {
@@ -40,17 +38,13 @@ fn section_toml(section: &SectionPlan) -> String {
         };
         text += &format!("{name} = {values}\n");
     }
-    let workload = section
-        .keys
-        .iter()
-        .find(|(name, _)| name == Key::of(Id::Workload).name);
+    let workload = section.keys.iter().find(|(name, _)| name == "workload");
     let kind = workload
         .and_then(|(_, values)| WorkloadKind::of_name(values.first()?))
-        .unwrap_or(WorkloadKind::Compression);
-    for id in [Id::Size, Id::Request, Id::Limit, Id::SwapSize] {
-        let key = Key::of(id);
-        if key.is_of(kind) && !section.keys.iter().any(|(name, _)| name == key.name) {
-            let default = key.default.replace('`', "");
+        .unwrap_or_default();
+    for key in keys::of(kind).filter(|key| key.kind == Kind::Size) {
+        if !section.keys.iter().any(|(name, _)| name == key.name) {
+            let default = key.default().replace('`', "");
             text += &format!("# {} follows the sweep: {default}\n", key.name);
         }
     }
@@ -63,7 +57,7 @@ fn right_side(name: &str, value: &str) -> String {
         Key::find(name).map(|key| key.kind),
         Some(Kind::Integer { .. } | Kind::Seconds { .. } | Kind::Number { .. } | Kind::Flag)
     );
-    if number && value != super::keys::SYSTEM {
+    if number && value != keys::SYSTEM {
         value.to_owned()
     } else {
         quoted(value)

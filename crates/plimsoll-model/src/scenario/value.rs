@@ -7,12 +7,11 @@ use std::path::PathBuf;
 use toml::de::DeValue;
 
 use super::error::{Invalid, Place, Problem};
-use super::heap::BlockSizes;
-use super::keys::{self, Id, Key, Kind};
-use super::model::{FillClass, Order, Subject, ThpMode, TrimMechanism};
+use super::keys::{self, Key, Kind};
+use super::model::{FillClass, Subject};
 use super::nearest::nearest;
-use super::size::{Base, SizeError, SizeExpr, UNIT_NAMES};
-use super::workloads::WorkloadKind;
+use super::size::{SizeError, SizeExpr, UNIT_NAMES};
+use super::workloads::{BlockSizes, WorkloadKind};
 
 /// A value of a key. Its text is what stands in trial ids and parameters.
 #[derive(Debug, Clone, PartialEq)]
@@ -24,9 +23,6 @@ pub(super) enum Value {
     Class(FillClass),
     BlockSizes(BlockSizes),
     Size(SizeExpr),
-    Trim(TrimMechanism),
-    Thp(ThpMode),
-    Order(Order),
     Seconds(f64),
     Number(f64),
     Choice(&'static str),
@@ -42,25 +38,30 @@ pub(super) fn quoted(text: &str) -> String {
     toml::Value::String(text.to_owned()).to_string()
 }
 
-fn name_of<T: PartialEq>(choices: &[(&'static str, T)], value: &T) -> &'static str {
-    choices
-        .iter()
-        .find(|(_, choice)| choice == value)
-        .map_or("?", |(name, _)| name)
+impl Value {
+    /// A size in bytes.
+    pub(super) fn bytes(bytes: u64) -> Value {
+        Value::Size(SizeExpr::Bytes(bytes))
+    }
+
+    /// The bytes of a size that is no share.
+    pub(super) fn as_bytes(&self) -> Option<u64> {
+        match self {
+            Value::Size(SizeExpr::Bytes(bytes)) => Some(*bytes),
+            _ => None,
+        }
+    }
 }
 
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Value::Workload(workload) => f.write_str(name_of(keys::WORKLOADS, workload)),
+            Value::Workload(workload) => f.write_str(workload.name()),
             Value::Subject(subject) => subject.fmt(f),
             Value::Installed => f.write_str(keys::INSTALLED),
             Value::Class(class) => class.fmt(f),
             Value::BlockSizes(sizes) => sizes.fmt(f),
             Value::Size(size) => size.fmt(f),
-            Value::Trim(trim) => f.write_str(name_of(keys::TRIMS, trim)),
-            Value::Thp(thp) => f.write_str(name_of(keys::THP_MODES, thp)),
-            Value::Order(order) => f.write_str(name_of(keys::ORDERS, order)),
             // The debug form of a float is the shortest that reads back as the same, and always a TOML float.
             Value::Seconds(number) | Value::Number(number) if number.fract() == 0.0 => write!(f, "{number}"),
             Value::Seconds(number) | Value::Number(number) => write!(f, "{number:?}"),
@@ -116,10 +117,9 @@ pub(super) fn parse(key: &'static Key, raw: &DeValue<'_>, place: &Place) -> Resu
 
 fn parse_text(key: &'static Key, text: &str, place: &Place) -> Result<Value, Box<Invalid>> {
     match key.kind {
-        Kind::Workload => choose(key, text, place, keys::WORKLOADS).map(Value::Workload),
-        Kind::Trim => choose(key, text, place, keys::TRIMS).map(Value::Trim),
-        Kind::Thp => choose(key, text, place, keys::THP_MODES).map(Value::Thp),
-        Kind::Order => choose(key, text, place, keys::ORDERS).map(Value::Order),
+        Kind::Workload => WorkloadKind::of_name(text)
+            .map(Value::Workload)
+            .ok_or_else(|| unknown_choice(key, text, place, &WorkloadKind::ALL.map(WorkloadKind::name))),
         Kind::Size => parse_size(key, text, place),
         Kind::Subject if text == keys::INSTALLED => Ok(Value::Installed),
         Kind::BlockSizes => text
@@ -144,14 +144,14 @@ fn parse_text(key: &'static Key, text: &str, place: &Place) -> Result<Value, Box
                 format!("`{}` needs the path of a folder", key.name),
                 "not a path",
             )
-            .help(format!("leave it out for {}", plain(key.default)))),
+            .help(format!(
+                "leave it out for {}",
+                plain(&key.everywhere(Key::default))
+            ))),
         Kind::Folder => Ok(Value::Folder(PathBuf::from(text))),
         Kind::Choice(names) => match names.iter().find(|name| **name == text) {
             Some(name) => Ok(Value::Choice(name)),
-            None => {
-                let what = format!("a value of `{}`", key.name);
-                Err(unknown_name(text, place, &what, &names.join(", "), names))
-            }
+            None => Err(unknown_choice(key, text, place, names)),
         },
         // The caller has dealt with numbers and flags.
         Kind::Seconds { .. } | Kind::Number { .. } | Kind::Flag | Kind::Integer { .. } => Err(place.error(
@@ -162,18 +162,27 @@ fn parse_text(key: &'static Key, text: &str, place: &Place) -> Result<Value, Box
     }
 }
 
-fn choose<T: Copy>(
-    key: &Key,
-    text: &str,
-    place: &Place,
-    choices: &'static [(&'static str, T)],
-) -> Result<T, Box<Invalid>> {
-    if let Some((_, value)) = choices.iter().find(|(name, _)| *name == text) {
-        return Ok(*value);
-    }
-    let names: Vec<&'static str> = choices.iter().map(|(name, _)| *name).collect();
+fn unknown_choice(key: &Key, text: &str, place: &Place, names: &[&str]) -> Box<Invalid> {
     let what = format!("a value of `{}`", key.name);
-    Err(unknown_name(text, place, &what, &names.join(", "), &names))
+    unknown_name(text, place, &what, &names.join(", "), names)
+}
+
+/// The value of a text that a row of the table has as default; none where the row is wrong.
+pub(super) fn of_text(kind: Kind, text: &str) -> Option<Value> {
+    Some(match kind {
+        Kind::Workload => Value::Workload(WorkloadKind::of_name(text)?),
+        Kind::Subject if text == keys::INSTALLED => Value::Installed,
+        Kind::Subject => Value::Subject(text.parse().ok()?),
+        Kind::Class => Value::Class(text.parse().ok()?),
+        Kind::Size => Value::Size(text.parse().ok()?),
+        Kind::Seconds { .. } => Value::Seconds(text.parse().ok()?),
+        Kind::Number { .. } => Value::Number(text.parse().ok()?),
+        Kind::BlockSizes => Value::BlockSizes(text.parse().ok()?),
+        Kind::Choice(names) => Value::Choice(names.iter().find(|name| **name == text)?),
+        Kind::Flag => Value::Flag(text.parse().ok()?),
+        Kind::Integer { .. } => Value::Integer(text.parse().ok()?),
+        Kind::Folder => Value::Folder(PathBuf::from(text)),
+    })
 }
 
 fn unknown_name(given: &str, place: &Place, what: &str, known: &str, offers: &[&str]) -> Box<Invalid> {
@@ -214,15 +223,14 @@ fn parse_size(key: &'static Key, text: &str, place: &Place) -> Result<Value, Box
     let size = text.parse().map_err(|error| size_error(key, &error, place))?;
     if let SizeExpr::Share { thousandths, of } = size {
         // More than all of RAM is a question of safety for `size` and nonsense for these.
-        let whole_at_most = key.id == Id::Request || (key.id == Id::Limit && of == Base::Ram);
-        if whole_at_most && thousandths > 100_000 {
+        if key.at_most_whole.contains(&of) && thousandths > 100_000 {
             return Err(place
                 .error(
                     Problem::OutOfRange,
                     format!("`{}` cannot be more than 100% of {of}", key.name),
                     "at most 100%",
                 )
-                .help(format!("the default is {}", plain(key.default))));
+                .help(format!("the default is {}", plain(&key.everywhere(Key::default)))));
         }
     }
     Ok(Value::Size(size))
@@ -323,8 +331,8 @@ fn out_of_range(key: &Key, place: &Place) -> Box<Invalid> {
         )
         .help(format!(
             "{}; the default is {}",
-            plain(key.meaning),
-            plain(key.default)
+            plain(&key.everywhere(|key| key.meaning.to_owned())),
+            plain(&key.everywhere(Key::default))
         ))
 }
 
@@ -350,9 +358,6 @@ fn example(key: &Key) -> String {
         Kind::Subject => "\"zram:lz4\"",
         Kind::Class => "\"runs20\"",
         Kind::Size => "\"512M\"",
-        Kind::Trim => "\"worker\"",
-        Kind::Thp => "\"never\"",
-        Kind::Order => "\"random\"",
         Kind::BlockSizes => "\"0-1k\"",
         Kind::Choice(names) => return quoted(names.first().copied().unwrap_or_default()),
         Kind::Flag => "true",

@@ -110,8 +110,8 @@ impl<'a> Seen<'a> {
     fn percent_of_size(&self, trial: &Trial, bytes: i64) -> Option<f64> {
         let settings = self.settings(trial)?;
         let size = match settings.workload.kind() {
-            WorkloadKind::Compression => settings.size,
-            _ => settings.size.min(settings.limit),
+            WorkloadKind::Compression => settings.size(),
+            _ => settings.size().min(settings.limit),
         };
         super::ratio(100.0 * bytes as f64, size as f64)
     }
@@ -402,7 +402,7 @@ fn thp(seen: &Seen<'_>) -> Option<Confounder> {
         let mut settings = seen.trials.iter().filter_map(|trial| seen.settings(trial));
         settings.any(of)
     };
-    let left_alone = any(|settings| settings.workload.kind().is_filled() && settings.thp == ThpMode::System);
+    let left_alone = any(|settings| settings.thp() == Some(ThpMode::System));
     // Of the other kinds, `map` says itself which pages it takes.
     let thrash = any(|settings| settings.workload.kind() == WorkloadKind::Thrash);
     let advice = match (left_alone, thrash) {

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{compression, contention, heap, loadline, map, thrash, wscap};
+use crate::workloads;
 use plimsoll_model::scenario::WorkloadKind;
 
 /// A metric of a trial.
@@ -97,19 +97,11 @@ macro_rules! metrics {
         ];
     };
 }
-pub(super) use metrics;
+pub(crate) use metrics;
 
 /// The metrics of a kind of work.
 pub fn of(kind: WorkloadKind) -> &'static [Metric] {
-    match kind {
-        WorkloadKind::Compression => compression::METRICS,
-        WorkloadKind::Thrash => thrash::METRICS,
-        WorkloadKind::Loadline => loadline::METRICS,
-        WorkloadKind::Wscap => wscap::METRICS,
-        WorkloadKind::Map => map::METRICS,
-        WorkloadKind::Contention => contention::METRICS,
-        WorkloadKind::Heap => heap::METRICS,
-    }
+    workloads::of(kind).known
 }
 
 /// Metrics that every kind of work has.

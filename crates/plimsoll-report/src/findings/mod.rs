@@ -1,17 +1,9 @@
-//! What a run showed, in a sentence for each kind of work: one file a kind.
+//! What a run showed, in a sentence for each workload.
 
-mod compression;
-mod contention;
-mod heap;
-mod loadline;
-mod map;
 mod neighbour;
-mod thrash;
-mod wscap;
-
-pub(super) use heap::subjects as heap_subjects;
 
 use crate::analysis::Group;
+use crate::workloads;
 use plimsoll_model::quantity::significant;
 use plimsoll_model::recording::model::Trial;
 use plimsoll_model::scenario::WorkloadKind;
@@ -35,15 +27,7 @@ pub(super) fn sentence(kind: WorkloadKind, groups: &[Group]) -> Option<String> {
         .iter()
         .filter(|group| group.workload == kind.name())
         .collect();
-    match kind {
-        WorkloadKind::Compression => compression::sentence(&groups),
-        WorkloadKind::Thrash => thrash::sentence(&groups),
-        WorkloadKind::Loadline => loadline::sentence(&groups),
-        WorkloadKind::Wscap => wscap::sentence(&groups),
-        WorkloadKind::Map => map::sentence(&groups),
-        WorkloadKind::Contention => contention::sentence(&groups),
-        WorkloadKind::Heap => heap::sentence(&groups),
-    }
+    (workloads::of(kind).headline)(&groups)
 }
 
 /// The kinds of work of the groups, in the order of the documentation.
@@ -53,12 +37,12 @@ pub(super) fn kinds(groups: &[Group]) -> Vec<WorkloadKind> {
     kinds
 }
 
-pub(super) fn median(group: &Group, metric: &str) -> Option<f64> {
+pub(crate) fn median(group: &Group, metric: &str) -> Option<f64> {
     Some(group.metrics.get(metric)?.summary.median)
 }
 
 /// `low to high`, or the one value where both look the same.
-pub(super) fn range(values: &[f64]) -> Option<String> {
+pub(crate) fn range(values: &[f64]) -> Option<String> {
     let low = values.iter().copied().reduce(f64::min)?;
     let high = values.iter().copied().reduce(f64::max)?;
     let (low, high) = (significant(low), significant(high));

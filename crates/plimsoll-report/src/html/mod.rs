@@ -5,7 +5,7 @@
 //! askama's escaping, `svg::escape` or `data::json`; a content policy allows no script but the page's own.
 
 mod bars;
-mod chapters;
+pub(super) mod chapters;
 mod cost;
 mod data;
 pub mod palette;

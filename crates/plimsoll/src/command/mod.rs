@@ -46,7 +46,7 @@ pub fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
         Command::Man(options) => shell::man(options),
         Command::Worker => {
             let (input, output) = (std::io::stdin().lock(), std::io::stdout().lock());
-            plimsoll_lab::workload::serve(input, output).or_exit(Exit::WorkloadFailed)?;
+            plimsoll_lab::run::serve_worker(input, output).or_exit(Exit::WorkloadFailed)?;
             Ok(Exit::Done)
         }
     };

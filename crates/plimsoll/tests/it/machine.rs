@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use plimsoll_lab::environment::Session;
-use plimsoll_model::scenario::{FillClass, Settings, ThpMode, TrimMechanism, Workload};
+use plimsoll_model::scenario::{Compression, FillClass, Settings, ThpMode, TrimMechanism, Workload};
 
 /// How long a test waits for the machine: all the others may be before it, on a machine several times slower.
 const WAIT: Duration = Duration::from_secs(1800);
@@ -39,21 +39,31 @@ pub fn alone_as(run: &str) -> Session {
 /// what does not fit of `size` bytes. Swap files are in a folder on a disk.
 pub fn settings(subject: &str, size: u64, limit: u64, swap_size: u64) -> Settings {
     Settings {
-        workload: Workload::Compression,
+        workload: Workload::Compression(Compression {
+            class: FillClass::Random,
+            size,
+            request: size,
+            trim: TrimMechanism::Cgroup,
+            hold: 0.0,
+            thp: ThpMode::Never,
+        }),
         subject: subject.parse().expect("a subject"),
-        class: FillClass::Random,
-        size,
-        request: size,
         limit,
         swap_size,
-        trim: TrimMechanism::Cgroup,
-        hold: 0.0,
         swappiness: None,
         page_cluster: None,
-        thp: ThpMode::Never,
         zswap_pool_percent: None,
         // The system's own folder for temporary files is often in memory.
         swap_dir: env!("CARGO_TARGET_TMPDIR").into(),
         phase_timeout: 60.0,
+    }
+}
+
+/// Asks for another size of a trial that fills memory.
+pub fn set_size(settings: &mut Settings, bytes: u64) {
+    match &mut settings.workload {
+        Workload::Compression(compression) => compression.size = bytes,
+        Workload::Map(map) => map.size = bytes,
+        other => panic!("{other:?} has no size of its own"),
     }
 }

@@ -19,7 +19,7 @@ use plimsoll_model::recording::model::{
     Trial, TrialStatus,
 };
 use plimsoll_model::scenario::{
-    FillClass, Order, Plan, Settings, Subject, ThpMode, TrialPlan, TrimMechanism, Workload,
+    Compression, FillClass, Order, Plan, Settings, Subject, ThpMode, TrialPlan, TrimMechanism, Workload,
 };
 use plimsoll_testkit::capability;
 
@@ -52,18 +52,19 @@ pub(crate) fn plan(classes: &[FillClass], repeats: u32) -> Plan {
 
 fn settings(class: FillClass) -> Settings {
     Settings {
-        workload: Workload::Compression,
+        workload: Workload::Compression(Compression {
+            class,
+            size: 64 << 20,
+            request: 16 << 20,
+            trim: TrimMechanism::Worker,
+            hold: 0.5,
+            thp: ThpMode::Never,
+        }),
         subject: Subject::Zram(Some("lz4".into())),
-        class,
-        size: 64 << 20,
-        request: 16 << 20,
         limit: 96 << 20,
         swap_size: 128 << 20,
-        trim: TrimMechanism::Worker,
-        hold: 0.5,
         swappiness: Some(100),
         page_cluster: None,
-        thp: ThpMode::Never,
         zswap_pool_percent: None,
         swap_dir: PathBuf::from("/var/tmp"),
         phase_timeout: 60.0,

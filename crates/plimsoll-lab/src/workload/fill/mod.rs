@@ -13,7 +13,7 @@ use std::path::PathBuf;
 
 use plimsoll_model::scenario::FillClass;
 
-pub(super) use random::mix;
+pub(crate) use random::mix;
 pub use speed::{FillSpeed, SpeedError, Spread, fill_speed};
 
 /// The stream of one class and seed.

@@ -14,7 +14,7 @@ const STEP: usize = LANES * size_of::<u64>();
 const _: () = assert!(BLOCK.is_multiple_of(STEP));
 
 /// Spreads the bits of `value` over 64 (the output function of SplitMix64).
-pub(in crate::workload) fn mix(value: u64) -> u64 {
+pub(crate) fn mix(value: u64) -> u64 {
     let value = value.wrapping_add(0x9E37_79B9_7F4A_7C15);
     let value = (value ^ (value >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     let value = (value ^ (value >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);

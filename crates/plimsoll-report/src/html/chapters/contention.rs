@@ -3,10 +3,10 @@
 use super::super::table::{Cell, Table, columns};
 use super::super::xy::{self, Axis, Chart, Line};
 use super::{Chapter, Drawing};
-use crate::analysis::contention::{TRIM_START, asks};
 use crate::analysis::statistics;
 use crate::analysis::{Group, MetricUnit};
 use crate::page::Page;
+use crate::workloads::contention::{TRIM_START, asks};
 use plimsoll_model::quantity;
 use plimsoll_model::recording::model::Trial;
 
@@ -19,7 +19,7 @@ const HELD: [(&str, &str, usize); 4] = [
 ];
 
 /// The chapter of these groups.
-pub(super) fn chapter(page: &Page, groups: &[&Group]) -> Option<Chapter> {
+pub(crate) fn chapter(page: &Page, groups: &[&Group]) -> Option<Chapter> {
     let asked: Vec<(&Group, Asks<'_>)> = groups
         .iter()
         .map(|group| (*group, Asks(group.counted(&page.results.trials))))

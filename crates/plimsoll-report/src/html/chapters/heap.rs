@@ -5,13 +5,13 @@ use super::super::palette;
 use super::super::table::{Cell, Table, columns};
 use super::super::xy::{self, Axis, Chart, Line};
 use super::{Chapter, Drawing};
-use crate::analysis::heap::{
+use crate::analysis::{Group, MetricUnit};
+use crate::page::Page;
+use crate::workloads::heap::heap_subjects;
+use crate::workloads::heap::{
     AGGRESSIVE, LAST_LIVE_SHARE, LEFT, LIVE, LIVE_SHARE, OPERATION_CPU, OPERATIONS, PEAK, RESIDENT, Test,
     tests,
 };
-use crate::analysis::{Group, MetricUnit};
-use crate::findings::heap_subjects;
-use crate::page::Page;
 
 /// Figures that are drawn: name, title, how to read it, whether each step of its axis is a factor.
 const DRAWN: [(&str, &str, &str, bool); 5] = [
@@ -49,7 +49,7 @@ const DRAWN: [(&str, &str, &str, bool); 5] = [
 ];
 
 /// The chapter of these groups.
-pub(super) fn chapter(page: &Page, groups: &[&Group]) -> Option<Chapter> {
+pub(crate) fn chapter(page: &Page, groups: &[&Group]) -> Option<Chapter> {
     let tests = tests(groups);
     let subjects = heap_subjects(groups);
     let mut drawings = Vec::new();

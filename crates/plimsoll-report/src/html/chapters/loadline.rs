@@ -3,15 +3,17 @@
 use super::super::table::{Cell, Table, columns};
 use super::super::xy::{self, Axis, Chart, Line};
 use super::{Chapter, Drawing};
-use crate::analysis::loadline::{
-    CARRIED, CPU_SYSTEM, CPU_WAIT, EARLY_KILLS, HARD_FAULTS, KILLED, KNEE, LOAD, NET, PSI_SOME, RAM_LOAD,
-    RESIDENT, STORE, SWAPPED, Spread, VISITS, curve, measured,
-};
 use crate::analysis::{Group, MetricUnit};
 use crate::page::Page;
+use crate::workloads::loadline::{KNEE, Spread, curve, measured};
 use plimsoll_model::latency::Latencies;
 use plimsoll_model::quantity::significant;
 use plimsoll_model::recording::model::{Phase, Trial};
+use plimsoll_model::scenario::workloads::loadline::CARRIED;
+use plimsoll_model::scenario::workloads::loadline::finding::{
+    CPU_SYSTEM, CPU_WAIT, EARLY_KILLS, HARD_FAULTS, KILLED, LOAD, NET, PSI_SOME, RAM_LOAD, RESIDENT, STORE,
+    SWAPPED, VISITS,
+};
 
 /// Loads whose percentiles are drawn: those that every trial measures first.
 const SHOWN_LOADS: [f64; 5] = [0.5, 1.0, 1.5, 2.0, 3.0];
@@ -61,7 +63,7 @@ const DRAWN: [(&str, &str, &str, bool); 7] = [
 ];
 
 /// The chapter of these groups.
-pub(super) fn chapter(page: &Page, groups: &[&Group]) -> Option<Chapter> {
+pub(crate) fn chapter(page: &Page, groups: &[&Group]) -> Option<Chapter> {
     let groups: Vec<(&Group, Vec<&Trial>)> = groups
         .iter()
         .map(|group| (*group, group.counted(&page.results.trials)))

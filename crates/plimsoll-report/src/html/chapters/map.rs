@@ -3,13 +3,13 @@
 use super::super::bars::{self, Bar, Bars};
 use super::super::table::{Cell, Table, columns};
 use super::{Chapter, Drawing};
-use crate::analysis::map::{BACK, BACK_SHARE, COST, GIVE_BACK, PRESSURE, REUSE, TOTAL, of_way};
 use crate::analysis::{Group, MetricUnit};
+use crate::workloads::map::{BACK, BACK_SHARE, COST, GIVE_BACK, PRESSURE, REUSE, TOTAL, of_way};
 use plimsoll_model::quantity;
 use plimsoll_model::scenario::GiveBack;
 
 /// The chapter of these groups.
-pub(super) fn chapter(groups: &[&Group]) -> Option<Chapter> {
+pub(crate) fn chapter(groups: &[&Group]) -> Option<Chapter> {
     let drawings: Vec<Drawing> = groups
         .iter()
         .flat_map(|group| [cost(group), reuse(group)])

@@ -1,30 +1,31 @@
-//! A chapter of the page for each kind of work that ran: its sentence, its drawings, its tables. One file a kind.
+//! A chapter of the page for each kind of work that ran: its sentence, its drawings, its tables.
 
-mod contention;
-mod heap;
-mod loadline;
-mod map;
-mod thrash;
-mod wscap;
+pub(crate) mod contention;
+pub(crate) mod heap;
+pub(crate) mod loadline;
+pub(crate) mod map;
+pub(crate) mod thrash;
+pub(crate) mod wscap;
 
 use super::table::Table;
 use crate::analysis::Group;
 use crate::findings;
 use crate::page::Page;
+use crate::workloads;
 use plimsoll_model::scenario::WorkloadKind;
 
 /// What the page shows of one kind of work.
-pub(super) struct Chapter {
+pub(crate) struct Chapter {
     /// Stable name.
-    pub(super) id: &'static str,
+    pub(crate) id: &'static str,
     /// Title for people.
-    pub(super) title: &'static str,
+    pub(crate) title: &'static str,
     /// What the numbers say, in a sentence.
-    pub(super) sentence: Option<String>,
+    pub(crate) sentence: Option<String>,
     /// The drawings, the headline one first.
-    pub(super) drawings: Vec<Drawing>,
+    pub(crate) drawings: Vec<Drawing>,
     /// Tables below the drawings.
-    pub(super) tables: Vec<Table>,
+    pub(crate) tables: Vec<Table>,
 }
 
 impl Chapter {
@@ -35,13 +36,13 @@ impl Chapter {
 }
 
 /// A drawing with its words.
-pub(super) struct Drawing {
+pub(crate) struct Drawing {
     /// What it shows.
-    pub(super) caption: String,
+    pub(crate) caption: String,
     /// How to read it.
-    pub(super) hint: String,
+    pub(crate) hint: String,
     /// The drawing, SVG.
-    pub(super) svg: String,
+    pub(crate) svg: String,
 }
 
 /// The chapters of a page. That of compression is the page itself.
@@ -53,15 +54,7 @@ pub(super) fn all(page: &Page) -> Vec<Chapter> {
             .iter()
             .filter(|group| group.workload == kind.name())
             .collect();
-        let mut chapter = match kind {
-            WorkloadKind::Compression => None,
-            WorkloadKind::Thrash => thrash::chapter(page, &groups),
-            WorkloadKind::Loadline => loadline::chapter(page, &groups),
-            WorkloadKind::Wscap => wscap::chapter(page, &groups),
-            WorkloadKind::Map => map::chapter(&groups),
-            WorkloadKind::Contention => contention::chapter(page, &groups),
-            WorkloadKind::Heap => heap::chapter(page, &groups),
-        }?;
+        let mut chapter = (workloads::of(kind).section?)(page, &groups)?;
         chapter.sentence = findings::sentence(kind, &page.groups);
         Some(chapter)
     };

@@ -6,12 +6,12 @@ use super::super::xy::{self, Axis, Chart, Line};
 use super::{Chapter, Drawing};
 use crate::analysis::curves::{Curve, spread};
 use crate::analysis::statistics::summarise;
-use crate::analysis::thrash::Distinct;
 use crate::analysis::{Group, MetricUnit, ratio};
 use crate::page::{Page, Series, Timeline};
 use plimsoll_model::latency::Latencies;
 use plimsoll_model::quantity;
 use plimsoll_model::recording::model::{Phase, Trial};
+use plimsoll_model::scenario::workloads::thrash::Distinct;
 use plimsoll_model::scenario::{Thrash, Workload};
 
 /// Places in time of a smoothed curve: finer than its window, coarser than the raw one.
@@ -51,7 +51,7 @@ struct Seen<'a> {
 }
 
 /// The chapter of these groups.
-pub(super) fn chapter(page: &Page, groups: &[&Group]) -> Option<Chapter> {
+pub(crate) fn chapter(page: &Page, groups: &[&Group]) -> Option<Chapter> {
     let trials = &page.results.trials;
     let subjects = groups.iter().map(|group| Subject {
         label: &group.label,

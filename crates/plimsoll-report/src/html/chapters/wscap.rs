@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use super::super::table::{Cell, Table, columns};
 use super::super::xy::{self, Axis, Chart, Line};
 use super::{Chapter, Drawing};
-use crate::analysis::wscap::{
+use crate::analysis::{Group, MetricUnit};
+use crate::page::Page;
+use crate::workloads::wscap::{
     CAPPED_SCANS, CPU_SLOWDOWN, EMPTIED_SLOWDOWN, FAULT_PATH, FAULTS, REFILL, RESIDENT_MAX, RESIDENT_MIN,
     SLOWDOWN, SYSTEM_CPU, UNCAPPED_SCANS, load,
 };
-use crate::analysis::{Group, MetricUnit};
-use crate::page::Page;
 use plimsoll_model::quantity;
 use plimsoll_model::recording::model::Trial;
 use plimsoll_model::scenario::Wscap;
@@ -27,7 +27,7 @@ const SCANNED: [(&str, &str); 3] = [
 ];
 
 /// The chapter of these groups.
-pub(super) fn chapter(page: &Page, groups: &[&Group]) -> Option<Chapter> {
+pub(crate) fn chapter(page: &Page, groups: &[&Group]) -> Option<Chapter> {
     let measured: Vec<Series<'_>> = groups
         .iter()
         .filter_map(|group| Series::of(group, &page.results.trials))

@@ -2,7 +2,7 @@
 
 use super::{Cell, Table, columns, reasons_cell, status_cell, verified_cell};
 use crate::analysis::Group;
-use crate::analysis::compression::{
+use crate::workloads::compression::{
     COMPRESSION, FILL_SPEED, RESTORE_READ, RESTORE_SPEED, STORED, STORED_RATIO, TRIM_MEMCPY, TRIM_SPEED,
 };
 use plimsoll_model::recording::model::Trial;

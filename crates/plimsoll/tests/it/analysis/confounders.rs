@@ -229,8 +229,8 @@ fn of_consumers(mut run: Recorded) -> Recorded {
             writes: 1000,
             sleep: 0.1,
             stagger: 0.1,
+            hold: 0.0,
         });
-        planned.settings.size = 4 * SIZE as u64;
         planned.settings.limit = SIZE as u64;
         trial.workload = "thrash".into();
     }
@@ -343,14 +343,18 @@ fn settings_of_the_machine_are_told_and_spoil_nothing() {
         .settings
         .insert(thp.into(), "[always] madvise never".into());
     assert_eq!(found(&run), [], "the trials ask for no huge pages");
-    run.1.plan.trials[0].settings.thp = ThpMode::System;
+    match &mut run.1.plan.trials[0].settings.workload {
+        Workload::Compression(compression) => compression.thp = ThpMode::System,
+        other => panic!("{other:?}"),
+    }
     assert_one(&run, "thp", false, "always");
     let map = Map {
+        size: SIZE as u64,
+        hold: 0.5,
         mapping: Mapping::Anonymous,
         touch: Touch::Whole,
     };
     for trial in &mut run.1.plan.trials {
-        trial.settings.thp = ThpMode::System;
         trial.settings.workload = Workload::Map(map);
     }
     assert_eq!(found(&run), [], "map says itself which pages it takes");

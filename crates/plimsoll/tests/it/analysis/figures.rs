@@ -8,9 +8,9 @@ use plimsoll_model::recording::model::{EventKind, Phase, RunStatus, Trial, Trial
 use plimsoll_model::recording::{PhaseRows, rows_around};
 use plimsoll_model::recording::{Recording, Samples, Writer};
 use plimsoll_model::scenario::FillClass;
-use plimsoll_report::analysis::compression::metrics;
 use plimsoll_report::analysis::statistics::{IntervalKind, summarise};
 use plimsoll_report::analysis::{gb_per_s, groups, ratio, results};
+use plimsoll_report::workloads::compression::metrics;
 use plimsoll_report::{csv::csv, json::json, markdown::markdown};
 use proptest::prelude::*;
 

@@ -7,6 +7,7 @@ use plimsoll_model::scenario::{AllocatorSet, Machine, Map, Mapping, Settings, To
 use proptest::prelude::*;
 
 use super::{MIB, settings};
+use crate::machine::set_size;
 
 const GIB: u64 = 1 << 30;
 
@@ -36,7 +37,8 @@ fn what_does_not_fit_names_the_largest_size_that_does() {
         ("swapfile", u64::MAX),
     ] {
         let mut asked = settings(subject);
-        (asked.size, asked.limit, asked.swap_size) = (size, size, size);
+        set_size(&mut asked, size);
+        (asked.limit, asked.swap_size) = (size, size);
         let error = safe_size(&machine, None, &asked).unwrap_err();
         assert_eq!(error.asked, size);
         assert!(
@@ -44,7 +46,8 @@ fn what_does_not_fit_names_the_largest_size_that_does() {
             "{subject}: {error}"
         );
         assert!(error.to_string().contains("largest safe size"), "{error}");
-        (asked.size, asked.limit, asked.swap_size) = (error.largest, error.largest, error.largest);
+        set_size(&mut asked, error.largest);
+        (asked.limit, asked.swap_size) = (error.largest, error.largest);
         assert_eq!(safe_size(&machine, None, &asked), Ok(()), "{subject}");
     }
 }
@@ -53,7 +56,8 @@ fn what_does_not_fit_names_the_largest_size_that_does() {
 fn each_bound_is_named() {
     let roomy = machine(64 * GIB, 60 * GIB);
     let mut asked = settings("swapfile");
-    (asked.size, asked.limit, asked.swap_size) = (4 * GIB, 2 * GIB, 4 * GIB);
+    set_size(&mut asked, 4 * GIB);
+    (asked.limit, asked.swap_size) = (2 * GIB, 4 * GIB);
     assert_eq!(safe_size(&roomy, Some(4 * GIB), &asked), Ok(()));
     let disk = safe_size(&roomy, Some(4 * GIB - 1), &asked).unwrap_err();
     let folder = asked.swap_dir.clone();
@@ -64,7 +68,10 @@ fn each_bound_is_named() {
         free,
     };
     assert_eq!(disk.why, on_disk(Some(4 * GIB), None, 4 * GIB - 1));
+    let filled = asked.workload;
     asked.workload = Workload::Map(Map {
+        size: 4 * GIB,
+        hold: 0.0,
         mapping: Mapping::File,
         touch: Touch::Whole,
     });
@@ -75,7 +82,7 @@ fn each_bound_is_named() {
     let mapped = safe_size(&roomy, Some(4 * GIB - 1), &asked).unwrap_err();
     assert_eq!(mapped.why, on_disk(None, Some(4 * GIB), 4 * GIB - 1));
     asked = Settings {
-        workload: Workload::Compression,
+        workload: filled,
         subject: "swapfile".parse().unwrap(),
         ..asked
     };
@@ -97,7 +104,8 @@ fn each_bound_is_named() {
 fn a_swap_file_takes_the_trimmed_part_off_memory_and_zram_does_not() {
     let machine = machine(8 * GIB, 4 * GIB);
     let mut asked = settings("swapfile");
-    (asked.size, asked.limit, asked.swap_size) = (5 * GIB, GIB, 5 * GIB);
+    set_size(&mut asked, 5 * GIB);
+    (asked.limit, asked.swap_size) = (GIB, 5 * GIB);
     assert_eq!(safe_size(&machine, None, &asked), Ok(()));
     asked.subject = "zram".parse().unwrap();
     assert!(safe_size(&machine, None, &asked).is_err());
@@ -119,7 +127,8 @@ proptest! {
         let sized = |bytes: u64| {
             let mut asked = settings(subject);
             let part = |percent: u64| (u128::from(bytes) * u128::from(size / 100 * percent) / u128::from(size)) as u64;
-            (asked.size, asked.limit, asked.swap_size) = (bytes, part(limit_percent), part(swap_percent));
+            set_size(&mut asked, bytes);
+            (asked.limit, asked.swap_size) = (part(limit_percent), part(swap_percent));
             asked
         };
         if let Err(error) = safe_size(&machine, disk, &sized(size)) {
@@ -138,7 +147,8 @@ proptest! {
     #[test]
     fn more_memory_is_never_worse(available in 0u64..16 * GIB, more in 0u64..16 * GIB, size in 1u64..16 * GIB) {
         let mut asked = settings("zram");
-        (asked.size, asked.limit, asked.swap_size) = (size, size / 2, size);
+        set_size(&mut asked, size);
+        (asked.limit, asked.swap_size) = (size / 2, size);
         if safe_size(&machine(32 * GIB, available), None, &asked).is_ok() {
             prop_assert_eq!(safe_size(&machine(32 * GIB, available + more), None, &asked), Ok(()));
         }

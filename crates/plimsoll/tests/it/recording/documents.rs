@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use plimsoll_model::columns::Row;
-use plimsoll_model::recording::model::{Confounder, EventKind, Resumption, TrialStatus, file};
+
+use plimsoll_model::recording::model::{Confounder, EventKind, Manifest, Resumption, TrialStatus, file};
 use plimsoll_model::recording::{Recording, Writer, format_table_markdown};
-use plimsoll_model::scenario::{FillClass, Workload};
+use plimsoll_model::scenario::{FillClass, Settings, TrimMechanism, Workload, WorkloadKind};
 use serde_json::Value;
 
 use super::{event, manifest, plan, results, rows, trial};
@@ -292,9 +293,66 @@ fn recordings_of_format_2_stay_readable() {
     assert_eq!(older.trials.len(), 1, "{:?}", older.warnings);
     assert_eq!(older.trials[0].workload, "compression");
     assert!(older.trials[0].lists.is_empty() && older.trials[0].phases[0].figures.is_empty());
-    assert_eq!(
-        older.manifest.plan.trials[0].settings.workload,
-        Workload::Compression
-    );
+    let workload = &older.manifest.plan.trials[0].settings.workload;
+    assert_eq!(workload.kind(), WorkloadKind::Compression);
     assert_eq!(plimsoll_report::analysis::results(&older).trials.len(), 1);
+}
+
+/// A run of every workload, written when the settings of all workloads were one list (schema 3).
+#[test]
+fn settings_of_schema_3_are_read_as_those_of_their_workload() {
+    let text = include_str!("../../data/manifest-3.json");
+    let document: Value = serde_json::from_str(text).unwrap();
+    let manifest: Manifest = serde_json::from_str(text).unwrap();
+    assert_eq!(manifest.schema, 3);
+    let kinds: BTreeSet<WorkloadKind> = manifest
+        .plan
+        .trials
+        .iter()
+        .map(|t| t.settings.workload.kind())
+        .collect();
+    assert_eq!(kinds, BTreeSet::from(WorkloadKind::ALL));
+    for (trial, was) in manifest
+        .plan
+        .trials
+        .iter()
+        .zip(document["plan"]["trials"].as_array().unwrap())
+    {
+        let (settings, was) = (&trial.settings, &was["settings"]);
+        let id = &trial.id;
+        assert_eq!(settings.size(), was["size"].as_u64().unwrap(), "{id}");
+        assert_eq!(settings.limit, was["limit"].as_u64().unwrap(), "{id}");
+        assert_eq!(settings.swap_size, was["swap_size"].as_u64().unwrap(), "{id}");
+        assert_eq!(
+            settings.subject.to_string(),
+            was["subject"].as_str().unwrap(),
+            "{id}"
+        );
+        // As it is written now: a value of all workloads is where its own workload has it.
+        let now = serde_json::to_value(settings).unwrap();
+        let name = settings.workload.kind().name();
+        let own = now["workload"][name].as_object().unwrap();
+        assert!(!own.is_empty(), "{id}");
+        for (key, value) in own {
+            let before = was.get(key).unwrap_or_else(|| &was["workload"][name][key]);
+            assert_eq!(value, before, "{id}: {key}");
+        }
+        assert_eq!(
+            serde_json::from_value::<Settings>(now).unwrap(),
+            *settings,
+            "{id}"
+        );
+    }
+    let compression = &manifest.plan.trials[0].settings.workload;
+    let Workload::Compression(compression) = compression else {
+        panic!("{compression:?}")
+    };
+    assert_eq!(
+        (compression.request, compression.trim),
+        (4 << 20, TrimMechanism::Cgroup)
+    );
+    assert_eq!(
+        (compression.hold, compression.class.clone()),
+        (0.25, FillClass::Ratio(2.5))
+    );
 }

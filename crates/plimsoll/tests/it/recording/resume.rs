@@ -139,7 +139,7 @@ fn another_plan_is_refused_with_what_differs() {
 
     let mut asked = recorded.clone();
     asked.seed = 8;
-    asked.trials[1].settings.size = 1 << 20;
+    crate::machine::set_size(&mut asked.trials[1].settings, 1 << 20);
     asked
         .trials
         .push(plan(&[FillClass::Constant], 1).trials.remove(0));

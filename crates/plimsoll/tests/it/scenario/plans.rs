@@ -4,11 +4,18 @@ use std::collections::{BTreeSet, HashSet};
 use std::path::Path;
 
 use plimsoll_model::scenario::{
-    AllocatorSet, Document, FillClass, KEYS, Machine, Order, Overrides, Source, SpeedHints, Subject,
-    TrimMechanism, Workload, WorkloadKind, builtin, find, keys_help, keys_markdown,
+    AllocatorSet, Compression, Document, FillClass, Machine, Order, Overrides, Settings, Source, SpeedHints,
+    Subject, TrimMechanism, Workload, WorkloadKind, builtin, find, keys, keys_help, keys_markdown,
 };
 
 use super::{GIB, MIB, machine, parse, plan, quick, resolve, sets};
+
+fn compression(settings: &Settings) -> &Compression {
+    match &settings.workload {
+        Workload::Compression(compression) => compression,
+        other => panic!("{other:?} is no compression"),
+    }
+}
 
 fn ids(plan: &plimsoll_model::scenario::Plan) -> Vec<&str> {
     plan.trials.iter().map(|trial| trial.id.as_str()).collect()
@@ -42,13 +49,13 @@ fn built_in_scenarios_resolve_on_every_machine() {
             assert!(!full.description.is_empty());
             for trial in &full.trials {
                 let settings = &trial.settings;
-                assert!(settings.size >= MIB, "{}", trial.id);
+                assert!(settings.size() >= MIB, "{}", trial.id);
                 // Only what is meant to run short has less than it asks for.
                 let short = matches!(
                     settings.workload.kind(),
                     WorkloadKind::Thrash | WorkloadKind::Loadline
                 );
-                assert_eq!(short, settings.limit < settings.size, "{}", trial.id);
+                assert_eq!(short, settings.limit < settings.size(), "{}", trial.id);
             }
             let quick = document.resolve(machine, &quick()).unwrap();
             let seconds = quick.estimate(&SpeedHints::default()).seconds;
@@ -63,7 +70,10 @@ fn compression_is_three_classes_three_times() {
     let plan = document.resolve(&machine(), &quick()).unwrap();
     assert_eq!(plan.trials.len(), 9);
     let settings = &plan.trials[0].settings;
-    assert_eq!((settings.size, settings.request), (256 * MIB, 64 * MIB));
+    assert_eq!(
+        (settings.size(), compression(settings).request),
+        (256 * MIB, 64 * MIB)
+    );
     assert_eq!(settings.limit, 256 * MIB + 32 * MIB + 64 * MIB);
     assert!(ids(&plan).contains(&"compression/zram/runs20#3"));
 }
@@ -72,7 +82,7 @@ fn compression_is_three_classes_three_times() {
 fn heap_loads(name: &str) -> BTreeSet<String> {
     let document = Document::parse(&find(name).unwrap()).unwrap();
     let plan = document.resolve(&machine(), &Overrides::default()).unwrap();
-    let loads = plan.trials.iter().map(|trial| match trial.settings.workload {
+    let loads = plan.trials.iter().map(|trial| match &trial.settings.workload {
         Workload::Heap(heap) if heap.is_timed() => {
             format!("{} x {} of {}", heap.threads, heap.blocks, heap.sizes)
         }
@@ -122,16 +132,16 @@ fn the_heap_scenarios_have_the_parameters_of_their_talk() {
 fn defaults_fit_the_machine() {
     let bare = "[scenario]\nname = \"bare\"\n";
     let settings = &plan(bare).trials[0].settings;
-    assert_eq!(settings.size, GIB, "a tenth of 12 GiB is more than the most");
-    assert_eq!(settings.request, 256 * MIB);
+    assert_eq!(settings.size(), GIB, "a tenth of 12 GiB is more than the most");
+    assert_eq!(compression(settings).request, 256 * MIB);
     assert_eq!(settings.limit, GIB + GIB / 8 + 64 * MIB);
     assert_eq!(
         settings.swap_size,
         (GIB + GIB / 10 + 16 * MIB).next_multiple_of(4096)
     );
     assert_eq!(
-        (&settings.subject, &settings.class),
-        (&Subject::Zram(None), &FillClass::Random)
+        (&settings.subject, settings.class()),
+        (&Subject::Zram(None), Some(&FillClass::Random))
     );
 
     let small = Machine {
@@ -143,7 +153,7 @@ fn defaults_fit_the_machine() {
         .resolve(&small, &Overrides::default())
         .unwrap();
     assert_eq!(
-        plan.trials[0].settings.size,
+        plan.trials[0].settings.size(),
         102 * MIB,
         "a tenth of the cgroup's limit, in whole MiB"
     );
@@ -161,9 +171,9 @@ fn sizes_are_shares_of_ram_size_and_limit() {
         swap-size = \"200% size\"\n";
     let settings = &plan(text).trials[0].settings;
     let limit = (4 * GIB * 6 / 5).next_multiple_of(4096);
-    assert_eq!(settings.size, 4 * GIB);
+    assert_eq!(settings.size(), 4 * GIB);
     assert_eq!(settings.limit, limit);
-    assert_eq!(settings.request, (limit / 8).next_multiple_of(4096));
+    assert_eq!(compression(settings).request, (limit / 8).next_multiple_of(4096));
     assert_eq!(settings.swap_size, 8 * GIB);
     // Of RAM means of what is left of it to us.
     let capped = Machine {
@@ -174,14 +184,14 @@ fn sizes_are_shares_of_ram_size_and_limit() {
         .unwrap()
         .resolve(&capped, &Overrides::default())
         .unwrap();
-    assert_eq!(plan.trials[0].settings.size, GIB / 2);
+    assert_eq!(plan.trials[0].settings.size(), GIB / 2);
 }
 
 #[test]
 fn a_request_is_at_most_the_size_and_sizes_are_whole_pages() {
     let text = "[scenario]\nname = \"s\"\n[a]\nsize = 10000\nrequest = \"1G\"\n";
     let settings = &plan(text).trials[0].settings;
-    assert_eq!((settings.size, settings.request), (12288, 12288));
+    assert_eq!((settings.size(), compression(settings).request), (12288, 12288));
 }
 
 #[test]
@@ -191,7 +201,10 @@ fn layers_win_in_their_order() {
     let holds = |overrides: &Overrides| {
         let mut trials = resolve(text, overrides).unwrap().trials;
         trials.sort_by(|x, y| x.section.cmp(&y.section));
-        (trials[0].settings.hold, trials[1].settings.hold)
+        (
+            compression(&trials[0].settings).hold,
+            compression(&trials[1].settings).hold,
+        )
     };
     assert_eq!(holds(&Overrides::default()), (2.0, 1.0));
     assert_eq!(holds(&quick()), (3.0, 3.0));
@@ -238,8 +251,8 @@ fn set_takes_lists_quoted_or_not() {
     }
     let plan = resolve(text, &sets(&["size=25%", "class=file=/a=b", "a.swappiness=0"])).unwrap();
     let settings = &plan.trials[0].settings;
-    assert_eq!(settings.size, 4 * GIB);
-    assert_eq!(settings.class, FillClass::File("/a=b".into()));
+    assert_eq!(settings.size(), 4 * GIB);
+    assert_eq!(settings.class(), Some(&FillClass::File("/a=b".into())));
     assert_eq!(settings.swappiness, Some(0));
 }
 
@@ -297,7 +310,12 @@ fn random_order_shuffles_within_repeats_by_the_seed() {
     let rounds: Vec<Vec<f64>> = plan
         .trials
         .chunks(10)
-        .map(|round| round.iter().map(|trial| trial.settings.hold).collect())
+        .map(|round| {
+            round
+                .iter()
+                .map(|trial| compression(&trial.settings).hold)
+                .collect()
+        })
         .collect();
     assert_ne!(rounds[0], rounds[1], "another repeat has another order");
     for (number, round) in rounds.iter().enumerate() {
@@ -328,7 +346,7 @@ fn swept_sizes_keep_what_follows_them_when_shown() {
     let plan = plan(text);
     insta::assert_snapshot!(plan.to_toml());
     assert_eq!(plan.trials.len(), 12);
-    let of = |id: &str| plan.trials.iter().find(|t| t.id == id).unwrap().settings.request;
+    let of = |id: &str| compression(&plan.trials.iter().find(|t| t.id == id).unwrap().settings).request;
     assert_eq!(of("a/zram/random/size=1G/limit=629148K#1"), 256 * MIB);
 }
 
@@ -353,7 +371,7 @@ fn quick_without_a_quick_table_fits_a_minute() {
         "all shrink by the same factor"
     );
     assert_eq!(plan.trials[0].settings.limit, 64 * MIB);
-    assert_eq!(plan.trials[0].settings.hold, 0.5);
+    assert_eq!(compression(&plan.trials[0].settings).hold, 0.5);
 
     // What the command line says is meant as it is written.
     let asked = resolve(
@@ -366,7 +384,7 @@ fn quick_without_a_quick_table_fits_a_minute() {
     .unwrap();
     let settings = &asked.trials[0].settings;
     assert_eq!(
-        (settings.size, settings.hold, asked.trials.len()),
+        (settings.size(), compression(settings).hold, asked.trials.len()),
         (3 * GIB, 4.0, 6)
     );
 }
@@ -401,7 +419,7 @@ fn choices_are_called_as_in_recordings() {
         for name in names {
             let plan = resolve("[scenario]\nname = \"s\"\n", &sets(&[&format!("{key}={name}")])).unwrap();
             let settings = serde_json::to_value(&plan.trials[0].settings).unwrap();
-            assert_eq!(settings[key], name);
+            assert_eq!(settings["workload"]["compression"][key], name);
         }
     }
     let fixed = resolve("[scenario]\nname = \"s\"\n", &sets(&["order=fixed"])).unwrap();
@@ -414,7 +432,7 @@ fn a_fallback_changes_the_subject_alone() {
     let fallback = settings.with_subject(Subject::SwapFile);
     assert_eq!(fallback.subject, Subject::SwapFile);
     assert_eq!(fallback.with_subject(Subject::Zram(None)), settings);
-    assert_eq!(settings.trim, TrimMechanism::Worker);
+    assert_eq!(compression(&settings).trim, TrimMechanism::Worker);
 }
 
 #[test]
@@ -454,7 +472,12 @@ fn the_reference_page_has_the_keys_and_its_example_is_valid() {
 }
 
 fn workload(text: &str, set: &[&str]) -> Workload {
-    resolve(text, &sets(set)).unwrap().trials[0].settings.workload
+    resolve(text, &sets(set))
+        .unwrap()
+        .trials
+        .remove(0)
+        .settings
+        .workload
 }
 
 #[test]
@@ -467,7 +490,7 @@ fn every_kind_of_work_has_a_name_and_knows_its_own_keys() {
         let plan = plan(&text);
         assert_eq!(plan.trials[0].settings.workload.kind(), kind);
         for (key, _) in &plan.sections[0].keys {
-            let key = KEYS.iter().find(|known| known.name == key).unwrap();
+            let key = keys().find(|known| known.name == key).unwrap();
             assert!(key.is_of(kind), "{} is shown for {}", key.name, kind.name());
         }
         let again = Document::parse(&Source::new("shown", plan.to_toml())).unwrap();
@@ -510,7 +533,7 @@ fn the_letters_of_the_thrashing_paper_are_keys() {
 fn scale_shrinks_memory_stagger_and_writes_of_the_file_together() {
     let plan = resolve(THRASH, &sets(&["scale=0.1"])).unwrap();
     let settings = &plan.trials[0].settings;
-    let Workload::Thrash(thrash) = settings.workload else {
+    let Workload::Thrash(thrash) = &settings.workload else {
         panic!("{settings:?}")
     };
     assert_eq!(thrash.writes, 1000);
@@ -519,7 +542,7 @@ fn scale_shrinks_memory_stagger_and_writes_of_the_file_together() {
     let near = |bytes: u64, wanted: u64| bytes.abs_diff(wanted) <= 4096;
     assert!(near(thrash.consumer_size, 10 * MIB), "{}", thrash.consumer_size);
     assert!(near(settings.limit, (1 << 30) / 10), "{}", settings.limit);
-    assert_eq!(settings.size, thrash.consumer_size * 25);
+    assert_eq!(settings.size(), thrash.consumer_size * 25);
     // What the command line says is meant as it is written.
     let Workload::Thrash(given) = workload(THRASH, &["scale=0.1", "S=64M", "tc=5", "W=9"]) else {
         panic!()
@@ -535,8 +558,8 @@ fn the_size_of_a_loadline_is_its_largest_load() {
     let text =
         "[scenario]\nname = \"l\"\n[global]\nworkload = \"loadline\"\nlimit = \"64M\"\nmax-load = 2.5\n";
     let settings = plan(text).trials.remove(0).settings;
-    assert_eq!((settings.limit, settings.size), (64 * MIB, 160 * MIB));
-    assert!(settings.swap_size > settings.size);
+    assert_eq!((settings.limit, settings.size()), (64 * MIB, 160 * MIB));
+    assert!(settings.swap_size > settings.size());
 }
 
 #[test]
@@ -554,7 +577,7 @@ fn sections_of_one_plan_may_do_different_work() {
     // A key of one section's work, given for all, holds for that section alone.
     let mixed = resolve(text, &sets(&["duration=0.5"])).unwrap();
     assert!(mixed.trials.iter().any(|trial| matches!(
-        trial.settings.workload,
+        &trial.settings.workload,
         Workload::Wscap(wscap) if wscap.duration == 0.5
     )));
 }

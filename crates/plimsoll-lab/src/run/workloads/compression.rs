@@ -1,0 +1,250 @@
+//! The memory eater: 1 fill, 2 trim, 3 restore, 4 release.
+
+use std::time::{Duration, Instant};
+
+use crate::environment::{Cgroup, Reclaimed};
+use crate::run::context::{Surroundings, TrialContext};
+use crate::run::phase::Snapshot;
+use crate::run::trial::{TrialError, lacking};
+use crate::workload::protocol::{Command, Cost, Reply, Verification};
+use crate::workload::{Stopwatch, UsageScope, Worker};
+use plimsoll_model::exit::Exit;
+use plimsoll_model::quantity;
+use plimsoll_model::recording::model::NOT_RUN;
+use plimsoll_model::scenario::{Compression, TrimMechanism};
+
+/// Share of the size that must be in the working set after fill, and have left it after trim. Less means that
+/// the phase did not do what its name says.
+const REACHED: f64 = 0.95;
+
+/// Pause between looks at the swap cache: a disk takes its time to write.
+const SWAP_CACHE_PAUSE: Duration = Duration::from_millis(5);
+
+/// The eater of one trial.
+struct Eater<'a> {
+    worker: Worker,
+    asked: &'a Compression,
+    /// What the trim was done by, once it was.
+    mechanism: Option<String>,
+}
+
+/// Takes one worker through the four events.
+pub(super) fn run(context: &mut TrialContext<'_, '_>, asked: &Compression) -> Result<(), TrialError> {
+    let mut eater = Eater {
+        worker: context.spawn()?,
+        asked,
+        mechanism: None,
+    };
+    context.watch(&[eater.worker.pid()]);
+    let ended = eater.eat(context);
+    context.retire(eater.worker);
+    if let Some(mechanism) = eater.mechanism {
+        context.param("mechanism", mechanism);
+    }
+    ended
+}
+
+impl Eater<'_> {
+    fn eat(&mut self, context: &mut TrialContext<'_, '_>) -> Result<(), TrialError> {
+        let fill = context.fill(self.asked.size, self.asked.request);
+        context.phase("fill", Some(1), |context, _| {
+            self.call(context, &fill).map(|(cost, _)| cost)
+        })?;
+        check_filled(context);
+        context.rest(self.asked.hold)?;
+        match cannot_trim(context) {
+            Some(error) => context.errors.push(error),
+            None => {
+                context.phase("trim", Some(2), |context, before| {
+                    let cost = self.trim(context)?;
+                    self.empty_swap_cache(context, before, cost)
+                })?;
+                check_trimmed(context);
+                context.rest(self.asked.hold)?;
+            }
+        }
+        context.phase("restore", Some(3), |context, _| self.restore(context))?;
+        context.phase("release", Some(4), |context, _| {
+            self.call(context, &Command::Release).map(|(cost, _)| cost)
+        })
+    }
+
+    /// Carries out a command in the worker.
+    fn call(
+        &mut self,
+        context: &mut TrialContext<'_, '_>,
+        command: &Command,
+    ) -> Result<(Cost, Option<Verification>), TrialError> {
+        match context.ask(&mut self.worker, command)? {
+            Reply::Done { cost, verification } => Ok((cost, verification)),
+            other => Err(TrialError::unexpected(&other)),
+        }
+    }
+
+    /// Makes the pages leave the working set by the mechanism that the trial names.
+    fn trim(&mut self, context: &mut TrialContext<'_, '_>) -> Result<Cost, TrialError> {
+        match self.asked.trim {
+            TrimMechanism::Worker => {
+                self.mechanism = Some("madvise(MADV_PAGEOUT) by the worker".to_owned());
+                self.call(context, &Command::Trim).map(|(cost, _)| cost)
+            }
+            TrimMechanism::ProcessMadvise => {
+                self.mechanism = Some("process_madvise(MADV_PAGEOUT) by the runner".to_owned());
+                self.worker
+                    .trim_from_outside(context.timeout(), context.runner.stop.flag())
+                    .map_err(|error| context.explain(&error))
+            }
+            TrimMechanism::Cgroup => self.reclaim(context),
+        }
+    }
+
+    /// Frees the memory of trimmed pages that are still in the swap cache, and counts that into the trim.
+    ///
+    /// A page that was written to a disk stays there until somebody reclaims it: until then its memory is not free,
+    /// and a restore would find it without reading. zram leaves nothing in the swap cache.
+    fn empty_swap_cache(
+        &mut self,
+        context: &mut TrialContext<'_, '_>,
+        before: &Snapshot,
+        trim: Cost,
+    ) -> Result<Cost, TrialError> {
+        let Some(cgroup) = context.cgroup() else {
+            return Ok(trim);
+        };
+        let few = few(context);
+        let (watch, start) = (Stopwatch::start(UsageScope::Thread), Instant::now());
+        let mut rounds = 0;
+        loop {
+            let cached = context
+                .snapshot()?
+                .swap_cache()
+                .saturating_sub(before.swap_cache());
+            if cached <= few || start.elapsed() > context.timeout() || context.runner.stop.requested() {
+                break;
+            }
+            reclaim_cgroup(context, cgroup, cached)?;
+            rounds += 1;
+            std::thread::sleep(SWAP_CACHE_PAUSE);
+        }
+        if rounds == 0 {
+            return Ok(trim);
+        }
+        if let Some(mechanism) = &mut self.mechanism {
+            mechanism.push_str(", then reclaim of the swap cache");
+        }
+        Ok(trim.and(watch.stop(0)))
+    }
+
+    fn reclaim(&mut self, context: &mut TrialContext<'_, '_>) -> Result<Cost, TrialError> {
+        let Some(cgroup) = context.cgroup() else {
+            return Err(TrialError::new(
+                Exit::Missing,
+                "trim = \"cgroup\" needs a memory cgroup, and there is none",
+            ));
+        };
+        let size = self.asked.size;
+        let watch = Stopwatch::start(UsageScope::Thread);
+        let reclaimed = reclaim_cgroup(context, cgroup, size)?;
+        self.mechanism = Some(reclaimed.mechanism.to_owned());
+        Ok(watch.stop(size))
+    }
+
+    fn restore(&mut self, context: &mut TrialContext<'_, '_>) -> Result<Cost, TrialError> {
+        let (cost, verification) = self.call(context, &Command::Restore)?;
+        match verification {
+            Some(found) if found.holds() => context.verified = true,
+            Some(found) => context.errors.push(TrialError::new(Exit::WorkloadFailed, found)),
+            None => context.errors.push(TrialError::new(
+                Exit::WorkloadFailed,
+                "the worker compared nothing",
+            )),
+        }
+        Ok(cost)
+    }
+}
+
+/// Bytes that may stay behind without a phase having failed.
+fn few(context: &TrialContext<'_, '_>) -> u64 {
+    (context.plan.settings.size() as f64 * (1.0 - REACHED)) as u64
+}
+
+fn reclaim_cgroup(
+    context: &TrialContext<'_, '_>,
+    cgroup: &Cgroup,
+    bytes: u64,
+) -> Result<Reclaimed, TrialError> {
+    cgroup
+        .reclaim(bytes, context.timeout(), context.runner.stop.flag())
+        .map_err(|error| match context.runner.stop.cause() {
+            Some(cause) => TrialError::new(cause.exit(), cause),
+            None => TrialError::new(Exit::WorkloadFailed, error),
+        })
+}
+
+/// Why nothing can be trimmed here, if so.
+fn cannot_trim(context: &TrialContext<'_, '_>) -> Option<TrialError> {
+    match &context.surroundings {
+        Surroundings::Lacking(missing) => Some(lacking("trim", missing)),
+        Surroundings::Made(environment) if environment.swap_device().is_none() => Some(TrialError::new(
+            Exit::WorkloadFailed,
+            format_args!("trim {NOT_RUN}: the subject is `none`, so there is no swap to trim to"),
+        )),
+        Surroundings::Made(_) => None,
+    }
+}
+
+/// A fill that did not stay in the working set makes what comes after it say something else than it seems to.
+pub(super) fn check_filled(context: &mut TrialContext<'_, '_>) {
+    let (size, limit) = (context.plan.settings.size(), context.plan.settings.limit);
+    let Some(resident) = context.finished.last().map(|finished| finished.after.target()) else {
+        return;
+    };
+    if (resident as f64) < size as f64 * REACHED {
+        context.errors.push(TrialError::new(
+            Exit::WorkloadFailed,
+            format_args!(
+                "size not reached: {} of {} were in the working set after fill (the cgroup's limit is {}); \
+                 raise `limit` or lower `size`",
+                quantity::bytes(resident as f64),
+                quantity::bytes(size as f64),
+                quantity::bytes(limit as f64),
+            ),
+        ));
+    }
+}
+
+/// What counts is what stayed: pages that somebody else took during the rest are gone all the same.
+fn check_trimmed(context: &mut TrialContext<'_, '_>) {
+    let (size, few) = (context.plan.settings.size(), few(context));
+    let empty = context.finished.first().map_or(0, |fill| fill.before.target());
+    let Some(trim) = context.finished.last_mut() else {
+        return;
+    };
+    trim.phase.bytes = trim.before.target().saturating_sub(trim.after.target());
+    trim.phase.gb_per_s = quantity::gb_per_s(trim.phase.bytes, trim.phase.seconds);
+    // The working set may have grown by more than the fill: by a file's bytes, by the program's own.
+    let stayed = trim.after.target().saturating_sub(empty).min(size);
+    let cached = trim.after.swap_cache().saturating_sub(trim.before.swap_cache());
+    let moved = size - stayed;
+    if cached > few {
+        context.errors.push(TrialError::new(
+            Exit::WorkloadFailed,
+            format_args!(
+                "{} of {} stayed in the swap cache after the trim, so their memory is not free and restore does \
+                 not read them; is the disk slow?",
+                quantity::bytes(cached as f64),
+                quantity::bytes(size as f64),
+            ),
+        ));
+    }
+    if (moved as f64) < size as f64 * REACHED && trim.phase.bytes < size {
+        context.errors.push(TrialError::new(
+            Exit::WorkloadFailed,
+            format_args!(
+                "trim moved only {} of {} out of the working set; is the swap device full, or memory locked?",
+                quantity::bytes(moved as f64),
+                quantity::bytes(size as f64),
+            ),
+        ));
+    }
+}

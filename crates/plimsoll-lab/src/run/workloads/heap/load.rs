@@ -1,0 +1,287 @@
+//! A load on malloc, in a process that was started with the allocator under test preloaded.
+//!
+//! ```text
+//! Which -> Load -> [Free] -> Left
+//! ```
+//! The runner asks first which allocator the process really has: a library that the loader did not take must not pass
+//! for one that it did.
+
+use std::time::Duration;
+
+use plimsoll_heap_load::{
+    Aggressive, AggressiveResult, Calls, Footprint, Fragmentation, FreeOrder, Larson, LarsonResult,
+    LoadError, Rate, Replacement, ReplacementResult, Resident, Shifted, ShiftedPhase, Sizes, SizesError,
+    Spread, Until, allocator_name,
+};
+use plimsoll_os::UsageScope;
+use serde::{Deserialize, Serialize};
+
+use crate::workload::Stopwatch;
+use crate::workload::protocol::{Cost, Findings, Reply};
+use crate::workload::{Memory, Work, typed};
+use plimsoll_model::scenario::workloads::heap::finding;
+use plimsoll_model::scenario::{BlockSizes, Heap, HeapLoad};
+
+/// Pairs that a thread of Larson's load does for each of its blocks before it ends, as in the original, and the most of
+/// them: the end of the time is seen between two threads.
+const PAIRS_A_BLOCK: u64 = 100;
+const MOST_PAIRS: u64 = 300_000;
+
+/// A step.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "step", rename_all = "kebab-case")]
+pub(super) enum HeapStep {
+    /// Answer with the library that malloc comes from.
+    Which,
+    /// Run the load, and free all that it allocated; that of fragmentation keeps what it holds at its end, so that its
+    /// heap can be looked at. Every block is checked before it is freed. Finds the figures of [`finding`] that the load
+    /// has.
+    Load {
+        /// What to do.
+        heap: Heap,
+        /// Seed of the sizes and of the order.
+        seed: u64,
+    },
+    /// Free what the load kept.
+    Free,
+    /// Finds `left_bytes`: what is resident more than before the load.
+    Left,
+}
+
+/// Why a step could not be done.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub(super) enum HeapError {
+    #[error("{0}")]
+    Load(#[from] LoadError),
+    #[error("{0}")]
+    Sizes(#[from] SizesError),
+    #[error("`left` is out of order: a load must have run before it")]
+    OutOfOrder,
+    #[error("`free` is out of order: the load of fragmentation must have run before it")]
+    NothingKept,
+}
+
+/// The worker's side: what a load leaves to the steps that follow.
+#[derive(Default)]
+pub(in crate::run) struct Load {
+    /// What was resident before it.
+    before: Option<Resident>,
+    /// What the load of fragmentation holds at its end.
+    kept: Option<Shifted>,
+}
+
+impl Work for Load {
+    fn carry_out(&mut self, request: &serde_json::Value, _: Option<&mut Memory>) -> Result<Reply, String> {
+        step(self, &typed(request)?).map_err(|error| error.to_string())
+    }
+}
+
+/// Does a step.
+fn step(loaded: &mut Load, step: &HeapStep) -> Result<Reply, HeapError> {
+    let (cost, findings) = match step {
+        HeapStep::Which => {
+            return Ok(Reply::Named {
+                name: allocator_name(),
+            });
+        }
+        HeapStep::Load { heap, seed } => {
+            loaded.before = Some(Resident::read()?);
+            load(heap, *seed, &mut loaded.kept)?
+        }
+        HeapStep::Free => {
+            let mut kept = loaded.kept.take().ok_or(HeapError::NothingKept)?;
+            let live = kept.phases.last().map_or(0, |phase| phase.footprint.live);
+            let watch = Stopwatch::start(UsageScope::Process);
+            kept.release(&mut Calls)?;
+            (watch.stop(live), Findings::default())
+        }
+        HeapStep::Left => {
+            let before = loaded.before.ok_or(HeapError::OutOfOrder)?;
+            let mut findings = Findings::default();
+            let left = Resident::read()?.now.saturating_sub(before.now);
+            findings.set(finding::LEFT, left as f64);
+            (Cost::default(), findings)
+        }
+    };
+    Ok(Reply::Found { cost, findings })
+}
+
+fn load(heap: &Heap, seed: u64, kept: &mut Option<Shifted>) -> Result<(Cost, Findings), HeapError> {
+    let sizes = sizes(heap.sizes)?;
+    let threads = heap.threads as usize;
+    let blocks = heap.blocks_a_thread();
+    let until = Until::Elapsed(Duration::from_secs_f64(heap.duration));
+    let mut findings = Findings::default();
+    let watch = Stopwatch::start(UsageScope::Process);
+    match heap.load {
+        HeapLoad::Replacement | HeapLoad::Scaling => {
+            let blocks = blocks as usize;
+            let load = Replacement {
+                threads,
+                blocks,
+                sizes,
+                until,
+                seed,
+            };
+            replaced(&load.run()?, &mut findings);
+        }
+        HeapLoad::Larson => {
+            let pairs_a_round = (PAIRS_A_BLOCK * u64::from(blocks)).min(MOST_PAIRS);
+            let blocks = blocks as usize;
+            let load = Larson {
+                threads,
+                blocks,
+                sizes,
+                pairs_a_round,
+                until,
+                seed,
+            };
+            handed_on(&load.run()?, &mut findings);
+        }
+        HeapLoad::Aggressive => {
+            // The scenario gives one size.
+            let (bytes, size, order) = (heap.volume, sizes.high(), FreeOrder::Allocated);
+            let load = Aggressive {
+                threads,
+                bytes,
+                size,
+                order,
+                seed,
+            };
+            grown(&load.run()?, &mut findings);
+        }
+        HeapLoad::Fragmentation => {
+            let load = Fragmentation {
+                live_bytes: heap.volume,
+                // The runner waits, and asks what is left.
+                rest: Duration::ZERO,
+                seed,
+                ..Fragmentation::default()
+            };
+            let ended = load.shift_on(&mut Calls)?;
+            shifted(&ended.phases, &mut findings);
+            *kept = Some(ended);
+        }
+    }
+    let live = findings.figures.get(finding::LIVE).copied().unwrap_or(0.0);
+    Ok((watch.stop(live as u64), findings))
+}
+
+fn sizes(sizes: BlockSizes) -> Result<Sizes, SizesError> {
+    Sizes::new(sizes.low, sizes.high, Spread::Uniform)
+}
+
+fn replaced(result: &ReplacementResult, into: &mut Findings) {
+    into.set(finding::OPERATION_CPU, result.process_cpu_ns / 1e9);
+    into.set(finding::OPERATIONS, result.pairs.per_second());
+    into.set(finding::GENERATOR_CPU, result.own_cpu_ns / 1e9);
+    footprint(&result.footprint, into);
+}
+
+fn handed_on(result: &LarsonResult, into: &mut Findings) {
+    into.set(finding::OPERATION_CPU, result.pairs.cpu_nanoseconds() / 1e9);
+    into.set(finding::OPERATIONS, result.pairs.per_second());
+    into.set(finding::GENERATOR_CPU, result.own_cpu_ns / 1e9);
+    into.set(finding::THREADS_LIVED, result.generations as f64);
+    footprint(&result.footprint, into);
+}
+
+fn grown(result: &AggressiveResult, into: &mut Findings) {
+    let parts = [result.cold, result.free, result.steady, result.steady_free];
+    let sum = |of: fn(&Rate) -> f64| parts.iter().map(of).sum::<f64>();
+    // Each block is allocated and freed twice.
+    let operations = sum(|rate| rate.count as f64) / 2.0;
+    let wall = sum(|rate| rate.wall.as_secs_f64());
+    into.set(finding::OPERATION_CPU, result.process_cpu_ns / 1e9);
+    into.set(finding::OPERATIONS, operations / wall);
+    let own = result.own_allocate_cpu_ns + result.own_free_cpu_ns;
+    into.set(finding::GENERATOR_CPU, own / 1e9);
+    into.set(finding::COLD_CPU, result.cold.cpu_nanoseconds() / 1e9);
+    into.set(finding::STEADY_CPU, result.steady.cpu_nanoseconds() / 1e9);
+    into.set(finding::FREE_CPU, result.free.cpu_nanoseconds() / 1e9);
+    into.set(finding::AGGRESSIVE, wall);
+    footprint(&result.footprint, into);
+}
+
+fn shifted(phases: &[ShiftedPhase], into: &mut Findings) {
+    let by_share = |a: &&Footprint, b: &&Footprint| a.per_live().total_cmp(&b.per_live());
+    let ends = || phases.iter().map(|phase| &phase.footprint);
+    if let Some(worst) = ends().max_by(by_share) {
+        footprint(worst, into);
+    }
+    if let Some(last) = ends().next_back() {
+        into.set(finding::LAST_LIVE_SHARE, 100.0 / last.per_live());
+    }
+}
+
+fn footprint(found: &Footprint, into: &mut Findings) {
+    into.set(finding::LIVE, found.live as f64);
+    into.set(finding::RESIDENT, found.growth() as f64);
+    into.set(finding::PEAK, found.peak.saturating_sub(found.before) as f64);
+    // Where the growth is nothing, all of it was resident before, and no share says anything.
+    if found.growth() > 0 {
+        into.set(finding::LIVE_SHARE, 100.0 / found.per_live());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn heap(load: HeapLoad) -> Heap {
+        Heap {
+            load,
+            threads: 2,
+            blocks: 500,
+            sizes: BlockSizes { low: 1, high: 256 },
+            volume: 1 << 20,
+            duration: 0.02,
+            hold: 0.0,
+        }
+    }
+
+    fn found(loaded: &mut Load, asked: &HeapStep) -> Findings {
+        match step(loaded, asked).unwrap() {
+            Reply::Found { findings, .. } => findings,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn every_load_finds_what_is_common_to_all() {
+        for load in [
+            HeapLoad::Replacement,
+            HeapLoad::Larson,
+            HeapLoad::Aggressive,
+            HeapLoad::Fragmentation,
+            HeapLoad::Scaling,
+        ] {
+            let mut loaded = Load::default();
+            let heap = heap(load);
+            let findings = found(&mut loaded, &HeapStep::Load { heap, seed: 1 });
+            let figures = &findings.figures;
+            assert!(figures[finding::LIVE] > 0.0, "{load:?}: {figures:?}");
+            let timed = figures
+                .get(finding::OPERATION_CPU)
+                .is_some_and(|seconds| *seconds > 0.0);
+            assert_eq!(timed, load != HeapLoad::Fragmentation, "{load:?}: {figures:?}");
+            // One load alone keeps anything.
+            assert_eq!(
+                step(&mut loaded, &HeapStep::Free).is_ok(),
+                load == HeapLoad::Fragmentation
+            );
+            assert!(step(&mut loaded, &HeapStep::Free).is_err());
+            assert!(
+                found(&mut loaded, &HeapStep::Left)
+                    .figures
+                    .contains_key(finding::LEFT)
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_left_is_known_after_a_load_alone() {
+        assert!(step(&mut Load::default(), &HeapStep::Left).is_err());
+    }
+}

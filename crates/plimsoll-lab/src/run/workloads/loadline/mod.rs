@@ -1,0 +1,363 @@
+//! One worker visits its memory, at one load after the other, until the knee is found.
+//!
+//! Each load is a point: a fresh worker fills its memory, warms up, and is measured; then every page is checked. Where the
+//! OOM killer ends the worker the point says so: that is what this load does here.
+//!
+//! The OOM killer sometimes ends a worker although swap is free. A cgroup's reclaim goes by statistics that lag behind: the
+//! inactive list looks full and is empty, so that one reclaim after the other gets nothing. Such a kill says nothing about
+//! the load, which gets another worker.
+
+mod pattern;
+mod search;
+mod visit;
+
+use std::time::Duration;
+
+use crate::environment::{Environment, SwapDevice};
+
+use crate::run::context::{Surroundings, TrialContext};
+use crate::run::phase::{Snapshot, Worked};
+use crate::run::trial::{TrialError, lacking};
+use crate::workload::protocol::{Command, Cost, Findings, Reply};
+use crate::workload::{Worker, WorkerError};
+use plimsoll_model::columns::col;
+use plimsoll_model::exit::Exit;
+use plimsoll_model::scenario::workloads::loadline::Point;
+use plimsoll_model::scenario::workloads::loadline::finding::{
+    CPU_PER_VISIT, CPU_SYSTEM, CPU_USER, EARLY_KILLS, HARD_FAULTS, KILLED, LOAD, NET, PSI_FULL, PSI_SOME,
+    RAM_LOAD, RESIDENT, STORE, SWAPPED, VISITS,
+};
+use plimsoll_model::scenario::{Loadline, Subject, WorkloadKind};
+use search::next_load;
+use visit::Visit;
+
+pub(super) use visit::Visits;
+
+/// Sizes are whole pages of this many bytes.
+const PAGE: u64 = 4096;
+/// Workers that a load gets at most: a kill that comes too early is rare, three at one load are the load's doing.
+pub(super) const TRIES: u32 = 3;
+/// Swap of which less than this share is in use is free: the kernel takes it in clusters, so that the last is hard to get.
+const FULL: f64 = 0.9;
+/// Pause between two looks at the swap while a worker works.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// What the points of a trial share.
+struct Sweep<'a> {
+    loadline: &'a Loadline,
+    /// Steps of computing after a visit, once the first worker has found them.
+    steps: Option<u64>,
+    /// Bytes that compressed stores took before the trial.
+    store_before: i64,
+    /// Most bytes of the swap device that were seen in use during a try.
+    most_swapped: u64,
+    /// Workers that the OOM killer has ended at the present load although swap was free.
+    early_kills: u32,
+}
+
+/// Runs the trial's work.
+pub(super) fn run(context: &mut TrialContext<'_, '_>, loadline: &Loadline) -> Result<(), TrialError> {
+    if let Surroundings::Lacking(missing) = &context.surroundings {
+        // Outside of a cgroup nothing is over a limit.
+        return Err(lacking("loadline", missing));
+    }
+    let before = context.snapshot()?;
+    let mut sweep = Sweep {
+        loadline,
+        steps: None,
+        store_before: store_bytes(&context.plan.settings.subject, &before),
+        most_swapped: 0,
+        early_kills: 0,
+    };
+    let mut points: Vec<Point> = Vec::new();
+    let mut early_kills = 0;
+    while let Some(load) = next_load(&points, loadline) {
+        let again = points.iter().any(|point| point.load == load);
+        sweep.point(context, load, again)?;
+        early_kills += sweep.early_kills;
+        let point = context
+            .finished
+            .last()
+            .and_then(|finished| Point::of(&finished.phase.figures));
+        points.push(point.ok_or_else(|| failed("a point has no figures"))?);
+    }
+    if early_kills > 0 {
+        context.runner.warn(format!(
+            "{}: the OOM killer ended the worker {early_kills} times although swap was free; each load was tried up to \
+             {TRIES} times",
+            context.plan.id,
+        ))?;
+    }
+    // A wrong page has ended the trial before.
+    context.verified = points.iter().any(|point| !point.killed);
+    Ok(())
+}
+
+impl Sweep<'_> {
+    /// Measures at one load, `again` where that was done before, with another worker where one is killed too early.
+    fn point(
+        &mut self,
+        context: &mut TrialContext<'_, '_>,
+        load: f64,
+        again: bool,
+    ) -> Result<(), TrialError> {
+        let name = format!("load {load}{}", if again { " again" } else { "" });
+        self.early_kills = 0;
+        loop {
+            context.go_on()?;
+            let mut worker = context.spawn()?;
+            context.watch(&[worker.pid()]);
+            self.most_swapped = 0;
+            let measured = self.visit(context, &mut worker, load, &name);
+            context.retire(worker);
+            if measured? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// One try; false where it does not count.
+    fn visit(
+        &mut self,
+        context: &mut TrialContext<'_, '_>,
+        worker: &mut Worker,
+        load: f64,
+        phase: &str,
+    ) -> Result<bool, TrialError> {
+        let size = (context.plan.settings.limit as f64 * load) as u64 / PAGE * PAGE;
+        let own = self.prepare(context, worker, size)?;
+        if own.is_none() && self.is_killed_early(context) {
+            return Ok(false);
+        }
+        let mut counts = true;
+        let ended = context.phase(phase, None, |context, before| {
+            let measured = match &own {
+                Some(_) => self.measure(context, worker, before, size)?,
+                None => None,
+            };
+            if own.is_some() && measured.is_none() && self.is_killed_early(context) {
+                counts = false;
+                // A phase that does not count is none: its end says why.
+                return Err(failed("the OOM killer ended the worker although swap was free"));
+            }
+            let mut worked = measured.unwrap_or_else(killed);
+            let findings = &mut worked.findings;
+            findings.set(EARLY_KILLS, f64::from(self.early_kills));
+            findings
+                .figures
+                .extend(own.into_iter().flat_map(|own| own.figures));
+            findings.set(LOAD, load);
+            findings.set("size_bytes", size as f64);
+            net(findings);
+            Ok(worked)
+        });
+        if !counts {
+            return Ok(false);
+        }
+        ended.map(|()| true)
+    }
+
+    /// Counts a kill that came although swap was free; true where the load has another try.
+    fn is_killed_early(&mut self, context: &TrialContext<'_, '_>) -> bool {
+        let device = context.environment().and_then(Environment::swap_device);
+        let early = device.is_some_and(|device| is_free(self.most_swapped, device.size));
+        self.early_kills += u32::from(early);
+        early && self.early_kills < TRIES
+    }
+
+    /// Carries out a command, or says that the OOM killer ended the worker for it. Looks at the swap meanwhile: when the
+    /// worker has ended, what it had there is gone.
+    fn ask(
+        &mut self,
+        context: &TrialContext<'_, '_>,
+        worker: &mut Worker,
+        command: &Command,
+    ) -> Result<Option<Reply>, TrialError> {
+        let killed_before = context.oom_killed();
+        let device = context.environment().and_then(Environment::swap_device);
+        worker.send(command).map_err(|error| context.explain(&error))?;
+        let mut left = context.timeout();
+        loop {
+            match worker.answer(LOOK_EVERY.min(left), context.runner.stop.flag()) {
+                Ok(reply) => return Ok(Some(reply)),
+                Err(WorkerError::Timeout { .. }) if left > LOOK_EVERY => left -= LOOK_EVERY,
+                Err(WorkerError::Timeout { .. }) => {
+                    let limit = context.timeout();
+                    return Err(context.explain(&WorkerError::Timeout { limit }));
+                }
+                Err(WorkerError::Died { .. })
+                    if context.oom_killed() > killed_before && context.go_on().is_ok() =>
+                {
+                    return Ok(None);
+                }
+                Err(error) => return Err(context.explain(&error)),
+            }
+            let used = device.and_then(used_bytes).unwrap_or(0);
+            self.most_swapped = self.most_swapped.max(used);
+        }
+    }
+
+    /// Has the worker fill its memory and warm up; what it found about itself, or nothing if it was killed for it.
+    fn prepare(
+        &mut self,
+        context: &mut TrialContext<'_, '_>,
+        worker: &mut Worker,
+        size: u64,
+    ) -> Result<Option<Findings>, TrialError> {
+        let fill = context.fill(size, size);
+        if self.ask(context, worker, &fill)?.is_none() {
+            return Ok(None);
+        }
+        let prepare = Visit::Prepare {
+            pattern: self.loadline.pattern,
+            compute: self.loadline.compute,
+            steps: self.steps,
+            // Half as long as what is measured: uniform choices need none, uneven ones have their hot pages back soon.
+            warm_up: self.loadline.duration / 2.0,
+            seed: context.seed(),
+        };
+        let prepare = Command::work(WorkloadKind::Loadline, &prepare);
+        let Some(reply) = self.ask(context, worker, &prepare)? else {
+            return Ok(None);
+        };
+        let findings = Worked::of_reply(reply)?.findings;
+        let steps = findings.figures.get("compute_steps").map(|&steps| steps as u64);
+        self.steps = self.steps.or(steps);
+        Ok(Some(findings))
+    }
+
+    /// Measures, and then has every page checked; nothing if the worker was killed for either.
+    fn measure(
+        &mut self,
+        context: &mut TrialContext<'_, '_>,
+        worker: &mut Worker,
+        before: &Snapshot,
+        size: u64,
+    ) -> Result<Option<Worked>, TrialError> {
+        let seconds = self.loadline.duration;
+        let Some(reply) = self.ask(
+            context,
+            worker,
+            &Command::work(WorkloadKind::Loadline, &Visit::Measure { seconds }),
+        )?
+        else {
+            return Ok(None);
+        };
+        let mut worked = Worked::of_reply(reply)?;
+        let after = context.snapshot()?;
+        self.figures(context, &mut worked.findings, worked.cost, (before, &after), size);
+        Ok(self.check(context, worker)?.then_some(worked))
+    }
+
+    /// Has the worker read every page, its tag and its counter; false if the OOM killer ended it for that.
+    fn check(&mut self, context: &TrialContext<'_, '_>, worker: &mut Worker) -> Result<bool, TrialError> {
+        let Some(reply) = self.ask(
+            context,
+            worker,
+            &Command::work(WorkloadKind::Loadline, &Visit::Check),
+        )?
+        else {
+            return Ok(false);
+        };
+        let found = Worked::of_reply(reply)?.findings.figures;
+        match (found.get("wrong_tags"), found.get("uncounted_visits")) {
+            (Some(0.0), Some(0.0)) => Ok(true),
+            (wrong, uncounted) => Err(failed(format_args!(
+                "pages hold what was not written to them: {} wrong tags, and their counters are {} visits off",
+                wrong.unwrap_or(&f64::NAN),
+                uncounted.unwrap_or(&f64::NAN),
+            ))),
+        }
+    }
+
+    /// What the system says of the measured stretch.
+    fn figures(
+        &self,
+        context: &TrialContext<'_, '_>,
+        findings: &mut Findings,
+        cost: Cost,
+        (before, after): (&Snapshot, &Snapshot),
+        size: u64,
+    ) {
+        let settings = &context.plan.settings;
+        let store = (store_bytes(&settings.subject, after) - self.store_before).max(0);
+        let seconds = cost.seconds;
+        findings.set(HARD_FAULTS, cost.major_faults as f64 / seconds);
+        findings.set(CPU_USER, 100.0 * cost.cpu_user_s / seconds);
+        findings.set(CPU_SYSTEM, 100.0 * cost.cpu_system_s / seconds);
+        findings.set(STORE, store as f64);
+        findings.set(RAM_LOAD, size as f64 / (settings.limit as f64 + store as f64));
+        if let Some(&visits) = findings.figures.get("visits") {
+            findings.set(CPU_PER_VISIT, (cost.cpu_user_s + cost.cpu_system_s) / visits);
+        }
+        for (name, column) in [(RESIDENT, col::TARGET_ANON), (SWAPPED, col::CGROUP_SWAP)] {
+            if let Some(bytes) = after.row.get(column) {
+                findings.set(name, bytes as f64);
+            }
+        }
+        let in_cgroup = after.row.get(col::CGROUP_PSI_SOME_US).is_some();
+        let (some, full) = match in_cgroup {
+            true => (col::CGROUP_PSI_SOME_US, col::CGROUP_PSI_FULL_US),
+            false => (col::PSI_MEMORY_SOME_US, col::PSI_MEMORY_FULL_US),
+        };
+        let elapsed_us = after.row.t_ns.saturating_sub(before.row.t_ns) as f64 / 1e3;
+        for (name, column) in [(PSI_SOME, some), (PSI_FULL, full)] {
+            if let (Some(from), Some(to)) = (before.row.get(column), after.row.get(column)) {
+                findings.set(name, 100.0 * (to - from) as f64 / elapsed_us);
+            }
+        }
+    }
+}
+
+/// Whether a swap device of `size` bytes has room.
+pub(super) fn is_free(used: u64, size: u64) -> bool {
+    (used as f64) < FULL * size as f64
+}
+
+/// Bytes of a swap device that are in use; none where that cannot be read.
+pub(super) fn used_bytes(device: &SwapDevice) -> Option<u64> {
+    let areas = plimsoll_proc::swaps::active().ok()?;
+    let area = areas.into_iter().find(|area| area.path == device.path)?;
+    Some(area.used)
+}
+
+/// A point at which the worker was killed: no useful work.
+fn killed() -> Worked {
+    let mut worked = Worked::default();
+    worked.findings.set(VISITS, 0.0);
+    worked.findings.set(KILLED, 1.0);
+    worked
+}
+
+/// Time of a visit without choice, clock and computing.
+fn net(findings: &mut Findings) {
+    let figure = |name: &str| findings.figures.get(name).copied().filter(|&value| value > 0.0);
+    if let (Some(visits_per_s), Some(own)) = (figure(VISITS), figure("own_s")) {
+        findings.set(NET, 1.0 / visits_per_s - own);
+    }
+}
+
+fn failed(reason: impl std::fmt::Display) -> TrialError {
+    TrialError::new(Exit::WorkloadFailed, reason)
+}
+
+/// RAM that the subject's compressed store takes.
+fn store_bytes(subject: &Subject, snapshot: &Snapshot) -> i64 {
+    let column = match subject {
+        Subject::Zram(_) => col::ZRAM_MEM_USED_TOTAL,
+        Subject::Zswap(_) => col::ZSWAP_POOL,
+        Subject::SwapFile | Subject::NoSwap | Subject::Allocator(_) => return 0,
+    };
+    snapshot.row.get(column).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn swap_is_free_until_nine_tenths_of_it_are_used() {
+        assert!(is_free(0, 100) && is_free(89, 100));
+        assert!(!is_free(90, 100) && !is_free(100, 100) && !is_free(0, 0));
+    }
+}

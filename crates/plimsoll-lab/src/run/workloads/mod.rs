@@ -1,0 +1,51 @@
+//! The workloads in the runner, one file or folder each: how a trial goes, and what its workers do for it alone.
+
+mod compression;
+mod contention;
+mod heap;
+mod loadline;
+mod map;
+mod thrash;
+mod wscap;
+
+use super::context::TrialContext;
+use super::trial::TrialError;
+use crate::workload::{NoRequests, Work};
+use plimsoll_model::scenario::Workload;
+
+/// The list of the workloads: variant, module, the worker's side of it, and what of it cannot run without an environment.
+macro_rules! workloads {
+    ($($workload:ident $module:ident $work:ty, $confined:literal;)*) => {
+        /// Has the work of a trial done.
+        pub(super) fn run(context: &mut TrialContext<'_, '_>, workload: &Workload) -> Result<(), TrialError> {
+            match workload {
+                $(Workload::$workload(settings) => $module::run(context, settings),)*
+            }
+        }
+
+        /// What of a workload cannot run without an environment.
+        pub(super) fn confined(workload: &Workload) -> &'static str {
+            match workload {
+                $(Workload::$workload(_) => $confined,)*
+            }
+        }
+
+        /// The worker's side of a workload.
+        pub(super) fn work(name: &str) -> Option<Box<dyn Work>> {
+            use plimsoll_model::scenario::WorkloadKind;
+            match WorkloadKind::of_name(name)? {
+                $(WorkloadKind::$workload => Some(Box::new(<$work>::default())),)*
+            }
+        }
+    };
+}
+
+workloads! {
+    Compression compression NoRequests, "trim";
+    Thrash thrash thrash::Consumer, "thrash";
+    Loadline loadline loadline::Visits, "loadline";
+    Wscap wscap wscap::Scanner, "capped";
+    Map map map::Steps, "map";
+    Contention contention NoRequests, "contention";
+    Heap heap heap::Load, "heap";
+}

@@ -1,0 +1,474 @@
+//! A consumer of the thrashing benchmark: memory from malloc, cycles of writes at random bytes, sleeps.
+//!
+//! Source: Maziero, Santos and Santin, Evaluation of desktop operating systems under thrashing conditions, 2013: each
+//! process allocates a large area with malloc, waits for its turn, and then performs cycles of writes at random bytes
+//! of the area, with a sleep after each.
+//!
+//! Place and value of a write follow from the seed and the number of the write alone. What was written can therefore be
+//! told again afterwards without having been noted: what the memory must hold, and on how many distinct pages the writes
+//! of a cycle fell. That count is one of the places that the generator chose; it does not look at the memory.
+
+use std::time::{Duration, Instant};
+
+use plimsoll_os::UsageScope;
+use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::workload::Stopwatch;
+use crate::workload::mix;
+use crate::workload::protocol::{Cost, Findings, Reply, Verification};
+use crate::workload::{Memory, Work, typed};
+use plimsoll_model::latency::Latencies;
+
+/// Bytes of a page as the figures count them, and of a piece that is compared.
+const PAGE: u64 = 4096;
+/// Of that many cycles one is counted page by page, and the first is: seldom enough that counting, which repeats the
+/// cycle's choices, adds a few percent to the worker's CPU time.
+const COUNTED_EVERY: u64 = 16;
+/// Pages that are compared at the end, spread at random: few, so that what is kept of an area does not weigh on the cgroup.
+/// They show content that is wrong throughout, as of a store that returns other bytes; a page lost here and there among
+/// the thousands of an area they most likely do not.
+const WITNESSED: u64 = 16;
+/// Step of the numbers that the writes' choices are mixed from: odd, with its bits well spread (SplitMix64's).
+const GAMMA: u64 = 0x9E37_79B9_7F4A_7C15;
+
+/// What is asked of a worker.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "kebab-case")]
+pub(super) enum Asked {
+    /// Be a consumer, from its start to the common end.
+    Consume(Consume),
+    /// Compare what the consumer kept of its memory with what it wrote, when nothing is timed any more.
+    Verify,
+}
+
+/// What is asked.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Consume {
+    /// S: bytes that it allocates.
+    pub bytes: u64,
+    /// W: writes in one cycle.
+    pub writes: u64,
+    /// t_s: seconds of sleep between two cycles.
+    pub sleep: f64,
+    /// Seconds from the command to its own start.
+    pub start: f64,
+    /// Seconds from the command to the common end.
+    pub end: f64,
+    /// Seed of the places and the bytes.
+    pub seed: u64,
+}
+
+/// The worker's side.
+#[derive(Default)]
+pub(in crate::run) struct Consumer {
+    /// What the consumer that it was left behind.
+    witness: Option<Witness>,
+}
+
+impl Work for Consumer {
+    fn carry_out(&mut self, request: &serde_json::Value, _: Option<&mut Memory>) -> Result<Reply, String> {
+        match typed(request)? {
+            Asked::Consume(asked) => {
+                let (cost, findings, witness) = consume(&asked).map_err(|error| error.to_string())?;
+                self.witness = Some(witness);
+                Ok(Reply::Found { cost, findings })
+            }
+            Asked::Verify => {
+                let nothing = "there is nothing to verify: no consumer has ended here; send a consume first";
+                let witness = self.witness.as_ref().ok_or(nothing)?;
+                Ok(Reply::Done {
+                    cost: Cost::default(),
+                    verification: Some(witness.verify()),
+                })
+            }
+        }
+    }
+}
+
+/// A request that no consumer can carry out.
+#[derive(Debug, PartialEq, thiserror::Error)]
+pub(super) enum ConsumeError {
+    #[error("a consumer of {bytes} bytes with {writes} writes a cycle does nothing; both must be above 0")]
+    Nothing { bytes: u64, writes: u64 },
+    #[error(
+        "a consumer cannot start at {start} s, end at {end} s and sleep {sleep} s; times are 0 or later, the end not before the start"
+    )]
+    Times { start: f64, end: f64, sleep: f64 },
+}
+
+/// The choices of a seeded consumer: for every write its place and its value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Choices {
+    seed: u64,
+    bytes: u64,
+}
+
+impl Choices {
+    /// Place and value of a write, by its number. Two multiplications and some shifts that do not wait for the write
+    /// before, so that it is the memory that is measured.
+    #[inline]
+    fn of(self, number: u64) -> (usize, u8) {
+        let word = mix(self.seed.wrapping_add(number.wrapping_mul(GAMMA)));
+        // The upper bits choose the place (Lemire's multiplication in place of a remainder), the lowest the value.
+        let place = (u128::from(word) * u128::from(self.bytes)) >> 64;
+        (place as usize, word as u8)
+    }
+}
+
+/// What a consumer leaves behind for the comparison: some pages as they were at its end.
+#[derive(Debug, PartialEq)]
+pub(super) struct Witness {
+    choices: Choices,
+    /// Writes that were done.
+    writes: u64,
+    /// Number and content of each page, by number.
+    pages: Vec<(u64, Vec<u8>)>,
+}
+
+/// Allocates, waits for its start, works until the end, and frees.
+pub(super) fn consume(asked: &Consume) -> Result<(Cost, Findings, Witness), ConsumeError> {
+    let received = Instant::now();
+    check(asked)?;
+    // calloc, which for a large area is malloc: fresh pages are zero and not touched.
+    let mut memory = vec![0_u8; asked.bytes as usize];
+    let choices = Choices {
+        seed: asked.seed,
+        bytes: asked.bytes,
+    };
+    let start = received + Duration::from_secs_f64(asked.start);
+    let end = received + Duration::from_secs_f64(asked.end);
+    std::thread::sleep(start.saturating_duration_since(Instant::now()));
+    let watch = Stopwatch::start(UsageScope::Process);
+    let started = Instant::now();
+    let mut diary = Diary::new(choices);
+    while Instant::now() < end {
+        diary.cycle(&mut memory, asked.writes, end);
+        let left = end.saturating_duration_since(Instant::now());
+        let sleep = Duration::from_secs_f64(asked.sleep).min(left);
+        if !sleep.is_zero() {
+            std::thread::sleep(sleep);
+            diary.sleeps += 1;
+        }
+    }
+    let ended = Instant::now();
+    let cost = watch.stop(diary.writes);
+    let witness = Witness::of(choices, diary.writes, &memory);
+    let freeing = Instant::now();
+    drop(memory);
+    let mut findings = diary.findings();
+    findings.set("start_late_s", (started - start).as_secs_f64());
+    findings.set("end_late_s", ended.saturating_duration_since(end).as_secs_f64());
+    findings.set("active_s", (ended - started).as_secs_f64());
+    findings.set("free_s", freeing.elapsed().as_secs_f64());
+    Ok((cost, findings, witness))
+}
+
+fn check(asked: &Consume) -> Result<(), ConsumeError> {
+    let &Consume {
+        bytes,
+        writes,
+        sleep,
+        start,
+        end,
+        ..
+    } = asked;
+    if bytes == 0 || writes == 0 || usize::try_from(bytes).is_err() {
+        return Err(ConsumeError::Nothing { bytes, writes });
+    }
+    let possible = |seconds: f64| Duration::try_from_secs_f64(seconds).is_ok();
+    if ![sleep, start, end].into_iter().all(possible) || end < start {
+        return Err(ConsumeError::Times { start, end, sleep });
+    }
+    Ok(())
+}
+
+/// What a consumer has done so far.
+#[derive(Debug)]
+struct Diary {
+    choices: Choices,
+    cycles: u64,
+    /// Those whose last write was done by the common end.
+    cycles_in_time: u64,
+    writes: u64,
+    sleeps: u64,
+    latencies: Latencies,
+    shortest: Duration,
+    longest: Duration,
+    /// One bit a page that was chosen, for the cycles that are counted.
+    touched: Vec<u64>,
+    counted_cycles: u64,
+    counted_pages: u64,
+    counting: Duration,
+}
+
+impl Diary {
+    fn new(choices: Choices) -> Diary {
+        let pages = choices.bytes.div_ceil(PAGE);
+        Diary {
+            choices,
+            cycles: 0,
+            cycles_in_time: 0,
+            writes: 0,
+            sleeps: 0,
+            latencies: Latencies::new(),
+            shortest: Duration::MAX,
+            longest: Duration::ZERO,
+            touched: vec![0; pages.div_ceil(64) as usize],
+            counted_cycles: 0,
+            counted_pages: 0,
+            counting: Duration::ZERO,
+        }
+    }
+
+    /// W writes, timed; then, of some cycles, the count of the pages they fell on, which no time of a cycle holds.
+    fn cycle(&mut self, memory: &mut [u8], writes: u64, end: Instant) {
+        let first = self.writes;
+        let begun = Instant::now();
+        write_all(memory, self.choices, first, writes);
+        let written = Instant::now();
+        let took = written - begun;
+        self.cycles_in_time += u64::from(written <= end);
+        self.latencies
+            .record(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
+        self.shortest = self.shortest.min(took);
+        self.longest = self.longest.max(took);
+        if self.cycles.is_multiple_of(COUNTED_EVERY) {
+            let begun = Instant::now();
+            self.counted_pages += self.distinct_pages(first, writes);
+            self.counted_cycles += 1;
+            self.counting += begun.elapsed();
+        }
+        self.cycles += 1;
+        self.writes += writes;
+    }
+
+    /// Pages that the places chosen for the writes with these numbers are on, each once.
+    fn distinct_pages(&mut self, first: u64, writes: u64) -> u64 {
+        self.touched.fill(0);
+        for number in first..first + writes {
+            let page = self.choices.of(number).0 as u64 / PAGE;
+            self.touched[(page / 64) as usize] |= 1 << (page % 64);
+        }
+        self.touched.iter().map(|word| u64::from(word.count_ones())).sum()
+    }
+
+    fn findings(&self) -> Findings {
+        let mut findings = Findings::default();
+        findings.set("cycles", self.cycles as f64);
+        findings.set("cycles_in_time", self.cycles_in_time as f64);
+        findings.set("writes", self.writes as f64);
+        findings.set("sleeps", self.sleeps as f64);
+        findings.set("pages", self.choices.bytes.div_ceil(PAGE) as f64);
+        findings.set("counted_cycles", self.counted_cycles as f64);
+        findings.set("counted_pages", self.counted_pages as f64);
+        findings.set("counting_s", self.counting.as_secs_f64());
+        if self.cycles > 0 {
+            findings.set("shortest_cycle_s", self.shortest.as_secs_f64());
+            findings.set("longest_cycle_s", self.longest.as_secs_f64());
+        }
+        findings.latency = Some(self.latencies.to_text());
+        findings
+    }
+}
+
+/// The writes with the numbers from `first` on.
+fn write_all(memory: &mut [u8], choices: Choices, first: u64, writes: u64) {
+    for number in first..first + writes {
+        let (place, value) = choices.of(number);
+        memory[place] = value;
+    }
+}
+
+impl Witness {
+    /// Keeps some pages of the memory, chosen by the seed.
+    fn of(choices: Choices, writes: u64, memory: &[u8]) -> Witness {
+        let pages = choices.bytes.div_ceil(PAGE);
+        // Another stream than that of the writes: the seed's bits are turned over.
+        let pick = |number: u64| (u128::from(mix(!choices.seed ^ number)) * u128::from(pages)) >> 64;
+        let mut numbers: Vec<u64> = (0..WITNESSED).map(|number| pick(number) as u64).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        let content = |page: u64| {
+            let start = (page * PAGE) as usize;
+            memory[start..memory.len().min(start + PAGE as usize)].to_vec()
+        };
+        let pages = numbers.into_iter().map(|page| (page, content(page))).collect();
+        Witness {
+            choices,
+            writes,
+            pages,
+        }
+    }
+
+    /// Does all writes again on the pages that were kept, and compares every byte of them.
+    pub(super) fn verify(&self) -> Verification {
+        let watch = Stopwatch::start(UsageScope::Process);
+        let mut expected: Vec<Vec<u8>> = self.pages.iter().map(|(_, page)| vec![0; page.len()]).collect();
+        let mut slots = vec![None; self.choices.bytes.div_ceil(PAGE) as usize];
+        for (slot, (number, _)) in self.pages.iter().enumerate() {
+            slots[*number as usize] = Some(slot);
+        }
+        for number in 0..self.writes {
+            let (place, value) = self.choices.of(number);
+            if let Some(slot) = slots[place / PAGE as usize] {
+                expected[slot][place % PAGE as usize] = value;
+            }
+        }
+        let found: Vec<u8> = self.pages.iter().flat_map(|(_, page)| page.clone()).collect();
+        let wrong = |(number, page): &(u64, Vec<u8>), expected: &[u8]| -> Vec<u64> {
+            let differs = page.iter().zip(expected).enumerate();
+            differs
+                .filter(|(_, (found, expected))| found != expected)
+                .map(|(offset, _)| number * PAGE + offset as u64)
+                .collect()
+        };
+        let wrong: Vec<u64> = self
+            .pages
+            .iter()
+            .zip(&expected)
+            .flat_map(|(page, expected)| wrong(page, expected))
+            .collect();
+        Verification {
+            bytes: found.len() as u64,
+            wrong_bytes: wrong.len() as u64,
+            first_wrong: wrong.first().copied(),
+            checksum: xxh3_64(&found),
+            expected_checksum: xxh3_64(&expected.concat()),
+            seconds: watch.stop(0).seconds,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn asked(bytes: u64, writes: u64, sleep: f64, end: f64) -> Consume {
+        Consume {
+            bytes,
+            writes,
+            sleep,
+            start: 0.0,
+            end,
+            seed: 7,
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_write_is_in_the_memory(seed: u64, bytes in 1u64..1 << 40, number: u64) {
+            let (place, _) = Choices { seed, bytes }.of(number);
+            prop_assert!((place as u64) < bytes);
+        }
+
+        #[test]
+        fn what_was_written_is_told_again(seed: u64, bytes in 1u64..200_000, writes in 0u64..5_000) {
+            let choices = Choices { seed, bytes };
+            let mut memory = vec![0; bytes as usize];
+            write_all(&mut memory, choices, 0, writes);
+            let found = Witness::of(choices, writes, &memory).verify();
+            prop_assert!(found.holds() && found.bytes > 0, "{:?}", found);
+        }
+    }
+
+    #[test]
+    fn places_and_values_are_spread_evenly() {
+        // Chi-squared with 255 degrees of freedom: beyond 400 is one chance in 10^8.
+        let choices = Choices {
+            seed: 3,
+            bytes: 256 * 4096,
+        };
+        let (mut places, mut values) = ([0_u32; 256], [0_u32; 256]);
+        for number in 0..256_000 {
+            let (place, value) = choices.of(number);
+            places[place / 4096] += 1;
+            values[usize::from(value)] += 1;
+        }
+        for counts in [places, values] {
+            let chi: f64 = counts
+                .iter()
+                .map(|&count| (f64::from(count) - 1000.0).powi(2) / 1000.0)
+                .sum();
+            assert!(chi < 400.0, "{chi}");
+        }
+    }
+
+    #[test]
+    fn a_cycle_touches_as_many_pages_as_chance_says() {
+        let (pages, writes) = (2560_u64, 1000_u64);
+        let choices = Choices {
+            seed: 11,
+            bytes: pages * PAGE,
+        };
+        let mut diary = Diary::new(choices);
+        let mut counted = std::collections::BTreeSet::new();
+        for number in 0..writes {
+            counted.insert(choices.of(number).0 as u64 / PAGE);
+        }
+        let found = diary.distinct_pages(0, writes);
+        assert_eq!(found, counted.len() as u64, "counted in another way");
+        let expected = pages as f64 * (1.0 - (1.0 - 1.0 / pages as f64).powf(writes as f64));
+        let ratio = found as f64 / expected;
+        assert!((0.95..1.05).contains(&ratio), "{found} of {expected}");
+    }
+
+    #[test]
+    fn a_consumer_does_what_it_says() {
+        let (cost, findings, witness) = consume(&asked(1 << 20, 500, 0.01, 0.2)).unwrap();
+        let figure = |name: &str| findings.figures[name];
+        assert!(figure("cycles") >= 1.0);
+        let late = figure("cycles") - figure("cycles_in_time");
+        assert!((0.0..=1.0).contains(&late), "only the last can be: {findings:?}");
+        assert_eq!(figure("writes"), figure("cycles") * 500.0);
+        assert_eq!(cost.bytes as f64, figure("writes"));
+        // Not more than fit: each cycle is followed by its sleep, but for the last one.
+        assert!(
+            figure("cycles") <= 1.0 + figure("active_s") / 0.01,
+            "{findings:?}"
+        );
+        assert!(figure("cycles") - figure("sleeps") <= 1.0, "{findings:?}");
+        assert_eq!(
+            figure("counted_cycles"),
+            (figure("cycles") / COUNTED_EVERY as f64).ceil()
+        );
+        assert_eq!(figure("pages"), 256.0);
+        let latencies = Latencies::from_text(findings.latency.as_ref().unwrap()).unwrap();
+        assert_eq!(latencies.count() as f64, figure("cycles"));
+        assert!(figure("shortest_cycle_s") <= figure("longest_cycle_s"));
+        assert!(witness.verify().holds());
+    }
+
+    #[test]
+    fn a_cycle_that_ends_after_the_common_end_is_not_in_time() {
+        let choices = Choices { seed: 5, bytes: PAGE };
+        let (mut diary, mut memory) = (Diary::new(choices), vec![0; PAGE as usize]);
+        let now = Instant::now();
+        diary.cycle(&mut memory, 10, now + Duration::from_secs(3600));
+        diary.cycle(&mut memory, 10, now);
+        assert_eq!((diary.cycles, diary.cycles_in_time), (2, 1));
+    }
+
+    #[test]
+    fn a_wrong_byte_is_found() {
+        let (_, _, mut witness) = consume(&asked(1 << 20, 500, 0.001, 0.02)).unwrap();
+        witness.pages[2].1[99] ^= 1;
+        let offset = witness.pages[2].0 * PAGE + 99;
+        let found = witness.verify();
+        assert!(!found.holds());
+        assert_eq!((found.wrong_bytes, found.first_wrong), (1, Some(offset)));
+    }
+
+    #[test]
+    fn what_cannot_be_done_is_refused() {
+        for (bytes, writes) in [(0, 1), (1, 0)] {
+            let error = consume(&asked(bytes, writes, 0.0, 0.0)).unwrap_err();
+            assert!(matches!(error, ConsumeError::Nothing { .. }), "{error}");
+        }
+        for (sleep, end) in [(-1.0, 0.0), (f64::NAN, 0.0), (0.0, -1.0), (0.0, f64::INFINITY)] {
+            let error = consume(&asked(1, 1, sleep, end)).unwrap_err();
+            assert!(matches!(error, ConsumeError::Times { .. }), "{error}");
+        }
+    }
+}

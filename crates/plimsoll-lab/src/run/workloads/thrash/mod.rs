@@ -1,0 +1,500 @@
+//! Consumers that together need more than there is, started one after the other: 1 rest, 2 load, 3 recovery.
+
+mod consumer;
+mod usage;
+
+use std::time::{Duration, Instant};
+
+use crate::run::context::{Surroundings, TrialContext};
+use crate::run::phase::Worked;
+use crate::run::probes::{Felt, Probes};
+use crate::run::trial::{TrialError, lacking};
+use crate::workload::Worker;
+use crate::workload::protocol::{Command, Cost, Findings, Reply};
+use consumer::{Asked, Consume};
+use plimsoll_model::columns::Row;
+use plimsoll_model::exit::Exit;
+use plimsoll_model::latency::Latencies;
+use plimsoll_model::quantity::{self, ratio};
+use plimsoll_model::scenario::workloads::thrash::{Distinct, LONGEST_RECOVERY, finding};
+use plimsoll_model::scenario::{Thrash, WorkloadKind};
+use usage::{Use, usage};
+
+pub(super) use consumer::Consumer;
+
+/// Shortest rest in seconds: a baseline needs some hundred wakeups and some small sets.
+const LEAST_REST: f64 = 0.5;
+/// Seconds between the commands to the first consumer and its start: all commands are read by then.
+const LEAD: f64 = 0.2;
+/// How often a wait looks for a stop and for a killed process.
+const LOOK_UP: Duration = Duration::from_millis(50);
+/// Seconds of one look at the recovery: its figures are good to that.
+const LOOK: f64 = 0.25;
+/// Looks in a row that must be as before the load.
+const QUIET_LOOKS: u32 = 2;
+
+/// Share of the swap from which on it was used up: its last pages go between two looks, and the count of them lags.
+const NEARLY_FULL: f64 = 0.9;
+
+/// The processes of one trial.
+struct Crew {
+    consumers: Vec<Worker>,
+    probes: Probes,
+    /// The most bytes that the cgroup had in swap when a wait looked. A kill frees some, so that it tells too little
+    /// afterwards. Nothing where the kernel does not account them.
+    most_swap: Option<u64>,
+}
+
+/// Takes the consumers through rest, load and recovery.
+pub(super) fn run(context: &mut TrialContext<'_, '_>, thrash: &Thrash) -> Result<(), TrialError> {
+    if let Surroundings::Lacking(missing) = &context.surroundings {
+        // Outside of a cgroup nothing would keep the load from the rest of the machine.
+        return Err(lacking("thrash", missing));
+    }
+    let mut crew = Crew {
+        probes: Probes::spawn(context)?,
+        consumers: Vec::new(),
+        most_swap: None,
+    };
+    let ended = crew
+        .experiment(context, thrash)
+        .map_err(|error| crew.with_swap(context, error));
+    crew.probes.retire(context);
+    for consumer in crew.consumers {
+        context.retire(consumer);
+    }
+    ended
+}
+
+/// What the rest was like: what the recovery must come back to.
+struct Baseline {
+    usage: Use,
+    felt: Felt,
+}
+
+/// The moment that a recovery counts from.
+struct CommonEnd {
+    at: Instant,
+    /// The machine then, as soon as it could be read.
+    row: Row,
+}
+
+/// What the looks at a recovery say so far.
+#[derive(Default)]
+struct Recovery {
+    /// Looks in a row, up to the latest, that were as before the load.
+    quiet: u32,
+    /// Seconds from the common end to the end of the last look that was not.
+    unlike_s: f64,
+}
+
+impl Recovery {
+    /// Takes in a look that ended so many seconds after the common end.
+    fn look(&mut self, is_back: bool, seconds: f64) {
+        if is_back {
+            self.quiet += 1;
+        } else {
+            self.quiet = 0;
+            self.unlike_s = seconds;
+        }
+    }
+
+    /// Seconds that it took, once it is certain.
+    fn took_s(&self) -> Option<f64> {
+        (self.quiet >= QUIET_LOOKS).then_some(self.unlike_s)
+    }
+}
+
+impl Crew {
+    fn experiment(&mut self, context: &mut TrialContext<'_, '_>, thrash: &Thrash) -> Result<(), TrialError> {
+        // Before anything is measured, so that no start of a process is.
+        for _ in 0..thrash.consumers {
+            context.go_on()?;
+            self.consumers.push(context.spawn()?);
+        }
+        let pids: Vec<u32> = self.consumers.iter().map(Worker::pid).collect();
+        context.watch(&pids);
+        self.probes.begin(context)?;
+        let mut baseline = None;
+        context.phase("rest", Some(1), |context, before| {
+            let (worked, found) = self.rest(context, thrash, &before.row)?;
+            baseline = Some(found);
+            Ok(worked)
+        })?;
+        // Before the phase, whose beginning is that of the load.
+        self.probes.lap(context)?;
+        let mut common_end = None;
+        context.phase("load", Some(2), |context, _| {
+            let (worked, end) = self.load(context, thrash)?;
+            common_end = Some(end);
+            Ok(worked)
+        })?;
+        // The phases have set them, or the trial has ended.
+        if let Some((baseline, end)) = baseline.zip(common_end) {
+            context.phase("recovery", Some(3), |context, before| {
+                self.recover(context, &before.row, &baseline, &end)
+            })?;
+        }
+        self.probes.end(context)?;
+        self.verify(context)
+    }
+
+    /// The machine before the load.
+    fn rest(
+        &mut self,
+        context: &mut TrialContext<'_, '_>,
+        thrash: &Thrash,
+        before: &Row,
+    ) -> Result<(Worked, Baseline), TrialError> {
+        let begun = Instant::now();
+        // What the probes met while the consumers started is no baseline.
+        self.probes.lap(context)?;
+        context.rest(thrash.hold.max(LEAST_REST))?;
+        let felt = self.probes.lap(context)?;
+        let usage = usage(before, &context.snapshot()?.row);
+        let mut findings = Findings::default();
+        felt.note(&mut findings);
+        note_usage(&mut findings, "", &usage);
+        let worked = worked(felt.cost(), begun, findings);
+        Ok((worked, Baseline { usage, felt }))
+    }
+
+    /// From the first consumer's start to the common end, and until the last one has finished its cycle.
+    fn load(
+        &mut self,
+        context: &mut TrialContext<'_, '_>,
+        thrash: &Thrash,
+    ) -> Result<(Worked, CommonEnd), TrialError> {
+        let origin = Instant::now();
+        self.send(context, thrash, origin)?;
+        let at = |seconds: f64| origin + Duration::from_secs_f64(LEAD + seconds);
+        let last_start = f64::from(thrash.consumers - 1) * thrash.stagger;
+        self.attend(context, at(0.0))?;
+        let started = context.snapshot()?.row;
+        self.attend(context, at(last_start))?;
+        let all_started = context.snapshot()?.row;
+        let end = at(thrash.seconds());
+        self.attend(context, end)?;
+        let ended = context.snapshot()?.row;
+        let felt = self.probes.lap(context)?;
+        let mut load = Load::default();
+        for consumer in &mut self.consumers {
+            let (timeout, stop) = (context.timeout(), context.runner.stop.flag());
+            let reply = consumer.answer(timeout, stop);
+            load.take(reply.map_err(|error| context.explain(&error))?)?;
+        }
+        let mut findings = load.findings();
+        findings.set("lead_s", LEAD);
+        felt.note(&mut findings);
+        note_usage(&mut findings, "", &usage(&started, &ended));
+        note_usage(&mut findings, "all_active_", &usage(&all_started, &ended));
+        check_distinct(context, thrash, &load);
+        context.lists.extend(load.lists);
+        let worked = worked(load.cost.and(felt.cost()), origin, findings);
+        let end = CommonEnd { at: end, row: ended };
+        Ok((worked, end))
+    }
+
+    /// Tells every consumer its start and the common end, each counted from when it is told.
+    fn send(
+        &mut self,
+        context: &TrialContext<'_, '_>,
+        thrash: &Thrash,
+        origin: Instant,
+    ) -> Result<(), TrialError> {
+        for (number, consumer) in self.consumers.iter_mut().enumerate() {
+            let gone = origin.elapsed().as_secs_f64();
+            let asked = Asked::Consume(Consume {
+                bytes: thrash.consumer_size,
+                writes: thrash.writes,
+                sleep: thrash.sleep,
+                start: (LEAD + number as f64 * thrash.stagger - gone).max(0.0),
+                end: (LEAD + thrash.seconds() - gone).max(0.0),
+                // Consumers of one trial write different bytes at different places.
+                seed: context.seed().rotate_left(32) ^ (number as u64 + 1),
+            });
+            let command = Command::work(WorkloadKind::Thrash, &asked);
+            consumer.send(&command).map_err(|error| context.explain(&error))?;
+        }
+        Ok(())
+    }
+
+    /// Looks until the machine is as it was at rest, or for as long as a recovery is watched.
+    fn recover(
+        &mut self,
+        context: &mut TrialContext<'_, '_>,
+        before: &Row,
+        baseline: &Baseline,
+        end: &CommonEnd,
+    ) -> Result<Worked, TrialError> {
+        let begun = Instant::now();
+        let mut felt = Felt::nothing();
+        let mut recovery = Recovery::default();
+        // The first look is from the common end on, as are the probes' latencies: it holds the cycles that ended late.
+        let mut earlier = end.row;
+        while recovery.took_s().is_none() && begun.elapsed().as_secs_f64() < LONGEST_RECOVERY {
+            context.rest(LOOK)?;
+            let lap = self.probes.lap(context)?;
+            let now = context.snapshot()?.row;
+            let is_back = baseline.is_back(&usage(&earlier, &now), &lap);
+            recovery.look(is_back, end.at.elapsed().as_secs_f64());
+            felt.merge(&lap);
+            earlier = now;
+        }
+        let mut findings = Findings::default();
+        felt.note(&mut findings);
+        note_usage(&mut findings, "", &usage(before, &earlier));
+        // What did not happen took no time that is known.
+        if let Some(seconds) = recovery.took_s() {
+            findings.set(finding::RECOVERY, seconds);
+        }
+        let recovered = recovery.took_s().is_some();
+        findings.set(finding::RECOVERED, f64::from(u8::from(recovered)));
+        Ok(worked(felt.cost(), begun, findings))
+    }
+
+    /// Has every consumer compare what it kept of its memory with what it wrote.
+    fn verify(&mut self, context: &mut TrialContext<'_, '_>) -> Result<(), TrialError> {
+        for (number, consumer) in self.consumers.iter_mut().enumerate() {
+            let found = match context.ask(consumer, &Command::work(WorkloadKind::Thrash, &Asked::Verify))? {
+                Reply::Done {
+                    verification: Some(found),
+                    ..
+                } => found,
+                other => {
+                    return Err(TrialError::unexpected(&other));
+                }
+            };
+            if !found.holds() {
+                return Err(TrialError::new(
+                    Exit::WorkloadFailed,
+                    format_args!(
+                        "consumer {}: {} of {} bytes differ from what was written, the first at offset {:?}",
+                        number + 1,
+                        found.wrong_bytes,
+                        found.bytes,
+                        found.first_wrong,
+                    ),
+                ));
+            }
+        }
+        context.verified = true;
+        Ok(())
+    }
+
+    /// Waits until then, and ends the trial where a stop was asked for or the OOM killer took a process.
+    fn attend(&mut self, context: &TrialContext<'_, '_>, until: Instant) -> Result<(), TrialError> {
+        loop {
+            context.go_on()?;
+            if context.oom_killed() > 0 {
+                return Err(TrialError::new(Exit::Killed, context.out_of_memory()));
+            }
+            // A look that cannot be read is left out: the next one is near.
+            let swap = context.cgroup().and_then(|cgroup| cgroup.swap().ok().flatten());
+            self.most_swap = self.most_swap.max(swap);
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(());
+            }
+            std::thread::sleep(left.min(LOOK_UP));
+        }
+    }
+
+    /// Says of a trial that the OOM killer ended how much of the swap was used.
+    fn with_swap(&self, context: &TrialContext<'_, '_>, error: TrialError) -> TrialError {
+        match self.most_swap {
+            Some(used)
+                if error.exit == Exit::Killed
+                    && context.oom_killed() > 0
+                    && context.plan.settings.subject.has_swap() =>
+            {
+                let words = swap_words(used, context.plan.settings.swap_size);
+                TrialError::new(error.exit, format_args!("{}; {words}", error.reason))
+            }
+            _ => error,
+        }
+    }
+}
+
+/// How much of the swap was used when the OOM killer came, and what it means where much was free.
+fn swap_words(used: u64, size: u64) -> String {
+    let mut words = format!(
+        "at most {} of {} of swap were seen in use",
+        quantity::bytes(used as f64),
+        quantity::bytes(size as f64),
+    );
+    if (used as f64) < NEARLY_FULL * size as f64 {
+        words += ", so that it was not too small: the kernel's reclaim of a small cgroup works on statistics that lag, \
+                  and sometimes kills with swap free; a larger `limit` or `scale` helps";
+    }
+    words
+}
+
+/// The cost of workers together, on the clock of the runner. What they work on are writes of a byte and visits of a
+/// page, not a stream of bytes: there is no GB/s to be made of it.
+fn worked(cost: Cost, begun: Instant, findings: Findings) -> Worked {
+    Worked {
+        cost: Cost {
+            seconds: begun.elapsed().as_secs_f64(),
+            bytes: 0,
+            ..cost
+        },
+        findings,
+        profile: Vec::new(),
+    }
+}
+
+fn note_usage(findings: &mut Findings, prefix: &str, usage: &Use) {
+    for (name, value) in usage.figures() {
+        if let Some(value) = value {
+            findings.set(&format!("{prefix}{name}"), value);
+        }
+    }
+}
+
+/// Places that are on more or fewer pages than chance says are not chosen evenly: the load is not the one that was asked
+/// for. This looks at what the generator chose, not at memory.
+fn check_distinct(context: &mut TrialContext<'_, '_>, thrash: &Thrash, load: &Load) {
+    let sum = |name: &str| load.list(name).iter().sum::<f64>();
+    let (pages, cycles) = (sum("consumer_counted_pages"), sum("consumer_counted_cycles"));
+    let expected = Distinct::expected(thrash);
+    if let Some(touched) = ratio(pages, cycles)
+        && !expected.agrees(touched, cycles)
+    {
+        context.errors.push(TrialError::new(
+            Exit::WorkloadFailed,
+            format_args!(
+                "the places that the generator chose for a cycle are on {} distinct pages in the mean of {cycles} cycles, \
+                 where n(1-(1-1/n)^W) is {}",
+                quantity::significant(touched),
+                quantity::significant(expected.mean),
+            ),
+        ));
+    }
+}
+
+/// What the consumers did, put together.
+#[derive(Default)]
+struct Load {
+    cost: Cost,
+    /// Figures of each consumer, in the order of their starts.
+    lists: Vec<(String, Vec<f64>)>,
+    latencies: Latencies,
+    /// Seconds that counting the pages of some cycles took, which no cycle holds.
+    counting_s: f64,
+}
+
+/// Figures of a consumer that are kept for each, with the name of the list.
+const LISTED: [(&str, &str); 10] = [
+    ("cycles", "consumer_cycles"),
+    ("cycles_in_time", "consumer_cycles_in_time"),
+    ("sleeps", "consumer_sleeps"),
+    ("active_s", "consumer_active_s"),
+    ("start_late_s", "consumer_start_late_s"),
+    ("end_late_s", "consumer_end_late_s"),
+    ("shortest_cycle_s", "consumer_shortest_cycle_s"),
+    ("longest_cycle_s", "consumer_longest_cycle_s"),
+    ("counted_cycles", "consumer_counted_cycles"),
+    ("counted_pages", "consumer_counted_pages"),
+];
+
+impl Load {
+    /// Takes in the answer of the next consumer.
+    fn take(&mut self, reply: Reply) -> Result<(), TrialError> {
+        let Worked { cost, findings, .. } = Worked::of_reply(reply)?;
+        self.cost = self.cost.and(cost);
+        self.counting_s += findings.figures.get("counting_s").copied().unwrap_or(0.0);
+        if let Some(found) = findings.latency.and_then(|text| Latencies::from_text(&text).ok()) {
+            self.latencies.merge(&found);
+        }
+        for (figure, list) in LISTED {
+            let value = findings.figures.get(figure).copied().unwrap_or(0.0);
+            match self.lists.iter_mut().find(|(name, _)| name == list) {
+                Some((_, values)) => values.push(value),
+                None => self.lists.push((list.to_owned(), vec![value])),
+            }
+        }
+        Ok(())
+    }
+
+    fn list(&self, name: &str) -> &[f64] {
+        let found = self.lists.iter().find(|(list, _)| list == name);
+        found.map_or(&[], |(_, values)| values)
+    }
+
+    fn findings(&self) -> Findings {
+        let mut findings = Findings::default();
+        let largest = |name: &str| self.list(name).iter().copied().reduce(f64::max);
+        let smallest = |name: &str| self.list(name).iter().copied().reduce(f64::min);
+        let mut set = |name: &str, value: Option<f64>| {
+            if let Some(value) = value {
+                findings.set(name, value);
+            }
+        };
+        let percentile = |percent: f64| self.latencies.percentile(percent).map(|ns| ns as f64 / 1e9);
+        set("cycle_p50_s", percentile(50.0));
+        set("cycle_p99_s", percentile(99.0));
+        set("longest_cycle_s", largest("consumer_longest_cycle_s"));
+        set("shortest_cycle_s", smallest("consumer_shortest_cycle_s"));
+        set("start_late_s", largest("consumer_start_late_s"));
+        set("end_late_s", largest("consumer_end_late_s"));
+        let cpu_s = self.cost.cpu_user_s + self.cost.cpu_system_s;
+        set("counting_s", Some(self.counting_s));
+        set("counting_percent", ratio(100.0 * self.counting_s, cpu_s));
+        findings
+    }
+}
+
+impl Baseline {
+    /// Whether a look at the machine was no worse than the rest, with what a quiet machine scatters by: twice the
+    /// latency and a millisecond, a hundred pages a second, five percent of time stalled.
+    fn is_back(&self, usage: &Use, felt: &Felt) -> bool {
+        let near = |now: Option<f64>, then: Option<f64>, factor: f64, margin: f64| {
+            now.unwrap_or(0.0) <= factor * then.unwrap_or(0.0) + margin
+        };
+        let ms = |latency: Option<u64>| latency.map(|ns| ns as f64 / 1e6);
+        let wakeup = |felt: &Felt| ms(felt.wakeup().percentile(99.0));
+        let small_set = |felt: &Felt| ms(felt.small_set().percentile(50.0));
+        near(usage.pages_in_per_s, self.usage.pages_in_per_s, 1.0, 100.0)
+            && near(usage.stalled_percent, self.usage.stalled_percent, 1.0, 5.0)
+            && near(wakeup(felt), wakeup(&self.felt), 2.0, 1.0)
+            && near(small_set(felt), small_set(&self.felt), 2.0, 1.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_recovery_that_did_not_happen_has_no_seconds() {
+        let mut recovery = Recovery::default();
+        for (is_back, seconds) in [(false, 1.0), (true, 1.25), (false, 1.5), (true, 1.75)] {
+            recovery.look(is_back, seconds);
+            assert_eq!(recovery.took_s(), None, "at {seconds} s");
+        }
+        recovery.look(true, 2.0);
+        assert_eq!(
+            recovery.took_s(),
+            Some(1.5),
+            "from the end of the last look that was not as before"
+        );
+    }
+
+    #[test]
+    fn a_load_that_nobody_felt_is_over_at_the_common_end() {
+        let mut recovery = Recovery::default();
+        recovery.look(true, 0.3);
+        recovery.look(true, 0.55);
+        assert_eq!(recovery.took_s(), Some(0.0));
+    }
+
+    #[test]
+    fn an_oom_kill_with_swap_free_is_told_from_one_without() {
+        let free = swap_words(60 << 20, 200 << 20);
+        assert!(free.starts_with("at most 60.0 MiB of 200 MiB of swap"), "{free}");
+        assert!(free.contains("statistics that lag"), "{free}");
+        let full = swap_words(199 << 20, 200 << 20);
+        assert!(!full.contains("statistics"), "{full}");
+    }
+}

@@ -1,0 +1,334 @@
+//! One worker scans its memory, first uncapped, then under a cap, then with its working set emptied once.
+//!
+//! The OOM killer sometimes ends a worker in a small cgroup although swap is free (see [`super::loadline`]). Such a kill
+//! says nothing about the cap: the work begins anew with another worker.
+
+mod balance;
+mod scan;
+
+use std::time::Duration;
+
+use super::compression::check_filled;
+use super::loadline::{TRIES, is_free, used_bytes};
+use crate::environment::{Cgroup, Environment, EnvironmentError};
+
+use crate::run::context::{Surroundings, TrialContext};
+use crate::run::phase::Worked;
+use crate::run::trial::{TrialError, lacking};
+use crate::workload::protocol::{Command, Reply};
+use crate::workload::{Worker, WorkerError};
+use plimsoll_model::exit::Exit;
+use plimsoll_model::quantity;
+use plimsoll_model::recording::model::NOT_RUN;
+use plimsoll_sample::{ProfileError, Profiler, Symbols, kernel_symbols};
+
+use plimsoll_model::scenario::workloads::wscap::{finding, phase};
+use plimsoll_model::scenario::{CapBy, WorkloadKind, Wscap};
+use scan::Scan;
+pub(super) use scan::Scanner;
+
+/// Pause between two looks at the worker while it scans: as often as the system is sampled.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// Share of the size that may stay resident when the working set is emptied: the kernel has some pages in hand just then.
+const MAY_STAY: f64 = 0.05;
+
+/// What holds the worker to its cap where the cgroup does not.
+const BALANCE: &str = "madvise(MADV_PAGEOUT) by a thread of the worker, once a second";
+
+/// Runs the trial's work.
+pub(super) fn run(context: &mut TrialContext<'_, '_>, wscap: &Wscap) -> Result<(), TrialError> {
+    let mut symbols = kernel_symbols();
+    let mut early_kills = 0;
+    let ended = loop {
+        let (killed_before, lists, params) =
+            (context.oom_killed(), context.lists.len(), context.params.len());
+        let mut scanner = Experiment {
+            worker: context.spawn()?,
+            wscap: wscap.clone(),
+            symbols,
+            most_swapped: 0,
+        };
+        context.watch(&[scanner.worker.pid()]);
+        let ended = scanner.work(context);
+        context.retire(scanner.worker);
+        symbols = scanner.symbols;
+        let was_killed = ended.is_err() && context.oom_killed() > killed_before;
+        let device = context.environment().and_then(Environment::swap_device);
+        let was_free = device.is_some_and(|device| is_free(scanner.most_swapped, device.size));
+        early_kills += u32::from(was_killed && was_free);
+        if !begins_anew(was_killed && was_free, early_kills) {
+            break ended;
+        }
+        // What the killed worker found does not count; the cap that ended it is lifted for the next one's fill.
+        context.finished.clear();
+        context.errors.clear();
+        context.lists.truncate(lists);
+        context.params.truncate(params);
+        lift(context, wscap)?;
+    };
+    if early_kills > 0 {
+        context.param("early-kills", early_kills.to_string());
+        context.runner.warn(format!(
+            "{}: the OOM killer ended the worker {early_kills} times although swap was free; the work was tried up to \
+             {TRIES} times",
+            context.plan.id,
+        ))?;
+    }
+    if let Err(why) = symbols {
+        context.param("fault-path", format!("not measured: {why}"));
+    }
+    ended
+}
+
+/// Whether the work begins anew with another worker, after so many kills that came although swap was free.
+fn begins_anew(was_early: bool, early_kills: u32) -> bool {
+    was_early && early_kills < TRIES
+}
+
+/// Lifts the cap, if one can be set.
+fn lift(context: &TrialContext<'_, '_>, wscap: &Wscap) -> Result<(), TrialError> {
+    let Some(cgroup) = context.cgroup() else {
+        return Ok(());
+    };
+    let lifted = match wscap.cap_by {
+        CapBy::Limit => set_limit(context, cgroup, context.plan.settings.limit),
+        CapBy::High => set_high(context, cgroup, None),
+        CapBy::Balance => Ok(()),
+    };
+    lifted.or_else(|error| {
+        context.go_on()?;
+        Err(TrialError::new(Exit::WorkloadFailed, error))
+    })
+}
+
+/// The worker of one trial.
+struct Experiment {
+    worker: Worker,
+    wscap: Wscap,
+    /// The kernel's symbols, or why no share of CPU time can be told.
+    symbols: Result<Symbols, ProfileError>,
+    /// Most bytes of the swap device that were seen in use.
+    most_swapped: u64,
+}
+
+impl Experiment {
+    fn work(&mut self, context: &mut TrialContext<'_, '_>) -> Result<(), TrialError> {
+        let hold = self.wscap.hold;
+        let fill = context.fill(self.wscap.size, self.wscap.request());
+        context.phase(phase::FILL, Some(1), |context, _| {
+            context.find(&mut self.worker, &fill)
+        })?;
+        check_filled(context);
+        context.rest(hold)?;
+        context.phase(phase::UNCAPPED, Some(2), |context, _| {
+            self.scan(context, phase::UNCAPPED, None)
+        })?;
+        match (cannot_cap(context), context.cgroup()) {
+            (Some(error), _) => context.errors.push(error),
+            (None, None) => {}
+            (None, Some(cgroup)) => {
+                self.capped(context, cgroup)?;
+                context.rest(hold)?;
+                context.phase(phase::EMPTIED, Some(4), |context, _| self.emptied(context))?;
+            }
+        }
+        context.phase(phase::VERIFY, Some(5), |context, _| self.verify(context))
+    }
+
+    /// Scans under the cap, which is gone afterwards.
+    fn capped(&mut self, context: &mut TrialContext<'_, '_>, cgroup: &Cgroup) -> Result<(), TrialError> {
+        let cap = self.wscap.cap();
+        let (mechanism, balance, set) = match self.wscap.cap_by {
+            CapBy::Limit => (cgroup.limit_file(), None, set_limit(context, cgroup, cap)),
+            CapBy::High => ("memory.high", None, set_high(context, cgroup, Some(cap))),
+            CapBy::Balance => (BALANCE, Some(cap), Ok(())),
+        };
+        context.param("mechanism", mechanism);
+        if let Err(error) = set {
+            // The rest of the trial is as good without it.
+            context.go_on()?;
+            context.errors.push(TrialError::new(
+                Exit::WorkloadFailed,
+                format_args!("capped {NOT_RUN}: {error}"),
+            ));
+            return Ok(());
+        }
+        context.phase(phase::CAPPED, Some(3), |context, _| {
+            self.scan(context, phase::CAPPED, balance)
+        })?;
+        lift(context, &self.wscap)
+    }
+
+    /// Empties the working set once, and scans: it refills.
+    fn emptied(&mut self, context: &mut TrialContext<'_, '_>) -> Result<Worked, TrialError> {
+        let emptied = context.find(&mut self.worker, &Command::Trim)?.cost;
+        let stayed = context.snapshot()?.target().saturating_sub(own_bytes(context));
+        context.errors.extend(not_emptied(stayed, self.wscap.size));
+        let mut worked = self.scan(context, phase::EMPTIED, None)?;
+        worked.findings.set(finding::EMPTYING, emptied.seconds);
+        worked.findings.set(finding::STAYED, stayed as f64);
+        worked.cost = emptied.and(worked.cost);
+        Ok(worked)
+    }
+
+    /// Has the worker scan, and looks at it meanwhile: how much of it is resident, and what its CPU time is spent in.
+    fn scan(
+        &mut self,
+        context: &mut TrialContext<'_, '_>,
+        name: &str,
+        balance: Option<u64>,
+    ) -> Result<Worked, TrialError> {
+        let scan = Command::work(
+            WorkloadKind::Wscap,
+            &Scan {
+                seconds: self.wscap.duration,
+                balance,
+            },
+        );
+        let mut profiler = self.profiler();
+        self.worker.send(&scan).map_err(|error| context.explain(&error))?;
+        let own = own_bytes(context);
+        let mut resident: Option<(u64, u64)> = None;
+        let mut left = context.timeout();
+        let reply = loop {
+            match self
+                .worker
+                .answer(LOOK_EVERY.min(left), context.runner.stop.flag())
+            {
+                Ok(reply) => break reply,
+                Err(WorkerError::Timeout { .. }) if left > LOOK_EVERY => left -= LOOK_EVERY,
+                Err(error) => return Err(context.explain(&error)),
+            }
+            let device = context.environment().and_then(Environment::swap_device);
+            let used = device.and_then(used_bytes).unwrap_or(0);
+            self.most_swapped = self.most_swapped.max(used);
+            let now = context.snapshot()?.target().saturating_sub(own);
+            let (least, most) = resident.unwrap_or((now, now));
+            resident = Some((least.min(now), most.max(now)));
+            if let Some(profiler) = &mut profiler {
+                profiler.drain();
+            }
+        };
+        let mut worked = Worked::of_reply(reply)?;
+        if let Some((least, most)) = resident {
+            worked.findings.set(finding::RESIDENT_MIN, least as f64);
+            worked.findings.set(finding::RESIDENT_MAX, most as f64);
+        }
+        if let (Some(profiler), Ok(symbols)) = (profiler, &self.symbols) {
+            let profile = profiler.finish(symbols);
+            worked
+                .findings
+                .set(finding::PROFILE_SAMPLES, profile.samples as f64);
+            worked.findings.set(finding::PROFILE_LOST, profile.lost as f64);
+            if let Some(percent) = profile.fault_path_percent {
+                worked.findings.set(finding::FAULT_PATH, percent);
+            }
+            worked.profile = profile.functions;
+        }
+        if let Some(rates) = worked.findings.lists.remove(finding::RATE) {
+            context.lists.push((format!("{name}_{}", finding::RATE), rates));
+        }
+        Ok(worked)
+    }
+
+    /// Samples of the worker's CPU time from now on, where that is allowed; else it is written down why not.
+    fn profiler(&mut self) -> Option<Profiler> {
+        match Profiler::start(self.worker.pid(), self.symbols.as_ref().ok()?) {
+            Ok(profiler) => Some(profiler),
+            Err(why) => {
+                self.symbols = Err(why);
+                None
+            }
+        }
+    }
+
+    /// Compares every byte with what was filled in, and that of each page with what was written last.
+    fn verify(&mut self, context: &mut TrialContext<'_, '_>) -> Result<Worked, TrialError> {
+        match context.ask(&mut self.worker, &Command::Restore)? {
+            Reply::Done {
+                cost,
+                verification: Some(found),
+            } => {
+                if found.holds() {
+                    context.verified = true;
+                } else {
+                    context.errors.push(TrialError::new(Exit::WorkloadFailed, found));
+                }
+                Ok(cost.into())
+            }
+            other => Err(TrialError::unexpected(&other)),
+        }
+    }
+}
+
+/// Why nothing can be capped here, if so.
+fn cannot_cap(context: &TrialContext<'_, '_>) -> Option<TrialError> {
+    match &context.surroundings {
+        Surroundings::Lacking(missing) => Some(lacking(phase::CAPPED, missing)),
+        Surroundings::Made(environment) if environment.swap_device().is_none() => Some(TrialError::new(
+            Exit::WorkloadFailed,
+            format_args!(
+                "capped {NOT_RUN}: the subject is `none`, so there is no swap for what does not fit under the cap"
+            ),
+        )),
+        Surroundings::Made(_) => None,
+    }
+}
+
+/// What the worker held before it filled anything: its program's own.
+fn own_bytes(context: &TrialContext<'_, '_>) -> u64 {
+    context.finished.first().map_or(0, |fill| fill.before.target())
+}
+
+/// That emptying left more of `size` bytes resident than it may, if so: then the scan after it does not refill.
+fn not_emptied(stayed: u64, size: u64) -> Option<TrialError> {
+    (stayed as f64 > MAY_STAY * size as f64).then(|| {
+        TrialError::new(
+            Exit::WorkloadFailed,
+            format_args!(
+                "{} of {} stayed in the working set when it was emptied; is the swap device full, or memory locked?",
+                quantity::bytes(stayed as f64),
+                quantity::bytes(size as f64),
+            ),
+        )
+    })
+}
+
+fn set_high(
+    context: &TrialContext<'_, '_>,
+    cgroup: &Cgroup,
+    bytes: Option<u64>,
+) -> Result<(), EnvironmentError> {
+    cgroup.set_high(bytes, context.timeout(), context.runner.stop.flag())
+}
+
+fn set_limit(context: &TrialContext<'_, '_>, cgroup: &Cgroup, bytes: u64) -> Result<(), EnvironmentError> {
+    cgroup.set_limit(bytes, context.timeout(), context.runner.stop.flag())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A cap of 8 MiB on zswap met the OOM killer twice, beside other load.
+    #[test]
+    fn work_begins_anew_after_a_kill_with_swap_free_and_not_for_ever() {
+        assert!(begins_anew(true, 1) && begins_anew(true, TRIES - 1));
+        assert!(!begins_anew(true, TRIES), "three kills are the cap's doing");
+        assert!(
+            !begins_anew(false, 0),
+            "a kill with the swap full is the cap's doing"
+        );
+    }
+
+    #[test]
+    fn what_stays_of_an_emptied_working_set_is_told() {
+        assert!(not_emptied(0, 100 << 20).is_none() && not_emptied(5 << 20, 100 << 20).is_none());
+        let error = not_emptied(50 << 20, 100 << 20).unwrap();
+        assert!(
+            error.reason.starts_with("50.0 MiB of 100 MiB stayed"),
+            "{}",
+            error.reason
+        );
+    }
+}

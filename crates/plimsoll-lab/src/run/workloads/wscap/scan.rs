@@ -1,0 +1,226 @@
+//! Writing a byte in every page of filled memory, again and again, and counting the scans.
+//!
+//! The program is that of B. Dawson (randomascii), 32 MiB working sets on a 64 GiB machine, 2023.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use plimsoll_os::UsageScope;
+use serde::{Deserialize, Serialize};
+
+use super::balance::Balancer;
+use crate::workload::Stopwatch;
+use crate::workload::protocol::{Cost, Findings, Reply};
+use crate::workload::{Memory, Work, nothing_filled, typed};
+use plimsoll_model::latency::Latencies;
+use plimsoll_model::scenario::Wscap;
+use plimsoll_model::scenario::workloads::wscap::finding;
+
+/// Pages between two looks at the clock: reading it takes about as long as writing two or three pages.
+const PAGES_AT_ONCE: u64 = 256;
+
+/// What is asked.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Scan {
+    /// Seconds to go on for.
+    pub seconds: f64,
+    /// Most bytes that stay resident, where the worker trims itself once a second; none where somebody else does.
+    pub balance: Option<u64>,
+}
+
+/// What went wrong with a scan.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub(super) enum ScanError {
+    #[error("cannot scan for {0} s; ask for a number of seconds, 0 or more")]
+    Seconds(f64),
+    #[error("cannot keep the working set at its cap: {0}")]
+    Balance(#[from] super::balance::BalanceError),
+}
+
+/// The worker's side.
+#[derive(Default)]
+pub(in crate::run) struct Scanner;
+
+impl Work for Scanner {
+    fn carry_out(
+        &mut self,
+        request: &serde_json::Value,
+        memory: Option<&mut Memory>,
+    ) -> Result<Reply, String> {
+        let memory = memory.ok_or_else(|| nothing_filled("scan"))?;
+        let (cost, findings) = scan(memory, &typed(request)?).map_err(|error| error.to_string())?;
+        Ok(Reply::Found { cost, findings })
+    }
+}
+
+/// Scans `memory` for the seconds asked, and on from where the scan before it ended.
+///
+/// A scan counts from the page that it begins with, through all others.
+pub(super) fn scan(memory: &mut Memory, asked: &Scan) -> Result<(Cost, Findings), ScanError> {
+    let length = Duration::try_from_secs_f64(asked.seconds).map_err(|_| ScanError::Seconds(asked.seconds))?;
+    let balancer = asked.balance.map(|cap| Balancer::new(memory.ranges(), cap));
+    let watch = Stopwatch::start(UsageScope::Process);
+    let (counted, balanced) = thread::scope(|scope| {
+        let manager = balancer.as_ref().map(|balancer| scope.spawn(|| balancer.go_on()));
+        let counted = Counted::of(memory, length);
+        if let Some(balancer) = &balancer {
+            balancer.end();
+        }
+        // A thread that panicked has nothing to say.
+        (counted, manager.and_then(|manager| manager.join().ok()))
+    });
+    let page_size = plimsoll_os::page_size() as u64;
+    let cost = watch.stop(counted.pages.saturating_mul(page_size));
+    let mut findings = counted.findings(memory.pages(), cost);
+    if let Some(balanced) = balanced {
+        let balanced = balanced?;
+        findings.set(finding::LOOKS, balanced.looks as f64);
+        findings.set(finding::TRIMMED, balanced.trimmed_bytes as f64);
+        findings.set(finding::TRIMMING, balanced.seconds);
+    }
+    Ok((cost, findings))
+}
+
+/// What was counted while the pages were written.
+struct Counted {
+    seconds: f64,
+    pages: u64,
+    first: Option<Duration>,
+    scans: Latencies,
+    rates: Vec<f64>,
+}
+
+impl Counted {
+    /// Writes until `length` is over.
+    fn of(memory: &mut Memory, length: Duration) -> Counted {
+        let all = memory.pages();
+        let interval = Duration::from_secs_f64(Wscap::RATE_INTERVAL_S);
+        let mut counted = Counted {
+            seconds: 0.0,
+            pages: 0,
+            first: None,
+            scans: Latencies::new(),
+            rates: Vec::new(),
+        };
+        let start = Instant::now();
+        let (mut scan_start, mut interval_start, mut interval_pages) = (start, start, 0);
+        loop {
+            let left = all - counted.pages % all;
+            let now_marked = left.min(PAGES_AT_ONCE);
+            memory.mark(now_marked);
+            counted.pages += now_marked;
+            interval_pages += now_marked;
+            let now = Instant::now();
+            if now_marked == left {
+                let took = now - scan_start;
+                counted.first.get_or_insert(took);
+                counted
+                    .scans
+                    .record(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
+                scan_start = now;
+            }
+            let (since, over) = (now - interval_start, now - start >= length);
+            // What is left at the end is told where it is long enough to say something.
+            if since >= interval || (over && since >= interval / 2) {
+                let rate = interval_pages as f64 / all as f64 / since.as_secs_f64();
+                counted.add_rate(rate, since);
+                (interval_start, interval_pages) = (now, 0);
+            }
+            if over {
+                counted.seconds = (now - start).as_secs_f64();
+                return counted;
+            }
+        }
+    }
+
+    /// Notes the rate of an interval: pages that took longer than one had the same rate in all that it spans.
+    fn add_rate(&mut self, rate: f64, since: Duration) {
+        let spanned = (since.as_secs_f64() / Wscap::RATE_INTERVAL_S).round().max(1.0) as usize;
+        self.rates.extend(std::iter::repeat_n(rate, spanned));
+    }
+
+    fn findings(self, all: u64, cost: Cost) -> Findings {
+        let scans = self.pages as f64 / all as f64;
+        let faults = cost.minor_faults + cost.major_faults;
+        let mut findings = Findings::default();
+        findings.set(finding::SCANS, scans);
+        findings.set(finding::RATE, scans / self.seconds);
+        findings.set(finding::PAGE, self.seconds / self.pages as f64);
+        findings.set(finding::FAULTS, faults as f64 / scans);
+        if let (Some(first), Some(median)) = (self.first, self.scans.percentile(50.0)) {
+            findings.set(finding::FIRST, first.as_secs_f64());
+            findings.set(finding::MEDIAN, median as f64 / 1e9);
+        }
+        findings.lists.insert(finding::RATE.to_owned(), self.rates);
+        findings.latency = Some(self.scans.to_text());
+        findings
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::FillRequest;
+    use plimsoll_model::scenario::{FillClass, ThpMode};
+
+    fn memory(bytes: u64) -> Memory {
+        let asked = FillRequest {
+            bytes,
+            request: bytes / 3,
+            class: FillClass::Ratio(2.0),
+            seed: 7,
+            thp: ThpMode::Never,
+        };
+        Memory::fill(&asked).unwrap().0
+    }
+
+    fn asked(seconds: f64, balance: Option<u64>) -> Scan {
+        Scan { seconds, balance }
+    }
+
+    #[test]
+    fn scans_are_counted_and_every_page_holds_what_was_written_last() {
+        let mut memory = memory(4 << 20);
+        let mut all_pages = 0;
+        for seconds in [0.0, 0.25] {
+            let (cost, found) = scan(&mut memory, &asked(seconds, None)).unwrap();
+            let pages = cost.bytes / plimsoll_os::page_size() as u64;
+            all_pages += pages;
+            let scans = pages as f64 / memory.pages() as f64;
+            assert!((found.figures[finding::SCANS] - scans).abs() < 1e-9);
+            let latencies = Latencies::from_text(&found.latency.unwrap()).unwrap();
+            assert_eq!(latencies.count(), scans as u64, "whole scans have a latency");
+            assert!(memory.restore().1.holds());
+        }
+        assert!(all_pages > memory.pages(), "a quarter of a second is many scans");
+    }
+
+    #[test]
+    fn rates_are_those_of_the_time_they_stand_for() {
+        let mut memory = memory(1 << 20);
+        let (_, found) = scan(&mut memory, &asked(0.52, None)).unwrap();
+        let (rates, mean) = (&found.lists[finding::RATE], found.figures[finding::RATE]);
+        assert!((4..=6).contains(&rates.len()), "{rates:?}");
+        let of_rates = rates.iter().sum::<f64>() / rates.len() as f64;
+        assert!((of_rates / mean - 1.0).abs() < 0.5, "{rates:?} around {mean}");
+    }
+
+    #[test]
+    fn no_time_at_all_is_refused_in_words() {
+        let mut memory = memory(1 << 20);
+        for seconds in [-1.0, f64::NAN, f64::INFINITY] {
+            let error = scan(&mut memory, &asked(seconds, None)).unwrap_err();
+            assert!(error.to_string().contains("number of seconds"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_manager_with_an_ample_cap_looks_and_trims_nothing() {
+        let mut memory = memory(1 << 20);
+        let (_, found) = scan(&mut memory, &asked(0.05, Some(1 << 40))).unwrap();
+        assert!(found.figures[finding::LOOKS] >= 1.0);
+        assert_eq!(found.figures[finding::TRIMMED], 0.0);
+        assert!(memory.restore().1.holds());
+    }
+}

@@ -1,0 +1,37 @@
+//! What a worker does for one workload alone.
+
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::memory::Memory;
+use super::protocol::Reply;
+
+/// The worker's side of a workload: it carries out the workload's own requests, and keeps what one leaves to the next.
+pub(crate) trait Work {
+    /// Carries out a request, on the memory that the worker has filled, where it has. An error says what was tried, what
+    /// failed and what to do.
+    fn carry_out(&mut self, request: &Value, memory: Option<&mut Memory>) -> Result<Reply, String>;
+
+    /// Forgets what it knows of filled memory, which is gone.
+    fn released(&mut self) {}
+}
+
+/// The worker's side of a workload that needs no requests of its own.
+#[derive(Debug, Default)]
+pub(crate) struct NoRequests;
+
+impl Work for NoRequests {
+    fn carry_out(&mut self, request: &Value, _: Option<&mut Memory>) -> Result<Reply, String> {
+        Err(format!("this workload has no requests of its own: {request}"))
+    }
+}
+
+/// A request as its workload's type.
+pub(crate) fn typed<T: DeserializeOwned>(request: &Value) -> Result<T, String> {
+    T::deserialize(request).map_err(|error| format!("not a request of this workload: {error}"))
+}
+
+/// That a request needs filled memory.
+pub(crate) fn nothing_filled(what: &str) -> String {
+    format!("there is nothing to {what}: no memory is filled; send a fill first")
+}

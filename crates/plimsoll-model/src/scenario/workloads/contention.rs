@@ -1,0 +1,135 @@
+//! Two programs and too little memory (Mangan, the last part): one holds memory while the other asks for more.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Model, Unfit, swap_holds_size};
+use crate::quantity;
+use crate::scenario::assignment::Assignment;
+use crate::scenario::error::Invalid;
+use crate::scenario::estimate::SpeedHints;
+use crate::scenario::keys::common::{self, CLASS, THP};
+use crate::scenario::keys::{Key, Kind, Preset, key};
+use crate::scenario::model::{FillClass, Settings, Subject, ThpMode};
+use crate::scenario::value::Value;
+
+/// The settings of its own.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Contention {
+    /// What the memory is filled with.
+    pub class: FillClass,
+    /// Bytes that the first program holds.
+    pub size: u64,
+    /// Bytes by which the second program's asks grow.
+    pub request: u64,
+    /// Whether the program that holds memory is stopped (SIGSTOP) while the other one asks.
+    pub suspended: bool,
+    /// Seconds of rest after the fill and after each ask.
+    pub hold: f64,
+    /// Transparent huge pages for the workers' memory.
+    pub thp: ThpMode,
+}
+
+/// The keys of its own.
+pub(in crate::scenario) const KEYS: &[Key] = &[
+    CLASS,
+    common::size("bytes that the first program holds"),
+    common::request("by how much the second program's asks grow; more than `size` means `size`"),
+    common::limit(
+        Preset::Of("`200% size`", |values| {
+            Ok(values.bytes("size")?.checked_mul(2).map(Value::bytes))
+        }),
+        "limit of the memory cgroup that both programs run in",
+    ),
+    key(
+        "suspended",
+        Kind::Flag,
+        Preset::Text("false"),
+        "whether the program that holds memory is stopped while the other one asks",
+    ),
+    common::hold("rest after the fill and after each ask"),
+    THP,
+];
+
+impl Contention {
+    /// Most bytes that the second program asks for: what the limit and the swap can hold besides the first one's,
+    /// less a tenth of the swap and an eighth of the limit, so that nobody is killed. 0 where not even one request fits.
+    pub fn most_asked(&self, settings: &Settings) -> u64 {
+        let swap = match settings.subject.has_swap() {
+            true => settings.swap_size / 10 * 9,
+            false => 0,
+        };
+        let room = (settings.limit / 8 * 7).saturating_add(swap);
+        let asks = room.saturating_sub(self.size) / self.request.max(1);
+        asks.saturating_mul(self.request)
+    }
+}
+
+impl Model for Contention {
+    fn read(values: &Assignment<'_>) -> Result<Self, Box<Invalid>> {
+        Ok(Contention {
+            class: values.class("class")?,
+            size: values.bytes("size")?,
+            request: values.bytes("request")?,
+            suspended: values.flag("suspended")?,
+            hold: values.number("hold")?,
+            thp: values.choice("thp")?,
+        })
+    }
+
+    fn size(&self, _: &Settings) -> u64 {
+        self.size
+    }
+
+    /// They ask until RAM and swap are nearly full.
+    fn total(&self, settings: &Settings) -> u64 {
+        self.size.saturating_add(self.most_asked(settings))
+    }
+
+    fn filled(&self) -> Option<(&FillClass, ThpMode)> {
+        Some((&self.class, self.thp))
+    }
+
+    fn rest_seconds(&self, _: &Settings, hints: &SpeedHints) -> f64 {
+        hints.setup_s + 2.0 * self.hold
+    }
+
+    /// All is filled once and read twice, and what is over the limit goes to swap and comes back both times. A rest
+    /// follows each ask.
+    fn seconds(&self, settings: &Settings, hints: &SpeedHints) -> f64 {
+        let total = self.total(settings);
+        let asks = (total - self.size) / self.request.max(1);
+        let over = total.saturating_sub(settings.limit);
+        3.0 * (hints.setup_s + hints.once_seconds(&settings.subject, &self.class, over))
+            + hints.fill_seconds(total)
+            + hints.verify_seconds(total)
+            + self.hold * (asks + 1) as f64
+    }
+
+    /// Only what does not fit under the limit is stored.
+    fn stored(&self, settings: &Settings) -> u64 {
+        let over = self.total(settings).saturating_sub(settings.limit);
+        (over as f64 * self.class.stored_share()) as u64
+    }
+
+    /// Refuses settings with which the second program has no room for one ask: the OOM killer would end it.
+    fn check(&self, settings: &Settings) -> Result<(), Unfit> {
+        if self.most_asked(settings) > 0 {
+            return swap_holds_size(settings);
+        }
+        let bytes = |bytes: u64| quantity::bytes(bytes as f64);
+        let (swap, raise) = match settings.subject {
+            Subject::NoSwap => (String::new(), "`limit`"),
+            _ => (
+                format!(" and nine tenths of `swap-size` ({})", bytes(settings.swap_size)),
+                "`limit` or `swap-size`",
+            ),
+        };
+        Err(Unfit::new(format!(
+            "the first program holds {}, and an ask of {} more does not fit seven eighths of `limit` ({}){swap}, so that \
+             the OOM killer would end it; raise {raise}, or lower `size` or `request`",
+            bytes(self.size),
+            bytes(self.request),
+            bytes(settings.limit),
+        )))
+    }
+}

@@ -1,0 +1,271 @@
+//! The cost of mapping memory, handing it back, and getting it again (Gerstmann).
+
+use serde::{Deserialize, Serialize};
+
+use super::{Model, Need};
+use crate::scenario::assignment::Assignment;
+use crate::scenario::choice::named;
+use crate::scenario::error::Invalid;
+use crate::scenario::estimate::SpeedHints;
+use crate::scenario::keys::common;
+use crate::scenario::keys::{Key, Kind, Preset, key};
+use crate::scenario::model::Settings;
+
+/// The settings of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Map {
+    /// Bytes of the mapping.
+    pub size: u64,
+    /// How memory is mapped.
+    pub mapping: Mapping,
+    /// What of it is written.
+    pub touch: Touch,
+    /// Seconds of the longest wait for memory to be back.
+    pub hold: f64,
+}
+
+/// How memory is mapped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mapping {
+    /// Private and anonymous, in pages of the base size.
+    Anonymous,
+    /// The same, populated by the kernel as it is mapped (`MAP_POPULATE`).
+    Populate,
+    /// A memory file, shared.
+    Memfd,
+    /// A file on a disk, shared.
+    File,
+    /// Private and anonymous with transparent huge pages.
+    Thp,
+    /// Private and anonymous in reserved huge pages.
+    Hugetlb,
+}
+
+/// What of a mapping is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Touch {
+    /// Every byte.
+    Whole,
+    /// A byte in each 64 KiB.
+    #[serde(rename = "64k")]
+    Every64K,
+    /// A byte in each 4 KiB.
+    #[serde(rename = "4k")]
+    Every4K,
+}
+
+impl Touch {
+    /// Bytes from one byte that is written to the next.
+    pub fn step(self) -> u64 {
+        match self {
+            Touch::Whole => 1,
+            Touch::Every4K => 4 << 10,
+            Touch::Every64K => 64 << 10,
+        }
+    }
+
+    /// Pages of 4 KiB in which it writes, of a mapping of `bytes`.
+    pub fn pages(self, bytes: u64) -> u64 {
+        bytes.div_ceil(self.step().max(4 << 10))
+    }
+}
+
+/// A way to hand memory back. Not a key: each trial goes through all that fit its mapping.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum GiveBack {
+    /// `munmap`: no address is left, and private pages are gone.
+    Munmap,
+    /// `madvise(MADV_DONTNEED)`: the addresses stay.
+    DontNeed,
+    /// `madvise(MADV_FREE)`: pages may go when memory is short.
+    Free,
+    /// `fallocate(FALLOC_FL_PUNCH_HOLE)` on all of the file behind it.
+    Punch,
+    /// `mremap` to one page; to use it again it grows.
+    Mremap,
+    /// `mmap(MAP_FIXED)` of the same kind over it.
+    MapOver,
+    /// `madvise(MADV_PAGEOUT)`: reclaimed now, and kept in swap or the file.
+    PageOut,
+    /// The end of the process.
+    Exit,
+}
+
+impl GiveBack {
+    /// Every way, in the order of the documentation.
+    pub const ALL: [GiveBack; 8] = [
+        GiveBack::Munmap,
+        GiveBack::DontNeed,
+        GiveBack::Free,
+        GiveBack::Punch,
+        GiveBack::Mremap,
+        GiveBack::MapOver,
+        GiveBack::PageOut,
+        GiveBack::Exit,
+    ];
+
+    /// The name of its phase.
+    pub fn name(self) -> &'static str {
+        match self {
+            GiveBack::Munmap => "munmap",
+            GiveBack::DontNeed => "dontneed",
+            GiveBack::Free => "free",
+            GiveBack::Punch => "punch",
+            GiveBack::Mremap => "mremap",
+            GiveBack::MapOver => "map-over",
+            GiveBack::PageOut => "pageout",
+            GiveBack::Exit => "exit",
+        }
+    }
+
+    /// The name for people.
+    pub fn title(self) -> &'static str {
+        match self {
+            GiveBack::Munmap => "munmap",
+            GiveBack::DontNeed => "MADV_DONTNEED",
+            GiveBack::Free => "MADV_FREE",
+            GiveBack::Punch => "hole punch",
+            GiveBack::Mremap => "mremap to a page",
+            GiveBack::MapOver => "mmap over it",
+            GiveBack::PageOut => "MADV_PAGEOUT",
+            GiveBack::Exit => "process exit",
+        }
+    }
+
+    /// Whether it can be done to memory that is mapped so, where there is swap or not.
+    pub fn fits(self, mapping: Mapping, swap: bool) -> bool {
+        match self {
+            GiveBack::Munmap | GiveBack::DontNeed | GiveBack::Exit => true,
+            // One that is populated as it is mapped takes as much as it gives back.
+            GiveBack::MapOver => mapping != Mapping::Populate,
+            GiveBack::Free => matches!(mapping, Mapping::Anonymous | Mapping::Populate | Mapping::Thp),
+            GiveBack::Punch => mapping.has_file(),
+            // The kernel does not let reserved huge pages grow.
+            GiveBack::Mremap => mapping != Mapping::Hugetlb,
+            // Reserved huge pages are never reclaimed; what has no file needs swap to go to.
+            GiveBack::PageOut => mapping == Mapping::File || (swap && mapping != Mapping::Hugetlb),
+        }
+    }
+
+    /// What memory that was handed back so holds when it is read again.
+    pub fn leaves(self, mapping: Mapping) -> Left {
+        match self {
+            GiveBack::Punch => Left::Nothing,
+            GiveBack::PageOut => Left::All,
+            GiveBack::Free => Left::Either,
+            // What is in a file is no private matter of the mapping.
+            _ if mapping.has_file() => Left::All,
+            GiveBack::Mremap => Left::FirstPage,
+            _ => Left::Nothing,
+        }
+    }
+}
+
+/// What memory that was handed back still holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Left {
+    /// It reads as zero.
+    Nothing,
+    /// Its first page is as it was; the others read as zero.
+    FirstPage,
+    /// Each page is as it was, or reads as zero.
+    Either,
+    /// It is as it was.
+    All,
+}
+
+impl Mapping {
+    /// Bytes that sizes of reserved huge pages are multiples of: on x86-64 and, with the usual base pages, on AArch64.
+    pub const HUGE_PAGE: u64 = 2 << 20;
+
+    /// Whether a file is behind it, in memory or on a disk.
+    pub fn has_file(self) -> bool {
+        matches!(self, Mapping::Memfd | Mapping::File)
+    }
+}
+
+named!(
+    Mapping,
+    "anonymous" = Mapping::Anonymous,
+    "populate" = Mapping::Populate,
+    "memfd" = Mapping::Memfd,
+    "file" = Mapping::File,
+    "thp" = Mapping::Thp,
+    "hugetlb" = Mapping::Hugetlb,
+);
+named!(
+    Touch,
+    "whole" = Touch::Whole,
+    "64k" = Touch::Every64K,
+    "4k" = Touch::Every4K,
+);
+
+/// Share of what was held, in percent, from which the system has it back. What is missing covers the batches in which the
+/// kernel counts charges and free pages on each CPU.
+pub const REALLY_BACK_PERCENT: f64 = 95.0;
+
+/// The keys of its own.
+pub(in crate::scenario) const KEYS: &[Key] = &[
+    common::size("bytes that the worker maps"),
+    key(
+        "mapping",
+        Kind::Choice(Mapping::NAMES),
+        Preset::Text("anonymous"),
+        "how memory is mapped",
+    ),
+    key(
+        "touch",
+        Kind::Choice(Touch::NAMES),
+        Preset::Text("whole"),
+        "what of the memory is written: every byte, or one in each 64 or 4 KiB",
+    ),
+    common::hold("the longest wait for memory to be back"),
+];
+
+impl Model for Map {
+    fn read(values: &Assignment<'_>) -> Result<Self, Box<Invalid>> {
+        Ok(Map {
+            size: values.bytes("size")?,
+            mapping: values.choice("mapping")?,
+            touch: values.choice("touch")?,
+            hold: values.number("hold")?,
+        })
+    }
+
+    fn size(&self, _: &Settings) -> u64 {
+        self.size
+    }
+
+    fn maps_file(&self) -> bool {
+        self.mapping == Mapping::File
+    }
+
+    fn rest_seconds(&self, _: &Settings, hints: &SpeedHints) -> f64 {
+        hints.setup_s + 2.0 * self.hold
+    }
+
+    /// Each way maps and touches twice, is checked once, and rests while lazy ways give nothing back.
+    fn seconds(&self, settings: &Settings, hints: &SpeedHints) -> f64 {
+        let swap = settings.subject.has_swap();
+        let ways = GiveBack::ALL
+            .into_iter()
+            .filter(|way| way.fits(self.mapping, swap));
+        let each = ways.map(|way| {
+            let lazy = way.leaves(self.mapping) == Left::Either
+                || (self.mapping.has_file() && !matches!(way, GiveBack::Punch | GiveBack::Exit));
+            let rest = if lazy { self.hold } else { 0.0 };
+            2.0 * hints.fill_seconds(self.size) + hints.verify_seconds(self.size) + rest
+        });
+        hints.setup_s + each.sum::<f64>()
+    }
+
+    fn needs(&self) -> Vec<Need> {
+        match self.mapping {
+            Mapping::Hugetlb => vec![Need::HugePages(self.size)],
+            _ => Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! The thrashing benchmark of Maziero, Santos and Santin (2013): consumers that together need more than there is.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Model, Unfit};
+use crate::quantity;
+use crate::scenario::assignment::{Assignment, PAGE};
+use crate::scenario::error::Invalid;
+use crate::scenario::estimate::SpeedHints;
+use crate::scenario::keys::common::{self, DAY};
+use crate::scenario::keys::{Key, Kind, Preset, derived, integer, key};
+use crate::scenario::model::Settings;
+use crate::scenario::value::Value;
+
+/// The settings of its own.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Thrash {
+    /// N: consumer processes.
+    pub consumers: u32,
+    /// S: bytes that each allocates.
+    pub consumer_size: u64,
+    /// W: writes at random bytes in one cycle.
+    pub writes: u64,
+    /// t_s: seconds of sleep between two cycles.
+    pub sleep: f64,
+    /// t_c: seconds between the starts of two consumers.
+    pub stagger: f64,
+    /// Seconds of rest before the first consumer.
+    pub hold: f64,
+}
+
+/// Bytes of a page as the consumers count them.
+const CONSUMED_PAGE: f64 = 4096.0;
+/// Most seconds that a recovery is watched, from when the last consumer has ended.
+pub const LONGEST_RECOVERY: f64 = 30.0;
+
+/// What the phases find.
+pub mod finding {
+    /// Seconds from the common end until the machine was as at rest; absent where it was not.
+    pub const RECOVERY: &str = "recovery_s";
+    /// 1 where the machine was as at rest again, 0 where not.
+    pub const RECOVERED: &str = "recovered_ratio";
+}
+
+/// Bytes that the process of a consumer takes in the cgroup besides its area: heap, stack, page tables.
+const PROCESS: u64 = 512 << 10;
+/// Bytes that the probes take: the small set, their processes, and the program that one of them starts.
+const PROBES: u64 = 8 << 20;
+
+/// The keys of its own.
+pub(in crate::scenario) const KEYS: &[Key] = &[
+    key(
+        "scale",
+        Kind::Number { min: 0.001, max: 1.0 },
+        Preset::Text("1"),
+        "shrinks the sizes in bytes of the file, `stagger` and `writes` together, so that a cycle touches the same share \
+         of its memory; what the command line says is not shrunk",
+    )
+    .single()
+    // Shown as done: resolving what is shown must not shrink it twice.
+    .adjusted(|_, _, _| Ok(Value::Number(1.0))),
+    key(
+        "consumers",
+        integer(1, 1000, false),
+        Preset::Text("25"),
+        "consumer processes, N in the original",
+    )
+    .alias("N"),
+    key(
+        "consumer-size",
+        Kind::Size,
+        Preset::Text("100M"),
+        "bytes that each consumer allocates, S in the original; all together are its `size`",
+    )
+    .alias("S"),
+    derived("size", "`consumers` times `consumer-size`", |values| {
+        let each = values.bytes("consumer-size")?;
+        Ok(each.checked_mul(values.integer("consumers")?).map(Value::bytes))
+    }),
+    key(
+        "writes",
+        integer(1, 1_000_000_000, false),
+        Preset::Text("10000"),
+        "writes at random bytes in one cycle, W in the original",
+    )
+    .alias("W")
+    .adjusted(|values, value, by_argument| {
+        Ok(match value {
+            Value::Integer(writes) if !by_argument => {
+                Value::Integer(((writes as f64 * factor(values)).round() as u64).max(1))
+            }
+            value => value,
+        })
+    }),
+    key(
+        "sleep",
+        Kind::Seconds { min: 0.0, max: DAY },
+        Preset::Text("0.1"),
+        "sleep between two cycles, t_s in the original",
+    )
+    .alias("ts"),
+    key(
+        "stagger",
+        Kind::Seconds { min: 0.0, max: DAY },
+        Preset::Text("30"),
+        "time between the starts of two consumers, t_c in the original",
+    )
+    .alias("tc")
+    .adjusted(|values, value, by_argument| {
+        Ok(match value {
+            Value::Seconds(seconds) if !by_argument => Value::Seconds(seconds * factor(values)),
+            value => value,
+        })
+    }),
+    common::hold("rest before the first consumer, and the baseline of the recovery"),
+    common::limit(
+        Preset::Of("`40% size`", |values| {
+            Ok(Some(Value::bytes(values.bytes("size")? / 5 * 2)))
+        }),
+        "limit of the memory cgroup that the consumers run in",
+    ),
+];
+
+/// How much smaller the file's figures are made.
+fn factor(values: &Assignment<'_>) -> f64 {
+    match values.given("scale") {
+        Some((Value::Number(factor), _)) => *factor,
+        _ => 1.0,
+    }
+}
+
+impl Thrash {
+    /// Seconds from the start of the first consumer to the common end: when all have started, they work together
+    /// for as long as one start takes.
+    pub fn seconds(&self) -> f64 {
+        f64::from(self.consumers + 1) * self.stagger
+    }
+}
+
+impl Model for Thrash {
+    fn read(values: &Assignment<'_>) -> Result<Self, Box<Invalid>> {
+        // Refuses what all consumers together cannot have, also where no other size is made from it.
+        values.bytes("size")?;
+        Ok(Thrash {
+            consumers: values.count("consumers")?,
+            consumer_size: values.bytes("consumer-size")?,
+            writes: values.integer("writes")?,
+            sleep: values.number("sleep")?,
+            stagger: values.number("stagger")?,
+            hold: values.number("hold")?,
+        })
+    }
+
+    fn size(&self, _: &Settings) -> u64 {
+        let all = self.consumer_size.saturating_mul(self.consumers.into());
+        all.checked_next_multiple_of(PAGE).unwrap_or(all)
+    }
+
+    fn rest_seconds(&self, _: &Settings, hints: &SpeedHints) -> f64 {
+        let processes = f64::from(self.consumers) * hints.process_s;
+        hints.setup_s + processes + self.hold + Thrash::seconds(self) + hints.recovery_s
+    }
+
+    /// What its consumers do ends at a time, not with a number of bytes.
+    fn seconds(&self, settings: &Settings, hints: &SpeedHints) -> f64 {
+        self.rest_seconds(settings, hints)
+    }
+
+    /// Pages of the consumers are resident or stored, and in the end random in every byte.
+    fn stored(&self, settings: &Settings) -> u64 {
+        self.size(settings) - self.resident(settings)
+    }
+
+    /// Refuses settings with which the consumers cannot all be held: the OOM killer would end what is meant to thrash.
+    fn check(&self, settings: &Settings) -> Result<(), Unfit> {
+        let swap = match settings.subject.has_swap() {
+            true => settings.swap_size,
+            false => 0,
+        };
+        let room = settings.limit.saturating_add(swap);
+        let processes = u64::from(self.consumers).saturating_mul(PROCESS) + PROBES;
+        let asked = self.size(settings).saturating_add(processes);
+        if asked <= room {
+            return Ok(());
+        }
+        let bytes = |bytes: u64| quantity::bytes(bytes as f64);
+        Err(Unfit::new(format!(
+            "{} consumers need {} with what their processes and the probes take, but `limit` and `swap-size` with `{}` \
+             are {} together, so that the OOM killer would end them; raise `swap-size`, or lower `consumers` or \
+             `consumer-size`",
+            self.consumers,
+            bytes(asked),
+            settings.subject,
+            bytes(room),
+        )))
+    }
+}
+
+/// Distinct pages that the places of a cycle of writes at random are on, as chance says.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Distinct {
+    /// n: pages of a consumer's area.
+    pub pages: f64,
+    /// n(1-(1-1/n)^W), of n pages and W writes.
+    pub mean: f64,
+    /// Standard deviation over cycles, at most.
+    pub deviation: f64,
+}
+
+impl Distinct {
+    /// Share by which a mean may differ whatever chance says: the last page of an area may be a part of one.
+    const TOLERANCE: f64 = 0.03;
+    /// Standard errors by which a mean may differ: one in 30 000 runs differs by more.
+    const ERRORS: f64 = 4.0;
+
+    /// What the places of a consumer's cycle should be on.
+    pub fn expected(thrash: &Thrash) -> Distinct {
+        let pages = (thrash.consumer_size as f64 / CONSUMED_PAGE).ceil();
+        let untouched = (1.0 - 1.0 / pages).powf(thrash.writes as f64);
+        Distinct {
+            pages,
+            mean: pages * (1.0 - untouched),
+            // As if the pages were chosen without regard to each other; that one was makes others less likely.
+            deviation: (pages * untouched * (1.0 - untouched)).sqrt(),
+        }
+    }
+
+    /// Whether a mean over so many cycles is what chance allows.
+    pub fn agrees(&self, touched: f64, cycles: f64) -> bool {
+        let allowed = Self::TOLERANCE * self.mean + Self::ERRORS * self.deviation / cycles.sqrt();
+        (touched - self.mean).abs() <= allowed
+    }
+}

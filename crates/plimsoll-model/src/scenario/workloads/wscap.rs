@@ -1,0 +1,193 @@
+//! The working-set cap of Dawson (2023): one worker scans its memory, first uncapped and then under a cap.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Model, Need};
+use crate::scenario::assignment::{Assignment, GIB, PAGE};
+use crate::scenario::choice::named;
+use crate::scenario::error::Invalid;
+use crate::scenario::estimate::SpeedHints;
+use crate::scenario::keys::common::{self, CLASS, THP};
+use crate::scenario::keys::{Key, Kind, Preset, key};
+use crate::scenario::model::{FillClass, Settings, ThpMode};
+
+/// The settings of its own.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Wscap {
+    /// What the memory is filled with.
+    pub class: FillClass,
+    /// Bytes that the worker fills and scans.
+    pub size: u64,
+    /// Size over cap: 2 is a cap of half the size.
+    pub load: f64,
+    /// What holds the worker to its cap.
+    pub cap_by: CapBy,
+    /// Seconds of each measured stretch.
+    pub duration: f64,
+    /// Seconds of rest after the fill and after the cap.
+    pub hold: f64,
+    /// Transparent huge pages for the worker's memory.
+    pub thp: ThpMode,
+}
+
+/// What holds a worker to a cap.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CapBy {
+    /// The hard limit of its cgroup (`memory.limit_in_bytes`, `memory.max`): trimmed at every fault.
+    Limit,
+    /// The soft ceiling of its cgroup (`memory.high`, v2 alone): trimmed and held back at every fault.
+    High,
+    /// Somebody who looks once a second and trims what is above the cap, as a balance-set manager does: needs no
+    /// privilege and no cgroup.
+    Balance,
+}
+
+named!(
+    CapBy,
+    "limit" = CapBy::Limit,
+    "high" = CapBy::High,
+    "balance" = CapBy::Balance,
+);
+
+/// The phases of a trial.
+pub mod phase {
+    /// The memory is filled.
+    pub const FILL: &str = "fill";
+    /// Scans while all may stay resident.
+    pub const UNCAPPED: &str = "uncapped";
+    /// Scans under the cap.
+    pub const CAPPED: &str = "capped";
+    /// Scans after the working set was emptied once.
+    pub const EMPTIED: &str = "emptied";
+    /// Every byte is compared.
+    pub const VERIFY: &str = "verify";
+}
+
+/// What the phases find.
+pub mod finding {
+    /// Scans, with the fraction of the last one.
+    pub const SCANS: &str = "scans_count";
+    /// Scans a second. Also the name of the list of these, one for each [`super::Wscap::RATE_INTERVAL_S`].
+    pub const RATE: &str = "scans_per_s";
+    /// Seconds a page, all pages alike.
+    pub const PAGE: &str = "page_s";
+    /// Faults of the worker a scan.
+    pub const FAULTS: &str = "faults_per_scan_count";
+    /// Seconds of the first scan; absent where it was not finished.
+    pub const FIRST: &str = "first_scan_s";
+    /// Seconds of the median scan; absent where none was finished.
+    pub const MEDIAN: &str = "median_scan_s";
+    /// Looks of the balance-set manager.
+    pub const LOOKS: &str = "balance_looks_count";
+    /// Bytes that it trimmed.
+    pub const TRIMMED: &str = "balance_trimmed_bytes";
+    /// Seconds that it took for it.
+    pub const TRIMMING: &str = "balance_trimming_s";
+    /// Least of the filled memory that was seen resident.
+    pub const RESIDENT_MIN: &str = "resident_min_bytes";
+    /// Most of the filled memory that was seen resident.
+    pub const RESIDENT_MAX: &str = "resident_max_bytes";
+    /// CPU time in the handling of page faults, in percent.
+    pub const FAULT_PATH: &str = "fault_path_percent";
+    /// Samples of the CPU time.
+    pub const PROFILE_SAMPLES: &str = "profile_samples_count";
+    /// Samples that were lost.
+    pub const PROFILE_LOST: &str = "profile_lost_count";
+    /// Seconds of the emptying.
+    pub const EMPTYING: &str = "emptying_s";
+    /// Bytes that stayed resident.
+    pub const STAYED: &str = "stayed_bytes";
+}
+
+/// The keys of its own.
+pub(in crate::scenario) const KEYS: &[Key] = &[
+    CLASS,
+    common::size("bytes that the worker fills"),
+    key(
+        "load",
+        Kind::Number { min: 0.1, max: 100.0 },
+        Preset::Text("2"),
+        "`size` over the cap",
+    ),
+    key(
+        "cap-by",
+        Kind::Choice(CapBy::NAMES),
+        Preset::Text("limit"),
+        "what holds the worker to its cap",
+    ),
+    common::duration("seconds of each measured stretch"),
+    common::hold("rest after fill and after the cap"),
+    THP,
+];
+
+impl Wscap {
+    /// Seconds that each value in a trial's lists of scans a second stands for: as often as the system is sampled.
+    pub const RATE_INTERVAL_S: f64 = 0.1;
+
+    /// The cap in bytes.
+    pub fn cap(&self) -> u64 {
+        (self.size as f64 / self.load) as u64
+    }
+
+    /// Bytes of one allocation.
+    pub fn request(&self) -> u64 {
+        (self.size / 4).min(GIB).next_multiple_of(PAGE).min(self.size)
+    }
+}
+
+impl Model for Wscap {
+    fn read(values: &Assignment<'_>) -> Result<Self, Box<Invalid>> {
+        Ok(Wscap {
+            class: values.class("class")?,
+            size: values.bytes("size")?,
+            load: values.number("load")?,
+            cap_by: values.choice("cap-by")?,
+            duration: values.number("duration")?,
+            hold: values.number("hold")?,
+            thp: values.choice("thp")?,
+        })
+    }
+
+    fn size(&self, _: &Settings) -> u64 {
+        self.size
+    }
+
+    fn filled(&self) -> Option<(&FillClass, ThpMode)> {
+        Some((&self.class, self.thp))
+    }
+
+    fn rest_seconds(&self, _: &Settings, hints: &SpeedHints) -> f64 {
+        hints.setup_s + 2.0 * self.hold
+    }
+
+    /// Three measured stretches; the working set goes out under the cap and once more when it is emptied.
+    fn seconds(&self, settings: &Settings, hints: &SpeedHints) -> f64 {
+        let stretches = match settings.subject.has_swap() {
+            false => self.duration,
+            true => {
+                3.0 * self.duration + 2.0 * hints.stored_seconds(&settings.subject, &self.class, self.size)
+            }
+        };
+        self.rest_seconds(settings, hints)
+            + hints.fill_seconds(self.size)
+            + hints.verify_seconds(self.size)
+            + stretches
+    }
+
+    fn params(&self, _: &Settings) -> Vec<(&'static str, String)> {
+        vec![
+            ("size", self.size.to_string()),
+            ("class", self.class.to_string()),
+            ("load", self.load.to_string()),
+            ("cap-by", self.cap_by.name().to_owned()),
+        ]
+    }
+
+    fn needs(&self) -> Vec<Need> {
+        match self.cap_by {
+            CapBy::High => vec![Need::MemoryHigh],
+            CapBy::Limit | CapBy::Balance => Vec::new(),
+        }
+    }
+}

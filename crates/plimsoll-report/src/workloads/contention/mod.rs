@@ -1,0 +1,121 @@
+//! Metrics of the contention scenario: when trimming begins, who is trimmed, and where the pages are.
+
+mod headline;
+
+use std::collections::BTreeMap;
+
+use super::WorkloadReport;
+use crate::analysis::metric::metrics;
+use crate::analysis::{ratio, statistics};
+use crate::html::chapters;
+use plimsoll_model::recording::model::{Phase, Trial};
+
+metrics! {
+    TRIM_START "trim_start_bytes" Neither true "trimming starts at" "Bytes that the second program had asked for, all together, when the first one had lost more than 2% of its memory. Absent when that never happened.";
+    TRIM_START_PERCENT "trim_start_percent" Neither true "demand at the start" "What both programs together wanted at that ask, over the limit.";
+    HOLDER_LOST "holder_lost_percent" Less true "the first one lost" "Share of its resident memory that the first program had lost after the last ask.";
+    ASKER_LOST "asker_lost_percent" Less true "the second one lost" "Share of what the second program had asked for that was in swap after the last ask.";
+    SLOWEST_ASK "slowest_ask_s" Less true "slowest ask" "The longest that one ask took.";
+    SLOWEST_RATIO "slowest_ask_ratio" Less false "slowest / before" "The slowest ask over the median of those before trimming began. Absent when it never did.";
+    HOLDER_SWAPPED "holder_swapped_bytes" Neither false "the first one in swap" "Memory of the first program that was in swap after the last ask.";
+    ASKER_SWAPPED "asker_swapped_bytes" Neither false "the second one in swap" "Memory of the second program that was in swap after the last ask.";
+    COMPRESSED "compressed_growth_bytes" Neither false "compressed store" "RAM that the compressed store took more after the last ask than before the first.";
+    CACHED "swap_cache_growth_bytes" Neither false "swap cache" "Memory in the swap cache more after the last ask than before the first: in RAM, and in no working set.";
+    HOLDER_RESTORE "holder_restore_s" Less false "the first one reads" "Time in which the first program read all its memory after the last ask.";
+    ASKER_RESTORE "asker_restore_s" Less false "the second one reads" "Time in which the second program read all its memory after that.";
+}
+
+/// What the report has of this workload.
+pub(super) const REPORT: WorkloadReport = WorkloadReport {
+    known: METRICS,
+    metrics: |of| metrics(of.trial),
+    headline: headline::sentence,
+    section: Some(chapters::contention::chapter),
+};
+
+/// Computes the metrics of a trial. One that cannot be known is absent.
+pub fn metrics(trial: &Trial) -> BTreeMap<String, f64> {
+    let asks = asks(trial);
+    let mut known: Vec<(&str, Option<f64>)> = Vec::new();
+    let start = asks.iter().position(|ask| figure(ask, "trimmed") == Some(1.0));
+    if let Some(start) = start {
+        known.push((TRIM_START, figure(asks[start], "asked_bytes")));
+        known.push((TRIM_START_PERCENT, figure(asks[start], "demand_percent")));
+    }
+    let times: Vec<f64> = asks.iter().filter_map(|ask| figure(ask, "ask_s")).collect();
+    let slowest = times.iter().copied().reduce(f64::max);
+    let before = start.and_then(|start| statistics::median(&times[..start.min(times.len())]));
+    known.push((SLOWEST_ASK, slowest));
+    known.push((
+        SLOWEST_RATIO,
+        slowest.zip(before).and_then(|(slow, usual)| ratio(slow, usual)),
+    ));
+    if let (Some(first), Some(last)) = (asks.first(), asks.last()) {
+        let percent = |part: &str, whole: f64| ratio(100.0 * figure(last, part)?, whole);
+        let held = figure(last, "holder_lost_bytes").zip(figure(last, "holder_resident_bytes"));
+        known.push((
+            HOLDER_LOST,
+            held.and_then(|(lost, kept)| percent("holder_lost_bytes", lost + kept)),
+        ));
+        let asked = figure(last, "asked_bytes");
+        known.push((
+            ASKER_LOST,
+            asked.and_then(|asked| percent("asker_swapped_bytes", asked)),
+        ));
+        known.push((HOLDER_SWAPPED, figure(last, "holder_swapped_bytes")));
+        known.push((ASKER_SWAPPED, figure(last, "asker_swapped_bytes")));
+        for (name, category) in [(COMPRESSED, "compressed"), (CACHED, "swap_cache")] {
+            let grown = first.before.get(category).zip(last.after.get(category));
+            known.push((name, grown.map(|(before, after)| (after - before).max(0) as f64)));
+        }
+    }
+    for (name, phase) in [
+        (HOLDER_RESTORE, "restore-holder"),
+        (ASKER_RESTORE, "restore-asker"),
+    ] {
+        let found = trial.phases.iter().find(|found| found.name == phase);
+        known.push((name, found.map(|phase| phase.seconds)));
+    }
+    let values = known
+        .into_iter()
+        .filter_map(|(name, value)| Some((name.to_owned(), value?)));
+    values.collect()
+}
+
+/// The phases in which the second program asked, in their order.
+pub fn asks(trial: &Trial) -> Vec<&Phase> {
+    let asks = trial.phases.iter().filter(|phase| phase.name.starts_with("ask-"));
+    asks.collect()
+}
+
+/// A figure of a phase.
+fn figure(phase: &Phase, name: &str) -> Option<f64> {
+    phase.figures.get(name).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The metrics of asks that took so many seconds, each with whether the first program was trimmed.
+    fn metrics_of(asks: &[(f64, f64)]) -> BTreeMap<String, f64> {
+        let ask = |(place, &(seconds, trimmed)): (usize, &(f64, f64))| Phase {
+            name: format!("ask-{}", place + 1),
+            figures: [("ask_s", seconds), ("trimmed", trimmed)]
+                .map(|(name, value)| (name.to_owned(), value))
+                .into(),
+            ..Phase::default()
+        };
+        let phases = asks.iter().enumerate().map(ask).collect();
+        metrics(&Trial::made_up("contention", phases))
+    }
+
+    #[test]
+    fn an_ask_is_slow_against_those_before_trimming_alone() {
+        let trimmed = metrics_of(&[(1.0, 0.0), (1.0, 0.0), (4.0, 1.0)]);
+        assert_eq!(trimmed.get(SLOWEST_RATIO), Some(&4.0));
+        let never = metrics_of(&[(1.0, 0.0), (3.0, 0.0)]);
+        assert_eq!(never.get(SLOWEST_RATIO), None);
+        assert_eq!(never.get(SLOWEST_ASK), Some(&3.0));
+    }
+}

@@ -1,0 +1,187 @@
+//! What loads on malloc showed: how an allocator stands to the best of the others.
+
+use crate::analysis::Group;
+use crate::workloads::heap::{LEFT, OPERATION_CPU, Test, is_ours, ram_per_live, standing, tests};
+use plimsoll_model::quantity::{bytes, significant};
+
+/// Others that are named at most.
+const MOST_NAMED: usize = 3;
+
+/// How our allocator stands or, where only others ran, the one that took the least CPU time.
+pub(super) fn sentence(groups: &[&Group]) -> Option<String> {
+    let tests = tests(groups);
+    let subjects = subjects(groups);
+    let others: Vec<&str> = subjects
+        .iter()
+        .copied()
+        .filter(|subject| !is_ours(subject))
+        .collect();
+    let ours: Vec<&str> = subjects
+        .iter()
+        .copied()
+        .filter(|subject| is_ours(subject))
+        .collect();
+    let told: Vec<String> = match (others.is_empty(), ours.is_empty()) {
+        (false, false) => ours
+            .iter()
+            .flat_map(|subject| told_of(&tests, subject, &others))
+            .collect(),
+        _ => {
+            let mean = |subject: &str| Some(standing(&tests, subject, OPERATION_CPU, |_| true)?.mean);
+            let by_mean = |a: &&str, b: &&str| {
+                let of = |subject: &str| mean(subject).unwrap_or(f64::INFINITY);
+                of(a).total_cmp(&of(b))
+            };
+            let best = subjects.iter().copied().min_by(by_mean)?;
+            let others: Vec<&str> = subjects.iter().copied().filter(|other| *other != best).collect();
+            told_of(&tests, best, &others)
+        }
+    };
+    (!told.is_empty()).then(|| told.join(" "))
+}
+
+/// The allocators, in the order of the groups.
+pub(crate) fn subjects<'a>(groups: &[&'a Group]) -> Vec<&'a str> {
+    let mut subjects: Vec<&str> = Vec::new();
+    for group in groups {
+        if !subjects.contains(&group.subject.as_str()) {
+            subjects.push(&group.subject);
+        }
+    }
+    // Ours first.
+    subjects.sort_by_key(|subject| !is_ours(subject));
+    subjects
+}
+
+/// Time and memory of an allocator, against those of others.
+fn told_of(tests: &[Test<'_>], subject: &str, others: &[&str]) -> Vec<String> {
+    let time = time(tests, subject, others);
+    let named = if time.is_some() { "It" } else { subject };
+    time.into_iter()
+        .chain(memory(tests, subject, named, others))
+        .collect()
+}
+
+fn time(tests: &[Test<'_>], subject: &str, others: &[&str]) -> Option<String> {
+    let found = standing(tests, subject, OPERATION_CPU, |other| others.contains(&other))?;
+    let named: Vec<&str> = found.best.iter().map(String::as_str).take(MOST_NAMED).collect();
+    let more = if found.best.len() > MOST_NAMED {
+        ", ..."
+    } else {
+        ""
+    };
+    let of = match found.tests {
+        1 => format!("({}{more})", named.join(", ")),
+        several => format!(
+            "in each of {several} tests ({}{more}; geometric mean), at worst {} times that of {} ({})",
+            named.join(", "),
+            significant(found.worst.0),
+            found.worst.2,
+            found.worst.1,
+        ),
+    };
+    let times = if found.mean < 1.0 { "of" } else { "times" };
+    Some(format!(
+        "{subject} took {} {times} the CPU time of the best of the others {of}.",
+        significant(found.mean)
+    ))
+}
+
+fn memory(tests: &[Test<'_>], subject: &str, named: &str, others: &[&str]) -> Option<String> {
+    let own = ram_per_live(tests, subject)?;
+    let mut text = format!("{named} took {} times its live bytes of RAM", significant(own));
+    let best = others
+        .iter()
+        .filter_map(|other| Some((*other, ram_per_live(tests, other)?)))
+        .min_by(|a, b| a.1.total_cmp(&b.1));
+    if let Some((other, least)) = best {
+        text += &format!(", the most frugal of the others, {other}, {}", significant(least));
+    }
+    let left = |subject: &str| {
+        let left = tests.iter().filter_map(|test| test.median(subject, LEFT));
+        left.reduce(f64::max)
+    };
+    if let Some(own) = left(subject) {
+        text += &format!("; {} were left after all was freed", bytes(own));
+        let best = others
+            .iter()
+            .filter_map(|other| Some((*other, left(other)?)))
+            .min_by(|a, b| a.1.total_cmp(&b.1));
+        if let Some((other, least)) = best {
+            text += &format!(" ({} of {other})", bytes(least));
+        }
+    }
+    Some(text + ".")
+}
+
+#[cfg(test)]
+mod tests_of_sentences {
+    use super::*;
+    use crate::analysis::groups;
+    use crate::workloads::heap::LIVE_SHARE;
+    use plimsoll_model::recording::model::Trial;
+
+    fn trial(subject: &str, cpu_ns: f64, live: f64, left: f64) -> Trial {
+        let mut trial = Trial::made_up("heap", Vec::new());
+        trial.id = format!("heap/{subject}#1");
+        trial.subject = subject.to_owned();
+        let figures = [(OPERATION_CPU, cpu_ns * 1e-9), (LIVE_SHARE, live), (LEFT, left)];
+        trial.metrics = figures.map(|(name, value)| (name.to_owned(), value)).into();
+        trial
+    }
+
+    fn said(trials: &[Trial]) -> String {
+        let groups = groups(trials);
+        sentence(&groups.iter().collect::<Vec<_>>()).unwrap()
+    }
+
+    #[test]
+    fn ours_is_told_against_the_best_of_the_others_where_it_wins_and_where_it_loses() {
+        let peers = [
+            trial("jemalloc", 10.0, 50.0, 1048576.0),
+            trial("mimalloc", 20.0, 80.0, 2097152.0),
+        ];
+        let with = |ours: Trial| said(&[&[ours], &peers[..]].concat());
+        assert_eq!(
+            with(trial("plimsoll:lfh", 9.2, 100.0 / 1.3, 0.0)),
+            "plimsoll:lfh took 0.92 of the CPU time of the best of the others (jemalloc). It took 1.30 times its live \
+             bytes of RAM, the most frugal of the others, mimalloc, 1.25; 0 were left after all was freed (1.00 MiB of \
+             jemalloc)."
+        );
+        let lost = with(trial("plimsoll:lfh", 15.0, 50.0, 0.0));
+        assert!(
+            lost.starts_with(
+                "plimsoll:lfh took 1.50 times the CPU time of the best of the others (jemalloc)."
+            ),
+            "{lost}"
+        );
+    }
+
+    #[test]
+    fn where_no_operations_were_timed_memory_is_told_of_by_name() {
+        let mut trials = [
+            trial("glibc", 1.0, 80.0, 0.0),
+            trial("plimsoll:lfh", 1.0, 50.0, 0.0),
+        ];
+        for trial in &mut trials {
+            trial.metrics.remove(OPERATION_CPU);
+        }
+        let said = said(&trials);
+        assert!(
+            said.starts_with("plimsoll:lfh took 2.00 times its live bytes of RAM, the most frugal of the others, glibc, 1.25;"),
+            "{said}"
+        );
+    }
+
+    #[test]
+    fn without_ours_the_one_that_took_least_is_told() {
+        let said = said(&[
+            trial("glibc", 20.0, 90.0, 0.0),
+            trial("jemalloc", 10.0, 50.0, 0.0),
+        ]);
+        assert!(
+            said.starts_with("jemalloc took 0.50 of the CPU time of the best of the others (glibc)."),
+            "{said}"
+        );
+    }
+}

@@ -1,0 +1,252 @@
+//! Metrics of loads on malloc, and how allocators stand to each other in tests that differ in nothing else.
+
+mod headline;
+
+pub(crate) use headline::subjects as heap_subjects;
+
+use std::collections::BTreeMap;
+
+use super::WorkloadReport;
+use crate::analysis::metric::metrics;
+use crate::analysis::{Group, ratio};
+use crate::html::chapters;
+use plimsoll_model::recording::model::Trial;
+use plimsoll_model::scenario::Subject;
+
+metrics! {
+    OPERATION_CPU "operation_cpu_s" Less true "CPU an operation" "CPU time of the process for an allocation and a free, its own threads and the load included.";
+    LIVE_SHARE "live_percent" More true "live of RSS" "Bytes that the program asked for and holds, in percent of the RAM that was taken for them; of fragmentation at its worst.";
+    LEFT "left_bytes" Less true "left after free" "Resident bytes more than before the load, after all was freed and the rest was over.";
+    OPERATIONS "operations_per_s" More true "operations" "Allocations with a free each, a second on the wall, of all threads together.";
+    RESIDENT "resident_growth_bytes" Less false "taken" "Resident bytes more than before the first block, with all blocks held.";
+    PEAK "peak_growth_bytes" Less false "taken at most" "The most resident bytes more than before the first block.";
+    LIVE "live_bytes" Neither false "live" "Bytes that the program asked for and held when memory was read.";
+    LAST_LIVE_SHARE "last_live_percent" More false "live of RSS at the end" "Of fragmentation: live bytes in percent of the RAM taken, when sizes are as they were at first.";
+    FREE_BLOCKS "free_blocks" Less false "free blocks" "Of fragmentation, with ours: free blocks of the heap's back end at the end, all blocks held, as heap stat counts them.";
+    UNCOMMITTED_RANGES "uncommitted_ranges" Less false "uncommitted ranges" "The same: ranges that were given back to the system or never used.";
+    EXTERNAL_FRAGMENTATION "external_fragmentation_percent" Less false "external fragmentation" "The same: free of committed memory.";
+    VIRTUAL_FRAGMENTATION "virtual_fragmentation_percent" Less false "virtual-address fragmentation" "The same: uncommitted between committed memory.";
+    COLD_CPU "cold_cpu_s" Less false "cold allocation" "CPU time of an allocation in a process that has allocated nothing yet, first touches included.";
+    STEADY_CPU "steady_cpu_s" Less false "allocation again" "CPU time of an allocation of what was allocated and freed before.";
+    FREE_CPU "free_cpu_s" Less false "free" "CPU time of a free, the blocks freed in the order in which they were allocated.";
+    AGGRESSIVE "aggressive_s" Less false "all of it" "Wall time of all allocations and frees of the aggressive load.";
+    GENERATOR_CPU "generator_cpu_s" Neither false "of it the load" "CPU time an operation that the load takes without an allocator.";
+    THREADS_LIVED "threads_lived" Neither false "threads" "Threads that lived in Larson's load, one after the other.";
+}
+
+/// What the report has of this workload.
+pub(super) const REPORT: WorkloadReport = WorkloadReport {
+    known: METRICS,
+    metrics: |of| metrics(of.trial),
+    headline: headline::sentence,
+    section: Some(chapters::heap::chapter),
+};
+
+/// Computes the metrics of a trial: what its phases found. One that cannot be known is absent.
+pub fn metrics(trial: &Trial) -> BTreeMap<String, f64> {
+    let known = |name: &str| METRICS.iter().any(|metric| metric.name == name);
+    let figures = trial.phases.iter().flat_map(|phase| &phase.figures);
+    figures
+        .filter(|(name, value)| known(name) && value.is_finite())
+        .map(|(name, value)| (name.clone(), *value))
+        .collect()
+}
+
+/// Groups that differ in their allocator alone: one test.
+#[derive(Debug, Clone)]
+pub struct Test<'a> {
+    /// What sets it apart from other tests but for the threads: `block-size=0-1k`. Empty where nothing does.
+    pub panel: String,
+    /// Threads; 1 where none are told.
+    pub threads: u32,
+    /// The groups, one an allocator, in their order.
+    pub groups: Vec<&'a Group>,
+}
+
+impl<'a> Test<'a> {
+    /// What sets it apart from others, for a sentence or an axis.
+    pub fn name(&self) -> String {
+        let threads = match self.threads {
+            1 => "1 thread".to_owned(),
+            several => format!("{several} threads"),
+        };
+        match self.panel.as_str() {
+            "" => threads,
+            panel => format!("{panel}, {threads}"),
+        }
+    }
+
+    /// The median of a metric on an allocator.
+    pub fn median(&self, subject: &str, metric: &str) -> Option<f64> {
+        let group = self.groups.iter().find(|group| group.subject == subject)?;
+        Some(group.metrics.get(metric)?.summary.median)
+    }
+
+    /// The allocator with the least of a metric, of those that `counts` takes.
+    pub fn least(&self, metric: &str, counts: impl Fn(&str) -> bool) -> Option<(&'a str, f64)> {
+        let groups = self.groups.iter().filter(|group| counts(&group.subject));
+        groups
+            .filter_map(|group| Some((group.subject.as_str(), group.metrics.get(metric)?.summary.median)))
+            .min_by(|a, b| a.1.total_cmp(&b.1))
+    }
+}
+
+/// Parameters that are the allocator's, or the axis of a chart.
+const APART: [&str; 3] = ["subject", "library", "threads"];
+
+/// What tests have in common: section, threads, other parameters.
+type Asked = (String, u32, Vec<(String, String)>);
+
+fn asked(group: &Group) -> Asked {
+    let section = group.identity().split('/').next().unwrap_or_default();
+    let threads = group
+        .params
+        .get("threads")
+        .and_then(|threads| threads.parse().ok());
+    let others = group
+        .params
+        .iter()
+        .filter(|(name, _)| !APART.contains(&name.as_str()));
+    let others = others.map(|(name, value)| (name.clone(), value.clone()));
+    (section.to_owned(), threads.unwrap_or(1), others.collect())
+}
+
+/// The tests of these groups, by the order of the groups and then by their threads.
+pub fn tests<'a>(groups: &[&'a Group]) -> Vec<Test<'a>> {
+    let mut tests: Vec<(Asked, Vec<&'a Group>)> = Vec::new();
+    for group in groups {
+        let key = asked(group);
+        match tests.iter_mut().find(|(other, _)| *other == key) {
+            Some((_, members)) => members.push(group),
+            None => tests.push((key, vec![group])),
+        }
+    }
+    let differs = |param: &(String, String)| tests.iter().any(|((_, _, others), _)| !others.contains(param));
+    // Where it is all that tells two tests apart.
+    let sections = tests.iter().any(|((section, threads, others), _)| {
+        let twin = |((other, its, params), _): &&(Asked, Vec<&Group>)| {
+            other != section && its == threads && params == others
+        };
+        tests.iter().any(|test| twin(&test))
+    });
+    let panel = |(section, _, others): &Asked| {
+        let told = others.iter().filter(|param| differs(param));
+        let told = told.map(|(name, value)| format!("{name}={value}"));
+        let section = sections.then(|| section.clone());
+        section.into_iter().chain(told).collect::<Vec<_>>().join(" ")
+    };
+    let named = tests.iter().map(|(key, groups)| Test {
+        panel: panel(key),
+        threads: key.1,
+        groups: groups.clone(),
+    });
+    let mut named: Vec<Test<'a>> = named.collect();
+    named.sort_by(|a, b| (&a.panel, a.threads).cmp(&(&b.panel, b.threads)));
+    named
+}
+
+/// How an allocator stands to the best of the others, over tests.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Standing {
+    /// Geometric mean of its figure over that of the best other one in each test: under 1 it is ahead.
+    pub mean: f64,
+    /// Tests that it is of.
+    pub tests: usize,
+    /// The others that were the best in a test, the one that was so most often first.
+    pub best: Vec<String>,
+    /// The test in which it stands worst, with the best other one there.
+    pub worst: (f64, String, String),
+}
+
+/// How `subject` stands in a metric of which less is better, against the best of the others that `counts` takes.
+pub fn standing(
+    tests: &[Test<'_>],
+    subject: &str,
+    metric: &str,
+    counts: impl Fn(&str) -> bool,
+) -> Option<Standing> {
+    let against = tests.iter().filter_map(|test| {
+        let own = test.median(subject, metric)?;
+        let (best, least) = test.least(metric, |other| other != subject && counts(other))?;
+        let share = ratio(own, least).filter(|share| *share > 0.0)?;
+        Some((share, test.name(), best.to_owned()))
+    });
+    let against: Vec<(f64, String, String)> = against.collect();
+    let worst = against.iter().max_by(|a, b| a.0.total_cmp(&b.0))?.clone();
+    let logs: f64 = against.iter().map(|(share, ..)| share.ln()).sum();
+    let mut wins: Vec<(String, usize)> = Vec::new();
+    for (_, _, best) in &against {
+        match wins.iter_mut().find(|(name, _)| name == best) {
+            Some((_, count)) => *count += 1,
+            None => wins.push((best.clone(), 1)),
+        }
+    }
+    wins.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    Some(Standing {
+        mean: (logs / against.len() as f64).exp(),
+        tests: against.len(),
+        best: wins.into_iter().map(|(name, _)| name).collect(),
+        worst,
+    })
+}
+
+/// The geometric mean of what each test takes of RAM for its live bytes, on an allocator.
+pub fn ram_per_live(tests: &[Test<'_>], subject: &str) -> Option<f64> {
+    let shares = tests.iter().filter_map(|test| test.median(subject, LIVE_SHARE));
+    let logs: Vec<f64> = shares
+        .filter(|share| *share > 0.0)
+        .map(|share| (100.0 / share).ln())
+        .collect();
+    (!logs.is_empty()).then(|| (logs.iter().sum::<f64>() / logs.len() as f64).exp())
+}
+
+/// Whether a subject is one of our own front ends.
+pub fn is_ours(subject: &str) -> bool {
+    use plimsoll_model::scenario::Allocator;
+    matches!(subject.parse(), Ok(Subject::Allocator(Allocator::Plimsoll(_))))
+}
+
+#[cfg(test)]
+mod unit_tests {
+    use super::*;
+    use crate::analysis::groups;
+
+    fn trial(subject: &str, threads: u32, cpu_ns: f64) -> Trial {
+        let mut trial = Trial::made_up("heap", Vec::new());
+        trial.id = format!("heap/{subject}/threads={threads}#1");
+        trial.subject = subject.to_owned();
+        trial.params = BTreeMap::from([
+            ("subject".to_owned(), subject.to_owned()),
+            ("threads".to_owned(), threads.to_string()),
+            ("library".to_owned(), format!("lib{subject}.so")),
+        ]);
+        trial.metrics = BTreeMap::from([(OPERATION_CPU.to_owned(), cpu_ns * 1e-9)]);
+        trial
+    }
+
+    #[test]
+    fn allocators_stand_against_the_best_of_the_others_test_by_test() {
+        let trials = [
+            trial("plimsoll:lfh", 1, 9.0),
+            trial("plimsoll:standard", 1, 5.0),
+            trial("jemalloc", 1, 10.0),
+            trial("mimalloc", 1, 18.0),
+            trial("plimsoll:lfh", 4, 40.0),
+            trial("jemalloc", 4, 30.0),
+            trial("mimalloc", 4, 20.0),
+        ];
+        let groups = groups(&trials);
+        let groups: Vec<&Group> = groups.iter().collect();
+        let tests = tests(&groups);
+        let names: Vec<String> = tests.iter().map(Test::name).collect();
+        assert_eq!(names, ["1 thread", "4 threads"]);
+        let found = standing(&tests, "plimsoll:lfh", OPERATION_CPU, |other| !is_ours(other)).unwrap();
+        assert!((found.mean - (0.9f64 * 2.0).sqrt()).abs() < 1e-9, "{found:?}");
+        assert_eq!((found.tests, found.best.len()), (2, 2));
+        assert_eq!(
+            (found.worst.1.as_str(), found.worst.2.as_str()),
+            ("4 threads", "mimalloc")
+        );
+        assert_eq!(standing(&tests, "hoard", OPERATION_CPU, |_| true), None);
+    }
+}

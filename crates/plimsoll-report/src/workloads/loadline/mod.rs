@@ -1,0 +1,283 @@
+//! Metrics of the loadline scenario.
+
+mod headline;
+
+use std::collections::BTreeMap;
+
+use super::WorkloadReport;
+use crate::analysis::metric::metrics;
+use crate::analysis::statistics::summarise;
+use crate::html::chapters;
+use plimsoll_model::quantity::ratio;
+use plimsoll_model::recording::model::{Phase, Trial};
+use plimsoll_model::scenario::workloads::loadline::finding::{CPU_PER_VISIT, LOAD, NET, P99, VISITS};
+use plimsoll_model::scenario::workloads::loadline::{Point, better, bracket};
+
+metrics! {
+    KNEE "knee_load" More true "load line" "Load (size over limit) at which useful work falls under half of that at load 0.5, interpolated. Absent where it does not fall so far, or the lowest load cannot be carried.";
+    KNEE_RAM "knee_ram_load" More true "load line by RAM" "The same, with the RAM of the compressed store counted as given: size over limit and store together.";
+    WORK_1 "work_at_1_ratio" More true "work at 1" "Useful work at load 1 over that at load 0.5.";
+    WORK_1_5 "work_at_1_5_ratio" More true "work at 1.5" "Useful work at load 1.5 over that at load 0.5.";
+    WORK_2 "work_at_2_ratio" More true "work at 2" "Useful work at load 2 over that at load 0.5.";
+    P99_1 "p99_at_1_s" Less false "p99 at 1" "Latency at load 1 that 99 of 100 visits do not exceed, of the visits that should have begun: those that waited behind a slow one included.";
+    P99_1_5 "p99_at_1_5_s" Less true "p99 at 1.5" "Latency at load 1.5 that 99 of 100 visits do not exceed, of the visits that should have begun: those that waited behind a slow one included.";
+    WORK "unloaded_visits_per_s" More false "unloaded work" "Useful work at load 0.5.";
+    CPU_1_5 "cpu_per_visit_at_1_5_ratio" Less false "CPU at 1.5" "CPU time of a visit at load 1.5 over that at load 0.5.";
+    NET_1_5 "net_visit_at_1_5_s" Less false "net visit at 1.5" "Time of a visit at load 1.5 without the worker's own: choice of the page, clock and computing.";
+    KNEE_LOW "knee_low_load" Neither false "carried" "Highest load measured below the knee.";
+    KNEE_HIGH "knee_high_load" Neither false "not carried" "Lowest load measured above the knee.";
+    KILLED_LOAD "oom_killed_load" More true "killed at" "Lowest load at which the OOM killer ended the worker.";
+}
+
+/// The load that others are compared with.
+const UNLOADED: f64 = 0.5;
+/// The phases of a trial that measured a load, by load: of a load that was measured twice the one with more useful work.
+pub fn measured(trial: &Trial) -> Vec<&Phase> {
+    let points = trial.phases.iter();
+    let phases = points
+        .filter_map(|phase| Some((Point::of(&phase.figures)?, phase)))
+        .collect();
+    better(phases, |(point, _)| *point)
+        .into_iter()
+        .map(|(_, phase)| phase)
+        .collect()
+}
+
+/// The points of a trial, by load.
+pub fn points(trial: &Trial) -> Vec<Point> {
+    measured(trial)
+        .into_iter()
+        .filter_map(|phase| Point::of(&phase.figures))
+        .collect()
+}
+
+/// What a trial measured of a figure, by load; useful work as its share of that at the lowest load.
+fn line(trial: &Trial, name: &str) -> Vec<(f64, f64)> {
+    let base = match name {
+        VISITS => points(trial).first().map_or(f64::NAN, |point| point.visits_per_s),
+        _ => 1.0,
+    };
+    let point = |phase: &Phase| Some((*phase.figures.get(LOAD)?, ratio(*phase.figures.get(name)?, base)?));
+    measured(trial).into_iter().filter_map(point).collect()
+}
+
+/// A line of several repeats at one load: median, least and greatest.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Spread {
+    /// Size over limit.
+    pub load: f64,
+    /// Middle of the repeats.
+    pub median: f64,
+    /// Least of them.
+    pub min: f64,
+    /// Greatest of them.
+    pub max: f64,
+}
+
+/// A figure over the load, of repeats, at every load that one of them measured: the others by the line between their
+/// neighbouring points, and not beyond their ends. Useful work ([`VISITS`]) is its share of that at the lowest load.
+pub fn curve(trials: &[&Trial], name: &str) -> Vec<Spread> {
+    let lines: Vec<Vec<(f64, f64)>> = trials.iter().map(|trial| line(trial, name)).collect();
+    let mut loads: Vec<f64> = lines.iter().flatten().map(|(load, _)| *load).collect();
+    loads.sort_by(f64::total_cmp);
+    loads.dedup();
+    let spread = |load: f64| {
+        let values: Vec<f64> = lines.iter().filter_map(|line| value_at(line, load)).collect();
+        let summary = summarise(&values, 0)?;
+        Some(Spread {
+            load,
+            median: summary.median,
+            min: summary.min,
+            max: summary.max,
+        })
+    };
+    loads.into_iter().filter_map(spread).collect()
+}
+
+/// The value of a line, by ascending x, at `x`.
+fn value_at(line: &[(f64, f64)], x: f64) -> Option<f64> {
+    let after = line.iter().position(|(at, _)| *at >= x)?;
+    let (right, high) = line[after];
+    if right == x {
+        return Some(high);
+    }
+    let (left, low) = line[after.checked_sub(1)?];
+    Some(low + (high - low) * ratio(x - left, right - left)?)
+}
+
+/// What the report has of this workload.
+pub(super) const REPORT: WorkloadReport = WorkloadReport {
+    known: METRICS,
+    metrics: |of| metrics(of.trial),
+    headline: headline::sentence,
+    section: Some(chapters::loadline::chapter),
+};
+
+/// Computes the metrics of a trial. One that cannot be known is absent.
+pub fn metrics(trial: &Trial) -> BTreeMap<String, f64> {
+    let mut metrics = BTreeMap::new();
+    let mut set = |name: &str, value: Option<f64>| {
+        if let Some(value) = value.filter(|value| value.is_finite()) {
+            metrics.insert(name.to_owned(), value);
+        }
+    };
+    let phases = measured(trial);
+    let points = points(trial);
+    let killed = points.iter().find(|point| point.killed);
+    set(KILLED_LOAD, killed.map(|point| point.load));
+    if let Some(bracket) = bracket(&points) {
+        set(WORK, Some(bracket.base));
+        set(KNEE, bracket.load());
+        set(KNEE_RAM, bracket.knee(|point| point.ram_load));
+        set(KNEE_LOW, Some(bracket.low.load));
+        set(KNEE_HIGH, bracket.high.map(|point| point.load));
+        let at = |load: f64| points.iter().find(|point| point.load == load);
+        // What gets the worker killed at a load does so at every larger one.
+        let work = |load: f64| match (at(load), killed) {
+            (Some(point), _) => ratio(point.visits_per_s, bracket.base),
+            (None, Some(killed)) => (killed.load < load).then_some(0.0),
+            (None, None) => None,
+        };
+        set(WORK_1, work(1.0));
+        set(WORK_1_5, work(1.5));
+        set(WORK_2, work(2.0));
+    }
+    let figure = |load: f64, name: &str| {
+        let of_load = |phase: &Phase| phase.figures.get(LOAD) == Some(&load);
+        phases
+            .iter()
+            .find(|phase| of_load(phase))?
+            .figures
+            .get(name)
+            .copied()
+    };
+    set(P99_1, figure(1.0, P99));
+    set(P99_1_5, figure(1.5, P99));
+    set(NET_1_5, figure(1.5, NET));
+    let cpu = |load: f64| figure(load, CPU_PER_VISIT);
+    set(
+        CPU_1_5,
+        cpu(1.5)
+            .zip(cpu(UNLOADED))
+            .and_then(|(loaded, base)| ratio(loaded, base)),
+    );
+    metrics
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use plimsoll_model::scenario::workloads::loadline::finding::{KILLED, RAM_LOAD};
+
+    #[test]
+    fn of_a_load_that_was_measured_twice_the_better_counts() {
+        let phase = |load: f64, work: f64| Phase {
+            figures: [(LOAD, load), (VISITS, work), (P99, 1.0 / work)]
+                .map(|(name, value)| (name.to_owned(), value))
+                .into(),
+            ..Phase::default()
+        };
+        let trial = trial(vec![
+            phase(0.5, 100.0),
+            phase(1.5, 20.0),
+            phase(2.0, 60.0),
+            phase(1.5, 80.0),
+        ]);
+        let metrics = metrics(&trial);
+        assert_eq!((metrics[WORK_1_5], metrics[P99_1_5]), (0.8, 1.0 / 80.0));
+        assert!(!metrics.contains_key(KNEE));
+        let curve: Vec<f64> = curve(&[&trial], VISITS).iter().map(|at| at.median).collect();
+        assert_eq!(curve, [1.0, 0.8, 0.6]);
+    }
+
+    #[test]
+    fn metrics_come_from_the_points() {
+        let phase = |load: f64, work: f64, ram_load: f64| Phase {
+            name: format!("load {load}"),
+            figures: [
+                (LOAD, load),
+                (VISITS, work),
+                (RAM_LOAD, ram_load),
+                (P99, load / 1e3),
+                (CPU_PER_VISIT, load),
+            ]
+            .map(|(name, value)| (name.to_owned(), value))
+            .into(),
+            ..Phase::default()
+        };
+        let trial = trial(vec![
+            phase(0.5, 100.0, 0.5),
+            phase(1.5, 60.0, 1.2),
+            phase(1.0, 90.0, 1.0),
+            phase(2.0, 40.0, 1.4),
+        ]);
+        let metrics = metrics(&trial);
+        let near = |name: &str, value: f64| {
+            assert!((metrics[name] - value).abs() < 1e-9, "{name}: {}", metrics[name])
+        };
+        near(KNEE, 1.75);
+        near(KNEE_RAM, 1.3);
+        near(KNEE_LOW, 1.5);
+        near(KNEE_HIGH, 2.0);
+        near(WORK_1, 0.9);
+        near(WORK_2, 0.4);
+        near(P99_1_5, 1.5e-3);
+        near(CPU_1_5, 3.0);
+        assert!(!metrics.contains_key(KILLED_LOAD));
+    }
+
+    #[test]
+    fn repeats_with_other_loads_make_one_curve() {
+        let repeat = |works: &[(f64, f64)]| {
+            let phase = |&(load, work): &(f64, f64)| Phase {
+                figures: [(LOAD, load), (VISITS, work)]
+                    .map(|(name, value)| (name.to_owned(), value))
+                    .into(),
+                ..Phase::default()
+            };
+            trial(works.iter().map(phase).collect())
+        };
+        let one = repeat(&[(0.5, 100.0), (1.0, 80.0), (2.0, 40.0)]);
+        let two = repeat(&[(0.5, 200.0), (1.5, 100.0)]);
+        let curve = curve(&[&one, &two], VISITS);
+        let seen: Vec<(f64, f64, f64)> = curve.iter().map(|at| (at.load, at.min, at.max)).collect();
+        let expected = [
+            (0.5, 1.0, 1.0),
+            (1.0, 0.75, 0.8),
+            (1.5, 0.5, 0.6),
+            (2.0, 0.4, 0.4),
+        ];
+        let close = |(a, b): (&(f64, f64, f64), &(f64, f64, f64))| {
+            (a.0 - b.0).abs() + (a.1 - b.1).abs() + (a.2 - b.2).abs() < 1e-9
+        };
+        assert!(
+            seen.len() == expected.len() && seen.iter().zip(&expected).all(close),
+            "{seen:?}"
+        );
+    }
+
+    #[test]
+    fn a_kill_says_that_nothing_more_is_carried() {
+        let phase = |load: f64, work: f64| Phase {
+            figures: [
+                (LOAD, load),
+                (VISITS, work),
+                (KILLED, f64::from(u8::from(work == 0.0))),
+            ]
+            .map(|(name, value)| (name.to_owned(), value))
+            .into(),
+            ..Phase::default()
+        };
+        let trial = trial(vec![phase(0.5, 100.0), phase(0.97, 99.0), phase(1.0, 0.0)]);
+        let metrics = metrics(&trial);
+        assert_eq!(metrics[KNEE], 0.97);
+        assert_eq!(
+            (metrics[KILLED_LOAD], metrics[WORK_1], metrics[WORK_2]),
+            (1.0, 0.0, 0.0)
+        );
+    }
+
+    fn trial(phases: Vec<Phase>) -> Trial {
+        Trial::made_up("loadline", phases)
+    }
+}

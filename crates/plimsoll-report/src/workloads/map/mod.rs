@@ -1,0 +1,236 @@
+//! Metrics of the map scenario: what each way of handing memory back costs a page, and when the system has it.
+
+mod headline;
+
+use std::collections::BTreeMap;
+
+use super::WorkloadReport;
+use crate::analysis::{Direction, Metric, ratio};
+use crate::html::chapters;
+use plimsoll_model::recording::model::{Phase, Trial};
+use plimsoll_model::scenario::Workload;
+use plimsoll_model::scenario::workloads::map::REALLY_BACK_PERCENT;
+use plimsoll_model::scenario::{GiveBack, Map, Mapping};
+
+/// Map, touch and give back, as a program sees it: the "unnormalized" bar of the original.
+pub const TOTAL: &str = "total_per_page_s";
+/// The same less the memset of resident memory.
+pub const COST: &str = "cost_per_page_s";
+/// Giving back alone.
+pub const GIVE_BACK: &str = "give_back_per_page_s";
+/// Touching again, mapping again where needed, less the memset of resident memory.
+pub const REUSE: &str = "reuse_per_page_s";
+/// From the call until the system had 95% of it back.
+pub const BACK: &str = "back_s";
+/// What came back by itself.
+pub const BACK_SHARE: &str = "back_percent";
+/// What a reclaim took that asked for what did not come back by itself.
+pub const PRESSURE: &str = "pressure_s";
+/// What was back after a reclaim that came to an end.
+pub const PRESSURE_SHARE: &str = "pressure_percent";
+
+/// The memset of resident memory.
+pub const MEMSET: &str = "resident_memset_per_page_s";
+/// The touch of fresh memory.
+pub const TOUCH: &str = "first_touch_per_page_s";
+/// Giving back and touching again by the way for which that costs least.
+pub const FASTEST: &str = "fastest_cycle_per_page_s";
+
+/// A metric, of which less is better.
+const fn less(name: &'static str, headline: bool, title: &'static str, meaning: &'static str) -> Metric {
+    Metric {
+        name,
+        title,
+        meaning,
+        direction: Direction::Less,
+        headline,
+    }
+}
+
+/// Declares the table of metrics: those of all ways together, then each of every way. `of_way` makes the same names.
+macro_rules! metrics_of_ways {
+    ($($way:literal $title:literal;)*) => {
+        /// Every metric of this kind of work, the headline ones first.
+        pub const METRICS: &[Metric] = &[
+            less(FASTEST, true, "give back and get again", "Giving a page back and touching it again, less the memset, by the way that costs least of those that the system has the memory of."),
+            less(TOUCH, true, "first touch", "Touching a page of fresh memory. Absent for what is populated as it is mapped: its first touch is one of resident memory."),
+            less(MEMSET, true, "memset", "Touching a page of resident memory: what is subtracted where it says so."),
+            $(
+                less(concat!($way, "_total_per_page_s"), false, concat!($title, ": map, touch, give back"), "Mapping, touching and giving back a page, the memset included."),
+                less(concat!($way, "_cost_per_page_s"), false, concat!($title, ": less the memset"), "Mapping, touching and giving back a page, less the memset of a resident one."),
+                less(concat!($way, "_give_back_per_page_s"), false, concat!($title, ": give back"), "Giving a page back."),
+                less(concat!($way, "_reuse_per_page_s"), false, concat!($title, ": use again"), "Touching a page again that was given back, mapping it again where needed, less the memset of a resident one."),
+                less(concat!($way, "_back_s"), false, concat!($title, ": back after"), "Time from the call until the system had 95% of the memory back. Absent when it had not in the time of the rest, and where that cannot be known: without a cgroup, and of reserved huge pages."),
+                Metric {
+                    name: concat!($way, "_back_percent"),
+                    title: concat!($title, ": came back"),
+                    meaning: "Share of the memory that the system had back by itself in the time of the rest.",
+                    direction: Direction::Neither,
+                    headline: false,
+                },
+                less(concat!($way, "_pressure_s"), false, concat!($title, ": under pressure"), "Time that a reclaim took to get the memory that had not come back by itself."),
+                Metric {
+                    name: concat!($way, "_pressure_percent"),
+                    title: concat!($title, ": back under pressure"),
+                    meaning: "Share of the memory that the system had back after a reclaim of what had not come back by itself. Absent where none was tried, or it ran out of time.",
+                    direction: Direction::Neither,
+                    headline: false,
+                },
+            )*
+        ];
+    };
+}
+
+metrics_of_ways! {
+    "munmap" "munmap";
+    "dontneed" "MADV_DONTNEED";
+    "free" "MADV_FREE";
+    "punch" "hole punch";
+    "mremap" "mremap";
+    "map_over" "mmap over";
+    "pageout" "MADV_PAGEOUT";
+    "exit" "exit";
+}
+
+/// The name of a metric of one way.
+pub fn of_way(way: GiveBack, figure: &str) -> String {
+    format!("{}_{figure}", way.name().replace('-', "_"))
+}
+
+/// Whether memory that is given back so is free for others and gone for the program: paging out keeps it, and the end of
+/// a process ends the program.
+pub fn hands_back(way: GiveBack) -> bool {
+    !matches!(way, GiveBack::PageOut | GiveBack::Exit)
+}
+
+/// What the report has of this workload.
+pub(super) const REPORT: WorkloadReport = WorkloadReport {
+    known: METRICS,
+    metrics: |of| match &of.settings.workload {
+        Workload::Map(settings) => metrics(of.trial, settings),
+        _ => BTreeMap::new(),
+    },
+    headline: headline::sentence,
+    section: Some(|_, groups| chapters::map::chapter(groups)),
+};
+
+/// Computes the metrics of a trial. One that cannot be known is absent.
+pub fn metrics(trial: &Trial, map: &Map) -> BTreeMap<String, f64> {
+    let mut metrics = BTreeMap::new();
+    let (mut touches, mut memsets, mut cycles) = (Vec::new(), Vec::new(), Vec::new());
+    for way in GiveBack::ALL {
+        let Some(phase) = trial.phases.iter().find(|phase| phase.name == way.name()) else {
+            continue;
+        };
+        let a_page = |seconds: f64| ratio(seconds, map.touch.pages(phase.bytes) as f64);
+        let Some(times) = Times::of(phase) else { continue };
+        if map.mapping != Mapping::Populate {
+            touches.extend(a_page(times.touch));
+        }
+        memsets.extend(a_page(times.memset));
+        let total = times.map + times.touch + times.give_back;
+        let reuse = (times.reuse - times.memset).max(0.0);
+        let figures = [
+            (TOTAL, a_page(total)),
+            (COST, a_page((total - times.memset).max(0.0))),
+            (GIVE_BACK, a_page(times.give_back)),
+            (REUSE, a_page(reuse)),
+            (BACK, phase.figures.get("back_s").copied()),
+            (BACK_SHARE, phase.figures.get("back_percent").copied()),
+            (PRESSURE, phase.figures.get("pressure_s").copied()),
+            (PRESSURE_SHARE, phase.figures.get("pressure_percent").copied()),
+        ];
+        let known = figures
+            .into_iter()
+            .filter_map(|(name, value)| Some((name, value?)));
+        metrics.extend(known.map(|(name, value)| (of_way(way, name), value)));
+        let share = phase.figures.get("back_percent").copied().unwrap_or(0.0);
+        if hands_back(way) && share >= REALLY_BACK_PERCENT {
+            cycles.extend(a_page(times.give_back + reuse));
+        }
+    }
+    let all = [
+        (TOUCH, crate::analysis::statistics::median(&touches)),
+        (MEMSET, crate::analysis::statistics::median(&memsets)),
+        (FASTEST, cycles.into_iter().reduce(f64::min)),
+    ];
+    let known = all
+        .into_iter()
+        .filter_map(|(name, value)| Some((name.to_owned(), value?)));
+    metrics.extend(known);
+    metrics
+}
+
+/// Seconds of the parts of one way.
+struct Times {
+    map: f64,
+    touch: f64,
+    memset: f64,
+    give_back: f64,
+    reuse: f64,
+}
+
+impl Times {
+    fn of(phase: &Phase) -> Option<Times> {
+        let figure = |name: &str| phase.figures.get(name).copied();
+        Some(Times {
+            map: figure("map_s")?,
+            touch: figure("touch_s")?,
+            memset: figure("memset_s")?,
+            give_back: figure("give_back_s")?,
+            reuse: figure("reuse_s")?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use plimsoll_model::scenario::Touch;
+
+    #[test]
+    fn every_way_has_every_metric() {
+        for way in GiveBack::ALL {
+            for figure in [
+                TOTAL,
+                COST,
+                GIVE_BACK,
+                REUSE,
+                BACK,
+                BACK_SHARE,
+                PRESSURE,
+                PRESSURE_SHARE,
+            ] {
+                let name = of_way(way, figure);
+                assert!(METRICS.iter().any(|metric| metric.name == name), "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_populated_has_no_first_touch() {
+        let of = |mapping: Mapping| {
+            let figures = ["map_s", "touch_s", "memset_s", "give_back_s", "reuse_s"];
+            let phases = vec![Phase {
+                name: GiveBack::Munmap.name().to_owned(),
+                bytes: 1 << 20,
+                figures: figures.map(|name| (name.to_owned(), 1.0)).into(),
+                ..Phase::default()
+            }];
+            let trial = Trial::made_up("map", phases);
+            let touch = Touch::Whole;
+            metrics(
+                &trial,
+                &Map {
+                    size: 1 << 20,
+                    mapping,
+                    touch,
+                    hold: 0.0,
+                },
+            )
+        };
+        let (populated, faulted) = (of(Mapping::Populate), of(Mapping::Anonymous));
+        assert!(faulted.contains_key(TOUCH) && !populated.contains_key(TOUCH));
+        assert!(populated.contains_key(MEMSET));
+    }
+}

@@ -1,0 +1,199 @@
+//! Metrics of the thrash scenario: what work was done, at what cost in paging and CPU, and what others felt of it.
+
+mod headline;
+
+use std::collections::BTreeMap;
+
+use super::WorkloadReport;
+use crate::analysis::metric::metrics;
+use crate::html::chapters;
+use plimsoll_model::quantity::ratio;
+use plimsoll_model::recording::model::{Phase, Trial};
+use plimsoll_model::scenario::Thrash;
+use plimsoll_model::scenario::Workload;
+use plimsoll_model::scenario::workloads::thrash::Distinct;
+
+metrics! {
+    CYCLES "cycles_per_s" More true "useful work" "Write cycles that all consumers together finished a second, from the first start to the common end; one that ended later is not counted.";
+    DONE "cycles_done_percent" More true "work done" "Write cycles that were finished, in percent of those that would have been, had each been as fast as the fastest.";
+    FAIRNESS "fairness_ratio" More true "fairness" "Jain's index of the consumers' cycles per active second: 1 when all got the same, 1/N when one got all.";
+    PAGES_IN "load_pages_in_per_s" Less true "pages in" "Pages read back a second, from the first start to the common end.";
+    PAGES_OUT "load_pages_out_per_s" Less true "pages out" "Pages put away a second, from the first start to the common end.";
+    SYSTEM "load_system_percent" Less true "system CPU" "CPU time in the kernel, in percent of all CPUs, from the first start to the common end.";
+    HEARTBEAT "load_wakeup_p99_s" Less true "wakeup p99" "Time that a process in the same cgroup, waking up a thousand times a second, was late in 99 of 100 wake-ups under load.";
+    LAUNCH "load_launch_p99_s" Less true "launch p99" "Time that the start of a program in the same cgroup took in 99 of 100 cases under load; starts that failed have no time, and are counted apart.";
+    SMALL_SET "small_set_slowdown_ratio" Less true "neighbour slowdown" "Mean time that a visit of a working set of 4 MiB in the same cgroup took under load, over that at rest.";
+    RECOVERY "recovery_s" Less true "recovery" "Seconds from the common end until paging, stalls, wakeup and small set were as at rest; none where they were not while they were watched.";
+    USER "load_user_percent" Neither false "user CPU" "CPU time in programs, in percent of all CPUs, from the first start to the common end.";
+    ALL_PAGES_IN "all_active_pages_in_per_s" Less false "pages in, all active" "Pages read back a second while all consumers were active.";
+    ALL_PAGES_OUT "all_active_pages_out_per_s" Less false "pages out, all active" "Pages put away a second while all consumers were active.";
+    STALLED "load_stalled_percent" Less false "stalled" "Time in which at least one process of the machine waited for memory, in percent, under load.";
+    HEARTBEAT_P50 "load_wakeup_p50_s" Less false "wakeup p50" "Time that the wakeup was late in half of its wake-ups under load.";
+    HEARTBEAT_MAX "load_wakeup_max_s" Less false "wakeup max" "The latest wake-up of the wakeup under load.";
+    REST_HEARTBEAT "rest_wakeup_p99_s" Less false "wakeup p99, at rest" "The wakeup before the first consumer started: what this machine does by itself.";
+    CYCLE_P50 "cycle_p50_s" Less false "cycle p50" "Time that the writes of a cycle took in half of all cycles.";
+    CYCLE_P99 "cycle_p99_s" Less false "cycle p99" "Time that the writes of a cycle took in 99 of 100 cycles.";
+    CYCLE_MAX "longest_cycle_s" Less false "longest cycle" "The longest time that the writes of a cycle took.";
+    END_LATE "end_late_s" Less false "late end" "Time by which the latest consumer ended after the common end: it was in a cycle.";
+    DISTINCT "distinct_pages_ratio" Neither false "pages chosen" "Distinct pages of the places that the generator chose for a cycle, over the number that chance says: n(1-(1-1/n)^W) of n pages.";
+    RECOVERED "recovered_ratio" More false "recovered" "1 where paging, stalls, wakeup and small set were as at rest again within 30 s after the last consumer ended, 0 where not.";
+}
+
+/// Jain's fairness index (Jain, Chiu and Hawe, 1984): 1 when all are equal, 1/n when one has all; none of nothing.
+pub fn fairness(shares: &[f64]) -> Option<f64> {
+    let sum: f64 = shares.iter().sum();
+    let squares: f64 = shares.iter().map(|share| share * share).sum();
+    ratio(sum * sum, shares.len() as f64 * squares)
+}
+
+/// What the report has of this workload.
+pub(super) const REPORT: WorkloadReport = WorkloadReport {
+    known: METRICS,
+    metrics: |of| match &of.settings.workload {
+        Workload::Thrash(settings) => metrics(of.trial, settings),
+        _ => BTreeMap::new(),
+    },
+    headline: headline::sentence,
+    section: Some(chapters::thrash::chapter),
+};
+
+/// Computes the metrics of a trial. One that cannot be known is absent.
+pub fn metrics(trial: &Trial, thrash: &Thrash) -> BTreeMap<String, f64> {
+    let mut metrics = BTreeMap::new();
+    let mut set = |name: &str, value: Option<f64>| {
+        if let Some(value) = value.filter(|value| value.is_finite()) {
+            metrics.insert(name.to_owned(), value);
+        }
+    };
+    let phase = |name: &str| trial.phases.iter().find(|phase| phase.name == name);
+    let figure = |phase: Option<&Phase>, name: &str| phase?.figures.get(name).copied();
+    let (rest, load, recovery) = (phase("rest"), phase("load"), phase("recovery"));
+    for name in [CYCLES, DONE, FAIRNESS, DISTINCT] {
+        set(name, of_consumers(name, trial, thrash));
+    }
+    for (name, of_load) in [
+        (PAGES_IN, "pages_in_per_s"),
+        (PAGES_OUT, "pages_out_per_s"),
+        (ALL_PAGES_IN, ALL_PAGES_IN),
+        (ALL_PAGES_OUT, ALL_PAGES_OUT),
+        (USER, "user_percent"),
+        (SYSTEM, "system_percent"),
+        (STALLED, "stalled_percent"),
+        (HEARTBEAT_P50, "wakeup_p50_s"),
+        (HEARTBEAT, "wakeup_p99_s"),
+        (HEARTBEAT_MAX, "wakeup_max_s"),
+        (LAUNCH, "launch_p99_s"),
+        (CYCLE_P50, CYCLE_P50),
+        (CYCLE_P99, CYCLE_P99),
+        (CYCLE_MAX, CYCLE_MAX),
+        (END_LATE, END_LATE),
+    ] {
+        set(name, figure(load, of_load));
+    }
+    set(REST_HEARTBEAT, figure(rest, "wakeup_p99_s"));
+    let visits = |phase| figure(phase, "small_set_mean_s");
+    set(
+        SMALL_SET,
+        visits(load)
+            .zip(visits(rest))
+            .and_then(|(load, rest)| ratio(load, rest)),
+    );
+    for name in [RECOVERY, RECOVERED] {
+        set(name, figure(recovery, name));
+    }
+    metrics
+}
+
+/// The figures that come from what each consumer did.
+fn of_consumers(name: &str, trial: &Trial, thrash: &Thrash) -> Option<f64> {
+    let list = |name: &str| trial.lists.get(name).map(Vec::as_slice).unwrap_or_default();
+    let sum = |name: &str| list(name).iter().sum::<f64>();
+    let (cycles, active) = (list("consumer_cycles"), list("consumer_active_s"));
+    if cycles.is_empty() {
+        return None;
+    }
+    match name {
+        CYCLES => {
+            let in_time = list("consumer_cycles_in_time");
+            if in_time.is_empty() {
+                return None;
+            }
+            ratio(in_time.iter().sum(), thrash.seconds())
+        }
+        DONE => {
+            let shortest = list("consumer_shortest_cycle_s").iter().copied();
+            let fastest = shortest.filter(|&seconds| seconds > 0.0).reduce(f64::min)?;
+            ratio(
+                100.0 * sum("consumer_cycles") * (thrash.sleep + fastest),
+                active.iter().sum(),
+            )
+        }
+        FAIRNESS => {
+            let rates = cycles.iter().zip(active);
+            let rates: Option<Vec<f64>> = rates.map(|(cycles, active)| ratio(*cycles, *active)).collect();
+            fairness(&rates?)
+        }
+        _ => {
+            let touched = ratio(sum("consumer_counted_pages"), sum("consumer_counted_cycles"))?;
+            ratio(touched, Distinct::expected(thrash).mean)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn metrics_of(recovery: &[(&str, f64)], lists: &[(&str, &[f64])]) -> BTreeMap<String, f64> {
+        let phase = |name: &str, figures: &[(&str, f64)]| Phase {
+            name: name.to_owned(),
+            figures: figures
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), *value))
+                .collect(),
+            ..Phase::default()
+        };
+        let phases = vec![
+            phase("rest", &[("small_set_mean_s", 0.001)]),
+            phase("load", &[("small_set_mean_s", 0.003)]),
+            phase("recovery", recovery),
+        ];
+        let lists = lists.iter();
+        let trial = Trial {
+            lists: lists
+                .map(|(name, values)| ((*name).to_owned(), values.to_vec()))
+                .collect(),
+            ..Trial::made_up("thrash", phases)
+        };
+        let thrash = Thrash {
+            consumers: 3,
+            consumer_size: 1 << 20,
+            writes: 100,
+            sleep: 0.1,
+            stagger: 2.5,
+            hold: 0.0,
+        };
+        metrics(&trial, &thrash)
+    }
+
+    #[test]
+    fn a_recovery_that_did_not_happen_is_none() {
+        let found = metrics_of(&[(RECOVERED, 0.0)], &[]);
+        assert_eq!((found.get(RECOVERY), found[RECOVERED]), (None, 0.0));
+        let found = metrics_of(&[(RECOVERED, 1.0), (RECOVERY, 4.5)], &[]);
+        assert_eq!((found[RECOVERY], found[RECOVERED]), (4.5, 1.0));
+        assert!((found[SMALL_SET] - 3.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn cycles_that_ended_late_are_no_useful_work() {
+        let consumers: [(&str, &[f64]); 3] = [
+            ("consumer_cycles", &[60.0, 31.0, 12.0]),
+            ("consumer_cycles_in_time", &[59.0, 30.0, 11.0]),
+            ("consumer_active_s", &[10.5, 7.5, 5.0]),
+        ];
+        // Three consumers, 2.5 s apart, and as long again after the last start: 10 s.
+        assert!((metrics_of(&[], &consumers)[CYCLES] - 10.0).abs() < 1e-9);
+        assert_eq!(metrics_of(&[], &consumers[..1]).get(CYCLES), None);
+    }
+}

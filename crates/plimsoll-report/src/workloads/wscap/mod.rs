@@ -1,0 +1,193 @@
+//! Metrics of the wscap scenario: how often memory is scanned a second without a cap and under it, and what the
+//! difference is spent in.
+
+mod headline;
+
+use std::collections::BTreeMap;
+
+use super::WorkloadReport;
+use crate::analysis::metric::metrics;
+use crate::html::chapters;
+use plimsoll_model::quantity::ratio;
+use plimsoll_model::recording::model::{Phase, Trial};
+
+metrics! {
+    SLOWDOWN "slowdown_ratio" Less true "slowdown" "Scans a second without a cap over scans a second under it: how many times longer a scan takes.";
+    UNCAPPED_SCANS "uncapped_scans_per_s" More true "uncapped scans" "Scans a second while all memory may stay resident.";
+    CAPPED_SCANS "capped_scans_per_s" More true "capped scans" "Scans a second under the cap.";
+    FAULT_PATH "fault_path_percent" Neither true "CPU in faults" "CPU time of the scanning thread under the cap that was spent in the handling of page faults, by samples of its clock.";
+    FAULTS "faults_per_scan_count" Less false "faults a scan" "Page faults of the worker, major and minor, for each scan under the cap.";
+    CPU_SLOWDOWN "cpu_slowdown_ratio" Less false "CPU slowdown" "CPU time of the worker for a scan under the cap over that for one without it: like the slowdown, but waiting for a disk or for a CPU that others use counts in neither.";
+    SYSTEM_CPU "capped_system_cpu_percent" Neither false "system CPU" "System time in the CPU time of the worker under the cap.";
+    RESIDENT_MIN "capped_resident_min_bytes" Neither false "least resident" "Least of the filled memory that was seen resident under the cap.";
+    RESIDENT_MAX "capped_resident_max_bytes" Neither false "most resident" "Most of the filled memory that was seen resident under the cap.";
+    REFILL "refill_ratio" Less false "refill" "The first scan after the working set was emptied once, over the median scan without a cap: what emptying costs, once.";
+    EMPTIED_SLOWDOWN "emptied_slowdown_ratio" Less false "emptied once" "Scans a second without a cap over scans a second after the working set was emptied once, the refill included.";
+    PAGE_SECONDS "resident_page_s" Less false "a page" "Time to write a byte into a page that is resident: the cost of the loop itself, and the least that a scan can take.";
+}
+
+/// What the report has of this workload.
+pub(super) const REPORT: WorkloadReport = WorkloadReport {
+    known: METRICS,
+    metrics: |of| metrics(of.trial),
+    headline: headline::sentence,
+    section: Some(chapters::wscap::chapter),
+};
+
+/// Computes the metrics of a trial. One that cannot be known is absent.
+pub fn metrics(trial: &Trial) -> BTreeMap<String, f64> {
+    let phase = |name: &str| trial.phases.iter().find(|phase| phase.name == name);
+    let figure = |name: &str, figure: &str| phase(name)?.figures.get(figure).copied();
+    let over = |above: Option<f64>, below: Option<f64>| ratio(above?, below?);
+    let uncapped = figure("uncapped", "scans_per_s");
+    let capped = figure("capped", "scans_per_s");
+    let found = [
+        (SLOWDOWN, over(uncapped, capped)),
+        (UNCAPPED_SCANS, uncapped),
+        (CAPPED_SCANS, capped),
+        (FAULT_PATH, figure("capped", "fault_path_percent")),
+        (FAULTS, figure("capped", "faults_per_scan_count")),
+        (
+            CPU_SLOWDOWN,
+            over(
+                phase("capped").and_then(cpu_of_scan),
+                phase("uncapped").and_then(cpu_of_scan),
+            ),
+        ),
+        (SYSTEM_CPU, phase("capped").and_then(system_percent)),
+        (RESIDENT_MIN, figure("capped", "resident_min_bytes")),
+        (RESIDENT_MAX, figure("capped", "resident_max_bytes")),
+        (
+            REFILL,
+            over(
+                figure("emptied", "first_scan_s"),
+                figure("uncapped", "median_scan_s"),
+            ),
+        ),
+        (EMPTIED_SLOWDOWN, over(uncapped, figure("emptied", "scans_per_s"))),
+        (PAGE_SECONDS, figure("uncapped", "page_s")),
+    ];
+    let known = found
+        .into_iter()
+        .filter_map(|(name, value)| Some((name.to_owned(), value.filter(|value| value.is_finite())?)));
+    known.collect()
+}
+
+/// CPU seconds for each scan of a phase.
+fn cpu_of_scan(phase: &Phase) -> Option<f64> {
+    let scans = *phase.figures.get("scans_count")?;
+    ratio(phase.cpu_user_s + phase.cpu_system_s, scans)
+}
+
+/// System time in percent of the CPU time of a phase.
+fn system_percent(phase: &Phase) -> Option<f64> {
+    ratio(100.0 * phase.cpu_system_s, phase.cpu_user_s + phase.cpu_system_s)
+}
+
+/// Size over cap of a trial or group with these parameters.
+pub fn load(params: &BTreeMap<String, String>) -> Option<f64> {
+    let load: f64 = params.get("load")?.parse().ok()?;
+    (load.is_finite() && load > 0.0).then_some(load)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn phase(name: &str, cpu: (f64, f64), figures: &[(&str, f64)]) -> Phase {
+        Phase {
+            name: name.to_owned(),
+            cpu_user_s: cpu.0,
+            cpu_system_s: cpu.1,
+            figures: figures
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), *value))
+                .collect(),
+            ..Phase::default()
+        }
+    }
+
+    fn metrics_of(phases: Vec<Phase>) -> BTreeMap<String, f64> {
+        metrics(&Trial::made_up("wscap", phases))
+    }
+
+    #[test]
+    fn a_trial_of_known_phases_has_known_metrics() {
+        let found = metrics_of(vec![
+            phase("fill", (0.1, 0.2), &[]),
+            phase(
+                "uncapped",
+                (2.0, 0.0),
+                &[
+                    ("scans_per_s", 1000.0),
+                    ("scans_count", 2000.0),
+                    ("median_scan_s", 0.001),
+                ],
+            ),
+            phase(
+                "capped",
+                (0.1, 0.9),
+                &[
+                    ("scans_per_s", 10.0),
+                    ("scans_count", 20.0),
+                    ("fault_path_percent", 98.0),
+                    ("faults_per_scan_count", 16384.0),
+                    ("resident_min_bytes", 3e7),
+                    ("resident_max_bytes", 4e7),
+                ],
+            ),
+            phase(
+                "emptied",
+                (0.5, 0.5),
+                &[("scans_per_s", 500.0), ("first_scan_s", 0.05)],
+            ),
+        ]);
+        for (name, value) in [
+            (SLOWDOWN, 100.0),
+            (UNCAPPED_SCANS, 1000.0),
+            (CAPPED_SCANS, 10.0),
+            (FAULT_PATH, 98.0),
+            (FAULTS, 16384.0),
+            (SYSTEM_CPU, 90.0),
+            (CPU_SLOWDOWN, 50.0),
+            (RESIDENT_MIN, 3e7),
+            (RESIDENT_MAX, 4e7),
+            (REFILL, 50.0),
+            (EMPTIED_SLOWDOWN, 2.0),
+        ] {
+            assert!(
+                (found[name] / value - 1.0).abs() < 1e-9,
+                "{name}: {}",
+                found[name]
+            );
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_known_is_absent() {
+        assert_eq!(metrics_of(Vec::new()), BTreeMap::new());
+        // Nothing was scanned under the cap, and no scan was finished after the emptying.
+        let found = metrics_of(vec![
+            phase("uncapped", (1.0, 0.0), &[("scans_per_s", 1000.0)]),
+            phase(
+                "capped",
+                (0.0, 0.0),
+                &[("scans_per_s", 0.0), ("scans_count", 0.0)],
+            ),
+            phase("emptied", (0.0, 1.0), &[("scans_per_s", 0.5)]),
+        ]);
+        let names: Vec<&str> = found.keys().map(String::as_str).collect();
+        assert_eq!(names, [CAPPED_SCANS, EMPTIED_SLOWDOWN, UNCAPPED_SCANS]);
+        assert!(found.values().all(|value| value.is_finite()));
+    }
+
+    #[test]
+    fn a_load_is_a_number_above_zero() {
+        let of = |text: &str| load(&BTreeMap::from([("load".to_owned(), text.to_owned())]));
+        assert_eq!((of("2"), of("0.75")), (Some(2.0), Some(0.75)));
+        for text in ["", "0", "-1", "NaN", "inf", "two"] {
+            assert_eq!(of(text), None, "{text}");
+        }
+        assert_eq!(load(&BTreeMap::new()), None);
+    }
+}
