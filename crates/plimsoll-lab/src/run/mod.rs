@@ -11,32 +11,27 @@ mod probes;
 mod progress;
 mod recorder;
 mod services;
-mod thrash;
 mod time_limit;
 mod trial;
 mod workloads;
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::environment::{self, EnvironmentError, MissingKind, Session, Tripwire};
 use crate::workload::protocol::{Command, Reply};
-use crate::workload::{Worker, WorkerOptions};
 
 use crate::workload::{self, Worker, WorkerOptions};
-use plimsoll::progress::Progress;
 use plimsoll_model::exit::{Exit, Failure, OrExit};
 use plimsoll_model::recording::model::{
-    Calibration, EventKind, Manifest, RECORDING_SCHEMA, Results, RunStatus, SamplerSettings, Trial,
+    EventKind, Manifest, RECORDING_SCHEMA, Results, RunStatus, SamplerSettings,
 };
 use plimsoll_model::recording::{Now, Recording, RecordingError, Writer};
-use plimsoll_model::scenario::{Machine, Plan, SpeedHints, Workload};
 
-use plimsoll_model::recording::{self, Now, PhaseRows, Recording, RecordingError, Writer};
-use plimsoll_model::scenario::{Machine, Plan, Settings, SpeedHints};
+use plimsoll_model::scenario::{Machine, Plan, SpeedHints};
 use plimsoll_sample::stop::Stop;
 use plimsoll_sample::{Reader, Sampler, SamplerConfig, Target, monotonic_ns};
 pub use progress::{Progress, Silent};
@@ -72,19 +67,6 @@ pub struct Options {
     pub resume: Option<PathBuf>,
     /// How long to wait for another run to end; `None` is refused at once.
     pub wait: Option<Duration>,
-    /// How numbers and the report are made.
-    pub analysis: Analysis,
-}
-
-/// What the runner has done to what it measured. Its caller brings it: to measure, to compute and to show are apart.
-#[derive(Debug, Clone, Copy)]
-pub struct Analysis {
-    /// The metrics of a trial from its record, its settings, the samples next to its phases and the calibration.
-    pub metrics: fn(&Trial, &Settings, &[PhaseRows], Option<&Calibration>) -> BTreeMap<String, f64>,
-    /// The verdict and all numbers of a recording.
-    pub results: fn(&Recording) -> Results,
-    /// Writes the report of a finished recording into a folder, and returns its path.
-    pub write_report: fn(&Recording, &Results, &Path) -> Result<PathBuf, Failure>,
 }
 
 /// What a run left.
@@ -114,7 +96,6 @@ struct Runner<'a> {
     progress: &'a mut dyn Progress,
     services: &'a Services,
     executable: PathBuf,
-    analysis: Analysis,
     /// The wake-up probe outside of the trials' cgroups, from the first trial on.
     neighbour: Option<Worker>,
 }
@@ -271,7 +252,6 @@ impl<'a> Runner<'a> {
             progress,
             services,
             executable,
-            analysis: options.analysis,
             neighbour: None,
         })
     }

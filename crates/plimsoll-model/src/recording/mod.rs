@@ -16,11 +16,11 @@ mod append;
 mod arrow;
 mod batch;
 
-pub mod neighbour;
 mod error;
 mod follow;
 mod lines;
 pub mod model;
+pub mod neighbour;
 mod parquet;
 mod phase_rows;
 mod reader;

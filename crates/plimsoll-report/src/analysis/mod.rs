@@ -23,7 +23,6 @@ pub mod timeline;
 
 use std::collections::BTreeMap;
 
-
 use crate::workloads::{self, TrialData};
 use plimsoll_model::recording::model::{Calibration, Trial};
 use plimsoll_model::scenario::Settings;

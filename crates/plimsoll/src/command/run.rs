@@ -67,14 +67,6 @@ pub(super) fn run(options: &cli::Run, verbosity: &Verbosity) -> Result<Exit, Fai
         output: options.output.clone(),
         resume: options.resume.clone(),
         wait: options.wait.map(Duration::from_secs),
-        analysis: run::Analysis {
-            metrics: analysis::metrics,
-            results: analysis::results,
-            write_report: |recording, results, folder| {
-                report::write_page(recording, results, folder)
-                    .map_err(|error| Failure::message(Exit::Missing, error))
-            },
-        },
     };
     let outcome = run::run(settings, &SERVICES, &mut progress)?;
     present(&outcome, options.json, verbosity)?;

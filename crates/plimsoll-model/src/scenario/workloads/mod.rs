@@ -135,7 +135,6 @@ impl Workload {
 
 /// What a workload needs of a machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Need {
     /// The soft ceiling of a cgroup (`memory.high`).
     MemoryHigh,

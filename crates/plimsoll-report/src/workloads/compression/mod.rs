@@ -4,7 +4,6 @@ mod headline;
 
 use std::collections::BTreeMap;
 
-
 use super::WorkloadReport;
 use crate::analysis::metric::metrics;
 use crate::analysis::{PhaseRows, ratio};

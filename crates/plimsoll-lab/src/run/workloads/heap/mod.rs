@@ -13,9 +13,9 @@ use std::time::Duration;
 use plimsoll_os::Pidfd;
 use plimsoll_proc::{KeptFile, Statm};
 
-use crate::run::services::{HeapService, HeapState};
 use crate::environment;
 use crate::run::context::{Surroundings, TrialContext};
+use crate::run::services::{HeapService, HeapState};
 use crate::run::trial::{TrialError, lacking};
 use crate::workload::Worker;
 use crate::workload::protocol::{Command, Findings, Reply};
