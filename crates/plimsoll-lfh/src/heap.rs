@@ -10,33 +10,12 @@ use crate::bucket::{Bucket, LARGEST_BLOCK, SMALLEST_BLOCK};
 use crate::front_end::{self, Freed};
 use crate::hardened;
 use crate::integrity::{self, Damage};
+use crate::options::{FrontEnd, FrontEndError, HeapError, HeapOptions};
 use crate::record::{self, Record};
 use crate::unit::{UNIT, UnitIndex, UnitKind};
 use crate::{arena, large, purge, standard, subsegment};
 
-mod error;
-
-pub use self::error::{FrontEndError, HeapError};
-
-/// Who serves blocks of up to [`LARGEST_BLOCK`](crate::LARGEST_BLOCK) bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub enum FrontEnd {
-    /// One lock over coalescing blocks.
-    Standard = 0,
-    /// Buckets and affinity slots.
-    LowFragmentation = 2,
-}
-
-/// How a heap is made.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct HeapOptions {
-    /// Every call checks the whole heap. It cannot have the low-fragmentation front end.
-    pub debug: bool,
-    /// The hardened profile: a byte a block out of line, guard pages, quarantine, zero on free. It is one of the
-    /// low-fragmentation front end.
-    pub hardened: bool,
-}
+mod fork;
 
 /// A heap. Dropped, it is destroyed: its blocks are gone, and its memory goes back to the system.
 #[derive(Debug)]
@@ -47,7 +26,7 @@ pub struct Heap {
 
 /// A constant, so that what is compiled into the program knows which heap it is.
 const PROCESS_HEAP: &Heap = &Heap {
-    number: record::PROCESS,
+    number: arena::PROCESS,
 };
 
 /// Bytes of a block are aligned to this, whatever was asked for.
@@ -153,7 +132,7 @@ impl Heap {
     #[inline(always)]
     fn sections(&self) -> Sections {
         match self.number {
-            record::PROCESS => Sections::of_process(),
+            arena::PROCESS => Sections::of_process(),
             number => {
                 record::of(number).map_or(Sections::NONE, |record| record.low_fragmentation().sections())
             }
@@ -358,7 +337,7 @@ impl Heap {
     /// Gives all memory of the heap that is not in use back to the system at once, instead of within about a second.
     pub fn trim(&self) {
         if let Some(record) = self.record() {
-            purge::purge_all(record);
+            record.purge_all();
         }
     }
 

@@ -264,9 +264,9 @@ mod tests {
     use super::*;
     use crate::arena::{SEGMENT_UNITS, Segment};
     use crate::backend::tests;
-    use crate::heap::{Heap, HeapOptions};
     use crate::record;
     use crate::this_program::is_emulated_without;
+    use crate::{Heap, HeapOptions};
 
     fn bytes_of<'b>(start: usize, length: usize) -> &'b mut [u8] {
         // SAFETY: the range is this test's, and accessible.

@@ -13,17 +13,15 @@
 //! ```
 #![allow(unsafe_code)]
 
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::ptr;
+use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use core::time::Duration;
 
 use plimsoll_os::{Errno, HelperState, coarse_milliseconds, futex_wait, start_helper_thread};
 
 use crate::arena::{self, HELPER};
-use crate::backend::{Backend, MOST_PURGED};
-use crate::front_end::Idle;
 use crate::lock::Forking;
 use crate::pages;
-use crate::record::{self, Record};
 use crate::settings::{self, PurgeMode};
 use crate::unit::UNIT;
 
@@ -48,6 +46,28 @@ static SLOW_CALLS: AtomicU32 = AtomicU32::new(0);
 /// When the last period ended, in milliseconds of the clock; 0 before the first began.
 static LAST: AtomicU32 = AtomicU32::new(0);
 
+/// The functions that end a period, of the module that lists the heaps.
+#[derive(Debug)]
+pub(crate) struct EndPeriods {
+    /// Ends the period of each heap. Returns whether free memory is left to be purged later.
+    pub(crate) of_all: fn() -> bool,
+    /// The same, unless another thread holds the list of heaps.
+    pub(crate) if_unlocked: fn(),
+}
+
+/// Set by [`set_end_periods`]; null before.
+static END_PERIODS: AtomicPtr<EndPeriods> = AtomicPtr::new(ptr::null_mut());
+
+/// Sets the functions that end a period. The first heap sets them before it has memory to purge.
+pub(crate) fn set_end_periods(functions: &'static EndPeriods) {
+    END_PERIODS.store(ptr::from_ref(functions).cast_mut(), Ordering::Release);
+}
+
+fn end_periods() -> Option<&'static EndPeriods> {
+    // SAFETY: `set_end_periods` stores references to statics alone.
+    unsafe { END_PERIODS.load(Ordering::Acquire).as_ref() }
+}
+
 /// Called by slow paths that hold no lock: ends the period now and then, where no helper does.
 pub(crate) fn now_and_then() {
     after_calls(SLOW_CALLS.fetch_add(1, Ordering::Relaxed));
@@ -67,7 +87,9 @@ fn look_at_the_clock() {
         return;
     }
     if is_over(&LAST, coarse_milliseconds()) {
-        record::try_with_each(|record| _ = end_period(record));
+        if let Some(end) = end_periods() {
+            (end.if_unlocked)();
+        }
     }
 }
 
@@ -118,8 +140,7 @@ extern "C" fn run() {
     loop {
         futex_wait(&SLEEP, 0, Some(Duration::from_millis(u64::from(PERIOD))));
         HELPER_STATE.begin_to_look();
-        let mut left = false;
-        record::with_each(|record| left |= end_period(record));
+        let left = end_periods().is_some_and(|end| (end.of_all)());
         // Without a mode there was an error: the pages cannot be given back.
         if !left || settings::purge_mode() == PurgeMode::Never {
             return;
@@ -127,40 +148,10 @@ extern "C" fn run() {
     }
 }
 
-/// Ends the period of a heap. Whether something is left to be purged later.
-pub(crate) fn end_period(record: &Record) -> bool {
-    let mut left = record.low_fragmentation().drain(record.backend(), Idle::Since);
-    left |= record.run_cache().drain(record.backend(), false);
-    record.backend().extents().bins.next_period();
-    while purge_one(record.backend(), false, MOST_PURGED) > 0 {}
-    left || record.backend().extents().touched != 0
-}
-
-/// Gives back a heap's pages that are not in use, however short a time. No lock is held by this thread.
-pub(crate) fn purge_all(record: &Record) {
-    record.free_what_is_kept();
-    // An extent at a time: a fork need not wait for all, and does not begin in the middle of one.
-    while record::with_list(|| purge_one(record.backend(), true, MOST_PURGED)) > 0 {}
-}
-
 /// Refusals one after the other from which on all pages are taken to be locked, and none is given back any more.
 const MOST_REFUSALS: u32 = 16;
 /// How many there were since the system took something.
 static REFUSALS: AtomicU32 = AtomicU32::new(0);
-
-/// Purges an extent, or at most `most` units of a long one; of those that lie free for long, or of all. Returns how
-/// many units it purged, 0 where there is nothing to purge or all of it is locked. A fork in the middle of it would lose
-/// the extent to the child: the caller holds a lock that keeps it from beginning.
-pub(crate) fn purge_one(backend: &Backend, all: bool, most: u32) -> u32 {
-    let Some((first, units)) = backend.extents().begin_purge(all, most) else {
-        return 0;
-    };
-    let length = units as usize * UNIT;
-    // SAFETY: the run is free, and nobody takes it before `end_purge`.
-    let goes_on = unsafe { give_back(arena::address_of(first), length) };
-    backend.extents().end_purge(first);
-    if goes_on { units } else { 0 }
-}
 
 /// Gives whole pages back to the system, as far as it takes them, and clears the others: they read as zero. No where it
 /// takes none, time and again.

@@ -4,26 +4,24 @@
 //! without a heap.
 #![allow(unsafe_code)]
 
+pub(crate) mod fork;
+
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, Ordering};
 
-use crate::arena;
-use crate::backend::Backend;
+use crate::arena::{self, PROCESS};
+use crate::backend::{Backend, MOST_PURGED};
 use crate::bucket::Bucket;
-use crate::fork;
-use crate::front_end::LowFragmentation;
-use crate::heap::{FrontEnd, FrontEndError, HeapError, HeapOptions};
+use crate::front_end::{Idle, LowFragmentation};
 use crate::integrity::{self, Damage};
 use crate::large::Runs;
 use crate::lock::Lock;
-use crate::purge;
+use crate::options::{FrontEnd, FrontEndError, HeapError, HeapOptions};
+use crate::purge::{self, EndPeriods};
 use crate::run_cache::RunCache;
 use crate::settings;
 use crate::standard::Standard;
 use crate::unit::UnitKind;
-
-/// Number of the process's heap.
-pub(crate) const PROCESS: u32 = 1;
 
 /// A heap. Read from outside by `plimsoll heap stat`.
 #[derive(Debug)]
@@ -69,13 +67,17 @@ fn make_process_record() -> Option<&'static Record> {
     }
     let record = arena::record_address(PROCESS) as *mut Record;
     PROCESS_RECORD.store(record, Ordering::Release);
-    fork::register();
+    fork::prepare();
     // SAFETY: the record was initialised with the window.
     unsafe { record.as_ref() }
 }
 
 /// Makes the heap of the process.
 fn begin_process_heap() -> bool {
+    purge::set_end_periods(&EndPeriods {
+        of_all: end_periods,
+        if_unlocked: try_end_periods,
+    });
     integrity::set_key(arena::directory().key.load(Ordering::Relaxed));
     let front_end = match settings::starts_standard() {
         true => FrontEnd::Standard,
@@ -113,7 +115,7 @@ fn begin(number: u32, options: HeapOptions, front_end: FrontEnd) -> bool {
 }
 
 /// Calls `visit` with each heap, none of which ends meanwhile. No lock is held by this thread.
-pub(crate) fn with_each(mut visit: impl FnMut(&Record)) {
+fn with_each(mut visit: impl FnMut(&Record)) {
     for number in 1..=arena::directory().heaps.load(Ordering::Acquire) {
         let _held = HEAPS.lock();
         if let Some(record) = living(number) {
@@ -123,13 +125,13 @@ pub(crate) fn with_each(mut visit: impl FnMut(&Record)) {
 }
 
 /// Calls `work` while no heap is made or destroyed, and no fork begins. No lock is held by this thread.
-pub(crate) fn with_list<T>(work: impl FnOnce() -> T) -> T {
+fn with_list<T>(work: impl FnOnce() -> T) -> T {
     let _held = HEAPS.lock();
     work()
 }
 
 /// As [`with_each`], but nothing where another thread works on the list of heaps.
-pub(crate) fn try_with_each(visit: impl FnMut(&'static Record)) {
+fn try_with_each(visit: impl FnMut(&'static Record)) {
     if let Some(_held) = HEAPS.try_lock() {
         living_records().for_each(visit);
     }
@@ -138,7 +140,7 @@ pub(crate) fn try_with_each(visit: impl FnMut(&'static Record)) {
 /// Keeps heaps from being made and destroyed, and their memory from being purged, for the time of a fork. No where
 /// there is no heap and no memory for one: another thread may be about to make it, and would not be in the child.
 /// Nothing is registered, as the C library may be working on the list of handlers.
-pub(crate) fn hold_list() -> bool {
+fn hold_list() -> bool {
     let exists = arena::prepare(begin_process_heap);
     if exists {
         HEAPS.hold();
@@ -150,7 +152,7 @@ pub(crate) fn hold_list() -> bool {
 ///
 /// # Safety
 /// This thread called `hold_list`.
-pub(crate) unsafe fn release_list() {
+unsafe fn release_list() {
     // SAFETY: the caller's premise.
     unsafe { HEAPS.release() };
 }
@@ -159,13 +161,13 @@ pub(crate) unsafe fn release_list() {
 ///
 /// # Safety
 /// This thread is the only one, and its parent called `hold_list`.
-pub(crate) unsafe fn free_list_after_fork() {
+unsafe fn free_list_after_fork() {
     // SAFETY: the caller's premise.
     unsafe { HEAPS.free_after_fork() };
 }
 
 /// The living heaps' records, by number.
-pub(crate) fn living_records() -> impl Iterator<Item = &'static Record> {
+fn living_records() -> impl Iterator<Item = &'static Record> {
     (1..=arena::directory().heaps.load(Ordering::Acquire)).filter_map(living)
 }
 
@@ -247,7 +249,8 @@ impl Record {
         &self.backend
     }
 
-    /// Runs freed a moment ago.
+    /// Cached runs.
+    #[cfg(test)]
     pub(crate) fn run_cache(&self) -> &RunCache {
         &self.run_cache
     }
@@ -434,6 +437,36 @@ impl Record {
         if let Err(damaged) = extents.check() {
             integrity::report(Damage::Description, arena::address_of(damaged.first), None);
         }
+    }
+}
+
+/// Ends the period of each heap. Whether free memory is left to be purged later.
+fn end_periods() -> bool {
+    let mut left = false;
+    with_each(|record| left |= record.end_period());
+    left
+}
+
+/// As [`end_periods`], unless another thread holds the list of heaps.
+fn try_end_periods() {
+    try_with_each(|record| _ = record.end_period());
+}
+
+impl Record {
+    /// Ends the purge's period of the heap. Whether free memory is left to be purged later.
+    pub(crate) fn end_period(&self) -> bool {
+        let mut left = self.low_fragmentation.drain(&self.backend, Idle::Since);
+        left |= self.run_cache.drain(&self.backend, false);
+        self.backend.extents().bins.next_period();
+        while self.backend.purge_one(false, MOST_PURGED) > 0 {}
+        left || self.backend.extents().touched != 0
+    }
+
+    /// Returns all free memory of the heap to the kernel. This thread holds no lock.
+    pub(crate) fn purge_all(&self) {
+        self.free_what_is_kept();
+        // An extent at a time: a fork waits for one, not for all, and does not begin while one is purged.
+        while with_list(|| self.backend.purge_one(true, MOST_PURGED)) > 0 {}
     }
 }
 

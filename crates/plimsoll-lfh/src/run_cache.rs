@@ -9,7 +9,7 @@
 
 use core::sync::atomic::Ordering;
 
-use crate::affinity::RUN_POINTERS;
+use crate::affinity::{RUN_POINTERS, SHORTEST_RUN, units_of};
 use crate::arena;
 use crate::backend::Backend;
 use crate::front_end::LowFragmentation;
@@ -20,11 +20,10 @@ use crate::unit::{UnitIndex, UnitKind};
 
 /// Shelves of a heap.
 pub(crate) const SHELVES: usize = 16;
-/// Units of the shortest and the longest run that is kept: 32 to 128 KiB. Beyond that, what the program does with a
-/// block takes longer than the back end.
-const SHORTEST: u32 = 2;
+/// Units of the longest run that is kept, 128 KiB. Beyond that, the program's work on a block takes longer than the back
+/// end's.
 const LONGEST: u32 = 8;
-const ROWS: usize = (LONGEST - SHORTEST + 1) as usize;
+const ROWS: usize = (LONGEST - SHORTEST_RUN + 1) as usize;
 /// Runs of a row at most, and units: 256 KiB.
 const MOST_RUNS: usize = RUN_POINTERS;
 const MOST_UNITS: u32 = 16;
@@ -46,7 +45,7 @@ pub(crate) struct Shelf {
     pub(crate) rows: Lock<Rows>,
 }
 
-/// Invariants, checked by `check`: the runs of row `n` are [`UnitKind::Cached`], of the heap, `n + SHORTEST` units long,
+/// Invariants, checked by `check`: the runs of row `n` are [`UnitKind::Cached`], of the heap, `n + SHORTEST_RUN` units long,
 /// and in one row only, of a shelf or of a slot; `units` is what they have together.
 #[derive(Debug)]
 #[repr(C)]
@@ -70,14 +69,9 @@ struct Row {
 /// The row of runs of so many units; none where such runs are not kept.
 #[inline]
 fn row_of(units: u32) -> Option<usize> {
-    (SHORTEST..=LONGEST)
+    (SHORTEST_RUN..=LONGEST)
         .contains(&units)
-        .then(|| (units - SHORTEST) as usize)
-}
-
-/// Units of a run of a row.
-pub(crate) fn units_of(row: usize) -> u32 {
-    row as u32 + SHORTEST
+        .then(|| (units - SHORTEST_RUN) as usize)
 }
 
 /// How many runs a row of a shelf has room for.
@@ -226,9 +220,9 @@ mod tests {
     use proptest::sample::select;
 
     use super::*;
-    use crate::heap::{FrontEnd, Heap, HeapOptions};
     use crate::record::{self, Record};
     use crate::this_program::{again, role};
+    use crate::{FrontEnd, Heap, HeapOptions};
 
     impl RunCache {
         /// The executable twin of the invariants, while nobody works on the heap. Returns the runs of shelves and slots.
@@ -269,7 +263,7 @@ mod tests {
 
     fn steps() -> impl Strategy<Value = Vec<Step>> {
         let step = prop_oneof![
-            4 => (SHORTEST - 1..=LONGEST + 1, 1..24usize).prop_map(|(units, count)| Step::Take { units, count }),
+            4 => (SHORTEST_RUN - 1..=LONGEST + 1, 1..24usize).prop_map(|(units, count)| Step::Take { units, count }),
             4 => (any::<usize>(), 1..24usize).prop_map(|(which, count)| Step::Put { which, count }),
             1 => any::<bool>().prop_map(|all| Step::Drain { all }),
             1 => Just(Step::EndPeriod),
@@ -301,7 +295,7 @@ mod tests {
                         }
                     },
                     Step::Drain { all } => _ = cache.drain(backend, all),
-                    Step::EndPeriod => _ = purge::end_period(record),
+                    Step::EndPeriod => _ = record.end_period(),
                 }
                 let kept = cache.check(heap.number(), front);
                 for first in &in_use {
@@ -316,7 +310,7 @@ mod tests {
                 prop_assert_eq!(extents.owned - extents.free, used);
             }
             in_use.into_iter().for_each(|first| backend.give(first));
-            purge::purge_all(record);
+            record.purge_all();
             let extents = backend.extents();
             prop_assert_eq!((extents.free, extents.touched), (extents.owned, 0));
         }
@@ -338,7 +332,7 @@ mod tests {
         let (backend, cache, front) = (record.backend(), record.run_cache(), record.low_fragmentation());
         let put = |first| cache.put(backend, front, first);
         let take = |units| cache.take(front, units);
-        assert!(!put(take_large(backend, SHORTEST - 1)));
+        assert!(!put(take_large(backend, SHORTEST_RUN - 1)));
         assert!(!put(take_large(backend, LONGEST + 1)));
         let runs: Vec<UnitIndex> = (0..4).map(|_| take_large(backend, 3)).collect();
         runs.iter().for_each(|first| assert!(put(*first)));
@@ -428,7 +422,7 @@ mod tests {
             );
             assert!(cache.put(backend, front, first));
         }
-        while purge::end_period(record) {}
+        while record.end_period() {}
         let extents = backend.extents();
         assert_eq!(extents.check(), Ok(()));
         assert_eq!((extents.free, extents.touched), (extents.owned, 0));
@@ -445,14 +439,14 @@ mod tests {
             return assert_eq!(front.units_of_rows(), 0, "there are no rows");
         }
         for emptied in [false, true] {
-            let first = take_large(backend, SHORTEST);
+            let first = take_large(backend, SHORTEST_RUN);
             assert!(cache.put(backend, front, first));
             // The thread may run on another processor by now: then it stays there.
-            if emptied && let Some(run) = cache.take(front, SHORTEST) {
+            if emptied && let Some(run) = cache.take(front, SHORTEST_RUN) {
                 backend.give(run);
             }
-            assert!(front.units_of_rows() >= SHORTEST * RUN_POINTERS as u32);
-            while purge::end_period(record) {}
+            assert!(front.units_of_rows() >= SHORTEST_RUN * RUN_POINTERS as u32);
+            while record.end_period() {}
             assert_eq!(front.units_of_rows(), 0);
             assert_eq!(backend.extents().check(), Ok(()));
         }

@@ -23,8 +23,8 @@ use plimsoll_os::{Advice, address_space};
 
 pub(crate) use self::header::Header;
 pub(crate) use self::layout::{
-    LOCK, MOST_POINTERS, QUARANTINE, QUARANTINE_HEADER, QUARANTINED, RUN_POINTERS, RUN_ROWS, SLOT, STEP,
-    begin, most_pointers,
+    LOCK, MOST_POINTERS, QUARANTINE, QUARANTINE_HEADER, QUARANTINED, RUN_POINTERS, RUN_ROWS, SHORTEST_RUN,
+    SLOT, STEP, begin, most_pointers, units_of,
 };
 pub(crate) use self::shared::SHARED;
 use crate::bucket::Bucket;

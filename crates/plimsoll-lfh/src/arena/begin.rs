@@ -5,11 +5,10 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use plimsoll_os::{Advice, Errno, address_space, futex_wait, futex_wake, page_size, random_word};
 
-use super::directory::{Directory, MAGIC};
+use super::directory::{Directory, LAYOUT, MAGIC};
 use super::{
     FIRST_UNIT, HELPER, HELPER_STACK, RECORDS, SEGMENT, SEGMENTS, TABLE_STEP, UNIT_TABLE, WINDOW, window,
 };
-use crate::LAYOUT;
 use crate::set_once::SET_ONCE;
 use crate::settings;
 use crate::unit::UNIT;

@@ -6,6 +6,9 @@ use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 /// mapping.
 pub const MAGIC: [u8; 16] = *b"PLIMSOLL-HEAP\0\0\x01";
 
+/// Version of what another process may read of a heap: [`Unit`] and what leads to it.
+pub const LAYOUT: u32 = 2;
+
 /// The head of the window, with the way to everything else. Addresses are this process's.
 ///
 /// Layout: version [`LAYOUT`](crate::LAYOUT) of it is read from outside by `plimsoll heap stat`.

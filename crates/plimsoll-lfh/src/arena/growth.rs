@@ -423,8 +423,8 @@ pub(crate) mod injection {
 mod tests {
     use super::*;
     use crate::arena::HEAPS;
-    use crate::heap::{Heap, HeapOptions};
     use crate::unit::UnitKind;
+    use crate::{Heap, HeapOptions};
 
     /// Refusals that tests asked for were none where a heap of another test had left as much.
     #[test]

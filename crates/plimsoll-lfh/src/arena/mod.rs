@@ -21,7 +21,7 @@ use core::ops::ControlFlow;
 use core::sync::atomic::{AtomicU8, Ordering};
 
 pub(crate) use self::begin::{is_ready, map_piece, prepare};
-pub use self::directory::{Directory, MAGIC, Segment};
+pub use self::directory::{Directory, LAYOUT, MAGIC, Segment};
 pub(crate) use self::growth::{
     disown, free_after_fork, grow, has_block_table, has_huge_pages, hold, leave_huge_pages, lose,
     open_block_table, open_record, release, use_base_pages, use_huge_pages,
@@ -40,6 +40,8 @@ pub const SEGMENT: usize = 2 << 20;
 pub const SEGMENT_UNITS: u32 = (SEGMENT / UNIT) as u32;
 /// As many heaps as there may be at a time.
 pub const HEAPS: u32 = 1008;
+/// Number of the process's heap.
+pub(crate) const PROCESS: u32 = 1;
 /// Bytes from one heap's record to the next.
 pub const RECORD: usize = 64 << 10;
 

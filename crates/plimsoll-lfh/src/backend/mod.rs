@@ -17,7 +17,7 @@ use crate::lock::{Held, Lock};
 use crate::pages;
 use crate::purge::{self, THRESHOLD};
 use crate::settings;
-use crate::unit::{Unit, UnitIndex, UnitKind};
+use crate::unit::{UNIT, Unit, UnitIndex, UnitKind};
 
 /// A growing heap takes this part of what it has at once...
 const GROWTH_SHARE: u32 = 8;
@@ -152,6 +152,22 @@ impl Backend {
     /// anything, as [`Run::touched`] does.
     pub(crate) fn extend(&self, first: UnitIndex, units: u32) -> Option<u32> {
         self.extents().extend(first, units)
+    }
+
+    /// Purges an extent that is free for more than a period, or any if `all`; of a long one at most `most` units. Returns
+    /// the purged units: 0 if there is nothing to purge, or all of it is locked.
+    ///
+    /// A fork in the middle of it would lose the extent to the child: the caller holds a lock that keeps one from beginning.
+    #[allow(unsafe_code)]
+    pub(crate) fn purge_one(&self, all: bool, most: u32) -> u32 {
+        let Some((first, units)) = self.extents().begin_purge(all, most) else {
+            return 0;
+        };
+        let length = units as usize * UNIT;
+        // SAFETY: the run is free, and no thread takes it before `end_purge`.
+        let goes_on = unsafe { purge::give_back(arena::address_of(first), length) };
+        self.extents().end_purge(first);
+        if goes_on { units } else { 0 }
     }
 
     /// Shortens a run in use to its first `units` units.

@@ -10,10 +10,9 @@ use proptest::prelude::*;
 use crate::arena::{self, SEGMENT_UNITS, injection};
 use crate::backend::{MOST_PURGED, Run};
 use crate::cases::cases;
-use crate::heap::{Heap, HeapOptions};
-use crate::purge;
 use crate::record::{self, Record};
 use crate::unit::{UNIT, UnitIndex, UnitKind};
+use crate::{Heap, HeapOptions};
 
 #[derive(Debug, Clone)]
 enum Call {
@@ -142,9 +141,9 @@ impl Model<'_> {
                 }
             }
             Call::Purge { periods, all } => {
-                (0..periods).for_each(|_| _ = purge::end_period(self.record));
+                (0..periods).for_each(|_| _ = self.record.end_period());
                 if all {
-                    purge::purge_all(self.record);
+                    self.record.purge_all();
                     assert_eq!(backend.extents().touched, 0);
                 }
             }
@@ -210,12 +209,12 @@ fn a_purge_gives_back_what_lies_free_for_two_periods_and_no_more() {
         .collect();
     backend.give(runs[0].first);
     assert_eq!(touched(), 10);
-    assert!(purge::end_period(record));
+    assert!(record.end_period());
     backend.give(runs[2].first);
     assert_eq!(touched(), 20);
-    assert!(purge::end_period(record));
+    assert!(record.end_period());
     assert_eq!(touched(), 10, "the first is free for a whole period");
-    assert!(!purge::end_period(record));
+    assert!(!record.end_period());
     assert_eq!(touched(), 0);
     backend.give(runs[1].first);
 }
@@ -293,7 +292,7 @@ fn large_blocks_leave_huge_pages_that_nobody_uses() {
         let Some((filled, first)) = huge_segment(record) else {
             return;
         };
-        purge::purge_all(record);
+        record.purge_all();
         assert!(arena::has_huge_pages(first, 1));
         // Whether they lie side by side is up to other tests.
         let units = 8 * SEGMENT_UNITS;

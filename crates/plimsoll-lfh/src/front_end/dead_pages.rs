@@ -88,7 +88,7 @@ impl LowFragmentation {
         };
         let mut left = self.upkeep.grown.swap(0, Ordering::Relaxed);
         while left > 0 && backend.is_crowded() {
-            match purge::purge_one(backend, true, left) {
+            match backend.purge_one(true, left) {
                 0 => break,
                 // Of a page that is longer than a unit more than asked for.
                 purged => left = left.saturating_sub(purged),

@@ -22,13 +22,12 @@ use core::sync::atomic::{AtomicU32, Ordering};
 pub(crate) use self::bucket_lists::BucketLists;
 pub(crate) use self::drain::Idle;
 use crate::affinity::{MOST_POINTERS, Sections, SlotSet, most_pointers};
-use crate::arena::{self, BUCKET_OF_UNIT, WINDOW};
+use crate::arena::{self, BUCKET_OF_UNIT, PROCESS, WINDOW};
 use crate::backend::Backend;
 use crate::bucket::{BUCKETS, Bucket};
 use crate::integrity::{self, Damage};
 use crate::lock::Lock;
 use crate::purge;
-use crate::record::PROCESS;
 use crate::subsegment::{self, Subsegment};
 use crate::unit::UNIT;
 

@@ -4,11 +4,10 @@ use core::ptr;
 use core::sync::atomic::Ordering;
 
 use super::{Idle, LowFragmentation};
-use crate::affinity::{RUN_POINTERS, RUN_ROWS};
+use crate::affinity::{RUN_POINTERS, RUN_ROWS, units_of};
 use crate::arena;
 use crate::backend::Backend;
 use crate::purge::{self, THRESHOLD};
-use crate::run_cache;
 use crate::unit::UnitIndex;
 
 impl LowFragmentation {
@@ -48,7 +47,7 @@ impl LowFragmentation {
     pub(crate) fn units_of_rows(&self) -> u32 {
         let units = |(slot, row)| {
             let room = self.slots.run_header(slot, row).capacity();
-            u32::from(room) * run_cache::units_of(row)
+            u32::from(room) * units_of(row)
         };
         self.rows().map(units).sum()
     }

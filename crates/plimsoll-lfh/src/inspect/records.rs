@@ -5,15 +5,13 @@ use core::mem::offset_of;
 use super::memory::{Memory, MemoryError};
 use super::slots::{MOST_SLOTS, Slots};
 use super::space::Space;
-use super::statistics::HeapStatistics;
-use super::validate::{Damage, Fault};
 use crate::affinity::{SHARED, SlotSet};
 use crate::arena::RECORD;
 use crate::backend::{Backend, Extents};
 use crate::bucket::Bucket;
 use crate::front_end::{BucketLists, BucketLock, LowFragmentation};
-use crate::heap::FrontEnd;
 use crate::lock::Lock;
+use crate::options::FrontEnd;
 use crate::record::Record;
 use crate::run_cache::{Rows, RunCache, SHELVES, Shelf};
 use crate::standard::Standard;
@@ -101,12 +99,6 @@ impl HeapRecord {
         .into_iter()
     }
 
-    /// Times that somebody had to wait for any lock of the heap: those of the record, and those of slots, which
-    /// `counts` has once it counted them.
-    pub fn lock_contention(&self, counts: &HeapStatistics) -> u64 {
-        self.back_contention + self.shelf_contention + self.front.contention + counts.slot_contention
-    }
-
     /// Numbers of the slots that may hold blocks: those that processors share come first.
     pub(super) fn slot_numbers(&self) -> core::ops::Range<u32> {
         let used = self.front.slots_used + SHARED as u32;
@@ -189,36 +181,6 @@ impl<M: Memory> Space<'_, M> {
             .read(record + offset_of!(Record, number), &mut bytes)?;
         Ok(u32::from_ne_bytes(bytes) == number)
     }
-
-    /// Whether somebody is about to change what a damage was found in: holds the back end's lock of the heap, that of
-    /// its Standard front end, that of a bucket, or that of the drain, which looks for dead pages of subsegments that are
-    /// its own meanwhile. What changes without a lock is whole at each step; so are blocks in use of a hardened heap.
-    pub(super) fn is_locked(&self, damage: &Damage) -> Result<bool, MemoryError> {
-        if !(1..=self.highest_heap()).contains(&damage.heap) {
-            return Ok(false);
-        }
-        let record = self.records + (damage.heap as usize - 1) * RECORD;
-        let front = offset_of!(Record, low_fragmentation);
-        let locks = match (damage.fault.bucket(), damage.fault) {
-            (_, Fault::Canary { .. }) => return Ok(false),
-            (Some(bucket), _) => {
-                let buckets = front + offset_of!(LowFragmentation, buckets);
-                let lock = buckets + bucket.index() * size_of::<BucketLock>() + offset_of!(BucketLock, lock);
-                [lock, front + offset_of!(LowFragmentation, upkeep.draining)]
-            }
-            (None, Fault::Standard { .. }) => [offset_of!(Record, standard); 2],
-            (None, _) => [offset_of!(Record, backend) + offset_of!(Backend, extents); 2],
-        };
-        for lock in locks {
-            let mut state = [0; 4];
-            self.memory
-                .read(record + lock + offset_of!(Lock<()>, state), &mut state)?;
-            if state != [0; 4] {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
 }
 
 /// The bytes of a record.
@@ -290,8 +252,8 @@ impl<M: Memory> Iterator for Heaps<'_, '_, M> {
 mod tests {
     use core::sync::atomic::Ordering;
 
-    use crate::heap::{FrontEnd, Heap};
     use crate::record;
+    use crate::{FrontEnd, Heap};
 
     #[test]
     fn waits_for_each_lock_of_a_heap_are_counted() {

@@ -6,9 +6,10 @@ use core::ops::Range;
 
 use super::memory::{Memory, MemoryError};
 use super::runs::{Run, Runs, Table, run_at};
-use crate::arena::{Directory, FIRST_UNIT, HEAPS, MAGIC, RECORD, SEGMENT_UNITS, Segment, UNITS, WINDOW};
-use crate::unit::{UNIT, UnitIndex};
-use crate::{LAYOUT, Unit};
+use crate::arena::{
+    Directory, FIRST_UNIT, HEAPS, LAYOUT, MAGIC, RECORD, SEGMENT_UNITS, Segment, UNITS, WINDOW,
+};
+use crate::unit::{UNIT, Unit, UnitIndex};
 
 /// Why a control block cannot be followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -268,8 +269,8 @@ impl<'m, M: Memory> Space<'m, M> {
 mod tests {
     use super::*;
     use crate::arena::{self, SEGMENT};
-    use crate::heap::{Heap, HeapOptions};
     use crate::inspect::ThisProcess;
+    use crate::{Heap, HeapOptions};
 
     /// A heap that grows in place while it is walked over joins what is free at its end with what it got.
     #[test]

@@ -303,6 +303,14 @@ impl HeapStatistics {
     }
 }
 
+impl HeapRecord {
+    /// Times that somebody had to wait for any lock of the heap: those of the record, and those of slots, which
+    /// `counts` has once it counted them.
+    pub fn lock_contention(&self, counts: &HeapStatistics) -> u64 {
+        self.back_contention + self.shelf_contention + self.front.contention + counts.slot_contention
+    }
+}
+
 fn share(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }
@@ -313,9 +321,9 @@ mod tests {
 
     use super::*;
     use crate::arena::{self, FIRST_UNIT};
-    use crate::heap::{FrontEnd, Heap};
     use crate::inspect::memory::ThisProcess;
     use crate::inspect::runs::Description;
+    use crate::{FrontEnd, Heap};
 
     const U: u64 = UNIT as u64;
 

@@ -98,9 +98,9 @@ impl Standard {
 mod tests {
     use core::sync::atomic::Ordering;
 
-    use crate::heap::{Heap, HeapOptions};
     use crate::record;
     use crate::standard::{HEADER, PREVIOUS, link};
+    use crate::{Heap, HeapOptions};
 
     #[test]
     #[allow(unsafe_code)]

@@ -10,8 +10,8 @@ use core::sync::atomic::Ordering;
 use super::absent::{self, Absent, PAGE};
 use super::{COUNTS, SPARSE, Subsegment, capacity};
 use crate::arena::BUCKET_OF_UNIT;
+use crate::block_table::HIDDEN;
 use crate::bucket::{Bucket, SMALLEST_BLOCK};
-use crate::hardened;
 use crate::integrity::{self, Damage, Link};
 use crate::unit::UNIT;
 
@@ -70,7 +70,7 @@ impl Subsegment {
         let before = self.unit().absent.swap(pages, Ordering::Relaxed);
         let number = BUCKET_OF_UNIT[self.first as usize].load(Ordering::Relaxed);
         // Hardened heaps know which blocks are free.
-        if (before == 0) != (pages == 0) && number & hardened::HIDDEN == 0 {
+        if (before == 0) != (pages == 0) && number & HIDDEN == 0 {
             self.set_number(match pages {
                 0 => self.bucket.number(),
                 _ => self.bucket.number() + SPARSE,

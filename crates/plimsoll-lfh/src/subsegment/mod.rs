@@ -12,8 +12,8 @@ use core::sync::atomic::Ordering;
 
 pub(crate) use self::absent::{Absent, PAGE};
 use crate::arena::{self, BUCKET_OF_UNIT};
+use crate::block_table::{self, HIDDEN};
 use crate::bucket::{BUCKETS, Bucket};
-use crate::hardened;
 use crate::integrity::{self, Damage};
 use crate::remote_free::Standing;
 use crate::unit::{UNIT, Unit, UnitIndex};
@@ -22,7 +22,7 @@ use crate::unit::{UNIT, Unit, UnitIndex};
 /// a bucket, so every free looks whether the block is absent, and thus free already.
 const SPARSE: u8 = BUCKETS as u8;
 
-const _: () = assert!(2 * BUCKETS <= hardened::HIDDEN as usize);
+const _: () = assert!(2 * BUCKETS <= HIDDEN as usize);
 
 /// Blocks are cut from the untouched part of a subsegment by about as many bytes at a time: what they touch is a page.
 const CARVED_AT_ONCE: usize = 4096;
@@ -173,8 +173,8 @@ impl Subsegment {
         unit.bucket.store(self.bucket.number(), Ordering::Relaxed);
         let mut number = self.bucket.number();
         if hidden {
-            hardened::begin_subsegment(self.start, units(self.bucket));
-            number |= hardened::HIDDEN;
+            block_table::begin_subsegment(self.start, units(self.bucket));
+            number |= HIDDEN;
         }
         self.set_number(number);
         unit.remote.start();

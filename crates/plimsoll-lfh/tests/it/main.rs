@@ -33,6 +33,7 @@ mod given_back;
 mod hardened;
 mod huge_pages;
 mod inspect;
+mod layers;
 mod limits;
 mod mistakes;
 mod model;

@@ -2,12 +2,13 @@
 
 use super::Walk;
 use super::damage::{Damage, Fault};
+use super::evidence::{Evidence, Numbers};
 use super::runs::Look;
 use super::slots::{LOOKS_AT_A_BLOCK, while_it_lives};
-use super::subsegments::{Evidence, Numbers};
 use crate::affinity::MOST_POINTERS;
+use crate::block_table::State;
 use crate::bucket::{Bucket, SMALLEST_BLOCK};
-use crate::hardened::{CANARY, GUARD, State};
+use crate::hardened::{CANARY, GUARD};
 use crate::inspect::hardened::{STATE, state_bytes};
 use crate::inspect::memory::{Memory, MemoryError};
 use crate::inspect::records::HeapRecord;

@@ -6,7 +6,9 @@
 //! is only what stays the same, and wrong, all the time. What changes is counted as moved, and judged by nobody.
 
 mod damage;
+mod evidence;
 mod hardened;
+mod locks;
 mod runs;
 mod slots;
 mod standard;

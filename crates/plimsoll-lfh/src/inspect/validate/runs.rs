@@ -173,8 +173,8 @@ mod tests {
 
     use super::*;
     use crate::arena;
-    use crate::heap::{Heap, HeapOptions};
     use crate::inspect::ThisProcess;
+    use crate::{Heap, HeapOptions};
 
     #[test]
     fn no_more_is_touched_than_there_is() {

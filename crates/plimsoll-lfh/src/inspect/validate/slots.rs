@@ -4,8 +4,8 @@ use super::Walk;
 use super::damage::{Damage, Fault};
 use super::runs::Look;
 use crate::affinity::{MOST_POINTERS, begin, most_pointers};
+use crate::block_table::State;
 use crate::bucket::Bucket;
-use crate::hardened::State;
 use crate::inspect::hardened::{STATE, state_bytes};
 use crate::inspect::memory::{Memory, MemoryError};
 use crate::inspect::records::HeapRecord;
@@ -156,8 +156,8 @@ fn is_free<M: Memory>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::heap::{FrontEnd, Heap};
     use crate::inspect::ThisProcess;
+    use crate::{FrontEnd, Heap};
     use crate::{arena, record};
 
     #[test]

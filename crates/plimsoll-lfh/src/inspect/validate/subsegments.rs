@@ -1,20 +1,16 @@
 //! The checks of subsegments: their counts, and every block of their lists.
 
 use super::damage::{Damage, Fault};
+use super::evidence::{Evidence, Numbers};
 use super::runs::Look;
 use super::{Walk, hardened};
-use crate::bucket::{Bucket, SMALLEST_BLOCK};
-use crate::inspect::hardened::STATE;
+use crate::bucket::Bucket;
 use crate::inspect::memory::{Memory, MemoryError};
-use crate::inspect::runs::Run;
 use crate::inspect::space::Space;
 use crate::integrity::{decode_link, seal_by};
 use crate::remote_free::{Home, Standing};
 use crate::subsegment::{Absent, capacity, units};
-use crate::unit::{UNIT, UnitIndex, UnitKind};
-
-/// Blocks of a subsegment at most.
-const MOST_BLOCKS: usize = UNIT / SMALLEST_BLOCK;
+use crate::unit::{UnitIndex, UnitKind};
 
 impl<M: Memory> Walk<'_, '_, M> {
     pub(super) fn subsegment(&mut self, first: UnitIndex) -> Result<(), MemoryError> {
@@ -34,15 +30,6 @@ impl<M: Memory> Walk<'_, '_, M> {
 struct Blocks {
     free: u64,
     guarded: u64,
-}
-
-/// What a damage of a subsegment was read from.
-#[derive(PartialEq, Eq)]
-pub(super) enum Evidence {
-    Run(Run),
-    /// What the table of blocks says of a block, and what stands behind it. What else the subsegment does meanwhile makes
-    /// no difference to it.
-    Block([u8; STATE], u64),
 }
 
 /// A subsegment's counts must be possible and its lists lead to as many different free blocks as they say. Of a hardened
@@ -132,23 +119,6 @@ fn subsegment<M: Memory>(space: &Space<'_, M>, first: UnitIndex, blocks: &mut Bl
         };
         (damage, evidence)
     }))
-}
-
-/// Numbers of blocks of a subsegment.
-#[derive(Default)]
-pub(super) struct Numbers([u64; MOST_BLOCKS / 64]);
-
-impl Numbers {
-    pub(super) fn has(&self, number: u32) -> bool {
-        self.0[number as usize / 64] & 1 << (number % 64) != 0
-    }
-
-    /// No where it was there.
-    fn add(&mut self, number: u32) -> bool {
-        let is_new = !self.has(number);
-        self.0[number as usize / 64] |= 1 << (number % 64);
-        is_new
-    }
 }
 
 /// A walk along the lists of a subsegment.

@@ -1,6 +1,26 @@
-//! Why heaps cannot be made, and front ends not be set.
+//! The options of a heap, and the errors of making one and of setting its front end.
 
 use core::fmt;
+
+/// Who serves blocks of up to [`LARGEST_BLOCK`](crate::LARGEST_BLOCK) bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum FrontEnd {
+    /// One lock over coalescing blocks.
+    Standard = 0,
+    /// Buckets and affinity slots.
+    LowFragmentation = 2,
+}
+
+/// How a heap is made.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct HeapOptions {
+    /// Every call checks the whole heap. It cannot have the low-fragmentation front end.
+    pub debug: bool,
+    /// The hardened profile: a byte a block out of line, guard pages, quarantine, zero on free. It is one of the
+    /// low-fragmentation front end.
+    pub hardened: bool,
+}
 
 /// Why a heap could not be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -11,7 +31,7 @@ pub enum HeapError {
     /// As many heaps as there may be exist already.
     TooManyHeaps,
     /// The heap was to be hardened, and beside that checked at each call (`debug`) or used without locks
-    /// ([`Heap::new_no_serialize`](super::Heap::new_no_serialize)).
+    /// ([`Heap::new_no_serialize`](crate::Heap::new_no_serialize)).
     Contradiction,
 }
 
@@ -19,7 +39,7 @@ pub enum HeapError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FrontEndError {
-    /// The heap was made for one thread alone ([`Heap::new_no_serialize`](super::Heap::new_no_serialize)).
+    /// The heap was made for one thread alone ([`Heap::new_no_serialize`](crate::Heap::new_no_serialize)).
     NoSerialize,
     /// The heap was made to check itself (`debug`).
     Debug,
