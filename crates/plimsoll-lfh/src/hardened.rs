@@ -87,7 +87,7 @@ pub(crate) fn allocate(record: &Record, size: usize, align: usize) -> *mut u8 {
         return allocate_large(record, size, align);
     };
     let front = record.low_fragmentation();
-    let block = record.take_or_free_what_is_kept(|| front.allocate_hidden(record.backend(), bucket));
+    let block = record.take_or_flush_caches(|| front.allocate_hidden(record.backend(), bucket));
     if block.is_null() {
         return block;
     }
@@ -122,14 +122,14 @@ fn allocate_large(record: &Record, size: usize, align: usize) -> *mut u8 {
         return ptr::null_mut();
     };
     let take = || large::allocate_uncached(record.backend(), with_guard, align);
-    let block = record.take_or_free_what_is_kept(take);
+    let block = record.take_or_flush_caches(take);
     if !block.is_null() {
         let address = block as usize;
         let end = address + large::run_bytes(address);
         // SAFETY: the run was just taken, and is longer than what was asked for by both.
         unsafe {
             write_canary(address + size);
-            large::note_asked(address, size);
+            large::note_requested(address, size);
             // Where the kernel has no room for another mapping, the canary has to do.
             if is_guarded() {
                 let _ = address_space::make_inaccessible(end - GUARD, GUARD);
@@ -221,24 +221,24 @@ unsafe fn free_large(record: &Record, block: *mut u8) -> bool {
     if unit.heap.load(Ordering::Relaxed) != record.number.load(Ordering::Relaxed) {
         integrity::report(Damage::OtherHeap, address, None);
     }
-    let (length, asked) = (large::run_bytes(address), large::asked(address));
-    if length - asked < CANARY + GUARD {
+    let (length, requested) = (large::run_bytes(address), large::requested(address));
+    if length - requested < CANARY + GUARD {
         // Another thread is about to free it.
         integrity::report(Damage::DoubleFree, address, None);
     }
     // SAFETY: the run is the block's, with what is behind it.
     unsafe {
-        if !is_canary(address + asked) {
+        if !is_canary(address + requested) {
             integrity::report(Damage::Overrun, address, None);
         }
         // From here on there is no canary.
-        large::note_asked(address, length);
+        large::note_requested(address, length);
         // What was in it is gone at once; where pages are locked it goes when the memory is used again.
         // Where the kernel has no room to join its mappings again, nobody has the run any more.
         if !is_guarded() || address_space::make_accessible(address + length - GUARD, GUARD).is_ok() {
             match pages::make_zero(address, length) {
-                true => record.backend().give_untouched(first),
-                false => record.backend().give(first),
+                true => record.backend().free_untouched(first),
+                false => record.backend().free(first),
             }
         } else {
             let _ = address_space::discard(address, length);
@@ -269,7 +269,7 @@ pub(crate) fn size(block: *const u8) -> Option<usize> {
             }
         }
         Some(bucket) => integrity::report(Damage::NotAStart, address, Some(bucket)),
-        None => large_at(address).map(|_| large::asked(address)),
+        None => large_at(address).map(|_| large::requested(address)),
     }
 }
 

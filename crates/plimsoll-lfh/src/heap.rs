@@ -261,7 +261,7 @@ impl Heap {
         // SAFETY: the caller's premise.
         match unsafe { front_end::free_fast(self.sections(), block) } {
             Freed::Done => {}
-            Freed::NoRoom => self.free_sealed(block),
+            Freed::NoRoom => self.free_tagged(block),
             // SAFETY: the caller's premise; the fast path said so.
             Freed::NotHere => unsafe { self.free_slowly(block) },
         }
@@ -270,9 +270,9 @@ impl Heap {
     /// Finds a place for a block that the slots have no room for.
     #[cold]
     #[inline(never)]
-    fn free_sealed(&self, block: *mut u8) {
+    fn free_tagged(&self, block: *mut u8) {
         if let Some(record) = self.record() {
-            record.low_fragmentation().free_sealed(record.backend(), block);
+            record.low_fragmentation().free_tagged(record.backend(), block);
         }
     }
 
@@ -311,7 +311,7 @@ impl Heap {
                 large::free(record.runs(), first);
             }
             Place::Standard(_) => {
-                purge::now_and_then();
+                purge::count_slow_call();
                 // SAFETY: the caller's premise.
                 unsafe { record.free_standard(block) };
             }

@@ -6,7 +6,7 @@
 //!
 //! So no call may leave a seal in a register: compilers make programs copy registers that mean nothing into new objects
 //! (for an empty `std::optional` of C++), and the seal of the very block would be put back by its owner. Therefore
-//! [`seal`] and [`unseal`] are assembly, which ends with a 0 or a 1 where the seal was.
+//! [`set_tag`] and [`clear_tag`] are assembly, which ends with a 0 or a 1 where the seal was.
 #![allow(unsafe_code)]
 
 use core::arch::asm;
@@ -30,19 +30,19 @@ fn key() -> u64 {
 
 /// What the second word of the block is while it is free.
 #[inline(always)]
-fn seal_of(block: *mut u8) -> u64 {
-    seal_by(key(), block as usize)
+fn tag_of(block: *mut u8) -> u64 {
+    tag_by(key(), block as usize)
 }
 
 /// The seal of a free block at an address, in a process of that key.
 #[inline(always)]
-pub(crate) const fn seal_by(key: u64, block: usize) -> u64 {
+pub(crate) const fn tag_by(key: u64, block: usize) -> u64 {
     key ^ block as u64
 }
 
-/// What the link of a block that has to bear `seal` means; none where something else stands there.
-pub(crate) fn decode_link(word: u64, seal: u64) -> Option<Link> {
-    let word = word ^ seal.rotate_left(32);
+/// What the link of a block that has to bear `set_tag` means; none where something else stands there.
+pub(crate) fn decode_link(word: u64, tag: u64) -> Option<Link> {
+    let word = word ^ tag.rotate_left(32);
     (word >> 48 == 0).then_some(Link {
         next: word as u16,
         second: (word >> 16) as u16,
@@ -55,30 +55,30 @@ pub(crate) fn decode_link(word: u64, seal: u64) -> Option<Link> {
 /// # Safety
 /// `block` is the start of a block, and the caller's.
 #[inline(always)]
-pub(crate) unsafe fn seal(block: *mut u8) -> bool {
+pub(crate) unsafe fn set_tag(block: *mut u8) -> bool {
     let differed: u64;
     // SAFETY: blocks have at least two words, and the caller's premise.
     unsafe {
         #[cfg(target_arch = "x86_64")]
         asm!(
-            "xor {seal}, {block}",
-            "cmp qword ptr [{block} + 8], {seal}",
-            "mov qword ptr [{block} + 8], {seal}",
-            "mov {seal:e}, 0",
-            "setne {seal:l}",
+            "xor {tag}, {block}",
+            "cmp qword ptr [{block} + 8], {tag}",
+            "mov qword ptr [{block} + 8], {tag}",
+            "mov {tag:e}, 0",
+            "setne {tag:l}",
             block = in(reg) block,
-            seal = inout(reg) key() => differed,
+            tag = inout(reg) key() => differed,
             options(nostack),
         );
         #[cfg(target_arch = "aarch64")]
         asm!(
-            "eor {seal}, {seal}, {block}",
+            "eor {tag}, {tag}, {block}",
             "ldr {was}, [{block}, #8]",
-            "str {seal}, [{block}, #8]",
-            "cmp {was}, {seal}",
-            "cset {seal}, ne",
+            "str {tag}, [{block}, #8]",
+            "cmp {was}, {tag}",
+            "cset {tag}, ne",
             block = in(reg) block,
-            seal = inout(reg) key() => differed,
+            tag = inout(reg) key() => differed,
             was = out(reg) _,
             options(nostack),
         );
@@ -91,28 +91,28 @@ pub(crate) unsafe fn seal(block: *mut u8) -> bool {
 /// # Safety
 /// `block` is the start of a block, and the caller's.
 #[inline(always)]
-pub(crate) unsafe fn unseal(block: *mut u8) -> bool {
+pub(crate) unsafe fn clear_tag(block: *mut u8) -> bool {
     let difference: u64;
     // SAFETY: blocks have at least two words, and the caller's premise.
     unsafe {
         #[cfg(target_arch = "x86_64")]
         asm!(
-            "xor {seal}, {block}",
-            "xor {seal}, qword ptr [{block} + 8]",
+            "xor {tag}, {block}",
+            "xor {tag}, qword ptr [{block} + 8]",
             "mov qword ptr [{block} + 8], 0",
             block = in(reg) block,
-            seal = inout(reg) key() => difference,
+            tag = inout(reg) key() => difference,
             options(nostack),
         );
         #[cfg(target_arch = "aarch64")]
         asm!(
             "ldr {was}, [{block}, #8]",
             "str xzr, [{block}, #8]",
-            "eor {seal}, {seal}, {block}",
-            "eor {seal}, {seal}, {was}",
+            "eor {tag}, {tag}, {block}",
+            "eor {tag}, {tag}, {was}",
             "mov {was}, xzr",
             block = in(reg) block,
-            seal = inout(reg) key() => difference,
+            tag = inout(reg) key() => difference,
             was = out(reg) _,
             options(nostack),
         );
@@ -148,7 +148,7 @@ pub(crate) struct Link {
 pub(crate) unsafe fn write_link(block: *mut u8, link: Link) {
     let word = u64::from(link.next) | u64::from(link.second) << 16 | u64::from(link.third) << 32;
     // SAFETY: the caller's premise.
-    unsafe { block.cast::<u64>().write(word ^ seal_of(block).rotate_left(32)) };
+    unsafe { block.cast::<u64>().write(word ^ tag_of(block).rotate_left(32)) };
 }
 
 /// Reads what [`write_link`] wrote; none where something else stands there.
@@ -159,7 +159,7 @@ pub(crate) unsafe fn write_link(block: *mut u8, link: Link) {
 pub(crate) unsafe fn read_link(block: *mut u8) -> Option<Link> {
     // SAFETY: the caller's premise.
     let link = unsafe { block.cast::<u64>().read() };
-    decode_link(link, seal_of(block))
+    decode_link(link, tag_of(block))
 }
 
 /// What is wrong with a block.
@@ -296,9 +296,9 @@ impl Message {
 /// # Safety
 /// `block` is the start of a block.
 #[cfg(test)]
-pub(crate) unsafe fn is_sealed(block: *mut u8) -> bool {
+pub(crate) unsafe fn is_tagged(block: *mut u8) -> bool {
     // SAFETY: blocks have at least two words. Volatile, as a program that uses the block after its end may write it.
-    unsafe { block.cast::<u64>().add(1).read_volatile() == seal_of(block) }
+    unsafe { block.cast::<u64>().add(1).read_volatile() == tag_of(block) }
 }
 
 #[cfg(test)]
@@ -335,13 +335,13 @@ mod tests {
             }
             block.cast::<u64>().write(0x1234_5678);
             assert_eq!(read_link(block), None);
-            assert!(!is_sealed(block));
-            assert!(seal(block));
-            assert!(!seal(block));
-            assert!(is_sealed(block));
-            assert!(unseal(block));
-            assert!(!is_sealed(block));
-            assert!(!unseal(block));
+            assert!(!is_tagged(block));
+            assert!(set_tag(block));
+            assert!(!set_tag(block));
+            assert!(is_tagged(block));
+            assert!(clear_tag(block));
+            assert!(!is_tagged(block));
+            assert!(!clear_tag(block));
         }
     }
 }

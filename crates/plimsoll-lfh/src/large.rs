@@ -52,24 +52,24 @@ impl Runs<'_> {
         let take = || self.backend.take(units, align, UnitKind::Large);
         take().or_else(|| {
             // What is kept for others may be all that lacks.
-            self.free_what_is_kept();
+            self.flush_caches();
             take()
         })
     }
 
     /// Gives the back end what slots, buckets and the cache keep of free memory. No lock is held by this thread.
-    pub(crate) fn free_what_is_kept(self) {
+    pub(crate) fn flush_caches(self) {
         // The first pass gives up what slots work on.
         for _ in 0..2 {
-            self.front.drain(self.backend, Idle::Whatever);
+            self.front.flush_idle(self.backend, Idle::All);
         }
-        self.cache.drain(self.backend, true);
+        self.cache.flush(self.backend, true);
     }
 
-    fn give(self, first: UnitIndex) {
+    fn free(self, first: UnitIndex) {
         if !self.cache.put(self.backend, self.front, first) {
-            purge::now_and_then();
-            self.backend.give(first);
+            purge::count_slow_call();
+            self.backend.free(first);
         }
     }
 }
@@ -92,7 +92,7 @@ pub(crate) fn allocate(runs: Runs<'_>, size: usize, align: usize) -> *mut u8 {
 }
 
 /// A block as [`allocate`] makes it, of a run that was not a large block a moment ago, and with all bytes of the run asked
-/// for until [`note_asked`] says otherwise.
+/// for until [`note_requested`] says otherwise.
 pub(crate) fn allocate_uncached(backend: &Backend, size: usize, align: usize) -> *mut u8 {
     let run = units_for(size)
         .zip(units_of_align(align))
@@ -114,7 +114,7 @@ pub(crate) fn allocate_zeroed(runs: Runs<'_>, size: usize, align: usize) -> *mut
 
 /// Gives a block back.
 pub(crate) fn free(runs: Runs<'_>, first: UnitIndex) {
-    runs.give(first);
+    runs.free(first);
 }
 
 /// A block, and the bytes from its start that may hold anything.
@@ -147,7 +147,7 @@ pub(crate) fn run_bytes(block: usize) -> usize {
 }
 
 /// Notes that `size` bytes were asked for of the large block at an address.
-pub(crate) fn note_asked(block: usize, size: usize) {
+pub(crate) fn note_requested(block: usize, size: usize) {
     if let Some(first) = arena::unit_of(block) {
         let units = arena::unit(first).length.load(Ordering::Relaxed);
         note_size(first, units, size);
@@ -155,7 +155,7 @@ pub(crate) fn note_asked(block: usize, size: usize) {
 }
 
 /// Bytes that were asked for of the large block at an address.
-pub(crate) fn asked(block: usize) -> usize {
+pub(crate) fn requested(block: usize) -> usize {
     arena::unit_of(block).map_or(0, |first| {
         usable_size(first) - arena::unit(first).slack.load(Ordering::Relaxed) as usize
     })
@@ -200,7 +200,7 @@ pub(crate) unsafe fn reallocate(runs: Runs<'_>, first: UnitIndex, size: usize) -
     if !new.is_null() {
         // SAFETY: the old block has that many bytes, the new one more, and nobody else uses either.
         unsafe { ptr::copy_nonoverlapping(block, new, old) };
-        runs.give(first);
+        runs.free(first);
     }
     new
 }
@@ -228,7 +228,7 @@ unsafe fn move_by_pages(runs: Runs<'_>, first: UnitIndex, old: usize, size: usiz
                     // What was asked for there moved along.
                     let _ = address_space::advise(new as usize, old, Advice::NoHugePage);
                 }
-                runs.backend.give_untouched(first);
+                runs.backend.free_untouched(first);
                 return new;
             }
             Err(error) => error,
@@ -239,7 +239,7 @@ unsafe fn move_by_pages(runs: Runs<'_>, first: UnitIndex, old: usize, size: usiz
     if error == Errno::INVAL || is_ours(new as usize, old, mark) {
         // SAFETY: the run was taken above, is mapped, and nobody knows of it.
         unsafe { ptr::copy_nonoverlapping(arena::address_of(first) as *const u8, new, old) };
-        runs.give(first);
+        runs.free(first);
         return new;
     }
     let new = arena::unit_within(new as usize);
@@ -356,7 +356,7 @@ mod tests {
         };
         let length = 3 * SEGMENT_UNITS - 8;
         let (freed, small) = (take(length), take(8));
-        backend.give(freed.first);
+        backend.free(freed.first);
         if !tests::has_huge_pages(small.first) {
             return;
         }
@@ -373,6 +373,6 @@ mod tests {
         assert!(bytes_of(moved as usize, bytes).iter().all(|byte| *byte == 5));
         let flags = flags_of(moved as usize + bytes - 1);
         assert!(flags.contains("nh") && !flags.contains("hg"), "{flags}");
-        backend.give(small.first);
+        backend.free(small.first);
     }
 }

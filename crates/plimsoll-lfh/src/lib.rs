@@ -71,7 +71,7 @@ pub use arena::{
 pub use bucket::{BUCKETS, Bucket, LARGEST_BLOCK, SMALLEST_BLOCK};
 pub use heap::{Heap, Lfh};
 pub use options::{FrontEnd, FrontEndError, HeapError, HeapOptions};
-pub use remote_free::{Home, RemoteFree, Standing};
+pub use remote_free::{FreeBlocks, RemoteFree, SubsegmentState};
 pub use unit::{UNIT, Unit, UnitIndex, UnitKind};
 
 /// The book's chapter on the heap, whose lines of Rust are programs.

@@ -69,13 +69,13 @@ fn end_periods() -> Option<&'static EndPeriods> {
 }
 
 /// Called by slow paths that hold no lock: ends the period now and then, where no helper does.
-pub(crate) fn now_and_then() {
-    after_calls(SLOW_CALLS.fetch_add(1, Ordering::Relaxed));
+pub(crate) fn count_slow_call() {
+    on_slow_call(SLOW_CALLS.fetch_add(1, Ordering::Relaxed));
 }
 
-/// As [`now_and_then`], for who counts calls himself: processors do not wait for each other to count them.
+/// As [`count_slow_call`], for who counts calls himself: processors do not wait for each other to count them.
 #[inline]
-pub(crate) fn after_calls(calls: u32) {
+pub(crate) fn on_slow_call(calls: u32) {
     if calls.is_multiple_of(CALLS) && !HELPER_STATE.is_present() {
         look_at_the_clock();
     }
@@ -106,7 +106,7 @@ fn is_over(last: &AtomicU32, now: u32) -> bool {
 
 /// Called where more than [`THRESHOLD`] lies free, under whatever locks.
 #[cold]
-pub(crate) fn ask_for_helper() {
+pub(crate) fn request_helper() {
     if settings::purge_mode() != PurgeMode::Thread || !PERIODS_END || was_refused() {
         return;
     }
@@ -158,7 +158,7 @@ static REFUSALS: AtomicU32 = AtomicU32::new(0);
 ///
 /// # Safety
 /// The range is accessible, and nobody uses it.
-pub(crate) unsafe fn give_back(start: usize, length: usize) -> bool {
+pub(crate) unsafe fn return_pages(start: usize, length: usize) -> bool {
     // SAFETY: the caller's premise.
     let given = unsafe { pages::clear(start, length) };
     if given != 0 {

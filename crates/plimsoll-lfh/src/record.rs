@@ -273,19 +273,19 @@ impl Record {
     }
 
     /// Gives the back end what the front end and the cache keep of free memory. No lock is held by this thread.
-    pub(crate) fn free_what_is_kept(&self) {
-        self.unchecked_runs().free_what_is_kept();
+    pub(crate) fn flush_caches(&self) {
+        self.unchecked_runs().flush_caches();
     }
 
     /// The block that `take` finds, or that it finds once nothing is kept for others: that may be all that lacks. No lock
     /// is held by this thread.
     #[inline]
-    pub(crate) fn take_or_free_what_is_kept(&self, take: impl Fn() -> *mut u8) -> *mut u8 {
+    pub(crate) fn take_or_flush_caches(&self, take: impl Fn() -> *mut u8) -> *mut u8 {
         let block = take();
         if !block.is_null() {
             return block;
         }
-        self.free_what_is_kept();
+        self.flush_caches();
         take()
     }
 
@@ -333,10 +333,10 @@ impl Record {
     #[cold]
     #[inline(never)]
     pub(crate) fn allocate_slowly(&self, bucket: Bucket, size: usize, align: usize) -> *mut u8 {
-        self.take_or_free_what_is_kept(|| match self.front_end() {
+        self.take_or_flush_caches(|| match self.front_end() {
             FrontEnd::LowFragmentation => self.low_fragmentation.refill(&self.backend, bucket),
             FrontEnd::Standard => {
-                purge::now_and_then();
+                purge::count_slow_call();
                 self.with_standard(|standard| standard.allocate(&self.backend, size, align))
             }
         })
@@ -455,8 +455,8 @@ fn try_end_periods() {
 impl Record {
     /// Ends the purge's period of the heap. Whether free memory is left to be purged later.
     pub(crate) fn end_period(&self) -> bool {
-        let mut left = self.low_fragmentation.drain(&self.backend, Idle::Since);
-        left |= self.run_cache.drain(&self.backend, false);
+        let mut left = self.low_fragmentation.flush_idle(&self.backend, Idle::Unchanged);
+        left |= self.run_cache.flush(&self.backend, false);
         self.backend.extents().bins.next_period();
         while self.backend.purge_one(false, MOST_PURGED) > 0 {}
         left || self.backend.extents().touched != 0
@@ -464,7 +464,7 @@ impl Record {
 
     /// Returns all free memory of the heap to the kernel. This thread holds no lock.
     pub(crate) fn purge_all(&self) {
-        self.free_what_is_kept();
+        self.flush_caches();
         // An extent at a time: a fork waits for one, not for all, and does not begin while one is purged.
         while with_list(|| self.backend.purge_one(true, MOST_PURGED)) > 0 {}
     }

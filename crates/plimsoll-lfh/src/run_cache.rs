@@ -27,9 +27,9 @@ const ROWS: usize = (LONGEST - SHORTEST_RUN + 1) as usize;
 /// Runs of a row at most, and units: 256 KiB.
 const MOST_RUNS: usize = RUN_POINTERS;
 const MOST_UNITS: u32 = 16;
-/// A shelf of more units than this is looked after, see [`purge::ask_for_helper`]: all together hold no more than other
+/// A shelf of more units than this is looked after, see [`purge::request_helper`]: all together hold no more than other
 /// free memory may without that. Nor do the rows of slots.
-const LOOKED_AFTER: u32 = THRESHOLD / SHELVES as u32;
+const REQUEST_ABOVE: u32 = THRESHOLD / SHELVES as u32;
 
 /// The shelves of a heap. Zeroed memory is empty ones.
 #[derive(Debug)]
@@ -129,29 +129,29 @@ impl RunCache {
     fn put_on_shelf(&self, backend: &Backend, slot: usize, row: usize, first: UnitIndex) {
         let mut rows = self.shelves[slot % SHELVES].rows.lock();
         if rows.rows[row].count == room(row) {
-            rows.give(backend, row, room(row) / 2, 0);
+            rows.free(backend, row, room(row) / 2, 0);
         }
         rows.rows[row].push(first);
         rows.units += units_of(row);
         rows.puts = rows.puts.wrapping_add(1);
-        let (puts, much) = (rows.puts, rows.units > LOOKED_AFTER);
+        let (puts, much) = (rows.puts, rows.units > REQUEST_ABOVE);
         drop(rows);
         if much {
-            purge::ask_for_helper();
+            purge::request_helper();
         }
-        purge::after_calls(puts);
+        purge::on_slow_call(puts);
     }
 
     /// Gives the runs of shelves that nobody took since the last call to the back end, or all of them. Whether any are
     /// left. Those of slots go with the drain of these.
-    pub(crate) fn drain(&self, backend: &Backend, all: bool) -> bool {
+    pub(crate) fn flush(&self, backend: &Backend, all: bool) -> bool {
         let mut left = false;
         for shelf in &self.shelves {
             let mut rows = shelf.rows.lock();
             for row in 0..ROWS {
                 let Row { count, unused, .. } = rows.rows[row];
                 if count != 0 {
-                    rows.give(backend, row, if all { count } else { unused }, 1);
+                    rows.free(backend, row, if all { count } else { unused }, 1);
                 }
                 rows.rows[row].unused = rows.rows[row].count;
             }
@@ -192,11 +192,11 @@ impl RunCache {
 
 impl Rows {
     /// Gives the oldest `count` runs of a row, which lay here for so many periods, to the back end.
-    fn give(&mut self, backend: &Backend, row: usize, count: u32, periods: u32) {
+    fn free(&mut self, backend: &Backend, row: usize, count: u32, periods: u32) {
         self.units -= count * units_of(row);
         let row = &mut self.rows[row];
         let given = count as usize;
-        backend.give_cached(&row.runs[..given], periods);
+        backend.free_cached(&row.runs[..given], periods);
         row.runs.copy_within(given..row.count as usize, 0);
         row.count -= count;
         row.unused = row.unused.saturating_sub(count);
@@ -257,7 +257,7 @@ mod tests {
     enum Step {
         Take { units: u32, count: usize },
         Put { which: usize, count: usize },
-        Drain { all: bool },
+        Flush { all: bool },
         EndPeriod,
     }
 
@@ -265,7 +265,7 @@ mod tests {
         let step = prop_oneof![
             4 => (SHORTEST_RUN - 1..=LONGEST + 1, 1..24usize).prop_map(|(units, count)| Step::Take { units, count }),
             4 => (any::<usize>(), 1..24usize).prop_map(|(which, count)| Step::Put { which, count }),
-            1 => any::<bool>().prop_map(|all| Step::Drain { all }),
+            1 => any::<bool>().prop_map(|all| Step::Flush { all }),
             1 => Just(Step::EndPeriod),
         ];
         prop::collection::vec(step, 1..60)
@@ -291,10 +291,10 @@ mod tests {
                     Step::Put { which, count } => for at in 0..count.min(in_use.len()) {
                         let first = in_use.swap_remove(which.wrapping_mul(at + 1) % in_use.len());
                         if !cache.put(backend, front, first) {
-                            backend.give(first);
+                            backend.free(first);
                         }
                     },
-                    Step::Drain { all } => _ = cache.drain(backend, all),
+                    Step::Flush { all } => _ = cache.flush(backend, all),
                     Step::EndPeriod => _ = record.end_period(),
                 }
                 let kept = cache.check(heap.number(), front);
@@ -304,12 +304,12 @@ mod tests {
                 }
                 let extents = backend.extents();
                 prop_assert_eq!(extents.check(), Ok(()));
-                // Whatever is in no run in use is kept or free.
+                // All is in no run in use is kept or free.
                 let units = |first: &UnitIndex| arena::unit(*first).length.load(Ordering::Relaxed);
                 let used: u32 = in_use.iter().chain(&kept).map(units).sum();
                 prop_assert_eq!(extents.owned - extents.free, used);
             }
-            in_use.into_iter().for_each(|first| backend.give(first));
+            in_use.into_iter().for_each(|first| backend.free(first));
             record.purge_all();
             let extents = backend.extents();
             prop_assert_eq!((extents.free, extents.touched), (extents.owned, 0));
@@ -340,12 +340,12 @@ mod tests {
         assert_eq!(take(2), None, "no run of another length");
         assert_eq!(take(3), Some(runs[3]), "the last one first");
         assert!(
-            cache.drain(backend, false),
+            cache.flush(backend, false),
             "what was put since the last drain stays"
         );
         assert_eq!(take(3), Some(runs[2]));
         assert!(put(runs[2]));
-        assert!(cache.drain(backend, false), "only what was not taken goes");
+        assert!(cache.flush(backend, false), "only what was not taken goes");
         assert_eq!(take(3), Some(runs[2]));
         assert_eq!(take(3), None, "the others went");
         assert_eq!(backend.extents().check(), Ok(()));
@@ -392,7 +392,7 @@ mod tests {
             let kept: Vec<UnitIndex> = core::iter::from_fn(|| cache.take(front, units)).collect();
             let younger: Vec<UnitIndex> = runs[room / 2..].iter().rev().copied().collect();
             assert_eq!(kept, younger);
-            kept.iter().for_each(|first| backend.give(*first));
+            kept.iter().for_each(|first| backend.free(*first));
         }
         let extents = backend.extents();
         assert_eq!(extents.check(), Ok(()));
@@ -443,7 +443,7 @@ mod tests {
             assert!(cache.put(backend, front, first));
             // The thread may run on another processor by now: then it stays there.
             if emptied && let Some(run) = cache.take(front, SHORTEST_RUN) {
-                backend.give(run);
+                backend.free(run);
             }
             assert!(front.units_of_rows() >= SHORTEST_RUN * RUN_POINTERS as u32);
             while record.end_period() {}

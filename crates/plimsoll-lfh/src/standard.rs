@@ -265,7 +265,7 @@ impl Standard {
             if self.empty_runs != 0 {
                 self.runs -= 1;
                 let first = arena::unit_of(at).expect("runs are in the window");
-                backend.give(first);
+                backend.free(first);
                 return;
             }
             self.empty_runs += 1;
@@ -277,7 +277,7 @@ impl Standard {
                 ..free
             },
         );
-        self.tell_right(at, free.size);
+        self.update_right(at, free.size);
     }
 
     /// Makes a block at least `bytes` bytes long where it is. No where there is no room.
@@ -325,7 +325,7 @@ impl Standard {
         );
         self.steps += u64::from(size);
         if size == stretch.size {
-            self.tell_right(header, size);
+            self.update_right(header, size);
             return;
         }
         let rest = header + size as usize * STEP;
@@ -337,7 +337,7 @@ impl Standard {
                 in_use: false,
             },
         );
-        self.tell_right(rest, left);
+        self.update_right(rest, left);
     }
 
     /// Writes a header, and lists the block if it is free.
@@ -349,7 +349,7 @@ impl Standard {
     }
 
     /// Tells the block to the right of one how long that is.
-    fn tell_right(&self, header: usize, size: u32) {
+    fn update_right(&self, header: usize, size: u32) {
         let right = header + size as usize * STEP;
         write(
             right,

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, Ordering};
 
-use crate::remote_free::{RemoteFree, Standing};
+use crate::remote_free::{RemoteFree, SubsegmentState};
 
 /// Bytes of a unit. Extents and subsegments are runs of whole units, and start at one.
 pub const UNIT: usize = 16 << 10;
@@ -88,7 +88,7 @@ pub struct Unit {
     /// Subsegment: blocks in its local free list. Bucket's lock.
     pub local_free: AtomicU16,
     /// Subsegment: blocks that were ever handed out; those from this number on are untouched. Bucket's lock.
-    pub carved: AtomicU16,
+    pub split: AtomicU16,
     /// Subsegment: how many blocks were free when it was looked at last. The drain's lock.
     pub seen: AtomicU16,
     /// Subsegment: the pages that are absent, see `subsegment::absent`. Bucket's lock.
@@ -119,11 +119,11 @@ impl Unit {
 
     /// Makes it describe nothing.
     pub(crate) fn clear(&self) {
-        self.remote.end(Standing::Nothing, 0);
+        self.remote.end(SubsegmentState::Nothing, 0);
         for byte in [&self.kind, &self.bucket, &self.rest, &self.spare] {
             byte.store(0, Ordering::Relaxed);
         }
-        for number in [&self.local, &self.local_free, &self.carved, &self.seen] {
+        for number in [&self.local, &self.local_free, &self.split, &self.seen] {
             number.store(0, Ordering::Relaxed);
         }
         let words = [

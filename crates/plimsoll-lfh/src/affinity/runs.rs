@@ -39,7 +39,7 @@ impl SlotSet {
     /// Takes every run out of a stopped row, the oldest first, and makes it one that was never used: so whoever puts a
     /// run there next has to prepare it. Where sections could not be restarted since it was stopped, it is usable again
     /// as it is, and keeps its runs. Returns how many were written to `runs`. The drain's lock is held.
-    pub(crate) fn empty_stopped_run(
+    pub(crate) fn flush_stopped_run(
         &self,
         slot: usize,
         row: usize,

@@ -155,7 +155,7 @@ fn slots_hold_what_a_model_holds() {
 }
 
 /// Empties every slot, as the drain does, while others take and put.
-fn drain(set: &SlotSet, bucket: Bucket, owned: &[AtomicBool], spare: &Mutex<Vec<usize>>) {
+fn flush(set: &SlotSet, bucket: Bucket, owned: &[AtomicBool], spare: &Mutex<Vec<usize>>) {
     // Stands in for the bucket's lock.
     let mut spare = lock(spare);
     let stopped: Vec<usize> = (0..set.count()).filter(|slot| set.stop(*slot, bucket)).collect();
@@ -261,12 +261,12 @@ fn tokens_are_neither_doubled_nor_lost() {
             }
             let start = std::time::Instant::now();
             while start.elapsed() < Duration::from_millis(400) {
-                drain(&set, bucket, &owned, &spare);
+                flush(&set, bucket, &owned, &spare);
                 std::thread::sleep(Duration::from_micros(300));
             }
             stop.store(true, Ordering::Relaxed);
         });
-        drain(&set, bucket, &owned, &spare);
+        flush(&set, bucket, &owned, &spare);
         let mut left = spare.into_inner().unwrap();
         left.sort_unstable();
         assert!(

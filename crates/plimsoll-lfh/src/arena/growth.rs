@@ -197,7 +197,7 @@ pub(crate) fn grow(heap: u32, units: u32, align: u32, wanted: u32) -> Option<Gro
     let whole = |units: u32| units.checked_next_multiple_of(SEGMENT_UNITS);
     let (least, wanted) = (whole(units)?, whole(wanted.max(units))?);
     let mut growth = GROWTH.lock();
-    let grown = growth.give(heap, least, wanted, align);
+    let grown = growth.assign(heap, least, wanted, align);
     let directory = directory();
     let count = if grown.is_some() {
         &directory.growths
@@ -255,7 +255,7 @@ fn leave_huge_page(segment: UnitIndex) {
 
 impl Growth {
     /// Segments of a heap which is no more, or else new ones: `wanted` units of them, or `least`.
-    fn give(&mut self, heap: u32, least: u32, wanted: u32, align: u32) -> Option<Grown> {
+    fn assign(&mut self, heap: u32, least: u32, wanted: u32, align: u32) -> Option<Grown> {
         #[cfg(test)]
         if !injection::may_grow() {
             return None;

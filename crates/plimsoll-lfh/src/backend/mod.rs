@@ -111,14 +111,14 @@ impl Backend {
     }
 
     /// Gives a whole run back.
-    pub(crate) fn give(&self, first: UnitIndex) {
+    pub(crate) fn free(&self, first: UnitIndex) {
         let mut extents = self.extents();
-        extents.give(first);
-        look_after(extents);
+        extents.free_run(first);
+        request_purge(extents);
     }
 
     /// Gives whole runs back that nobody uses since so many periods of the purge.
-    pub(crate) fn give_cached(&self, runs: &[UnitIndex], periods: u32) {
+    pub(crate) fn free_cached(&self, runs: &[UnitIndex], periods: u32) {
         if runs.is_empty() {
             return;
         }
@@ -129,11 +129,11 @@ impl Backend {
             let length = extents.forget(*first);
             extents.put(*first, length, length, since);
         }
-        look_after(extents);
+        request_purge(extents);
     }
 
     /// Gives a whole run back whose pages are gone already.
-    pub(crate) fn give_untouched(&self, first: UnitIndex) {
+    pub(crate) fn free_untouched(&self, first: UnitIndex) {
         let mut extents = self.extents();
         extents.check_own(first, is_in_use);
         let length = extents.forget(first);
@@ -165,7 +165,7 @@ impl Backend {
         };
         let length = units as usize * UNIT;
         // SAFETY: the run is free, and no thread takes it before `end_purge`.
-        let goes_on = unsafe { purge::give_back(arena::address_of(first), length) };
+        let goes_on = unsafe { purge::return_pages(arena::address_of(first), length) };
         self.extents().end_purge(first);
         if goes_on { units } else { 0 }
     }
@@ -174,16 +174,16 @@ impl Backend {
     pub(crate) fn shorten(&self, first: UnitIndex, units: u32) {
         let mut extents = self.extents();
         extents.shorten(first, units);
-        look_after(extents);
+        request_purge(extents);
     }
 }
 
 /// Has the purge look after extents, unlocked, of which much is touched now.
-fn look_after(extents: Held<'_, Extents>) {
+fn request_purge(extents: Held<'_, Extents>) {
     let much = extents.touched > THRESHOLD;
     drop(extents);
     if much {
-        purge::ask_for_helper();
+        purge::request_helper();
     }
 }
 
@@ -242,7 +242,7 @@ impl Extents {
         self.owned >= HUGE_FROM && self.free <= self.owned / HUGE_SHARE && settings::huge_pages()
     }
 
-    pub(crate) fn give(&mut self, first: UnitIndex) {
+    pub(crate) fn free_run(&mut self, first: UnitIndex) {
         self.check_own(first, is_in_use);
         let length = self.forget(first);
         self.put(first, length, length, self.bins.period());

@@ -119,7 +119,7 @@ impl Model<'_> {
             Call::Give { which } => {
                 if let Some((first, _, _)) = self.some(which) {
                     self.forget(first);
-                    backend.give(first);
+                    backend.free(first);
                 }
             }
             Call::Extend { which, by } => {
@@ -168,7 +168,7 @@ proptest! {
         let runs: Vec<UnitIndex> = model.runs.keys().copied().collect();
         for first in runs {
             model.forget(first);
-            record.backend().give(first);
+            record.backend().free(first);
         }
         let extents = record.backend().extents();
         prop_assert_eq!(extents.check(), Ok(()));
@@ -207,16 +207,16 @@ fn a_purge_gives_back_what_lies_free_for_two_periods_and_no_more() {
     let runs: Vec<Run> = (0..3)
         .map(|_| backend.take(10, 1, UnitKind::Large).expect("memory"))
         .collect();
-    backend.give(runs[0].first);
+    backend.free(runs[0].first);
     assert_eq!(touched(), 10);
     assert!(record.end_period());
-    backend.give(runs[2].first);
+    backend.free(runs[2].first);
     assert_eq!(touched(), 20);
     assert!(record.end_period());
     assert_eq!(touched(), 10, "the first is free for a whole period");
     assert!(!record.end_period());
     assert_eq!(touched(), 0);
-    backend.give(runs[1].first);
+    backend.free(runs[1].first);
 }
 
 /// A run that fills a heap so that it asks for huge pages next, and the first unit of a segment with such, one unit of
@@ -228,7 +228,7 @@ fn huge_segment(record: &Record) -> Option<(UnitIndex, UnitIndex)> {
         .expect("there is memory");
     let run = backend.take(1, 1, UnitKind::Subsegment).expect("there is memory");
     let huge = has_huge_pages(run.first);
-    backend.give(run.first);
+    backend.free(run.first);
     huge.then_some((filled.first, run.first))
 }
 
@@ -320,7 +320,7 @@ fn a_list_that_does_not_hold_together_is_found() {
     runs.iter()
         .skip(1)
         .step_by(2)
-        .for_each(|run| backend.give(run.first));
+        .for_each(|run| backend.free(run.first));
     assert_eq!(backend.extents().check(), Ok(()));
     let middle = arena::unit(runs[3].first);
     let others_heap = Heap::new(HeapOptions::default()).expect("there is memory");

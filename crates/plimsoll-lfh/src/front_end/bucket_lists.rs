@@ -6,7 +6,7 @@ use super::LowFragmentation;
 use crate::arena;
 use crate::backend::Backend;
 use crate::bucket::Bucket;
-use crate::remote_free::Standing;
+use crate::remote_free::SubsegmentState;
 use crate::subsegment::{self, Subsegment};
 use crate::unit::{UnitIndex, UnitKind};
 
@@ -15,8 +15,8 @@ const LOOKS: usize = 8;
 
 /// What a bucket's lock guards. Zeroed memory is a bucket without subsegments.
 ///
-/// Invariant: a subsegment is in the list from `first` exactly if it is [`Standing::Listed`], or [`Standing::Emptying`]
-/// from there; `spare` is 0 or one that is [`Standing::Spare`]. Checked by `check`.
+/// Invariant: a subsegment is in the list from `first` exactly if it is [`SubsegmentState::Listed`], or [`SubsegmentState::Emptying`]
+/// from there; `spare` is 0 or one that is [`SubsegmentState::Spare`]. Checked by `check`.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct BucketLists {
@@ -37,7 +37,7 @@ pub(crate) struct BucketLists {
     /// Times that a slot was full.
     pub(crate) flushes: u32,
     /// Arrays of slots that were emptied because they were idle.
-    pub(crate) drained: u32,
+    pub(crate) flushed: u32,
     /// What `refills` was when the drain looked last.
     pub(super) refills_seen: u32,
     /// What `refills` was at the last flush.
@@ -67,11 +67,11 @@ impl BucketLists {
                     front_end.upkeep.begun.fetch_add(1, Ordering::Relaxed);
                     front_end.upkeep.grown.fetch_add(1, Ordering::Relaxed);
                 }
-                if subsegment.home() > 0 || taken == blocks.len() {
+                if subsegment.unchained() > 0 || taken == blocks.len() {
                     return taken;
                 }
                 active.store(0, Ordering::Relaxed);
-                self.give_up(backend, subsegment);
+                self.deactivate(backend, subsegment);
             }
             if taken * 2 > blocks.len() {
                 return taken;
@@ -95,19 +95,19 @@ impl BucketLists {
     }
 
     /// A slot gives its active subsegment up.
-    pub(super) fn give_up(&mut self, backend: &Backend, subsegment: Subsegment) {
-        let standing = subsegment
+    pub(super) fn deactivate(&mut self, backend: &Backend, subsegment: Subsegment) {
+        let state = subsegment
             .unit()
             .remote
-            .yield_home(subsegment.home(), subsegment.capacity());
-        self.settle(backend, subsegment, standing);
+            .deactivate(subsegment.unchained(), subsegment.capacity());
+        self.settle(backend, subsegment, state);
     }
 
     /// Does what a standing asks for that was just made, of a subsegment in no list.
-    pub(super) fn settle(&mut self, backend: &Backend, subsegment: Subsegment, standing: Standing) {
-        match standing {
-            Standing::Listed => self.insert(subsegment.first),
-            Standing::Emptying => self.retire(backend, subsegment),
+    pub(super) fn settle(&mut self, backend: &Backend, subsegment: Subsegment, state: SubsegmentState) {
+        match state {
+            SubsegmentState::Listed => self.insert(subsegment.first),
+            SubsegmentState::Emptying => self.retire(backend, subsegment),
             _ => {}
         }
     }
@@ -121,25 +121,25 @@ impl BucketLists {
     /// Keeps an empty subsegment as the spare one, or gives it back.
     fn retire(&mut self, backend: &Backend, subsegment: Subsegment) {
         if self.spare == 0 {
-            subsegment.reset(Standing::Spare);
+            subsegment.reset(SubsegmentState::Spare);
             self.spare = subsegment.first;
         } else {
-            self.give_back(backend, subsegment);
+            self.release(backend, subsegment);
         }
     }
 
-    fn give_back(&mut self, backend: &Backend, subsegment: Subsegment) {
+    fn release(&mut self, backend: &Backend, subsegment: Subsegment) {
         subsegment.end();
         self.subsegments -= 1;
-        backend.give(subsegment.first);
+        backend.free(subsegment.first);
     }
 
     /// Gives the spare subsegment back.
-    pub(super) fn give_spare_back(&mut self, backend: &Backend, bucket: Bucket) {
+    pub(super) fn release_spare(&mut self, backend: &Backend, bucket: Bucket) {
         if self.spare != 0 {
             let spare = Subsegment::new(self.spare, bucket);
             self.spare = 0;
-            self.give_back(backend, spare);
+            self.release(backend, spare);
         }
     }
 
@@ -183,9 +183,9 @@ impl BucketLists {
                     break;
                 }
                 let unit = arena::unit(at);
-                let home = unit.remote.load();
-                let free = home.chained + home.home;
-                if home.standing == Standing::Listed && best.is_none_or(|(least, _)| free < least) {
+                let word = unit.remote.load();
+                let free = word.chained + word.unchained;
+                if word.state == SubsegmentState::Listed && best.is_none_or(|(least, _)| free < least) {
                     best = Some((free, at));
                 }
                 at = unit.next.load(Ordering::Relaxed);
@@ -246,13 +246,13 @@ impl BucketLists {
             let subsegment = Subsegment::new(at, bucket);
             let unit = subsegment.unit();
             assert_eq!(unit.previous.load(Ordering::Relaxed), previous);
-            assert_eq!(unit.remote.load().standing, Standing::Listed);
+            assert_eq!(unit.remote.load().state, SubsegmentState::Listed);
             listed.push(subsegment);
             (previous, at) = (at, unit.next.load(Ordering::Relaxed));
         }
         if self.spare != 0 {
             let unit = arena::unit(self.spare);
-            assert_eq!(unit.remote.load().standing, Standing::Spare);
+            assert_eq!(unit.remote.load().state, SubsegmentState::Spare);
         }
         listed
     }

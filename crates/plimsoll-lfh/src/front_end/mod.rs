@@ -10,17 +10,17 @@
 //! [`flush`]: LowFragmentation::flush
 #![allow(unsafe_code)]
 
-mod bring_home;
 mod bucket_lists;
-mod dead_pages;
-mod drain;
+mod flush;
+mod purgeable;
+mod remote;
 mod runs;
 
 use core::ptr;
 use core::sync::atomic::{AtomicU32, Ordering};
 
 pub(crate) use self::bucket_lists::BucketLists;
-pub(crate) use self::drain::Idle;
+pub(crate) use self::flush::Idle;
 use crate::affinity::{MOST_POINTERS, Sections, SlotSet, most_pointers};
 use crate::arena::{self, BUCKET_OF_UNIT, PROCESS, WINDOW};
 use crate::backend::Backend;
@@ -64,7 +64,7 @@ pub(crate) struct Upkeep {
     /// Where the next look at runs begins; 0 is the first. The drain's lock.
     looked_to: AtomicU32,
     /// Held by who drains: one at a time.
-    pub(crate) draining: Lock<()>,
+    pub(crate) flushing: Lock<()>,
 }
 
 /// Cache lines of their own, as different processors work on neighbours.
@@ -143,17 +143,17 @@ impl LowFragmentation {
     /// It is a block of the bucket, of this heap, and nobody uses it any more.
     pub(crate) unsafe fn free_hidden(&self, backend: &Backend, bucket: Bucket, block: *mut u8) {
         // SAFETY: the caller's premise.
-        if !unsafe { integrity::seal(block) } {
+        if !unsafe { integrity::set_tag(block) } {
             integrity::report(Damage::DoubleFree, block as usize, Some(bucket));
         }
         if !self.slots.sections().push(bucket, block) {
-            purge::now_and_then();
+            purge::count_slow_call();
             self.flush(backend, bucket, block);
         }
     }
 
     /// Goes on where [`free_fast`] said that there is no room.
-    pub(crate) fn free_sealed(&self, backend: &Backend, block: *mut u8) {
+    pub(crate) fn free_tagged(&self, backend: &Backend, block: *mut u8) {
         match any_bucket_at(block) {
             Some(bucket) => self.flush(backend, bucket, block),
             None => integrity::report(Damage::Foreign, block as usize, None),
@@ -172,7 +172,7 @@ impl LowFragmentation {
         let subsegment = Subsegment::containing(block as usize, bucket);
         let absent = subsegment.absent().has(subsegment.number(block));
         // SAFETY: a block of the bucket starts there, and is the heap's from now on.
-        if absent || !unsafe { integrity::seal(block) } {
+        if absent || !unsafe { integrity::set_tag(block) } {
             integrity::report(Damage::DoubleFree, block as usize, Some(bucket));
         }
         if !self.sections().push(bucket, block) {
@@ -203,15 +203,15 @@ impl LowFragmentation {
             }
             (taken, lists.refills)
         };
-        purge::after_calls(refills);
+        purge::on_slow_call(refills);
         let Some((first, rest)) = blocks[..taken].split_first() else {
             return ptr::null_mut();
         };
         let pushed = self.slots.push_batch(bucket, rest);
         if pushed < rest.len() {
-            self.bring_home(backend, bucket, &rest[pushed..]);
+            self.free_remote(backend, bucket, &rest[pushed..]);
         }
-        self.make_up_for_growth(backend);
+        self.compensate_growth(backend);
         open(*first, bucket);
         *first
     }
@@ -247,7 +247,7 @@ impl LowFragmentation {
             let grows = asked_for.unwrap_or_else(|| lists.note_flush());
             self.slots.share(bucket, blocks, grows)
         };
-        self.bring_home(backend, bucket, &blocks[shared..]);
+        self.free_remote(backend, bucket, &blocks[shared..]);
     }
 
     /// Makes the bucket's array in the slot usable, or larger. No where it is as large as may be. The bucket's lock is
@@ -266,7 +266,7 @@ impl LowFragmentation {
 
     /// Holds every lock for the time of a fork.
     pub(crate) fn hold(&self) {
-        self.upkeep.draining.hold();
+        self.upkeep.flushing.hold();
         for bucket in Bucket::all() {
             self.buckets[bucket.index()].lock.hold();
         }
@@ -304,7 +304,7 @@ impl LowFragmentation {
         for bucket in Bucket::all() {
             of_bucket(&self.buckets[bucket.index()].lock);
         }
-        plain(&self.upkeep.draining);
+        plain(&self.upkeep.flushing);
     }
 }
 
@@ -320,7 +320,7 @@ pub(crate) fn allocate_fast(sections: Sections, bucket: Bucket) -> *mut u8 {
 }
 
 /// Puts the block into this processor's slot. Where that has no room, or sections serve no slot,
-/// [`LowFragmentation::free_sealed`] goes on; where it is not a block of a bucket, [`LowFragmentation::free_slowly`].
+/// [`LowFragmentation::free_tagged`] goes on; where it is not a block of a bucket, [`LowFragmentation::free_slowly`].
 ///
 /// # Safety
 /// If it is a block of a bucket, it is one of this heap and not used again.
@@ -330,7 +330,7 @@ pub(crate) unsafe fn free_fast(sections: Sections, block: *mut u8) -> Freed {
         return Freed::NotHere;
     };
     // SAFETY: a block of the bucket starts there, and is the heap's from now on.
-    if !unsafe { integrity::seal(block) } {
+    if !unsafe { integrity::set_tag(block) } {
         integrity::report(Damage::DoubleFree, block as usize, Some(bucket));
     }
     match sections.push(bucket, block) {
@@ -367,7 +367,7 @@ fn bucket_at(block: *mut u8) -> Option<Bucket> {
 #[inline(always)]
 fn open(block: *mut u8, bucket: Bucket) {
     // SAFETY: what stands in slots and comes from subsegments are starts of free blocks, each in one place only.
-    if !unsafe { integrity::unseal(block) } {
+    if !unsafe { integrity::clear_tag(block) } {
         integrity::report(Damage::WrittenAfterFree, block as usize, Some(bucket));
     }
 }

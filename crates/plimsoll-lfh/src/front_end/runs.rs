@@ -38,7 +38,7 @@ impl LowFragmentation {
         };
         self.slots_used.fetch_max(slot as u32 + 1, Ordering::Relaxed);
         if self.units_of_rows() > THRESHOLD {
-            purge::ask_for_helper();
+            purge::request_helper();
         }
         self.slots.push_run(row, run)
     }
@@ -62,7 +62,7 @@ impl LowFragmentation {
             if header.capacity() == 0 {
                 continue;
             }
-            match rests || idle == Idle::Whatever {
+            match rests || idle == Idle::All {
                 true => *stopped |= header.stop(),
                 false => left = true,
             }
@@ -71,13 +71,13 @@ impl LowFragmentation {
     }
 
     /// Gives what is in stopped rows back. The drain's lock is held.
-    pub(super) fn empty_stopped_runs(&self, backend: &Backend, restarted: bool) {
+    pub(super) fn flush_stopped_runs(&self, backend: &Backend, restarted: bool) {
         for (slot, row) in self.rows() {
             if !self.slots.run_header(slot, row).is_stopped() {
                 continue;
             }
             let mut runs = [ptr::null_mut(); RUN_POINTERS];
-            let count = self.slots.empty_stopped_run(slot, row, restarted, &mut runs);
+            let count = self.slots.flush_stopped_run(slot, row, restarted, &mut runs);
             let units = runs.map(|run| {
                 if run.is_null() {
                     0
@@ -85,7 +85,7 @@ impl LowFragmentation {
                     arena::unit_within(run as usize)
                 }
             });
-            backend.give_cached(&units[..count], 1);
+            backend.free_cached(&units[..count], 1);
         }
     }
 

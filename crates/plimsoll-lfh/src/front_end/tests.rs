@@ -13,9 +13,9 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::affinity::{Header, SHARED};
-use crate::front_end::drain::Idle;
+use crate::front_end::flush::Idle;
 use crate::numbers::Numbers;
-use crate::remote_free::Standing;
+use crate::remote_free::SubsegmentState;
 use crate::seen_lock::lock;
 use crate::settings;
 use crate::subsegment::{PAGE, Subsegment};
@@ -61,7 +61,7 @@ impl Ends {
         // SAFETY: the caller's premise.
         unsafe {
             match free_fast(self.front_end.sections(), block) {
-                Freed::NoRoom => self.front_end.free_sealed(&self.backend, block),
+                Freed::NoRoom => self.front_end.free_tagged(&self.backend, block),
                 Freed::NotHere => match any_bucket_at(block) {
                     Some(bucket) => self.front_end.free_slowly(&self.backend, bucket, block),
                     None => return Freed::NotHere,
@@ -98,7 +98,7 @@ impl Ends {
             let active = front_end.slots.active(slot, bucket).load(Ordering::Relaxed);
             if active != 0 {
                 let active = Subsegment::new(active, bucket);
-                assert_eq!(active.unit().remote.load().standing, Standing::Active);
+                assert_eq!(active.unit().remote.load().state, SubsegmentState::Active);
                 assert!(known.insert(active.first, active.check()).is_none());
             }
             // SAFETY: nobody works on the heap.
@@ -111,11 +111,11 @@ impl Ends {
             let number = subsegment.number(*block as *mut u8);
             assert_eq!(subsegment.block(number) as usize, *block);
             // Those that are in no list are full: all of their blocks are somewhere else.
-            let home = known.entry(subsegment.first).or_insert_with(|| {
-                assert_eq!(subsegment.unit().remote.load().standing, Standing::Full);
+            let free = known.entry(subsegment.first).or_insert_with(|| {
+                assert_eq!(subsegment.unit().remote.load().state, SubsegmentState::Full);
                 BTreeSet::new()
             });
-            assert!(home.insert(number), "block {number} is in two places");
+            assert!(free.insert(number), "block {number} is in two places");
         }
         assert!(in_use.is_disjoint(&free));
         assert_eq!(known.len(), lists.subsegments as usize);
@@ -137,7 +137,7 @@ impl Drop for Ends {
 enum Step {
     Allocate { bucket: u8, count: usize },
     Free { which: usize, count: usize },
-    Drain { all: bool },
+    Flush { all: bool },
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -148,7 +148,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         prop_oneof![
             4 => (bucket, 1..300_usize).prop_map(|(bucket, count)| Step::Allocate { bucket, count }),
             4 => (any::<usize>(), 1..300_usize).prop_map(|(which, count)| Step::Free { which, count }),
-            1 => any::<bool>().prop_map(|all| Step::Drain { all }),
+            1 => any::<bool>().prop_map(|all| Step::Flush { all }),
         ],
         1..24,
     )
@@ -184,9 +184,9 @@ proptest! {
                         ends.free(block);
                     }
                 }
-                Step::Drain { all } => {
-                    let idle = if all { Idle::Whatever } else { Idle::Since };
-                    ends.front_end.drain(&ends.backend, idle);
+                Step::Flush { all } => {
+                    let idle = if all { Idle::All } else { Idle::Unchanged };
+                    ends.front_end.flush_idle(&ends.backend, idle);
                 }
             }
             for bucket in [1, 3, 27, 46, BUCKETS as u8] {
@@ -217,7 +217,7 @@ fn sparse(ends: &Ends, bucket: Bucket) -> (Vec<*mut u8>, Vec<*mut u8>) {
         ends.free(*block);
     }
     for _ in 0..2 {
-        ends.front_end.drain(&ends.backend, Idle::Whatever);
+        ends.front_end.flush_idle(&ends.backend, Idle::All);
     }
     (first, others)
 }
@@ -233,7 +233,7 @@ fn dead_pages_are_given_back_and_made_blocks_again() {
     }
     assert!(first.len() > 4);
     let of = |first: &*mut u8| Subsegment::containing(*first as usize, bucket);
-    let whole = |first: &&*mut u8| of(first).unit().carved.load(Ordering::Relaxed) == of(first).capacity();
+    let whole = |first: &&*mut u8| of(first).unit().split.load(Ordering::Relaxed) == of(first).capacity();
     assert!(first.iter().filter(whole).count() > 4);
     for first in first.iter().filter(whole) {
         assert_eq!(of(first).absent().pages, 0b1110);
@@ -284,8 +284,8 @@ fn subsegments_rest_before_their_pages_are_given_back() {
         .partition(|block| (*block as usize).is_multiple_of(UNIT));
     freed.iter().for_each(|block| ends.free(*block));
     let absent = || count_sparse(&kept, bucket);
-    let looks =
-        (0..8).take_while(|_| absent() < kept.len() && ends.front_end.drain(&ends.backend, Idle::Since));
+    let looks = (0..8)
+        .take_while(|_| absent() < kept.len() && ends.front_end.flush_idle(&ends.backend, Idle::Unchanged));
     // Two to see that the slots are idle and empty them, and three to see that the subsegments rest.
     let looks = looks.count();
     if plimsoll_os::page_size() != PAGE {
@@ -371,7 +371,7 @@ fn a_flush_is_counted_once_and_shares_what_was_asked_for() {
 
 /// A heap whose blocks are all free has no subsegment after it was idle for two looks of the drain.
 fn everything_goes_back(ends: &Ends) {
-    let looks = (0..4).take_while(|_| ends.front_end.drain(&ends.backend, Idle::Since));
+    let looks = (0..4).take_while(|_| ends.front_end.flush_idle(&ends.backend, Idle::Unchanged));
     assert!(looks.count() < 4, "the drain never finds the heap idle");
     let extents = ends.backend.extents();
     assert_eq!(extents.free, extents.owned);
@@ -417,7 +417,7 @@ fn threads_share_blocks_and_none_is_lost() {
         }
         let start = std::time::Instant::now();
         while start.elapsed().as_millis() < 1500 {
-            ends.front_end.drain(&ends.backend, Idle::Since);
+            ends.front_end.flush_idle(&ends.backend, Idle::Unchanged);
             std::thread::sleep(core::time::Duration::from_micros(500));
         }
         stop.store(true, Ordering::Relaxed);

@@ -66,7 +66,7 @@ pub struct FrontCounts {
     /// Batches moved from a full slot to subsegments.
     pub flushes: u64,
     /// Arrays emptied because they were idle.
-    pub drained: u64,
+    pub flushed: u64,
 }
 
 /// Flag of a heap that can grow, as all can.
@@ -135,8 +135,8 @@ impl<'m, M: Memory> Space<'m, M> {
             let lock = shelves + shelf * size_of::<Shelf>() + offset_of!(Shelf, rows);
             u64::from(bytes.u32(lock + offset_of!(Lock<Rows>, contended)))
         };
-        let draining =
-            front + offset_of!(LowFragmentation, upkeep.draining) + offset_of!(Lock<()>, contended);
+        let flushing =
+            front + offset_of!(LowFragmentation, upkeep.flushing) + offset_of!(Lock<()>, contended);
         let (slots, restartable) = bytes.slots(front + offset_of!(LowFragmentation, slots));
         let mut counts = FrontCounts {
             slots: slots.map_or(0, |slots| slots.count.saturating_sub(SHARED as u32)),
@@ -144,7 +144,7 @@ impl<'m, M: Memory> Space<'m, M> {
                 .u32(front + offset_of!(LowFragmentation, slots_used))
                 .saturating_sub(SHARED as u32),
             restartable,
-            contention: bytes.u32(draining).into(),
+            contention: bytes.u32(flushing).into(),
             ..FrontCounts::default()
         };
         for bucket in Bucket::all() {
@@ -216,7 +216,7 @@ impl Bytes<'_> {
         counts.conversions += count(offset_of!(BucketLists, conversions));
         counts.refills += count(offset_of!(BucketLists, refills));
         counts.flushes += count(offset_of!(BucketLists, flushes));
-        counts.drained += count(offset_of!(BucketLists, drained));
+        counts.flushed += count(offset_of!(BucketLists, flushed));
         counts.spare += u64::from(count(offset_of!(BucketLists, spare)) != 0);
     }
 }
@@ -266,7 +266,7 @@ mod tests {
         for (waits, contended) in [
             (1, &own.backend.extents.contended),
             (10, &own.standard.contended),
-            (100, &front.upkeep.draining.contended),
+            (100, &front.upkeep.flushing.contended),
             (1000, &front.buckets[1].lock.contended),
             (10_000, &front.buckets[64].lock.contended),
             (100_000, &runs.shelves[0].rows.contended),

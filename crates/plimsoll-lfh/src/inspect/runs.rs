@@ -33,7 +33,7 @@ pub struct Description {
     /// Blocks of the local free list.
     pub local_free: u32,
     /// Blocks that were ever handed out.
-    pub carved: u32,
+    pub split: u32,
     /// The pages of a subsegment that are absent.
     pub absent: u32,
     /// Units from the start of a free extent that may have been written to.
@@ -60,7 +60,7 @@ impl Description {
             previous: u32_at(offset_of!(Unit, previous)),
             local: u16_at(offset_of!(Unit, local)).into(),
             local_free: u16_at(offset_of!(Unit, local_free)).into(),
-            carved: u16_at(offset_of!(Unit, carved)).into(),
+            split: u16_at(offset_of!(Unit, split)).into(),
             absent: u32_at(offset_of!(Unit, absent)),
             touched: u32_at(offset_of!(Unit, touched)),
             slack: u32_at(offset_of!(Unit, slack)),

@@ -9,7 +9,7 @@ use super::standard::Blocks;
 use crate::affinity::{SHARED, SLOT};
 use crate::arena::{RECORD, SEGMENT, Segment};
 use crate::bucket::{BUCKETS, Bucket, SMALLEST_BLOCK};
-use crate::remote_free::Home;
+use crate::remote_free::FreeBlocks;
 use crate::standard::STEP;
 use crate::subsegment::{Absent, PAGE, capacity};
 use crate::unit::{UNIT, Unit, UnitIndex, UnitKind};
@@ -221,8 +221,8 @@ impl HeapStatistics {
         };
         let capacity = u64::from(capacity(bucket));
         let counts = &mut self.buckets[bucket.index()];
-        let untouched = capacity.saturating_sub(description.carved.into());
-        let home = Home::of_word(description.remote);
+        let untouched = capacity.saturating_sub(description.split.into());
+        let free = FreeBlocks::of_word(description.remote);
         // While it is being changed, one of the counts may be ahead of the other.
         let absent = Absent {
             pages: description.absent,
@@ -230,7 +230,7 @@ impl HeapStatistics {
         };
         let absent = u64::from(absent.count()).min(capacity - untouched);
         let most = capacity - untouched - absent;
-        let listed = (u64::from(home.chained) + u64::from(description.local_free)).min(most);
+        let listed = (u64::from(free.chained) + u64::from(description.local_free)).min(most);
         counts.subsegments += 1;
         counts.capacity += capacity;
         counts.untouched += untouched;
@@ -436,7 +436,7 @@ mod tests {
         let (full, counts) = statistics(&heap);
         assert_eq!(full.front.created, counts.subsegments);
         assert_eq!(
-            (full.front.reused, full.front.conversions, full.front.drained),
+            (full.front.reused, full.front.conversions, full.front.flushed),
             (0, 0, 0)
         );
         assert!(full.front.slots_used > 0 && full.front.slots_used <= full.front.slots);
@@ -451,7 +451,7 @@ mod tests {
         assert!(again.front.reused > 0 && again.front.conversions > 0, "{again:?}");
         heap.trim();
         let (trimmed, counts) = statistics(&heap);
-        assert!(trimmed.front.drained > 0, "{trimmed:?}");
+        assert!(trimmed.front.flushed > 0, "{trimmed:?}");
         assert_eq!((trimmed.front.subsegments, trimmed.front.spare), (0, 0));
         assert_eq!((counts.subsegments, counts.committed), (0, 0));
     }

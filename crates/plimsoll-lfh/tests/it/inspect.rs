@@ -359,9 +359,9 @@ fn a_write_after_free_is_found_where_the_block_is() {
         for block in [blocks[0], blocks[1999]] {
             // SAFETY: no: this is the mistake. The memory is the heap's, which nobody else uses.
             let word = unsafe { &mut *block.cast::<u64>().add(1) };
-            let seal = std::mem::replace(word, 0x4141_4141);
+            let tag = std::mem::replace(word, 0x4141_4141);
             let (_, found) = damages(&heap);
-            *word = seal;
+            *word = tag;
             assert_eq!(found.len(), 1, "{found:?}");
             assert_eq!(found[0].address, block as usize);
             assert!(

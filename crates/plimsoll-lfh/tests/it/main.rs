@@ -14,7 +14,7 @@
 //! | `huge_pages` | where huge pages are used, and where not |
 //! | `mistakes` | what the heap notices of mistakes, and how the process ends then |
 //! | `damage` | the same of large blocks, of Standard, and of heaps that check themselves; handlers of that end |
-//! | `given_back` | pages that are given back, or cannot be, while others fork, lock and look |
+//! | `returned` | pages that are given back, or cannot be, while others fork, lock and look |
 //! | `limits` | a process that has no memory left |
 //! | `ulimit` | growth where limits leave little room |
 //!
@@ -29,7 +29,6 @@ mod edges;
 mod footprint;
 mod fork;
 mod forked;
-mod given_back;
 mod hardened;
 mod huge_pages;
 mod inspect;
@@ -38,6 +37,7 @@ mod limits;
 mod mistakes;
 mod model;
 mod numbers;
+mod returned;
 mod seen_lock;
 mod signals;
 mod this_process;

@@ -43,7 +43,7 @@ fn commit(mistake: &str) {
         "double free later" => {
             let blocks: Vec<_> = (0..100).map(|_| ends.allocate(bucket)).collect();
             blocks.iter().for_each(|block| ends.free(*block));
-            ends.front_end.drain(&ends.backend, Idle::Whatever);
+            ends.front_end.flush_idle(&ends.backend, Idle::All);
             ends.free(blocks[5]);
         }
         "double free of an absent block" => {
@@ -55,7 +55,7 @@ fn commit(mistake: &str) {
             let subsegment = Subsegment::containing(blocks[0] as usize, bucket);
             ends.free(subsegment.block(subsegment.capacity() - 1));
             // It comes home behind others, which are blocks.
-            ends.front_end.drain(&ends.backend, Idle::Whatever);
+            ends.front_end.flush_idle(&ends.backend, Idle::All);
         }
         other => panic!("no mistake is called {other}"),
     }

@@ -59,7 +59,7 @@ pub(super) fn blocks<M: Memory>(
     space: &Space<'_, M>,
     run: &Run,
     bucket: Bucket,
-    at_home: &Numbers,
+    unchained: &Numbers,
     guarded: &mut u64,
 ) -> Result<Option<Wrong>, MemoryError> {
     let start = space.address_of(run.first);
@@ -72,7 +72,7 @@ pub(super) fn blocks<M: Memory>(
         let mut state = [0; STATE];
         let bytes = state_bytes(bucket);
         state[..bytes].copy_from_slice(&states[offset / SMALLEST_BLOCK..][..bytes]);
-        let free = number >= run.description.carved || at_home.has(number);
+        let free = number >= run.description.split || unchained.has(number);
         match State::of_bytes(state) {
             State::Free => {}
             _ if free => {

@@ -26,7 +26,7 @@ impl<M: Memory> Space<'_, M> {
             (Some(bucket), _) => {
                 let buckets = front + offset_of!(LowFragmentation, buckets);
                 let lock = buckets + bucket.index() * size_of::<BucketLock>() + offset_of!(BucketLock, lock);
-                [lock, front + offset_of!(LowFragmentation, upkeep.draining)]
+                [lock, front + offset_of!(LowFragmentation, upkeep.flushing)]
             }
             (None, Fault::Standard { .. }) => [offset_of!(Record, standard); 2],
             (None, _) => [offset_of!(Record, backend) + offset_of!(Backend, extents); 2],

@@ -11,7 +11,7 @@ use crate::inspect::memory::{Memory, MemoryError};
 use crate::inspect::records::HeapRecord;
 use crate::inspect::slots::{Array, Slots};
 use crate::inspect::space::Space;
-use crate::integrity::seal_by;
+use crate::integrity::tag_by;
 use crate::subsegment::units;
 use crate::unit::{UNIT, UnitIndex};
 
@@ -148,9 +148,9 @@ fn is_free<M: Memory>(
             return Ok(false);
         }
     }
-    let mut seal = [0; 8];
-    space.memory.read(block + 8, &mut seal)?;
-    Ok(u64::from_ne_bytes(seal) == seal_by(space.key, block))
+    let mut tag = [0; 8];
+    space.memory.read(block + 8, &mut tag)?;
+    Ok(u64::from_ne_bytes(tag) == tag_by(space.key, block))
 }
 
 #[cfg(test)]

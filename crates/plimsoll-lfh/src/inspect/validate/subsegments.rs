@@ -7,8 +7,8 @@ use super::{Walk, hardened};
 use crate::bucket::Bucket;
 use crate::inspect::memory::{Memory, MemoryError};
 use crate::inspect::space::Space;
-use crate::integrity::{decode_link, seal_by};
-use crate::remote_free::{Home, Standing};
+use crate::integrity::{decode_link, tag_by};
+use crate::remote_free::{FreeBlocks, SubsegmentState};
 use crate::subsegment::{Absent, capacity, units};
 use crate::unit::{UnitIndex, UnitKind};
 
@@ -49,10 +49,10 @@ fn subsegment<M: Memory>(space: &Space<'_, M>, first: UnitIndex, blocks: &mut Bl
         Ok(Some((damage, Evidence::Run(run))))
     };
     let wrong = |fault| at(space.address_of(first), fault);
-    let home = Home::of_word(description.remote);
+    let free = FreeBlocks::of_word(description.remote);
     let Some(bucket) = Bucket::new(description.bucket) else {
         // Taken from the back end, or about to be given back to it.
-        let between = description.bucket == 0 && home.standing == Standing::Nothing;
+        let between = description.bucket == 0 && free.state == SubsegmentState::Nothing;
         let number = description.bucket;
         return if between {
             Ok(None)
@@ -70,28 +70,30 @@ fn subsegment<M: Memory>(space: &Space<'_, M>, first: UnitIndex, blocks: &mut Bl
         pages: description.absent,
         bucket,
     };
-    let at_home =
-        description.local_free + capacity.saturating_sub(description.carved) + u32::from(absent.count());
+    let unchained =
+        description.local_free + capacity.saturating_sub(description.split) + u32::from(absent.count());
     let count = |counted: u32, most: u32| Fault::Count {
         bucket,
         counted: counted.into(),
         most: most.into(),
     };
-    if description.carved > capacity {
-        return wrong(count(description.carved, capacity));
+    if description.split > capacity {
+        return wrong(count(description.split, capacity));
     }
-    let listed = description.local_free + u32::from(home.chained) + u32::from(absent.count());
-    if listed > description.carved {
-        return wrong(count(listed, description.carved));
+    let listed = description.local_free + u32::from(free.chained) + u32::from(absent.count());
+    if listed > description.split {
+        return wrong(count(listed, description.split));
     }
-    if !matches!(home.standing, Standing::Active | Standing::Nothing) && u32::from(home.home) != at_home {
-        return wrong(count(home.home.into(), at_home));
+    if !matches!(free.state, SubsegmentState::Active | SubsegmentState::Nothing)
+        && u32::from(free.unchained) != unchained
+    {
+        return wrong(count(free.unchained.into(), unchained));
     }
     let mut walk = Lists {
         space,
         first,
         bucket,
-        carved: description.carved,
+        split: description.split,
         seen: Numbers::default(),
     };
     for number in (0..capacity).filter(|number| absent.has(*number as u16)) {
@@ -99,7 +101,7 @@ fn subsegment<M: Memory>(space: &Space<'_, M>, first: UnitIndex, blocks: &mut Bl
     }
     blocks.free += u64::from(absent.count());
     for (head, length) in [
-        (u32::from(home.head), home.chained.into()),
+        (u32::from(free.head), free.chained.into()),
         (description.local, description.local_free),
     ] {
         if let Some((number, fault)) = walk.list(head, length)? {
@@ -126,7 +128,7 @@ struct Lists<'w, 'm, M> {
     space: &'w Space<'m, M>,
     first: UnitIndex,
     bucket: Bucket,
-    carved: u32,
+    split: u32,
     /// Blocks that were in a list, or are absent.
     seen: Numbers,
 }
@@ -147,7 +149,7 @@ impl<M: Memory> Lists<'_, '_, M> {
                 let said = length;
                 return Ok(Some((last, Fault::Length { bucket, found, said })));
             }
-            if next > self.carved {
+            if next > self.split {
                 let number = next - 1;
                 return Ok(Some((last, Fault::Link { bucket, number })));
             }
@@ -156,10 +158,10 @@ impl<M: Memory> Lists<'_, '_, M> {
                 return Ok(Some((number, Fault::Twice { bucket })));
             }
             let block = self.block(number);
-            let [link, seal] = words(self.space.memory, block)?;
-            let expected = seal_by(self.space.key, block);
-            if seal != expected {
-                return Ok(Some((number, Fault::Mark { bucket, found: seal })));
+            let [link, tag] = words(self.space.memory, block)?;
+            let expected = tag_by(self.space.key, block);
+            if tag != expected {
+                return Ok(Some((number, Fault::Mark { bucket, found: tag })));
             }
             let Some(link) = decode_link(link, expected) else {
                 return Ok(Some((number, Fault::Mark { bucket, found: link })));

@@ -19,7 +19,7 @@ use crate::backend::{Backend, Extents};
 use crate::bucket::Bucket;
 use crate::front_end::{BucketLock, LowFragmentation};
 use crate::inspect::{SpaceError, ThisProcess};
-use crate::integrity::seal_by;
+use crate::integrity::tag_by;
 use crate::lock::Lock;
 use crate::record::{self, Record};
 use crate::subsegment::{Subsegment, capacity};
@@ -160,10 +160,10 @@ impl Heaps {
     /// The first block of a list of the subsegment of a block of the bucket.
     fn listed(&self, in_use: usize, bucket: Bucket) -> (Subsegment, u16) {
         let subsegment = Subsegment::containing(in_use, bucket);
-        let home = subsegment.unit().remote.load();
-        let head = match home.chained {
+        let free = subsegment.unit().remote.load();
+        let head = match free.chained {
             0 => subsegment.unit().local.load(Ordering::Relaxed),
-            _ => home.head,
+            _ => free.head,
         };
         assert!(head != 0, "some blocks are at home");
         (subsegment, head)
@@ -273,15 +273,15 @@ fn what_somebody_is_about_to_change_is_not_judged() {
         let lock_of_bucket = |bucket: Bucket| {
             buckets + bucket.index() * size_of::<BucketLock>() + offset_of!(BucketLock, lock)
         };
-        let draining = front + offset_of!(LowFragmentation, upkeep.draining);
+        let flushing = front + offset_of!(LowFragmentation, upkeep.flushing);
         let back = start + offset_of!(Record, backend) + offset_of!(Backend, extents);
         let held = |lock: usize| (lock + offset_of!(Lock<Extents>, state), vec![1]);
         let too_many = (capacity(bucket) + 1).to_ne_bytes();
-        let of_bucket = || of_unit(first, offset_of!(Unit, carved), &too_many);
+        let of_bucket = || of_unit(first, offset_of!(Unit, split), &too_many);
         let of_back = || length_of_unit(heaps.extents[0], u32::MAX / 2);
         for (patch, lock, judged) in [
             (of_bucket(), lock_of_bucket(bucket), false),
-            (of_bucket(), draining, false),
+            (of_bucket(), flushing, false),
             (
                 of_bucket(),
                 lock_of_bucket(Bucket::new(9).expect("it is one")),
@@ -289,7 +289,7 @@ fn what_somebody_is_about_to_change_is_not_judged() {
             ),
             (of_bucket(), back, true),
             (of_back(), back, false),
-            (of_back(), draining, true),
+            (of_back(), flushing, true),
         ] {
             let (found, seen) = walked(vec![patch, held(lock)]);
             assert_eq!((found.len(), seen.moved), if judged { (1, 0) } else { (0, 1) });

@@ -68,7 +68,7 @@ pub(super) fn rows_of_runs(heaps: &Heaps) -> Vec<Row> {
             |fault| matches!(fault, Fault::NoBucket { number: 200 }),
         ),
         row(
-            vec![of_unit(wide, offset_of!(Unit, carved), &u16::MAX.to_ne_bytes())],
+            vec![of_unit(wide, offset_of!(Unit, split), &u16::MAX.to_ne_bytes())],
             at(wide),
             |fault| matches!(fault, Fault::Count { .. }),
         ),
@@ -80,14 +80,14 @@ pub(super) fn rows_of_lists(heaps: &Heaps) -> Vec<Row> {
     let bucket = Bucket::for_size(SMALL).expect("it has a bucket");
     let (subsegment, head) = heaps.listed(heaps.small[0], bucket);
     let block = subsegment.block(head - 1) as usize;
-    let seal = seal_by(arena::directory().key.load(Ordering::Relaxed), block);
+    let tag = tag_by(arena::directory().key.load(Ordering::Relaxed), block);
     let link = |next: u16| {
-        let word = u64::from(next) ^ seal.rotate_left(32);
+        let word = u64::from(next) ^ tag.rotate_left(32);
         vec![(block, word.to_ne_bytes().to_vec())]
     };
-    let carved = subsegment.unit().carved.load(Ordering::Relaxed);
+    let split = subsegment.unit().split.load(Ordering::Relaxed);
     vec![
-        row(link(carved + 1), block, |fault| {
+        row(link(split + 1), block, |fault| {
             matches!(fault, Fault::Link { .. })
         }),
         row(link(0), block, |fault| matches!(fault, Fault::Length { .. })),

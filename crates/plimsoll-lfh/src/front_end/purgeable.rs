@@ -15,7 +15,7 @@ use crate::backend::Backend;
 use crate::bucket::Bucket;
 use crate::pages;
 use crate::purge;
-use crate::remote_free::Standing;
+use crate::remote_free::SubsegmentState;
 use crate::settings::{self, PurgeMode};
 use crate::subsegment::{PAGE, Subsegment};
 use crate::unit::{UNIT, UnitIndex, UnitKind};
@@ -47,10 +47,10 @@ enum Look {
 impl LowFragmentation {
     /// Gives dead pages back, of subsegments that rest or of all. Returns whether a later look may find more. The
     /// drain's lock is held.
-    pub(super) fn give_dead_pages_back(&self, backend: &Backend, idle: Idle) -> bool {
+    pub(super) fn purge_subsegments(&self, backend: &Backend, idle: Idle) -> bool {
         let look = match idle {
-            Idle::Since => Look::Rested,
-            Idle::Whatever => Look::All,
+            Idle::Unchanged => Look::Rested,
+            Idle::All => Look::All,
         };
         let mut left = false;
         let Ok(()) = arena::for_each_run(self.heap.load(Ordering::Relaxed), |first, kind| {
@@ -64,26 +64,26 @@ impl LowFragmentation {
 
     /// Notes that `count` blocks came home to a subsegment.
     #[inline]
-    pub(super) fn note_came_home(&self, subsegment: Subsegment, count: u16) {
-        let home = subsegment.unit().remote.load();
-        let home = home.chained + home.home;
-        let before = home.saturating_sub(count);
-        if subsegment.is_sparse(home) && !subsegment.is_sparse(before) {
+    pub(super) fn note_freed(&self, subsegment: Subsegment, count: u16) {
+        let word = subsegment.unit().remote.load();
+        let free = word.chained + word.unchained;
+        let before = free.saturating_sub(count);
+        if subsegment.is_sparse(free) && !subsegment.is_sparse(before) {
             let sparse = self.upkeep.sparse.fetch_add(1, Ordering::Relaxed) + 1;
             if sparse.is_multiple_of(MANY_SPARSE) {
-                purge::ask_for_helper();
+                purge::request_helper();
             }
         }
     }
 
     /// Gives back what a growing heap does not need: of free extents, where it has many, about as much as it grew, and
     /// dead pages of some runs more, where subsegments were begun. No lock is held.
-    pub(super) fn make_up_for_growth(&self, backend: &Backend) {
+    pub(super) fn compensate_growth(&self, backend: &Backend) {
         if self.upkeep.begun.load(Ordering::Relaxed) == 0 || settings::purge_mode() == PurgeMode::Never {
             return;
         }
         // A fork holds the lock: so nothing is being given back in its child.
-        let Some(_draining) = self.upkeep.draining.try_lock() else {
+        let Some(_flushing) = self.upkeep.flushing.try_lock() else {
             return;
         };
         let mut left = self.upkeep.grown.swap(0, Ordering::Relaxed);
@@ -130,8 +130,8 @@ impl LowFragmentation {
             return false;
         };
         let subsegment = Subsegment::new(first, bucket);
-        let home = unit.remote.load();
-        let free = home.chained + home.home;
+        let word = unit.remote.load();
+        let free = word.chained + word.unchained;
         let noted = unit.rest.load(Ordering::Relaxed);
         // Only what changed is written: the line is that of whoever brings blocks home.
         let note = |rest| {
@@ -148,7 +148,7 @@ impl LowFragmentation {
             Look::Sparse => subsegment.is_sparse(free),
             Look::Rested | Look::All => subsegment.has_a_page_of(free),
         };
-        if home.standing != Standing::Listed || rest == DONE || !worth_while {
+        if word.state != SubsegmentState::Listed || rest == DONE || !worth_while {
             note(rest);
             return false;
         }
@@ -157,13 +157,13 @@ impl LowFragmentation {
             return true;
         }
         note(DONE);
-        self.give_pages_of(backend, subsegment);
+        self.purge_pages_of(backend, subsegment);
         false
     }
 
     /// Takes a listed subsegment for the time that its pages are given back: as a slot does, for whoever brings blocks
     /// home.
-    fn give_pages_of(&self, backend: &Backend, subsegment: Subsegment) {
+    fn purge_pages_of(&self, backend: &Backend, subsegment: Subsegment) {
         // A run need not start where a longer page does.
         if pages::page() > UNIT {
             return;
@@ -172,16 +172,16 @@ impl LowFragmentation {
         if !lock.lock().take_listed(subsegment) {
             return;
         }
-        let dead = subsegment.take_dead_pages(pages::page());
+        let dead = subsegment.take_purgeable(pages::page());
         if dead.pages != 0 {
             backend.leave_huge_pages(subsegment.first, 1);
             for_each_range(dead.pages, |first, pages| {
                 let start = arena::address_of(subsegment.first) + first as usize * PAGE;
                 // SAFETY: whole pages in which nothing but free blocks lies, which are in no list.
-                unsafe { purge::give_back(start, pages as usize * PAGE) };
+                unsafe { purge::return_pages(start, pages as usize * PAGE) };
             });
         }
-        lock.lock().give_up(backend, subsegment);
+        lock.lock().deactivate(backend, subsegment);
     }
 }
 

@@ -29,7 +29,7 @@ fn free_with_a_locked_page(heap: &Heap, blocks: Vec<*mut u8>) {
     free_all(heap, blocks);
 }
 
-fn given_back(before: usize) -> bool {
+fn returned(before: usize) -> bool {
     resident() + BLOCKS * BLOCK * 9 / 10 < before
 }
 
@@ -37,17 +37,17 @@ fn given_back(before: usize) -> bool {
 fn a_locked_page_does_not_keep_others() {
     in_child("given_back::a_locked_page_does_not_keep_others", &[], || {
         let heap = Heap::process();
-        let asked = blocks(heap);
+        let requested = blocks(heap);
         let before = resident();
-        free_with_a_locked_page(heap, asked);
+        free_with_a_locked_page(heap, requested);
         heap.trim();
-        assert!(given_back(before), "{} of {before} are left", resident());
+        assert!(returned(before), "{} of {before} are left", resident());
         // Nor for later: nobody asks, but time goes by.
         let aged = blocks(heap);
         let before = resident();
         free_with_a_locked_page(heap, aged);
         let start = Instant::now();
-        while !given_back(before) {
+        while !returned(before) {
             assert!(
                 start.elapsed() < Duration::from_secs(20),
                 "{} of {before} are left",
@@ -74,11 +74,11 @@ fn a_locked_page_of_a_heap_that_ended_does_not_keep_others() {
         || {
             let _process = Heap::process().allocate(1);
             let heap = Heap::new(HeapOptions::default()).expect("there is memory");
-            let asked = blocks(&heap);
+            let requested = blocks(&heap);
             let before = resident();
-            free_with_a_locked_page(&heap, asked);
+            free_with_a_locked_page(&heap, requested);
             drop(heap);
-            assert!(given_back(before), "{} of {before} are left", resident());
+            assert!(returned(before), "{} of {before} are left", resident());
             let next = Heap::new(HeapOptions::default()).expect("there is memory");
             for _ in 0..BLOCKS {
                 let block = next.allocate_zeroed(BLOCK);
@@ -139,8 +139,8 @@ fn a_fork_finds_no_extent_half_given_back() {
         let _first = heap.allocate(1);
         let window = control_block();
         let give_back = || {
-            let asked = blocks(heap);
-            free_all(heap, asked);
+            let requested = blocks(heap);
+            free_all(heap, requested);
             heap.trim();
         };
         let fork = || {

@@ -14,28 +14,28 @@ use crate::subsegment::Subsegment;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Idle {
     /// Those that hold as much as at the last drain.
-    Since,
+    Unchanged,
     /// All.
-    Whatever,
+    All,
 }
 
 impl LowFragmentation {
     /// Empties idle arrays, gives their slots' active subsegments up, gives spare subsegments back, and the dead pages of
     /// others. Returns whether anything is left that a later drain may find idle. Does nothing while another thread
     /// drains.
-    pub(crate) fn drain(&self, backend: &Backend, idle: Idle) -> bool {
-        let Some(_draining) = self.upkeep.draining.try_lock() else {
+    pub(crate) fn flush_idle(&self, backend: &Backend, idle: Idle) -> bool {
+        let Some(_flushing) = self.upkeep.flushing.try_lock() else {
             return true;
         };
         if !self.slots.has_started() {
             return false;
         }
-        let slots = self.drain_slots(backend, idle);
-        let pages = self.give_dead_pages_back(backend, idle);
+        let slots = self.flush_slots(backend, idle);
+        let pages = self.purge_subsegments(backend, idle);
         slots || pages
     }
 
-    fn drain_slots(&self, backend: &Backend, idle: Idle) -> bool {
+    fn flush_slots(&self, backend: &Backend, idle: Idle) -> bool {
         let mut left = false;
         let mut stopped = false;
         for bucket in Bucket::all() {
@@ -46,11 +46,11 @@ impl LowFragmentation {
             return left;
         }
         let restarted = self.slots.restart_sections();
-        self.empty_stopped_runs(backend, restarted);
+        self.flush_stopped_runs(backend, restarted);
         for bucket in Bucket::all() {
             for slot in 0..self.slots_used.load(Ordering::Relaxed) as usize {
                 if self.slots.header(slot, bucket).is_stopped() {
-                    self.empty_stopped(backend, slot, bucket, restarted);
+                    self.flush_stopped(backend, slot, bucket, restarted);
                 }
             }
         }
@@ -66,27 +66,27 @@ impl LowFragmentation {
             let header = self.slots.header(slot, bucket);
             let rests = header.rests();
             let active = self.slots.active(slot, bucket);
-            if !rests && idle == Idle::Since {
+            if !rests && idle == Idle::Unchanged {
                 left = true;
             } else if header.filled() > 0 {
                 *stopped |= self.slots.stop(slot, bucket);
             } else if active.load(Ordering::Relaxed) != 0 {
                 let first = active.swap(0, Ordering::Relaxed);
-                lists.give_up(backend, Subsegment::new(first, bucket));
+                lists.deactivate(backend, Subsegment::new(first, bucket));
             }
         }
-        if lists.refills != lists.refills_seen && idle == Idle::Since {
+        if lists.refills != lists.refills_seen && idle == Idle::Unchanged {
             lists.refills_seen = lists.refills;
             left = true;
         } else {
-            lists.give_spare_back(backend, bucket);
+            lists.release_spare(backend, bucket);
         }
         left
     }
 
     /// Brings the pointers of a stopped array home and makes it usable again. Where sections could not be restarted,
     /// it keeps its pointers.
-    fn empty_stopped(&self, backend: &Backend, slot: usize, bucket: Bucket, restarted: bool) {
+    fn flush_stopped(&self, backend: &Backend, slot: usize, bucket: Bucket, restarted: bool) {
         let mut blocks = [ptr::null_mut(); MOST_POINTERS];
         let mut count = 0;
         {
@@ -100,15 +100,15 @@ impl LowFragmentation {
                 count = pointers.len();
                 blocks[..count].copy_from_slice(pointers);
                 header.set_empty(bucket);
-                lists.drained = lists.drained.wrapping_add(1);
+                lists.flushed = lists.flushed.wrapping_add(1);
             }
             header.resume(bucket);
             drop(held);
             let active = self.slots.active(slot, bucket).swap(0, Ordering::Relaxed);
             if active != 0 {
-                lists.give_up(backend, Subsegment::new(active, bucket));
+                lists.deactivate(backend, Subsegment::new(active, bucket));
             }
         }
-        self.bring_home(backend, bucket, &blocks[..count]);
+        self.free_remote(backend, bucket, &blocks[..count]);
     }
 }

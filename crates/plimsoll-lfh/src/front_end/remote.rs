@@ -30,7 +30,7 @@ struct Group {
 
 impl LowFragmentation {
     /// Brings free, sealed blocks of `bucket` home.
-    pub(super) fn bring_home(&self, backend: &Backend, bucket: Bucket, blocks: &[*mut u8]) {
+    pub(super) fn free_remote(&self, backend: &Backend, bucket: Bucket, blocks: &[*mut u8]) {
         let mut groups = [None::<Group>; GROUPS];
         for block in blocks {
             let subsegment = Subsegment::containing(*block as usize, bucket);
@@ -61,13 +61,13 @@ impl LowFragmentation {
                         count: 1,
                     };
                     if let Some(before) = place.replace(group) {
-                        self.bring_group(backend, before);
+                        self.free_group(backend, before);
                     }
                 }
             }
         }
         for group in groups.into_iter().flatten() {
-            self.bring_group(backend, group);
+            self.free_group(backend, group);
         }
     }
 
@@ -84,21 +84,21 @@ impl LowFragmentation {
     }
 
     /// Ends the process where the subsegment of a group is of another heap, or one of its blocks was never handed out.
-    fn check_home(&self, group: &Group) {
+    fn check_group(&self, group: &Group) {
         let unit = group.subsegment.unit();
         let block = group.subsegment.block(group.last);
         let damage = |damage| integrity::report(damage, block as usize, Some(group.subsegment.bucket));
         if unit.heap.load(Ordering::Relaxed) != self.heap.load(Ordering::Relaxed) {
             damage(Damage::OtherHeap);
         }
-        if group.last >= unit.carved.load(Ordering::Relaxed) {
+        if group.last >= unit.split.load(Ordering::Relaxed) {
             damage(Damage::Foreign);
         }
     }
 
     /// Brings one group home, and does what is owed then.
-    fn bring_group(&self, backend: &Backend, group: Group) {
-        self.check_home(&group);
+    fn free_group(&self, backend: &Backend, group: Group) {
+        self.check_group(&group);
         let Group {
             subsegment,
             first,
@@ -121,7 +121,7 @@ impl LowFragmentation {
             }
         });
         if matches!(duty, Duty::Nothing | Duty::List) {
-            self.note_came_home(subsegment, count);
+            self.note_freed(subsegment, count);
         }
         if duty == Duty::Nothing {
             return;
@@ -129,8 +129,8 @@ impl LowFragmentation {
         let mut lists = self.buckets[subsegment.bucket.index()].lock.lock();
         match duty {
             Duty::List => {
-                let standing = unit.remote.listed(capacity);
-                lists.settle(backend, subsegment, standing);
+                let state = unit.remote.listed(capacity);
+                lists.settle(backend, subsegment, state);
             }
             Duty::Empty => lists.empty(backend, subsegment),
             Duty::TooMany => integrity::report(Damage::DoubleFree, tail as usize, Some(subsegment.bucket)),

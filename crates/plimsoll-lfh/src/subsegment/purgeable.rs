@@ -79,19 +79,19 @@ impl Subsegment {
     }
 
     /// Whether `home` blocks fill a page.
-    pub(crate) fn has_a_page_of(&self, home: u16) -> bool {
-        home as usize * self.bucket.size() >= PAGE
+    pub(crate) fn has_a_page_of(&self, free: u16) -> bool {
+        free as usize * self.bucket.size() >= PAGE
     }
 
     /// Whether with `home` blocks at home so few are in use that chance leaves pages without any.
     #[inline]
-    pub(crate) fn is_sparse(&self, home: u16) -> bool {
-        home >= COUNTS[self.bucket.index()].sparse
+    pub(crate) fn is_sparse(&self, free: u16) -> bool {
+        free >= COUNTS[self.bucket.index()].sparse
     }
 
     /// Makes the pages absent in which nothing but free blocks lies, in steps of `page` bytes. What is left of the
     /// lists is one, by address. Returns the pages, which the caller gives back to the system.
-    pub(crate) fn take_dead_pages(&self, page: usize) -> Absent {
+    pub(crate) fn take_purgeable(&self, page: usize) -> Absent {
         let free = self.unlink();
         let before = self.absent();
         let mut dead = before;
@@ -99,13 +99,13 @@ impl Subsegment {
         for first in (0..absent::pages(self.bucket)).step_by(at_once) {
             let pages = first..first + at_once;
             if pages.end <= absent::pages(self.bucket)
-                && pages.clone().all(|page| self.is_dead(page, &free, before))
+                && pages.clone().all(|page| self.is_purgeable(page, &free, before))
             {
                 dead.pages |= pages.fold(0, |bits, page| bits | 1 << page);
             }
         }
-        let carved = self.unit().carved.load(Ordering::Relaxed);
-        self.link(0..carved, |number| free.has(number) && !dead.has(number));
+        let split = self.unit().split.load(Ordering::Relaxed);
+        self.link(0..split, |number| free.has(number) && !dead.has(number));
         self.set_absent(dead.pages);
         Absent {
             pages: dead.pages & !before.pages,
@@ -114,18 +114,18 @@ impl Subsegment {
     }
 
     /// Whether nothing but free blocks lies in a page, and at least one that was handed out.
-    fn is_dead(&self, page: usize, free: &Numbers, absent: Absent) -> bool {
-        let carved = self.unit().carved.load(Ordering::Relaxed);
+    fn is_purgeable(&self, page: usize, free: &Numbers, absent: Absent) -> bool {
+        let split = self.unit().split.load(Ordering::Relaxed);
         let mut blocks = absent::blocks_in(page, self.bucket);
         !blocks.is_empty()
-            && blocks.end <= carved
+            && blocks.end <= split
             && blocks.all(|number| free.has(number) || absent.has(number))
     }
 
     /// Takes all blocks of both lists.
     fn unlink(&self) -> Numbers {
         let unit = self.unit();
-        let carved = unit.carved.load(Ordering::Relaxed);
+        let split = unit.split.load(Ordering::Relaxed);
         let mut free = Numbers([0; WORDS]);
         let local = (
             unit.local.load(Ordering::Relaxed),
@@ -135,7 +135,7 @@ impl Subsegment {
         for (mut next, count) in [local, (chain.head, chain.count)] {
             for _ in 0..count {
                 let number = next.wrapping_sub(1);
-                next = self.follow(next, carved);
+                next = self.follow(next, split);
                 if !free.add(number) {
                     let block = self.block(number) as usize;
                     integrity::report(Damage::DoubleFree, block, Some(self.bucket));
@@ -154,7 +154,7 @@ impl Subsegment {
             // SAFETY: the block is free, and nobody else has it.
             unsafe {
                 integrity::write_link(block, first);
-                integrity::seal(block);
+                integrity::set_tag(block);
             }
             first = Link {
                 next: number + 1,
