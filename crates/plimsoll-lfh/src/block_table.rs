@@ -17,7 +17,7 @@ use crate::unit::UNIT;
 /// Set in [`BUCKET_OF_UNIT`] beside the bucket of a hardened heap's units: no fast path knows such a bucket.
 pub(crate) const HIDDEN: u8 = 0x80;
 
-/// What the table says: no block starts there, or it was never handed out.
+/// No block starts there, or it was never allocated.
 pub(crate) const NEVER: u8 = 0;
 pub(crate) const FREE: u8 = 1;
 pub(crate) const RESTING: u8 = 2;
@@ -26,10 +26,10 @@ const IN_USE: u8 = 3;
 /// In use, with a number of bytes more that the next two bytes of the table hold.
 const IN_USE_LONG: u8 = u8::MAX;
 
-/// What the table says of a block.
+/// The state of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum State {
-    /// Never handed out, or free.
+    /// Never allocated, or free.
     Free,
     /// In quarantine, or on its way there or from there.
     Resting,
@@ -53,10 +53,10 @@ impl State {
     }
 }
 
-/// Forgets what was in units that become a subsegment.
+/// Clears the bytes of units that become a subsegment.
 pub(crate) fn begin_subsegment(start: usize, units: u32) {
     let bytes = units as usize * UNIT / SMALLEST_BLOCK;
-    // SAFETY: the table covers the units, and no block starts in them, so nobody looks at their bytes.
+    // SAFETY: the table covers the units, and no block starts in them, so no thread reads their bytes.
     unsafe { ptr::write_bytes(state(start).as_ptr(), NEVER, bytes) };
 }
 

@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use plimsoll_os::weak;
 
 pub(crate) type Handler = extern "C" fn();
-/// What glibc's `pthread_atfork` calls. That itself is in an archive alone, where a weak reference does not find it.
+/// The function behind glibc's `pthread_atfork`, which itself is in a static archive, out of reach of a weak reference.
 #[cfg(not(target_env = "musl"))]
 type RegisterAtfork = unsafe extern "C" fn(Handler, Handler, Handler, *mut c_void) -> c_int;
 

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-/// Who serves blocks of up to [`LARGEST_BLOCK`](crate::LARGEST_BLOCK) bytes.
+/// The front end that serves blocks of up to [`LARGEST_BLOCK`](crate::LARGEST_BLOCK) bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum FrontEnd {

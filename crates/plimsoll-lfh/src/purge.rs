@@ -1,16 +1,20 @@
-//! Pages of memory that lies free go back to the system within about a second.
+//! The purge: pages of free memory return to the kernel within about a second.
 //!
-//! Time is cut into periods. At the end of one, what lay free for more than a whole period is given back
-//! (`MADV_DONTNEED`: what people read as RSS falls at once), and slots that lie idle are drained. Who does it is either
-//! whoever allocates or frees, now and then; or, for a process that freed much and then sleeps, a thread of the heap's
-//! own. It is started when more than [`THRESHOLD`] lies free and touched, and ends as soon as nothing is left to do: a
-//! process that frees little never has one. It shares the memory of the process but nothing of its C library, which
-//! does not know of it.
+//! Time is divided into periods. At the end of a period, memory that was free for more than a whole period returns to
+//! the kernel (`MADV_DONTNEED`: RSS falls at once), and idle slots are flushed. Threads that allocate or free end
+//! periods now and then. For a process that freed much and then sleeps, a helper thread of the heap does it: it starts
+//! when more than [`THRESHOLD`] is free and touched, and ends as soon as nothing is left to do, so a process that frees
+//! little never has one. It shares the memory of the process but nothing of its C library, which does not know the
+//! thread.
 //!
 //! ```text
-//!   none -- start --> sleeping -- period over --> looking -- nothing left, nobody asked --> none
-//!                        ^------ something left, or asked meanwhile ---'
+//!   none -- start --> sleeping -- period over --> looking -- nothing left, no request --> none
+//!                        ^------ memory left, or a request meanwhile ---'
 //! ```
+//!
+//! Invariant: an idle process has its free memory returned within 1.5 s, and no helper afterwards. Checked by
+//! `an_idle_process_gives_small_blocks_back`, `an_idle_process_gives_mixed_blocks_back`,
+//! `an_idle_process_gives_large_blocks_back` and `the_helper_ends_when_nothing_is_left`.
 #![allow(unsafe_code)]
 
 use core::ptr;
@@ -27,19 +31,19 @@ use crate::unit::UNIT;
 
 /// Milliseconds of a period.
 const PERIOD: u32 = 300;
-/// Units that may lie free and touched in a heap without that a thread is started: 4 MiB.
+/// Units that may be free and touched in a heap without a helper: 4 MiB.
 pub(crate) const THRESHOLD: u32 = ((4 << 20) / UNIT) as u32;
 /// Slow calls from one look at the clock to the next.
 const CALLS: u32 = 64;
 
-/// Whether periods end by themselves. Tests of this crate's parts end them, and nobody else in between.
+/// Whether periods end by themselves. Unit tests of this crate end them explicitly.
 const PERIODS_END: bool = !cfg!(test);
 
 /// Whether the helper is there.
 static HELPER_STATE: HelperState = HelperState::absent();
 /// When there was no room for a helper, in milliseconds of the clock; 0 for never.
 static REFUSED: AtomicU32 = AtomicU32::new(0);
-/// What the helper sleeps on; never changed.
+/// The futex of the helper's sleep; never changed.
 static SLEEP: AtomicU32 = AtomicU32::new(0);
 /// Slow calls since the start, of those that are counted nowhere else.
 static SLOW_CALLS: AtomicU32 = AtomicU32::new(0);
@@ -73,7 +77,7 @@ pub(crate) fn count_slow_call() {
     on_slow_call(SLOW_CALLS.fetch_add(1, Ordering::Relaxed));
 }
 
-/// As [`count_slow_call`], for who counts calls himself: processors do not wait for each other to count them.
+/// As [`count_slow_call`], for callers with a counter of their own: processors do not contend for the shared one.
 #[inline]
 pub(crate) fn on_slow_call(calls: u32) {
     if calls.is_multiple_of(CALLS) && !HELPER_STATE.is_present() {
@@ -104,7 +108,7 @@ fn is_over(last: &AtomicU32, now: u32) -> bool {
     began != 0 && begins.is_ok()
 }
 
-/// Called where more than [`THRESHOLD`] lies free, under whatever locks.
+/// Starts the helper, if there is none. Called when more than [`THRESHOLD`] is free, under any locks.
 #[cold]
 pub(crate) fn request_helper() {
     if settings::purge_mode() != PurgeMode::Thread || !PERIODS_END || was_refused() {
@@ -117,13 +121,13 @@ pub(crate) fn request_helper() {
     // The helper cannot ask for it: the C library reads the thread pointer, and that of the thread that started the
     // helper points to nothing once the thread has ended.
     pages::page();
-    // SAFETY: the stack is a part of the window for this alone, and no other helper is present, as the state said;
-    // `run` uses but atomics, system calls, and locks.
+    // SAFETY: the stack is a part of the window reserved for it, and no other helper is present, by the state; `run`
+    // uses only atomics, system calls, and locks.
     let started = unsafe { start_helper_thread(arena::window() + HELPER, &HELPER_STATE, run) };
     let now = coarse_milliseconds().max(1);
     match started {
         Ok(()) => REFUSED.store(0, Ordering::Relaxed),
-        // There may be too many threads for a moment. Meanwhile whoever allocates and frees does it.
+        // There may be too many threads for a moment. Meanwhile threads that allocate and free end periods.
         Err(Errno::AGAIN) => REFUSED.store(now, Ordering::Relaxed),
         Err(_) => settings::set_purge_mode(PurgeMode::Inline),
     }
@@ -141,23 +145,23 @@ extern "C" fn run() {
         futex_wait(&SLEEP, 0, Some(Duration::from_millis(u64::from(PERIOD))));
         HELPER_STATE.begin_to_look();
         let left = end_periods().is_some_and(|end| (end.of_all)());
-        // Without a mode there was an error: the pages cannot be given back.
+        // Without a mode there was an error: the pages cannot return to the kernel.
         if !left || settings::purge_mode() == PurgeMode::Never {
             return;
         }
     }
 }
 
-/// Refusals one after the other from which on all pages are taken to be locked, and none is given back any more.
+/// Consecutive refusals after which all pages count as locked, and the purge stops.
 const MOST_REFUSALS: u32 = 16;
 /// How many there were since the system took something.
 static REFUSALS: AtomicU32 = AtomicU32::new(0);
 
-/// Gives whole pages back to the system, as far as it takes them, and clears the others: they read as zero. No where it
-/// takes none, time and again.
+/// Returns whole pages to the kernel, as far as it takes them, and clears the others: they read as zero. Returns false
+/// after repeated calls in which the kernel took none.
 ///
 /// # Safety
-/// The range is accessible, and nobody uses it.
+/// The range is accessible, and no thread uses it.
 pub(crate) unsafe fn return_pages(start: usize, length: usize) -> bool {
     // SAFETY: the caller's premise.
     let given = unsafe { pages::clear(start, length) };
@@ -168,7 +172,7 @@ pub(crate) unsafe fn return_pages(start: usize, length: usize) -> bool {
         REFUSALS.store(0, Ordering::Relaxed);
         return true;
     }
-    // The program locked these pages (`mlock(2)`), which is its own affair, or all that it has (`mlockall(2)`).
+    // The program locked these pages (`mlock(2)`), or all of its pages (`mlockall(2)`).
     let refusals = REFUSALS.fetch_add(1, Ordering::Relaxed) + 1;
     if refusals >= MOST_REFUSALS {
         settings::set_purge_mode(PurgeMode::Never);

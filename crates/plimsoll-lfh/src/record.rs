@@ -1,4 +1,4 @@
-//! What a heap is besides its number: its record in the window, and the list of all.
+//! The record of a heap in the window, and the list of all heaps.
 //!
 //! Premises of the unsafe code: the record of a living heap is accessible and initialised; zeroed memory is a record
 //! without a heap.
@@ -45,12 +45,12 @@ const _: () = assert!(size_of::<Record>() <= arena::RECORD);
 /// Guards the list of heaps, which is in their records. The first in the order of locks.
 static HEAPS: Lock<()> = Lock::new(());
 
-/// The record of heap `number`; none where there is no memory for the process's first call.
+/// The record of heap `number`; none if there is no memory for the process's first call.
 #[inline(always)]
 pub(crate) fn of(number: u32) -> Option<&'static Record> {
     if number == PROCESS {
         let record = PROCESS_RECORD.load(Ordering::Acquire);
-        // SAFETY: what was stored there is an initialised record, which stays.
+        // SAFETY: the pointer is null or to an initialised record, which stays.
         return unsafe { record.as_ref() }.or_else(make_process_record);
     }
     // SAFETY: a handle to the heap exists, so its record is initialised.
@@ -99,7 +99,7 @@ fn begin(number: u32, options: HeapOptions, front_end: FrontEnd) -> bool {
     if !arena::open_record(number) || (options.hardened && !arena::open_block_table()) {
         return false;
     }
-    // SAFETY: the record is accessible, and zero is valid for what it is made of.
+    // SAFETY: the record is accessible, and zero is valid for its fields.
     let record = unsafe { &*(arena::record_address(number) as *const Record) };
     record.front_end.store(front_end as u8, Ordering::Relaxed);
     record.debug.store(u8::from(options.debug), Ordering::Relaxed);
@@ -137,9 +137,9 @@ fn try_with_each(visit: impl FnMut(&'static Record)) {
     }
 }
 
-/// Keeps heaps from being made and destroyed, and their memory from being purged, for the time of a fork. No where
-/// there is no heap and no memory for one: another thread may be about to make it, and would not be in the child.
-/// Nothing is registered, as the C library may be working on the list of handlers.
+/// Keeps heaps from being made and destroyed, and their memory from being purged, for the time of a fork. Returns false
+/// if there is no heap and no memory for one: another thread may be about to make it, and would not be in the child.
+/// This registers no handler, as the C library may be working on their list.
 fn hold_list() -> bool {
     let exists = arena::prepare(begin_process_heap);
     if exists {
@@ -148,7 +148,7 @@ fn hold_list() -> bool {
     exists
 }
 
-/// Ends what [`hold_list`] began, in the parent.
+/// Ends [`hold_list`] in the parent.
 ///
 /// # Safety
 /// This thread called `hold_list`.
@@ -157,7 +157,7 @@ unsafe fn release_list() {
     unsafe { HEAPS.release() };
 }
 
-/// Ends what [`hold_list`] began, in the child.
+/// Ends [`hold_list`] in the child.
 ///
 /// # Safety
 /// This thread is the only one, and its parent called `hold_list`.
@@ -220,10 +220,10 @@ pub(crate) fn create(options: HeapOptions, no_serialize: bool) -> Result<u32, He
     Ok(number)
 }
 
-/// Ends a heap: its memory goes back to the system.
+/// Ends a heap: its memory returns to the kernel.
 ///
 /// # Safety
-/// Nobody uses the heap or a block of it.
+/// No thread uses the heap or a block of it.
 pub(crate) unsafe fn destroy(number: u32) {
     let _held = HEAPS.lock();
     let Some(record) = living(number) else {
@@ -234,7 +234,7 @@ pub(crate) unsafe fn destroy(number: u32) {
     unsafe { record.low_fragmentation.end() };
     // SAFETY: the caller's premise.
     unsafe { arena::disown(number, record.is_hardened()) };
-    // SAFETY: the record is accessible, and nobody uses it under the lock, as it says that there is no heap.
+    // SAFETY: the record is accessible, and no thread uses it under the lock, as its number is 0.
     unsafe { ptr::write_bytes(arena::record_address(number) as *mut Record, 0, 1) };
 }
 
@@ -272,13 +272,13 @@ impl Record {
         }
     }
 
-    /// Gives the back end what the front end and the cache keep of free memory. No lock is held by this thread.
+    /// Frees the free memory in the front end and the run cache to the back end. This thread holds no lock.
     pub(crate) fn flush_caches(&self) {
         self.unchecked_runs().flush_caches();
     }
 
-    /// The block that `take` finds, or that it finds once nothing is kept for others: that may be all that lacks. No lock
-    /// is held by this thread.
+    /// The block of `take`, or of a second call of it after a flush of the caches: they may hold the missing memory.
+    /// This thread holds no lock.
     #[inline]
     pub(crate) fn take_or_flush_caches(&self, take: impl Fn() -> *mut u8) -> *mut u8 {
         let block = take();
@@ -329,7 +329,7 @@ impl Record {
     }
 
     /// A block of `bucket` that the slots do not have, or where the heap has no buckets one of `size` bytes at a multiple
-    /// of `align`. Null where no memory is left.
+    /// of `align`. Null if no memory is left.
     #[cold]
     #[inline(never)]
     pub(crate) fn allocate_slowly(&self, bucket: Bucket, size: usize, align: usize) -> *mut u8 {
@@ -343,7 +343,7 @@ impl Record {
     }
 
     /// # Safety
-    /// A block of the Standard front end in use, which nobody uses again.
+    /// A block of the Standard front end in use, which no thread uses again.
     pub(crate) unsafe fn free_standard(&self, block: *mut u8) {
         self.with_standard(|standard| {
             self.check_own(block);
@@ -353,7 +353,7 @@ impl Record {
     }
 
     /// # Safety
-    /// A block of the Standard front end in use, which nobody uses but the caller.
+    /// A block of the Standard front end in use, which only the caller uses.
     pub(crate) unsafe fn resize_standard(&self, block: *mut u8, size: usize) -> bool {
         self.with_standard(|standard| {
             self.check_own(block);
@@ -362,8 +362,8 @@ impl Record {
         })
     }
 
-    /// Ends the process where the block's run is no Standard run of this heap: the program gave it to another heap than
-    /// its own, or gave it twice. Under the lock of Standard no run of this heap becomes one or ends to be one.
+    /// Ends the process if the block's run is no Standard run of this heap: the program freed it in another heap than
+    /// its own, or freed it twice. Under the lock of Standard no run of this heap becomes one or ends to be one.
     fn check_own(&self, block: *mut u8) {
         let damage = match arena::unit_of(block as usize).map(arena::unit) {
             Some(unit) if unit.kind() != UnitKind::Standard => Damage::DoubleFree,
@@ -381,7 +381,7 @@ impl Record {
         self.backend.lock().hold();
     }
 
-    /// Ends what [`Record::hold`] began, in the parent.
+    /// Ends [`Record::hold`] in the parent.
     ///
     /// # Safety
     /// This thread called `hold`.
@@ -395,7 +395,7 @@ impl Record {
         }
     }
 
-    /// Ends what [`Record::hold`] began, in the child.
+    /// Ends [`Record::hold`] in the child.
     ///
     /// # Safety
     /// This thread is the only one, and its parent called `hold`.
@@ -426,7 +426,7 @@ impl Record {
         work(&mut standard)
     }
 
-    /// Checks the whole heap, whose Standard front end is `standard`. The process ends where it is damaged.
+    /// Checks the whole heap, whose Standard front end is `standard`. The process ends if it is damaged.
     #[cold]
     fn check_or_end(&self, standard: &Standard) {
         // Else other threads, which take and free large blocks, change the runs that are walked over.

@@ -1,28 +1,34 @@
-//! The word of a subsegment through which its blocks come home, from any thread and without a lock.
+//! The word of a subsegment through which any thread frees its blocks without a lock (*remote free*).
 //!
-//! Blocks that come home form a chain, linked in the blocks themselves; the word has its head, its length, how many
-//! more blocks are at home under the bucket's lock, and where the subsegment stands. It is pushed to and taken whole:
-//! so a head that returns to an old value does no harm.
+//! Freed blocks form a chain, linked in the blocks themselves. The word holds the chain's head and length, the number
+//! of other free blocks, which the bucket's lock guards, and the state of the subsegment. Threads push to the chain,
+//! and one takes it whole: a head that returns to an old value does no harm (no ABA problem).
 //!
 //! ```text
-//!             start                     yield_home(some)            push completes it
+//!             start                     deactivate(some)            push completes it
 //!   Nothing --------->  Active  ----------------------->  Listed  -------------------> Emptying
 //!                        |  ^                             ^    |                          |
-//!       yield_home(none) |  +-----------------------------|----+ activate                 | end
+//!       deactivate(none) |  +-----------------------------|----+ activate                 | end
 //!                        v                  listed        |                               v
 //!                       Full  ----------> Listing --------+--(complete)--> Emptying    Nothing
 //!                              push
 //! ```
 //!
-//! A transition is made by one compare-and-swap, so one thread makes it, and that thread owes what follows: who makes
-//! `Listing` lists the subsegment, who makes `Emptying` takes it from the list and gives it back.
+//! One compare-and-swap makes a transition, so one thread makes it, and that thread has the [`Duty`] that follows: the
+//! thread that sets `Listing` lists the subsegment; the thread that sets `Emptying` removes it from the list and frees
+//! it.
+//!
+//! Invariant: one thread changes the state of a subsegment, and that thread has the duty. Loom models run every order
+//! in which threads are interrupted up to three times: `the_first_blocks_of_a_full_subsegment_list_it_once`,
+//! `the_last_block_gives_the_subsegment_back_once`, `a_listed_subsegment_is_either_activated_or_given_back`,
+//! `nothing_is_lost_when_a_slot_gives_its_subsegment_up`, `a_subsegment_given_up_without_blocks_is_listed_by_the_next`.
 #[cfg(loom)]
 use loom::sync::atomic::{AtomicU64, Ordering};
 
 #[cfg(not(loom))]
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// Where a subsegment stands.
+/// The state of a subsegment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum SubsegmentState {
@@ -30,31 +36,32 @@ pub enum SubsegmentState {
     Nothing = 0,
     /// A slot takes its blocks from it. It is in no list.
     Active = 1,
-    /// In its bucket's list: some of its blocks are at home.
+    /// In its bucket's list: some of its blocks are free.
     Listed = 2,
-    /// In no list: none of its blocks is at home.
+    /// In no list: none of its blocks is free.
     Full = 3,
-    /// The first block of a full one came home; the thread that brought it is about to list it.
+    /// The first block of a full subsegment is free; the thread that freed it is about to list the subsegment.
     Listing = 4,
-    /// All blocks are at home; the thread that brought the last one is about to give it back.
+    /// All blocks are free; the thread that freed the last one is about to free the subsegment.
     Emptying = 5,
-    /// All blocks are at home, and the bucket keeps it for its next need.
+    /// All blocks are free, and the bucket keeps the subsegment for its next need.
     Spare = 6,
 }
 
 /// The word's contents.
 ///
 /// Layout: version [`LAYOUT`](crate::LAYOUT), read from outside by `plimsoll heap stat`: from bit 0 on 16 bits each of
-/// `head`, `chained` and `home`, then 8 bits of `state`.
+/// `head`, `chained` and `unchained`, then 8 bits of `state`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FreeBlocks {
     /// Number + 1 of the first block of the chain, 0 for none.
     pub head: u16,
     /// Blocks in the chain.
     pub chained: u16,
-    /// Blocks at home besides: in the local list, or never handed out. Kept only while no slot takes from it.
+    /// Free blocks outside the chain: in the local list, or never allocated. Valid only while no slot takes blocks from
+    /// the subsegment.
     pub unchained: u16,
-    /// Where the subsegment stands.
+    /// The state of the subsegment.
     pub state: SubsegmentState,
 }
 
@@ -85,19 +92,19 @@ impl FreeBlocks {
     }
 }
 
-/// What a thread owes after a push.
+/// The duty of a thread after a push.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Duty {
     Nothing,
     /// To list the subsegment: [`RemoteFree::listed`] under the bucket's lock.
     List,
-    /// To give the subsegment back: [`RemoteFree::end`] under the bucket's lock.
+    /// To free the subsegment: [`RemoteFree::end`] under the bucket's lock.
     Empty,
-    /// More blocks came home than there are: one came twice.
+    /// More blocks are free than the subsegment has: one was freed twice.
     TooMany,
 }
 
-/// What was in the chain.
+/// A chain of free blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Chain {
     pub(crate) head: u16,
@@ -110,12 +117,12 @@ pub(crate) struct Chain {
 pub struct RemoteFree(AtomicU64);
 
 impl RemoteFree {
-    /// What it holds at some moment.
+    /// The contents at some moment.
     pub fn load(&self) -> FreeBlocks {
         FreeBlocks::of_word(self.0.load(Ordering::Acquire))
     }
 
-    /// Makes a new subsegment, or a spare one, that of a slot. Nobody else knows of it.
+    /// Makes a new subsegment, or a spare one, the active one of a slot. No other thread knows it.
     pub(crate) fn start(&self) {
         let started = FreeBlocks {
             head: 0,
@@ -126,7 +133,7 @@ impl RemoteFree {
         self.0.store(started.word(), Ordering::Release);
     }
 
-    /// Makes the subsegment none, or keeps it as a spare: its blocks are all at home, and this thread made
+    /// Ends the subsegment, or makes it a spare. Its blocks are all free, and this thread set
     /// [`SubsegmentState::Emptying`], or took it from the bucket as a spare.
     pub(crate) fn end(&self, state: SubsegmentState, unchained: u16) {
         debug_assert!(matches!(state, SubsegmentState::Nothing | SubsegmentState::Spare));
@@ -139,8 +146,8 @@ impl RemoteFree {
         self.0.store(ended.word(), Ordering::Release);
     }
 
-    /// Brings `count` blocks home, of which `first` is the first. `link` writes into the last of them that the given
-    /// head comes after it.
+    /// Frees `count` blocks that are linked from `first`. `link` writes the current head of the chain into the last of
+    /// them.
     #[inline]
     pub(crate) fn push(&self, first: u16, count: u16, capacity: u16, mut link: impl FnMut(u16)) -> Duty {
         let mut seen = self.0.load(Ordering::Relaxed);
@@ -176,7 +183,7 @@ impl RemoteFree {
         }
     }
 
-    /// Changes the word as `change` says, or not at all where it says none. Returns what the word was.
+    /// Replaces the word by the result of `change`; leaves it if that is none. Returns the word before.
     fn change(&self, mut change: impl FnMut(FreeBlocks) -> Option<FreeBlocks>) -> Option<FreeBlocks> {
         let mut seen = self.0.load(Ordering::Acquire);
         loop {
@@ -207,8 +214,8 @@ impl RemoteFree {
         })
     }
 
-    /// Makes a listed subsegment that of a slot. No where it is about to be given back. Bucket's lock; the caller takes
-    /// it from the list.
+    /// Makes a listed subsegment the active one of a slot. Returns false if it is about to be freed. Bucket's lock; the
+    /// caller removes it from the list.
     pub(crate) fn activate(&self) -> bool {
         let was = self.change(|free| {
             (free.state == SubsegmentState::Listed).then_some(FreeBlocks {
@@ -220,8 +227,8 @@ impl RemoteFree {
         was.is_some()
     }
 
-    /// A slot gives its subsegment up, with `home` blocks besides the chain. Returns where it stands after that: full,
-    /// or to be listed by the caller, or to be given back by the caller. Bucket's lock.
+    /// A slot gives up its active subsegment, with `unchained` free blocks outside the chain. Returns the new state:
+    /// full, or to be listed by the caller, or to be freed by the caller. Bucket's lock.
     pub(crate) fn deactivate(&self, unchained: u16, capacity: u16) -> SubsegmentState {
         let state = |chained: u16| match chained + unchained {
             0 => SubsegmentState::Full,
@@ -238,8 +245,8 @@ impl RemoteFree {
         state(was.map_or(0, |was| was.chained))
     }
 
-    /// Ends [`SubsegmentState::Listing`], which this thread made. Returns where the subsegment stands after that: listed, or
-    /// to be given back by the caller if all its blocks came home meanwhile. Bucket's lock.
+    /// Ends [`SubsegmentState::Listing`], which this thread set. Returns the new state: listed, or to be freed by the
+    /// caller if all its blocks became free meanwhile. Bucket's lock.
     pub(crate) fn listed(&self, capacity: u16) -> SubsegmentState {
         let state = |free: FreeBlocks| match free.chained + free.unchained >= capacity {
             true => SubsegmentState::Emptying,

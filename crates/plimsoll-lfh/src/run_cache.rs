@@ -1,9 +1,9 @@
-//! Runs of a few units that were freed a moment ago, by length: what is asked for next is often as long.
+//! The run cache: recently freed runs of a few units, by length, for the next request of the same length.
 //!
-//! So a large block comes and goes without being coalesced and split again. The shortest, up to 64 KiB, are kept in the
-//! slots of the low-fragmentation front end, where a restartable sequence takes and puts them. What finds no place or no
-//! run there is served by a shelf, under a lock: one for each slot, or for a few where slots are more than shelves. What
-//! lies in either for a whole period of the purge goes to the back end, as does the older half of a full row of a shelf.
+//! A large block comes and goes without being coalesced and split again. The slots of the low-fragmentation front end
+//! hold the shortest runs, up to 64 KiB: a restartable sequence takes and puts them. Other runs go to a shelf, under a
+//! lock: one for each slot, or for a few if there are more slots than shelves. A run that was unused for a whole period
+//! of the purge goes to the back end, as does the older half of a full row of a shelf.
 //!
 //! Locks: a shelf's, then the back end's.
 
@@ -20,7 +20,7 @@ use crate::unit::{UnitIndex, UnitKind};
 
 /// Shelves of a heap.
 pub(crate) const SHELVES: usize = 16;
-/// Units of the longest run that is kept, 128 KiB. Beyond that, the program's work on a block takes longer than the back
+/// Units of the longest cached run, 128 KiB. Beyond that, the program's work on a block takes longer than the back
 /// end's.
 const LONGEST: u32 = 8;
 const ROWS: usize = (LONGEST - SHORTEST_RUN + 1) as usize;
@@ -45,8 +45,9 @@ pub(crate) struct Shelf {
     pub(crate) rows: Lock<Rows>,
 }
 
-/// Invariants, checked by `check`: the runs of row `n` are [`UnitKind::Cached`], of the heap, `n + SHORTEST_RUN` units long,
-/// and in one row only, of a shelf or of a slot; `units` is what they have together.
+/// Invariants, whose executable form is `check`: the runs of row `n` are [`UnitKind::Cached`], of the heap, `n +
+/// SHORTEST_RUN` units long, and in one row only, of a shelf or of a slot; `units` is their total. Checked by
+/// `runs_are_in_one_place`.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Rows {
@@ -61,12 +62,12 @@ pub(crate) struct Rows {
 #[repr(C)]
 struct Row {
     count: u32,
-    /// The fewest runs that there were since the last drain: the oldest so many lie here for that long.
+    /// The fewest runs since the last flush: so many of the oldest were unused since then.
     unused: u32,
     runs: [UnitIndex; MOST_RUNS],
 }
 
-/// The row of runs of so many units; none where such runs are not kept.
+/// The row of runs of so many units; none if such runs are not cached.
 #[inline]
 fn row_of(units: u32) -> Option<usize> {
     (SHORTEST_RUN..=LONGEST)
@@ -108,7 +109,8 @@ impl RunCache {
         Some(first)
     }
 
-    /// Keeps the run of a large block, which nobody uses any more. No where runs of its length are not kept.
+    /// Caches the run of a large block, which no thread uses any more. Returns false if runs of its length are not
+    /// cached.
     #[inline]
     pub(crate) fn put(&self, backend: &Backend, front: &LowFragmentation, first: UnitIndex) -> bool {
         let unit = arena::unit(first);
@@ -142,8 +144,8 @@ impl RunCache {
         purge::on_slow_call(puts);
     }
 
-    /// Gives the runs of shelves that nobody took since the last call to the back end, or all of them. Whether any are
-    /// left. Those of slots go with the drain of these.
+    /// Frees the runs of shelves that were unused since the last call to the back end, or all of them. Returns whether
+    /// any are left. Those of slots go with the flush of slots.
     pub(crate) fn flush(&self, backend: &Backend, all: bool) -> bool {
         let mut left = false;
         for shelf in &self.shelves {
@@ -165,7 +167,7 @@ impl RunCache {
         self.shelves.iter().for_each(|shelf| shelf.rows.hold());
     }
 
-    /// Ends what [`RunCache::hold`] began, in the parent.
+    /// Ends [`RunCache::hold`] in the parent.
     ///
     /// # Safety
     /// This thread called `hold`.
@@ -177,7 +179,7 @@ impl RunCache {
         }
     }
 
-    /// Ends what [`RunCache::hold`] began, in the child.
+    /// Ends [`RunCache::hold`] in the child.
     ///
     /// # Safety
     /// This thread is the only one, and its parent called `hold`.
@@ -191,7 +193,7 @@ impl RunCache {
 }
 
 impl Rows {
-    /// Gives the oldest `count` runs of a row, which lay here for so many periods, to the back end.
+    /// Frees the oldest `count` runs of a row, which were here for so many periods, to the back end.
     fn free(&mut self, backend: &Backend, row: usize, count: u32, periods: u32) {
         self.units -= count * units_of(row);
         let row = &mut self.rows[row];
@@ -225,7 +227,7 @@ mod tests {
     use crate::{FrontEnd, Heap, HeapOptions};
 
     impl RunCache {
-        /// The executable twin of the invariants, while nobody works on the heap. Returns the runs of shelves and slots.
+        /// The executable form of the invariants, while no thread uses the heap. Returns the runs of shelves and slots.
         fn check(&self, heap: u32, front: &LowFragmentation) -> BTreeSet<UnitIndex> {
             let mut runs = BTreeSet::new();
             let mut check = |row: usize, first: UnitIndex| {
@@ -274,7 +276,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-        /// Runs are in use, kept or with the back end, and never in two of these places.
+        /// Runs are in use, cached or with the back end, and never in two of these places.
         #[test]
         fn runs_are_in_one_place(
             steps in steps(), front_end in select(&[FrontEnd::Standard, FrontEnd::LowFragmentation][..])
@@ -304,7 +306,7 @@ mod tests {
                 }
                 let extents = backend.extents();
                 prop_assert_eq!(extents.check(), Ok(()));
-                // All is in no run in use is kept or free.
+                // Units outside of runs in use are cached or free.
                 let units = |first: &UnitIndex| arena::unit(*first).length.load(Ordering::Relaxed);
                 let used: u32 = in_use.iter().chain(&kept).map(units).sum();
                 prop_assert_eq!(extents.owned - extents.free, used);
@@ -428,8 +430,7 @@ mod tests {
         assert_eq!((extents.free, extents.touched), (extents.owned, 0));
     }
 
-    /// Rows filled up without a word once they had been prepared: nobody looked after what lay in them while the process
-    /// slept.
+    /// Prepared rows filled up without a request to the helper: no thread purged their runs while the process slept.
     #[test]
     fn rows_of_slots_that_lay_idle_are_prepared_anew() {
         let heap = Heap::of(FrontEnd::LowFragmentation);

@@ -219,8 +219,8 @@ fn a_purge_gives_back_what_lies_free_for_two_periods_and_no_more() {
     backend.free(runs[1].first);
 }
 
-/// A run that fills a heap so that it asks for huge pages next, and the first unit of a segment with such, one unit of
-/// which was used and given back. None where the kernel has none.
+/// A run that fills a heap so that it requests huge pages next, and the first unit of a segment with such pages, of
+/// which one unit was used and freed. None if the kernel has none.
 fn huge_segment(record: &Record) -> Option<(UnitIndex, UnitIndex)> {
     let backend = record.backend();
     let filled = backend
@@ -232,8 +232,8 @@ fn huge_segment(record: &Record) -> Option<(UnitIndex, UnitIndex)> {
     huge.then_some((filled.first, run.first))
 }
 
-/// Whether huge pages lie under a unit under which the heap asked for them; a test that needs them is skipped where the
-/// kernel has none, unless it must not be.
+/// Whether huge pages are under a unit for which the heap requested them; a test that needs them is skipped if the
+/// kernel has none, unless the environment forbids it.
 pub(crate) fn has_huge_pages(unit: UnitIndex) -> bool {
     let huge = arena::has_huge_pages(unit, 1);
     if !huge {
@@ -262,7 +262,7 @@ fn huge_pages_are_given_back_whole() {
     );
 }
 
-/// As much is given back where only a part of it may be at a time.
+/// A purge in parts returns as much as a purge of the whole.
 #[test]
 fn huge_pages_are_given_back_by_parts() {
     let heap = Heap::new(HeapOptions::default()).expect("there is memory");
@@ -281,7 +281,7 @@ fn huge_pages_are_given_back_by_parts() {
     assert_eq!(left, first);
 }
 
-/// What was given back to the system came back as huge pages, whatever lay there next.
+/// Pages that returned to the kernel came back as huge pages with the next write.
 #[test]
 fn large_blocks_leave_huge_pages_that_nobody_uses() {
     let mut extended = 0;
@@ -294,7 +294,7 @@ fn large_blocks_leave_huge_pages_that_nobody_uses() {
         };
         record.purge_all();
         assert!(arena::has_huge_pages(first, 1));
-        // Whether they lie side by side is up to other tests.
+        // Other tests decide whether they are neighbours.
         let units = 8 * SEGMENT_UNITS;
         if extended == 0 && filled + units == first {
             extended += 1;

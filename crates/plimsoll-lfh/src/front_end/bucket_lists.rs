@@ -13,16 +13,18 @@ use crate::unit::{UnitIndex, UnitKind};
 /// How many of the listed subsegments are looked at to find the fullest.
 const LOOKS: usize = 8;
 
-/// What a bucket's lock guards. Zeroed memory is a bucket without subsegments.
+/// The data under a bucket's lock. Zeroed memory is a bucket without subsegments.
 ///
-/// Invariant: a subsegment is in the list from `first` exactly if it is [`SubsegmentState::Listed`], or [`SubsegmentState::Emptying`]
-/// from there; `spare` is 0 or one that is [`SubsegmentState::Spare`]. Checked by `check`.
+/// Invariant: a subsegment is in the list from `first` exactly if it is [`SubsegmentState::Listed`], or
+/// [`SubsegmentState::Emptying`] from there; `spare` is 0 or one that is [`SubsegmentState::Spare`]; a free block of a
+/// bucket is in one place: a slot, a list of its subsegment, or never allocated. Executable form: `check`. Checked by
+/// `blocks_are_whole_and_in_one_place` and `threads_share_blocks_and_none_is_lost`.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct BucketLists {
     /// The first of the listed subsegments, 0 for none.
     first: UnitIndex,
-    /// An empty subsegment, kept for the next need; 0 for none.
+    /// An empty subsegment, cached for the next need; 0 for none.
     pub(crate) spare: UnitIndex,
     /// Subsegments that the bucket has.
     pub(crate) subsegments: u32,
@@ -37,10 +39,10 @@ pub(crate) struct BucketLists {
     /// Times that a slot was full.
     pub(crate) flushes: u32,
     /// Arrays of slots that were emptied because they were idle.
-    pub(crate) flushed: u32,
-    /// What `refills` was when the drain looked last.
+    pub(crate) idle_flushes: u32,
+    /// `refills` at the last look of a flush.
     pub(super) refills_seen: u32,
-    /// What `refills` was at the last flush.
+    /// `refills` at the last flush.
     refills_at_flush: u32,
 }
 
@@ -94,7 +96,7 @@ impl BucketLists {
         core::mem::replace(&mut self.refills_at_flush, self.refills) != self.refills
     }
 
-    /// A slot gives its active subsegment up.
+    /// A slot gives up its active subsegment.
     pub(super) fn deactivate(&mut self, backend: &Backend, subsegment: Subsegment) {
         let state = subsegment
             .unit()
@@ -103,7 +105,7 @@ impl BucketLists {
         self.settle(backend, subsegment, state);
     }
 
-    /// Does what a standing asks for that was just made, of a subsegment in no list.
+    /// Acts on the new state of a subsegment in no list.
     pub(super) fn settle(&mut self, backend: &Backend, subsegment: Subsegment, state: SubsegmentState) {
         match state {
             SubsegmentState::Listed => self.insert(subsegment.first),
@@ -112,13 +114,13 @@ impl BucketLists {
         }
     }
 
-    /// All blocks of a listed subsegment came home.
+    /// All blocks of a listed subsegment are free.
     pub(super) fn empty(&mut self, backend: &Backend, subsegment: Subsegment) {
         self.remove(subsegment.first);
         self.retire(backend, subsegment);
     }
 
-    /// Keeps an empty subsegment as the spare one, or gives it back.
+    /// Keeps an empty subsegment as the spare one, or frees it.
     fn retire(&mut self, backend: &Backend, subsegment: Subsegment) {
         if self.spare == 0 {
             subsegment.reset(SubsegmentState::Spare);
@@ -134,7 +136,7 @@ impl BucketLists {
         backend.free(subsegment.first);
     }
 
-    /// Gives the spare subsegment back.
+    /// Frees the spare subsegment.
     pub(super) fn release_spare(&mut self, backend: &Backend, bucket: Bucket) {
         if self.spare != 0 {
             let spare = Subsegment::new(self.spare, bucket);
@@ -204,8 +206,8 @@ impl BucketLists {
         unit.bucket.load(Ordering::Relaxed) == subsegment.bucket.number() && self.activate(subsegment.first)
     }
 
-    /// Makes a listed subsegment of the bucket active. No where it is not listed: if its last block came home just now,
-    /// whoever brought it waits for the lock.
+    /// Makes a listed subsegment of the bucket active. Returns false if it is not listed: if its last block became free
+    /// just now, the thread that freed it waits for the lock.
     fn activate(&mut self, first: UnitIndex) -> bool {
         let listed = arena::unit(first).remote.activate();
         if listed {
@@ -237,7 +239,7 @@ impl BucketLists {
         }
     }
 
-    /// Panics unless the invariant holds, while nobody works on the bucket. Returns the listed subsegments.
+    /// Panics unless the invariant holds, while no thread uses the bucket. Returns the listed subsegments.
     #[cfg(test)]
     pub(super) fn check(&self, bucket: Bucket) -> std::vec::Vec<Subsegment> {
         let mut listed = std::vec::Vec::new();

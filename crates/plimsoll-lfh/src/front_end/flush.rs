@@ -1,4 +1,4 @@
-//! Emptying slots that lie idle, so that what they hold comes home and its pages can be given back.
+//! Flush of idle slots: their blocks return to the subsegments, whose pages can return to the kernel.
 #![allow(unsafe_code)]
 
 use core::ptr;
@@ -10,19 +10,18 @@ use crate::backend::Backend;
 use crate::bucket::Bucket;
 use crate::subsegment::Subsegment;
 
-/// Which arrays are drained.
+/// The arrays to flush.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Idle {
-    /// Those that hold as much as at the last drain.
+    /// Arrays that hold as much as at the last flush.
     Unchanged,
     /// All.
     All,
 }
 
 impl LowFragmentation {
-    /// Empties idle arrays, gives their slots' active subsegments up, gives spare subsegments back, and the dead pages of
-    /// others. Returns whether anything is left that a later drain may find idle. Does nothing while another thread
-    /// drains.
+    /// Empties idle arrays, gives up their slots' active subsegments, frees spare subsegments, and purges pages of
+    /// others. Returns whether a later flush may find more idle. Does nothing while another thread flushes.
     pub(crate) fn flush_idle(&self, backend: &Backend, idle: Idle) -> bool {
         let Some(_flushing) = self.upkeep.flushing.try_lock() else {
             return true;
@@ -54,11 +53,11 @@ impl LowFragmentation {
                 }
             }
         }
-        // What came home may have left a spare subsegment.
+        // The freed blocks may have left a spare subsegment.
         left || restarted
     }
 
-    /// Stops the bucket's idle arrays. Where one is idle and empty already, only the active subsegment is given up.
+    /// Stops the bucket's idle arrays. For an idle and empty one, only gives up the active subsegment.
     fn look(&self, backend: &Backend, bucket: Bucket, idle: Idle, stopped: &mut bool) -> bool {
         let mut left = false;
         let mut lists = self.buckets[bucket.index()].lock.lock();
@@ -84,14 +83,14 @@ impl LowFragmentation {
         left
     }
 
-    /// Brings the pointers of a stopped array home and makes it usable again. Where sections could not be restarted,
-    /// it keeps its pointers.
+    /// Frees the pointers of a stopped array and resumes the array. If sections could not be restarted, it keeps its
+    /// pointers.
     fn flush_stopped(&self, backend: &Backend, slot: usize, bucket: Bucket, restarted: bool) {
         let mut blocks = [ptr::null_mut(); MOST_POINTERS];
         let mut count = 0;
         {
             let mut lists = self.buckets[bucket.index()].lock.lock();
-            // Whoever stands before a locked slot goes by its header, which changes in more than one step.
+            // A thread that waits for a locked slot relies on its header, which changes in more than one step.
             let held = (!self.slots.uses_sections()).then(|| self.slots.lock(slot).lock());
             let header = self.slots.header(slot, bucket);
             if restarted {
@@ -100,7 +99,7 @@ impl LowFragmentation {
                 count = pointers.len();
                 blocks[..count].copy_from_slice(pointers);
                 header.set_empty(bucket);
-                lists.flushed = lists.flushed.wrapping_add(1);
+                lists.idle_flushes = lists.idle_flushes.wrapping_add(1);
             }
             header.resume(bucket);
             drop(held);

@@ -1,10 +1,10 @@
 //! The low-fragmentation front end of a heap: slots over the subsegments of each bucket.
 //!
-//! Fast paths move one pointer between the program and its processor's slot. When the slot has none, [`refill`] takes
-//! a batch from the slot's active subsegment; when it is full, [`flush`] brings a batch home to the subsegments that
-//! the blocks are of. Where a subsegment stands, and who moves it, is written in [`remote_free`](crate::remote_free).
+//! Fast paths move one pointer between the program and its processor's slot. If the slot is empty, [`refill`] takes a
+//! batch from the slot's active subsegment; if it is full, [`flush`] frees a batch to the subsegments of its blocks.
+//! [`remote_free`](crate::remote_free) has the states of a subsegment and their transitions.
 //!
-//! Locks, in this order: the drain's, a bucket's, a slot's (where sections do not serve them), the back end's.
+//! Locks, in this order: the flush lock, a bucket's, a slot's (without sections), the back end's.
 //!
 //! [`refill`]: LowFragmentation::refill
 //! [`flush`]: LowFragmentation::flush
@@ -50,20 +50,20 @@ pub(crate) struct LowFragmentation {
     pub(crate) buckets: [BucketLock; BUCKETS + 1],
 }
 
-/// What slow paths note for the drain. A cache line of its own: what stands before it is read at calls that only take a
-/// block from a slot.
+/// Notes of slow paths for the flush. A cache line of its own: calls that only take a block from a slot read its
+/// neighbours.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Upkeep {
-    /// Subsegments that got so few blocks in use that pages of them may be dead, since all runs were looked at.
+    /// Subsegments that became sparse, so that pages may be purgeable, since the last look at all runs.
     sparse: AtomicU32,
-    /// Subsegments begun, and times that absent pages were made blocks, since runs were looked at for dead pages.
+    /// Subsegments begun, and times that absent pages became blocks, since the last look for purgeable pages.
     begun: AtomicU32,
-    /// Units, at most, that became resident for them, since free extents were given back for it.
+    /// Units, at most, that became resident for them, since free extents were last purged for it.
     grown: AtomicU32,
-    /// Where the next look at runs begins; 0 is the first. The drain's lock.
+    /// The unit at which the next look at runs begins; 0 is the first. Flush lock.
     looked_to: AtomicU32,
-    /// Held by who drains: one at a time.
+    /// The flush lock: one thread at a time flushes.
     pub(crate) flushing: Lock<()>,
 }
 
@@ -74,20 +74,20 @@ pub(crate) struct BucketLock {
     pub(crate) lock: Lock<BucketLists>,
 }
 
-/// What came of a free.
+/// The outcome of a free.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Freed {
     /// The block is free.
     Done,
-    /// The block is sealed and has no place yet.
+    /// The block has its tag and no place yet.
     NoRoom,
     /// The address is not the start of a block of a bucket, as far as was looked.
     NotHere,
 }
 
 impl LowFragmentation {
-    /// Makes the front end usable. No where there is no memory for it. The caller keeps others from doing so at the
-    /// same time, and set the key of the process.
+    /// Starts the front end. Returns false if there is no memory for it. The caller keeps other threads from doing so
+    /// at the same time, and has set the key of the process.
     pub(crate) fn start(&self, heap: u32, hidden: bool) -> bool {
         self.heap.store(heap, Ordering::Relaxed);
         self.hidden.store(u32::from(hidden), Ordering::Relaxed);
@@ -101,7 +101,7 @@ impl LowFragmentation {
     /// Unmaps the slots.
     ///
     /// # Safety
-    /// Nobody uses the heap any more.
+    /// No thread uses the heap any more.
     pub(crate) unsafe fn end(&self) {
         // SAFETY: the caller's premise.
         unsafe { self.slots.end() };
@@ -127,7 +127,7 @@ impl LowFragmentation {
         self.hidden.load(Ordering::Relaxed) != 0
     }
 
-    /// A block of a hidden front end; null where no memory is left.
+    /// A block of a hidden front end; null if no memory is left.
     pub(crate) fn allocate_hidden(&self, backend: &Backend, bucket: Bucket) -> *mut u8 {
         let block = allocate_fast(self.slots.sections(), bucket);
         if block.is_null() {
@@ -137,10 +137,10 @@ impl LowFragmentation {
         }
     }
 
-    /// Takes a block of a hidden front end back.
+    /// Frees a block of a hidden front end.
     ///
     /// # Safety
-    /// It is a block of the bucket, of this heap, and nobody uses it any more.
+    /// It is a block of the bucket, of this heap, and no thread uses it any more.
     pub(crate) unsafe fn free_hidden(&self, backend: &Backend, bucket: Bucket, block: *mut u8) {
         // SAFETY: the caller's premise.
         if !unsafe { integrity::set_tag(block) } {
@@ -152,7 +152,7 @@ impl LowFragmentation {
         }
     }
 
-    /// Goes on where [`free_fast`] said that there is no room.
+    /// Continues after [`Freed::NoRoom`].
     pub(crate) fn free_tagged(&self, backend: &Backend, block: *mut u8) {
         match any_bucket_at(block) {
             Some(bucket) => self.flush(backend, bucket, block),
@@ -160,8 +160,7 @@ impl LowFragmentation {
         }
     }
 
-    /// Goes on where [`free_fast`] said that the block is not here, but a subsegment of the bucket is: one with absent
-    /// pages may have it.
+    /// Continues after [`Freed::NotHere`], in a subsegment of the bucket: one with absent pages may have the block.
     ///
     /// # Safety
     /// As for [`free_fast`].
@@ -180,7 +179,7 @@ impl LowFragmentation {
         }
     }
 
-    /// Finds a block where the slot has none, and fills the slot. Null where no memory is left.
+    /// Finds a block where the slot has none, and fills the slot. Null if no memory is left.
     #[cold]
     #[inline(never)]
     pub(crate) fn refill(&self, backend: &Backend, bucket: Bucket) -> *mut u8 {
@@ -216,8 +215,8 @@ impl LowFragmentation {
         *first
     }
 
-    /// Finds a place for a free block where the slot is full: the array grows, or a half of it goes where others find
-    /// it, or comes home.
+    /// Finds a place for a free block whose slot is full: the array grows, or a half of it moves to the shared slots,
+    /// or to its subsegments.
     fn flush(&self, backend: &Backend, bucket: Bucket, block: *mut u8) {
         if !self.slots.has_started() {
             integrity::report(Damage::OtherHeap, block as usize, Some(bucket));
@@ -250,8 +249,8 @@ impl LowFragmentation {
         self.free_remote(backend, bucket, &blocks[shared..]);
     }
 
-    /// Makes the bucket's array in the slot usable, or larger. No where it is as large as may be. The bucket's lock is
-    /// held.
+    /// Prepares the bucket's array in the slot, or enlarges it. Returns false at its maximum. The caller holds the
+    /// bucket's lock.
     fn grow(&self, slot: usize, bucket: Bucket) -> bool {
         let header = self.slots.header(slot, bucket);
         if header.capacity() > 0 {
@@ -275,7 +274,7 @@ impl LowFragmentation {
         }
     }
 
-    /// Ends what [`LowFragmentation::hold`] began, in the parent.
+    /// Ends [`LowFragmentation::hold`] in the parent.
     ///
     /// # Safety
     /// This thread holds the locks by `hold`.
@@ -284,8 +283,8 @@ impl LowFragmentation {
         self.each_lock(|lock| unsafe { lock.release() }, |lock| unsafe { lock.release() });
     }
 
-    /// Ends what [`LowFragmentation::hold`] began, in the child. What other threads had in their hands is lost to it;
-    /// what was in slots is not.
+    /// Ends [`LowFragmentation::hold`] in the child. Blocks that other threads had in local variables are lost to it;
+    /// blocks in slots are not.
     ///
     /// # Safety
     /// This thread is the only one, and its parent held the locks by `hold`.
@@ -308,7 +307,7 @@ impl LowFragmentation {
     }
 }
 
-/// A block from this processor's slot; null where that has none, or sections serve no slot: then
+/// A block from this processor's slot; null if that has none, or sections serve no slot: then
 /// [`LowFragmentation::refill`] finds one.
 #[inline(always)]
 pub(crate) fn allocate_fast(sections: Sections, bucket: Bucket) -> *mut u8 {
@@ -339,7 +338,7 @@ pub(crate) unsafe fn free_fast(sections: Sections, block: *mut u8) -> Freed {
     }
 }
 
-/// The bucket of the block that starts there, also where pages of its subsegment are absent; none where no block of a
+/// The bucket of the block that starts there, also where pages of its subsegment are absent; none if no block of a
 /// bucket does.
 fn any_bucket_at(block: *mut u8) -> Option<Bucket> {
     let unit = arena::unit_of(block as usize)?;
@@ -347,7 +346,7 @@ fn any_bucket_at(block: *mut u8) -> Option<Bucket> {
     subsegment::starts_block(bucket.number(), block as usize).then_some(bucket)
 }
 
-/// The bucket of the block that starts there; none where no block of a bucket does that fast paths know.
+/// The bucket of the block that starts there; none if no block of a bucket does that fast paths know.
 #[inline(always)]
 fn bucket_at(block: *mut u8) -> Option<Bucket> {
     let offset = (block as usize).wrapping_sub(arena::window());
@@ -366,7 +365,7 @@ fn bucket_at(block: *mut u8) -> Option<Bucket> {
 /// Makes a free block one in use.
 #[inline(always)]
 fn open(block: *mut u8, bucket: Bucket) {
-    // SAFETY: what stands in slots and comes from subsegments are starts of free blocks, each in one place only.
+    // SAFETY: pointers from slots and subsegments are starts of free blocks, each in one place only.
     if !unsafe { integrity::clear_tag(block) } {
         integrity::report(Damage::WrittenAfterFree, block as usize, Some(bucket));
     }

@@ -1,7 +1,7 @@
-//! Giving pages back in which no block in use lies, though others of their subsegment are.
+//! Purge of pages without a block in use, in subsegments with others in use.
 //!
-//! It happens to subsegments that rest for most of a second; and to all that are sparse where a heap begins others while
-//! it has many of them: then some are looked at with each that is begun, so that the whole heap was looked at once a
+//! It happens to subsegments that were unchanged for most of a second; and to all sparse ones if a heap begins others
+//! while it has many of them: with each that is begun it looks at some, so that it has looked at the whole heap once a
 //! small part of it is new.
 #![allow(unsafe_code)]
 
@@ -20,23 +20,22 @@ use crate::settings::{self, PurgeMode};
 use crate::subsegment::{PAGE, Subsegment};
 use crate::unit::{UNIT, UnitIndex, UnitKind};
 
-/// Looks of the drain for which a subsegment has to rest.
+/// Looks of a flush for which a subsegment has to be unchanged.
 const RESTED: u8 = 2;
-/// What [`rest`](crate::Unit::rest) says of a subsegment that was looked through since its blocks changed.
+/// The value of [`rest`](crate::Unit::rest) of a subsegment that was purged since its blocks changed.
 const DONE: u8 = u8::MAX;
 
 /// Runs that are looked at for each subsegment that is begun.
 const RUNS: u32 = 128;
-/// Subsegments with pages to give back that have to come about before a growing heap looks for them: 1 MiB at least.
+/// Sparse subsegments that must come about before a growing heap looks for them: 1 MiB at least.
 const SPARSE: u32 = 64;
-/// Subsegments with pages to give back that a thread is started for: 4 MiB at least.
+/// Sparse subsegments for which the helper starts: 4 MiB at least.
 const MANY_SPARSE: u32 = 256;
 
 /// Which subsegments are looked through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Look {
-    /// Those that rest and have as many free blocks as fill a page: they stand together as chance and the program have
-    /// it.
+    /// Unchanged ones whose free blocks would fill a page; chance and the program place the blocks.
     Rested,
     /// Those with so few blocks in use that chance leaves pages without any.
     Sparse,
@@ -45,8 +44,8 @@ enum Look {
 }
 
 impl LowFragmentation {
-    /// Gives dead pages back, of subsegments that rest or of all. Returns whether a later look may find more. The
-    /// drain's lock is held.
+    /// Purges subsegments that were unchanged, or all. Returns whether a later look may find more. The caller holds the
+    /// flush lock.
     pub(super) fn purge_subsegments(&self, backend: &Backend, idle: Idle) -> bool {
         let look = match idle {
             Idle::Unchanged => Look::Rested,
@@ -62,7 +61,7 @@ impl LowFragmentation {
         left
     }
 
-    /// Notes that `count` blocks came home to a subsegment.
+    /// Notes that `count` blocks of a subsegment became free.
     #[inline]
     pub(super) fn note_freed(&self, subsegment: Subsegment, count: u16) {
         let word = subsegment.unit().remote.load();
@@ -76,13 +75,13 @@ impl LowFragmentation {
         }
     }
 
-    /// Gives back what a growing heap does not need: of free extents, where it has many, about as much as it grew, and
-    /// dead pages of some runs more, where subsegments were begun. No lock is held.
+    /// Returns memory to the kernel that a growing heap does not need: of free extents, if it has many, about as much
+    /// as it grew, and purgeable pages of some more runs, if it began subsegments. This thread holds no lock.
     pub(super) fn compensate_growth(&self, backend: &Backend) {
         if self.upkeep.begun.load(Ordering::Relaxed) == 0 || settings::purge_mode() == PurgeMode::Never {
             return;
         }
-        // A fork holds the lock: so nothing is being given back in its child.
+        // A fork holds the lock: so no purge is in progress in its child.
         let Some(_flushing) = self.upkeep.flushing.try_lock() else {
             return;
         };
@@ -123,7 +122,7 @@ impl LowFragmentation {
         self.upkeep.looked_to.store(looked_to, Ordering::Relaxed);
     }
 
-    /// Gives the dead pages of a subsegment back, if there may be any. Returns whether there may be after it rested.
+    /// Purges a subsegment that may have purgeable pages. Returns whether a later look may find some.
     fn look_at(&self, backend: &Backend, first: UnitIndex, look: Look) -> bool {
         let unit = arena::unit(first);
         let Some(bucket) = Bucket::new(unit.bucket.load(Ordering::Relaxed)) else {
@@ -133,7 +132,7 @@ impl LowFragmentation {
         let word = unit.remote.load();
         let free = word.chained + word.unchained;
         let noted = unit.rest.load(Ordering::Relaxed);
-        // Only what changed is written: the line is that of whoever brings blocks home.
+        // Only changes are written: threads that free blocks remotely use the line.
         let note = |rest| {
             if rest != noted {
                 unit.rest.store(rest, Ordering::Relaxed);
@@ -161,8 +160,8 @@ impl LowFragmentation {
         false
     }
 
-    /// Takes a listed subsegment for the time that its pages are given back: as a slot does, for whoever brings blocks
-    /// home.
+    /// Purges pages of a listed subsegment, which is active meanwhile, like that of a slot, for threads that free
+    /// blocks remotely.
     fn purge_pages_of(&self, backend: &Backend, subsegment: Subsegment) {
         // A run need not start where a longer page does.
         if pages::page() > UNIT {
@@ -177,7 +176,7 @@ impl LowFragmentation {
             backend.leave_huge_pages(subsegment.first, 1);
             for_each_range(dead.pages, |first, pages| {
                 let start = arena::address_of(subsegment.first) + first as usize * PAGE;
-                // SAFETY: whole pages in which nothing but free blocks lies, which are in no list.
+                // SAFETY: whole pages with free blocks alone, which are in no list.
                 unsafe { purge::return_pages(start, pages as usize * PAGE) };
             });
         }

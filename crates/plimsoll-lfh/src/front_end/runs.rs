@@ -21,7 +21,7 @@ impl LowFragmentation {
         (!run.is_null()).then(|| arena::unit_within(run as usize))
     }
 
-    /// Puts a run of that row into this processor's slot. No where it has no room.
+    /// Puts a run of that row into this processor's slot. Returns false if it has no room.
     #[inline]
     pub(crate) fn put_run(&self, row: usize, first: UnitIndex) -> bool {
         if row >= RUN_ROWS {
@@ -43,7 +43,7 @@ impl LowFragmentation {
         self.slots.push_run(row, run)
     }
 
-    /// Units of all runs that there is room for in rows that were used since they were last found to lie idle.
+    /// Units of all runs that fit into rows that were used since they were last idle.
     pub(crate) fn units_of_rows(&self) -> u32 {
         let units = |(slot, row)| {
             let room = self.slots.run_header(slot, row).capacity();
@@ -52,8 +52,8 @@ impl LowFragmentation {
         self.rows().map(units).sum()
     }
 
-    /// Stops rows that hold as much as at the last drain, or all. Those that hold nothing too: who puts something there
-    /// later is noticed. Whether others are in use. The drain's lock is held.
+    /// Stops rows that hold as much as at the last flush, or all. Empty ones too, to notice a later put. Returns
+    /// whether others are in use. The caller holds the flush lock.
     pub(super) fn look_at_runs(&self, idle: Idle, stopped: &mut bool) -> bool {
         let mut left = false;
         for (slot, row) in self.rows() {
@@ -70,7 +70,7 @@ impl LowFragmentation {
         left
     }
 
-    /// Gives what is in stopped rows back. The drain's lock is held.
+    /// Frees the runs in stopped rows. The caller holds the flush lock.
     pub(super) fn flush_stopped_runs(&self, backend: &Backend, restarted: bool) {
         for (slot, row) in self.rows() {
             if !self.slots.run_header(slot, row).is_stopped() {
@@ -89,7 +89,7 @@ impl LowFragmentation {
         }
     }
 
-    /// Every run in slots, with its row, while nobody works on the heap.
+    /// Every run in slots, with its row, while no thread uses the heap.
     #[cfg(test)]
     pub(crate) fn runs_of_slots(&self) -> std::vec::Vec<(usize, UnitIndex)> {
         let of_row = |(slot, row)| {

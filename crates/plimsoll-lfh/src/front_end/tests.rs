@@ -77,8 +77,8 @@ impl Ends {
         assert_eq!(unsafe { self.try_free(block) }, Freed::Done);
     }
 
-    /// Checks everything of a bucket while nobody works on the heap: each block is in one place, and there is none but
-    /// those.
+    /// Checks all blocks of a bucket while no thread uses the heap: each block is in one place, and no other block
+    /// exists.
     fn check(&self, bucket: Bucket, in_use: &BTreeSet<usize>) {
         let front_end = &self.front_end;
         let lists = front_end.buckets[bucket.index()].lock.lock();
@@ -101,7 +101,7 @@ impl Ends {
                 assert_eq!(active.unit().remote.load().state, SubsegmentState::Active);
                 assert!(known.insert(active.first, active.check()).is_none());
             }
-            // SAFETY: nobody works on the heap.
+            // SAFETY: no thread uses the heap.
             for block in unsafe { front_end.slots.stopped(slot, bucket) } {
                 assert!(free.insert(*block as usize), "a block is in slots twice");
             }
@@ -203,7 +203,7 @@ proptest! {
 }
 
 /// Blocks of 48 bytes, and those of them that are the first of their subsegment; the others were freed, and their pages
-/// given back. The first blocks are in use.
+/// purged. The first blocks are in use.
 fn sparse(ends: &Ends, bucket: Bucket) -> (Vec<*mut u8>, Vec<*mut u8>) {
     let blocks: Vec<_> = (0..3000).map(|_| ends.allocate(bucket)).collect();
     let is_first = |block: &*mut u8| {
@@ -341,8 +341,8 @@ fn a_slot_that_was_left_in_the_middle_is_drained() {
     everything_goes_back(&ends);
 }
 
-/// Frees a block while the arrays of its bucket are being drained: none has room then, nor grows. Returns the flushes that
-/// were counted, and the blocks in the first shared slot; none where the thread moved to a processor without an array.
+/// Frees a block while the arrays of its bucket are being flushed: none has room then, nor grows. Returns the counted
+/// flushes, and the blocks in the first shared slot; none if the thread moved to a processor without an array.
 fn flush_while_drained() -> Option<(u32, u16)> {
     let ends = Ends::new();
     let bucket = Bucket::for_size(48).unwrap();
@@ -369,7 +369,7 @@ fn a_flush_is_counted_once_and_shares_what_was_asked_for() {
     assert_eq!(found, Some((1, 1)));
 }
 
-/// A heap whose blocks are all free has no subsegment after it was idle for two looks of the drain.
+/// A heap whose blocks are all free has no subsegment after two idle looks of the flush.
 fn everything_goes_back(ends: &Ends) {
     let looks = (0..4).take_while(|_| ends.front_end.flush_idle(&ends.backend, Idle::Unchanged));
     assert!(looks.count() < 4, "the drain never finds the heap idle");
@@ -381,7 +381,7 @@ fn everything_goes_back(ends: &Ends) {
     }
 }
 
-/// Threads allocate and free blocks of their own and of each other, while slots are drained.
+/// Threads allocate and free blocks of their own and of each other, while slots are flushed.
 #[test]
 fn threads_share_blocks_and_none_is_lost() {
     const THREADS: usize = 8;
@@ -407,7 +407,7 @@ fn threads_share_blocks_and_none_is_lost() {
                         mine.push((block as usize, state));
                     } else if let Some((block, stamp)) = mine.pop().or_else(|| lock(&shared[thread]).pop()) {
                         let block = block as *mut u8;
-                        // SAFETY: the block is in use, and its first word was written by who allocated it.
+                        // SAFETY: the block is in use, and the thread that allocated it wrote its first word.
                         assert_eq!(unsafe { block.cast::<u64>().read() }, stamp);
                         ends.free(block);
                     }

@@ -16,7 +16,7 @@ use crate::record::Record;
 use crate::run_cache::{Rows, RunCache, SHELVES, Shelf};
 use crate::standard::Standard;
 
-/// A heap, as its record says.
+/// A heap, from its record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeapRecord {
     /// Its number; 1 is that of the process.
@@ -31,16 +31,16 @@ pub struct HeapRecord {
     pub debug: bool,
     /// Hardened.
     pub hardened: bool,
-    /// Times that somebody had to wait for the back end's lock or that of the Standard front end.
+    /// Times that a thread had to wait for the back end's lock or that of the Standard front end.
     pub back_contention: u64,
-    /// Times that somebody had to wait for a shelf of cached runs.
+    /// Times that a thread had to wait for a shelf of cached runs.
     pub shelf_contention: u64,
     /// The low-fragmentation front end; all 0 before it was started.
     pub front: FrontCounts,
     slots: Option<Slots>,
 }
 
-/// What the slow paths of a low-fragmentation front end counted, of all buckets. Counts wrap at 2^32 a bucket.
+/// Counts of the slow paths of a low-fragmentation front end, over all buckets. Counts wrap at 2^32 a bucket.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FrontCounts {
     /// Slots of processors that there may be.
@@ -49,7 +49,7 @@ pub struct FrontCounts {
     pub slots_used: u32,
     /// Whether restartable sequences serve them, rather than locks.
     pub restartable: bool,
-    /// Times that somebody had to wait for a bucket's lock, or for the drain's.
+    /// Times that a thread had to wait for a bucket's lock, or for the flush lock.
     pub contention: u64,
     /// Subsegments now.
     pub subsegments: u64,
@@ -59,14 +59,14 @@ pub struct FrontCounts {
     pub reused: u64,
     /// Subsegments of memory that had served something else.
     pub conversions: u64,
-    /// Empty subsegments kept for their bucket.
+    /// Empty subsegments cached for their bucket.
     pub spare: u64,
     /// Batches moved from subsegments to a slot that had none.
     pub refills: u64,
     /// Batches moved from a full slot to subsegments.
     pub flushes: u64,
     /// Arrays emptied because they were idle.
-    pub flushed: u64,
+    pub idle_flushes: u64,
 }
 
 /// Flag of a heap that can grow, as all can.
@@ -204,7 +204,7 @@ impl Bytes<'_> {
         (sound.then_some(Slots { address, count }), restartable)
     }
 
-    /// Adds what a bucket's slow paths counted.
+    /// Adds the counts of a bucket's slow paths.
     fn count_bucket(&self, at: usize, counts: &mut FrontCounts) {
         let lock = at + offset_of!(BucketLock, lock);
         let lists = lock + offset_of!(Lock<BucketLists>, value);
@@ -216,7 +216,7 @@ impl Bytes<'_> {
         counts.conversions += count(offset_of!(BucketLists, conversions));
         counts.refills += count(offset_of!(BucketLists, refills));
         counts.flushes += count(offset_of!(BucketLists, flushes));
-        counts.flushed += count(offset_of!(BucketLists, flushed));
+        counts.idle_flushes += count(offset_of!(BucketLists, idle_flushes));
         counts.spare += u64::from(count(offset_of!(BucketLists, spare)) != 0);
     }
 }

@@ -32,7 +32,7 @@ pub struct Description {
     pub local: u32,
     /// Blocks of the local free list.
     pub local_free: u32,
-    /// Blocks that were ever handed out.
+    /// Blocks split off so far.
     pub split: u32,
     /// The pages of a subsegment that are absent.
     pub absent: u32,
@@ -73,9 +73,9 @@ impl Description {
 pub struct Run {
     /// Its first unit.
     pub first: UnitIndex,
-    /// Its units, at least 1; [`UnitKind::Nothing`] and what makes no sense is counted one by one.
+    /// Its units, at least 1; [`UnitKind::Nothing`] and invalid descriptions count one by one.
     pub length: u32,
-    /// What it is; none where the description makes no sense: it is damaged, or was changed while it was read.
+    /// Its kind; none if the description is invalid: it is damaged, or changed during the read.
     pub kind: Option<UnitKind>,
     /// The description of its first unit.
     pub description: Description,
@@ -104,7 +104,7 @@ impl Table {
         Ok(Description::decode(&bytes))
     }
 
-    /// The runs, from the first unit to the last. There are at most as many as units, whatever the table holds.
+    /// The runs, from the first unit to the last. There are at most as many as units, for any contents of the table.
     pub(crate) fn runs<'m, M: Memory>(&self, memory: &'m M) -> Runs<'m, M> {
         Runs {
             memory,

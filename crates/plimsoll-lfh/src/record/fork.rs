@@ -4,11 +4,16 @@
 //! low-fragmentation front end, of Standard, of cached runs and of the back end; the arena's. The C library calls the
 //! handlers, which the first call of the process's heap registers.
 //!
-//! Handlers of other libraries may run while the locks are held, before the fork and after it, and may use the heap: this
-//! thread passes locks that it holds for a fork. So the order of handlers does not matter.
+//! Handlers of other libraries may run while the locks are held, before the fork and after it, and may use the heap:
+//! this thread passes locks that it holds for a fork. So the order of handlers does not matter.
 //!
-//! `vfork`, `posix_spawn` and a `clone` past the C library call no such handlers. The child of the second runs no code of
-//! the program; those of the others must not allocate, as they must not with glibc's own malloc.
+//! `vfork`, `posix_spawn` and a `clone` past the C library call no such handlers. The child of the second runs no code
+//! of the program; those of the others must not allocate, as they must not with glibc's own malloc.
+//!
+//! Invariant: the child of a fork finds no lock held, whatever other threads were doing. Checked by
+//! `children_of_a_process_under_load_have_a_heap`, `children_of_a_process_under_load_have_a_standard_heap`,
+//! `children_of_a_fork_under_load_allocate`, `handlers_of_a_fork_may_allocate` and
+//! `forks_in_the_middle_of_malloc_leave_no_lock_behind`.
 #![allow(unsafe_code)]
 
 use crate::arena::{self, PROCESS};

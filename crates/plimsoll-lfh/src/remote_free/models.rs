@@ -1,4 +1,4 @@
-//! The orders in which threads may bring blocks home, take them and give the subsegment up.
+//! The orders in which threads may free blocks remotely, take them and give up the subsegment.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p plimsoll-lfh --release remote_free`
 
@@ -10,18 +10,18 @@ use loom::thread::{self, JoinHandle};
 
 use super::*;
 
-/// A subsegment of a few blocks, whose links stand beside it; the mutex is its bucket's lock.
+/// A subsegment of a few blocks, whose links are in an array of their own; the mutex is its bucket's lock.
 struct Subsegment {
     word: RemoteFree,
     /// Number + 1 of the block after each, as the blocks themselves have it.
     links: [AtomicU16; CAPACITY],
-    /// How many times the subsegment was listed and given back.
+    /// Times that the subsegment was listed and freed.
     listed: AtomicUsize,
     emptied: AtomicUsize,
     bucket: Mutex<Bucket>,
 }
 
-/// What a bucket does with a subsegment whose blocks are all at home, and whether it has it so.
+/// The bucket's use of a subsegment whose blocks are all free, and whether that is its present use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Bucket {
     Gives,
@@ -56,7 +56,7 @@ impl Subsegment {
         }
     }
 
-    /// Brings a block home and does what is owed then, as the front end does.
+    /// Frees a block and does the duty that follows, as the front end does.
     fn free(&self, block: u16) {
         let duty = self.word.push(block + 1, 1, CAPACITY as u16, |head| {
             self.links[block as usize].store(head, Ordering::Relaxed);
@@ -80,7 +80,7 @@ impl Subsegment {
         }
     }
 
-    /// Keeps the subsegment as the bucket's spare one, or gives it back.
+    /// Keeps the subsegment as the bucket's spare one, or frees it.
     fn retire(&self, bucket: &mut Bucket) {
         let free = self.word.load();
         assert_eq!(free.state, SubsegmentState::Emptying);
@@ -104,7 +104,7 @@ impl Subsegment {
         }
     }
 
-    /// Makes the spare subsegment that of a slot, as the bucket's next need does. None where there is none.
+    /// Makes the spare subsegment that of a slot, as the bucket's next need does. None if there is none.
     fn begin(&self) -> bool {
         let mut bucket = self.bucket.lock().unwrap();
         let kept = *bucket == Bucket::Has;
@@ -213,7 +213,7 @@ fn nothing_is_lost_when_a_slot_gives_its_subsegment_up() {
             let mut bucket = subsegment.bucket.lock().unwrap();
             let chain = subsegment.word.collect();
             let free = subsegment.walk(chain).len();
-            // One more was never handed out.
+            // One more was never allocated.
             match subsegment.word.deactivate(unchained as u16 + 1, CAPACITY as u16) {
                 SubsegmentState::Emptying => subsegment.retire(&mut bucket),
                 state => assert_eq!(state, SubsegmentState::Listed),
@@ -258,7 +258,7 @@ fn a_subsegment_whose_blocks_all_came_home_is_kept_and_used_again() {
         begun |= subsegment.begin();
         assert!(begun && !subsegment.begin());
         assert_eq!(subsegment.emptied.load(Ordering::Relaxed), 1);
-        // A block of its new use comes home to it, and is found there.
+        // A block of its new use is freed to it, and found there.
         assert_eq!(subsegment.word.load().state, SubsegmentState::Active);
         subsegment.free(1);
         assert_eq!(subsegment.walk(subsegment.word.collect()), [1]);

@@ -15,7 +15,7 @@ pub(crate) struct DamagedHeader {
     pub(crate) header: usize,
 }
 
-/// Visits the blocks of a run: address of the header, and what it says.
+/// Visits the blocks of a run: address of the header, and its contents.
 ///
 /// # Errors
 /// [`DamagedHeader`] at the first header that breaks an invariant of [`Standard`].

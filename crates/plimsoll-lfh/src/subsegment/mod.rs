@@ -1,7 +1,7 @@
-//! Subsegments: runs of units of the back end, cut into blocks of one bucket.
+//! Subsegments (slabs): runs of units of the back end, split into blocks of one bucket.
 //!
-//! Blocks stand side by side from the start; what is left at the end is less than an eighth. A subsegment is 1, 2, 4 or 8
-//! units and starts at a multiple of its length, so the start is found from any address in it. Its description is that
+//! Blocks are side by side from the start; the rest at the end is less than an eighth. A subsegment is 1, 2, 4 or 8
+//! units and starts at a multiple of its length, so the start follows from any address in it. Its description is that
 //! of its first unit.
 #![allow(unsafe_code)]
 
@@ -24,10 +24,10 @@ const SPARSE: u8 = BUCKETS as u8;
 
 const _: () = assert!(2 * BUCKETS <= HIDDEN as usize);
 
-/// Blocks are cut from the untouched part of a subsegment by about as many bytes at a time: what they touch is a page.
+/// Bytes that one call splits off the untouched part of a subsegment: about a page.
 const SPLIT_AT_ONCE: usize = 4096;
 
-/// How blocks of a bucket stand in a subsegment.
+/// The geometry of blocks of a bucket in a subsegment.
 #[derive(Debug, Clone, Copy)]
 struct Geometry {
     /// Bytes of the subsegment - 1; a power of two - 1.
@@ -62,7 +62,7 @@ static GEOMETRY: [Geometry; 256] = {
 struct Counts {
     /// All.
     capacity: u16,
-    /// With so many at home it is sparse: so few are in use that chance leaves pages without any.
+    /// With so many free blocks it is sparse: so few are in use that some pages are likely without any.
     sparse: u16,
 }
 
@@ -180,14 +180,14 @@ impl Subsegment {
         unit.remote.start();
     }
 
-    /// What [`BUCKET_OF_UNIT`] says of it.
+    /// Writes its number into [`BUCKET_OF_UNIT`].
     fn set_number(&self, number: u8) {
         for at in 0..units(self.bucket) {
             BUCKET_OF_UNIT[(self.first + at) as usize].store(number, Ordering::Release);
         }
     }
 
-    /// Forgets where the blocks are, all of which are at home: they are as if never handed out.
+    /// Resets the lists. All blocks are free, and count as never allocated afterwards.
     pub(crate) fn reset(&self, state: SubsegmentState) {
         let unit = self.unit();
         unit.local.store(0, Ordering::Relaxed);
@@ -197,22 +197,23 @@ impl Subsegment {
         unit.remote.end(state, self.capacity());
     }
 
-    /// Makes the run no subsegment any more, before it is given to the back end. All blocks are at home.
+    /// Ends the subsegment, before its run goes to the back end. All blocks are free.
     pub(crate) fn end(&self) {
         self.reset(SubsegmentState::Nothing);
         self.set_number(0);
         self.unit().bucket.store(0, Ordering::Relaxed);
     }
 
-    /// Blocks at home besides those of the chain. Bucket's lock.
+    /// Free blocks outside the chain. Bucket's lock.
     pub(crate) fn unchained(&self) -> u16 {
         let unit = self.unit();
         let split = unit.split.load(Ordering::Relaxed);
         unit.local_free.load(Ordering::Relaxed) + (self.capacity() - split) + self.absent().count()
     }
 
-    /// Takes up to `blocks.len()` blocks: those that came home, or if there are none, those of an absent page, or some
-    /// that were never handed out. All are sealed. The subsegment is active, and the bucket's lock held. Returns how many.
+    /// Takes up to `blocks.len()` blocks: freed ones, or if there are none, those of an absent page, or some that were
+    /// never allocated. All have a tag. The subsegment is active, and the caller holds the bucket's lock. Returns how
+    /// many.
     pub(crate) fn take(&self, blocks: &mut [*mut u8]) -> usize {
         let mut taken = self.take_local(blocks);
         if taken < blocks.len() && self.collect() {
@@ -227,7 +228,7 @@ impl Subsegment {
         taken
     }
 
-    /// Makes the chain the local list, which is empty. No where there is no chain.
+    /// Makes the chain the local list, which is empty. Returns false if there is no chain.
     fn collect(&self) -> bool {
         let unit = self.unit();
         let chain = unit.remote.collect();
@@ -251,13 +252,13 @@ impl Subsegment {
         count
     }
 
-    /// The number + 1 of the block that comes after the free one of number `next` - 1 in its list, of the first
-    /// `split` blocks. The process ends where something else stands there.
+    /// The number + 1 of the block that comes after the free one of number `next` - 1 in its list, of the first `split`
+    /// blocks. The process ends if the link is damaged.
     fn follow(&self, next: u16, split: u16) -> u16 {
         let block = self.block(next.wrapping_sub(1));
         let link = match next {
             0 => None,
-            // SAFETY: the number of a block that was handed out, + 1: checked when it was read.
+            // SAFETY: the number + 1 of a block that was split off: checked when it was read.
             _ => unsafe { integrity::read_link(block) },
         };
         let Some(link) = link.filter(|link| link.next <= split) else {
@@ -270,7 +271,7 @@ impl Subsegment {
         link.next
     }
 
-    /// Cuts blocks that were never handed out: about a page of them.
+    /// Splits off blocks that were never allocated: about a page of them.
     fn split_off(&self, blocks: &mut [*mut u8]) -> usize {
         let unit = self.unit();
         let split = unit.split.load(Ordering::Relaxed);
@@ -278,15 +279,15 @@ impl Subsegment {
         let count = blocks.len().min(at_once).min((self.capacity() - split) as usize);
         for (number, block) in (split..).zip(&mut blocks[..count]) {
             *block = self.block(number);
-            // SAFETY: the block is of this subsegment, and was never handed out.
+            // SAFETY: the block is of this subsegment, and was never allocated.
             unsafe { integrity::set_tag(*block) };
         }
         unit.split.store(split + count as u16, Ordering::Relaxed);
         count
     }
 
-    /// Panics unless the description is that of a subsegment whose lists are whole, while nobody works on it. Returns
-    /// the numbers of the blocks at home.
+    /// Panics unless the description is that of a subsegment whose lists are whole, while no thread uses it. Returns
+    /// the numbers of the free blocks.
     #[cfg(test)]
     pub(crate) fn check(&self) -> std::collections::BTreeSet<u16> {
         let unit = self.unit();

@@ -40,7 +40,7 @@ pub(crate) fn again(test: &str, role: &str) -> Command {
     command
 }
 
-/// What this process is to do; none where no test started it.
+/// What this process is to do; none if no test started it.
 pub(crate) fn role() -> Option<String> {
     std::env::var(ROLE).ok()
 }

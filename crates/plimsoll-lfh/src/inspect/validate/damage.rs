@@ -1,4 +1,4 @@
-//! What may be wrong with a heap.
+//! Faults of a heap.
 
 use core::fmt;
 
@@ -8,15 +8,15 @@ use crate::unit::{UnitIndex, UnitKind};
 /// Something wrong, and where.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Damage {
-    /// Number of the heap, 0 where it is not known.
+    /// Number of the heap, 0 if it is not known.
     pub heap: u32,
     /// Address of the block or of the unit.
     pub address: usize,
-    /// What.
+    /// The fault.
     pub fault: Fault,
 }
 
-/// What is wrong.
+/// A fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fault {
@@ -33,10 +33,10 @@ pub enum Fault {
     },
     /// A run belongs to another heap than its segment.
     Owner {
-        /// What the segment says.
+        /// The heap of the segment.
         segment: u32,
     },
-    /// A unit inside of a run does not say that it belongs to it.
+    /// The description of a unit inside of a run names another run.
     Inner {
         /// The unit.
         unit: UnitIndex,
@@ -62,7 +62,7 @@ pub enum Fault {
     List {
         /// The neighbour.
         neighbour: UnitIndex,
-        /// What it names.
+        /// The unit that it names.
         names: u32,
     },
     /// A subsegment is of no bucket.
@@ -74,7 +74,7 @@ pub enum Fault {
     Count {
         /// Its bucket.
         bucket: Bucket,
-        /// What it counts.
+        /// Its count.
         counted: u64,
         /// Blocks that it has room for, or that may be there.
         most: u64,
@@ -86,13 +86,13 @@ pub enum Fault {
         /// The number of the block that the link holds.
         number: u32,
     },
-    /// A list of free blocks has another length than the subsegment says: it runs in a circle, or was cut.
+    /// A list of free blocks has another length than its count: it runs in a circle, or was cut.
     Length {
         /// Its bucket.
         bucket: Bucket,
         /// Blocks that were found.
         found: u32,
-        /// Blocks that the subsegment says it has.
+        /// Blocks by the subsegment's count.
         said: u32,
     },
     /// A block is in two lists.
@@ -104,10 +104,10 @@ pub enum Fault {
     Mark {
         /// Its bucket.
         bucket: Bucket,
-        /// What is in place of the mark.
+        /// The word in place of the tag.
         found: u64,
     },
-    /// What a slot holds as a free block of a bucket is none.
+    /// A pointer of a bucket's array in a slot is no free block.
     Slot {
         /// The slot.
         slot: u32,
@@ -120,29 +120,29 @@ pub enum Fault {
         slot: u32,
         /// The bucket.
         bucket: Bucket,
-        /// What it holds, in steps: begin, end, current.
+        /// Its bounds, in steps: begin, end, current.
         positions: [u16; 3],
     },
-    /// What is behind a block in use of a hardened heap was overwritten.
+    /// The canary behind a block in use of a hardened heap was overwritten.
     Canary {
         /// Its bucket; none of a large block.
         bucket: Option<Bucket>,
-        /// What stands in place of the canary.
+        /// The word in place of the canary.
         found: u64,
     },
-    /// The table of a hardened heap says of a block what cannot be.
+    /// The block table of a hardened heap holds an impossible state for a block.
     State {
         /// Its bucket.
         bucket: Bucket,
-        /// What it says.
+        /// The state.
         state: u8,
     },
-    /// The description of a large block of a hardened heap says that more bytes were asked for than it has.
+    /// The description of a large block of a hardened heap has more requested bytes than the block.
     Slack {
         /// Bytes of its run beyond those that were asked for.
         slack: usize,
     },
-    /// What is in the quarantine of a hardened heap does not rest there, or is not zero any more.
+    /// A block in the quarantine of a hardened heap has another state than resting, or is not zero any more.
     Resting {
         /// The slot.
         slot: u32,
@@ -151,18 +151,18 @@ pub enum Fault {
     Quarantine {
         /// The slot.
         slot: u32,
-        /// What it holds, in steps: begin, end, current.
+        /// Its bounds, in steps: begin, end, current.
         positions: [u16; 3],
     },
     /// A block of the Standard front end has an impossible header.
     Standard {
-        /// What stands in its place.
+        /// The word in its place.
         header: u64,
     },
 }
 
 impl Fault {
-    /// The bucket whose blocks it concerns; none where it concerns other memory.
+    /// The bucket whose blocks it concerns; none if it concerns other memory.
     pub fn bucket(&self) -> Option<Bucket> {
         match self {
             Fault::Count { bucket, .. }

@@ -1,4 +1,4 @@
-//! What the checks of a subsegment collect.
+//! Results of the checks of a subsegment.
 
 use crate::bucket::SMALLEST_BLOCK;
 use crate::inspect::hardened::STATE;
@@ -8,12 +8,11 @@ use crate::unit::UNIT;
 /// Blocks of a subsegment at most.
 const MOST_BLOCKS: usize = UNIT / SMALLEST_BLOCK;
 
-/// What a damage of a subsegment was read from.
+/// The data behind a damage of a subsegment.
 #[derive(PartialEq, Eq)]
 pub(super) enum Evidence {
     Run(Run),
-    /// What the table of blocks says of a block, and what stands behind it. What else the subsegment does meanwhile makes
-    /// no difference to it.
+    /// The state of a block in the block table, and the word behind it. Other changes of the subsegment do not matter.
     Block([u8; STATE], u64),
 }
 
@@ -26,7 +25,7 @@ impl Numbers {
         self.0[number as usize / 64] & 1 << (number % 64) != 0
     }
 
-    /// No where it was there.
+    /// Adds a number. Returns false if it was there.
     pub(super) fn add(&mut self, number: u32) -> bool {
         let is_new = !self.has(number);
         self.0[number as usize / 64] |= 1 << (number % 64);

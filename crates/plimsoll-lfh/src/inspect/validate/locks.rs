@@ -12,9 +12,10 @@ use crate::lock::Lock;
 use crate::record::Record;
 
 impl<M: Memory> Space<'_, M> {
-    /// Whether somebody is about to change what a damage was found in: holds the back end's lock of the heap, that of
-    /// its Standard front end, that of a bucket, or that of the drain, which looks for dead pages of subsegments that are
-    /// its own meanwhile. What changes without a lock is whole at each step; so are blocks in use of a hardened heap.
+    /// Whether a thread may be about to change the data of a damage: one holds the back end's lock of the heap, that of
+    /// its Standard front end, that of a bucket, or the flush lock, whose holder purges pages of subsegments that it
+    /// owns meanwhile. Data that change without a lock are consistent at each step; so are blocks in use of a hardened
+    /// heap.
     pub(super) fn is_locked(&self, damage: &Damage) -> Result<bool, MemoryError> {
         if !(1..=self.highest_heap()).contains(&damage.heap) {
             return Ok(false);

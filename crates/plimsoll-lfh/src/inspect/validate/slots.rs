@@ -45,8 +45,8 @@ impl<M: Memory> Walk<'_, '_, M> {
     }
 }
 
-/// What `look` finds in the slots of a heap; nothing where the heap has ended since its record was read, and its slots
-/// with it. Another one may have taken their place meanwhile: then they are looked at.
+/// The result of `look` in the slots of a heap; none if the heap has ended since its record was read, and its slots
+/// with it. Another heap may have taken their place meanwhile: then it looks at those.
 pub(super) fn while_it_lives<M: Memory>(
     space: &Space<'_, M>,
     record: &HeapRecord,
@@ -66,7 +66,7 @@ pub(super) fn while_it_lives<M: Memory>(
     }
 }
 
-/// An array must lie where that of its bucket does, and hold nothing but free blocks of the bucket.
+/// An array must have the bounds of its bucket, and hold only free blocks of the bucket.
 fn array<M: Memory>(
     space: &Space<'_, M>,
     record: &HeapRecord,

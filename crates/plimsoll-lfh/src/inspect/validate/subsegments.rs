@@ -32,8 +32,8 @@ struct Blocks {
     guarded: u64,
 }
 
-/// A subsegment's counts must be possible and its lists lead to as many different free blocks as they say. Of a hardened
-/// heap the table of blocks must say the same.
+/// A subsegment's counts must be possible, and its lists have as many different free blocks as counted. Of a hardened
+/// heap the block table must agree.
 fn subsegment<M: Memory>(space: &Space<'_, M>, first: UnitIndex, blocks: &mut Blocks) -> Look<Evidence> {
     let run = space.run(first)?;
     if run.kind != Some(UnitKind::Subsegment) {
@@ -51,7 +51,7 @@ fn subsegment<M: Memory>(space: &Space<'_, M>, first: UnitIndex, blocks: &mut Bl
     let wrong = |fault| at(space.address_of(first), fault);
     let free = FreeBlocks::of_word(description.remote);
     let Some(bucket) = Bucket::new(description.bucket) else {
-        // Taken from the back end, or about to be given back to it.
+        // Taken from the back end, or about to be freed to it.
         let between = description.bucket == 0 && free.state == SubsegmentState::Nothing;
         let number = description.bucket;
         return if between {
@@ -138,8 +138,8 @@ impl<M: Memory> Lists<'_, '_, M> {
         self.space.address_of(self.first) + number as usize * self.bucket.size()
     }
 
-    /// Follows a list of `length` blocks from the block of number `head` - 1. Returns the first thing that is wrong,
-    /// with the number of the block. Takes as many steps as the list says, and it says at most as many as there are.
+    /// Follows a list of `length` blocks from the block of number `head` - 1. Returns the first fault, with the number
+    /// of the block. Takes `length` steps at most, which is at most the number of blocks.
     fn list(&mut self, head: u32, length: u32) -> Result<Option<(u32, Fault)>, MemoryError> {
         let bucket = self.bucket;
         let mut next = head;

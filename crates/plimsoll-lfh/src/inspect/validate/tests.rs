@@ -27,7 +27,7 @@ use crate::this_program::this_program;
 use crate::unit::{Unit, UnitIndex, UnitKind};
 use crate::{FrontEnd, Heap, HeapOptions};
 
-/// Runs a test in a process where nobody else has heaps, and where no page is given back unless the test says so.
+/// Runs a test in a process without other heaps, where no page returns to the kernel unless the test requests it.
 fn alone(name: &str, body: fn()) {
     if std::env::var_os("PLIMSOLL_LFH_ALONE").is_some() {
         return body();
@@ -62,7 +62,7 @@ impl Memory for Patched {
     }
 }
 
-/// What a walk finds in a memory with these patches, without the pauses.
+/// The findings of a walk in a memory with these patches, without the pauses.
 fn walked(patches: Vec<Patch>) -> (Vec<Damage>, Validation) {
     let memory = Patched(patches);
     let space = Space::open(&memory, arena::window()).expect("the control block is whole");
@@ -85,7 +85,7 @@ const SMALL: usize = 48;
 /// Heaps with something of everything that is walked over.
 struct Heaps {
     plain: Heap,
-    /// Blocks of `plain` in use, whose neighbours are at home.
+    /// Blocks of `plain` in use, whose neighbours are free.
     small: Vec<usize>,
     /// A block of a subsegment of two units.
     wide: usize,
@@ -106,7 +106,7 @@ fn unit_at(block: usize) -> UnitIndex {
 }
 
 /// # Panics
-/// Where no memory is left.
+/// If no memory is left.
 fn blocks(heap: &Heap, count: usize, size: usize) -> Vec<usize> {
     let mut blocks: Vec<usize> = (0..count).map(|_| heap.allocate(size) as usize).collect();
     assert!(!blocks.contains(&0));
@@ -117,7 +117,7 @@ fn blocks(heap: &Heap, count: usize, size: usize) -> Vec<usize> {
 /// Frees every other block, from the second. Returns those in use.
 fn thin_out(heap: &Heap, blocks: &[usize]) -> Vec<usize> {
     for block in blocks.iter().skip(1).step_by(2) {
-        // SAFETY: the block is the caller's, who forgets it.
+        // SAFETY: the block is the caller's, which does not use it again.
         unsafe { heap.free(*block as *mut u8) };
     }
     blocks.iter().step_by(2).copied().collect()
@@ -131,7 +131,7 @@ impl Heaps {
         let runs = blocks(&plain, 5, 1 << 20);
         let used = thin_out(&plain, &runs);
         plain.trim();
-        // What a slot holds.
+        // The contents of a slot.
         plain.allocate(80);
         let of_standard = Heap::new(HeapOptions::default()).expect("there is memory");
         let standard = blocks(&of_standard, 10, 40);
@@ -169,7 +169,7 @@ impl Heaps {
         (subsegment, head)
     }
 
-    /// A slot of a heap in which `is_it` finds something, as it lies in memory.
+    /// A slot of a heap, at its place in memory, in which `is_it` finds its value.
     fn slot(heap: &Heap, is_it: impl Fn([u16; 3]) -> bool, index: usize) -> usize {
         let slots = &record::of(heap.number())
             .expect("it lives")
@@ -260,7 +260,7 @@ fn each_fault_is_found_and_nothing_besides() {
     });
 }
 
-/// The locks under which a heap changes in more than one step: whoever holds one may be kept from running for long.
+/// The locks under which a heap changes in more than one step: the holder of one may be preempted for long.
 #[test]
 fn what_somebody_is_about_to_change_is_not_judged() {
     alone("what_somebody_is_about_to_change_is_not_judged", || {
@@ -297,7 +297,7 @@ fn what_somebody_is_about_to_change_is_not_judged() {
     });
 }
 
-/// A heap that ends gives its memory back after its runs are gone and before its segments are: that takes as long as it is
+/// A heap that ends clears its memory after its runs are gone and before its segments are: that takes as long as it is
 /// large.
 #[test]
 fn a_heap_that_ends_is_no_damage() {
@@ -310,7 +310,7 @@ fn a_heap_that_ends_is_no_damage() {
     });
 }
 
-/// What cannot be followed is not.
+/// Wrong addresses are not followed.
 #[test]
 fn each_field_of_the_control_block_is_checked() {
     alone("each_field_of_the_control_block_is_checked", || {

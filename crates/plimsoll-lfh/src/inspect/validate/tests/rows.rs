@@ -1,8 +1,8 @@
-//! What is patched in a sound heap, and what has to be found then.
+//! Patches of a sound heap, and the faults that a walk must find then.
 
 use super::*;
 
-/// What is patched, and the fault that has to be found then, and at which address.
+/// A patch, the fault that a walk must find then, and its address.
 pub(super) struct Row {
     pub(super) patches: Vec<Patch>,
     pub(super) is_it: fn(&Fault) -> bool,
@@ -75,7 +75,7 @@ pub(super) fn rows_of_runs(heaps: &Heaps) -> Vec<Row> {
     ]
 }
 
-/// Faults of blocks that are at home.
+/// Faults of free blocks.
 pub(super) fn rows_of_lists(heaps: &Heaps) -> Vec<Row> {
     let bucket = Bucket::for_size(SMALL).expect("it has a bucket");
     let (subsegment, head) = heaps.listed(heaps.small[0], bucket);
