@@ -9,7 +9,6 @@ use crate::figure::Figures;
 /// Resident memory of this process, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Resident {
-    /// Now.
     pub now: u64,
     /// The most there was since [`Resident::restart_peak`], or since the process began where the kernel refuses that.
     pub peak: u64,
@@ -67,7 +66,6 @@ fn kibibytes(path: &str, key: &str) -> io::Result<u64> {
     number.map(|number| number * 1024).ok_or_else(missing)
 }
 
-/// What live blocks take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Footprint {
     /// Resident bytes before the first block, threads and the generator's tables included.

@@ -29,7 +29,6 @@ impl Table {
         self.iter().map(|block| u64::from(block.size())).sum()
     }
 
-    /// Verifies and frees every block.
     pub(crate) fn release<S: Source>(&mut self, source: &mut S) -> Result<(), LoadError> {
         for block in self.iter_mut() {
             source.release(std::mem::replace(block, Block::NONE))?;

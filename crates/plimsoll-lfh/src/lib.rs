@@ -1,10 +1,9 @@
 //! A low-fragmentation heap for Linux.
 //!
-//! A heap has two ends. The *back end* keeps extents of whole units and coalesces them. The *front end*
-//! is one of two: *Standard*, one lock over coalescing blocks with their size in front of them, as heaps were; or
-//! *low-fragmentation*: blocks of 64 sizes ("buckets") are cut from subsegments of the back end, and an array of free
-//! blocks for each bucket and *affinity slot* (the slot of the processor that runs the thread, bounded by the number
-//! of processors and never by that of threads) makes most calls a restartable sequence without a lock.
+//! Blocks of 64 sizes (*buckets*, size classes) come from *subsegments* (slabs) of the back end through an array of free
+//! blocks for each bucket and *affinity slot* (a per-CPU cache, whose number is bounded by that of processors, not of
+//! threads): most calls are a restartable sequence without a lock. The *Standard* front end, one lock over coalescing
+//! blocks, is the alternative.
 //!
 //! # Layers
 //!
@@ -18,7 +17,9 @@
 //! 6. Heaps: `record`, `hardened`, `heap`
 //! 7. Inspection: `inspect`
 //!
-//! Nothing here allocates from another heap, uses thread-local storage or calls anything that may.
+//! Nothing here allocates from another heap, uses thread-local storage or calls a function that may.
+#![doc = include_str!("../design.md")]
+#![warn(missing_docs)]
 #![no_std]
 
 #[cfg(test)]

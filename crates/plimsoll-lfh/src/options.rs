@@ -22,7 +22,7 @@ pub struct HeapOptions {
     pub hardened: bool,
 }
 
-/// Why a heap could not be made.
+/// The error of [`Heap::new`](crate::Heap::new).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HeapError {
@@ -35,7 +35,7 @@ pub enum HeapError {
     Contradiction,
 }
 
-/// Why a front end could not be set.
+/// The error of [`Heap::set_front_end`](crate::Heap::set_front_end).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FrontEndError {
@@ -52,13 +52,13 @@ pub enum FrontEndError {
 impl fmt::Display for HeapError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            HeapError::OutOfMemory => "a heap could not be made: no memory is left for it",
+            HeapError::OutOfMemory => "cannot make a heap: no memory is left; free some, or raise the limit (ulimit -v)",
             HeapError::TooManyHeaps => {
-                "a heap could not be made: destroy one first, there are as many as may be"
+                "cannot make a heap: the maximum number of heaps exists; destroy one first"
             }
             HeapError::Contradiction => {
-                "a heap could not be made: a hardened one has the low-fragmentation front end, which one that checks \
-                 itself (debug) or takes no lock (no_serialize) cannot have; leave one of the two out"
+                "cannot make a heap: a hardened heap has the low-fragmentation front end, which a heap with `debug` or \
+                 `no_serialize` cannot have; drop one of the options"
             }
         })
     }
@@ -70,13 +70,13 @@ impl fmt::Display for FrontEndError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             FrontEndError::NoSerialize => {
-                "the front end stays Standard: the heap was made for one thread alone (no_serialize)"
+                "cannot set the front end: a heap for one thread (no_serialize) has Standard alone; make another heap"
             }
-            FrontEndError::Debug => "the front end stays Standard: the heap was made to check itself (debug)",
+            FrontEndError::Debug => "cannot set the front end: a heap that checks itself (debug) has Standard alone; make another heap",
             FrontEndError::InUse => {
-                "the front end stays LowFragmentation: it ends only when the heap is destroyed"
+                "cannot set the front end: LowFragmentation stays until the heap is destroyed; make another heap"
             }
-            FrontEndError::OutOfMemory => "the front end could not be set: no memory is left for it",
+            FrontEndError::OutOfMemory => "cannot set the front end: no memory is left; free some, or raise the limit (ulimit -v)",
         })
     }
 }

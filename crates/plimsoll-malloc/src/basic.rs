@@ -13,7 +13,7 @@ pub extern "C" fn malloc(size: usize) -> *mut u8 {
     Heap::process().allocate_or(size, set_no_memory)
 }
 
-/// Gives a block back. Null is allowed. `errno` stays as it was.
+/// Frees a block. Null is allowed. `errno` stays as it was.
 ///
 /// # Safety
 /// `block` is null or was returned by this library and is in use; it is not used again.
@@ -122,7 +122,7 @@ pub unsafe extern "C" fn free_aligned_sized(block: *mut u8, _align: usize, _size
     unsafe { Heap::process().free(block) };
 }
 
-/// [`malloc`] by the name that glibc has for who replaces malloc; programs call it too.
+/// [`malloc`] by the name that glibc has for replacements of malloc; programs call it too.
 #[unsafe(no_mangle)]
 pub extern "C" fn __libc_malloc(size: usize) -> *mut u8 {
     Heap::process().allocate_or(size, set_no_memory)

@@ -1,4 +1,4 @@
-//! The program: one line a run, exit codes, errors that say what to do.
+//! The program: one line a run, exit codes, errors with a remedy.
 
 use std::process::{Command, Output};
 
@@ -161,7 +161,7 @@ fn a_wrong_command_line_ends_with_1_and_a_reason() {
     assert_eq!(heap_load(&["--help"]).status.code(), Some(0));
 }
 
-/// Address space for the program, but not for what it is asked to hold.
+/// Address space for the program, but not for the requested blocks.
 #[test]
 fn memory_that_runs_out_ends_with_2_and_says_what_to_do() {
     let limited = "ulimit -v 300000; exec \"$0\" large --blocks 500 --sizes 1m --count 1";
