@@ -87,7 +87,7 @@ pub(crate) fn run<R: Send, F: Fn(Member<'_>) -> R + Sync>(
             }
         }
     }
-    *gate.open.lock().expect("nobody panics with it") = Some(failed.is_none());
+    *gate.open.lock().expect("no thread panics with it") = Some(failed.is_none());
     gate.changed.notify_all();
     enter::<R, F>(at.cast());
     for handle in handles {
@@ -141,9 +141,9 @@ unsafe fn create<R: Send, F: Fn(Member<'_>) -> R + Sync>(
 extern "C" fn enter<R: Send, F: Fn(Member<'_>) -> R + Sync>(start: *mut libc::c_void) -> *mut libc::c_void {
     // SAFETY: `run` and `create` pass a start of these types, which is this thread's alone.
     let start = unsafe { &mut *start.cast::<Start<'_, R, F>>() };
-    let mut open = start.gate.open.lock().expect("nobody panics with it");
+    let mut open = start.gate.open.lock().expect("no thread panics with it");
     while open.is_none() {
-        open = start.gate.changed.wait(open).expect("nobody panics with it");
+        open = start.gate.changed.wait(open).expect("no thread panics with it");
     }
     let may_begin = *open == Some(true);
     drop(open);

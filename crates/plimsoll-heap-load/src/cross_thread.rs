@@ -106,7 +106,10 @@ impl CrossThread {
             ends.extend(self.couple()?.map(|end| Mutex::new(Some(end))));
         }
         let parts = crew::run(ends.len(), |member| {
-            let end = ends[member.index].lock().expect("nobody panics with it").take();
+            let end = ends[member.index]
+                .lock()
+                .expect("no thread panics with it")
+                .take();
             self.part(member, end.expect("each member takes its own, once"), source())
         })?;
         let parts = parts.into_iter().collect::<Result<Vec<Part>, LoadError>>()?;

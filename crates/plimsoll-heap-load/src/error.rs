@@ -9,7 +9,7 @@ pub enum LoadError {
     Parameter(String),
     /// The allocator under test returned no memory.
     OutOfMemory {
-        /// The size that was asked for, in bytes.
+        /// The size requested, in bytes.
         size: u32,
     },
     /// A byte of a block has not its written value: the allocator, or the machine, is broken.

@@ -70,7 +70,7 @@ fn kibibytes(path: &str, key: &str) -> io::Result<u64> {
 pub struct Footprint {
     /// Resident bytes before the first block, threads and the generator's tables included.
     pub before: u64,
-    /// Bytes that were asked for and are held.
+    /// Bytes requested and live.
     pub live: u64,
     /// Resident bytes with them.
     pub resident: u64,

@@ -76,8 +76,8 @@ impl Large {
         replacement::require("threads", self.threads)?;
         replacement::require("blocks", self.blocks)?;
         if self.grow_to <= SEEDLING || self.grow_to > 1 << 30 {
-            let what = format!("blocks can be grown to more than {SEEDLING} bytes and at most 1 GiB");
-            return Err(LoadError::Parameter(what));
+            let message = format!("blocks can be grown to more than {SEEDLING} bytes and at most 1 GiB");
+            return Err(LoadError::Parameter(message));
         }
         let parts = crew::run(self.threads, |member| self.part(member))?;
         let parts = parts.into_iter().collect::<Result<Vec<Part>, LoadError>>()?;

@@ -24,7 +24,7 @@ impl Table {
         Ok(Table { mapping, length })
     }
 
-    /// The bytes that were asked for and are held.
+    /// The bytes requested and live.
     pub(crate) fn live(&self) -> u64 {
         self.iter().map(|block| u64::from(block.size())).sum()
     }

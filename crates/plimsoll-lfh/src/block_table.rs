@@ -21,7 +21,7 @@ pub(crate) const HIDDEN: u8 = 0x80;
 pub(crate) const NEVER: u8 = 0;
 pub(crate) const FREE: u8 = 1;
 pub(crate) const RESTING: u8 = 2;
-/// From here on: in use, with so many bytes more than were asked for.
+/// From here on: in use, with so many bytes more than requested.
 const IN_USE: u8 = 3;
 /// In use, with a number of bytes more that the next two bytes of the table hold.
 const IN_USE_LONG: u8 = u8::MAX;
@@ -33,7 +33,7 @@ pub(crate) enum State {
     Free,
     /// In quarantine, or on its way there or from there.
     Resting,
-    /// In use, with so many bytes more than were asked for.
+    /// In use, with so many bytes more than requested.
     InUse { slack: usize },
 }
 
@@ -60,7 +60,7 @@ pub(crate) fn begin_subsegment(start: usize, units: u32) {
     unsafe { ptr::write_bytes(state(start).as_ptr(), NEVER, bytes) };
 }
 
-/// Notes how many bytes more than asked for a block has, as it comes into use.
+/// Notes how many bytes more than requested a block has, as it comes into use.
 pub(crate) fn note_slack(block: usize, slack: usize) {
     if slack < (IN_USE_LONG - IN_USE) as usize {
         state(block).store(IN_USE + slack as u8, Ordering::Release);
@@ -72,7 +72,7 @@ pub(crate) fn note_slack(block: usize, slack: usize) {
     state(block).store(IN_USE_LONG, Ordering::Release);
 }
 
-/// The bytes more than asked for of a block in use, by its byte of the table.
+/// The bytes more than requested of a block in use, by its byte of the table.
 pub(crate) fn slack(block: usize, byte: u8) -> usize {
     if byte != IN_USE_LONG {
         return (byte - IN_USE) as usize;

@@ -204,12 +204,12 @@ impl Damage {
             ],
             Damage::Overrun => [
                 b"overrun of ",
-                b"it was written past the end of what was asked for",
+                b"it was written past the end of the requested size",
             ],
             Damage::UsedAfterFree => [b"use after free of ", b"it was freed before"],
             Damage::NotAStart => [
                 b"invalid free in ",
-                b"no block in use starts here: it was freed before, or this is not what malloc returned",
+                b"no block in use starts here: it was freed before, or malloc did not return this address",
             ],
             Damage::Foreign => [
                 b"invalid free of ",
@@ -228,8 +228,8 @@ pub(crate) fn report(damage: Damage, address: usize, bucket: Option<Bucket>) -> 
     message.add(b"plimsoll-malloc: 0x");
     message.add_number(address, 16);
     message.add(b": ");
-    let [what, why] = damage.words();
-    message.add(what);
+    let [event, cause] = damage.words();
+    message.add(event);
     match bucket {
         Some(bucket) => {
             message.add(b"a block of ");
@@ -241,7 +241,7 @@ pub(crate) fn report(damage: Damage, address: usize, bucket: Option<Bucket>) -> 
         None => message.add(b"a block"),
     }
     message.add(b": ");
-    message.add(why);
+    message.add(cause);
     message.add(b"\n");
     write_error(message.text());
     Reporting::begin();

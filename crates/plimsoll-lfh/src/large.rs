@@ -337,7 +337,7 @@ mod tests {
         panic!("nothing is mapped at {address:#x}");
     }
 
-    /// Where huge pages were asked for, the kernel takes that along with the pages, to where the heap does not know it.
+    /// Where huge pages were requested, the kernel takes that along with the pages, to where the heap does not know it.
     #[test]
     fn huge_pages_do_not_move_along() {
         if is_emulated_without("advice on huge pages") {

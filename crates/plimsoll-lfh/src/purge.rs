@@ -90,10 +90,10 @@ fn look_at_the_clock() {
     if settings::purge_mode() == PurgeMode::Never || !PERIODS_END {
         return;
     }
-    if is_over(&LAST, coarse_milliseconds()) {
-        if let Some(end) = end_periods() {
-            (end.if_unlocked)();
-        }
+    if is_over(&LAST, coarse_milliseconds())
+        && let Some(end) = end_periods()
+    {
+        (end.if_unlocked)();
     }
 }
 

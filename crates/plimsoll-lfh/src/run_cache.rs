@@ -341,13 +341,10 @@ mod tests {
         assert_eq!(backend.extents().check(), Ok(()));
         assert_eq!(take(2), None, "no run of another length");
         assert_eq!(take(3), Some(runs[3]), "the last one first");
-        assert!(
-            cache.flush(backend, false),
-            "what was put since the last drain stays"
-        );
+        assert!(cache.flush(backend, false), "runs put since the last flush stay");
         assert_eq!(take(3), Some(runs[2]));
         assert!(put(runs[2]));
-        assert!(cache.flush(backend, false), "only what was not taken goes");
+        assert!(cache.flush(backend, false), "only unused runs go");
         assert_eq!(take(3), Some(runs[2]));
         assert_eq!(take(3), None, "the others went");
         assert_eq!(backend.extents().check(), Ok(()));

@@ -106,7 +106,7 @@ pub struct Unit {
     pub purge_next: AtomicU32,
     /// Touched free extent: the one before it of its period, 0 for the first. Back end's lock.
     pub purge_previous: AtomicU32,
-    /// Large: bytes of the run beyond those that were asked for. Owner of the block.
+    /// Large: bytes of the run beyond the requested ones. Owner of the block.
     pub slack: AtomicU32,
 }
 

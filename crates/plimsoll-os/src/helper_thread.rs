@@ -177,9 +177,9 @@ mod tests {
 
     const STACK: usize = 64 << 10;
 
-    fn wait_until(what: impl Fn() -> bool) {
+    fn wait_until(condition: impl Fn() -> bool) {
         let start = Instant::now();
-        while !what() {
+        while !condition() {
             assert!(start.elapsed() < Duration::from_secs(10));
             thread::yield_now();
         }

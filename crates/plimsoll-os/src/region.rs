@@ -120,7 +120,7 @@ impl Region {
     /// Maps `pages` over the present mapping (`mmap(2)` with `MAP_FIXED`).
     ///
     /// # Errors
-    /// As [`Region::map`]; the former mapping may then be gone, so the region is given up.
+    /// As [`Region::map`]; the former mapping may then be gone, so the region ends.
     pub fn map_over(self, pages: Pages<'_>) -> Result<Region, Errno> {
         let region = ManuallyDrop::new(self);
         // The kernel maps over exactly the range that is ours.

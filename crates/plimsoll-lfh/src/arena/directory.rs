@@ -58,7 +58,7 @@ pub struct Directory {
 pub struct Segment {
     /// Number of the heap that it belongs to, 0 for none, [`Segment::FOREIGN`] if it is memory of other code.
     pub heap: AtomicU16,
-    /// 1 where huge pages were asked for. Back end's lock.
+    /// 1 where huge pages were requested. Back end's lock.
     pub huge: AtomicU8,
     /// 1 if other code mapped addresses of a run in use. Owner of the run.
     pub lost: AtomicU8,

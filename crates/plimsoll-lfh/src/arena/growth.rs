@@ -238,7 +238,7 @@ pub(crate) fn use_base_pages(run: Range<UnitIndex>, extent: Range<UnitIndex>) {
         .for_each(leave_huge_page);
 }
 
-/// Whether huge pages were asked for under some of the units.
+/// Whether huge pages were requested under some of the units.
 pub(crate) fn has_huge_pages(first: UnitIndex, units: u32) -> bool {
     segments(first, first + units).any(|segment| segment_of(segment).huge.load(Ordering::Relaxed) != 0)
 }
@@ -426,7 +426,7 @@ mod tests {
     use crate::unit::UnitKind;
     use crate::{Heap, HeapOptions};
 
-    /// Refusals that tests asked for were none if a heap of another test had left as much.
+    /// Refusals that tests requested were none if a heap of another test had left as much.
     #[test]
     fn a_test_is_refused_what_another_left() {
         let heaps = [(); 2].map(|()| Heap::new(HeapOptions::default()).expect("there is memory"));

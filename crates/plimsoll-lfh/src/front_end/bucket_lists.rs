@@ -90,7 +90,7 @@ impl BucketLists {
         }
     }
 
-    /// Counts a flush. Whether blocks were asked for since the one before it, and so may be soon again.
+    /// Counts a flush. Whether blocks were requested since the one before it, and so may be soon again.
     pub(super) fn note_flush(&mut self) -> bool {
         self.flushes = self.flushes.wrapping_add(1);
         core::mem::replace(&mut self.refills_at_flush, self.refills) != self.refills

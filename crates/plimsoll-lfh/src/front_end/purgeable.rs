@@ -89,7 +89,7 @@ impl LowFragmentation {
         while left > 0 && backend.is_crowded() {
             match backend.purge_one(true, left) {
                 0 => break,
-                // Of a page that is longer than a unit more than asked for.
+                // Of a page that is longer than a unit more than requested.
                 purged => left = left.saturating_sub(purged),
             }
         }

@@ -30,7 +30,7 @@ pub enum MemoryError {
     Denied,
     /// Nothing that can be read is at the address.
     Unreadable {
-        /// The address asked for.
+        /// The requested address.
         address: usize,
     },
 }

@@ -38,7 +38,7 @@ pub struct Description {
     pub absent: u32,
     /// Units from the start of a free extent that may have been written to.
     pub touched: u32,
-    /// Bytes of the run of a large block beyond those that were asked for.
+    /// Bytes of the run of a large block beyond the requested ones.
     pub slack: u32,
 }
 

@@ -54,7 +54,7 @@ const HARDENED: [Mistake; 4] = [
     (
         "overrun by a byte",
         overrun_by_a_byte,
-        "overrun of a block of 64 bytes (bucket 4): it was written past the end of what was asked for",
+        "overrun of a block of 64 bytes (bucket 4): it was written past the end of the requested size",
     ),
 ];
 

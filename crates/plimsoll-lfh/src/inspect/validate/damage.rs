@@ -139,7 +139,7 @@ pub enum Fault {
     },
     /// The description of a large block of a hardened heap has more requested bytes than the block.
     Slack {
-        /// Bytes of its run beyond those that were asked for.
+        /// Bytes of its run beyond the requested ones.
         slack: usize,
     },
     /// A block in the quarantine of a hardened heap has another state than resting, or is not zero any more.
@@ -196,16 +196,16 @@ impl fmt::Display for Fault {
             Fault::Inner { unit, first } => {
                 write!(
                     f,
-                    "unit {unit} of the run says that it belongs to the run at unit {first}"
+                    "unit {unit} of the run names the run at unit {first} as its own"
                 )
             }
             Fault::Tail { unit } => write!(
                 f,
-                "the last unit ({unit}) of the free extent does not know where it begins"
+                "the last unit ({unit}) of the free extent does not name its first"
             ),
             Fault::Apart { next } => write!(
                 f,
-                "the free extents here and at unit {next} lie side by side and are not one"
+                "the free extents here and at unit {next} are neighbours and not coalesced"
             ),
             Fault::Hole { unit } => write!(f, "unit {unit} belongs to a heap but to no run"),
             Fault::List { neighbour, names } => write!(
@@ -213,7 +213,7 @@ impl fmt::Display for Fault {
                 "the list is damaged: its neighbour, unit {neighbour}, names unit {names} in its place"
             ),
             Fault::NoBucket { number } => {
-                write!(f, "the subsegment is of bucket {number}, which does not exist")
+                write!(f, "the subsegment has bucket {number}, which does not exist")
             }
             Fault::Count {
                 bucket,
@@ -242,13 +242,13 @@ impl fmt::Display for Fault {
             ),
             Fault::Mark { bucket, found } => write!(
                 f,
-                "a free block of {} bytes holds {found:#x} where its mark should be: written after it was freed, or \
+                "a free block of {} bytes holds {found:#x} in place of its tag: written after it was freed, or \
                  overrun from the block before it",
                 bucket.size()
             ),
             Fault::Slot { slot, bucket } => write!(
                 f,
-                "slot {slot} holds this as a free block of {} bytes, and it is none",
+                "slot {slot} holds this address as a free block of {} bytes, which it is not",
                 bucket.size()
             ),
             Fault::Header {
@@ -266,26 +266,26 @@ impl fmt::Display for Fault {
                 found,
             } => write!(
                 f,
-                "{found:#x} is behind a block in use of {} bytes, and no canary: it was written past the end of what was \
-                 asked for",
+                "{found:#x} is behind a block in use of {} bytes, in place of its canary: it was written past the end of \
+                 the requested size",
                 bucket.size()
             ),
             Fault::Canary { bucket: None, found } => write!(
                 f,
-                "{found:#x} is behind a large block, and no canary: it was written past the end of what was asked for"
+                "{found:#x} is behind a large block, in place of its canary: it was written past the end of the requested size"
             ),
             Fault::State { bucket, state } => write!(
                 f,
-                "the table of blocks says {state} of a block of {} bytes, which cannot be",
+                "the block table holds the impossible state {state} for a block of {} bytes",
                 bucket.size()
             ),
             Fault::Slack { slack } => write!(
                 f,
-                "the description of the large block is damaged: it leaves {slack} bytes behind what was asked for"
+                "the description of the large block is damaged: it has {slack} bytes behind the requested size"
             ),
             Fault::Resting { slot } => write!(
                 f,
-                "slot {slot} holds this in quarantine, and it is none that rests, or it was written after it was freed"
+                "slot {slot} holds this block in quarantine, where it does not rest, or it was written after it was freed"
             ),
             Fault::Quarantine {
                 slot,
