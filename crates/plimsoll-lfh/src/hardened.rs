@@ -286,7 +286,7 @@ mod tests {
 
     /// Its pages returned with the block, and once more by the purge, which started a thread.
     #[test]
-    fn a_large_block_leaves_nothing_to_give_back() {
+    fn a_freed_large_block_leaves_nothing_to_purge() {
         let heap = hardened();
         let block = heap.allocate(1 << 20);
         // SAFETY: the block is in use, and that long.

@@ -27,7 +27,7 @@ mod fork;
 ///    `a_block_shrinks_where_no_memory_is_left`, `a_limited_process_gets_null_and_goes_on` and
 ///    `a_process_that_is_limited_later_gets_null_and_goes_on`.
 /// 3. A heap that ends returns all its memory to the kernel. Checked by
-///    `a_heap_that_is_destroyed_gives_its_memory_back`.
+///    `a_destroyed_heap_returns_its_memory`.
 #[derive(Debug)]
 pub struct Heap {
     /// From 1, that of the process.

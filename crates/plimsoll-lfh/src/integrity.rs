@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn links_read_as_they_were_written_until_somebody_else_writes() {
+    fn links_read_as_written_until_overwritten() {
         let mut block = [0_u64; 2];
         let block = block.as_mut_ptr().cast::<u8>();
         // SAFETY: the block is this test's.

@@ -276,7 +276,7 @@ mod tests {
     /// The kernel may unmap the target of moved pages and move none, and other code may map memory there before the
     /// heap looks: a mapping of the same length counted as the heap's own and was overwritten.
     #[test]
-    fn what_somebody_else_mapped_is_not_taken_for_the_heaps() {
+    fn foreign_mappings_are_not_taken_for_the_heaps() {
         if is_emulated_without("process_vm_readv(2)") {
             return;
         }
@@ -287,7 +287,7 @@ mod tests {
         assert!(is_ours(start, length, mark), "nothing happened");
         // SAFETY: mapped above.
         unsafe { address_space::unmap(start, length) }.expect("it is mapped");
-        assert!(is_ours(start, length, mark), "nobody came");
+        assert!(is_ours(start, length, mark), "no mapping came");
         assert!(bytes_of(start, length).iter().all(|byte| *byte == 0));
         bytes_of(start, length).fill(7);
         assert!(!is_ours(start, length, mark), "these are another's");
@@ -300,7 +300,7 @@ mod tests {
 
     /// A heap that ends clears its segments and returns them to the kernel.
     #[test]
-    fn what_somebody_else_mapped_outlives_the_heap() {
+    fn foreign_mappings_outlive_the_heap() {
         let heap = Heap::new(HeapOptions::default()).expect("there is memory");
         let length = 3 * SEGMENT;
         let block = heap.allocate(length) as usize;

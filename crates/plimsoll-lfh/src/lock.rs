@@ -290,16 +290,13 @@ mod tests {
     }
 
     #[test]
-    fn a_child_frees_locks_whatever_its_number_is() {
+    fn a_child_frees_locks_with_any_pid() {
         const CHILD: &str = "PLIMSOLL_LFH_CHILD";
         if std::env::var_os(CHILD).is_some() {
             return be_the_child_of_another_thread();
         }
         let mut child = this_program()
-            .args([
-                "lock::tests::a_child_frees_locks_whatever_its_number_is",
-                "--exact",
-            ])
+            .args(["lock::tests::a_child_frees_locks_with_any_pid", "--exact"])
             .env(CHILD, "1")
             .spawn()
             .expect("the test program starts");
@@ -315,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_try_in_vain_leaves_the_lock_to_who_holds_it() {
+    fn a_failed_try_lock_leaves_the_lock_held() {
         let lock = Lock::new(0);
         let held = lock.lock();
         assert!(lock.try_lock().is_none());

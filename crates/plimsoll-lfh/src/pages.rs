@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_pages_that_lie_within_are_whole() {
+    fn pages_across_a_boundary_are_not_whole() {
         let page = 64 << 10;
         let pages = |start: usize, units: usize| {
             let pages = whole_pages(start * UNIT, units * UNIT, page);
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn units_are_zero_whatever_of_them_is_whole_pages() {
+    fn units_are_zero_in_whole_pages_and_outside() {
         let length = 32 * UNIT;
         let start = address_space::map(length).expect("there is memory");
         for (from, to) in [(0, 32), (1, 31), (3, 4), (5, 7), (1, 9)] {

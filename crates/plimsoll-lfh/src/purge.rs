@@ -13,8 +13,8 @@
 //! ```
 //!
 //! Invariant: an idle process has its free memory returned within 1.5 s, and no helper afterwards. Checked by
-//! `an_idle_process_gives_small_blocks_back`, `an_idle_process_gives_mixed_blocks_back`,
-//! `an_idle_process_gives_large_blocks_back` and `the_helper_ends_when_nothing_is_left`.
+//! `an_idle_process_returns_small_blocks`, `an_idle_process_returns_mixed_blocks`,
+//! `an_idle_process_returns_large_blocks` and `the_helper_ends_when_nothing_is_left`.
 #![allow(unsafe_code)]
 
 use core::ptr;

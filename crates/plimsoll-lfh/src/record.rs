@@ -487,14 +487,14 @@ mod tests {
             // SAFETY: the block is in use.
             unsafe { heap.free(block) };
         }
-        assert_eq!(backend.extents().free, 0, "all of them are kept");
+        assert_eq!(backend.extents().free, 0, "all of them are cached");
         let block = heap.allocate(size);
         injection::set(None);
         assert!(!block.is_null(), "{size} bytes");
     }
 
     #[test]
-    fn small_blocks_are_made_of_large_ones_that_are_kept() {
+    fn small_blocks_are_made_of_cached_large_ones() {
         for front_end in [FrontEnd::Standard, FrontEnd::LowFragmentation] {
             let heap = Heap::of(front_end);
             // As many as a shelf has room for, one behind the other.
@@ -505,7 +505,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_of_a_hardened_heap_are_made_of_small_ones_that_are_kept() {
+    fn hardened_blocks_are_made_of_cached_small_ones() {
         for size in [100, 50_000] {
             let options = HeapOptions {
                 hardened: true,

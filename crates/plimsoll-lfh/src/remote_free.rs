@@ -19,9 +19,9 @@
 //! it.
 //!
 //! Invariant: one thread changes the state of a subsegment, and that thread has the duty. Loom models run every order
-//! in which threads are interrupted up to three times: `the_first_blocks_of_a_full_subsegment_list_it_once`,
-//! `the_last_block_gives_the_subsegment_back_once`, `a_listed_subsegment_is_either_activated_or_given_back`,
-//! `nothing_is_lost_when_a_slot_gives_its_subsegment_up`, `a_subsegment_given_up_without_blocks_is_listed_by_the_next`.
+//! in which threads are interrupted up to three times: `the_first_frees_of_a_full_subsegment_list_it_once`,
+//! `the_last_free_frees_the_subsegment_once`, `a_listed_subsegment_is_either_activated_or_freed`,
+//! `no_block_is_lost_when_a_slot_gives_up_its_subsegment`, `a_subsegment_given_up_full_is_listed_by_the_next_free`.
 #[cfg(loom)]
 use loom::sync::atomic::{AtomicU64, Ordering};
 
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_too_many_is_told() {
+    fn a_block_too_many_is_detected() {
         let word = RemoteFree(AtomicU64::new(0));
         assert_eq!(word.push(1, 1, 4, |_| ()), Duty::TooMany, "of no subsegment");
         word.start();

@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shelf_returns_runs_of_the_length_and_drains_what_nobody_took() {
+    fn a_shelf_returns_runs_of_the_length_and_flushes_unused_ones() {
         let heap = Heap::new(HeapOptions::default()).expect("there is memory");
         let record = record_of(&heap);
         let (backend, cache, front) = (record.backend(), record.run_cache(), record.low_fragmentation());
@@ -351,7 +351,7 @@ mod tests {
     }
 
     /// Two threads that free the same block at the same time may both find it in use.
-    fn take_what_was_put_twice() {
+    fn take_a_run_put_twice() {
         let heap = Heap::new(HeapOptions::default()).expect("there is memory");
         let record = record_of(&heap);
         let (backend, cache, front) = (record.backend(), record.run_cache(), record.low_fragmentation());
@@ -368,7 +368,7 @@ mod tests {
     #[test]
     fn a_run_is_not_handed_out_twice() {
         if role().is_some() {
-            return take_what_was_put_twice();
+            return take_a_run_put_twice();
         }
         let output = again("run_cache::tests::a_run_is_not_handed_out_twice", "put twice")
             .output()
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_row_gives_its_older_half_back() {
+    fn a_full_row_frees_its_older_half() {
         let heap = Heap::new(HeapOptions::default()).expect("there is memory");
         let record = record_of(&heap);
         let (backend, cache, front) = (record.backend(), record.run_cache(), record.low_fragmentation());
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_of_slots_are_reused_and_come_home_once_they_lie_idle() {
+    fn runs_of_slots_are_reused_and_freed_once_idle() {
         let heap = Heap::of(FrontEnd::LowFragmentation);
         let record = record_of(&heap);
         let (backend, cache, front) = (record.backend(), record.run_cache(), record.low_fragmentation());
@@ -412,7 +412,7 @@ mod tests {
         assert_eq!(backend.extents().check(), Ok(()));
         for row in 0..ROWS {
             let units = units_of(row);
-            let first = cache.take(front, units).expect("some were kept");
+            let first = cache.take(front, units).expect("some were cached");
             assert!(runs.contains(&first));
             let unit = arena::unit(first);
             assert_eq!(

@@ -50,7 +50,7 @@ impl UnitKind {
 /// The description of a unit: one cache line, in a table away from the blocks, so that no overrun of a block reaches
 /// it.
 ///
-/// Invariants, whose executable form is `backend::check`. Checked by `runs_are_whole_whatever_is_called`.
+/// Invariants, whose executable form is `backend::check`. Checked by `runs_tile_segments_after_any_calls`.
 /// 1. A unit is the first of a run exactly if `first` is its own index; it describes the run.
 /// 2. Runs tile the segments that belong to a heap: `first + length` is the first unit of the next run. Free neighbours
 ///    are one extent.

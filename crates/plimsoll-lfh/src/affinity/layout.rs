@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arrays_follow_each_other_and_hold_what_they_should() {
+    fn arrays_are_adjacent_and_have_their_capacity() {
         assert!(begin(Bucket::new(1).unwrap()) as usize > BUCKETS);
         for bucket in Bucket::all() {
             let pointers = most_pointers(bucket) as usize;

@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shared_slots_return_the_last_that_came_and_hold_no_more_than_they_may() {
+    fn shared_slots_are_last_in_first_out_and_bounded() {
         let set = SlotSet {
             sections: AtomicUsize::new(0),
             slots: AtomicUsize::new(0),

@@ -49,7 +49,7 @@ fn push(set: &SlotSet, bucket: Bucket, block: *mut u8) -> bool {
 }
 
 #[test]
-fn an_unused_slot_gives_and_takes_nothing() {
+fn an_unused_slot_neither_pops_nor_pushes() {
     let set = started();
     for number in 0..=BUCKETS as u8 {
         let Some(bucket) = Bucket::new(number) else {

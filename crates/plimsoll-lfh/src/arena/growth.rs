@@ -428,7 +428,7 @@ mod tests {
 
     /// Refusals that tests requested were none if a heap of another test had left as much.
     #[test]
-    fn a_test_is_refused_what_another_left() {
+    fn growth_refusals_hold_for_segments_of_other_tests() {
         let heaps = [(); 2].map(|()| Heap::new(HeapOptions::default()).expect("there is memory"));
         let [gone, heap] = heaps;
         assert!(!gone.allocate(64 * SEGMENT).is_null());
@@ -442,7 +442,7 @@ mod tests {
     /// Clearing the memory of a large heap takes longer than a walk waits: all the time the walk found units of a heap
     /// without a run.
     #[test]
-    fn segments_are_nobodys_once_their_runs_are_gone() {
+    fn segments_have_no_owner_once_their_runs_are_gone() {
         let _window = Heap::new(HeapOptions::default()).expect("there is memory");
         let grown = grow(HEAPS, 2 * SEGMENT_UNITS, 1, 0).expect("there is memory");
         let all = grown.first..grown.first + grown.units;

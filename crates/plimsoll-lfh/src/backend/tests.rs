@@ -103,7 +103,7 @@ impl Model<'_> {
         for at in first..first + length {
             // SAFETY: the run is this test's.
             let word = unsafe { Self::word(at).read() };
-            assert_eq!(word, u64::from(at), "what was written is gone");
+            assert_eq!(word, u64::from(at), "the contents are gone");
         }
     }
 
@@ -156,7 +156,7 @@ proptest! {
     #![proptest_config(cases(200))]
 
     #[test]
-    fn runs_are_whole_whatever_is_called(calls in calls()) {
+    fn runs_tile_segments_after_any_calls(calls in calls()) {
         let heap = Heap::new(HeapOptions::default()).expect("there is memory");
         let record = record::of(heap.number()).expect("the heap lives");
         let mut model = Model { record, runs: BTreeMap::new() };
@@ -199,7 +199,7 @@ fn calls_without_memory_leave_a_heap_as_it_was() {
 }
 
 #[test]
-fn a_purge_gives_back_what_lies_free_for_two_periods_and_no_more() {
+fn a_purge_returns_extents_free_for_two_periods_alone() {
     let heap = Heap::new(HeapOptions::default()).expect("there is memory");
     let record = record::of(heap.number()).expect("the heap lives");
     let backend = record.backend();
@@ -246,7 +246,7 @@ pub(crate) fn has_huge_pages(unit: UnitIndex) -> bool {
 
 /// The first byte that was written to a huge page made it resident as a whole.
 #[test]
-fn huge_pages_are_given_back_whole() {
+fn huge_pages_are_purged_whole() {
     let heap = Heap::new(HeapOptions::default()).expect("there is memory");
     let record = record::of(heap.number()).expect("the heap lives");
     let Some((_, first)) = huge_segment(record) else {
@@ -264,7 +264,7 @@ fn huge_pages_are_given_back_whole() {
 
 /// A purge in parts returns as much as a purge of the whole.
 #[test]
-fn huge_pages_are_given_back_by_parts() {
+fn huge_pages_are_purged_in_parts() {
     let heap = Heap::new(HeapOptions::default()).expect("there is memory");
     let record = record::of(heap.number()).expect("the heap lives");
     let backend = record.backend();
@@ -283,7 +283,7 @@ fn huge_pages_are_given_back_by_parts() {
 
 /// Pages that returned to the kernel came back as huge pages with the next write.
 #[test]
-fn large_blocks_leave_huge_pages_that_nobody_uses() {
+fn large_blocks_use_base_pages_in_unused_segments() {
     let mut extended = 0;
     for _ in 0..16 {
         let heap = Heap::new(HeapOptions::default()).expect("there is memory");

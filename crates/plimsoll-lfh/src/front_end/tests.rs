@@ -180,7 +180,7 @@ proptest! {
                         let (block, bucket, stamp) = blocks.swap_remove(which);
                         // SAFETY: the block is in use.
                         let bytes = unsafe { core::slice::from_raw_parts(block, bucket.size()) };
-                        assert!(bytes.iter().all(|byte| *byte == stamp), "somebody else wrote to a block");
+                        assert!(bytes.iter().all(|byte| *byte == stamp), "another thread wrote to a block");
                         ends.free(block);
                     }
                 }
@@ -223,7 +223,7 @@ fn sparse(ends: &Ends, bucket: Bucket) -> (Vec<*mut u8>, Vec<*mut u8>) {
 }
 
 #[test]
-fn dead_pages_are_given_back_and_made_blocks_again() {
+fn purgeable_pages_return_and_become_blocks_again() {
     let ends = Ends::new();
     let bucket = Bucket::for_size(48).unwrap();
     let (first, others) = sparse(&ends, bucket);
@@ -275,7 +275,7 @@ fn count_sparse(blocks: &[*mut u8], bucket: Bucket) -> usize {
 }
 
 #[test]
-fn subsegments_rest_before_their_pages_are_given_back() {
+fn subsegments_rest_before_their_pages_are_purged() {
     let ends = Ends::new();
     let bucket = Bucket::for_size(1000).unwrap();
     let blocks: Vec<_> = (0..1024).map(|_| ends.allocate(bucket)).collect();
@@ -299,7 +299,7 @@ fn subsegments_rest_before_their_pages_are_given_back() {
 }
 
 #[test]
-fn a_growing_heap_gives_dead_pages_back() {
+fn a_growing_heap_purges_pages() {
     let ends = Ends::new();
     let bucket = Bucket::for_size(48).unwrap();
     let blocks: Vec<_> = (0..200_000).map(|_| ends.allocate(bucket)).collect();
@@ -322,7 +322,7 @@ fn a_growing_heap_gives_dead_pages_back() {
 
 /// A thread that looks for its slot and then moves to another processor fills the first one's.
 #[test]
-fn a_slot_that_was_left_in_the_middle_is_drained() {
+fn a_slot_left_in_the_middle_is_flushed() {
     let ends = Ends::new();
     let bucket = Bucket::for_size(48).unwrap();
     let front_end = &ends.front_end;
@@ -343,7 +343,7 @@ fn a_slot_that_was_left_in_the_middle_is_drained() {
 
 /// Frees a block while the arrays of its bucket are being flushed: none has room then, nor grows. Returns the counted
 /// flushes, and the blocks in the first shared slot; none if the thread moved to a processor without an array.
-fn flush_while_drained() -> Option<(u32, u16)> {
+fn free_while_flushed() -> Option<(u32, u16)> {
     let ends = Ends::new();
     let bucket = Bucket::for_size(48).unwrap();
     let slots = &ends.front_end.slots;
@@ -364,15 +364,15 @@ fn flush_while_drained() -> Option<(u32, u16)> {
 
 /// Counted twice, a flush took itself for one before which nothing was asked for.
 #[test]
-fn a_flush_is_counted_once_and_shares_what_was_asked_for() {
-    let found = (0..100).find_map(|_| flush_while_drained());
+fn a_flush_is_counted_once_and_shares_requested_blocks() {
+    let found = (0..100).find_map(|_| free_while_flushed());
     assert_eq!(found, Some((1, 1)));
 }
 
 /// A heap whose blocks are all free has no subsegment after two idle looks of the flush.
 fn everything_goes_back(ends: &Ends) {
     let looks = (0..4).take_while(|_| ends.front_end.flush_idle(&ends.backend, Idle::Unchanged));
-    assert!(looks.count() < 4, "the drain never finds the heap idle");
+    assert!(looks.count() < 4, "the flush never finds the heap idle");
     let extents = ends.backend.extents();
     assert_eq!(extents.free, extents.owned);
     drop(extents);
@@ -437,7 +437,7 @@ fn threads_share_blocks_and_none_is_lost() {
 }
 
 #[test]
-fn what_is_no_start_of_a_block_is_not_freed_here() {
+fn an_address_inside_of_a_block_is_not_freed() {
     let ends = Ends::new();
     let bucket = Bucket::for_size(48).unwrap();
     let block = ends.allocate(bucket);

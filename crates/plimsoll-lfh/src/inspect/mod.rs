@@ -6,8 +6,8 @@
 //!
 //! Invariants:
 //! 1. A reader uses no value that it has not checked, and reports no heap in use as damaged. Checked by
-//!    `any_bytes_of_a_control_block_end_in_words`, `threads_under_way_are_no_damage`,
-//!    `threads_under_way_in_a_hardened_heap_are_no_damage`, `what_somebody_is_about_to_change_is_not_judged` and
+//!    `any_bytes_of_a_control_block_end_in_an_error`, `running_threads_are_no_damage`,
+//!    `running_threads_in_a_hardened_heap_are_no_damage`, `data_under_a_held_lock_are_not_judged` and
 //!    `a_program_under_way_is_validated_a_hundred_times`.
 //! 2. A walk finds every fault of [`Fault`]. Checked by `each_fault_is_found_and_nothing_besides` and
 //!    `damaged_heaps_are_told_from_outside_and_from_inside`.

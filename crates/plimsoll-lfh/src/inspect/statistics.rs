@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn what_describes_blocks_is_counted_with_every_table() {
+    fn metadata_counts_every_table() {
         let (record, _) = statistics(&Heap::of(FrontEnd::Standard));
         let counts = HeapStatistics {
             reserved: 3 * SEGMENT as u64,

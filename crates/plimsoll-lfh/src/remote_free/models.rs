@@ -100,7 +100,7 @@ impl Subsegment {
                 self.word.end(SubsegmentState::Spare, CAPACITY as u16);
                 *bucket = Bucket::Has;
             }
-            Bucket::Has => panic!("it is kept already"),
+            Bucket::Has => panic!("it is spare already"),
         }
     }
 
@@ -116,7 +116,7 @@ impl Subsegment {
                 unchained: CAPACITY as u16,
                 state: SubsegmentState::Spare,
             };
-            assert_eq!(free, spare, "nobody else changes it");
+            assert_eq!(free, spare, "no other thread changes it");
             self.word.start();
             *bucket = Bucket::Keeps;
         }
@@ -156,7 +156,7 @@ fn join(threads: [JoinHandle<()>; 2]) {
 }
 
 #[test]
-fn the_first_blocks_of_a_full_subsegment_list_it_once() {
+fn the_first_frees_of_a_full_subsegment_list_it_once() {
     model(|| {
         let subsegment = Arc::new(Subsegment::new(SubsegmentState::Full, 0));
         let other = Arc::clone(&subsegment);
@@ -170,7 +170,7 @@ fn the_first_blocks_of_a_full_subsegment_list_it_once() {
 }
 
 #[test]
-fn the_last_block_gives_the_subsegment_back_once() {
+fn the_last_free_frees_the_subsegment_once() {
     model(|| {
         let subsegment = Arc::new(Subsegment::new(SubsegmentState::Full, 0));
         let threads = free_two(&subsegment);
@@ -182,7 +182,7 @@ fn the_last_block_gives_the_subsegment_back_once() {
 }
 
 #[test]
-fn a_listed_subsegment_is_either_activated_or_given_back() {
+fn a_listed_subsegment_is_either_activated_or_freed() {
     model(|| {
         let subsegment = Arc::new(Subsegment::new(SubsegmentState::Listed, 1));
         let threads = free_two(&subsegment);
@@ -205,7 +205,7 @@ fn a_listed_subsegment_is_either_activated_or_given_back() {
 }
 
 #[test]
-fn nothing_is_lost_when_a_slot_gives_its_subsegment_up() {
+fn no_block_is_lost_when_a_slot_gives_up_its_subsegment() {
     model(|| {
         let subsegment = Arc::new(Subsegment::new(SubsegmentState::Active, 0));
         let threads = free_two(&subsegment);
@@ -228,7 +228,7 @@ fn nothing_is_lost_when_a_slot_gives_its_subsegment_up() {
 }
 
 #[test]
-fn a_subsegment_given_up_without_blocks_is_listed_by_the_next() {
+fn a_subsegment_given_up_full_is_listed_by_the_next_free() {
     model(|| {
         let subsegment = Arc::new(Subsegment::new(SubsegmentState::Active, 0));
         let other = Arc::clone(&subsegment);
@@ -246,7 +246,7 @@ fn a_subsegment_given_up_without_blocks_is_listed_by_the_next() {
 }
 
 #[test]
-fn a_subsegment_whose_blocks_all_came_home_is_kept_and_used_again() {
+fn an_empty_subsegment_is_spare_and_reused() {
     model(|| {
         let subsegment = Arc::new(Subsegment::new(SubsegmentState::Full, 0));
         *subsegment.bucket.lock().unwrap() = Bucket::Keeps;

@@ -315,7 +315,7 @@ impl Subsegment {
             let mut next = head;
             for _ in 0..count {
                 assert!((1..=split).contains(&next), "link {next} of {split} blocks");
-                assert!(blocks.insert(next - 1), "block {next} is at home twice");
+                assert!(blocks.insert(next - 1), "block {next} is free twice");
                 let block = self.block(next - 1);
                 // SAFETY: a block of this subsegment that is free.
                 unsafe {

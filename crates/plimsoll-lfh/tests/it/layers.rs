@@ -114,3 +114,64 @@ fn used_modules_are_read_from_code() {
     let rows = "//! # Layers\n//!\n//! 1. A: `a`, `b`\n//! 2. B: `c`\n//!\n//! # Next\n//! 3. C: `d`";
     assert_eq!(listed(rows), ["a", "b", "c"]);
 }
+
+/// The names in backticks after "Checked by", up to the end of the sentence.
+fn checks(documentation: &str) -> Vec<String> {
+    let text = documentation.split_whitespace().collect::<Vec<_>>().join(" ");
+    let sentences = text.split("Checked by ").skip(1);
+    let names = sentences.flat_map(|rest| {
+        let sentence = rest.split(". ").next().unwrap_or_default();
+        sentence
+            .split('`')
+            .skip(1)
+            .step_by(2)
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    });
+    names.filter(|name| name.contains('_')).collect()
+}
+
+#[test]
+fn invariants_name_existing_tests() {
+    let own = PathBuf::from(std::env::var("CARGO_MANIFEST_DIR").expect("cargo sets it for tests"));
+    let crates = own.join("..");
+    let mut tests = String::new();
+    for folder in [
+        "plimsoll-lfh/src",
+        "plimsoll-lfh/tests/it",
+        "plimsoll-os/src",
+        "plimsoll/tests/it",
+    ] {
+        let mut folders = vec![crates.join(folder)];
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(&folder).expect("a folder of sources can be read") {
+                let path = entry.expect("an entry can be read").path();
+                if path.is_dir() {
+                    folders.push(path);
+                } else if path.extension().is_some_and(|extension| extension == "rs") {
+                    tests += &fs::read_to_string(&path).expect("a source file is text");
+                }
+            }
+        }
+    }
+    let mut found = 0;
+    for source in ["plimsoll-lfh/src", "plimsoll-malloc/src"]
+        .map(|folder| files(&crates.join(folder)))
+        .concat()
+    {
+        let text = fs::read_to_string(&source).expect("a source file is text");
+        let lines = text.lines().filter_map(|line| {
+            let line = line.trim_start();
+            line.strip_prefix("///").or_else(|| line.strip_prefix("//!"))
+        });
+        for name in checks(&lines.collect::<Vec<_>>().join("\n")) {
+            found += 1;
+            assert!(
+                tests.contains(&format!("fn {name}(")),
+                "{}: no test `{name}`",
+                source.display()
+            );
+        }
+    }
+    assert!(found > 30, "the invariants were not found");
+}

@@ -1,4 +1,4 @@
-//! Pages that are given back or cannot be, while others lock, fork and look at the heap.
+//! Pages that return to the kernel or cannot, while others lock, fork and walk over the heap.
 #![allow(unsafe_code)]
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -42,7 +42,7 @@ fn a_locked_page_does_not_keep_others() {
         free_with_a_locked_page(heap, requested);
         heap.trim();
         assert!(returned(before), "{} of {before} are left", resident());
-        // Nor for later: nobody asks, but time goes by.
+        // Nor later: without a request, but with time.
         let aged = blocks(heap);
         let before = resident();
         free_with_a_locked_page(heap, aged);
@@ -89,7 +89,7 @@ fn a_locked_page_of_a_heap_that_ended_does_not_keep_others() {
     );
 }
 
-/// Runs of this process's heaps that nobody has. `window` is where their memory is described.
+/// Runs of this process's heaps that no heap has. `window` is the address of their descriptions.
 fn busy_runs(window: usize) -> usize {
     let space = Space::open(&ThisProcess, window).expect("it is this process's");
     space
@@ -131,10 +131,10 @@ impl Drop for EndsWhenDropped<'_> {
     }
 }
 
-/// An extent that was being given back when the process was forked was lost to the child.
+/// An extent that was being purged during the fork was lost to the child.
 #[test]
-fn a_fork_finds_no_extent_half_given_back() {
-    in_child("given_back::a_fork_finds_no_extent_half_given_back", &[], || {
+fn a_fork_finds_no_extent_half_purged() {
+    in_child("given_back::a_fork_finds_no_extent_half_purged", &[], || {
         let heap = Heap::process();
         let _first = heap.allocate(1);
         let window = control_block();
@@ -151,10 +151,10 @@ fn a_fork_finds_no_extent_half_given_back() {
     });
 }
 
-/// Slots are unmapped with their heap: who looked at them crashed.
+/// Slots are unmapped with their heap: readers of them crashed.
 #[test]
-fn heaps_end_while_others_look_at_them() {
-    in_child("given_back::heaps_end_while_others_look_at_them", &[], || {
+fn heaps_end_during_statistics() {
+    in_child("given_back::heaps_end_during_statistics", &[], || {
         let _process = Heap::process().allocate(1);
         let come_and_go = || {
             let heap = Heap::new(HeapOptions::default()).expect("there is memory");

@@ -6,7 +6,7 @@ use std::string::String;
 
 /// Names the emulator that runs this program, with its arguments: the kernel may not start such a program by itself.
 const EMULATOR: &str = "PLIMSOLL_TEST_EMULATOR";
-/// What a process is to do that a test started of itself.
+/// The task of a process that a test started of itself.
 const ROLE: &str = "PLIMSOLL_LFH_ROLE";
 
 pub(crate) fn this_program() -> Command {
@@ -21,12 +21,12 @@ pub(crate) fn this_program() -> Command {
     command
 }
 
-/// Whether an emulator runs this program that cannot do what a test needs, which then says so and is skipped.
+/// Whether an emulator that lacks a feature runs this program; the test prints that and is skipped then.
 #[allow(dead_code, reason = "of the two that have this file only the unit tests ask")]
-pub(crate) fn is_emulated_without(what: &str) -> bool {
+pub(crate) fn is_emulated_without(feature: &str) -> bool {
     let emulated = std::env::var_os(EMULATOR).is_some();
     if emulated {
-        std::eprintln!("skipped: the emulator has no {what}");
+        std::eprintln!("skipped: the emulator has no {feature}");
     }
     emulated
 }
@@ -40,7 +40,7 @@ pub(crate) fn again(test: &str, role: &str) -> Command {
     command
 }
 
-/// What this process is to do; none if no test started it.
+/// The task of this process; none if no test started it.
 pub(crate) fn role() -> Option<String> {
     std::env::var(ROLE).ok()
 }

@@ -6,11 +6,11 @@ use super::*;
 use crate::this_program::{again, role};
 
 #[test]
-fn mistakes_with_blocks_at_home_end_the_process() {
+fn mistakes_with_free_blocks_end_the_process() {
     if let Some(mistake) = role() {
         return commit(&mistake);
     }
-    let test = "front_end::tests::mistakes::mistakes_with_blocks_at_home_end_the_process";
+    let test = "front_end::tests::mistakes::mistakes_with_free_blocks_end_the_process";
     for (mistake, words) in [
         (
             "double free later",

@@ -165,7 +165,7 @@ impl Heaps {
             0 => subsegment.unit().local.load(Ordering::Relaxed),
             _ => free.head,
         };
-        assert!(head != 0, "some blocks are at home");
+        assert!(head != 0, "some blocks are free");
         (subsegment, head)
     }
 
@@ -262,8 +262,8 @@ fn each_fault_is_found_and_nothing_besides() {
 
 /// The locks under which a heap changes in more than one step: the holder of one may be preempted for long.
 #[test]
-fn what_somebody_is_about_to_change_is_not_judged() {
-    alone("what_somebody_is_about_to_change_is_not_judged", || {
+fn data_under_a_held_lock_are_not_judged() {
+    alone("data_under_a_held_lock_are_not_judged", || {
         let heaps = Heaps::new();
         let bucket = Bucket::for_size(SMALL).expect("it has a bucket");
         let first = Subsegment::containing(heaps.small[0], bucket).first;
@@ -370,7 +370,7 @@ fn a_walk_ends_when_it_found_much() {
 
 /// A guard page may be where a run was a moment ago.
 #[test]
-fn what_cannot_be_read_for_a_moment_is_looked_at_again() {
+fn unreadable_memory_is_read_again() {
     let mut looks = 0;
     let mut until = |last: u32| {
         looks = 0;
