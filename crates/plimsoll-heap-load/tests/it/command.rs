@@ -171,5 +171,5 @@ fn memory_that_runs_out_ends_with_2_and_says_what_to_do() {
         .expect("the shell starts");
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(2), "{error}");
-    assert!(error.contains("ask for fewer blocks"), "{error}");
+    assert!(error.contains("use fewer blocks"), "{error}");
 }
