@@ -67,7 +67,7 @@ impl<T> Lock<T> {
         })
     }
 
-    /// Waits until this thread has the lock. Yes if it had it all the time, for a fork.
+    /// Waits until this thread has the lock. Returns true if it held it all the time, for a fork.
     #[cold]
     fn wait(&self) -> bool {
         if Forking::is_mine() {

@@ -72,7 +72,7 @@ fn end_periods() -> Option<&'static EndPeriods> {
     unsafe { END_PERIODS.load(Ordering::Acquire).as_ref() }
 }
 
-/// Called by slow paths that hold no lock: ends the period now and then, where no helper does.
+/// Called by slow paths that hold no lock: ends the period now and then, if no helper runs.
 pub(crate) fn count_slow_call() {
     on_slow_call(SLOW_CALLS.fetch_add(1, Ordering::Relaxed));
 }

@@ -1,4 +1,4 @@
-//! Mistakes with blocks that are at home, in no slot; the others are tested from outside, in `mistakes`.
+//! Mistakes with free blocks outside of slots; `tests/it/mistakes.rs` has the others.
 
 use std::os::unix::process::ExitStatusExt;
 
@@ -54,7 +54,7 @@ fn commit(mistake: &str) {
             let blocks: Vec<_> = (0..100).map(|_| ends.allocate(bucket)).collect();
             let subsegment = Subsegment::containing(blocks[0] as usize, bucket);
             ends.free(subsegment.block(subsegment.capacity() - 1));
-            // It comes home behind others, which are blocks.
+            // It is freed behind others, which are blocks.
             ends.front_end.flush_idle(&ends.backend, Idle::All);
         }
         other => panic!("no mistake is called {other}"),
