@@ -138,7 +138,7 @@ fn invariants_name_existing_tests() {
     let mut tests = String::new();
     for folder in [
         "plimsoll-lfh/src",
-        "plimsoll-lfh/tests/it",
+        "plimsoll-lfh/tests",
         "plimsoll-os/src",
         "plimsoll/tests/it",
     ] {

@@ -35,7 +35,7 @@ fn returned(before: usize) -> bool {
 
 #[test]
 fn a_locked_page_does_not_keep_others() {
-    in_child("given_back::a_locked_page_does_not_keep_others", &[], || {
+    in_child("returned::a_locked_page_does_not_keep_others", &[], || {
         let heap = Heap::process();
         let requested = blocks(heap);
         let before = resident();
@@ -69,7 +69,7 @@ fn a_locked_page_does_not_keep_others() {
 #[test]
 fn a_locked_page_of_a_heap_that_ended_does_not_keep_others() {
     in_child(
-        "given_back::a_locked_page_of_a_heap_that_ended_does_not_keep_others",
+        "returned::a_locked_page_of_a_heap_that_ended_does_not_keep_others",
         &[],
         || {
             let _process = Heap::process().allocate(1);
@@ -134,7 +134,7 @@ impl Drop for EndsWhenDropped<'_> {
 /// An extent that was being purged during the fork was lost to the child.
 #[test]
 fn a_fork_finds_no_extent_half_purged() {
-    in_child("given_back::a_fork_finds_no_extent_half_purged", &[], || {
+    in_child("returned::a_fork_finds_no_extent_half_purged", &[], || {
         let heap = Heap::process();
         let _first = heap.allocate(1);
         let window = control_block();
@@ -154,7 +154,7 @@ fn a_fork_finds_no_extent_half_purged() {
 /// Slots are unmapped with their heap: readers of them crashed.
 #[test]
 fn heaps_end_during_statistics() {
-    in_child("given_back::heaps_end_during_statistics", &[], || {
+    in_child("returned::heaps_end_during_statistics", &[], || {
         let _process = Heap::process().allocate(1);
         let come_and_go = || {
             let heap = Heap::new(HeapOptions::default()).expect("there is memory");
