@@ -212,13 +212,13 @@ fn no_block_is_lost_when_a_slot_gives_up_its_subsegment() {
         let collected = {
             let mut bucket = subsegment.bucket.lock().unwrap();
             let chain = subsegment.word.collect();
-            let free = subsegment.walk(chain).len();
+            let walked = subsegment.walk(chain).len();
             // One more was never allocated.
-            match subsegment.word.deactivate(unchained as u16 + 1, CAPACITY as u16) {
+            match subsegment.word.deactivate(walked as u16 + 1, CAPACITY as u16) {
                 SubsegmentState::Emptying => subsegment.retire(&mut bucket),
                 state => assert_eq!(state, SubsegmentState::Listed),
             }
-            unchained
+            walked
         };
         join(threads);
         assert!(collected <= 2);
