@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Our heap's two front ends beside glibc's malloc: what a program gains or loses by either.
+"""Our heap's two front ends beside glibc's malloc: the gain or loss of a program by either.
 
 Every cell runs with each of the three in turn, each run in a process of its own; their order rotates from repeat to repeat.
 Of loads it is CPU nanoseconds an operation, the generator's own share included, and resident memory by live memory;
@@ -19,7 +19,7 @@ import shlex
 import subprocess
 import sys
 
-# name, arguments of heap-load, the figure of time, the figure of memory and the unit it is told in
+# name, arguments of heap-load, the metric of time, and the metric of memory with its unit
 LOADS = [
     ("1 thread, 22 bytes", "replacement --sizes 22", "pair_cpu_ns", "resident_per_live"),
     ("1 thread, 0-1k", "replacement --sizes 0-1k", "pair_cpu_ns", "resident_per_live"),
@@ -31,7 +31,7 @@ LOADS = [
     ("sizes that shift, 70 MiB live", "fragmentation", None, "worst_resident_per_live"),
     ("1000 idle threads", "idle-threads", None, "kib_per_thread"),
 ]
-# Each prints its own status: the largest RAM of a process counts anew from its exec on, unlike that in its parent's eyes.
+# Each prints its own status: the largest RAM of a process counts anew from its exec on, unlike the one that its parent reads.
 PROGRAMS = [
     ("program: grep of a file", ["grep", "VmHWM", "/proc/self/status"]),
     ("program: python3, a line", ["python3", "-c", "print(open('/proc/self/status').read())"]),

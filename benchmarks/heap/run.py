@@ -2,16 +2,16 @@
 """Our heap beside the allocators that are installed, load by load, against its targets.
 
 Runs every cell with every allocator, each run in a process of its own with the allocator preloaded; the order of the
-allocators rotates from repeat to repeat. What is compared is CPU time and resident memory: the minimum over the repeats,
-with the median beside it. "Net" is without what the generator takes by itself, measured in every run: the least that was
-measured for the cell, the same for each allocator.
+allocators rotates from repeat to repeat. It compares CPU time and resident memory: the minimum over the repeats, with
+the median beside it. "Net" is without the generator's own share, measured in every run: the least value of the cell, the
+same for each allocator.
 
 Prints the tables, and writes a folder: README.md, raw.jsonl (a line a run), machine.json. Ends with 1 when a load failed.
 
 Usage: benchmarks/heap/run.py [--library OURS.so] [--repeat 5] [--seconds 1] [--quick] [--only REGEX] [--output DIR] HEAP_LOAD
-Without --library only the others are measured. OURS.so is what `cargo build --profile malloc -p plimsoll-malloc` makes, and
-HEAP_LOAD a release build: `just bench-heap` builds both. Take a machine that does nothing else. Variables
-PLIMSOLL_HEAP_* of the environment are kept from the runs; ours runs a second time with the hardened profile.
+Without --library only the others are measured. OURS.so is the output of `cargo build --profile malloc -p plimsoll-malloc`, and
+HEAP_LOAD a release build: `just bench-heap` builds both. Use an idle machine. Runs do not
+see variables PLIMSOLL_HEAP_* of the environment; ours runs a second time with the hardened profile.
 """
 
 import argparse
@@ -37,7 +37,7 @@ RIVALS = [
 LEFT_OUT = "tcmalloc with rseq, rpmalloc, snmalloc and, beside the hardened profile, hardened_malloc"
 FOLDERS = ["/usr/lib/*-linux-gnu", "/usr/lib", "/usr/lib64", "/usr/local/lib"]
 OURS = "ours"
-# Our library again, with the profile that notices more mistakes: shown beside the others, and nobody's peer.
+# Our library again, with the profile that detects more mistakes: shown beside the others, and not a peer.
 HARDENED = "ours, hardened"
 ENVIRONMENT = {HARDENED: {"PLIMSOLL_HEAP_PROFILE": "hardened"}}
 TIMEOUT = 120
@@ -79,7 +79,7 @@ CELLS = [
 
 
 class Metric:
-    """A figure of a cell, smaller is better; `own` names the generator's share where it can be taken off."""
+    """A value of a cell, smaller is better; `own` names the generator's share if it can be subtracted."""
 
     def __init__(self, title, cell, key, own=None, scale=1.0):
         self.title, self.cell, self.key, self.own, self.scale = title, cell, key, own, scale
@@ -104,7 +104,7 @@ RANDOM_FREE = Metric("aggressive free at random, ns", "aggressive, freed at rand
 RANDOM_STEADY = Metric("aggressive steady after it, ns", "aggressive, freed at random", "steady_cpu_ns", ALLOCATE)
 LARSONS = [Metric(f"larson {n}, ns a pair", f"larson {n}", "pair_cpu_ns", "pair_own_cpu_ns") for n in (2, 16)]
 LARSON_RSS = Metric("larson 16, MiB", "larson 16", "resident_growth_bytes", scale=1 / MIB)
-# Waiting for each other is most of the generator's share here, and differs from run to run: it is not taken off.
+# Waiting for each other is most of the generator's share here, and differs from run to run: it is not subtracted.
 CROSS = [Metric(f"{name}, ns a block", name, "block_cpu_ns") for name in ("cross-thread xmalloc", "cross-thread sh8")]
 LARGE = [
     Metric("large, ns a pair", "large", "pair_cpu_ns", "pair_own_cpu_ns"),
@@ -145,7 +145,7 @@ def version_of(library):
 
 
 def machine(allocators):
-    """What of the machine moves figures. Its name does not."""
+    """The properties of the machine that affect the results; not its name."""
     def field(path, key):
         for line in pathlib.Path(path).read_text().splitlines():
             if line.startswith(key):
@@ -186,7 +186,7 @@ def measure(heap_load, cell, allocator, library, seconds):
 
 
 class Session:
-    """All runs: figures by allocator, cell and key."""
+    """All runs: values by allocator, cell and key."""
 
     def __init__(self, allocators):
         self.allocators, self.figures, self.failures = list(allocators), {}, []
@@ -208,13 +208,13 @@ class Session:
         return min((value for each in values for value in each), default=0.0) if metric.own else 0.0
 
     def gross(self, allocator, metric, of=min):
-        """None where a run failed: an allocator that breaks down once has no figure."""
+        """None where a run failed: an allocator that fails once has no value."""
         values = self.figures.get((allocator, metric.cell, metric.key))
         return None if not values or self.failed(allocator, metric.cell) else of(values) * metric.scale
 
     def net(self, allocator, metric, of=min):
         gross = self.gross(allocator, metric, of)
-        # Where noise makes nothing of it, a tenth of a nanosecond keeps the ratios finite.
+        # If noise is larger than the value, a tenth of a nanosecond keeps the ratios finite.
         return gross if gross is None or not metric.own else max(gross - self.own(metric), 0.1)
 
     def best_peer(self, metric, value):
@@ -226,7 +226,7 @@ class Session:
         return None if mine is None or best is None else mine / best
 
     def ratios(self, allocator, metrics, value):
-        """All of them, or None where one is missing: a mean of some would not be the one that is asked for."""
+        """All of them, or None where one is missing: a mean of some would be another one."""
         ratios = [self.ratio(allocator, metric, value) for metric in metrics]
         return None if None in ratios else ratios
 
@@ -236,7 +236,7 @@ def geomean(values):
 
 
 def targets(session):
-    """Rows of the target table for our heap: what, target, bound, measured, the same with the generator's share."""
+    """Rows of the target table for our heap: metric, target, bound, measured, the same with the generator's share."""
     net, gross = session.net, session.gross
     against = lambda metrics, value: session.ratios(OURS, metrics, value)
     worst = lambda ratios: max(ratios) if ratios else None
@@ -329,10 +329,10 @@ def report(session, arguments, described):
         lines += ["## Targets", "", "Smaller is better; a peer is any of the others, the best one in each row.", ""]
         lines += [*target_table(session), ""]
     lines += [
-        "## Figures",
+        "## Results",
         "",
-        "Minimum over the repeats (median in brackets). CPU time, without the generator's share, which stands in the last",
-        "column where it is taken off. RSS is its growth since before the first block.",
+        "Minimum over the repeats (median in brackets). CPU time, without the generator's share, which is in the last",
+        "column if it is subtracted. RSS is its growth since before the first block.",
         "",
         *figure_table(session),
         "",

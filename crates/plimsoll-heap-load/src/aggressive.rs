@@ -15,27 +15,20 @@ use crate::replacement;
 use crate::source::{Calls, Fixed, Source};
 use crate::table::Table;
 
-/// In which order blocks are freed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FreeOrder {
-    /// As they were allocated.
     Allocated,
-    /// At random.
     Random,
 }
 
-/// The aggressive load.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Aggressive {
     /// Threads; one runs in the calling thread.
     pub threads: usize,
     /// Bytes that each allocates.
     pub bytes: u64,
-    /// Size of a block.
     pub size: u32,
-    /// In which order they are freed.
     pub order: FreeOrder,
-    /// Of the random numbers.
     pub seed: u64,
 }
 
@@ -51,12 +44,11 @@ impl Default for Aggressive {
     }
 }
 
-/// What the aggressive load measured. An operation is one allocation or one free.
+/// The results of the aggressive load. An operation is one allocation or one free.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct AggressiveResult {
     /// Allocating from an allocator that has no memory yet.
     pub cold: Rate,
-    /// Freeing all of it.
     pub free: Rate,
     /// Allocating the same once more.
     pub steady: Rate,
@@ -81,8 +73,8 @@ struct Part {
     process_cpu: Option<Duration>,
 }
 
-/// What the first member reads while the others wait. Reading memory is no part of the load, so CPU time is read at both
-/// ends of it.
+/// The readings of the first member while the others wait. Reading memory is no part of the load, so CPU time is read
+/// at both ends of it.
 struct Pause {
     begin: Duration,
     resident: Result<Resident, LoadError>,
@@ -142,7 +134,7 @@ impl Aggressive {
         usize::try_from(self.bytes / u64::from(self.size)).unwrap_or(usize::MAX)
     }
 
-    /// What one thread does. Whatever fails, it comes to every meeting.
+    /// The body of one thread. It comes to every meeting, also after an error.
     fn part(&self, member: Member<'_>) -> Result<Part, LoadError> {
         let mut random = Random::new(self.seed, member.index as u64);
         let table = Table::new(self.count());
@@ -216,7 +208,6 @@ impl Aggressive {
         ))
     }
 
-    /// The parameters by name.
     pub fn parameters(&self) -> Figures {
         let mut figures = Figures::default();
         figures.count("threads", self.threads);
@@ -233,7 +224,6 @@ impl Aggressive {
 }
 
 impl AggressiveResult {
-    /// The results by name.
     pub fn figures(&self) -> Figures {
         let mut figures = Figures::default();
         self.cold.figures("cold", &mut figures);

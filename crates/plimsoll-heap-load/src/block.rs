@@ -1,9 +1,8 @@
 //! One block of the allocator under test, with the marks that verify it.
 //!
-//! Premises of the unsafe code: a [`Block`] is the only owner of `size` bytes at `address`; it is made where memory was
-//! just obtained, and consumed where the memory is given back. The bytes may be shared all the same when the allocator
-//! is broken; that is what the marks are for, and why they are written and read as volatile bytes through the pointer,
-//! never through references.
+//! Premises of the unsafe code: a [`Block`] is the only owner of `size` bytes at `address`, from the allocation of the
+//! memory to its free. The bytes may be shared all the same when the allocator is broken; the marks detect that, and
+//! therefore they are written and read as volatile bytes through the pointer, never through references.
 #![allow(unsafe_code)]
 
 use std::ptr::NonNull;
@@ -31,7 +30,6 @@ pub struct Block {
 unsafe impl Send for Block {}
 
 impl Block {
-    /// No block.
     pub const NONE: Block = Block {
         address: None,
         size: 0,
@@ -41,8 +39,8 @@ impl Block {
     /// A block of `size` bytes (at least 1) at `address`, marked with the low 16 bits of `tag`.
     ///
     /// # Safety
-    /// The bytes can be read and written until the block is consumed by [`Block::into_address`], and nobody else uses
-    /// them as anything but bytes.
+    /// The bytes can be read and written until [`Block::into_address`] consumes the block, and no other code uses them
+    /// as anything but bytes.
     #[inline(always)]
     pub unsafe fn marked(address: NonNull<u8>, size: u32, tag: u32) -> Block {
         let block = Block {
@@ -65,7 +63,7 @@ impl Block {
         self.size
     }
 
-    /// The address, or none; whoever takes it owns the memory.
+    /// The address, or none; the caller owns the memory.
     #[inline(always)]
     pub fn into_address(self) -> Option<NonNull<u8>> {
         self.address
@@ -86,7 +84,7 @@ impl Block {
         (self.tag >> 8) as u8
     }
 
-    /// Compares the first and the last byte with what was written.
+    /// Compares the first and the last byte with their marks.
     ///
     /// # Errors
     /// [`LoadError::WrongByte`] when one differs.
@@ -104,8 +102,8 @@ impl Block {
         Ok(())
     }
 
-    /// Compares the first byte, and byte `offset`, with the marks of a block that was `offset + 1` bytes long: what a
-    /// resized block must have kept.
+    /// Compares the first byte, and byte `offset`, with the marks of a block that was `offset + 1` bytes long: a resize
+    /// must keep them.
     pub(crate) fn verify_kept(&self, offset: u32) -> Result<(), LoadError> {
         if offset > 0 && self.byte(0) != self.tag as u8 {
             return Err(self.wrong(0, self.tag as u8));
@@ -128,7 +126,7 @@ impl Block {
         }
     }
 
-    /// What the marks are made of.
+    /// The seed of the marks.
     pub(crate) fn tag(&self) -> u32 {
         self.tag
     }
@@ -149,7 +147,7 @@ impl Block {
         };
     }
 
-    /// Compares the marks of every page with what was written.
+    /// Compares the marks of every page with their expected values.
     pub(crate) fn verify_pages(&self) -> Result<(), LoadError> {
         self.verify()?;
         for offset in (PAGE..self.size.saturating_sub(1)).step_by(PAGE as usize) {

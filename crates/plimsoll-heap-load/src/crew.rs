@@ -1,10 +1,10 @@
 //! Threads that begin, meet and end together, and allocate nothing by themselves.
 //!
-//! Rust's own threads free memory when they begin, which would have the allocator set up its part of each thread before
-//! the load does. These are made by `pthread_create` and run on memory that the first member keeps.
+//! Rust's own threads free memory when they begin, so that the allocator would set up its part of each thread before
+//! the load does. These threads are made by `pthread_create` and run on memory of the first member.
 //!
-//! Premises of the unsafe code: the first member joins all others before it returns, so what they borrow outlives them;
-//! each thread has one [`Start`] of its own, which nobody else touches until the thread is joined.
+//! Premises of the unsafe code: the first member joins all others before it returns, so their borrows outlive them;
+//! each thread has one [`Start`] of its own, which no other thread touches until the thread is joined.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -13,7 +13,7 @@ use std::sync::{Barrier, Condvar, Mutex};
 
 use crate::error::LoadError;
 
-/// Bytes of a thread's stack. Only what is used of it becomes resident.
+/// Bytes of a thread's stack. Only its used part becomes resident.
 const STACK: usize = 256 << 10;
 
 /// A thread of a crew, as the load's code sees it.
@@ -25,7 +25,7 @@ pub(crate) struct Member<'a> {
 }
 
 impl Member<'_> {
-    /// Waits until every member is here. All must come, whatever has failed before.
+    /// Waits until every member is here. All must come, also after an error.
     pub(crate) fn meet(self) {
         self.barrier.wait();
     }
@@ -54,7 +54,7 @@ struct Start<'a, R, F> {
 
 /// Runs `body` in `members` threads, the calling one among them, so that a crew of one stays a program of one thread.
 ///
-/// Returns what each returned. A panic in any of them aborts the process, as the others would wait for ever.
+/// Returns the result of each. A panic in any of them aborts the process, as the others would wait for ever.
 pub(crate) fn run<R: Send, F: Fn(Member<'_>) -> R + Sync>(
     members: usize,
     body: F,
@@ -87,7 +87,7 @@ pub(crate) fn run<R: Send, F: Fn(Member<'_>) -> R + Sync>(
             }
         }
     }
-    *gate.open.lock().expect("nobody panics with it") = Some(failed.is_none());
+    *gate.open.lock().expect("no thread panics with it") = Some(failed.is_none());
     gate.changed.notify_all();
     enter::<R, F>(at.cast());
     for handle in handles {
@@ -110,7 +110,7 @@ pub(crate) fn run<R: Send, F: Fn(Member<'_>) -> R + Sync>(
 /// Creates the thread of a start.
 ///
 /// # Safety
-/// The start outlives the thread, and nobody touches it until the thread is joined.
+/// The start outlives the thread, and no other thread touches it until the thread is joined.
 unsafe fn create<R: Send, F: Fn(Member<'_>) -> R + Sync>(
     start: *mut Start<'_, R, F>,
 ) -> io::Result<libc::pthread_t> {
@@ -137,13 +137,13 @@ unsafe fn create<R: Send, F: Fn(Member<'_>) -> R + Sync>(
     Ok(unsafe { handle.assume_init() })
 }
 
-/// What a thread does: waits at the gate, then carries out the body. Unwinding out of it aborts.
+/// The entry of a thread: waits at the gate, then runs the body. Unwinding out of it aborts.
 extern "C" fn enter<R: Send, F: Fn(Member<'_>) -> R + Sync>(start: *mut libc::c_void) -> *mut libc::c_void {
     // SAFETY: `run` and `create` pass a start of these types, which is this thread's alone.
     let start = unsafe { &mut *start.cast::<Start<'_, R, F>>() };
-    let mut open = start.gate.open.lock().expect("nobody panics with it");
+    let mut open = start.gate.open.lock().expect("no thread panics with it");
     while open.is_none() {
-        open = start.gate.changed.wait(open).expect("nobody panics with it");
+        open = start.gate.changed.wait(open).expect("no thread panics with it");
     }
     let may_begin = *open == Some(true);
     drop(open);

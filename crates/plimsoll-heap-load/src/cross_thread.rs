@@ -1,5 +1,5 @@
-//! Blocks that one thread allocates and another frees: pairs of a producer and a consumer, blocks handed over in
-//! batches, after Lever and Boreham's xmalloc ("malloc() Performance in a Multithreaded Linux Environment", 2000).
+//! Blocks that one thread allocates and another frees: pairs of a producer and a consumer, blocks passed in batches,
+//! after Lever and Boreham's xmalloc ("malloc() Performance in a Multithreaded Linux Environment", 2000).
 
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -16,20 +16,17 @@ use crate::sizes::Sizes;
 use crate::source::{Calls, Fixed, Source};
 use crate::table::Table;
 
-/// The cross-thread load.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CrossThread {
     /// Pairs of a producer and a consumer: twice as many threads.
     pub couples: usize,
-    /// Blocks handed over at a time.
+    /// Blocks of a batch.
     pub batch: usize,
     /// Batches on their way between two threads.
     pub batches: usize,
-    /// The blocks' sizes.
     pub sizes: Sizes,
     /// How long, or how many blocks a producer, in whole batches.
     pub until: Until,
-    /// Of the random numbers.
     pub seed: u64,
 }
 
@@ -46,7 +43,7 @@ impl Default for CrossThread {
     }
 }
 
-/// What the cross-thread load measured. An operation is an allocation in one thread and the free in another.
+/// The results of the cross-thread load. An operation is an allocation in one thread and the free in another.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CrossThreadResult {
     /// Of blocks, freed by the consumers; the CPU time is that of both sides, handing over included.
@@ -68,7 +65,7 @@ struct End {
     outgoing: SyncSender<Table>,
 }
 
-/// What one thread brings back.
+/// The result of one thread.
 struct Part {
     stint: Stint,
     before: Option<Resident>,
@@ -96,7 +93,7 @@ impl CrossThread {
         })
     }
 
-    /// Runs the load on a source made for each thread; what the generator takes by itself is not measured.
+    /// Runs the load on a source made for each thread, without the generator's own cost.
     fn measure<S: Source>(
         &self,
         source: impl Fn() -> Result<S, LoadError> + Sync,
@@ -109,7 +106,10 @@ impl CrossThread {
             ends.extend(self.couple()?.map(|end| Mutex::new(Some(end))));
         }
         let parts = crew::run(ends.len(), |member| {
-            let end = ends[member.index].lock().expect("nobody panics with it").take();
+            let end = ends[member.index]
+                .lock()
+                .expect("no thread panics with it")
+                .take();
             self.part(member, end.expect("each member takes its own, once"), source())
         })?;
         let parts = parts.into_iter().collect::<Result<Vec<Part>, LoadError>>()?;
@@ -152,8 +152,8 @@ impl CrossThread {
         ])
     }
 
-    /// What one thread does. Whatever fails, it comes to every meeting; and its source lasts until the second one, when
-    /// nobody uses its blocks any more.
+    /// The body of one thread. It comes to every meeting, also after an error; and its source lasts until the second
+    /// one, when no thread uses its blocks any more.
     fn part<S: Source>(
         &self,
         member: Member<'_>,
@@ -170,7 +170,7 @@ impl CrossThread {
             } else {
                 consume(end, &mut source)
             };
-            // Kept where the work failed, too.
+            // Kept also after an error.
             (stint, source)
         });
         let after = member.first(Resident::read);
@@ -182,7 +182,7 @@ impl CrossThread {
         })
     }
 
-    /// Fills tables and hands them over, until the time is up or the consumer has failed.
+    /// Fills tables and passes them on, until the time is up or the consumer has failed.
     fn produce<S: Source>(&self, end: End, source: &mut S, mut random: Random) -> Result<Stint, LoadError> {
         let began = Instant::now();
         let over = |count: u64| match self.until {
@@ -202,7 +202,6 @@ impl CrossThread {
         })
     }
 
-    /// The parameters by name.
     pub fn parameters(&self) -> Figures {
         let mut figures = Figures::default();
         figures.count("couples", self.couples);
@@ -215,7 +214,6 @@ impl CrossThread {
 }
 
 impl CrossThreadResult {
-    /// The results by name.
     pub fn figures(&self) -> Figures {
         let mut figures = Figures::default();
         self.blocks.figures("block", &mut figures);
@@ -227,7 +225,7 @@ impl CrossThreadResult {
     }
 }
 
-/// Frees what comes and hands the tables back, until the producer has ended.
+/// Frees the blocks of each table and returns the table, until the producer has ended.
 fn consume<S: Source>(end: End, source: &mut S) -> Result<Stint, LoadError> {
     Stint::of(|| {
         let mut count = 0;

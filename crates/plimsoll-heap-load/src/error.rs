@@ -1,43 +1,34 @@
-//! Why a load ended without figures.
+//! Errors that end a load without metrics.
 
 use std::{fmt, io};
 
-/// Why a load ended without figures.
+/// An error that ended a load without metrics.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum LoadError {
-    /// A parameter makes no sense.
     Parameter(String),
     /// The allocator under test returned no memory.
     OutOfMemory {
-        /// The size that was asked for, in bytes.
+        /// The size requested, in bytes.
         size: u32,
     },
-    /// A byte of a block was not what had been written there: the allocator, or the machine, is broken.
+    /// A byte of a block has not its written value: the allocator, or the machine, is broken.
     WrongByte {
-        /// Where the block is.
         address: usize,
-        /// Its size in bytes.
         size: u32,
         /// The byte's place in it.
         offset: u32,
-        /// What had been written.
         written: u8,
-        /// What is there.
         found: u8,
     },
     /// A thread of the load could not be started.
     Thread {
-        /// How many the load wants.
         wanted: usize,
-        /// The system's reason.
         reason: io::Error,
     },
-    /// The system gave no memory for the generator's own tables.
+    /// The system had no memory for the generator's own tables.
     Mapping {
-        /// How much was asked for.
         bytes: usize,
-        /// The system's reason.
         reason: io::Error,
     },
     /// The kernel's account of this process's memory could not be read.
@@ -47,10 +38,10 @@ pub enum LoadError {
 impl fmt::Display for LoadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            LoadError::Parameter(what) => f.write_str(what),
+            LoadError::Parameter(message) => f.write_str(message),
             LoadError::OutOfMemory { size } => write!(
                 f,
-                "the allocator returned no memory for a block of {size} bytes; ask for fewer blocks or threads"
+                "cannot allocate a block of {size} bytes: malloc returned null; use fewer blocks or threads"
             ),
             LoadError::WrongByte {
                 address,
@@ -61,20 +52,20 @@ impl fmt::Display for LoadError {
             } => write!(
                 f,
                 "byte {offset} of the block of {size} bytes at {address:#x} is {found:#04x}, but {written:#04x} was \
-                 written there: the allocator handed its memory out twice or wrote into it; do not use it"
+                 written there: the allocator returned this memory twice or wrote into it; do not use it"
             ),
             LoadError::Thread { wanted, reason } => write!(
                 f,
-                "cannot start a thread, of {wanted} in all: {reason}; ask for fewer, or raise the limit (ulimit -u)"
+                "cannot start {wanted} threads: {reason}; use fewer, or raise the limit (ulimit -u)"
             ),
             LoadError::Mapping { bytes, reason } => write!(
                 f,
-                "cannot map {bytes} bytes for the generator's own tables: {reason}; ask for fewer blocks or threads"
+                "cannot map {bytes} bytes for the generator's own tables: {reason}; use fewer blocks or threads"
             ),
             LoadError::Resident(reason) => {
                 write!(
                     f,
-                    "cannot read how much memory this process takes: {reason}; is /proc mounted?"
+                    "cannot read the resident memory of this process: {reason}; mount /proc"
                 )
             }
         }

@@ -5,22 +5,19 @@ use std::fmt::Write as _;
 /// A value of a parameter or a result.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Figure {
-    /// A number of things.
     Count(u64),
     /// A measured number; one that is not finite becomes `null`.
     Real(f64),
-    /// A word.
     Text(String),
     /// Several groups of figures, in their order.
     Groups(Vec<Figures>),
 }
 
-/// Figures in their order; the unit stands at the end of the name.
+/// Metrics in their order; a name ends with its unit.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Figures(pub Vec<(String, Figure)>);
 
 impl Figures {
-    /// The figure of a name.
     pub fn get(&self, name: &str) -> Option<&Figure> {
         let found = self.0.iter().find(|(have, _)| have == name);
         found.map(|(_, figure)| figure)

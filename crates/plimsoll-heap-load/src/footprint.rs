@@ -9,7 +9,6 @@ use crate::figure::Figures;
 /// Resident memory of this process, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Resident {
-    /// Now.
     pub now: u64,
     /// The most there was since [`Resident::restart_peak`], or since the process began where the kernel refuses that.
     pub peak: u64,
@@ -67,12 +66,11 @@ fn kibibytes(path: &str, key: &str) -> io::Result<u64> {
     number.map(|number| number * 1024).ok_or_else(missing)
 }
 
-/// What live blocks take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Footprint {
     /// Resident bytes before the first block, threads and the generator's tables included.
     pub before: u64,
-    /// Bytes that were asked for and are held.
+    /// Bytes requested and live.
     pub live: u64,
     /// Resident bytes with them.
     pub resident: u64,

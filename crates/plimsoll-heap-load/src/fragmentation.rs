@@ -1,5 +1,5 @@
 //! External fragmentation: 70 MB stay live while their sizes shift from phase to phase, some blocks of each phase
-//! surviving to the end. Then all is freed, and what the allocator keeps is measured.
+//! surviving to the end. Then all is freed, and the memory that the allocator keeps is measured.
 
 use std::thread;
 use std::time::Duration;
@@ -19,13 +19,11 @@ use crate::table::Table;
 pub struct Fragmentation {
     /// Bytes that are held in every phase.
     pub live_bytes: u64,
-    /// The sizes of each phase.
     pub phases: Vec<Sizes>,
     /// Percent of the blocks of each phase that stay until the end.
     pub survivors_percent: u32,
     /// How long after freeing all the rest is measured; the process sleeps meanwhile.
     pub rest: Duration,
-    /// Of the random numbers.
     pub seed: u64,
 }
 
@@ -59,7 +57,6 @@ pub struct ShiftedPhase {
 /// The load after its last phase, when all blocks are still held: the moment to look at the heap.
 #[derive(Debug)]
 pub struct Shifted {
-    /// Each phase, in order.
     pub phases: Vec<ShiftedPhase>,
     /// Resident bytes before the first block, with the tables of the blocks, which are there as long as this.
     before: u64,
@@ -76,10 +73,8 @@ impl Shifted {
     }
 }
 
-/// What the fragmentation load measured.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FragmentationResult {
-    /// Each phase, in order.
     pub phases: Vec<ShiftedPhase>,
     /// Resident bytes above those before the first block, right after all blocks were freed.
     pub left_at_once: u64,
@@ -113,7 +108,7 @@ impl Fragmentation {
         })
     }
 
-    /// Runs the phases, and keeps what the last one holds.
+    /// Runs the phases, and keeps the blocks of the last one.
     ///
     /// # Errors
     /// See [`LoadError`].
@@ -157,7 +152,6 @@ impl Fragmentation {
         })
     }
 
-    /// The parameters by name.
     pub fn parameters(&self) -> Figures {
         let mut figures = Figures::default();
         figures.count("live_bytes_wanted", self.live_bytes);
@@ -179,7 +173,6 @@ impl FragmentationResult {
             .fold(0.0, f64::max)
     }
 
-    /// The results by name.
     pub fn figures(&self) -> Figures {
         let mut figures = Figures::default();
         figures.real("worst_resident_per_live", self.worst());

@@ -1,5 +1,5 @@
-//! Idle threads: many threads that each allocate and free a few blocks, then sleep. What the allocator keeps for each of
-//! them is memory that nobody uses.
+//! Idle threads: many threads that each allocate and free a few blocks, then sleep. The memory that the allocator keeps
+//! for each of them is unused.
 
 use std::thread;
 use std::time::Duration;
@@ -16,16 +16,13 @@ use crate::source::{Calls, Source};
 /// How long the threads have been asleep when memory is read.
 const REST: Duration = Duration::from_millis(200);
 
-/// The load of idle threads.
 #[derive(Debug, Clone, PartialEq)]
 pub struct IdleThreads {
     /// Threads, besides the calling one.
     pub threads: usize,
     /// Blocks that each allocates and frees, one after the other.
     pub blocks: usize,
-    /// Their sizes.
     pub sizes: Sizes,
-    /// Of the random numbers.
     pub seed: u64,
 }
 
@@ -40,10 +37,9 @@ impl Default for IdleThreads {
     }
 }
 
-/// What the load of idle threads measured.
+/// The results of the load of idle threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IdleThreadsResult {
-    /// Threads.
     pub threads: u64,
     /// Resident bytes of the process before there were threads.
     pub before: u64,
@@ -72,7 +68,7 @@ impl IdleThreads {
         })
     }
 
-    /// What one thread does; the first one only reads. Whatever fails, it comes to every meeting.
+    /// The body of one thread; the first one only reads. It comes to every meeting, also after an error.
     fn part(&self, member: Member<'_>) -> Result<Option<(u64, u64)>, LoadError> {
         let blocks = if member.index == 0 { 0 } else { self.blocks };
         let mut random = Random::new(self.seed, member.index as u64);
@@ -102,7 +98,6 @@ impl IdleThreads {
         Ok(())
     }
 
-    /// The parameters by name.
     pub fn parameters(&self) -> Figures {
         let mut figures = Figures::default();
         figures.count("threads", self.threads);
@@ -119,7 +114,7 @@ impl IdleThreadsResult {
         self.per_thread(self.before)
     }
 
-    /// KiB a thread beyond what a thread takes that allocates nothing: the allocator's share.
+    /// KiB a thread beyond those of a thread that allocates nothing: the allocator's share.
     pub fn allocator_kib_per_thread(&self) -> f64 {
         self.per_thread(self.with_threads)
     }
@@ -128,7 +123,6 @@ impl IdleThreadsResult {
         self.after.saturating_sub(from) as f64 / 1024.0 / self.threads as f64
     }
 
-    /// The results by name.
     pub fn figures(&self) -> Figures {
         let mut figures = Figures::default();
         figures.real("kib_per_thread", self.kib_per_thread());

@@ -18,20 +18,17 @@ const BATCH: u64 = 8;
 /// The size that a growing block begins with, in bytes.
 const SEEDLING: u32 = 64;
 
-/// The large load.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Large {
     /// Threads; one runs in the calling thread.
     pub threads: usize,
     /// Blocks that each holds.
     pub blocks: usize,
-    /// Their sizes.
     pub sizes: Sizes,
     /// The size that blocks are grown to, from 64 bytes, by half of their size at a time.
     pub grow_to: u32,
     /// How long each part takes, or how many replacements a thread does, and how many blocks it grows.
     pub until: Until,
-    /// Of the random numbers.
     pub seed: u64,
 }
 
@@ -48,7 +45,6 @@ impl Default for Large {
     }
 }
 
-/// What the large load measured.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LargeResult {
     /// Of pairs of a free and an allocation.
@@ -80,8 +76,8 @@ impl Large {
         replacement::require("threads", self.threads)?;
         replacement::require("blocks", self.blocks)?;
         if self.grow_to <= SEEDLING || self.grow_to > 1 << 30 {
-            let what = format!("blocks can be grown to more than {SEEDLING} bytes and at most 1 GiB");
-            return Err(LoadError::Parameter(what));
+            let message = format!("blocks can be grown to more than {SEEDLING} bytes and at most 1 GiB");
+            return Err(LoadError::Parameter(message));
         }
         let parts = crew::run(self.threads, |member| self.part(member))?;
         let parts = parts.into_iter().collect::<Result<Vec<Part>, LoadError>>()?;
@@ -104,7 +100,7 @@ impl Large {
         })
     }
 
-    /// What one thread does. Whatever fails, it comes to every meeting.
+    /// The body of one thread. It comes to every meeting, also after an error.
     fn part(&self, member: Member<'_>) -> Result<Part, LoadError> {
         let mut random = Random::new(self.seed, member.index as u64);
         let table = Table::new(self.blocks);
@@ -196,7 +192,6 @@ impl Large {
         ))
     }
 
-    /// The parameters by name.
     pub fn parameters(&self) -> Figures {
         let mut figures = Figures::default();
         figures.count("threads", self.threads);
@@ -209,7 +204,6 @@ impl Large {
 }
 
 impl LargeResult {
-    /// The results by name.
     pub fn figures(&self) -> Figures {
         let mut figures = Figures::default();
         self.pairs.figures("pair", &mut figures);

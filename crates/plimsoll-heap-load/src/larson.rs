@@ -20,20 +20,17 @@ use crate::table::Table;
 /// Bytes of a thread's stack.
 const STACK: usize = 256 << 10;
 
-/// Larson's load.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Larson {
     /// Threads at a time.
     pub threads: usize,
-    /// Blocks that each holds and hands on.
+    /// Blocks that each thread holds and passes on.
     pub blocks: usize,
-    /// Their sizes.
     pub sizes: Sizes,
-    /// Pairs that a thread does before it hands its blocks to a new thread and ends.
+    /// Pairs that a thread does before it passes its blocks to a new thread and ends.
     pub pairs_a_round: u64,
     /// How long, or how many rounds of each chain of threads.
     pub until: Until,
-    /// Of the random numbers.
     pub seed: u64,
 }
 
@@ -51,7 +48,7 @@ impl Default for Larson {
     }
 }
 
-/// What Larson's load measured. An operation is a pair of a free and an allocation.
+/// The results of Larson's load. An operation is a pair of a free and an allocation.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LarsonResult {
     /// Pairs of all threads; the CPU time is that of the whole process, making threads included.
@@ -64,7 +61,7 @@ pub struct LarsonResult {
     pub footprint: Footprint,
 }
 
-/// What is handed from thread to thread.
+/// The state that passes from thread to thread.
 struct Chain {
     table: Table,
     random: Random,
@@ -88,7 +85,7 @@ fn start(chain: Box<Chain>) -> Result<(), LoadError> {
     let thread = thread::Builder::new().stack_size(STACK).spawn(move || {
         let ended = chain.ended.clone();
         if let Err(error) = round(chain) {
-            // Nobody listens any more when another chain has failed before.
+            // The receiver is gone if another chain has failed before.
             let _ = ended.send(Err(error));
         }
     });
@@ -97,7 +94,7 @@ fn start(chain: Box<Chain>) -> Result<(), LoadError> {
         .map_err(|reason| LoadError::Thread { wanted: 1, reason })
 }
 
-/// One thread's life: replaces blocks, then hands all of them to a new thread, or ends the chain.
+/// The body of one thread: replaces blocks, then passes all of them to a new thread, or ends the chain.
 fn round(mut chain: Box<Chain>) -> Result<(), LoadError> {
     let until = Until::Count(chain.pairs_a_round);
     chain.pairs += turn_over(
@@ -117,7 +114,7 @@ fn round(mut chain: Box<Chain>) -> Result<(), LoadError> {
         return start(chain);
     }
     let ended = chain.ended.clone();
-    // Nobody listens any more when another chain has failed before.
+    // The receiver is gone if another chain has failed before.
     let _ = ended.send(Ok(chain));
     Ok(())
 }
@@ -172,7 +169,7 @@ impl Larson {
         })
     }
 
-    /// Fills the tables in the calling thread: the first threads free what another one allocated, as all later ones do.
+    /// Fills the tables in the calling thread: the first threads free blocks of another thread, as all later ones do.
     fn fill(&self, tables: &mut [Table]) -> Result<Vec<Random>, LoadError> {
         let filled = tables.iter_mut().enumerate().map(|(index, table)| {
             let mut random = Random::new(self.seed, index as u64);
@@ -206,7 +203,6 @@ impl Larson {
         })
     }
 
-    /// The parameters by name.
     pub fn parameters(&self) -> Figures {
         let mut figures = Figures::default();
         figures.count("threads", self.threads);
@@ -219,7 +215,6 @@ impl Larson {
 }
 
 impl LarsonResult {
-    /// The results by name.
     pub fn figures(&self) -> Figures {
         let mut figures = Figures::default();
         self.pairs.figures("pair", &mut figures);

@@ -2,14 +2,14 @@
 //!
 //! They call C's `malloc`, `realloc` and `free`, not Rust's global allocator, so the same program measures each
 //! allocator that is preloaded into it. They are the benchmarks of Probert's talk on the Low Fragmentation Heap
-//! (replacement, Larson's, aggressive allocation, external fragmentation, scaling) and what the talk leaves out: blocks
-//! freed by other threads, large blocks, idle threads.
+//! (replacement, Larson's, aggressive allocation, external fragmentation, scaling) and three that the talk leaves out:
+//! blocks freed by other threads, large blocks, idle threads.
 //!
 //! Three rules hold for each:
-//! - Bytes of every block are written when it is allocated and checked before it is freed or resized: an allocator that
-//!   hands the same memory out twice, or loses what was written, ends the load with an error and no figures.
+//! - A load writes bytes of every block when it allocates the block and checks them before it frees or resizes it: an
+//!   allocator that returns the same memory twice, or loses written bytes, ends the load with an error and no metrics.
 //! - The generator keeps its tables in mappings of its own and its threads allocate nothing besides the load, so that
-//!   memory and CPU time are the allocator's. What the generator costs by itself is measured and reported apart.
+//!   memory and CPU time are the allocator's. The generator's own cost is measured and reported apart.
 //! - The same seed draws the same sizes in the same order.
 //!
 //! A load that ends with an error does not free its blocks: the process is expected to end.

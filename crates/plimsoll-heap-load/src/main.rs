@@ -1,6 +1,6 @@
 //! `heap-load`: runs one load on the `malloc` of this process and prints one line of JSON.
 //!
-//! Which allocator that is, the caller says: `LD_PRELOAD=libjemalloc.so.2 heap-load replacement`.
+//! The caller chooses the allocator: `LD_PRELOAD=libjemalloc.so.2 heap-load replacement`.
 
 use std::process::{Command, ExitCode};
 use std::time::Duration;
@@ -26,14 +26,14 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Load {
-    /// Each thread frees a block at random and allocates another one
+    /// Free a random block and allocate another one, in each thread
     Replacement {
         #[command(flatten)]
         blocks: Blocks,
         #[command(flatten)]
         length: Length,
     },
-    /// Replacement by threads that hand their blocks to a new thread and end
+    /// Replace blocks in threads that pass their blocks to a new thread and end
     Larson {
         #[command(flatten)]
         blocks: Blocks,
@@ -47,7 +47,7 @@ enum Load {
         #[arg(long, conflicts_with = "seconds")]
         rounds: Option<u64>,
     },
-    /// Each thread allocates much memory in small blocks, frees it, and both again
+    /// Allocate much memory in small blocks and free it, twice, in each thread
     Aggressive {
         /// Threads
         #[arg(long, default_value_t = 1)]
@@ -58,13 +58,13 @@ enum Load {
         /// Size of a block in bytes
         #[arg(long, default_value_t = 32)]
         size: u32,
-        /// In which order blocks are freed
+        /// Order in which blocks are freed
         #[arg(long, default_value = "allocated")]
         order: Order,
         #[command(flatten)]
         seed: Seed,
     },
-    /// Live memory stays the same while sizes shift and some blocks survive; then all is freed
+    /// Shift block sizes at constant live memory, keep some blocks, then free all
     Fragmentation {
         /// Memory that stays live
         #[arg(long, default_value = "70m", value_parser = parse_bytes)]
@@ -75,13 +75,13 @@ enum Load {
         /// Percent of the blocks of each phase that stay until the end
         #[arg(long, default_value_t = Fragmentation::default().survivors_percent)]
         survivors: u32,
-        /// Seconds between freeing all and measuring what is left
+        /// Seconds between the last free and the measurement of resident memory
         #[arg(long, default_value = "1.5", value_parser = seconds)]
         rest: Duration,
         #[command(flatten)]
         seed: Seed,
     },
-    /// Replacement at 1, 2, 4 ... threads, the blocks divided among them, each in a process of its own
+    /// Run the replacement load at 1, 2, 4 ... threads that share the blocks, each step in a process of its own
     Scaling {
         /// Blocks of all threads together
         #[arg(long, default_value_t = Scaling::default().blocks)]
@@ -97,15 +97,15 @@ enum Load {
         #[command(flatten)]
         length: Length,
     },
-    /// Pairs of threads, one allocating and the other one freeing
+    /// Allocate blocks in one thread and free them in another
     CrossThread {
         /// Pairs of threads
         #[arg(long, default_value_t = 1)]
         couples: usize,
-        /// Blocks handed over at a time
+        /// Blocks of a batch
         #[arg(long, default_value_t = CrossThread::default().batch)]
         batch: usize,
-        /// Batches on their way between two threads
+        /// Batches in flight between two threads
         #[arg(long, default_value_t = CrossThread::default().batches)]
         batches: usize,
         /// Sizes of the blocks
@@ -116,7 +116,7 @@ enum Load {
         #[command(flatten)]
         length: Length,
     },
-    /// Large blocks, replaced at random and grown by realloc
+    /// Replace large blocks at random and grow them by realloc
     Large {
         /// Threads
         #[arg(long, default_value_t = 1)]
@@ -135,7 +135,7 @@ enum Load {
         #[command(flatten)]
         length: Length,
     },
-    /// Threads that allocate and free a few blocks, then sleep
+    /// Allocate and free a few blocks in each of many threads, then sleep
     IdleThreads {
         /// Threads
         #[arg(long, default_value_t = IdleThreads::default().threads)]
@@ -159,7 +159,7 @@ struct Blocks {
     /// Blocks that each thread holds
     #[arg(long, default_value_t = 10_000)]
     blocks: usize,
-    /// Their sizes: 0-1k, 22, 16b-1k, log:8b-1000 (small ones are the many); a unit stands for both
+    /// Sizes of the blocks: 0-1k, 22, 16b-1k, log:8b-1000 (mostly small ones); a unit applies to both bounds
     #[arg(long, default_value = "0-1k")]
     sizes: Sizes,
     #[command(flatten)]
@@ -168,7 +168,7 @@ struct Blocks {
 
 #[derive(Args)]
 struct Seed {
-    /// Of the random numbers
+    /// Seed of the random numbers
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
@@ -208,7 +208,7 @@ fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            // Nowhere to say that the terminal is gone.
+            // The terminal is gone, so no other place for the error remains.
             let _ = error.print();
             return ExitCode::from(if error.use_stderr() { USAGE } else { 0 });
         }

@@ -22,7 +22,7 @@ impl Mapping {
     /// Maps at least one page.
     pub(crate) fn new(bytes: usize) -> Result<Mapping, LoadError> {
         let bytes = bytes.max(1);
-        // SAFETY: a new private mapping, of no file, at no given address, touches nothing that exists.
+        // SAFETY: a new private mapping, of no file, at an address of the kernel's choice, touches nothing that exists.
         let address = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -51,7 +51,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours, whole, and nobody borrows it any more.
+        // SAFETY: the mapping is ours, whole, and no longer borrowed.
         unsafe { libc::munmap(self.address.as_ptr().cast(), self.bytes) };
     }
 }

@@ -6,7 +6,6 @@ use crate::clock;
 use crate::error::LoadError;
 use crate::figure::Figures;
 
-/// When a load ends.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Until {
     /// After this long, and at least a batch of operations, so that each thread takes part.
@@ -18,7 +17,7 @@ pub enum Until {
 /// Operations between two looks at the clock, where each takes some ten nanoseconds.
 pub(crate) const BATCH: u64 = 256;
 
-/// What one thread did in the timed part.
+/// The work of one thread in the timed part.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Stint {
     pub(crate) count: u64,
@@ -63,7 +62,7 @@ impl Stint {
         Stint { count, ..self }
     }
 
-    /// Times a task that says how many operations it did.
+    /// Times a task that returns its number of operations.
     #[inline(always)]
     pub(crate) fn of(task: impl FnOnce() -> Result<u64, LoadError>) -> Result<Stint, LoadError> {
         let (cpu, began) = (clock::thread_cpu(), Instant::now());

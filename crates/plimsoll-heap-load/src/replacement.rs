@@ -17,18 +17,15 @@ use crate::table::Table;
 /// How long the generator is measured without the allocator.
 pub(crate) const OWN: Until = Until::Elapsed(Duration::from_millis(50));
 
-/// The replacement load.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Replacement {
     /// Threads; one runs in the calling thread.
     pub threads: usize,
     /// Blocks that each thread holds.
     pub blocks: usize,
-    /// Their sizes.
     pub sizes: Sizes,
     /// How long, or how many pairs a thread.
     pub until: Until,
-    /// Of the random numbers.
     pub seed: u64,
 }
 
@@ -44,10 +41,9 @@ impl Default for Replacement {
     }
 }
 
-/// What the replacement load measured. An operation is a pair of a free and an allocation.
+/// The results of the replacement load. An operation is a pair of a free and an allocation.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ReplacementResult {
-    /// Of pairs.
     pub pairs: Rate,
     /// CPU nanoseconds a pair of the whole process, threads of the allocator included.
     pub process_cpu_ns: f64,
@@ -57,7 +53,7 @@ pub struct ReplacementResult {
     pub footprint: Footprint,
 }
 
-/// What one thread brings back.
+/// The result of one thread.
 struct Part {
     stint: Stint,
     live: u64,
@@ -108,7 +104,7 @@ impl Replacement {
         })
     }
 
-    /// What one thread does. Whatever fails, it comes to every meeting.
+    /// The body of one thread. It comes to every meeting, also after an error.
     fn part<S: Source>(&self, member: Member<'_>, source: &mut S) -> Result<Part, LoadError> {
         let mut random = Random::new(self.seed, member.index as u64);
         let table = Table::new(self.blocks);
@@ -139,7 +135,6 @@ impl Replacement {
         })
     }
 
-    /// The parameters by name.
     pub fn parameters(&self) -> Figures {
         let mut figures = Figures::default();
         figures.count("threads", self.threads);
@@ -151,7 +146,6 @@ impl Replacement {
 }
 
 impl ReplacementResult {
-    /// The results by name.
     pub fn figures(&self) -> Figures {
         let mut figures = Figures::default();
         self.pairs.figures("pair", &mut figures);
@@ -197,7 +191,6 @@ pub(crate) fn fill<S: Source>(
     Ok(())
 }
 
-/// Replaces blocks at random.
 #[inline(never)]
 pub(crate) fn turn_over<S: Source>(
     table: &mut [Block],

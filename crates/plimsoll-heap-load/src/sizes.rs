@@ -3,11 +3,11 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// A range of sizes and how they are spread over it.
+/// A range of sizes and their distribution over it.
 ///
-/// As text: `0-1k`, `16-64`, `16k-1m`, `22` for one size, `log:8b-1000` for [`Spread::Inverse`]. A lower bound without a
-/// unit has the unit of the upper one, as in "1-2k"; `b` stands for bytes. A lower bound of 0 means 1, as a block of no
-/// bytes cannot be written.
+/// As text: `0-1k`, `16-64`, `16k-1m`, `22` for one size, `log:8b-1000` for [`Spread::Inverse`]. A lower bound without
+/// a unit has the unit of the upper one, as in "1-2k"; `b` stands for bytes. A lower bound of 0 means 1, as a block of
+/// no bytes cannot be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sizes {
     low: u32,
@@ -59,7 +59,6 @@ impl Sizes {
         self.low
     }
 
-    /// The largest size in bytes.
     pub fn high(self) -> u32 {
         self.high
     }
@@ -70,7 +69,7 @@ impl Sizes {
         let below = |count: u32| (((draw & 0xFFFF_FFFF) * u64::from(count)) >> 32) as u32;
         match self.spread {
             Spread::Uniform => {
-                // The span of all 32-bit sizes does not fit, and nobody asks for it: the highest is left out there.
+                // The span of all 32-bit sizes does not fit, and no load uses it: the highest is left out there.
                 let span = (self.high - self.low).saturating_add(1);
                 self.low + below(span)
             }

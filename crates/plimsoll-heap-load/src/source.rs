@@ -1,7 +1,7 @@
-//! Where blocks come from: the allocator under test, or places that cost nothing.
+//! Sources of blocks: the allocator under test, or places that cost nothing.
 //!
-//! Premises of the unsafe code: `malloc` and `realloc` return memory of the size asked for or null; the places of
-//! [`Fixed`] lie in its mapping, and callers keep a [`Fixed`] for as long as they use its blocks, which is why no other
+//! Premises of the unsafe code: `malloc` and `realloc` return memory of the requested size or null; the places of
+//! [`Fixed`] are in its mapping, and callers keep a [`Fixed`] for as long as they use its blocks, which is why no other
 //! crate has it.
 #![allow(unsafe_code)]
 
@@ -12,7 +12,7 @@ use crate::block::Block;
 use crate::error::LoadError;
 use crate::mapping::Mapping;
 
-/// What gives blocks and takes them back. Blocks are marked when given and verified when taken.
+/// A source of blocks. It marks blocks when it allocates them and verifies them when it frees them.
 pub trait Source {
     /// A block of `size` bytes, at least 1, marked with `tag`.
     ///
@@ -20,10 +20,10 @@ pub trait Source {
     /// [`LoadError::OutOfMemory`] when there is no memory.
     fn allocate(&mut self, size: u32, tag: u32) -> Result<Block, LoadError>;
 
-    /// Verifies a block and takes it back.
+    /// Verifies a block and frees it.
     ///
     /// # Errors
-    /// [`LoadError::WrongByte`] when the block is not as it was given.
+    /// [`LoadError::WrongByte`] if a mark of the block has changed.
     fn release(&mut self, block: Block) -> Result<(), LoadError>;
 
     /// Releases a block and allocates another one in its stead. After an error there is none.
@@ -37,7 +37,7 @@ pub trait Source {
         Ok(())
     }
 
-    /// Makes a block larger and verifies that it kept what it held; its new last byte is not yet marked.
+    /// Makes a block larger and verifies that it kept its contents; its new last byte is not yet marked.
     ///
     /// # Errors
     /// As [`Source::release`] and [`Source::allocate`].
@@ -53,7 +53,7 @@ impl Source for Calls {
     fn allocate(&mut self, size: u32, tag: u32) -> Result<Block, LoadError> {
         // SAFETY: malloc has no precondition.
         match NonNull::new(unsafe { libc::malloc(size as usize) }) {
-            // SAFETY: malloc gave `size` bytes to us alone.
+            // SAFETY: malloc returned `size` bytes for this caller alone.
             Some(address) => Ok(unsafe { Block::marked(address.cast(), size, tag) }),
             None => Err(LoadError::OutOfMemory { size }),
         }
@@ -79,7 +79,7 @@ impl Source for Calls {
         // SAFETY: the block owned memory of malloc and is gone now.
         match NonNull::new(unsafe { libc::realloc(address.as_ptr().cast(), size as usize) }) {
             Some(address) => {
-                // SAFETY: realloc gave `size` bytes to us alone.
+                // SAFETY: realloc returned `size` bytes for this caller alone.
                 *block = unsafe { Block::resized(address.cast(), size, tag) };
                 block.verify_kept(old_size - 1)
             }
@@ -88,16 +88,15 @@ impl Source for Calls {
     }
 }
 
-/// Fixed places in a mapping: the ideal allocator, which costs nothing and wastes nothing. A load that runs on it costs
-/// what its generator costs: drawing numbers, looking up, writing and verifying marks, and reaching the blocks.
+/// Fixed places in a mapping: the ideal allocator, which costs nothing and wastes nothing. A load that runs on it
+/// measures its generator: drawing numbers, looking up, writing and verifying marks, and reaching the blocks.
 ///
-/// A block keeps the place and the size of the one that it replaces, whatever size is asked for.
+/// A block keeps the place and the size of the one that it replaces, for any requested size.
 #[derive(Debug)]
 pub(crate) struct Fixed {
     mapping: Mapping,
     bytes: usize,
     next: usize,
-    /// The largest block.
     largest: u32,
     /// The least that a block's place takes.
     room: usize,
@@ -107,7 +106,7 @@ pub(crate) struct Fixed {
 const LARGEST: usize = 256 << 20;
 
 impl Fixed {
-    /// Room for `count` blocks of up to `largest` bytes, or as many as fit into 256 MiB, at least one; the blocks lie
+    /// Room for `count` blocks of up to `largest` bytes, or as many as fit into 256 MiB, at least one; the blocks are
     /// side by side.
     pub(crate) fn packed(count: usize, largest: u32) -> Result<Fixed, LoadError> {
         Fixed::new(count, largest, 0)

@@ -24,12 +24,11 @@ impl Table {
         Ok(Table { mapping, length })
     }
 
-    /// The bytes that were asked for and are held.
+    /// The bytes requested and live.
     pub(crate) fn live(&self) -> u64 {
         self.iter().map(|block| u64::from(block.size())).sum()
     }
 
-    /// Verifies and frees every block.
     pub(crate) fn release<S: Source>(&mut self, source: &mut S) -> Result<(), LoadError> {
         for block in self.iter_mut() {
             source.release(std::mem::replace(block, Block::NONE))?;

@@ -2,7 +2,7 @@
 
 /// Bytes of the smallest block. Blocks are aligned to it.
 pub const SMALLEST_BLOCK: usize = 16;
-/// Bytes of the largest block of a bucket. What is larger is an extent of its own.
+/// Bytes of the largest block of a bucket. A larger block is an extent of its own.
 pub const LARGEST_BLOCK: usize = 16 << 10;
 /// Buckets are numbered from 1 to this; 0 is none.
 pub const BUCKETS: usize = 8 + 7 * 8;

@@ -1,24 +1,21 @@
 //! The hardened profile: a heap that notices mistakes at once, for some nanoseconds a call.
 //!
-//! Its blocks are those of the low-fragmentation front end, whose fast paths it keeps out of sight: so every call of a
-//! hardened heap comes here. A byte for each 16 bytes of the window, out of the way of the blocks, says whether a
-//! block starts there and what became of it:
+//! Its blocks are those of the low-fragmentation front end, hidden from the fast paths: so every call of a hardened
+//! heap comes here. The block table ([`crate::block_table`]) holds the state of each block, away from the blocks.
 //!
-//! ```text
-//!             allocate              free                 quarantine is full
-//! NEVER or FREE ----> in use + slack ----> RESTING --------------------> FREE
-//! ```
+//! `free` accepts an address only if a block in use starts there. Behind the requested bytes are eight bytes or more
+//! that `free` checks; a freed block is zero, stays in quarantine for a while, and `allocate` checks that it is still
+//! zero. A block larger than any bucket's ends in front of an inaccessible page.
 //!
-//! So an address is freed only if a block in use starts there. Behind what was asked for stand eight bytes or more that
-//! `free` checks; what was freed is zero, stays in quarantine for a while, and is checked to be still zero when it is
-//! handed out again. A block larger than any bucket's ends in front of a page that cannot be reached.
-//!
-//! Whoever walks over the heap meanwhile finds it whole at each step: the canary of a block is there before the block
-//! is in use and until it rests, and what is in quarantine, in a slot or in a list is `RESTING` or free before it is
-//! there.
+//! A walk over the heap meanwhile finds it consistent at each step: the canary of a block is written before the block
+//! is in use and stays until it rests, and a block in quarantine, in a slot or in a list is `RESTING` or free before it
+//! is there.
 //!
 //! Premises of the unsafe code: the table ([`arena::block_byte`]) covers every unit and stays; a block in use is its
-//! owner's, and after `free` this module's until it comes to the front end.
+//! owner's, and after `free` this module's until the front end has it.
+//!
+//! Invariant: the process ends with a message that names the mistake if a profile notices one. Checked by
+//! `mistakes_are_stopped_with_words_for_what_they_are`.
 #![allow(unsafe_code)]
 
 use core::ptr;
@@ -28,6 +25,7 @@ use plimsoll_os::address_space;
 
 use crate::affinity::QUARANTINED;
 use crate::arena::{self, BUCKET_OF_UNIT, block_byte as state};
+use crate::block_table::{FREE, HIDDEN, NEVER, RESTING, note_slack, slack};
 use crate::bucket::{Bucket, SMALLEST_BLOCK};
 use crate::integrity::{self, Damage};
 use crate::large;
@@ -35,9 +33,6 @@ use crate::pages;
 use crate::record::Record;
 use crate::subsegment;
 use crate::unit::{UNIT, UnitIndex, UnitKind};
-
-/// Set in [`BUCKET_OF_UNIT`] beside the bucket of a hardened heap's units: no fast path knows such a bucket.
-pub(crate) const HIDDEN: u8 = 0x80;
 
 /// Bytes behind each block that are checked.
 pub(crate) const CANARY: usize = 8;
@@ -49,71 +44,6 @@ pub(crate) const GUARD: usize = 4096;
 /// Whether large blocks have such a page: where pages are longer, the canary has to do.
 fn is_guarded() -> bool {
     pages::page() <= GUARD
-}
-
-/// What the table says: no block starts there, or it was never handed out.
-const NEVER: u8 = 0;
-const FREE: u8 = 1;
-const RESTING: u8 = 2;
-/// From here on: in use, with so many bytes more than were asked for.
-const IN_USE: u8 = 3;
-/// In use, with a number of bytes more that the next two bytes of the table hold.
-const IN_USE_LONG: u8 = u8::MAX;
-
-/// What the table says of a block.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum State {
-    /// Never handed out, or free.
-    Free,
-    /// In quarantine, or on its way there or from there.
-    Resting,
-    /// In use, with so many bytes more than were asked for.
-    InUse { slack: usize },
-}
-
-impl State {
-    /// By the block's byte of the table and the two that follow it.
-    pub(crate) const fn of_bytes([byte, low, high]: [u8; 3]) -> State {
-        match byte {
-            NEVER | FREE => State::Free,
-            RESTING => State::Resting,
-            IN_USE_LONG => State::InUse {
-                slack: low as usize | (high as usize) << 8,
-            },
-            byte => State::InUse {
-                slack: (byte - IN_USE) as usize,
-            },
-        }
-    }
-}
-
-/// Forgets what was in units that become a subsegment.
-pub(crate) fn begin_subsegment(start: usize, units: u32) {
-    let bytes = units as usize * UNIT / SMALLEST_BLOCK;
-    // SAFETY: the table covers the units, and no block starts in them, so nobody looks at their bytes.
-    unsafe { ptr::write_bytes(state(start).as_ptr(), NEVER, bytes) };
-}
-
-/// Notes how many bytes more than asked for a block has, as it comes into use.
-fn note_slack(block: usize, slack: usize) {
-    if slack < (IN_USE_LONG - IN_USE) as usize {
-        state(block).store(IN_USE + slack as u8, Ordering::Release);
-        return;
-    }
-    // A block with so much slack is long enough to have further bytes of the table to itself.
-    state(block + SMALLEST_BLOCK).store(slack as u8, Ordering::Relaxed);
-    state(block + 2 * SMALLEST_BLOCK).store((slack >> 8) as u8, Ordering::Relaxed);
-    state(block).store(IN_USE_LONG, Ordering::Release);
-}
-
-/// The bytes more than asked for of a block in use, by its byte of the table.
-fn slack(block: usize, byte: u8) -> usize {
-    if byte != IN_USE_LONG {
-        return (byte - IN_USE) as usize;
-    }
-    let low = state(block + SMALLEST_BLOCK).load(Ordering::Relaxed);
-    let high = state(block + 2 * SMALLEST_BLOCK).load(Ordering::Relaxed);
-    low as usize | (high as usize) << 8
 }
 
 /// The bucket of a hardened heap's block at an address, if one may be there.
@@ -141,7 +71,7 @@ unsafe fn is_canary(end: usize) -> bool {
     unsafe { ptr::with_exposed_provenance::<u64>(end).read_unaligned() == integrity::canary(end) }
 }
 
-/// A block of `size` bytes at a multiple of `align`, a power of two; null where no memory is left.
+/// A block of `size` bytes at a multiple of `align`, a power of two; null if no memory is left.
 pub(crate) fn allocate(record: &Record, size: usize, align: usize) -> *mut u8 {
     let Some(with_canary) = size.checked_add(CANARY) else {
         return ptr::null_mut();
@@ -154,7 +84,7 @@ pub(crate) fn allocate(record: &Record, size: usize, align: usize) -> *mut u8 {
         return allocate_large(record, size, align);
     };
     let front = record.low_fragmentation();
-    let block = record.take_or_free_what_is_kept(|| front.allocate_hidden(record.backend(), bucket));
+    let block = record.take_or_flush_caches(|| front.allocate_hidden(record.backend(), bucket));
     if block.is_null() {
         return block;
     }
@@ -164,7 +94,7 @@ pub(crate) fn allocate(record: &Record, size: usize, align: usize) -> *mut u8 {
         // The first word may still link it to another free block; the second was checked and cleared by the front end.
         block.cast::<u64>().write(0);
         if state(address).load(Ordering::Relaxed) == NEVER {
-            // What it was before may be there still; `free` clears what was asked for alone.
+            // Former contents may be there still; `free` clears the requested bytes alone.
             ptr::write_bytes(block.add(size), 0, bucket.size() - size);
         } else if !is_zero(block.add(LINKED), bucket.size() - LINKED) {
             integrity::report(Damage::WrittenAfterFree, address, Some(bucket));
@@ -189,15 +119,15 @@ fn allocate_large(record: &Record, size: usize, align: usize) -> *mut u8 {
         return ptr::null_mut();
     };
     let take = || large::allocate_uncached(record.backend(), with_guard, align);
-    let block = record.take_or_free_what_is_kept(take);
+    let block = record.take_or_flush_caches(take);
     if !block.is_null() {
         let address = block as usize;
         let end = address + large::run_bytes(address);
-        // SAFETY: the run was just taken, and is longer than what was asked for by both.
+        // SAFETY: the run was just taken, and is longer than the request by both.
         unsafe {
             write_canary(address + size);
-            large::note_asked(address, size);
-            // Where the kernel has no room for another mapping, the canary has to do.
+            large::note_requested(address, size);
+            // If the kernel has no room for another mapping, the canary has to do.
             if is_guarded() {
                 let _ = address_space::make_inaccessible(end - GUARD, GUARD);
             }
@@ -206,7 +136,7 @@ fn allocate_large(record: &Record, size: usize, align: usize) -> *mut u8 {
     block
 }
 
-/// Gives a block back, if it is a hardened one's or a large one; no where it is of another kind.
+/// Frees a block, if it is a hardened or a large one; returns false for another kind.
 ///
 /// # Safety
 /// `block` is not used again if it is a block.
@@ -245,7 +175,7 @@ pub(crate) unsafe fn free(record: &Record, block: *mut u8) -> bool {
     if !slots.quarantine(block) {
         let mut leaving = [ptr::null_mut(); QUARANTINED + 1];
         let count = slots.make_room(block, &mut leaving);
-        // SAFETY: they left the quarantine, and nobody else has them.
+        // SAFETY: they left the quarantine, and no other thread has them.
         leaving[..count]
             .iter()
             .for_each(|block| unsafe { release(record, *block) });
@@ -288,24 +218,24 @@ unsafe fn free_large(record: &Record, block: *mut u8) -> bool {
     if unit.heap.load(Ordering::Relaxed) != record.number.load(Ordering::Relaxed) {
         integrity::report(Damage::OtherHeap, address, None);
     }
-    let (length, asked) = (large::run_bytes(address), large::asked(address));
-    if length - asked < CANARY + GUARD {
+    let (length, requested) = (large::run_bytes(address), large::requested(address));
+    if length - requested < CANARY + GUARD {
         // Another thread is about to free it.
         integrity::report(Damage::DoubleFree, address, None);
     }
-    // SAFETY: the run is the block's, with what is behind it.
+    // SAFETY: the run is the block's, with the bytes behind it.
     unsafe {
-        if !is_canary(address + asked) {
+        if !is_canary(address + requested) {
             integrity::report(Damage::Overrun, address, None);
         }
         // From here on there is no canary.
-        large::note_asked(address, length);
-        // What was in it is gone at once; where pages are locked it goes when the memory is used again.
-        // Where the kernel has no room to join its mappings again, nobody has the run any more.
+        large::note_requested(address, length);
+        // The contents are gone at once; locked pages are cleared when the memory is used again. If the kernel has no
+        // room to join its mappings again, no heap uses the run any more.
         if !is_guarded() || address_space::make_accessible(address + length - GUARD, GUARD).is_ok() {
             match pages::make_zero(address, length) {
-                true => record.backend().give_untouched(first),
-                false => record.backend().give(first),
+                true => record.backend().free_untouched(first),
+                false => record.backend().free(first),
             }
         } else {
             let _ = address_space::discard(address, length);
@@ -324,7 +254,7 @@ fn large_at(address: usize) -> Option<UnitIndex> {
     starts.then_some(first)
 }
 
-/// Bytes that were asked for, of a block in use; none of another kind of block. The process ends where there is none.
+/// Bytes that were asked for, of a block in use; none of another kind of block. The process ends if there is none.
 pub(crate) fn size(block: *const u8) -> Option<usize> {
     let address = block as usize;
     match bucket_of(address) {
@@ -336,13 +266,14 @@ pub(crate) fn size(block: *const u8) -> Option<usize> {
             }
         }
         Some(bucket) => integrity::report(Damage::NotAStart, address, Some(bucket)),
-        None => large_at(address).map(|_| large::asked(address)),
+        None => large_at(address).map(|_| large::requested(address)),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::heap::{Heap, HeapOptions};
+    
+        use crate::{Heap, HeapOptions};
     use crate::{pages, record};
     use plimsoll_testkit::this_program;
 
@@ -354,9 +285,9 @@ mod tests {
         Heap::new(options).expect("there is memory")
     }
 
-    /// Its pages were given back with the block, and once more by the purge, for which a thread was started.
+    /// Its pages returned with the block, and once more by the purge, which started a thread.
     #[test]
-    fn a_large_block_leaves_nothing_to_give_back() {
+    fn a_freed_large_block_leaves_nothing_to_purge() {
         let heap = hardened();
         let block = heap.allocate(1 << 20);
         // SAFETY: the block is in use, and that long.

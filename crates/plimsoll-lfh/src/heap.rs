@@ -10,47 +10,36 @@ use crate::bucket::{Bucket, LARGEST_BLOCK, SMALLEST_BLOCK};
 use crate::front_end::{self, Freed};
 use crate::hardened;
 use crate::integrity::{self, Damage};
+use crate::options::{FrontEnd, FrontEndError, HeapError, HeapOptions};
 use crate::record::{self, Record};
 use crate::unit::{UNIT, UnitIndex, UnitKind};
 use crate::{arena, large, purge, standard, subsegment};
 
-mod error;
+mod fork;
 
-pub use self::error::{FrontEndError, HeapError};
-
-/// Who serves blocks of up to [`LARGEST_BLOCK`](crate::LARGEST_BLOCK) bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub enum FrontEnd {
-    /// One lock over coalescing blocks.
-    Standard = 0,
-    /// Buckets and affinity slots.
-    LowFragmentation = 2,
-}
-
-/// How a heap is made.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct HeapOptions {
-    /// Every call checks the whole heap. It cannot have the low-fragmentation front end.
-    pub debug: bool,
-    /// The hardened profile: a byte a block out of line, guard pages, quarantine, zero on free. It is one of the
-    /// low-fragmentation front end.
-    pub hardened: bool,
-}
-
-/// A heap. Dropped, it is destroyed: its blocks are gone, and its memory goes back to the system.
+/// A heap. Its drop destroys it: its blocks are gone, and its memory returns to the kernel.
+///
+/// Invariants of every front end:
+/// 1. Blocks in use never overlap and keep their contents. Checked by `the_heap_of_the_process_keeps_what_is_in_use`,
+///    `a_new_heap_keeps_what_is_in_use`, `a_heap_for_one_thread_that_checks_itself_keeps_what_is_in_use`, and with
+///    threads that free each other's blocks by `threads_free_each_others_blocks_of_the_process`.
+/// 2. A call without memory for it leaves the heap as it was. Checked by `calls_without_memory_leave_a_heap_as_it_was`,
+///    `a_block_shrinks_where_no_memory_is_left`, `a_limited_process_gets_null_and_goes_on` and
+///    `a_process_that_is_limited_later_gets_null_and_goes_on`.
+/// 3. A heap that ends returns all its memory to the kernel. Checked by
+///    `a_destroyed_heap_returns_its_memory`.
 #[derive(Debug)]
 pub struct Heap {
     /// From 1, that of the process.
     number: u32,
 }
 
-/// A constant, so that what is compiled into the program knows which heap it is.
+/// A constant: the compiler knows the number of the heap.
 const PROCESS_HEAP: &Heap = &Heap {
-    number: record::PROCESS,
+    number: arena::PROCESS,
 };
 
-/// Bytes of a block are aligned to this, whatever was asked for.
+/// Alignment of every block, at least.
 const ALIGNMENT: usize = SMALLEST_BLOCK;
 
 impl Heap {
@@ -60,11 +49,11 @@ impl Heap {
         PROCESS_HEAP
     }
 
-    /// A new heap of its own. Its front end is Standard until [`Heap::set_front_end`] says otherwise; a hardened one has
+    /// A new heap of its own. Its front end is Standard until [`Heap::set_front_end`] changes it; a hardened one has
     /// the low-fragmentation front end from the start.
     ///
     /// # Errors
-    /// [`HeapError`] where the options contradict each other, or there is no memory or no number for it.
+    /// [`HeapError`] if the options contradict each other, or there is no memory or no number for it.
     pub fn new(options: HeapOptions) -> Result<Heap, HeapError> {
         record::create(options, false).map(|number| Heap { number })
     }
@@ -87,7 +76,7 @@ impl Heap {
         self.number
     }
 
-    /// Who serves its small blocks.
+    /// The front end of its small blocks.
     pub fn front_end(&self) -> FrontEnd {
         match self.record() {
             Some(record) => record.front_end(),
@@ -95,10 +84,10 @@ impl Heap {
         }
     }
 
-    /// Sets who serves small blocks from now on; those that are in use stay as they are.
+    /// Sets the front end of small blocks from now on; those in use stay as they are.
     ///
     /// # Errors
-    /// [`FrontEndError`] where the heap's options forbid it, or the low-fragmentation front end is there already.
+    /// [`FrontEndError`] if the heap's options forbid it, or the low-fragmentation front end is there already.
     pub fn set_front_end(&self, front_end: FrontEnd) -> Result<(), FrontEndError> {
         match self.record() {
             Some(record) => record.set_front_end(front_end),
@@ -106,14 +95,14 @@ impl Heap {
         }
     }
 
-    /// A block of at least `size` bytes, aligned to 16; null where no memory is left. 0 bytes are a block too.
+    /// A block of at least `size` bytes, aligned to 16; null if no memory is left. 0 bytes are a block too.
     #[inline(always)]
     pub fn allocate(&self, size: usize) -> *mut u8 {
         self.allocate_or(size, || ())
     }
 
-    /// As [`Heap::allocate`], and calls `no_memory` where no memory is left. Whoever has something to do then (as set
-    /// `errno`) has nothing to do after the call where there is: it ends in one jump.
+    /// As [`Heap::allocate`], and calls `no_memory` if no memory is left. A caller that acts on failure (and sets
+    /// `errno`) has nothing to do after the call: it ends in one jump.
     #[inline(always)]
     pub fn allocate_or(&self, size: usize, no_memory: fn()) -> *mut u8 {
         if let Some(bucket) = Bucket::for_size(size) {
@@ -153,7 +142,7 @@ impl Heap {
     #[inline(always)]
     fn sections(&self) -> Sections {
         match self.number {
-            record::PROCESS => Sections::of_process(),
+            arena::PROCESS => Sections::of_process(),
             number => {
                 record::of(number).map_or(Sections::NONE, |record| record.low_fragmentation().sections())
             }
@@ -204,7 +193,7 @@ impl Heap {
     }
 
     /// A block of at least `size` bytes at a multiple of `align`, if the slots have one; and the bucket that such blocks
-    /// are of, if a front end serves them. Null where `align` is no power of two.
+    /// are of, if a front end serves them. Null if `align` is no power of two.
     #[inline(always)]
     fn allocate_fast(&self, align: usize, size: usize) -> (*mut u8, Option<Bucket>) {
         if !align.is_power_of_two() {
@@ -217,7 +206,7 @@ impl Heap {
         (block, bucket)
     }
 
-    /// Makes a block at least `size` bytes long; it may move. Null where no memory is left for a longer one: the block
+    /// Makes a block at least `size` bytes long; it may move. Null if no memory is left for a longer one: the block
     /// stays as it was.
     /// Null asks for a new block; 0 bytes make it a block of the smallest size.
     ///
@@ -254,7 +243,7 @@ impl Heap {
     }
 
     /// Copies the first `bytes` bytes of a block, or as many as fit, to a new one of `size` bytes at a multiple of `align`, a
-    /// power of two, and frees it. Where no memory is left the block stays as it was: it is returned if it is long enough,
+    /// power of two, and frees it. If no memory is left the block stays as it was: it is returned if it is long enough,
     /// and null is if it is not.
     ///
     /// # Safety
@@ -273,7 +262,7 @@ impl Heap {
         new
     }
 
-    /// Gives a block back. Null is allowed.
+    /// Frees a block. Null is allowed.
     ///
     /// # Safety
     /// `block` is null or a block of this heap in use; it is not used again.
@@ -282,8 +271,8 @@ impl Heap {
         // SAFETY: the caller's premise.
         match unsafe { front_end::free_fast(self.sections(), block) } {
             Freed::Done => {}
-            Freed::NoRoom => self.free_sealed(block),
-            // SAFETY: the caller's premise; the fast path said so.
+            Freed::NoRoom => self.free_tagged(block),
+            // SAFETY: the caller's premise, after [`Freed::NotHere`].
             Freed::NotHere => unsafe { self.free_slowly(block) },
         }
     }
@@ -291,16 +280,16 @@ impl Heap {
     /// Finds a place for a block that the slots have no room for.
     #[cold]
     #[inline(never)]
-    fn free_sealed(&self, block: *mut u8) {
+    fn free_tagged(&self, block: *mut u8) {
         if let Some(record) = self.record() {
-            record.low_fragmentation().free_sealed(record.backend(), block);
+            record.low_fragmentation().free_tagged(record.backend(), block);
         }
     }
 
-    /// Frees what fast paths do not know.
+    /// Frees blocks that fast paths do not know.
     ///
     /// # Safety
-    /// As for [`Heap::free`], after the fast path said that it is not there.
+    /// As for [`Heap::free`], after [`Freed::NotHere`].
     #[cold]
     #[inline(never)]
     unsafe fn free_slowly(&self, block: *mut u8) {
@@ -332,14 +321,14 @@ impl Heap {
                 large::free(record.runs(), first);
             }
             Place::Standard(_) => {
-                purge::now_and_then();
+                purge::count_slow_call();
                 // SAFETY: the caller's premise.
                 unsafe { record.free_standard(block) };
             }
         }
     }
 
-    /// Bytes that the block has, at least what was asked for. 0 for null.
+    /// Bytes of the block, at least the requested number. 0 for null.
     ///
     /// # Safety
     /// `block` is null or a block of this heap in use.
@@ -355,10 +344,10 @@ impl Heap {
         Place::of(block).usable_size()
     }
 
-    /// Gives all memory of the heap that is not in use back to the system at once, instead of within about a second.
+    /// Returns all free memory of the heap to the kernel at once, instead of within about a second.
     pub fn trim(&self) {
         if let Some(record) = self.record() {
-            purge::purge_all(record);
+            record.purge_all();
         }
     }
 
@@ -369,12 +358,12 @@ impl Heap {
 
 impl Drop for Heap {
     fn drop(&mut self) {
-        // SAFETY: the one handle of the heap ends, so nobody has a right to its blocks.
+        // SAFETY: the one handle of the heap ends, so no thread may use its blocks.
         unsafe { record::destroy(self.number) };
     }
 }
 
-/// Ends the process where the large block at a unit is of another heap.
+/// Ends the process if the large block at a unit is of another heap.
 fn check_own(record: &Record, first: UnitIndex) {
     if arena::unit(first).heap.load(Ordering::Relaxed) != record.number.load(Ordering::Relaxed) {
         integrity::report(Damage::OtherHeap, arena::address_of(first), None);
@@ -399,7 +388,7 @@ enum Place {
 }
 
 impl Place {
-    /// Where the block at an address is. The process ends where there is none.
+    /// Where the block at an address is. The process ends if there is none.
     #[inline]
     fn of(block: *const u8) -> Place {
         let address = block as usize;

@@ -1,12 +1,12 @@
-//! What a heap notices of damage, and how the process ends then.
+//! Detection of damage, and the end of the process after it.
 //!
-//! A free block of a bucket is *sealed*: its second word holds the process's key XORed with its address. `free` finds
-//! the seal on a block that is freed twice; `allocate` finds it broken on a block that was written after it was freed,
-//! or that the block before it was written into. A seal comes about by chance once in 2^64.
+//! A free block of a bucket has a *free-block tag* (a canary): its second word holds the process's key XORed with its
+//! address. `free` finds the tag on a block that is freed twice; `allocate` finds it changed on a block that was
+//! written after it was freed, or that the block before it overran. A random word equals a tag once in 2^64.
 //!
-//! So no call may leave a seal in a register: compilers make programs copy registers that mean nothing into new objects
-//! (for an empty `std::optional` of C++), and the seal of the very block would be put back by its owner. Therefore
-//! [`seal`] and [`unseal`] are assembly, which ends with a 0 or a 1 where the seal was.
+//! No call may leave a tag in a register: compilers copy registers without meaning into new objects (for an empty
+//! `std::optional` of C++), and the owner of the block would write the tag of that very block back. Therefore
+//! [`set_tag`] and [`clear_tag`] are assembly, which ends with a 0 or a 1 in the tag's register.
 #![allow(unsafe_code)]
 
 use core::arch::asm;
@@ -28,21 +28,21 @@ fn key() -> u64 {
     SET_ONCE.key.load(Ordering::Relaxed)
 }
 
-/// What the second word of the block is while it is free.
+/// The second word of the block while it is free.
 #[inline(always)]
-fn seal_of(block: *mut u8) -> u64 {
-    seal_by(key(), block as usize)
+fn tag_of(block: *mut u8) -> u64 {
+    tag_by(key(), block as usize)
 }
 
-/// The seal of a free block at an address, in a process of that key.
+/// The tag of a free block at an address, in a process of that key.
 #[inline(always)]
-pub(crate) const fn seal_by(key: u64, block: usize) -> u64 {
+pub(crate) const fn tag_by(key: u64, block: usize) -> u64 {
     key ^ block as u64
 }
 
-/// What the link of a block that has to bear `seal` means; none where something else stands there.
-pub(crate) fn decode_link(word: u64, seal: u64) -> Option<Link> {
-    let word = word ^ seal.rotate_left(32);
+/// The link in the first word of a block with the tag `tag`; none if the word is no link.
+pub(crate) fn decode_link(word: u64, tag: u64) -> Option<Link> {
+    let word = word ^ tag.rotate_left(32);
     (word >> 48 == 0).then_some(Link {
         next: word as u16,
         second: (word >> 16) as u16,
@@ -50,35 +50,35 @@ pub(crate) fn decode_link(word: u64, seal: u64) -> Option<Link> {
     })
 }
 
-/// Seals a block that becomes free. No where it is sealed already.
+/// Sets the tag of a block that becomes free. Returns false if the tag is set already.
 ///
 /// # Safety
 /// `block` is the start of a block, and the caller's.
 #[inline(always)]
-pub(crate) unsafe fn seal(block: *mut u8) -> bool {
+pub(crate) unsafe fn set_tag(block: *mut u8) -> bool {
     let differed: u64;
     // SAFETY: blocks have at least two words, and the caller's premise.
     unsafe {
         #[cfg(target_arch = "x86_64")]
         asm!(
-            "xor {seal}, {block}",
-            "cmp qword ptr [{block} + 8], {seal}",
-            "mov qword ptr [{block} + 8], {seal}",
-            "mov {seal:e}, 0",
-            "setne {seal:l}",
+            "xor {tag}, {block}",
+            "cmp qword ptr [{block} + 8], {tag}",
+            "mov qword ptr [{block} + 8], {tag}",
+            "mov {tag:e}, 0",
+            "setne {tag:l}",
             block = in(reg) block,
-            seal = inout(reg) key() => differed,
+            tag = inout(reg) key() => differed,
             options(nostack),
         );
         #[cfg(target_arch = "aarch64")]
         asm!(
-            "eor {seal}, {seal}, {block}",
+            "eor {tag}, {tag}, {block}",
             "ldr {was}, [{block}, #8]",
-            "str {seal}, [{block}, #8]",
-            "cmp {was}, {seal}",
-            "cset {seal}, ne",
+            "str {tag}, [{block}, #8]",
+            "cmp {was}, {tag}",
+            "cset {tag}, ne",
             block = in(reg) block,
-            seal = inout(reg) key() => differed,
+            tag = inout(reg) key() => differed,
             was = out(reg) _,
             options(nostack),
         );
@@ -86,33 +86,33 @@ pub(crate) unsafe fn seal(block: *mut u8) -> bool {
     differed != 0
 }
 
-/// Clears the seal of a block that is handed out. No where it was not sealed.
+/// Clears the tag of a block that is allocated. Returns false if it had no tag.
 ///
 /// # Safety
 /// `block` is the start of a block, and the caller's.
 #[inline(always)]
-pub(crate) unsafe fn unseal(block: *mut u8) -> bool {
+pub(crate) unsafe fn clear_tag(block: *mut u8) -> bool {
     let difference: u64;
     // SAFETY: blocks have at least two words, and the caller's premise.
     unsafe {
         #[cfg(target_arch = "x86_64")]
         asm!(
-            "xor {seal}, {block}",
-            "xor {seal}, qword ptr [{block} + 8]",
+            "xor {tag}, {block}",
+            "xor {tag}, qword ptr [{block} + 8]",
             "mov qword ptr [{block} + 8], 0",
             block = in(reg) block,
-            seal = inout(reg) key() => difference,
+            tag = inout(reg) key() => difference,
             options(nostack),
         );
         #[cfg(target_arch = "aarch64")]
         asm!(
             "ldr {was}, [{block}, #8]",
             "str xzr, [{block}, #8]",
-            "eor {seal}, {seal}, {block}",
-            "eor {seal}, {seal}, {was}",
+            "eor {tag}, {tag}, {block}",
+            "eor {tag}, {tag}, {was}",
             "mov {was}, xzr",
             block = in(reg) block,
-            seal = inout(reg) key() => difference,
+            tag = inout(reg) key() => difference,
             was = out(reg) _,
             options(nostack),
         );
@@ -120,7 +120,7 @@ pub(crate) unsafe fn unseal(block: *mut u8) -> bool {
     difference == 0
 }
 
-/// What stands behind a block that ends at an address, in a hardened heap.
+/// The canary behind a block that ends at an address, in a hardened heap.
 pub(crate) fn canary(end: usize) -> u64 {
     canary_by(SET_ONCE.key.load(Ordering::Relaxed), end)
 }
@@ -134,8 +134,8 @@ pub(crate) const fn canary_by(key: u64, end: usize) -> u64 {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Link {
     pub(crate) next: u16,
-    /// The one after that, and the one after that: 0 also where it is not known. So who walks the list need not wait
-    /// for one block's line before it asks for the next.
+    /// The next two blocks; 0 also if unknown. A thread that walks the list requests their cache lines before it needs
+    /// them.
     pub(crate) second: u16,
     pub(crate) third: u16,
 }
@@ -148,10 +148,10 @@ pub(crate) struct Link {
 pub(crate) unsafe fn write_link(block: *mut u8, link: Link) {
     let word = u64::from(link.next) | u64::from(link.second) << 16 | u64::from(link.third) << 32;
     // SAFETY: the caller's premise.
-    unsafe { block.cast::<u64>().write(word ^ seal_of(block).rotate_left(32)) };
+    unsafe { block.cast::<u64>().write(word ^ tag_of(block).rotate_left(32)) };
 }
 
-/// Reads what [`write_link`] wrote; none where something else stands there.
+/// Reads the link of [`write_link`]; none if the word is no link.
 ///
 /// # Safety
 /// The block is free, and the caller's.
@@ -159,10 +159,10 @@ pub(crate) unsafe fn write_link(block: *mut u8, link: Link) {
 pub(crate) unsafe fn read_link(block: *mut u8) -> Option<Link> {
     // SAFETY: the caller's premise.
     let link = unsafe { block.cast::<u64>().read() };
-    decode_link(link, seal_of(block))
+    decode_link(link, tag_of(block))
 }
 
-/// What is wrong with a block.
+/// Damage of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Damage {
     /// It was freed while it was free.
@@ -171,22 +171,22 @@ pub(crate) enum Damage {
     WrittenAfterFree,
     /// The size in front of a block is not as it was left.
     Header,
-    /// What describes a run of units is not as it was left.
+    /// The description of a run of units was overwritten.
     Description,
-    /// The bytes behind what was asked for are not as they were left.
+    /// The canary behind the requested bytes was overwritten.
     Overrun,
     /// A block is used that was freed.
     UsedAfterFree,
-    /// What was freed is inside of a block.
+    /// The freed address is inside of a block.
     NotAStart,
-    /// What was freed was never a block.
+    /// The freed address was never a block.
     Foreign,
-    /// What was freed is in another heap than the one it was given to.
+    /// The freed block belongs to another heap.
     OtherHeap,
 }
 
 impl Damage {
-    /// What happened, what was found, and the likely mistake.
+    /// The event, and the finding with the likely mistake.
     const fn words(self) -> [&'static [u8]; 2] {
         match self {
             Damage::DoubleFree => [b"double free of ", b"it is already free"],
@@ -204,12 +204,12 @@ impl Damage {
             ],
             Damage::Overrun => [
                 b"overrun of ",
-                b"it was written past the end of what was asked for",
+                b"it was written past the end of the requested size",
             ],
             Damage::UsedAfterFree => [b"use after free of ", b"it was freed before"],
             Damage::NotAStart => [
                 b"invalid free in ",
-                b"no block in use starts here: it was freed before, or this is not what malloc returned",
+                b"no block in use starts here: it was freed before, or malloc did not return this address",
             ],
             Damage::Foreign => [
                 b"invalid free of ",
@@ -220,7 +220,7 @@ impl Damage {
     }
 }
 
-/// Says on the standard error stream what is wrong with the block at `address`, and ends the process by SIGABRT.
+/// Writes the damage of the block at `address` to the standard error stream, and ends the process by SIGABRT.
 #[cold]
 #[inline(never)]
 pub(crate) fn report(damage: Damage, address: usize, bucket: Option<Bucket>) -> ! {
@@ -228,8 +228,8 @@ pub(crate) fn report(damage: Damage, address: usize, bucket: Option<Bucket>) -> 
     message.add(b"plimsoll-malloc: 0x");
     message.add_number(address, 16);
     message.add(b": ");
-    let [what, why] = damage.words();
-    message.add(what);
+    let [event, cause] = damage.words();
+    message.add(event);
     match bucket {
         Some(bucket) => {
             message.add(b"a block of ");
@@ -241,7 +241,7 @@ pub(crate) fn report(damage: Damage, address: usize, bucket: Option<Bucket>) -> 
         None => message.add(b"a block"),
     }
     message.add(b": ");
-    message.add(why);
+    message.add(cause);
     message.add(b"\n");
     write_error(message.text());
     Reporting::begin();
@@ -291,14 +291,14 @@ impl Message {
     }
 }
 
-/// Whether the block bears the seal of a free one.
+/// Whether the block has the tag of a free one.
 ///
 /// # Safety
 /// `block` is the start of a block.
 #[cfg(test)]
-pub(crate) unsafe fn is_sealed(block: *mut u8) -> bool {
+pub(crate) unsafe fn is_tagged(block: *mut u8) -> bool {
     // SAFETY: blocks have at least two words. Volatile, as a program that uses the block after its end may write it.
-    unsafe { block.cast::<u64>().add(1).read_volatile() == seal_of(block) }
+    unsafe { block.cast::<u64>().add(1).read_volatile() == tag_of(block) }
 }
 
 #[cfg(test)]
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn links_read_as_they_were_written_until_somebody_else_writes() {
+    fn links_read_as_written_until_overwritten() {
         let mut block = [0_u64; 2];
         let block = block.as_mut_ptr().cast::<u8>();
         // SAFETY: the block is this test's.
@@ -335,13 +335,13 @@ mod tests {
             }
             block.cast::<u64>().write(0x1234_5678);
             assert_eq!(read_link(block), None);
-            assert!(!is_sealed(block));
-            assert!(seal(block));
-            assert!(!seal(block));
-            assert!(is_sealed(block));
-            assert!(unseal(block));
-            assert!(!is_sealed(block));
-            assert!(!unseal(block));
+            assert!(!is_tagged(block));
+            assert!(set_tag(block));
+            assert!(!set_tag(block));
+            assert!(is_tagged(block));
+            assert!(clear_tag(block));
+            assert!(!is_tagged(block));
+            assert!(!clear_tag(block));
         }
     }
 }

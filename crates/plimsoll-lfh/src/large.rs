@@ -1,10 +1,10 @@
 //! Blocks larger than any bucket's, and those aligned to more than a unit: runs of their own.
 //!
-//! Short ones come from the cache of runs, and long ones from free extents, so most come and go without a system call.
-//! What the kernel says is zero is not cleared again; what grows moves into its right neighbour if that is free, and by
-//! its pages instead of its bytes if it is long.
+//! Short ones come from the run cache, and long ones from free extents, so most come and go without a system call.
+//! Memory that is zero already is not cleared again; a growing block extends into its right neighbour if that is free,
+//! or moves by its pages instead of its bytes if it is long.
 //!
-//! Premises of the unsafe code: a run belongs to who took it, from its first to its last byte.
+//! Premises of the unsafe code: a run belongs to the caller that took it, from its first to its last byte.
 #![allow(unsafe_code)]
 
 use core::ptr;
@@ -26,7 +26,8 @@ use crate::unit::{UNIT, UnitIndex, UnitKind};
 const MOVED_BY_PAGES: usize = 2 * SEGMENT;
 /// So many moves of pages a process: each may split a mapping of the kernel's, of which there are only so many.
 const MOST_MOVES: u32 = 8192;
-/// To zero more bytes than this, their pages are given back: only those that the program writes to come again.
+/// To zero more bytes than this, their pages return to the kernel: only pages that the program writes to become
+/// resident again.
 const ZEROED_BY_DISCARD: usize = 256 << 10;
 
 static MOVES: AtomicU32 = AtomicU32::new(0);
@@ -51,48 +52,48 @@ impl Runs<'_> {
         }
         let take = || self.backend.take(units, align, UnitKind::Large);
         take().or_else(|| {
-            // What is kept for others may be all that lacks.
-            self.free_what_is_kept();
+            // Caches may hold the missing memory.
+            self.flush_caches();
             take()
         })
     }
 
-    /// Gives the back end what slots, buckets and the cache keep of free memory. No lock is held by this thread.
-    pub(crate) fn free_what_is_kept(self) {
-        // The first pass gives up what slots work on.
+    /// Frees the free memory in slots, buckets and the run cache to the back end. This thread holds no lock.
+    pub(crate) fn flush_caches(self) {
+        // The first pass gives up active subsegments.
         for _ in 0..2 {
-            self.front.drain(self.backend, Idle::Whatever);
+            self.front.flush_idle(self.backend, Idle::All);
         }
-        self.cache.drain(self.backend, true);
+        self.cache.flush(self.backend, true);
     }
 
-    fn give(self, first: UnitIndex) {
+    fn free(self, first: UnitIndex) {
         if !self.cache.put(self.backend, self.front, first) {
-            purge::now_and_then();
-            self.backend.give(first);
+            purge::count_slow_call();
+            self.backend.free(first);
         }
     }
 }
 
-/// Units that hold `size` bytes; none where the window does not.
+/// Units that hold `size` bytes; none if the window does not.
 fn units_for(size: usize) -> Option<u32> {
     let units = size.div_ceil(UNIT).max(1);
     (units < UNITS).then_some(units as u32)
 }
 
-/// Units that `align` bytes, a power of two, are; none where the window is not that long.
+/// Units that `align` bytes, a power of two, are; none if the window is not that long.
 fn units_of_align(align: usize) -> Option<u32> {
     let units = align.div_ceil(UNIT);
     (units < UNITS).then(|| units.max(1) as u32)
 }
 
-/// A block of `size` bytes at a multiple of `align`, a power of two; null where no memory is left.
+/// A block of `size` bytes at a multiple of `align`, a power of two; null if no memory is left.
 pub(crate) fn allocate(runs: Runs<'_>, size: usize, align: usize) -> *mut u8 {
     take(runs, size, align).map_or(ptr::null_mut(), |(block, _)| block)
 }
 
-/// A block as [`allocate`] makes it, of a run that was not a large block a moment ago, and with all bytes of the run asked
-/// for until [`note_asked`] says otherwise.
+/// A block as of [`allocate`], of a run that was not cached, and with all bytes of the run requested until
+/// [`note_requested`] sets another number.
 pub(crate) fn allocate_uncached(backend: &Backend, size: usize, align: usize) -> *mut u8 {
     let run = units_for(size)
         .zip(units_of_align(align))
@@ -112,9 +113,9 @@ pub(crate) fn allocate_zeroed(runs: Runs<'_>, size: usize, align: usize) -> *mut
     block
 }
 
-/// Gives a block back.
+/// Frees a block.
 pub(crate) fn free(runs: Runs<'_>, first: UnitIndex) {
-    runs.give(first);
+    runs.free(first);
 }
 
 /// A block, and the bytes from its start that may hold anything.
@@ -147,7 +148,7 @@ pub(crate) fn run_bytes(block: usize) -> usize {
 }
 
 /// Notes that `size` bytes were asked for of the large block at an address.
-pub(crate) fn note_asked(block: usize, size: usize) {
+pub(crate) fn note_requested(block: usize, size: usize) {
     if let Some(first) = arena::unit_of(block) {
         let units = arena::unit(first).length.load(Ordering::Relaxed);
         note_size(first, units, size);
@@ -155,7 +156,7 @@ pub(crate) fn note_asked(block: usize, size: usize) {
 }
 
 /// Bytes that were asked for of the large block at an address.
-pub(crate) fn asked(block: usize) -> usize {
+pub(crate) fn requested(block: usize) -> usize {
     arena::unit_of(block).map_or(0, |first| {
         usable_size(first) - arena::unit(first).slack.load(Ordering::Relaxed) as usize
     })
@@ -163,7 +164,7 @@ pub(crate) fn asked(block: usize) -> usize {
 
 fn note_size(first: UnitIndex, units: u32, size: usize) {
     let slack = (units as usize * UNIT).saturating_sub(size);
-    // Who reads it from outside finds the canary that was written before.
+    // A reader from outside finds the canary that was written before.
     arena::unit(first).slack.store(slack as u32, Ordering::Release);
 }
 
@@ -172,11 +173,10 @@ pub(crate) fn usable_size(first: UnitIndex) -> usize {
     arena::unit(first).length.load(Ordering::Relaxed) as usize * UNIT
 }
 
-/// Makes the block `size` bytes long, where that is more than any bucket has. Null where no memory is left: the block
-/// stays as it was.
+/// Makes the block `size` bytes long, more than any bucket's. Null if no memory is left: the block stays as it was.
 ///
 /// # Safety
-/// A large block in use starts at the unit; the caller uses what is returned instead, unless it is null.
+/// A large block in use starts at the unit; the caller uses the returned block instead, unless it is null.
 pub(crate) unsafe fn reallocate(runs: Runs<'_>, first: UnitIndex, size: usize) -> *mut u8 {
     let block = arena::address_of(first) as *mut u8;
     let Some(units) = units_for(size) else {
@@ -198,14 +198,14 @@ pub(crate) unsafe fn reallocate(runs: Runs<'_>, first: UnitIndex, size: usize) -
     }
     let new = allocate(runs, size, UNIT);
     if !new.is_null() {
-        // SAFETY: the old block has that many bytes, the new one more, and nobody else uses either.
+        // SAFETY: the old block has that many bytes, the new one more, and no other thread uses either.
         unsafe { ptr::copy_nonoverlapping(block, new, old) };
-        runs.give(first);
+        runs.free(first);
     }
     new
 }
 
-/// Moves the block's pages to a new run of `size` bytes. Null where that cannot be: the block stays as it was.
+/// Moves the block's pages to a new run of `size` bytes. Null if that cannot be: the block stays as it was.
 ///
 /// # Safety
 /// As for [`reallocate`].
@@ -225,10 +225,10 @@ unsafe fn move_by_pages(runs: Runs<'_>, first: UnitIndex, old: usize, size: usiz
             Ok(()) => {
                 let length = arena::unit(first).length.load(Ordering::Relaxed);
                 if arena::has_huge_pages(first, length) {
-                    // What was asked for there moved along.
+                    // The advice for huge pages moved along.
                     let _ = address_space::advise(new as usize, old, Advice::NoHugePage);
                 }
-                runs.backend.give_untouched(first);
+                runs.backend.free_untouched(first);
                 return new;
             }
             Err(error) => error,
@@ -237,9 +237,9 @@ unsafe fn move_by_pages(runs: Runs<'_>, first: UnitIndex, old: usize, size: usiz
     // Parts of the block were moved before, from elsewhere, or the kernel cannot at all: not to be tried for long.
     MOVES.fetch_add(MOST_MOVES / 64, Ordering::Relaxed);
     if error == Errno::INVAL || is_ours(new as usize, old, mark) {
-        // SAFETY: the run was taken above, is mapped, and nobody knows of it.
+        // SAFETY: the run was taken above, is mapped, and no other thread knows it.
         unsafe { ptr::copy_nonoverlapping(arena::address_of(first) as *const u8, new, old) };
-        runs.give(first);
+        runs.free(first);
         return new;
     }
     let new = arena::unit_within(new as usize);
@@ -264,19 +264,20 @@ mod tests {
     use super::*;
     use crate::arena::{SEGMENT_UNITS, Segment};
     use crate::backend::tests;
-    use crate::heap::{Heap, HeapOptions};
     use crate::record;
     use plimsoll_testkit::is_emulated_without;
+
+        use crate::{Heap, HeapOptions};
 
     fn bytes_of<'b>(start: usize, length: usize) -> &'b mut [u8] {
         // SAFETY: the range is this test's, and accessible.
         unsafe { core::slice::from_raw_parts_mut(start as *mut u8, length) }
     }
 
-    /// The kernel may unmap where pages should go and move none, and others map what they like there before the heap
-    /// looks: as long as that was, it was taken for the heap's own and written over.
+    /// The kernel may unmap the target of moved pages and move none, and other code may map memory there before the
+    /// heap looks: a mapping of the same length counted as the heap's own and was overwritten.
     #[test]
-    fn what_somebody_else_mapped_is_not_taken_for_the_heaps() {
+    fn foreign_mappings_are_not_taken_for_the_heaps() {
         if is_emulated_without("process_vm_readv(2)") {
             return;
         }
@@ -287,7 +288,7 @@ mod tests {
         assert!(is_ours(start, length, mark), "nothing happened");
         // SAFETY: mapped above.
         unsafe { address_space::unmap(start, length) }.expect("it is mapped");
-        assert!(is_ours(start, length, mark), "nobody came");
+        assert!(is_ours(start, length, mark), "no mapping came");
         assert!(bytes_of(start, length).iter().all(|byte| *byte == 0));
         bytes_of(start, length).fill(7);
         assert!(!is_ours(start, length, mark), "these are another's");
@@ -298,9 +299,9 @@ mod tests {
         unsafe { address_space::unmap(start + SEGMENT, SEGMENT) }.expect("it is mapped");
     }
 
-    /// A heap that is destroyed gives back, and clears, what lies in its segments.
+    /// A heap that ends clears its segments and returns them to the kernel.
     #[test]
-    fn what_somebody_else_mapped_outlives_the_heap() {
+    fn foreign_mappings_outlive_the_heap() {
         let heap = Heap::new(HeapOptions::default()).expect("there is memory");
         let length = 3 * SEGMENT;
         let block = heap.allocate(length) as usize;
@@ -316,7 +317,7 @@ mod tests {
         }
     }
 
-    /// The flags of the mapping that an address lies in, as the kernel names them.
+    /// The flags of the mapping at an address, as the kernel names them.
     fn flags_of(address: usize) -> String {
         let text = std::fs::read_to_string("/proc/self/smaps").expect("there is /proc");
         let mut found = false;
@@ -337,7 +338,7 @@ mod tests {
         panic!("nothing is mapped at {address:#x}");
     }
 
-    /// Where huge pages were asked for, the kernel takes that along with the pages, to where the heap does not know it.
+    /// Where huge pages were requested, the kernel takes that along with the pages, to where the heap does not know it.
     #[test]
     fn huge_pages_do_not_move_along() {
         if is_emulated_without("advice on huge pages") {
@@ -356,7 +357,7 @@ mod tests {
         };
         let length = 3 * SEGMENT_UNITS - 8;
         let (freed, small) = (take(length), take(8));
-        backend.give(freed.first);
+        backend.free(freed.first);
         if !tests::has_huge_pages(small.first) {
             return;
         }
@@ -373,6 +374,6 @@ mod tests {
         assert!(bytes_of(moved as usize, bytes).iter().all(|byte| *byte == 5));
         let flags = flags_of(moved as usize + bytes - 1);
         assert!(flags.contains("nh") && !flags.contains("hg"), "{flags}");
-        backend.give(small.first);
+        backend.free(small.first);
     }
 }

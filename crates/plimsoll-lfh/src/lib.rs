@@ -1,20 +1,25 @@
 //! A low-fragmentation heap for Linux.
 //!
-//! A heap has two ends. The *back end* keeps extents of whole units and coalesces them. The *front end*
-//! is one of two: *Standard*, one lock over coalescing blocks with their size in front of them, as heaps were; or
-//! *low-fragmentation*: blocks of 64 sizes ("buckets") are cut from subsegments of the back end, and an array of free
-//! blocks for each bucket and *affinity slot* (the slot of the processor that runs the thread, bounded by the number
-//! of processors and never by that of threads) makes most calls a restartable sequence without a lock.
+//! Blocks of 64 sizes (*buckets*, size classes) come from *subsegments* (slabs) of the back end through an array of free
+//! blocks for each bucket and *affinity slot* (a per-CPU cache, whose number is bounded by that of processors, not of
+//! threads): most calls are a restartable sequence without a lock. The *Standard* front end, one lock over coalescing
+//! blocks, is the alternative.
 //!
-//! Layers, from the bottom: `lock`, `settings`, `set_once`, `bucket`, `remote_free`, `unit`, `pages` and `integrity`
-//! (nouns); `arena` (address space); `backend`, `run_cache` and `large`; `standard`; `affinity`, `subsegment` and
-//! `front_end` (low-fragmentation); `record`, `hardened`, `purge`, `heap` and `fork`; `inspect`. A few calls lead upwards:
-//! whoever keeps or gives back free memory asks `purge` for its helper, or whether a period is over, and gives pages back
-//! by it; the cache of runs puts some into the front end's slots, and large blocks have these drained where no memory is
-//! left; a subsegment tells `hardened` where it begins; the front end knows the number of the process's heap; a record
-//! names the options of `heap`, and has `fork` register its handlers.
+//! # Layers
 //!
-//! Nothing here allocates from another heap, uses thread-local storage or calls anything that may.
+//! A module uses only modules that stand before it in this list. Checked by `modules_use_lower_layers_alone`.
+//!
+//! 1. Nouns: `lock`, `set_once`, `settings`, `bucket`, `remote_free`, `options`, `fork`, `unit`, `integrity`, `pages`
+//! 2. Address space: `arena`, `block_table`, `purge`
+//! 3. Back end: `backend`
+//! 4. Front ends: `standard`; `affinity`, `subsegment`, `front_end`
+//! 5. Large blocks: `run_cache`, `large`
+//! 6. Heaps: `record`, `hardened`, `heap`
+//! 7. Inspection: `inspect`
+//!
+//! Nothing here allocates from another heap, uses thread-local storage or calls a function that may.
+#![doc = include_str!("../design.md")]
+#![warn(missing_docs)]
 #![no_std]
 
 #[cfg(test)]
@@ -23,6 +28,7 @@ extern crate std;
 mod affinity;
 mod arena;
 mod backend;
+mod block_table;
 mod bucket;
 mod fork;
 mod front_end;
@@ -32,6 +38,7 @@ pub mod inspect;
 mod integrity;
 mod large;
 mod lock;
+mod options;
 mod pages;
 mod purge;
 mod record;
@@ -54,15 +61,13 @@ mod numbers;
 mod seen_lock;
 
 pub use arena::{
-    Directory, FIRST_UNIT, HEAPS, MAGIC, RECORD, SEGMENT, SEGMENT_UNITS, Segment, UNITS, WINDOW,
+    Directory, FIRST_UNIT, HEAPS, LAYOUT, MAGIC, RECORD, SEGMENT, SEGMENT_UNITS, Segment, UNITS, WINDOW,
 };
 pub use bucket::{BUCKETS, Bucket, LARGEST_BLOCK, SMALLEST_BLOCK};
-pub use heap::{FrontEnd, FrontEndError, Heap, HeapError, HeapOptions, Lfh};
-pub use remote_free::{Home, RemoteFree, Standing};
+pub use heap::{Heap, Lfh};
+pub use options::{FrontEnd, FrontEndError, HeapError, HeapOptions};
+pub use remote_free::{FreeBlocks, RemoteFree, SubsegmentState};
 pub use unit::{UNIT, Unit, UnitIndex, UnitKind};
-
-/// Version of what another process may read of a heap: [`Unit`] and what leads to it.
-pub const LAYOUT: u32 = 2;
 
 /// The book's chapter on the heap, whose lines of Rust are programs.
 #[cfg(doctest)]

@@ -13,7 +13,7 @@ use plimsoll_os::{futex_wait, futex_wake, this_process, this_thread};
 
 const FREE: u32 = 0;
 const HELD: u32 = 1;
-/// Held, and somebody may be asleep.
+/// Held, and a thread may sleep for it.
 const AWAITED: u32 = 2;
 
 /// How often a waiter looks before it sleeps: about as long as a short critical section takes.
@@ -24,7 +24,7 @@ const LOOKS: u32 = 100;
 #[repr(C)]
 pub(crate) struct Lock<T> {
     pub(crate) state: AtomicU32,
-    /// How many times somebody had to wait: statistics read it where it lies, see `inspect`.
+    /// Times that a thread had to wait; `inspect` reads the count in place.
     pub(crate) contended: AtomicU32,
     pub(crate) value: UnsafeCell<T>,
 }
@@ -60,14 +60,14 @@ impl<T> Lock<T> {
         let taken = self
             .state
             .compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed);
-        // Not `then_some`: a guard made in vain would free the lock of whoever holds it.
+        // Not `then_some`: a guard built in vain would free the lock of its holder.
         taken.is_ok().then(|| Held {
             lock: self,
             stays_held: false,
         })
     }
 
-    /// Waits until this thread has the lock. Yes if it had it all the time, for a fork.
+    /// Waits until this thread has the lock. Returns true if it held it all the time, for a fork.
     #[cold]
     fn wait(&self) -> bool {
         if Forking::is_mine() {
@@ -94,11 +94,11 @@ impl<T> Lock<T> {
         false
     }
 
-    /// Tries for a while to take the lock. No where it stays held: by this thread, which is about to end the process, or
-    /// by one that waits for it.
+    /// Tries for a while to take the lock. Returns false if it stays held: by this thread, which is about to end the
+    /// process, or by a thread that waits for it.
     fn wait_for_others(&self) -> bool {
         (0..Reporting::LOOKS).any(|_| {
-            // Nobody wakes it: the time ends it.
+            // No thread wakes this one: the timeout ends the wait.
             futex_wait(&AtomicU32::new(0), 0, Some(Reporting::PAUSE));
             self.state
                 .compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed)
@@ -109,7 +109,7 @@ impl<T> Lock<T> {
     /// The value without the lock.
     ///
     /// # Safety
-    /// This thread alone uses the lock and its value, as long as what is returned lives.
+    /// This thread alone uses the lock and its value, as long as the returned reference lives.
     #[allow(clippy::mut_from_ref)]
     pub(crate) unsafe fn assume_alone(&self) -> &mut T {
         // SAFETY: the caller's premise.
@@ -129,7 +129,7 @@ impl<T> Lock<T> {
         core::mem::forget(self.lock());
     }
 
-    /// Ends what [`Lock::hold`] began.
+    /// Ends [`Lock::hold`].
     ///
     /// # Safety
     /// This thread holds the lock by [`Lock::hold`].
@@ -152,7 +152,7 @@ impl<T> Deref for Held<'_, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // SAFETY: this thread holds the lock, so nobody else has a reference.
+        // SAFETY: this thread holds the lock, so no other thread has a reference.
         unsafe { &*self.lock.value.get() }
     }
 }
@@ -177,7 +177,7 @@ impl<T> Drop for Held<'_, T> {
 /// The thread that holds every lock for the time of a fork: its process in the low half, its own number in the high; 0
 /// for none. It changes under the locks alone.
 static FORKING: AtomicU64 = AtomicU64::new(0);
-/// How many times that thread said that it forks: that thread's.
+/// Calls of [`Forking::begin`] and [`Forking::begin_again`] by that thread, which alone writes the count.
 static TIMES: AtomicU32 = AtomicU32::new(0);
 
 /// This process in the low half, this thread's own number in the high.
@@ -191,10 +191,10 @@ fn is_this_thread(number: u64) -> bool {
     number != 0 && (thread == this_thread() || process != this_process())
 }
 
-/// A fork under way, of a thread that holds every lock by [`Lock::hold`].
+/// A fork in progress, of a thread that holds every lock by [`Lock::hold`].
 ///
-/// The handlers of others run in that thread meanwhile, in whatever order they were registered, and may allocate: what
-/// the locks guard is whole then, and nobody else is within.
+/// Fork handlers of other libraries run in that thread meanwhile, in the order of their registration, and may allocate:
+/// the data under the locks are consistent then, and no other thread is inside.
 #[derive(Debug)]
 pub(crate) struct Forking;
 
@@ -211,19 +211,19 @@ impl Forking {
         TIMES.store(1, Ordering::Relaxed);
     }
 
-    /// The thread that holds every lock says once more that it forks: its handlers were registered more than once.
+    /// The thread that holds every lock begins the fork once more: its handlers were registered more than once.
     pub(crate) fn begin_again() {
         TIMES.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Ends what [`Forking::begin`] and [`Forking::begin_again`] began, in the parent. Yes the last time: the locks are to
-    /// be freed now. No also where this thread does not fork.
+    /// Ends [`Forking::begin`] or [`Forking::begin_again`] in the parent. Returns true the last time: the caller frees
+    /// the locks now. False also if this thread does not fork.
     pub(crate) fn end() -> bool {
         Forking::is_mine() && Forking::end_once()
     }
 
-    /// As [`Forking::end`], in the child: there is no other thread, whatever numbers it and its parent have. Both processes
-    /// may be the first of their namespaces.
+    /// As [`Forking::end`], in the child, which has one thread, whatever numbers it and its parent have: both processes
+    /// may be the first of their PID namespaces.
     pub(crate) fn end_in_child() -> bool {
         FORKING.load(Ordering::Relaxed) != 0 && Forking::end_once()
     }
@@ -240,11 +240,11 @@ impl Forking {
 /// The thread that ends the process, as [`FORKING`]; 0 for none.
 static REPORTING: AtomicU64 = AtomicU64::new(0);
 
-/// The end of the process, of a thread that found damage and may hold locks.
+/// The end of the process, by a thread that found damage and may hold locks.
 ///
 /// A handler of SIGABRT runs in that thread, and many allocate, though they should not. It must not wait for this very
-/// thread, nor for one that waits for it: what is held for long it goes through. What it finds may be half changed;
-/// where that is noticed as damage again the process ends at once, as the signal is blocked by then.
+/// thread, nor for a thread that waits for it: it passes locks that stay held. The data behind them may be half
+/// changed; if the heap notices that as damage again, the process ends at once, as the signal is blocked by then.
 #[derive(Debug)]
 pub(crate) struct Reporting;
 
@@ -290,16 +290,13 @@ mod tests {
     }
 
     #[test]
-    fn a_child_frees_locks_whatever_its_number_is() {
+    fn a_child_frees_locks_with_any_pid() {
         const CHILD: &str = "PLIMSOLL_LFH_CHILD";
         if std::env::var_os(CHILD).is_some() {
             return be_the_child_of_another_thread();
         }
         let mut child = this_program()
-            .args([
-                "lock::tests::a_child_frees_locks_whatever_its_number_is",
-                "--exact",
-            ])
+            .args(["lock::tests::a_child_frees_locks_with_any_pid", "--exact"])
             .env(CHILD, "1")
             .spawn()
             .expect("the test program starts");
@@ -315,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_try_in_vain_leaves_the_lock_to_who_holds_it() {
+    fn a_failed_try_lock_leaves_the_lock_held() {
         let lock = Lock::new(0);
         let held = lock.lock();
         assert!(lock.try_lock().is_none());

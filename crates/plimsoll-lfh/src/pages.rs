@@ -1,5 +1,5 @@
-//! Whole pages of free units. A page may be longer than a unit (64 KiB on some arm64 systems): then only those that no
-//! run in use shares can be given back, and what is left of the others is zeroed by hand.
+//! Whole pages of free units. A page may be longer than a unit (64 KiB on some arm64 systems): then only pages that no
+//! run in use shares return to the kernel, and the code zeroes the rest of the units.
 //!
 //! Premise of the unsafe code: callers own the units that they name.
 #![allow(unsafe_code)]
@@ -27,7 +27,7 @@ pub(crate) fn page() -> usize {
     }
 }
 
-/// Units that share a page: 1 where a page is no longer than a unit.
+/// Units that share a page: 1 if a page is no longer than a unit.
 pub(crate) fn page_units() -> u32 {
     page().div_ceil(UNIT) as u32
 }
@@ -39,11 +39,11 @@ fn whole_pages(start: usize, length: usize, page: usize) -> Range<usize> {
     first.min(end)..end
 }
 
-/// Makes whole units read as zero, by giving their pages back as far as they are whole. No where the kernel does not
-/// take all of them, as pages are locked in memory: then any of them may be zero.
+/// Makes whole units read as zero: returns their whole pages to the kernel, and clears the rest. Returns false if the
+/// kernel does not take all pages, as some are locked in memory: then any of them may be zero.
 ///
 /// # Safety
-/// The range is whole units, accessible, and the caller's; nobody relies on its contents.
+/// The range is whole units, accessible, and the caller's; no code relies on its contents.
 pub(crate) unsafe fn make_zero(start: usize, length: usize) -> bool {
     let pages = whole_pages(start, length, page());
     // SAFETY: the caller's premise.
@@ -61,8 +61,8 @@ pub(crate) unsafe fn make_zero(start: usize, length: usize) -> bool {
     true
 }
 
-/// Makes whole units read as zero, by giving their pages back but for those that the kernel does not take, which are
-/// cleared. Returns how many bytes went to the system.
+/// Makes whole units read as zero: returns their pages to the kernel, and clears those that the kernel does not take.
+/// Returns the bytes that the kernel took.
 ///
 /// # Safety
 /// As for [`make_zero`].
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_pages_that_lie_within_are_whole() {
+    fn pages_across_a_boundary_are_not_whole() {
         let page = 64 << 10;
         let pages = |start: usize, units: usize| {
             let pages = whole_pages(start * UNIT, units * UNIT, page);
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn units_are_zero_whatever_of_them_is_whole_pages() {
+    fn units_are_zero_in_whole_pages_and_outside() {
         let length = 32 * UNIT;
         let start = address_space::map(length).expect("there is memory");
         for (from, to) in [(0, 32), (1, 31), (3, 4), (5, 7), (1, 9)] {

@@ -1,61 +1,85 @@
-//! Pages of memory that lies free go back to the system within about a second.
+//! The purge: pages of free memory return to the kernel within about a second.
 //!
-//! Time is cut into periods. At the end of one, what lay free for more than a whole period is given back
-//! (`MADV_DONTNEED`: what people read as RSS falls at once), and slots that lie idle are drained. Who does it is either
-//! whoever allocates or frees, now and then; or, for a process that freed much and then sleeps, a thread of the heap's
-//! own. It is started when more than [`THRESHOLD`] lies free and touched, and ends as soon as nothing is left to do: a
-//! process that frees little never has one. It shares the memory of the process but nothing of its C library, which
-//! does not know of it.
+//! Time is divided into periods. At the end of a period, memory that was free for more than a whole period returns to
+//! the kernel (`MADV_DONTNEED`: RSS falls at once), and idle slots are flushed. Threads that allocate or free end
+//! periods now and then. For a process that freed much and then sleeps, a helper thread of the heap does it: it starts
+//! when more than [`THRESHOLD`] is free and touched, and ends as soon as nothing is left to do, so a process that frees
+//! little never has one. It shares the memory of the process but nothing of its C library, which does not know the
+//! thread.
 //!
 //! ```text
-//!   none -- start --> sleeping -- period over --> looking -- nothing left, nobody asked --> none
-//!                        ^------ something left, or asked meanwhile ---'
+//!   none -- start --> sleeping -- period over --> looking -- nothing left, no request --> none
+//!                        ^------ memory left, or a request meanwhile ---'
 //! ```
+//!
+//! Invariant: an idle process has its free memory returned within 1.5 s, and no helper afterwards. Checked by
+//! `an_idle_process_returns_small_blocks`, `an_idle_process_returns_mixed_blocks`,
+//! `an_idle_process_returns_large_blocks` and `the_helper_ends_when_nothing_is_left`.
 #![allow(unsafe_code)]
 
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::ptr;
+use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use core::time::Duration;
 
 use plimsoll_os::{Errno, HelperState, coarse_milliseconds, futex_wait, start_helper_thread};
 
 use crate::arena::{self, HELPER};
-use crate::backend::{Backend, MOST_PURGED};
-use crate::front_end::Idle;
 use crate::lock::Forking;
 use crate::pages;
-use crate::record::{self, Record};
 use crate::settings::{self, PurgeMode};
 use crate::unit::UNIT;
 
 /// Milliseconds of a period.
 const PERIOD: u32 = 300;
-/// Units that may lie free and touched in a heap without that a thread is started: 4 MiB.
+/// Units that may be free and touched in a heap without a helper: 4 MiB.
 pub(crate) const THRESHOLD: u32 = ((4 << 20) / UNIT) as u32;
 /// Slow calls from one look at the clock to the next.
 const CALLS: u32 = 64;
 
-/// Whether periods end by themselves. Tests of this crate's parts end them, and nobody else in between.
+/// Whether periods end by themselves. Unit tests of this crate end them explicitly.
 const PERIODS_END: bool = !cfg!(test);
 
 /// Whether the helper is there.
 static HELPER_STATE: HelperState = HelperState::absent();
 /// When there was no room for a helper, in milliseconds of the clock; 0 for never.
 static REFUSED: AtomicU32 = AtomicU32::new(0);
-/// What the helper sleeps on; never changed.
+/// The futex of the helper's sleep; never changed.
 static SLEEP: AtomicU32 = AtomicU32::new(0);
 /// Slow calls since the start, of those that are counted nowhere else.
 static SLOW_CALLS: AtomicU32 = AtomicU32::new(0);
 /// When the last period ended, in milliseconds of the clock; 0 before the first began.
 static LAST: AtomicU32 = AtomicU32::new(0);
 
-/// Called by slow paths that hold no lock: ends the period now and then, where no helper does.
-pub(crate) fn now_and_then() {
-    after_calls(SLOW_CALLS.fetch_add(1, Ordering::Relaxed));
+/// The functions that end a period, of the module that lists the heaps.
+#[derive(Debug)]
+pub(crate) struct EndPeriods {
+    /// Ends the period of each heap. Returns whether free memory is left to be purged later.
+    pub(crate) of_all: fn() -> bool,
+    /// The same, unless another thread holds the list of heaps.
+    pub(crate) if_unlocked: fn(),
 }
 
-/// As [`now_and_then`], for who counts calls himself: processors do not wait for each other to count them.
+/// Set by [`set_end_periods`]; null before.
+static END_PERIODS: AtomicPtr<EndPeriods> = AtomicPtr::new(ptr::null_mut());
+
+/// Sets the functions that end a period. The first heap sets them before it has memory to purge.
+pub(crate) fn set_end_periods(functions: &'static EndPeriods) {
+    END_PERIODS.store(ptr::from_ref(functions).cast_mut(), Ordering::Release);
+}
+
+fn end_periods() -> Option<&'static EndPeriods> {
+    // SAFETY: `set_end_periods` stores references to statics alone.
+    unsafe { END_PERIODS.load(Ordering::Acquire).as_ref() }
+}
+
+/// Called by slow paths that hold no lock: ends the period now and then, if no helper runs.
+pub(crate) fn count_slow_call() {
+    on_slow_call(SLOW_CALLS.fetch_add(1, Ordering::Relaxed));
+}
+
+/// As [`count_slow_call`], for callers with a counter of their own: processors do not contend for the shared one.
 #[inline]
-pub(crate) fn after_calls(calls: u32) {
+pub(crate) fn on_slow_call(calls: u32) {
     if calls.is_multiple_of(CALLS) && !HELPER_STATE.is_present() {
         look_at_the_clock();
     }
@@ -66,8 +90,10 @@ fn look_at_the_clock() {
     if settings::purge_mode() == PurgeMode::Never || !PERIODS_END {
         return;
     }
-    if is_over(&LAST, coarse_milliseconds()) {
-        record::try_with_each(|record| _ = end_period(record));
+    if is_over(&LAST, coarse_milliseconds())
+        && let Some(end) = end_periods()
+    {
+        (end.if_unlocked)();
     }
 }
 
@@ -82,9 +108,9 @@ fn is_over(last: &AtomicU32, now: u32) -> bool {
     began != 0 && begins.is_ok()
 }
 
-/// Called where more than [`THRESHOLD`] lies free, under whatever locks.
+/// Starts the helper, if there is none. Called when more than [`THRESHOLD`] is free, under any locks.
 #[cold]
-pub(crate) fn ask_for_helper() {
+pub(crate) fn request_helper() {
     if settings::purge_mode() != PurgeMode::Thread || !PERIODS_END || was_refused() {
         return;
     }
@@ -95,13 +121,13 @@ pub(crate) fn ask_for_helper() {
     // The helper cannot ask for it: the C library reads the thread pointer, and that of the thread that started the
     // helper points to nothing once the thread has ended.
     pages::page();
-    // SAFETY: the stack is a part of the window for this alone, and no other helper is present, as the state said;
-    // `run` uses but atomics, system calls, and locks.
+    // SAFETY: the stack is a part of the window reserved for it, and no other helper is present, by the state; `run`
+    // uses only atomics, system calls, and locks.
     let started = unsafe { start_helper_thread(arena::window() + HELPER, &HELPER_STATE, run) };
     let now = coarse_milliseconds().max(1);
     match started {
         Ok(()) => REFUSED.store(0, Ordering::Relaxed),
-        // There may be too many threads for a moment. Meanwhile whoever allocates and frees does it.
+        // There may be too many threads for a moment. Meanwhile threads that allocate and free end periods.
         Err(Errno::AGAIN) => REFUSED.store(now, Ordering::Relaxed),
         Err(_) => settings::set_purge_mode(PurgeMode::Inline),
     }
@@ -118,56 +144,25 @@ extern "C" fn run() {
     loop {
         futex_wait(&SLEEP, 0, Some(Duration::from_millis(u64::from(PERIOD))));
         HELPER_STATE.begin_to_look();
-        let mut left = false;
-        record::with_each(|record| left |= end_period(record));
-        // Without a mode there was an error: the pages cannot be given back.
+        let left = end_periods().is_some_and(|end| (end.of_all)());
+        // Without a mode there was an error: the pages cannot return to the kernel.
         if !left || settings::purge_mode() == PurgeMode::Never {
             return;
         }
     }
 }
 
-/// Ends the period of a heap. Whether something is left to be purged later.
-pub(crate) fn end_period(record: &Record) -> bool {
-    let mut left = record.low_fragmentation().drain(record.backend(), Idle::Since);
-    left |= record.run_cache().drain(record.backend(), false);
-    record.backend().extents().bins.next_period();
-    while purge_one(record.backend(), false, MOST_PURGED) > 0 {}
-    left || record.backend().extents().touched != 0
-}
-
-/// Gives back a heap's pages that are not in use, however short a time. No lock is held by this thread.
-pub(crate) fn purge_all(record: &Record) {
-    record.free_what_is_kept();
-    // An extent at a time: a fork need not wait for all, and does not begin in the middle of one.
-    while record::with_list(|| purge_one(record.backend(), true, MOST_PURGED)) > 0 {}
-}
-
-/// Refusals one after the other from which on all pages are taken to be locked, and none is given back any more.
+/// Consecutive refusals after which all pages count as locked, and the purge stops.
 const MOST_REFUSALS: u32 = 16;
 /// How many there were since the system took something.
 static REFUSALS: AtomicU32 = AtomicU32::new(0);
 
-/// Purges an extent, or at most `most` units of a long one; of those that lie free for long, or of all. Returns how
-/// many units it purged, 0 where there is nothing to purge or all of it is locked. A fork in the middle of it would lose
-/// the extent to the child: the caller holds a lock that keeps it from beginning.
-pub(crate) fn purge_one(backend: &Backend, all: bool, most: u32) -> u32 {
-    let Some((first, units)) = backend.extents().begin_purge(all, most) else {
-        return 0;
-    };
-    let length = units as usize * UNIT;
-    // SAFETY: the run is free, and nobody takes it before `end_purge`.
-    let goes_on = unsafe { give_back(arena::address_of(first), length) };
-    backend.extents().end_purge(first);
-    if goes_on { units } else { 0 }
-}
-
-/// Gives whole pages back to the system, as far as it takes them, and clears the others: they read as zero. No where it
-/// takes none, time and again.
+/// Returns whole pages to the kernel, as far as it takes them, and clears the others: they read as zero. Returns false
+/// after repeated calls in which the kernel took none.
 ///
 /// # Safety
-/// The range is accessible, and nobody uses it.
-pub(crate) unsafe fn give_back(start: usize, length: usize) -> bool {
+/// The range is accessible, and no thread uses it.
+pub(crate) unsafe fn return_pages(start: usize, length: usize) -> bool {
     // SAFETY: the caller's premise.
     let given = unsafe { pages::clear(start, length) };
     if given != 0 {
@@ -177,7 +172,7 @@ pub(crate) unsafe fn give_back(start: usize, length: usize) -> bool {
         REFUSALS.store(0, Ordering::Relaxed);
         return true;
     }
-    // The program locked these pages (`mlock(2)`), which is its own affair, or all that it has (`mlockall(2)`).
+    // The program locked these pages (`mlock(2)`), or all of its pages (`mlockall(2)`).
     let refusals = REFUSALS.fetch_add(1, Ordering::Relaxed) + 1;
     if refusals >= MOST_REFUSALS {
         settings::set_purge_mode(PurgeMode::Never);

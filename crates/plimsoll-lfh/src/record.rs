@@ -1,29 +1,27 @@
-//! What a heap is besides its number: its record in the window, and the list of all.
+//! The record of a heap in the window, and the list of all heaps.
 //!
 //! Premises of the unsafe code: the record of a living heap is accessible and initialised; zeroed memory is a record
 //! without a heap.
 #![allow(unsafe_code)]
 
+pub(crate) mod fork;
+
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, Ordering};
 
-use crate::arena;
-use crate::backend::Backend;
+use crate::arena::{self, PROCESS};
+use crate::backend::{Backend, MOST_PURGED};
 use crate::bucket::Bucket;
-use crate::fork;
-use crate::front_end::LowFragmentation;
-use crate::heap::{FrontEnd, FrontEndError, HeapError, HeapOptions};
+use crate::front_end::{Idle, LowFragmentation};
 use crate::integrity::{self, Damage};
 use crate::large::Runs;
 use crate::lock::Lock;
-use crate::purge;
+use crate::options::{FrontEnd, FrontEndError, HeapError, HeapOptions};
+use crate::purge::{self, EndPeriods};
 use crate::run_cache::RunCache;
 use crate::settings;
 use crate::standard::Standard;
 use crate::unit::UnitKind;
-
-/// Number of the process's heap.
-pub(crate) const PROCESS: u32 = 1;
 
 /// A heap. Read from outside by `plimsoll heap stat`.
 #[derive(Debug)]
@@ -47,12 +45,12 @@ const _: () = assert!(size_of::<Record>() <= arena::RECORD);
 /// Guards the list of heaps, which is in their records. The first in the order of locks.
 static HEAPS: Lock<()> = Lock::new(());
 
-/// The record of heap `number`; none where there is no memory for the process's first call.
+/// The record of heap `number`; none if there is no memory for the process's first call.
 #[inline(always)]
 pub(crate) fn of(number: u32) -> Option<&'static Record> {
     if number == PROCESS {
         let record = PROCESS_RECORD.load(Ordering::Acquire);
-        // SAFETY: what was stored there is an initialised record, which stays.
+        // SAFETY: the pointer is null or to an initialised record, which stays.
         return unsafe { record.as_ref() }.or_else(make_process_record);
     }
     // SAFETY: a handle to the heap exists, so its record is initialised.
@@ -69,13 +67,17 @@ fn make_process_record() -> Option<&'static Record> {
     }
     let record = arena::record_address(PROCESS) as *mut Record;
     PROCESS_RECORD.store(record, Ordering::Release);
-    fork::register();
+    fork::prepare();
     // SAFETY: the record was initialised with the window.
     unsafe { record.as_ref() }
 }
 
 /// Makes the heap of the process.
 fn begin_process_heap() -> bool {
+    purge::set_end_periods(&EndPeriods {
+        of_all: end_periods,
+        if_unlocked: try_end_periods,
+    });
     integrity::set_key(arena::directory().key.load(Ordering::Relaxed));
     let front_end = match settings::starts_standard() {
         true => FrontEnd::Standard,
@@ -97,7 +99,7 @@ fn begin(number: u32, options: HeapOptions, front_end: FrontEnd) -> bool {
     if !arena::open_record(number) || (options.hardened && !arena::open_block_table()) {
         return false;
     }
-    // SAFETY: the record is accessible, and zero is valid for what it is made of.
+    // SAFETY: the record is accessible, and zero is valid for its fields.
     let record = unsafe { &*(arena::record_address(number) as *const Record) };
     record.front_end.store(front_end as u8, Ordering::Relaxed);
     record.debug.store(u8::from(options.debug), Ordering::Relaxed);
@@ -113,7 +115,7 @@ fn begin(number: u32, options: HeapOptions, front_end: FrontEnd) -> bool {
 }
 
 /// Calls `visit` with each heap, none of which ends meanwhile. No lock is held by this thread.
-pub(crate) fn with_each(mut visit: impl FnMut(&Record)) {
+fn with_each(mut visit: impl FnMut(&Record)) {
     for number in 1..=arena::directory().heaps.load(Ordering::Acquire) {
         let _held = HEAPS.lock();
         if let Some(record) = living(number) {
@@ -123,22 +125,22 @@ pub(crate) fn with_each(mut visit: impl FnMut(&Record)) {
 }
 
 /// Calls `work` while no heap is made or destroyed, and no fork begins. No lock is held by this thread.
-pub(crate) fn with_list<T>(work: impl FnOnce() -> T) -> T {
+fn with_list<T>(work: impl FnOnce() -> T) -> T {
     let _held = HEAPS.lock();
     work()
 }
 
 /// As [`with_each`], but nothing where another thread works on the list of heaps.
-pub(crate) fn try_with_each(visit: impl FnMut(&'static Record)) {
+fn try_with_each(visit: impl FnMut(&'static Record)) {
     if let Some(_held) = HEAPS.try_lock() {
         living_records().for_each(visit);
     }
 }
 
-/// Keeps heaps from being made and destroyed, and their memory from being purged, for the time of a fork. No where
-/// there is no heap and no memory for one: another thread may be about to make it, and would not be in the child.
-/// Nothing is registered, as the C library may be working on the list of handlers.
-pub(crate) fn hold_list() -> bool {
+/// Keeps heaps from being made and destroyed, and their memory from being purged, for the time of a fork. Returns false
+/// if there is no heap and no memory for one: another thread may be about to make it, and would not be in the child.
+/// This registers no handler, as the C library may be working on their list.
+fn hold_list() -> bool {
     let exists = arena::prepare(begin_process_heap);
     if exists {
         HEAPS.hold();
@@ -146,26 +148,26 @@ pub(crate) fn hold_list() -> bool {
     exists
 }
 
-/// Ends what [`hold_list`] began, in the parent.
+/// Ends [`hold_list`] in the parent.
 ///
 /// # Safety
 /// This thread called `hold_list`.
-pub(crate) unsafe fn release_list() {
+unsafe fn release_list() {
     // SAFETY: the caller's premise.
     unsafe { HEAPS.release() };
 }
 
-/// Ends what [`hold_list`] began, in the child.
+/// Ends [`hold_list`] in the child.
 ///
 /// # Safety
 /// This thread is the only one, and its parent called `hold_list`.
-pub(crate) unsafe fn free_list_after_fork() {
+unsafe fn free_list_after_fork() {
     // SAFETY: the caller's premise.
     unsafe { HEAPS.free_after_fork() };
 }
 
 /// The living heaps' records, by number.
-pub(crate) fn living_records() -> impl Iterator<Item = &'static Record> {
+fn living_records() -> impl Iterator<Item = &'static Record> {
     (1..=arena::directory().heaps.load(Ordering::Acquire)).filter_map(living)
 }
 
@@ -218,10 +220,10 @@ pub(crate) fn create(options: HeapOptions, no_serialize: bool) -> Result<u32, He
     Ok(number)
 }
 
-/// Ends a heap: its memory goes back to the system.
+/// Ends a heap: its memory returns to the kernel.
 ///
 /// # Safety
-/// Nobody uses the heap or a block of it.
+/// No thread uses the heap or a block of it.
 pub(crate) unsafe fn destroy(number: u32) {
     let _held = HEAPS.lock();
     let Some(record) = living(number) else {
@@ -232,7 +234,7 @@ pub(crate) unsafe fn destroy(number: u32) {
     unsafe { record.low_fragmentation.end() };
     // SAFETY: the caller's premise.
     unsafe { arena::disown(number, record.is_hardened()) };
-    // SAFETY: the record is accessible, and nobody uses it under the lock, as it says that there is no heap.
+    // SAFETY: the record is accessible, and no thread uses it under the lock, as its number is 0.
     unsafe { ptr::write_bytes(arena::record_address(number) as *mut Record, 0, 1) };
 }
 
@@ -247,7 +249,8 @@ impl Record {
         &self.backend
     }
 
-    /// Runs freed a moment ago.
+    /// Cached runs.
+    #[cfg(test)]
     pub(crate) fn run_cache(&self) -> &RunCache {
         &self.run_cache
     }
@@ -269,20 +272,20 @@ impl Record {
         }
     }
 
-    /// Gives the back end what the front end and the cache keep of free memory. No lock is held by this thread.
-    pub(crate) fn free_what_is_kept(&self) {
-        self.unchecked_runs().free_what_is_kept();
+    /// Frees the free memory in the front end and the run cache to the back end. This thread holds no lock.
+    pub(crate) fn flush_caches(&self) {
+        self.unchecked_runs().flush_caches();
     }
 
-    /// The block that `take` finds, or that it finds once nothing is kept for others: that may be all that lacks. No lock
-    /// is held by this thread.
+    /// The block of `take`, or of a second call of it after a flush of the caches: they may hold the missing memory.
+    /// This thread holds no lock.
     #[inline]
-    pub(crate) fn take_or_free_what_is_kept(&self, take: impl Fn() -> *mut u8) -> *mut u8 {
+    pub(crate) fn take_or_flush_caches(&self, take: impl Fn() -> *mut u8) -> *mut u8 {
         let block = take();
         if !block.is_null() {
             return block;
         }
-        self.free_what_is_kept();
+        self.flush_caches();
         take()
     }
 
@@ -326,21 +329,21 @@ impl Record {
     }
 
     /// A block of `bucket` that the slots do not have, or where the heap has no buckets one of `size` bytes at a multiple
-    /// of `align`. Null where no memory is left.
+    /// of `align`. Null if no memory is left.
     #[cold]
     #[inline(never)]
     pub(crate) fn allocate_slowly(&self, bucket: Bucket, size: usize, align: usize) -> *mut u8 {
-        self.take_or_free_what_is_kept(|| match self.front_end() {
+        self.take_or_flush_caches(|| match self.front_end() {
             FrontEnd::LowFragmentation => self.low_fragmentation.refill(&self.backend, bucket),
             FrontEnd::Standard => {
-                purge::now_and_then();
+                purge::count_slow_call();
                 self.with_standard(|standard| standard.allocate(&self.backend, size, align))
             }
         })
     }
 
     /// # Safety
-    /// A block of the Standard front end in use, which nobody uses again.
+    /// A block of the Standard front end in use, which no thread uses again.
     pub(crate) unsafe fn free_standard(&self, block: *mut u8) {
         self.with_standard(|standard| {
             self.check_own(block);
@@ -350,7 +353,7 @@ impl Record {
     }
 
     /// # Safety
-    /// A block of the Standard front end in use, which nobody uses but the caller.
+    /// A block of the Standard front end in use, which only the caller uses.
     pub(crate) unsafe fn resize_standard(&self, block: *mut u8, size: usize) -> bool {
         self.with_standard(|standard| {
             self.check_own(block);
@@ -359,8 +362,8 @@ impl Record {
         })
     }
 
-    /// Ends the process where the block's run is no Standard run of this heap: the program gave it to another heap than
-    /// its own, or gave it twice. Under the lock of Standard no run of this heap becomes one or ends to be one.
+    /// Ends the process if the block's run is no Standard run of this heap: the program freed it in another heap than
+    /// its own, or freed it twice. Under the lock of Standard no run of this heap becomes one or ends to be one.
     fn check_own(&self, block: *mut u8) {
         let damage = match arena::unit_of(block as usize).map(arena::unit) {
             Some(unit) if unit.kind() != UnitKind::Standard => Damage::DoubleFree,
@@ -378,7 +381,7 @@ impl Record {
         self.backend.lock().hold();
     }
 
-    /// Ends what [`Record::hold`] began, in the parent.
+    /// Ends [`Record::hold`] in the parent.
     ///
     /// # Safety
     /// This thread called `hold`.
@@ -392,7 +395,7 @@ impl Record {
         }
     }
 
-    /// Ends what [`Record::hold`] began, in the child.
+    /// Ends [`Record::hold`] in the child.
     ///
     /// # Safety
     /// This thread is the only one, and its parent called `hold`.
@@ -423,7 +426,7 @@ impl Record {
         work(&mut standard)
     }
 
-    /// Checks the whole heap, whose Standard front end is `standard`. The process ends where it is damaged.
+    /// Checks the whole heap, whose Standard front end is `standard`. The process ends if it is damaged.
     #[cold]
     fn check_or_end(&self, standard: &Standard) {
         // Else other threads, which take and free large blocks, change the runs that are walked over.
@@ -434,6 +437,36 @@ impl Record {
         if let Err(damaged) = extents.check() {
             integrity::report(Damage::Description, arena::address_of(damaged.first), None);
         }
+    }
+}
+
+/// Ends the period of each heap. Whether free memory is left to be purged later.
+fn end_periods() -> bool {
+    let mut left = false;
+    with_each(|record| left |= record.end_period());
+    left
+}
+
+/// As [`end_periods`], unless another thread holds the list of heaps.
+fn try_end_periods() {
+    try_with_each(|record| _ = record.end_period());
+}
+
+impl Record {
+    /// Ends the purge's period of the heap. Whether free memory is left to be purged later.
+    pub(crate) fn end_period(&self) -> bool {
+        let mut left = self.low_fragmentation.flush_idle(&self.backend, Idle::Unchanged);
+        left |= self.run_cache.flush(&self.backend, false);
+        self.backend.extents().bins.next_period();
+        while self.backend.purge_one(false, MOST_PURGED) > 0 {}
+        left || self.backend.extents().touched != 0
+    }
+
+    /// Returns all free memory of the heap to the kernel. This thread holds no lock.
+    pub(crate) fn purge_all(&self) {
+        self.flush_caches();
+        // An extent at a time: a fork waits for one, not for all, and does not begin while one is purged.
+        while with_list(|| self.backend.purge_one(true, MOST_PURGED)) > 0 {}
     }
 }
 
@@ -454,14 +487,14 @@ mod tests {
             // SAFETY: the block is in use.
             unsafe { heap.free(block) };
         }
-        assert_eq!(backend.extents().free, 0, "all of them are kept");
+        assert_eq!(backend.extents().free, 0, "all of them are cached");
         let block = heap.allocate(size);
         injection::set(None);
         assert!(!block.is_null(), "{size} bytes");
     }
 
     #[test]
-    fn small_blocks_are_made_of_large_ones_that_are_kept() {
+    fn small_blocks_are_made_of_cached_large_ones() {
         for front_end in [FrontEnd::Standard, FrontEnd::LowFragmentation] {
             let heap = Heap::of(front_end);
             // As many as a shelf has room for, one behind the other.
@@ -472,7 +505,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_of_a_hardened_heap_are_made_of_small_ones_that_are_kept() {
+    fn hardened_blocks_are_made_of_cached_small_ones() {
         for size in [100, 50_000] {
             let options = HeapOptions {
                 hardened: true,

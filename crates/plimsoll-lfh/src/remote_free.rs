@@ -1,78 +1,85 @@
-//! The word of a subsegment through which its blocks come home, from any thread and without a lock.
+//! The word of a subsegment through which any thread frees its blocks without a lock (*remote free*).
 //!
-//! Blocks that come home form a chain, linked in the blocks themselves; the word has its head, its length, how many
-//! more blocks are at home under the bucket's lock, and where the subsegment stands. It is pushed to and taken whole:
-//! so a head that returns to an old value does no harm.
+//! Freed blocks form a chain, linked in the blocks themselves. The word holds the chain's head and length, the number
+//! of other free blocks, which the bucket's lock guards, and the state of the subsegment. Threads push to the chain,
+//! and one takes it whole: a head that returns to an old value does no harm (no ABA problem).
 //!
 //! ```text
-//!             start                     yield_home(some)            push completes it
+//!             start                     deactivate(some)            push completes it
 //!   Nothing --------->  Active  ----------------------->  Listed  -------------------> Emptying
 //!                        |  ^                             ^    |                          |
-//!       yield_home(none) |  +-----------------------------|----+ activate                 | end
+//!       deactivate(none) |  +-----------------------------|----+ activate                 | end
 //!                        v                  listed        |                               v
 //!                       Full  ----------> Listing --------+--(complete)--> Emptying    Nothing
 //!                              push
 //! ```
 //!
-//! A transition is made by one compare-and-swap, so one thread makes it, and that thread owes what follows: who makes
-//! `Listing` lists the subsegment, who makes `Emptying` takes it from the list and gives it back.
+//! One compare-and-swap makes a transition, so one thread makes it, and that thread has the [`Duty`] that follows: the
+//! thread that sets `Listing` lists the subsegment; the thread that sets `Emptying` removes it from the list and frees
+//! it.
+//!
+//! Invariant: one thread changes the state of a subsegment, and that thread has the duty. Loom models run every order
+//! in which threads are interrupted up to three times: `the_first_frees_of_a_full_subsegment_list_it_once`,
+//! `the_last_free_frees_the_subsegment_once`, `a_listed_subsegment_is_either_activated_or_freed`,
+//! `no_block_is_lost_when_a_slot_gives_up_its_subsegment`, `a_subsegment_given_up_full_is_listed_by_the_next_free`.
 #[cfg(loom)]
 use loom::sync::atomic::{AtomicU64, Ordering};
 
 #[cfg(not(loom))]
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// Where a subsegment stands.
+/// The state of a subsegment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Standing {
+pub enum SubsegmentState {
     /// No subsegment.
     Nothing = 0,
     /// A slot takes its blocks from it. It is in no list.
     Active = 1,
-    /// In its bucket's list: some of its blocks are at home.
+    /// In its bucket's list: some of its blocks are free.
     Listed = 2,
-    /// In no list: none of its blocks is at home.
+    /// In no list: none of its blocks is free.
     Full = 3,
-    /// The first block of a full one came home; the thread that brought it is about to list it.
+    /// The first block of a full subsegment is free; the thread that freed it is about to list the subsegment.
     Listing = 4,
-    /// All blocks are at home; the thread that brought the last one is about to give it back.
+    /// All blocks are free; the thread that freed the last one is about to free the subsegment.
     Emptying = 5,
-    /// All blocks are at home, and the bucket keeps it for its next need.
+    /// All blocks are free, and the bucket keeps the subsegment for its next need.
     Spare = 6,
 }
 
 /// The word's contents.
 ///
 /// Layout: version [`LAYOUT`](crate::LAYOUT), read from outside by `plimsoll heap stat`: from bit 0 on 16 bits each of
-/// `head`, `chained` and `home`, then 8 bits of `standing`.
+/// `head`, `chained` and `unchained`, then 8 bits of `state`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Home {
+pub struct FreeBlocks {
     /// Number + 1 of the first block of the chain, 0 for none.
     pub head: u16,
     /// Blocks in the chain.
     pub chained: u16,
-    /// Blocks at home besides: in the local list, or never handed out. Kept only while no slot takes from it.
-    pub home: u16,
-    /// Where the subsegment stands.
-    pub standing: Standing,
+    /// Free blocks outside the chain: in the local list, or never allocated. Valid only while no slot takes blocks from
+    /// the subsegment.
+    pub unchained: u16,
+    /// The state of the subsegment.
+    pub state: SubsegmentState,
 }
 
-impl Home {
+impl FreeBlocks {
     /// The contents of the number `word`, which another process's memory may hold.
-    pub const fn of_word(word: u64) -> Home {
-        Home {
+    pub const fn of_word(word: u64) -> FreeBlocks {
+        FreeBlocks {
             head: word as u16,
             chained: (word >> 16) as u16,
-            home: (word >> 32) as u16,
-            standing: match (word >> 48) as u8 {
-                1 => Standing::Active,
-                2 => Standing::Listed,
-                3 => Standing::Full,
-                4 => Standing::Listing,
-                5 => Standing::Emptying,
-                6 => Standing::Spare,
-                _ => Standing::Nothing,
+            unchained: (word >> 32) as u16,
+            state: match (word >> 48) as u8 {
+                1 => SubsegmentState::Active,
+                2 => SubsegmentState::Listed,
+                3 => SubsegmentState::Full,
+                4 => SubsegmentState::Listing,
+                5 => SubsegmentState::Emptying,
+                6 => SubsegmentState::Spare,
+                _ => SubsegmentState::Nothing,
             },
         }
     }
@@ -80,24 +87,24 @@ impl Home {
     const fn word(self) -> u64 {
         self.head as u64
             | (self.chained as u64) << 16
-            | (self.home as u64) << 32
-            | (self.standing as u64) << 48
+            | (self.unchained as u64) << 32
+            | (self.state as u64) << 48
     }
 }
 
-/// What a thread owes after a push.
+/// The duty of a thread after a push.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Duty {
     Nothing,
     /// To list the subsegment: [`RemoteFree::listed`] under the bucket's lock.
     List,
-    /// To give the subsegment back: [`RemoteFree::end`] under the bucket's lock.
+    /// To free the subsegment: [`RemoteFree::end`] under the bucket's lock.
     Empty,
-    /// More blocks came home than there are: one came twice.
+    /// More blocks are free than the subsegment has: one was freed twice.
     TooMany,
 }
 
-/// What was in the chain.
+/// A chain of free blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Chain {
     pub(crate) head: u16,
@@ -110,59 +117,61 @@ pub(crate) struct Chain {
 pub struct RemoteFree(AtomicU64);
 
 impl RemoteFree {
-    /// What it holds at some moment.
-    pub fn load(&self) -> Home {
-        Home::of_word(self.0.load(Ordering::Acquire))
+    /// The contents at some moment.
+    pub fn load(&self) -> FreeBlocks {
+        FreeBlocks::of_word(self.0.load(Ordering::Acquire))
     }
 
-    /// Makes a new subsegment, or a spare one, that of a slot. Nobody else knows of it.
+    /// Makes a new subsegment, or a spare one, the active one of a slot. No other thread knows it.
     pub(crate) fn start(&self) {
-        let started = Home {
+        let started = FreeBlocks {
             head: 0,
             chained: 0,
-            home: 0,
-            standing: Standing::Active,
+            unchained: 0,
+            state: SubsegmentState::Active,
         };
         self.0.store(started.word(), Ordering::Release);
     }
 
-    /// Makes the subsegment none, or keeps it as a spare: its blocks are all at home, and this thread made
-    /// [`Standing::Emptying`], or took it from the bucket as a spare.
-    pub(crate) fn end(&self, standing: Standing, home: u16) {
-        debug_assert!(matches!(standing, Standing::Nothing | Standing::Spare));
-        let ended = Home {
+    /// Ends the subsegment, or makes it a spare. Its blocks are all free, and this thread set
+    /// [`SubsegmentState::Emptying`], or took it from the bucket as a spare.
+    pub(crate) fn end(&self, state: SubsegmentState, unchained: u16) {
+        debug_assert!(matches!(state, SubsegmentState::Nothing | SubsegmentState::Spare));
+        let ended = FreeBlocks {
             head: 0,
             chained: 0,
-            home,
-            standing,
+            unchained,
+            state,
         };
         self.0.store(ended.word(), Ordering::Release);
     }
 
-    /// Brings `count` blocks home, of which `first` is the first. `link` writes into the last of them that the given
-    /// head comes after it.
+    /// Frees `count` blocks that are linked from `first`. `link` writes the current head of the chain into the last of
+    /// them.
     #[inline]
     pub(crate) fn push(&self, first: u16, count: u16, capacity: u16, mut link: impl FnMut(u16)) -> Duty {
         let mut seen = self.0.load(Ordering::Relaxed);
         loop {
-            let mut new = Home::of_word(seen);
+            let mut new = FreeBlocks::of_word(seen);
             link(new.head);
             new.head = first;
             new.chained = new.chained.saturating_add(count);
-            let all = new.chained.saturating_add(new.home);
-            let duty = match new.standing {
+            let all = new.chained.saturating_add(new.unchained);
+            let duty = match new.state {
                 _ if all > capacity => return Duty::TooMany,
-                Standing::Active | Standing::Listing => Duty::Nothing,
-                Standing::Full => {
-                    new.standing = Standing::Listing;
+                SubsegmentState::Active | SubsegmentState::Listing => Duty::Nothing,
+                SubsegmentState::Full => {
+                    new.state = SubsegmentState::Listing;
                     Duty::List
                 }
-                Standing::Listed if all == capacity => {
-                    new.standing = Standing::Emptying;
+                SubsegmentState::Listed if all == capacity => {
+                    new.state = SubsegmentState::Emptying;
                     Duty::Empty
                 }
-                Standing::Listed => Duty::Nothing,
-                Standing::Nothing | Standing::Emptying | Standing::Spare => return Duty::TooMany,
+                SubsegmentState::Listed => Duty::Nothing,
+                SubsegmentState::Nothing | SubsegmentState::Emptying | SubsegmentState::Spare => {
+                    return Duty::TooMany;
+                }
             };
             match self
                 .0
@@ -174,17 +183,17 @@ impl RemoteFree {
         }
     }
 
-    /// Changes the word as `change` says, or not at all where it says none. Returns what the word was.
-    fn change(&self, mut change: impl FnMut(Home) -> Option<Home>) -> Option<Home> {
+    /// Replaces the word by the result of `change`; leaves it if that is none. Returns the word before.
+    fn change(&self, mut change: impl FnMut(FreeBlocks) -> Option<FreeBlocks>) -> Option<FreeBlocks> {
         let mut seen = self.0.load(Ordering::Acquire);
         loop {
-            let home = Home::of_word(seen);
-            let new = change(home)?;
+            let free = FreeBlocks::of_word(seen);
+            let new = change(free)?;
             match self
                 .0
                 .compare_exchange_weak(seen, new.word(), Ordering::AcqRel, Ordering::Acquire)
             {
-                Ok(_) => return Some(home),
+                Ok(_) => return Some(free),
                 Err(now) => seen = now,
             }
         }
@@ -192,64 +201,64 @@ impl RemoteFree {
 
     /// Takes the whole chain of an active subsegment. Bucket's lock.
     pub(crate) fn collect(&self) -> Chain {
-        let taken = self.change(|home| {
-            (home.chained > 0).then_some(Home {
+        let taken = self.change(|free| {
+            (free.chained > 0).then_some(FreeBlocks {
                 head: 0,
                 chained: 0,
-                ..home
+                ..free
             })
         });
-        taken.map_or(Chain { head: 0, count: 0 }, |home| Chain {
-            head: home.head,
-            count: home.chained,
+        taken.map_or(Chain { head: 0, count: 0 }, |free| Chain {
+            head: free.head,
+            count: free.chained,
         })
     }
 
-    /// Makes a listed subsegment that of a slot. No where it is about to be given back. Bucket's lock; the caller takes
-    /// it from the list.
+    /// Makes a listed subsegment the active one of a slot. Returns false if it is about to be freed. Bucket's lock; the
+    /// caller removes it from the list.
     pub(crate) fn activate(&self) -> bool {
-        let was = self.change(|home| {
-            (home.standing == Standing::Listed).then_some(Home {
-                home: 0,
-                standing: Standing::Active,
-                ..home
+        let was = self.change(|free| {
+            (free.state == SubsegmentState::Listed).then_some(FreeBlocks {
+                unchained: 0,
+                state: SubsegmentState::Active,
+                ..free
             })
         });
         was.is_some()
     }
 
-    /// A slot gives its subsegment up, with `home` blocks besides the chain. Returns where it stands after that: full,
-    /// or to be listed by the caller, or to be given back by the caller. Bucket's lock.
-    pub(crate) fn yield_home(&self, home: u16, capacity: u16) -> Standing {
-        let standing = |chained: u16| match chained + home {
-            0 => Standing::Full,
-            all if all >= capacity => Standing::Emptying,
-            _ => Standing::Listed,
+    /// A slot gives up its active subsegment, with `unchained` free blocks outside the chain. Returns the new state:
+    /// full, or to be listed by the caller, or to be freed by the caller. Bucket's lock.
+    pub(crate) fn deactivate(&self, unchained: u16, capacity: u16) -> SubsegmentState {
+        let state = |chained: u16| match chained + unchained {
+            0 => SubsegmentState::Full,
+            all if all >= capacity => SubsegmentState::Emptying,
+            _ => SubsegmentState::Listed,
         };
         let was = self.change(|was| {
-            Some(Home {
-                home,
-                standing: standing(was.chained),
+            Some(FreeBlocks {
+                unchained,
+                state: state(was.chained),
                 ..was
             })
         });
-        standing(was.map_or(0, |was| was.chained))
+        state(was.map_or(0, |was| was.chained))
     }
 
-    /// Ends [`Standing::Listing`], which this thread made. Returns where the subsegment stands after that: listed, or
-    /// to be given back by the caller if all its blocks came home meanwhile. Bucket's lock.
-    pub(crate) fn listed(&self, capacity: u16) -> Standing {
-        let standing = |home: Home| match home.chained + home.home >= capacity {
-            true => Standing::Emptying,
-            false => Standing::Listed,
+    /// Ends [`SubsegmentState::Listing`], which this thread set. Returns the new state: listed, or to be freed by the
+    /// caller if all its blocks became free meanwhile. Bucket's lock.
+    pub(crate) fn listed(&self, capacity: u16) -> SubsegmentState {
+        let state = |free: FreeBlocks| match free.chained + free.unchained >= capacity {
+            true => SubsegmentState::Emptying,
+            false => SubsegmentState::Listed,
         };
-        let was = self.change(|home| {
-            Some(Home {
-                standing: standing(home),
-                ..home
+        let was = self.change(|free| {
+            Some(FreeBlocks {
+                state: state(free),
+                ..free
             })
         });
-        was.map_or(Standing::Listed, standing)
+        was.map_or(SubsegmentState::Listed, state)
     }
 }
 
@@ -259,34 +268,34 @@ mod tests {
 
     #[test]
     fn a_word_reads_as_it_was_written() {
-        for standing in [
-            Standing::Nothing,
-            Standing::Active,
-            Standing::Listed,
-            Standing::Full,
-            Standing::Listing,
-            Standing::Emptying,
-            Standing::Spare,
+        for state in [
+            SubsegmentState::Nothing,
+            SubsegmentState::Active,
+            SubsegmentState::Listed,
+            SubsegmentState::Full,
+            SubsegmentState::Listing,
+            SubsegmentState::Emptying,
+            SubsegmentState::Spare,
         ] {
-            let home = Home {
+            let free = FreeBlocks {
                 head: 0xFFFF,
                 chained: 3,
-                home: 0x8001,
-                standing,
+                unchained: 0x8001,
+                state,
             };
-            assert_eq!(Home::of_word(home.word()), home);
+            assert_eq!(FreeBlocks::of_word(free.word()), free);
         }
-        assert_eq!(Home::of_word(0).standing, Standing::Nothing);
+        assert_eq!(FreeBlocks::of_word(0).state, SubsegmentState::Nothing);
     }
 
     #[test]
-    fn a_block_too_many_is_told() {
+    fn a_block_too_many_is_detected() {
         let word = RemoteFree(AtomicU64::new(0));
         assert_eq!(word.push(1, 1, 4, |_| ()), Duty::TooMany, "of no subsegment");
         word.start();
         assert_eq!(word.push(1, 4, 4, |_| ()), Duty::Nothing);
         assert_eq!(word.push(1, 1, 4, |_| ()), Duty::TooMany);
-        assert_eq!(word.yield_home(0, 4), Standing::Emptying);
+        assert_eq!(word.deactivate(0, 4), SubsegmentState::Emptying);
         assert_eq!(word.push(1, 1, 4, |_| ()), Duty::TooMany);
     }
 }

@@ -1,15 +1,15 @@
-//! Runs of a few units that were freed a moment ago, by length: what is asked for next is often as long.
+//! The run cache: recently freed runs of a few units, by length, for the next request of the same length.
 //!
-//! So a large block comes and goes without being coalesced and split again. The shortest, up to 64 KiB, are kept in the
-//! slots of the low-fragmentation front end, where a restartable sequence takes and puts them. What finds no place or no
-//! run there is served by a shelf, under a lock: one for each slot, or for a few where slots are more than shelves. What
-//! lies in either for a whole period of the purge goes to the back end, as does the older half of a full row of a shelf.
+//! A large block comes and goes without being coalesced and split again. The slots of the low-fragmentation front end
+//! hold the shortest runs, up to 64 KiB: a restartable sequence takes and puts them. Other runs go to a shelf, under a
+//! lock: one for each slot, or for a few if there are more slots than shelves. A run that was unused for a whole period
+//! of the purge goes to the back end, as does the older half of a full row of a shelf.
 //!
 //! Locks: a shelf's, then the back end's.
 
 use core::sync::atomic::Ordering;
 
-use crate::affinity::RUN_POINTERS;
+use crate::affinity::{RUN_POINTERS, SHORTEST_RUN, units_of};
 use crate::arena;
 use crate::backend::Backend;
 use crate::front_end::LowFragmentation;
@@ -20,17 +20,16 @@ use crate::unit::{UnitIndex, UnitKind};
 
 /// Shelves of a heap.
 pub(crate) const SHELVES: usize = 16;
-/// Units of the shortest and the longest run that is kept: 32 to 128 KiB. Beyond that, what the program does with a
-/// block takes longer than the back end.
-const SHORTEST: u32 = 2;
+/// Units of the longest cached run, 128 KiB. Beyond that, the program's work on a block takes longer than the back
+/// end's.
 const LONGEST: u32 = 8;
-const ROWS: usize = (LONGEST - SHORTEST + 1) as usize;
+const ROWS: usize = (LONGEST - SHORTEST_RUN + 1) as usize;
 /// Runs of a row at most, and units: 256 KiB.
 const MOST_RUNS: usize = RUN_POINTERS;
 const MOST_UNITS: u32 = 16;
-/// A shelf of more units than this is looked after, see [`purge::ask_for_helper`]: all together hold no more than other
+/// A shelf of more units than this is looked after, see [`purge::request_helper`]: all together hold no more than other
 /// free memory may without that. Nor do the rows of slots.
-const LOOKED_AFTER: u32 = THRESHOLD / SHELVES as u32;
+const REQUEST_ABOVE: u32 = THRESHOLD / SHELVES as u32;
 
 /// The shelves of a heap. Zeroed memory is empty ones.
 #[derive(Debug)]
@@ -46,8 +45,9 @@ pub(crate) struct Shelf {
     pub(crate) rows: Lock<Rows>,
 }
 
-/// Invariants, checked by `check`: the runs of row `n` are [`UnitKind::Cached`], of the heap, `n + SHORTEST` units long,
-/// and in one row only, of a shelf or of a slot; `units` is what they have together.
+/// Invariants, whose executable form is `check`: the runs of row `n` are [`UnitKind::Cached`], of the heap, `n +
+/// SHORTEST_RUN` units long, and in one row only, of a shelf or of a slot; `units` is their total. Checked by
+/// `runs_are_in_one_place`.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Rows {
@@ -62,22 +62,17 @@ pub(crate) struct Rows {
 #[repr(C)]
 struct Row {
     count: u32,
-    /// The fewest runs that there were since the last drain: the oldest so many lie here for that long.
+    /// The fewest runs since the last flush: so many of the oldest were unused since then.
     unused: u32,
     runs: [UnitIndex; MOST_RUNS],
 }
 
-/// The row of runs of so many units; none where such runs are not kept.
+/// The row of runs of so many units; none if such runs are not cached.
 #[inline]
 fn row_of(units: u32) -> Option<usize> {
-    (SHORTEST..=LONGEST)
+    (SHORTEST_RUN..=LONGEST)
         .contains(&units)
-        .then(|| (units - SHORTEST) as usize)
-}
-
-/// Units of a run of a row.
-pub(crate) fn units_of(row: usize) -> u32 {
-    row as u32 + SHORTEST
+        .then(|| (units - SHORTEST_RUN) as usize)
 }
 
 /// How many runs a row of a shelf has room for.
@@ -114,7 +109,8 @@ impl RunCache {
         Some(first)
     }
 
-    /// Keeps the run of a large block, which nobody uses any more. No where runs of its length are not kept.
+    /// Caches the run of a large block, which no thread uses any more. Returns false if runs of its length are not
+    /// cached.
     #[inline]
     pub(crate) fn put(&self, backend: &Backend, front: &LowFragmentation, first: UnitIndex) -> bool {
         let unit = arena::unit(first);
@@ -135,29 +131,29 @@ impl RunCache {
     fn put_on_shelf(&self, backend: &Backend, slot: usize, row: usize, first: UnitIndex) {
         let mut rows = self.shelves[slot % SHELVES].rows.lock();
         if rows.rows[row].count == room(row) {
-            rows.give(backend, row, room(row) / 2, 0);
+            rows.free(backend, row, room(row) / 2, 0);
         }
         rows.rows[row].push(first);
         rows.units += units_of(row);
         rows.puts = rows.puts.wrapping_add(1);
-        let (puts, much) = (rows.puts, rows.units > LOOKED_AFTER);
+        let (puts, much) = (rows.puts, rows.units > REQUEST_ABOVE);
         drop(rows);
         if much {
-            purge::ask_for_helper();
+            purge::request_helper();
         }
-        purge::after_calls(puts);
+        purge::on_slow_call(puts);
     }
 
-    /// Gives the runs of shelves that nobody took since the last call to the back end, or all of them. Whether any are
-    /// left. Those of slots go with the drain of these.
-    pub(crate) fn drain(&self, backend: &Backend, all: bool) -> bool {
+    /// Frees the runs of shelves that were unused since the last call to the back end, or all of them. Returns whether
+    /// any are left. Those of slots go with the flush of slots.
+    pub(crate) fn flush(&self, backend: &Backend, all: bool) -> bool {
         let mut left = false;
         for shelf in &self.shelves {
             let mut rows = shelf.rows.lock();
             for row in 0..ROWS {
                 let Row { count, unused, .. } = rows.rows[row];
                 if count != 0 {
-                    rows.give(backend, row, if all { count } else { unused }, 1);
+                    rows.free(backend, row, if all { count } else { unused }, 1);
                 }
                 rows.rows[row].unused = rows.rows[row].count;
             }
@@ -171,7 +167,7 @@ impl RunCache {
         self.shelves.iter().for_each(|shelf| shelf.rows.hold());
     }
 
-    /// Ends what [`RunCache::hold`] began, in the parent.
+    /// Ends [`RunCache::hold`] in the parent.
     ///
     /// # Safety
     /// This thread called `hold`.
@@ -183,7 +179,7 @@ impl RunCache {
         }
     }
 
-    /// Ends what [`RunCache::hold`] began, in the child.
+    /// Ends [`RunCache::hold`] in the child.
     ///
     /// # Safety
     /// This thread is the only one, and its parent called `hold`.
@@ -197,12 +193,12 @@ impl RunCache {
 }
 
 impl Rows {
-    /// Gives the oldest `count` runs of a row, which lay here for so many periods, to the back end.
-    fn give(&mut self, backend: &Backend, row: usize, count: u32, periods: u32) {
+    /// Frees the oldest `count` runs of a row, which were here for so many periods, to the back end.
+    fn free(&mut self, backend: &Backend, row: usize, count: u32, periods: u32) {
         self.units -= count * units_of(row);
         let row = &mut self.rows[row];
         let given = count as usize;
-        backend.give_cached(&row.runs[..given], periods);
+        backend.free_cached(&row.runs[..given], periods);
         row.runs.copy_within(given..row.count as usize, 0);
         row.count -= count;
         row.unused = row.unused.saturating_sub(count);
@@ -226,12 +222,13 @@ mod tests {
     use proptest::sample::select;
 
     use super::*;
-    use crate::heap::{FrontEnd, Heap, HeapOptions};
     use crate::record::{self, Record};
     use plimsoll_testkit::{again, role};
 
+        use crate::{FrontEnd, Heap, HeapOptions};
+
     impl RunCache {
-        /// The executable twin of the invariants, while nobody works on the heap. Returns the runs of shelves and slots.
+        /// The executable form of the invariants, while no thread uses the heap. Returns the runs of shelves and slots.
         fn check(&self, heap: u32, front: &LowFragmentation) -> BTreeSet<UnitIndex> {
             let mut runs = BTreeSet::new();
             let mut check = |row: usize, first: UnitIndex| {
@@ -263,15 +260,15 @@ mod tests {
     enum Step {
         Take { units: u32, count: usize },
         Put { which: usize, count: usize },
-        Drain { all: bool },
+        Flush { all: bool },
         EndPeriod,
     }
 
     fn steps() -> impl Strategy<Value = Vec<Step>> {
         let step = prop_oneof![
-            4 => (SHORTEST - 1..=LONGEST + 1, 1..24usize).prop_map(|(units, count)| Step::Take { units, count }),
+            4 => (SHORTEST_RUN - 1..=LONGEST + 1, 1..24usize).prop_map(|(units, count)| Step::Take { units, count }),
             4 => (any::<usize>(), 1..24usize).prop_map(|(which, count)| Step::Put { which, count }),
-            1 => any::<bool>().prop_map(|all| Step::Drain { all }),
+            1 => any::<bool>().prop_map(|all| Step::Flush { all }),
             1 => Just(Step::EndPeriod),
         ];
         prop::collection::vec(step, 1..60)
@@ -280,7 +277,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-        /// Runs are in use, kept or with the back end, and never in two of these places.
+        /// Runs are in use, cached or with the back end, and never in two of these places.
         #[test]
         fn runs_are_in_one_place(
             steps in steps(), front_end in select(&[FrontEnd::Standard, FrontEnd::LowFragmentation][..])
@@ -297,11 +294,11 @@ mod tests {
                     Step::Put { which, count } => for at in 0..count.min(in_use.len()) {
                         let first = in_use.swap_remove(which.wrapping_mul(at + 1) % in_use.len());
                         if !cache.put(backend, front, first) {
-                            backend.give(first);
+                            backend.free(first);
                         }
                     },
-                    Step::Drain { all } => _ = cache.drain(backend, all),
-                    Step::EndPeriod => _ = purge::end_period(record),
+                    Step::Flush { all } => _ = cache.flush(backend, all),
+                    Step::EndPeriod => _ = record.end_period(),
                 }
                 let kept = cache.check(heap.number(), front);
                 for first in &in_use {
@@ -310,13 +307,13 @@ mod tests {
                 }
                 let extents = backend.extents();
                 prop_assert_eq!(extents.check(), Ok(()));
-                // Whatever is in no run in use is kept or free.
+                // Units outside of runs in use are cached or free.
                 let units = |first: &UnitIndex| arena::unit(*first).length.load(Ordering::Relaxed);
                 let used: u32 = in_use.iter().chain(&kept).map(units).sum();
                 prop_assert_eq!(extents.owned - extents.free, used);
             }
-            in_use.into_iter().for_each(|first| backend.give(first));
-            purge::purge_all(record);
+            in_use.into_iter().for_each(|first| backend.free(first));
+            record.purge_all();
             let extents = backend.extents();
             prop_assert_eq!((extents.free, extents.touched), (extents.owned, 0));
         }
@@ -332,33 +329,30 @@ mod tests {
     }
 
     #[test]
-    fn a_shelf_returns_runs_of_the_length_and_drains_what_nobody_took() {
+    fn a_shelf_returns_runs_of_the_length_and_flushes_unused_ones() {
         let heap = Heap::new(HeapOptions::default()).expect("there is memory");
         let record = record_of(&heap);
         let (backend, cache, front) = (record.backend(), record.run_cache(), record.low_fragmentation());
         let put = |first| cache.put(backend, front, first);
         let take = |units| cache.take(front, units);
-        assert!(!put(take_large(backend, SHORTEST - 1)));
+        assert!(!put(take_large(backend, SHORTEST_RUN - 1)));
         assert!(!put(take_large(backend, LONGEST + 1)));
         let runs: Vec<UnitIndex> = (0..4).map(|_| take_large(backend, 3)).collect();
         runs.iter().for_each(|first| assert!(put(*first)));
         assert_eq!(backend.extents().check(), Ok(()));
         assert_eq!(take(2), None, "no run of another length");
         assert_eq!(take(3), Some(runs[3]), "the last one first");
-        assert!(
-            cache.drain(backend, false),
-            "what was put since the last drain stays"
-        );
+        assert!(cache.flush(backend, false), "runs put since the last flush stay");
         assert_eq!(take(3), Some(runs[2]));
         assert!(put(runs[2]));
-        assert!(cache.drain(backend, false), "only what was not taken goes");
+        assert!(cache.flush(backend, false), "only unused runs go");
         assert_eq!(take(3), Some(runs[2]));
         assert_eq!(take(3), None, "the others went");
         assert_eq!(backend.extents().check(), Ok(()));
     }
 
     /// Two threads that free the same block at the same time may both find it in use.
-    fn take_what_was_put_twice() {
+    fn take_a_run_put_twice() {
         let heap = Heap::new(HeapOptions::default()).expect("there is memory");
         let record = record_of(&heap);
         let (backend, cache, front) = (record.backend(), record.run_cache(), record.low_fragmentation());
@@ -375,7 +369,7 @@ mod tests {
     #[test]
     fn a_run_is_not_handed_out_twice() {
         if role().is_some() {
-            return take_what_was_put_twice();
+            return take_a_run_put_twice();
         }
         let output = again("run_cache::tests::a_run_is_not_handed_out_twice", "put twice")
             .output()
@@ -386,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_row_gives_its_older_half_back() {
+    fn a_full_row_frees_its_older_half() {
         let heap = Heap::new(HeapOptions::default()).expect("there is memory");
         let record = record_of(&heap);
         let (backend, cache, front) = (record.backend(), record.run_cache(), record.low_fragmentation());
@@ -398,7 +392,7 @@ mod tests {
             let kept: Vec<UnitIndex> = core::iter::from_fn(|| cache.take(front, units)).collect();
             let younger: Vec<UnitIndex> = runs[room / 2..].iter().rev().copied().collect();
             assert_eq!(kept, younger);
-            kept.iter().for_each(|first| backend.give(*first));
+            kept.iter().for_each(|first| backend.free(*first));
         }
         let extents = backend.extents();
         assert_eq!(extents.check(), Ok(()));
@@ -406,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_of_slots_are_reused_and_come_home_once_they_lie_idle() {
+    fn runs_of_slots_are_reused_and_freed_once_idle() {
         let heap = Heap::of(FrontEnd::LowFragmentation);
         let record = record_of(&heap);
         let (backend, cache, front) = (record.backend(), record.run_cache(), record.low_fragmentation());
@@ -419,7 +413,7 @@ mod tests {
         assert_eq!(backend.extents().check(), Ok(()));
         for row in 0..ROWS {
             let units = units_of(row);
-            let first = cache.take(front, units).expect("some were kept");
+            let first = cache.take(front, units).expect("some were cached");
             assert!(runs.contains(&first));
             let unit = arena::unit(first);
             assert_eq!(
@@ -428,14 +422,13 @@ mod tests {
             );
             assert!(cache.put(backend, front, first));
         }
-        while purge::end_period(record) {}
+        while record.end_period() {}
         let extents = backend.extents();
         assert_eq!(extents.check(), Ok(()));
         assert_eq!((extents.free, extents.touched), (extents.owned, 0));
     }
 
-    /// Rows filled up without a word once they had been prepared: nobody looked after what lay in them while the process
-    /// slept.
+    /// Prepared rows filled up without a request to the helper: no thread purged their runs while the process slept.
     #[test]
     fn rows_of_slots_that_lay_idle_are_prepared_anew() {
         let heap = Heap::of(FrontEnd::LowFragmentation);
@@ -445,14 +438,14 @@ mod tests {
             return assert_eq!(front.units_of_rows(), 0, "there are no rows");
         }
         for emptied in [false, true] {
-            let first = take_large(backend, SHORTEST);
+            let first = take_large(backend, SHORTEST_RUN);
             assert!(cache.put(backend, front, first));
             // The thread may run on another processor by now: then it stays there.
-            if emptied && let Some(run) = cache.take(front, SHORTEST) {
-                backend.give(run);
+            if emptied && let Some(run) = cache.take(front, SHORTEST_RUN) {
+                backend.free(run);
             }
-            assert!(front.units_of_rows() >= SHORTEST * RUN_POINTERS as u32);
-            while purge::end_period(record) {}
+            assert!(front.units_of_rows() >= SHORTEST_RUN * RUN_POINTERS as u32);
+            while record.end_period() {}
             assert_eq!(front.units_of_rows(), 0);
             assert_eq!(backend.extents().check(), Ok(()));
         }

@@ -1,5 +1,5 @@
-//! What fast paths read of the process: a cache line of its own, which is written at the start and then never again. So
-//! no processor waits for it because another one writes to something beside it.
+//! Words that fast paths read: a cache line of their own, written at the start and never again, so that no processor
+//! waits for a write to a neighbouring word.
 
 use core::sync::atomic::{AtomicIsize, AtomicU64, AtomicUsize};
 
@@ -11,7 +11,7 @@ pub(crate) struct SetOnce {
     pub(crate) window: AtomicUsize,
     /// Where the slots of the process's heap are, if sections serve them, see `affinity`; 0 before it has started.
     pub(crate) sections: AtomicUsize,
-    /// Distance of the restartable area from a thread's pointer; 0 where there is none. Set before any slot exists.
+    /// Distance of the restartable area from a thread's pointer; 0 if there is none. Set before any slot exists.
     pub(crate) area: AtomicIsize,
     /// The process's key, see `integrity`. Set before the first block is made.
     pub(crate) key: AtomicU64,

@@ -1,19 +1,19 @@
-//! What the environment asks of the process's heap. Read once, at the first call, from the kernel: the C library's
-//! environment may not be there yet.
+//! The environment variables of the process's heap. They are read once, at the first call, from the kernel: the C
+//! library's environment may not exist yet.
 
 use core::sync::atomic::{AtomicU8, Ordering};
 
 use plimsoll_os::with_environment;
 
-/// Who gives pages of free memory back to the system.
+/// The threads that return free memory to the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum PurgeMode {
-    /// Whoever allocates or frees, now and then, and a thread of the heap's own where much is left.
+    /// Threads that allocate or free, now and then, and a helper thread of the heap if much memory is free.
     Thread = 0,
-    /// Whoever allocates or frees, now and then.
+    /// Threads that allocate or free, now and then.
     Inline = 1,
-    /// Nobody, unless the program asks.
+    /// None, unless the program calls `malloc_trim`.
     Never = 2,
 }
 
@@ -42,7 +42,7 @@ pub(crate) fn purge_mode() -> PurgeMode {
     }
 }
 
-/// Changes who gives pages back, where the system does not allow what was asked for.
+/// Changes the mode, if the system does not allow the requested one.
 pub(crate) fn set_purge_mode(mode: PurgeMode) {
     PURGE.store(mode as u8, Ordering::Relaxed);
 }
@@ -57,7 +57,7 @@ pub(crate) fn sections() -> bool {
     NO_SECTIONS.load(Ordering::Relaxed) == 0
 }
 
-/// Reads the environment. What it does not know, it leaves as it is by default.
+/// Reads the environment. Unknown values leave the default.
 pub(crate) fn read() {
     with_environment(|variable| match variable {
         b"PLIMSOLL_HEAP_FRONT_END=standard" => STANDARD.store(1, Ordering::Relaxed),

@@ -9,8 +9,8 @@
 //! Sizes are steps of 16 bytes, with the header of 8: so a block's bytes start at a multiple of 16. Free blocks are
 //! linked through their bytes, in a list for each of some ranges of sizes.
 //!
-//! Premises of the unsafe code: the runs belong to this heap alone; every header was written by it, which its check
-//! byte shows; under the lock nobody else reaches free blocks, nor headers but to read their size.
+//! Premises of the unsafe code: the runs belong to this heap alone; the heap wrote every header, as its check byte
+//! shows; under the lock no other thread accesses free blocks, nor headers but to read their size.
 #![allow(unsafe_code)]
 
 mod check;
@@ -40,7 +40,7 @@ const EXACT: u32 = 64;
 const DIVISIONS: u32 = 3;
 const LISTS: usize = (EXACT + (RUN_STEPS.ilog2() + 1 - EXACT.ilog2()) * (1 << DIVISIONS)) as usize;
 
-/// What stands in front of a block.
+/// The header of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Header {
     /// Steps of the block, with its header. 0 at the end of a run.
@@ -51,14 +51,14 @@ pub(crate) struct Header {
 }
 
 impl Header {
-    /// The word of it: size, previous size, in use, and a byte that makes all bytes together a constant; encoded by
-    /// `key`, so that nobody writes one by mistake.
+    /// The word of the header: size, previous size, in use, and a byte that makes all bytes together a constant;
+    /// encoded by `key`, so that no program writes one by mistake.
     pub(crate) const fn encode(self, key: u64) -> u64 {
         let word = self.size as u64 | (self.previous as u64) << 24 | (self.in_use as u64) << 48;
         (word | ((fold(word) ^ CHECK) as u64) << 56) ^ key
     }
 
-    /// The header that a word is; none where it was damaged.
+    /// The header that a word is; none if it was damaged.
     pub(crate) const fn decode(word: u64, key: u64) -> Option<Header> {
         let word = word ^ key;
         if fold(word) != CHECK || (word >> 48) & 0xFF > 1 {
@@ -113,7 +113,7 @@ fn list_of(size: u32) -> usize {
     (EXACT + ((log - EXACT.ilog2()) << DIVISIONS) + division) as usize
 }
 
-/// Steps of a block of `bytes` bytes; none where no run has room.
+/// Steps of a block of `bytes` bytes; none if no run has room.
 fn steps_for(bytes: usize) -> Option<u32> {
     let steps = bytes.checked_add(HEADER)?.div_ceil(STEP);
     (steps <= RUN_STEPS as usize).then_some((steps as u32).max(SMALLEST))
@@ -128,7 +128,7 @@ fn word(header: usize) -> &'static AtomicU64 {
     unsafe { &*(header as *const AtomicU64) }
 }
 
-/// The header at an address. The process ends where it is damaged.
+/// The header at an address. The process ends if it is damaged.
 fn read(header: usize) -> Header {
     Header::decode(word(header).load(Ordering::Relaxed), key())
         .unwrap_or_else(|| integrity::report(Damage::Header, header, None))
@@ -147,14 +147,14 @@ fn follow(header: usize, which: usize) -> usize {
     (link(header, which).load(Ordering::Relaxed) ^ key()) as usize
 }
 
-/// The neighbour of a free block in its list, 0 for none; `None` where the link leads to what cannot be a block of the
-/// same heap: it was written over, and must not be followed.
+/// The neighbour of a free block in its list, 0 for none; `None` if the link leads to an address that cannot be a block
+/// of the same heap: it was overwritten, and must not be followed.
 fn neighbour(header: usize, which: usize) -> Option<usize> {
     let to = follow(header, which);
     (to == 0 || may_be_block(to, arena::unit_within(header))).then_some(to)
 }
 
-/// Whether a header of a block may stand at an address: in a run of the heap that the unit is of.
+/// Whether an address may hold a header of a block: in a run of the heap that the unit is of.
 fn may_be_block(header: usize, of: UnitIndex) -> bool {
     let Some(index) = arena::unit_of(header).filter(|unit| (arena::FIRST_UNIT..arena::end()).contains(unit))
     else {
@@ -176,7 +176,7 @@ fn set_link(header: usize, which: usize, to: usize) {
 const NEXT: usize = 0;
 const PREVIOUS: usize = 1;
 
-/// The header of the block in use at an address. The process ends where there is none.
+/// The header of the block in use at an address. The process ends if there is none.
 fn in_use(block: usize) -> (usize, Header) {
     if !block.is_multiple_of(STEP) {
         integrity::report(Damage::NotAStart, block, None);
@@ -236,10 +236,10 @@ impl Standard {
         (header + HEADER) as *mut u8
     }
 
-    /// Gives a block back.
+    /// Frees a block.
     ///
     /// # Safety
-    /// It is a block of this heap in use; nobody uses it again.
+    /// It is a block of this heap in use; no thread uses it again.
     pub(crate) unsafe fn free(&mut self, backend: &Backend, block: *mut u8) {
         let (header, mut free) = in_use(block as usize);
         self.blocks -= 1;
@@ -265,7 +265,7 @@ impl Standard {
             if self.empty_runs != 0 {
                 self.runs -= 1;
                 let first = arena::unit_of(at).expect("runs are in the window");
-                backend.give(first);
+                backend.free(first);
                 return;
             }
             self.empty_runs += 1;
@@ -277,13 +277,13 @@ impl Standard {
                 ..free
             },
         );
-        self.tell_right(at, free.size);
+        self.update_right(at, free.size);
     }
 
-    /// Makes a block at least `bytes` bytes long where it is. No where there is no room.
+    /// Makes a block at least `bytes` bytes long in place. Returns false if there is no room.
     ///
     /// # Safety
-    /// It is a block of this heap in use, by nobody but the caller.
+    /// It is a block of this heap in use, by the caller alone.
     pub(crate) unsafe fn resize(&mut self, block: *mut u8, bytes: usize) -> bool {
         let Some(steps) = steps_for(bytes) else {
             return false;
@@ -310,8 +310,8 @@ impl Standard {
         true
     }
 
-    /// Uses the first `steps` steps of a stretch that is in no list and whose neighbours are not free; what is left
-    /// becomes free if it is a block.
+    /// Uses the first `steps` steps of a stretch that is in no list and whose neighbours are not free; the rest becomes
+    /// free if it is a block.
     fn use_start(&mut self, header: usize, stretch: Header, steps: u32) {
         let left = stretch.size - steps;
         let size = if left < SMALLEST { stretch.size } else { steps };
@@ -325,7 +325,7 @@ impl Standard {
         );
         self.steps += u64::from(size);
         if size == stretch.size {
-            self.tell_right(header, size);
+            self.update_right(header, size);
             return;
         }
         let rest = header + size as usize * STEP;
@@ -337,7 +337,7 @@ impl Standard {
                 in_use: false,
             },
         );
-        self.tell_right(rest, left);
+        self.update_right(rest, left);
     }
 
     /// Writes a header, and lists the block if it is free.
@@ -348,8 +348,8 @@ impl Standard {
         }
     }
 
-    /// Tells the block to the right of one how long that is.
-    fn tell_right(&self, header: usize, size: u32) {
+    /// Writes the length of a block into the header of the block to its right.
+    fn update_right(&self, header: usize, size: u32) {
         let right = header + size as usize * STEP;
         write(
             right,
@@ -442,7 +442,7 @@ impl Standard {
     }
 }
 
-/// Ends the process where a link of a free block leads nowhere.
+/// Ends the process if a link of a free block leads nowhere.
 #[cold]
 fn end_misled(header: usize) -> ! {
     integrity::report(Damage::WrittenAfterFree, header + HEADER, None)

@@ -1,20 +1,21 @@
-//! Units: what the heap's address space is counted in, and the description of each.
+//! Units, the grains of the heap's address space, and the description of each.
 
 use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, Ordering};
 
-use crate::remote_free::{RemoteFree, Standing};
+use crate::remote_free::{RemoteFree, SubsegmentState};
 
 /// Bytes of a unit. Extents and subsegments are runs of whole units, and start at one.
 pub const UNIT: usize = 16 << 10;
 
-/// Number of a unit, counted from the start of the window (see `arena`). 0 is never given out: it stands for none.
+/// Number of a unit, counted from the start of the window (see `arena`). No heap has unit 0: the number stands for
+/// none.
 pub type UnitIndex = u32;
 
-/// What the run is to which a unit belongs.
+/// The kind of the run to which a unit belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum UnitKind {
-    /// Outside of every heap: never taken, or given back to the arena.
+    /// Outside of every heap: never taken, or returned to the arena.
     Nothing = 0,
     /// A free extent of a heap's back end.
     Free = 1,
@@ -24,9 +25,9 @@ pub enum UnitKind {
     Large = 3,
     /// Coalescing blocks of the Standard front end.
     Standard = 4,
-    /// A run that the back end is about to change, in nobody's list: being purged, for one.
+    /// A run that the back end is about to change, in no list: one that is being purged, for example.
     Busy = 5,
-    /// A run that was one large block, kept as it is for the next one as long, see `run_cache`.
+    /// A run that was one large block, cached whole for the next one of its length, see `run_cache`.
     Cached = 6,
 }
 
@@ -46,18 +47,21 @@ impl UnitKind {
     }
 }
 
-/// The description of a unit, a cache line, out of the way of the blocks: nothing that overruns a block hits it.
+/// The description of a unit: one cache line, in a table away from the blocks, so that no overrun of a block reaches
+/// it.
 ///
-/// Invariants, checked by `backend::check`:
+/// Invariants, whose executable form is `backend::check`. Checked by `runs_tile_segments_after_any_calls`.
 /// 1. A unit is the first of a run exactly if `first` is its own index; it describes the run.
-/// 2. Runs tile the segments that belong to a heap: `first + length` is the first unit of the next run.
+/// 2. Runs tile the segments that belong to a heap: `first + length` is the first unit of the next run. Free neighbours
+///    are one extent.
 /// 3. The last unit of a free extent has its `kind`, `heap`, `first` and `length`, so that the right neighbour finds
 ///    its start.
 /// 4. The other units of a subsegment or of a Standard run have `kind`, `heap` and `first`. Those of a large block, a
 ///    cached run or a free extent are [`UnitKind::Nothing`].
+/// 5. The untouched units of a free extent are zero.
 ///
-/// Fields are atomics because another process, and statistics of this one, read them at any time; who may *write*
-/// them is written at each. Zeroed memory is a unit that is [`UnitKind::Nothing`].
+/// Fields are atomics because another process, and statistics of this one, read them at any time; each field names the
+/// lock or the owner that *writes* it. Zeroed memory is a unit that is [`UnitKind::Nothing`].
 ///
 /// Layout: version [`LAYOUT`](crate::LAYOUT) of it is read from outside by `plimsoll heap stat`.
 #[derive(Debug)]
@@ -69,7 +73,7 @@ pub struct Unit {
     pub kind: AtomicU8,
     /// Subsegment: its bucket's number. Set before it is used.
     pub bucket: AtomicU8,
-    /// Subsegment: how often it was looked at since its number of free blocks changed. The drain's lock.
+    /// Subsegment: number of looks since its number of free blocks changed. Flush lock.
     pub rest: AtomicU8,
     /// Nothing.
     pub spare: AtomicU8,
@@ -87,9 +91,9 @@ pub struct Unit {
     pub local: AtomicU16,
     /// Subsegment: blocks in its local free list. Bucket's lock.
     pub local_free: AtomicU16,
-    /// Subsegment: blocks that were ever handed out; those from this number on are untouched. Bucket's lock.
-    pub carved: AtomicU16,
-    /// Subsegment: how many blocks were free when it was looked at last. The drain's lock.
+    /// Subsegment: blocks split off so far; those from this number on are untouched. Bucket's lock.
+    pub split: AtomicU16,
+    /// Subsegment: free blocks at the last look. Flush lock.
     pub seen: AtomicU16,
     /// Subsegment: the pages that are absent, see `subsegment::absent`. Bucket's lock.
     pub absent: AtomicU32,
@@ -102,7 +106,7 @@ pub struct Unit {
     pub purge_next: AtomicU32,
     /// Touched free extent: the one before it of its period, 0 for the first. Back end's lock.
     pub purge_previous: AtomicU32,
-    /// Large: bytes of the run beyond those that were asked for. Owner of the block.
+    /// Large: bytes of the run beyond the requested ones. Owner of the block.
     pub slack: AtomicU32,
 }
 
@@ -110,20 +114,20 @@ pub struct Unit {
 const _: () = assert!(size_of::<Unit>() == 64);
 
 impl Unit {
-    /// What the run is that the unit describes or belongs to.
+    /// The kind of the run that the unit describes or belongs to.
     #[inline]
     pub fn kind(&self) -> UnitKind {
-        // What this process wrote is a kind.
+        // This process writes numbers of kinds alone.
         UnitKind::of_number(self.kind.load(Ordering::Relaxed)).unwrap_or(UnitKind::Nothing)
     }
 
     /// Makes it describe nothing.
     pub(crate) fn clear(&self) {
-        self.remote.end(Standing::Nothing, 0);
+        self.remote.end(SubsegmentState::Nothing, 0);
         for byte in [&self.kind, &self.bucket, &self.rest, &self.spare] {
             byte.store(0, Ordering::Relaxed);
         }
-        for number in [&self.local, &self.local_free, &self.carved, &self.seen] {
+        for number in [&self.local, &self.local_free, &self.split, &self.seen] {
             number.store(0, Ordering::Relaxed);
         }
         let words = [

@@ -61,7 +61,7 @@ fn threads_hand_blocks_on() {
             let sender = sender.clone();
             scope.spawn(move || {
                 for length in 0..5000 {
-                    sender.send(vec![thread; length]).expect("somebody receives");
+                    sender.send(vec![thread; length]).expect("the receiver lives");
                 }
             });
         }
@@ -89,7 +89,7 @@ fn a_long_list_grows_by_moving_its_pages() {
     assert!(list.iter().zip(0..).all(|(item, number)| *item == number));
 }
 
-/// Nothing but the allocator is there: it is the allocator that has the C library tell it of forks.
+/// The allocator is alone: it registers the fork handlers with the C library itself.
 #[test]
 fn children_of_a_fork_under_load_allocate() {
     fn allocate() {

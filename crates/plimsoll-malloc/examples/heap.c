@@ -1,5 +1,5 @@
 /*
- * A heap of its own for a tree that ends all at once.
+ * A heap for a tree, freed all at once.
  *
  * From the root of the repository:
  *

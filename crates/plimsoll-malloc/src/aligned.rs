@@ -1,4 +1,4 @@
-//! Blocks at multiples of what the caller names.
+//! Blocks at multiples of a requested alignment.
 #![allow(unsafe_code)]
 
 use core::ffi::c_int;

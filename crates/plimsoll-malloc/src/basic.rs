@@ -7,13 +7,13 @@ use plimsoll_lfh::Heap;
 
 use crate::errno::{ENOMEM, or_no_memory, set, set_no_memory};
 
-/// A block of at least `size` bytes; null and `ENOMEM` where no memory is left. 0 bytes are a block too.
+/// A block of at least `size` bytes; null and `ENOMEM` if no memory is left. 0 bytes are a block too.
 #[unsafe(no_mangle)]
 pub extern "C" fn malloc(size: usize) -> *mut u8 {
     Heap::process().allocate_or(size, set_no_memory)
 }
 
-/// Gives a block back. Null is allowed. `errno` stays as it was.
+/// Frees a block. Null is allowed. `errno` stays as it was.
 ///
 /// # Safety
 /// `block` is null or was returned by this library and is in use; it is not used again.
@@ -23,7 +23,7 @@ pub unsafe extern "C" fn free(block: *mut u8) {
     unsafe { Heap::process().free(block) };
 }
 
-/// A block of `count` times `size` bytes that are zero; null and `ENOMEM` where no memory is left or the product is
+/// A block of `count` times `size` bytes that are zero; null and `ENOMEM` if no memory is left or the product is
 /// too large to be a size.
 #[unsafe(no_mangle)]
 pub extern "C" fn calloc(count: usize, size: usize) -> *mut u8 {
@@ -38,7 +38,7 @@ fn zeroed(count: usize, size: usize) -> *mut u8 {
     }
 }
 
-/// Makes a block `size` bytes long; it may move. Null and `ENOMEM` where no memory is left: the block stays as it was.
+/// Makes a block `size` bytes long; it may move. Null and `ENOMEM` if no memory is left: the block stays as it was.
 ///
 /// As in glibc, no block is as `malloc`, and 0 bytes free the block and return null.
 ///
@@ -122,7 +122,7 @@ pub unsafe extern "C" fn free_aligned_sized(block: *mut u8, _align: usize, _size
     unsafe { Heap::process().free(block) };
 }
 
-/// [`malloc`] by the name that glibc has for who replaces malloc; programs call it too.
+/// [`malloc`] by the name that glibc has for replacements of malloc; programs call it too.
 #[unsafe(no_mangle)]
 pub extern "C" fn __libc_malloc(size: usize) -> *mut u8 {
     Heap::process().allocate_or(size, set_no_memory)

@@ -21,12 +21,12 @@ pub(crate) fn set(error: c_int) {
     unsafe { __errno_location().write(error) };
 }
 
-/// Says that no memory is left.
+/// Sets `errno` to `ENOMEM`.
 pub(crate) fn set_no_memory() {
     set(ENOMEM);
 }
 
-/// The block itself; where there is none, `errno` says so.
+/// The block itself; for null, sets `errno`.
 #[inline]
 pub(crate) fn or_no_memory(block: *mut u8) -> *mut u8 {
     if block.is_null() {

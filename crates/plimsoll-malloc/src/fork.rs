@@ -3,7 +3,7 @@
 
 use plimsoll_lfh::Heap;
 
-/// The first call of the heap does it too, but is in the hands of the program: it may fork before.
+/// The first call of the heap does it too, but the program decides when that is: it may fork before.
 extern "C" fn prepare() {
     Heap::prepare_for_forks();
 }

@@ -1,4 +1,4 @@
-//! Heaps as objects for C: `include/plimsoll_heap.h` says what each function does; here stands how.
+//! Heaps as objects for C: `include/plimsoll_heap.h` documents each function.
 #![allow(unsafe_code)]
 
 use core::ffi::{c_int, c_uint};
@@ -40,7 +40,7 @@ pub extern "C" fn plimsoll_heap_create(options: c_uint) -> *mut Heap {
     };
     let made = match options & NO_SERIALIZE {
         0 => Heap::new(choices),
-        // SAFETY: whoever asks for it sees to it that one thread at a time uses the heap, as the header says.
+        // SAFETY: the caller guarantees that one thread at a time uses the heap, as the header demands.
         _ => unsafe { Heap::new_no_serialize(choices) },
     };
     match made {
@@ -50,7 +50,7 @@ pub extern "C" fn plimsoll_heap_create(options: c_uint) -> *mut Heap {
             handle
         }
         Err(error) => {
-            // SAFETY: the block was allocated above, and nobody else knows of it.
+            // SAFETY: the block was allocated above, and no other thread knows it.
             unsafe { Heap::process().free(handle.cast()) };
             set(match error {
                 HeapError::TooManyHeaps => EAGAIN,
@@ -191,7 +191,7 @@ pub unsafe extern "C" fn plimsoll_heap_front_end(heap: *const Heap) -> c_int {
     unsafe { &*heap }.front_end() as c_int
 }
 
-/// Gives free memory back to the system.
+/// Returns free memory to the kernel.
 ///
 /// # Safety
 /// As for [`plimsoll_heap_alloc`].
@@ -201,7 +201,7 @@ pub unsafe extern "C" fn plimsoll_heap_trim(heap: *const Heap) {
     unsafe { &*heap }.trim();
 }
 
-/// What the heap holds.
+/// The contents of the heap.
 ///
 /// # Safety
 /// As for [`plimsoll_heap_alloc`]; `holdings` is valid for writing.
@@ -212,13 +212,13 @@ pub unsafe extern "C" fn plimsoll_heap_count(heap: *const Heap, holdings: *mut H
 }
 
 /// Walks over all heaps of the process. Returns how many damages there are, having written each to standard error; at
-/// least 1 where the walk could not go on to its end.
+/// least 1 if the walk could not go on to its end.
 #[unsafe(no_mangle)]
 pub extern "C" fn plimsoll_heap_validate() -> usize {
     let mut told = 0;
     let mut tell = |damage| {
         told += 1;
-        // Where standard error takes nothing there is nobody left to tell.
+        // If standard error takes no bytes, no other place for the text remains.
         let _ = writeln!(StandardError, "plimsoll: the heap is damaged: {damage}");
     };
     let found = match Heap::validate_all(&mut tell) {

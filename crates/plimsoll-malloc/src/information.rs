@@ -1,4 +1,4 @@
-//! What malloc says of itself, and what can be asked of it besides blocks.
+//! Statistics and options of malloc.
 #![allow(unsafe_code)]
 
 use core::ffi::{c_char, c_int, c_void};
@@ -19,8 +19,8 @@ pub unsafe extern "C" fn malloc_usable_size(block: *mut u8) -> usize {
     unsafe { Heap::process().usable_size(block) }
 }
 
-/// Gives free memory back to the system at once. Returns 1, as glibc does where something was given back; how much is
-/// kept (`pad`) is the heap's own affair.
+/// Returns free memory to the kernel at once. Returns 1, as glibc does if it released memory; the heap ignores `pad`,
+/// the bytes to keep.
 #[unsafe(no_mangle)]
 pub extern "C" fn malloc_trim(_pad: usize) -> c_int {
     Heap::process().trim();
@@ -39,7 +39,7 @@ pub extern "C" fn __libc_mallopt(_parameter: c_int, _value: c_int) -> c_int {
     0
 }
 
-/// What a heap holds, in bytes and blocks.
+/// The contents of a heap, in bytes and blocks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Holdings {
@@ -47,7 +47,7 @@ pub struct Holdings {
     pub reserved: usize,
     /// Bytes that may be resident: used, free and large.
     pub committed: usize,
-    /// Bytes of blocks of up to 16 KiB in use, with what describes them.
+    /// Bytes of blocks of up to 16 KiB in use, with their descriptions.
     pub used: usize,
     /// Bytes that are free.
     pub free: usize,
@@ -60,7 +60,7 @@ pub struct Holdings {
 }
 
 impl Holdings {
-    /// Counts what a heap holds now, while other threads go on. All zero before the process's first call, and where the
+    /// Counts the contents of a heap now, while other threads run. All zero before the process's first call, and if the
     /// heap cannot be read.
     pub(crate) fn of(heap: &Heap) -> Holdings {
         let Some((_, counted)) = heap.statistics() else {
@@ -69,7 +69,7 @@ impl Holdings {
         let (mut free, mut free_blocks) = (counted.free, counted.free_blocks);
         for bucket in Bucket::all() {
             let counts = &counted.buckets[bucket.index()];
-            // What is absent is not committed.
+            // Absent pages are not committed.
             let blocks = counts.free() - counts.absent;
             free += blocks * bucket.size() as u64;
             free_blocks += blocks;
@@ -86,7 +86,7 @@ impl Holdings {
     }
 }
 
-/// `struct mallinfo2` of glibc, and with `c_int` `struct mallinfo`. What has no meaning here is 0.
+/// `struct mallinfo2` of glibc, and with `c_int` `struct mallinfo`. Fields without a meaning here are 0.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct MallocInformation<T> {
@@ -105,7 +105,7 @@ pub struct MallocInformation<T> {
     uordblks: T,
     /// Free bytes.
     fordblks: T,
-    /// Free bytes that `malloc_trim` could give back: at most.
+    /// Free bytes that `malloc_trim` could release: at most.
     keepcost: T,
 }
 
@@ -125,7 +125,7 @@ impl<T: Default> MallocInformation<T> {
     }
 }
 
-/// What the heap of the process holds.
+/// The contents of the process's heap.
 #[unsafe(no_mangle)]
 pub extern "C" fn mallinfo2() -> MallocInformation<usize> {
     MallocInformation::of_process(|number| number)
@@ -147,11 +147,11 @@ fn in_small_numbers() -> MallocInformation<c_int> {
     MallocInformation::of_process(|number| c_int::try_from(number).unwrap_or(c_int::MAX))
 }
 
-/// Writes to standard error what the heap of the process holds.
+/// Writes the contents of the process's heap to standard error.
 #[unsafe(no_mangle)]
 pub extern "C" fn malloc_stats() {
     let holdings = Holdings::of(Heap::process());
-    // Where standard error takes nothing there is nobody left to tell.
+    // If standard error takes no bytes, no other place for the text remains.
     let _ = writeln!(
         StandardError,
         "plimsoll: reserved {} bytes, committed {}; used {}, free {} in {} blocks, large {} in {} blocks",
@@ -182,8 +182,8 @@ impl Write for Stream {
     }
 }
 
-/// Writes what the heap of the process holds to a stream as XML, in elements of glibc's. Returns 0, -1 and `EINVAL` for
-/// `options` other than 0, or -1 and what the stream set.
+/// Writes the contents of the process's heap to a stream as XML, in elements of glibc's. Returns 0, -1 and `EINVAL` for
+/// `options` other than 0, or -1 and the stream's error.
 ///
 /// # Safety
 /// `stream` is a `FILE*` that is open for writing.

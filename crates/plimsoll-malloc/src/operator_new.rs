@@ -1,12 +1,13 @@
 //! C++'s operators new, by their mangled names.
 //!
-//! Where no memory is left, those that throw do as the standard says: they call the new handler and try again until
-//! there is none (`std::get_new_handler`), and then throw `std::bad_alloc`. Both are functions of the C++ runtime, which
-//! is found if it was loaded with the program or before this library; without it the process is aborted with a message.
-//! Those that do not throw return null at once: they call no handler, as a handler may throw.
+//! Without memory, the throwing operators follow the standard: they call the new handler and try again until there is
+//! none (`std::get_new_handler`), and then throw `std::bad_alloc`. Both are functions of the C++ runtime, which this
+//! library finds if it was loaded with the program or before this library; without it the process aborts with a
+//! message. The operators that do not throw return null at once: they call no handler, as a handler may throw.
 //!
-//! An exception must not pass through a frame of Rust. So the throwing operators are naked functions: what throws is
-//! jumped to with the stack as the caller left it, and the loop that calls handlers describes its frame to the unwinder.
+//! An exception must not pass through a frame of Rust. So the throwing operators are naked functions: they jump to the
+//! throwing function with the stack as the caller left it, and the loop that calls handlers describes its frame to the
+//! unwinder.
 #![allow(unsafe_code)]
 
 use core::arch::naked_asm;
@@ -149,8 +150,8 @@ pub extern "C" fn _ZnamSt11align_val_t(size: usize, align: usize) -> *mut u8 {
     naked_asm!("b {new}", new = sym _ZnwmSt11align_val_t);
 }
 
-/// Jumped to where the first attempt found no memory: calls the new handler and tries again, until there is no handler;
-/// then jumps to what throws `std::bad_alloc`.
+/// The target of a jump after a first attempt without memory: calls the new handler and tries again, until there is no
+/// handler; then jumps to the function that throws `std::bad_alloc`.
 #[unsafe(naked)]
 extern "C" fn failed(size: usize, align: usize) -> *mut u8 {
     #[cfg(target_arch = "x86_64")]

@@ -4,7 +4,7 @@ use core::fmt::{self, Write};
 
 use plimsoll_os::{abort, write_error};
 
-/// The standard error stream. What it does not take has nobody to read it.
+/// The standard error stream. Bytes that it does not take are lost.
 pub(crate) struct StandardError;
 
 impl Write for StandardError {
@@ -14,7 +14,7 @@ impl Write for StandardError {
     }
 }
 
-/// Says why, and aborts.
+/// Writes the reason, and aborts.
 #[cold]
 pub(crate) fn fatal(why: impl fmt::Display) -> ! {
     let _ = writeln!(StandardError, "plimsoll: {why}");

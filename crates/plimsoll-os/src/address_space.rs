@@ -1,4 +1,4 @@
-//! Ranges of this process's address space by address: reserved, made usable, given back. For a heap, which owns its
+//! Ranges of this process's address space by address: reserved, made usable, returned. For a heap, which owns its
 //! ranges by other means than Rust's. No call touches `errno`.
 #![allow(unsafe_code)]
 
@@ -15,7 +15,7 @@ pub fn reserve(length: usize) -> Result<usize, Errno> {
     unsafe { mmap(0, length, libc::PROT_NONE, flags) }
 }
 
-/// What RLIMIT_AS allows the process, in bytes; none where it is unlimited.
+/// RLIMIT_AS of the process, in bytes; none if it is unlimited.
 pub fn limit() -> Option<u64> {
     let mut limit = libc::rlimit64 {
         rlim_cur: 0,
@@ -33,13 +33,13 @@ pub fn limit() -> Option<u64> {
 /// [`Errno::EXIST`] where something is; [`Errno::NOMEM`] where there is no room.
 pub fn map_unused(start: usize, length: usize) -> Result<(), Errno> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
-    // SAFETY: MAP_FIXED_NOREPLACE never maps over what is there.
+    // SAFETY: MAP_FIXED_NOREPLACE never maps over an existing mapping.
     let at = unsafe { mmap(start, length, libc::PROT_READ | libc::PROT_WRITE, flags) }?;
     if at == start {
         return Ok(());
     }
     // A kernel before 4.17 takes the address for a hint.
-    // SAFETY: the range was mapped a moment ago by this call, and nobody knows of it.
+    // SAFETY: the range was mapped a moment ago by this call, and no other thread knows it.
     let _ = unsafe { unmap(at, length) };
     Err(Errno::EXIST)
 }
@@ -62,10 +62,10 @@ unsafe fn mmap(start: usize, length: usize, protection: i32, flags: i32) -> Resu
     unsafe { system_call(libc::SYS_mmap, arguments) }
 }
 
-/// Makes a reserved range readable and writable. What was there stays, what was never there is zero.
+/// Makes a reserved range readable and writable. Former contents stay, new pages are zero.
 ///
 /// # Errors
-/// [`Errno::NOMEM`] where the overcommit policy or `vm.max_map_count` has no room.
+/// [`Errno::NOMEM`] if the overcommit policy or `vm.max_map_count` has no room.
 ///
 /// # Safety
 /// The range is whole pages, mapped, and the caller's.
@@ -75,35 +75,35 @@ pub unsafe fn make_accessible(start: usize, length: usize) -> Result<(), Errno> 
     unsafe { system_call(libc::SYS_mprotect, [start, length, protection as usize, 0, 0, 0]) }.map(drop)
 }
 
-/// Makes a range neither readable nor writable: who touches it gets SIGSEGV.
+/// Makes a range neither readable nor writable: an access to it raises SIGSEGV.
 ///
 /// # Errors
-/// [`Errno::NOMEM`] where `vm.max_map_count` has no room.
+/// [`Errno::NOMEM`] if `vm.max_map_count` has no room.
 ///
 /// # Safety
-/// The range is whole pages, mapped, and the caller's; nobody uses it.
+/// The range is whole pages, mapped, and the caller's; no thread uses it.
 pub unsafe fn make_inaccessible(start: usize, length: usize) -> Result<(), Errno> {
     let protection = libc::PROT_NONE;
     // SAFETY: the caller's premise.
     unsafe { system_call(libc::SYS_mprotect, [start, length, protection as usize, 0, 0, 0]) }.map(drop)
 }
 
-/// Gives the pages of a range back at once; they read as zero afterwards (`MADV_DONTNEED`).
+/// Returns the pages of a range to the kernel at once; they read as zero afterwards (`MADV_DONTNEED`).
 ///
 /// # Errors
-/// [`Errno::INVAL`] where pages are locked (`mlock(2)`): they stay as they are.
+/// [`Errno::INVAL`] if pages are locked (`mlock(2)`): they stay as they are.
 ///
 /// # Safety
-/// The range is whole pages, mapped, and the caller's; nobody relies on its contents.
+/// The range is whole pages, mapped, and the caller's; no code relies on its contents.
 pub unsafe fn discard(start: usize, length: usize) -> Result<(), Errno> {
     // SAFETY: the caller's premise.
     unsafe { madvise(start, length, libc::MADV_DONTNEED) }
 }
 
-/// Gives `advice` on a range, which leaves its contents as they are.
+/// Applies `advice` to a range, which leaves its contents as they are.
 ///
 /// # Errors
-/// [`Errno::INVAL`] where the kernel does not know the advice, [`Errno::NOMEM`] where a part is not mapped.
+/// [`Errno::INVAL`] if the kernel does not know the advice, [`Errno::NOMEM`] if a part is not mapped.
 pub fn advise(start: usize, length: usize, advice: Advice) -> Result<(), Errno> {
     // SAFETY: the kernel checks the range, and no `Advice` changes contents or protection.
     unsafe { madvise(start, length, advice.raw()) }
@@ -116,14 +116,14 @@ unsafe fn madvise(start: usize, length: usize, advice: i32) -> Result<(), Errno>
     unsafe { system_call(libc::SYS_madvise, [start, length, advice as usize, 0, 0, 0]) }.map(drop)
 }
 
-/// Moves the pages of `from..from + length` to `to`, where whatever was mapped is replaced. The old range stays
-/// mapped, and reads as zero (`mremap(2)` with `MREMAP_DONTUNMAP`, Linux 5.7).
+/// Moves the pages of `from..from + length` to `to`, and replaces mappings there. The old range stays mapped, and reads
+/// as zero (`mremap(2)` with `MREMAP_DONTUNMAP`, Linux 5.7).
 ///
 /// # Errors
-/// [`Errno::INVAL`] where the kernel cannot; then nothing was moved.
+/// [`Errno::INVAL`] if the kernel cannot; then nothing was moved.
 ///
 /// # Safety
-/// Both ranges are whole pages, private and anonymous, and the caller's; they do not overlap; nobody relies on the
+/// Both ranges are whole pages, private and anonymous, and the caller's; they do not overlap; no code relies on the
 /// contents of `to`.
 pub unsafe fn move_pages(from: usize, to: usize, length: usize) -> Result<(), Errno> {
     let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED | libc::MREMAP_DONTUNMAP;
@@ -134,10 +134,10 @@ pub unsafe fn move_pages(from: usize, to: usize, length: usize) -> Result<(), Er
 /// Unmaps a range.
 ///
 /// # Errors
-/// [`Errno::NOMEM`] where `vm.max_map_count` has no room for the split.
+/// [`Errno::NOMEM`] if `vm.max_map_count` has no room for the split.
 ///
 /// # Safety
-/// The range is whole pages and the caller's; nobody uses it.
+/// The range is whole pages and the caller's; no thread uses it.
 pub unsafe fn unmap(start: usize, length: usize) -> Result<(), Errno> {
     // SAFETY: the caller's premise.
     unsafe { system_call(libc::SYS_munmap, [start, length, 0, 0, 0, 0]) }.map(drop)

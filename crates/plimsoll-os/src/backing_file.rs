@@ -7,7 +7,7 @@ use crate::{Errno, Fd};
 
 /// A file of this value alone, zero at first, that is gone when it and the regions on it are.
 ///
-/// Invariant: nobody else has the file open, so that its pages change by our hand alone.
+/// Invariant: no other process has the file open, so that its pages change by this process alone.
 #[derive(Debug)]
 pub struct BackingFile {
     file: Fd,

@@ -1,9 +1,9 @@
-//! Time by system call, for those who may not use the C library's. No call touches `errno`.
+//! Time by system call, for callers that may not use the C library's. No call touches `errno`.
 #![allow(unsafe_code)]
 
 use crate::raw::system_call;
 
-/// Milliseconds since some start, to the accuracy of the kernel's tick (`CLOCK_MONOTONIC_COARSE`). They stand still
+/// Milliseconds since some start, to the accuracy of the kernel's tick (`CLOCK_MONOTONIC_COARSE`). They do not advance
 /// while the machine sleeps, and wrap after 49 days: compare differences.
 pub fn coarse_milliseconds() -> u32 {
     let mut now = libc::timespec {

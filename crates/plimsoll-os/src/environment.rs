@@ -3,7 +3,7 @@
 
 use crate::raw::system_call;
 
-/// What is kept of one variable: longer ones are cut.
+/// Bytes of one variable: longer ones are cut.
 const LONGEST: usize = 256;
 
 /// Calls `visit` with each variable of the environment that the process was started with, `NAME=value`, cut at 256

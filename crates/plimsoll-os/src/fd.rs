@@ -8,7 +8,7 @@ use core::ffi::c_int;
 pub struct Fd(c_int);
 
 impl Fd {
-    /// Takes ownership of what a system call returned.
+    /// Takes ownership of the descriptor that a system call returned.
     pub(crate) fn from_call(returned: c_int) -> Fd {
         debug_assert!(returned >= 0);
         Fd(returned)

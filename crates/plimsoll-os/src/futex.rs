@@ -24,12 +24,12 @@ pub fn futex_wait(word: &AtomicU32, expected: u32, limit: Option<Duration>) {
         0,
         0,
     ];
-    // SAFETY: the kernel reads the word and the time, both of which outlive the call. Whatever it returns, the caller
+    // SAFETY: the kernel reads the word and the time, both of which outlive the call. After any result, the caller
     // looks at the word again.
     let _ = unsafe { system_call(libc::SYS_futex, arguments) };
 }
 
-/// Wakes up to `count` of those who sleep on `word`.
+/// Wakes up to `count` of the threads that sleep on `word`.
 pub fn futex_wake(word: &AtomicU32, count: u32) {
     let operation = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
     let arguments = [

@@ -16,17 +16,17 @@ use state::RUNNING;
 /// A signal set with every signal.
 static EVERY_SIGNAL: u64 = u64::MAX;
 
-/// Starts a thread that runs `work` on the stack that ends at `stack_end`, and again each time it was asked to
+/// Starts a thread that runs `work` on the stack that ends at `stack_end`, and again for each request
 /// ([`HelperState::ask`]) after `work` last began to look. All signals are blocked in it; no call touches `errno`.
 ///
 /// # Errors
-/// The error of `clone(2)`: no thread was started, and the state says so.
+/// The error of `clone(2)`: no thread was started, and the state is absent.
 ///
 /// # Safety
-/// `stack_end` is a multiple of 16; the bytes below it, as many as `work` may need, are writable and nobody's as long as
-/// the state says that a helper is present. [`HelperState::ask`] told this caller to start it. `work` begins to look
-/// ([`HelperState::begin_to_look`]) at least once, does not unwind, and uses neither thread-local storage nor anything
-/// that may: the thread shares that of the thread that started it.
+/// `stack_end` is a multiple of 16; the bytes below it, as many as `work` may need, are writable and unused as long as
+/// the state has a helper. [`HelperState::ask`] returned true to this caller. `work` begins to look
+/// ([`HelperState::begin_to_look`]) at least once, does not unwind, and uses neither thread-local storage nor any
+/// function that may: the thread shares that of the thread that started it.
 pub unsafe fn start_helper_thread(
     stack_end: usize,
     state: &'static HelperState,
@@ -63,7 +63,7 @@ pub unsafe fn start_helper_thread(
     started
 }
 
-/// What the thread shares: all that threads share.
+/// The resources that the thread shares: all that threads share.
 const FLAGS: i32 = libc::CLONE_VM
     | libc::CLONE_FS
     | libc::CLONE_FILES
@@ -77,8 +77,8 @@ const FLAGS: i32 = libc::CLONE_VM
 unsafe fn clone(stack_end: usize, state: usize, work: extern "C" fn()) -> Result<(), Errno> {
     let returned: isize;
     // SAFETY: the new thread starts behind the system call with the new stack, of which it uses nothing above; it calls
-    // `work` until nobody asks for more, and ends there: once the state is `ABSENT` it uses registers alone. The old one
-    // goes on as after any system call.
+    // `work` until no request is left, and ends there: once the state is `ABSENT` it uses registers alone. The old one
+    // continues as after any system call.
     unsafe {
         core::arch::asm!(
             "syscall",
@@ -119,8 +119,8 @@ unsafe fn clone(stack_end: usize, state: usize, work: extern "C" fn()) -> Result
 unsafe fn clone(stack_end: usize, state: usize, work: extern "C" fn()) -> Result<(), Errno> {
     let returned: isize;
     // SAFETY: the new thread starts behind the system call with the new stack, of which it uses nothing above; it calls
-    // `work`, which keeps x20 and x21, until nobody asks for more, and ends there: once the state is `ABSENT` it uses
-    // registers alone. The old one goes on as after any system call.
+    // `work`, which keeps x20 and x21, until no request is left, and ends there: once the state is `ABSENT` it uses
+    // registers alone. The old one continues as after any system call.
     unsafe {
         core::arch::asm!(
             "svc 0",
@@ -177,9 +177,9 @@ mod tests {
 
     const STACK: usize = 64 << 10;
 
-    fn wait_until(what: impl Fn() -> bool) {
+    fn wait_until(condition: impl Fn() -> bool) {
         let start = Instant::now();
-        while !what() {
+        while !condition() {
             assert!(start.elapsed() < Duration::from_secs(10));
             thread::yield_now();
         }

@@ -1,5 +1,5 @@
-//! The numbers of whoever calls, as the kernel knows them: what a C library keeps of them may not be there yet, or be of
-//! the parent after a fork. No call touches `errno`.
+//! The PID and TID of the caller, from the kernel: the C library's copies may not exist yet, or be the parent's after a
+//! fork. No call touches `errno`.
 #![allow(unsafe_code)]
 
 use crate::raw::system_call;

@@ -1,4 +1,5 @@
-//! The end of a process that cannot go on: without the C library, which may be what is broken. No call touches `errno`.
+//! The end of a process that cannot continue: without the C library, which may be the broken part. No call touches
+//! `errno`.
 #![allow(unsafe_code)]
 
 use crate::raw::system_call;
@@ -16,8 +17,8 @@ pub fn write_error(text: &[u8]) {
     }
 }
 
-/// Raises SIGABRT in this thread, as `abort(3)` does; where the signal is handled, ignored or blocked, the process
-/// ends with the exit code that a shell gives to it.
+/// Raises SIGABRT in this thread, as `abort(3)` does; if the signal is handled, ignored or blocked, the process ends
+/// with the exit code that a shell reports for it.
 pub fn abort() -> ! {
     // SAFETY: these take no memory; the last ends the process.
     unsafe {
@@ -32,7 +33,7 @@ pub fn abort() -> ! {
     }
 }
 
-/// 8 bytes that nobody can guess; none where the kernel has no such call or is not ready to.
+/// 8 random bytes; none if the kernel has no such call or is not ready for it.
 pub fn random_word() -> Option<u64> {
     const WITHOUT_WAITING: usize = libc::GRND_NONBLOCK as usize;
     let mut word = 0_u64;

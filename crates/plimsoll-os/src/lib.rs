@@ -1,7 +1,8 @@
 //! Raw Linux memory-management calls: `no_std`, and nothing here allocates.
 //!
-//! A file is a noun of the kernel's interface. Unsafe code is allowed per module; what the modules export is safe
-//! wherever the kernel itself cannot be made to break Rust's memory rules by the call.
+//! A file is a noun of the kernel's interface. Unsafe code is allowed per module; the exported functions are safe if no
+//! call of them can make the kernel break Rust's memory rules.
+#![warn(missing_docs)]
 #![no_std]
 
 pub mod address_space;

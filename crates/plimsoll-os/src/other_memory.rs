@@ -5,11 +5,10 @@ use crate::Errno;
 use crate::raw::system_call;
 
 /// Copies bytes at `address` of process `pid` into `into`, while the process runs (`process_vm_readv(2)`, Linux 3.2).
-/// Returns how many were copied: fewer than asked for where what follows cannot be read. Leaves `errno` alone.
+/// Returns the number of copied bytes: fewer than requested if the next ones cannot be read. Leaves `errno` alone.
 ///
 /// # Errors
-/// [`Errno::SRCH`] where there is no such process, [`Errno::PERM`] where this one may not look into it (another user's;
-/// `kernel.yama.ptrace_scope`), [`Errno::FAULT`] where nothing readable is at the address.
+/// [`Errno::SRCH`] if there is no such process, [`Errno::PERM`] if this one may not read it (another user's; `kernel.yama.ptrace_scope`), [`Errno::FAULT`] if nothing readable is at the address.
 pub fn read_other(pid: u32, address: usize, into: &mut [u8]) -> Result<usize, Errno> {
     let local = libc::iovec {
         iov_base: into.as_mut_ptr().cast(),

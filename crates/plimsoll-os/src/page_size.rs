@@ -5,6 +5,6 @@
 pub fn page_size() -> usize {
     // SAFETY: sysconf reads a constant of the system.
     let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    // Linux gives every process its page size in the auxiliary vector, so this cannot be -1.
+    // Linux passes the page size to every process in the auxiliary vector, so this cannot be -1.
     usize::try_from(bytes).unwrap_or(4096)
 }

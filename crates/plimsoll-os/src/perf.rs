@@ -10,7 +10,7 @@ use crate::{Errno, Fd};
 pub enum PerfEvent {
     /// `PERF_COUNT_SW_PAGE_FAULTS`: counted by the kernel, there on every machine.
     PageFaults,
-    /// `PERF_COUNT_HW_CPU_CYCLES`: counted by the CPU, often not handed to a guest.
+    /// `PERF_COUNT_HW_CPU_CYCLES`: counted by the CPU, often not available to a guest.
     Cycles,
 }
 

@@ -66,14 +66,13 @@ impl Pidfd {
     }
 
     /// Reclaims `ranges` of the process (`process_madvise(2)` with `MADV_PAGEOUT`, Linux 5.10), at most `step` bytes a
-    /// call, and asks `proceed` with the bytes done so far before each. Returns the bytes advised on: all, or fewer
-    /// when `proceed` said no.
+    /// call, and calls `proceed` with the bytes done so far before each. Returns the bytes advised on: all, or fewer if
+    /// `proceed` returned false.
     ///
-    /// The kernel may carry out a part of a call alone; the rest is then asked for again.
+    /// The kernel may carry out a part of a call alone; the next call requests the rest.
     ///
     /// # Errors
-    /// [`Errno::PERM`] without CAP_SYS_NICE and ptrace access, [`Errno::SRCH`] when the process has ended,
-    /// [`Errno::NOMEM`] for a range that is not mapped, [`Errno::INVAL`] for one not aligned to pages.
+    /// [`Errno::PERM`] without CAP_SYS_NICE and ptrace access, [`Errno::SRCH`] when the process has ended, [`Errno::NOMEM`] for a range that is not mapped, [`Errno::INVAL`] for one not aligned to pages.
     pub fn page_out(
         &self,
         ranges: &[Range],
@@ -150,7 +149,7 @@ pub enum UsageScope {
     Thread,
 }
 
-/// What a process or thread has used since its start (`getrusage(2)`).
+/// The resources that a process or thread has used since its start (`getrusage(2)`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ResourceUsage {
     /// CPU in user code, microseconds.
@@ -163,14 +162,14 @@ pub struct ResourceUsage {
     pub major_faults: u64,
 }
 
-/// How a child process ended, and what it and those of its descendants that it waited for had used.
+/// The end of a child process, and the resources of it and of those of its descendants that it waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ended {
     /// Its exit code, where it ended by itself.
     pub code: Option<i32>,
     /// The signal that ended it.
     pub signal: Option<i32>,
-    /// What they used together.
+    /// The resources that they used together.
     pub usage: ResourceUsage,
     /// The largest resident size that any of them ever had, in bytes. It begins with the largest of the memory that
     /// the child had before it became another program, often that of the process that started it.
@@ -215,7 +214,7 @@ impl ResourceUsage {
     }
 }
 
-/// Reads what this process or thread has used so far.
+/// Reads the resources that this process or thread has used so far.
 pub fn resource_usage(scope: UsageScope) -> ResourceUsage {
     let who = match scope {
         UsageScope::Process => libc::RUSAGE_SELF,

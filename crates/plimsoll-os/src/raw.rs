@@ -1,5 +1,5 @@
-//! System calls without the C library: they leave `errno` alone, which a heap must, and need no thread of its own
-//! (the C library's would write to the thread-local storage of whoever calls).
+//! System calls without the C library: they leave `errno` alone, which a heap must, and need no thread of its own (the
+//! C library's would write to the thread-local storage of the caller).
 #![allow(unsafe_code)]
 
 use core::ffi::c_long;
@@ -17,7 +17,8 @@ use crate::Errno;
 #[inline]
 pub(crate) unsafe fn system_call(number: c_long, arguments: [usize; 6]) -> Result<usize, Errno> {
     let returned: isize;
-    // SAFETY: the kernel's calling convention: it clobbers rcx and r11 alone; what the call does is the caller's premise.
+    // SAFETY: the kernel's calling convention: it clobbers rcx and r11 alone; the effects of the call are the caller's
+    // premise.
     unsafe {
         core::arch::asm!(
             "syscall",
@@ -47,7 +48,7 @@ pub(crate) unsafe fn system_call(number: c_long, arguments: [usize; 6]) -> Resul
 #[inline]
 pub(crate) unsafe fn system_call(number: c_long, arguments: [usize; 6]) -> Result<usize, Errno> {
     let returned: isize;
-    // SAFETY: the kernel's calling convention; what the call does is the caller's premise.
+    // SAFETY: the kernel's calling convention; the effects of the call are the caller's premise.
     unsafe {
         core::arch::asm!(
             "svc 0",
@@ -64,7 +65,7 @@ pub(crate) unsafe fn system_call(number: c_long, arguments: [usize; 6]) -> Resul
     check(returned)
 }
 
-/// What the kernel returned, as a result.
+/// The kernel's return value, as a result.
 pub(crate) fn check(returned: isize) -> Result<usize, Errno> {
     // The kernel returns errors as -4095..=-1.
     match returned {

@@ -7,7 +7,7 @@ use core::ptr;
 
 use crate::{BackingFile, Errno, page_size};
 
-/// What a region's pages are.
+/// The kind of a region's pages.
 #[derive(Debug, Clone, Copy)]
 pub enum Pages<'f> {
     /// Private and anonymous.
@@ -20,15 +20,15 @@ pub enum Pages<'f> {
     Shared(&'f BackingFile),
 }
 
-/// A way to hand pages back, or to say that they may go, that leaves them mapped (`madvise(2)`). Unlike an
-/// [`Advice`](crate::Advice), some change what the memory holds.
+/// A way to release pages, or to allow their release, that leaves them mapped (`madvise(2)`). Unlike an
+/// [`Advice`](crate::Advice), some change the contents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Discard {
     /// `MADV_DONTNEED`: gone at once. Anonymous pages then read as zero, those of a file as it is.
     DontNeed,
     /// `MADV_FREE`, private anonymous pages alone: may go when memory is short, unless written before.
     Free,
-    /// `MADV_PAGEOUT`: reclaimed now, kept in swap or in the file.
+    /// `MADV_PAGEOUT`: reclaimed now, to swap or to the file.
     PageOut,
 }
 
@@ -100,10 +100,10 @@ impl Region {
         Some(unsafe { ptr::read_volatile(self.start.cast::<u64>().add(index)) })
     }
 
-    /// Hands all its pages back, or says that they may go.
+    /// Releases all its pages, or allows their release.
     ///
     /// # Errors
-    /// [`Errno::INVAL`] where the kernel does not know it, or not for these pages.
+    /// [`Errno::INVAL`] if the kernel does not know the way, or not for these pages.
     pub fn discard(&mut self, how: Discard) -> Result<(), Errno> {
         self.madvise(match how {
             Discard::DontNeed => libc::MADV_DONTNEED,
@@ -117,10 +117,10 @@ impl Region {
         Errno::check(unsafe { libc::madvise(self.start, self.length, advice) }).map(drop)
     }
 
-    /// Maps `pages` in the place of what is there (`mmap(2)` with `MAP_FIXED`).
+    /// Maps `pages` over the present mapping (`mmap(2)` with `MAP_FIXED`).
     ///
     /// # Errors
-    /// As [`Region::map`]; what was there may then be gone, so the region is given up.
+    /// As [`Region::map`]; the former mapping may then be gone, so the region ends.
     pub fn map_over(self, pages: Pages<'_>) -> Result<Region, Errno> {
         let region = ManuallyDrop::new(self);
         // The kernel maps over exactly the range that is ours.
@@ -131,10 +131,10 @@ impl Region {
         })
     }
 
-    /// Makes it `length` bytes long (`mremap(2)`): what is cut off is unmapped, what is added is new. It may move.
+    /// Makes it `length` bytes long (`mremap(2)`): unmaps a cut end, and maps a new one. It may move.
     ///
     /// # Errors
-    /// [`Errno::INVAL`] for zero bytes and for huge pages that would grow, [`Errno::NOMEM`] where there is no room.
+    /// [`Errno::INVAL`] for zero bytes and for huge pages that would grow, [`Errno::NOMEM`] if there is no room.
     pub fn resize(&mut self, length: usize) -> Result<(), Errno> {
         let length = length.checked_next_multiple_of(page_size()).ok_or(Errno::NOMEM)?;
         // SAFETY: the range is ours and no reference into it exists, so it may move.
@@ -146,10 +146,10 @@ impl Region {
         Ok(())
     }
 
-    /// Unmaps it now and says whether that worked; dropping does the same in silence.
+    /// Unmaps it now and returns errors; its drop ignores them.
     ///
     /// # Errors
-    /// [`Errno::NOMEM`] where splitting a merged mapping would exceed `vm.max_map_count`.
+    /// [`Errno::NOMEM`] if splitting a merged mapping would exceed `vm.max_map_count`.
     pub fn unmap(self) -> Result<(), Errno> {
         let region = ManuallyDrop::new(self);
         // SAFETY: the range is ours, `self` is consumed, and no reference into it exists.
@@ -171,7 +171,7 @@ fn mmap(at: *mut c_void, pages: Pages<'_>, length: usize, more: c_int) -> Result
         Pages::Anonymous => (private, -1),
         Pages::Populated => (private | libc::MAP_POPULATE, -1),
         Pages::Hugetlb => (private | libc::MAP_HUGETLB, -1),
-        // Past the end of its file a mapping kills who touches it.
+        // Past the end of its file, an access to a mapping ends the process.
         Pages::Shared(file) if file.len() != length => return Err(Errno::INVAL),
         Pages::Shared(file) => (libc::MAP_SHARED, file.raw()),
     };

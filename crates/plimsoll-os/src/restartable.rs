@@ -1,8 +1,8 @@
-//! Restartable sequences (`rseq(2)`): what a thread needs to work on the data of its processor without a lock.
+//! Restartable sequences (`rseq(2)`), by which a thread works on the data of its processor without a lock.
 //!
-//! glibc registers an area for every thread, at a fixed distance from the thread pointer, in which the kernel keeps
-//! the thread's *concurrency id* (`mm_cid`, Linux 6.3): a number that no other thread of the process that runs at
-//! the same time has, below the number of processors. No call touches `errno`.
+//! glibc registers an area for every thread, at a fixed distance from the thread pointer, in which the kernel keeps the
+//! thread's *concurrency id* (`mm_cid`, Linux 6.3): a number that no other thread of the process that runs at the same
+//! time has, below the number of processors. No call touches `errno`.
 #![allow(unsafe_code)]
 
 use crate::Errno;
@@ -14,9 +14,9 @@ use crate::weak;
 #[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
 const CONCURRENCY_ID: usize = 24;
 
-/// Distance of the area of this thread, and so of every thread, from its thread pointer. None where the C library
-/// registered none (musl, glibc before 2.35 or told not to, a kernel without the call, Valgrind), or the kernel keeps
-/// no concurrency id in it.
+/// Distance of the area of this thread, and so of every thread, from its thread pointer. None if the C library
+/// registered none (musl, glibc before 2.35 or with rseq disabled, a kernel without the call, Valgrind), or the kernel
+/// keeps no concurrency id in it.
 #[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
 pub fn restartable_area() -> Option<isize> {
     // Another C library has no such symbols, and their addresses are null then.
@@ -50,8 +50,8 @@ pub fn restartable_area() -> Option<isize> {
     None
 }
 
-/// Bytes of the area that the kernel fills in: `AT_RSEQ_FEATURE_SIZE` of the auxiliary vector. 0 where it does not say, as
-/// before Linux 6.4: `getauxval` would know of 6.3 as well, but sets `errno` where it does not.
+/// Bytes of the area that the kernel fills in: `AT_RSEQ_FEATURE_SIZE` of the auxiliary vector. 0 if it has no such
+/// entry, as before Linux 6.4: `getauxval` would know of 6.3 as well, but sets `errno` otherwise.
 #[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
 fn kernel_area_size() -> usize {
     const PR_GET_AUXV: usize = 0x4155_5856;
@@ -65,7 +65,7 @@ fn kernel_area_size() -> usize {
         0,
         0,
     ];
-    // SAFETY: the kernel writes to the array, and not past the length given.
+    // SAFETY: the kernel writes to the array, and not past the passed length.
     if unsafe { system_call(libc::SYS_prctl, arguments) }.is_err() {
         return 0;
     }
@@ -73,8 +73,8 @@ fn kernel_area_size() -> usize {
     found.map_or(0, |[_, size]| *size)
 }
 
-/// Tells the kernel that [`restart_sequences`] will be called. That takes 10 ms or more once the process has threads, and
-/// next to nothing before.
+/// Registers this process for [`restart_sequences`]. That takes 10 ms or more once the process has threads, and next to
+/// nothing before.
 ///
 /// # Errors
 /// As of [`restart_sequences`].
@@ -83,11 +83,11 @@ pub fn prepare_to_restart_sequences() -> Result<(), Errno> {
     membarrier(REGISTER)
 }
 
-/// Makes every restartable sequence of this process that runs right now start again, on whichever processor. When
-/// it returns, whatever the caller wrote before is seen by every sequence that goes on.
+/// Restarts every restartable sequence of this process that runs right now, on any processor. When it returns, every
+/// sequence that continues sees the caller's earlier writes.
 ///
 /// # Errors
-/// [`Errno::INVAL`] or [`Errno::NOSYS`] where the kernel cannot (`membarrier(2)`, Linux 5.10).
+/// [`Errno::INVAL`] or [`Errno::NOSYS`] if the kernel cannot (`membarrier(2)`, Linux 5.10).
 pub fn restart_sequences() -> Result<(), Errno> {
     const RESTART: usize = 1 << 7;
     match membarrier(RESTART) {
@@ -108,11 +108,12 @@ const MOST_PROCESSORS: usize = 8192;
 type Mask = [u64; MOST_PROCESSORS / 64];
 
 /// An upper bound of the number of processors that the machine may ever have, from the size of the kernel's masks.
-/// Concurrency ids are below it. None where the kernel does not say (a filter of system calls, a mask longer than 8192).
+/// Concurrency ids are below it. None if the kernel does not answer (a filter of system calls, a mask longer than
+/// 8192).
 pub fn possible_processors() -> Option<usize> {
     let mut mask: Mask = [0; MOST_PROCESSORS / 64];
     let arguments = [0, size_of_val(&mask), mask.as_mut_ptr() as usize, 0, 0, 0];
-    // SAFETY: the kernel writes to the array, and not past the length given.
+    // SAFETY: the kernel writes to the array, and not past the passed length.
     let bytes = unsafe { system_call(libc::SYS_sched_getaffinity, arguments) }.ok()?;
     (bytes > 0).then_some(bytes * 8)
 }
@@ -121,7 +122,7 @@ pub fn possible_processors() -> Option<usize> {
 pub fn allowed_processors() -> usize {
     let mut mask: Mask = [0; MOST_PROCESSORS / 64];
     let arguments = [0, size_of_val(&mask), mask.as_mut_ptr() as usize, 0, 0, 0];
-    // SAFETY: the kernel writes to the array, and not past the length given.
+    // SAFETY: the kernel writes to the array, and not past the passed length.
     let _ = unsafe { system_call(libc::SYS_sched_getaffinity, arguments) };
     let count: u32 = mask.iter().map(|word| word.count_ones()).sum();
     count.max(1) as usize

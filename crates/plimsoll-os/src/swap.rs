@@ -26,11 +26,10 @@ pub fn swap_on(path: &CStr, priority: Option<u16>) -> Result<(), Errno> {
     Errno::check(unsafe { libc::swapon(path.as_ptr(), flags) }).map(drop)
 }
 
-/// Stops swapping to `path`; what it holds is brought back into RAM first, which may take long (`swapoff(2)`).
+/// Stops swapping to `path`; the kernel reads its contents back into RAM first, which may take long (`swapoff(2)`).
 ///
 /// # Errors
-/// [`Errno::INVAL`] when `path` is not in use as swap, [`Errno::NOMEM`] when RAM cannot take what it holds,
-/// [`Errno::INTR`] when a signal cut it short (swap is then still on), [`Errno::PERM`] without CAP_SYS_ADMIN.
+/// [`Errno::INVAL`] when `path` is not in use as swap, [`Errno::NOMEM`] when RAM has no room for its contents, [`Errno::INTR`] when a signal cut it short (swap is then still on), [`Errno::PERM`] without CAP_SYS_ADMIN.
 pub fn swap_off(path: &CStr) -> Result<(), Errno> {
     // SAFETY: `path` is a NUL-terminated string that outlives the call.
     Errno::check(unsafe { libc::swapoff(path.as_ptr()) }).map(drop)

@@ -1,4 +1,4 @@
-//! userfaultfd: page faults handled by the program. Here so far: opening it and asking what it can do.
+//! userfaultfd: page faults handled by the program. Here so far: opening it and reading its features.
 #![allow(unsafe_code)]
 
 use core::ffi::{c_int, c_ulong};
@@ -23,7 +23,7 @@ struct RawApi {
 }
 const _: () = assert!(size_of::<RawApi>() == 24);
 
-/// Which faults a userfaultfd hands over.
+/// The faults that a userfaultfd delivers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UffdMode {
     /// All, also those that the kernel takes inside a system call. Needs CAP_SYS_PTRACE,
@@ -43,7 +43,7 @@ impl UffdMode {
     }
 }
 
-/// What a userfaultfd said in its handshake: bits as `<linux/userfaultfd.h>` numbers them.
+/// The answer to the handshake of a userfaultfd: bits as `<linux/userfaultfd.h>` numbers them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UffdApi {
     /// `UFFD_FEATURE_*` bits that the kernel knows.
@@ -62,19 +62,19 @@ pub fn open_userfaultfd(mode: UffdMode) -> Result<Fd, Errno> {
     Errno::check(returned as c_int).map(Fd::from_call)
 }
 
-/// Opens a userfaultfd through `device`, the raw number of an open `/dev/userfaultfd`, whose file permissions
-/// stand in for privilege.
+/// Opens a userfaultfd through `device`, the raw number of an open `/dev/userfaultfd`, whose file permissions replace
+/// privilege.
 ///
 /// # Errors
-/// `ENOTTY` where `device` is another file.
+/// `ENOTTY` if `device` is another file.
 pub fn open_from_device(device: i32, mode: UffdMode) -> Result<Fd, Errno> {
     // SAFETY: USERFAULTFD_IOC_NEW takes flags by value and returns a new descriptor.
     let returned = unsafe { libc::ioctl(device, IOC_NEW as _, c_ulong::from(mode.flags() as u32)) };
     Errno::check(returned).map(Fd::from_call)
 }
 
-/// Makes the `UFFDIO_API` handshake, asking for no feature, and returns what the kernel can do.
-/// A descriptor makes this handshake once.
+/// Makes the `UFFDIO_API` handshake, requests no feature, and returns the kernel's features. A descriptor makes this
+/// handshake once.
 ///
 /// # Errors
 /// [`Errno::INVAL`] after an earlier handshake or for another API version.

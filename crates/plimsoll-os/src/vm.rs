@@ -8,7 +8,7 @@ use core::slice;
 
 use crate::{Errno, Range};
 
-/// Advice on a range of memory (`madvise(2)`). Every one leaves the contents as they are, so that giving it is safe.
+/// Advice on a range of memory (`madvise(2)`). None of it changes the contents, so that it is safe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Advice {
     /// `MADV_PAGEOUT`: reclaim the pages now; anonymous ones need swap to go to.
@@ -36,8 +36,8 @@ impl Advice {
 /// [`Errno::INVAL`] where the start is no multiple of the page size or the kernel does not know the advice,
 /// [`Errno::NOMEM`] where a part of the range is not mapped; the rest was advised on.
 pub fn page_out(range: Range) -> Result<(), Errno> {
-    // SAFETY: the kernel checks the range, and the advice changes neither contents nor protection of whatever is
-    // there: a page that is in use comes back as it was.
+    // SAFETY: the kernel checks the range, and the advice changes neither contents nor protection: a page in use comes
+    // back as it was.
     let returned = unsafe {
         libc::madvise(
             range.start as usize as *mut libc::c_void,
@@ -70,7 +70,7 @@ impl Mapping {
     /// [`Errno::INVAL`] for zero bytes, [`Errno::NOMEM`] where the address space, a limit (RLIMIT_AS) or the
     /// overcommit policy has no room.
     pub fn anonymous(length: usize) -> Result<Mapping, Errno> {
-        // A slice cannot be longer than this, whatever the kernel says.
+        // A slice cannot be longer than this.
         if length > isize::MAX as usize {
             return Err(Errno::NOMEM);
         }
@@ -120,20 +120,20 @@ impl Mapping {
         unsafe { slice::from_raw_parts_mut(self.start.as_ptr(), self.length) }
     }
 
-    /// Gives `advice` on the whole mapping.
+    /// Applies `advice` to the whole mapping.
     ///
     /// # Errors
-    /// [`Errno::INVAL`] where the kernel does not know the advice.
+    /// [`Errno::INVAL`] if the kernel does not know the advice.
     pub fn advise(&self, advice: Advice) -> Result<(), Errno> {
         // SAFETY: the range is a mapping of ours, and no `Advice` changes contents or protection.
         let returned = unsafe { libc::madvise(self.start.as_ptr().cast(), self.length, advice.raw()) };
         Errno::check(returned).map(drop)
     }
 
-    /// Unmaps the memory now and says whether that worked; dropping does the same in silence.
+    /// Unmaps the memory now and returns errors; its drop ignores them.
     ///
     /// # Errors
-    /// [`Errno::NOMEM`] where splitting a merged mapping would exceed `vm.max_map_count`; the memory stays mapped.
+    /// [`Errno::NOMEM`] if splitting a merged mapping would exceed `vm.max_map_count`; the memory stays mapped.
     pub fn unmap(self) -> Result<(), Errno> {
         let mapping = ManuallyDrop::new(self);
         // SAFETY: the range is ours, `self` is consumed, so no reference to it is left.

@@ -1,10 +1,10 @@
 //! Functions that may be there or not, decided by the dynamic linker when the library is loaded.
 #![allow(unsafe_code)]
 
-/// The address of a symbol of another library, 0 where no library that is loaded has it.
+/// The address of a symbol of another library, 0 if no loaded library has it.
 ///
-/// Rust has no stable weak symbols, and takes every declared function to be there. Whoever uses the macro allows unsafe
-/// code in his module.
+/// Rust has no stable weak symbols, and assumes that every declared function exists. A module that uses the macro
+/// allows unsafe code.
 #[macro_export]
 macro_rules! weak {
     ($symbol:literal) => {{

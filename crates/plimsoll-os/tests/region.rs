@@ -1,4 +1,4 @@
-//! Regions: what the kernel leaves of their pages.
+//! Regions, and the contents of their pages after each call.
 
 use plimsoll_os::{BackingFile, Discard, Errno, Pages, Region, page_size};
 

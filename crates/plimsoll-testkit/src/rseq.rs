@@ -1,8 +1,8 @@
-//! Whether restartable sequences can be used here, as the C library and the kernel say of themselves, by calls that the
-//! code under test does not make: code that takes sequences for missing where they are not is found out.
+//! Whether restartable sequences can be used here, by calls of the C library and the kernel that the code under test
+//! does not make: the test finds code that takes existing sequences for missing. Tests of other crates use it too.
 #![allow(unsafe_code)]
 
-/// What they need.
+/// The requirements of sequences.
 pub const WHAT_IS_NEEDED: &str =
     "x86-64, a glibc that registers an area (2.35), a kernel that keeps concurrency ids there (Linux 6.3)";
 

@@ -5,7 +5,7 @@ use std::process::Command;
 
 /// Names the emulator that runs this program, with its arguments: the kernel may not start such a program by itself.
 const EMULATOR: &str = "PLIMSOLL_TEST_EMULATOR";
-/// What a process is to do that a test started of itself.
+/// The task of a process that a test started of itself.
 const ROLE: &str = "PLIMSOLL_TEST_ROLE";
 
 /// A command that starts this test program.
@@ -24,11 +24,11 @@ pub fn this_program() -> Command {
     command
 }
 
-/// Whether an emulator runs this program that cannot do what a test needs, which then says so and is skipped.
-pub fn is_emulated_without(what: &str) -> bool {
+/// Whether an emulator that lacks a feature runs this program; the test prints that and is skipped then.
+pub fn is_emulated_without(feature: &str) -> bool {
     let emulated = std::env::var_os(EMULATOR).is_some();
     if emulated {
-        eprintln!("skipped: the emulator has no {what}");
+        eprintln!("skipped: the emulator has no {feature}");
     }
     emulated
 }
@@ -42,7 +42,7 @@ pub fn again(test: &str, role: &str) -> Command {
     command
 }
 
-/// What this process is to do; none where no test started it.
+/// The task of this process; none if no test started it.
 pub fn role() -> Option<String> {
     std::env::var(ROLE).ok()
 }

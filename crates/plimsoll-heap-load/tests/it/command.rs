@@ -1,4 +1,4 @@
-//! The program: one line a run, exit codes, errors that say what to do.
+//! The program: one line a run, exit codes, errors with a remedy.
 
 use std::process::Output;
 
@@ -161,7 +161,7 @@ fn a_wrong_command_line_ends_with_1_and_a_reason() {
     assert_eq!(heap_load(&["--help"]).status.code(), Some(0));
 }
 
-/// Address space for the program, but not for what it is asked to hold.
+/// Address space for the program, but not for the requested blocks.
 #[test]
 fn memory_that_runs_out_ends_with_2_and_says_what_to_do() {
     let limited = "ulimit -v 300000; exec \"$0\" large --blocks 500 --sizes 1m --count 1";
@@ -171,5 +171,5 @@ fn memory_that_runs_out_ends_with_2_and_says_what_to_do() {
         .expect("the shell starts");
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(2), "{error}");
-    assert!(error.contains("ask for fewer blocks"), "{error}");
+    assert!(error.contains("use fewer blocks"), "{error}");
 }

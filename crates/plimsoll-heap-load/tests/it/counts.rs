@@ -1,5 +1,5 @@
-//! Each load, tiny: it does as much as asked and frees what it allocated. Other tests run beside these, in the same
-//! process: what is said of its memory is tested in `command.rs`.
+//! Each load, tiny: it makes the requested number of calls and frees all its blocks. Other tests run beside these, in
+//! the same process: `command.rs` tests the memory of the process.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use plimsoll_heap_load::{
     Scaling, Sizes, Source, Spread, Until,
 };
 
-/// Counts what passes.
+/// Counts the calls.
 #[derive(Default)]
 struct Counts {
     allocated: AtomicU64,
@@ -156,7 +156,7 @@ fn aggressive_allocates_and_frees_all_twice() {
     }
 }
 
-/// As the thread that gives an allocator's memory back is one of the process, and none of the load's.
+/// As an allocator's background thread is one of the process, and none of the load's.
 #[test]
 fn aggressive_counts_threads_that_are_not_its_own() {
     let ended = AtomicBool::new(false);

@@ -7,22 +7,23 @@ use crate::bucket::Bucket;
 /// `begin` of a stopped header is behind any `current`, so that nothing can be taken.
 const STOPPED: u32 = 0xFFFF;
 
-/// Where the array of a bucket begins and ends, and how full it is, in steps from the start of the slot.
+/// The bounds of a bucket's array, and its fill level, in steps from the start of the slot.
 ///
 /// States, by `limits`: *unused* (all zero), *in use* (`begin <= end`), *stopped* (`begin` is 0xFFFF, `end` is 0).
-/// [`Header::prepare`]: unused -> in use. [`Header::stop`]: in use -> stopped. [`Header::resume`]: stopped -> in use. In
-/// the unused and in the stopped state sections neither take nor put.
+/// [`Header::prepare`]: unused -> in use. [`Header::stop`]: in use -> stopped. [`Header::resume`]: stopped -> in use.
+/// In the unused and in the stopped state sections neither take nor put.
 ///
-/// Invariant: in use, `begin <= current`, and what stands from `begin` up to `current` are free blocks of the bucket,
-/// each of them there only. Checked by `check`.
+/// Invariant: in use, `begin <= current`, and the pointers from `begin` up to `current` are free blocks of the bucket,
+/// each of them there only; a pointer is taken once, also while the slot is flushed. Executable form: `check`. Checked
+/// by `slots_hold_what_a_model_holds` and `tokens_are_neither_doubled_nor_lost`.
 #[derive(Debug)]
 #[repr(C, align(8))]
 pub(crate) struct Header {
     /// `begin` in the low half, `end` in the high: `bucket`'s lock.
     limits: AtomicU32,
-    /// Where the next pointer goes. Sections, and whoever stopped the header.
+    /// Position of the next pointer. Written by sections, and by the thread that stopped the header.
     current: AtomicU16,
-    /// What `current` was when the drain looked last. The drain's lock.
+    /// `current` at the last look of a flush. Flush lock.
     seen: AtomicU16,
 }
 
@@ -33,13 +34,13 @@ const fn limits(begin: u16, end: u16) -> u32 {
 }
 
 impl Header {
-    /// Pointers that fit into the array now: 0 where it is unused or stopped.
+    /// Pointers that fit into the array now: 0 if it is unused or stopped.
     pub(crate) fn capacity(&self) -> u16 {
         let limits = self.limits.load(Ordering::Relaxed);
         ((limits >> 16) as u16).saturating_sub(limits as u16)
     }
 
-    /// Pointers in the array, at some moment; 0 where it is unused or stopped.
+    /// Pointers in the array, at some moment; 0 if it is unused or stopped.
     pub(crate) fn filled(&self) -> u16 {
         let limits = self.limits.load(Ordering::Relaxed);
         self.current().saturating_sub(limits as u16)
@@ -49,14 +50,14 @@ impl Header {
         self.current.load(Ordering::Relaxed)
     }
 
-    /// What the unused header of the quarantine becomes when its array is made usable, as one number.
+    /// The prepared value of the unused header of the quarantine, as one number.
     pub(super) const fn prepared_for_quarantine() -> u64 {
         limits(QUARANTINE, QUARANTINE + QUARANTINED as u16) as u64 | (QUARANTINE as u64) << 32
     }
 
-    /// Whether as many pointers are there as at the last look, in a slot that may be used by others meanwhile. The
-    /// drain's lock is held. Nothing is written where nothing changed: the slot's processor keeps the line, and a page of
-    /// slots that nobody uses stays absent.
+    /// Whether the array holds as many pointers as at the last look, in a slot that others may use meanwhile. The
+    /// caller holds the flush lock. An unchanged header is not written: the slot's processor keeps the line, and a page
+    /// of unused slots stays absent.
     pub(crate) fn rests(&self) -> bool {
         let current = self.current();
         let rests = self.seen.load(Ordering::Relaxed) == current;
@@ -66,7 +67,7 @@ impl Header {
         rests
     }
 
-    /// What an unused header becomes when its array is made usable, as one number.
+    /// The prepared value of an unused header, as one number.
     pub(super) fn prepared(bucket: Bucket) -> u64 {
         Header::prepared_to_hold(begin(bucket), FEWEST_POINTERS as u16)
     }
@@ -76,7 +77,7 @@ impl Header {
         u64::from(limits(begin, begin + room)) | u64::from(begin) << 32
     }
 
-    /// Makes an unused header that value, for who has the slot for himself.
+    /// Makes an unused header that value; the caller alone uses the slot.
     pub(super) fn prepare(&self, prepared: u64) -> bool {
         let unused = self.limits.load(Ordering::Relaxed) == 0;
         if unused {
@@ -86,7 +87,8 @@ impl Header {
         unused
     }
 
-    /// Doubles what an array in use holds, as far as it goes; no where it does not. The bucket's lock is held.
+    /// Doubles the capacity of an array in use, up to its maximum; returns false at the maximum. The caller holds the
+    /// bucket's lock.
     pub(crate) fn grow(&self, bucket: Bucket) -> bool {
         let capacity = self.capacity();
         let most = most_pointers(bucket);
@@ -135,13 +137,13 @@ impl Header {
         self.resume_to_hold(begin, filled.clamp(FEWEST_POINTERS as u16, most_pointers(bucket)));
     }
 
-    /// The same for an array of `room` pointers from `begin` on, whatever guards it.
+    /// The same for an array of `room` pointers from `begin` on, under any lock.
     pub(super) fn resume_to_hold(&self, begin: u16, room: u16) {
         self.limits.store(limits(begin, begin + room), Ordering::Release);
     }
 
-    /// Takes up to `most` pointers, for who has the slot for himself: [`pop_batch`](super::SlotSet::pop_batch) without
-    /// a section. Returns where they begin and how many they are, in steps.
+    /// Takes up to `most` pointers, for a caller that alone uses the slot: [`pop_batch`](super::SlotSet::pop_batch)
+    /// without a section. Returns their first position and their number, in steps.
     pub(super) fn take(&self, most: u16) -> (u16, u16) {
         let current = self.current();
         let count = self.filled().min(most);
@@ -151,28 +153,29 @@ impl Header {
         (current - count, count)
     }
 
-    /// Room for up to `count` pointers from `current` on, the same way: where it begins and how many fit. What is
-    /// written there counts after [`Header::put`].
+    /// Room for up to `count` pointers from `current` on, in the same way: its first position and the number that fits.
+    /// Pointers written there count after [`Header::put`].
     pub(super) fn room(&self, count: u16) -> (u16, u16) {
         let end = (self.limits.load(Ordering::Relaxed) >> 16) as u16;
         let current = self.current();
         (current, end.saturating_sub(current).min(count))
     }
 
-    /// Counts what was written to the room. A stopped header has none, and its `current` is left to who stopped it.
+    /// Counts pointers written to the room. A stopped header has none, and its `current` belongs to the thread that
+    /// stopped it.
     pub(super) fn put(&self, count: u16) {
         if count > 0 {
             self.current.store(self.current() + count, Ordering::Relaxed);
         }
     }
 
-    /// Says that the array lies there, whatever is in it.
+    /// Sets the bounds of the array, with any contents.
     #[cfg(test)]
     pub(crate) fn set_limits(&self, begin: u16, end: u16) {
         self.limits.store(limits(begin, end), Ordering::Relaxed);
     }
 
-    /// Panics unless the invariant holds, for a slot on which nobody works.
+    /// Panics unless the invariant holds, for a slot that no thread uses.
     #[cfg(test)]
     pub(crate) fn check(&self, bucket: Bucket) {
         let limits = self.limits.load(Ordering::Relaxed);

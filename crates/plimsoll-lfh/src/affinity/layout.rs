@@ -62,10 +62,17 @@ pub(crate) const QUARANTINE: u16 = (LOCK / STEP + 8) as u16;
 /// Rows of runs, see `runs`, and the pointers that the array of each has room for: a cache line.
 pub(crate) const RUN_ROWS: usize = 3;
 pub(crate) const RUN_POINTERS: usize = 8;
+/// Units of the shortest run that a row holds: 32 KiB.
+pub(crate) const SHORTEST_RUN: u32 = 2;
 /// Where the headers of the rows are, in steps: in a cache line of their own. The arrays follow.
 pub(super) const RUN_HEADERS: usize = QUARANTINE as usize + QUARANTINED;
 
 const _: () = assert!(run_begin(RUN_ROWS) as usize * STEP <= SLOT);
+
+/// Units of a run of a row.
+pub(crate) const fn units_of(row: usize) -> u32 {
+    row as u32 + SHORTEST_RUN
+}
 
 /// Where the array of a row begins, in steps.
 pub(super) const fn run_begin(row: usize) -> u16 {
@@ -87,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arrays_follow_each_other_and_hold_what_they_should() {
+    fn arrays_are_adjacent_and_have_their_capacity() {
         assert!(begin(Bucket::new(1).unwrap()) as usize > BUCKETS);
         for bucket in Bucket::all() {
             let pointers = most_pointers(bucket) as usize;

@@ -1,11 +1,15 @@
-//! Affinity slots: for each processor that a thread may run on, an array of free blocks a bucket.
+//! Affinity slots (per-CPU caches): for each processor that a thread may run on, an array of free blocks a bucket.
 //!
-//! A slot is [`SLOT`] bytes: a [`Header`] for each bucket, the arrays, and what the slow path notes of the slot. Where
-//! the system has restartable sequences, the slot of a thread is that of its concurrency id and [`rseq`] works on it
-//! without a lock; elsewhere it is one of a few that the thread's address chooses, and a lock stands in for the
-//! section. Either way the number of slots is bounded by that of processors, whatever the number of threads.
+//! A slot is [`SLOT`] bytes: a [`Header`] for each bucket, the arrays, and records of the slow path. If the system has
+//! restartable sequences, the slot of a thread is that of its concurrency id and [`rseq`] works on it without a lock;
+//! elsewhere it is one of a few that the thread's address chooses, and a lock replaces the section. Either way the
+//! number of processors bounds that of slots, whatever the number of threads.
 //!
-//! The environment's `PLIMSOLL_HEAP_RSEQ=off` makes slots locked.
+//! The environment variable `PLIMSOLL_HEAP_RSEQ=off` makes slots locked.
+//!
+//! Invariant: locked slots behave as slots with restartable sequences, which serve wherever the system has them.
+//! Checked by `slots_are_the_same_without_sections`, `the_front_end_is_the_same_without_sections` and
+//! `sections_are_used_where_the_system_has_them`.
 #![allow(unsafe_code)]
 
 mod header;
@@ -23,8 +27,8 @@ use plimsoll_os::{Advice, address_space};
 
 pub(crate) use self::header::Header;
 pub(crate) use self::layout::{
-    LOCK, MOST_POINTERS, QUARANTINE, QUARANTINE_HEADER, QUARANTINED, RUN_POINTERS, RUN_ROWS, SLOT, STEP,
-    begin, most_pointers,
+    LOCK, MOST_POINTERS, QUARANTINE, QUARANTINE_HEADER, QUARANTINED, RUN_POINTERS, RUN_ROWS, SHORTEST_RUN,
+    SLOT, STEP, begin, most_pointers, units_of,
 };
 pub(crate) use self::shared::SHARED;
 use crate::bucket::Bucket;
@@ -32,7 +36,7 @@ use crate::lock::Lock;
 use crate::set_once::SET_ONCE;
 use crate::settings;
 
-/// The most slots where they are locked: contention is then what bounds the use of more.
+/// The most locked slots: contention then bounds the use of more.
 const MOST_LOCKED_SLOTS: usize = 64;
 
 /// The slots of a heap. Zeroed memory is a set of none yet: nothing can be taken from it or put into it.
@@ -48,7 +52,8 @@ pub(crate) struct SlotSet {
 }
 
 impl SlotSet {
-    /// Maps the slots. No where there is no memory for them. The caller keeps others from doing so at the same time.
+    /// Maps the slots. Returns false if there is no memory for them. The caller keeps other threads from doing so at
+    /// the same time.
     pub(crate) fn start(&self) -> bool {
         let area = match settings::sections() {
             true => plimsoll_os::restartable_area(),
@@ -58,7 +63,7 @@ impl SlotSet {
             let count = plimsoll_os::possible_processors()?;
             SET_ONCE.area.store(area, Ordering::Release);
             let count = SHARED + count;
-            // Now, as threads make it slow: where it fails, arrays keep what they hold when they are drained.
+            // At the start, as threads make the call slow. If it fails, a flush leaves arrays as they are.
             let _ = plimsoll_os::prepare_to_restart_sequences();
             Some((map(count)?, count))
         });
@@ -92,7 +97,7 @@ impl SlotSet {
         }
     }
 
-    /// Whether a range lies in the slots.
+    /// Whether a range is in the slots.
     pub(crate) fn contains(&self, start: usize, length: usize) -> bool {
         let slots = self.slots.load(Ordering::Acquire);
         slots != 0
@@ -110,7 +115,7 @@ impl SlotSet {
     /// Unmaps the slots.
     ///
     /// # Safety
-    /// Nobody uses the set any more.
+    /// No thread uses the set any more.
     pub(crate) unsafe fn end(&self) {
         let count = self.count();
         self.sections.store(0, Ordering::Relaxed);
@@ -170,11 +175,11 @@ impl SlotSet {
     /// Takes up to `blocks.len()` pointers from the end of the array of a header. Returns how many.
     ///
     /// # Safety
-    /// Nobody else takes from the array or puts into it meanwhile.
+    /// No other thread takes from the array or puts into it meanwhile.
     unsafe fn take_alone(&self, slot: usize, index: usize, blocks: &mut [*mut u8]) -> usize {
         let (at, count) = self.header_at(slot, index).take(blocks.len() as u16);
         for (offset, block) in (0..count).zip(blocks) {
-            // SAFETY: the header says that pointers are there, and the caller's premise.
+            // SAFETY: the header counts pointers there, and the caller's premise.
             *block = unsafe { self.pointer(slot, at + offset).read() };
         }
         count as usize
@@ -235,7 +240,7 @@ impl SlotSet {
         #[cfg(target_arch = "x86_64")]
         if self.uses_sections() {
             let slots = self.sections.load(Ordering::Relaxed);
-            // SAFETY: the set has started, so area and slots are what `rseq` asks for.
+            // SAFETY: the set has started, so area and slots are as `rseq` requires.
             let slot =
                 unsafe { rseq::prepare(slots, SET_ONCE.area.load(Ordering::Relaxed), index, prepared) };
             return (slot != 0).then(|| self.number_of(slot));
@@ -245,14 +250,14 @@ impl SlotSet {
         self.header_at(slot, index).prepare(prepared).then_some(slot)
     }
 
-    /// Keeps everybody from the bucket's array in a slot; sections under way still may commit. No where it is not in
-    /// use. The bucket's lock is held.
+    /// Keeps all threads from the bucket's array in a slot; sections in progress still may commit. Returns false if the
+    /// array is not in use. The caller holds the bucket's lock.
     pub(crate) fn stop(&self, slot: usize, bucket: Bucket) -> bool {
         let _held = (!self.uses_sections()).then(|| self.lock(slot).lock());
         self.header(slot, bucket).stop()
     }
 
-    /// Makes sure that no section that began before goes on. No where the system cannot.
+    /// Restarts every section that began before. Returns false if the system cannot.
     pub(crate) fn restart_sections(&self) -> bool {
         !self.uses_sections() || plimsoll_os::restart_sequences().is_ok()
     }
@@ -260,11 +265,12 @@ impl SlotSet {
     /// The pointers of a stopped array.
     ///
     /// # Safety
-    /// The array was stopped, [`SlotSet::restart_sections`] said yes after that, and the bucket's lock is held.
+    /// The array was stopped, [`SlotSet::restart_sections`] returned true after that, and the caller holds the bucket's
+    /// lock.
     pub(crate) unsafe fn stopped(&self, slot: usize, bucket: Bucket) -> &[*mut u8] {
         let begin = begin(bucket);
         let count = self.header(slot, bucket).current().saturating_sub(begin);
-        // SAFETY: pointers up to `current` were written by sections, and nobody writes there while it is stopped.
+        // SAFETY: sections wrote pointers up to `current`, and no thread writes there while the array is stopped.
         unsafe { core::slice::from_raw_parts(self.pointer(slot, begin), count as usize) }
     }
 
@@ -279,7 +285,7 @@ impl SlotSet {
         unsafe { &*(at as *const Header) }
     }
 
-    /// The active subsegment of a bucket in a slot: its unit, 0 for none. The bucket's lock is held by who looks.
+    /// The active subsegment of a bucket in a slot: its unit, 0 for none. The caller holds the bucket's lock.
     pub(crate) fn active(&self, slot: usize, bucket: Bucket) -> &AtomicU32 {
         let at = self.slot(slot) + layout::ACTIVE + bucket.index() * size_of::<u32>();
         // SAFETY: inside of the slot, where nothing else is.
@@ -308,8 +314,8 @@ impl SlotSet {
     }
 }
 
-/// Maps so many slots, of which pages come as they are used: a system that uses huge pages always would fill each with
-/// slots that nobody has.
+/// Maps so many slots, whose pages come with their use: a system that always uses huge pages would fill each page with
+/// unused slots.
 fn map(count: usize) -> Option<usize> {
     let slots = address_space::map(count * SLOT).ok()?;
     let _ = address_space::advise(slots, count * SLOT, Advice::NoHugePage);
@@ -335,7 +341,7 @@ impl Sections {
         SET_ONCE.sections.store(self.0, Ordering::Release);
     }
 
-    /// Takes a free block of the bucket from this processor's slot. Null where the slot has none.
+    /// Takes a free block of the bucket from this processor's slot. Null if the slot has none.
     #[inline(always)]
     pub(crate) fn pop(self, bucket: Bucket) -> *mut u8 {
         self.pop_at(bucket.index())
@@ -346,14 +352,14 @@ impl Sections {
     fn pop_at(self, index: usize) -> *mut u8 {
         #[cfg(target_arch = "x86_64")]
         if self.0 != 0 {
-            // SAFETY: the set has started, so area and slots are what `rseq` asks for.
+            // SAFETY: the set has started, so area and slots are as `rseq` requires.
             return unsafe { rseq::pop(self.0, SET_ONCE.area.load(Ordering::Relaxed), index) };
         }
         let _ = index;
         ptr::null_mut()
     }
 
-    /// Puts a free block of the bucket into this processor's slot. No where the slot is full.
+    /// Puts a free block of the bucket into this processor's slot. Returns false if the slot is full.
     #[inline(always)]
     pub(crate) fn push(self, bucket: Bucket, block: *mut u8) -> bool {
         self.push_at(bucket.index(), block)
@@ -364,7 +370,7 @@ impl Sections {
     fn push_at(self, index: usize, block: *mut u8) -> bool {
         #[cfg(target_arch = "x86_64")]
         if self.0 != 0 {
-            // SAFETY: the set has started, so area and slots are what `rseq` asks for.
+            // SAFETY: the set has started, so area and slots are as `rseq` requires.
             return unsafe { rseq::push(self.0, SET_ONCE.area.load(Ordering::Relaxed), index, block) };
         }
         let _ = (index, block);
@@ -387,7 +393,7 @@ fn thread_pointer() -> usize {
 #[cfg(target_arch = "aarch64")]
 fn thread_pointer() -> usize {
     let pointer: usize;
-    // SAFETY: the register is readable by everybody.
+    // SAFETY: every process may read the register.
     unsafe {
         core::arch::asm!("mrs {}, tpidr_el0", out(reg) pointer, options(nostack, pure, nomem, preserves_flags));
     }

@@ -1,14 +1,14 @@
 //! The quarantine of a hardened heap: an array of each slot, in which freed blocks wait before they are free.
 //!
-//! Its header is in the place of bucket 0, which is none. So it is served as buckets are, without a lock where sections
-//! serve the slot; nobody drains it.
+//! Its header takes the place of bucket 0, which does not exist. Slots serve it like a bucket, without a lock if
+//! sections serve the slot; no thread flushes it.
 use core::ptr;
 
 use super::layout::{QUARANTINE_HEADER, QUARANTINED};
 use super::{Header, SlotSet};
 
 impl SlotSet {
-    /// Puts a block into the quarantine of the slot that serves this thread. No where there is no room.
+    /// Puts a block into the quarantine of the slot that serves this thread. Returns false if there is no room.
     #[inline(always)]
     pub(crate) fn quarantine(&self, block: *mut u8) -> bool {
         match self.uses_sections() {
@@ -17,8 +17,8 @@ impl SlotSet {
         }
     }
 
-    /// Makes room in the quarantine of the slot that serves this thread, and puts a block there: what has been there for
-    /// longest comes out into `leaving`. Returns how many blocks that are, which may be the new one too.
+    /// Makes room in the quarantine of the slot that serves this thread, and puts a block there: the oldest blocks
+    /// leave it, into `leaving`. Returns their number; the new block may be among them.
     #[cold]
     #[inline(never)]
     pub(crate) fn make_room(&self, block: *mut u8, leaving: &mut [*mut u8; QUARANTINED + 1]) -> usize {

@@ -1,25 +1,25 @@
 //! The sections: restartable sequences on the slot of the concurrency id under which the thread runs.
 //!
-//! Each is one block of assembly: it says where it is by a descriptor, reads the concurrency id, works, and commits by
-//! one store. Where the kernel takes the processor away, delivers a signal, or another thread asks for it by
-//! `membarrier(2)`, before the commit, it starts again; so what it read was true at its commit, and no other section on
-//! the same slot came in between.
+//! Each is one block of assembly: it names its range in a descriptor, reads the concurrency id, works, and commits by
+//! one store. If the kernel preempts the thread, delivers a signal, or another thread requests a restart by
+//! `membarrier(2)`, before the commit, the section starts again; so the values that it read were true at its commit,
+//! and no other section on the same slot came in between.
 //!
-//! Premises of the whole module: `area` is the distance that [`plimsoll_os::restartable_area`] gave, so this thread has
-//! a registered area there; `slots` is the address of as many zeroed or prepared slots as there are concurrency ids.
-//! A thread made past the C library that still calls it (`clone(2)` with `CLONE_VM` and no `CLONE_SETTLS`, as `vfork(2)`
+//! Premises of the whole module: `area` is the distance of [`plimsoll_os::restartable_area`], so this thread has a
+//! registered area there; `slots` is the address of as many zeroed or prepared slots as there are concurrency ids. A
+//! thread made past the C library that still calls it (`clone(2)` with `CLONE_VM` and no `CLONE_SETTLS`, as `vfork(2)`
 //! does) has no registered area: it may use a heap while its parent waits and no other thread runs.
 //!
-//! The order of loads matters where another thread resumes a stopped header, which it does by storing `current` first
-//! and the limits last: sections read the limits first. So one that sees valid limits sees the `current` that belongs
-//! to them, and one that sees the old limits finds nothing to take and no room. An unused header, whose zero limits
-//! would not keep `pop` from a new `current`, is made usable by a section itself.
+//! The order of loads matters when another thread resumes a stopped header: that thread stores `current` first and the
+//! limits last, and sections read the limits first. So a section that sees valid limits sees the `current` that belongs
+//! to them, and a section that sees the old limits finds no pointer and no room. An unused header, whose zero limits
+//! would not keep `pop` from a new `current`, is prepared by a section itself.
 #![allow(unsafe_code)]
 
 use core::arch::asm;
 
-/// A section's descriptor, and what it jumps to from outside of its range: `5` where the kernel resumes it (behind the
-/// signature that glibc registered), to begin again; `6` where it has nothing to do: `$none` is zeroed.
+/// A section's descriptor, and its jump targets outside of its range: `5` if the kernel restarts it (behind the
+/// signature that glibc registered), to begin again; `6` if there is nothing to do: `$none` is zeroed.
 macro_rules! section {
     ($none:literal; $($line:literal,)*; $($operands:tt)*) => {
         asm!(
@@ -52,7 +52,7 @@ macro_rules! section {
     };
 }
 
-/// Takes the last pointer of the bucket's array; null where there is none.
+/// Takes the last pointer of the bucket's array; null if there is none.
 ///
 /// # Safety
 /// The module's premises; `bucket` is the step of a header in a slot.
@@ -82,15 +82,15 @@ pub(super) unsafe fn pop(slots: usize, area: isize, bucket: usize) -> *mut u8 {
     block
 }
 
-/// Puts a pointer at the end of the bucket's array; no where it is full.
+/// Puts a pointer at the end of the bucket's array; returns false if it is full.
 ///
 /// # Safety
 /// The module's premises; `bucket` is the step of a header in a slot.
 #[inline(always)]
 pub(super) unsafe fn push(slots: usize, area: isize, bucket: usize, block: *mut u8) -> bool {
     let slot: usize;
-    // SAFETY: the module's premises. Offsets are those of `Header`. What is stored before the commit is past `current`,
-    // which nobody reads.
+    // SAFETY: the module's premises. Offsets are those of `Header`. The store before the commit is past `current`,
+    // where no thread reads.
     unsafe {
         section!(
             "xor {t:e}, {t:e}";
@@ -128,8 +128,7 @@ pub(super) unsafe fn pop_batch(
     most: usize,
 ) -> usize {
     let count: usize;
-    // SAFETY: the module's premises. Offsets are those of `Header`. What is stored before the commit is the caller's
-    // array.
+    // SAFETY: the module's premises. Offsets are those of `Header`. Stores before the commit go to the caller's array.
     unsafe {
         section!(
             "xor {n:e}, {n:e}";
@@ -178,8 +177,8 @@ pub(super) unsafe fn push_batch(
     count: usize,
 ) -> usize {
     let pushed: usize;
-    // SAFETY: the module's premises. Offsets are those of `Header`. What is stored before the commit is past `current`,
-    // which nobody reads.
+    // SAFETY: the module's premises. Offsets are those of `Header`. The stores before the commit are past `current`,
+    // where no thread reads.
     unsafe {
         section!(
             "xor {n:e}, {n:e}";
@@ -212,8 +211,7 @@ pub(super) unsafe fn push_batch(
     pushed
 }
 
-/// Gives the bucket's header, if it is all zero, the value `header`. Returns the address of the slot in which it did
-/// so, or 0.
+/// Sets the bucket's header, if it is all zero, to `header`. Returns the address of the slot in which it did so, or 0.
 ///
 /// # Safety
 /// The module's premises; `bucket` is the step of a header in a slot.

@@ -1,7 +1,7 @@
 //! Rows of runs: in each slot, an array of whole runs of the back end for each of a few lengths.
 //!
-//! They are as the arrays of buckets are, but for what guards them: whoever prepares, stops or resumes one holds the
-//! drain's lock or is a section. Where sections do not serve the slots, there are none.
+//! They work like the arrays of buckets, under another lock: a thread that prepares, stops or resumes one holds the
+//! flush lock or is in a section. Slots without sections have none.
 #![allow(unsafe_code)]
 
 use super::SlotSet;
@@ -9,13 +9,13 @@ use super::header::Header;
 use super::layout::{RUN_HEADERS, RUN_POINTERS, run_begin};
 
 impl SlotSet {
-    /// Takes the start of a run from the row in the slot that serves this thread. Null where there is none.
+    /// Takes the start of a run from the row in the slot that serves this thread. Null if there is none.
     #[inline(always)]
     pub(crate) fn pop_run(&self, row: usize) -> *mut u8 {
         self.sections().pop_at(RUN_HEADERS + row)
     }
 
-    /// Puts the start of a run into the row in the slot that serves this thread. No where it is full or unused.
+    /// Puts the start of a run into the row in the slot that serves this thread. Returns false if it is full or unused.
     #[inline(always)]
     pub(crate) fn push_run(&self, row: usize, run: *mut u8) -> bool {
         self.sections().push_at(RUN_HEADERS + row, run)
@@ -36,10 +36,10 @@ impl SlotSet {
         self.header_at(slot, RUN_HEADERS + row)
     }
 
-    /// Takes every run out of a stopped row, the oldest first, and makes it one that was never used: so whoever puts a
-    /// run there next has to prepare it. Where sections could not be restarted since it was stopped, it is usable again
-    /// as it is, and keeps its runs. Returns how many were written to `runs`. The drain's lock is held.
-    pub(crate) fn empty_stopped_run(
+    /// Takes every run out of a stopped row, the oldest first, and makes the row unused: the next thread that puts a
+    /// run there has to prepare it. If sections could not be restarted since it was stopped, the row resumes as it is,
+    /// and keeps its runs. Returns the number of runs written to `runs`. The caller holds the flush lock.
+    pub(crate) fn flush_stopped_run(
         &self,
         slot: usize,
         row: usize,
@@ -54,14 +54,14 @@ impl SlotSet {
         }
         let count = header.current().saturating_sub(begin);
         for (at, run) in (begin..begin + count).zip(runs.iter_mut()) {
-            // SAFETY: pointers up to `current` were written by sections, and nobody writes there while it is stopped.
+            // SAFETY: sections wrote pointers up to `current`, and no thread writes there while the row is stopped.
             *run = unsafe { self.pointer(slot, at).read() };
         }
         header.set_unused();
         count as usize
     }
 
-    /// The runs of a row in a slot, the oldest first, while nobody works on the heap.
+    /// The runs of a row in a slot, the oldest first, while no thread uses the heap.
     #[cfg(test)]
     pub(crate) fn runs_of_row(&self, slot: usize, row: usize) -> std::vec::Vec<*mut u8> {
         let header = self.run_header(slot, row);
@@ -71,7 +71,7 @@ impl SlotSet {
         }
         let begin = run_begin(row);
         assert!(header.current() >= begin && usize::from(header.current() - begin) <= RUN_POINTERS);
-        // SAFETY: pointers up to `current` were written by sections, and nobody writes there now.
+        // SAFETY: sections wrote pointers up to `current`, and no thread writes there now.
         let read = |at: u16| unsafe { self.pointer(slot, at).read() };
         (begin..header.current()).map(read).collect()
     }

@@ -1,7 +1,7 @@
 //! Shared slots: blocks on their way from one processor's slot to another's, or back to the same.
 //!
-//! They are the first of the set and no processor's: their headers belong to who holds the bucket's lock. A batch that
-//! comes and goes there is copied as pointers; nobody reads the blocks, or what describes their subsegments.
+//! They are the first of the set and no processor's: their headers belong to the holder of the bucket's lock. A batch
+//! moves through them as pointers; no thread reads the blocks, or the descriptions of their subsegments.
 #![allow(unsafe_code)]
 
 use super::SlotSet;
@@ -12,8 +12,8 @@ use crate::bucket::Bucket;
 pub(crate) const SHARED: usize = 2;
 
 impl SlotSet {
-    /// Puts as many of the blocks there as there is room for, from the first; more room is made if `grows` says so.
-    /// Returns how many. The bucket's lock is held.
+    /// Puts as many of the blocks there as there is room for, from the first; makes more room if `grows`. Returns how
+    /// many. The caller holds the bucket's lock.
     pub(crate) fn share(&self, bucket: Bucket, blocks: &[*mut u8], grows: bool) -> usize {
         let mut shared = 0;
         for slot in 0..SHARED {
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shared_slots_return_the_last_that_came_and_hold_no_more_than_they_may() {
+    fn shared_slots_are_last_in_first_out_and_bounded() {
         let set = SlotSet {
             sections: AtomicUsize::new(0),
             slots: AtomicUsize::new(0),
@@ -75,7 +75,7 @@ mod tests {
         rest.truncate(SHARED * most - 3);
         rest.sort_unstable();
         assert_eq!(rest, blocks[..SHARED * most - 3]);
-        // SAFETY: nobody else knows of the set.
+        // SAFETY: no other thread knows the set.
         unsafe { set.end() };
     }
 }

@@ -1,4 +1,4 @@
-//! Slots keep what is put into them, whoever puts and takes, while other slots are stopped and emptied.
+//! Slots keep the pointers that threads put into them, while other slots are stopped and emptied.
 #![allow(unsafe_code)]
 
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -49,7 +49,7 @@ fn push(set: &SlotSet, bucket: Bucket, block: *mut u8) -> bool {
 }
 
 #[test]
-fn an_unused_slot_gives_and_takes_nothing() {
+fn an_unused_slot_neither_pops_nor_pushes() {
     let set = started();
     for number in 0..=BUCKETS as u8 {
         let Some(bucket) = Bucket::new(number) else {
@@ -60,11 +60,11 @@ fn an_unused_slot_gives_and_takes_nothing() {
         assert_eq!(set.pop_batch(bucket, &mut [token(0); 4]), 0);
         assert_eq!(set.push_batch(bucket, &[token(1); 4]), 0);
     }
-    // SAFETY: nobody else knows of the set.
+    // SAFETY: no other thread knows the set.
     unsafe { set.end() };
 }
 
-/// Whether the kernel was told that no huge page is to be at an address.
+/// Whether the kernel has the advice against huge pages for an address.
 fn has_no_huge_pages(address: usize) -> bool {
     let text = std::fs::read_to_string("/proc/self/smaps").expect("there is /proc");
     let mut here = false;
@@ -88,17 +88,18 @@ fn has_no_huge_pages(address: usize) -> bool {
 fn no_huge_page_lies_under_slots() {
     let set = started();
     let plain = address_space::map(SLOT).expect("memory");
-    // Where the kernel has no huge pages, there is nothing to tell it.
+    // A kernel without huge pages takes no advice on them.
     let told = address_space::advise(plain, SLOT, Advice::NoHugePage).is_ok() && has_no_huge_pages(plain);
     assert_eq!(has_no_huge_pages(set.slots.load(Ordering::Relaxed)), told);
-    // SAFETY: nobody else knows of either.
+    // SAFETY: no other thread knows either.
     unsafe {
         address_space::unmap(plain, SLOT).expect("mapped above");
         set.end();
     }
 }
 
-/// Does what the model does, on one thread that may change its processor: so the slots' sum is compared.
+/// Runs the steps on slots and on the model, on one thread that may change its processor: so it compares sums over
+/// slots.
 #[test]
 fn slots_hold_what_a_model_holds() {
     let set = started();
@@ -150,19 +151,19 @@ fn slots_hold_what_a_model_holds() {
         assert_eq!(inside.len(), held.len());
         assert!(inside.iter().all(|block| held.contains(block)));
     }
-    // SAFETY: nobody else knows of the set.
+    // SAFETY: no other thread knows the set.
     unsafe { set.end() };
 }
 
-/// Empties every slot, as the drain does, while others take and put.
-fn drain(set: &SlotSet, bucket: Bucket, owned: &[AtomicBool], spare: &Mutex<Vec<usize>>) {
-    // Stands in for the bucket's lock.
+/// Empties every slot, as a flush does, while others take and put.
+fn flush(set: &SlotSet, bucket: Bucket, owned: &[AtomicBool], spare: &Mutex<Vec<usize>>) {
+    // In place of the bucket's lock.
     let mut spare = lock(spare);
     let stopped: Vec<usize> = (0..set.count()).filter(|slot| set.stop(*slot, bucket)).collect();
     assert!(set.restart_sections());
     let mut taken = Vec::new();
     for slot in stopped {
-        // As the drain: whoever stands before a locked slot goes by its header, which changes in more than one step.
+        // As a flush: a thread that waits for a locked slot relies on its header, which changes in more than one step.
         let held = (!set.uses_sections()).then(|| set.lock(slot).lock());
         // SAFETY: just stopped, and the locks are held.
         taken.extend(
@@ -261,12 +262,12 @@ fn tokens_are_neither_doubled_nor_lost() {
             }
             let start = std::time::Instant::now();
             while start.elapsed() < Duration::from_millis(400) {
-                drain(&set, bucket, &owned, &spare);
+                flush(&set, bucket, &owned, &spare);
                 std::thread::sleep(Duration::from_micros(300));
             }
             stop.store(true, Ordering::Relaxed);
         });
-        drain(&set, bucket, &owned, &spare);
+        flush(&set, bucket, &owned, &spare);
         let mut left = spare.into_inner().unwrap();
         left.sort_unstable();
         assert!(
@@ -302,12 +303,12 @@ fn slots_are_the_same_without_sections() {
     );
 }
 
-/// A process that has threads waits 10 ms or more for the kernel, and those threads for whoever drains.
+/// A process with threads waits 10 ms or more for the kernel, and those threads for the flushing one.
 #[test]
 fn sections_can_be_restarted_from_the_start() {
     const ALONE: &str = "PLIMSOLL_LFH_CHILD";
     if std::env::var_os(ALONE).is_none() {
-        // Other tests of this process may have told the kernel.
+        // Other tests of this process may have registered it.
         let status = this_program()
             .args([
                 "affinity::tests::sections_can_be_restarted_from_the_start",
@@ -331,12 +332,12 @@ fn sections_can_be_restarted_from_the_start() {
         // A kernel without sections, or without the call.
         other => assert_eq!(restart(), other),
     }
-    // SAFETY: nobody else knows of the set.
+    // SAFETY: no other thread knows the set.
     unsafe { set.end() };
 }
 
-/// Where the C library and the kernel have what sections need, they are used: otherwise every test here would pass
-/// on locked slots alone. What they have is asked of them, not of what the slots go by.
+/// Sections serve slots if the C library and the kernel support them: otherwise every test here would pass on locked
+/// slots alone. The test asks the system for that support itself, past the code under test.
 #[test]
 fn sections_are_used_where_the_system_has_them() {
     let wanted = rseq::is_usable() && settings::sections();

@@ -5,11 +5,10 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use plimsoll_os::{Advice, Errno, address_space, futex_wait, futex_wake, page_size, random_word};
 
-use super::directory::{Directory, MAGIC};
+use super::directory::{Directory, LAYOUT, MAGIC};
 use super::{
     FIRST_UNIT, HELPER, HELPER_STACK, RECORDS, SEGMENT, SEGMENTS, TABLE_STEP, UNIT_TABLE, WINDOW, window,
 };
-use crate::LAYOUT;
 use crate::set_once::SET_ONCE;
 use crate::settings;
 use crate::unit::UNIT;
@@ -26,8 +25,8 @@ pub(crate) fn is_ready() -> bool {
     STATE.load(Ordering::Acquire) == READY
 }
 
-/// Makes the window if it is not there, and says whether it is. The thread that makes it runs `make_first` before
-/// others see it.
+/// Makes the window if it is absent, and returns whether it exists. The thread that makes it runs `make_first` before
+/// other threads see it.
 #[inline]
 pub(crate) fn prepare(make_first: fn() -> bool) -> bool {
     STATE.load(Ordering::Acquire) == READY || prepare_slowly(make_first)
@@ -67,7 +66,7 @@ fn make() -> bool {
     if !addresses_only {
         leave_huge_pages_to_others(start, WINDOW);
     }
-    // SAFETY: the directory's page is accessible, and nobody else knows it.
+    // SAFETY: the directory's page is accessible, and no other thread knows it.
     let directory = unsafe { &*(start as *const Directory) };
     let word = |at: usize| u64::from_ne_bytes(*MAGIC[at * 8..].first_chunk().expect("16 bytes"));
     let clock = u64::from(plimsoll_os::coarse_milliseconds());
@@ -99,11 +98,11 @@ fn make() -> bool {
 /// Where the window is to be.
 struct Place {
     start: usize,
-    /// What was reserved for it, with what lies around it: start and bytes. None where it is only addresses.
+    /// The reservation around the window: start and bytes. None if the window is only addresses.
     reserved: Option<(usize, usize)>,
 }
 
-/// Makes accessible what the head of the window needs. Where there is no memory for it nothing is left of the window.
+/// Makes the head of the window accessible. Without memory for it, nothing is left of the window.
 fn open_head(place: &Place) -> bool {
     let only = place.reserved.is_none();
     let pieces = [
@@ -115,7 +114,7 @@ fn open_head(place: &Place) -> bool {
     // Of addresses alone the first piece is mapped already.
     let mut mapped = usize::from(only);
     for (start, length) in &pieces[mapped..] {
-        // SAFETY: `reserve` or `find_addresses` gave the range to the one thread that makes the window.
+        // SAFETY: the range of `reserve` or `find_addresses` belongs to the one thread that makes the window.
         if unsafe { open(*start, *length, only) }.is_err() {
             break;
         }
@@ -129,7 +128,7 @@ fn open_head(place: &Place) -> bool {
         None => &pieces[..mapped],
     };
     for (start, length) in mine {
-        // SAFETY: as above; nobody else knows of the window.
+        // SAFETY: as above; no other thread knows the window.
         let _ = unsafe { address_space::unmap(*start, *length) };
     }
     false
@@ -146,7 +145,7 @@ fn reserve() -> Option<Place> {
     })
 }
 
-/// Finds a stretch of addresses far below what the kernel hands out, and maps the directory there.
+/// Finds a stretch of addresses far below those that the kernel assigns, and maps the directory there.
 fn find_addresses() -> Option<Place> {
     let near = address_space::map(page_size()).ok()?;
     // SAFETY: the page was mapped a moment ago, only to see where the kernel maps.
@@ -164,10 +163,10 @@ fn find_addresses() -> Option<Place> {
 /// Makes a range of the window readable and writable.
 ///
 /// # Errors
-/// [`Errno::EXIST`] where the window is only addresses and somebody else uses some of these; else there is no memory.
+/// [`Errno::EXIST`] if the window is only addresses and other mappings use some of them; otherwise there is no memory.
 ///
 /// # Safety
-/// The range is of the window, and nobody uses it yet.
+/// The range is of the window, and not in use yet.
 pub(super) unsafe fn open(start: usize, length: usize, addresses_only: bool) -> Result<(), Errno> {
     if addresses_only {
         return map_piece(start, length);
@@ -176,10 +175,10 @@ pub(super) unsafe fn open(start: usize, length: usize, addresses_only: bool) -> 
     unsafe { address_space::make_accessible(start, length) }
 }
 
-/// Maps a range of the window at which nothing is mapped, as the window is: with base pages.
+/// Maps an unused range of the window like the window: with base pages.
 ///
 /// # Errors
-/// [`Errno::EXIST`] where somebody uses some of the addresses; else there is no memory.
+/// [`Errno::EXIST`] if other mappings use some of the addresses; otherwise there is no memory.
 pub(crate) fn map_piece(start: usize, length: usize) -> Result<(), Errno> {
     address_space::map_unused(start, length)?;
     leave_huge_pages_to_others(start, length);

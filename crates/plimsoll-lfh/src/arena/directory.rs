@@ -1,10 +1,13 @@
-//! What is read of the window from outside: its head, and what is known of each segment.
+//! The parts of the window that other processes read first: its head, and the table of segments.
 
 use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
-/// What finds a heap in another process's memory: the first bytes of the window, at the start of a private anonymous
+/// The bytes by which another process finds a heap: the first of the window, at the start of a private anonymous
 /// mapping.
 pub const MAGIC: [u8; 16] = *b"PLIMSOLL-HEAP\0\0\x01";
+
+/// Version of the memory that other processes may read of a heap: [`Unit`](crate::Unit), and the way to it.
+pub const LAYOUT: u32 = 2;
 
 /// The head of the window, with the way to everything else. Addresses are this process's.
 ///
@@ -35,7 +38,7 @@ pub struct Directory {
     pub heaps: AtomicU32,
     /// Segments that belong to no heap any more, below `end`.
     pub unowned: AtomicU32,
-    /// 1 where the window is only addresses, as the address space is limited.
+    /// 1 if the window is only addresses, as the address space is limited.
     pub addresses_only: AtomicU32,
     /// The process's key, with which in-block words are encoded.
     pub key: AtomicU64,
@@ -43,21 +46,21 @@ pub struct Directory {
     pub growths: AtomicU64,
     /// How often growth was refused by the kernel.
     pub refusals: AtomicU64,
-    /// Times that pages were given back.
+    /// Times that pages returned to the kernel.
     pub purges: AtomicU64,
-    /// Bytes that were given back, as addresses: not each page was resident.
+    /// Bytes that returned to the kernel, as addresses: not every page was resident.
     pub purged_bytes: AtomicU64,
 }
 
-/// What is known of a segment. Written under the arena's lock, or where said.
+/// The entry of a segment. Written under the arena's lock, or as noted.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Segment {
-    /// Number of the heap that it belongs to, 0 for none, [`Segment::FOREIGN`] where it is somebody else's memory.
+    /// Number of the heap that it belongs to, 0 for none, [`Segment::FOREIGN`] if it is memory of other code.
     pub heap: AtomicU16,
-    /// 1 where huge pages were asked for. Back end's lock.
+    /// 1 where huge pages were requested. Back end's lock.
     pub huge: AtomicU8,
-    /// 1 where somebody else has addresses of a run in use. Owner of the run.
+    /// 1 if other code mapped addresses of a run in use. Owner of the run.
     pub lost: AtomicU8,
 }
 

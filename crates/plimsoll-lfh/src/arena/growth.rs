@@ -17,7 +17,7 @@ use crate::lock::Lock;
 use crate::pages;
 use crate::unit::{UNIT, Unit, UnitIndex};
 
-/// Serves whoever needs more of the window. Last in the order of locks.
+/// Guards the growth of the window. Last in the order of locks.
 static GROWTH: Lock<Growth> = Lock::new(Growth {
     table_end: UNIT_TABLE + FIRST_UNIT as usize * size_of::<Unit>(),
     has_block_table: false,
@@ -37,20 +37,20 @@ struct Growth {
 /// Bytes of the table of blocks for each unit.
 const BLOCK_BYTES: usize = UNIT / SMALLEST_BLOCK;
 
-/// Makes the table of blocks accessible, from now on as far as there are units. False where no memory is left.
+/// Makes the table of blocks accessible, from now on as far as there are units. False if no memory is left.
 pub(crate) fn open_block_table() -> bool {
     let mut growth = GROWTH.lock();
     let directory = directory();
     let only = directory.addresses_only.load(Ordering::Relaxed) != 0;
     let had = growth.has_block_table;
     growth.has_block_table = true;
-    // Where it fails, other heaps have to grow without it.
+    // If it fails, other heaps have to grow without it.
     growth.has_block_table = growth.describe(directory.end.load(Ordering::Relaxed), only) || had;
     HAS_BLOCK_TABLE.store(growth.has_block_table, Ordering::Release);
     growth.has_block_table
 }
 
-/// What the lock's value says of it, for who does not hold the lock.
+/// A copy of the lock's value for threads that do not hold the lock.
 static HAS_BLOCK_TABLE: AtomicBool = AtomicBool::new(false);
 
 /// Whether the table of blocks is accessible as far as there are units.
@@ -58,7 +58,7 @@ pub(crate) fn has_block_table() -> bool {
     HAS_BLOCK_TABLE.load(Ordering::Acquire)
 }
 
-/// Makes the record of heap `number` accessible; it is zero the first time. False where no memory is left.
+/// Makes the record of heap `number` accessible; it is zero the first time. False if no memory is left.
 pub(crate) fn open_record(number: u32) -> bool {
     let growth = GROWTH.lock();
     let directory = directory();
@@ -75,10 +75,10 @@ pub(crate) fn open_record(number: u32) -> bool {
     opened
 }
 
-/// Gives back every segment of a heap that is no more. Where it was hardened, some of its pages are inaccessible.
+/// Takes every segment from a heap that ended. Of a hardened heap, some pages are inaccessible.
 ///
 /// # Safety
-/// Nobody uses the heap or a block of it.
+/// No thread uses the heap or a block of it.
 pub(crate) unsafe fn disown(heap: u32, hardened: bool) {
     let growth = GROWTH.lock();
     let end = end();
@@ -94,7 +94,7 @@ pub(crate) unsafe fn disown(heap: u32, hardened: bool) {
             continue;
         }
         match lost {
-            // What is somebody else's stays as it is, with what lies beside it, and nobody has it again.
+            // Memory of other code stays as it is, with its surroundings, and no heap has it again.
             true => forget(at, last, Segment::FOREIGN),
             // SAFETY: the caller's premise.
             false => unsafe { disown_range(at, last, hardened) },
@@ -104,7 +104,7 @@ pub(crate) unsafe fn disown(heap: u32, hardened: bool) {
     drop(growth);
 }
 
-/// Notes that somebody else has addresses of a run in use, which will not be given back.
+/// Notes that other code mapped addresses of a run in use, which no heap may free.
 pub(crate) fn lose(first: UnitIndex, units: u32) {
     for at in segments(first, first + units) {
         segment_of(at).lost.store(1, Ordering::Relaxed);
@@ -115,13 +115,13 @@ fn is_lost(unit: UnitIndex) -> bool {
     segment_of(unit).lost.load(Ordering::Relaxed) != 0
 }
 
-/// The first units of the segments in which the units up to `end` lie.
+/// The first units of the segments that hold the units up to `end`.
 fn segments(first: UnitIndex, end: UnitIndex) -> impl Iterator<Item = UnitIndex> {
     (first & !(SEGMENT_UNITS - 1)..end).step_by(SEGMENT_UNITS as usize)
 }
 
-/// Clears the descriptions of whole segments, and makes each `owner`'s at once: whoever looks meanwhile finds no
-/// segment of a heap without runs.
+/// Clears the descriptions of whole segments, and sets the owner of each at once: a walk meanwhile finds no segment of
+/// a heap without runs.
 fn forget(first: UnitIndex, last: UnitIndex, owner: u16) {
     for segment in segments(first, last) {
         for at in segment..segment + SEGMENT_UNITS {
@@ -133,7 +133,7 @@ fn forget(first: UnitIndex, last: UnitIndex, owner: u16) {
 }
 
 /// # Safety
-/// The units are of one heap, and nobody uses it.
+/// The units are of one heap, and no thread uses it.
 unsafe fn disown_range(first: UnitIndex, last: UnitIndex, hardened: bool) {
     // The lock keeps others from having the segments before they are zero.
     forget(first, last, 0);
@@ -141,7 +141,7 @@ unsafe fn disown_range(first: UnitIndex, last: UnitIndex, hardened: bool) {
     // SAFETY: the caller's premise; the range was accessible before.
     let accessible = !hardened || unsafe { address_space::make_accessible(start, length) }.is_ok();
     if accessible {
-        // What reuses segments relies on zeroes.
+        // Reuse of segments relies on zeroes.
         // SAFETY: the caller's premise; the range is accessible.
         unsafe { pages::clear(start, length) };
     } else {
@@ -150,7 +150,7 @@ unsafe fn disown_range(first: UnitIndex, last: UnitIndex, hardened: bool) {
     }
     for at in segments(first, last) {
         if !accessible {
-            // What the system leaves inaccessible, nobody has again.
+            // No heap has memory again that the system leaves inaccessible.
             segment_of(at).heap.store(Segment::FOREIGN, Ordering::Relaxed);
         }
         leave_huge_page(at);
@@ -166,7 +166,7 @@ pub(crate) fn hold() {
     GROWTH.hold();
 }
 
-/// Ends what [`hold`] began, in the parent.
+/// Ends [`hold`] in the parent.
 ///
 /// # Safety
 /// This thread called `hold`.
@@ -175,7 +175,7 @@ pub(crate) unsafe fn release() {
     unsafe { GROWTH.release() };
 }
 
-/// Ends what [`hold`] began, in the child.
+/// Ends [`hold`] in the child.
 ///
 /// # Safety
 /// This thread is the only one, and its parent called `hold`.
@@ -184,20 +184,20 @@ pub(crate) unsafe fn free_after_fork() {
     unsafe { GROWTH.free_after_fork() };
 }
 
-/// Whole segments that a heap was given: units that are zero, described by zeroed units.
+/// Whole segments of a growing heap: units that are zero, described by zeroed units.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Grown {
     pub(crate) first: UnitIndex,
     pub(crate) units: u32,
 }
 
-/// Gives `heap` whole segments of at least `units` units at a multiple of `align` units, and tries for `wanted`.
-/// None where no memory is left.
+/// Assigns whole segments of at least `units` units at a multiple of `align` units to `heap`, and tries for `wanted`.
+/// None if no memory is left.
 pub(crate) fn grow(heap: u32, units: u32, align: u32, wanted: u32) -> Option<Grown> {
     let whole = |units: u32| units.checked_next_multiple_of(SEGMENT_UNITS);
     let (least, wanted) = (whole(units)?, whole(wanted.max(units))?);
     let mut growth = GROWTH.lock();
-    let grown = growth.give(heap, least, wanted, align);
+    let grown = growth.assign(heap, least, wanted, align);
     let directory = directory();
     let count = if grown.is_some() {
         &directory.growths
@@ -208,7 +208,7 @@ pub(crate) fn grow(heap: u32, units: u32, align: u32, wanted: u32) -> Option<Gro
     grown
 }
 
-/// Asks for huge pages under segments that a heap was given.
+/// Requests huge pages under new segments of a heap.
 pub(crate) fn use_huge_pages(grown: Grown) {
     let (start, length) = (address_of(grown.first), grown.units as usize * UNIT);
     if address_space::advise(start, length, Advice::HugePage).is_ok() {
@@ -218,8 +218,8 @@ pub(crate) fn use_huge_pages(grown: Grown) {
     }
 }
 
-/// Has base pages from now on under segments of which the units are a part only, as that part is about to be given
-/// back: a huge page would make it resident again. Back end's lock.
+/// Uses base pages from now on under segments that the units fill only in part, as that part is about to return to the
+/// kernel: a huge page would make it resident again. Back end's lock.
 pub(crate) fn leave_huge_pages(first: UnitIndex, units: u32) {
     let end = first + units;
     for inside in [first, end - 1] {
@@ -238,7 +238,7 @@ pub(crate) fn use_base_pages(run: Range<UnitIndex>, extent: Range<UnitIndex>) {
         .for_each(leave_huge_page);
 }
 
-/// Whether huge pages were asked for under some of the units.
+/// Whether huge pages were requested under some of the units.
 pub(crate) fn has_huge_pages(first: UnitIndex, units: u32) -> bool {
     segments(first, first + units).any(|segment| segment_of(segment).huge.load(Ordering::Relaxed) != 0)
 }
@@ -255,7 +255,7 @@ fn leave_huge_page(segment: UnitIndex) {
 
 impl Growth {
     /// Segments of a heap which is no more, or else new ones: `wanted` units of them, or `least`.
-    fn give(&mut self, heap: u32, least: u32, wanted: u32, align: u32) -> Option<Grown> {
+    fn assign(&mut self, heap: u32, least: u32, wanted: u32, align: u32) -> Option<Grown> {
         #[cfg(test)]
         if !injection::may_grow() {
             return None;
@@ -294,7 +294,7 @@ impl Growth {
         None
     }
 
-    /// Segments that nobody had before.
+    /// Segments that no heap had before.
     fn extend(&mut self, heap: u32, units: u32, align: u32) -> Option<Grown> {
         if !self.may_grow() {
             return None;
@@ -307,7 +307,7 @@ impl Growth {
         loop {
             let last = first.checked_add(units).filter(|last| *last as usize <= UNITS)?;
             let (start, length) = (address_of(first), units as usize * UNIT);
-            // SAFETY: the range is past everything that was ever given out.
+            // SAFETY: the range is past every unit that a heap ever had.
             match unsafe { open(start, length, only) } {
                 Ok(()) => {}
                 Err(Errno::EXIST) if only => {
@@ -319,7 +319,7 @@ impl Growth {
             // After the units, so that no table takes memory of which nothing comes.
             if !self.describe(last, only) {
                 if only {
-                    // SAFETY: the units were mapped a moment ago, and nobody knows of them.
+                    // SAFETY: the units were mapped a moment ago, and no other thread knows them.
                     let _ = unsafe { address_space::unmap(start, length) };
                 }
                 return None;
@@ -331,11 +331,11 @@ impl Growth {
         }
     }
 
-    /// Where a limit on address space was set after the window had been reserved, the rest of the reservation is given
-    /// up, so that the limit means what it says.
+    /// If a limit on address space was set after the window was reserved, unmaps the rest of the reservation, so that
+    /// it does not count against the limit.
     ///
-    /// Each growth asks for the limit (`prlimit(2)`), beside the call by which it grows; a sandbox that refuses to tell is
-    /// taken for one that has none.
+    /// Each growth reads the limit (`prlimit(2)`), beside the call by which it grows; in a sandbox that refuses this
+    /// call there counts as no limit.
     fn may_grow(&mut self) -> bool {
         let directory = directory();
         if directory.addresses_only.load(Ordering::Relaxed) != 0 || address_space::limit().is_none() {
@@ -350,7 +350,7 @@ impl Growth {
             (self.block_table_end, FIRST_UNIT as usize * UNIT),
             (records, UNIT_TABLE + FIRST_UNIT as usize * size_of::<Unit>()),
         ] {
-            // SAFETY: nothing in the range was ever made accessible, so nobody uses it.
+            // SAFETY: no page of the range was ever accessible, so no thread uses it.
             let _ = unsafe { address_space::unmap(window() + from, to - from) };
         }
         true
@@ -364,10 +364,10 @@ impl Growth {
                 || lengthen(&mut self.block_table_end, BLOCK_TABLE + last * BLOCK_BYTES, only))
     }
 
-    /// The segments from `end` to `first` stay nobody's: for good where their addresses are in use by others.
+    /// The segments from `end` to `first` belong to no heap: for good if other mappings use their addresses.
     fn skip(&mut self, end: UnitIndex, first: UnitIndex, only: bool) {
         for at in segments(end, first) {
-            // SAFETY: the range is past everything that was ever given out, and below what will be.
+            // SAFETY: the range is past every unit that a heap ever had, and below the next.
             let usable = unsafe { open(address_of(at), SEGMENT, only) }.is_ok();
             let owner = if usable { 0 } else { Segment::FOREIGN };
             segment_of(at).heap.store(owner, Ordering::Relaxed);
@@ -388,7 +388,7 @@ impl Growth {
 /// Makes a table that ends at `end` accessible up to `needed`, both counted from the window's start.
 fn lengthen(end: &mut usize, needed: usize, only: bool) -> bool {
     let step = needed.saturating_sub(*end).next_multiple_of(TABLE_STEP);
-    // SAFETY: the table is the arena's, and nobody knows this part of it yet.
+    // SAFETY: the table is the arena's, and no other thread knows this part of it yet.
     if step != 0 && unsafe { open(window() + *end, step, only) }.is_err() {
         return false;
     }
@@ -396,7 +396,7 @@ fn lengthen(end: &mut usize, needed: usize, only: bool) -> bool {
     true
 }
 
-/// Growth that fails when a test says so, also where another test's heap left segments that would do.
+/// Growth that fails at a test's request, also if the heap of another test left suitable segments.
 #[cfg(test)]
 pub(crate) mod injection {
     extern crate std;
@@ -423,12 +423,12 @@ pub(crate) mod injection {
 mod tests {
     use super::*;
     use crate::arena::HEAPS;
-    use crate::heap::{Heap, HeapOptions};
     use crate::unit::UnitKind;
+    use crate::{Heap, HeapOptions};
 
-    /// Refusals that tests asked for were none where a heap of another test had left as much.
+    /// Refusals that tests requested were none if a heap of another test had left as much.
     #[test]
-    fn a_test_is_refused_what_another_left() {
+    fn growth_refusals_hold_for_segments_of_other_tests() {
         let heaps = [(); 2].map(|()| Heap::new(HeapOptions::default()).expect("there is memory"));
         let [gone, heap] = heaps;
         assert!(!gone.allocate(64 * SEGMENT).is_null());
@@ -439,10 +439,10 @@ mod tests {
         assert!(!heap.allocate(64 * SEGMENT).is_null());
     }
 
-    /// Clearing what a large heap had takes longer than a walk waits: all the time it found units of a heap that were of no
-    /// run.
+    /// Clearing the memory of a large heap takes longer than a walk waits: all the time the walk found units of a heap
+    /// without a run.
     #[test]
-    fn segments_are_nobodys_once_their_runs_are_gone() {
+    fn segments_have_no_owner_once_their_runs_are_gone() {
         let _window = Heap::new(HeapOptions::default()).expect("there is memory");
         let grown = grow(HEAPS, 2 * SEGMENT_UNITS, 1, 0).expect("there is memory");
         let all = grown.first..grown.first + grown.units;

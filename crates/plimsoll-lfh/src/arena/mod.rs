@@ -1,16 +1,15 @@
-//! The address space of all heaps of a process: one window, cut into units and segments.
+//! The address space of all heaps of a process: one window, divided into units and segments.
 //!
 //! ```text
 //! window  0        64 KiB    256 KiB   1 MiB   64 MiB       1088 MiB        17472 MiB           256 GiB
-//!         Directory | (helper) | segments | heaps | unit table | table of blocks | segments of units ... |
+//!         Directory | (helper) | segments | heaps | unit table | block table | segments of units ... |
 //! ```
 //!
-//! The window is reserved at the first call; its pages become accessible as they are needed. Where the address space
-//! itself is limited (`ulimit -v`), the window is only addresses, at which pieces are mapped one by one, past whatever
-//! else is there.
+//! The first call reserves the window; its pages become accessible as they are needed. If the address space itself is
+//! limited (`ulimit -v`), the window is only addresses: the heap maps pieces there one by one, past other mappings.
 //!
-//! Premises of the unsafe code: the window's address is set once, before anything in it is reached; the tables are
-//! atomics, for which zeroed memory is valid; what of them is accessible only grows.
+//! Premises of the unsafe code: the window's address is set once, before any access to the window; the tables are
+//! atomics, for which zeroed memory is valid; their accessible part only grows.
 #![allow(unsafe_code)]
 
 mod begin;
@@ -21,7 +20,7 @@ use core::ops::ControlFlow;
 use core::sync::atomic::{AtomicU8, Ordering};
 
 pub(crate) use self::begin::{is_ready, map_piece, prepare};
-pub use self::directory::{Directory, MAGIC, Segment};
+pub use self::directory::{Directory, LAYOUT, MAGIC, Segment};
 pub(crate) use self::growth::{
     disown, free_after_fork, grow, has_block_table, has_huge_pages, hold, leave_huge_pages, lose,
     open_block_table, open_record, release, use_base_pages, use_huge_pages,
@@ -34,12 +33,14 @@ use crate::unit::{UNIT, Unit, UnitIndex, UnitKind};
 pub const WINDOW: usize = 256 << 30;
 /// Units of the window.
 pub const UNITS: usize = WINDOW / UNIT;
-/// Bytes of a segment: what belongs to one heap or to none.
+/// Bytes of a segment, which belongs to one heap or to none.
 pub const SEGMENT: usize = 2 << 20;
 /// Units of a segment.
 pub const SEGMENT_UNITS: u32 = (SEGMENT / UNIT) as u32;
 /// As many heaps as there may be at a time.
 pub const HEAPS: u32 = 1008;
+/// Number of the process's heap.
+pub(crate) const PROCESS: u32 = 1;
 /// Bytes from one heap's record to the next.
 pub const RECORD: usize = 64 << 10;
 
@@ -102,8 +103,8 @@ pub(crate) fn unit(index: UnitIndex) -> &'static Unit {
     unsafe { &*((window() + UNIT_TABLE) as *const Unit).add(index as usize) }
 }
 
-/// The byte that hardened heaps keep of an address of a unit of [`FIRST_UNIT`]`..end()`, once
-/// [`open_block_table`] said yes.
+/// The byte of the block table for an address of a unit of [`FIRST_UNIT`]`..end()`, once [`open_block_table`] returned
+/// true.
 #[inline(always)]
 pub(crate) fn block_byte(address: usize) -> &'static AtomicU8 {
     let at = (address - window()) / SMALLEST_BLOCK;
@@ -194,10 +195,11 @@ pub(crate) fn align_up(unit: UnitIndex, align: u32) -> Option<UnitIndex> {
     (aligned < UNITS).then_some(aligned as UnitIndex)
 }
 
-/// Visits the first unit of each run of a heap, and what it is. While others change the heap, runs may be missed.
+/// Visits the first unit of each run of a heap, with the kind of the run. While others change the heap, runs may be
+/// missed.
 ///
 /// # Errors
-/// What `visit` returns, at once.
+/// The first error of `visit`.
 pub(crate) fn for_each_run<E>(
     heap: u32,
     mut visit: impl FnMut(UnitIndex, UnitKind) -> Result<(), E>,

@@ -38,7 +38,7 @@ pub(crate) struct Bins {
     period: u32,
 }
 
-/// Periods of the purge that are told apart: the current one, the one before it, and all before that.
+/// Distinct periods of the purge: the current one, the one before it, and all before that.
 const PERIODS: u32 = 3;
 
 /// The bin of a length.

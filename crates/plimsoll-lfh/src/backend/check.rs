@@ -9,13 +9,13 @@ use crate::unit::{UnitIndex, UnitKind};
 /// Where the back end of a heap breaks an invariant of [`Unit`](crate::Unit) or `Bins`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct DamagedRun {
-    /// First unit of the run; 0 where it is the counts that are wrong.
+    /// First unit of the run; 0 if it is the counts that are wrong.
     pub(crate) first: UnitIndex,
-    /// What does not hold.
+    /// The broken rule.
     pub(crate) rule: &'static str,
 }
 
-/// What a walk counts.
+/// Counts of a walk.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Counts {
     owned: u32,

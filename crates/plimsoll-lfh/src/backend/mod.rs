@@ -1,7 +1,7 @@
 //! A heap's back end: extents of whole units, coalesced, best fit, under one lock.
 //!
-//! A free extent may have been written to at its start (`touched`) and is zero from there on; the purge gives back
-//! what was touched long ago. Runs are described by [`Unit`], whose invariants are kept here.
+//! A free extent may have been written to at its start (`touched`) and is zero from there on; the purge returns memory
+//! that was touched long ago to the kernel. [`Unit`] describes runs and states their invariants.
 
 mod bins;
 mod check;
@@ -17,9 +17,9 @@ use crate::lock::{Held, Lock};
 use crate::pages;
 use crate::purge::{self, THRESHOLD};
 use crate::settings;
-use crate::unit::{Unit, UnitIndex, UnitKind};
+use crate::unit::{UNIT, Unit, UnitIndex, UnitKind};
 
-/// A growing heap takes this part of what it has at once...
+/// A growing heap takes this part of its size at once...
 const GROWTH_SHARE: u32 = 8;
 /// ... but at most so many units: 64 MiB.
 const MOST_GROWTH: u32 = 32 * SEGMENT_UNITS;
@@ -29,10 +29,10 @@ const HUGE_FROM: u32 = 8 * SEGMENT_UNITS;
 /// ... for small blocks, if this part of it at most is free.
 const HUGE_SHARE: u32 = 8;
 
-/// What a growing heap has free and touched is purged beyond this part of what it has.
+/// A growing heap purges free and touched units beyond this part of its size.
 const CROWDED_SHARE: u32 = 32;
 
-/// Units that are purged at once: 16 MiB. What is longer stays free but for so much.
+/// Units of one purge: 16 MiB. The rest of a longer extent stays free.
 pub(crate) const MOST_PURGED: u32 = 8 * SEGMENT_UNITS;
 
 /// Units that were taken.
@@ -44,20 +44,20 @@ pub(crate) struct Run {
     pub(crate) touched: u32,
 }
 
-/// The back end of a heap. Zeroed memory is none yet: [`Backend::begin`] makes it one without memory. Cache lines of its
-/// own, as what stands beside it is read at calls that have nothing to do with it.
+/// The back end of a heap. Zeroed memory is none yet: [`Backend::begin`] makes it one without memory. Cache lines of
+/// its own, as unrelated calls read its neighbours.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Backend {
     pub(crate) extents: Lock<Extents>,
 }
 
-/// What the lock guards. Counts are units unless they say otherwise.
+/// The data under the lock. Counts are units unless noted.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Extents {
     heap: u32,
-    /// Units that the arena gave.
+    /// Units of the heap's segments.
     pub(crate) owned: u32,
     /// Units of free extents.
     pub(crate) free: u32,
@@ -65,7 +65,7 @@ pub(crate) struct Extents {
     pub(crate) free_extents: u32,
     /// Units of free extents that may be resident.
     pub(crate) touched: u32,
-    /// Times the arena gave segments.
+    /// Times the heap took segments.
     pub(crate) growths: u32,
     pub(crate) bins: Bins,
 }
@@ -94,7 +94,7 @@ impl Backend {
         self.extents.lock()
     }
 
-    /// Takes a run of `units` units that starts at a multiple of `align` units, a power of two. None where no memory
+    /// Takes a run of `units` units that starts at a multiple of `align` units, a power of two. None if no memory
     /// is left. Fields of its description that are not the back end's are 0.
     pub(crate) fn take(&self, units: u32, align: u32, kind: UnitKind) -> Option<Run> {
         let mut extents = self.extents();
@@ -105,20 +105,20 @@ impl Backend {
         extents.take_free(units, align, kind)
     }
 
-    /// Whether so many free units are touched that some are given back if the heap takes others from the system.
+    /// Whether so many free units are touched that some return to the kernel when the heap takes others.
     pub(crate) fn is_crowded(&self) -> bool {
         self.extents().is_crowded()
     }
 
-    /// Gives a whole run back.
-    pub(crate) fn give(&self, first: UnitIndex) {
+    /// Frees a whole run.
+    pub(crate) fn free(&self, first: UnitIndex) {
         let mut extents = self.extents();
-        extents.give(first);
-        look_after(extents);
+        extents.free_run(first);
+        request_purge(extents);
     }
 
-    /// Gives whole runs back that nobody uses since so many periods of the purge.
-    pub(crate) fn give_cached(&self, runs: &[UnitIndex], periods: u32) {
+    /// Frees whole runs that were unused for so many periods of the purge.
+    pub(crate) fn free_cached(&self, runs: &[UnitIndex], periods: u32) {
         if runs.is_empty() {
             return;
         }
@@ -129,18 +129,18 @@ impl Backend {
             let length = extents.forget(*first);
             extents.put(*first, length, length, since);
         }
-        look_after(extents);
+        request_purge(extents);
     }
 
-    /// Gives a whole run back whose pages are gone already.
-    pub(crate) fn give_untouched(&self, first: UnitIndex) {
+    /// Frees a whole run whose pages returned to the kernel already.
+    pub(crate) fn free_untouched(&self, first: UnitIndex) {
         let mut extents = self.extents();
         extents.check_own(first, is_in_use);
         let length = extents.forget(first);
         extents.put(first, length, 0, 0);
     }
 
-    /// Has base pages from now on under units of a run in use, before a part of it is given back to the system.
+    /// Uses base pages from now on under units of a run in use, before a part of it returns to the kernel.
     pub(crate) fn leave_huge_pages(&self, first: UnitIndex, units: u32) {
         if arena::segment_of(first).huge.load(Ordering::Relaxed) != 0 {
             let _extents = self.extents();
@@ -154,24 +154,40 @@ impl Backend {
         self.extents().extend(first, units)
     }
 
+    /// Purges an extent that is free for more than a period, or any if `all`; of a long one at most `most` units. Returns
+    /// the purged units: 0 if there is nothing to purge, or all of it is locked.
+    ///
+    /// A fork in the middle of it would lose the extent to the child: the caller holds a lock that keeps one from beginning.
+    #[allow(unsafe_code)]
+    pub(crate) fn purge_one(&self, all: bool, most: u32) -> u32 {
+        let Some((first, units)) = self.extents().begin_purge(all, most) else {
+            return 0;
+        };
+        let length = units as usize * UNIT;
+        // SAFETY: the run is free, and no thread takes it before `end_purge`.
+        let goes_on = unsafe { purge::return_pages(arena::address_of(first), length) };
+        self.extents().end_purge(first);
+        if goes_on { units } else { 0 }
+    }
+
     /// Shortens a run in use to its first `units` units.
     pub(crate) fn shorten(&self, first: UnitIndex, units: u32) {
         let mut extents = self.extents();
         extents.shorten(first, units);
-        look_after(extents);
+        request_purge(extents);
     }
 }
 
 /// Has the purge look after extents, unlocked, of which much is touched now.
-fn look_after(extents: Held<'_, Extents>) {
+fn request_purge(extents: Held<'_, Extents>) {
     let much = extents.touched > THRESHOLD;
     drop(extents);
     if much {
-        purge::ask_for_helper();
+        purge::request_helper();
     }
 }
 
-/// Whether a run of that kind was taken and not given back.
+/// Whether a run of that kind is in use.
 fn is_in_use(kind: UnitKind) -> bool {
     matches!(kind, UnitKind::Subsegment | UnitKind::Large | UnitKind::Standard)
 }
@@ -220,13 +236,13 @@ impl Extents {
         Some(())
     }
 
-    /// Whether what the heap has is mostly in use, and so much that it will use a huge page more: each is resident as
-    /// a whole as soon as a byte of it is written to.
+    /// Whether the heap is mostly in use, and so large that it will use one more huge page: each is resident as a whole
+    /// after the first write to it.
     fn is_full_enough_for_huge_pages(&self) -> bool {
         self.owned >= HUGE_FROM && self.free <= self.owned / HUGE_SHARE && settings::huge_pages()
     }
 
-    pub(crate) fn give(&mut self, first: UnitIndex) {
+    pub(crate) fn free_run(&mut self, first: UnitIndex) {
         self.check_own(first, is_in_use);
         let length = self.forget(first);
         self.put(first, length, length, self.bins.period());
@@ -263,8 +279,8 @@ impl Extents {
         self.put(first + units, length - units, length - units, self.bins.period());
     }
 
-    /// Takes an extent that is to be purged, or the last part of a long one, of at most `most` units: first unit and
-    /// units. Nobody else takes it before [`Extents::end_purge`], and the lock need not be held until then.
+    /// Takes an extent to purge, or the last part of a long one, of at most `most` units: first unit and units. No
+    /// other thread takes it before [`Extents::end_purge`], and the lock is free meanwhile.
     pub(crate) fn begin_purge(&mut self, all: bool, most: u32) -> Option<(UnitIndex, u32)> {
         let first = if all {
             self.bins.touched()
@@ -297,7 +313,7 @@ impl Extents {
         Some((first + before, units))
     }
 
-    /// Puts back what [`Extents::begin_purge`] took, and which is zero now.
+    /// Frees the extent of [`Extents::begin_purge`], which is zero now.
     pub(crate) fn end_purge(&mut self, first: UnitIndex) {
         let length = self.forget(first);
         self.put(first, length, 0, 0);
@@ -321,8 +337,9 @@ impl Extents {
         unit.kind.store(kind as u8, Ordering::Relaxed);
     }
 
-    /// Ends the process where no run of this heap of such a kind begins at the unit: the program gave a block to another
-    /// heap than its own, or gave it twice. Before the lock was held, another thread may have been about to do the same.
+    /// Ends the process if no run of this heap of such a kind begins at the unit: the program freed a block in another
+    /// heap than its own, or freed it twice. Before this thread held the lock, another thread may have been about to do
+    /// the same.
     fn check_own(&self, first: UnitIndex, is_due: impl Fn(UnitKind) -> bool) {
         let unit = arena::unit(first);
         let damage = if !is_due(unit.kind()) || unit.first.load(Ordering::Relaxed) != first {

@@ -10,10 +10,9 @@ use proptest::prelude::*;
 use crate::arena::{self, SEGMENT_UNITS, injection};
 use crate::backend::{MOST_PURGED, Run};
 use crate::cases::cases;
-use crate::heap::{Heap, HeapOptions};
-use crate::purge;
 use crate::record::{self, Record};
 use crate::unit::{UNIT, UnitIndex, UnitKind};
+use crate::{Heap, HeapOptions};
 
 #[derive(Debug, Clone)]
 enum Call {
@@ -104,7 +103,7 @@ impl Model<'_> {
         for at in first..first + length {
             // SAFETY: the run is this test's.
             let word = unsafe { Self::word(at).read() };
-            assert_eq!(word, u64::from(at), "what was written is gone");
+            assert_eq!(word, u64::from(at), "the contents are gone");
         }
     }
 
@@ -120,7 +119,7 @@ impl Model<'_> {
             Call::Give { which } => {
                 if let Some((first, _, _)) = self.some(which) {
                     self.forget(first);
-                    backend.give(first);
+                    backend.free(first);
                 }
             }
             Call::Extend { which, by } => {
@@ -142,9 +141,9 @@ impl Model<'_> {
                 }
             }
             Call::Purge { periods, all } => {
-                (0..periods).for_each(|_| _ = purge::end_period(self.record));
+                (0..periods).for_each(|_| _ = self.record.end_period());
                 if all {
-                    purge::purge_all(self.record);
+                    self.record.purge_all();
                     assert_eq!(backend.extents().touched, 0);
                 }
             }
@@ -157,7 +156,7 @@ proptest! {
     #![proptest_config(cases(200))]
 
     #[test]
-    fn runs_are_whole_whatever_is_called(calls in calls()) {
+    fn runs_tile_segments_after_any_calls(calls in calls()) {
         let heap = Heap::new(HeapOptions::default()).expect("there is memory");
         let record = record::of(heap.number()).expect("the heap lives");
         let mut model = Model { record, runs: BTreeMap::new() };
@@ -169,7 +168,7 @@ proptest! {
         let runs: Vec<UnitIndex> = model.runs.keys().copied().collect();
         for first in runs {
             model.forget(first);
-            record.backend().give(first);
+            record.backend().free(first);
         }
         let extents = record.backend().extents();
         prop_assert_eq!(extents.check(), Ok(()));
@@ -200,7 +199,7 @@ fn calls_without_memory_leave_a_heap_as_it_was() {
 }
 
 #[test]
-fn a_purge_gives_back_what_lies_free_for_two_periods_and_no_more() {
+fn a_purge_returns_extents_free_for_two_periods_alone() {
     let heap = Heap::new(HeapOptions::default()).expect("there is memory");
     let record = record::of(heap.number()).expect("the heap lives");
     let backend = record.backend();
@@ -208,20 +207,20 @@ fn a_purge_gives_back_what_lies_free_for_two_periods_and_no_more() {
     let runs: Vec<Run> = (0..3)
         .map(|_| backend.take(10, 1, UnitKind::Large).expect("memory"))
         .collect();
-    backend.give(runs[0].first);
+    backend.free(runs[0].first);
     assert_eq!(touched(), 10);
-    assert!(purge::end_period(record));
-    backend.give(runs[2].first);
+    assert!(record.end_period());
+    backend.free(runs[2].first);
     assert_eq!(touched(), 20);
-    assert!(purge::end_period(record));
+    assert!(record.end_period());
     assert_eq!(touched(), 10, "the first is free for a whole period");
-    assert!(!purge::end_period(record));
+    assert!(!record.end_period());
     assert_eq!(touched(), 0);
-    backend.give(runs[1].first);
+    backend.free(runs[1].first);
 }
 
-/// A run that fills a heap so that it asks for huge pages next, and the first unit of a segment with such, one unit of
-/// which was used and given back. None where the kernel has none.
+/// A run that fills a heap so that it requests huge pages next, and the first unit of a segment with such pages, of
+/// which one unit was used and freed. None if the kernel has none.
 fn huge_segment(record: &Record) -> Option<(UnitIndex, UnitIndex)> {
     let backend = record.backend();
     let filled = backend
@@ -229,12 +228,12 @@ fn huge_segment(record: &Record) -> Option<(UnitIndex, UnitIndex)> {
         .expect("there is memory");
     let run = backend.take(1, 1, UnitKind::Subsegment).expect("there is memory");
     let huge = has_huge_pages(run.first);
-    backend.give(run.first);
+    backend.free(run.first);
     huge.then_some((filled.first, run.first))
 }
 
-/// Whether huge pages lie under a unit under which the heap asked for them; a test that needs them is skipped where the
-/// kernel has none, unless it must not be.
+/// Whether huge pages are under a unit for which the heap requested them; a test that needs them is skipped if the
+/// kernel has none, unless the environment forbids it.
 pub(crate) fn has_huge_pages(unit: UnitIndex) -> bool {
     let huge = arena::has_huge_pages(unit, 1);
     if !huge {
@@ -247,7 +246,7 @@ pub(crate) fn has_huge_pages(unit: UnitIndex) -> bool {
 
 /// The first byte that was written to a huge page made it resident as a whole.
 #[test]
-fn huge_pages_are_given_back_whole() {
+fn huge_pages_are_purged_whole() {
     let heap = Heap::new(HeapOptions::default()).expect("there is memory");
     let record = record::of(heap.number()).expect("the heap lives");
     let Some((_, first)) = huge_segment(record) else {
@@ -263,9 +262,9 @@ fn huge_pages_are_given_back_whole() {
     );
 }
 
-/// As much is given back where only a part of it may be at a time.
+/// A purge in parts returns as much as a purge of the whole.
 #[test]
-fn huge_pages_are_given_back_by_parts() {
+fn huge_pages_are_purged_in_parts() {
     let heap = Heap::new(HeapOptions::default()).expect("there is memory");
     let record = record::of(heap.number()).expect("the heap lives");
     let backend = record.backend();
@@ -282,9 +281,9 @@ fn huge_pages_are_given_back_by_parts() {
     assert_eq!(left, first);
 }
 
-/// What was given back to the system came back as huge pages, whatever lay there next.
+/// Pages that returned to the kernel came back as huge pages with the next write.
 #[test]
-fn large_blocks_leave_huge_pages_that_nobody_uses() {
+fn large_blocks_use_base_pages_in_unused_segments() {
     let mut extended = 0;
     for _ in 0..16 {
         let heap = Heap::new(HeapOptions::default()).expect("there is memory");
@@ -293,9 +292,9 @@ fn large_blocks_leave_huge_pages_that_nobody_uses() {
         let Some((filled, first)) = huge_segment(record) else {
             return;
         };
-        purge::purge_all(record);
+        record.purge_all();
         assert!(arena::has_huge_pages(first, 1));
-        // Whether they lie side by side is up to other tests.
+        // Other tests decide whether they are neighbours.
         let units = 8 * SEGMENT_UNITS;
         if extended == 0 && filled + units == first {
             extended += 1;
@@ -321,7 +320,7 @@ fn a_list_that_does_not_hold_together_is_found() {
     runs.iter()
         .skip(1)
         .step_by(2)
-        .for_each(|run| backend.give(run.first));
+        .for_each(|run| backend.free(run.first));
     assert_eq!(backend.extents().check(), Ok(()));
     let middle = arena::unit(runs[3].first);
     let others_heap = Heap::new(HeapOptions::default()).expect("there is memory");

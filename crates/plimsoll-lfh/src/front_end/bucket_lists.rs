@@ -6,23 +6,25 @@ use super::LowFragmentation;
 use crate::arena;
 use crate::backend::Backend;
 use crate::bucket::Bucket;
-use crate::remote_free::Standing;
+use crate::remote_free::SubsegmentState;
 use crate::subsegment::{self, Subsegment};
 use crate::unit::{UnitIndex, UnitKind};
 
 /// How many of the listed subsegments are looked at to find the fullest.
 const LOOKS: usize = 8;
 
-/// What a bucket's lock guards. Zeroed memory is a bucket without subsegments.
+/// The data under a bucket's lock. Zeroed memory is a bucket without subsegments.
 ///
-/// Invariant: a subsegment is in the list from `first` exactly if it is [`Standing::Listed`], or [`Standing::Emptying`]
-/// from there; `spare` is 0 or one that is [`Standing::Spare`]. Checked by `check`.
+/// Invariant: a subsegment is in the list from `first` exactly if it is [`SubsegmentState::Listed`], or
+/// [`SubsegmentState::Emptying`] from there; `spare` is 0 or one that is [`SubsegmentState::Spare`]; a free block of a
+/// bucket is in one place: a slot, a list of its subsegment, or never allocated. Executable form: `check`. Checked by
+/// `blocks_are_whole_and_in_one_place` and `threads_share_blocks_and_none_is_lost`.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct BucketLists {
     /// The first of the listed subsegments, 0 for none.
     first: UnitIndex,
-    /// An empty subsegment, kept for the next need; 0 for none.
+    /// An empty subsegment, cached for the next need; 0 for none.
     pub(crate) spare: UnitIndex,
     /// Subsegments that the bucket has.
     pub(crate) subsegments: u32,
@@ -37,10 +39,10 @@ pub(crate) struct BucketLists {
     /// Times that a slot was full.
     pub(crate) flushes: u32,
     /// Arrays of slots that were emptied because they were idle.
-    pub(crate) drained: u32,
-    /// What `refills` was when the drain looked last.
+    pub(crate) idle_flushes: u32,
+    /// `refills` at the last look of a flush.
     pub(super) refills_seen: u32,
-    /// What `refills` was at the last flush.
+    /// `refills` at the last flush.
     refills_at_flush: u32,
 }
 
@@ -67,11 +69,11 @@ impl BucketLists {
                     front_end.upkeep.begun.fetch_add(1, Ordering::Relaxed);
                     front_end.upkeep.grown.fetch_add(1, Ordering::Relaxed);
                 }
-                if subsegment.home() > 0 || taken == blocks.len() {
+                if subsegment.unchained() > 0 || taken == blocks.len() {
                     return taken;
                 }
                 active.store(0, Ordering::Relaxed);
-                self.give_up(backend, subsegment);
+                self.deactivate(backend, subsegment);
             }
             if taken * 2 > blocks.len() {
                 return taken;
@@ -88,58 +90,58 @@ impl BucketLists {
         }
     }
 
-    /// Counts a flush. Whether blocks were asked for since the one before it, and so may be soon again.
+    /// Counts a flush. Whether blocks were requested since the one before it, and so may be soon again.
     pub(super) fn note_flush(&mut self) -> bool {
         self.flushes = self.flushes.wrapping_add(1);
         core::mem::replace(&mut self.refills_at_flush, self.refills) != self.refills
     }
 
-    /// A slot gives its active subsegment up.
-    pub(super) fn give_up(&mut self, backend: &Backend, subsegment: Subsegment) {
-        let standing = subsegment
+    /// A slot gives up its active subsegment.
+    pub(super) fn deactivate(&mut self, backend: &Backend, subsegment: Subsegment) {
+        let state = subsegment
             .unit()
             .remote
-            .yield_home(subsegment.home(), subsegment.capacity());
-        self.settle(backend, subsegment, standing);
+            .deactivate(subsegment.unchained(), subsegment.capacity());
+        self.settle(backend, subsegment, state);
     }
 
-    /// Does what a standing asks for that was just made, of a subsegment in no list.
-    pub(super) fn settle(&mut self, backend: &Backend, subsegment: Subsegment, standing: Standing) {
-        match standing {
-            Standing::Listed => self.insert(subsegment.first),
-            Standing::Emptying => self.retire(backend, subsegment),
+    /// Acts on the new state of a subsegment in no list.
+    pub(super) fn settle(&mut self, backend: &Backend, subsegment: Subsegment, state: SubsegmentState) {
+        match state {
+            SubsegmentState::Listed => self.insert(subsegment.first),
+            SubsegmentState::Emptying => self.retire(backend, subsegment),
             _ => {}
         }
     }
 
-    /// All blocks of a listed subsegment came home.
+    /// All blocks of a listed subsegment are free.
     pub(super) fn empty(&mut self, backend: &Backend, subsegment: Subsegment) {
         self.remove(subsegment.first);
         self.retire(backend, subsegment);
     }
 
-    /// Keeps an empty subsegment as the spare one, or gives it back.
+    /// Keeps an empty subsegment as the spare one, or frees it.
     fn retire(&mut self, backend: &Backend, subsegment: Subsegment) {
         if self.spare == 0 {
-            subsegment.reset(Standing::Spare);
+            subsegment.reset(SubsegmentState::Spare);
             self.spare = subsegment.first;
         } else {
-            self.give_back(backend, subsegment);
+            self.release(backend, subsegment);
         }
     }
 
-    fn give_back(&mut self, backend: &Backend, subsegment: Subsegment) {
+    fn release(&mut self, backend: &Backend, subsegment: Subsegment) {
         subsegment.end();
         self.subsegments -= 1;
-        backend.give(subsegment.first);
+        backend.free(subsegment.first);
     }
 
-    /// Gives the spare subsegment back.
-    pub(super) fn give_spare_back(&mut self, backend: &Backend, bucket: Bucket) {
+    /// Frees the spare subsegment.
+    pub(super) fn release_spare(&mut self, backend: &Backend, bucket: Bucket) {
         if self.spare != 0 {
             let spare = Subsegment::new(self.spare, bucket);
             self.spare = 0;
-            self.give_back(backend, spare);
+            self.release(backend, spare);
         }
     }
 
@@ -183,9 +185,9 @@ impl BucketLists {
                     break;
                 }
                 let unit = arena::unit(at);
-                let home = unit.remote.load();
-                let free = home.chained + home.home;
-                if home.standing == Standing::Listed && best.is_none_or(|(least, _)| free < least) {
+                let word = unit.remote.load();
+                let free = word.chained + word.unchained;
+                if word.state == SubsegmentState::Listed && best.is_none_or(|(least, _)| free < least) {
                     best = Some((free, at));
                 }
                 at = unit.next.load(Ordering::Relaxed);
@@ -204,8 +206,8 @@ impl BucketLists {
         unit.bucket.load(Ordering::Relaxed) == subsegment.bucket.number() && self.activate(subsegment.first)
     }
 
-    /// Makes a listed subsegment of the bucket active. No where it is not listed: if its last block came home just now,
-    /// whoever brought it waits for the lock.
+    /// Makes a listed subsegment of the bucket active. Returns false if it is not listed: if its last block became free
+    /// just now, the thread that freed it waits for the lock.
     fn activate(&mut self, first: UnitIndex) -> bool {
         let listed = arena::unit(first).remote.activate();
         if listed {
@@ -237,7 +239,7 @@ impl BucketLists {
         }
     }
 
-    /// Panics unless the invariant holds, while nobody works on the bucket. Returns the listed subsegments.
+    /// Panics unless the invariant holds, while no thread uses the bucket. Returns the listed subsegments.
     #[cfg(test)]
     pub(super) fn check(&self, bucket: Bucket) -> std::vec::Vec<Subsegment> {
         let mut listed = std::vec::Vec::new();
@@ -246,13 +248,13 @@ impl BucketLists {
             let subsegment = Subsegment::new(at, bucket);
             let unit = subsegment.unit();
             assert_eq!(unit.previous.load(Ordering::Relaxed), previous);
-            assert_eq!(unit.remote.load().standing, Standing::Listed);
+            assert_eq!(unit.remote.load().state, SubsegmentState::Listed);
             listed.push(subsegment);
             (previous, at) = (at, unit.next.load(Ordering::Relaxed));
         }
         if self.spare != 0 {
             let unit = arena::unit(self.spare);
-            assert_eq!(unit.remote.load().standing, Standing::Spare);
+            assert_eq!(unit.remote.load().state, SubsegmentState::Spare);
         }
         listed
     }

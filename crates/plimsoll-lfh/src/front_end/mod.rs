@@ -1,34 +1,33 @@
 //! The low-fragmentation front end of a heap: slots over the subsegments of each bucket.
 //!
-//! Fast paths move one pointer between the program and its processor's slot. When the slot has none, [`refill`] takes
-//! a batch from the slot's active subsegment; when it is full, [`flush`] brings a batch home to the subsegments that
-//! the blocks are of. Where a subsegment stands, and who moves it, is written in [`remote_free`](crate::remote_free).
+//! Fast paths move one pointer between the program and its processor's slot. If the slot is empty, [`refill`] takes a
+//! batch from the slot's active subsegment; if it is full, [`flush`] frees a batch to the subsegments of its blocks.
+//! [`remote_free`](crate::remote_free) has the states of a subsegment and their transitions.
 //!
-//! Locks, in this order: the drain's, a bucket's, a slot's (where sections do not serve them), the back end's.
+//! Locks, in this order: the flush lock, a bucket's, a slot's (without sections), the back end's.
 //!
 //! [`refill`]: LowFragmentation::refill
 //! [`flush`]: LowFragmentation::flush
 #![allow(unsafe_code)]
 
-mod bring_home;
 mod bucket_lists;
-mod dead_pages;
-mod drain;
+mod flush;
+mod purgeable;
+mod remote;
 mod runs;
 
 use core::ptr;
 use core::sync::atomic::{AtomicU32, Ordering};
 
 pub(crate) use self::bucket_lists::BucketLists;
-pub(crate) use self::drain::Idle;
+pub(crate) use self::flush::Idle;
 use crate::affinity::{MOST_POINTERS, Sections, SlotSet, most_pointers};
-use crate::arena::{self, BUCKET_OF_UNIT, WINDOW};
+use crate::arena::{self, BUCKET_OF_UNIT, PROCESS, WINDOW};
 use crate::backend::Backend;
 use crate::bucket::{BUCKETS, Bucket};
 use crate::integrity::{self, Damage};
 use crate::lock::Lock;
 use crate::purge;
-use crate::record::PROCESS;
 use crate::subsegment::{self, Subsegment};
 use crate::unit::UNIT;
 
@@ -51,21 +50,21 @@ pub(crate) struct LowFragmentation {
     pub(crate) buckets: [BucketLock; BUCKETS + 1],
 }
 
-/// What slow paths note for the drain. A cache line of its own: what stands before it is read at calls that only take a
-/// block from a slot.
+/// Notes of slow paths for the flush. A cache line of its own: calls that only take a block from a slot read its
+/// neighbours.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Upkeep {
-    /// Subsegments that got so few blocks in use that pages of them may be dead, since all runs were looked at.
+    /// Subsegments that became sparse, so that pages may be purgeable, since the last look at all runs.
     sparse: AtomicU32,
-    /// Subsegments begun, and times that absent pages were made blocks, since runs were looked at for dead pages.
+    /// Subsegments begun, and times that absent pages became blocks, since the last look for purgeable pages.
     begun: AtomicU32,
-    /// Units, at most, that became resident for them, since free extents were given back for it.
+    /// Units, at most, that became resident for them, since free extents were last purged for it.
     grown: AtomicU32,
-    /// Where the next look at runs begins; 0 is the first. The drain's lock.
+    /// The unit at which the next look at runs begins; 0 is the first. Flush lock.
     looked_to: AtomicU32,
-    /// Held by who drains: one at a time.
-    pub(crate) draining: Lock<()>,
+    /// The flush lock: one thread at a time flushes.
+    pub(crate) flushing: Lock<()>,
 }
 
 /// Cache lines of their own, as different processors work on neighbours.
@@ -75,20 +74,20 @@ pub(crate) struct BucketLock {
     pub(crate) lock: Lock<BucketLists>,
 }
 
-/// What came of a free.
+/// The outcome of a free.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Freed {
     /// The block is free.
     Done,
-    /// The block is sealed and has no place yet.
+    /// The block has its tag and no place yet.
     NoRoom,
     /// The address is not the start of a block of a bucket, as far as was looked.
     NotHere,
 }
 
 impl LowFragmentation {
-    /// Makes the front end usable. No where there is no memory for it. The caller keeps others from doing so at the
-    /// same time, and set the key of the process.
+    /// Starts the front end. Returns false if there is no memory for it. The caller keeps other threads from doing so
+    /// at the same time, and has set the key of the process.
     pub(crate) fn start(&self, heap: u32, hidden: bool) -> bool {
         self.heap.store(heap, Ordering::Relaxed);
         self.hidden.store(u32::from(hidden), Ordering::Relaxed);
@@ -102,7 +101,7 @@ impl LowFragmentation {
     /// Unmaps the slots.
     ///
     /// # Safety
-    /// Nobody uses the heap any more.
+    /// No thread uses the heap any more.
     pub(crate) unsafe fn end(&self) {
         // SAFETY: the caller's premise.
         unsafe { self.slots.end() };
@@ -128,7 +127,7 @@ impl LowFragmentation {
         self.hidden.load(Ordering::Relaxed) != 0
     }
 
-    /// A block of a hidden front end; null where no memory is left.
+    /// A block of a hidden front end; null if no memory is left.
     pub(crate) fn allocate_hidden(&self, backend: &Backend, bucket: Bucket) -> *mut u8 {
         let block = allocate_fast(self.slots.sections(), bucket);
         if block.is_null() {
@@ -138,31 +137,30 @@ impl LowFragmentation {
         }
     }
 
-    /// Takes a block of a hidden front end back.
+    /// Frees a block of a hidden front end.
     ///
     /// # Safety
-    /// It is a block of the bucket, of this heap, and nobody uses it any more.
+    /// It is a block of the bucket, of this heap, and no thread uses it any more.
     pub(crate) unsafe fn free_hidden(&self, backend: &Backend, bucket: Bucket, block: *mut u8) {
         // SAFETY: the caller's premise.
-        if !unsafe { integrity::seal(block) } {
+        if !unsafe { integrity::set_tag(block) } {
             integrity::report(Damage::DoubleFree, block as usize, Some(bucket));
         }
         if !self.slots.sections().push(bucket, block) {
-            purge::now_and_then();
+            purge::count_slow_call();
             self.flush(backend, bucket, block);
         }
     }
 
-    /// Goes on where [`free_fast`] said that there is no room.
-    pub(crate) fn free_sealed(&self, backend: &Backend, block: *mut u8) {
+    /// Continues after [`Freed::NoRoom`].
+    pub(crate) fn free_tagged(&self, backend: &Backend, block: *mut u8) {
         match any_bucket_at(block) {
             Some(bucket) => self.flush(backend, bucket, block),
             None => integrity::report(Damage::Foreign, block as usize, None),
         }
     }
 
-    /// Goes on where [`free_fast`] said that the block is not here, but a subsegment of the bucket is: one with absent
-    /// pages may have it.
+    /// Continues after [`Freed::NotHere`], in a subsegment of the bucket: one with absent pages may have the block.
     ///
     /// # Safety
     /// As for [`free_fast`].
@@ -173,7 +171,7 @@ impl LowFragmentation {
         let subsegment = Subsegment::containing(block as usize, bucket);
         let absent = subsegment.absent().has(subsegment.number(block));
         // SAFETY: a block of the bucket starts there, and is the heap's from now on.
-        if absent || !unsafe { integrity::seal(block) } {
+        if absent || !unsafe { integrity::set_tag(block) } {
             integrity::report(Damage::DoubleFree, block as usize, Some(bucket));
         }
         if !self.sections().push(bucket, block) {
@@ -181,7 +179,7 @@ impl LowFragmentation {
         }
     }
 
-    /// Finds a block where the slot has none, and fills the slot. Null where no memory is left.
+    /// Finds a block where the slot has none, and fills the slot. Null if no memory is left.
     #[cold]
     #[inline(never)]
     pub(crate) fn refill(&self, backend: &Backend, bucket: Bucket) -> *mut u8 {
@@ -204,21 +202,21 @@ impl LowFragmentation {
             }
             (taken, lists.refills)
         };
-        purge::after_calls(refills);
+        purge::on_slow_call(refills);
         let Some((first, rest)) = blocks[..taken].split_first() else {
             return ptr::null_mut();
         };
         let pushed = self.slots.push_batch(bucket, rest);
         if pushed < rest.len() {
-            self.bring_home(backend, bucket, &rest[pushed..]);
+            self.free_remote(backend, bucket, &rest[pushed..]);
         }
-        self.make_up_for_growth(backend);
+        self.compensate_growth(backend);
         open(*first, bucket);
         *first
     }
 
-    /// Finds a place for a free block where the slot is full: the array grows, or a half of it goes where others find
-    /// it, or comes home.
+    /// Finds a place for a free block whose slot is full: the array grows, or a half of it moves to the shared slots,
+    /// or to its subsegments.
     fn flush(&self, backend: &Backend, bucket: Bucket, block: *mut u8) {
         if !self.slots.has_started() {
             integrity::report(Damage::OtherHeap, block as usize, Some(bucket));
@@ -248,11 +246,11 @@ impl LowFragmentation {
             let grows = asked_for.unwrap_or_else(|| lists.note_flush());
             self.slots.share(bucket, blocks, grows)
         };
-        self.bring_home(backend, bucket, &blocks[shared..]);
+        self.free_remote(backend, bucket, &blocks[shared..]);
     }
 
-    /// Makes the bucket's array in the slot usable, or larger. No where it is as large as may be. The bucket's lock is
-    /// held.
+    /// Prepares the bucket's array in the slot, or enlarges it. Returns false at its maximum. The caller holds the
+    /// bucket's lock.
     fn grow(&self, slot: usize, bucket: Bucket) -> bool {
         let header = self.slots.header(slot, bucket);
         if header.capacity() > 0 {
@@ -267,7 +265,7 @@ impl LowFragmentation {
 
     /// Holds every lock for the time of a fork.
     pub(crate) fn hold(&self) {
-        self.upkeep.draining.hold();
+        self.upkeep.flushing.hold();
         for bucket in Bucket::all() {
             self.buckets[bucket.index()].lock.hold();
         }
@@ -276,7 +274,7 @@ impl LowFragmentation {
         }
     }
 
-    /// Ends what [`LowFragmentation::hold`] began, in the parent.
+    /// Ends [`LowFragmentation::hold`] in the parent.
     ///
     /// # Safety
     /// This thread holds the locks by `hold`.
@@ -285,8 +283,8 @@ impl LowFragmentation {
         self.each_lock(|lock| unsafe { lock.release() }, |lock| unsafe { lock.release() });
     }
 
-    /// Ends what [`LowFragmentation::hold`] began, in the child. What other threads had in their hands is lost to it;
-    /// what was in slots is not.
+    /// Ends [`LowFragmentation::hold`] in the child. Blocks that other threads had in local variables are lost to it;
+    /// blocks in slots are not.
     ///
     /// # Safety
     /// This thread is the only one, and its parent held the locks by `hold`.
@@ -305,11 +303,11 @@ impl LowFragmentation {
         for bucket in Bucket::all() {
             of_bucket(&self.buckets[bucket.index()].lock);
         }
-        plain(&self.upkeep.draining);
+        plain(&self.upkeep.flushing);
     }
 }
 
-/// A block from this processor's slot; null where that has none, or sections serve no slot: then
+/// A block from this processor's slot; null if that has none, or sections serve no slot: then
 /// [`LowFragmentation::refill`] finds one.
 #[inline(always)]
 pub(crate) fn allocate_fast(sections: Sections, bucket: Bucket) -> *mut u8 {
@@ -321,7 +319,7 @@ pub(crate) fn allocate_fast(sections: Sections, bucket: Bucket) -> *mut u8 {
 }
 
 /// Puts the block into this processor's slot. Where that has no room, or sections serve no slot,
-/// [`LowFragmentation::free_sealed`] goes on; where it is not a block of a bucket, [`LowFragmentation::free_slowly`].
+/// [`LowFragmentation::free_tagged`] goes on; where it is not a block of a bucket, [`LowFragmentation::free_slowly`].
 ///
 /// # Safety
 /// If it is a block of a bucket, it is one of this heap and not used again.
@@ -331,7 +329,7 @@ pub(crate) unsafe fn free_fast(sections: Sections, block: *mut u8) -> Freed {
         return Freed::NotHere;
     };
     // SAFETY: a block of the bucket starts there, and is the heap's from now on.
-    if !unsafe { integrity::seal(block) } {
+    if !unsafe { integrity::set_tag(block) } {
         integrity::report(Damage::DoubleFree, block as usize, Some(bucket));
     }
     match sections.push(bucket, block) {
@@ -340,7 +338,7 @@ pub(crate) unsafe fn free_fast(sections: Sections, block: *mut u8) -> Freed {
     }
 }
 
-/// The bucket of the block that starts there, also where pages of its subsegment are absent; none where no block of a
+/// The bucket of the block that starts there, also where pages of its subsegment are absent; none if no block of a
 /// bucket does.
 fn any_bucket_at(block: *mut u8) -> Option<Bucket> {
     let unit = arena::unit_of(block as usize)?;
@@ -348,7 +346,7 @@ fn any_bucket_at(block: *mut u8) -> Option<Bucket> {
     subsegment::starts_block(bucket.number(), block as usize).then_some(bucket)
 }
 
-/// The bucket of the block that starts there; none where no block of a bucket does that fast paths know.
+/// The bucket of the block that starts there; none if no block of a bucket does that fast paths know.
 #[inline(always)]
 fn bucket_at(block: *mut u8) -> Option<Bucket> {
     let offset = (block as usize).wrapping_sub(arena::window());
@@ -367,8 +365,8 @@ fn bucket_at(block: *mut u8) -> Option<Bucket> {
 /// Makes a free block one in use.
 #[inline(always)]
 fn open(block: *mut u8, bucket: Bucket) {
-    // SAFETY: what stands in slots and comes from subsegments are starts of free blocks, each in one place only.
-    if !unsafe { integrity::unseal(block) } {
+    // SAFETY: pointers from slots and subsegments are starts of free blocks, each in one place only.
+    if !unsafe { integrity::clear_tag(block) } {
         integrity::report(Damage::WrittenAfterFree, block as usize, Some(bucket));
     }
 }

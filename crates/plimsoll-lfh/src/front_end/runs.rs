@@ -4,11 +4,10 @@ use core::ptr;
 use core::sync::atomic::Ordering;
 
 use super::{Idle, LowFragmentation};
-use crate::affinity::{RUN_POINTERS, RUN_ROWS};
+use crate::affinity::{RUN_POINTERS, RUN_ROWS, units_of};
 use crate::arena;
 use crate::backend::Backend;
 use crate::purge::{self, THRESHOLD};
-use crate::run_cache;
 use crate::unit::UnitIndex;
 
 impl LowFragmentation {
@@ -22,7 +21,7 @@ impl LowFragmentation {
         (!run.is_null()).then(|| arena::unit_within(run as usize))
     }
 
-    /// Puts a run of that row into this processor's slot. No where it has no room.
+    /// Puts a run of that row into this processor's slot. Returns false if it has no room.
     #[inline]
     pub(crate) fn put_run(&self, row: usize, first: UnitIndex) -> bool {
         if row >= RUN_ROWS {
@@ -39,22 +38,22 @@ impl LowFragmentation {
         };
         self.slots_used.fetch_max(slot as u32 + 1, Ordering::Relaxed);
         if self.units_of_rows() > THRESHOLD {
-            purge::ask_for_helper();
+            purge::request_helper();
         }
         self.slots.push_run(row, run)
     }
 
-    /// Units of all runs that there is room for in rows that were used since they were last found to lie idle.
+    /// Units of all runs that fit into rows that were used since they were last idle.
     pub(crate) fn units_of_rows(&self) -> u32 {
         let units = |(slot, row)| {
             let room = self.slots.run_header(slot, row).capacity();
-            u32::from(room) * run_cache::units_of(row)
+            u32::from(room) * units_of(row)
         };
         self.rows().map(units).sum()
     }
 
-    /// Stops rows that hold as much as at the last drain, or all. Those that hold nothing too: who puts something there
-    /// later is noticed. Whether others are in use. The drain's lock is held.
+    /// Stops rows that hold as much as at the last flush, or all. Empty ones too, to notice a later put. Returns
+    /// whether others are in use. The caller holds the flush lock.
     pub(super) fn look_at_runs(&self, idle: Idle, stopped: &mut bool) -> bool {
         let mut left = false;
         for (slot, row) in self.rows() {
@@ -63,7 +62,7 @@ impl LowFragmentation {
             if header.capacity() == 0 {
                 continue;
             }
-            match rests || idle == Idle::Whatever {
+            match rests || idle == Idle::All {
                 true => *stopped |= header.stop(),
                 false => left = true,
             }
@@ -71,14 +70,14 @@ impl LowFragmentation {
         left
     }
 
-    /// Gives what is in stopped rows back. The drain's lock is held.
-    pub(super) fn empty_stopped_runs(&self, backend: &Backend, restarted: bool) {
+    /// Frees the runs in stopped rows. The caller holds the flush lock.
+    pub(super) fn flush_stopped_runs(&self, backend: &Backend, restarted: bool) {
         for (slot, row) in self.rows() {
             if !self.slots.run_header(slot, row).is_stopped() {
                 continue;
             }
             let mut runs = [ptr::null_mut(); RUN_POINTERS];
-            let count = self.slots.empty_stopped_run(slot, row, restarted, &mut runs);
+            let count = self.slots.flush_stopped_run(slot, row, restarted, &mut runs);
             let units = runs.map(|run| {
                 if run.is_null() {
                     0
@@ -86,11 +85,11 @@ impl LowFragmentation {
                     arena::unit_within(run as usize)
                 }
             });
-            backend.give_cached(&units[..count], 1);
+            backend.free_cached(&units[..count], 1);
         }
     }
 
-    /// Every run in slots, with its row, while nobody works on the heap.
+    /// Every run in slots, with its row, while no thread uses the heap.
     #[cfg(test)]
     pub(crate) fn runs_of_slots(&self) -> std::vec::Vec<(usize, UnitIndex)> {
         let of_row = |(slot, row)| {

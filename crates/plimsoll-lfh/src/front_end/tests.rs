@@ -13,9 +13,9 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::affinity::{Header, SHARED};
-use crate::front_end::drain::Idle;
+use crate::front_end::flush::Idle;
 use crate::numbers::Numbers;
-use crate::remote_free::Standing;
+use crate::remote_free::SubsegmentState;
 use crate::seen_lock::lock;
 use crate::settings;
 use crate::subsegment::{PAGE, Subsegment};
@@ -61,7 +61,7 @@ impl Ends {
         // SAFETY: the caller's premise.
         unsafe {
             match free_fast(self.front_end.sections(), block) {
-                Freed::NoRoom => self.front_end.free_sealed(&self.backend, block),
+                Freed::NoRoom => self.front_end.free_tagged(&self.backend, block),
                 Freed::NotHere => match any_bucket_at(block) {
                     Some(bucket) => self.front_end.free_slowly(&self.backend, bucket, block),
                     None => return Freed::NotHere,
@@ -77,8 +77,8 @@ impl Ends {
         assert_eq!(unsafe { self.try_free(block) }, Freed::Done);
     }
 
-    /// Checks everything of a bucket while nobody works on the heap: each block is in one place, and there is none but
-    /// those.
+    /// Checks all blocks of a bucket while no thread uses the heap: each block is in one place, and no other block
+    /// exists.
     fn check(&self, bucket: Bucket, in_use: &BTreeSet<usize>) {
         let front_end = &self.front_end;
         let lists = front_end.buckets[bucket.index()].lock.lock();
@@ -98,10 +98,10 @@ impl Ends {
             let active = front_end.slots.active(slot, bucket).load(Ordering::Relaxed);
             if active != 0 {
                 let active = Subsegment::new(active, bucket);
-                assert_eq!(active.unit().remote.load().standing, Standing::Active);
+                assert_eq!(active.unit().remote.load().state, SubsegmentState::Active);
                 assert!(known.insert(active.first, active.check()).is_none());
             }
-            // SAFETY: nobody works on the heap.
+            // SAFETY: no thread uses the heap.
             for block in unsafe { front_end.slots.stopped(slot, bucket) } {
                 assert!(free.insert(*block as usize), "a block is in slots twice");
             }
@@ -111,11 +111,11 @@ impl Ends {
             let number = subsegment.number(*block as *mut u8);
             assert_eq!(subsegment.block(number) as usize, *block);
             // Those that are in no list are full: all of their blocks are somewhere else.
-            let home = known.entry(subsegment.first).or_insert_with(|| {
-                assert_eq!(subsegment.unit().remote.load().standing, Standing::Full);
+            let free = known.entry(subsegment.first).or_insert_with(|| {
+                assert_eq!(subsegment.unit().remote.load().state, SubsegmentState::Full);
                 BTreeSet::new()
             });
-            assert!(home.insert(number), "block {number} is in two places");
+            assert!(free.insert(number), "block {number} is in two places");
         }
         assert!(in_use.is_disjoint(&free));
         assert_eq!(known.len(), lists.subsegments as usize);
@@ -137,7 +137,7 @@ impl Drop for Ends {
 enum Step {
     Allocate { bucket: u8, count: usize },
     Free { which: usize, count: usize },
-    Drain { all: bool },
+    Flush { all: bool },
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -148,7 +148,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         prop_oneof![
             4 => (bucket, 1..300_usize).prop_map(|(bucket, count)| Step::Allocate { bucket, count }),
             4 => (any::<usize>(), 1..300_usize).prop_map(|(which, count)| Step::Free { which, count }),
-            1 => any::<bool>().prop_map(|all| Step::Drain { all }),
+            1 => any::<bool>().prop_map(|all| Step::Flush { all }),
         ],
         1..24,
     )
@@ -180,13 +180,13 @@ proptest! {
                         let (block, bucket, stamp) = blocks.swap_remove(which);
                         // SAFETY: the block is in use.
                         let bytes = unsafe { core::slice::from_raw_parts(block, bucket.size()) };
-                        assert!(bytes.iter().all(|byte| *byte == stamp), "somebody else wrote to a block");
+                        assert!(bytes.iter().all(|byte| *byte == stamp), "another thread wrote to a block");
                         ends.free(block);
                     }
                 }
-                Step::Drain { all } => {
-                    let idle = if all { Idle::Whatever } else { Idle::Since };
-                    ends.front_end.drain(&ends.backend, idle);
+                Step::Flush { all } => {
+                    let idle = if all { Idle::All } else { Idle::Unchanged };
+                    ends.front_end.flush_idle(&ends.backend, idle);
                 }
             }
             for bucket in [1, 3, 27, 46, BUCKETS as u8] {
@@ -203,7 +203,7 @@ proptest! {
 }
 
 /// Blocks of 48 bytes, and those of them that are the first of their subsegment; the others were freed, and their pages
-/// given back. The first blocks are in use.
+/// purged. The first blocks are in use.
 fn sparse(ends: &Ends, bucket: Bucket) -> (Vec<*mut u8>, Vec<*mut u8>) {
     let blocks: Vec<_> = (0..3000).map(|_| ends.allocate(bucket)).collect();
     let is_first = |block: &*mut u8| {
@@ -217,13 +217,13 @@ fn sparse(ends: &Ends, bucket: Bucket) -> (Vec<*mut u8>, Vec<*mut u8>) {
         ends.free(*block);
     }
     for _ in 0..2 {
-        ends.front_end.drain(&ends.backend, Idle::Whatever);
+        ends.front_end.flush_idle(&ends.backend, Idle::All);
     }
     (first, others)
 }
 
 #[test]
-fn dead_pages_are_given_back_and_made_blocks_again() {
+fn purgeable_pages_return_and_become_blocks_again() {
     let ends = Ends::new();
     let bucket = Bucket::for_size(48).unwrap();
     let (first, others) = sparse(&ends, bucket);
@@ -233,7 +233,7 @@ fn dead_pages_are_given_back_and_made_blocks_again() {
     }
     assert!(first.len() > 4);
     let of = |first: &*mut u8| Subsegment::containing(*first as usize, bucket);
-    let whole = |first: &&*mut u8| of(first).unit().carved.load(Ordering::Relaxed) == of(first).capacity();
+    let whole = |first: &&*mut u8| of(first).unit().split.load(Ordering::Relaxed) == of(first).capacity();
     assert!(first.iter().filter(whole).count() > 4);
     for first in first.iter().filter(whole) {
         assert_eq!(of(first).absent().pages, 0b1110);
@@ -275,7 +275,7 @@ fn count_sparse(blocks: &[*mut u8], bucket: Bucket) -> usize {
 }
 
 #[test]
-fn subsegments_rest_before_their_pages_are_given_back() {
+fn subsegments_rest_before_their_pages_are_purged() {
     let ends = Ends::new();
     let bucket = Bucket::for_size(1000).unwrap();
     let blocks: Vec<_> = (0..1024).map(|_| ends.allocate(bucket)).collect();
@@ -284,8 +284,8 @@ fn subsegments_rest_before_their_pages_are_given_back() {
         .partition(|block| (*block as usize).is_multiple_of(UNIT));
     freed.iter().for_each(|block| ends.free(*block));
     let absent = || count_sparse(&kept, bucket);
-    let looks =
-        (0..8).take_while(|_| absent() < kept.len() && ends.front_end.drain(&ends.backend, Idle::Since));
+    let looks = (0..8)
+        .take_while(|_| absent() < kept.len() && ends.front_end.flush_idle(&ends.backend, Idle::Unchanged));
     // Two to see that the slots are idle and empty them, and three to see that the subsegments rest.
     let looks = looks.count();
     if plimsoll_os::page_size() != PAGE {
@@ -299,7 +299,7 @@ fn subsegments_rest_before_their_pages_are_given_back() {
 }
 
 #[test]
-fn a_growing_heap_gives_dead_pages_back() {
+fn a_growing_heap_purges_pages() {
     let ends = Ends::new();
     let bucket = Bucket::for_size(48).unwrap();
     let blocks: Vec<_> = (0..200_000).map(|_| ends.allocate(bucket)).collect();
@@ -322,7 +322,7 @@ fn a_growing_heap_gives_dead_pages_back() {
 
 /// A thread that looks for its slot and then moves to another processor fills the first one's.
 #[test]
-fn a_slot_that_was_left_in_the_middle_is_drained() {
+fn a_slot_left_in_the_middle_is_flushed() {
     let ends = Ends::new();
     let bucket = Bucket::for_size(48).unwrap();
     let front_end = &ends.front_end;
@@ -341,9 +341,9 @@ fn a_slot_that_was_left_in_the_middle_is_drained() {
     everything_goes_back(&ends);
 }
 
-/// Frees a block while the arrays of its bucket are being drained: none has room then, nor grows. Returns the flushes that
-/// were counted, and the blocks in the first shared slot; none where the thread moved to a processor without an array.
-fn flush_while_drained() -> Option<(u32, u16)> {
+/// Frees a block while the arrays of its bucket are being flushed: none has room then, nor grows. Returns the counted
+/// flushes, and the blocks in the first shared slot; none if the thread moved to a processor without an array.
+fn free_while_flushed() -> Option<(u32, u16)> {
     let ends = Ends::new();
     let bucket = Bucket::for_size(48).unwrap();
     let slots = &ends.front_end.slots;
@@ -364,15 +364,15 @@ fn flush_while_drained() -> Option<(u32, u16)> {
 
 /// Counted twice, a flush took itself for one before which nothing was asked for.
 #[test]
-fn a_flush_is_counted_once_and_shares_what_was_asked_for() {
-    let found = (0..100).find_map(|_| flush_while_drained());
+fn a_flush_is_counted_once_and_shares_requested_blocks() {
+    let found = (0..100).find_map(|_| free_while_flushed());
     assert_eq!(found, Some((1, 1)));
 }
 
-/// A heap whose blocks are all free has no subsegment after it was idle for two looks of the drain.
+/// A heap whose blocks are all free has no subsegment after two idle looks of the flush.
 fn everything_goes_back(ends: &Ends) {
-    let looks = (0..4).take_while(|_| ends.front_end.drain(&ends.backend, Idle::Since));
-    assert!(looks.count() < 4, "the drain never finds the heap idle");
+    let looks = (0..4).take_while(|_| ends.front_end.flush_idle(&ends.backend, Idle::Unchanged));
+    assert!(looks.count() < 4, "the flush never finds the heap idle");
     let extents = ends.backend.extents();
     assert_eq!(extents.free, extents.owned);
     drop(extents);
@@ -381,7 +381,7 @@ fn everything_goes_back(ends: &Ends) {
     }
 }
 
-/// Threads allocate and free blocks of their own and of each other, while slots are drained.
+/// Threads allocate and free blocks of their own and of each other, while slots are flushed.
 #[test]
 fn threads_share_blocks_and_none_is_lost() {
     const THREADS: usize = 8;
@@ -407,7 +407,7 @@ fn threads_share_blocks_and_none_is_lost() {
                         mine.push((block as usize, state));
                     } else if let Some((block, stamp)) = mine.pop().or_else(|| lock(&shared[thread]).pop()) {
                         let block = block as *mut u8;
-                        // SAFETY: the block is in use, and its first word was written by who allocated it.
+                        // SAFETY: the block is in use, and the thread that allocated it wrote its first word.
                         assert_eq!(unsafe { block.cast::<u64>().read() }, stamp);
                         ends.free(block);
                     }
@@ -417,7 +417,7 @@ fn threads_share_blocks_and_none_is_lost() {
         }
         let start = std::time::Instant::now();
         while start.elapsed().as_millis() < 1500 {
-            ends.front_end.drain(&ends.backend, Idle::Since);
+            ends.front_end.flush_idle(&ends.backend, Idle::Unchanged);
             std::thread::sleep(core::time::Duration::from_micros(500));
         }
         stop.store(true, Ordering::Relaxed);
@@ -437,7 +437,7 @@ fn threads_share_blocks_and_none_is_lost() {
 }
 
 #[test]
-fn what_is_no_start_of_a_block_is_not_freed_here() {
+fn an_address_inside_of_a_block_is_not_freed() {
     let ends = Ends::new();
     let bucket = Bucket::for_size(48).unwrap();
     let block = ends.allocate(bucket);

@@ -1,4 +1,4 @@
-//! What a hardened heap keeps of its blocks out of line, read from anywhere.
+//! The out-of-line records of a hardened heap's blocks, read from anywhere.
 
 use core::mem::offset_of;
 
@@ -15,10 +15,10 @@ use crate::record::Record;
 use crate::subsegment::capacity;
 use crate::unit::{UNIT, UnitIndex, UnitKind};
 
-/// Bytes of the table of blocks that say what a block is, at most.
+/// The most bytes of the block table that describe a block.
 pub(super) const STATE: usize = 3;
 
-/// Bytes of the table that are of one block, as far as they say something: short blocks have fewer than [`STATE`].
+/// Bytes of the block table that describe a block of the bucket: short blocks have fewer than [`STATE`].
 pub(super) fn state_bytes(bucket: Bucket) -> usize {
     (bucket.size() / SMALLEST_BLOCK).min(STATE)
 }
@@ -64,7 +64,7 @@ impl<M: Memory> Space<'_, M> {
         Ok(Bucket::new(description.bucket).filter(is_block))
     }
 
-    /// The bucket of a heap's block that starts at an address; none where none does.
+    /// The bucket of a heap's block that starts at an address; none if none does.
     pub(super) fn bucket_of(&self, heap: u32, address: usize) -> Result<Option<Bucket>, MemoryError> {
         let unit = address.wrapping_sub(self.window) / UNIT;
         let units = self.units_now()?;

@@ -1,4 +1,4 @@
-//! Memory that a heap lies in: this process's own, or another's.
+//! Memory of a heap: this process's own, or another's.
 #![allow(unsafe_code)]
 
 use core::fmt;
@@ -8,15 +8,15 @@ use plimsoll_os::{Errno, read_other, this_process};
 
 use crate::{arena, record};
 
-/// Where the bytes of a heap are read.
+/// A source of a heap's bytes.
 ///
-/// What is read may change meanwhile: the program that uses the heap is not stopped. So nothing of it is believed
-/// before it was checked.
+/// They may change meanwhile: the program that uses the heap is not stopped. So the reader checks every value before it
+/// relies on it.
 pub trait Memory {
     /// Copies the bytes at `address` into all of `into`.
     ///
     /// # Errors
-    /// [`MemoryError`] where a part of them cannot be read; what `into` holds then means nothing.
+    /// [`MemoryError`] if a part of them cannot be read; the contents of `into` mean nothing then.
     fn read(&self, address: usize, into: &mut [u8]) -> Result<(), MemoryError>;
 }
 
@@ -30,7 +30,7 @@ pub enum MemoryError {
     Denied,
     /// Nothing that can be read is at the address.
     Unreadable {
-        /// The address asked for.
+        /// The requested address.
         address: usize,
     },
 }
@@ -88,8 +88,8 @@ impl Memory for OtherProcess {
 pub struct ThisProcess;
 
 impl ThisProcess {
-    /// Reads what a hardened heap may make inaccessible meanwhile, so that it must not be read as other memory is. None
-    /// where the kernel does not read for this process.
+    /// Reads memory that a hardened heap may make inaccessible meanwhile, through the kernel. None if the kernel does
+    /// not read for this process.
     fn read_guarded(address: usize, into: &mut [u8]) -> Option<Result<(), MemoryError>> {
         match read_other(this_process(), address, into) {
             Ok(read) if read == into.len() => Some(Ok(())),

@@ -5,20 +5,18 @@ use core::mem::offset_of;
 use super::memory::{Memory, MemoryError};
 use super::slots::{MOST_SLOTS, Slots};
 use super::space::Space;
-use super::statistics::HeapStatistics;
-use super::validate::{Damage, Fault};
 use crate::affinity::{SHARED, SlotSet};
 use crate::arena::RECORD;
 use crate::backend::{Backend, Extents};
 use crate::bucket::Bucket;
 use crate::front_end::{BucketLists, BucketLock, LowFragmentation};
-use crate::heap::FrontEnd;
 use crate::lock::Lock;
+use crate::options::FrontEnd;
 use crate::record::Record;
 use crate::run_cache::{Rows, RunCache, SHELVES, Shelf};
 use crate::standard::Standard;
 
-/// A heap, as its record says.
+/// A heap, from its record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeapRecord {
     /// Its number; 1 is that of the process.
@@ -33,16 +31,16 @@ pub struct HeapRecord {
     pub debug: bool,
     /// Hardened.
     pub hardened: bool,
-    /// Times that somebody had to wait for the back end's lock or that of the Standard front end.
+    /// Times that a thread had to wait for the back end's lock or that of the Standard front end.
     pub back_contention: u64,
-    /// Times that somebody had to wait for a shelf of cached runs.
+    /// Times that a thread had to wait for a shelf of cached runs.
     pub shelf_contention: u64,
     /// The low-fragmentation front end; all 0 before it was started.
     pub front: FrontCounts,
     slots: Option<Slots>,
 }
 
-/// What the slow paths of a low-fragmentation front end counted, of all buckets. Counts wrap at 2^32 a bucket.
+/// Counts of the slow paths of a low-fragmentation front end, over all buckets. Counts wrap at 2^32 a bucket.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FrontCounts {
     /// Slots of processors that there may be.
@@ -51,7 +49,7 @@ pub struct FrontCounts {
     pub slots_used: u32,
     /// Whether restartable sequences serve them, rather than locks.
     pub restartable: bool,
-    /// Times that somebody had to wait for a bucket's lock, or for the drain's.
+    /// Times that a thread had to wait for a bucket's lock, or for the flush lock.
     pub contention: u64,
     /// Subsegments now.
     pub subsegments: u64,
@@ -61,14 +59,14 @@ pub struct FrontCounts {
     pub reused: u64,
     /// Subsegments of memory that had served something else.
     pub conversions: u64,
-    /// Empty subsegments kept for their bucket.
+    /// Empty subsegments cached for their bucket.
     pub spare: u64,
     /// Batches moved from subsegments to a slot that had none.
     pub refills: u64,
     /// Batches moved from a full slot to subsegments.
     pub flushes: u64,
     /// Arrays emptied because they were idle.
-    pub drained: u64,
+    pub idle_flushes: u64,
 }
 
 /// Flag of a heap that can grow, as all can.
@@ -99,12 +97,6 @@ impl HeapRecord {
             (DEBUG, "debug", self.debug),
         ]
         .into_iter()
-    }
-
-    /// Times that somebody had to wait for any lock of the heap: those of the record, and those of slots, which
-    /// `counts` has once it counted them.
-    pub fn lock_contention(&self, counts: &HeapStatistics) -> u64 {
-        self.back_contention + self.shelf_contention + self.front.contention + counts.slot_contention
     }
 
     /// Numbers of the slots that may hold blocks: those that processors share come first.
@@ -143,8 +135,8 @@ impl<'m, M: Memory> Space<'m, M> {
             let lock = shelves + shelf * size_of::<Shelf>() + offset_of!(Shelf, rows);
             u64::from(bytes.u32(lock + offset_of!(Lock<Rows>, contended)))
         };
-        let draining =
-            front + offset_of!(LowFragmentation, upkeep.draining) + offset_of!(Lock<()>, contended);
+        let flushing =
+            front + offset_of!(LowFragmentation, upkeep.flushing) + offset_of!(Lock<()>, contended);
         let (slots, restartable) = bytes.slots(front + offset_of!(LowFragmentation, slots));
         let mut counts = FrontCounts {
             slots: slots.map_or(0, |slots| slots.count.saturating_sub(SHARED as u32)),
@@ -152,7 +144,7 @@ impl<'m, M: Memory> Space<'m, M> {
                 .u32(front + offset_of!(LowFragmentation, slots_used))
                 .saturating_sub(SHARED as u32),
             restartable,
-            contention: bytes.u32(draining).into(),
+            contention: bytes.u32(flushing).into(),
             ..FrontCounts::default()
         };
         for bucket in Bucket::all() {
@@ -189,36 +181,6 @@ impl<M: Memory> Space<'_, M> {
             .read(record + offset_of!(Record, number), &mut bytes)?;
         Ok(u32::from_ne_bytes(bytes) == number)
     }
-
-    /// Whether somebody is about to change what a damage was found in: holds the back end's lock of the heap, that of
-    /// its Standard front end, that of a bucket, or that of the drain, which looks for dead pages of subsegments that are
-    /// its own meanwhile. What changes without a lock is whole at each step; so are blocks in use of a hardened heap.
-    pub(super) fn is_locked(&self, damage: &Damage) -> Result<bool, MemoryError> {
-        if !(1..=self.highest_heap()).contains(&damage.heap) {
-            return Ok(false);
-        }
-        let record = self.records + (damage.heap as usize - 1) * RECORD;
-        let front = offset_of!(Record, low_fragmentation);
-        let locks = match (damage.fault.bucket(), damage.fault) {
-            (_, Fault::Canary { .. }) => return Ok(false),
-            (Some(bucket), _) => {
-                let buckets = front + offset_of!(LowFragmentation, buckets);
-                let lock = buckets + bucket.index() * size_of::<BucketLock>() + offset_of!(BucketLock, lock);
-                [lock, front + offset_of!(LowFragmentation, upkeep.draining)]
-            }
-            (None, Fault::Standard { .. }) => [offset_of!(Record, standard); 2],
-            (None, _) => [offset_of!(Record, backend) + offset_of!(Backend, extents); 2],
-        };
-        for lock in locks {
-            let mut state = [0; 4];
-            self.memory
-                .read(record + lock + offset_of!(Lock<()>, state), &mut state)?;
-            if state != [0; 4] {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
 }
 
 /// The bytes of a record.
@@ -242,7 +204,7 @@ impl Bytes<'_> {
         (sound.then_some(Slots { address, count }), restartable)
     }
 
-    /// Adds what a bucket's slow paths counted.
+    /// Adds the counts of a bucket's slow paths.
     fn count_bucket(&self, at: usize, counts: &mut FrontCounts) {
         let lock = at + offset_of!(BucketLock, lock);
         let lists = lock + offset_of!(Lock<BucketLists>, value);
@@ -254,7 +216,7 @@ impl Bytes<'_> {
         counts.conversions += count(offset_of!(BucketLists, conversions));
         counts.refills += count(offset_of!(BucketLists, refills));
         counts.flushes += count(offset_of!(BucketLists, flushes));
-        counts.drained += count(offset_of!(BucketLists, drained));
+        counts.idle_flushes += count(offset_of!(BucketLists, idle_flushes));
         counts.spare += u64::from(count(offset_of!(BucketLists, spare)) != 0);
     }
 }
@@ -290,8 +252,8 @@ impl<M: Memory> Iterator for Heaps<'_, '_, M> {
 mod tests {
     use core::sync::atomic::Ordering;
 
-    use crate::heap::{FrontEnd, Heap};
     use crate::record;
+    use crate::{FrontEnd, Heap};
 
     #[test]
     fn waits_for_each_lock_of_a_heap_are_counted() {
@@ -304,7 +266,7 @@ mod tests {
         for (waits, contended) in [
             (1, &own.backend.extents.contended),
             (10, &own.standard.contended),
-            (100, &front.upkeep.draining.contended),
+            (100, &front.upkeep.flushing.contended),
             (1000, &front.buckets[1].lock.contended),
             (10_000, &front.buckets[64].lock.contended),
             (100_000, &runs.shelves[0].rows.contended),

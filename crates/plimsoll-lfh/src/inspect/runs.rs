@@ -32,13 +32,13 @@ pub struct Description {
     pub local: u32,
     /// Blocks of the local free list.
     pub local_free: u32,
-    /// Blocks that were ever handed out.
-    pub carved: u32,
+    /// Blocks split off so far.
+    pub split: u32,
     /// The pages of a subsegment that are absent.
     pub absent: u32,
     /// Units from the start of a free extent that may have been written to.
     pub touched: u32,
-    /// Bytes of the run of a large block beyond those that were asked for.
+    /// Bytes of the run of a large block beyond the requested ones.
     pub slack: u32,
 }
 
@@ -60,7 +60,7 @@ impl Description {
             previous: u32_at(offset_of!(Unit, previous)),
             local: u16_at(offset_of!(Unit, local)).into(),
             local_free: u16_at(offset_of!(Unit, local_free)).into(),
-            carved: u16_at(offset_of!(Unit, carved)).into(),
+            split: u16_at(offset_of!(Unit, split)).into(),
             absent: u32_at(offset_of!(Unit, absent)),
             touched: u32_at(offset_of!(Unit, touched)),
             slack: u32_at(offset_of!(Unit, slack)),
@@ -73,9 +73,9 @@ impl Description {
 pub struct Run {
     /// Its first unit.
     pub first: UnitIndex,
-    /// Its units, at least 1; [`UnitKind::Nothing`] and what makes no sense is counted one by one.
+    /// Its units, at least 1; [`UnitKind::Nothing`] and invalid descriptions count one by one.
     pub length: u32,
-    /// What it is; none where the description makes no sense: it is damaged, or was changed while it was read.
+    /// Its kind; none if the description is invalid: it is damaged, or changed during the read.
     pub kind: Option<UnitKind>,
     /// The description of its first unit.
     pub description: Description,
@@ -104,7 +104,7 @@ impl Table {
         Ok(Description::decode(&bytes))
     }
 
-    /// The runs, from the first unit to the last. There are at most as many as units, whatever the table holds.
+    /// The runs, from the first unit to the last. There are at most as many as units, for any contents of the table.
     pub(crate) fn runs<'m, M: Memory>(&self, memory: &'m M) -> Runs<'m, M> {
         Runs {
             memory,

@@ -51,7 +51,7 @@ impl Slots {
         self.address.wrapping_add(slot as usize * SLOT)
     }
 
-    /// Times that somebody had to wait for a slot's lock; 0 where sections serve it.
+    /// Times that a thread had to wait for a slot's lock; 0 if sections serve it.
     pub(super) fn contended(&self, memory: &impl Memory, slot: u32) -> Result<u64, MemoryError> {
         let at = self
             .address(slot)
@@ -105,7 +105,7 @@ impl Slots {
         Ok(&pointers[..filled])
     }
 
-    /// The block at a position of an array; none where it holds fewer.
+    /// The block at a position of an array; none if it holds fewer.
     pub(super) fn pointer(
         &self,
         memory: &impl Memory,

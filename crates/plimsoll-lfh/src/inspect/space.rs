@@ -6,9 +6,10 @@ use core::ops::Range;
 
 use super::memory::{Memory, MemoryError};
 use super::runs::{Run, Runs, Table, run_at};
-use crate::arena::{Directory, FIRST_UNIT, HEAPS, MAGIC, RECORD, SEGMENT_UNITS, Segment, UNITS, WINDOW};
-use crate::unit::{UNIT, UnitIndex};
-use crate::{LAYOUT, Unit};
+use crate::arena::{
+    Directory, FIRST_UNIT, HEAPS, LAYOUT, MAGIC, RECORD, SEGMENT_UNITS, Segment, UNITS, WINDOW,
+};
+use crate::unit::{UNIT, Unit, UnitIndex};
 
 /// Why a control block cannot be followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,7 +17,7 @@ use crate::{LAYOUT, Unit};
 pub enum SpaceError {
     /// It cannot be read.
     Memory(MemoryError),
-    /// What is there is no control block.
+    /// The address holds no control block.
     NotAHeap,
     /// It is that of another version.
     OtherLayout {
@@ -27,7 +28,7 @@ pub enum SpaceError {
     Damaged {
         /// The field.
         field: &'static str,
-        /// What it holds.
+        /// Its value.
         value: u64,
     },
 }
@@ -58,7 +59,7 @@ impl From<MemoryError> for SpaceError {
 
 /// All heaps of a process, in its memory or in that of another.
 ///
-/// Invariants, whatever the memory holds: every unit of `table` lies in the window, and so does every record.
+/// Invariants, for any contents of the memory: every unit of `table` is in the window, and so is every record.
 #[derive(Debug)]
 pub struct Space<'m, M> {
     pub(super) memory: &'m M,
@@ -71,16 +72,16 @@ pub struct Space<'m, M> {
     counts: WindowCounts,
 }
 
-/// What was counted of all heaps of a process together, since its first call.
+/// Counts over all heaps of a process, since its first call.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct WindowCounts {
-    /// Times that a heap was given segments.
+    /// Times that a heap took segments.
     pub growths: u64,
     /// Times that it was not: no memory was left for it, or no addresses.
     pub refusals: u64,
-    /// Times that pages were given back to the system.
+    /// Times that pages returned to the kernel.
     pub purges: u64,
-    /// Bytes that were given back, as addresses: not each page was resident.
+    /// Bytes that returned to the kernel, as addresses: not every page was resident.
     pub purged_bytes: u64,
 }
 
@@ -101,7 +102,7 @@ impl<'m, M: Memory> Space<'m, M> {
     /// Reads the control block at `address` and checks it.
     ///
     /// # Errors
-    /// Where it cannot be read, is none, is of another version or holds what cannot be.
+    /// [`SpaceError`] if it cannot be read, is none, is of another version or holds an impossible value.
     pub fn open(memory: &'m M, address: usize) -> Result<Space<'m, M>, SpaceError> {
         // The start alone first: another version's may be shorter.
         let mut magic = [0; MAGIC.len()];
@@ -201,12 +202,12 @@ impl<'m, M: Memory> Space<'m, M> {
         self.heaps
     }
 
-    /// What was counted of all heaps together, when the space was opened.
+    /// The counts over all heaps, when the space was opened.
     pub fn counts(&self) -> WindowCounts {
         self.counts
     }
 
-    /// Every run of units, by address. There are at most as many as units, whatever the memory holds.
+    /// Every run of units, by address. There are at most as many as units, for any contents of the memory.
     pub fn runs(&self) -> Runs<'m, M> {
         self.table.runs(self.memory)
     }
@@ -268,10 +269,10 @@ impl<'m, M: Memory> Space<'m, M> {
 mod tests {
     use super::*;
     use crate::arena::{self, SEGMENT};
-    use crate::heap::{Heap, HeapOptions};
     use crate::inspect::ThisProcess;
+    use crate::{Heap, HeapOptions};
 
-    /// A heap that grows in place while it is walked over joins what is free at its end with what it got.
+    /// A heap that grows in place during a walk joins the free extent at its end with the new units.
     #[test]
     fn a_run_over_the_end_that_was_is_one() {
         let block = Heap::process().allocate(5 * UNIT);

@@ -6,19 +6,19 @@ use crate::standard::{HEADER, Header, RUN_STEPS, SMALLEST, STEP};
 /// Bytes that are read at once: most blocks are small, so that many headers are among them.
 const READ_AT_ONCE: usize = 4096;
 
-/// What stands at a place of a run where a block should begin.
+/// The bytes of a run at the place of a block's header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Found {
     /// Address of the header.
     pub(super) header: usize,
     /// The header's word, as it is.
     pub(super) word: u64,
-    /// What it says; none where it is damaged, or was changed while it was read.
+    /// The decoded header; none if it is damaged, or changed during the read.
     pub(super) block: Option<Header>,
 }
 
 /// The blocks of a run, by address. Ends with the run, or after the first that is damaged, or that does not fit to the
-/// one before it: at most [`RUN_STEPS`] are found, whatever the memory holds.
+/// one before it: at most [`RUN_STEPS`], for any contents of the memory.
 #[derive(Debug)]
 pub(super) struct Blocks<'m, M> {
     memory: &'m M,

@@ -1,4 +1,4 @@
-//! What a heap holds, counted from the table of units, the slots, and what slow paths counted.
+//! The contents of a heap, counted from the table of units, the slots, and the counters of slow paths.
 
 use super::distribution::Distribution;
 use super::memory::{Memory, MemoryError};
@@ -9,12 +9,12 @@ use super::standard::Blocks;
 use crate::affinity::{SHARED, SLOT};
 use crate::arena::{RECORD, SEGMENT, Segment};
 use crate::bucket::{BUCKETS, Bucket, SMALLEST_BLOCK};
-use crate::remote_free::Home;
+use crate::remote_free::FreeBlocks;
 use crate::standard::STEP;
 use crate::subsegment::{Absent, PAGE, capacity};
 use crate::unit::{UNIT, Unit, UnitIndex, UnitKind};
 
-/// What a heap holds at one moment. Nothing of it is kept while the heap works: it is counted when it is asked for.
+/// The contents of a heap at one moment. The heap keeps no such counts: a request counts them.
 ///
 /// Invariants, checked by `check`: `committed + uncommitted = reserved`; `committed <= virtual_bytes <= reserved`;
 /// `free <= committed`.
@@ -32,7 +32,7 @@ pub struct HeapStatistics {
     pub free: u64,
     /// How many free blocks those are.
     pub free_blocks: u64,
-    /// Bytes that were given back to the system, or never used.
+    /// Bytes that returned to the kernel, or were never used.
     pub uncommitted: u64,
     /// How many ranges those are.
     pub uncommitted_ranges: u64,
@@ -40,8 +40,8 @@ pub struct HeapStatistics {
     pub large_blocks: u64,
     /// Bytes of them.
     pub large: u64,
-    /// Runs that were large blocks a moment ago and are kept whole for the next ones, on shelves and in slots; they are
-    /// among the free blocks.
+    /// Runs of freed large blocks, cached whole for the next ones, on shelves and in slots; they are among the free
+    /// blocks.
     pub cached_runs: u64,
     /// Bytes of them.
     pub cached_run_bytes: u64,
@@ -53,7 +53,7 @@ pub struct HeapStatistics {
     pub subsegment_bytes: u64,
     /// By bucket number; 0 is not used.
     pub buckets: [BucketStatistics; BUCKETS + 1],
-    /// Times that somebody had to wait for the lock of a slot; 0 where restartable sequences serve them.
+    /// Times that a thread had to wait for the lock of a slot; 0 if restartable sequences serve them.
     pub slot_contention: u64,
     /// Runs that made no sense, as they were changed while they were read; their units are counted nowhere else.
     pub moved: u64,
@@ -73,13 +73,13 @@ pub struct BucketStatistics {
     pub capacity: u64,
     /// Free blocks in the arrays of slots.
     pub cached: u64,
-    /// Blocks of a hardened heap that were freed and are kept from being used again.
+    /// Freed blocks of a hardened heap that wait before their next use.
     pub quarantined: u64,
     /// Free blocks in the lists of subsegments.
     pub listed: u64,
-    /// Free blocks that have a byte in a page that was given back to the system.
+    /// Free blocks with a byte in a page that returned to the kernel.
     pub absent: u64,
-    /// Blocks that were never handed out.
+    /// Blocks that were never allocated.
     pub untouched: u64,
 }
 
@@ -168,7 +168,7 @@ impl HeapStatistics {
         })
     }
 
-    /// Counts address space: what of a run is committed lies at its start.
+    /// Counts address space: the committed part of a run is at its start.
     fn extend(&mut self, run: &Run, committed: u64, uncommitted: u64) {
         if run.first != self.segment_end || self.segments == 0 {
             self.segments += 1;
@@ -212,7 +212,7 @@ impl HeapStatistics {
         Ok(used as f64 / (u64::from(run.length) * UNIT as u64) as f64)
     }
 
-    /// Counts the blocks of a subsegment. Returns the share of them that is not at home, as those in slots are not.
+    /// Counts the blocks of a subsegment. Returns the share of them that is in use or in slots.
     fn count_subsegment(&mut self, run: &Run) -> f64 {
         let description = &run.description;
         let Some(bucket) = Bucket::new(description.bucket) else {
@@ -221,8 +221,8 @@ impl HeapStatistics {
         };
         let capacity = u64::from(capacity(bucket));
         let counts = &mut self.buckets[bucket.index()];
-        let untouched = capacity.saturating_sub(description.carved.into());
-        let home = Home::of_word(description.remote);
+        let untouched = capacity.saturating_sub(description.split.into());
+        let free = FreeBlocks::of_word(description.remote);
         // While it is being changed, one of the counts may be ahead of the other.
         let absent = Absent {
             pages: description.absent,
@@ -230,7 +230,7 @@ impl HeapStatistics {
         };
         let absent = u64::from(absent.count()).min(capacity - untouched);
         let most = capacity - untouched - absent;
-        let listed = (u64::from(home.chained) + u64::from(description.local_free)).min(most);
+        let listed = (u64::from(free.chained) + u64::from(description.local_free)).min(most);
         counts.subsegments += 1;
         counts.capacity += capacity;
         counts.untouched += untouched;
@@ -241,10 +241,10 @@ impl HeapStatistics {
         (most - listed) as f64 / capacity.max(1) as f64
     }
 
-    /// Counts the blocks in the slots of the heap, which are neither at home nor in use, and the waits for their locks.
+    /// Counts the free blocks in the slots of the heap, and the waits for their locks.
     ///
     /// # Errors
-    /// Where the slots cannot be read.
+    /// [`MemoryError`] if the slots cannot be read.
     pub fn count_slots<M: Memory>(
         &mut self,
         space: &Space<'_, M>,
@@ -266,12 +266,12 @@ impl HeapStatistics {
         self.count_quarantine(space, record, &slots)
     }
 
-    /// Free bytes of committed ones, from 0 to 1; none where nothing is committed.
+    /// Free bytes of committed ones, from 0 to 1; none if nothing is committed.
     pub fn external_fragmentation(&self) -> Option<f64> {
         share(self.free, self.committed)
     }
 
-    /// Bytes that are not committed of those between committed ones, from 0 to 1; none where nothing is committed.
+    /// Bytes that are not committed of those between committed ones, from 0 to 1; none if nothing is committed.
     pub fn virtual_fragmentation(&self) -> Option<f64> {
         share(self.virtual_bytes - self.committed, self.virtual_bytes)
     }
@@ -303,6 +303,14 @@ impl HeapStatistics {
     }
 }
 
+impl HeapRecord {
+    /// Times that a thread had to wait for any lock of the heap: those of the record, and those of slots, from
+    /// `counts`.
+    pub fn lock_contention(&self, counts: &HeapStatistics) -> u64 {
+        self.back_contention + self.shelf_contention + self.front.contention + counts.slot_contention
+    }
+}
+
 fn share(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }
@@ -313,9 +321,9 @@ mod tests {
 
     use super::*;
     use crate::arena::{self, FIRST_UNIT};
-    use crate::heap::{FrontEnd, Heap};
     use crate::inspect::memory::ThisProcess;
     use crate::inspect::runs::Description;
+    use crate::{FrontEnd, Heap};
 
     const U: u64 = UNIT as u64;
 
@@ -325,7 +333,7 @@ mod tests {
 
     fn free(heap: &Heap, blocks: Vec<*mut u8>) {
         for block in blocks {
-            // SAFETY: the caller's blocks, which it gives up.
+            // SAFETY: the caller's blocks, which it does not use again.
             #[allow(unsafe_code)]
             unsafe {
                 heap.free(block);
@@ -388,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn what_describes_blocks_is_counted_with_every_table() {
+    fn metadata_counts_every_table() {
         let (record, _) = statistics(&Heap::of(FrontEnd::Standard));
         let counts = HeapStatistics {
             reserved: 3 * SEGMENT as u64,
@@ -428,7 +436,7 @@ mod tests {
         let (full, counts) = statistics(&heap);
         assert_eq!(full.front.created, counts.subsegments);
         assert_eq!(
-            (full.front.reused, full.front.conversions, full.front.drained),
+            (full.front.reused, full.front.conversions, full.front.idle_flushes),
             (0, 0, 0)
         );
         assert!(full.front.slots_used > 0 && full.front.slots_used <= full.front.slots);
@@ -443,7 +451,7 @@ mod tests {
         assert!(again.front.reused > 0 && again.front.conversions > 0, "{again:?}");
         heap.trim();
         let (trimmed, counts) = statistics(&heap);
-        assert!(trimmed.front.drained > 0, "{trimmed:?}");
+        assert!(trimmed.front.idle_flushes > 0, "{trimmed:?}");
         assert_eq!((trimmed.front.subsegments, trimmed.front.spare), (0, 0));
         assert_eq!((counts.subsegments, counts.committed), (0, 0));
     }

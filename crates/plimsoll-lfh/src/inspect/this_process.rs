@@ -17,8 +17,8 @@ fn space(memory: &ThisProcess) -> Result<Option<Space<'_, ThisProcess>>, SpaceEr
 }
 
 impl Heap {
-    /// What the heap holds, with its record. It is counted now, while other threads go on. None before the first call,
-    /// and where what leads to the heap cannot be followed: [`Heap::validate_all`] says why.
+    /// The contents of the heap, with its record, counted now, while other threads run. None before the first call, and
+    /// if the control block is damaged: [`Heap::validate_all`] returns the error.
     pub fn statistics(&self) -> Option<(HeapRecord, HeapStatistics)> {
         self.count().ok().flatten()
     }
@@ -41,13 +41,11 @@ impl Heap {
         Ok(Some((record, statistics)))
     }
 
-    /// Walks over all heaps of the process and checks that everything that describes them fits together, while other
-    /// threads go on. Each damage is told to `tell`, which must not use a heap of this process. None before the first
-    /// call.
+    /// Walks over all heaps of the process and checks the consistency of their data, while other threads run. Calls
+    /// `tell` with each damage; it must not use a heap of this process. None before the first call.
     ///
     /// # Errors
-    /// Where the walk could not be made, or ended early, as what leads to the heaps is damaged; what was found until then
-    /// was told.
+    /// [`SpaceError`] if the walk could not begin, or ended early, as the way to the heaps is damaged; `tell` has the findings until then.
     pub fn validate_all(tell: &mut dyn FnMut(Damage)) -> Result<Option<Validation>, SpaceError> {
         match space(&ThisProcess)? {
             Some(space) => Ok(Some(validate(&space, tell)?)),

@@ -1,4 +1,4 @@
-//! The orders in which threads may bring blocks home, take them and give the subsegment up.
+//! The orders in which threads may free blocks remotely, take them and give up the subsegment.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p plimsoll-lfh --release remote_free`
 
@@ -10,18 +10,18 @@ use loom::thread::{self, JoinHandle};
 
 use super::*;
 
-/// A subsegment of a few blocks, whose links stand beside it; the mutex is its bucket's lock.
+/// A subsegment of a few blocks, whose links are in an array of their own; the mutex is its bucket's lock.
 struct Subsegment {
     word: RemoteFree,
     /// Number + 1 of the block after each, as the blocks themselves have it.
     links: [AtomicU16; CAPACITY],
-    /// How many times the subsegment was listed and given back.
+    /// Times that the subsegment was listed and freed.
     listed: AtomicUsize,
     emptied: AtomicUsize,
     bucket: Mutex<Bucket>,
 }
 
-/// What a bucket does with a subsegment whose blocks are all at home, and whether it has it so.
+/// The bucket's use of a subsegment whose blocks are all free, and whether that is its present use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Bucket {
     Gives,
@@ -40,12 +40,12 @@ fn model(model: impl Fn() + Sync + Send + 'static) {
 }
 
 impl Subsegment {
-    fn new(standing: Standing, home: u16) -> Subsegment {
-        let word = Home {
+    fn new(state: SubsegmentState, unchained: u16) -> Subsegment {
+        let word = FreeBlocks {
             head: 0,
             chained: 0,
-            home,
-            standing,
+            unchained,
+            state,
         };
         Subsegment {
             word: RemoteFree(AtomicU64::new(word.word())),
@@ -56,7 +56,7 @@ impl Subsegment {
         }
     }
 
-    /// Brings a block home and does what is owed then, as the front end does.
+    /// Frees a block and does the duty that follows, as the front end does.
     fn free(&self, block: u16) {
         let duty = self.word.push(block + 1, 1, CAPACITY as u16, |head| {
             self.links[block as usize].store(head, Ordering::Relaxed);
@@ -66,7 +66,7 @@ impl Subsegment {
             Duty::List => {
                 let mut bucket = self.bucket.lock().unwrap();
                 match self.word.listed(CAPACITY as u16) {
-                    Standing::Emptying => self.retire(&mut bucket),
+                    SubsegmentState::Emptying => self.retire(&mut bucket),
                     _ => {
                         self.listed.fetch_add(1, Ordering::Relaxed);
                     }
@@ -80,43 +80,43 @@ impl Subsegment {
         }
     }
 
-    /// Keeps the subsegment as the bucket's spare one, or gives it back.
+    /// Keeps the subsegment as the bucket's spare one, or frees it.
     fn retire(&self, bucket: &mut Bucket) {
-        let home = self.word.load();
-        assert_eq!(home.standing, Standing::Emptying);
-        assert_eq!((home.chained + home.home) as usize, CAPACITY);
+        let free = self.word.load();
+        assert_eq!(free.state, SubsegmentState::Emptying);
+        assert_eq!((free.chained + free.unchained) as usize, CAPACITY);
         assert_eq!(
             self.walk(Chain {
-                head: home.head,
-                count: home.chained
+                head: free.head,
+                count: free.chained
             })
             .len(),
-            home.chained as usize
+            free.chained as usize
         );
         self.emptied.fetch_add(1, Ordering::Relaxed);
         match *bucket {
-            Bucket::Gives => self.word.end(Standing::Nothing, 0),
+            Bucket::Gives => self.word.end(SubsegmentState::Nothing, 0),
             Bucket::Keeps => {
-                self.word.end(Standing::Spare, CAPACITY as u16);
+                self.word.end(SubsegmentState::Spare, CAPACITY as u16);
                 *bucket = Bucket::Has;
             }
-            Bucket::Has => panic!("it is kept already"),
+            Bucket::Has => panic!("it is spare already"),
         }
     }
 
-    /// Makes the spare subsegment that of a slot, as the bucket's next need does. None where there is none.
+    /// Makes the spare subsegment that of a slot, as the bucket's next need does. None if there is none.
     fn begin(&self) -> bool {
         let mut bucket = self.bucket.lock().unwrap();
         let kept = *bucket == Bucket::Has;
         if kept {
-            let home = self.word.load();
-            let spare = Home {
+            let free = self.word.load();
+            let spare = FreeBlocks {
                 head: 0,
                 chained: 0,
-                home: CAPACITY as u16,
-                standing: Standing::Spare,
+                unchained: CAPACITY as u16,
+                state: SubsegmentState::Spare,
             };
-            assert_eq!(home, spare, "nobody else changes it");
+            assert_eq!(free, spare, "no other thread changes it");
             self.word.start();
             *bucket = Bucket::Keeps;
         }
@@ -156,35 +156,35 @@ fn join(threads: [JoinHandle<()>; 2]) {
 }
 
 #[test]
-fn the_first_blocks_of_a_full_subsegment_list_it_once() {
+fn the_first_frees_of_a_full_subsegment_list_it_once() {
     model(|| {
-        let subsegment = Arc::new(Subsegment::new(Standing::Full, 0));
+        let subsegment = Arc::new(Subsegment::new(SubsegmentState::Full, 0));
         let other = Arc::clone(&subsegment);
         let thread = thread::spawn(move || other.free(0));
         subsegment.free(1);
         thread.join().unwrap();
-        let home = subsegment.word.load();
-        assert_eq!((home.standing, home.chained), (Standing::Listed, 2));
+        let free = subsegment.word.load();
+        assert_eq!((free.state, free.chained), (SubsegmentState::Listed, 2));
         assert_eq!(subsegment.listed.load(Ordering::Relaxed), 1);
     });
 }
 
 #[test]
-fn the_last_block_gives_the_subsegment_back_once() {
+fn the_last_free_frees_the_subsegment_once() {
     model(|| {
-        let subsegment = Arc::new(Subsegment::new(Standing::Full, 0));
+        let subsegment = Arc::new(Subsegment::new(SubsegmentState::Full, 0));
         let threads = free_two(&subsegment);
         subsegment.free(2);
         join(threads);
-        assert_eq!(subsegment.word.load().standing, Standing::Nothing);
+        assert_eq!(subsegment.word.load().state, SubsegmentState::Nothing);
         assert_eq!(subsegment.emptied.load(Ordering::Relaxed), 1);
     });
 }
 
 #[test]
-fn a_listed_subsegment_is_either_activated_or_given_back() {
+fn a_listed_subsegment_is_either_activated_or_freed() {
     model(|| {
-        let subsegment = Arc::new(Subsegment::new(Standing::Listed, 1));
+        let subsegment = Arc::new(Subsegment::new(SubsegmentState::Listed, 1));
         let threads = free_two(&subsegment);
         let taken = {
             let _bucket = subsegment.bucket.lock().unwrap();
@@ -195,9 +195,9 @@ fn a_listed_subsegment_is_either_activated_or_given_back() {
         let emptied = subsegment.emptied.load(Ordering::Relaxed);
         match taken {
             Some(taken) => {
-                let home = subsegment.word.load();
-                assert_eq!((home.standing, emptied), (Standing::Active, 0));
-                assert_eq!(taken + home.chained as usize, 2);
+                let free = subsegment.word.load();
+                assert_eq!((free.state, emptied), (SubsegmentState::Active, 0));
+                assert_eq!(taken + free.chained as usize, 2);
             }
             None => assert_eq!(emptied, 1),
         }
@@ -205,50 +205,50 @@ fn a_listed_subsegment_is_either_activated_or_given_back() {
 }
 
 #[test]
-fn nothing_is_lost_when_a_slot_gives_its_subsegment_up() {
+fn no_block_is_lost_when_a_slot_gives_up_its_subsegment() {
     model(|| {
-        let subsegment = Arc::new(Subsegment::new(Standing::Active, 0));
+        let subsegment = Arc::new(Subsegment::new(SubsegmentState::Active, 0));
         let threads = free_two(&subsegment);
         let collected = {
             let mut bucket = subsegment.bucket.lock().unwrap();
             let chain = subsegment.word.collect();
-            let home = subsegment.walk(chain).len();
-            // One more was never handed out.
-            match subsegment.word.yield_home(home as u16 + 1, CAPACITY as u16) {
-                Standing::Emptying => subsegment.retire(&mut bucket),
-                standing => assert_eq!(standing, Standing::Listed),
+            let walked = subsegment.walk(chain).len();
+            // One more was never allocated.
+            match subsegment.word.deactivate(walked as u16 + 1, CAPACITY as u16) {
+                SubsegmentState::Emptying => subsegment.retire(&mut bucket),
+                state => assert_eq!(state, SubsegmentState::Listed),
             }
-            home
+            walked
         };
         join(threads);
         assert!(collected <= 2);
         assert_eq!(subsegment.emptied.load(Ordering::Relaxed), 1);
-        assert_eq!(subsegment.word.load().standing, Standing::Nothing);
+        assert_eq!(subsegment.word.load().state, SubsegmentState::Nothing);
     });
 }
 
 #[test]
-fn a_subsegment_given_up_without_blocks_is_listed_by_the_next() {
+fn a_subsegment_given_up_full_is_listed_by_the_next_free() {
     model(|| {
-        let subsegment = Arc::new(Subsegment::new(Standing::Active, 0));
+        let subsegment = Arc::new(Subsegment::new(SubsegmentState::Active, 0));
         let other = Arc::clone(&subsegment);
         let thread = thread::spawn(move || other.free(0));
-        let standing = {
+        let state = {
             let _bucket = subsegment.bucket.lock().unwrap();
-            subsegment.word.yield_home(0, CAPACITY as u16)
+            subsegment.word.deactivate(0, CAPACITY as u16)
         };
         thread.join().unwrap();
-        let home = subsegment.word.load();
-        assert_eq!((home.standing, home.chained), (Standing::Listed, 1));
-        let expected = usize::from(standing == Standing::Full);
+        let free = subsegment.word.load();
+        assert_eq!((free.state, free.chained), (SubsegmentState::Listed, 1));
+        let expected = usize::from(state == SubsegmentState::Full);
         assert_eq!(subsegment.listed.load(Ordering::Relaxed), expected);
     });
 }
 
 #[test]
-fn a_subsegment_whose_blocks_all_came_home_is_kept_and_used_again() {
+fn an_empty_subsegment_is_spare_and_reused() {
     model(|| {
-        let subsegment = Arc::new(Subsegment::new(Standing::Full, 0));
+        let subsegment = Arc::new(Subsegment::new(SubsegmentState::Full, 0));
         *subsegment.bucket.lock().unwrap() = Bucket::Keeps;
         let threads = free_two(&subsegment);
         subsegment.free(2);
@@ -258,8 +258,8 @@ fn a_subsegment_whose_blocks_all_came_home_is_kept_and_used_again() {
         begun |= subsegment.begin();
         assert!(begun && !subsegment.begin());
         assert_eq!(subsegment.emptied.load(Ordering::Relaxed), 1);
-        // A block of its new use comes home to it, and is found there.
-        assert_eq!(subsegment.word.load().standing, Standing::Active);
+        // A block of its new use is freed to it, and found there.
+        assert_eq!(subsegment.word.load().state, SubsegmentState::Active);
         subsegment.free(1);
         assert_eq!(subsegment.walk(subsegment.word.collect()), [1]);
         assert_eq!(*subsegment.bucket.lock().unwrap(), Bucket::Keeps);
@@ -269,7 +269,7 @@ fn a_subsegment_whose_blocks_all_came_home_is_kept_and_used_again() {
 #[test]
 fn a_block_that_is_freed_twice_never_gets_into_a_spare_subsegment() {
     model(|| {
-        let subsegment = Arc::new(Subsegment::new(Standing::Listed, CAPACITY as u16 - 1));
+        let subsegment = Arc::new(Subsegment::new(SubsegmentState::Listed, CAPACITY as u16 - 1));
         *subsegment.bucket.lock().unwrap() = Bucket::Keeps;
         let free = |subsegment: &Subsegment| {
             let duty = subsegment.word.push(1, 1, CAPACITY as u16, |_| ());
@@ -282,6 +282,6 @@ fn a_block_that_is_freed_twice_never_gets_into_a_spare_subsegment() {
         let thread = thread::spawn(move || free(&other));
         let duties = [free(&subsegment), thread.join().unwrap()];
         assert!(duties.contains(&Duty::Empty) && duties.contains(&Duty::TooMany));
-        assert_eq!(subsegment.word.load().standing, Standing::Spare);
+        assert_eq!(subsegment.word.load().state, SubsegmentState::Spare);
     });
 }

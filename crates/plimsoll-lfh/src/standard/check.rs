@@ -15,7 +15,7 @@ pub(crate) struct DamagedHeader {
     pub(crate) header: usize,
 }
 
-/// Visits the blocks of a run: address of the header, and what it says.
+/// Visits the blocks of a run: address of the header, and its contents.
 ///
 /// # Errors
 /// [`DamagedHeader`] at the first header that breaks an invariant of [`Standard`].
@@ -98,9 +98,9 @@ impl Standard {
 mod tests {
     use core::sync::atomic::Ordering;
 
-    use crate::heap::{Heap, HeapOptions};
     use crate::record;
     use crate::standard::{HEADER, PREVIOUS, link};
+    use crate::{Heap, HeapOptions};
 
     #[test]
     #[allow(unsafe_code)]

@@ -1,14 +1,13 @@
-//! Absent pages: those of a subsegment that were given back to the system while other blocks of it are in use.
+//! Absent pages: pages of a subsegment that returned to the kernel while other blocks of it are in use.
 //!
-//! Only a page in which no byte of a block in use lies is given back, and all blocks that have a byte in it are absent
-//! with it. So a bit for each page says everything, out of the way of the blocks: an absent block has no link and no
-//! seal, and is in no list.
+//! Only a page without a byte of a block in use returns, and all blocks with a byte in it are absent with it. So a bit
+//! for each page, away from the blocks, describes them: an absent block has no link and no tag, and is in no list.
 
 use super::{capacity, units};
 use crate::bucket::Bucket;
 use crate::unit::UNIT;
 
-/// Bytes that one bit stands for. Where the system's pages are larger, as many bits as make up a page are set at once.
+/// Bytes of one bit. If the system's pages are larger, all bits of a page are set at once.
 pub(crate) const PAGE: usize = 4096;
 
 const _: () = assert!(

@@ -1,33 +1,33 @@
-//! Subsegments: runs of units of the back end, cut into blocks of one bucket.
+//! Subsegments (slabs): runs of units of the back end, split into blocks of one bucket.
 //!
-//! Blocks stand side by side from the start; what is left at the end is less than an eighth. A subsegment is 1, 2, 4 or 8
-//! units and starts at a multiple of its length, so the start is found from any address in it. Its description is that
+//! Blocks are side by side from the start; the rest at the end is less than an eighth. A subsegment is 1, 2, 4 or 8
+//! units and starts at a multiple of its length, so the start follows from any address in it. Its description is that
 //! of its first unit.
 #![allow(unsafe_code)]
 
 mod absent;
-mod dead_pages;
+mod purgeable;
 
 use core::sync::atomic::Ordering;
 
 pub(crate) use self::absent::{Absent, PAGE};
 use crate::arena::{self, BUCKET_OF_UNIT};
+use crate::block_table::{self, HIDDEN};
 use crate::bucket::{BUCKETS, Bucket};
-use crate::hardened;
 use crate::integrity::{self, Damage};
-use crate::remote_free::Standing;
+use crate::remote_free::SubsegmentState;
 use crate::unit::{UNIT, Unit, UnitIndex};
 
 /// Added to the bucket's number in [`BUCKET_OF_UNIT`] while pages of the subsegment are absent: no fast path knows such
 /// a bucket, so every free looks whether the block is absent, and thus free already.
 const SPARSE: u8 = BUCKETS as u8;
 
-const _: () = assert!(2 * BUCKETS <= hardened::HIDDEN as usize);
+const _: () = assert!(2 * BUCKETS <= HIDDEN as usize);
 
-/// Blocks are cut from the untouched part of a subsegment by about as many bytes at a time: what they touch is a page.
-const CARVED_AT_ONCE: usize = 4096;
+/// Bytes that one call splits off the untouched part of a subsegment: about a page.
+const SPLIT_AT_ONCE: usize = 4096;
 
-/// How blocks of a bucket stand in a subsegment.
+/// The geometry of blocks of a bucket in a subsegment.
 #[derive(Debug, Clone, Copy)]
 struct Geometry {
     /// Bytes of the subsegment - 1; a power of two - 1.
@@ -62,7 +62,7 @@ static GEOMETRY: [Geometry; 256] = {
 struct Counts {
     /// All.
     capacity: u16,
-    /// With so many at home it is sparse: so few are in use that chance leaves pages without any.
+    /// With so many free blocks it is sparse: so few are in use that some pages are likely without any.
     sparse: u16,
 }
 
@@ -79,7 +79,7 @@ static COUNTS: [Counts; BUCKETS + 1] = {
         };
         table[number] = Counts {
             capacity: capacity(bucket),
-            sparse: dead_pages::sparse_from(bucket),
+            sparse: purgeable::sparse_from(bucket),
         };
         number += 1;
     }
@@ -173,46 +173,47 @@ impl Subsegment {
         unit.bucket.store(self.bucket.number(), Ordering::Relaxed);
         let mut number = self.bucket.number();
         if hidden {
-            hardened::begin_subsegment(self.start, units(self.bucket));
-            number |= hardened::HIDDEN;
+            block_table::begin_subsegment(self.start, units(self.bucket));
+            number |= HIDDEN;
         }
         self.set_number(number);
         unit.remote.start();
     }
 
-    /// What [`BUCKET_OF_UNIT`] says of it.
+    /// Writes its number into [`BUCKET_OF_UNIT`].
     fn set_number(&self, number: u8) {
         for at in 0..units(self.bucket) {
             BUCKET_OF_UNIT[(self.first + at) as usize].store(number, Ordering::Release);
         }
     }
 
-    /// Forgets where the blocks are, all of which are at home: they are as if never handed out.
-    pub(crate) fn reset(&self, standing: Standing) {
+    /// Resets the lists. All blocks are free, and count as never allocated afterwards.
+    pub(crate) fn reset(&self, state: SubsegmentState) {
         let unit = self.unit();
         unit.local.store(0, Ordering::Relaxed);
         unit.local_free.store(0, Ordering::Relaxed);
-        unit.carved.store(0, Ordering::Relaxed);
+        unit.split.store(0, Ordering::Relaxed);
         self.set_absent(0);
-        unit.remote.end(standing, self.capacity());
+        unit.remote.end(state, self.capacity());
     }
 
-    /// Makes the run no subsegment any more, before it is given to the back end. All blocks are at home.
+    /// Ends the subsegment, before its run goes to the back end. All blocks are free.
     pub(crate) fn end(&self) {
-        self.reset(Standing::Nothing);
+        self.reset(SubsegmentState::Nothing);
         self.set_number(0);
         self.unit().bucket.store(0, Ordering::Relaxed);
     }
 
-    /// Blocks at home besides those of the chain. Bucket's lock.
-    pub(crate) fn home(&self) -> u16 {
+    /// Free blocks outside the chain. Bucket's lock.
+    pub(crate) fn unchained(&self) -> u16 {
         let unit = self.unit();
-        let carved = unit.carved.load(Ordering::Relaxed);
-        unit.local_free.load(Ordering::Relaxed) + (self.capacity() - carved) + self.absent().count()
+        let split = unit.split.load(Ordering::Relaxed);
+        unit.local_free.load(Ordering::Relaxed) + (self.capacity() - split) + self.absent().count()
     }
 
-    /// Takes up to `blocks.len()` blocks: those that came home, or if there are none, those of an absent page, or some
-    /// that were never handed out. All are sealed. The subsegment is active, and the bucket's lock held. Returns how many.
+    /// Takes up to `blocks.len()` blocks: freed ones, or if there are none, those of an absent page, or some that were
+    /// never allocated. All have a tag. The subsegment is active, and the caller holds the bucket's lock. Returns how
+    /// many.
     pub(crate) fn take(&self, blocks: &mut [*mut u8]) -> usize {
         let mut taken = self.take_local(blocks);
         if taken < blocks.len() && self.collect() {
@@ -222,12 +223,12 @@ impl Subsegment {
             taken = self.take_local(blocks);
         }
         if taken == 0 {
-            taken = self.carve(blocks);
+            taken = self.split_off(blocks);
         }
         taken
     }
 
-    /// Makes the chain the local list, which is empty. No where there is no chain.
+    /// Makes the chain the local list, which is empty. Returns false if there is no chain.
     fn collect(&self) -> bool {
         let unit = self.unit();
         let chain = unit.remote.collect();
@@ -239,28 +240,28 @@ impl Subsegment {
     fn take_local(&self, blocks: &mut [*mut u8]) -> usize {
         let unit = self.unit();
         let free = unit.local_free.load(Ordering::Relaxed) as usize;
-        let carved = unit.carved.load(Ordering::Relaxed);
+        let split = unit.split.load(Ordering::Relaxed);
         let count = free.min(blocks.len());
         let mut next = unit.local.load(Ordering::Relaxed);
         for taken in &mut blocks[..count] {
             *taken = self.block(next.wrapping_sub(1));
-            next = self.follow(next, carved);
+            next = self.follow(next, split);
         }
         unit.local.store(next, Ordering::Relaxed);
         unit.local_free.store((free - count) as u16, Ordering::Relaxed);
         count
     }
 
-    /// The number + 1 of the block that comes after the free one of number `next` - 1 in its list, of the first
-    /// `carved` blocks. The process ends where something else stands there.
-    fn follow(&self, next: u16, carved: u16) -> u16 {
+    /// The number + 1 of the block that comes after the free one of number `next` - 1 in its list, of the first `split`
+    /// blocks. The process ends if the link is damaged.
+    fn follow(&self, next: u16, split: u16) -> u16 {
         let block = self.block(next.wrapping_sub(1));
         let link = match next {
             0 => None,
-            // SAFETY: the number of a block that was handed out, + 1: checked when it was read.
+            // SAFETY: the number + 1 of a block that was split off: checked when it was read.
             _ => unsafe { integrity::read_link(block) },
         };
-        let Some(link) = link.filter(|link| link.next <= carved) else {
+        let Some(link) = link.filter(|link| link.next <= split) else {
             integrity::report(Damage::WrittenAfterFree, block as usize, Some(self.bucket))
         };
         // Another processor may have freed the blocks: fetch a few of their lines at a time.
@@ -270,32 +271,32 @@ impl Subsegment {
         link.next
     }
 
-    /// Cuts blocks that were never handed out: about a page of them.
-    fn carve(&self, blocks: &mut [*mut u8]) -> usize {
+    /// Splits off blocks that were never allocated: about a page of them.
+    fn split_off(&self, blocks: &mut [*mut u8]) -> usize {
         let unit = self.unit();
-        let carved = unit.carved.load(Ordering::Relaxed);
-        let at_once = (CARVED_AT_ONCE / self.bucket.size()).max(1);
-        let count = blocks.len().min(at_once).min((self.capacity() - carved) as usize);
-        for (number, block) in (carved..).zip(&mut blocks[..count]) {
+        let split = unit.split.load(Ordering::Relaxed);
+        let at_once = (SPLIT_AT_ONCE / self.bucket.size()).max(1);
+        let count = blocks.len().min(at_once).min((self.capacity() - split) as usize);
+        for (number, block) in (split..).zip(&mut blocks[..count]) {
             *block = self.block(number);
-            // SAFETY: the block is of this subsegment, and was never handed out.
-            unsafe { integrity::seal(*block) };
+            // SAFETY: the block is of this subsegment, and was never allocated.
+            unsafe { integrity::set_tag(*block) };
         }
-        unit.carved.store(carved + count as u16, Ordering::Relaxed);
+        unit.split.store(split + count as u16, Ordering::Relaxed);
         count
     }
 
-    /// Panics unless the description is that of a subsegment whose lists are whole, while nobody works on it. Returns
-    /// the numbers of the blocks at home.
+    /// Panics unless the description is that of a subsegment whose lists are whole, while no thread uses it. Returns
+    /// the numbers of the free blocks.
     #[cfg(test)]
     pub(crate) fn check(&self) -> std::collections::BTreeSet<u16> {
         let unit = self.unit();
-        let home = unit.remote.load();
-        let carved = unit.carved.load(Ordering::Relaxed);
-        assert!(carved <= self.capacity());
-        let mut blocks: std::collections::BTreeSet<u16> = (carved..self.capacity()).collect();
+        let free = unit.remote.load();
+        let split = unit.split.load(Ordering::Relaxed);
+        assert!(split <= self.capacity());
+        let mut blocks: std::collections::BTreeSet<u16> = (split..self.capacity()).collect();
         let lists = [
-            (home.head, home.chained),
+            (free.head, free.chained),
             (
                 unit.local.load(Ordering::Relaxed),
                 unit.local_free.load(Ordering::Relaxed),
@@ -304,7 +305,7 @@ impl Subsegment {
         let absent = self.absent();
         for number in (0..self.capacity()).filter(|number| absent.has(*number)) {
             assert!(
-                number < carved && blocks.insert(number),
+                number < split && blocks.insert(number),
                 "block {number} is absent"
             );
         }
@@ -313,19 +314,19 @@ impl Subsegment {
         for (head, count) in lists {
             let mut next = head;
             for _ in 0..count {
-                assert!((1..=carved).contains(&next), "link {next} of {carved} blocks");
-                assert!(blocks.insert(next - 1), "block {next} is at home twice");
+                assert!((1..=split).contains(&next), "link {next} of {split} blocks");
+                assert!(blocks.insert(next - 1), "block {next} is free twice");
                 let block = self.block(next - 1);
                 // SAFETY: a block of this subsegment that is free.
                 unsafe {
-                    assert!(integrity::is_sealed(block));
+                    assert!(integrity::is_tagged(block));
                     next = integrity::read_link(block).expect("a link").next;
                 }
             }
             assert_eq!(next, 0, "a list is longer than it says");
         }
-        if home.standing != Standing::Active {
-            assert_eq!(home.home, self.home());
+        if free.state != SubsegmentState::Active {
+            assert_eq!(free.unchained, self.unchained());
         }
         blocks
     }

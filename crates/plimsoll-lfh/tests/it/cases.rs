@@ -2,7 +2,7 @@
 
 use proptest::prelude::ProptestConfig;
 
-/// As many as the environment says (`PROPTEST_CASES`), or `few`.
+/// The number of cases: `PROPTEST_CASES` of the environment, or `few`.
 pub(crate) fn cases(few: u32) -> ProptestConfig {
     match std::env::var_os("PROPTEST_CASES") {
         Some(_) => ProptestConfig::default(),

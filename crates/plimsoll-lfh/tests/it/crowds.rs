@@ -10,8 +10,8 @@ use crate::numbers::Numbers;
 use crate::this_process::{cpu_time, resident};
 use crate::threads::Block;
 
-/// Resident bytes with threads that did nothing yet, and with the same after each allocated and freed a few blocks; both
-/// over what was resident before.
+/// Growth of resident bytes with threads that did nothing yet, and with the same after each allocated and freed a few
+/// blocks.
 fn idle(threads: usize) -> (usize, usize) {
     // The threads, and this one.
     let meeting = Barrier::new(threads + 1);
@@ -61,9 +61,9 @@ fn allocate_and_free(seed: u64, count: usize) {
 }
 
 #[test]
-fn a_thousand_idle_threads_take_no_more_than_a_few() {
+fn a_thousand_idle_threads_cache_no_more_than_a_few() {
     in_child(
-        "crowds::a_thousand_idle_threads_take_no_more_than_a_few",
+        "crowds::a_thousand_idle_threads_cache_no_more_than_a_few",
         &[],
         || {
             let (few, many) = (idle(50), idle(1000));
@@ -81,7 +81,7 @@ fn a_thousand_idle_threads_take_no_more_than_a_few() {
     );
 }
 
-/// Blocks of all threads together, and what is done to them: as much by few threads as by many.
+/// Blocks of all threads together, and the operations on them: the same for few threads as for many.
 const BLOCKS: usize = 16 << 10;
 const STEPS: usize = 1 << 20;
 
@@ -129,23 +129,19 @@ fn replace(threads: usize) -> Duration {
 }
 
 #[test]
-fn five_hundred_threads_do_not_get_in_each_others_way() {
-    in_child(
-        "crowds::five_hundred_threads_do_not_get_in_each_others_way",
-        &[],
-        || {
-            // A machine that is busy with others makes both dearer, and not always alike: the least of three counts.
-            let least = |threads| (0..3).map(|_| replace(threads)).min().expect("three");
-            let (few, many) = (least(2), least(512));
-            println!("figure: {STEPS} steps of 2 threads {few:?}, of 512 {many:?}");
-            assert!(
-                many < few * 2,
-                "{STEPS} steps of 512 threads take {many:?} of CPU time, of 2 threads {few:?}"
-            );
-            let (record, counts) = Heap::process().statistics().expect("the heap was used");
-            let waits = record.lock_contention(&counts);
-            println!("figure: {waits} waits for locks");
-            assert!(waits < 3 * STEPS as u64 / 200, "{waits} waits for locks");
-        },
-    );
+fn five_hundred_threads_allocate_and_free() {
+    in_child("crowds::five_hundred_threads_allocate_and_free", &[], || {
+        // A machine that is busy with others makes both dearer, and not always alike: the least of three counts.
+        let least = |threads| (0..3).map(|_| replace(threads)).min().expect("three");
+        let (few, many) = (least(2), least(512));
+        println!("figure: {STEPS} steps of 2 threads {few:?}, of 512 {many:?}");
+        assert!(
+            many < few * 2,
+            "{STEPS} steps of 512 threads take {many:?} of CPU time, of 2 threads {few:?}"
+        );
+        let (record, counts) = Heap::process().statistics().expect("the heap was used");
+        let waits = record.lock_contention(&counts);
+        println!("figure: {waits} waits for locks");
+        assert!(waits < 3 * STEPS as u64 / 200, "{waits} waits for locks");
+    });
 }

@@ -1,4 +1,5 @@
-//! Damage that is noticed in the back end and under its locks: the process ends, says why, and does not hang.
+//! Damage that the heap detects in the back end and under its locks: the process ends with the cause, and does not
+//! hang.
 #![allow(unsafe_code)]
 
 use std::os::unix::process::ExitStatusExt;
@@ -12,7 +13,7 @@ use crate::child::in_child;
 use crate::inspect::control_block;
 use plimsoll_testkit::{again, role};
 
-/// Of blocks that are kept as they are for the next one, and of those that coalesce at once.
+/// A size whose blocks are cached whole for the next request, and one whose blocks coalesce at once.
 const LARGE: [usize; 2] = [40_000, 1 << 20];
 
 const NO_BLOCK: &str = "it is already free";
@@ -21,7 +22,7 @@ const WRITTEN: &str = "it was written after it was freed";
 const HEADER: &str = "damaged header of a block";
 const DESCRIPTION: &str = "damaged description of a block";
 
-/// What is done, how the process's heap is made, and what the process says then.
+/// The mistake, the front end of the process's heap, and the message.
 type Case = (&'static str, fn(), &'static str, &'static str);
 
 const CASES: [Case; 17] = [
@@ -35,7 +36,7 @@ const CASES: [Case; 17] = [
         NO_BLOCK,
     ),
     (
-        "a large block freed after it came home",
+        "a large block freed after it was coalesced",
         freed_after_trim,
         "lfh",
         NO_BLOCK,
@@ -115,7 +116,7 @@ const CASES: [Case; 17] = [
 ];
 
 /// # Safety
-/// None: mistakes are what this is for.
+/// None: these are the mistakes under test.
 unsafe fn free(block: *mut u8) {
     // SAFETY: the caller's.
     unsafe { Heap::process().free(block) };
@@ -158,7 +159,7 @@ fn freed_by_threads() {
             });
         }
     });
-    // Each takes what both gave.
+    // Each takes the blocks that both freed.
     large(LARGE[0]);
     large(LARGE[0]);
 }
@@ -221,7 +222,7 @@ fn debug_heap() -> Heap {
     Heap::new(options).expect("there is memory")
 }
 
-/// The next call notices it, whatever it asks for.
+/// The next call of any kind detects it.
 fn overrun_in_a_debug_heap() {
     let heap = debug_heap();
     let blocks = [(); 3].map(|()| heap.allocate(100));
@@ -293,7 +294,7 @@ extern "C" fn allocate_and_end(_signal: i32) {
 
 /// It hung: the thread that found the damage held the lock that its handler waited for.
 #[test]
-fn a_handler_of_the_end_may_allocate() {
+fn a_handler_of_sigabrt_may_allocate() {
     if let Some(commit) = case_of_child() {
         // SAFETY: ends the process if it hangs; the handler is one.
         unsafe {
@@ -306,7 +307,7 @@ fn a_handler_of_the_end_may_allocate() {
         return commit();
     }
     for (name, _, front_end, words) in CASES {
-        let output = run("damage::a_handler_of_the_end_may_allocate", name, front_end);
+        let output = run("damage::a_handler_of_sigabrt_may_allocate", name, front_end);
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(
             output.status.code(),

@@ -1,4 +1,4 @@
-//! What no program should ask for, and what many do.
+//! Requests at the edges: impossible ones, and unusual but common ones.
 #![allow(unsafe_code)]
 
 use std::collections::BTreeSet;
@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use plimsoll_lfh::{FrontEnd, FrontEndError, Heap, HeapOptions};
 
 #[test]
-fn no_bytes_are_a_block_of_their_own() {
+fn zero_bytes_are_a_block() {
     let heap = Heap::process();
     let blocks: BTreeSet<usize> = (0..100).map(|_| heap.allocate(0) as usize).collect();
     assert_eq!(blocks.len(), 100);
@@ -18,7 +18,7 @@ fn no_bytes_are_a_block_of_their_own() {
 }
 
 #[test]
-fn more_than_there_can_be_is_refused() {
+fn impossible_sizes_are_refused() {
     let heap = Heap::process();
     let most = isize::MAX as usize;
     for size in [most, most + 1, usize::MAX, usize::MAX - 15, 1 << 47, 256 << 30] {
@@ -54,7 +54,7 @@ fn alignments_are_kept_or_refused() {
 }
 
 #[test]
-fn a_block_made_no_bytes_long_is_one_of_the_smallest() {
+fn a_block_resized_to_zero_bytes_has_the_smallest_size() {
     let heap = Heap::process();
     for size in [1, 1000, 100_000] {
         let block = heap.allocate(size);
@@ -68,7 +68,7 @@ fn a_block_made_no_bytes_long_is_one_of_the_smallest() {
 }
 
 #[test]
-fn a_block_that_becomes_no_smaller_stays() {
+fn a_block_that_shrinks_little_stays_in_place() {
     let heap = Heap::process();
     let block = heap.allocate(16);
     for size in [7, 1, 0, 16] {

@@ -1,4 +1,4 @@
-//! What is given back to the system, and when. The figures are of a process of its own.
+//! Return of memory to the kernel, and its time. The values are of a process of its own.
 #![allow(unsafe_code)]
 
 use std::collections::BTreeMap;
@@ -13,9 +13,9 @@ use crate::this_process::resident;
 
 const MIB: usize = 1 << 20;
 
-/// Time without that for which the threads of this process, of which one is the heap's helper, waited for a processor:
-/// on a busy machine that is not the heap's fault. Where several waited at once it is counted more than once, so that
-/// what is over a limit surely is.
+/// Time without the time for which the threads of this process, one of which is the heap's helper, waited for a
+/// processor: other load on a busy machine is not the heap's. If several waited at once it is counted more than once,
+/// so that a value over a limit is surely over it.
 struct TimeOnProcessors {
     start: Instant,
     /// By number of the thread; also of those that have ended since.
@@ -61,8 +61,8 @@ fn threads() -> usize {
         .count()
 }
 
-/// What is resident over what was before, once it is below `most`, and how long that took on processors that are free;
-/// after ten seconds of these whatever it is.
+/// The growth of resident memory, once it is below `most`, and the time until then on free processors; after ten
+/// seconds of these in any case.
 fn settled(before: usize, most: usize) -> (usize, Duration) {
     let mut time = TimeOnProcessors::begin();
     loop {
@@ -97,28 +97,28 @@ fn idle_after_free(name: &str, mut size: impl FnMut(&mut Numbers) -> usize) {
 }
 
 #[test]
-fn an_idle_process_gives_small_blocks_back() {
-    idle_after_free("an_idle_process_gives_small_blocks_back", |_| 32);
+fn an_idle_process_returns_small_blocks() {
+    idle_after_free("an_idle_process_returns_small_blocks", |_| 32);
 }
 
 #[test]
-fn an_idle_process_gives_mixed_blocks_back() {
-    idle_after_free("an_idle_process_gives_mixed_blocks_back", |numbers| {
+fn an_idle_process_returns_mixed_blocks() {
+    idle_after_free("an_idle_process_returns_mixed_blocks", |numbers| {
         numbers.size() + 1
     });
 }
 
 #[test]
-fn an_idle_process_gives_large_blocks_back() {
-    idle_after_free("an_idle_process_gives_large_blocks_back", |_| 300_000);
+fn an_idle_process_returns_large_blocks() {
+    idle_after_free("an_idle_process_returns_large_blocks", |_| 300_000);
 }
 
-/// One of fifty blocks stays in use, wherever it stands: of eight blocks that share a page and two that reach into it,
-/// four of five times none.
+/// One of fifty blocks stays in use, at any place: of eight blocks that share a page and two that reach into it, four
+/// of five times none.
 #[test]
-fn an_idle_process_gives_pages_between_blocks_back() {
+fn an_idle_process_returns_pages_between_blocks() {
     in_child(
-        "footprint::an_idle_process_gives_pages_between_blocks_back",
+        "footprint::an_idle_process_returns_pages_between_blocks",
         &[],
         || {
             let heap = Heap::process();
@@ -143,9 +143,9 @@ fn an_idle_process_gives_pages_between_blocks_back() {
 }
 
 #[test]
-fn an_idle_process_gives_the_end_of_a_shortened_block_back() {
+fn an_idle_process_returns_the_end_of_a_shortened_block() {
     in_child(
-        "footprint::an_idle_process_gives_the_end_of_a_shortened_block_back",
+        "footprint::an_idle_process_returns_the_end_of_a_shortened_block",
         &[],
         || {
             let heap = Heap::process();
@@ -219,9 +219,9 @@ fn work_on_after_free() -> (usize, usize) {
 }
 
 #[test]
-fn whoever_calls_gives_memory_back_where_no_thread_may() {
+fn callers_return_memory_without_a_helper() {
     in_child(
-        "footprint::whoever_calls_gives_memory_back_where_no_thread_may",
+        "footprint::callers_return_memory_without_a_helper",
         &[("PLIMSOLL_HEAP_PURGE", "inline")],
         || {
             let (left, others) = work_on_after_free();
@@ -231,11 +231,11 @@ fn whoever_calls_gives_memory_back_where_no_thread_may() {
     );
 }
 
-/// So it is the purge that gives back, not the calls themselves.
+/// So the purge returns memory, not the calls themselves.
 #[test]
-fn nobody_gives_memory_back_where_the_program_alone_may() {
+fn purge_never_returns_no_memory_but_by_trim() {
     in_child(
-        "footprint::nobody_gives_memory_back_where_the_program_alone_may",
+        "footprint::purge_never_returns_no_memory_but_by_trim",
         &[("PLIMSOLL_HEAP_PURGE", "never")],
         || {
             let base = resident();
@@ -257,7 +257,7 @@ fn the_helper_is_started_once_there_is_room() {
             rlim_cur: 0,
             rlim_max: 0,
         };
-        // SAFETY: a child of the test's own becomes a user for whom there are limits. The numbers outlive the calls.
+        // SAFETY: a child of the test's own becomes a user with limits. The numbers outlive the calls.
         unsafe {
             if libc::geteuid() == 0 {
                 assert_eq!(libc::setresuid(65_534, 65_534, 65_534), 0);
@@ -286,30 +286,26 @@ fn the_helper_is_started_once_there_is_room() {
 }
 
 #[test]
-fn a_heap_that_is_destroyed_gives_its_memory_back() {
-    in_child(
-        "footprint::a_heap_that_is_destroyed_gives_its_memory_back",
-        &[],
-        || {
-            let mut numbers = Numbers(7);
-            for front_end in [FrontEnd::Standard, FrontEnd::LowFragmentation] {
-                let heap = Heap::new(HeapOptions::default()).expect("there is memory");
-                heap.set_front_end(front_end).expect("nothing forbids it");
-                let base = resident();
-                let blocks = filled(&heap, 64 * MIB, || numbers.size() + 1).len();
-                let full = resident();
-                assert!(full > base + 60 * MIB);
-                drop(heap);
-                // The list of blocks, of which the system's heap may keep the pages, is not the heap's.
-                let left = resident().saturating_sub(base);
-                println!(
-                    "figure: {front_end:?} destroyed: {} KiB left of {blocks} blocks",
-                    left >> 10
-                );
-                assert!(left < MIB + blocks * 8 + 64 * MIB / 16 * 8, "{left} bytes left");
-            }
-        },
-    );
+fn a_destroyed_heap_returns_its_memory() {
+    in_child("footprint::a_destroyed_heap_returns_its_memory", &[], || {
+        let mut numbers = Numbers(7);
+        for front_end in [FrontEnd::Standard, FrontEnd::LowFragmentation] {
+            let heap = Heap::new(HeapOptions::default()).expect("there is memory");
+            heap.set_front_end(front_end).expect("nothing forbids it");
+            let base = resident();
+            let blocks = filled(&heap, 64 * MIB, || numbers.size() + 1).len();
+            let full = resident();
+            assert!(full > base + 60 * MIB);
+            drop(heap);
+            // The list of blocks, of which the system's heap may keep the pages, is not the heap's.
+            let left = resident().saturating_sub(base);
+            println!(
+                "figure: {front_end:?} destroyed: {} KiB left of {blocks} blocks",
+                left >> 10
+            );
+            assert!(left < MIB + blocks * 8 + 64 * MIB / 16 * 8, "{left} bytes left");
+        }
+    });
 }
 
 #[test]

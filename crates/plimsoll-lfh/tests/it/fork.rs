@@ -19,7 +19,7 @@ unsafe extern "C" fn allocate_in_handler() {
     use_the_heap(77, 100);
 }
 
-/// Handlers of a program that also says by itself that it forks.
+/// Handlers of a program that also announces its forks itself.
 unsafe extern "C" fn before() {
     Heap::before_fork();
 }
@@ -35,12 +35,12 @@ unsafe extern "C" fn in_the_child() {
 }
 
 fn register(before: unsafe extern "C" fn(), parent: unsafe extern "C" fn(), child: unsafe extern "C" fn()) {
-    // SAFETY: the three functions are what the call asks for.
+    // SAFETY: the three functions have the required types.
     let registered = unsafe { libc::pthread_atfork(Some(before), Some(parent), Some(child)) };
     assert_eq!(registered, 0);
 }
 
-/// What the child does: without anything of the Rust library that might lock.
+/// The body of the child: without any function of the Rust library that might lock.
 fn use_the_heap(seed: u64, steps: usize) {
     let heap = Heap::process();
     let mut numbers = Numbers(seed);
@@ -154,7 +154,7 @@ fn no_thread_is_started_before_the_child_has_forgotten_its_parents() {
     );
 }
 
-/// The thread that gives memory back is not in the child: it starts one of its own.
+/// The helper is not in the child, which starts one of its own.
 #[test]
 fn a_child_gives_memory_back() {
     in_child("fork::a_child_gives_memory_back", &[], || {

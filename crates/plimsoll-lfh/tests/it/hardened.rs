@@ -55,12 +55,12 @@ fn blocks_of_all_sizes_keep_what_is_written_to_them() {
     }
 }
 
-/// Blocks were cut from memory that had served others, whose links were left behind their end; when they were handed out
-/// again, that was taken for a write after free.
+/// Blocks were split from memory of former blocks, whose links were left behind their end; when they were allocated
+/// again, the links counted as writes after free.
 #[test]
 fn memory_that_served_other_sizes_is_no_damage() {
     let heap = heap();
-    // Short blocks leave many links, and the bucket of what comes next is long for it.
+    // Short blocks leave many links, and the next block is short for its bucket.
     for size in [48, 1030, 64, 2060, 80, 4100, 48, 9300]
         .repeat(2)
         .into_iter()
@@ -77,9 +77,9 @@ fn memory_that_served_other_sizes_is_no_damage() {
     }
 }
 
-/// Pages that could not be reached were handed out by the next heap.
+/// The next heap allocated inaccessible pages.
 #[test]
-fn what_a_hardened_heap_kept_out_of_reach_serves_others_after_it() {
+fn guard_pages_of_an_ended_heap_serve_other_heaps() {
     for _ in 0..3 {
         let hardened = heap();
         let sizes = [17_000, 40_000, 100_000, 3_000_000];
@@ -155,7 +155,7 @@ fn threads_free_each_others_blocks() {
             let (_, counts) = heap.statistics().expect("the heap was used");
             counts.buckets.iter().map(|bucket| bucket.busy()).sum()
         };
-        // While the heap's own thread empties a slot, what was in it counts as busy.
+        // While the helper flushes a slot, its blocks count as busy.
         let settled = (0..1000).any(|_| {
             std::thread::sleep(std::time::Duration::from_millis(20));
             busy() == 0

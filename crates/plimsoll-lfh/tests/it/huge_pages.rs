@@ -1,5 +1,5 @@
-//! Huge pages lie under heaps that are mostly in use, and under no others. What the kernel was asked for is read from
-//! the flags of mappings, and what it gave from their counts.
+//! Huge pages are under heaps that are mostly in use, and under no others. The flags of mappings show the heap's
+//! requests, and their counts show the kernel's pages.
 #![allow(unsafe_code)]
 
 use plimsoll_lfh::{FrontEnd, Heap, HeapOptions};
@@ -37,8 +37,8 @@ fn huge_pages() -> HugePages {
     all
 }
 
-/// What a mapping of so many bytes gets that asks for huge pages itself: the most that the heap can get. Nothing where
-/// the kernel has none.
+/// The huge pages of a mapping of so many bytes that requests them itself: the most that the heap can get. None if the
+/// kernel has none.
 fn of_a_plain_mapping(length: usize) -> HugePages {
     let before = huge_pages();
     // SAFETY: a mapping of this function's own, which is written to and ends here.
@@ -75,7 +75,7 @@ fn are_there(plain: HugePages) -> bool {
     plimsoll_testkit::capability("huge-pages", plain.asked_for > 0, "the kernel has none")
 }
 
-/// Whether the mapping that an address lies in was told to have base pages.
+/// Whether the mapping at an address has advice for base pages.
 fn has_base_pages(address: usize) -> bool {
     let text = std::fs::read_to_string("/proc/self/smaps").expect("there is /proc");
     let number = |hex| usize::from_str_radix(hex, 16).ok();
@@ -91,14 +91,14 @@ fn has_base_pages(address: usize) -> bool {
     panic!("nothing is mapped at {address:#x}");
 }
 
-/// Where a process is limited the window is mapped piece by piece. A system that uses huge pages always gave each block
-/// one there.
+/// In a limited process the window is mapped piece by piece. A system that always uses huge pages backed each block
+/// with one there.
 #[test]
-fn what_is_mapped_piece_by_piece_has_base_pages() {
+fn memory_mapped_in_pieces_has_base_pages() {
     for limited_at_first in [false, true] {
         let limited = if limited_at_first { "1" } else { "" };
         in_child(
-            "huge_pages::what_is_mapped_piece_by_piece_has_base_pages",
+            "huge_pages::memory_mapped_in_pieces_has_base_pages",
             &[("LIMITED_AT_FIRST", limited)],
             || {
                 if !are_there(of_a_plain_mapping(16 * MIB)) {
@@ -125,7 +125,7 @@ fn lie_under_a_heap_that_is_mostly_in_use() {
     let heap = Heap::process();
     let mut blocks = list();
     let (base, none) = (resident(), huge_pages());
-    // What a heap has until it is mostly in use is on base pages.
+    // The first memory of a heap, until it is mostly in use, is on base pages.
     fill(heap, &mut blocks, 8 * MIB, || 48);
     assert_eq!(huge_pages(), none);
     fill(heap, &mut blocks, 72 * MIB, || 48);
@@ -141,7 +141,7 @@ fn lie_under_a_heap_that_is_mostly_in_use() {
     if plain.given == 16 * MIB {
         assert!(given >= 40 * MIB, "{given}");
     }
-    // A page more than is in use is resident at most, and what the heap knows of its blocks.
+    // At most a page more than in use is resident, and the heap's descriptions.
     assert!(
         resident() - base < 86 * MIB,
         "{} bytes resident",
@@ -162,11 +162,11 @@ fn huge_pages_lie_under_a_heap_that_is_mostly_in_use() {
     );
 }
 
-/// What of a huge page is given back must not come back with the rest of it.
+/// The returned part of a huge page must not come back with the rest of it.
 #[test]
-fn pages_between_blocks_are_given_back_where_huge_pages_were() {
+fn pages_between_blocks_return_from_huge_pages() {
     in_child(
-        "huge_pages::pages_between_blocks_are_given_back_where_huge_pages_were",
+        "huge_pages::pages_between_blocks_return_from_huge_pages",
         &[],
         || {
             let plain = of_a_plain_mapping(16 * MIB);
@@ -182,7 +182,7 @@ fn pages_between_blocks_are_given_back_where_huge_pages_were() {
             if plain.given == 16 * MIB {
                 assert!(with.given > none.given + 24 * MIB, "{with:?}");
             }
-            // Of each 64 KiB one block is kept, as far as its neighbours were handed out one after the other.
+            // Of each 64 KiB one block stays, if its neighbours were allocated one after the other.
             blocks.sort_unstable();
             let mut at = 0;
             blocks.retain(|block| {
@@ -200,9 +200,9 @@ fn pages_between_blocks_are_given_back_where_huge_pages_were() {
                 "figure: {} KiB left of 64 MiB, of which 1 MiB is in use",
                 left >> 10
             );
-            // A page of each, and what the heap knows of its blocks.
+            // A page of each, and the heap's descriptions.
             assert!(left < 8 * MIB, "{left} bytes left");
-            // Whoever looks at it later finds as much.
+            // A later look finds as much.
             std::thread::sleep(std::time::Duration::from_millis(1500));
             let later = resident().saturating_sub(base);
             assert!(later <= left + MIB, "{later} bytes, after {left}");
@@ -229,9 +229,9 @@ fn no_huge_pages_lie_under_large_blocks_and_the_standard_front_end() {
 }
 
 #[test]
-fn no_huge_pages_are_asked_for_where_they_are_turned_off() {
+fn no_huge_pages_are_requested_when_turned_off() {
     in_child(
-        "huge_pages::no_huge_pages_are_asked_for_where_they_are_turned_off",
+        "huge_pages::no_huge_pages_are_requested_when_turned_off",
         &[("PLIMSOLL_HEAP_THP", "off")],
         || {
             let mut blocks = list();

@@ -1,4 +1,4 @@
-//! What is told of heaps, against what is known of them; and that whatever is read, every walk ends.
+//! Statistics of heaps against the known contents; and every walk ends, with any bytes in memory.
 #![allow(unsafe_code)]
 
 use std::mem::offset_of;
@@ -32,7 +32,7 @@ fn statistics(heap: &Heap) -> HeapStatistics {
     heap.statistics().expect("the heap was used").1
 }
 
-/// Runs a test in a process without the heaps of others: a walk looks again and again at what threads have under way.
+/// Runs a test in a process without the heaps of others: a walk looks again and again at data that threads change.
 fn alone(name: &str, body: impl FnOnce()) {
     in_child(&format!("inspect::{name}"), &[], body);
 }
@@ -127,12 +127,12 @@ fn blocks_of_the_standard_front_end_are_counted_by_size() {
     });
 }
 
-/// What one size has left is taken by the next, so that a load whose sizes shift needs no more than it did.
+/// The memory that one size freed serves the next, so that a load whose sizes shift needs no more than it did.
 #[test]
 fn memory_of_one_size_serves_others_as_load_shifts() {
     const LIVE: usize = 8 << 20;
     let name = "inspect::memory_of_one_size_serves_others_as_load_shifts";
-    // Memory that was given back meanwhile would count as new.
+    // Memory that returned meanwhile would count as new.
     in_child(name, &[("PLIMSOLL_HEAP_PURGE", "never")], || {
         let heap = heap(FrontEnd::LowFragmentation);
         let mut conversions = 0;
@@ -146,7 +146,7 @@ fn memory_of_one_size_serves_others_as_load_shifts() {
             check(&counts);
             let converted = record.front.conversions - conversions;
             conversions = record.front.conversions;
-            // Some memory of each phase is new, or was kept for its size.
+            // Some memory of each phase is new, or was cached for its size.
             match phase {
                 0 => assert_eq!(converted, 0),
                 _ => assert!(
@@ -182,8 +182,8 @@ impl Drop for StopWhenDone<'_> {
 }
 
 #[test]
-fn threads_under_way_are_no_damage() {
-    alone("threads_under_way_are_no_damage", || {
+fn running_threads_are_no_damage() {
+    alone("running_threads_are_no_damage", || {
         let seen = churned_and_walked(&heap(FrontEnd::LowFragmentation));
         let walked = seen.free_blocks + seen.cached_blocks;
         assert!(walked > 10_000, "{seen:?}");
@@ -192,15 +192,15 @@ fn threads_under_way_are_no_damage() {
 
 /// They make and free guard pages, too, where a walk may be about to read.
 #[test]
-fn threads_under_way_in_a_hardened_heap_are_no_damage() {
-    alone("threads_under_way_in_a_hardened_heap_are_no_damage", || {
+fn running_threads_in_a_hardened_heap_are_no_damage() {
+    alone("running_threads_in_a_hardened_heap_are_no_damage", || {
         let seen = churned_and_walked(&hardened());
         assert!(seen.guarded_blocks > 10_000, "{seen:?}");
         assert!(seen.quarantined_blocks > 100, "{seen:?}");
     });
 }
 
-/// Walks over a heap again and again while threads use it. Returns what the walks saw, all together.
+/// Walks over a heap again and again while threads use it. Returns the sum of the counts.
 fn churned_and_walked(heap: &Heap) -> Validation {
     let mut walked = Validation::default();
     // So that there is something to see before the threads have begun.
@@ -252,8 +252,8 @@ fn churned_and_walked(heap: &Heap) -> Validation {
 }
 
 #[test]
-fn what_is_in_quarantine_is_not_in_use() {
-    alone("what_is_in_quarantine_is_not_in_use", || {
+fn blocks_in_quarantine_are_not_in_use() {
+    alone("blocks_in_quarantine_are_not_in_use", || {
         let heap = hardened();
         let blocks: Vec<*mut u8> = (0..1000).map(|_| heap.allocate(100)).collect();
         let large = heap.allocate(100_000);
@@ -296,7 +296,7 @@ fn mistakes_in_a_hardened_heap_are_found_before_it_notices_them() {
             let freed = heap.allocate(1000);
             // SAFETY: the block is this test's.
             unsafe { heap.free(freed) };
-            // SAFETY: no: these are the mistakes. The memory is the heap's, which nobody else uses.
+            // SAFETY: no: these are the mistakes. The memory is the heap's, which no other thread uses.
             for (block, byte) in unsafe {
                 [
                     (small, small.add(100)),
@@ -323,7 +323,7 @@ fn mistakes_in_a_hardened_heap_are_found_before_it_notices_them() {
     );
 }
 
-/// Where what leads to the heaps was written over, nothing is said to be sound.
+/// With damage on the way to the heaps, no heap counts as sound.
 #[test]
 fn a_walk_that_cannot_be_made_is_an_error() {
     alone("a_walk_that_cannot_be_made_is_an_error", || {
@@ -357,11 +357,11 @@ fn a_write_after_free_is_found_where_the_block_is() {
             unsafe { heap.free(*block) };
         }
         for block in [blocks[0], blocks[1999]] {
-            // SAFETY: no: this is the mistake. The memory is the heap's, which nobody else uses.
+            // SAFETY: no: this is the mistake. The memory is the heap's, which no other thread uses.
             let word = unsafe { &mut *block.cast::<u64>().add(1) };
-            let seal = std::mem::replace(word, 0x4141_4141);
+            let tag = std::mem::replace(word, 0x4141_4141);
             let (_, found) = damages(&heap);
-            *word = seal;
+            *word = tag;
             assert_eq!(found.len(), 1, "{found:?}");
             assert_eq!(found[0].address, block as usize);
             assert!(
@@ -384,7 +384,7 @@ fn an_overrun_of_the_standard_front_end_is_found() {
     alone("an_overrun_of_the_standard_front_end_is_found", || {
         let heap = heap(FrontEnd::Standard);
         let blocks: Vec<*mut u8> = (0..10).map(|_| heap.allocate(40)).collect();
-        // SAFETY: no: this is the mistake. The memory is the heap's, which nobody else uses.
+        // SAFETY: no: this is the mistake. The memory is the heap's, which no other thread uses.
         let next = unsafe { &mut *blocks[4].add(40).cast::<u64>() };
         let header = std::mem::replace(next, 0x4141_4141_4141_4141);
         let (_, found) = damages(&heap);
@@ -451,7 +451,7 @@ fn from_outside_the_same_is_read() {
     });
 }
 
-/// Memory that holds a control block, and otherwise whatever a number makes of the address.
+/// Memory that holds a control block, and otherwise bytes that a number makes of the address.
 struct Anything {
     start: usize,
     directory: Vec<u8>,
@@ -488,7 +488,7 @@ proptest! {
 
     /// A control block of any bytes leads to an error or to walks that end.
     #[test]
-    fn any_bytes_of_a_control_block_end_in_words(
+    fn any_bytes_of_a_control_block_end_in_an_error(
         seed: u64,
         small in 1..6_u64,
         changes in proptest::collection::vec((16..112_usize, any::<u8>()), 0..4),

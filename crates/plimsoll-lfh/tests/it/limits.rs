@@ -10,7 +10,7 @@ fn limit_address_space(bytes: usize) {
     set_limit(libc::RLIMIT_AS, bytes as u64);
 }
 
-/// Takes memory until there is none, twice, and then works on with what is given back.
+/// Allocates until no memory is left, twice, and then continues with freed memory.
 fn exhaust(heap: &Heap, size: usize) {
     let mut counts = [0; 2];
     for count in &mut counts {
@@ -91,7 +91,7 @@ fn a_block_shrinks_where_no_memory_is_left() {
 fn a_limited_process_gets_null_and_goes_on() {
     in_child("limits::a_limited_process_gets_null_and_goes_on", &[], || {
         limit_address_space(virtual_bytes() + (200 << 20));
-        // What it had, the others may have once it has ended.
+        // After its end, other heaps may have its memory.
         let other = Heap::new(HeapOptions::default()).expect("there is memory");
         exhaust(&other, 5000);
         drop(other);
@@ -134,7 +134,7 @@ fn a_process_that_is_limited_later_gets_null_and_goes_on() {
             assert!(!early.is_null());
             let before = virtual_bytes();
             assert!(before > 100 << 30, "the window is reserved");
-            // The reservation counts, so a limit that leaves it no room makes the heap give it up.
+            // The reservation counts, so a limit without room for it makes the heap unmap it.
             limit_address_space(300 << 20);
             let first = heap.allocate(10 << 20);
             assert!(!first.is_null());

@@ -7,7 +7,7 @@ use plimsoll_lfh::Heap;
 
 use plimsoll_testkit::{again, role};
 
-/// What a mistake is called, how to commit it, and what the process says then.
+/// The name of a mistake, the function that makes it, and the message.
 type Mistake = (&'static str, fn(), &'static str);
 
 const MISTAKES: [Mistake; 5] = [
@@ -22,7 +22,7 @@ const MISTAKES: [Mistake; 5] = [
         "invalid free in a block of 48 bytes (bucket 3): no block in use starts here",
     ),
     (
-        "free of what is no block",
+        "free of a foreign address",
         foreign,
         "invalid free of a block: this heap never returned it",
     ),
@@ -33,8 +33,8 @@ const MISTAKES: [Mistake; 5] = [
 const WRITTEN: &str = "damage to the free memory of a block of 48 bytes (bucket 3): it was written after it was freed, or \
                        overrun from the block before it";
 
-/// What a hardened heap notices besides, wherever in a block it is. With what it checks behind them, 48 bytes take a
-/// longer block.
+/// Mistakes that a hardened heap detects besides, at any place in a block. With the checked bytes behind them, 48 bytes
+/// take a longer block.
 const HARDENED: [Mistake; 4] = [
     (
         "use after free at the start",
@@ -54,7 +54,7 @@ const HARDENED: [Mistake; 4] = [
     (
         "overrun by a byte",
         overrun_by_a_byte,
-        "overrun of a block of 64 bytes (bucket 4): it was written past the end of what was asked for",
+        "overrun of a block of 64 bytes (bucket 4): it was written past the end of the requested size",
     ),
 ];
 
@@ -66,7 +66,7 @@ fn block() -> *mut u8 {
 }
 
 /// # Safety
-/// None: mistakes are what this is for.
+/// None: these are the mistakes under test.
 unsafe fn free(block: *mut u8) {
     // SAFETY: the caller's.
     unsafe { Heap::process().free(block) };
@@ -124,7 +124,7 @@ fn write_after_free(at: usize) {
         free(freed);
         freed.add(at).write(1);
     }
-    // It leaves the quarantine, and is handed out again.
+    // It leaves the quarantine, and is allocated again.
     for _ in 0..4 {
         let blocks: Vec<_> = (0..200).map(|_| block()).collect();
         // SAFETY: the blocks are this function's.

@@ -55,7 +55,7 @@ fn calls() -> impl Strategy<Value = Vec<Call>> {
     prop::collection::vec(call, 1..400)
 }
 
-/// A block in use, with what was written to it.
+/// A block in use, with its contents.
 struct Block {
     size: usize,
     seed: u8,
@@ -106,7 +106,7 @@ impl Model<'_> {
         self.blocks.keys().nth(at).copied()
     }
 
-    /// Takes note of a new block, which must not lie over another.
+    /// Records a new block, which must not overlap another.
     fn note(&mut self, address: usize, size: usize) {
         // SAFETY: the block was just made.
         let usable = unsafe { self.heap.usable_size(address as *const u8) };
@@ -170,7 +170,7 @@ impl Model<'_> {
     }
 }
 
-/// What is done after each call.
+/// The checks after each call.
 type After = fn(&Heap, &BTreeMap<usize, Block>);
 
 /// Every description of the heap is sound, and it counts the blocks that are in use: as many of each bucket, and no less
@@ -271,7 +271,7 @@ fn every_call_leaves_a_sound_heap(options: HeapOptions, front_end: FrontEnd) {
     });
 }
 
-/// In a process of its own, in which nobody else has heaps and nobody gives memory back in between.
+/// In a process of its own, without other heaps and without other threads that return memory meanwhile.
 #[test]
 fn every_call_leaves_sound_heaps() {
     in_child(

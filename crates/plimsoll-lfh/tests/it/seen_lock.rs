@@ -2,8 +2,8 @@
 
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
-/// Waits for a mutex by trying. Waiting in `Mutex::lock` is std's own code, which is not instrumented: ThreadSanitizer would
-/// take what it orders for a race.
+/// Waits for a mutex by trying. Waiting in `Mutex::lock` is std's own code, which is not instrumented: ThreadSanitizer
+/// would take its ordering for a race.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     loop {
         match mutex.try_lock() {

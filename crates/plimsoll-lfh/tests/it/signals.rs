@@ -1,5 +1,5 @@
-//! Handlers of signals that use the heap in the middle of a call of it. No malloc promises that; but a restartable
-//! sequence that is interrupted begins anew, whatever was done meanwhile, and that is what this shows.
+//! Handlers of signals that use the heap in the middle of a call of it. No malloc promises that; but an interrupted
+//! restartable sequence begins anew, after any work of the handler, and these tests show that.
 #![allow(unsafe_code)]
 
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -66,7 +66,7 @@ fn interrupt_every(period: Duration) {
         it_interval: every,
         it_value: every,
     };
-    // SAFETY: zero is valid for what the kernel is given, and the handler has the signature of one.
+    // SAFETY: zero is valid for the structure, and the handler has the signature of one.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = use_the_heap as *const () as usize;
@@ -102,7 +102,7 @@ fn a_sequence_that_a_handler_interrupts_begins_anew() {
     ) {
         return;
     }
-    // Whoever gives memory back takes locks.
+    // Threads that return memory take locks.
     let environment = [
         ("PLIMSOLL_HEAP_PURGE", "never"),
         ("PLIMSOLL_HEAP_PROFILE", "default"),

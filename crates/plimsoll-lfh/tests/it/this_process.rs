@@ -1,5 +1,4 @@
-//! What this process has of memory and of processors, and what it may have. Nothing here allocates: it is asked where no
-//! memory is left.
+//! The memory and the processors of this process, and its limits. Nothing here allocates: tests call it without memory.
 #![allow(unsafe_code)]
 
 use std::time::Duration;
@@ -19,7 +18,7 @@ pub(crate) fn resident() -> usize {
 /// A number of `/proc/self/statm`, in bytes.
 fn statm(which: usize) -> usize {
     let mut text = [0_u8; 128];
-    // SAFETY: the path ends in a zero, and the buffer is as long as is said.
+    // SAFETY: the path ends in a zero, and the buffer has the passed length.
     let read = unsafe {
         let file = libc::open(c"/proc/self/statm".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
         assert!(file >= 0, "there is /proc");
@@ -41,7 +40,7 @@ pub(crate) fn cpu_time() -> Duration {
 
 /// Keeps this thread on the processor that it is on.
 pub(crate) fn stay_on_one_processor() {
-    // SAFETY: zero is a set of processors, and the calls are given one.
+    // SAFETY: zero is a set of processors, which the calls take.
     unsafe {
         let mut one: libc::cpu_set_t = std::mem::zeroed();
         let processor = libc::sched_getcpu();

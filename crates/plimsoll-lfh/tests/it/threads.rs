@@ -9,14 +9,14 @@ use plimsoll_lfh::{FrontEnd, Heap, HeapOptions};
 use crate::numbers::Numbers;
 use crate::seen_lock::lock;
 
-/// A block with a canary: its bytes say whose it is and how long.
+/// A block with a canary: its bytes hold its owner and length.
 pub(crate) struct Block {
     start: *mut u8,
     size: usize,
     canary: u64,
 }
 
-// SAFETY: a block belongs to who has it, whichever thread that is.
+// SAFETY: a block belongs to its holder, in any thread.
 unsafe impl Send for Block {}
 
 impl Numbers {
@@ -118,7 +118,7 @@ impl Block {
 
     pub(crate) fn free(self, heap: &Heap) {
         self.check();
-        // SAFETY: the block is in use, and nobody else has it.
+        // SAFETY: the block is in use, and no other thread has it.
         unsafe { heap.free(self.start) };
     }
 }

@@ -1,4 +1,4 @@
-//! Growth where limits leave little room, or somebody else has the addresses.
+//! Growth if limits leave little room, or other code uses the addresses.
 #![allow(unsafe_code)]
 
 use plimsoll_lfh::{Heap, SEGMENT};
@@ -22,10 +22,10 @@ fn growth_in_vain_takes_nothing() {
     });
 }
 
-/// What somebody else mapped is gone around, and stays as it is.
+/// The heap skips mappings of other code, which stay as they are.
 #[test]
-fn addresses_in_use_are_gone_around() {
-    in_child("ulimit::addresses_in_use_are_gone_around", &[], || {
+fn the_window_skips_addresses_in_use() {
+    in_child("ulimit::the_window_skips_addresses_in_use", &[], || {
         let heap = Heap::process();
         set_limit(libc::RLIMIT_AS, (virtual_bytes() + (512 << 20)) as u64);
         let first = heap.allocate(SEGMENT / 2) as usize;

@@ -1,4 +1,4 @@
-//! The orders in which work is given, a helper asked for, and a helper ends.
+//! The orders in which threads add work, ask for a helper, and a helper ends.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p plimsoll-os --release helper_thread`
 
@@ -23,11 +23,11 @@ extern crate std;
 
 struct Heap {
     state: HelperState,
-    /// Work that was given, and what of it a helper has done. Under a lock, as that of heaps is: it is by this that who
-    /// comes after the helper looked also sees that it did.
+    /// Added work, and the part of it that helpers have done. Under a lock, as that of heaps is: by this lock a thread
+    /// that comes after the helper looked also sees that it did.
     work: Mutex<Work>,
-    /// The one stack of all helpers: loom fails where two have it at the same time, or one without having seen what the
-    /// one before left there.
+    /// The one stack of all helpers: loom fails if two have it at the same time, or one without having seen the writes
+    /// of the one before.
     stack: UnsafeCell<u32>,
     helpers: AtomicUsize,
 }
@@ -47,7 +47,7 @@ impl Heap {
         }
     }
 
-    /// Gives a piece of work, and says whether the caller is to start a helper.
+    /// Adds a piece of work, and returns whether the caller is to start a helper.
     fn give(&self) -> bool {
         self.work.lock().unwrap().given += 1;
         self.state.ask()
@@ -58,7 +58,7 @@ impl Heap {
         self.helpers.fetch_add(1, Ordering::Relaxed);
         loop {
             self.stack.with_mut(|stack| {
-                // SAFETY: loom checks that nobody else has it.
+                // SAFETY: loom checks that no other thread has it.
                 unsafe { *stack += 1 };
             });
             self.state.begin_to_look();

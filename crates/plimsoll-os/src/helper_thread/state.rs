@@ -1,10 +1,10 @@
-//! The word by which a helper and those who have work for it agree. What the word is made of stands above: the models
-//! run the same steps on another kind of it.
+//! The word by which a helper and the threads with work for it agree. The parent module provides the word's type: the
+//! models run the same steps on another one.
 
 use super::{AtomicU32, Ordering};
 
-/// Whether a helper runs, in one word, by which it ends without leaving work behind: whoever has work for it asks, and
-/// either it runs once more or the caller starts the next one.
+/// The state of a helper, in one word, by which it ends without leaving work behind: a thread with work for it asks,
+/// and either the helper runs once more or the caller starts the next one.
 ///
 /// ```text
 /// absent -- ask: start --> asked -- begins to look --> running
@@ -12,7 +12,7 @@ use super::{AtomicU32, Ordering};
 ///    '-------------------- work is over -------------------'
 /// ```
 ///
-/// The last step from `running` is taken when the helper has left its stack for good, so that the next one may have it.
+/// The helper takes the last step from `running` when it has left its stack for good, so that the next one may have it.
 #[derive(Debug)]
 pub struct HelperState(pub(super) AtomicU32);
 
@@ -36,7 +36,7 @@ impl HelperState {
         before == Ok(ABSENT)
     }
 
-    /// By the helper, before it looks for work: what is asked for from here on is another round.
+    /// Called by the helper, before it looks for work: requests from here on are another round.
     pub fn begin_to_look(&self) {
         self.0.swap(RUNNING, Ordering::AcqRel);
     }

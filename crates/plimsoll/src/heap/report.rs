@@ -45,7 +45,7 @@ fn front(record: &HeapRecord, counts: &HeapStatistics) -> FrontReport {
         affinity_limit: own.slots.into(),
         affinity_slots: own.slots_used.into(),
         swaps: own.refills + own.flushes,
-        resets: own.drained,
+        resets: own.idle_flushes,
         lock_contention: own.contention + counts.slot_contention,
         metadata_bytes: counts.metadata(record),
         subsegments: counts.subsegments,

@@ -40,7 +40,7 @@ fn low_fragmentation() -> HeapReport {
         spare: 7,
         refills: 503,
         flushes: 509,
-        drained: 97,
+        idle_flushes: 97,
     };
     let mut counts = HeapStatistics::default();
     counts.segments = 3;

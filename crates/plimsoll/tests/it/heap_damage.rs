@@ -77,18 +77,18 @@ fn damaged_heaps_are_told_from_outside_and_from_inside() {
         return;
     }
     let program = compiled("gcc", "damaged.c", "c", &["-ldl"]);
-    let slot = "as a free block of 112 bytes, and it is none";
+    let slot = "as a free block of 112 bytes, which it is not";
     for (options, how, words) in [
         (&[][..], "after-free", slot),
         (
             &["--hardened"],
             "after-free",
-            "in quarantine, and it is none that rests",
+            "in quarantine, where it does not rest",
         ),
         (
             &["--hardened"],
             "overrun",
-            "behind a block in use of 112 bytes, and no canary",
+            "behind a block in use of 112 bytes in place of its canary",
         ),
     ] {
         let mut damaged = Damaged::start(&program, options, &[how]);

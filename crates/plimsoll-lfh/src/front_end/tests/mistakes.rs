@@ -1,4 +1,4 @@
-//! Mistakes with blocks that are at home, in no slot; the others are tested from outside, in `mistakes`.
+//! Mistakes with free blocks outside of slots; `tests/it/mistakes.rs` has the others.
 
 use std::os::unix::process::ExitStatusExt;
 
@@ -6,11 +6,11 @@ use super::*;
 use plimsoll_testkit::{again, role};
 
 #[test]
-fn mistakes_with_blocks_at_home_end_the_process() {
+fn mistakes_with_free_blocks_end_the_process() {
     if let Some(mistake) = role() {
         return commit(&mistake);
     }
-    let test = "front_end::tests::mistakes::mistakes_with_blocks_at_home_end_the_process";
+    let test = "front_end::tests::mistakes::mistakes_with_free_blocks_end_the_process";
     for (mistake, words) in [
         (
             "double free later",
@@ -43,7 +43,7 @@ fn commit(mistake: &str) {
         "double free later" => {
             let blocks: Vec<_> = (0..100).map(|_| ends.allocate(bucket)).collect();
             blocks.iter().for_each(|block| ends.free(*block));
-            ends.front_end.drain(&ends.backend, Idle::Whatever);
+            ends.front_end.flush_idle(&ends.backend, Idle::All);
             ends.free(blocks[5]);
         }
         "double free of an absent block" => {
@@ -54,8 +54,8 @@ fn commit(mistake: &str) {
             let blocks: Vec<_> = (0..100).map(|_| ends.allocate(bucket)).collect();
             let subsegment = Subsegment::containing(blocks[0] as usize, bucket);
             ends.free(subsegment.block(subsegment.capacity() - 1));
-            // It comes home behind others, which are blocks.
-            ends.front_end.drain(&ends.backend, Idle::Whatever);
+            // It is freed behind others, which are blocks.
+            ends.front_end.flush_idle(&ends.backend, Idle::All);
         }
         other => panic!("no mistake is called {other}"),
     }

@@ -1,4 +1,4 @@
-//! What may be wrong with a heap.
+//! Faults of a heap.
 
 use core::fmt;
 
@@ -8,15 +8,15 @@ use crate::unit::{UnitIndex, UnitKind};
 /// Something wrong, and where.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Damage {
-    /// Number of the heap, 0 where it is not known.
+    /// Number of the heap, 0 if it is not known.
     pub heap: u32,
     /// Address of the block or of the unit.
     pub address: usize,
-    /// What.
+    /// The fault.
     pub fault: Fault,
 }
 
-/// What is wrong.
+/// A fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fault {
@@ -33,10 +33,10 @@ pub enum Fault {
     },
     /// A run belongs to another heap than its segment.
     Owner {
-        /// What the segment says.
+        /// The heap of the segment.
         segment: u32,
     },
-    /// A unit inside of a run does not say that it belongs to it.
+    /// The description of a unit inside of a run names another run.
     Inner {
         /// The unit.
         unit: UnitIndex,
@@ -62,7 +62,7 @@ pub enum Fault {
     List {
         /// The neighbour.
         neighbour: UnitIndex,
-        /// What it names.
+        /// The unit that it names.
         names: u32,
     },
     /// A subsegment is of no bucket.
@@ -74,7 +74,7 @@ pub enum Fault {
     Count {
         /// Its bucket.
         bucket: Bucket,
-        /// What it counts.
+        /// Its count.
         counted: u64,
         /// Blocks that it has room for, or that may be there.
         most: u64,
@@ -86,13 +86,13 @@ pub enum Fault {
         /// The number of the block that the link holds.
         number: u32,
     },
-    /// A list of free blocks has another length than the subsegment says: it runs in a circle, or was cut.
+    /// A list of free blocks has another length than its count: it runs in a circle, or was cut.
     Length {
         /// Its bucket.
         bucket: Bucket,
         /// Blocks that were found.
         found: u32,
-        /// Blocks that the subsegment says it has.
+        /// Blocks by the subsegment's count.
         said: u32,
     },
     /// A block is in two lists.
@@ -104,10 +104,10 @@ pub enum Fault {
     Mark {
         /// Its bucket.
         bucket: Bucket,
-        /// What is in place of the mark.
+        /// The word in place of the tag.
         found: u64,
     },
-    /// What a slot holds as a free block of a bucket is none.
+    /// A pointer of a bucket's array in a slot is no free block.
     Slot {
         /// The slot.
         slot: u32,
@@ -120,29 +120,29 @@ pub enum Fault {
         slot: u32,
         /// The bucket.
         bucket: Bucket,
-        /// What it holds, in steps: begin, end, current.
+        /// Its bounds, in steps: begin, end, current.
         positions: [u16; 3],
     },
-    /// What is behind a block in use of a hardened heap was overwritten.
+    /// The canary behind a block in use of a hardened heap was overwritten.
     Canary {
         /// Its bucket; none of a large block.
         bucket: Option<Bucket>,
-        /// What stands in place of the canary.
+        /// The word in place of the canary.
         found: u64,
     },
-    /// The table of a hardened heap says of a block what cannot be.
+    /// The block table of a hardened heap holds an impossible state for a block.
     State {
         /// Its bucket.
         bucket: Bucket,
-        /// What it says.
+        /// The state.
         state: u8,
     },
-    /// The description of a large block of a hardened heap says that more bytes were asked for than it has.
+    /// The description of a large block of a hardened heap has more requested bytes than the block.
     Slack {
-        /// Bytes of its run beyond those that were asked for.
+        /// Bytes of its run beyond the requested ones.
         slack: usize,
     },
-    /// What is in the quarantine of a hardened heap does not rest there, or is not zero any more.
+    /// A block in the quarantine of a hardened heap has another state than resting, or is not zero any more.
     Resting {
         /// The slot.
         slot: u32,
@@ -151,18 +151,18 @@ pub enum Fault {
     Quarantine {
         /// The slot.
         slot: u32,
-        /// What it holds, in steps: begin, end, current.
+        /// Its bounds, in steps: begin, end, current.
         positions: [u16; 3],
     },
     /// A block of the Standard front end has an impossible header.
     Standard {
-        /// What stands in its place.
+        /// The word in its place.
         header: u64,
     },
 }
 
 impl Fault {
-    /// The bucket whose blocks it concerns; none where it concerns other memory.
+    /// The bucket whose blocks it concerns; none if it concerns other memory.
     pub fn bucket(&self) -> Option<Bucket> {
         match self {
             Fault::Count { bucket, .. }
@@ -196,16 +196,16 @@ impl fmt::Display for Fault {
             Fault::Inner { unit, first } => {
                 write!(
                     f,
-                    "unit {unit} of the run says that it belongs to the run at unit {first}"
+                    "unit {unit} of the run names the run at unit {first} as its own"
                 )
             }
             Fault::Tail { unit } => write!(
                 f,
-                "the last unit ({unit}) of the free extent does not know where it begins"
+                "the last unit ({unit}) of the free extent does not name its first"
             ),
             Fault::Apart { next } => write!(
                 f,
-                "the free extents here and at unit {next} lie side by side and are not one"
+                "the free extents here and at unit {next} are neighbours and not coalesced"
             ),
             Fault::Hole { unit } => write!(f, "unit {unit} belongs to a heap but to no run"),
             Fault::List { neighbour, names } => write!(
@@ -213,7 +213,7 @@ impl fmt::Display for Fault {
                 "the list is damaged: its neighbour, unit {neighbour}, names unit {names} in its place"
             ),
             Fault::NoBucket { number } => {
-                write!(f, "the subsegment is of bucket {number}, which does not exist")
+                write!(f, "the subsegment has bucket {number}, which does not exist")
             }
             Fault::Count {
                 bucket,
@@ -242,13 +242,13 @@ impl fmt::Display for Fault {
             ),
             Fault::Mark { bucket, found } => write!(
                 f,
-                "a free block of {} bytes holds {found:#x} where its mark should be: written after it was freed, or \
+                "a free block of {} bytes holds {found:#x} in place of its tag: written after it was freed, or \
                  overrun from the block before it",
                 bucket.size()
             ),
             Fault::Slot { slot, bucket } => write!(
                 f,
-                "slot {slot} holds this as a free block of {} bytes, and it is none",
+                "slot {slot} holds this address as a free block of {} bytes, which it is not",
                 bucket.size()
             ),
             Fault::Header {
@@ -266,26 +266,26 @@ impl fmt::Display for Fault {
                 found,
             } => write!(
                 f,
-                "{found:#x} is behind a block in use of {} bytes, and no canary: it was written past the end of what was \
-                 asked for",
+                "{found:#x} is behind a block in use of {} bytes, in place of its canary: it was written past the end of \
+                 the requested size",
                 bucket.size()
             ),
             Fault::Canary { bucket: None, found } => write!(
                 f,
-                "{found:#x} is behind a large block, and no canary: it was written past the end of what was asked for"
+                "{found:#x} is behind a large block, in place of its canary: it was written past the end of the requested size"
             ),
             Fault::State { bucket, state } => write!(
                 f,
-                "the table of blocks says {state} of a block of {} bytes, which cannot be",
+                "the block table holds the impossible state {state} for a block of {} bytes",
                 bucket.size()
             ),
             Fault::Slack { slack } => write!(
                 f,
-                "the description of the large block is damaged: it leaves {slack} bytes behind what was asked for"
+                "the description of the large block is damaged: it has {slack} bytes behind the requested size"
             ),
             Fault::Resting { slot } => write!(
                 f,
-                "slot {slot} holds this in quarantine, and it is none that rests, or it was written after it was freed"
+                "slot {slot} holds this block in quarantine, where it does not rest, or it was written after it was freed"
             ),
             Fault::Quarantine {
                 slot,

@@ -1,13 +1,14 @@
-//! The checks of hardened heaps: what the table of blocks says, canaries behind blocks in use, and the quarantine.
+//! The checks of hardened heaps: the block table, canaries behind blocks in use, and the quarantine.
 
 use super::Walk;
 use super::damage::{Damage, Fault};
+use super::evidence::{Evidence, Numbers};
 use super::runs::Look;
 use super::slots::{LOOKS_AT_A_BLOCK, while_it_lives};
-use super::subsegments::{Evidence, Numbers};
 use crate::affinity::MOST_POINTERS;
+use crate::block_table::State;
 use crate::bucket::{Bucket, SMALLEST_BLOCK};
-use crate::hardened::{CANARY, GUARD, State};
+use crate::hardened::{CANARY, GUARD};
 use crate::inspect::hardened::{STATE, state_bytes};
 use crate::inspect::memory::{Memory, MemoryError};
 use crate::inspect::records::HeapRecord;
@@ -49,16 +50,15 @@ impl<M: Memory> Walk<'_, '_, M> {
     }
 }
 
-/// What is wrong with a block of a subsegment: its address, what, and what that was read from.
+/// A fault of a block of a subsegment: its address, the fault, and its evidence.
 type Wrong = (usize, Fault, Evidence);
 
-/// What is at home must be free by the table, too, and what is in use must have its canary behind it. Counts the blocks
-/// in use.
+/// A free block must be free by the table, too, and a block in use must have its canary. Counts the blocks in use.
 pub(super) fn blocks<M: Memory>(
     space: &Space<'_, M>,
     run: &Run,
     bucket: Bucket,
-    at_home: &Numbers,
+    unchained: &Numbers,
     guarded: &mut u64,
 ) -> Result<Option<Wrong>, MemoryError> {
     let start = space.address_of(run.first);
@@ -71,7 +71,7 @@ pub(super) fn blocks<M: Memory>(
         let mut state = [0; STATE];
         let bytes = state_bytes(bucket);
         state[..bytes].copy_from_slice(&states[offset / SMALLEST_BLOCK..][..bytes]);
-        let free = number >= run.description.carved || at_home.has(number);
+        let free = number >= run.description.split || unchained.has(number);
         match State::of_bytes(state) {
             State::Free => {}
             _ if free => {
@@ -91,7 +91,7 @@ pub(super) fn blocks<M: Memory>(
     Ok(None)
 }
 
-/// What is wrong with a block in use, unless it is freed meanwhile.
+/// The fault of a block in use, unless it is freed meanwhile.
 fn in_use<M: Memory>(
     space: &Space<'_, M>,
     block: usize,
@@ -131,7 +131,7 @@ fn in_use<M: Memory>(
     Ok(wrong)
 }
 
-/// What stands behind a block that ends at an address, where that is not its canary.
+/// The word behind a block that ends at an address, if it is not its canary.
 fn canary<M: Memory>(space: &Space<'_, M>, end: usize) -> Result<Option<u64>, MemoryError> {
     let mut bytes = [0; CANARY];
     space.memory.read(end, &mut bytes)?;
@@ -139,8 +139,8 @@ fn canary<M: Memory>(space: &Space<'_, M>, end: usize) -> Result<Option<u64>, Me
     Ok((found != canary_by(space.key, end)).then_some(found))
 }
 
-/// A large block of a hardened heap must have its canary behind it. It has none while its description says that all bytes of
-/// its run were asked for: then it is being made, or freed.
+/// A large block of a hardened heap must have its canary behind it. It has none while its description has all bytes of
+/// its run as requested: then it is being made, or freed.
 fn large<M: Memory>(space: &Space<'_, M>, first: UnitIndex, guarded: &mut u64) -> Look<(Run, u64)> {
     let mut wrong = None;
     for _ in 0..LOOKS_AT_A_BLOCK {
@@ -170,7 +170,7 @@ fn large<M: Memory>(space: &Space<'_, M>, first: UnitIndex, guarded: &mut u64) -
     Ok(wrong)
 }
 
-/// A quarantine must lie where that of a slot does, and hold nothing but blocks that rest and are zero.
+/// A quarantine must have the bounds of a slot's quarantine, and hold only blocks that rest and are zero.
 fn quarantine<M: Memory>(
     space: &Space<'_, M>,
     record: &HeapRecord,

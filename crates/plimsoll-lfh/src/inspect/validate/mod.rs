@@ -1,12 +1,13 @@
-//! Walks over units, blocks and slots of heaps, and checks that what describes them fits together. The heads of lists are
-//! not looked at: of the back end's bins and the purge, of Standard and of buckets, and the shelves and rows of cached
-//! runs.
+//! Walks over units, blocks and slots of heaps, and checks that their data are consistent. It does not check the heads
+//! of lists: of the back end's bins and the purge, of Standard and of buckets, and the shelves and rows of cached runs.
 //!
-//! The program goes on meanwhile. So what looks wrong is looked at again, several times over some milliseconds: damage
-//! is only what stays the same, and wrong, all the time. What changes is counted as moved, and judged by nobody.
+//! The program runs meanwhile. So the walk looks again at a suspected fault, several times over some milliseconds: only
+//! a fault that stays the same all the time is damage. Changing data count as moved.
 
 mod damage;
+mod evidence;
 mod hardened;
+mod locks;
 mod runs;
 mod slots;
 mod standard;
@@ -21,18 +22,18 @@ pub use self::damage::{Damage, Fault};
 use super::memory::{Memory, MemoryError};
 use super::space::Space;
 
-/// Milliseconds to wait before each further look at what seems wrong. What takes more than one step is changed under a
-/// lock, and while that is held nothing is judged: however long a thread is kept from running in the middle of a change.
-/// But for heaps that take no lock, as one thread alone uses them: there the time must do.
+/// Milliseconds to wait before each further look at a suspected fault. Changes of more than one step happen under a
+/// lock, and while that is held the walk does not judge: however long a thread is preempted in the middle of a change.
+/// Heaps without locks, for one thread alone, have the time only.
 const PAUSES_MS: [u64; 5] = [1, 2, 5, 20, 80];
 
 /// How often something is looked at that cannot be read, before the walk ends.
 const LOOKS_AT_UNREADABLE: u32 = 64;
 
-/// A walk ends at so many damages: each took it a tenth of a second, and whoever is told does not read more.
+/// A walk ends at so many damages: each took it a tenth of a second, and a reader does not read more.
 pub const MOST_DAMAGES: u64 = 256;
 
-/// What a walk saw.
+/// Counts of a walk.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Validation {
     /// Units looked at.
@@ -53,10 +54,10 @@ pub struct Validation {
     pub stopped: bool,
 }
 
-/// Walks over all heaps of `space` and tells each damage to `tell`.
+/// Walks over all heaps of `space` and calls `tell` with each damage.
 ///
 /// # Errors
-/// Where the memory cannot be read any more; what was found until then was told.
+/// [`MemoryError`] if the memory cannot be read any more; `tell` has the findings until then.
 pub fn validate<M: Memory>(
     space: &Space<'_, M>,
     tell: &mut dyn FnMut(Damage),
@@ -81,8 +82,8 @@ struct Walk<'w, 'm, M> {
 }
 
 impl<'m, M: Memory> Walk<'_, 'm, M> {
-    /// Tells what `look` finds wrong, if it finds the very same each time it looks. Returns whether all is well. Where the
-    /// walk is to end it does not look.
+    /// Calls `tell` with the fault of `look`, if it is the same at each look. Returns whether there is no fault. Does
+    /// not look if the walk is to end.
     fn judge<E: PartialEq>(
         &mut self,
         mut look: impl FnMut(&Space<'m, M>) -> Result<Option<(Damage, E)>, MemoryError>,
@@ -117,8 +118,7 @@ impl<'m, M: Memory> Walk<'_, 'm, M> {
     }
 }
 
-/// What `look` finds, where it can read all that it has to: a run that ends meanwhile may make way for the guard page of a
-/// block.
+/// The result of `look`, if it can read its data: a run that ends meanwhile may make way for the guard page of a block.
 fn while_it_is_there<T>(mut look: impl FnMut() -> Result<T, MemoryError>) -> Result<T, MemoryError> {
     for _ in 1..LOOKS_AT_UNREADABLE {
         match look() {
@@ -130,7 +130,7 @@ fn while_it_is_there<T>(mut look: impl FnMut() -> Result<T, MemoryError>) -> Res
 }
 
 fn sleep(time: Duration) {
-    // Nobody wakes it: the time ends it.
+    // No thread wakes this one: the timeout ends the wait.
     futex_wait(&AtomicU32::new(0), 0, Some(time));
 }
 

@@ -9,7 +9,7 @@ use crate::unit::{UnitIndex, UnitKind};
 
 impl<M: Memory> Walk<'_, '_, M> {
     pub(super) fn runs(&mut self) -> Result<(), MemoryError> {
-        // Behind a run that makes no sense, what follows is inside of it until a run begins.
+        // Behind an invalid run, units are inside of it until a run begins.
         let mut lost = false;
         for run in self.space.runs() {
             if self.seen.stopped {
@@ -49,7 +49,7 @@ impl<M: Memory> Walk<'_, '_, M> {
     }
 }
 
-/// What a look finds: nothing wrong, or a damage with what it was read from.
+/// The result of a look: no fault, or a damage with its evidence.
 pub(super) type Look<E> = Result<Option<(Damage, E)>, MemoryError>;
 
 fn damage<M: Memory>(space: &Space<'_, M>, run: &Run, fault: Fault) -> Damage {
@@ -60,8 +60,8 @@ fn damage<M: Memory>(space: &Space<'_, M>, run: &Run, fault: Fault) -> Damage {
     }
 }
 
-/// A unit that belongs to no run, in a segment that belongs to a heap. When a heap ends, its runs are gone for as long as its
-/// memory takes to be given back, before its segments are.
+/// A unit without a run, in a segment of a heap. When a heap ends, its runs are gone before its segments, for as long
+/// as its memory takes to return.
 fn hole<M: Memory>(space: &Space<'_, M>, unit: UnitIndex) -> Look<Run> {
     let run = space.run(unit)?;
     let heap = space.owner(unit)?;
@@ -79,7 +79,7 @@ fn hole<M: Memory>(space: &Space<'_, M>, unit: UnitIndex) -> Look<Run> {
 /// A description where a run should begin that is none of a run.
 fn nonsense<M: Memory>(space: &Space<'_, M>, unit: UnitIndex) -> Look<Run> {
     let run = space.run(unit)?;
-    // What was read may be inside of a run by now.
+    // The unit may be inside of a run by now.
     if run.kind.is_some() || space.is_covered(unit)? {
         return Ok(None);
     }
@@ -95,12 +95,12 @@ fn description(run: &Run) -> Fault {
     }
 }
 
-/// A run must lie in segments of its heap.
+/// A run must be in segments of its heap.
 fn owner<M: Memory>(space: &Space<'_, M>, first: UnitIndex) -> Look<Run> {
     let run = space.run(first)?;
     for unit in [first, first + run.length - 1] {
         let segment = space.owner(unit)?;
-        // A heap that is destroyed gives its segments up one after the other.
+        // A heap that ends returns its segments one after the other.
         if !matches!(run.kind, None | Some(UnitKind::Nothing)) && segment != run.description.heap {
             return Ok(Some((damage(space, &run, Fault::Owner { segment }), run)));
         }
@@ -127,7 +127,8 @@ fn inner<M: Memory>(space: &Space<'_, M>, first: UnitIndex) -> Look<Run> {
     Ok(None)
 }
 
-/// A free extent must be known at its end, be touched no further than it goes, stand alone, and be in a list that holds together.
+/// The last unit of a free extent must name it, its touched part must be inside of it, its neighbours must not be free,
+/// and its list must be consistent.
 fn extent<M: Memory>(space: &Space<'_, M>, first: UnitIndex) -> Look<Run> {
     let run = space.run(first)?;
     if run.kind != Some(UnitKind::Free) {
@@ -173,8 +174,8 @@ mod tests {
 
     use super::*;
     use crate::arena;
-    use crate::heap::{Heap, HeapOptions};
     use crate::inspect::ThisProcess;
+    use crate::{Heap, HeapOptions};
 
     #[test]
     fn no_more_is_touched_than_there_is() {

@@ -4,14 +4,14 @@ use super::Walk;
 use super::damage::{Damage, Fault};
 use super::runs::Look;
 use crate::affinity::{MOST_POINTERS, begin, most_pointers};
+use crate::block_table::State;
 use crate::bucket::Bucket;
-use crate::hardened::State;
 use crate::inspect::hardened::{STATE, state_bytes};
 use crate::inspect::memory::{Memory, MemoryError};
 use crate::inspect::records::HeapRecord;
 use crate::inspect::slots::{Array, Slots};
 use crate::inspect::space::Space;
-use crate::integrity::seal_by;
+use crate::integrity::tag_by;
 use crate::subsegment::units;
 use crate::unit::{UNIT, UnitIndex};
 
@@ -45,8 +45,8 @@ impl<M: Memory> Walk<'_, '_, M> {
     }
 }
 
-/// What `look` finds in the slots of a heap; nothing where the heap has ended since its record was read, and its slots
-/// with it. Another one may have taken their place meanwhile: then they are looked at.
+/// The result of `look` in the slots of a heap; none if the heap has ended since its record was read, and its slots
+/// with it. Another heap may have taken their place meanwhile: then it looks at those.
 pub(super) fn while_it_lives<M: Memory>(
     space: &Space<'_, M>,
     record: &HeapRecord,
@@ -66,7 +66,7 @@ pub(super) fn while_it_lives<M: Memory>(
     }
 }
 
-/// An array must lie where that of its bucket does, and hold nothing but free blocks of the bucket.
+/// An array must have the bounds of its bucket, and hold only free blocks of the bucket.
 fn array<M: Memory>(
     space: &Space<'_, M>,
     record: &HeapRecord,
@@ -148,16 +148,16 @@ fn is_free<M: Memory>(
             return Ok(false);
         }
     }
-    let mut seal = [0; 8];
-    space.memory.read(block + 8, &mut seal)?;
-    Ok(u64::from_ne_bytes(seal) == seal_by(space.key, block))
+    let mut tag = [0; 8];
+    space.memory.read(block + 8, &mut tag)?;
+    Ok(u64::from_ne_bytes(tag) == tag_by(space.key, block))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::heap::{FrontEnd, Heap};
     use crate::inspect::ThisProcess;
+    use crate::{FrontEnd, Heap};
     use crate::{arena, record};
 
     #[test]

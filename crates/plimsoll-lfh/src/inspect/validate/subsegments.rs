@@ -1,20 +1,16 @@
 //! The checks of subsegments: their counts, and every block of their lists.
 
 use super::damage::{Damage, Fault};
+use super::evidence::{Evidence, Numbers};
 use super::runs::Look;
 use super::{Walk, hardened};
-use crate::bucket::{Bucket, SMALLEST_BLOCK};
-use crate::inspect::hardened::STATE;
+use crate::bucket::Bucket;
 use crate::inspect::memory::{Memory, MemoryError};
-use crate::inspect::runs::Run;
 use crate::inspect::space::Space;
-use crate::integrity::{decode_link, seal_by};
-use crate::remote_free::{Home, Standing};
+use crate::integrity::{decode_link, tag_by};
+use crate::remote_free::{FreeBlocks, SubsegmentState};
 use crate::subsegment::{Absent, capacity, units};
-use crate::unit::{UNIT, UnitIndex, UnitKind};
-
-/// Blocks of a subsegment at most.
-const MOST_BLOCKS: usize = UNIT / SMALLEST_BLOCK;
+use crate::unit::{UnitIndex, UnitKind};
 
 impl<M: Memory> Walk<'_, '_, M> {
     pub(super) fn subsegment(&mut self, first: UnitIndex) -> Result<(), MemoryError> {
@@ -36,17 +32,8 @@ struct Blocks {
     guarded: u64,
 }
 
-/// What a damage of a subsegment was read from.
-#[derive(PartialEq, Eq)]
-pub(super) enum Evidence {
-    Run(Run),
-    /// What the table of blocks says of a block, and what stands behind it. What else the subsegment does meanwhile makes
-    /// no difference to it.
-    Block([u8; STATE], u64),
-}
-
-/// A subsegment's counts must be possible and its lists lead to as many different free blocks as they say. Of a hardened
-/// heap the table of blocks must say the same.
+/// A subsegment's counts must be possible, and its lists have as many different free blocks as counted. Of a hardened
+/// heap the block table must agree.
 fn subsegment<M: Memory>(space: &Space<'_, M>, first: UnitIndex, blocks: &mut Blocks) -> Look<Evidence> {
     let run = space.run(first)?;
     if run.kind != Some(UnitKind::Subsegment) {
@@ -62,10 +49,10 @@ fn subsegment<M: Memory>(space: &Space<'_, M>, first: UnitIndex, blocks: &mut Bl
         Ok(Some((damage, Evidence::Run(run))))
     };
     let wrong = |fault| at(space.address_of(first), fault);
-    let home = Home::of_word(description.remote);
+    let free = FreeBlocks::of_word(description.remote);
     let Some(bucket) = Bucket::new(description.bucket) else {
-        // Taken from the back end, or about to be given back to it.
-        let between = description.bucket == 0 && home.standing == Standing::Nothing;
+        // Taken from the back end, or about to be freed to it.
+        let between = description.bucket == 0 && free.state == SubsegmentState::Nothing;
         let number = description.bucket;
         return if between {
             Ok(None)
@@ -83,28 +70,30 @@ fn subsegment<M: Memory>(space: &Space<'_, M>, first: UnitIndex, blocks: &mut Bl
         pages: description.absent,
         bucket,
     };
-    let at_home =
-        description.local_free + capacity.saturating_sub(description.carved) + u32::from(absent.count());
+    let unchained =
+        description.local_free + capacity.saturating_sub(description.split) + u32::from(absent.count());
     let count = |counted: u32, most: u32| Fault::Count {
         bucket,
         counted: counted.into(),
         most: most.into(),
     };
-    if description.carved > capacity {
-        return wrong(count(description.carved, capacity));
+    if description.split > capacity {
+        return wrong(count(description.split, capacity));
     }
-    let listed = description.local_free + u32::from(home.chained) + u32::from(absent.count());
-    if listed > description.carved {
-        return wrong(count(listed, description.carved));
+    let listed = description.local_free + u32::from(free.chained) + u32::from(absent.count());
+    if listed > description.split {
+        return wrong(count(listed, description.split));
     }
-    if !matches!(home.standing, Standing::Active | Standing::Nothing) && u32::from(home.home) != at_home {
-        return wrong(count(home.home.into(), at_home));
+    if !matches!(free.state, SubsegmentState::Active | SubsegmentState::Nothing)
+        && u32::from(free.unchained) != unchained
+    {
+        return wrong(count(free.unchained.into(), unchained));
     }
     let mut walk = Lists {
         space,
         first,
         bucket,
-        carved: description.carved,
+        split: description.split,
         seen: Numbers::default(),
     };
     for number in (0..capacity).filter(|number| absent.has(*number as u16)) {
@@ -112,7 +101,7 @@ fn subsegment<M: Memory>(space: &Space<'_, M>, first: UnitIndex, blocks: &mut Bl
     }
     blocks.free += u64::from(absent.count());
     for (head, length) in [
-        (u32::from(home.head), home.chained.into()),
+        (u32::from(free.head), free.chained.into()),
         (description.local, description.local_free),
     ] {
         if let Some((number, fault)) = walk.list(head, length)? {
@@ -134,29 +123,12 @@ fn subsegment<M: Memory>(space: &Space<'_, M>, first: UnitIndex, blocks: &mut Bl
     }))
 }
 
-/// Numbers of blocks of a subsegment.
-#[derive(Default)]
-pub(super) struct Numbers([u64; MOST_BLOCKS / 64]);
-
-impl Numbers {
-    pub(super) fn has(&self, number: u32) -> bool {
-        self.0[number as usize / 64] & 1 << (number % 64) != 0
-    }
-
-    /// No where it was there.
-    fn add(&mut self, number: u32) -> bool {
-        let is_new = !self.has(number);
-        self.0[number as usize / 64] |= 1 << (number % 64);
-        is_new
-    }
-}
-
 /// A walk along the lists of a subsegment.
 struct Lists<'w, 'm, M> {
     space: &'w Space<'m, M>,
     first: UnitIndex,
     bucket: Bucket,
-    carved: u32,
+    split: u32,
     /// Blocks that were in a list, or are absent.
     seen: Numbers,
 }
@@ -166,8 +138,8 @@ impl<M: Memory> Lists<'_, '_, M> {
         self.space.address_of(self.first) + number as usize * self.bucket.size()
     }
 
-    /// Follows a list of `length` blocks from the block of number `head` - 1. Returns the first thing that is wrong,
-    /// with the number of the block. Takes as many steps as the list says, and it says at most as many as there are.
+    /// Follows a list of `length` blocks from the block of number `head` - 1. Returns the first fault, with the number
+    /// of the block. Takes `length` steps at most, which is at most the number of blocks.
     fn list(&mut self, head: u32, length: u32) -> Result<Option<(u32, Fault)>, MemoryError> {
         let bucket = self.bucket;
         let mut next = head;
@@ -177,7 +149,7 @@ impl<M: Memory> Lists<'_, '_, M> {
                 let said = length;
                 return Ok(Some((last, Fault::Length { bucket, found, said })));
             }
-            if next > self.carved {
+            if next > self.split {
                 let number = next - 1;
                 return Ok(Some((last, Fault::Link { bucket, number })));
             }
@@ -186,10 +158,10 @@ impl<M: Memory> Lists<'_, '_, M> {
                 return Ok(Some((number, Fault::Twice { bucket })));
             }
             let block = self.block(number);
-            let [link, seal] = words(self.space.memory, block)?;
-            let expected = seal_by(self.space.key, block);
-            if seal != expected {
-                return Ok(Some((number, Fault::Mark { bucket, found: seal })));
+            let [link, tag] = words(self.space.memory, block)?;
+            let expected = tag_by(self.space.key, block);
+            if tag != expected {
+                return Ok(Some((number, Fault::Mark { bucket, found: tag })));
             }
             let Some(link) = decode_link(link, expected) else {
                 return Ok(Some((number, Fault::Mark { bucket, found: link })));

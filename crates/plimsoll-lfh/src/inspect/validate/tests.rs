@@ -19,7 +19,7 @@ use crate::backend::{Backend, Extents};
 use crate::bucket::Bucket;
 use crate::front_end::{BucketLock, LowFragmentation};
 use crate::inspect::{SpaceError, ThisProcess};
-use crate::integrity::seal_by;
+use crate::integrity::tag_by;
 use crate::lock::Lock;
 use crate::record::{self, Record};
 use crate::subsegment::{Subsegment, capacity};
@@ -27,7 +27,7 @@ use crate::unit::{Unit, UnitIndex, UnitKind};
 use crate::{FrontEnd, Heap, HeapOptions};
 use plimsoll_testkit::this_program;
 
-/// Runs a test in a process where nobody else has heaps, and where no page is given back unless the test says so.
+/// Runs a test in a process without other heaps, where no page returns to the kernel unless the test requests it.
 fn alone(name: &str, body: fn()) {
     if std::env::var_os("PLIMSOLL_LFH_ALONE").is_some() {
         return body();
@@ -62,7 +62,7 @@ impl Memory for Patched {
     }
 }
 
-/// What a walk finds in a memory with these patches, without the pauses.
+/// The findings of a walk in a memory with these patches, without the pauses.
 fn walked(patches: Vec<Patch>) -> (Vec<Damage>, Validation) {
     let memory = Patched(patches);
     let space = Space::open(&memory, arena::window()).expect("the control block is whole");
@@ -85,7 +85,7 @@ const SMALL: usize = 48;
 /// Heaps with something of everything that is walked over.
 struct Heaps {
     plain: Heap,
-    /// Blocks of `plain` in use, whose neighbours are at home.
+    /// Blocks of `plain` in use, whose neighbours are free.
     small: Vec<usize>,
     /// A block of a subsegment of two units.
     wide: usize,
@@ -106,7 +106,7 @@ fn unit_at(block: usize) -> UnitIndex {
 }
 
 /// # Panics
-/// Where no memory is left.
+/// If no memory is left.
 fn blocks(heap: &Heap, count: usize, size: usize) -> Vec<usize> {
     let mut blocks: Vec<usize> = (0..count).map(|_| heap.allocate(size) as usize).collect();
     assert!(!blocks.contains(&0));
@@ -117,7 +117,7 @@ fn blocks(heap: &Heap, count: usize, size: usize) -> Vec<usize> {
 /// Frees every other block, from the second. Returns those in use.
 fn thin_out(heap: &Heap, blocks: &[usize]) -> Vec<usize> {
     for block in blocks.iter().skip(1).step_by(2) {
-        // SAFETY: the block is the caller's, who forgets it.
+        // SAFETY: the block is the caller's, which does not use it again.
         unsafe { heap.free(*block as *mut u8) };
     }
     blocks.iter().step_by(2).copied().collect()
@@ -131,7 +131,7 @@ impl Heaps {
         let runs = blocks(&plain, 5, 1 << 20);
         let used = thin_out(&plain, &runs);
         plain.trim();
-        // What a slot holds.
+        // The contents of a slot.
         plain.allocate(80);
         let of_standard = Heap::new(HeapOptions::default()).expect("there is memory");
         let standard = blocks(&of_standard, 10, 40);
@@ -160,16 +160,16 @@ impl Heaps {
     /// The first block of a list of the subsegment of a block of the bucket.
     fn listed(&self, in_use: usize, bucket: Bucket) -> (Subsegment, u16) {
         let subsegment = Subsegment::containing(in_use, bucket);
-        let home = subsegment.unit().remote.load();
-        let head = match home.chained {
+        let free = subsegment.unit().remote.load();
+        let head = match free.chained {
             0 => subsegment.unit().local.load(Ordering::Relaxed),
-            _ => home.head,
+            _ => free.head,
         };
-        assert!(head != 0, "some blocks are at home");
+        assert!(head != 0, "some blocks are free");
         (subsegment, head)
     }
 
-    /// A slot of a heap in which `is_it` finds something, as it lies in memory.
+    /// A slot of a heap, at its place in memory, in which `is_it` finds its value.
     fn slot(heap: &Heap, is_it: impl Fn([u16; 3]) -> bool, index: usize) -> usize {
         let slots = &record::of(heap.number())
             .expect("it lives")
@@ -260,10 +260,10 @@ fn each_fault_is_found_and_nothing_besides() {
     });
 }
 
-/// The locks under which a heap changes in more than one step: whoever holds one may be kept from running for long.
+/// The locks under which a heap changes in more than one step: the holder of one may be preempted for long.
 #[test]
-fn what_somebody_is_about_to_change_is_not_judged() {
-    alone("what_somebody_is_about_to_change_is_not_judged", || {
+fn data_under_a_held_lock_are_not_judged() {
+    alone("data_under_a_held_lock_are_not_judged", || {
         let heaps = Heaps::new();
         let bucket = Bucket::for_size(SMALL).expect("it has a bucket");
         let first = Subsegment::containing(heaps.small[0], bucket).first;
@@ -273,15 +273,15 @@ fn what_somebody_is_about_to_change_is_not_judged() {
         let lock_of_bucket = |bucket: Bucket| {
             buckets + bucket.index() * size_of::<BucketLock>() + offset_of!(BucketLock, lock)
         };
-        let draining = front + offset_of!(LowFragmentation, upkeep.draining);
+        let flushing = front + offset_of!(LowFragmentation, upkeep.flushing);
         let back = start + offset_of!(Record, backend) + offset_of!(Backend, extents);
         let held = |lock: usize| (lock + offset_of!(Lock<Extents>, state), vec![1]);
         let too_many = (capacity(bucket) + 1).to_ne_bytes();
-        let of_bucket = || of_unit(first, offset_of!(Unit, carved), &too_many);
+        let of_bucket = || of_unit(first, offset_of!(Unit, split), &too_many);
         let of_back = || length_of_unit(heaps.extents[0], u32::MAX / 2);
         for (patch, lock, judged) in [
             (of_bucket(), lock_of_bucket(bucket), false),
-            (of_bucket(), draining, false),
+            (of_bucket(), flushing, false),
             (
                 of_bucket(),
                 lock_of_bucket(Bucket::new(9).expect("it is one")),
@@ -289,7 +289,7 @@ fn what_somebody_is_about_to_change_is_not_judged() {
             ),
             (of_bucket(), back, true),
             (of_back(), back, false),
-            (of_back(), draining, true),
+            (of_back(), flushing, true),
         ] {
             let (found, seen) = walked(vec![patch, held(lock)]);
             assert_eq!((found.len(), seen.moved), if judged { (1, 0) } else { (0, 1) });
@@ -297,7 +297,7 @@ fn what_somebody_is_about_to_change_is_not_judged() {
     });
 }
 
-/// A heap that ends gives its memory back after its runs are gone and before its segments are: that takes as long as it is
+/// A heap that ends clears its memory after its runs are gone and before its segments are: that takes as long as it is
 /// large.
 #[test]
 fn a_heap_that_ends_is_no_damage() {
@@ -310,7 +310,7 @@ fn a_heap_that_ends_is_no_damage() {
     });
 }
 
-/// What cannot be followed is not.
+/// Wrong addresses are not followed.
 #[test]
 fn each_field_of_the_control_block_is_checked() {
     alone("each_field_of_the_control_block_is_checked", || {
@@ -370,7 +370,7 @@ fn a_walk_ends_when_it_found_much() {
 
 /// A guard page may be where a run was a moment ago.
 #[test]
-fn what_cannot_be_read_for_a_moment_is_looked_at_again() {
+fn unreadable_memory_is_read_again() {
     let mut looks = 0;
     let mut until = |last: u32| {
         looks = 0;

@@ -1,8 +1,8 @@
-//! What is patched in a sound heap, and what has to be found then.
+//! Patches of a sound heap, and the faults that a walk must find then.
 
 use super::*;
 
-/// What is patched, and the fault that has to be found then, and at which address.
+/// A patch, the fault that a walk must find then, and its address.
 pub(super) struct Row {
     pub(super) patches: Vec<Patch>,
     pub(super) is_it: fn(&Fault) -> bool,
@@ -68,26 +68,26 @@ pub(super) fn rows_of_runs(heaps: &Heaps) -> Vec<Row> {
             |fault| matches!(fault, Fault::NoBucket { number: 200 }),
         ),
         row(
-            vec![of_unit(wide, offset_of!(Unit, carved), &u16::MAX.to_ne_bytes())],
+            vec![of_unit(wide, offset_of!(Unit, split), &u16::MAX.to_ne_bytes())],
             at(wide),
             |fault| matches!(fault, Fault::Count { .. }),
         ),
     ]
 }
 
-/// Faults of blocks that are at home.
+/// Faults of free blocks.
 pub(super) fn rows_of_lists(heaps: &Heaps) -> Vec<Row> {
     let bucket = Bucket::for_size(SMALL).expect("it has a bucket");
     let (subsegment, head) = heaps.listed(heaps.small[0], bucket);
     let block = subsegment.block(head - 1) as usize;
-    let seal = seal_by(arena::directory().key.load(Ordering::Relaxed), block);
+    let tag = tag_by(arena::directory().key.load(Ordering::Relaxed), block);
     let link = |next: u16| {
-        let word = u64::from(next) ^ seal.rotate_left(32);
+        let word = u64::from(next) ^ tag.rotate_left(32);
         vec![(block, word.to_ne_bytes().to_vec())]
     };
-    let carved = subsegment.unit().carved.load(Ordering::Relaxed);
+    let split = subsegment.unit().split.load(Ordering::Relaxed);
     vec![
-        row(link(carved + 1), block, |fault| {
+        row(link(split + 1), block, |fault| {
             matches!(fault, Fault::Link { .. })
         }),
         row(link(0), block, |fault| matches!(fault, Fault::Length { .. })),

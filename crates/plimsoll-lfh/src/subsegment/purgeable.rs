@@ -1,7 +1,6 @@
-//! Giving back the pages of a subsegment in which nothing is in use, and making them blocks again.
+//! Purgeable pages, in which no block is in use: their removal from the lists, and their reuse as blocks.
 //!
-//! Both are for who has the subsegment to himself: it is active, and the bucket's lock is held or nobody else knows of
-//! it.
+//! Callers own the subsegment: it is active, and they hold the bucket's lock, or no other thread knows it.
 #![allow(unsafe_code)]
 
 use core::ops::Range;
@@ -10,21 +9,21 @@ use core::sync::atomic::Ordering;
 use super::absent::{self, Absent, PAGE};
 use super::{COUNTS, SPARSE, Subsegment, capacity};
 use crate::arena::BUCKET_OF_UNIT;
+use crate::block_table::HIDDEN;
 use crate::bucket::{Bucket, SMALLEST_BLOCK};
-use crate::hardened;
 use crate::integrity::{self, Damage, Link};
 use crate::unit::UNIT;
 
 /// Blocks of a subsegment at most, in words of bits.
 const WORDS: usize = UNIT / SMALLEST_BLOCK / 64;
 
-/// Blocks in use for each page, at most, of a sparse subsegment: where they stand as chance has it, one page of twenty
-/// is without any...
+/// Blocks in use for each page, at most, of a sparse subsegment: at random places, they leave one page of twenty
+/// without any...
 const USED_A_PAGE: usize = 3;
-/// ... and at most this part of all blocks: what is used half at one moment may be used whole at the next.
+/// ... and at most this part of all blocks: a subsegment in half use may be in full use the next moment.
 const USED_SHARE: usize = 8;
 
-/// From how many blocks at home on a subsegment is sparse. Those at home fill a page at least.
+/// The number of free blocks from which on a subsegment is sparse. The free blocks fill a page at least.
 pub(super) const fn sparse_from(bucket: Bucket) -> u16 {
     let all = capacity(bucket) as usize;
     let by_pages = USED_A_PAGE * absent::pages(bucket);
@@ -48,7 +47,7 @@ impl Numbers {
         self.0[number as usize / 64] & 1 << (number % 64) != 0
     }
 
-    /// Adds a number. No where it is in the set.
+    /// Adds a number. Returns false if it is in the set.
     fn add(&mut self, number: u16) -> bool {
         let is_new = !self.has(number);
         self.0[number as usize / 64] |= 1 << (number % 64);
@@ -70,7 +69,7 @@ impl Subsegment {
         let before = self.unit().absent.swap(pages, Ordering::Relaxed);
         let number = BUCKET_OF_UNIT[self.first as usize].load(Ordering::Relaxed);
         // Hardened heaps know which blocks are free.
-        if (before == 0) != (pages == 0) && number & hardened::HIDDEN == 0 {
+        if (before == 0) != (pages == 0) && number & HIDDEN == 0 {
             self.set_number(match pages {
                 0 => self.bucket.number(),
                 _ => self.bucket.number() + SPARSE,
@@ -78,20 +77,20 @@ impl Subsegment {
         }
     }
 
-    /// Whether `home` blocks fill a page.
-    pub(crate) fn has_a_page_of(&self, home: u16) -> bool {
-        home as usize * self.bucket.size() >= PAGE
+    /// Whether `free` blocks fill a page.
+    pub(crate) fn has_a_page_of(&self, free: u16) -> bool {
+        free as usize * self.bucket.size() >= PAGE
     }
 
-    /// Whether with `home` blocks at home so few are in use that chance leaves pages without any.
+    /// Whether with `free` free blocks so few are in use that some pages are likely without any.
     #[inline]
-    pub(crate) fn is_sparse(&self, home: u16) -> bool {
-        home >= COUNTS[self.bucket.index()].sparse
+    pub(crate) fn is_sparse(&self, free: u16) -> bool {
+        free >= COUNTS[self.bucket.index()].sparse
     }
 
-    /// Makes the pages absent in which nothing but free blocks lies, in steps of `page` bytes. What is left of the
-    /// lists is one, by address. Returns the pages, which the caller gives back to the system.
-    pub(crate) fn take_dead_pages(&self, page: usize) -> Absent {
+    /// Makes the pages absent that hold free blocks alone, in steps of `page` bytes. The other free blocks become one
+    /// list, by address. Returns the pages, which the caller returns to the kernel.
+    pub(crate) fn take_purgeable(&self, page: usize) -> Absent {
         let free = self.unlink();
         let before = self.absent();
         let mut dead = before;
@@ -99,13 +98,13 @@ impl Subsegment {
         for first in (0..absent::pages(self.bucket)).step_by(at_once) {
             let pages = first..first + at_once;
             if pages.end <= absent::pages(self.bucket)
-                && pages.clone().all(|page| self.is_dead(page, &free, before))
+                && pages.clone().all(|page| self.is_purgeable(page, &free, before))
             {
                 dead.pages |= pages.fold(0, |bits, page| bits | 1 << page);
             }
         }
-        let carved = self.unit().carved.load(Ordering::Relaxed);
-        self.link(0..carved, |number| free.has(number) && !dead.has(number));
+        let split = self.unit().split.load(Ordering::Relaxed);
+        self.link(0..split, |number| free.has(number) && !dead.has(number));
         self.set_absent(dead.pages);
         Absent {
             pages: dead.pages & !before.pages,
@@ -113,19 +112,19 @@ impl Subsegment {
         }
     }
 
-    /// Whether nothing but free blocks lies in a page, and at least one that was handed out.
-    fn is_dead(&self, page: usize, free: &Numbers, absent: Absent) -> bool {
-        let carved = self.unit().carved.load(Ordering::Relaxed);
+    /// Whether a page holds free blocks alone, at least one of which was split off.
+    fn is_purgeable(&self, page: usize, free: &Numbers, absent: Absent) -> bool {
+        let split = self.unit().split.load(Ordering::Relaxed);
         let mut blocks = absent::blocks_in(page, self.bucket);
         !blocks.is_empty()
-            && blocks.end <= carved
+            && blocks.end <= split
             && blocks.all(|number| free.has(number) || absent.has(number))
     }
 
     /// Takes all blocks of both lists.
     fn unlink(&self) -> Numbers {
         let unit = self.unit();
-        let carved = unit.carved.load(Ordering::Relaxed);
+        let split = unit.split.load(Ordering::Relaxed);
         let mut free = Numbers([0; WORDS]);
         let local = (
             unit.local.load(Ordering::Relaxed),
@@ -135,7 +134,7 @@ impl Subsegment {
         for (mut next, count) in [local, (chain.head, chain.count)] {
             for _ in 0..count {
                 let number = next.wrapping_sub(1);
-                next = self.follow(next, carved);
+                next = self.follow(next, split);
                 if !free.add(number) {
                     let block = self.block(number) as usize;
                     integrity::report(Damage::DoubleFree, block, Some(self.bucket));
@@ -151,10 +150,10 @@ impl Subsegment {
         let mut count = 0;
         for number in numbers.rev().filter(|number| is_chosen(*number)) {
             let block = self.block(number);
-            // SAFETY: the block is free, and nobody else has it.
+            // SAFETY: the block is free, and no other thread has it.
             unsafe {
                 integrity::write_link(block, first);
-                integrity::seal(block);
+                integrity::set_tag(block);
             }
             first = Link {
                 next: number + 1,
@@ -168,8 +167,8 @@ impl Subsegment {
         unit.local_free.store(count, Ordering::Relaxed);
     }
 
-    /// Makes the first absent page one of blocks again, or so many that a whole block is in them: they become the local
-    /// list, which is empty. No where no page is absent.
+    /// Turns the first absent page into blocks again, or so many that a whole block is in them: they become the local
+    /// list, which is empty. Returns false if no page is absent.
     pub(super) fn restore(&self) -> bool {
         let before = self.absent();
         let mut after = before;

@@ -1,4 +1,4 @@
-//! Emptying slots that lie idle, so that what they hold comes home and its pages can be given back.
+//! Flush of idle slots: their blocks return to the subsegments, whose pages can return to the kernel.
 #![allow(unsafe_code)]
 
 use core::ptr;
@@ -10,32 +10,31 @@ use crate::backend::Backend;
 use crate::bucket::Bucket;
 use crate::subsegment::Subsegment;
 
-/// Which arrays are drained.
+/// The arrays to flush.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Idle {
-    /// Those that hold as much as at the last drain.
-    Since,
+    /// Arrays that hold as much as at the last flush.
+    Unchanged,
     /// All.
-    Whatever,
+    All,
 }
 
 impl LowFragmentation {
-    /// Empties idle arrays, gives their slots' active subsegments up, gives spare subsegments back, and the dead pages of
-    /// others. Returns whether anything is left that a later drain may find idle. Does nothing while another thread
-    /// drains.
-    pub(crate) fn drain(&self, backend: &Backend, idle: Idle) -> bool {
-        let Some(_draining) = self.upkeep.draining.try_lock() else {
+    /// Empties idle arrays, gives up their slots' active subsegments, frees spare subsegments, and purges pages of
+    /// others. Returns whether a later flush may find more idle. Does nothing while another thread flushes.
+    pub(crate) fn flush_idle(&self, backend: &Backend, idle: Idle) -> bool {
+        let Some(_flushing) = self.upkeep.flushing.try_lock() else {
             return true;
         };
         if !self.slots.has_started() {
             return false;
         }
-        let slots = self.drain_slots(backend, idle);
-        let pages = self.give_dead_pages_back(backend, idle);
+        let slots = self.flush_slots(backend, idle);
+        let pages = self.purge_subsegments(backend, idle);
         slots || pages
     }
 
-    fn drain_slots(&self, backend: &Backend, idle: Idle) -> bool {
+    fn flush_slots(&self, backend: &Backend, idle: Idle) -> bool {
         let mut left = false;
         let mut stopped = false;
         for bucket in Bucket::all() {
@@ -46,19 +45,19 @@ impl LowFragmentation {
             return left;
         }
         let restarted = self.slots.restart_sections();
-        self.empty_stopped_runs(backend, restarted);
+        self.flush_stopped_runs(backend, restarted);
         for bucket in Bucket::all() {
             for slot in 0..self.slots_used.load(Ordering::Relaxed) as usize {
                 if self.slots.header(slot, bucket).is_stopped() {
-                    self.empty_stopped(backend, slot, bucket, restarted);
+                    self.flush_stopped(backend, slot, bucket, restarted);
                 }
             }
         }
-        // What came home may have left a spare subsegment.
+        // The freed blocks may have left a spare subsegment.
         left || restarted
     }
 
-    /// Stops the bucket's idle arrays. Where one is idle and empty already, only the active subsegment is given up.
+    /// Stops the bucket's idle arrays. For an idle and empty one, only gives up the active subsegment.
     fn look(&self, backend: &Backend, bucket: Bucket, idle: Idle, stopped: &mut bool) -> bool {
         let mut left = false;
         let mut lists = self.buckets[bucket.index()].lock.lock();
@@ -66,32 +65,32 @@ impl LowFragmentation {
             let header = self.slots.header(slot, bucket);
             let rests = header.rests();
             let active = self.slots.active(slot, bucket);
-            if !rests && idle == Idle::Since {
+            if !rests && idle == Idle::Unchanged {
                 left = true;
             } else if header.filled() > 0 {
                 *stopped |= self.slots.stop(slot, bucket);
             } else if active.load(Ordering::Relaxed) != 0 {
                 let first = active.swap(0, Ordering::Relaxed);
-                lists.give_up(backend, Subsegment::new(first, bucket));
+                lists.deactivate(backend, Subsegment::new(first, bucket));
             }
         }
-        if lists.refills != lists.refills_seen && idle == Idle::Since {
+        if lists.refills != lists.refills_seen && idle == Idle::Unchanged {
             lists.refills_seen = lists.refills;
             left = true;
         } else {
-            lists.give_spare_back(backend, bucket);
+            lists.release_spare(backend, bucket);
         }
         left
     }
 
-    /// Brings the pointers of a stopped array home and makes it usable again. Where sections could not be restarted,
-    /// it keeps its pointers.
-    fn empty_stopped(&self, backend: &Backend, slot: usize, bucket: Bucket, restarted: bool) {
+    /// Frees the pointers of a stopped array and resumes the array. If sections could not be restarted, it keeps its
+    /// pointers.
+    fn flush_stopped(&self, backend: &Backend, slot: usize, bucket: Bucket, restarted: bool) {
         let mut blocks = [ptr::null_mut(); MOST_POINTERS];
         let mut count = 0;
         {
             let mut lists = self.buckets[bucket.index()].lock.lock();
-            // Whoever stands before a locked slot goes by its header, which changes in more than one step.
+            // A thread that waits for a locked slot relies on its header, which changes in more than one step.
             let held = (!self.slots.uses_sections()).then(|| self.slots.lock(slot).lock());
             let header = self.slots.header(slot, bucket);
             if restarted {
@@ -100,15 +99,15 @@ impl LowFragmentation {
                 count = pointers.len();
                 blocks[..count].copy_from_slice(pointers);
                 header.set_empty(bucket);
-                lists.drained = lists.drained.wrapping_add(1);
+                lists.idle_flushes = lists.idle_flushes.wrapping_add(1);
             }
             header.resume(bucket);
             drop(held);
             let active = self.slots.active(slot, bucket).swap(0, Ordering::Relaxed);
             if active != 0 {
-                lists.give_up(backend, Subsegment::new(active, bucket));
+                lists.deactivate(backend, Subsegment::new(active, bucket));
             }
         }
-        self.bring_home(backend, bucket, &blocks[..count]);
+        self.free_remote(backend, bucket, &blocks[..count]);
     }
 }

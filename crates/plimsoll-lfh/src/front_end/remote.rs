@@ -1,5 +1,5 @@
-//! Bringing free blocks home to their subsegments, by groups: one compare-and-swap for all blocks of a subsegment that
-//! come together.
+//! Remote free of blocks to their subsegments, in groups: one compare-and-swap for all blocks of a subsegment in a
+//! batch.
 #![allow(unsafe_code)]
 
 use core::sync::atomic::Ordering;
@@ -12,10 +12,10 @@ use crate::integrity::{self, Damage, Link};
 use crate::remote_free::Duty;
 use crate::subsegment::Subsegment;
 
-/// Groups that are kept at a time. A power of two.
+/// Groups at a time. A power of two.
 const GROUPS: usize = 16;
 
-/// Blocks of one subsegment, linked, that are about to come home.
+/// Linked blocks of one subsegment, about to be freed.
 #[derive(Clone, Copy)]
 struct Group {
     subsegment: Subsegment,
@@ -29,8 +29,8 @@ struct Group {
 }
 
 impl LowFragmentation {
-    /// Brings free, sealed blocks of `bucket` home.
-    pub(super) fn bring_home(&self, backend: &Backend, bucket: Bucket, blocks: &[*mut u8]) {
+    /// Frees blocks of `bucket`, which have their tags, to their subsegments.
+    pub(super) fn free_remote(&self, backend: &Backend, bucket: Bucket, blocks: &[*mut u8]) {
         let mut groups = [None::<Group>; GROUPS];
         for block in blocks {
             let subsegment = Subsegment::containing(*block as usize, bucket);
@@ -39,7 +39,7 @@ impl LowFragmentation {
             let place = &mut groups[(subsegment.first / crate::subsegment::units(bucket)) as usize % GROUPS];
             match place {
                 Some(group) if group.subsegment.first == subsegment.first => {
-                    // SAFETY: the block is free, and nobody else has it.
+                    // SAFETY: the block is free, and no other thread has it.
                     unsafe { integrity::write_link(*block, group.first) };
                     group.first = Link {
                         next: number + 1,
@@ -61,18 +61,18 @@ impl LowFragmentation {
                         count: 1,
                     };
                     if let Some(before) = place.replace(group) {
-                        self.bring_group(backend, before);
+                        self.free_group(backend, before);
                     }
                 }
             }
         }
         for group in groups.into_iter().flatten() {
-            self.bring_group(backend, group);
+            self.free_group(backend, group);
         }
     }
 
-    /// Ends the process where one of the blocks is of another heap. The descriptions of subsegments are not looked at:
-    /// others write to their lines as they bring blocks home.
+    /// Ends the process if one of the blocks is of another heap. It does not read the descriptions of subsegments,
+    /// whose lines other threads write in remote frees.
     pub(super) fn check_heap(&self, bucket: Bucket, blocks: &[*mut u8]) {
         let heap = self.heap.load(Ordering::Relaxed);
         for block in blocks {
@@ -83,22 +83,22 @@ impl LowFragmentation {
         }
     }
 
-    /// Ends the process where the subsegment of a group is of another heap, or one of its blocks was never handed out.
-    fn check_home(&self, group: &Group) {
+    /// Ends the process if the subsegment of a group is of another heap, or one of its blocks was never allocated.
+    fn check_group(&self, group: &Group) {
         let unit = group.subsegment.unit();
         let block = group.subsegment.block(group.last);
         let damage = |damage| integrity::report(damage, block as usize, Some(group.subsegment.bucket));
         if unit.heap.load(Ordering::Relaxed) != self.heap.load(Ordering::Relaxed) {
             damage(Damage::OtherHeap);
         }
-        if group.last >= unit.carved.load(Ordering::Relaxed) {
+        if group.last >= unit.split.load(Ordering::Relaxed) {
             damage(Damage::Foreign);
         }
     }
 
-    /// Brings one group home, and does what is owed then.
-    fn bring_group(&self, backend: &Backend, group: Group) {
-        self.check_home(&group);
+    /// Frees one group, and does the [`Duty`] of it.
+    fn free_group(&self, backend: &Backend, group: Group) {
+        self.check_group(&group);
         let Group {
             subsegment,
             first,
@@ -109,7 +109,7 @@ impl LowFragmentation {
         let unit = subsegment.unit();
         let capacity = subsegment.capacity();
         let duty = unit.remote.push(first.next, count, capacity, |next| {
-            // SAFETY: the block is free, and nobody else has it before the push.
+            // SAFETY: the block is free, and no other thread has it before the push.
             unsafe {
                 integrity::write_link(
                     tail,
@@ -121,7 +121,7 @@ impl LowFragmentation {
             }
         });
         if matches!(duty, Duty::Nothing | Duty::List) {
-            self.note_came_home(subsegment, count);
+            self.note_freed(subsegment, count);
         }
         if duty == Duty::Nothing {
             return;
@@ -129,8 +129,8 @@ impl LowFragmentation {
         let mut lists = self.buckets[subsegment.bucket.index()].lock.lock();
         match duty {
             Duty::List => {
-                let standing = unit.remote.listed(capacity);
-                lists.settle(backend, subsegment, standing);
+                let state = unit.remote.listed(capacity);
+                lists.settle(backend, subsegment, state);
             }
             Duty::Empty => lists.empty(backend, subsegment),
             Duty::TooMany => integrity::report(Damage::DoubleFree, tail as usize, Some(subsegment.bucket)),

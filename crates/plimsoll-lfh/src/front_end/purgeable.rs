@@ -1,7 +1,7 @@
-//! Giving pages back in which no block in use lies, though others of their subsegment are.
+//! Purge of pages without a block in use, in subsegments with others in use.
 //!
-//! It happens to subsegments that rest for most of a second; and to all that are sparse where a heap begins others while
-//! it has many of them: then some are looked at with each that is begun, so that the whole heap was looked at once a
+//! It happens to subsegments that were unchanged for most of a second; and to all sparse ones if a heap begins others
+//! while it has many of them: with each that is begun it looks at some, so that it has looked at the whole heap once a
 //! small part of it is new.
 #![allow(unsafe_code)]
 
@@ -15,28 +15,27 @@ use crate::backend::Backend;
 use crate::bucket::Bucket;
 use crate::pages;
 use crate::purge;
-use crate::remote_free::Standing;
+use crate::remote_free::SubsegmentState;
 use crate::settings::{self, PurgeMode};
 use crate::subsegment::{PAGE, Subsegment};
 use crate::unit::{UNIT, UnitIndex, UnitKind};
 
-/// Looks of the drain for which a subsegment has to rest.
+/// Looks of a flush for which a subsegment has to be unchanged.
 const RESTED: u8 = 2;
-/// What [`rest`](crate::Unit::rest) says of a subsegment that was looked through since its blocks changed.
+/// The value of [`rest`](crate::Unit::rest) of a subsegment that was purged since its blocks changed.
 const DONE: u8 = u8::MAX;
 
 /// Runs that are looked at for each subsegment that is begun.
 const RUNS: u32 = 128;
-/// Subsegments with pages to give back that have to come about before a growing heap looks for them: 1 MiB at least.
+/// Sparse subsegments that must come about before a growing heap looks for them: 1 MiB at least.
 const SPARSE: u32 = 64;
-/// Subsegments with pages to give back that a thread is started for: 4 MiB at least.
+/// Sparse subsegments for which the helper starts: 4 MiB at least.
 const MANY_SPARSE: u32 = 256;
 
 /// Which subsegments are looked through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Look {
-    /// Those that rest and have as many free blocks as fill a page: they stand together as chance and the program have
-    /// it.
+    /// Unchanged ones whose free blocks would fill a page; chance and the program place the blocks.
     Rested,
     /// Those with so few blocks in use that chance leaves pages without any.
     Sparse,
@@ -45,12 +44,12 @@ enum Look {
 }
 
 impl LowFragmentation {
-    /// Gives dead pages back, of subsegments that rest or of all. Returns whether a later look may find more. The
-    /// drain's lock is held.
-    pub(super) fn give_dead_pages_back(&self, backend: &Backend, idle: Idle) -> bool {
+    /// Purges subsegments that were unchanged, or all. Returns whether a later look may find more. The caller holds the
+    /// flush lock.
+    pub(super) fn purge_subsegments(&self, backend: &Backend, idle: Idle) -> bool {
         let look = match idle {
-            Idle::Since => Look::Rested,
-            Idle::Whatever => Look::All,
+            Idle::Unchanged => Look::Rested,
+            Idle::All => Look::All,
         };
         let mut left = false;
         let Ok(()) = arena::for_each_run(self.heap.load(Ordering::Relaxed), |first, kind| {
@@ -62,35 +61,35 @@ impl LowFragmentation {
         left
     }
 
-    /// Notes that `count` blocks came home to a subsegment.
+    /// Notes that `count` blocks of a subsegment became free.
     #[inline]
-    pub(super) fn note_came_home(&self, subsegment: Subsegment, count: u16) {
-        let home = subsegment.unit().remote.load();
-        let home = home.chained + home.home;
-        let before = home.saturating_sub(count);
-        if subsegment.is_sparse(home) && !subsegment.is_sparse(before) {
+    pub(super) fn note_freed(&self, subsegment: Subsegment, count: u16) {
+        let word = subsegment.unit().remote.load();
+        let free = word.chained + word.unchained;
+        let before = free.saturating_sub(count);
+        if subsegment.is_sparse(free) && !subsegment.is_sparse(before) {
             let sparse = self.upkeep.sparse.fetch_add(1, Ordering::Relaxed) + 1;
             if sparse.is_multiple_of(MANY_SPARSE) {
-                purge::ask_for_helper();
+                purge::request_helper();
             }
         }
     }
 
-    /// Gives back what a growing heap does not need: of free extents, where it has many, about as much as it grew, and
-    /// dead pages of some runs more, where subsegments were begun. No lock is held.
-    pub(super) fn make_up_for_growth(&self, backend: &Backend) {
+    /// Returns memory to the kernel that a growing heap does not need: of free extents, if it has many, about as much
+    /// as it grew, and purgeable pages of some more runs, if it began subsegments. This thread holds no lock.
+    pub(super) fn compensate_growth(&self, backend: &Backend) {
         if self.upkeep.begun.load(Ordering::Relaxed) == 0 || settings::purge_mode() == PurgeMode::Never {
             return;
         }
-        // A fork holds the lock: so nothing is being given back in its child.
-        let Some(_draining) = self.upkeep.draining.try_lock() else {
+        // A fork holds the lock: so no purge is in progress in its child.
+        let Some(_flushing) = self.upkeep.flushing.try_lock() else {
             return;
         };
         let mut left = self.upkeep.grown.swap(0, Ordering::Relaxed);
         while left > 0 && backend.is_crowded() {
-            match purge::purge_one(backend, true, left) {
+            match backend.purge_one(true, left) {
                 0 => break,
-                // Of a page that is longer than a unit more than asked for.
+                // Of a page that is longer than a unit more than requested.
                 purged => left = left.saturating_sub(purged),
             }
         }
@@ -123,17 +122,17 @@ impl LowFragmentation {
         self.upkeep.looked_to.store(looked_to, Ordering::Relaxed);
     }
 
-    /// Gives the dead pages of a subsegment back, if there may be any. Returns whether there may be after it rested.
+    /// Purges a subsegment that may have purgeable pages. Returns whether a later look may find some.
     fn look_at(&self, backend: &Backend, first: UnitIndex, look: Look) -> bool {
         let unit = arena::unit(first);
         let Some(bucket) = Bucket::new(unit.bucket.load(Ordering::Relaxed)) else {
             return false;
         };
         let subsegment = Subsegment::new(first, bucket);
-        let home = unit.remote.load();
-        let free = home.chained + home.home;
+        let word = unit.remote.load();
+        let free = word.chained + word.unchained;
         let noted = unit.rest.load(Ordering::Relaxed);
-        // Only what changed is written: the line is that of whoever brings blocks home.
+        // Only changes are written: threads that free blocks remotely use the line.
         let note = |rest| {
             if rest != noted {
                 unit.rest.store(rest, Ordering::Relaxed);
@@ -148,7 +147,7 @@ impl LowFragmentation {
             Look::Sparse => subsegment.is_sparse(free),
             Look::Rested | Look::All => subsegment.has_a_page_of(free),
         };
-        if home.standing != Standing::Listed || rest == DONE || !worth_while {
+        if word.state != SubsegmentState::Listed || rest == DONE || !worth_while {
             note(rest);
             return false;
         }
@@ -157,13 +156,13 @@ impl LowFragmentation {
             return true;
         }
         note(DONE);
-        self.give_pages_of(backend, subsegment);
+        self.purge_pages_of(backend, subsegment);
         false
     }
 
-    /// Takes a listed subsegment for the time that its pages are given back: as a slot does, for whoever brings blocks
-    /// home.
-    fn give_pages_of(&self, backend: &Backend, subsegment: Subsegment) {
+    /// Purges pages of a listed subsegment, which is active meanwhile, like that of a slot, for threads that free
+    /// blocks remotely.
+    fn purge_pages_of(&self, backend: &Backend, subsegment: Subsegment) {
         // A run need not start where a longer page does.
         if pages::page() > UNIT {
             return;
@@ -172,16 +171,16 @@ impl LowFragmentation {
         if !lock.lock().take_listed(subsegment) {
             return;
         }
-        let dead = subsegment.take_dead_pages(pages::page());
+        let dead = subsegment.take_purgeable(pages::page());
         if dead.pages != 0 {
             backend.leave_huge_pages(subsegment.first, 1);
             for_each_range(dead.pages, |first, pages| {
                 let start = arena::address_of(subsegment.first) + first as usize * PAGE;
-                // SAFETY: whole pages in which nothing but free blocks lies, which are in no list.
-                unsafe { purge::give_back(start, pages as usize * PAGE) };
+                // SAFETY: whole pages with free blocks alone, which are in no list.
+                unsafe { purge::return_pages(start, pages as usize * PAGE) };
             });
         }
-        lock.lock().give_up(backend, subsegment);
+        lock.lock().deactivate(backend, subsegment);
     }
 }
 

@@ -1,4 +1,4 @@
-//! Pages that are given back or cannot be, while others lock, fork and look at the heap.
+//! Pages that return to the kernel or cannot, while others lock, fork and walk over the heap.
 #![allow(unsafe_code)]
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -29,25 +29,25 @@ fn free_with_a_locked_page(heap: &Heap, blocks: Vec<*mut u8>) {
     free_all(heap, blocks);
 }
 
-fn given_back(before: usize) -> bool {
+fn returned(before: usize) -> bool {
     resident() + BLOCKS * BLOCK * 9 / 10 < before
 }
 
 #[test]
 fn a_locked_page_does_not_keep_others() {
-    in_child("given_back::a_locked_page_does_not_keep_others", &[], || {
+    in_child("returned::a_locked_page_does_not_keep_others", &[], || {
         let heap = Heap::process();
-        let asked = blocks(heap);
+        let requested = blocks(heap);
         let before = resident();
-        free_with_a_locked_page(heap, asked);
+        free_with_a_locked_page(heap, requested);
         heap.trim();
-        assert!(given_back(before), "{} of {before} are left", resident());
-        // Nor for later: nobody asks, but time goes by.
+        assert!(returned(before), "{} of {before} are left", resident());
+        // Nor later: without a request, but with time.
         let aged = blocks(heap);
         let before = resident();
         free_with_a_locked_page(heap, aged);
         let start = Instant::now();
-        while !given_back(before) {
+        while !returned(before) {
             assert!(
                 start.elapsed() < Duration::from_secs(20),
                 "{} of {before} are left",
@@ -69,16 +69,16 @@ fn a_locked_page_does_not_keep_others() {
 #[test]
 fn a_locked_page_of_a_heap_that_ended_does_not_keep_others() {
     in_child(
-        "given_back::a_locked_page_of_a_heap_that_ended_does_not_keep_others",
+        "returned::a_locked_page_of_a_heap_that_ended_does_not_keep_others",
         &[],
         || {
             let _process = Heap::process().allocate(1);
             let heap = Heap::new(HeapOptions::default()).expect("there is memory");
-            let asked = blocks(&heap);
+            let requested = blocks(&heap);
             let before = resident();
-            free_with_a_locked_page(&heap, asked);
+            free_with_a_locked_page(&heap, requested);
             drop(heap);
-            assert!(given_back(before), "{} of {before} are left", resident());
+            assert!(returned(before), "{} of {before} are left", resident());
             let next = Heap::new(HeapOptions::default()).expect("there is memory");
             for _ in 0..BLOCKS {
                 let block = next.allocate_zeroed(BLOCK);
@@ -89,7 +89,7 @@ fn a_locked_page_of_a_heap_that_ended_does_not_keep_others() {
     );
 }
 
-/// Runs of this process's heaps that nobody has. `window` is where their memory is described.
+/// Runs of this process's heaps that no heap has. `window` is the address of their descriptions.
 fn busy_runs(window: usize) -> usize {
     let space = Space::open(&ThisProcess, window).expect("it is this process's");
     space
@@ -131,16 +131,16 @@ impl Drop for EndsWhenDropped<'_> {
     }
 }
 
-/// An extent that was being given back when the process was forked was lost to the child.
+/// An extent that was being purged during the fork was lost to the child.
 #[test]
-fn a_fork_finds_no_extent_half_given_back() {
-    in_child("given_back::a_fork_finds_no_extent_half_given_back", &[], || {
+fn a_fork_finds_no_extent_half_purged() {
+    in_child("returned::a_fork_finds_no_extent_half_purged", &[], || {
         let heap = Heap::process();
         let _first = heap.allocate(1);
         let window = control_block();
         let give_back = || {
-            let asked = blocks(heap);
-            free_all(heap, asked);
+            let requested = blocks(heap);
+            free_all(heap, requested);
             heap.trim();
         };
         let fork = || {
@@ -151,10 +151,10 @@ fn a_fork_finds_no_extent_half_given_back() {
     });
 }
 
-/// Slots are unmapped with their heap: who looked at them crashed.
+/// Slots are unmapped with their heap: readers of them crashed.
 #[test]
-fn heaps_end_while_others_look_at_them() {
-    in_child("given_back::heaps_end_while_others_look_at_them", &[], || {
+fn heaps_end_during_statistics() {
+    in_child("returned::heaps_end_during_statistics", &[], || {
         let _process = Heap::process().allocate(1);
         let come_and_go = || {
             let heap = Heap::new(HeapOptions::default()).expect("there is memory");
