@@ -272,8 +272,8 @@ pub(crate) fn size(block: *const u8) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    
-        use crate::{Heap, HeapOptions};
+
+    use crate::{Heap, HeapOptions};
     use crate::{pages, record};
     use plimsoll_testkit::this_program;
 

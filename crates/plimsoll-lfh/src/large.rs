@@ -267,7 +267,7 @@ mod tests {
     use crate::record;
     use plimsoll_testkit::is_emulated_without;
 
-        use crate::{Heap, HeapOptions};
+    use crate::{Heap, HeapOptions};
 
     fn bytes_of<'b>(start: usize, length: usize) -> &'b mut [u8] {
         // SAFETY: the range is this test's, and accessible.

@@ -225,7 +225,7 @@ mod tests {
     use crate::record::{self, Record};
     use plimsoll_testkit::{again, role};
 
-        use crate::{FrontEnd, Heap, HeapOptions};
+    use crate::{FrontEnd, Heap, HeapOptions};
 
     impl RunCache {
         /// The executable form of the invariants, while no thread uses the heap. Returns the runs of shelves and slots.

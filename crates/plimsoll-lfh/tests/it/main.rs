@@ -29,9 +29,7 @@ mod damage;
 mod edges;
 mod footprint;
 mod fork;
-mod given_back;
 
-mod forked;
 mod hardened;
 mod huge_pages;
 mod inspect;
