@@ -1,1 +1,191 @@
+//! Reports of recordings of `plimsoll watch`: no trials, and what was marked by hand.
 
+use std::path::Path;
+use std::process::{Child, Output};
+
+use plimsoll_model::recording::Recording;
+use plimsoll_model::recording::model::{Event, EventKind, WATCH, file};
+use plimsoll_report::analysis;
+use plimsoll_report::page::build;
+use plimsoll_report::{html, markdown, terminal};
+
+use super::simulation::QUICK;
+use super::{recorded, synthetic};
+
+/// What a stranger may call a process or write as a note.
+const HOSTILE: &str = "</script><img src=x onerror=alert(1)>\u{1b}[2J\n| x | **y** \u{202e}";
+
+/// A recording as the monitor makes it of the synthetic machine, with an event of every kind that it marks.
+fn watched() -> Recording {
+    let mut recording = recorded::recording(QUICK, 10);
+    recording.manifest.plan.scenario = WATCH.to_owned();
+    recording.manifest.plan.title = format!("watch of pid 42 {HOSTILE}");
+    recording.manifest.plan.trials.clear();
+    recording.manifest.calibration = None;
+    recording.trials.clear();
+    recording.results = None;
+    let kinds = [
+        (EventKind::RunStart, None),
+        (EventKind::Target, None),
+        (EventKind::Mark, Some(1)),
+        (EventKind::Mark, Some(4)),
+        (EventKind::Mark, None),
+        (EventKind::Trim, None),
+        (EventKind::Release, None),
+        (EventKind::PageFlags, None),
+        (EventKind::Warning, None),
+        (EventKind::RunEnd, None),
+    ];
+    recording.events = (0_u64..)
+        .zip(kinds)
+        .map(|(second, (kind, number))| Event {
+            t_ns: second * 1_000_000_000,
+            kind,
+            trial: None,
+            phase: None,
+            number,
+            text: HOSTILE.to_owned(),
+        })
+        .collect();
+    recording
+}
+
+#[test]
+fn a_watch_is_told_by_what_was_seen_and_not_by_trials() {
+    let recording = watched();
+    let results = analysis::results(&recording);
+    let page = build(&recording, &results);
+    let signs: Vec<&str> = page.marks.iter().map(|mark| mark.sign.as_str()).collect();
+    assert_eq!(signs, ["*", "1", "4", "m", "T", "E", "k", "!"]);
+    let target = recording.samples.column("target_resident").expect("sampled");
+    let most = target.iter().flatten().max().expect("a target");
+    let peak = plimsoll_model::quantity::bytes(most as f64);
+    assert!(page.manifest.is_watch());
+    for number in ["pid 42 ", &peak, "10 Hz"] {
+        assert!(page.verdict.contains(number), "{}", page.verdict);
+    }
+
+    let text = terminal::watched(&recording, &results, 80);
+    let document = markdown::markdown(&recording, &results);
+    let of_trials = terminal::summary(&results, &page.groups, 80, false);
+    let html = html::render(&page);
+    std::fs::write(synthetic::folder().join("watched.html"), &html).expect("written");
+    for (name, shown) in [("terminal", &text), ("markdown", &document), ("page", &html)] {
+        assert!(!shown.contains(of_trials.trim()), "{name}");
+        assert!(!shown.to_lowercase().contains("calibration"), "{name}");
+        assert!(!shown.contains(['\u{1b}', '\u{202e}']), "{name}");
+    }
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    assert!(
+        !document.contains("0 trials") && !document.contains("<img"),
+        "{document}"
+    );
+    assert_eq!(html.matches("<svg class=\"timeline\"").count(), 1);
+    assert_eq!(html.matches("<svg class=\"bars\"").count(), 0);
+    assert_eq!(html.matches("<table class=\"sortable\">").count(), 1);
+    assert!(!html.contains("Nothing to list") && !html.contains("nothing to draw"));
+    assert!(!html.contains("<img"), "an element came in from outside");
+    assert_eq!(html.matches("</script>").count(), 2);
+}
+
+#[test]
+fn a_watch_without_samples_says_so() {
+    let mut recording = watched();
+    recording.samples = plimsoll_model::recording::Samples::from_rows(&[]);
+    let results = analysis::results(&recording);
+    let page = build(&recording, &results);
+    assert!(
+        page.overview.t.is_empty() && page.verdict.contains("pid 42 "),
+        "{}",
+        page.verdict
+    );
+    assert!(!html::render(&page).contains("NaN"));
+}
+
+/// A process to watch, ended with the test.
+struct Watched(Child);
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn plimsoll(command: &str, folders: &[&Path], arguments: &[&str]) -> Output {
+    plimsoll_testkit::command(env!("CARGO_BIN_EXE_plimsoll"))
+        .arg(command)
+        .args(folders)
+        .args(arguments)
+        .output()
+        .expect("plimsoll starts")
+}
+
+fn said(output: &Output) -> String {
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn what_watch_recorded_is_reported_compared_and_exported() {
+    let parent = tempfile::tempdir().unwrap();
+    let process = Watched(
+        plimsoll_testkit::command("sleep")
+            .arg("600")
+            .spawn()
+            .expect("a process"),
+    );
+    let pid = process.0.id().to_string();
+    let folders = ["first", "second"].map(|name| parent.path().join(name));
+    for folder in &folders {
+        let arguments = ["--headless", "--pid", &pid, "--duration", "1.5", "--record"];
+        said(&plimsoll(
+            "watch",
+            &[],
+            &[&arguments[..], &[folder.to_str().unwrap()]].concat(),
+        ));
+    }
+    let [first, second] = &folders;
+    let text = plimsoll("report", &[first], &["--format", "text"]);
+    assert!(text.stderr.is_empty(), "{text:?}");
+    let text = said(&text);
+    let recording = Recording::open(first).expect("a recording");
+    let target = recording.samples.column("target_resident").expect("sampled");
+    let peak = plimsoll_model::quantity::bytes(target.iter().flatten().max().expect("a target") as f64);
+    assert!(text.replace('\n', " ").contains(&peak), "{text}");
+    let results = recording.results.expect("finished");
+    assert!(
+        results.confounders.is_empty() && results.trials.is_empty(),
+        "{results:?}"
+    );
+    let document = said(&plimsoll("report", &[first], &["--format", "markdown"]));
+    for shown in [&text, &document] {
+        assert!(shown.contains(&format!("pid {pid} sleep")), "{shown}");
+    }
+    let chart = said(&plimsoll(
+        "report",
+        &[first],
+        &["--format", "svg", "--theme", "dark"],
+    ));
+    assert!(chart.starts_with("<svg xmlns") && chart.ends_with("</svg>\n"));
+    said(&plimsoll("report", &[first], &[]));
+    let page = std::fs::read_to_string(first.join(file::REPORT)).expect("the page");
+    assert!(page.contains("All that was watched") && !page.contains("NaN"));
+
+    let compared = said(&plimsoll("compare", &[first, second], &["--json"]));
+    let compared: serde_json::Value = serde_json::from_str(&compared).expect("a document");
+    assert_eq!(compared["basis"], "timelines", "{compared}");
+    assert!(
+        compared["rows"].as_array().is_some_and(|rows| !rows.is_empty()),
+        "{compared}"
+    );
+    for format in ["parquet", "csv", "json", "prometheus"] {
+        let output = plimsoll("export", &[first], &["--format", format]);
+        assert_eq!(output.status.code(), Some(0), "{format}: {output:?}");
+        assert!(
+            !output.stdout.is_empty() && output.stderr.is_empty(),
+            "{format}: {:?}",
+            output.stderr
+        );
+    }
+}
