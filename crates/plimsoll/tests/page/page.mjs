@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { mkdirSync } from "node:fs";
 import { basename, resolve } from "node:path";
-import { check, coloursOf, complaintsOf, end, launch } from "./browser.mjs";
+import { check, coloursOf, complaintsOf, end, launch, within } from "./browser.mjs";
 
 const file = resolve(process.argv[2]);
 const shots = process.argv[3] ?? null;
@@ -20,7 +20,12 @@ async function open(options = {}) {
   // Of thread time it counts what passes from here on.
   const devtools = await context.newCDPSession(page);
   await devtools.send("Performance.enable", { timeDomain: "threadTicks" });
-  await page.goto("file://" + file, { waitUntil: "load" });
+  await within(60, "opening the report", page.goto("file://" + file, { waitUntil: "load" }));
+  // Without its script every later check would wait in vain for what the script makes.
+  if (complaints.length > 0) {
+    console.log(`FAIL the report complains as it opens: ${complaints.join("; ")}`);
+    process.exit(1);
+  }
   return { page, devtools, complaints, requests, close: () => context.close() };
 }
 
