@@ -300,7 +300,16 @@ fn who_connects_again_gets_what_was_missed_and_nothing_twice() {
 /// up; when they read at last, they get what is still to be had, once and in order.
 #[test]
 fn a_client_that_does_not_read_holds_up_nobody() {
+    assert!(
+        (0..5).any(|_| stuck_clients_are_passed()),
+        "1000 frames at 100 Hz took more than 18 s, five times over"
+    );
+}
+
+/// False where the machine is so slow that the server drops the stuck clients, as it does after 20 s.
+fn stuck_clients_are_passed() -> bool {
     let served = Served::start(false, 100);
+    let began = Instant::now();
     let host = served.host();
     let headers = [("Host", host.as_str()), ("X-Plimsoll", served.token.as_str())];
     let mut stuck: Vec<Events> = (0..4)
@@ -321,6 +330,9 @@ fn a_client_that_does_not_read_holds_up_nobody() {
     // The clock of this test is the feed, at 100 Hz: a busy machine slows both down.
     assert_eq!(told, served.frame_times(0)[..told.len()], "each frame is told once");
     assert!(silent < 200, "{silent} frames were fed between two events");
+    if began.elapsed() > Duration::from_secs(18) {
+        return false;
+    }
 
     let (mut times, mut largest) = (Vec::new(), 0);
     while times.last() < told.last() {
@@ -335,6 +347,7 @@ fn a_client_that_does_not_read_holds_up_nobody() {
         largest > 100,
         "what was missed came in pieces of {largest}: it was never held up"
     );
+    true
 }
 
 #[test]
