@@ -88,7 +88,7 @@ impl Served {
 }
 
 /// The time of a row in milliseconds.
-fn time_of(row: &Vec<serde_json::Value>) -> u64 {
+fn time_of(row: &[serde_json::Value]) -> u64 {
     row[0].as_u64().expect("a time")
 }
 
@@ -252,7 +252,7 @@ fn the_first_events_say_what_there_is_and_frames_follow_at_rate() {
     let history = events.until(|event| event.name == "history").expect("a history");
     assert!(!history.rows().is_empty());
     let total = hello.data["memTotal"].as_i64().expect("a number");
-    let mut times: Vec<u64> = history.rows().iter().map(time_of).collect();
+    let mut times: Vec<u64> = history.rows().iter().map(|row| time_of(row)).collect();
     let after_history = times.len();
     while times.len() < after_history + 60 {
         let event = events.next().expect("events go on");
@@ -286,7 +286,7 @@ fn who_connects_again_gets_what_was_missed_and_nothing_twice() {
         .until(|event| ["frames", "history"].contains(&event.name.as_str()))
         .expect("what was missed");
     assert_eq!(missed.name, "frames");
-    let times: Vec<u64> = missed.rows().iter().map(time_of).collect();
+    let times: Vec<u64> = missed.rows().iter().map(|row| time_of(row)).collect();
     assert!(times[0] > last, "{times:?} after {last}");
     assert_eq!(times[..expected.len()], expected, "nothing is left out");
 
@@ -317,18 +317,27 @@ fn stuck_clients_are_passed() -> bool {
         .collect();
     let mut reader = served.events(&[]);
     let history = reader.until(|event| event.name == "history");
-    let mut told: Vec<u64> = history.expect("a history").rows().iter().map(time_of).collect();
+    let mut told: Vec<u64> = history
+        .expect("a history")
+        .rows()
+        .iter()
+        .map(|row| time_of(row))
+        .collect();
     let (until, mut silent) = (told.len() + 1000, 0);
     while told.len() < until {
         let event = reader.next().expect("events go on");
         if event.name == "frames" {
             let rows = event.rows();
             silent = silent.max(rows.len());
-            told.extend(rows.iter().map(time_of));
+            told.extend(rows.iter().map(|row| time_of(row)));
         }
     }
     // The clock of this test is the feed, at 100 Hz: a busy machine slows both down.
-    assert_eq!(told, served.frame_times(0)[..told.len()], "each frame is told once");
+    assert_eq!(
+        told,
+        served.frame_times(0)[..told.len()],
+        "each frame is told once"
+    );
     assert!(silent < 200, "{silent} frames were fed between two events");
     if began.elapsed() > Duration::from_secs(18) {
         return false;
@@ -339,7 +348,7 @@ fn stuck_clients_are_passed() -> bool {
         let event = stuck[0].next().expect("it was not dropped");
         if ["frames", "history"].contains(&event.name.as_str()) {
             largest = largest.max(event.rows().len());
-            times.extend(event.rows().iter().map(time_of));
+            times.extend(event.rows().iter().map(|row| time_of(row)));
         }
     }
     assert!(times.is_sorted(), "in order");
