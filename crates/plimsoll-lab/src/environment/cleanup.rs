@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::error::{EnvironmentError, Left, UndoError, UndoReport};
-use super::journal::{Change, Journal, Opened, runs_dir, state_dir};
+use super::change::Change;
+use super::error::EnvironmentError;
+use super::journal::{Journal, Opened, runs_dir, state_dir};
 use super::lock::MachineLock;
-use super::session::boot_id;
+use super::undo::{Left, UndoError, UndoReport, Undone};
 use super::{cgroup, process, swap_device, swap_file, sysctl, zram};
 
 /// A cleanup is ended by a signal as any program is: nothing has to be put in order first.
@@ -83,7 +84,7 @@ pub fn cleanup_in(state: &Path, wait: Option<Duration>) -> Result<CleanupReport,
         Err(EnvironmentError::Busy { holder, .. }) => Err(holder),
         Err(error) => return Err(error),
     };
-    let boot = boot_id()?;
+    let boot = plimsoll_proc::sysctl::boot_id()?;
     let mut found = Vec::new();
     let mut report = CleanupReport::default();
     for path in paths {
@@ -210,15 +211,6 @@ pub(super) struct Done {
     pub(super) left: Vec<Left>,
 }
 
-/// How a change stopped being this run's.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Undone {
-    /// It is gone, now or before.
-    Gone,
-    /// Somebody else changed it since, as the words say: it is theirs.
-    NotOurs(String),
-}
-
 /// Undoes the outstanding changes from number `from` on, newest first, and writes each undoing down. A change
 /// that does not `count` (it went with a reboot) is written down as undone without a look.
 pub(super) fn undo_changes(journal: &mut Journal, from: u32, count: impl Fn(&Change) -> bool) -> Done {
@@ -233,7 +225,7 @@ pub(super) fn undo_changes(journal: &mut Journal, from: u32, count: impl Fn(&Cha
         let result = result.map_err(|error| error.to_string());
         let written = result.and_then(|undone| match journal.record_undone(number) {
             Ok(()) => Ok(undone),
-            Err(error) => Err(format!("undone, but the journal cannot be written: {error}")),
+            Err(error) => Err(format!("undone, but not recorded: {error}")),
         });
         match written {
             Ok(Undone::Gone) => done.report.undone.push(what),

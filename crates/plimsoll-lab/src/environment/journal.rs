@@ -14,6 +14,9 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with};
 use serde::{Deserialize, Serialize};
 
+use super::change::Change;
+use super::error::EnvironmentError;
+
 /// Version of the journal's format.
 pub(super) const JOURNAL_VERSION: u32 = 1;
 
@@ -63,69 +66,6 @@ pub(super) struct Header {
     pub(super) boot_id: String,
     /// When the run began, in nanoseconds since the epoch: later runs are undone first.
     pub(super) started_ns: u64,
-}
-
-/// A change of the system, with what is needed to undo it and to see whether it is still as we left it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "kebab-case")]
-pub(super) enum Change {
-    /// A kernel module was loaded.
-    Module { name: String },
-    /// A zram device is about to be added; `before` are those that were there. Superseded by `Zram` at once.
-    ZramAdd { before: Vec<u32> },
-    /// A zram device was configured: `added` by us, or a free one taken over.
-    Zram {
-        id: u32,
-        added: bool,
-        disksize: u64,
-        uuid: String,
-    },
-    /// A free zram device with this algorithm is about to be taken over.
-    ZramAlgorithm { id: u32, before: String },
-    /// A swap area with this UUID in its header was turned on.
-    SwapOn { path: PathBuf, uuid: String },
-    /// A swap file was made, whose header gets this UUID.
-    File { path: PathBuf, uuid: String },
-    /// A control file's value was changed.
-    Value {
-        path: PathBuf,
-        before: String,
-        wrote: String,
-    },
-    /// A cgroup was made.
-    Cgroup { path: PathBuf },
-    /// The memory controller was enabled for the children of a cgroup.
-    MemoryController { cgroup: PathBuf },
-    /// A process was started; the start time tells it from another one with the same number.
-    Process { pid: u32, start_time: u64 },
-}
-
-impl Change {
-    /// Whether the change is still there after a reboot.
-    pub(super) fn survives_reboot(&self) -> bool {
-        matches!(self, Change::File { .. })
-    }
-}
-
-impl std::fmt::Display for Change {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Change::Module { name } => write!(f, "kernel module {name}"),
-            Change::ZramAdd { .. } => write!(f, "zram device that was being added"),
-            Change::Zram { id, .. } => write!(f, "zram device /dev/zram{id}"),
-            Change::ZramAlgorithm { id, .. } => write!(f, "algorithm of /dev/zram{id}"),
-            Change::SwapOn { path, .. } => write!(f, "swap on {}", path.display()),
-            Change::File { path, .. } => write!(f, "file {}", path.display()),
-            Change::Value { path, before, wrote } => {
-                write!(f, "value of {} ({before} -> {wrote})", path.display())
-            }
-            Change::Cgroup { path } => write!(f, "cgroup {}", path.display()),
-            Change::MemoryController { cgroup } => {
-                write!(f, "memory controller for the children of {}", cgroup.display())
-            }
-            Change::Process { pid, .. } => write!(f, "process {pid}"),
-        }
-    }
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -243,27 +183,38 @@ impl Journal {
         &self.damage
     }
 
+    /// Name of the run, as it stands in names of cgroups and files.
+    pub(super) fn run(&self) -> &str {
+        &self.header.run
+    }
+
     /// Number that the next change will have.
     pub(super) fn next_number(&self) -> u32 {
         self.next
     }
 
     /// Writes down a change that is about to be made; it is on the disk when this returns.
-    pub(super) fn record(&mut self, change: Change) -> io::Result<u32> {
+    pub(super) fn record(&mut self, change: Change) -> Result<u32, EnvironmentError> {
         let number = self.next;
         self.append(&Line::Change {
             number,
             change: change.clone(),
-        })?;
+        })
+        .map_err(|source| self.cannot_write(source))?;
         self.next += 1;
         self.outstanding.push((number, change));
         Ok(number)
     }
 
     /// Writes down that a change is undone, or was never made.
-    pub(super) fn record_undone(&mut self, number: u32) -> io::Result<()> {
+    pub(super) fn record_undone(&mut self, number: u32) -> Result<(), EnvironmentError> {
         self.outstanding.retain(|(other, _)| *other != number);
         self.append(&Line::Undone { number })
+            .map_err(|source| self.cannot_write(source))
+    }
+
+    fn cannot_write(&self, source: io::Error) -> EnvironmentError {
+        EnvironmentError::system(format!("write the journal {}", self.path.display()), source)
     }
 
     /// Changes with number `from` or later that are not undone, newest first.

@@ -9,8 +9,10 @@
 
 mod allocators;
 mod cgroup;
+mod change;
 mod cleanup;
 mod error;
+mod holder;
 mod journal;
 mod lock;
 mod machine;
@@ -22,18 +24,20 @@ mod session;
 mod swap_device;
 mod swap_file;
 mod sysctl;
+mod undo;
 mod zram;
 mod zswap;
 
 pub use allocators::{allocator_library, found_below as allocators_below};
 pub use cgroup::{Cgroup, Reclaimed};
 pub use cleanup::{CleanupReport, RunCleanup, RunState, cleanup, cleanup_in};
-pub use error::{EnvironmentError, Left, Missing, MissingKind, UndoReport};
-pub use lock::Holder;
+pub use error::{EnvironmentError, Missing, MissingKind};
+pub use holder::Holder;
 pub use machine::{disk_free, machine};
 pub use prepare::{CgroupDescription, Description, Environment, SwapDescription, ValueDescription};
 pub use requirements::{can_prepare, missing};
 pub use reserve::{Misfit, TooLarge, Tripwire, memory_reserve, safe_size};
 pub use session::Session;
 pub use swap_device::{SwapDevice, SwapKind};
+pub use undo::{Left, UndoReport};
 pub use zswap::ZswapDescription;

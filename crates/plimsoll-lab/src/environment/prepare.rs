@@ -10,10 +10,12 @@ use serde::{Serialize, Serializer};
 use plimsoll_model::scenario::{Settings, Subject};
 
 use super::cgroup::{Cgroup, CgroupSettings};
-use super::error::{EnvironmentError, Missing, MissingKind, UndoReport};
+use super::error::{EnvironmentError, Missing, MissingKind};
+use super::journal::Journal;
 use super::requirements::missing;
 use super::session::Session;
 use super::swap_device::{SwapDevice, SwapKind};
+use super::undo::UndoReport;
 use super::zswap::ZswapDescription;
 use super::{swap_file, sysctl, zram, zswap};
 
@@ -125,8 +127,8 @@ impl Environment {
         if !lacking.is_empty() {
             return Err(EnvironmentError::Missing(lacking));
         }
-        let first = session.mark();
-        match set_up(session, settings, first) {
+        let first = session.journal().next_number();
+        match set_up(session.journal_mut(), settings, first) {
             Ok(environment) => Ok(environment),
             Err(cause) => match session.undo_since(first) {
                 Ok(_) => Err(cause),
@@ -164,7 +166,7 @@ impl Environment {
     }
 }
 
-fn set_up(session: &mut Session, settings: &Settings, first: u32) -> Result<Environment, EnvironmentError> {
+fn set_up(journal: &mut Journal, settings: &Settings, first: u32) -> Result<Environment, EnvironmentError> {
     let hierarchy = Hierarchy::of_this_process().map_err(|found| {
         EnvironmentError::Missing(vec![Missing {
             kind: MissingKind::Cgroup,
@@ -178,19 +180,19 @@ fn set_up(session: &mut Session, settings: &Settings, first: u32) -> Result<Envi
         swappiness: settings.swappiness,
         swap: settings.subject.has_swap(),
     };
-    let cgroup = Cgroup::create(session, &hierarchy, allowed)?;
-    let values = set_sysctls(session, settings)?;
+    let cgroup = Cgroup::create(journal, &hierarchy, allowed)?;
+    let values = set_sysctls(journal, settings)?;
     match &settings.subject {
         Subject::Zswap(compressor) => {
-            zswap::turn_on(session, compressor.as_deref(), settings.zswap_pool_percent)?;
+            zswap::turn_on(journal, compressor.as_deref(), settings.zswap_pool_percent)?;
         }
-        Subject::Zram(_) | Subject::SwapFile => zswap::turn_off(session)?,
+        Subject::Zram(_) | Subject::SwapFile => zswap::turn_off(journal)?,
         Subject::NoSwap | Subject::Allocator(_) => {}
     }
     let swap = match &settings.subject {
-        Subject::Zram(algorithm) => Some(zram::create(session, algorithm.as_deref(), settings.swap_size)?),
+        Subject::Zram(algorithm) => Some(zram::create(journal, algorithm.as_deref(), settings.swap_size)?),
         Subject::Zswap(_) | Subject::SwapFile => Some(swap_file::create(
-            session,
+            journal,
             &settings.swap_dir,
             settings.swap_size,
         )?),
@@ -218,7 +220,7 @@ fn set_up(session: &mut Session, settings: &Settings, first: u32) -> Result<Envi
 }
 
 fn set_sysctls(
-    session: &mut Session,
+    journal: &mut Journal,
     settings: &Settings,
 ) -> Result<Vec<ValueDescription>, EnvironmentError> {
     let mut values = Vec::new();
@@ -228,7 +230,7 @@ fn set_sysctls(
     ] {
         let Some(asked) = asked else { continue };
         let (path, now) = (Path::new(path), asked.to_string());
-        if let Some(before) = sysctl::set(session, path, &now)? {
+        if let Some(before) = sysctl::set(journal, path, &now)? {
             values.push(ValueDescription {
                 path: path.to_owned(),
                 before,

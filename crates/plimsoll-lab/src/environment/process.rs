@@ -7,8 +7,7 @@ use std::time::{Duration, Instant};
 use plimsoll_proc::PidStat;
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::cleanup::Undone;
-use super::error::UndoError;
+use super::undo::{UndoError, Undone};
 
 /// How long a killed process may take to be gone: its memory has to be freed, possibly from swap.
 const GONE_WITHIN: Duration = Duration::from_secs(10);

@@ -14,10 +14,10 @@ use plimsoll_proc::swap_header::{self, Found, SwapHeader};
 use plimsoll_proc::swaps::{self, ActiveSwap, active, find};
 use serde::{Deserialize, Serialize};
 
-use super::cleanup::Undone;
-use super::error::{EnvironmentError, UndoError};
-use super::journal::Change;
-use super::session::Session;
+use super::change::Change;
+use super::error::EnvironmentError;
+use super::journal::Journal;
+use super::undo::{UndoError, Undone};
 
 /// Priority of our areas where no other is higher.
 const PRIORITY: u16 = 1000;
@@ -68,7 +68,7 @@ impl SwapDevice {
 
 /// Writes the header and turns the area on, above all others. Returns its priority.
 pub(super) fn turn_on(
-    session: &mut Session,
+    journal: &mut Journal,
     path: &Path,
     header: &SwapHeader,
 ) -> Result<u16, EnvironmentError> {
@@ -83,12 +83,14 @@ pub(super) fn turn_on(
         .unwrap_or(0);
     let priority = u16::try_from(above).unwrap_or(0).clamp(PRIORITY, HIGHEST);
     let uuid = header.uuid_text();
-    let number = session.record(Change::SwapOn {
+    let text = c_path(path)
+        .map_err(|source| EnvironmentError::system(format!("use the path {}", path.display()), source))?;
+    let number = journal.record(Change::SwapOn {
         path: path.to_owned(),
         uuid,
     })?;
-    if let Err(errno) = plimsoll_os::swap_on(&c_path(path)?, Some(priority)) {
-        session.record_undone(number)?;
+    if let Err(errno) = plimsoll_os::swap_on(&text, Some(priority)) {
+        journal.record_undone(number)?;
         let advice = match errno.raw() {
             libc::EPERM => "run as root (CAP_SYS_ADMIN)",
             libc::EINVAL => {
@@ -113,9 +115,8 @@ fn write_header(path: &Path, header: &SwapHeader) -> io::Result<()> {
     file.sync_all()
 }
 
-fn c_path(path: &Path) -> Result<CString, EnvironmentError> {
-    CString::new(path.as_os_str().as_bytes())
-        .map_err(|error| EnvironmentError::system(format!("use the path {}", path.display()), error.into()))
+fn c_path(path: &Path) -> io::Result<CString> {
+    Ok(CString::new(path.as_os_str().as_bytes())?)
 }
 
 /// Turns the area off if it is on and has our UUID.
@@ -135,7 +136,7 @@ pub(super) fn undo(path: &Path, uuid: &str) -> Result<Undone, UndoError> {
         }
         Err(source) => return Err(UndoError::system("read its header")(source)),
     }
-    let text = c_path(path)?;
+    let text = c_path(path).map_err(UndoError::system("use its path"))?;
     let mut last = None;
     for attempt in 0..OFF_ATTEMPTS {
         match plimsoll_os::swap_off(&text) {
@@ -159,7 +160,7 @@ pub(super) fn undo(path: &Path, uuid: &str) -> Result<Undone, UndoError> {
 /// Turns off an area whose file was deleted while it was in use. No header can be asked whose it is, but nobody
 /// else's area has had this path. The kernel finds an area by its file, and so only where that can still be opened.
 fn undo_deleted(area: &ActiveSwap, path: &Path) -> Result<Undone, UndoError> {
-    let text = c_path(path)?;
+    let text = c_path(path).map_err(UndoError::system("use its path"))?;
     match plimsoll_os::swap_off(&text) {
         Ok(()) => Ok(Undone::Gone),
         Err(errno) => Err(UndoError::Deleted {

@@ -9,12 +9,12 @@ use plimsoll_proc::swap_header::{self, Found, SwapHeader};
 use plimsoll_proc::swaps::is_active;
 use rustix::fs::{FallocateFlags, IFlags, fallocate, fstatfs, ioctl_getflags, ioctl_setflags, statfs};
 
-use super::cleanup::Undone;
-use super::error::{EnvironmentError, UndoError};
-use super::journal::Change;
+use super::change::Change;
+use super::error::EnvironmentError;
+use super::journal::Journal;
 use super::machine::disk_space;
-use super::session::Session;
 use super::swap_device::{SwapDevice, SwapKind, turn_on};
+use super::undo::{UndoError, Undone};
 
 /// `TMPFS_MAGIC`, `RAMFS_MAGIC`, `BTRFS_SUPER_MAGIC`, ... of `<linux/magic.h>`.
 mod magic {
@@ -35,9 +35,9 @@ const MODE: u32 = 0o600;
 /// Bytes written at once where the file system cannot allocate ahead.
 const CHUNK: usize = 1 << 20;
 
-/// Makes a swap file of `size` bytes in `folder` and turns it on. Undone through the session.
+/// Makes a swap file of `size` bytes in `folder` and turns it on. Undone through the journal.
 pub(super) fn create(
-    session: &mut Session,
+    journal: &mut Journal,
     folder: &Path,
     size: u64,
 ) -> Result<SwapDevice, EnvironmentError> {
@@ -55,8 +55,12 @@ pub(super) fn create(
     if size.saturating_add(space.reserve) > space.available {
         return Err(disk_full(folder, size));
     }
-    let path = folder.join(format!("{PREFIX}{}-{}{SUFFIX}", session.run(), session.mark()));
-    let number = session.record(Change::File {
+    let path = folder.join(format!(
+        "{PREFIX}{}-{}{SUFFIX}",
+        journal.run(),
+        journal.next_number()
+    ));
+    let number = journal.record(Change::File {
         path: path.clone(),
         uuid: header.uuid_text(),
     })?;
@@ -69,7 +73,7 @@ pub(super) fn create(
     let file = match opened {
         Ok(file) => file,
         Err(source) => {
-            session.record_undone(number)?;
+            journal.record_undone(number)?;
             return Err(EnvironmentError::system(
                 format!("make the swap file {}", path.display()),
                 source,
@@ -85,7 +89,7 @@ pub(super) fn create(
         }
     }
     drop(file);
-    let priority = turn_on(session, &path, &header)?;
+    let priority = turn_on(journal, &path, &header)?;
     Ok(SwapDevice {
         path,
         kind: SwapKind::File,

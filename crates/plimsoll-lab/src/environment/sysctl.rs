@@ -5,18 +5,18 @@ use std::path::Path;
 
 use plimsoll_proc::{chosen, read, write};
 
-use super::cleanup::Undone;
+use super::undo::{UndoError, Undone};
 
-use super::error::{EnvironmentError, UndoError};
-use super::journal::Change;
-use super::session::Session;
+use super::change::Change;
+use super::error::EnvironmentError;
+use super::journal::Journal;
 
 /// Sets `path` to `value`, journalled. Returns the value before, or `None` when it held `value` already.
 ///
 /// # Errors
 /// When it cannot be read or written, or does not show the value afterwards.
 pub(super) fn set(
-    session: &mut Session,
+    journal: &mut Journal,
     path: &Path,
     value: &str,
 ) -> Result<Option<String>, EnvironmentError> {
@@ -25,13 +25,13 @@ pub(super) fn set(
     if before == chosen(value) {
         return Ok(None);
     }
-    let number = session.record(Change::Value {
+    let number = journal.record(Change::Value {
         path: path.to_owned(),
         before: before.clone(),
         wrote: value.to_owned(),
     })?;
     if let Err(source) = write(path, value) {
-        session.record_undone(number)?;
+        journal.record_undone(number)?;
         return Err(EnvironmentError::writing(path, value, source));
     }
     let now = current()?;

@@ -14,11 +14,11 @@ use plimsoll_proc::swap_header::{self, Found, SwapHeader};
 use plimsoll_proc::swaps::is_active;
 use plimsoll_proc::zram::{HOT_ADD, Zram, devices, hot_add, hot_remove};
 
-use super::cleanup::Undone;
+use super::undo::{UndoError, Undone};
 
-use super::error::{EnvironmentError, UndoError};
-use super::journal::Change;
-use super::session::Session;
+use super::change::Change;
+use super::error::EnvironmentError;
+use super::journal::Journal;
 use super::swap_device::{SwapDevice, SwapKind, turn_on};
 
 /// How long a device node may take to appear, and a closing device to be free.
@@ -26,22 +26,22 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_millis(10);
 
 /// Makes a zram device of `size` bytes with `algorithm` (or the kernel's default) and swaps to it. Undone through
-/// the session.
+/// the journal.
 pub(super) fn create(
-    session: &mut Session,
+    journal: &mut Journal,
     algorithm: Option<&str>,
     size: u64,
 ) -> Result<SwapDevice, EnvironmentError> {
-    load_module(session)?;
+    load_module(journal)?;
     let page = rustix::param::page_size();
     let header = SwapHeader::new(size, page, "plimsoll")?;
     let size = header.pages * page as u64;
-    let (id, added) = obtain(session, &header, size)?;
+    let (id, added) = obtain(journal, &header, size)?;
     let device = Zram::of(id);
     wait_for(device.node())?;
     let algorithm = set_algorithm(&device, algorithm)?;
     device.set_size(size)?;
-    let priority = turn_on(session, device.node(), &header)?;
+    let priority = turn_on(journal, device.node(), &header)?;
     Ok(SwapDevice {
         path: device.node().to_owned(),
         kind: SwapKind::Zram { id, algorithm, added },
@@ -52,31 +52,31 @@ pub(super) fn create(
 
 /// A device nobody uses, journalled: a new one, or a free one where none can be added.
 fn obtain(
-    session: &mut Session,
+    journal: &mut Journal,
     header: &SwapHeader,
     disksize: u64,
 ) -> Result<(u32, bool), EnvironmentError> {
     let uuid = header.uuid_text();
     let before = devices().map_err(|source| EnvironmentError::reading(Path::new("/sys/block"), source))?;
-    let number = session.record(Change::ZramAdd {
+    let number = journal.record(Change::ZramAdd {
         before: before.clone(),
     })?;
     if let Ok(id) = hot_add() {
-        session.record(Change::Zram {
+        journal.record(Change::Zram {
             id,
             added: true,
             disksize,
             uuid,
         })?;
-        session.record_undone(number)?;
+        journal.record_undone(number)?;
         return Ok((id, true));
     }
-    session.record_undone(number)?;
+    journal.record_undone(number)?;
     // The last one: the first is what other programs take without asking.
     match before.into_iter().rev().find(|&id| Zram::of(id).is_free()) {
         Some(id) => {
-            record_algorithm(session, id)?;
-            session.record(Change::Zram {
+            record_algorithm(journal, id)?;
+            journal.record(Change::Zram {
                 id,
                 added: false,
                 disksize,
@@ -94,9 +94,9 @@ fn obtain(
 
 /// A free device keeps its algorithm over a reset on some kernels: it is put back after the reset, so it is
 /// written down before the device is.
-fn record_algorithm(session: &mut Session, id: u32) -> Result<(), EnvironmentError> {
+fn record_algorithm(journal: &mut Journal, id: u32) -> Result<(), EnvironmentError> {
     let before = Zram::of(id).algorithm()?;
-    session.record(Change::ZramAlgorithm { id, before }).map(drop)
+    journal.record(Change::ZramAlgorithm { id, before }).map(drop)
 }
 
 /// Puts the algorithm of a reset device back.
@@ -159,15 +159,15 @@ pub(super) fn available() -> bool {
     Path::new(HOT_ADD).exists() || devices().is_ok_and(|ids| !ids.is_empty()) || *LOADABLE
 }
 
-fn load_module(session: &mut Session) -> Result<(), EnvironmentError> {
+fn load_module(journal: &mut Journal) -> Result<(), EnvironmentError> {
     if Path::new(HOT_ADD).exists() || devices().is_ok_and(|ids| !ids.is_empty()) {
         return Ok(());
     }
-    let number = session.record(Change::Module {
+    let number = journal.record(Change::Module {
         name: "zram".to_owned(),
     })?;
     if let Err(source) = modprobe(&["zram"]) {
-        session.record_undone(number)?;
+        journal.record_undone(number)?;
         return Err(EnvironmentError::system_with(
             "load the kernel module zram",
             source,

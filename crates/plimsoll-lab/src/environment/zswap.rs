@@ -5,7 +5,7 @@ use plimsoll_proc::{Tree, crypto};
 use serde::Serialize;
 
 use super::error::EnvironmentError;
-use super::session::Session;
+use super::journal::Journal;
 use super::sysctl;
 
 /// zswap as it is during a trial.
@@ -26,20 +26,20 @@ pub(super) fn available() -> bool {
     Parameter::Enabled.file().exists()
 }
 
-/// Turns zswap on with `compressor` and `pool_percent` (or as they are). Undone through the session.
+/// Turns zswap on with `compressor` and `pool_percent` (or as they are). Undone through the journal.
 pub(super) fn turn_on(
-    session: &mut Session,
+    journal: &mut Journal,
     compressor: Option<&str>,
     pool_percent: Option<u32>,
 ) -> Result<(), EnvironmentError> {
     if let Some(compressor) = compressor {
-        sysctl::set(session, &Parameter::Compressor.file(), compressor)
+        sysctl::set(journal, &Parameter::Compressor.file(), compressor)
             .map_err(|error| explain(error, compressor))?;
     }
     if let Some(percent) = pool_percent {
-        sysctl::set(session, &Parameter::MaxPoolPercent.file(), &percent.to_string())?;
+        sysctl::set(journal, &Parameter::MaxPoolPercent.file(), &percent.to_string())?;
     }
-    sysctl::set(session, &Parameter::Enabled.file(), "Y")?;
+    sysctl::set(journal, &Parameter::Enabled.file(), "Y")?;
     // A kernel that has not used zswap before takes any name, and falls back to its default when it is turned on.
     match (compressor, describe()) {
         (Some(asked), Some(now)) if now.compressor != asked => Err(unknown(asked, now.compressor)),
@@ -48,9 +48,9 @@ pub(super) fn turn_on(
 }
 
 /// Turns zswap off where it is on: without it a subject would be measured through a cache that was not asked for.
-pub(super) fn turn_off(session: &mut Session) -> Result<(), EnvironmentError> {
+pub(super) fn turn_off(journal: &mut Journal) -> Result<(), EnvironmentError> {
     if available() {
-        sysctl::set(session, &Parameter::Enabled.file(), "N").map(drop)
+        sysctl::set(journal, &Parameter::Enabled.file(), "N").map(drop)
     } else {
         Ok(())
     }

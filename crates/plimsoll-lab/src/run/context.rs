@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::Runner;
 use super::phase::{Finished, Snapshot, Worked};
-use super::trial::TrialError;
+use super::trial_error::TrialError;
 use crate::environment::{Cgroup, Environment, Missing, SwapDevice};
 use crate::workload::protocol::{Command, Reply};
 use crate::workload::{Worker, WorkerError, WorkerOptions};

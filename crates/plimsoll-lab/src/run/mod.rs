@@ -13,6 +13,7 @@ mod recorder;
 mod services;
 mod time_limit;
 mod trial;
+mod trial_error;
 mod workloads;
 
 use std::collections::BTreeMap;
@@ -39,7 +40,7 @@ pub use services::{HeapService, HeapState, Metrics, ServiceError, Services};
 
 use recorder::{Recorder, plain_event};
 use time_limit::TimeLimit;
-use trial::TrialError;
+use trial_error::TrialError;
 
 /// Longest that the calibration may take; it takes about a second on a quiet machine.
 const CALIBRATION_TIMEOUT: Duration = Duration::from_secs(60);

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::Runner;
-use super::trial::TrialError;
-use crate::workload::protocol::{Cost, Findings, Reply};
+use super::trial_error::TrialError;
+use crate::workload::protocol::Reply;
+use crate::workload::{Cost, Findings};
 use plimsoll_model::columns::{Row, col};
 use plimsoll_model::exit::Failure;
 use plimsoll_model::recording::PhaseRows;
@@ -129,11 +130,5 @@ impl Runner<'_> {
             .map(|categories| categories.to_map())
             .unwrap_or_default();
         Ok(Snapshot { row, categories })
-    }
-}
-
-impl From<Failure> for TrialError {
-    fn from(failure: Failure) -> Self {
-        TrialError::new(failure.exit, format_args!("{:#}", failure.error))
     }
 }

@@ -2,10 +2,11 @@
 
 use super::context::TrialContext;
 use super::phase::Worked;
-use super::trial::TrialError;
+use super::trial_error::TrialError;
 use crate::workload::Worker;
 use crate::workload::probe::{Probe, ProbeKind};
-use crate::workload::protocol::{Command, Cost, Findings, Reply};
+use crate::workload::protocol::{Command, Reply};
+use crate::workload::{Cost, Findings};
 use plimsoll_model::latency::Latencies;
 use plimsoll_model::quantity::ratio;
 

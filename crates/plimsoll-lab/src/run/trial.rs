@@ -5,38 +5,14 @@ use std::collections::BTreeMap;
 use super::context::{Surroundings, TrialContext};
 use super::phase::Finished;
 use super::recorder::plain_event;
+use super::trial_error::{TrialError, lacking};
 use super::{Runner, workloads};
-use crate::environment::{self, Environment, Missing};
-use crate::workload::protocol::Reply;
+use crate::environment::{self, Environment};
 use plimsoll_model::exit::{Exit, Failure, OrExit};
 use plimsoll_model::recording::PhaseRows;
-use plimsoll_model::recording::model::{Event, EventKind, NOT_RUN, Trial, TrialStatus};
+use plimsoll_model::recording::model::{Event, EventKind, Trial, TrialStatus};
 
 use plimsoll_model::scenario::TrialPlan;
-
-/// Why a trial is not ok, and how that ends the program.
-#[derive(Debug)]
-pub(super) struct TrialError {
-    pub(super) exit: Exit,
-    pub(super) reason: String,
-}
-
-impl TrialError {
-    pub(super) fn new(exit: Exit, reason: impl std::fmt::Display) -> Self {
-        TrialError {
-            exit,
-            reason: reason.to_string(),
-        }
-    }
-
-    /// That a worker answered a command with what is no answer to it.
-    pub(super) fn unexpected(reply: &Reply) -> Self {
-        TrialError::new(
-            Exit::WorkloadFailed,
-            format_args!("the worker answered {reply:?}"),
-        )
-    }
-}
 
 /// What a trial leaves behind: its record, and how it ends the program.
 pub(super) struct Ended {
@@ -149,15 +125,6 @@ impl Runner<'_> {
             (self.services.metrics)(trial, &plan.settings, &rows, self.manifest.calibration.as_ref());
         errors
     }
-}
-
-/// That something did not run for want of something else; the run's warnings say how to get that.
-pub(super) fn lacking(what_ran: &str, missing: &[Missing]) -> TrialError {
-    let what: Vec<&str> = missing.iter().map(|missing| missing.what.as_str()).collect();
-    TrialError::new(
-        Exit::Missing,
-        format_args!("{what_ran} {NOT_RUN}, for want of {}", what.join(", ")),
-    )
 }
 
 /// The record of a trial of which nothing has run.

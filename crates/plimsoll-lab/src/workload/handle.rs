@@ -14,8 +14,9 @@ use plimsoll_os::{Errno, Pidfd, Range, UsageScope};
 use plimsoll_proc::{Folder, PidStat, PidStatus, oom};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use super::cost::Cost;
 use super::cost::Stopwatch;
-use super::protocol::{Command, Cost, Reply};
+use super::protocol::{Command, Reply};
 
 /// How often a wait looks at the interruption flag.
 const LOOK_UP: Duration = Duration::from_millis(50);

@@ -3,9 +3,10 @@
 use plimsoll_os::{Advice, Errno, Mapping, UsageScope};
 use xxhash_rust::xxh3::Xxh3;
 
+use super::cost::Cost;
 use super::cost::Stopwatch;
 use super::fill::{Stream, StreamError};
-use super::protocol::{Cost, Verification};
+use super::protocol::Verification;
 use plimsoll_model::scenario::{FillClass, ThpMode};
 
 /// Bytes regenerated at a time for the comparison: whole pages, and stays in the second-level cache.

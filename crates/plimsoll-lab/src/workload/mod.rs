@@ -18,6 +18,7 @@ mod worker;
 
 pub use calibrate::{CalibrationError, calibrate};
 pub(crate) use cost::Stopwatch;
+pub use cost::{Cost, Findings};
 pub(crate) use fill::mix;
 pub use handle::{Residency, Usage, Worker, WorkerError, WorkerOptions};
 #[cfg(test)]

@@ -17,8 +17,8 @@ use rustix::time::{Timespec, clock_gettime};
 use serde::{Deserialize, Serialize};
 
 use super::cost::Stopwatch;
+use super::cost::{Cost, Findings};
 use super::fill::{Stream, StreamError};
-use super::protocol::{Cost, Findings};
 use plimsoll_model::latency::Latencies;
 use plimsoll_model::scenario::FillClass;
 

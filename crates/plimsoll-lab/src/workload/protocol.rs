@@ -3,9 +3,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use std::collections::BTreeMap;
 use std::fmt;
 
+use super::cost::{Cost, Findings};
 use super::probe::Probe;
 use plimsoll_model::recording::model::Calibration;
 use plimsoll_model::scenario::{FillClass, ThpMode, WorkloadKind};
@@ -113,59 +113,6 @@ pub enum Reply {
         /// What was tried, what failed, what to do.
         message: String,
     },
-}
-
-/// What a command cost, measured inside the worker around the work alone.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub struct Cost {
-    /// Wall time in seconds.
-    pub seconds: f64,
-    /// Bytes worked on.
-    pub bytes: u64,
-    /// User CPU seconds of the worker.
-    pub cpu_user_s: f64,
-    /// System CPU seconds of the worker.
-    pub cpu_system_s: f64,
-    /// Minor faults.
-    pub minor_faults: u64,
-    /// Major faults.
-    pub major_faults: u64,
-}
-
-impl Cost {
-    /// This and then `later`, on the same bytes.
-    #[must_use]
-    pub fn and(self, later: Cost) -> Cost {
-        Cost {
-            seconds: self.seconds + later.seconds,
-            bytes: self.bytes.max(later.bytes),
-            cpu_user_s: self.cpu_user_s + later.cpu_user_s,
-            cpu_system_s: self.cpu_system_s + later.cpu_system_s,
-            minor_faults: self.minor_faults + later.minor_faults,
-            major_faults: self.major_faults + later.major_faults,
-        }
-    }
-}
-
-/// What a command found.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Findings {
-    /// Figures by name, the unit at its end.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub figures: BTreeMap<String, f64>,
-    /// Figures of which there is one for each of several things.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub lists: BTreeMap<String, Vec<f64>>,
-    /// Every latency, as [`plimsoll_model::latency::Latencies::to_text`] writes them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub latency: Option<String>,
-}
-
-impl Findings {
-    /// Notes a figure.
-    pub fn set(&mut self, name: &str, value: f64) {
-        self.figures.insert(name.to_owned(), value);
-    }
 }
 
 /// Result of the byte-for-byte comparison after a restore.

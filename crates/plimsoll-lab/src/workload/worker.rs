@@ -3,9 +3,10 @@
 use std::io::{BufRead, Result, Write};
 
 use super::calibrate::calibrate;
+use super::cost::Cost;
 use super::memory::{FillRequest, Memory, MemoryError};
 use super::probe::{Probe, RunningProbe};
-use super::protocol::{Command, Cost, Reply};
+use super::protocol::{Command, Reply};
 use super::work::{self, Work};
 
 /// Answers the commands on `input` on `output` until `Quit` or the end of `input`; see [`super::protocol`].

@@ -14,11 +14,11 @@ use std::time::{Duration, Instant};
 use plimsoll_proc::cgroup::{CgroupVersion, Hierarchy, MemoryCgroup, PROCESSES};
 use serde::Serialize;
 
-use super::cleanup::Undone;
+use super::undo::{UndoError, Undone};
 
-use super::error::{EnvironmentError, UndoError};
-use super::journal::Change;
-use super::session::Session;
+use super::change::Change;
+use super::error::EnvironmentError;
+use super::journal::Journal;
 
 pub(super) use v2::{find_parent, undo_controller};
 
@@ -69,21 +69,21 @@ impl Reclaimed {
 }
 
 impl Cgroup {
-    /// Makes `plimsoll-<run>` where `hierarchy` has room for it. Undone through the session.
+    /// Makes `plimsoll-<run>` where `hierarchy` has room for it. Undone through the journal.
     pub(super) fn create(
-        session: &mut Session,
+        journal: &mut Journal,
         hierarchy: &Hierarchy,
         settings: CgroupSettings,
     ) -> Result<Cgroup, EnvironmentError> {
         let parent = match hierarchy.version {
             CgroupVersion::V1 => hierarchy.own.clone(),
-            CgroupVersion::V2 => v2::parent(session, hierarchy)?,
+            CgroupVersion::V2 => v2::parent(journal, hierarchy)?,
         };
         // The number of the change makes the name unique among the trials of a run.
-        let path = parent.join(format!("plimsoll-{}-{}", session.run(), session.mark()));
-        let number = session.record(Change::Cgroup { path: path.clone() })?;
+        let path = parent.join(format!("plimsoll-{}-{}", journal.run(), journal.next_number()));
+        let number = journal.record(Change::Cgroup { path: path.clone() })?;
         if let Err(source) = fs::create_dir(&path) {
-            session.record_undone(number)?;
+            journal.record_undone(number)?;
             return Err(EnvironmentError::system(
                 format!("make the cgroup {}", path.display()),
                 source,

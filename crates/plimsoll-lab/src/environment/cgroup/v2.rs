@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 
 use plimsoll_proc::cgroup::{CgroupVersion, HIGH, Hierarchy, MemoryCgroup, RECLAIM, SUBTREE_CONTROL};
 
-use super::super::cleanup::Undone;
+use super::super::undo::{UndoError, Undone};
 
-use super::super::error::{EnvironmentError, UndoError};
-use super::super::journal::Change;
-use super::super::session::Session;
+use super::super::change::Change;
+use super::super::error::EnvironmentError;
+use super::super::journal::Journal;
 use super::{Patience, stepwise};
 
 /// The nearest of our own cgroups, upwards, whose children have the memory controller and in which this user may
@@ -24,15 +24,15 @@ pub(in super::super) fn find_parent(hierarchy: &Hierarchy) -> Option<PathBuf> {
 
 /// Where the run's cgroup is made; if nowhere on the way up the children have the memory controller, it is enabled
 /// for those of the root, which alone may hold processes and children.
-pub(super) fn parent(session: &mut Session, hierarchy: &Hierarchy) -> Result<PathBuf, EnvironmentError> {
+pub(super) fn parent(journal: &mut Journal, hierarchy: &Hierarchy) -> Result<PathBuf, EnvironmentError> {
     if let Some(path) = find_parent(hierarchy) {
         return Ok(path);
     }
     let root = hierarchy.mount.clone();
     let group = MemoryCgroup::new(&root, CgroupVersion::V2);
-    let number = session.record(Change::MemoryController { cgroup: root.clone() })?;
+    let number = journal.record(Change::MemoryController { cgroup: root.clone() })?;
     if let Err(error) = group.give_controller(true) {
-        session.record_undone(number)?;
+        journal.record_undone(number)?;
         return Err(EnvironmentError::system_with(
             format!(
                 "enable the memory controller in {}",

@@ -2,8 +2,9 @@
 
 use crate::run::context::{Surroundings, TrialContext};
 use crate::run::phase::Worked;
-use crate::run::trial::{TrialError, lacking};
-use crate::workload::protocol::{Command, Findings, Reply};
+use crate::run::trial_error::{TrialError, lacking};
+use crate::workload::Findings;
+use crate::workload::protocol::{Command, Reply};
 use crate::workload::{Residency, Worker};
 use plimsoll_model::exit::Exit;
 use plimsoll_model::quantity;

@@ -9,7 +9,7 @@ mod thrash;
 mod wscap;
 
 use super::context::TrialContext;
-use super::trial::TrialError;
+use super::trial_error::TrialError;
 use crate::workload::{NoRequests, Work};
 use plimsoll_model::scenario::Workload;
 

@@ -17,7 +17,8 @@ use plimsoll_os::UsageScope;
 use serde::{Deserialize, Serialize};
 
 use crate::workload::Stopwatch;
-use crate::workload::protocol::{Cost, Findings, Reply};
+use crate::workload::protocol::Reply;
+use crate::workload::{Cost, Findings};
 use crate::workload::{Memory, Work, typed};
 use plimsoll_model::scenario::workloads::heap::finding;
 use plimsoll_model::scenario::{BlockSizes, Heap, HeapLoad};

@@ -16,9 +16,10 @@ use plimsoll_proc::{KeptFile, Statm};
 use crate::environment;
 use crate::run::context::{Surroundings, TrialContext};
 use crate::run::services::{HeapService, HeapState};
-use crate::run::trial::{TrialError, lacking};
+use crate::run::trial_error::{TrialError, lacking};
+use crate::workload::Findings;
 use crate::workload::Worker;
-use crate::workload::protocol::{Command, Findings, Reply};
+use crate::workload::protocol::{Command, Reply};
 
 use load::HeapStep;
 use plimsoll_model::exit::Exit;

@@ -17,8 +17,9 @@ use crate::environment::{Environment, SwapDevice};
 
 use crate::run::context::{Surroundings, TrialContext};
 use crate::run::phase::{Snapshot, Worked};
-use crate::run::trial::{TrialError, lacking};
-use crate::workload::protocol::{Command, Cost, Findings, Reply};
+use crate::run::trial_error::{TrialError, lacking};
+use crate::workload::protocol::{Command, Reply};
+use crate::workload::{Cost, Findings};
 use crate::workload::{Worker, WorkerError};
 use plimsoll_model::columns::col;
 use plimsoll_model::exit::Exit;

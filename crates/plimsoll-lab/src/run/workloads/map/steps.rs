@@ -14,7 +14,8 @@ use plimsoll_os::{BackingFile, Discard, Errno, Pages, Region, UsageScope, page_s
 use serde::{Deserialize, Serialize};
 
 use crate::workload::Stopwatch;
-use crate::workload::protocol::{Cost, Findings, Reply};
+use crate::workload::protocol::Reply;
+use crate::workload::{Cost, Findings};
 use crate::workload::{Memory, Work, typed};
 use plimsoll_model::scenario::{GiveBack, Left, Mapping, Touch};
 

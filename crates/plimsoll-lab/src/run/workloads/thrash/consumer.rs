@@ -16,7 +16,8 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::workload::Stopwatch;
 use crate::workload::mix;
-use crate::workload::protocol::{Cost, Findings, Reply, Verification};
+use crate::workload::protocol::{Reply, Verification};
+use crate::workload::{Cost, Findings};
 use crate::workload::{Memory, Work, typed};
 use plimsoll_model::latency::Latencies;
 

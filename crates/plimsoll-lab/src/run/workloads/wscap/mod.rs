@@ -14,7 +14,7 @@ use crate::environment::{Cgroup, Environment, EnvironmentError};
 
 use crate::run::context::{Surroundings, TrialContext};
 use crate::run::phase::Worked;
-use crate::run::trial::{TrialError, lacking};
+use crate::run::trial_error::{TrialError, lacking};
 use crate::workload::protocol::{Command, Reply};
 use crate::workload::{Worker, WorkerError};
 use plimsoll_model::exit::Exit;

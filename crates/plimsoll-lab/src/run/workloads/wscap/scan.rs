@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use super::balance::Balancer;
 use crate::workload::Stopwatch;
-use crate::workload::protocol::{Cost, Findings, Reply};
+use crate::workload::protocol::Reply;
+use crate::workload::{Cost, Findings};
 use crate::workload::{Memory, Work, nothing_filled, typed};
 use plimsoll_model::latency::Latencies;
 use plimsoll_model::scenario::Wscap;

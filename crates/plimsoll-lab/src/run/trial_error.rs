@@ -1,0 +1,46 @@
+//! Why a trial failed.
+
+use plimsoll_model::exit::{Exit, Failure};
+use plimsoll_model::recording::model::NOT_RUN;
+
+use crate::environment::Missing;
+use crate::workload::protocol::Reply;
+
+/// Why a trial is not ok, and how that ends the program.
+#[derive(Debug)]
+pub(super) struct TrialError {
+    pub(super) exit: Exit,
+    pub(super) reason: String,
+}
+
+impl TrialError {
+    pub(super) fn new(exit: Exit, reason: impl std::fmt::Display) -> Self {
+        TrialError {
+            exit,
+            reason: reason.to_string(),
+        }
+    }
+
+    /// That a worker answered a command with what is no answer to it.
+    pub(super) fn unexpected(reply: &Reply) -> Self {
+        TrialError::new(
+            Exit::WorkloadFailed,
+            format_args!("the worker answered {reply:?}"),
+        )
+    }
+}
+
+impl From<Failure> for TrialError {
+    fn from(failure: Failure) -> Self {
+        TrialError::new(failure.exit, format_args!("{:#}", failure.error))
+    }
+}
+
+/// That something did not run for want of something else; the run's warnings say how to get that.
+pub(super) fn lacking(what_ran: &str, missing: &[Missing]) -> TrialError {
+    let what: Vec<&str> = missing.iter().map(|missing| missing.what.as_str()).collect();
+    TrialError::new(
+        Exit::Missing,
+        format_args!("{what_ran} {NOT_RUN}, for want of {}", what.join(", ")),
+    )
+}
