@@ -4,14 +4,17 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// A change of the system, with what is needed to undo it and to see whether it is still as we left it.
+/// A change of the system, with the values to undo it and to recognise it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub(super) enum Change {
-    /// A kernel module was loaded.
-    Module { name: String },
+    Module {
+        name: String,
+    },
     /// A zram device is about to be added; `before` are those that were there. Superseded by `Zram` at once.
-    ZramAdd { before: Vec<u32> },
+    ZramAdd {
+        before: Vec<u32>,
+    },
     /// A zram device was configured: `added` by us, or a free one taken over.
     Zram {
         id: u32,
@@ -20,23 +23,38 @@ pub(super) enum Change {
         uuid: String,
     },
     /// A free zram device with this algorithm is about to be taken over.
-    ZramAlgorithm { id: u32, before: String },
+    ZramAlgorithm {
+        id: u32,
+        before: String,
+    },
     /// A swap area with this UUID in its header was turned on.
-    SwapOn { path: PathBuf, uuid: String },
+    SwapOn {
+        path: PathBuf,
+        uuid: String,
+    },
     /// A swap file was made, whose header gets this UUID.
-    File { path: PathBuf, uuid: String },
+    File {
+        path: PathBuf,
+        uuid: String,
+    },
     /// A control file's value was changed.
     Value {
         path: PathBuf,
         before: String,
         wrote: String,
     },
-    /// A cgroup was made.
-    Cgroup { path: PathBuf },
+    Cgroup {
+        path: PathBuf,
+    },
     /// The memory controller was enabled for the children of a cgroup.
-    MemoryController { cgroup: PathBuf },
+    MemoryController {
+        cgroup: PathBuf,
+    },
     /// A process was started; the start time tells it from another one with the same number.
-    Process { pid: u32, start_time: u64 },
+    Process {
+        pid: u32,
+        start_time: u64,
+    },
 }
 
 impl Change {

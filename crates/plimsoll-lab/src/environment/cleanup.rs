@@ -14,13 +14,13 @@ use super::lock::MachineLock;
 use super::undo::{Left, UndoError, UndoReport, Undone};
 use super::{cgroup, process, swap_device, swap_file, sysctl, zram};
 
-/// A cleanup is ended by a signal as any program is: nothing has to be put in order first.
+/// A signal ends a cleanup at once: there is nothing to restore first.
 static NEVER: AtomicBool = AtomicBool::new(false);
 
-/// What [`cleanup`] found and did.
+/// Result of [`cleanup`].
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct CleanupReport {
-    /// A line a run, those that began last first.
+    /// Newest run first.
     pub runs: Vec<RunCleanup>,
 }
 
@@ -31,24 +31,20 @@ impl CleanupReport {
     }
 }
 
-/// What was done about one run.
+/// Cleanup of one run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RunCleanup {
-    /// Name of the run.
     pub run: String,
-    /// Its journal.
     pub journal: PathBuf,
-    /// What became of it.
     pub state: RunState,
-    /// What was undone.
     pub undone: Vec<String>,
-    /// What somebody else changed since: it is theirs now, and was left alone.
+    /// Changes that another program has overwritten since; cleanup does not touch them.
     pub left_alone: Vec<Left>,
-    /// What could not be undone, and why.
+    /// Changes that cleanup cannot undo.
     pub left: Vec<Left>,
 }
 
-/// What became of a run's journal.
+/// State of a run's journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RunState {
@@ -56,15 +52,15 @@ pub enum RunState {
     Live,
     /// Everything is undone and the journal is removed.
     Undone,
-    /// Something is left and the journal is kept.
+    /// Cleanup could not undo everything, and keeps the journal.
     Kept,
 }
 
-/// Undoes the changes of all runs whose process is dead, newest run first. Live runs are left alone. `wait` is
-/// how long to wait for a live run that holds the machine.
+/// Undoes the changes of all runs whose process is dead, newest run first. Does not touch live runs; waits up to
+/// `wait` for a live run that holds the machine.
 ///
 /// # Errors
-/// When the state folder cannot be read. What cannot be undone is not an error but in the report.
+/// When the state folder cannot be read. A change that cannot be undone is in the report.
 pub fn cleanup(wait: Option<Duration>) -> Result<CleanupReport, EnvironmentError> {
     cleanup_in(&state_dir(), wait)
 }
@@ -78,7 +74,7 @@ pub fn cleanup_in(state: &Path, wait: Option<Duration>) -> Result<CleanupReport,
     if paths.is_empty() {
         return Ok(CleanupReport::default());
     }
-    // What a dead run changed may be what a live run relies on: nothing is undone under a live run's feet.
+    // A live run may rely on a dead run's change, so cleanup undoes nothing while a run holds the machine.
     let holder = match MachineLock::acquire(state, "cleanup", wait, &NEVER) {
         Ok(lock) => Ok(lock),
         Err(EnvironmentError::Busy { holder, .. }) => Err(holder),
@@ -204,7 +200,7 @@ fn clean_run(mut journal: Journal, boot: &str) -> RunCleanup {
     }
 }
 
-/// What undoing changes came to.
+/// Result of [`undo_changes`].
 #[derive(Debug, Default)]
 pub(super) struct Done {
     pub(super) report: UndoReport,

@@ -1,4 +1,4 @@
-//! What can go wrong with the environment, in words that say what to do.
+//! Errors of the environment, each with a remedy.
 
 use std::fmt;
 use std::io;
@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::holder::Holder;
 use super::undo::Left;
 
-/// What to do where a cgroup has no `memory.high`.
+/// Remedy for a cgroup without `memory.high`.
 pub(super) const HOW_TO_GET_HIGH: &str =
     "boot with cgroup v2 alone (`cgroup_no_v1=memory`), or cap by the limit (`cap-by=limit`)";
 
@@ -20,94 +20,59 @@ pub(super) const HOW_TO_GET_HIGH: &str =
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EnvironmentError {
-    /// The machine or the privileges lack something.
     #[error("this machine cannot run the trial as asked:\n{}", list(.0))]
     Missing(Vec<Missing>),
-    /// Another run holds the machine.
     #[error("{holder} is using this machine's memory settings; wait for it (`--wait`) or end it (lock: {})", lock.display())]
-    Busy {
-        /// Who holds it.
-        holder: Holder,
-        /// The lock file.
-        lock: PathBuf,
-    },
-    /// A stop was asked for while waiting for the machine or for the kernel.
+    Busy { holder: Holder, lock: PathBuf },
+    /// The user stopped the run while it waited for the machine or the kernel.
     #[error("interrupted before it was done")]
     Interrupted,
     /// The kernel was not done with a reclaim in time.
     #[error("the cgroup was not reclaimed within {:.1} s; raise `phase-timeout`, or ask for less", timeout.as_secs_f64())]
-    ReclaimTimedOut {
-        /// The time that it had.
-        timeout: Duration,
-    },
+    ReclaimTimedOut { timeout: Duration },
     /// A cgroup's limit cannot be set, as more stays in use than it allows.
     #[error(
         "the cgroup cannot be limited to {limit} bytes: {used} are in use after the kernel has reclaimed what it could; \
          give the trial more swap (`swap-size`), or ask for a higher cap"
     )]
-    LimitNotReached {
-        /// Bytes asked for.
-        limit: u64,
-        /// Bytes in use.
-        used: u64,
-    },
+    LimitNotReached { limit: u64, used: u64 },
     /// A cgroup of v1 has no soft ceiling.
     #[error("cgroup v1 has no memory.high; {HOW_TO_GET_HIGH}")]
     NoHigh,
     /// A change of the system, or its undoing, failed.
     #[error("cannot {action}: {source}{}", advice_clause(.advice))]
     System {
-        /// What was tried, as words that follow "cannot".
+        /// Attempted action; follows "cannot".
         action: String,
-        /// What the system answered.
         source: io::Error,
-        /// What to do about it; may be empty.
+        /// Remedy; may be empty.
         advice: String,
     },
     /// The kernel took a value but does not show it.
     #[error("{} was set to `{wanted}` but holds `{found}`: the kernel does not support it", path.display())]
     NotTaken {
-        /// The control file.
         path: PathBuf,
-        /// What was written.
         wanted: String,
-        /// What it holds.
         found: String,
     },
-    /// zram has no such algorithm.
     #[error("zram of this kernel has no algorithm `{asked}`; it has {}", available.join(", "))]
-    UnknownAlgorithm {
-        /// What was asked.
-        asked: String,
-        /// What there is.
-        available: Vec<String>,
-    },
-    /// zswap has no such compressor.
+    UnknownAlgorithm { asked: String, available: Vec<String> },
     #[error("zswap of this kernel has no compressor `{asked}` (it fell back to `{found}`); loaded now: {}", available.join(", "))]
     UnknownCompressor {
-        /// What was asked.
         asked: String,
-        /// What the kernel used instead.
         found: String,
         /// Compressors of `/proc/crypto`.
         available: Vec<String>,
     },
     /// The folder's file system cannot hold a swap file.
     #[error("{} cannot hold a swap file: {why}; name another folder with `swap-dir`", folder.display())]
-    UnsuitableFolder {
-        /// The folder.
-        folder: PathBuf,
-        /// Why not.
-        why: String,
-    },
+    UnsuitableFolder { folder: PathBuf, why: String },
     /// Too little disk space for the swap file.
     #[error(
         "a swap file of {needed} bytes does not fit in {}: {available} bytes are available and {reserve} stay reserved; free some space, ask for less `swap-size` or name another `swap-dir`", folder.display()
     )]
     DiskFull {
-        /// The folder.
         folder: PathBuf,
-        /// Bytes asked for.
         needed: u64,
         /// Bytes free for this user.
         available: u64,
@@ -117,20 +82,13 @@ pub enum EnvironmentError {
     /// Size that no swap area can have.
     #[error(transparent)]
     Header(#[from] SwapHeaderError),
-    /// Something could not be undone; the journal is kept.
+    /// A change could not be undone; the journal stays.
     #[error("left behind (journal {}); see to the reason, then run `plimsoll cleanup`:\n{}", journal.display(), list(left))]
-    LeftBehind {
-        /// What is left, and why.
-        left: Vec<Left>,
-        /// The journal that still names it.
-        journal: PathBuf,
-    },
-    /// Setting up failed, and so did undoing what had been set up.
+    LeftBehind { left: Vec<Left>, journal: PathBuf },
+    /// Set-up failed, and so did undoing its first part.
     #[error("{cause}\nand undoing what was already set up failed: {undo}")]
     AndUndo {
-        /// Why setting up failed.
         cause: Box<EnvironmentError>,
-        /// Why undoing failed.
         undo: Box<EnvironmentError>,
     },
 }
@@ -146,7 +104,7 @@ impl EnvironmentError {
         }
     }
 
-    /// As [`EnvironmentError::system`], with words on what to do.
+    /// As [`EnvironmentError::system`], with a remedy.
     pub(super) fn system_with(
         action: impl Into<String>,
         source: io::Error,
@@ -179,7 +137,7 @@ impl From<ControlError> for EnvironmentError {
     }
 }
 
-/// What usually helps against an error of the system.
+/// Usual remedy for an error of the system.
 fn advice(error: &io::Error) -> &'static str {
     match error.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => "run as root (`sudo plimsoll ...`)",
@@ -216,28 +174,22 @@ pub enum MissingKind {
     Cgroup,
     /// A right that this user, or this container, does not have.
     Privilege,
-    /// zram.
     Zram,
-    /// zswap.
     Zswap,
     /// A folder that can hold a swap file.
     SwapFolder,
-    /// Reserved huge pages.
     HugePages,
-    /// The library of an allocator.
     Allocator,
 }
 
 /// Something that a trial needs and this machine, or this user, does not have.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Missing {
-    /// Which kind of thing is missing.
     pub kind: MissingKind,
-    /// What is missing, in words.
+    /// The missing item, as text.
     pub what: String,
-    /// What cannot be done without it.
+    /// The consequence.
     pub why: String,
-    /// How to get it.
     pub how: String,
 }
 

@@ -1,10 +1,11 @@
-//! The journal of a run: what it changed on this machine, written down and on the disk before each change.
+//! The journal of a run: its changes of this machine, each on the disk before it happens.
 //!
 //! One JSON document a line: a [`Header`], then `change` and `undone` lines. The owner holds an exclusive lock
 //! (`flock`) on the file for its life, so that a journal which can be locked belongs to a dead run. The lock goes
 //! with the process, however it ends.
 //!
-//! Invariant: a change that is not yet undone has a `change` line and no `undone` line of its number.
+//! Invariant: a change that is not yet undone has a `change` line and no `undone` line of its number. Checked by
+//! `a_journal_torn_anywhere_undoes_its_whole_lines`.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -17,14 +18,13 @@ use serde::{Deserialize, Serialize};
 use super::change::Change;
 use super::error::EnvironmentError;
 
-/// Version of the journal's format.
 pub(super) const JOURNAL_VERSION: u32 = 1;
 
 /// Environment variable that moves the state folder.
 const STATE_DIR_VARIABLE: &str = "PLIMSOLL_STATE_DIR";
 
-/// The folder of the journals and the machine lock: `$PLIMSOLL_STATE_DIR`, or `/var/lib/plimsoll` for root, or
-/// the user's own state folder for others (who can change nothing system-wide).
+/// The folder of the journals and the machine lock: `$PLIMSOLL_STATE_DIR`, or `/var/lib/plimsoll` for root, or the
+/// state folder of another user, whose runs change nothing system-wide.
 pub(super) fn state_dir() -> PathBuf {
     if let Some(dir) = std::env::var_os(STATE_DIR_VARIABLE).filter(|dir| !dir.is_empty()) {
         return PathBuf::from(dir);
@@ -41,26 +41,20 @@ pub(super) fn state_dir() -> PathBuf {
         .join("plimsoll")
 }
 
-/// The folder of the journals under `state`.
 pub(super) fn runs_dir(state: &Path) -> PathBuf {
     state.join("runs")
 }
 
-/// Makes a folder that only its owner may enter: who may write a journal decides what is undone.
+/// Makes a folder with mode 0700: `cleanup` runs as root and obeys the journals in it.
 pub(super) fn make_private_folder(path: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
-/// First line of a journal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Header {
-    /// [`JOURNAL_VERSION`].
     pub(super) journal: u32,
-    /// Name of the run.
     pub(super) run: String,
-    /// Its command line.
     pub(super) command: Vec<String>,
-    /// Process id of the owner.
     pub(super) pid: u32,
     /// Boot that the changes belong to: after another one only files on disk are left of them.
     pub(super) boot_id: String,
@@ -86,16 +80,15 @@ pub(super) struct Journal {
     header: Header,
     next: u32,
     outstanding: Vec<(u32, Change)>,
-    /// Lines that could not be read, with why: what they said is not known, so the journal cannot be closed.
+    /// Unreadable lines with the cause. Their changes are unknown, so the journal stays.
     damage: Vec<String>,
 }
 
-/// What opening somebody else's journal found.
+/// State of another run's journal.
 #[derive(Debug)]
 pub(super) enum Opened {
-    /// Nobody owns it: it is ours to undo now.
+    /// The owner is dead; this process now owns the journal.
     Dead(Box<Journal>),
-    /// Its owner lives.
     Live,
     /// It was removed meanwhile, or holds not even a whole first line.
     Empty,
@@ -104,11 +97,10 @@ pub(super) enum Opened {
 }
 
 impl Journal {
-    /// Makes the journal of a new run.
     pub(super) fn create(state: &Path, header: Header) -> io::Result<Journal> {
         let folder = runs_dir(state);
         make_private_folder(&folder)?;
-        // It gets its name when it is locked and has its header: nobody ever sees a journal that looks dead.
+        // The file gets its name after the lock and the header, so that no other process takes it for a dead run's.
         let unnamed = folder.join(format!(".{}.new", header.run));
         let file = OpenOptions::new()
             .create(true)
@@ -188,7 +180,6 @@ impl Journal {
         &self.header.run
     }
 
-    /// Number that the next change will have.
     pub(super) fn next_number(&self) -> u32 {
         self.next
     }
@@ -275,7 +266,6 @@ fn rename_unique(from: &Path, folder: &Path, run: &str) -> io::Result<PathBuf> {
     }
 }
 
-/// Why a journal cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Unreadable {
     #[error("its first line is not a header")]
@@ -295,7 +285,7 @@ struct Parsed {
     damage: Vec<String>,
 }
 
-/// Reads whole lines. Lines that make no sense are told of; what they said is never guessed.
+/// Reads whole lines. Reports unreadable lines and guesses nothing.
 fn parse(text: &str) -> Result<Parsed, Unreadable> {
     let mut lines = text.lines().enumerate();
     let first = lines.next().map_or("", |(_, line)| line);

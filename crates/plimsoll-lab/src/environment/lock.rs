@@ -44,7 +44,7 @@ impl MachineLock {
             .mode(0o600)
             .open(&path)
             .map_err(failed)?;
-        // `None` where the wait is longer than time can be told: then it has no end.
+        // `None` if the wait overflows an instant: no deadline.
         let deadline = Instant::now().checked_add(wait.unwrap_or_default());
         loop {
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {

@@ -19,8 +19,8 @@ use super::undo::UndoReport;
 use super::zswap::ZswapDescription;
 use super::{swap_file, sysctl, zram, zswap};
 
-/// Everything that one trial is done to. Ends with [`Environment::tear_down`]; what is not torn down is undone
-/// when the session ends.
+/// The cgroup, swap area and sysctls of one trial. [`Environment::tear_down`] undoes them, or else the end of the
+/// session.
 #[derive(Debug)]
 #[must_use]
 pub struct Environment {
@@ -31,10 +31,9 @@ pub struct Environment {
     description: Description,
 }
 
-/// What was really set, as the kernel shows it.
+/// The settings in force, as read back from the kernel.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Description {
-    /// The cgroup.
     pub cgroup: Option<CgroupDescription>,
     /// The swap area, where the subject has one.
     pub swap: Option<SwapDescription>,
@@ -44,15 +43,11 @@ pub struct Description {
     pub values: Vec<ValueDescription>,
 }
 
-/// The cgroup of a trial.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct CgroupDescription {
-    /// Version of its interface.
     #[serde(serialize_with = "version_name")]
     pub version: CgroupVersion,
-    /// Its folder.
     pub path: PathBuf,
-    /// Its limit in bytes.
     pub limit: Option<u64>,
 }
 
@@ -60,10 +55,8 @@ fn version_name<S: Serializer>(version: &CgroupVersion, serializer: S) -> Result
     serializer.serialize_str(version.name())
 }
 
-/// The swap area of a trial.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SwapDescription {
-    /// The area.
     pub device: SwapDevice,
     /// How it came to be, in words.
     pub mechanism: String,
@@ -72,11 +65,8 @@ pub struct SwapDescription {
 /// A value that was changed for a trial.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ValueDescription {
-    /// The control file.
     pub path: PathBuf,
-    /// What it held before.
     pub before: String,
-    /// What it holds during the trial.
     pub now: String,
 }
 
@@ -116,8 +106,8 @@ impl fmt::Display for Description {
 }
 
 impl Environment {
-    /// Sets up what `settings` ask for: a cgroup with the limit, the sysctls, zswap on or off, the subject's swap.
-    /// Whatever was set up is undone again when a later part fails.
+    /// Sets up the cgroup with its limit, the sysctls, zswap and the subject's swap. A failure undoes the parts
+    /// before it.
     ///
     /// # Errors
     /// [`EnvironmentError::Missing`] with everything that is missing, before anything is changed; any other
@@ -140,17 +130,14 @@ impl Environment {
         }
     }
 
-    /// The cgroup for the trial's workers.
     pub fn cgroup(&self) -> Option<&Cgroup> {
         self.cgroup.as_ref()
     }
 
-    /// The swap area of the trial.
     pub fn swap_device(&self) -> Option<&SwapDevice> {
         self.swap.as_ref()
     }
 
-    /// What was really set.
     pub fn description(&self) -> &Description {
         &self.description
     }

@@ -12,8 +12,8 @@ use super::lock::MachineLock;
 use super::process;
 use super::undo::UndoReport;
 
-/// A run's journal and its hold on the machine lock. Dropping it undoes what is still to be undone; call
-/// [`Session::finish`] to hear whether that worked.
+/// A run's journal and its hold on the machine lock. Dropping it undoes the outstanding changes; [`Session::finish`]
+/// also returns the result.
 #[derive(Debug)]
 pub struct Session {
     run: String,
@@ -25,9 +25,9 @@ pub struct Session {
 }
 
 impl Session {
-    /// Takes the machine lock and opens the run's journal. `run` names the cgroups and files of the run, and
-    /// `command` is kept in the journal for people. While another run holds the machine this waits for up to
-    /// `wait`, or until `interrupted` is true.
+    /// Takes the machine lock and opens the run's journal. `run` names the cgroups and files of the run, and the
+    /// journal keeps `command` for its readers. While another run holds the machine this waits for up to `wait`, or
+    /// until `interrupted` is true.
     ///
     /// # Errors
     /// [`EnvironmentError::Busy`] with the holder's name when the machine is not free in time,
@@ -117,10 +117,10 @@ impl Session {
         dead_runs(&self.state)
     }
 
-    /// Undoes whatever is left to undo, removes the journal and frees the machine.
+    /// Undoes the outstanding changes, removes the journal and releases the machine lock.
     ///
     /// # Errors
-    /// [`EnvironmentError::LeftBehind`] when something could not be undone; the journal is then kept.
+    /// [`EnvironmentError::LeftBehind`] when a change could not be undone; the journal then stays.
     pub fn finish(mut self) -> Result<UndoReport, EnvironmentError> {
         let report = self.undo_since(0)?;
         if let Some(journal) = self.journal.take() {

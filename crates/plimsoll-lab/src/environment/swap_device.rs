@@ -29,30 +29,24 @@ const OFF_ATTEMPTS: u32 = 20;
 /// A swap area of a run, turned on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SwapDevice {
-    /// The device or file.
     pub path: PathBuf,
-    /// What it is.
     pub kind: SwapKind,
-    /// Bytes of the area.
     pub size: u64,
     /// Its priority, above that of any area that was there before.
     pub priority: u16,
 }
 
-/// What is behind a swap area.
+/// Backing of a swap area.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
 pub enum SwapKind {
-    /// A zram device.
     Zram {
-        /// Number of the device.
         id: u32,
         /// The algorithm that the kernel says it uses.
         algorithm: String,
         /// Whether the device was added for the run (or was a free one).
         added: bool,
     },
-    /// A swap file.
     File,
 }
 
@@ -157,8 +151,8 @@ pub(super) fn undo(path: &Path, uuid: &str) -> Result<Undone, UndoError> {
     }
 }
 
-/// Turns off an area whose file was deleted while it was in use. No header can be asked whose it is, but nobody
-/// else's area has had this path. The kernel finds an area by its file, and so only where that can still be opened.
+/// Turns off an area whose file was deleted during use. Its header is unreachable, but only this run's area had this
+/// path. The kernel finds an area by its file, which must still open.
 fn undo_deleted(area: &ActiveSwap, path: &Path) -> Result<Undone, UndoError> {
     let text = c_path(path).map_err(UndoError::system("use its path"))?;
     match plimsoll_os::swap_off(&text) {

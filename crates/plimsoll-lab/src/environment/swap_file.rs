@@ -29,7 +29,7 @@ mod magic {
 /// A swap file is named `.plimsoll-<run>-<number>.swap`.
 const PREFIX: &str = ".plimsoll-";
 const SUFFIX: &str = ".swap";
-/// What memory holds is its owner's alone.
+/// Swapped memory is private to its owner.
 const MODE: u32 = 0o600;
 
 /// Bytes written at once where the file system cannot allocate ahead.
@@ -129,7 +129,7 @@ pub(super) fn refused(folder: &Path) -> Option<String> {
 /// Gives the file `size` bytes of real disk blocks: a swap file must have no holes.
 fn allocate(file: &File, size: u64) -> io::Result<()> {
     if fstatfs(file)?.f_type as u64 == magic::BTRFS {
-        // btrfs swaps only to files without copy-on-write, which can be said only while a file is empty.
+        // btrfs swaps only to files without copy-on-write, a flag that only an empty file takes.
         ioctl_setflags(file, ioctl_getflags(file)? | IFlags::NOCOW)?;
     }
     match fallocate(file, FallocateFlags::empty(), 0, size) {
@@ -150,8 +150,8 @@ fn write_zeros(mut file: &File, size: u64) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Removes the file, unless it is in use as swap, or is not the one that this program made: what stands there
-/// has the name, owner and mode of our files, and the header with our UUID or none yet.
+/// Removes the file, unless it is in use as swap or another program's: a file of ours has our name, owner and mode,
+/// and a header with our UUID or none yet.
 pub(super) fn undo(path: &Path, uuid: &str) -> Result<Undone, UndoError> {
     if is_active(path).map_err(UndoError::system("read /proc/swaps"))? {
         return Err(UndoError::InUse);
@@ -193,7 +193,7 @@ fn is_our_name(path: &Path) -> bool {
         .is_some_and(|name| name.starts_with(PREFIX) && name.ends_with(SUFFIX))
 }
 
-/// What stands in the place of the header; a run may have died before the file had its size.
+/// The swap header; a run may die before the file has its size.
 fn header(path: &Path, length: u64) -> io::Result<Found> {
     if length >= rustix::param::page_size() as u64 {
         return swap_header::find(path);
@@ -226,7 +226,7 @@ mod tests {
         }
     }
 
-    /// What is made at a path whose swap file is undone; true where it is removed as ours.
+    /// Makes a file and undoes it; true if `undo` took it for ours.
     fn removed(name: &str, mode: u32, content: &[u8]) -> bool {
         let uuid = "00112233-4455-4677-8899-aabbccddeeff";
         let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Values in control files: changed through the journal, and put back if nobody else changed them since.
+//! Values in control files: changed through the journal, and restored unless another program has changed them since.
 
 use std::io;
 use std::path::Path;
@@ -45,7 +45,7 @@ pub(super) fn set(
     })
 }
 
-/// Puts `before` back if the file still holds what was written.
+/// Restores `before` if the file still holds `wrote`.
 pub(super) fn undo(path: &Path, before: &str, wrote: &str) -> Result<Undone, UndoError> {
     let now = match read(path) {
         Ok(now) => now,

@@ -5,25 +5,22 @@ use std::io;
 
 use serde::Serialize;
 
-/// How a change stopped being this run's.
+/// How a change ended.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Undone {
-    /// It is gone, now or before.
+    /// Undone now or before.
     Gone,
-    /// Somebody else changed it since, as the words say: it is theirs.
+    /// Another program has changed it since; the text says how.
     NotOurs(String),
 }
 
-/// Why a change could not be undone.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(super) enum UndoError {
-    /// The system refused.
     #[error("cannot {action}: {source}")]
     System {
-        /// What was tried, as words that follow "cannot".
+        /// Attempted action; follows "cannot".
         action: String,
-        /// What the system answered.
         source: io::Error,
     },
     /// A swap area that is on.
@@ -32,12 +29,9 @@ pub(super) enum UndoError {
     /// The kernel keeps a swap area on.
     #[error("swapoff failed: {0}")]
     SwapOff(plimsoll_os::Errno),
-    /// What a swap area holds has no room in RAM.
+    /// RAM has no room for the content of a swap area.
     #[error("swapoff failed: RAM cannot take the {used} bytes that it holds; end some programs")]
-    NoRoom {
-        /// Bytes in the area.
-        used: u64,
-    },
+    NoRoom { used: u64 },
     /// Signals end every attempt.
     #[error("swapoff was interrupted by signals again and again")]
     Interrupted,
@@ -46,12 +40,7 @@ pub(super) enum UndoError {
         "its file was deleted while it was in use, and it cannot be turned off without ({errno}): {used} bytes of memory \
          are in it, and it stays until the machine is started anew"
     )]
-    Deleted {
-        /// The kernel's answer.
-        errno: plimsoll_os::Errno,
-        /// Bytes in the area.
-        used: u64,
-    },
+    Deleted { errno: plimsoll_os::Errno, used: u64 },
     /// A device that is there after its removal.
     #[error("it is still there")]
     Stays,
@@ -69,16 +58,11 @@ pub(super) enum UndoError {
     Unkillable(u64),
     /// A value that the kernel does not take back.
     #[error("`{before}` was written back but it holds `{found}`")]
-    NotTaken {
-        /// What was written.
-        before: String,
-        /// What it holds.
-        found: String,
-    },
+    NotTaken { before: String, found: String },
 }
 
 impl UndoError {
-    /// What the system answered when `action` (words that follow "cannot") was tried.
+    /// An error of the system during `action`, which follows "cannot".
     pub(super) fn system<E: Into<io::Error>>(action: impl Into<String>) -> impl FnOnce(E) -> UndoError {
         let action = action.into();
         move |source| UndoError::System {
@@ -88,12 +72,9 @@ impl UndoError {
     }
 }
 
-/// A change that could not be undone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Left {
-    /// The change.
     pub what: String,
-    /// Why it is still there.
     pub why: String,
 }
 
@@ -103,12 +84,11 @@ impl fmt::Display for Left {
     }
 }
 
-/// What undoing did.
+/// Result of undoing changes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[must_use]
 pub struct UndoReport {
-    /// What was undone.
     pub undone: Vec<String>,
-    /// What somebody else changed since: it is theirs now, and was left alone.
+    /// Changes that another program has overwritten since; cleanup does not touch them.
     pub left_alone: Vec<Left>,
 }

@@ -1,6 +1,7 @@
 //! zram devices: a new one where the kernel can add one, a free one otherwise.
 //!
-//! Invariant: a device that has a size, is open or swapped to by others is never configured, reset or removed.
+//! Invariant: a device that has a size, is open or swapped to by others is never configured, reset or removed. Checked by
+//! `a_device_that_somebody_else_took_over_is_left_to_them`.
 
 use std::io;
 use std::path::Path;
@@ -50,7 +51,7 @@ pub(super) fn create(
     })
 }
 
-/// A device nobody uses, journalled: a new one, or a free one where none can be added.
+/// Journals and returns an unused device: a new one, or a free one if the kernel cannot add one.
 fn obtain(
     journal: &mut Journal,
     header: &SwapHeader,
@@ -72,7 +73,7 @@ fn obtain(
         return Ok((id, true));
     }
     journal.record_undone(number)?;
-    // The last one: the first is what other programs take without asking.
+    // The last one: other programs take the first without a check.
     match before.into_iter().rev().find(|&id| Zram::of(id).is_free()) {
         Some(id) => {
             record_algorithm(journal, id)?;
@@ -119,7 +120,7 @@ pub(super) fn undo_algorithm(id: u32, before: &str) -> Result<Undone, UndoError>
     Ok(Undone::Gone)
 }
 
-/// Chooses the algorithm, which has to be done before the device has a size. Returns what the kernel says then.
+/// Chooses the algorithm, before the device has a size. Returns the algorithm that the kernel reports.
 fn set_algorithm(device: &Zram, asked: Option<&str>) -> Result<String, EnvironmentError> {
     let Some(asked) = asked else {
         return Ok(device.algorithm()?);
@@ -151,7 +152,7 @@ fn set_algorithm(device: &Zram, asked: Option<&str>) -> Result<String, Environme
     })
 }
 
-/// Whether there is a module to load. It takes a process to ask, so it is asked once.
+/// Whether there is a module to load. The check starts a process, so it runs once.
 static LOADABLE: LazyLock<bool> = LazyLock::new(|| modprobe(&["-D", "zram"]).is_ok()); // busybox knows no --dry-run, and no long names
 
 /// Whether this kernel has zram, or a module of it that can be loaded.
@@ -198,12 +199,12 @@ fn modprobe(arguments: &[&str]) -> io::Result<()> {
     ))
 }
 
-/// Unloads the module, unless somebody uses a device of it.
+/// Unloads the module, unless one of its devices is in use.
 pub(super) fn undo_module(name: &str) -> Result<Undone, UndoError> {
     if !Path::new("/sys/module").join(name).exists() {
         return Ok(Undone::Gone);
     }
-    // The module would go, and take configured devices with it, even while nobody has them open.
+    // `modprobe -r` would also remove configured devices that no process has open.
     let used = devices().map_err(UndoError::system("list the zram devices"))?;
     if let Some(id) = used.into_iter().find(|&id| !Zram::of(id).is_free()) {
         return Ok(Undone::NotOurs(format!(
@@ -258,7 +259,7 @@ fn remove(id: u32) -> Result<Undone, UndoError> {
     }
 }
 
-/// Repeats what fails only since another program (udev) has the device open for a moment.
+/// Repeats an attempt that fails while another program (udev) has the device open.
 fn patiently(mut attempt: impl FnMut() -> io::Result<()>) -> io::Result<()> {
     let deadline = Instant::now() + PATIENCE;
     loop {

@@ -8,10 +8,8 @@ use super::error::EnvironmentError;
 use super::journal::Journal;
 use super::sysctl;
 
-/// zswap as it is during a trial.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ZswapDescription {
-    /// Whether it is on.
     pub enabled: bool,
     /// The compressor that the kernel says it uses.
     pub compressor: String,
@@ -21,7 +19,6 @@ pub struct ZswapDescription {
     pub zpool: Option<String>,
 }
 
-/// Whether this kernel has zswap.
 pub(super) fn available() -> bool {
     Parameter::Enabled.file().exists()
 }

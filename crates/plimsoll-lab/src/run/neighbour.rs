@@ -1,4 +1,4 @@
-//! The wake-up probe outside of the run's cgroup: what a run does to those who have nothing to do with it.
+//! The neighbour: a wake-up latency probe outside of the run's cgroup.
 //!
 //! One worker stays for the whole run. In each trial it wakes up a hundred times a second, from before the environment
 //! is made until it is undone. It is an ordinary process with ordinary priority and unlocked memory, as it stands for
@@ -15,7 +15,7 @@ use crate::workload::protocol::{Command, Reply};
 use plimsoll_model::exit::Failure;
 use plimsoll_model::recording::neighbour;
 
-/// Seconds between two wake-ups: a tenth of what a person notices.
+/// Seconds between two wake-ups: a tenth of the delay that a person notices.
 const PERIOD: f64 = 0.01;
 /// Longest wait for its answer. It answers within a hundredth of a second, but it may be in a queue behind the run.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -51,7 +51,6 @@ impl Runner<'_> {
         }
     }
 
-    /// Ends the worker, where there is one.
     pub(super) fn retire_neighbour(&mut self) {
         if let Some(worker) = self.neighbour.take() {
             self.retire_worker(worker);
@@ -69,7 +68,7 @@ impl Runner<'_> {
                 })
                 .map_err(|error| error.reason)?,
         };
-        // A stop does not keep it from saying what it saw until then.
+        // After a stop the probe still returns its measurements.
         let reply = worker.call(command, PATIENCE, &AtomicBool::new(false));
         self.neighbour = Some(worker);
         reply.map_err(|error| error.to_string())

@@ -1,4 +1,4 @@
-//! Probes inside of a trial's cgroup: how the machine feels to those who share it with the load.
+//! Latency probes inside a trial's cgroup, beside the load.
 
 use super::context::TrialContext;
 use super::phase::Worked;
@@ -10,9 +10,9 @@ use crate::workload::{Cost, Findings};
 use plimsoll_model::latency::Latencies;
 use plimsoll_model::quantity::ratio;
 
-/// What is probed, by its name in figures, with the seconds between two probes: a wake-up probe fast enough to see a
-/// scheduler's delays; a program often enough for a percentile in a short phase; the small set as a program that works
-/// now and then.
+/// The probes: name in metrics, kind and period in seconds. The wake-up probe is fast enough to see a scheduler's
+/// delays; a program often enough for a percentile in a short phase; the small set as a program that works now and
+/// then.
 const PROBES: [(&str, ProbeKind, f64); 3] = [
     ("wakeup", ProbeKind::Wakeup, 0.001),
     ("launch", ProbeKind::Launch, 0.25),
@@ -22,13 +22,12 @@ const PROBES: [(&str, ProbeKind, f64); 3] = [
 /// A worker for each probe, in the trial's cgroup.
 pub(super) struct Probes(Vec<Worker>);
 
-/// What the probes found in a stretch of time, in the order of [`PROBES`].
+/// Findings of the probes in an interval, in the order of [`PROBES`].
 pub(super) struct Felt {
     probes: [Probed; PROBES.len()],
     cost: Cost,
 }
 
-/// What one probe found.
 #[derive(Default)]
 struct Probed {
     /// With those that stand for probes which could not begin in time, so that percentiles are right.
@@ -42,7 +41,6 @@ struct Probed {
 }
 
 impl Probes {
-    /// Starts a worker for each.
     pub(super) fn spawn(context: &mut TrialContext<'_, '_>) -> Result<Probes, TrialError> {
         let mut probes = Probes(Vec::with_capacity(PROBES.len()));
         for _ in PROBES {
@@ -57,7 +55,6 @@ impl Probes {
         Ok(probes)
     }
 
-    /// Begins to probe.
     pub(super) fn begin(&mut self, context: &mut TrialContext<'_, '_>) -> Result<(), TrialError> {
         for ((_, kind, period), worker) in PROBES.into_iter().zip(&mut self.0) {
             context.ask(worker, &Command::Probe(Probe { kind, period }))?;
@@ -65,12 +62,12 @@ impl Probes {
         Ok(())
     }
 
-    /// What they found since they began or since the last lap.
+    /// Findings since their start or the last lap.
     pub(super) fn lap(&mut self, context: &mut TrialContext<'_, '_>) -> Result<Felt, TrialError> {
         self.ask(context, &Command::ProbeLap)
     }
 
-    /// Ends them, which compares every byte of the small set. What they found since the last lap.
+    /// Ends them, which verifies every byte of the small set. Returns the findings since the last lap.
     pub(super) fn end(&mut self, context: &mut TrialContext<'_, '_>) -> Result<Felt, TrialError> {
         self.ask(context, &Command::ProbeEnd)
     }
@@ -93,7 +90,6 @@ impl Probes {
         Ok(felt)
     }
 
-    /// Ends the workers.
     pub(super) fn retire(self, context: &mut TrialContext<'_, '_>) {
         for worker in self.0 {
             context.retire(worker);
@@ -102,7 +98,6 @@ impl Probes {
 }
 
 impl Probed {
-    /// What a worker reported.
     fn of(findings: &Findings) -> Probed {
         let figure = |name: &str| findings.figures.get(name).copied().unwrap_or(0.0);
         let latencies = findings.latency.as_ref();
@@ -131,7 +126,6 @@ impl Probed {
 }
 
 impl Felt {
-    /// What no probe found.
     pub(super) fn nothing() -> Felt {
         Felt {
             probes: std::array::from_fn(|_| Probed::default()),
@@ -139,12 +133,11 @@ impl Felt {
         }
     }
 
-    /// CPU time and faults of the probes.
     pub(super) fn cost(&self) -> Cost {
         self.cost
     }
 
-    /// Counts what was found in another stretch too.
+    /// Adds the findings of another interval.
     pub(super) fn merge(&mut self, other: &Felt) {
         for (mine, theirs) in self.probes.iter_mut().zip(&other.probes) {
             mine.merge(theirs);
@@ -152,12 +145,10 @@ impl Felt {
         self.cost = self.cost.and(other.cost);
     }
 
-    /// The wake-ups of the wake-up probe.
     pub(super) fn wakeup(&self) -> &Latencies {
         &self.probes[0].latencies
     }
 
-    /// The visits of the small set.
     pub(super) fn small_set(&self) -> &Latencies {
         &self.probes[2].latencies
     }

@@ -14,15 +14,14 @@ use plimsoll_model::recording::model::{Event, EventKind, Trial, TrialStatus};
 
 use plimsoll_model::scenario::TrialPlan;
 
-/// What a trial leaves behind: its record, and how it ends the program.
+/// A trial that ended: its record, and its exit code.
 pub(super) struct Ended {
     pub(super) trial: Trial,
     pub(super) exit: Exit,
 }
 
 impl Runner<'_> {
-    /// Runs one trial from set-up to tear-down. A trial that goes wrong is a failed trial, not an error; an error
-    /// is what ends the run (the recording cannot be written).
+    /// Runs one trial from set-up to tear-down. A failed trial is not an error; an unwritable recording is.
     pub(super) fn trial(&mut self, plan: &TrialPlan) -> Result<Ended, Failure> {
         let mut event = Event {
             t_ns: 0,
@@ -48,7 +47,7 @@ impl Runner<'_> {
         Ok(Ended { trial, exit })
     }
 
-    /// Makes the environment, runs the phases in it, and undoes it whatever happened.
+    /// Makes the environment, runs the phases in it, and undoes it, also after an error.
     fn in_environment(&mut self, plan: &TrialPlan, trial: &mut Trial) -> Vec<TrialError> {
         let missing = environment::missing(&plan.settings);
         let session = match self.session.as_mut() {
@@ -72,7 +71,7 @@ impl Runner<'_> {
         errors
     }
 
-    /// Writes down what was really set up, as the kernel shows it.
+    /// Records the environment as read back from the kernel.
     fn note_environment(&mut self, plan: &TrialPlan, environment: &Environment) -> Result<(), Failure> {
         let text = serde_json::to_string(environment.description()).or_exit(Exit::WorkloadFailed)?;
         self.progress
@@ -113,7 +112,7 @@ impl Runner<'_> {
             ..
         } = context;
         if let Err(error) = ended {
-            // What ended it comes before what was seen on the way.
+            // The error that ended it comes first.
             errors.insert(0, error);
         }
         trial.params.extend(params);

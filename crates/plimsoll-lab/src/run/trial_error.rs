@@ -21,7 +21,7 @@ impl TrialError {
         }
     }
 
-    /// That a worker answered a command with what is no answer to it.
+    /// An unexpected reply of a worker.
     pub(super) fn unexpected(reply: &Reply) -> Self {
         TrialError::new(
             Exit::WorkloadFailed,
@@ -36,7 +36,7 @@ impl From<Failure> for TrialError {
     }
 }
 
-/// That something did not run for want of something else; the run's warnings say how to get that.
+/// An error of work that did not run for lack of requirements; the run's warnings hold the remedies.
 pub(super) fn lacking(what_ran: &str, missing: &[Missing]) -> TrialError {
     let what: Vec<&str> = missing.iter().map(|missing| missing.what.as_str()).collect();
     TrialError::new(

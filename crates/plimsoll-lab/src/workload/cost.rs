@@ -1,4 +1,4 @@
-//! What a piece of work costs: wall time, CPU and faults around it alone.
+//! Cost of a piece of work: wall time, CPU and faults.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -40,20 +40,14 @@ impl Stopwatch {
     }
 }
 
-/// What a command cost, measured inside the worker around the work alone.
+/// Cost of a command, measured inside the worker around the work alone.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cost {
-    /// Wall time in seconds.
     pub seconds: f64,
-    /// Bytes worked on.
     pub bytes: u64,
-    /// User CPU seconds of the worker.
     pub cpu_user_s: f64,
-    /// System CPU seconds of the worker.
     pub cpu_system_s: f64,
-    /// Minor faults.
     pub minor_faults: u64,
-    /// Major faults.
     pub major_faults: u64,
 }
 
@@ -72,13 +66,13 @@ impl Cost {
     }
 }
 
-/// What a command found.
+/// Findings of a command.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Findings {
-    /// Figures by name, the unit at its end.
+    /// Metrics by name, with the unit as suffix.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub figures: BTreeMap<String, f64>,
-    /// Figures of which there is one for each of several things.
+    /// Metrics with several values.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub lists: BTreeMap<String, Vec<f64>>,
     /// Every latency, as [`plimsoll_model::latency::Latencies::to_text`] writes them.
@@ -87,7 +81,6 @@ pub struct Findings {
 }
 
 impl Findings {
-    /// Notes a figure.
     pub fn set(&mut self, name: &str, value: f64) {
         self.figures.insert(name.to_owned(), value);
     }

@@ -14,7 +14,6 @@ const COMPARED_AT_ONCE: usize = 256 << 10;
 /// Most mappings of one fill: below the kernel's usual `vm.max_map_count` of 65530.
 const MOST_REQUESTS: u64 = 60_000;
 
-/// What to map and fill.
 #[derive(Debug, Clone)]
 pub(crate) struct FillRequest {
     pub(crate) bytes: u64,
@@ -71,8 +70,8 @@ pub(crate) struct Memory {
     marks: Marks,
 }
 
-/// Which pages were marked, and with what: page after page and from the last to the first again, so that a number
-/// says it all.
+/// The marks of all pages. Marks go from the first page to the last and start over, so that their count determines
+/// them.
 #[derive(Debug, Clone, Copy, Default)]
 struct Marks {
     /// Pages marked in all, each as often as it was.
@@ -87,7 +86,7 @@ impl Marks {
     }
 }
 
-/// What the pages are marked with in a turn, counted from 1: never what they were marked with in the turn before.
+/// The mark of a turn, counted from 1. It differs from the turn before.
 fn turn_byte(turn: u64) -> u8 {
     turn as u8
 }
@@ -177,7 +176,7 @@ impl Memory {
                 for page in first..end {
                     bytes[page as usize * page_size] = byte;
                 }
-                // What was written is read by nobody here, and must be in memory all the same.
+                // Keeps the compiler from dropping the writes, which no code here reads.
                 std::hint::black_box(bytes);
                 self.marks.count += end - first;
                 left -= end - first;
@@ -190,7 +189,7 @@ impl Memory {
         self.mappings.iter().map(|mapping| mapping.len() as u64).sum()
     }
 
-    /// The bytes, where they are one mapping. Whoever writes to them checks them: to `restore` they are wrong.
+    /// The bytes, if they are one mapping. `restore` counts writes to them as wrong bytes.
     pub(crate) fn whole_mut(&mut self) -> Option<&mut [u8]> {
         match self.mappings.as_mut_slice() {
             [mapping] => Some(mapping.bytes_mut()),
@@ -198,7 +197,7 @@ impl Memory {
         }
     }
 
-    /// Has the kernel reclaim everything. Success says that it was asked, not that pages went.
+    /// Has the kernel reclaim everything. Success does not imply that pages left.
     pub(crate) fn trim(&self) -> Result<Cost, MemoryError> {
         let watch = Stopwatch::start(UsageScope::Process);
         for mapping in &self.mappings {
@@ -263,7 +262,6 @@ impl Memory {
         }
     }
 
-    /// Unmaps everything.
     pub(crate) fn release(self) -> Result<Cost, MemoryError> {
         let bytes = self.bytes();
         let watch = Stopwatch::start(UsageScope::Process);
@@ -287,7 +285,7 @@ fn pages_of(mapping: &Mapping) -> u64 {
     mapping.len().div_ceil(plimsoll_os::page_size()) as u64
 }
 
-/// Lengths of the requests: all alike but the last, which is what is left.
+/// Lengths of the requests: all alike but the last, which takes the rest.
 fn request_lengths(asked: &FillRequest) -> Result<Vec<u64>, MemoryError> {
     let (bytes, request) = (asked.bytes, asked.request);
     if bytes == 0 || request == 0 {
@@ -318,7 +316,7 @@ fn advise_huge_pages(mapping: &Mapping, thp: ThpMode) -> Result<(), MemoryError>
         ThpMode::Never => (Advice::NoHugePage, "madvise(MADV_NOHUGEPAGE)"),
     };
     match mapping.advise(advice) {
-        // A kernel without transparent huge pages gives none, which is what was asked.
+        // A kernel without transparent huge pages gives none, as requested.
         Err(Errno::INVAL) if thp == ThpMode::Never => Ok(()),
         outcome => outcome.map_err(|errno| MemoryError::Advise {
             what,

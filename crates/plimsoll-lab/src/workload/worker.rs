@@ -59,11 +59,10 @@ fn failed(message: impl ToString) -> Reply {
 /// The worker's side of the workload of a name.
 pub(crate) type Works = fn(&str) -> Option<Box<dyn Work>>;
 
-/// A worker between two commands.
 struct Server {
     memory: Option<Memory>,
     probe: Option<RunningProbe>,
-    /// What is done for one workload alone, and its name, from its first request on.
+    /// Name and state of the workload, from its first request on.
     work: Option<(String, Box<dyn Work>)>,
     works: Works,
 }

@@ -73,8 +73,8 @@ pub(in super::super) fn undo_controller(cgroup: &Path) -> Result<Undone, UndoErr
     }
 }
 
-/// Sets the limit once no more than that is used. False where the kernel could not reclaim enough: the limit is then
-/// as it was, since one that cannot be kept ends in the OOM killer.
+/// Reclaims down to the limit and then sets it. False if the kernel cannot reclaim enough: the limit then stays,
+/// since a limit below the usage invokes the OOM killer.
 pub(super) fn set_limit(
     cgroup: &MemoryCgroup,
     bytes: u64,
@@ -97,8 +97,8 @@ fn make_room(cgroup: &MemoryCgroup, bytes: u64, patience: &Patience<'_>) -> Resu
     Ok(cgroup.usage()? <= bytes)
 }
 
-/// Sets the soft ceiling; `None` is no ceiling. What is above it is reclaimed step by step before, as the write that sets
-/// it would do in one go that nothing ends. What then is left above it the kernel may reclaim.
+/// Sets the soft ceiling; `None` removes it. Steps reclaim the memory above it before, since the write that sets it
+/// would reclaim without a way to interrupt it. The kernel may reclaim the rest.
 pub(super) fn set_high(
     cgroup: &MemoryCgroup,
     bytes: Option<u64>,
@@ -123,7 +123,7 @@ pub(super) fn reclaim(
     let complete = stepwise(bytes, patience, |step| {
         match cgroup.reclaim(step.end - step.start) {
             Ok(()) => Ok(true),
-            // It reclaimed what it could (EAGAIN), or was interrupted while it did (EINTR).
+            // A partial reclaim (EAGAIN), or a signal during it (EINTR).
             Err(error) if matches!(error.errno(), Some(libc::EAGAIN | libc::EINTR)) => {
                 patience.check()?;
                 Ok(false)
@@ -219,7 +219,7 @@ mod tests {
             swap: false,
         };
         configure(&group.0, settings).unwrap();
-        // A control file takes one write; a plain file keeps the tail of what was there before.
+        // A control file takes one write; a plain file keeps the tail of its previous content.
         assert!(
             control_file::read(&folder.path().join(LIMIT))
                 .unwrap()
@@ -351,7 +351,7 @@ mod tests {
         let read = |name: &str| control_file::read(&folder.path().join(name)).unwrap();
         group.set_high(Some(40_000_000), minute, &stop).unwrap();
         assert!(read(HIGH).starts_with("40000000"));
-        // What is above it was asked for before.
+        // A step before has requested the rest.
         assert!(!read("memory.reclaim").is_empty());
         group.set_high(None, minute, &stop).unwrap();
         assert!(read(HIGH).starts_with("max"));

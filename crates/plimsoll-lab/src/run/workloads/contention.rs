@@ -10,19 +10,18 @@ use plimsoll_model::exit::Exit;
 use plimsoll_model::quantity;
 use plimsoll_model::scenario::Contention;
 
-/// Share of what it held by which the first program must have shrunk before it counts as trimmed. The kernel's batches
-/// of counting, and a page here and there, stay below.
+/// Share of its memory by which the first program must shrink to count as trimmed. The kernel's batches of counting,
+/// and a page here and there, stay below.
 const TRIMMED: f64 = 0.02;
-/// Asks after trimming has begun: enough to see who goes on losing.
+/// Asks after trimming has begun: enough to see which program goes on losing.
 const MORE_ASKS: usize = 4;
 /// Share of the size that must be resident before the first ask.
 const REACHED: f64 = 0.95;
 
-/// Runs the trial's work.
 pub(super) fn run(context: &mut TrialContext<'_, '_>, contention: &Contention) -> Result<(), TrialError> {
     context.param("suspended", contention.suspended.to_string());
     if let Surroundings::Lacking(missing) = &context.surroundings {
-        // Without a limit around both, all of the machine would be asked for.
+        // Without a limit around both they would take the whole machine.
         return Err(lacking("contention", missing));
     }
     let holder = context.spawn()?;
@@ -47,7 +46,6 @@ pub(super) fn run(context: &mut TrialContext<'_, '_>, contention: &Contention) -
     ended
 }
 
-/// The two programs of a trial.
 struct Both<'a> {
     holder: Worker,
     asker: Worker,
@@ -112,7 +110,7 @@ impl Both<'_> {
             number += 1;
             let bytes = self.asked.request.min(most - asked);
             let command = match asked {
-                // The same stream as the first one's: what the second holds is no other data, only more of it.
+                // The same stream as the first one's: the second holds more of the same data.
                 0 => context.fill(bytes, bytes),
                 _ => Command::Grow { bytes },
             };

@@ -2,7 +2,7 @@
 
 use super::random::Source;
 
-/// Bytes of a page that lz4 is given, whatever the page size of the system.
+/// Bytes of a page for lz4, independent of the system's page size.
 const PAGE: usize = 4096;
 
 /// A stream of such pages.

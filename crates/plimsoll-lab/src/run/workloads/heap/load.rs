@@ -28,28 +28,24 @@ use plimsoll_model::scenario::{BlockSizes, Heap, HeapLoad};
 const PAIRS_A_BLOCK: u64 = 100;
 const MOST_PAIRS: u64 = 300_000;
 
-/// A step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "step", rename_all = "kebab-case")]
 pub(super) enum HeapStep {
     /// Answer with the library that malloc comes from.
     Which,
-    /// Run the load, and free all that it allocated; that of fragmentation keeps what it holds at its end, so that its
-    /// heap can be looked at. Every block is checked before it is freed. Finds the figures of [`finding`] that the load
-    /// has.
+    /// Run the load, and free its blocks; the fragmentation load keeps its last blocks for the heap's inspection. The
+    /// load checks every block before it frees it. Finds the figures of [`finding`] that the load has.
     Load {
-        /// What to do.
         heap: Heap,
         /// Seed of the sizes and of the order.
         seed: u64,
     },
-    /// Free what the load kept.
+    /// Free the blocks that the load kept.
     Free,
-    /// Finds `left_bytes`: what is resident more than before the load.
+    /// Finds `left_bytes`: resident bytes above those before the load.
     Left,
 }
 
-/// Why a step could not be done.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(super) enum HeapError {
@@ -63,12 +59,11 @@ pub(super) enum HeapError {
     NothingKept,
 }
 
-/// The worker's side: what a load leaves to the steps that follow.
+/// The worker's side: the state between steps.
 #[derive(Default)]
 pub(in crate::run) struct Load {
-    /// What was resident before it.
     before: Option<Resident>,
-    /// What the load of fragmentation holds at its end.
+    /// Blocks of the fragmentation load at its end.
     kept: Option<Shifted>,
 }
 
@@ -78,7 +73,6 @@ impl Work for Load {
     }
 }
 
-/// Does a step.
 fn step(loaded: &mut Load, step: &HeapStep) -> Result<Reply, HeapError> {
     let (cost, findings) = match step {
         HeapStep::Which => {
@@ -155,7 +149,7 @@ fn load(heap: &Heap, seed: u64, kept: &mut Option<Shifted>) -> Result<(Cost, Fin
         HeapLoad::Fragmentation => {
             let load = Fragmentation {
                 live_bytes: heap.volume,
-                // The runner waits, and asks what is left.
+                // The runner waits, and then measures the rest.
                 rest: Duration::ZERO,
                 seed,
                 ..Fragmentation::default()

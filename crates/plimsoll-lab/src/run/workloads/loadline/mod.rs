@@ -1,7 +1,7 @@
 //! One worker visits its memory, at one load after the other, until the knee is found.
 //!
-//! Each load is a point: a fresh worker fills its memory, warms up, and is measured; then every page is checked. Where the
-//! OOM killer ends the worker the point says so: that is what this load does here.
+//! Each load is a point: a fresh worker fills its memory, warms up, and is measured; then every page is checked. A
+//! point records that the OOM killer ended its worker: that is a result of the load.
 //!
 //! The OOM killer sometimes ends a worker although swap is free. A cgroup's reclaim goes by statistics that lag behind: the
 //! inactive list looks full and is empty, so that one reclaim after the other gets nothing. Such a kill says nothing about
@@ -43,7 +43,7 @@ const FULL: f64 = 0.9;
 /// Pause between two looks at the swap while a worker works.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// What the points of a trial share.
+/// State that the points of a trial share.
 struct Sweep<'a> {
     loadline: &'a Loadline,
     /// Steps of computing after a visit, once the first worker has found them.
@@ -56,7 +56,6 @@ struct Sweep<'a> {
     early_kills: u32,
 }
 
-/// Runs the trial's work.
 pub(super) fn run(context: &mut TrialContext<'_, '_>, loadline: &Loadline) -> Result<(), TrialError> {
     if let Surroundings::Lacking(missing) = &context.surroundings {
         // Outside of a cgroup nothing is over a limit.
@@ -166,8 +165,8 @@ impl Sweep<'_> {
         early && self.early_kills < TRIES
     }
 
-    /// Carries out a command, or says that the OOM killer ended the worker for it. Looks at the swap meanwhile: when the
-    /// worker has ended, what it had there is gone.
+    /// Carries out a command; `None` if the OOM killer ended the worker. Reads the swap usage meanwhile, since the
+    /// end of a worker frees its swap.
     fn ask(
         &mut self,
         context: &TrialContext<'_, '_>,
@@ -198,7 +197,7 @@ impl Sweep<'_> {
         }
     }
 
-    /// Has the worker fill its memory and warm up; what it found about itself, or nothing if it was killed for it.
+    /// Has the worker fill its memory and warm up. Returns its findings, or `None` after an OOM kill.
     fn prepare(
         &mut self,
         context: &mut TrialContext<'_, '_>,
@@ -213,7 +212,7 @@ impl Sweep<'_> {
             pattern: self.loadline.pattern,
             compute: self.loadline.compute,
             steps: self.steps,
-            // Half as long as what is measured: uniform choices need none, uneven ones have their hot pages back soon.
+            // Half as long as the measurement: uniform choices need none, uneven ones have their hot pages back soon.
             warm_up: self.loadline.duration / 2.0,
             seed: context.seed(),
         };
@@ -271,7 +270,7 @@ impl Sweep<'_> {
         }
     }
 
-    /// What the system says of the measured stretch.
+    /// System metrics of the measured interval.
     fn figures(
         &self,
         context: &TrialContext<'_, '_>,

@@ -4,9 +4,9 @@
 //! process allocates a large area with malloc, waits for its turn, and then performs cycles of writes at random bytes
 //! of the area, with a sleep after each.
 //!
-//! Place and value of a write follow from the seed and the number of the write alone. What was written can therefore be
-//! told again afterwards without having been noted: what the memory must hold, and on how many distinct pages the writes
-//! of a cycle fell. That count is one of the places that the generator chose; it does not look at the memory.
+//! Place and value of a write follow from the seed and the number of the write alone. Afterwards a replay gives the
+//! expected content of the memory, and the number of distinct pages of a cycle. That number counts the generator's
+//! choices; it does not read the memory.
 
 use std::time::{Duration, Instant};
 
@@ -26,24 +26,23 @@ const PAGE: u64 = 4096;
 /// Of that many cycles one is counted page by page, and the first is: seldom enough that counting, which repeats the
 /// cycle's choices, adds a few percent to the worker's CPU time.
 const COUNTED_EVERY: u64 = 16;
-/// Pages that are compared at the end, spread at random: few, so that what is kept of an area does not weigh on the cgroup.
-/// They show content that is wrong throughout, as of a store that returns other bytes; a page lost here and there among
-/// the thousands of an area they most likely do not.
+/// Pages that are compared at the end, spread at random: few, so that the copies of an area do not weigh on the
+/// cgroup. They show content that is wrong throughout, as of a store that returns other bytes; a page lost here and
+/// there among the thousands of an area they most likely do not.
 const WITNESSED: u64 = 16;
 /// Step of the numbers that the writes' choices are mixed from: odd, with its bits well spread (SplitMix64's).
 const GAMMA: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// What is asked of a worker.
+/// Requests to a worker.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "kebab-case")]
 pub(super) enum Asked {
     /// Be a consumer, from its start to the common end.
     Consume(Consume),
-    /// Compare what the consumer kept of its memory with what it wrote, when nothing is timed any more.
+    /// Verify the pages that the consumer kept, after all timing.
     Verify,
 }
 
-/// What is asked.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Consume {
     /// S: bytes that it allocates.
@@ -56,14 +55,12 @@ pub(super) struct Consume {
     pub start: f64,
     /// Seconds from the command to the common end.
     pub end: f64,
-    /// Seed of the places and the bytes.
     pub seed: u64,
 }
 
-/// The worker's side.
 #[derive(Default)]
 pub(in crate::run) struct Consumer {
-    /// What the consumer that it was left behind.
+    /// Pages that the consumer kept.
     witness: Option<Witness>,
 }
 
@@ -117,11 +114,10 @@ impl Choices {
     }
 }
 
-/// What a consumer leaves behind for the comparison: some pages as they were at its end.
+/// Some pages of a consumer at its end, for verification.
 #[derive(Debug, PartialEq)]
 pub(super) struct Witness {
     choices: Choices,
-    /// Writes that were done.
     writes: u64,
     /// Number and content of each page, by number.
     pages: Vec<(u64, Vec<u8>)>,
@@ -184,7 +180,6 @@ fn check(asked: &Consume) -> Result<(), ConsumeError> {
     Ok(())
 }
 
-/// What a consumer has done so far.
 #[derive(Debug)]
 struct Diary {
     choices: Choices,
@@ -302,7 +297,7 @@ impl Witness {
         }
     }
 
-    /// Does all writes again on the pages that were kept, and compares every byte of them.
+    /// Replays all writes on the kept pages, and compares every byte.
     pub(super) fn verify(&self) -> Verification {
         let watch = Stopwatch::start(UsageScope::Process);
         let mut expected: Vec<Vec<u8>> = self.pages.iter().map(|(_, page)| vec![0; page.len()]).collect();

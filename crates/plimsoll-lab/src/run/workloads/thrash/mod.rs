@@ -37,7 +37,6 @@ const QUIET_LOOKS: u32 = 2;
 /// Share of the swap from which on it was used up: its last pages go between two looks, and the count of them lags.
 const NEARLY_FULL: f64 = 0.9;
 
-/// The processes of one trial.
 struct Crew {
     consumers: Vec<Worker>,
     probes: Probes,
@@ -67,7 +66,7 @@ pub(super) fn run(context: &mut TrialContext<'_, '_>, thrash: &Thrash) -> Result
     ended
 }
 
-/// What the rest was like: what the recovery must come back to.
+/// Metrics of the rest, which the recovery must reach again.
 struct Baseline {
     usage: Use,
     felt: Felt,
@@ -80,7 +79,7 @@ struct CommonEnd {
     row: Row,
 }
 
-/// What the looks at a recovery say so far.
+/// State of a recovery.
 #[derive(Default)]
 struct Recovery {
     /// Looks in a row, up to the latest, that were as before the load.
@@ -140,7 +139,6 @@ impl Crew {
         self.verify(context)
     }
 
-    /// The machine before the load.
     fn rest(
         &mut self,
         context: &mut TrialContext<'_, '_>,
@@ -148,7 +146,7 @@ impl Crew {
         before: &Row,
     ) -> Result<(Worked, Baseline), TrialError> {
         let begun = Instant::now();
-        // What the probes met while the consumers started is no baseline.
+        // The start of the consumers is no part of the baseline.
         self.probes.lap(context)?;
         context.rest(thrash.hold.max(LEAST_REST))?;
         let felt = self.probes.lap(context)?;
@@ -196,7 +194,7 @@ impl Crew {
         Ok((worked, end))
     }
 
-    /// Tells every consumer its start and the common end, each counted from when it is told.
+    /// Sends every consumer its start and the common end, relative to the message.
     fn send(
         &mut self,
         context: &TrialContext<'_, '_>,
@@ -245,7 +243,7 @@ impl Crew {
         let mut findings = Findings::default();
         felt.note(&mut findings);
         note_usage(&mut findings, "", &usage(before, &earlier));
-        // What did not happen took no time that is known.
+        // An event that did not happen has no time.
         if let Some(seconds) = recovery.took_s() {
             findings.set(finding::RECOVERY, seconds);
         }
@@ -254,7 +252,7 @@ impl Crew {
         Ok(worked(felt.cost(), begun, findings))
     }
 
-    /// Has every consumer compare what it kept of its memory with what it wrote.
+    /// Has every consumer verify its kept pages.
     fn verify(&mut self, context: &mut TrialContext<'_, '_>) -> Result<(), TrialError> {
         for (number, consumer) in self.consumers.iter_mut().enumerate() {
             let found = match context.ask(consumer, &Command::work(WorkloadKind::Thrash, &Asked::Verify))? {
@@ -283,7 +281,7 @@ impl Crew {
         Ok(())
     }
 
-    /// Waits until then, and ends the trial where a stop was asked for or the OOM killer took a process.
+    /// Waits until then; returns an error after a stop or an OOM kill.
     fn attend(&mut self, context: &TrialContext<'_, '_>, until: Instant) -> Result<(), TrialError> {
         loop {
             context.go_on()?;
@@ -317,7 +315,7 @@ impl Crew {
     }
 }
 
-/// How much of the swap was used when the OOM killer came, and what it means where much was free.
+/// Swap usage at the OOM kill, with an explanation if much was free.
 fn swap_words(used: u64, size: u64) -> String {
     let mut words = format!(
         "at most {} of {} of swap were seen in use",
@@ -331,8 +329,8 @@ fn swap_words(used: u64, size: u64) -> String {
     words
 }
 
-/// The cost of workers together, on the clock of the runner. What they work on are writes of a byte and visits of a
-/// page, not a stream of bytes: there is no GB/s to be made of it.
+/// The cost of workers together, on the clock of the runner. Their work is writes of a byte and visits of a page, not
+/// a stream, so it has no GB/s.
 fn worked(cost: Cost, begun: Instant, findings: Findings) -> Worked {
     Worked {
         cost: Cost {
@@ -353,8 +351,8 @@ fn note_usage(findings: &mut Findings, prefix: &str, usage: &Use) {
     }
 }
 
-/// Places that are on more or fewer pages than chance says are not chosen evenly: the load is not the one that was asked
-/// for. This looks at what the generator chose, not at memory.
+/// Checks that the generator's choices fall on as many distinct pages as chance predicts: else the load is not
+/// uniform. Does not read the memory.
 fn check_distinct(context: &mut TrialContext<'_, '_>, thrash: &Thrash, load: &Load) {
     let sum = |name: &str| load.list(name).iter().sum::<f64>();
     let (pages, cycles) = (sum("consumer_counted_pages"), sum("consumer_counted_cycles"));
@@ -374,7 +372,7 @@ fn check_distinct(context: &mut TrialContext<'_, '_>, thrash: &Thrash, load: &Lo
     }
 }
 
-/// What the consumers did, put together.
+/// Sums over the consumers.
 #[derive(Default)]
 struct Load {
     cost: Cost,
@@ -385,7 +383,7 @@ struct Load {
     counting_s: f64,
 }
 
-/// Figures of a consumer that are kept for each, with the name of the list.
+/// Metrics that each consumer reports, with the name of the list.
 const LISTED: [(&str, &str); 10] = [
     ("cycles", "consumer_cycles"),
     ("cycles_in_time", "consumer_cycles_in_time"),
@@ -447,7 +445,7 @@ impl Load {
 }
 
 impl Baseline {
-    /// Whether a look at the machine was no worse than the rest, with what a quiet machine scatters by: twice the
+    /// Whether a look at the machine was no worse than the rest, with the scatter of a quiet machine: twice the
     /// latency and a millisecond, a hundred pages a second, five percent of time stalled.
     fn is_back(&self, usage: &Use, felt: &Felt) -> bool {
         let near = |now: Option<f64>, then: Option<f64>, factor: f64, margin: f64| {

@@ -32,10 +32,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Share of the size that may stay resident when the working set is emptied: the kernel has some pages in hand just then.
 const MAY_STAY: f64 = 0.05;
 
-/// What holds the worker to its cap where the cgroup does not.
+/// Mechanism of `cap-by=balance`.
 const BALANCE: &str = "madvise(MADV_PAGEOUT) by a thread of the worker, once a second";
 
-/// Runs the trial's work.
 pub(super) fn run(context: &mut TrialContext<'_, '_>, wscap: &Wscap) -> Result<(), TrialError> {
     let mut symbols = kernel_symbols();
     let mut early_kills = 0;
@@ -59,7 +58,7 @@ pub(super) fn run(context: &mut TrialContext<'_, '_>, wscap: &Wscap) -> Result<(
         if !begins_anew(was_killed && was_free, early_kills) {
             break ended;
         }
-        // What the killed worker found does not count; the cap that ended it is lifted for the next one's fill.
+        // Drops the findings of the killed worker, and lifts its cap for the next fill.
         context.finished.clear();
         context.errors.clear();
         context.lists.truncate(lists);
@@ -101,11 +100,10 @@ fn lift(context: &TrialContext<'_, '_>, wscap: &Wscap) -> Result<(), TrialError>
     })
 }
 
-/// The worker of one trial.
 struct Experiment {
     worker: Worker,
     wscap: Wscap,
-    /// The kernel's symbols, or why no share of CPU time can be told.
+    /// The kernel's symbols, or the reason why the trial has no profile.
     symbols: Result<Symbols, ProfileError>,
     /// Most bytes of the swap device that were seen in use.
     most_swapped: u64,
@@ -171,7 +169,7 @@ impl Experiment {
         Ok(worked)
     }
 
-    /// Has the worker scan, and looks at it meanwhile: how much of it is resident, and what its CPU time is spent in.
+    /// Has the worker scan, and measures its resident memory and profile meanwhile.
     fn scan(
         &mut self,
         context: &mut TrialContext<'_, '_>,
@@ -242,7 +240,7 @@ impl Experiment {
         }
     }
 
-    /// Compares every byte with what was filled in, and that of each page with what was written last.
+    /// Compares every byte with the fill, and the first byte of each page with the last scan.
     fn verify(&mut self, context: &mut TrialContext<'_, '_>) -> Result<Worked, TrialError> {
         match context.ask(&mut self.worker, &Command::Restore)? {
             Reply::Done {
@@ -275,7 +273,7 @@ fn cannot_cap(context: &TrialContext<'_, '_>) -> Option<TrialError> {
     }
 }
 
-/// What the worker held before it filled anything: its program's own.
+/// Resident bytes of the worker before its fill.
 fn own_bytes(context: &TrialContext<'_, '_>) -> u64 {
     context.finished.first().map_or(0, |fill| fill.before.target())
 }

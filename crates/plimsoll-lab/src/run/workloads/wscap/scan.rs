@@ -20,16 +20,13 @@ use plimsoll_model::scenario::workloads::wscap::finding;
 /// Pages between two looks at the clock: reading it takes about as long as writing two or three pages.
 const PAGES_AT_ONCE: u64 = 256;
 
-/// What is asked.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Scan {
-    /// Seconds to go on for.
     pub seconds: f64,
-    /// Most bytes that stay resident, where the worker trims itself once a second; none where somebody else does.
+    /// Cap in bytes if the worker trims itself once a second; `None` if the cgroup caps it.
     pub balance: Option<u64>,
 }
 
-/// What went wrong with a scan.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(super) enum ScanError {
@@ -39,7 +36,6 @@ pub(super) enum ScanError {
     Balance(#[from] super::balance::BalanceError),
 }
 
-/// The worker's side.
 #[derive(Default)]
 pub(in crate::run) struct Scanner;
 
@@ -83,7 +79,7 @@ pub(super) fn scan(memory: &mut Memory, asked: &Scan) -> Result<(Cost, Findings)
     Ok((cost, findings))
 }
 
-/// What was counted while the pages were written.
+/// Counts of a scan.
 struct Counted {
     seconds: f64,
     pages: u64,
@@ -122,7 +118,7 @@ impl Counted {
                 scan_start = now;
             }
             let (since, over) = (now - interval_start, now - start >= length);
-            // What is left at the end is told where it is long enough to say something.
+            // The last interval counts if it is at least half as long as the others.
             if since >= interval || (over && since >= interval / 2) {
                 let rate = interval_pages as f64 / all as f64 / since.as_secs_f64();
                 counted.add_rate(rate, since);
