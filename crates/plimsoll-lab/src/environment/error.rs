@@ -20,24 +20,23 @@ pub(super) const HOW_TO_GET_HIGH: &str =
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EnvironmentError {
-    #[error("this machine cannot run the trial as asked:\n{}", list(.0))]
+    #[error("cannot run the trial on this machine:\n{}", list(.0))]
     Missing(Vec<Missing>),
-    #[error("{holder} is using this machine's memory settings; wait for it (`--wait`) or end it (lock: {})", lock.display())]
+    #[error("cannot lock this machine ({}): {holder} holds it; wait for it (`--wait`) or end it", lock.display())]
     Busy { holder: Holder, lock: PathBuf },
     /// The user stopped the run while it waited for the machine or the kernel.
-    #[error("interrupted before it was done")]
+    #[error("interrupted")]
     Interrupted,
     /// The kernel was not done with a reclaim in time.
-    #[error("the cgroup was not reclaimed within {:.1} s; raise `phase-timeout`, or ask for less", timeout.as_secs_f64())]
+    #[error("cannot reclaim the cgroup within {:.1} s; raise `phase-timeout`, or lower `size`", timeout.as_secs_f64())]
     ReclaimTimedOut { timeout: Duration },
     /// A cgroup's limit cannot be set, as more stays in use than it allows.
     #[error(
-        "the cgroup cannot be limited to {limit} bytes: {used} are in use after the kernel has reclaimed what it could; \
-         give the trial more swap (`swap-size`), or ask for a higher cap"
+        "cannot limit the cgroup to {limit} bytes: {used} are in use after the reclaim; raise `swap-size` or the cap"
     )]
     LimitNotReached { limit: u64, used: u64 },
     /// A cgroup of v1 has no soft ceiling.
-    #[error("cgroup v1 has no memory.high; {HOW_TO_GET_HIGH}")]
+    #[error("cannot set memory.high: cgroup v1 has none; {HOW_TO_GET_HIGH}")]
     NoHigh,
     /// A change of the system, or its undoing, failed.
     #[error("cannot {action}: {source}{}", advice_clause(.advice))]
@@ -49,15 +48,15 @@ pub enum EnvironmentError {
         advice: String,
     },
     /// The kernel took a value but does not show it.
-    #[error("{} was set to `{wanted}` but holds `{found}`: the kernel does not support it", path.display())]
+    #[error("cannot set {} to `{wanted}`: it holds `{found}` after the write, so the kernel does not support the value", path.display())]
     NotTaken {
         path: PathBuf,
         wanted: String,
         found: String,
     },
-    #[error("zram of this kernel has no algorithm `{asked}`; it has {}", available.join(", "))]
+    #[error("cannot set the zram algorithm `{asked}`: this kernel has {}", available.join(", "))]
     UnknownAlgorithm { asked: String, available: Vec<String> },
-    #[error("zswap of this kernel has no compressor `{asked}` (it fell back to `{found}`); loaded now: {}", available.join(", "))]
+    #[error("cannot set the zswap compressor `{asked}`: the kernel uses `{found}`; loaded now: {}", available.join(", "))]
     UnknownCompressor {
         asked: String,
         found: String,
@@ -65,11 +64,11 @@ pub enum EnvironmentError {
         available: Vec<String>,
     },
     /// The folder's file system cannot hold a swap file.
-    #[error("{} cannot hold a swap file: {why}; name another folder with `swap-dir`", folder.display())]
+    #[error("cannot make a swap file in {}: {why}; name another folder with `swap-dir`", folder.display())]
     UnsuitableFolder { folder: PathBuf, why: String },
     /// Too little disk space for the swap file.
     #[error(
-        "a swap file of {needed} bytes does not fit in {}: {available} bytes are available and {reserve} stay reserved; free some space, ask for less `swap-size` or name another `swap-dir`", folder.display()
+        "cannot make a swap file of {needed} bytes in {}: {available} bytes are available, of which {reserve} stay free; free some space, lower `swap-size` or name another `swap-dir`", folder.display()
     )]
     DiskFull {
         folder: PathBuf,
@@ -83,10 +82,10 @@ pub enum EnvironmentError {
     #[error(transparent)]
     Header(#[from] SwapHeaderError),
     /// A change could not be undone; the journal stays.
-    #[error("left behind (journal {}); see to the reason, then run `plimsoll cleanup`:\n{}", journal.display(), list(left))]
+    #[error("cannot undo every change (journal {}); remove the causes, then run `plimsoll cleanup`:\n{}", journal.display(), list(left))]
     LeftBehind { left: Vec<Left>, journal: PathBuf },
     /// Set-up failed, and so did undoing its first part.
-    #[error("{cause}\nand undoing what was already set up failed: {undo}")]
+    #[error("{cause}\nand cannot undo the part that was set up: {undo}")]
     AndUndo {
         cause: Box<EnvironmentError>,
         undo: Box<EnvironmentError>,

@@ -273,7 +273,7 @@ pub(super) enum Unreadable {
     #[error("its first line cannot be read ({0})")]
     Header(serde_json::Error),
     #[error(
-        "it has format {0} and this program knows format {JOURNAL_VERSION}: clean up with the version that wrote it"
+        "it has format {0} and this program reads format {JOURNAL_VERSION}; clean up with the version that wrote it"
     )]
     Format(u32),
 }

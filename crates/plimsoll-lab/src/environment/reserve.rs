@@ -36,7 +36,7 @@ pub fn memory_reserve(ram: u64) -> u64 {
 
 /// A trial that does not fit this machine.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("a size of {} is too large for this machine: {why}; {}", bytes(*asked as f64), largest_clause(*largest))]
+#[error("cannot run a size of {} on this machine: {why}; {}", bytes(*asked as f64), largest_clause(*largest))]
 pub struct TooLarge {
     pub asked: u64,
     /// Largest size in bytes that is safe, with `limit` and `swap_size` shrunk in proportion. 0 when none is.
@@ -64,7 +64,7 @@ pub enum Misfit {
     },
     /// The limit of our own cgroup.
     #[error(
-        "{} of it would be resident, but the cgroup that plimsoll runs in is limited to {}",
+        "{} of it would be resident, but the limit of plimsoll's own cgroup is {}",
         bytes(*resident as f64), bytes(*limit as f64)
     )]
     Cgroup { resident: u64, limit: u64 },

@@ -90,7 +90,7 @@ pub(super) fn turn_on(
             libc::EINVAL => {
                 "the file system cannot hold swap files (holes or copy-on-write): name another folder with `swap-dir`"
             }
-            libc::EBUSY => "somebody else uses it",
+            libc::EBUSY => "another program uses it",
             _ => "",
         };
         let source = io::Error::from_raw_os_error(errno.raw());
@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_area_whose_file_was_deleted_is_still_the_run_s_and_is_told_of_when_it_stays() {
+    fn a_failed_swapoff_of_a_deleted_file_is_an_error() {
         let text = "Filename\tType\tSize\tUsed\tPriority\n\
                     /plimsoll-test/.plimsoll-a\\040b-1.swap\\040(deleted)\tfile\t1020\t8\t1000\n";
         let (areas, path) = (

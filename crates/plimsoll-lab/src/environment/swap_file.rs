@@ -175,7 +175,7 @@ pub(super) fn undo(path: &Path, uuid: &str) -> Result<Undone, UndoError> {
         Ok(Found::Uuid(found)) if found == uuid => {}
         Ok(_) => {
             return Ok(Undone::NotOurs(
-                "somebody else has written to it since".to_owned(),
+                "another program has written to it since".to_owned(),
             ));
         }
         Err(source) => return Err(UndoError::system("read its header")(source)),

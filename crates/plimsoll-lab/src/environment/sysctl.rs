@@ -58,7 +58,7 @@ pub(super) fn undo(path: &Path, before: &str, wrote: &str) -> Result<Undone, Und
     }
     if chosen(&now) != chosen(wrote) {
         return Ok(Undone::NotOurs(format!(
-            "it holds `{}`, not the `{wrote}` of this run: somebody else changed it, so it is left alone (it was `{before}`)",
+            "it holds `{}`, not the `{wrote}` of this run: another program changed it (it was `{before}`)",
             chosen(&now)
         )));
     }

@@ -24,40 +24,40 @@ pub(super) enum UndoError {
         source: io::Error,
     },
     /// A swap area that is on.
-    #[error("it is in use as swap")]
+    #[error("cannot reset it: it is in use as swap")]
     InUse,
     /// The kernel keeps a swap area on.
-    #[error("swapoff failed: {0}")]
+    #[error("cannot turn it off: {0}")]
     SwapOff(plimsoll_os::Errno),
     /// RAM has no room for the content of a swap area.
-    #[error("swapoff failed: RAM cannot take the {used} bytes that it holds; end some programs")]
+    #[error("cannot turn it off: RAM has no room for its {used} bytes; end some programs")]
     NoRoom { used: u64 },
     /// Signals end every attempt.
-    #[error("swapoff was interrupted by signals again and again")]
+    #[error("cannot turn it off: signals interrupted every swapoff")]
     Interrupted,
     /// A swap file that was deleted while it was on.
     #[error(
-        "its file was deleted while it was in use, and it cannot be turned off without ({errno}): {used} bytes of memory \
-         are in it, and it stays until the machine is started anew"
+        "cannot turn it off: its file was deleted during use ({errno}), and holds {used} bytes of memory; reboot the \
+         machine"
     )]
     Deleted { errno: plimsoll_os::Errno, used: u64 },
     /// A device that is there after its removal.
-    #[error("it is still there")]
+    #[error("cannot remove it: it exists after its removal")]
     Stays,
     /// A controller that is on after it was turned off.
-    #[error("it stays enabled")]
+    #[error("cannot disable it: it stays enabled")]
     StaysEnabled,
     /// A cgroup without processes that cannot be removed.
-    #[error("it stays busy: it has child cgroups, or the kernel still frees its memory")]
+    #[error("cannot remove it: it has child cgroups, or the kernel still frees its memory")]
     Busy,
     /// A cgroup whose processes cannot be moved out.
-    #[error("processes {0:?} are in it and cannot be moved out: end them")]
+    #[error("cannot remove it: processes {0:?} are in it and cannot move out; end them")]
     Occupied(Vec<u32>),
     /// A process that outlives its killing.
-    #[error("still there {0} s after SIGKILL")]
+    #[error("cannot end it: it lives {0} s after SIGKILL")]
     Unkillable(u64),
     /// A value that the kernel does not take back.
-    #[error("`{before}` was written back but it holds `{found}`")]
+    #[error("cannot restore `{before}`: the file holds `{found}` after the write")]
     NotTaken { before: String, found: String },
 }
 

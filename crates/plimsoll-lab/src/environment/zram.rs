@@ -111,7 +111,7 @@ pub(super) fn undo_algorithm(id: u32, before: &str) -> Result<Undone, UndoError>
     }
     if device.size().is_ok_and(|size| size != 0) {
         return Ok(Undone::NotOurs(
-            "somebody else configured the device since".to_owned(),
+            "another program has configured the device since".to_owned(),
         ));
     }
     device
@@ -207,9 +207,7 @@ pub(super) fn undo_module(name: &str) -> Result<Undone, UndoError> {
     // `modprobe -r` would also remove configured devices that no process has open.
     let used = devices().map_err(UndoError::system("list the zram devices"))?;
     if let Some(id) = used.into_iter().find(|&id| !Zram::of(id).is_free()) {
-        return Ok(Undone::NotOurs(format!(
-            "/dev/zram{id} is in use by somebody else"
-        )));
+        return Ok(Undone::NotOurs(format!("another program uses /dev/zram{id}")));
     }
     modprobe(&["-r", name]).map_err(UndoError::system("unload it"))?;
     Ok(Undone::Gone)
@@ -243,7 +241,9 @@ pub(super) fn undo(id: u32, added: bool, disksize: u64, uuid: &str) -> Result<Un
         let header = swap_header::find(device.node()).map_err(UndoError::system("read its header"))?;
         let ours = size == disksize && (header == Found::Blank || header == Found::Uuid(uuid.to_owned()));
         if !ours {
-            return Ok(Undone::NotOurs("somebody else configured it since".to_owned()));
+            return Ok(Undone::NotOurs(
+                "another program has configured it since".to_owned(),
+            ));
         }
         patiently(|| device.reset().map_err(ControlError::into_io)).map_err(UndoError::system("reset it"))?;
     }

@@ -129,7 +129,7 @@ pub fn run(
     if let Some(session) = &session {
         for run in session.dead_runs().or_exit(Exit::Missing)? {
             warnings.push(format!(
-                "{run} was killed and left something behind; undo it with `plimsoll cleanup`"
+                "the killed run {run} left changes on this machine; undo them with `plimsoll cleanup`"
             ));
         }
     }
@@ -289,9 +289,11 @@ impl<'a> Runner<'a> {
         let mut worker = Worker::spawn(&self.executable, &WorkerOptions::default()).or_exit(Exit::Missing)?;
         match worker.call(&Command::Calibrate, CALIBRATION_TIMEOUT, self.stop.flag()) {
             Ok(Reply::Calibration { calibration }) => self.manifest.calibration = Some(calibration),
-            Ok(other) => self.warn(format!("no calibration: the worker answered {other:?}"))?,
+            Ok(other) => self.warn(format!("cannot calibrate: unexpected reply {other:?}"))?,
             Err(_) if self.stop.requested() => {}
-            Err(error) => self.warn(format!("no calibration, so no figure has its ratio: {error}"))?,
+            Err(error) => self.warn(format!(
+                "cannot calibrate, so no metric has a ratio to the machine: {error}"
+            ))?,
         }
         self.recorder.event(plain_event(EventKind::Calibration, "end"))?;
         self.recorder.manifest(&self.manifest)
@@ -343,7 +345,9 @@ impl<'a> Runner<'a> {
             None => Ok(Exit::Done),
             Some(Ok(report)) => {
                 for left in &report.left_alone {
-                    self.warn(format!("left alone, as somebody else changed it: {left}"))?;
+                    self.warn(format!(
+                        "not undone, since another program has changed it: {left}"
+                    ))?;
                 }
                 Ok(Exit::Done)
             }

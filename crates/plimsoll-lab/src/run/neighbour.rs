@@ -41,7 +41,7 @@ impl Runner<'_> {
         match self.ask_neighbour(&Command::ProbeEnd) {
             Ok(Reply::Found { findings, .. }) => Ok(neighbour::metrics(&findings.figures)),
             Ok(other) => {
-                self.lose_neighbour(&format!("it answered {other:?}"))?;
+                self.lose_neighbour(&format!("unexpected reply {other:?}"))?;
                 Ok(BTreeMap::new())
             }
             Err(error) => {
@@ -78,7 +78,7 @@ impl Runner<'_> {
     fn lose_neighbour(&mut self, reason: &str) -> Result<(), Failure> {
         self.retire_neighbour();
         self.warn(format!(
-            "what a trial did to processes outside of its cgroup is unknown: the wakeup failed: {reason}"
+            "cannot measure the neighbour's wake-up latency: {reason}"
         ))
     }
 }

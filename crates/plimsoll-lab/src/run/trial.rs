@@ -86,7 +86,9 @@ impl Runner<'_> {
         match undone {
             Ok(report) => {
                 let warned = report.left_alone.iter().try_for_each(|left| {
-                    self.warn(format!("left alone, as somebody else changed it: {left}"))
+                    self.warn(format!(
+                        "not undone, since another program has changed it: {left}"
+                    ))
                 });
                 warned.err().map(TrialError::from)
             }

@@ -25,7 +25,7 @@ impl TrialError {
     pub(super) fn unexpected(reply: &Reply) -> Self {
         TrialError::new(
             Exit::WorkloadFailed,
-            format_args!("the worker answered {reply:?}"),
+            format_args!("unexpected reply of the worker: {reply:?}"),
         )
     }
 }
@@ -37,10 +37,10 @@ impl From<Failure> for TrialError {
 }
 
 /// An error of work that did not run for lack of requirements; the run's warnings hold the remedies.
-pub(super) fn lacking(what_ran: &str, missing: &[Missing]) -> TrialError {
+pub(super) fn lacking(part: &str, missing: &[Missing]) -> TrialError {
     let what: Vec<&str> = missing.iter().map(|missing| missing.what.as_str()).collect();
     TrialError::new(
         Exit::Missing,
-        format_args!("{what_ran} {NOT_RUN}, for want of {}", what.join(", ")),
+        format_args!("{part} {NOT_RUN}, for lack of {}", what.join(", ")),
     )
 }

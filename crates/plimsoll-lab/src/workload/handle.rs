@@ -55,19 +55,19 @@ pub enum WorkerError {
         /// The signal that killed it; the OOM killer sends 9 (SIGKILL).
         signal: Option<i32>,
     },
-    #[error("the worker gave no answer within {:.1} s; raise `phase-timeout`, or ask for less", limit.as_secs_f64())]
+    #[error("cannot wait for the worker longer than {:.1} s; raise `phase-timeout`, or lower `size`", limit.as_secs_f64())]
     Timeout { limit: Duration },
-    #[error("interrupted while the worker was at work")]
+    #[error("interrupted while the worker ran a command")]
     Interrupted,
     /// An unexpected reply.
-    #[error("the worker broke the protocol: {0}")]
+    #[error("cannot read the worker's reply: {0}")]
     Protocol(String),
     /// It could not carry out the command, and said why.
     #[error("{message}")]
     Failed { message: String },
     /// The kernel refused a trim from outside.
     #[error(
-        "process_madvise(MADV_PAGEOUT) on the worker failed after {advised} bytes: {errno}; it needs Linux 5.10 and \
+        "cannot trim the worker by process_madvise(MADV_PAGEOUT) after {advised} bytes: {errno}; it needs Linux 5.10 and \
          CAP_SYS_NICE, or trim = \"worker\""
     )]
     TrimFromOutside {

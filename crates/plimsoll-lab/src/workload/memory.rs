@@ -30,8 +30,7 @@ pub(crate) enum MemoryError {
     #[error("cannot fill 0 bytes, or in requests of 0 bytes; ask for at least one page")]
     Nothing,
     #[error(
-        "cannot fill {asked} bytes: this machine has {ram} bytes of RAM and {swap} bytes of swap, and no more can be \
-         held; ask for less or add swap"
+        "cannot fill {asked} bytes: this machine has {ram} bytes of RAM and {swap} bytes of swap; ask for less or add swap"
     )]
     TooMuch { asked: u64, ram: u64, swap: u64 },
     #[error(
@@ -46,7 +45,7 @@ pub(crate) enum MemoryError {
         length: u64,
         errno: Errno,
     },
-    #[error("the kernel refuses {what}: {errno}; {advice}")]
+    #[error("cannot call {what}: {errno}; {advice}")]
     Advise {
         what: &'static str,
         errno: Errno,
@@ -94,7 +93,7 @@ fn turn_byte(turn: u64) -> u8 {
 impl Memory {
     /// Maps and fills. The cost covers mapping and filling, not reading the file of `file=F`.
     pub(crate) fn fill(asked: &FillRequest) -> Result<(Memory, Cost), MemoryError> {
-        refuse_what_no_machine_holds(asked.bytes)?;
+        check_fits_machine(asked.bytes)?;
         let lengths = request_lengths(asked)?;
         let stream = Stream::new(&asked.class, asked.seed)?;
         let mut memory = Memory {
@@ -117,7 +116,7 @@ impl Memory {
         }
         let (held, mappings) = (self.bytes(), self.mappings.len());
         let asked = held.saturating_add(bytes);
-        refuse_what_no_machine_holds(asked)?;
+        check_fits_machine(asked)?;
         if mappings as u64 >= MOST_REQUESTS {
             return Err(MemoryError::TooManyRequests {
                 bytes: asked,
@@ -299,7 +298,7 @@ fn request_lengths(asked: &FillRequest) -> Result<Vec<u64>, MemoryError> {
 }
 
 /// Refuses more than RAM and swap together: overcommit may map it, but filling it ends in a kill.
-fn refuse_what_no_machine_holds(asked: u64) -> Result<(), MemoryError> {
+fn check_fits_machine(asked: u64) -> Result<(), MemoryError> {
     let system = rustix::system::sysinfo();
     let unit = u64::from(system.mem_unit);
     let (ram, swap) = (system.totalram * unit, system.totalswap * unit);
@@ -348,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused_in_words() {
+    fn fill_refuses_sizes_that_no_machine_holds() {
         for (bytes, request, words) in [
             (0, 4096, "0 bytes"),
             (4096, 0, "requests of 0"),
@@ -371,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn what_grows_goes_on_with_the_stream() {
+    fn growth_continues_the_stream() {
         let (mut memory, _) = Memory::fill(&asked(1 << 20, 1 << 20)).unwrap();
         let cost = memory.grow(3 << 19).unwrap();
         assert_eq!((cost.bytes, memory.bytes()), (3 << 19, 5 << 19));

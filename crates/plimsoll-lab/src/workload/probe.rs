@@ -75,13 +75,13 @@ pub(super) enum ProbeError {
     Map(Errno),
     #[error("cannot fill the small working set: {0}")]
     Fill(#[from] StreamError),
-    #[error("there is no program to start: looked for {}", PROGRAMS.map(|(path, _)| path).join(", "))]
+    #[error("cannot find a program to start: none of {} exists", PROGRAMS.map(|(path, _)| path).join(", "))]
     NoProgram,
     #[error("cannot start {}: {source}", path.display())]
     Launch { path: PathBuf, source: io::Error },
-    #[error("{} ended with an error, though it does nothing", .0.display())]
+    #[error("cannot probe with {}: it ended with an error", .0.display())]
     Ended(PathBuf),
-    #[error("the small working set holds a wrong byte at offset {0} after {1} visits")]
+    #[error("the small working set has a wrong byte at offset {0} after {1} visits")]
     Wrong(usize, u64),
 }
 

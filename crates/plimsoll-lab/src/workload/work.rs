@@ -21,14 +21,16 @@ pub(crate) struct NoRequests;
 
 impl Work for NoRequests {
     fn carry_out(&mut self, request: &Value, _: Option<&mut Memory>) -> Result<Reply, String> {
-        Err(format!("this workload has no requests of its own: {request}"))
+        Err(format!(
+            "cannot carry out {request}: this workload has no requests"
+        ))
     }
 }
 
 pub(crate) fn typed<T: DeserializeOwned>(request: &Value) -> Result<T, String> {
-    T::deserialize(request).map_err(|error| format!("not a request of this workload: {error}"))
+    T::deserialize(request).map_err(|error| format!("cannot read the request: {error}"))
 }
 
 pub(crate) fn nothing_filled(what: &str) -> String {
-    format!("there is nothing to {what}: no memory is filled; send a fill first")
+    format!("cannot {what}: no memory is filled; send a fill first")
 }

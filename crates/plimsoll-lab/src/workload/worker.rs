@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_command_is_answered_and_the_worker_goes_on() {
+    fn the_worker_refuses_a_malformed_command_and_goes_on() {
         let replies = answers(&["{", r#"{"command":"dance"}"#, "", &line(&Command::Trim)]);
         assert_eq!(replies.len(), 5);
         assert!(replies[1..4].iter().all(|reply| {
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_after_quit_is_answered() {
+    fn the_worker_answers_no_command_after_quit() {
         assert_eq!(answers(&[&line(&Command::Quit), &line(&Command::Trim)]).len(), 1);
     }
 }

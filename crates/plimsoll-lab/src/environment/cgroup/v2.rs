@@ -58,10 +58,7 @@ pub(in super::super) fn undo_controller(cgroup: &Path) -> Result<Undone, UndoErr
         .map(|entry| of(&entry.path()))
         .find(|child| matches!(child.limit(), Ok(Some(_))) || child.gives_controller());
     if let Some(child) = limited {
-        return Ok(Undone::NotOurs(format!(
-            "{} uses it by now",
-            child.path().display()
-        )));
+        return Ok(Undone::NotOurs(format!("{} uses it now", child.path().display())));
     }
     group
         .give_controller(false)

@@ -53,9 +53,9 @@ pub(super) enum HeapError {
     Load(#[from] LoadError),
     #[error("{0}")]
     Sizes(#[from] SizesError),
-    #[error("`left` is out of order: a load must have run before it")]
+    #[error("cannot do `left`: out of order; run a load first")]
     OutOfOrder,
-    #[error("`free` is out of order: the load of fragmentation must have run before it")]
+    #[error("cannot do `free`: out of order; run the fragmentation load first")]
     NothingKept,
 }
 
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_is_known_after_a_load_alone() {
+    fn left_is_refused_before_a_load() {
         assert!(step(&mut Load::default(), &HeapStep::Left).is_err());
     }
 }

@@ -61,7 +61,7 @@ pub(super) enum VisitError {
     Pieces,
     #[error("cannot visit {0} pages; ask for 1 to 2^32 - 1")]
     Pages(u64),
-    #[error("nothing was prepared to be visited; prepare it first")]
+    #[error("cannot visit: no memory is prepared; prepare it first")]
     Unprepared,
 }
 
@@ -503,7 +503,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_visited_is_refused() {
+    fn invalid_visits_are_refused() {
         let refused = |memory| Visitor::prepare(memory, (Pattern::Uniform, 0.0, None), 0.0, 1).err();
         assert!(matches!(refused(None), Some(VisitError::Pieces)));
         assert!(matches!(refused(Some(&mut [0; 16])), Some(VisitError::Pages(0))));

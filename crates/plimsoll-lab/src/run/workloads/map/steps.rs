@@ -58,7 +58,7 @@ pub(super) enum StepError {
     },
     #[error("cannot make a file in {}: {errno}; name a folder on a disk with `--set swap-dir=...`", folder.display())]
     File { folder: PathBuf, errno: Errno },
-    #[error("`{step}` is out of order: memory is mapped, handed back, used again, and checked")]
+    #[error("cannot do `{step}`: out of order; the order is map, give back, reuse, check")]
     OutOfOrder { step: &'static str },
 }
 
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn what_must_not_be_there_is_counted() {
+    fn wrong_pages_are_counted() {
         let ground = map(Mapping::Anonymous, Touch::Every64K);
         let region = ground.region.as_ref().unwrap();
         let pages = BYTES / page_size() as u64;

@@ -73,7 +73,7 @@ impl Work for Consumer {
                 Ok(Reply::Found { cost, findings })
             }
             Asked::Verify => {
-                let nothing = "there is nothing to verify: no consumer has ended here; send a consume first";
+                let nothing = "cannot verify: no consumer has ended here; send a consume first";
                 let witness = self.witness.as_ref().ok_or(nothing)?;
                 Ok(Reply::Done {
                     cost: Cost::default(),
@@ -87,10 +87,10 @@ impl Work for Consumer {
 /// A request that no consumer can carry out.
 #[derive(Debug, PartialEq, thiserror::Error)]
 pub(super) enum ConsumeError {
-    #[error("a consumer of {bytes} bytes with {writes} writes a cycle does nothing; both must be above 0")]
+    #[error("cannot consume {bytes} bytes with {writes} writes a cycle: both must be above 0")]
     Nothing { bytes: u64, writes: u64 },
     #[error(
-        "a consumer cannot start at {start} s, end at {end} s and sleep {sleep} s; times are 0 or later, the end not before the start"
+        "cannot start a consumer at {start} s that ends at {end} s and sleeps {sleep} s; times are 0 or later, the end not before the start"
     )]
     Times { start: f64, end: f64, sleep: f64 },
 }
@@ -360,7 +360,7 @@ mod tests {
         }
 
         #[test]
-        fn what_was_written_is_told_again(seed: u64, bytes in 1u64..200_000, writes in 0u64..5_000) {
+        fn a_replay_gives_the_expected_content(seed: u64, bytes in 1u64..200_000, writes in 0u64..5_000) {
             let choices = Choices { seed, bytes };
             let mut memory = vec![0; bytes as usize];
             write_all(&mut memory, choices, 0, writes);
@@ -457,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_done_is_refused() {
+    fn invalid_requests_are_refused() {
         for (bytes, writes) in [(0, 1), (1, 0)] {
             let error = consume(&asked(bytes, writes, 0.0, 0.0)).unwrap_err();
             assert!(matches!(error, ConsumeError::Nothing { .. }), "{error}");

@@ -481,7 +481,7 @@ mod tests {
     }
 
     #[test]
-    fn a_load_that_nobody_felt_is_over_at_the_common_end() {
+    fn a_load_without_effect_recovers_at_the_common_end() {
         let mut recovery = Recovery::default();
         recovery.look(true, 0.3);
         recovery.look(true, 0.55);

@@ -19,7 +19,7 @@ const PIECE: u64 = 1 << 20;
 pub(super) enum BalanceError {
     #[error("cannot read /proc/self/statm: {0}; is /proc mounted?")]
     Unreadable(#[from] io::Error),
-    #[error("madvise(MADV_PAGEOUT) failed: {0}; it needs Linux 5.4 or newer")]
+    #[error("cannot call madvise(MADV_PAGEOUT): {0}; it needs Linux 5.4 or newer")]
     Refused(Errno),
 }
 

@@ -265,9 +265,7 @@ fn cannot_cap(context: &TrialContext<'_, '_>) -> Option<TrialError> {
         Surroundings::Lacking(missing) => Some(lacking(phase::CAPPED, missing)),
         Surroundings::Made(environment) if environment.swap_device().is_none() => Some(TrialError::new(
             Exit::WorkloadFailed,
-            format_args!(
-                "capped {NOT_RUN}: the subject is `none`, so there is no swap for what does not fit under the cap"
-            ),
+            format_args!("capped {NOT_RUN}: the subject is `none`, so memory above the cap has no swap"),
         )),
         Surroundings::Made(_) => None,
     }
@@ -310,7 +308,7 @@ mod tests {
 
     /// A cap of 8 MiB on zswap met the OOM killer twice, beside other load.
     #[test]
-    fn work_begins_anew_after_a_kill_with_swap_free_and_not_for_ever() {
+    fn a_kill_with_free_swap_restarts_the_work_up_to_three_times() {
         assert!(begins_anew(true, 1) && begins_anew(true, TRIES - 1));
         assert!(!begins_anew(true, TRIES), "three kills are the cap's doing");
         assert!(
@@ -320,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stays_of_an_emptied_working_set_is_told() {
+    fn a_working_set_that_stays_resident_is_an_error() {
         assert!(not_emptied(0, 100 << 20).is_none() && not_emptied(5 << 20, 100 << 20).is_none());
         let error = not_emptied(50 << 20, 100 << 20).unwrap();
         assert!(

@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn no_time_at_all_is_refused_in_words() {
+    fn a_scan_refuses_invalid_seconds() {
         let mut memory = memory(1 << 20);
         for seconds in [-1.0, f64::NAN, f64::INFINITY] {
             let error = scan(&mut memory, &asked(seconds, None)).unwrap_err();
