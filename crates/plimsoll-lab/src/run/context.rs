@@ -208,7 +208,18 @@ impl<'a, 'l> TrialContext<'a, 'l> {
         TrialError::new(Exit::WorkloadFailed, error)
     }
 
-    /// Processes that the OOM killer has killed in the trial's cgroup since it began.
+    /// Drops the findings of a killed worker, so that another can repeat the work from the first phase. The phase events
+    /// stay in the recording.
+    pub(super) fn restart(&mut self) {
+        self.finished.clear();
+        self.errors.clear();
+        self.params.clear();
+        self.lists.clear();
+        self.verified = false;
+        self.oom_kills_before = self.oom_kills();
+    }
+
+    /// Processes that the OOM killer has killed in the trial's cgroup since its start or the last restart.
     pub(super) fn oom_killed(&self) -> u64 {
         self.oom_kills().saturating_sub(self.oom_kills_before)
     }

@@ -39,8 +39,6 @@ pub(super) fn run(context: &mut TrialContext<'_, '_>, wscap: &Wscap) -> Result<(
     let mut symbols = kernel_symbols();
     let mut early_kills = 0;
     let ended = loop {
-        let (killed_before, lists, params) =
-            (context.oom_killed(), context.lists.len(), context.params.len());
         let mut scanner = Experiment {
             worker: context.spawn()?,
             wscap: wscap.clone(),
@@ -51,27 +49,24 @@ pub(super) fn run(context: &mut TrialContext<'_, '_>, wscap: &Wscap) -> Result<(
         let ended = scanner.work(context);
         context.retire(scanner.worker);
         symbols = scanner.symbols;
-        let was_killed = ended.is_err() && context.oom_killed() > killed_before;
+        let was_killed = ended.is_err() && context.oom_killed() > 0;
         let device = context.environment().and_then(Environment::swap_device);
         let was_free = device.is_some_and(|device| is_free(scanner.most_swapped, device.size));
         early_kills += u32::from(was_killed && was_free);
         if !begins_anew(was_killed && was_free, early_kills) {
             break ended;
         }
-        // Drops the findings of the killed worker, and lifts its cap for the next fill.
-        context.finished.clear();
-        context.errors.clear();
-        context.lists.truncate(lists);
-        context.params.truncate(params);
+        context.runner.warn(format!(
+            "{}: the OOM killer ended the worker although swap was free; try {} of {TRIES} begins with another worker",
+            context.plan.id,
+            early_kills + 1,
+        ))?;
+        context.restart();
+        // The next worker fills its memory without a cap.
         lift(context, wscap)?;
     };
     if early_kills > 0 {
         context.param("early-kills", early_kills.to_string());
-        context.runner.warn(format!(
-            "{}: the OOM killer ended the worker {early_kills} times although swap was free; the work was tried up to \
-             {TRIES} times",
-            context.plan.id,
-        ))?;
     }
     if let Err(why) = symbols {
         context.param("fault-path", format!("not measured: {why}"));
