@@ -27,8 +27,7 @@ pub(super) fn set() -> AllocatorSet {
     AllocatorSet::of(|known| FOUND.iter().any(|(name, _)| *name == known.name))
 }
 
-/// The library of an allocator that is not ours, where it is on this machine; none of the C library's, which needs no
-/// other one.
+/// The library of an installed allocator that is not ours; `None` for the C library's, which needs no other one.
 pub fn allocator_library(allocator: &Allocator) -> Option<PathBuf> {
     match allocator {
         Allocator::Glibc | Allocator::Plimsoll(_) => None,

@@ -207,8 +207,8 @@ pub(super) struct Done {
     pub(super) left: Vec<Left>,
 }
 
-/// Undoes the outstanding changes from number `from` on, newest first, and writes each undoing down. A change
-/// that does not `count` (it went with a reboot) is written down as undone without a look.
+/// Undoes the outstanding changes from number `from` on, newest first, and writes each undoing down. A change that
+/// does not `count` (it went with a reboot) is recorded as undone without a check.
 pub(super) fn undo_changes(journal: &mut Journal, from: u32, count: impl Fn(&Change) -> bool) -> Done {
     let mut done = Done::default();
     for (number, change) in journal.outstanding_since(from) {

@@ -27,7 +27,7 @@ pub enum EnvironmentError {
     /// The user stopped the run while it waited for the machine or the kernel.
     #[error("interrupted")]
     Interrupted,
-    /// The kernel was not done with a reclaim in time.
+    /// A reclaim took longer than `timeout`.
     #[error("cannot reclaim the cgroup within {:.1} s; raise `phase-timeout`, or lower `size`", timeout.as_secs_f64())]
     ReclaimTimedOut { timeout: Duration },
     /// A cgroup's limit cannot be set, as more stays in use than it allows.
@@ -66,7 +66,6 @@ pub enum EnvironmentError {
     /// The folder's file system cannot hold a swap file.
     #[error("cannot make a swap file in {}: {why}; name another folder with `swap-dir`", folder.display())]
     UnsuitableFolder { folder: PathBuf, why: String },
-    /// Too little disk space for the swap file.
     #[error(
         "cannot make a swap file of {needed} bytes in {}: {available} bytes are available, of which {reserve} stay free; free some space, lower `swap-size` or name another `swap-dir`", folder.display()
     )]
@@ -164,14 +163,14 @@ fn list<T: fmt::Display>(items: &[T]) -> String {
         .join("\n")
 }
 
-/// The kinds of things that a trial needs.
+/// Kinds of requirements of a trial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum MissingKind {
     /// A memory cgroup to make others in.
     Cgroup,
-    /// A right that this user, or this container, does not have.
+    /// A privilege that this user or container lacks.
     Privilege,
     Zram,
     Zswap,
@@ -181,7 +180,7 @@ pub enum MissingKind {
     Allocator,
 }
 
-/// Something that a trial needs and this machine, or this user, does not have.
+/// A requirement of a trial that this machine or user lacks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Missing {
     pub kind: MissingKind,

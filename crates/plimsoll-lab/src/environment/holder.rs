@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub struct Holder {
     /// Name of the run; empty where the holder has not written it yet.
     pub run: String,
-    /// Its process id; 0 where it is not known.
+    /// 0 if unknown.
     pub pid: u32,
 }
 

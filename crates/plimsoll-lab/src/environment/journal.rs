@@ -1,8 +1,8 @@
 //! The journal of a run: its changes of this machine, each on the disk before it happens.
 //!
 //! One JSON document a line: a [`Header`], then `change` and `undone` lines. The owner holds an exclusive lock
-//! (`flock`) on the file for its life, so that a journal which can be locked belongs to a dead run. The lock goes
-//! with the process, however it ends.
+//! (`flock`) on the file for its life, so that a journal which can be locked belongs to a dead run. The lock goes at
+//! the end of the process, also after a SIGKILL.
 //!
 //! Invariant: a change that is not yet undone has a `change` line and no `undone` line of its number. Checked by
 //! `a_journal_torn_anywhere_undoes_its_whole_lines`.
@@ -24,7 +24,7 @@ pub(super) const JOURNAL_VERSION: u32 = 1;
 const STATE_DIR_VARIABLE: &str = "PLIMSOLL_STATE_DIR";
 
 /// The folder of the journals and the machine lock: `$PLIMSOLL_STATE_DIR`, or `/var/lib/plimsoll` for root, or the
-/// state folder of another user, whose runs change nothing system-wide.
+/// user's own state folder for others, whose runs change nothing system-wide.
 pub(super) fn state_dir() -> PathBuf {
     if let Some(dir) = std::env::var_os(STATE_DIR_VARIABLE).filter(|dir| !dir.is_empty()) {
         return PathBuf::from(dir);
@@ -241,7 +241,7 @@ impl Journal {
             .and_then(|()| self.file.sync_data());
         match written {
             Ok(()) => self.length += text.len() as u64,
-            // Shrinking needs no room. Should it fail nonetheless, the reader tells of the damaged line.
+            // Shrinking needs no disk space. If it fails all the same, the reader reports the damaged line.
             Err(_) => drop(self.file.set_len(self.length)),
         }
         written

@@ -110,8 +110,8 @@ impl Environment {
     /// before it.
     ///
     /// # Errors
-    /// [`EnvironmentError::Missing`] with everything that is missing, before anything is changed; any other
-    /// variant when the system refuses something.
+    /// [`EnvironmentError::Missing`] with every missing requirement, before any change; any other variant when the
+    /// system refuses something.
     pub fn prepare(session: &mut Session, settings: &Settings) -> Result<Environment, EnvironmentError> {
         let lacking = missing(settings);
         if !lacking.is_empty() {

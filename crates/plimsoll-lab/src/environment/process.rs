@@ -1,4 +1,4 @@
-//! Processes that a run started, told from later ones of the same number by their start time.
+//! Processes that a run started. Their start time distinguishes them from later ones of the same pid.
 
 use std::io;
 use std::thread;

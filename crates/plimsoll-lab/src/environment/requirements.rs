@@ -24,12 +24,12 @@ static MAY_ADMINISTER: LazyLock<bool> = LazyLock::new(|| this_process_has(SYS_AD
 
 const AS_ROOT: &str = "run as root: `sudo plimsoll ...`";
 
-/// Everything that a trial with these settings lacks here, each with how to get it. Empty when
+/// The requirements that a trial with these settings lacks here, each with a remedy. Empty when
 /// [`Environment::prepare`](super::Environment::prepare) can be tried. Changes nothing.
 pub fn missing(settings: &Settings) -> Vec<Missing> {
     let mut missing = Vec::new();
     match &settings.subject {
-        // A heap is measured without a cgroup as well: the runner sees to the limit.
+        // The heap workload also runs without a cgroup: the runner enforces the limit.
         Subject::Allocator(allocator) => missing.extend(missing_allocator(allocator)),
         _ => missing.extend(MISSING_CGROUP.clone()),
     }

@@ -253,7 +253,7 @@ impl Tripwire {
     }
 
     /// Looks at the machine at time `now` (any steady clock): MemAvailable in bytes, and the `total` of the `full`
-    /// line of `/proc/pressure/memory` in microseconds where there is one. Returns why the run must stop.
+    /// line of `/proc/pressure/memory` in microseconds, if any. Returns the reason to stop the run.
     pub fn check(
         &mut self,
         now: Duration,

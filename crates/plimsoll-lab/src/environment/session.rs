@@ -109,7 +109,7 @@ impl Session {
         }
     }
 
-    /// Names of runs that died and left changes behind: a reason to tell of `plimsoll cleanup`.
+    /// Names of runs that died and left changes behind: a reason to recommend `plimsoll cleanup`.
     ///
     /// # Errors
     /// When the state folder cannot be read.

@@ -42,7 +42,7 @@ pub struct SwapDevice {
 pub enum SwapKind {
     Zram {
         id: u32,
-        /// The algorithm that the kernel says it uses.
+        /// The algorithm that the kernel reports.
         algorithm: String,
         /// Whether the device was added for the run (or was a free one).
         added: bool,

@@ -23,7 +23,7 @@ pub(super) enum UndoError {
         action: String,
         source: io::Error,
     },
-    /// A swap area that is on.
+    /// The swap area is on.
     #[error("cannot reset it: it is in use as swap")]
     InUse,
     /// The kernel keeps a swap area on.
@@ -32,31 +32,31 @@ pub(super) enum UndoError {
     /// RAM has no room for the content of a swap area.
     #[error("cannot turn it off: RAM has no room for its {used} bytes; end some programs")]
     NoRoom { used: u64 },
-    /// Signals end every attempt.
+    /// Signals interrupted every attempt.
     #[error("cannot turn it off: signals interrupted every swapoff")]
     Interrupted,
-    /// A swap file that was deleted while it was on.
+    /// The swap file was deleted during use.
     #[error(
         "cannot turn it off: its file was deleted during use ({errno}), and holds {used} bytes of memory; reboot the \
          machine"
     )]
     Deleted { errno: plimsoll_os::Errno, used: u64 },
-    /// A device that is there after its removal.
+    /// The device exists after its removal.
     #[error("cannot remove it: it exists after its removal")]
     Stays,
-    /// A controller that is on after it was turned off.
+    /// The controller is on after it was turned off.
     #[error("cannot disable it: it stays enabled")]
     StaysEnabled,
-    /// A cgroup without processes that cannot be removed.
+    /// The empty cgroup cannot be removed.
     #[error("cannot remove it: it has child cgroups, or the kernel still frees its memory")]
     Busy,
-    /// A cgroup whose processes cannot be moved out.
+    /// The cgroup's processes cannot be moved out.
     #[error("cannot remove it: processes {0:?} are in it and cannot move out; end them")]
     Occupied(Vec<u32>),
-    /// A process that outlives its killing.
+    /// The process lives after SIGKILL.
     #[error("cannot end it: it lives {0} s after SIGKILL")]
     Unkillable(u64),
-    /// A value that the kernel does not take back.
+    /// The kernel does not restore the value.
     #[error("cannot restore `{before}`: the file holds `{found}` after the write")]
     NotTaken { before: String, found: String },
 }

@@ -11,7 +11,7 @@ use super::sysctl;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ZswapDescription {
     pub enabled: bool,
-    /// The compressor that the kernel says it uses.
+    /// The compressor that the kernel reports.
     pub compressor: String,
     /// Most RAM that it may take, in percent.
     pub max_pool_percent: u32,
@@ -44,7 +44,7 @@ pub(super) fn turn_on(
     }
 }
 
-/// Turns zswap off where it is on: without it a subject would be measured through a cache that was not asked for.
+/// Turns zswap off if it is on: else it would cache the subject's swap.
 pub(super) fn turn_off(journal: &mut Journal) -> Result<(), EnvironmentError> {
     if available() {
         sysctl::set(journal, &Parameter::Enabled.file(), "N").map(drop)

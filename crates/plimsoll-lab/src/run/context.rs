@@ -29,7 +29,7 @@ pub(super) struct TrialContext<'a, 'l> {
     pub(super) surroundings: Surroundings<'a>,
     oom_kills_before: u64,
     pub(super) finished: Vec<Finished>,
-    /// Whether every byte that was read back was compared and right.
+    /// Whether the trial has verified every byte that it read back.
     pub(super) verified: bool,
     /// Errors that did not end the trial.
     pub(super) errors: Vec<TrialError>,
@@ -67,7 +67,7 @@ impl<'a, 'l> TrialContext<'a, 'l> {
         }
     }
 
-    /// The cgroup of the trial's workers, where there is one.
+    /// The cgroup of the trial's workers, if any.
     pub(super) fn cgroup(&self) -> Option<&'a Cgroup> {
         self.environment().and_then(Environment::cgroup)
     }
@@ -224,7 +224,7 @@ impl<'a, 'l> TrialContext<'a, 'l> {
         self.oom_kills().saturating_sub(self.oom_kills_before)
     }
 
-    /// OOM kills in the environment's cgroup so far; 0 where that cannot be known.
+    /// OOM kills in the environment's cgroup so far; 0 if unknown.
     fn oom_kills(&self) -> u64 {
         self.cgroup()
             .and_then(|cgroup| cgroup.oom_kills().ok())

@@ -160,7 +160,7 @@ pub fn check_sizes(plan: &Plan, machine: &Machine) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Takes the machine for the run, where there is a trial that can be done as asked.
+/// Takes the machine lock, if at least one trial can run.
 fn open_session(
     options: &Options,
     name: &str,
@@ -412,7 +412,7 @@ impl<'a> Runner<'a> {
     }
 }
 
-/// Devices by slot of all parts of a run: where a slot was several, all of them.
+/// Devices by slot of all parts of a run, all devices of a slot.
 fn merge_slots(before: &[String], now: &[String]) -> Vec<String> {
     let slots = before.len().max(now.len());
     (0..slots)

@@ -1,8 +1,8 @@
 //! The neighbour: a wake-up latency probe outside of the run's cgroup.
 //!
-//! One worker stays for the whole run. In each trial it wakes up a hundred times a second, from before the environment
-//! is made until it is undone. It is an ordinary process with ordinary priority and unlocked memory, as it stands for
-//! everybody else; nor is it the first that the kernel kills when the whole machine runs out, as the other workers are.
+//! One worker stays for the whole run. In each trial it wakes up a hundred times a second, from before the
+//! environment is made until it is undone. It is a process with default priority and unlocked memory, and unlike the
+//! other workers not the first victim of the system's OOM killer.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
@@ -17,11 +17,11 @@ use plimsoll_model::recording::neighbour;
 
 /// Seconds between two wake-ups: a tenth of the delay that a person notices.
 const PERIOD: f64 = 0.01;
-/// Longest wait for its answer. It answers within a hundredth of a second, but it may be in a queue behind the run.
+/// Longest wait for its answer. It answers within 10 ms on an idle machine.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Runner<'_> {
-    /// Begins the wake-up probe of a trial. A run without one goes on, and says so.
+    /// Begins the wake-up probe of a trial. If that fails, the run warns and goes on.
     pub(super) fn start_neighbour(&mut self) -> Result<(), Failure> {
         let command = Command::Probe(Probe {
             kind: ProbeKind::Wakeup,
@@ -57,7 +57,7 @@ impl Runner<'_> {
         }
     }
 
-    /// Carries out a command in the worker, and starts it where it does not run yet.
+    /// Carries out a command in the worker; starts the worker first if needed.
     fn ask_neighbour(&mut self, command: &Command) -> Result<Reply, String> {
         let mut worker = match self.neighbour.take() {
             Some(worker) => worker,
@@ -74,7 +74,7 @@ impl Runner<'_> {
         reply.map_err(|error| error.to_string())
     }
 
-    /// Says that nothing is known of others in this trial. The next one tries with a new worker.
+    /// Warns that the trial has no neighbour metrics. The next trial starts a new worker.
     fn lose_neighbour(&mut self, reason: &str) -> Result<(), Failure> {
         self.retire_neighbour();
         self.warn(format!(

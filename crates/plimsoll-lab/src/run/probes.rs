@@ -30,13 +30,13 @@ pub(super) struct Felt {
 
 #[derive(Default)]
 struct Probed {
-    /// With those that stand for probes which could not begin in time, so that percentiles are right.
+    /// Includes corrected latencies of probes that could not begin in time.
     latencies: Latencies,
-    /// Probes that were carried out, failed ones too.
+    /// Includes failed probes.
     count: f64,
-    /// Those that failed: programs that did not start. They have no latency.
+    /// Programs that did not start. They have no latency.
     failed: f64,
-    /// Seconds that those which did not fail took together.
+    /// Total seconds of the probes that did not fail.
     took_s: f64,
 }
 
@@ -72,7 +72,7 @@ impl Probes {
         self.ask(context, &Command::ProbeEnd)
     }
 
-    /// All at once, as one may answer late.
+    /// Sends to all workers before it waits, as one may answer late.
     fn ask(&mut self, context: &mut TrialContext<'_, '_>, command: &Command) -> Result<Felt, TrialError> {
         for worker in &mut self.0 {
             worker.send(command).map_err(|error| context.explain(&error))?;
@@ -118,8 +118,7 @@ impl Probed {
         self.took_s += other.took_s;
     }
 
-    /// Seconds that one took in the mean of those that did not fail. Not the histogram's mean: in it one long probe
-    /// also stands for all that could not begin meanwhile.
+    /// Mean seconds of the probes that did not fail. Not the histogram's mean, which includes corrected latencies.
     fn mean_s(&self) -> Option<f64> {
         ratio(self.took_s, self.count - self.failed)
     }
@@ -153,7 +152,7 @@ impl Felt {
         &self.probes[2].latencies
     }
 
-    /// Notes the figures of each probe, and every latency of the wake-up probe.
+    /// Notes the metrics of each probe, and the latencies of the wake-up probe.
     pub(super) fn note(&self, findings: &mut Findings) {
         for ((name, kind, _), probed) in PROBES.iter().zip(&self.probes) {
             let latencies = &probed.latencies;

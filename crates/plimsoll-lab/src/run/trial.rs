@@ -96,7 +96,7 @@ impl Runner<'_> {
         }
     }
 
-    /// Has the trial's work done in the environment, and fills the trial's record.
+    /// Runs the trial's workload, and fills the trial's record.
     fn work(
         &mut self,
         plan: &TrialPlan,

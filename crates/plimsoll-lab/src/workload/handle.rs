@@ -50,7 +50,7 @@ pub enum WorkerError {
     /// It ended, or was killed, before it answered.
     #[error("the worker died {}", death(*.status, *.signal))]
     Died {
-        /// Its exit status, where it left by itself.
+        /// Its exit status, unless a signal ended it.
         status: Option<i32>,
         /// The signal that killed it; the OOM killer sends 9 (SIGKILL).
         signal: Option<i32>,
@@ -389,7 +389,7 @@ impl Worker {
     /// killed while it is stopped.
     ///
     /// # Errors
-    /// [`WorkerError::Io`] where it has ended.
+    /// [`WorkerError::Io`] if it has ended.
     pub fn suspend(&self) -> Result<(), WorkerError> {
         self.signal(libc::SIGSTOP, "stop the worker")
     }
@@ -397,7 +397,7 @@ impl Worker {
     /// Lets a stopped process go on (SIGCONT).
     ///
     /// # Errors
-    /// [`WorkerError::Io`] where it has ended.
+    /// [`WorkerError::Io`] if it has ended.
     pub fn resume(&self) -> Result<(), WorkerError> {
         self.signal(libc::SIGCONT, "let the worker go on")
     }
@@ -413,7 +413,7 @@ impl Worker {
     /// Kills the worker (SIGKILL) and waits for its end.
     ///
     /// # Errors
-    /// [`WorkerError::Io`] where it cannot be waited for.
+    /// [`WorkerError::Io`] if waiting fails.
     pub fn kill(mut self) -> Result<ExitStatus, WorkerError> {
         self.end()
     }

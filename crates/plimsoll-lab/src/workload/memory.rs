@@ -78,7 +78,7 @@ struct Marks {
 }
 
 impl Marks {
-    /// The first byte of page `page` of `pages`; none where it was never marked.
+    /// The first byte of page `page` of `pages`; `None` without a mark.
     fn byte(self, page: u64, pages: u64) -> Option<u8> {
         let turn = self.count / pages + u64::from(page < self.count % pages);
         (turn > 0).then_some(turn_byte(turn))

@@ -274,8 +274,8 @@ impl Subject {
         }
     }
 
-    /// Probes once, for the time `due_ns`. Returns how long it took, or nothing where a program did not start: on a
-    /// machine that runs out of memory that happens, and is counted.
+    /// Probes once, for the time `due_ns`. Returns the time it took, or `None` if a program did not start, as on a
+    /// machine that is out of memory.
     fn probe(&mut self, due_ns: u64, children: &mut ResourceUsage) -> Option<u64> {
         let start_ns = now_ns();
         match self {

@@ -17,7 +17,7 @@ use super::work::{self, Work};
 pub(crate) fn serve(input: impl BufRead, output: impl Write, works: Works) -> Result<()> {
     // The runner's caller may ignore signals (nohup); a worker is the runner's own and behaves the same in every run.
     plimsoll_os::default_signals().map_err(|errno| std::io::Error::from_raw_os_error(errno.raw()))?;
-    // A worker busy with memory does not look at its input, so the end of the input is not enough.
+    // A busy worker does not read its input, so the end of the input does not end it.
     plimsoll_os::set_parent_death_signal(libc::SIGKILL)
         .map_err(|errno| std::io::Error::from_raw_os_error(errno.raw()))?;
     answer_all(input, output, works)

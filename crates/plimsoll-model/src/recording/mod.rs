@@ -15,6 +15,7 @@
 mod append;
 mod arrow;
 mod batch;
+mod current;
 
 mod error;
 mod follow;

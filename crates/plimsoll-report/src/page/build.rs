@@ -1,6 +1,5 @@
 //! A recording and its results as a page.
 
-use std::collections::HashSet;
 use std::ops::Range;
 
 use super::{Mark, MemoryUse, Page, Series, Timeline};
@@ -76,31 +75,9 @@ fn marks(recording: &Recording) -> Vec<Mark> {
             trial: event.trial.clone(),
         })
     };
-    let mut marks: Vec<Mark> = current(&recording.events).into_iter().filter_map(mark).collect();
+    let mut marks: Vec<Mark> = recording.events.iter().filter_map(mark).collect();
     marks.sort_by(|a, b| a.t.total_cmp(&b.t));
     marks
-}
-
-/// Events without the phase starts of a worker that was replaced by another in the same trial: a phase that starts twice
-/// counts from its last start.
-fn current(events: &[Event]) -> Vec<&Event> {
-    let mut started = HashSet::new();
-    let mut current: Vec<&Event> = Vec::with_capacity(events.len());
-    for event in events.iter().rev() {
-        match event.kind {
-            // A resumed run starts a trial again, outside of the trial's new span.
-            EventKind::TrialStart => started.clear(),
-            EventKind::PhaseStart if event.number.is_some() => {
-                if !started.insert((&event.trial, &event.phase)) {
-                    continue;
-                }
-            }
-            _ => {}
-        }
-        current.push(event);
-    }
-    current.reverse();
-    current
 }
 
 /// What stands at an event, as the monitor shows it; None for what is not marked. Warnings of a run stand in its list.
@@ -270,36 +247,5 @@ fn memory_use(recording: &Recording, group: &Group, trials: &[Trial]) -> MemoryU
         working_set: measure(&|phase| around(phase, &|row| row.get(col::TARGET_RESIDENT))),
         compressed: measure(&|phase| around(phase, &category("compressed"))),
         swap_used: measure(&|phase| around(phase, &swap_used)),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_restarted_phase_is_marked_at_its_last_start() {
-        let event = |t_ns, kind, number, phase: &str| Event {
-            t_ns,
-            kind,
-            trial: Some("1".to_owned()),
-            phase: Some(phase.to_owned()),
-            number,
-            text: String::new(),
-        };
-        let events = [
-            event(1, EventKind::TrialStart, None, ""),
-            event(2, EventKind::PhaseStart, Some(1), "fill"),
-            event(3, EventKind::TrialStart, None, ""),
-            event(4, EventKind::PhaseStart, Some(1), "fill"),
-            event(5, EventKind::PhaseStart, Some(3), "capped"),
-            event(6, EventKind::PhaseEnd, Some(3), "capped"),
-            event(7, EventKind::PhaseStart, Some(1), "fill"),
-            event(8, EventKind::PhaseStart, Some(3), "capped"),
-            event(9, EventKind::PhaseStart, None, "load 1"),
-            event(10, EventKind::PhaseStart, None, "load 1"),
-        ];
-        let times: Vec<u64> = current(&events).into_iter().map(|event| event.t_ns).collect();
-        assert_eq!(times, [1, 2, 3, 6, 7, 8, 9, 10]);
     }
 }

@@ -126,7 +126,7 @@ impl Cgroup {
         Ok(self.0.oom_kills()?)
     }
 
-    /// Its limit in bytes; `None` where there is none.
+    /// Its limit in bytes; `None` without a limit.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -258,7 +258,7 @@ impl<'a> Patience<'a> {
     }
 }
 
-/// Goes through `bytes` in steps of [`STEP`]; `step` gets the bytes of each as a range, and says whether to go on.
+/// Goes through `bytes` in steps of [`STEP`]; `step` gets the bytes of each as a range, and returns whether to go on.
 /// Returns whether the end was reached.
 fn stepwise(
     bytes: u64,

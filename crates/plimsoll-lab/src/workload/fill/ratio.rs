@@ -55,7 +55,7 @@ impl Pages {
     }
 }
 
-/// Bytes that lz4 makes of a page with `random` random bytes of which the last is repeated to the end.
+/// Compressed size (lz4) of a page with `random` random bytes of which the last is repeated to the end.
 ///
 /// From the block format: one sequence of a token, the literals with their length in steps of 255, a two-byte offset
 /// and the match length in steps of 255; then, as the format demands, a token and the last five bytes.

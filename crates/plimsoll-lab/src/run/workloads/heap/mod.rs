@@ -159,7 +159,7 @@ impl Preloaded {
         }
     }
 
-    /// Notes how fragmented the heap of a worker is, where it is our own.
+    /// Notes the fragmentation of a worker's heap, if it is our own.
     fn look_inside(&self, pid: u32, into: &mut Findings) -> Result<(), TrialError> {
         if self.front_end().is_none() {
             return Ok(());

@@ -94,7 +94,7 @@ pub(super) fn run(context: &mut TrialContext<'_, '_>, loadline: &Loadline) -> Re
 }
 
 impl Sweep<'_> {
-    /// Measures at one load, `again` where that was done before, with another worker where one is killed too early.
+    /// Measures at one load (`again` for a repetition), with another worker after an early kill.
     fn point(
         &mut self,
         context: &mut TrialContext<'_, '_>,
@@ -116,7 +116,7 @@ impl Sweep<'_> {
         }
     }
 
-    /// One try; false where it does not count.
+    /// One try; false after an early kill.
     fn visit(
         &mut self,
         context: &mut TrialContext<'_, '_>,
@@ -314,7 +314,7 @@ pub(super) fn is_free(used: u64, size: u64) -> bool {
     (used as f64) < FULL * size as f64
 }
 
-/// Bytes of a swap device that are in use; none where that cannot be read.
+/// Bytes of a swap device that are in use; `None` if unreadable.
 pub(super) fn used_bytes(device: &SwapDevice) -> Option<u64> {
     let areas = plimsoll_proc::swaps::active().ok()?;
     let area = areas.into_iter().find(|area| area.path == device.path)?;

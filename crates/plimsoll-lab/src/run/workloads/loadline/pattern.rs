@@ -59,8 +59,8 @@ impl Choices {
         }
     }
 
-    /// Visits page after page, from `first` in a chase, until `visit` returns `None`. It returns the page's
-    /// successor, which only a chase follows.
+    /// Visits page after page, from `first` in a chase, until `visit` returns `None`. Otherwise it returns
+    /// the page's successor, which only a chase follows.
     ///
     /// A loop for each pattern, so that its state stays in registers.
     #[inline]

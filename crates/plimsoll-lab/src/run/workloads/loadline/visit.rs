@@ -259,7 +259,7 @@ fn cpu_wait() -> Option<Duration> {
 
 fn waited(schedstat: &[u8]) -> Option<Duration> {
     let spent = Schedstat::parse(schedstat)?;
-    // Nothing is counted where a thread that reads this was never on a CPU.
+    // A thread that was never on a CPU has no counts.
     (spent.on_cpu_ns > 0).then(|| Duration::from_nanos(spent.waited_ns.unsigned_abs()))
 }
 

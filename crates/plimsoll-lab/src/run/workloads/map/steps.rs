@@ -41,7 +41,7 @@ pub(super) enum Step {
         /// How. Not by the end of the process: that is the runner's to do.
         way: GiveBack,
     },
-    /// Touch it again, mapping it again where it is not mapped any more. Finds `reuse_s`.
+    /// Touch it again, after a new map if it was unmapped. Finds `reuse_s`.
     Reuse,
     /// Read and verify everything, and free it. Finds `wrong_pages` and `kept_pages`.
     Check,
@@ -281,7 +281,7 @@ impl Ground {
     }
 }
 
-/// The file behind a mapping, where it has one.
+/// The file behind a mapping, if any.
 fn backing(mapping: Mapping, folder: &Path, length: usize) -> Result<Option<BackingFile>, StepError> {
     let made = match mapping {
         Mapping::Memfd => BackingFile::in_memory(length),

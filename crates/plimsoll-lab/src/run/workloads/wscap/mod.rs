@@ -224,7 +224,7 @@ impl Experiment {
         Ok(worked)
     }
 
-    /// Samples of the worker's CPU time from now on, where that is allowed; else it is written down why not.
+    /// Starts a profile of the worker's CPU time, or notes the reason why it cannot.
     fn profiler(&mut self) -> Option<Profiler> {
         match Profiler::start(self.worker.pid(), self.symbols.as_ref().ok()?) {
             Ok(profiler) => Some(profiler),
