@@ -15,7 +15,6 @@
 mod append;
 mod arrow;
 mod batch;
-mod current;
 
 mod error;
 mod follow;
@@ -28,6 +27,7 @@ mod reader;
 mod resume;
 mod samples;
 mod schema;
+mod starts;
 mod stream;
 mod writer;
 
