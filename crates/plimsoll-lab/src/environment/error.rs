@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn every_key_that_an_error_names_is_one_of_the_scenario_s() {
+    fn errors_name_only_keys_of_scenarios() {
         let folder = PathBuf::from("/x");
         let errors = [
             EnvironmentError::UnsuitableFolder {

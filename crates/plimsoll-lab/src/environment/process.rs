@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_process_of_that_start_time_is_killed() {
+    fn undo_kills_only_the_process_of_that_start_time() {
         let mut child = plimsoll_testkit::command("sleep").arg("60").spawn().unwrap();
         let start = start_time(child.id()).unwrap();
         assert_eq!(undo(child.id(), start + 1).unwrap(), Undone::Gone);

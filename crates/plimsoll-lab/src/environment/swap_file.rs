@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_file_that_was_made_is_removed() {
+    fn undo_removes_only_our_file() {
         let name = ".plimsoll-run-1.swap";
         let page = rustix::param::page_size();
         let mut ours = SwapHeader::new(1 << 20, page, "plimsoll").unwrap();
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_or_a_link_in_the_place_of_the_file_stays() {
+    fn undo_keeps_a_folder_or_link_at_the_path_of_the_file() {
         let folder = tempfile::tempdir().unwrap();
         let (link, target) = (
             folder.path().join(".plimsoll-a-1.swap"),
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_no_place_for_a_swap_file() {
+    fn a_swap_file_on_tmpfs_is_refused() {
         if Path::new("/dev/shm").is_dir() {
             assert!(refused(Path::new("/dev/shm")).unwrap().contains("tmpfs"));
         }

@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn where_zram_is_there_nothing_moves() {
+    fn nothing_moves_on_a_machine_with_zram() {
         let mut plan = plan("zram");
         let before = plan.clone();
         assert_eq!(without_zram(&mut plan, |_| false), None);

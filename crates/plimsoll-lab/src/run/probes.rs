@@ -23,13 +23,13 @@ const PROBES: [(&str, ProbeKind, f64); 3] = [
 pub(super) struct Probes(Vec<Worker>);
 
 /// Findings of the probes in an interval, in the order of [`PROBES`].
-pub(super) struct Felt {
-    probes: [Probed; PROBES.len()],
+pub(super) struct Readings {
+    probes: [ProbeReadings; PROBES.len()],
     cost: Cost,
 }
 
 #[derive(Default)]
-struct Probed {
+struct ProbeReadings {
     /// Includes corrected latencies of probes that could not begin in time.
     latencies: Latencies,
     /// Includes failed probes.
@@ -63,31 +63,31 @@ impl Probes {
     }
 
     /// Findings since their start or the last lap.
-    pub(super) fn lap(&mut self, context: &mut TrialContext<'_, '_>) -> Result<Felt, TrialError> {
+    pub(super) fn lap(&mut self, context: &mut TrialContext<'_, '_>) -> Result<Readings, TrialError> {
         self.ask(context, &Command::ProbeLap)
     }
 
     /// Ends them, which verifies every byte of the small set. Returns the findings since the last lap.
-    pub(super) fn end(&mut self, context: &mut TrialContext<'_, '_>) -> Result<Felt, TrialError> {
+    pub(super) fn end(&mut self, context: &mut TrialContext<'_, '_>) -> Result<Readings, TrialError> {
         self.ask(context, &Command::ProbeEnd)
     }
 
     /// Sends to all workers before it waits, as one may answer late.
-    fn ask(&mut self, context: &mut TrialContext<'_, '_>, command: &Command) -> Result<Felt, TrialError> {
+    fn ask(&mut self, context: &mut TrialContext<'_, '_>, command: &Command) -> Result<Readings, TrialError> {
         for worker in &mut self.0 {
             worker.send(command).map_err(|error| context.explain(&error))?;
         }
-        let mut felt = Felt::nothing();
-        for (worker, probed) in self.0.iter_mut().zip(&mut felt.probes) {
+        let mut readings = Readings::empty();
+        for (worker, probed) in self.0.iter_mut().zip(&mut readings.probes) {
             let (timeout, stop) = (context.timeout(), context.runner.stop.flag());
             let reply: Reply = worker
                 .answer(timeout, stop)
                 .map_err(|error| context.explain(&error))?;
             let Worked { cost, findings, .. } = Worked::of_reply(reply)?;
-            felt.cost = felt.cost.and(cost);
-            *probed = Probed::of(&findings);
+            readings.cost = readings.cost.and(cost);
+            *probed = ProbeReadings::of(&findings);
         }
-        Ok(felt)
+        Ok(readings)
     }
 
     pub(super) fn retire(self, context: &mut TrialContext<'_, '_>) {
@@ -97,11 +97,11 @@ impl Probes {
     }
 }
 
-impl Probed {
-    fn of(findings: &Findings) -> Probed {
+impl ProbeReadings {
+    fn of(findings: &Findings) -> ProbeReadings {
         let figure = |name: &str| findings.figures.get(name).copied().unwrap_or(0.0);
         let latencies = findings.latency.as_ref();
-        Probed {
+        ProbeReadings {
             latencies: latencies
                 .and_then(|text| Latencies::from_text(text).ok())
                 .unwrap_or_default(),
@@ -111,7 +111,7 @@ impl Probed {
         }
     }
 
-    fn merge(&mut self, other: &Probed) {
+    fn merge(&mut self, other: &ProbeReadings) {
         self.latencies.merge(&other.latencies);
         self.count += other.count;
         self.failed += other.failed;
@@ -124,10 +124,10 @@ impl Probed {
     }
 }
 
-impl Felt {
-    pub(super) fn nothing() -> Felt {
-        Felt {
-            probes: std::array::from_fn(|_| Probed::default()),
+impl Readings {
+    pub(super) fn empty() -> Readings {
+        Readings {
+            probes: std::array::from_fn(|_| ProbeReadings::default()),
             cost: Cost::default(),
         }
     }
@@ -137,7 +137,7 @@ impl Felt {
     }
 
     /// Adds the findings of another interval.
-    pub(super) fn merge(&mut self, other: &Felt) {
+    pub(super) fn merge(&mut self, other: &Readings) {
         for (mine, theirs) in self.probes.iter_mut().zip(&other.probes) {
             mine.merge(theirs);
         }
@@ -194,15 +194,15 @@ mod tests {
     }
 
     #[test]
-    fn a_mean_is_that_of_real_probes_and_failed_ones_are_counted() {
-        let mut probed = Probed::of(&reported(&[10, 10, 1000], 2));
+    fn the_mean_excludes_corrected_and_failed_probes() {
+        let mut probed = ProbeReadings::of(&reported(&[10, 10, 1000], 2));
         assert!(probed.latencies.count() > 20, "what waited behind the long one");
         assert!((probed.mean_s().unwrap() - 0.34).abs() < 1e-9);
-        probed.merge(&Probed::of(&reported(&[180], 1)));
-        let mut felt = Felt::nothing();
-        felt.probes[1] = probed;
+        probed.merge(&ProbeReadings::of(&reported(&[180], 1)));
+        let mut readings = Readings::empty();
+        readings.probes[1] = probed;
         let mut findings = Findings::default();
-        felt.note(&mut findings);
+        readings.note(&mut findings);
         let figure = |name: &str| findings.figures.get(name).copied();
         assert!((figure("launch_mean_s").unwrap() - 0.3).abs() < 1e-9);
         assert_eq!(figure("launch_count"), Some(7.0));

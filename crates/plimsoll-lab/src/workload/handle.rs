@@ -466,7 +466,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_status_file_says_what_is_resident_and_what_is_in_swap() {
+    fn a_status_file_gives_resident_and_swapped_bytes() {
         let text = "Name:\tRssAnon: 7\nVmRSS:\t    5000 kB\nRssAnon:\t    4096 kB\nVmSwap:\t      12 kB\n";
         let read = Residency {
             resident: 4 << 20,

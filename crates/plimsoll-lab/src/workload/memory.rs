@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_request_is_what_is_left() {
+    fn the_last_request_takes_the_rest() {
         assert_eq!(request_lengths(&asked(10, 4)).unwrap(), [4, 4, 2]);
         assert_eq!(request_lengths(&asked(8, 4)).unwrap(), [4, 4]);
         assert_eq!(request_lengths(&asked(3, 1 << 30)).unwrap(), [3]);
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_bytes_are_counted_and_the_first_is_placed() {
+    fn wrong_bytes_are_counted_and_the_first_has_its_offset() {
         let (mut memory, _) = Memory::fill(&asked(3 << 20, 1 << 20)).unwrap();
         assert!(memory.restore().1.holds());
         let wrong: [u64; 3] = [(1 << 20) + 5, (1 << 20) + 6, (3 << 20) - 1];
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_are_where_the_count_says_and_nowhere_else() {
+    fn marks_follow_from_their_count() {
         let page = plimsoll_os::page_size();
         // Three mappings of which the last ends within a page: 4, 4 and 3 pages.
         let asked = asked(10 * page as u64 + 100, 4 * page as u64);

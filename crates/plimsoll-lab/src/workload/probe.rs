@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wakeup_beats_as_often_as_asked_and_costs_next_to_nothing() {
+    fn a_wakeup_probe_keeps_its_period_and_costs_little() {
         let (cost, findings) = probed(ProbeKind::Wakeup, 0.002, 0.3);
         assert_sound(&cost, &findings, 0.002);
         // Corrected ones stand for the missed ones: together there is one for each period.
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn a_launch_starts_programs_and_counts_what_they_cost() {
+    fn a_launch_probe_counts_the_cost_of_its_programs() {
         let (cost, findings) = probed(ProbeKind::Launch, 0.02, 0.3);
         assert_sound(&cost, &findings, 0.02);
         // A program that starts has its pages to fault in.
@@ -463,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_is_not_waited_for() {
+    fn the_end_of_a_probe_does_not_wait_for_its_period() {
         let begun = Instant::now();
         let (cost, findings) = probed(ProbeKind::Wakeup, 60.0, 0.0);
         assert!(begun.elapsed() < Duration::from_secs(10), "{cost:?}");
@@ -472,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn a_period_that_is_none_is_refused() {
+    fn an_invalid_period_is_refused() {
         for period in [0.0, -1.0, 1e-6, 61.0, f64::NAN, f64::INFINITY] {
             let asked = Probe {
                 kind: ProbeKind::Wakeup,
@@ -484,14 +484,14 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_fails_is_told_from_one_that_does_nothing() {
+    fn a_failing_program_has_no_usage() {
         assert!(launch("/bin/sh".as_ref(), &["-c", ":"]).unwrap().is_some());
         assert!(launch("/bin/sh".as_ref(), &["-c", "exit 3"]).unwrap().is_none());
         assert!(launch("/nowhere".as_ref(), &[]).is_err());
     }
 
     #[test]
-    fn the_death_of_the_thread_is_told() {
+    fn the_panic_of_the_probe_thread_is_an_error() {
         let mut probe = RunningProbe {
             stop: Arc::new(AtomicBool::new(false)),
             asks: channel().0,

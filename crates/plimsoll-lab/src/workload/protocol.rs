@@ -148,7 +148,7 @@ mod tests {
     use serde::de::DeserializeOwned;
 
     /// Writes and reads a document, which must be one line.
-    fn there_and_back<T: Serialize + DeserializeOwned>(document: &T) -> T {
+    fn round_trip<T: Serialize + DeserializeOwned>(document: &T) -> T {
         let line = serde_json::to_string(document).unwrap();
         assert!(!line.contains('\n'), "{line}");
         serde_json::from_str(&line).unwrap()
@@ -166,14 +166,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_fill_comes_back(bytes: u64, request: u64, class in class(), seed: u64, always: bool) {
+        fn a_fill_round_trips(bytes: u64, request: u64, class in class(), seed: u64, always: bool) {
             let thp = if always { ThpMode::Always } else { ThpMode::Never };
             let command = Command::Fill { bytes, request, class, seed, thp };
-            prop_assert_eq!(there_and_back(&command), command);
+            prop_assert_eq!(round_trip(&command), command);
         }
 
         #[test]
-        fn an_answer_comes_back(
+        fn a_reply_round_trips(
             milliseconds: u32, bytes: u64, wrong_bytes: u64, first_wrong: Option<u64>, checksum: u64, message: String,
             ranges: Vec<(u64, u64)>,
         ) {
@@ -187,7 +187,7 @@ mod tests {
                 Reply::Failed { message },
                 Reply::Mappings { ranges },
             ] {
-                prop_assert_eq!(there_and_back(&reply), reply);
+                prop_assert_eq!(round_trip(&reply), reply);
             }
         }
     }

@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn without_filled_memory_the_words_say_so() {
+    fn requests_without_filled_memory_are_refused() {
         for command in [
             Command::Trim,
             Command::Restore,
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn one_probe_runs_at_a_time_and_is_answered_when_it_ends() {
+    fn one_probe_runs_at_a_time_and_its_end_has_one_reply() {
         let begin = line(&Command::Probe(Probe {
             kind: ProbeKind::Wakeup,
             period: 0.01,

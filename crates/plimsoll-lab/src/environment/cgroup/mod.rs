@@ -315,7 +315,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reclaim_ends_between_two_steps_when_a_stop_is_asked_for() {
+    fn a_stop_ends_a_reclaim_between_two_steps() {
         let stop = AtomicBool::new(false);
         let patience = Patience::new(Duration::from_secs(60), &stop);
         let mut steps = Vec::new();
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reclaim_ends_between_two_steps_when_its_time_is_over() {
+    fn a_timeout_ends_a_reclaim_between_two_steps() {
         let stop = AtomicBool::new(false);
         let patience = Patience::new(Duration::from_millis(20), &stop);
         let mut steps = 0;
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_cover_all_bytes_once_and_end_where_nothing_is_to_be_had() {
+    fn steps_cover_all_bytes_once_and_end_without_progress() {
         let stop = AtomicBool::new(false);
         let patience = Patience::new(Duration::MAX, &stop);
         for (bytes, expected) in [(0, 0), (1, 1), (STEP, 1), (2 * STEP + 1, 3)] {

@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_written_to_the_files_that_there_are() {
+    fn limits_are_written_to_existing_files_only() {
         let files = [
             (LIMIT, "max\n"),
             ("memory.oom.group", "0\n"),
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn the_controller_stays_where_others_use_it_by_now() {
+    fn the_controller_stays_while_another_cgroup_uses_it() {
         let (_folder, hierarchy) = tree();
         fs::write(hierarchy.mount.join(CHILDREN), "memory\n").unwrap();
         fs::write(hierarchy.mount.join("system").join(LIMIT), "4096\n").unwrap();
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_below_what_stays_in_use_is_not_set() {
+    fn a_limit_below_the_usage_is_not_set() {
         let stop = AtomicBool::new(false);
         let files = [
             (LIMIT, "999999999\n"),

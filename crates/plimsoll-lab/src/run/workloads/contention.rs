@@ -33,7 +33,7 @@ pub(super) fn run(context: &mut TrialContext<'_, '_>, contention: &Contention) -
         }
     };
     context.watch(&[holder.pid(), asker.pid()]);
-    let mut both = Both {
+    let mut both = Programs {
         holder,
         asker,
         asked: contention,
@@ -46,7 +46,7 @@ pub(super) fn run(context: &mut TrialContext<'_, '_>, contention: &Contention) -
     ended
 }
 
-struct Both<'a> {
+struct Programs<'a> {
     holder: Worker,
     asker: Worker,
     asked: &'a Contention,
@@ -54,7 +54,7 @@ struct Both<'a> {
     at_first: Residency,
 }
 
-impl Both<'_> {
+impl Programs<'_> {
     fn contend(&mut self, context: &mut TrialContext<'_, '_>) -> Result<(), TrialError> {
         self.hold(context)?;
         self.ask(context)?;

@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_cannot_serve_is_named() {
+    fn an_unreadable_or_empty_file_is_named() {
         let (_file, empty) = file_of(b"");
         let text = Stream::new(&empty, 0).unwrap_err().to_string();
         assert!(text.contains("is empty"), "{text}");

@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_are_unlike_one_another_and_none_is_one_repeated_word() {
+    fn pages_differ_and_none_repeats_one_word() {
         let mut bytes = vec![0; 256 * PAGE];
         Pages::new(50.0, 5).write(0, &mut bytes);
         let pages: std::collections::HashSet<_> = bytes.chunks(PAGE).collect();

@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_figures_are_in_order_and_memory_that_cannot_be_had_is_an_error() {
+    fn speeds_are_ordered_and_a_failed_mapping_is_an_error() {
         let speed = fill_speed(&FillClass::Runs20, 1 << 20, 5).unwrap();
         for spread in [speed.fill, speed.memset] {
             assert!(0.0 < spread.min && spread.min <= spread.median && spread.median <= spread.max);

@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn every_load_finds_what_is_common_to_all() {
+    fn every_load_has_the_common_metrics() {
         for load in [
             HeapLoad::Replacement,
             HeapLoad::Larson,

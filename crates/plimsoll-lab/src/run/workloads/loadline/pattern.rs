@@ -221,7 +221,7 @@ fn ranges(pages: u64) -> Vec<Ranks> {
     let mut start = 0;
     while start < pages {
         let count = (start / OWN_WEIGHTS).clamp(1, pages - start);
-        // Both are below 2^32, as the pages are.
+        // Programs are below 2^32, as the pages are.
         ranges.push(Ranks {
             start: start as u32,
             count: count as u32,

@@ -476,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_for_a_cpu_is_no_time_of_the_work() {
+    fn own_seconds_exclude_the_wait_for_a_cpu() {
         let cost = Cost {
             seconds: 2.0,
             cpu_user_s: 0.25,

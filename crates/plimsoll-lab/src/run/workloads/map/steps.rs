@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn every_way_that_fits_leaves_what_it_says() {
+    fn every_valid_way_leaves_the_documented_content() {
         let mappings = [
             Mapping::Anonymous,
             Mapping::Populate,
@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_out_of_order_are_refused_in_words() {
+    fn steps_out_of_order_are_refused() {
         for first in [
             Step::Reuse,
             Step::Check,

@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cycle_touches_as_many_pages_as_chance_says() {
+    fn a_cycle_touches_as_many_pages_as_chance_predicts() {
         let (pages, writes) = (2560_u64, 1000_u64);
         let choices = Choices {
             seed: 11,
@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn a_consumer_does_what_it_says() {
+    fn a_consumer_reports_its_writes_and_cycles() {
         let (cost, findings, witness) = consume(&asked(1 << 20, 500, 0.01, 0.2)).unwrap();
         let figure = |name: &str| findings.figures[name];
         assert!(figure("cycles") >= 1.0);

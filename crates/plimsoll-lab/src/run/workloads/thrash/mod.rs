@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::run::context::{Surroundings, TrialContext};
 use crate::run::phase::Worked;
-use crate::run::probes::{Felt, Probes};
+use crate::run::probes::{Probes, Readings};
 use crate::run::trial_error::{TrialError, lacking};
 use crate::workload::Worker;
 use crate::workload::protocol::{Command, Reply};
@@ -69,7 +69,7 @@ pub(super) fn run(context: &mut TrialContext<'_, '_>, thrash: &Thrash) -> Result
 /// Metrics of the rest, which the recovery must reach again.
 struct Baseline {
     usage: Use,
-    felt: Felt,
+    readings: Readings,
 }
 
 /// The moment that a recovery counts from.
@@ -149,13 +149,13 @@ impl Crew {
         // The start of the consumers is no part of the baseline.
         self.probes.lap(context)?;
         context.rest(thrash.hold.max(LEAST_REST))?;
-        let felt = self.probes.lap(context)?;
+        let readings = self.probes.lap(context)?;
         let usage = usage(before, &context.snapshot()?.row);
         let mut findings = Findings::default();
-        felt.note(&mut findings);
+        readings.note(&mut findings);
         note_usage(&mut findings, "", &usage);
-        let worked = worked(felt.cost(), begun, findings);
-        Ok((worked, Baseline { usage, felt }))
+        let worked = worked(readings.cost(), begun, findings);
+        Ok((worked, Baseline { usage, readings }))
     }
 
     /// From the first consumer's start to the common end, and until the last one has finished its cycle.
@@ -168,14 +168,14 @@ impl Crew {
         self.send(context, thrash, origin)?;
         let at = |seconds: f64| origin + Duration::from_secs_f64(LEAD + seconds);
         let last_start = f64::from(thrash.consumers - 1) * thrash.stagger;
-        self.attend(context, at(0.0))?;
+        self.wait_until(context, at(0.0))?;
         let started = context.snapshot()?.row;
-        self.attend(context, at(last_start))?;
+        self.wait_until(context, at(last_start))?;
         let all_started = context.snapshot()?.row;
         let end = at(thrash.seconds());
-        self.attend(context, end)?;
+        self.wait_until(context, end)?;
         let ended = context.snapshot()?.row;
-        let felt = self.probes.lap(context)?;
+        let readings = self.probes.lap(context)?;
         let mut load = Load::default();
         for consumer in &mut self.consumers {
             let (timeout, stop) = (context.timeout(), context.runner.stop.flag());
@@ -184,12 +184,12 @@ impl Crew {
         }
         let mut findings = load.findings();
         findings.set("lead_s", LEAD);
-        felt.note(&mut findings);
+        readings.note(&mut findings);
         note_usage(&mut findings, "", &usage(&started, &ended));
         note_usage(&mut findings, "all_active_", &usage(&all_started, &ended));
         check_distinct(context, thrash, &load);
         context.lists.extend(load.lists);
-        let worked = worked(load.cost.and(felt.cost()), origin, findings);
+        let worked = worked(load.cost.and(readings.cost()), origin, findings);
         let end = CommonEnd { at: end, row: ended };
         Ok((worked, end))
     }
@@ -227,7 +227,7 @@ impl Crew {
         end: &CommonEnd,
     ) -> Result<Worked, TrialError> {
         let begun = Instant::now();
-        let mut felt = Felt::nothing();
+        let mut readings = Readings::empty();
         let mut recovery = Recovery::default();
         // The first look is from the common end on, as are the probes' latencies: it holds the cycles that ended late.
         let mut earlier = end.row;
@@ -237,11 +237,11 @@ impl Crew {
             let now = context.snapshot()?.row;
             let is_back = baseline.is_back(&usage(&earlier, &now), &lap);
             recovery.look(is_back, end.at.elapsed().as_secs_f64());
-            felt.merge(&lap);
+            readings.merge(&lap);
             earlier = now;
         }
         let mut findings = Findings::default();
-        felt.note(&mut findings);
+        readings.note(&mut findings);
         note_usage(&mut findings, "", &usage(before, &earlier));
         // An event that did not happen has no time.
         if let Some(seconds) = recovery.took_s() {
@@ -249,7 +249,7 @@ impl Crew {
         }
         let recovered = recovery.took_s().is_some();
         findings.set(finding::RECOVERED, f64::from(u8::from(recovered)));
-        Ok(worked(felt.cost(), begun, findings))
+        Ok(worked(readings.cost(), begun, findings))
     }
 
     /// Has every consumer verify its kept pages.
@@ -282,7 +282,7 @@ impl Crew {
     }
 
     /// Waits until then; returns an error after a stop or an OOM kill.
-    fn attend(&mut self, context: &TrialContext<'_, '_>, until: Instant) -> Result<(), TrialError> {
+    fn wait_until(&mut self, context: &TrialContext<'_, '_>, until: Instant) -> Result<(), TrialError> {
         loop {
             context.go_on()?;
             if context.oom_killed() > 0 {
@@ -447,17 +447,17 @@ impl Load {
 impl Baseline {
     /// Whether a look at the machine was no worse than the rest, with the scatter of a quiet machine: twice the
     /// latency and a millisecond, a hundred pages a second, five percent of time stalled.
-    fn is_back(&self, usage: &Use, felt: &Felt) -> bool {
+    fn is_back(&self, usage: &Use, readings: &Readings) -> bool {
         let near = |now: Option<f64>, then: Option<f64>, factor: f64, margin: f64| {
             now.unwrap_or(0.0) <= factor * then.unwrap_or(0.0) + margin
         };
         let ms = |latency: Option<u64>| latency.map(|ns| ns as f64 / 1e6);
-        let wakeup = |felt: &Felt| ms(felt.wakeup().percentile(99.0));
-        let small_set = |felt: &Felt| ms(felt.small_set().percentile(50.0));
+        let wakeup = |readings: &Readings| ms(readings.wakeup().percentile(99.0));
+        let small_set = |readings: &Readings| ms(readings.small_set().percentile(50.0));
         near(usage.pages_in_per_s, self.usage.pages_in_per_s, 1.0, 100.0)
             && near(usage.stalled_percent, self.usage.stalled_percent, 1.0, 5.0)
-            && near(wakeup(felt), wakeup(&self.felt), 2.0, 1.0)
-            && near(small_set(felt), small_set(&self.felt), 2.0, 1.0)
+            && near(wakeup(readings), wakeup(&self.readings), 2.0, 1.0)
+            && near(small_set(readings), small_set(&self.readings), 2.0, 1.0)
     }
 }
 
@@ -489,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn an_oom_kill_with_swap_free_is_told_from_one_without() {
+    fn an_oom_kill_with_free_swap_has_an_explanation() {
         let free = swap_words(60 << 20, 200 << 20);
         assert!(free.starts_with("at most 60.0 MiB of 200 MiB of swap"), "{free}");
         assert!(free.contains("statistics that lag"), "{free}");

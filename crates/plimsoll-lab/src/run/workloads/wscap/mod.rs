@@ -53,7 +53,7 @@ pub(super) fn run(context: &mut TrialContext<'_, '_>, wscap: &Wscap) -> Result<(
         let device = context.environment().and_then(Environment::swap_device);
         let was_free = device.is_some_and(|device| is_free(scanner.most_swapped, device.size));
         early_kills += u32::from(was_killed && was_free);
-        if !begins_anew(was_killed && was_free, early_kills) {
+        if !restarts(was_killed && was_free, early_kills) {
             break ended;
         }
         context.runner.warn(format!(
@@ -75,7 +75,7 @@ pub(super) fn run(context: &mut TrialContext<'_, '_>, wscap: &Wscap) -> Result<(
 }
 
 /// Whether the work begins anew with another worker, after so many kills that came although swap was free.
-fn begins_anew(was_early: bool, early_kills: u32) -> bool {
+fn restarts(was_early: bool, early_kills: u32) -> bool {
     was_early && early_kills < TRIES
 }
 
@@ -304,10 +304,10 @@ mod tests {
     /// A cap of 8 MiB on zswap met the OOM killer twice, beside other load.
     #[test]
     fn a_kill_with_free_swap_restarts_the_work_up_to_three_times() {
-        assert!(begins_anew(true, 1) && begins_anew(true, TRIES - 1));
-        assert!(!begins_anew(true, TRIES), "three kills are the cap's doing");
+        assert!(restarts(true, 1) && restarts(true, TRIES - 1));
+        assert!(!restarts(true, TRIES), "three kills are the cap's doing");
         assert!(
-            !begins_anew(false, 0),
+            !restarts(false, 0),
             "a kill with the swap full is the cap's doing"
         );
     }

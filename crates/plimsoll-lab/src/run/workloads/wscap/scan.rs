@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn scans_are_counted_and_every_page_holds_what_was_written_last() {
+    fn scans_are_counted_and_every_page_holds_its_last_write() {
         let mut memory = memory(4 << 20);
         let mut all_pages = 0;
         for seconds in [0.0, 0.25] {
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_are_those_of_the_time_they_stand_for() {
+    fn each_rate_is_that_of_its_interval() {
         let mut memory = memory(1 << 20);
         let (_, found) = scan(&mut memory, &asked(0.52, None)).unwrap();
         let (rates, mean) = (&found.lists[finding::RATE], found.figures[finding::RATE]);
