@@ -20,10 +20,10 @@ fn current(events: &[Event]) -> Vec<&Event> {
         match event.kind {
             // A resumed run starts an interrupted trial again; both parts keep their phases.
             EventKind::TrialStart => started.clear(),
-            EventKind::PhaseStart if event.number.is_some() => {
-                if !started.insert((&event.trial, &event.phase)) {
-                    continue;
-                }
+            EventKind::PhaseStart
+                if event.number.is_some() && !started.insert((&event.trial, &event.phase)) =>
+            {
+                continue;
             }
             _ => {}
         }
