@@ -27,6 +27,7 @@ mod reader;
 mod resume;
 mod samples;
 mod schema;
+mod starts;
 mod stream;
 mod writer;
 

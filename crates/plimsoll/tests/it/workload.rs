@@ -8,7 +8,8 @@ use std::process::{Command as Process, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use plimsoll_lab::workload::protocol::{Command, Cost, Reply, Verification};
+use plimsoll_lab::workload::Cost;
+use plimsoll_lab::workload::protocol::{Command, Reply, Verification};
 use plimsoll_lab::workload::{Worker, WorkerError, WorkerOptions};
 use plimsoll_model::scenario::{FillClass, ThpMode};
 
