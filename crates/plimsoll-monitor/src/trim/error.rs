@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use super::model::{Kept, Reason};
+use super::kept::{Kept, Reason};
 
 /// Why nothing could be trimmed.
 #[derive(Debug, thiserror::Error)]

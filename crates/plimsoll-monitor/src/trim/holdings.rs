@@ -4,8 +4,8 @@ use std::ops::AddAssign;
 
 use serde::Serialize;
 
+use super::kept::{Kept, Reason};
 use super::machine::Machine;
-use super::model::{Kept, Reason};
 
 /// Free swap below this counts as full: the kernel keeps clusters of free slots a CPU.
 const SWAP_FULL: i64 = 1 << 20;

@@ -10,6 +10,7 @@
 mod cgroup;
 mod error;
 mod holdings;
+mod kept;
 mod machine;
 mod maps;
 mod model;
@@ -24,7 +25,8 @@ use std::time::{Duration, Instant};
 
 pub use error::TrimError;
 pub use holdings::Holdings;
-pub use model::{Kept, Mechanism, Reason, Report, Returned, TrimmedProcess, Went, What};
+pub use kept::{Kept, Reason};
+pub use model::{Mechanism, Report, Returned, TrimmedProcess, Went, What};
 pub use process::{Candidates, candidates};
 
 use holdings::Swap;

@@ -6,9 +6,10 @@ use std::path::PathBuf;
 use serde::{Serialize, Serializer};
 
 use super::holdings::Holdings;
+use super::kept::{Kept, Reason};
 use super::machine::Machine;
 use crate::processes::Identity;
-use plimsoll_model::quantity::{bytes, change_of_bytes, count, seconds};
+use plimsoll_model::quantity::{bytes, change_of_bytes, seconds};
 
 /// Less than this share of the resident set counts as nothing: the kernel's counters are approximations, and a page or
 /// two of program text can always leave.
@@ -233,112 +234,4 @@ pub struct TrimmedProcess {
     pub before: u64,
     /// Bytes that left its working set.
     pub left: u64,
-}
-
-/// Why something stayed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "kebab-case")]
-#[non_exhaustive]
-pub enum Reason {
-    /// Locked (`mlock(2)`) or otherwise unevictable.
-    Locked,
-    /// Pages of hugetlbfs, which the kernel never reclaims.
-    HugePages,
-    /// Anonymous memory, and the machine has no swap.
-    NoSwap,
-    /// Anonymous memory, and swap is full.
-    SwapFull,
-    /// Anonymous memory, and the cgroup may not swap.
-    SwapForbidden,
-    /// Anonymous or shared memory that was used meanwhile, or that another process holds too.
-    InUse,
-    /// File pages that other processes map too, that are being written, or of files that this user may not write.
-    SharedFiles,
-    /// What the kernel holds for the cgroup: page tables, stacks, objects.
-    Kernel,
-    /// Processes of others.
-    Denied,
-    /// Processes that ended meanwhile.
-    Ended,
-    /// Processes that the system refused for another reason.
-    Refused,
-}
-
-impl Reason {
-    /// What it means, a clause.
-    pub fn meaning(self) -> &'static str {
-        match self {
-            Reason::Locked => "locked in memory",
-            Reason::HugePages => "huge pages of hugetlbfs, which are never reclaimed",
-            Reason::NoSwap => "anonymous, and there is no swap for it to go to",
-            Reason::SwapFull => "anonymous, and swap is full",
-            Reason::SwapForbidden => "anonymous, and the cgroup may not swap",
-            Reason::InUse => "in use meanwhile, or held by another process too",
-            Reason::SharedFiles => {
-                "file pages that are shared, dirty, or of files that this user may not write"
-            }
-            Reason::Kernel => "the kernel's own for it, such as page tables",
-            Reason::Denied => "not permitted (needs CAP_SYS_NICE and ptrace access: run as root)",
-            Reason::Ended => "ended meanwhile",
-            Reason::Refused => "refused by the system",
-        }
-    }
-}
-
-/// What stayed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Kept {
-    /// Why.
-    pub reason: Reason,
-    /// Bytes of it, where they are known.
-    pub bytes: Option<u64>,
-    /// Whole processes that could not be trimmed for it.
-    pub processes: u64,
-}
-
-impl Kept {
-    pub(super) fn bytes(reason: Reason, bytes: u64) -> Kept {
-        Kept {
-            reason,
-            bytes: Some(bytes),
-            processes: 0,
-        }
-    }
-
-    pub(super) fn processes(reason: Reason, processes: u64) -> Kept {
-        Kept {
-            reason,
-            bytes: None,
-            processes,
-        }
-    }
-
-    /// One entry a reason.
-    pub(super) fn gathered(mut all: Vec<Kept>) -> Vec<Kept> {
-        all.sort_by_key(|kept| kept.reason);
-        let mut gathered: Vec<Kept> = Vec::new();
-        for kept in all {
-            match gathered.last_mut().filter(|last| last.reason == kept.reason) {
-                Some(last) => {
-                    last.bytes = last.bytes.into_iter().chain(kept.bytes).reduce(|a, b| a + b);
-                    last.processes += kept.processes;
-                }
-                None => gathered.push(kept),
-            }
-        }
-        gathered
-    }
-}
-
-impl fmt::Display for Kept {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(size) = self.bytes {
-            write!(f, "{} ", bytes(size as f64))?;
-        }
-        if self.processes > 0 {
-            let plural = if self.processes == 1 { "" } else { "es" };
-            write!(f, "{} process{plural} ", count(self.processes))?;
-        }
-        f.write_str(self.reason.meaning())
-    }
 }

@@ -160,12 +160,19 @@ pub(super) fn start_recording(
         (title, state.facts.hz)
     };
     let locked = sampler.locked().map_err(ToString::to_string);
-    Recorder::start(
+    let told = Arc::clone(shared);
+    let recorder = Recorder::start(
         folder,
         Heading {
             title,
             sampler: SamplerSettings { hz, locked },
         },
-        shared,
-    )
+        shared.now_ns(),
+        move |error| {
+            told.state().status.recording = None;
+            told.say(Level::Error, ended_early(error));
+        },
+    )?;
+    shared.state().status.recording = Some(recorder.folder().to_owned());
+    Ok(recorder)
 }

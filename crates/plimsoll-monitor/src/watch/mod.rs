@@ -14,11 +14,13 @@
 mod account;
 mod actions;
 mod error;
+mod event;
 mod feed;
 mod follow;
 mod history;
 mod monitor;
 mod options;
+mod outcome;
 mod program;
 mod recorder;
 mod replay;

@@ -1,14 +1,12 @@
 //! Keeps what is watched: a recording that is written by a thread of its own, so that a slow disk holds up nobody.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::thread::JoinHandle;
 use std::time::SystemTime;
 
 use super::error::WatchError;
-use super::shared::{Shared, plain_event};
-use super::state::Level;
+use super::event::plain_event;
 use plimsoll_model::columns::{Row, col};
 use plimsoll_model::recording::model::{
     Event, EventKind, Manifest, RECORDING_SCHEMA, RESULTS_SCHEMA, Results, RunStatus, SamplerReport,
@@ -40,6 +38,7 @@ enum Entry {
 
 /// A recording that is being written.
 pub(super) struct Recorder {
+    folder: PathBuf,
     entries: SyncSender<Entry>,
     thread: JoinHandle<Result<Recorded, RecordingError>>,
     /// What the monitor's times are ahead of the recording's, which begins later.
@@ -69,40 +68,38 @@ pub(super) struct Heading {
 }
 
 impl Recorder {
-    /// Makes the folder and starts writing. `shared` is told when that fails later.
+    /// Makes the folder and starts to write. `now_ns` is the monitor's time. The writing thread calls `failed` when the
+    /// recording cannot go on.
     pub(super) fn start(
         folder: &Path,
         heading: Heading,
-        shared: &Arc<Shared>,
+        now_ns: u64,
+        failed: impl FnOnce(&RecordingError) + Send + 'static,
     ) -> Result<Recorder, WatchError> {
-        let ahead_ns = shared.now_ns();
         let hz = heading.sampler.hz;
         let (parent, name) = place(folder);
         let mut writer = Writer::create(&parent, manifest(name, heading))?;
         writer.event(&plain_event(0, EventKind::RunStart))?;
         let folder = writer.folder().to_owned();
         let (entries, written) = mpsc::sync_channel(WAITING);
-        let told = Arc::clone(shared);
         let thread = std::thread::Builder::new()
             .name("recorder".to_owned())
-            .spawn(move || {
-                let recorded = write(writer, &written);
-                if let Err(error) = &recorded {
-                    told.state().status.recording = None;
-                    told.say(Level::Error, ended_early(error));
-                }
-                recorded
-            })
+            .spawn(move || write(writer, &written).inspect_err(failed))
             .map_err(WatchError::Thread)?;
-        shared.state().status.recording = Some(folder);
         Ok(Recorder {
+            folder,
             entries,
             thread,
-            ahead_ns,
+            ahead_ns: now_ns,
             pending: Vec::with_capacity(hz as usize),
             rows_per_batch: hz as usize,
             lost: 0,
         })
+    }
+
+    /// The folder of the recording.
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
     }
 
     /// Takes samples. Those from before the start are passed over.

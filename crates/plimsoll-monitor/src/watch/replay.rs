@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-use super::shared::{Shared, mark_of};
+use super::event::mark_of;
+use super::shared::Shared;
 use super::state::{Facts, Level, State, TargetState};
 use plimsoll_model::columns::Row;
 use plimsoll_model::recording::model::Manifest;

@@ -4,12 +4,12 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::account::Account;
-use super::program::Outcome;
+use super::event::{event_of, plain_event};
+use super::outcome::Outcome;
 use super::recorder::Recorder;
 use super::state::{Level, Mark, MarkKind, State, TargetState};
 use crate::trim::What;
 use plimsoll_model::recording::model::{Event, EventKind};
-use plimsoll_model::sanitize::sanitize;
 use plimsoll_sample::monotonic_ns;
 
 /// What the threads of a monitor share. No lock is held while another is taken, but for `state` last.
@@ -127,69 +127,4 @@ impl Shared {
 /// Locks even after a panic elsewhere: every value behind these locks is whole at any time.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// An event with nothing but its time and kind.
-pub(super) fn plain_event(t_ns: u64, kind: EventKind) -> Event {
-    Event {
-        t_ns,
-        kind,
-        trial: None,
-        phase: None,
-        number: None,
-        text: String::new(),
-    }
-}
-
-/// A mark as it is recorded.
-fn event_of(mark: &Mark) -> Event {
-    let (kind, number) = match mark.kind {
-        MarkKind::Number(number) => (EventKind::Mark, Some(number)),
-        MarkKind::Note => (EventKind::Mark, None),
-        MarkKind::Trim => (EventKind::Trim, None),
-        MarkKind::Release => (EventKind::Release, None),
-        MarkKind::Target => (EventKind::Target, None),
-        MarkKind::PageFlags => (EventKind::PageFlags, None),
-        MarkKind::Event => (EventKind::Warning, None),
-    };
-    Event {
-        number,
-        text: mark.text.clone(),
-        ..plain_event(mark.t_ns, kind)
-    }
-}
-
-/// A recorded event as a mark, harmless to show; None for what is no point to look at.
-pub(super) fn mark_of(event: &Event) -> Option<Mark> {
-    let named = |what: &str| match event.trial.as_deref() {
-        Some(trial) => format!("{what} {trial}"),
-        None => what.to_owned(),
-    };
-    let (kind, text) = match event.kind {
-        EventKind::Mark => match event.number {
-            Some(number) => (MarkKind::Number(number), event.text.clone()),
-            None => (MarkKind::Note, event.text.clone()),
-        },
-        EventKind::PhaseStart => {
-            let phase = event.phase.clone().unwrap_or_default();
-            (event.number.map_or(MarkKind::Event, MarkKind::Number), phase)
-        }
-        EventKind::TrialStart => (MarkKind::Event, named("start of")),
-        EventKind::TrialEnd => (MarkKind::Event, named("end of")),
-        EventKind::Stopped | EventKind::Warning => (MarkKind::Event, event.text.clone()),
-        EventKind::Target => (MarkKind::Target, event.text.clone()),
-        EventKind::Trim => (MarkKind::Trim, event.text.clone()),
-        EventKind::Release => (MarkKind::Release, event.text.clone()),
-        EventKind::PageFlags => (MarkKind::PageFlags, event.text.clone()),
-        EventKind::RunStart
-        | EventKind::RunEnd
-        | EventKind::Calibration
-        | EventKind::PhaseEnd
-        | EventKind::Environment => return None,
-    };
-    Some(Mark {
-        t_ns: event.t_ns,
-        kind,
-        text: sanitize(&text).into_owned(),
-    })
 }

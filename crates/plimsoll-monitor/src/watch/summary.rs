@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use super::account::Account;
-use super::program::Outcome;
+use super::outcome::Outcome;
 use super::recorder::{Recorded, ended_early};
 use plimsoll_model::columns::col;
 use plimsoll_model::recording::RecordingError;

@@ -8,9 +8,8 @@ use axum::body::Bytes;
 use futures_util::stream::{self, Stream};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 
-use super::End;
+use super::context::{Context, End};
 use super::document::{self, PARTS};
-use super::router::Context;
 use crate::watch::{History, Monitor};
 use plimsoll_report::analysis::Frame;
 

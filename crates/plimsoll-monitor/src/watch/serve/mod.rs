@@ -12,6 +12,7 @@
 //! The protocol is described in the book (`docs/src/serve.md`).
 
 mod actions;
+mod context;
 mod document;
 mod events;
 mod guard;
@@ -27,9 +28,9 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Semaphore, watch};
 
 use super::Monitor;
+use context::{Context, End};
 use guard::Guard;
 use plimsoll_sample::stop::Stop;
-use router::Context;
 
 /// Most clients that get events at the same time.
 pub const MAX_CLIENTS: usize = 16;
@@ -102,9 +103,6 @@ pub struct Server {
     guard: Guard,
     allow_actions: bool,
 }
-
-/// Why clients are to be told to stop, once that is so.
-type End = Option<String>;
 
 impl Server {
     /// Listens, with a token of its own.

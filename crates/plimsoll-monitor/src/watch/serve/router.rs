@@ -9,29 +9,14 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use tokio::sync::{Semaphore, watch};
 
-use super::End;
 use super::actions;
+use super::context::Context;
 use super::events;
-use super::guard::{Guard, Refusal};
-use super::page::Page;
-use crate::watch::Monitor;
+use super::guard::Refusal;
 
 /// Most bytes of a request's body.
 const MAX_BODY: usize = 4096;
-
-/// What every request may need.
-pub(super) struct Context {
-    pub(super) monitor: Arc<Monitor>,
-    pub(super) guard: Guard,
-    pub(super) allow_actions: bool,
-    /// Places for clients that get events.
-    pub(super) clients: Arc<Semaphore>,
-    /// Beats when it is time to look for what is new.
-    pub(super) beats: watch::Receiver<End>,
-    pub(super) page: Page,
-}
 
 /// All that is served.
 pub(super) fn router(context: Arc<Context>) -> Router {

@@ -2,7 +2,7 @@
 
 use ratatui::layout::Rect;
 
-use super::strips::{STRIPS, Strip};
+use super::strip::{STRIPS, Strip};
 
 /// The smallest page.
 pub const LEAST: (u16, u16) = (60, 16);

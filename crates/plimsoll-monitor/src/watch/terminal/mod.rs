@@ -23,6 +23,7 @@ mod page;
 mod screen;
 mod snapshot;
 mod stack;
+mod strip;
 mod strips;
 mod theme;
 mod ui;

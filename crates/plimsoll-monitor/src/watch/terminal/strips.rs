@@ -8,107 +8,14 @@ use super::figures;
 use super::layout::{Detail, Layout};
 use super::snapshot::Snapshot;
 use super::stack::{bar, device_cell, heights};
+use super::strip::Strip;
 use super::theme::{Ink, Theme};
 use super::words::{fit, in_cells};
-use crate::watch::history::Bucket;
 use plimsoll_report::analysis::frame::Frame;
-use plimsoll_report::analysis::gauges::{GAUGES, Gauge, GaugeUnit, Panel, gauge};
+use plimsoll_report::analysis::gauges::gauge;
 
 /// Gauges of the swap devices, by slot.
 const DEVICES: [usize; 4] = [gauge::SWAP0, gauge::SWAP1, gauge::SWAP2, gauge::SWAP3];
-
-/// A row of bars.
-#[derive(Debug, PartialEq)]
-pub(super) struct Strip {
-    /// What stands on its left.
-    label: &'static str,
-    /// What stands on its right.
-    title: &'static str,
-    /// What is summed up.
-    gauges: &'static [usize],
-    /// What is said beside it, in brackets.
-    beside: Option<(&'static str, usize)>,
-    ink: Ink,
-    /// The pages that have room for it.
-    pub(super) from_height: u16,
-}
-
-macro_rules! strips {
-    ($($label:literal $title:literal $ink:ident $from_height:literal [$($gauge:ident),+] $beside:expr;)*) => {
-        /// Every strip, from top to bottom.
-        pub(super) const STRIPS: &[Strip] = &[
-            $(Strip {
-                label: $label,
-                title: $title,
-                gauges: &[$(gauge::$gauge),+],
-                beside: $beside,
-                ink: Ink::$ink,
-                from_height: $from_height,
-            },)*
-        ];
-    };
-}
-
-strips! {
-    "in" "swap in" In 16 [SWAP_IN] None;
-    "out" "swap out" Out 16 [SWAP_OUT] None;
-    "refl" "refault" Stall 18 [REFAULT, REFAULT_FILE] None;
-    "major" "major flt" Stall 28 [MAJOR] None;
-    "zero" "zero-fill" Plain 22 [ZERO_FILLED] None;
-    "read" "block in" In 32 [DISK_IN] None;
-    "write" "block out" Out 32 [DISK_OUT] None;
-    "mem" "PSI mem" Stall 16 [MEMORY_SOME] Some(("full", gauge::MEMORY_FULL));
-    "io" "PSI I/O" In 20 [IO_SOME] None;
-    "stall" "PSI CPU" Out 28 [CPU_SOME] None;
-    "cpu" "CPU" Cpu 16 [USER, NICE, SYSTEM, INTERRUPTS, STEAL] Some(("wait", gauge::IOWAIT));
-}
-
-impl Strip {
-    fn value(&self, frame: &Frame) -> Option<f64> {
-        sum(self.gauges, |index| frame.gauge(index))
-    }
-
-    /// Greatest value within a bucket. Of several gauges it is the sum of their greatest, which may be too much by a bit.
-    fn greatest(&self, bucket: &Bucket) -> Option<f64> {
-        match self.gauges {
-            [index] => bucket.max(*index),
-            _ => self.value(&bucket.mean),
-        }
-    }
-
-    fn first(&self) -> &'static Gauge {
-        &GAUGES[self.gauges[0]]
-    }
-
-    fn text(&self, value: f64) -> String {
-        match self.first().unit {
-            GaugeUnit::BytesPerSecond => figures::rate(value),
-            GaugeUnit::Percent => figures::percent(value),
-            _ => figures::events(value),
-        }
-    }
-
-    /// What its full height is: of percent the lowest of 10, 25, 50 and 100 that holds every value, of CPU time all of
-    /// it, else the greatest value that can be seen.
-    fn full(&self, greatest: f64) -> f64 {
-        match self.first().unit {
-            GaugeUnit::Percent if self.first().panel == Panel::Cpu => 100.0,
-            GaugeUnit::Percent => [10.0, 25.0, 50.0]
-                .into_iter()
-                .find(|&full| greatest <= full)
-                .unwrap_or(100.0),
-            GaugeUnit::BytesPerSecond => greatest.max(4096.0),
-            _ => greatest.max(1.0),
-        }
-    }
-}
-
-fn sum(gauges: &[usize], value: impl Fn(usize) -> Option<f64>) -> Option<f64> {
-    gauges
-        .iter()
-        .filter_map(|&index| value(index))
-        .reduce(|a, b| a + b)
-}
 
 /// Draws a strip: its bars, and what they say in `figures`, which is the frame that the legend shows.
 pub(super) fn draw_strip(
