@@ -6,14 +6,13 @@ use serde::Serialize;
 
 use plimsoll_model::quantity::{bytes, count};
 
-/// Why something stayed.
+/// Why memory stayed resident.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Reason {
     /// Locked (`mlock(2)`) or otherwise unevictable.
     Locked,
-    /// Pages of hugetlbfs, which the kernel never reclaims.
     HugePages,
     /// Anonymous memory, and the machine has no swap.
     NoSwap,
@@ -21,34 +20,34 @@ pub enum Reason {
     SwapFull,
     /// Anonymous memory, and the cgroup may not swap.
     SwapForbidden,
-    /// Anonymous or shared memory that was used meanwhile, or that another process holds too.
+    /// Anonymous or shared memory that was used during the trim, or that another process holds too.
     InUse,
-    /// File pages that other processes map too, that are being written, or of files that this user may not write.
+    /// File pages that are mapped by other processes, under writeback, or of files that this user may not write.
     SharedFiles,
-    /// What the kernel holds for the cgroup: page tables, stacks, objects.
+    /// Kernel memory of the cgroup: page tables, stacks, objects.
     Kernel,
-    /// Processes of others.
+    /// Processes of other users.
     Denied,
-    /// Processes that ended meanwhile.
+    /// Processes that ended during the trim.
     Ended,
-    /// Processes that the system refused for another reason.
+    /// Processes for which a system call failed for another reason.
     Refused,
 }
 
 impl Reason {
-    /// What it means, a clause.
+    /// Cause as a clause.
     pub fn meaning(self) -> &'static str {
         match self {
             Reason::Locked => "locked in memory",
             Reason::HugePages => "huge pages of hugetlbfs, which are never reclaimed",
-            Reason::NoSwap => "anonymous, and there is no swap for it to go to",
+            Reason::NoSwap => "anonymous, and there is no swap",
             Reason::SwapFull => "anonymous, and swap is full",
             Reason::SwapForbidden => "anonymous, and the cgroup may not swap",
-            Reason::InUse => "in use meanwhile, or held by another process too",
+            Reason::InUse => "used during the trim, or shared with another process",
             Reason::SharedFiles => {
                 "file pages that are shared, dirty, or of files that this user may not write"
             }
-            Reason::Kernel => "the kernel's own for it, such as page tables",
+            Reason::Kernel => "kernel memory, such as page tables",
             Reason::Denied => "not permitted (needs CAP_SYS_NICE and ptrace access: run as root)",
             Reason::Ended => "ended meanwhile",
             Reason::Refused => "refused by the system",
@@ -56,14 +55,13 @@ impl Reason {
     }
 }
 
-/// What stayed.
+/// Memory or processes that stayed for one reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Kept {
-    /// Why.
     pub reason: Reason,
-    /// Bytes of it, where they are known.
+    /// Bytes, if known.
     pub bytes: Option<u64>,
-    /// Whole processes that could not be trimmed for it.
+    /// Processes that could not be trimmed at all.
     pub processes: u64,
 }
 
@@ -84,7 +82,7 @@ impl Kept {
         }
     }
 
-    /// One entry a reason.
+    /// Merges the entries of each reason into one.
     pub(super) fn gathered(mut all: Vec<Kept>) -> Vec<Kept> {
         all.sort_by_key(|kept| kept.reason);
         let mut gathered: Vec<Kept> = Vec::new();

@@ -1,11 +1,10 @@
-//! Which mappings are worth asking for.
+//! Mappings that hold reclaimable pages.
 
 use plimsoll_os::Range;
 use plimsoll_proc::maps::{self, Mapping};
 
-/// The mappings of `text` that can hold pages to be reclaimed, in the file's order: those of the kernel (`[vdso]` and
-/// the like), of devices, and address space that is only reserved are left out. A line that is not understood is
-/// passed over.
+/// The mappings of `/proc/PID/maps` that can hold reclaimable pages, in the file's order. Leaves out mappings of the
+/// kernel (`[vdso]` and others) and of devices, and reserved address space. Skips lines that it cannot parse.
 pub(super) fn reclaimable(text: &[u8]) -> Vec<Range> {
     maps::parse(text).filter_map(|mapping| range(&mapping)).collect()
 }
