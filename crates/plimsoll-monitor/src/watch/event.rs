@@ -4,7 +4,7 @@ use super::state::{Mark, MarkKind};
 use plimsoll_model::recording::model::{Event, EventKind};
 use plimsoll_model::sanitize::sanitize;
 
-/// An event with nothing but its time and kind.
+/// An event with a time and a kind only.
 pub(super) fn plain_event(t_ns: u64, kind: EventKind) -> Event {
     Event {
         t_ns,
@@ -16,7 +16,7 @@ pub(super) fn plain_event(t_ns: u64, kind: EventKind) -> Event {
     }
 }
 
-/// A mark as it is recorded.
+/// The recorded form of a mark.
 pub(super) fn event_of(mark: &Mark) -> Event {
     let (kind, number) = match mark.kind {
         MarkKind::Number(number) => (EventKind::Mark, Some(number)),
@@ -34,7 +34,7 @@ pub(super) fn event_of(mark: &Mark) -> Event {
     }
 }
 
-/// A recorded event as a mark, harmless to show; None for what is no point to look at.
+/// The mark for a recorded event, sanitized; None for events that are no point of interest.
 pub(super) fn mark_of(event: &Event) -> Option<Mark> {
     let named = |what: &str| match event.trial.as_deref() {
         Some(trial) => format!("{what} {trial}"),

@@ -1,4 +1,4 @@
-//! Keeps the sampler at what is watched: about once a second, on a thread that is not the sampler's.
+//! Keeps the sampler's target up to date, about once a second, on a thread of its own.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -12,25 +12,25 @@ use super::target::{Followed, Look, READ_ON_TICKS, busiest_zram, unreadable};
 use plimsoll_model::columns::col;
 use plimsoll_sample::{Sampler, Target};
 
-/// Time between two looks at a target, and at the machine alone, whose swap devices seldom change.
+/// Interval between two checks of a target, and of the machine alone, whose swap devices seldom change.
 const PERIOD: Duration = Duration::from_secs(1);
 const IDLE_PERIOD: Duration = Duration::from_secs(5);
 
-/// Keeps the sampler at what is watched.
+/// Keeps the sampler's target up to date.
 pub(super) struct Follower {
     shared: Arc<Shared>,
     sampler: Arc<Sampler>,
     followed: Followed,
-    /// What the sampler was last told.
+    /// The sampler's current target.
     told: Target,
-    /// Processes that could be read, of how many, after files were opened anew: as long as it stays so, opening them
-    /// again is of no use.
+    /// (readable processes, all processes) after the sampler's last reopening of their files. While both stay the same,
+    /// another reopening is useless.
     opened_in_vain: Option<(i64, usize)>,
     storms: StormWatch,
 }
 
 impl Follower {
-    /// Follows `followed`; looks at it at once.
+    /// Follows `followed` and checks it at once.
     pub(super) fn new(shared: Arc<Shared>, sampler: Arc<Sampler>, followed: Followed) -> Follower {
         let mut follower = Follower {
             shared,
@@ -44,9 +44,9 @@ impl Follower {
         follower
     }
 
-    /// Goes on until nobody can choose another target any more.
+    /// Runs until all senders of `choices` are dropped.
     pub(super) fn run(mut self, choices: &Receiver<TargetChoice>) {
-        // The first tick is there soon, and with it the names of the swap devices.
+        // The first tick comes soon and brings the names of the swap devices.
         let mut next = Instant::now() + PERIOD;
         loop {
             match choices.recv_timeout(next.saturating_duration_since(Instant::now())) {
@@ -100,11 +100,11 @@ impl Follower {
             cgroup: self.followed.cgroup().cloned(),
             zram: busiest_zram(),
         };
-        // Files of a process that ended cannot be read, and a later one of its number has other files.
+        // The sampler's open files of an ended process are dead, and a later process with its pid has other files.
         let latest = self.sampler.latest();
         let seen = latest.get(col::TARGET_PROCESSES).unwrap_or(0);
         let stale = usize::try_from(seen) != Ok(read);
-        // Some cannot be opened at all: once is enough to find out.
+        // Some processes stay unreadable: one attempt is enough.
         if target != self.told || (stale && self.opened_in_vain != Some((seen, read))) {
             self.sampler.set_target(Some(&target));
             self.opened_in_vain = stale.then_some((seen, read));
@@ -115,7 +115,7 @@ impl Follower {
         self.tell(look, grown);
     }
 
-    /// Brings the state up to date with what was seen.
+    /// Copies the result of a check into the state.
     fn tell(&self, look: Look, grown: bool) {
         if let Some(news) = &look.news {
             self.shared.mark(MarkKind::Target, news.clone());
@@ -149,7 +149,7 @@ impl Follower {
         }
         if let Some(processes) = too_many {
             let text = format!(
-                "the target has {processes} processes: {READ_ON_TICKS} of them are read, the others are not in its figures"
+                "the target has {processes} processes: the samples include only {READ_ON_TICKS} of them"
             );
             self.shared.warn(text);
         }

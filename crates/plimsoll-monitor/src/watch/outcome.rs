@@ -1,18 +1,18 @@
 //! The end of the program that the monitor started.
 
-/// How a program ended.
+/// End of a program.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Outcome {
-    /// Its process id and command line.
+    /// Pid and command line.
     pub(super) title: String,
-    /// Exit code and signal, and what it and its descendants used.
+    /// Exit code or signal, and resource usage with descendants.
     pub(super) ended: plimsoll_os::Ended,
-    /// Largest resident size of any of its processes, where it exceeds what this one had when it started it.
+    /// Largest resident size of any of its processes; None unless it exceeds the size of this process at the start.
     pub(super) max_resident: Option<u64>,
 }
 
 impl Outcome {
-    /// How it ended, in words.
+    /// `ended with exit code 1`, `was ended by SIGTERM`.
     pub(super) fn words(&self) -> String {
         match (self.ended.code, self.ended.signal) {
             (Some(code), _) => format!("ended with exit code {code}"),

@@ -1,4 +1,4 @@
-//! Keeps what is watched: a recording that is written by a thread of its own, so that a slow disk holds up nobody.
+//! Writes the recording on a thread of its own, so that a slow disk blocks no other thread.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, SyncSender};
@@ -19,57 +19,55 @@ use plimsoll_report::analysis;
 use plimsoll_sample::host::host;
 use plimsoll_sample::monotonic_ns;
 
-/// Entries that may wait for a slow disk: samples come once a second. What comes then is lost, and counted.
+/// Queue length for a slow disk, in entries of about one second. When the queue is full, entries are lost and counted.
 const WAITING: usize = 240;
 
-/// Samples up to which a page is made at the end, 11 hours at 10 Hz: it takes about a kilobyte of memory each.
+/// Most samples for which the recorder writes a report: 11 hours at 10 Hz. Analysis takes about a kilobyte per sample.
 const PAGE_SAMPLES: usize = 400_000;
 
-/// What is to be written.
+/// An entry for the writing thread.
 enum Entry {
     Rows(Vec<Row>),
     Event(Event),
-    /// The end: the devices of the swap slots, and the samples that were lost on their way here.
+    /// End of the recording: names of the swap slots, and number of lost samples.
     End {
         swap_slots: Vec<String>,
         lost: u64,
     },
 }
 
-/// A recording that is being written.
+/// A running recording.
 pub(super) struct Recorder {
     folder: PathBuf,
     entries: SyncSender<Entry>,
     thread: JoinHandle<Result<Recorded, RecordingError>>,
-    /// What the monitor's times are ahead of the recording's, which begins later.
+    /// Offset of the monitor's time to the recording's, which begins later.
     ahead_ns: u64,
     pending: Vec<Row>,
     rows_per_batch: usize,
     lost: u64,
 }
 
-/// A recording that was ended.
+/// A finished recording.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Recorded {
-    /// Its folder.
     pub folder: PathBuf,
-    /// Its page, unless it is too long for one to be made at once.
+    /// The report; None if the recording is too long to analyse at once.
     pub page: Option<PathBuf>,
-    /// Why there is no page that should be there.
+    /// Reason for a missing report.
     pub trouble: Option<String>,
 }
 
-/// What a recording says of itself.
+/// Description of a recording.
 pub(super) struct Heading {
-    /// What is watched, in words.
+    /// The target.
     pub(super) title: String,
-    /// How it is sampled.
     pub(super) sampler: SamplerSettings,
 }
 
 impl Recorder {
-    /// Makes the folder and starts to write. `now_ns` is the monitor's time. The writing thread calls `failed` when the
-    /// recording cannot go on.
+    /// Creates the folder and starts the writing thread. `now_ns` is the monitor's time. The writing thread calls
+    /// `failed` when it cannot continue.
     pub(super) fn start(
         folder: &Path,
         heading: Heading,
@@ -97,12 +95,11 @@ impl Recorder {
         })
     }
 
-    /// The folder of the recording.
     pub(super) fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Takes samples. Those from before the start are passed over.
+    /// Adds samples. Drops those from before the start.
     pub(super) fn rows(&mut self, rows: &[Row]) {
         for row in rows {
             if let Some(t_ns) = row.t_ns.checked_sub(self.ahead_ns) {
@@ -124,21 +121,20 @@ impl Recorder {
         }
     }
 
-    /// Takes an event.
     pub(super) fn event(&mut self, mut event: Event) {
         event.t_ns = event.t_ns.saturating_sub(self.ahead_ns);
-        // A disk that is minutes behind loses it; the samples that it loses are counted and said.
+        // A disk that is minutes behind loses the event; lost samples are counted.
         let _ = self.entries.try_send(Entry::Event(event));
     }
 
-    /// Ends the recording, with what came of it. `dropped` samples never came here.
+    /// Ends the recording. `dropped` samples never reached the recorder.
     pub(super) fn finish(
         mut self,
         swap_slots: Vec<String>,
         dropped: u64,
     ) -> Result<Recorded, RecordingError> {
         self.flush();
-        // Fails where the thread has ended with an error, which it then returns.
+        // The send fails if the thread has ended with an error, which `join` then returns.
         let _ = self.entries.send(Entry::End {
             swap_slots,
             lost: self.lost + dropped,
@@ -150,25 +146,25 @@ impl Recorder {
     }
 }
 
-/// What to say when a recording cannot go on.
+/// Message for a recording that cannot continue.
 pub(super) fn ended_early(error: &RecordingError) -> String {
     match error {
         RecordingError::Full { folder, source, .. } => format!(
-            "there is no room for more in {}: {source}; what was recorded so far is kept and opens. Free some space and \
+            "cannot continue the recording in {}: {source}; it is kept up to here. Free some space and \
              record into another folder",
             folder.display()
         ),
-        error => format!("the recording cannot go on: {error}; what was recorded so far is kept"),
+        error => format!("cannot continue the recording: {error}; it is kept up to here"),
     }
 }
 
-/// The folder that the recording's folder is made in, and its name.
+/// Parent folder and name of the recording's folder.
 fn place(folder: &Path) -> (PathBuf, String) {
     let parent = folder
         .parent()
         .filter(|parent| !parent.as_os_str().is_empty())
         .unwrap_or(Path::new("."));
-    // A path without a name (`..`) stays as it is: the writer refuses it as no plain name.
+    // A path without a name (`..`) passes unchanged: the writer rejects it.
     let name = folder.file_name().unwrap_or(folder.as_os_str());
     (parent.to_owned(), name.to_string_lossy().into_owned())
 }
@@ -202,8 +198,8 @@ fn manifest(name: String, heading: Heading) -> Manifest {
     }
 }
 
-/// Writes what comes until the end, and ends the recording. Where the monitor went away without an end, it is left
-/// as a killed run leaves it: it opens.
+/// Writes entries until the end, and finishes the recording. If the monitor vanishes without an end, the recording
+/// stays as after a killed run: it opens.
 fn write(mut writer: Writer, entries: &Receiver<Entry>) -> Result<Recorded, RecordingError> {
     let mut written = Written::default();
     let hz = writer.manifest().sampler.hz;
@@ -240,7 +236,7 @@ fn write(mut writer: Writer, entries: &Receiver<Entry>) -> Result<Recorded, Reco
     })
 }
 
-/// What has been written.
+/// Totals of the written entries.
 #[derive(Default)]
 struct Written {
     samples: usize,
@@ -251,14 +247,14 @@ struct Written {
     warnings: Vec<String>,
 }
 
-/// Whether a sample was taken more than half a period after it was due.
+/// Whether a sample is more than half a period late.
 fn is_late(row: &Row, hz: u32) -> bool {
     let half_period_ns = 500_000_000 / i64::from(hz.max(1));
     row.get(col::TICK_LATE_NS)
         .is_some_and(|late| late > half_period_ns)
 }
 
-/// Makes the results and the page.
+/// Writes the results and the report.
 fn conclude(writer: Writer, written: Written, lost: u64) -> Result<Recorded, RecordingError> {
     if written.samples > PAGE_SAMPLES {
         let results = results_of(writer.manifest(), written, lost);
@@ -284,9 +280,9 @@ fn conclude(writer: Writer, written: Written, lost: u64) -> Result<Recorded, Rec
     })
 }
 
-/// The results of a recording that is too long to be read back here. What they lack, `plimsoll report` computes.
+/// Results of a recording that is too long to analyse here. `plimsoll report` computes the rest.
 fn results_of(manifest: &Manifest, written: Written, lost: u64) -> Results {
-    // The monitor may have been at work for long before it recorded.
+    // The monitor may have started long before the recording.
     let growth = |column: usize| {
         let at = |row: Option<Row>| row.and_then(|row| row.get(column));
         let growth = at(written.last)?.checked_sub(at(written.first)?)?;
