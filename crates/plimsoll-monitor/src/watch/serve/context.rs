@@ -11,14 +11,14 @@ use crate::watch::Monitor;
 /// The reason for which the server ends, once it does.
 pub(super) type End = Option<String>;
 
-/// What every request may need.
+/// State that all requests share.
 pub(super) struct Context {
     pub(super) monitor: Arc<Monitor>,
     pub(super) guard: Guard,
     pub(super) allow_actions: bool,
-    /// Places for clients that get events.
+    /// Permits for clients of the event stream.
     pub(super) clients: Arc<Semaphore>,
-    /// Beats when it is time to look for what is new.
+    /// Wakes the event streams to send new entries.
     pub(super) beats: watch::Receiver<End>,
     pub(super) page: Page,
 }

@@ -6,25 +6,24 @@ use crate::watch::history::Bucket;
 use plimsoll_report::analysis::frame::Frame;
 use plimsoll_report::analysis::gauges::{GAUGES, Gauge, GaugeUnit, Panel, gauge};
 
-/// A row of bars.
+/// A row of bars below the chart.
 #[derive(Debug, PartialEq)]
 pub(super) struct Strip {
-    /// What stands on its left.
+    /// Text on the left.
     pub(super) label: &'static str,
-    /// What stands on its right.
+    /// Text on the right.
     pub(super) title: &'static str,
-    /// What is summed up.
+    /// Gauges whose sum the bars show.
     gauges: &'static [usize],
-    /// What is said beside it, in brackets.
+    /// Label and gauge of a second value on the right.
     pub(super) beside: Option<(&'static str, usize)>,
     pub(super) ink: Ink,
-    /// The pages that have room for it.
+    /// Smallest screen height with this strip.
     pub(super) from_height: u16,
 }
 
 macro_rules! strips {
     ($($label:literal $title:literal $ink:ident $from_height:literal [$($gauge:ident),+] $beside:expr;)*) => {
-        /// Every strip, from top to bottom.
         pub(super) const STRIPS: &[Strip] = &[
             $(Strip {
                 label: $label,
@@ -57,7 +56,7 @@ impl Strip {
         sum(self.gauges, |index| frame.gauge(index))
     }
 
-    /// Greatest value within a bucket. Of several gauges it is the sum of their greatest, which may be too much by a bit.
+    /// Maximum within a bucket. For several gauges, the sum of their maxima, which may be slightly too high.
     pub(super) fn greatest(&self, bucket: &Bucket) -> Option<f64> {
         match self.gauges {
             [index] => bucket.max(*index),
@@ -77,8 +76,8 @@ impl Strip {
         }
     }
 
-    /// What its full height is: of percent the lowest of 10, 25, 50 and 100 that holds every value, of CPU time all of
-    /// it, else the greatest value that can be seen.
+    /// The value of a full bar: the lowest of 10, 25, 50 and 100 above all values for percent, 100 for CPU time,
+    /// otherwise the largest visible value.
     pub(super) fn full(&self, greatest: f64) -> f64 {
         match self.first().unit {
             GaugeUnit::Percent if self.first().panel == Panel::Cpu => 100.0,

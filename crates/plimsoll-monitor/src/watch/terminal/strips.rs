@@ -1,4 +1,4 @@
-//! What stands below the layers on the same time axis: swap by device, pages that move, pressure, CPU.
+//! Draws the strips below the chart, and swap by device.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -17,7 +17,7 @@ use plimsoll_report::analysis::gauges::gauge;
 /// Gauges of the swap devices, by slot.
 const DEVICES: [usize; 4] = [gauge::SWAP0, gauge::SWAP1, gauge::SWAP2, gauge::SWAP3];
 
-/// Draws a strip: its bars, and what they say in `figures`, which is the frame that the legend shows.
+/// Draws a strip: its bars, and the values of `figures`, the frame of the legend.
 pub(super) fn draw_strip(
     buffer: &mut Buffer,
     theme: &Theme,
@@ -69,7 +69,7 @@ pub(super) fn draw_strip(
     buffer.set_stringn(layout.legend_x, area.bottom() - 1, text, width, style);
 }
 
-/// Draws swap: what is used, by device, of what there is.
+/// Draws used swap by device, and swap size.
 pub(super) fn draw_swap(
     buffer: &mut Buffer,
     theme: &Theme,
@@ -93,7 +93,7 @@ pub(super) fn draw_swap(
         let used = DEVICES.map(|index| bucket.mean.gauge(index).unwrap_or(0.0) as i64);
         let free = size as i64 - used.iter().sum::<i64>();
         let layers = [used[0], used[1], used[2], used[3], free];
-        // The first device that holds anything is seen, however large the space is.
+        // The first used device is always visible, however large swap is.
         let seen = used.iter().position(|&bytes| bytes > 0);
         let heights = heights(&layers, full, seen);
         for row in 0..area.height {
@@ -113,7 +113,7 @@ pub(super) fn draw_swap(
     }
 }
 
-/// What stands beside swap: the sum, then each device; with one row, the sum alone.
+/// Legend of swap: the sum, then each device; with one row, only the sum.
 fn swap_lines(
     theme: &Theme,
     layout: &Layout,
@@ -143,7 +143,7 @@ fn swap_lines(
     };
     let mono = theme.depth == super::theme::Depth::Mono;
     if rows < used.len() {
-        // No room for a row a device: one after the other, as many as fit.
+        // Too few rows for one device each: list as many devices in one row as fit.
         let texts = used.iter().map(|(slot, bytes)| {
             let key = if mono { format!("{slot} ") } else { String::new() };
             format!(
@@ -171,7 +171,7 @@ fn swap_lines(
     lines
 }
 
-/// The words and the line to the left of a chart.
+/// The labels and the line on the left of a chart.
 pub(super) fn label(buffer: &mut Buffer, theme: &Theme, area: Rect, bottom: &str, top: &str) {
     let dim = theme.ink(Ink::Dim);
     let line = if theme.unicode { "\u{2502}" } else { "|" };
