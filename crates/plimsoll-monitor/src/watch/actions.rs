@@ -124,8 +124,8 @@ impl Actions {
             Ok(recorded) => {
                 let text = format!("recorded into {}", recorded.folder.display());
                 self.shared.say(Level::Info, text);
-                if let Some(trouble) = recorded.trouble {
-                    self.shared.say(Level::Warning, trouble);
+                if let Some(error) = recorded.error {
+                    self.shared.say(Level::Warning, error);
                 }
             }
             Err(error) => self.shared.say(Level::Error, ended_early(&error)),

@@ -132,10 +132,10 @@ impl Follower {
                 target.title = self.followed.title().unwrap_or_default().to_owned();
                 target.pids = look.pids;
                 target.ended = look.ended.or(target.ended.take());
-                target.trouble = match (look.trouble, grown) {
-                    (Some(trouble), _) => Some(trouble),
+                target.error = match (look.error, grown) {
+                    (Some(error), _) => Some(error),
                     (None, true) => target.pids.iter().find_map(|pid| unreadable(*pid)),
-                    (None, false) => target.trouble.take(),
+                    (None, false) => target.error.take(),
                 };
                 target.unread = unread;
                 if unread > 0 && before.unread == 0 {

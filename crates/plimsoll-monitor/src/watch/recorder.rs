@@ -55,7 +55,7 @@ pub(crate) struct Recorded {
     /// The report; None if the recording is too long to analyse at once.
     pub page: Option<PathBuf>,
     /// Reason for a missing report.
-    pub trouble: Option<String>,
+    pub error: Option<String>,
 }
 
 /// Description of a recording.
@@ -232,7 +232,7 @@ fn write(mut writer: Writer, entries: &Receiver<Entry>) -> Result<Recorded, Reco
     Ok(Recorded {
         folder: writer.folder().to_owned(),
         page: None,
-        trouble: None,
+        error: None,
     })
 }
 
@@ -262,21 +262,21 @@ fn conclude(writer: Writer, written: Written, lost: u64) -> Result<Recorded, Rec
         return Ok(Recorded {
             folder,
             page: None,
-            trouble: None,
+            error: None,
         });
     }
     let mut results = analysis::results(&Recording::open(writer.folder())?);
     results.sampler.dropped += lost;
     let folder = writer.finish(&results)?;
     let made = report::write_page(&Recording::open(&folder)?, &results, &folder);
-    let (page, trouble) = match made {
+    let (page, error) = match made {
         Ok(page) => (Some(page), None),
         Err(error) => (None, Some(error.to_string())),
     };
     Ok(Recorded {
         folder,
         page,
-        trouble,
+        error,
     })
 }
 

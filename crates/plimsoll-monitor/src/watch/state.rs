@@ -66,7 +66,7 @@ pub struct TargetState {
     /// Description of its end, once it has ended.
     pub ended: Option<String>,
     /// Reason for missing values, such as a missing permission.
-    pub trouble: Option<String>,
+    pub error: Option<String>,
 }
 
 /// A marked point in time.

@@ -146,7 +146,7 @@ impl Summary {
     ) -> Summary {
         let (recording, page, recording_trouble) = match recorded {
             None => (None, None, None),
-            Some(Ok(recorded)) => (Some(recorded.folder), recorded.page, recorded.trouble),
+            Some(Ok(recorded)) => (Some(recorded.folder), recorded.page, recorded.error),
             Some(Err(error)) => (None, None, Some(ended_early(&error))),
         };
         let mut notes = Vec::new();

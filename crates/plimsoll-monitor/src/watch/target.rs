@@ -58,7 +58,7 @@ pub(super) struct Look {
     /// Description of its end.
     pub(super) ended: Option<String>,
     /// Reason for missing values.
-    pub(super) trouble: Option<String>,
+    pub(super) error: Option<String>,
 }
 
 impl Followed {
@@ -295,7 +295,7 @@ impl Group {
                 }
             }
             Err(error) => Look {
-                trouble: Some(format!(
+                error: Some(format!(
                     "cannot read the members of {}: {error}",
                     self.folder.display()
                 )),

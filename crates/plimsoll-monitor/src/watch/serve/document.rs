@@ -60,7 +60,7 @@ pub(super) fn parts(state: &State) -> [String; PARTS.len()] {
             "pids": target.pids.iter().take(MOST_PIDS).collect::<Vec<_>>(),
             "unread": target.unread,
             "ended": target.ended.as_deref().map(sanitize),
-            "trouble": target.trouble.as_deref().map(sanitize),
+            "trouble": target.error.as_deref().map(sanitize),
         })
     });
     let devices: Vec<_> = state.swap_devices.iter().map(|name| sanitize(name)).collect();
@@ -223,7 +223,7 @@ mod tests {
             pids: (0..200).collect(),
             unread: 3,
             ended: Some(text.to_owned()),
-            trouble: Some(text.to_owned()),
+            error: Some(text.to_owned()),
         });
         state.status.ended = Some(text.to_owned());
         state.status.recording = Some(text.into());

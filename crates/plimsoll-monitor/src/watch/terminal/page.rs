@@ -233,8 +233,8 @@ fn status_line(view: &View, snapshot: &Snapshot) -> (String, Ink) {
         };
         return (message.text.clone(), ink);
     }
-    if let Some(trouble) = snapshot.target.as_ref().and_then(|target| target.trouble.clone()) {
-        return (trouble, Ink::Warning);
+    if let Some(error) = snapshot.target.as_ref().and_then(|target| target.error.clone()) {
+        return (error, Ink::Warning);
     }
     if let Some(unlocked) = &snapshot.status.unlocked {
         return (unlocked.clone(), Ink::Warning);

@@ -43,7 +43,7 @@ fn wrong_words_end_with_1_and_what_is_not_there_with_2() {
         (&["no-number"], 1, ""),
         (&[], 1, ""),
         (&["--cgroup", "/"], 1, "root cgroup"),
-        (&["--cgroup", "plimsoll-no-such"], 1, "no memory cgroup"),
+        (&["--cgroup", "plimsoll-no-such"], 1, "memory cgroup"),
         (&[&own, "--all"], 1, ""),
         (&[&own, "--size", "12 apples"], 1, "apples"),
         (&[&own, "--size", "10%"], 1, "share"),

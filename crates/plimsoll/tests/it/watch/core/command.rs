@@ -141,7 +141,7 @@ fn a_signal_or_the_time_ends_a_monitor_without_a_program_well() {
 #[test]
 fn what_is_not_there_is_said() {
     for (arguments, words) in [
-        (&["--pid", "99999999"][..], "there is no such process"),
+        (&["--pid", "99999999"][..], "no such process"),
         (&["--cgroup", "/no/such/group"], "no such cgroup"),
         (&["--record", "/proc/no"], "cannot create"),
     ] {

@@ -130,10 +130,7 @@ fn marks_come_back_in_a_replay() {
     });
     monitor.record(None);
     wait_for(&monitor, "the end of the recording", |state| {
-        state
-            .messages
-            .iter()
-            .any(|message| message.text.starts_with("the recording is in"))
+        state.status.recording.is_none() && state.status.busy.is_none()
     });
     assert!(monitor.finish().recording.is_none());
     let replay = Monitor::start(&Options::of(Source::Replay(record))).unwrap();

@@ -32,7 +32,7 @@ fn a_process_that_forks_becomes_another_and_ends_is_followed() {
     assert_eq!(pids(&monitor.state())[0], target.pid(), "the first one first");
     target.0.stdin.as_mut().unwrap().write_all(b"go on\n").unwrap();
     wait_for(&monitor, "another program", |state| {
-        marked(state, "runs another program now: sleep")
+        marked(state, "executed another program: sleep")
     });
     assert_eq!(
         monitor.state().target.as_ref().unwrap().title,
@@ -53,7 +53,7 @@ fn children_outlive_their_parent_in_the_family() {
     let monitor = live(TargetChoice::Pid(parent.pid()));
     wait_for(&monitor, "three processes", |state| pids(state).len() == 3);
     wait_for(&monitor, "the parent's end", |state| {
-        marked(state, "1 of its descendants go on") && pids(state).len() == 1
+        marked(state, "1 of its descendants") && pids(state).len() == 1
     });
     let orphan = pids(&monitor.state())[0];
     assert_ne!(orphan, parent.pid());

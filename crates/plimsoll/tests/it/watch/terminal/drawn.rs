@@ -158,7 +158,7 @@ fn hostile_names_do_not_act() {
     let evil = "a\u{1b}[2J\u{9b}31m\r\n\u{202e}live\u{200b}\u{301}\u{4e2d}\u{6587}";
     state.target = Some(TargetState {
         title: evil.to_owned(),
-        trouble: Some(evil.to_owned()),
+        error: Some(evil.to_owned()),
         ..TargetState::default()
     });
     state.swap_devices = vec![evil.to_owned(); 2];

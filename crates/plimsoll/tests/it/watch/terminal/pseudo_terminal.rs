@@ -461,13 +461,13 @@ fn the_target_is_trimmed_after_a_yes_and_only_then() {
     let mut terminal = Terminal::start(OWNED, &[PLIMSOLL, "watch", "--pid", &pid], &[]);
     terminal.until_drawn();
     terminal.press("T");
-    terminal.until_text("out of RAM?");
+    terminal.until_text("reclaim its pages?");
     terminal.press("n");
-    terminal.until("no question", |screen| !screen.contents().contains("out of RAM?"));
+    terminal.until("no question", |screen| !screen.contents().contains("reclaim its pages?"));
     std::thread::sleep(Duration::from_secs(1));
     assert!(swapped(&pid) < MIB, "a no is a no");
     terminal.press("T");
-    terminal.until_text("out of RAM?");
+    terminal.until_text("reclaim its pages?");
     terminal.press("y");
     terminal.until_text("taken out by process_madvise");
     assert!(swapped(&pid) > 100 * MIB, "{} bytes left", swapped(&pid));
