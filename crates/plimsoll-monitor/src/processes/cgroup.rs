@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use plimsoll_proc::cgroup::{self, CgroupVersion, Field, MemoryCgroup};
 use serde::Serialize;
 
-/// Kind of a memory cap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CapKind {
@@ -44,7 +43,6 @@ pub struct Cap {
     pub bytes: u64,
     /// Bytes in use by the capped cgroup.
     pub usage: Option<u64>,
-    /// The control file of the cap.
     pub file: PathBuf,
 }
 
@@ -118,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn v1_counts_those_below_and_knows_no_limit_by_its_size() {
+    fn v1_counts_descendants_and_treats_a_huge_limit_as_none() {
         let folder = folder(&[
             ("memory.usage_in_bytes", "4096\n"),
             ("memory.limit_in_bytes", "9223372036854771712\n"),
@@ -162,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cgroup_that_is_gone_knows_nothing() {
+    fn a_removed_cgroup_has_no_values() {
         let gone = Cgroup::read(Path::new("/nowhere"), CgroupVersion::V2);
         assert_eq!(gone, Cgroup::default());
     }

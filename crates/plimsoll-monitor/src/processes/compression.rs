@@ -107,7 +107,7 @@ mod tests {
     };
 
     #[test]
-    fn the_share_is_said_only_where_it_is_known() {
+    fn an_unknown_compressed_share_is_none() {
         let all = ZRAM.compressed(10, None).unwrap();
         assert_eq!(
             (all.share, all.ratio, all.known_of),
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn zswap_is_known_of_cgroups() {
+    fn the_share_of_zswap_is_that_of_the_cgroup() {
         let store = SwapStore {
             elsewhere: 900,
             zswapped: 300,

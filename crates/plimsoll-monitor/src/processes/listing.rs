@@ -22,7 +22,6 @@ pub const LISTING_SCHEMA: u32 = 1;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Listing {
     pub schema: u32,
-    /// Seconds between the snapshots.
     pub interval_s: f64,
     /// Refaulted pages of the whole machine per second (`/proc/vmstat`).
     pub refaults_per_s: Option<f64>,
@@ -54,11 +53,8 @@ pub struct Entry {
     pub state: char,
     /// Working set: resident bytes.
     pub wss: u64,
-    /// Anonymous part of the working set.
     pub anon: Option<u64>,
-    /// File-backed part of the working set.
     pub file: Option<u64>,
-    /// Shared memory in the working set.
     pub shmem: Option<u64>,
     /// Proportional set size in bytes, if it was measured.
     pub pss: Option<u64>,
@@ -82,7 +78,6 @@ pub struct Entry {
     pub storm: bool,
 }
 
-/// Cost of measuring PSS.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct PssCost {
     /// Processes whose page tables the kernel walked.
@@ -252,7 +247,7 @@ fn notes(snapshot: &Snapshot) -> Vec<String> {
     for (name, count) in denied {
         notes.push(format!(
             "{} of {count} processes of other users may not be read by this user: shown as -; run as root to see it",
-            what_is_in(name)
+            content_of(name)
         ));
     }
     if snapshot.hides {
@@ -264,7 +259,7 @@ fn notes(snapshot: &Snapshot) -> Vec<String> {
     notes
 }
 
-fn what_is_in(file: &str) -> &'static str {
+fn content_of(file: &str) -> &'static str {
     match file {
         "smaps_rollup" => "the proportional set",
         "cmdline" => "the command line",

@@ -127,7 +127,6 @@ impl Process {
         exact.unwrap_or(self.resident)
     }
 
-    /// Swapped bytes, if they were read.
     pub fn swap(&self) -> Option<u64> {
         self.detail.as_ref()?.status.swap
     }

@@ -19,12 +19,12 @@ use plimsoll_sample::monotonic_ns;
 pub struct Observer {
     mountinfo: String,
     /// Key: the text of `/proc/PID/cgroup`.
-    homes: HashMap<String, Option<Arc<Home>>>,
+    placements: HashMap<String, Option<Arc<Placement>>>,
 }
 
 /// Place of a process in the memory hierarchy.
 #[derive(Debug, PartialEq)]
-struct Home {
+struct Placement {
     version: CgroupVersion,
     /// The cgroup of the process, then its ancestors.
     folders: Vec<PathBuf>,
@@ -46,7 +46,7 @@ pub struct Snapshot {
     /// Refaulted pages of the whole machine.
     pub refaults: Option<u64>,
     pub swap_store: SwapStore,
-    homes: HashMap<String, Option<Arc<Home>>>,
+    placements: HashMap<String, Option<Arc<Placement>>>,
 }
 
 impl Observer {
@@ -58,7 +58,7 @@ impl Observer {
     pub fn new() -> io::Result<Observer> {
         Ok(Observer {
             mountinfo: fs::read_to_string(mounts::PATH)?,
-            homes: HashMap::new(),
+            placements: HashMap::new(),
         })
     }
 
@@ -78,28 +78,28 @@ impl Observer {
 
     fn complete(&mut self, mut found: Found) -> Snapshot {
         found.processes.sort_by_key(|process| process.identity.pid);
-        let mut homes = HashMap::new();
+        let mut placements = HashMap::new();
         let mut cgroups = BTreeMap::new();
         for text in found
             .processes
             .iter()
             .filter_map(|process| process.cgroups.as_ref())
         {
-            if homes.contains_key(text) {
+            if placements.contains_key(text) {
                 continue;
             }
-            let home = self.home(text);
-            for folder in home.iter().flat_map(|home| &home.folders) {
+            let placement = self.placement(text);
+            for folder in placement.iter().flat_map(|placement| &placement.folders) {
                 if !cgroups.contains_key(folder)
-                    && let Some(home) = &home
+                    && let Some(placement) = &placement
                 {
-                    cgroups.insert(folder.clone(), Cgroup::read(folder, home.version));
+                    cgroups.insert(folder.clone(), Cgroup::read(folder, placement.version));
                 }
             }
-            homes.insert(text.clone(), home);
+            placements.insert(text.clone(), placement);
         }
         // Cgroups come and go: the cache keeps only those with a process in this snapshot.
-        self.homes.clone_from(&homes);
+        self.placements.clone_from(&placements);
         Snapshot {
             at_ns: monotonic_ns(),
             processes: found.processes,
@@ -109,16 +109,16 @@ impl Observer {
             cgroups,
             refaults: vmstat::refaults(&Tree::live()),
             swap_store: SwapStore::read(),
-            homes,
+            placements,
         }
     }
 
-    fn home(&self, text: &str) -> Option<Arc<Home>> {
-        if let Some(known) = self.homes.get(text) {
+    fn placement(&self, text: &str) -> Option<Arc<Placement>> {
+        if let Some(known) = self.placements.get(text) {
             return known.clone();
         }
         let hierarchy = Hierarchy::parse(&self.mountinfo, text).ok()?;
-        Some(Arc::new(Home {
+        Some(Arc::new(Placement {
             version: hierarchy.version,
             folders: hierarchy.ancestors().map(Path::to_owned).collect(),
         }))
@@ -136,8 +136,13 @@ impl Snapshot {
 
     /// Folders of the cgroup of a process of this snapshot, and of its ancestors.
     pub fn cgroups_of(&self, process: &Process) -> &[PathBuf] {
-        let home = process.cgroups.as_ref().and_then(|text| self.homes.get(text));
-        home.and_then(Option::as_ref).map_or(&[], |home| &home.folders)
+        let placement = process
+            .cgroups
+            .as_ref()
+            .and_then(|text| self.placements.get(text));
+        placement
+            .and_then(Option::as_ref)
+            .map_or(&[], |placement| &placement.folders)
     }
 
     /// Caps on a process of this snapshot, the tightest first, soft limits last.
@@ -156,12 +161,12 @@ impl Snapshot {
 impl Snapshot {
     /// A snapshot of processes that are all in the innermost of `cgroups`. The innermost is the first.
     pub(super) fn made_up(at_ns: u64, processes: Vec<Process>, cgroups: Vec<(&str, Cgroup)>) -> Snapshot {
-        let home = Home {
+        let placement = Placement {
             version: CgroupVersion::V2,
             folders: cgroups.iter().map(|(folder, _)| PathBuf::from(folder)).collect(),
         };
-        let homes = processes.iter().filter_map(|process| process.cgroups.clone());
-        let home = Arc::new(home);
+        let placements = processes.iter().filter_map(|process| process.cgroups.clone());
+        let placement = Arc::new(placement);
         Snapshot {
             at_ns,
             denied: 0,
@@ -172,7 +177,9 @@ impl Snapshot {
                 .collect(),
             refaults: None,
             swap_store: SwapStore::default(),
-            homes: homes.map(|text| (text, Some(Arc::clone(&home)))).collect(),
+            placements: placements
+                .map(|text| (text, Some(Arc::clone(&placement))))
+                .collect(),
             processes,
         }
     }

@@ -168,7 +168,7 @@ fn storm_of(
     let rate = |before: u64, after: u64| after.saturating_sub(before) as f64 / seconds;
     let anon_per_s = rate(before.refaults_anon?, after.refaults_anon?);
     let refaults_per_s = anon_per_s + rate(before.refaults_file?, after.refaults_file?);
-    keep_those_that_take_part(&mut processes);
+    keep_participants(&mut processes);
     let system_percent = processes.iter().map(|process| process.rates.system_percent).sum();
     let user_percent: f64 = processes.iter().map(|process| process.rates.user_percent).sum();
     // One microsecond per second is a ten-thousandth of a percent.
@@ -218,7 +218,7 @@ pub fn pinned_from(cap: u64) -> f64 {
 }
 
 /// Drops processes with too small a share of the faults and of the system time, and sorts the rest.
-fn keep_those_that_take_part(processes: &mut Vec<StormProcess>) {
+fn keep_participants(processes: &mut Vec<StormProcess>) {
     let sum = |of: fn(&Rates) -> f64| processes.iter().map(|process| of(&process.rates)).sum::<f64>();
     let (major, system) = (sum(|rates| rates.major_per_s), sum(|rates| rates.system_percent));
     processes.retain(|process| {
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn every_condition_is_needed() {
+    fn a_storm_needs_every_condition() {
         let full = [32 * MIB, 31 * MIB];
         let found = second(CapKind::Limit, full, 10_000, 500_000);
         assert_eq!(found.len(), 1);
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn waiting_for_memory_costs_too() {
+    fn waiting_for_memory_counts_like_system_time() {
         let mut before = cgroup(CapKind::Limit, 32 * MIB, 0);
         let mut after = cgroup(CapKind::Limit, 32 * MIB, 150);
         (before.stalled_us, after.stalled_us) = (Some(0), Some(300_000));
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn the_innermost_cap_has_its_processes_and_neighbours_are_not_named() {
+    fn a_storm_names_the_innermost_cap_and_only_its_processes() {
         let nested = |refaults| {
             let group = || cgroup(CapKind::Limit, 32 * MIB, refaults);
             vec![("/cg/a", group()), ("/cg", group())]
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reused_number_and_no_time_are_no_storm() {
+    fn a_reused_pid_or_equal_times_give_no_storm() {
         let group = |refaults| vec![("/cg/a", cgroup(CapKind::Limit, 32 * MIB, refaults))];
         let before = Snapshot::made_up(5, vec![process(5, 0, 0)], group(0));
         let mut other = process(5, 10_000, 500_000);

@@ -27,7 +27,6 @@ impl Users {
         Users(names)
     }
 
-    /// The user's name, or the uid.
     pub fn name(&self, uid: u32) -> String {
         self.0.get(&uid).cloned().unwrap_or_else(|| uid.to_string())
     }
@@ -38,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_found_and_strangers_keep_their_number() {
+    fn unknown_users_appear_as_uids() {
         let users =
             Users::parse("root:x:0:0:root:/root:/bin/sh\ntoor:x:0:0::/:\n\nbad\nnobody:x:65534:65534::/:\n");
         assert_eq!(

@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn the_top_of_a_container_s_mount_is_an_ordinary_cgroup() {
+    fn the_root_of_a_container_mount_is_an_ordinary_cgroup() {
         let (_folder, hierarchy) = tree(CgroupVersion::V2, &[]);
         fs::write(hierarchy.mount.join("cgroup.events"), "").unwrap();
         fs::write(hierarchy.mount.join("memory.current"), "1\n").unwrap();
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_reclaim_is_asked_step_by_step_until_a_stop() {
+    fn memory_reclaim_is_written_in_steps_until_a_stop() {
         let (_folder, hierarchy) = tree(
             CgroupVersion::V2,
             &[("memory.current", "300\n"), ("memory.reclaim", "")],

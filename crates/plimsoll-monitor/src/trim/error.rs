@@ -5,7 +5,6 @@ use std::path::PathBuf;
 
 use super::kept::{Kept, Reason};
 
-/// A trim that reclaimed nothing.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TrimError {
@@ -37,11 +36,7 @@ pub enum TrimError {
     #[error("cannot trim any process: this user may trim none; run as root")]
     Nobody,
     #[error("cannot find memory cgroup {}: {why}", path.display())]
-    NoSuchCgroup {
-        path: PathBuf,
-        /// Cause.
-        why: String,
-    },
+    NoSuchCgroup { path: PathBuf, why: String },
     /// The kernel has no usable memory controller.
     #[error(
         "cannot trim a cgroup: {found}; boot with the memory controller enabled, or trim processes by pid"

@@ -6,7 +6,6 @@ use serde::Serialize;
 
 use plimsoll_model::quantity::{bytes, count};
 
-/// Why memory stayed resident.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -16,7 +15,6 @@ pub enum Reason {
     HugePages,
     /// Anonymous memory, and the machine has no swap.
     NoSwap,
-    /// Anonymous memory, and swap is full.
     SwapFull,
     /// Anonymous memory, and the cgroup may not swap.
     SwapForbidden,

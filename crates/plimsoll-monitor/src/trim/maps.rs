@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kernel_s_own_mappings_devices_and_reservations_are_left_out() {
+    fn mappings_of_kernel_devices_and_reservations_are_skipped() {
         let text = b"55d0c0a00000-55d0c0a02000 r--p 00000000 fe:00 1234      /usr/bin/a b (deleted)\n\
             7f0000000000-7f0040000000 rw-p 00000000 00:00 0 \n\
             7f1000000000-7f5000000000 ---p 00000000 00:00 0 \n\

@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 pub use error::TrimError;
 pub use holdings::Holdings;
 pub use kept::{Kept, Reason};
-pub use model::{Mechanism, Report, Returned, TrimmedProcess, Went, What};
+pub use model::{Destination, Mechanism, Report, Returned, TrimmedProcess, What};
 pub use process::{Candidates, candidates};
 
 use holdings::Swap;
@@ -131,7 +131,7 @@ fn trim_processes(
         advised,
         left,
         returned: Returned::between(&after, &later, left, watched_s),
-        went: Went::between((&machine, &before), (&after_machine, &after)),
+        went: Destination::between((&machine, &before), (&after_machine, &after)),
         before,
         after,
         kept: Kept::gathered(kept),
@@ -170,7 +170,7 @@ fn trim_cgroup(path: &Path, limit: Option<u64>, stop: &AtomicBool) -> Result<Rep
         advised: asked,
         left,
         returned: Returned::between(&after, &later, left, watched_s),
-        went: Went::between((&machine, &before), (&after_machine, &after)),
+        went: Destination::between((&machine, &before), (&after_machine, &after)),
         before,
         after,
         kept: Kept::gathered(kept),

@@ -91,12 +91,10 @@ pub struct Report {
     /// Bytes by which the resident memory of the processes, or the memory charged to the cgroup, became smaller.
     pub left: u64,
     pub returned: Returned,
-    pub went: Went,
-    /// Holdings before the trim.
+    pub went: Destination,
     pub before: Holdings,
     /// Holdings right after the trim.
     pub after: Holdings,
-    /// Memory that stayed, by reason.
     pub kept: Vec<Kept>,
     /// Processes that were trimmed one by one, the largest first.
     pub processes: Vec<TrimmedProcess>,
@@ -141,7 +139,6 @@ impl fmt::Display for Report {
     }
 }
 
-/// Pages that returned after a trim.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Returned {
     /// Length of the observation in seconds, about 1.
@@ -167,10 +164,8 @@ impl Returned {
 
 /// Destination of trimmed memory. The values of the machine include the activity of other programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Went {
-    /// Growth of the target's own swap.
+pub struct Destination {
     pub swapped: i64,
-    /// Growth of the machine's used swap.
     pub swap_used: i64,
     /// Growth of RAM that holds compressed pages (zram and zswap).
     pub compressed: i64,
@@ -178,14 +173,13 @@ pub struct Went {
     pub swap_cache: i64,
     /// Growth of the machine's page cache without shared memory; negative if pages were dropped.
     pub page_cache: i64,
-    /// Growth of the machine's free memory.
     pub free: i64,
 }
 
-impl Went {
-    pub(super) fn between(before: (&Machine, &Holdings), after: (&Machine, &Holdings)) -> Went {
+impl Destination {
+    pub(super) fn between(before: (&Machine, &Holdings), after: (&Machine, &Holdings)) -> Destination {
         let (machine, later) = (before.0, after.0);
-        Went {
+        Destination {
             swapped: after.1.swapped as i64 - before.1.swapped as i64,
             swap_used: later.swap_used - machine.swap_used,
             compressed: later.compressed - machine.compressed,
@@ -196,7 +190,7 @@ impl Went {
     }
 }
 
-impl fmt::Display for Went {
+impl fmt::Display for Destination {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -219,7 +213,6 @@ pub struct TrimmedProcess {
     pub pid: u32,
     /// Safe to print.
     pub name: String,
-    /// Resident bytes before.
     pub before: u64,
     pub left: u64,
 }

@@ -85,7 +85,6 @@ impl Process {
         format!("pid {} ({})", self.pid, self.name)
     }
 
-    /// Current holdings.
     pub(super) fn holdings(&self) -> Result<Holdings, TrimError> {
         let text = self.read("status")?;
         let status = PidStatus::parse(&text);
@@ -115,7 +114,6 @@ impl Process {
         Ok(statm.map_or(0, |statm| statm.resident))
     }
 
-    /// Mappings that hold reclaimable pages.
     pub(super) fn mappings(&self) -> Result<Vec<Range>, TrimError> {
         Ok(maps::reclaimable(&self.read("maps")?))
     }

@@ -41,7 +41,6 @@ impl Action {
     }
 }
 
-/// A planned step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Step {
     pub action: Action,
@@ -94,10 +93,8 @@ pub struct StepReport {
     pub free: i64,
 }
 
-/// Result of a release.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ReleaseReport {
-    /// The executed steps, in order.
     pub steps: Vec<StepReport>,
     /// Change of free memory over all steps, in bytes.
     pub free: i64,
@@ -126,7 +123,6 @@ impl fmt::Display for ReleaseReport {
     }
 }
 
-/// A release that failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReleaseError {
@@ -201,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_planned_is_written_and_nothing_else() {
+    fn a_release_writes_only_the_planned_files() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let never = AtomicBool::new(false);
         let steps = drops();
@@ -215,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_done_after_a_stop_or_without_permission() {
+    fn a_release_stops_and_needs_permission() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let report = carry_out_by(file.path(), &drops(), &AtomicBool::new(true)).unwrap();
         assert!(report.interrupted && report.steps.is_empty());
@@ -225,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_says_how_much_and_how() {
+    fn a_plan_names_sizes_and_interfaces() {
         let steps = plan();
         assert!(steps.iter().any(|step| step.bytes > 0));
         for step in steps {

@@ -19,7 +19,6 @@ pub(super) struct Account {
     pub(super) peak_resident: Option<i64>,
     pub(super) peak_swap: Option<i64>,
     pub(super) peak_cgroup: Option<i64>,
-    /// Observed faults of the target.
     pub(super) minor_faults: i64,
     pub(super) major_faults: i64,
     before: Option<(Option<i64>, Option<i64>)>,
@@ -79,7 +78,7 @@ impl Account {
     }
 
     /// Reads the delays of the processes. Delays after the last call are lost.
-    pub(super) fn look_at_delays(&mut self, processes: impl IntoIterator<Item = Identity>) {
+    pub(super) fn read_delays(&mut self, processes: impl IntoIterator<Item = Identity>) {
         if let Some(Ok(tally)) = &mut self.delays {
             for process in processes {
                 if let Ok(delays) = tally.accounting.of(process.pid) {

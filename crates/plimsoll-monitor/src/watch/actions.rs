@@ -19,7 +19,6 @@ use plimsoll_sample::page_flags::{self, KINDS, PageFlags};
 pub(super) enum Request {
     /// Trim this target, which the user confirmed.
     Trim(What),
-    /// Release reclaimable cache.
     Release,
     PageFlags,
     /// Start to record into a folder, or stop recording.
@@ -148,7 +147,6 @@ fn words(flags: &PageFlags) -> String {
     format!("pages by their flags: {}", kinds.join(", "))
 }
 
-/// Starts to record the current target.
 pub(super) fn start_recording(
     folder: &Path,
     shared: &Arc<Shared>,

@@ -5,7 +5,6 @@ use std::io;
 use plimsoll_model::recording::RecordingError;
 use plimsoll_sample::SampleError;
 
-/// An error of the monitor's start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WatchError {

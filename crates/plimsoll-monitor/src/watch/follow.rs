@@ -22,10 +22,10 @@ pub(super) struct Follower {
     sampler: Arc<Sampler>,
     followed: Followed,
     /// The sampler's current target.
-    told: Target,
+    sent: Target,
     /// (readable processes, all processes) after the sampler's last reopening of their files. While both stay the same,
     /// another reopening is useless.
-    opened_in_vain: Option<(i64, usize)>,
+    unreadable_when_opened: Option<(i64, usize)>,
     storms: StormWatch,
 }
 
@@ -36,8 +36,8 @@ impl Follower {
             shared,
             sampler,
             followed: Followed::Nothing,
-            told: Target::default(),
-            opened_in_vain: None,
+            sent: Target::default(),
+            unreadable_when_opened: None,
             storms: StormWatch::default(),
         };
         follower.change(followed);
@@ -91,7 +91,7 @@ impl Follower {
     fn look(&mut self) {
         let look = self.followed.look();
         if self.followed.is_ours() {
-            lock(&self.shared.account).look_at_delays(self.followed.identities());
+            lock(&self.shared.account).read_delays(self.followed.identities());
         }
         self.shared.set_trimmable(self.followed.trimmable());
         let read = look.pids.len().min(READ_ON_TICKS);
@@ -105,18 +105,18 @@ impl Follower {
         let seen = latest.get(col::TARGET_PROCESSES).unwrap_or(0);
         let stale = usize::try_from(seen) != Ok(read);
         // Some processes stay unreadable: one attempt is enough.
-        if target != self.told || (stale && self.opened_in_vain != Some((seen, read))) {
+        if target != self.sent || (stale && self.unreadable_when_opened != Some((seen, read))) {
             self.sampler.set_target(Some(&target));
-            self.opened_in_vain = stale.then_some((seen, read));
+            self.unreadable_when_opened = stale.then_some((seen, read));
         }
         self.storms.look(&target.workers, &latest, &self.shared);
-        let grown = target.workers != self.told.workers;
-        self.told = target;
-        self.tell(look, grown);
+        let grown = target.workers != self.sent.workers;
+        self.sent = target;
+        self.publish(look, grown);
     }
 
     /// Copies the result of a check into the state.
-    fn tell(&self, look: Look, grown: bool) {
+    fn publish(&self, look: Look, grown: bool) {
         if let Some(news) = &look.news {
             self.shared.mark(MarkKind::Target, news.clone());
         }

@@ -33,7 +33,7 @@ const PIECES: usize = 86_400;
 /// - A piece holds the frames of one multiple of `piece_ns`: all of them, unless some were dropped before the last ones
 ///   arrived.
 ///
-/// Checked by `buckets_of_whole_pieces_are_those_of_all_frames` and `the_peak_and_what_came_after_survive_thinning`.
+/// Checked by `buckets_of_whole_pieces_equal_those_of_all_frames` and `the_peak_and_later_frames_survive_thinning`.
 #[derive(Debug, Clone)]
 pub struct History {
     frames: VecDeque<Frame>,

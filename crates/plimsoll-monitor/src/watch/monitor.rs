@@ -226,7 +226,6 @@ impl Monitor {
         }
     }
 
-    /// Sets a numbered mark (1-4).
     pub fn mark(&self, number: u32) {
         if self.may_change() {
             self.shared.mark(MarkKind::Number(number), "");
@@ -253,7 +252,6 @@ impl Monitor {
         release::plan().iter().map(ToString::to_string).collect()
     }
 
-    /// Releases reclaimable cache.
     pub fn release(&self) {
         self.ask(Request::Release);
     }
@@ -263,7 +261,6 @@ impl Monitor {
         self.ask(Request::PageFlags);
     }
 
-    /// Changes the target.
     pub fn set_target(&self, choice: TargetChoice) {
         if self.may_change()
             && let Some(live) = &self.live

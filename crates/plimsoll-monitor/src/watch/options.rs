@@ -8,7 +8,6 @@ use std::path::PathBuf;
 pub enum TargetChoice {
     #[default]
     None,
-    /// A process and its descendants.
     Pid(u32),
     /// A memory cgroup: its folder, or a path below the mount.
     Cgroup(PathBuf),
@@ -35,7 +34,6 @@ pub enum Source {
     Replay(PathBuf),
 }
 
-/// Options of the monitor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
     pub source: Source,
@@ -65,8 +63,6 @@ pub struct Candidate {
     pub pid: u32,
     /// Sanitized name.
     pub name: String,
-    /// Working set in bytes.
     pub resident: u64,
-    /// Bytes in swap.
     pub swap: u64,
 }

@@ -1,6 +1,5 @@
 //! The end of the program that the monitor started.
 
-/// End of a program.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Outcome {
     /// Pid and command line.

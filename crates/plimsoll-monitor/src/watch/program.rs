@@ -20,7 +20,6 @@ use plimsoll_model::sanitize::sanitize;
 const OUTPUT: &str = "stdout.txt";
 const ERRORS: &str = "stderr.txt";
 
-/// A running program.
 pub(super) struct Running {
     pub(super) identity: Identity,
     /// Pid and command line.
@@ -104,7 +103,7 @@ pub(super) fn wait_for(running: Running, shared: &Arc<Shared>) {
     {
         let mut account = lock(&shared.account);
         account.close(shared.now_ns());
-        account.look_at_delays([running.identity]);
+        account.read_delays([running.identity]);
     }
     let ended = plimsoll_os::wait(pid).unwrap_or(plimsoll_os::Ended {
         code: None,

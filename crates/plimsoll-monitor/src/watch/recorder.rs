@@ -25,7 +25,6 @@ const WAITING: usize = 240;
 /// Most samples for which the recorder writes a report: 11 hours at 10 Hz. Analysis takes about a kilobyte per sample.
 const PAGE_SAMPLES: usize = 400_000;
 
-/// An entry for the writing thread.
 enum Entry {
     Rows(Vec<Row>),
     Event(Event),
@@ -36,7 +35,6 @@ enum Entry {
     },
 }
 
-/// A running recording.
 pub(super) struct Recorder {
     folder: PathBuf,
     entries: SyncSender<Entry>,
@@ -48,7 +46,6 @@ pub(super) struct Recorder {
     lost: u64,
 }
 
-/// A finished recording.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Recorded {
     pub folder: PathBuf,
@@ -58,9 +55,7 @@ pub(crate) struct Recorded {
     pub error: Option<String>,
 }
 
-/// Description of a recording.
 pub(super) struct Heading {
-    /// The target.
     pub(super) title: String,
     pub(super) sampler: SamplerSettings,
 }
@@ -254,7 +249,6 @@ fn is_late(row: &Row, hz: u32) -> bool {
         .is_some_and(|late| late > half_period_ns)
 }
 
-/// Writes the results and the report.
 fn conclude(writer: Writer, written: Written, lost: u64) -> Result<Recorded, RecordingError> {
     if written.samples > PAGE_SAMPLES {
         let results = results_of(writer.manifest(), written, lost);
@@ -273,11 +267,7 @@ fn conclude(writer: Writer, written: Written, lost: u64) -> Result<Recorded, Rec
         Ok(page) => (Some(page), None),
         Err(error) => (None, Some(error.to_string())),
     };
-    Ok(Recorded {
-        folder,
-        page,
-        error,
-    })
+    Ok(Recorded { folder, page, error })
 }
 
 /// Results of a recording that is too long to analyse here. `plimsoll report` computes the rest.

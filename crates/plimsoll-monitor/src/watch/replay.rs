@@ -115,7 +115,6 @@ impl Replay {
     }
 }
 
-/// The target of the recording.
 fn title(manifest: &Manifest) -> String {
     let title = &manifest.plan.title;
     let title = title.strip_prefix("watch of ").unwrap_or(title);

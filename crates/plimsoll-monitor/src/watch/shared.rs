@@ -15,13 +15,9 @@ use plimsoll_sample::monotonic_ns;
 /// State that the monitor's threads share. Lock order: a thread holds at most one lock, and may take `state` last.
 pub(super) struct Shared {
     state: Mutex<State>,
-    /// The running recording.
     pub(super) recorder: Mutex<Option<Recorder>>,
-    /// Data of the summary.
     pub(super) account: Mutex<Account>,
-    /// Outcome of the started program.
     outcome: Mutex<Option<Outcome>>,
-    /// Current target of a trim.
     trimmable: Mutex<Option<What>>,
     program_ended: Condvar,
     origin_ns: u64,
@@ -62,7 +58,6 @@ impl Shared {
         self.record(event);
     }
 
-    /// Shows a message.
     pub(super) fn say(&self, level: Level, text: impl Into<String>) {
         self.state().say(self.now_ns(), level, text);
     }

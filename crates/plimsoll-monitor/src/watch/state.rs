@@ -31,11 +31,9 @@ pub struct Facts {
     /// `uname -r` and `-v`.
     pub kernel: String,
     pub machine: Machine,
-    /// MemTotal in bytes.
     pub mem_total: u64,
     /// Start of the recording, or of the monitor: UTC, RFC 3339.
     pub started: String,
-    /// Requested samples per second.
     pub hz: u32,
 }
 
@@ -69,7 +67,6 @@ pub struct TargetState {
     pub error: Option<String>,
 }
 
-/// A marked point in time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Mark {
     /// Nanoseconds since the start of the recording.
@@ -79,19 +76,16 @@ pub struct Mark {
     pub text: String,
 }
 
-/// Kind of a mark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MarkKind {
     /// A key 1-4, or the event number of a run's phase.
     Number(u32),
     Note,
-    /// The target was trimmed.
     Trim,
     /// Reclaimable cache was released.
     Release,
     /// The target started, ended, or executed another program.
     Target,
-    /// Page flags were counted.
     PageFlags,
     /// A fault storm, the end of a trial, or a warning of a run.
     Event,
@@ -112,17 +106,13 @@ impl MarkKind {
     }
 }
 
-/// Severity of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Level {
-    /// Result of an action.
     Info,
     Warning,
-    /// A failure.
     Error,
 }
 
-/// A message of the monitor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
     /// Nanoseconds since the start of the recording.
@@ -153,7 +143,6 @@ impl State {
         self.revision += 1;
     }
 
-    /// Adds a message.
     pub fn say(&mut self, t_ns: u64, level: Level, text: impl Into<String>) {
         if self.messages.len() == MESSAGES {
             self.messages.remove(0);

@@ -19,19 +19,15 @@ pub const SUMMARY_SCHEMA: u32 = 1;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Summary {
     pub schema: u32,
-    /// The target.
     pub title: String,
     /// Wall time.
     pub seconds: f64,
-    /// Number of samples.
     pub samples: u64,
-    /// The started program.
     pub program: Option<ProgramSummary>,
     /// Sampled values of the target's processes and cgroup. None without a target.
     pub target: Option<TargetSummary>,
     /// The whole machine during that time.
     pub machine: MachineSummary,
-    /// Cost of the monitor.
     pub monitor: MonitorSummary,
     pub recording: Option<PathBuf>,
     /// HTML report of the recording.
@@ -74,7 +70,6 @@ pub enum FaultTime {
     Measured {
         /// Lower bound: the greater of swap-in and thrashing, which overlap, plus all others.
         at_least_s: f64,
-        /// Swap-in, with decompression.
         swap_in_s: f64,
         /// Swap-in of recently reclaimed pages.
         thrashing_s: f64,
@@ -111,9 +106,7 @@ pub struct TargetSummary {
 /// The whole machine from start to end. None if the kernel does not report the value.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct MachineSummary {
-    /// Bytes swapped in.
     pub swap_in_bytes: Option<u64>,
-    /// Bytes swapped out.
     pub swap_out_bytes: Option<u64>,
     /// Seconds in which at least one task waited for memory.
     pub memory_some_s: Option<f64>,
@@ -125,7 +118,6 @@ pub struct MachineSummary {
     pub io_full_s: Option<f64>,
 }
 
-/// Cost of the monitor.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct MonitorSummary {
     pub sampler: SamplerReport,

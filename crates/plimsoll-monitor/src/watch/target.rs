@@ -26,7 +26,6 @@ pub(super) enum Followed {
     Cgroup(Group),
 }
 
-/// A process and its descendants.
 pub(super) struct Family {
     root: Identity,
     /// Running processes of the family, by pid.
@@ -143,7 +142,6 @@ impl Followed {
         matches!(self, Followed::Family(family) if family.ours)
     }
 
-    /// Checks the target again.
     pub(super) fn look(&mut self) -> Look {
         match self {
             Followed::Nothing => Look::default(),
@@ -322,7 +320,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_later_process_of_the_same_number_is_not_the_target() {
+    fn a_process_with_a_reused_pid_is_not_the_target() {
         let mut child = plimsoll_testkit::command("sleep").arg("60").spawn().unwrap();
         let now = Identity::of(child.id()).unwrap();
         let before = Identity {

@@ -8,7 +8,6 @@ use plimsoll_report::analysis::timeline::means;
 /// A compact sum of frames that can be summed further.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Piece {
-    /// Time of the first frame.
     pub(super) from_ns: u64,
     /// Means, at the time of the last frame.
     pub(super) mean: Frame,

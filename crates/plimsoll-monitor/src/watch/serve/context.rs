@@ -11,7 +11,6 @@ use crate::watch::Monitor;
 /// The reason for which the server ends, once it does.
 pub(super) type End = Option<String>;
 
-/// State that all requests share.
 pub(super) struct Context {
     pub(super) monitor: Arc<Monitor>,
     pub(super) guard: Guard,

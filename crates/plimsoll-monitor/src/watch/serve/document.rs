@@ -12,7 +12,6 @@ use plimsoll_report::analysis::gauges::{GAUGES, Gauge, GaugeUnit};
 use plimsoll_report::html::panel::PANELS;
 use plimsoll_report::html::{palette, script_safe as safe_in_script};
 
-/// Version of the protocol.
 pub(super) const PROTOCOL: u32 = 1;
 
 /// Most marks that a client receives, the newest; a page cannot draw more.
@@ -239,7 +238,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_a_name_holds_the_json_is_valid_one_line_and_inert(text in hostile(), t_ns in any::<u64>()) {
+        fn hostile_names_give_valid_sanitized_json_in_one_line(text in hostile(), t_ns in any::<u64>()) {
             let state = state_of(&text, t_ns);
             let mut documents = parts(&state).to_vec();
             documents.extend([hello(&state.facts, true), end(&text)]);

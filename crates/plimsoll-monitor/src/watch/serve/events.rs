@@ -70,8 +70,8 @@ impl Client {
             } else {
                 self.greet(&mut text);
             }
-            self.tell_parts(&mut text);
-            self.tell_frames(&mut text);
+            self.push_parts(&mut text);
+            self.push_frames(&mut text);
             let end = self.beats.borrow_and_update().clone();
             if let Some(why) = end {
                 self.event(&mut text, "end", &document::end(&why));
@@ -95,7 +95,7 @@ impl Client {
         self.event(text, "hello", &hello);
     }
 
-    fn tell_parts(&mut self, text: &mut String) {
+    fn push_parts(&mut self, text: &mut String) {
         let parts = {
             let state = self.context.monitor.state();
             if self.revision == Some(state.revision) {
@@ -112,7 +112,7 @@ impl Client {
         }
     }
 
-    fn tell_frames(&mut self, text: &mut String) {
+    fn push_frames(&mut self, text: &mut String) {
         let monitor = &self.context.monitor;
         let (name, length_ns, rows) = match self.seen.and_then(|seen| missed(&monitor.state().history, seen))
         {

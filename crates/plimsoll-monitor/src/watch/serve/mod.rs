@@ -41,7 +41,6 @@ const BEAT: Duration = Duration::from_millis(250);
 /// Time for clients to receive the last events.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-/// Options of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ServeOptions {
     /// Listening address: a loopback address; port 0 for any free port.
@@ -50,7 +49,6 @@ pub struct ServeOptions {
     pub allow_actions: bool,
 }
 
-/// An error of the server.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError {
@@ -113,7 +111,6 @@ impl Server {
         })
     }
 
-    /// Listening address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

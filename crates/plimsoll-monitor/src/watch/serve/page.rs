@@ -22,7 +22,6 @@ struct View {
     license: &'static str,
 }
 
-/// Renders the document.
 pub(super) fn render() -> Page {
     let view = View {
         style: parts::style(STYLE),

@@ -15,7 +15,6 @@ use super::context::Context;
 use super::events;
 use super::guard::Refusal;
 
-/// Most bytes of a request's body.
 const MAX_BODY: usize = 4096;
 
 /// The router of all routes.

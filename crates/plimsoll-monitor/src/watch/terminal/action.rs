@@ -2,7 +2,6 @@
 
 use super::keys::Key;
 
-/// The action of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
     Quit,
@@ -13,19 +12,13 @@ pub enum Action {
     ZoomIn,
     /// More time per column.
     ZoomOut,
-    /// Scroll to older columns.
     Back,
-    /// Scroll to newer columns.
     Forward,
-    /// Scroll a screen to older columns.
     PageBack,
-    /// Scroll a screen to newer columns.
     PageForward,
-    /// Jump to the oldest column.
     Oldest,
     /// Jump to the newest column and follow it.
     Newest,
-    /// Freeze or unfreeze the view.
     Freeze,
     /// Move the cursor to an older column.
     CursorBack,
@@ -33,36 +26,27 @@ pub enum Action {
     CursorForward,
     /// Jump to the maximum of the target, or of used memory.
     Peak,
-    /// Jump to the previous mark.
     PreviousMark,
-    /// Jump to the next mark.
     NextMark,
     /// Scale the layers to all RAM or to used RAM.
     Share,
     PickTarget,
     PageFlags,
-    /// Start or stop recording.
     Record,
     /// Show the address of the live page.
     OpenPage,
-    /// Show all messages.
     Messages,
     Mark(u32),
     Note,
     Trim,
-    /// Release reclaimable cache.
     Release,
-    /// Close the overlay.
     Close,
-    /// Confirm the overlay.
     Confirm,
     Up,
     Down,
     PageUp,
     PageDown,
-    /// Type a character.
     Type(char),
-    /// Delete the last character.
     Erase,
 }
 
@@ -126,7 +110,6 @@ const fn hint(keys: &'static str, ascii: &'static str, short: &'static str, long
     }
 }
 
-/// The action of `key` in `mode`.
 pub fn action_of(key: Key, mode: Mode) -> Option<Action> {
     match key {
         // The terminal passes these on as keys. They end or suspend the program in every mode.

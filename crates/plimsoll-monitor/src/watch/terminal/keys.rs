@@ -6,7 +6,6 @@
 /// A key or a combination of keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Key {
-    /// A character.
     Char(char),
     /// A letter with the control key.
     Ctrl(char),

@@ -10,10 +10,8 @@ pub const LEAST: (u16, u16) = (60, 16);
 /// Width of the numbers on the y axis, with the line beside them.
 pub(super) const AXIS_WIDTH: u16 = 6;
 
-/// Amount of detail in the legend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Detail {
-    /// Bytes and percent.
     Bare,
     /// Also the explanation of a number, abbreviated.
     Short,
@@ -37,16 +35,12 @@ impl Detail {
 pub(super) struct Layout {
     /// Target and state.
     pub(super) header: Rect,
-    /// Layers of RAM.
     pub(super) chart: Rect,
-    /// Times and marks.
     pub(super) axis: Rect,
     pub(super) swap: Rect,
     /// Strips that fit.
     pub(super) strips: Vec<(&'static Strip, Rect)>,
-    /// Latest message.
     pub(super) status: Rect,
-    /// Available keys.
     pub(super) keys: Rect,
     /// First column of the legend.
     pub(super) legend_x: u16,

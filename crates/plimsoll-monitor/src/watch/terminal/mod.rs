@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! bytes -> Key -> Action -> View, or Order -> Monitor
-//! State -> Snapshot (under the state's lock, short) -> draw(View, Snapshot) -> Buffer -> what changed -> terminal
+//! State -> Snapshot (under the state's lock, short) -> draw(View, Snapshot) -> Buffer -> changed cells -> terminal
 //! ```
 //!
 //! Invariants:
@@ -11,8 +11,8 @@
 //!
 //! - A frame is drawn only after the terminal has taken the last one: no frames are queued, and sampling does not wait.
 //!
-//! - However `watch` ends, it restores the terminal. Checked by `a_signal_ends_it_and_gives_the_terminal_back` and
-//!   `a_panic_gives_the_terminal_back_before_it_is_told`.
+//! - However `watch` ends, it restores the terminal. Checked by `a_signal_ends_watch_and_restores_the_terminal` and
+//!   `a_panic_restores_the_terminal_before_its_message`.
 
 mod action;
 mod chart;
@@ -50,11 +50,9 @@ pub use view::{Order, Overlay, Picker, Purpose, View};
 use super::monitor::Monitor;
 use plimsoll_sample::stop::Stop;
 
-/// Options of the terminal interface.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TerminalOptions {
     pub colours: Colours,
-    /// Time limit.
     pub duration: Option<Duration>,
     /// Address of the live page, if it is served.
     pub page: Option<String>,
@@ -63,7 +61,6 @@ pub struct TerminalOptions {
 /// Reason for the end of the terminal interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// The user quit.
     Quit,
     /// The frames ended, or the time limit was reached.
     Over,
@@ -73,7 +70,6 @@ pub enum End {
     Gone,
 }
 
-/// An error of the terminal interface.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TerminalError {
@@ -85,10 +81,7 @@ pub enum TerminalError {
         "cannot draw on a terminal of type `{term}`, which cannot position text; use --headless, or set TERM to the \
          terminal's type"
     )]
-    Dumb {
-        /// The value of TERM.
-        term: String,
-    },
+    Dumb { term: String },
     /// A terminal operation failed.
     #[error("cannot {what} the terminal: {source}; use --headless to do without it")]
     Terminal {

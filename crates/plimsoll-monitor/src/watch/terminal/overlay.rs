@@ -11,7 +11,6 @@ use super::theme::{Ink, Theme};
 use super::view::{Overlay, Picker, Purpose};
 use super::words::{fit, in_cells, wrapped};
 
-/// Draws the overlay.
 pub(super) fn draw_overlay(buffer: &mut Buffer, theme: &Theme, overlay: &Overlay) {
     match overlay {
         Overlay::Help => draw_help(buffer, theme),

@@ -19,7 +19,6 @@ pub struct Snapshot {
     /// Names of the swap devices, by slot.
     pub swap_devices: Vec<String>,
     pub status: Status,
-    /// The last message.
     pub message: Option<Message>,
     /// Marks by time.
     pub marks: Vec<Mark>,

@@ -46,7 +46,6 @@ pub fn heights(layers: &[i64], full: usize, seen: Option<usize>) -> Vec<usize> {
     heights
 }
 
-/// A character and its style.
 pub(super) type Glyph = (char, Style);
 
 /// The cells of a column, from the bottom up, for layers of these heights.

@@ -13,7 +13,6 @@ pub(super) struct Strip {
     pub(super) label: &'static str,
     /// Text on the right.
     pub(super) title: &'static str,
-    /// Gauges whose sum the bars show.
     gauges: &'static [usize],
     /// Label and gauge of a second value on the right.
     pub(super) beside: Option<(&'static str, usize)>,

@@ -34,7 +34,6 @@ const DEVICES: [(&str, &str, Color); 4] = [
     ("#A9B4BD", "#5B6770", Color::Gray),
 ];
 
-/// The user's choice of colours.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Colours {
     /// As the terminal allows, none if `NO_COLOR` is set.
@@ -45,7 +44,6 @@ pub enum Colours {
     Never,
 }
 
-/// Number of available colours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Depth {
     /// None: letters instead.
@@ -62,7 +60,6 @@ pub enum Depth {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Theme {
     pub depth: Depth,
-    /// Whether the background is light.
     pub light: bool,
     /// Whether characters beyond ASCII are available.
     pub unicode: bool,
@@ -72,19 +69,14 @@ pub struct Theme {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ink {
     Plain,
-    /// Less important text.
     Dim,
-    /// More important text.
     Strong,
     /// Keys and selections.
     Accent,
-    /// Warnings.
     Warning,
     /// Errors, and the sign of a running recording.
     Alarm,
-    /// Incoming pages.
     In,
-    /// Outgoing pages.
     Out,
     /// Faults and stalls.
     Stall,

@@ -31,7 +31,6 @@ use plimsoll_report::analysis::frame::Frame;
 use plimsoll_report::analysis::gauges::gauge;
 use plimsoll_sample::stop::Stop;
 
-/// The running user interface.
 struct Ui<'a> {
     monitor: &'a Monitor,
     theme: Theme,
@@ -87,24 +86,24 @@ pub(super) fn run(monitor: &Monitor, options: &TerminalOptions, stop: &Stop) -> 
         Ok(end) => Ok(end),
         Err(_) if stop.requested() => Ok(End::Stopped),
         // The terminal disappeared; that is no error.
-        Err(Trouble::Io(error)) if gone(&error) => Ok(End::Gone),
-        Err(Trouble::Io(source)) => Err(TerminalError::Terminal {
+        Err(UiError::Io(error)) if gone(&error) => Ok(End::Gone),
+        Err(UiError::Io(source)) => Err(TerminalError::Terminal {
             what: "draw on",
             source,
         }),
-        Err(Trouble::Panicked) => Err(TerminalError::Panicked),
+        Err(UiError::Panicked) => Err(TerminalError::Panicked),
     }
 }
 
 /// Reasons for the loop to stop.
-enum Trouble {
+enum UiError {
     Io(io::Error),
     Panicked,
 }
 
-impl From<io::Error> for Trouble {
-    fn from(error: io::Error) -> Trouble {
-        Trouble::Io(error)
+impl From<io::Error> for UiError {
+    fn from(error: io::Error) -> UiError {
+        UiError::Io(error)
     }
 }
 
@@ -126,7 +125,7 @@ impl Ui<'_> {
         duration: Option<Duration>,
         stop: &Stop,
         suspend: &AtomicBool,
-    ) -> Result<End, Trouble> {
+    ) -> Result<End, UiError> {
         let started = Instant::now();
         let mut pace = Pace::default();
         let mut typed = Vec::new();
@@ -135,7 +134,7 @@ impl Ui<'_> {
                 return Ok(End::Stopped);
             }
             if screen::panicked() {
-                return Err(Trouble::Panicked);
+                return Err(UiError::Panicked);
             }
             if suspend.swap(false, Ordering::AcqRel) {
                 self.suspend(screen)?;
@@ -200,7 +199,6 @@ impl Ui<'_> {
         Ok(())
     }
 
-    /// Draws if something has changed.
     fn draw(&mut self) -> io::Result<()> {
         if !self.look() {
             return Ok(());

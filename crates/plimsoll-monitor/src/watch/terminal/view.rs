@@ -14,14 +14,12 @@ const START_ZOOM: usize = 6;
 /// Most characters of an input line.
 const LONGEST_LINE: usize = 200;
 
-/// The user's view.
 #[derive(Debug, Clone, PartialEq)]
 pub struct View {
     /// Index into [`ZOOMS_MS`].
     zoom: usize,
     /// Time at the right edge; None to follow the newest frame.
     pub(super) anchor: Option<u64>,
-    /// Whether the user froze the view.
     pub(super) frozen: bool,
     /// Time of the displayed values; None for the right edge.
     pub(super) cursor: Option<u64>,
@@ -39,18 +37,15 @@ pub struct View {
 /// A box over the main screen.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Overlay {
-    /// List of keys.
     Help,
     /// Title, lines, first visible line.
     Text(String, Vec<String>, usize),
     /// The order to execute on yes, and the text of the question.
     Question(Order, Vec<String>),
-    /// An input line.
     Prompt(Purpose, String),
     Picker(Picker),
 }
 
-/// Purpose of an input line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
     Note,
@@ -62,7 +57,6 @@ pub enum Purpose {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Picker {
     candidates: Vec<Candidate>,
-    /// The typed filter.
     pub(super) filter: String,
     /// Index of the selected entry among the filtered ones.
     pub(super) chosen: usize,
@@ -74,16 +68,11 @@ pub enum Order {
     Quit,
     /// Stop the process until the shell continues it.
     Suspend,
-    /// Find the peak and show it.
     Peak,
-    /// List possible targets.
     ListCandidates,
-    /// Watch this process.
     Target(u32),
-    /// Watch no process.
     NoTarget,
     PageFlags,
-    /// Show all messages.
     Messages,
     /// Start to record into this folder.
     Record(String),
@@ -93,7 +82,6 @@ pub enum Order {
     Trim,
     /// Show the plan of a release.
     PlanRelease,
-    /// Release reclaimable cache.
     Release,
 }
 
@@ -113,7 +101,6 @@ impl View {
         }
     }
 
-    /// Opens the list of targets.
     pub fn open_picker(&mut self, picker: Picker) {
         self.overlay = Some(Overlay::Picker(picker));
     }

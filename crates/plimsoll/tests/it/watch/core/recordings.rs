@@ -66,7 +66,7 @@ fn a_recording_opens_for_every_other_command() {
 }
 
 #[test]
-fn what_a_killed_monitor_recorded_opens_and_was_followed() {
+fn the_recording_of_a_killed_monitor_opens() {
     let folder = tempfile::tempdir().unwrap();
     let record = folder.path().join("r");
     let mut watch = headless(&["--hz", "50", "--record", record.to_str().unwrap()])

@@ -100,7 +100,7 @@ fn a_program_ends_the_monitor_and_says_how() {
 }
 
 #[test]
-fn another_target_is_chosen_and_more_processes_than_are_read_are_said() {
+fn a_new_target_with_too_many_processes_gives_a_warning() {
     let monitor = live(TargetChoice::None);
     assert!(monitor.state().target.is_none());
     let script = "for i in $(seq 70); do sleep 100 & done; wait";
@@ -131,7 +131,7 @@ fn another_target_is_chosen_and_more_processes_than_are_read_are_said() {
 }
 
 #[test]
-fn what_takes_time_is_done_aside_and_told() {
+fn slow_requests_run_on_a_thread_and_give_messages() {
     let monitor = live(TargetChoice::None);
     let asked = std::time::Instant::now();
     monitor.trim();
