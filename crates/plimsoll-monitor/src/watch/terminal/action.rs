@@ -82,7 +82,7 @@ pub(super) const HINTS: &[Hint] = &[
     hint("q", "q", "quit", "quit"),
     hint("1-4", "1-4", "mark", "set a mark"),
     hint("T", "T", "trim", "trim the target"),
-    hint("E", "E", "release", "release cached memory"),
+    hint("E", "E", "release", "release cache"),
     hint("t", "t", "target", "choose the target"),
     hint("space", "space", "freeze", "freeze or unfreeze"),
     hint("\u{2190} \u{2192}", "< >", "scroll", "scroll; PgUp, PgDn: far"),
