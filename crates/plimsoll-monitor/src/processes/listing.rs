@@ -229,8 +229,7 @@ fn notes(snapshot: &Snapshot) -> Vec<String> {
     let mut notes = Vec::new();
     if snapshot.denied > 0 {
         notes.push(format!(
-            "{} processes of other users are left out: /proc does not show them to this user (hidepid); run as root \
-             to see them",
+            "cannot list {} processes of other users: /proc hides them (hidepid); run as root to see them",
             snapshot.denied
         ));
     }
@@ -246,7 +245,7 @@ fn notes(snapshot: &Snapshot) -> Vec<String> {
     }
     for (name, count) in denied {
         notes.push(format!(
-            "{} of {count} processes of other users may not be read by this user: shown as -; run as root to see it",
+            "cannot read {} of {count} processes of other users: shown as -; run as root to see it",
             content_of(name)
         ));
     }

@@ -236,12 +236,13 @@ fn keep_participants(processes: &mut Vec<StormProcess>) {
 fn advice(cap: &Cap, mostly_anon: bool) -> String {
     let file = sanitize(&cap.file.display().to_string()).into_owned();
     let what = if mostly_anon {
-        "its working set with what it has in swap"
+        "the working set plus the swap"
     } else {
-        "its memory with the files it reads again and again"
+        "the memory plus the reread files"
     };
     format!(
-        "raise {file} above {what}, or make it touch less at once: below that the cap costs time, and saves only what is touched again"
+        "raise {file} above {what} of the cgroup, or reduce the working set: a lower cap costs time, and frees only \
+         memory that the programs need again at once"
     )
 }
 

@@ -55,7 +55,7 @@ impl fmt::Display for Step {
             Action::Sync => write!(f, "write {size} of dirty pages to their files"),
             Action::PageCache => write!(
                 f,
-                "drop at most {size} of page cache; what is used again has to be read again"
+                "drop at most {size} of page cache; pages in use must be read again"
             ),
             Action::Slab => write!(f, "drop at most {size} of cached inodes and directory entries"),
         }?;

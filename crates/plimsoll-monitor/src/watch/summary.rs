@@ -191,7 +191,7 @@ fn program(outcome: &Outcome, account: &Account) -> ProgramSummary {
                 cpu_system_s,
             },
             None => FaultTime::Unknown {
-                reason: "nobody looked".to_owned(),
+                reason: "delay accounting was not read".to_owned(),
                 cpu_system_s,
             },
         },
