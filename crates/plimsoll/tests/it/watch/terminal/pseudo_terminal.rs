@@ -408,7 +408,7 @@ fn a_replay_is_drawn_without_actions() {
     terminal.until("layers", |screen| screen.contents().contains("page cache"));
     for key in ["T", "E", "r", "1"] {
         terminal.press(key);
-        terminal.until_text("This is a recording");
+        terminal.until_text("A replay has no actions");
         terminal.press("\u{1b}");
         terminal.until("no box", |screen| !screen.contents().contains("Esc closes"));
     }
