@@ -71,7 +71,7 @@ pub(super) fn run(monitor: &Monitor, options: &TerminalOptions, stop: &Stop) -> 
         "The live page is off. `plimsoll watch --serve 127.0.0.1:8080` serves it instead of this screen."
             .to_owned()
     });
-    let mut face = Ui {
+    let mut ui = Ui {
         monitor,
         theme,
         view: View::new(page),
@@ -82,7 +82,7 @@ pub(super) fn run(monitor: &Monitor, options: &TerminalOptions, stop: &Stop) -> 
         changed: true,
         flags_after: None,
     };
-    match face.show_until_end(&screen, options.duration, stop, &suspend) {
+    match ui.show_until_end(&screen, options.duration, stop, &suspend) {
         Ok(end) => Ok(end),
         Err(_) if stop.requested() => Ok(End::Stopped),
         // The terminal disappeared; that is no error.
