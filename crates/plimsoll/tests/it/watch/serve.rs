@@ -80,7 +80,7 @@ impl Drop for Served {
 }
 
 #[test]
-fn the_page_needs_the_token_and_our_host_name() {
+fn the_page_needs_the_token_and_the_local_host_name() {
     let served = Served::start(false, 10);
     let host = served.host();
     let with_token = format!("/?token={}", served.token);
@@ -279,7 +279,7 @@ fn a_reconnected_client_gets_missed_frames_once() {
 /// What the kernel and the server keep for a client is full after some seconds at this rate, so the stuck ones are held
 /// up; when they read at last, they get what is still to be had, once and in order.
 #[test]
-fn a_client_that_does_not_read_blocks_no_other() {
+fn a_client_that_does_not_read_delays_no_other() {
     let served = Served::start(false, 100);
     let host = served.host();
     let headers = [("Host", host.as_str()), ("X-Plimsoll", served.token.as_str())];
@@ -339,7 +339,7 @@ fn further_clients_are_refused_until_one_has_vanished() {
 }
 
 #[test]
-fn clients_receive_the_end_and_a_stuck_one_does_not_delay_it() {
+fn clients_get_the_end_event_and_a_stuck_one_does_not_delay_it() {
     let mut served = Served::start(false, 10);
     let _stuck = served.events(&[]);
     let mut events = served.events(&[]);

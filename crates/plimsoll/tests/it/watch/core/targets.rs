@@ -131,7 +131,7 @@ fn a_new_target_with_too_many_processes_gives_a_warning() {
 }
 
 #[test]
-fn slow_requests_run_on_a_thread_and_give_messages() {
+fn slow_actions_run_in_the_background_with_a_message() {
     let monitor = live(TargetChoice::None);
     let asked = std::time::Instant::now();
     monitor.trim();

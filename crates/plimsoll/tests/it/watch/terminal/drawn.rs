@@ -139,7 +139,7 @@ fn the_list_of_targets_is_narrowed_by_typing() {
 
 /// What was not sampled is an empty column from top to bottom of the chart, and its neighbours are not.
 #[test]
-fn missing_samples_are_a_gap() {
+fn missed_samples_are_a_gap() {
     let state = state(true, true);
     let buffer = page(&state, &view(), theme(Depth::True), 200, 60);
     let snapshot = snapshot(&state, &view(), 200, 60);

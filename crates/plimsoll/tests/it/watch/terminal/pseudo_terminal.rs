@@ -341,7 +341,7 @@ fn no_color_sends_no_colour() {
 }
 
 #[test]
-fn unsuitable_terminals_get_an_error_with_a_remedy() {
+fn without_a_terminal_the_error_names_headless() {
     let mut terminal = watch(&[("TERM", "dumb")]);
     assert_eq!(terminal.end(), Some(3));
     terminal.until_text("--headless");
