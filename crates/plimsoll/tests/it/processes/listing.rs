@@ -142,7 +142,7 @@ fn lists_are_sorted_cut_and_fit_the_terminal() {
 }
 
 #[test]
-fn another_user_sees_what_is_missing_and_why() {
+fn another_user_sees_the_reasons_for_missing_values() {
     let root = rustix::process::geteuid().is_root();
     if !capability("root", root, "needs root to become another user") {
         return;
