@@ -24,6 +24,7 @@ pub mod neighbour;
 mod parquet;
 mod phase_rows;
 mod reader;
+mod renamed;
 mod resume;
 mod samples;
 mod schema;

@@ -4,14 +4,16 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::renamed;
 use crate::scenario::Plan;
 
 /// Version of the recording format (manifest, samples, events, trials). 2 has the events of `plimsoll watch`, 3 the
 /// kinds of work besides compression, 4 samples as packed differences rather than with zstd, and each workload's settings
 /// with the workload.
 pub const RECORDING_SCHEMA: u32 = 4;
-/// Version of `results.json`. 2 has the figures, lists and latencies of the kinds of work besides compression.
-pub const RESULTS_SCHEMA: u32 = 2;
+/// Version of `results.json`. 2 has the values, lists and latencies of the workloads other than compression, 3 the names
+/// `neighbour_*` and `wakeup_*`.
+pub const RESULTS_SCHEMA: u32 = 3;
 
 /// File names inside a recording folder.
 pub mod file {
@@ -198,6 +200,7 @@ pub struct Trial {
     /// The subject as text.
     pub subject: String,
     /// Swept and headline parameters by name: `size` is always there.
+    #[serde(deserialize_with = "renamed::map")]
     pub params: BTreeMap<String, String>,
     /// Repeat, from 1.
     pub repeat: u32,
@@ -213,10 +216,15 @@ pub struct Trial {
     /// The phases that ran, in order.
     pub phases: Vec<Phase>,
     /// Metrics by name; the units are in the names (`_bytes`, `_gb_per_s`, `_ratio`, `_s`).
+    #[serde(deserialize_with = "renamed::map")]
     pub metrics: BTreeMap<String, f64>,
     /// Figures of which there is one for each of several things, by name; what they are of is said where the kind of
     /// work is documented.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "renamed::map",
+        skip_serializing_if = "BTreeMap::is_empty"
+    )]
     pub lists: BTreeMap<String, Vec<f64>>,
 }
 
@@ -295,7 +303,11 @@ pub struct Phase {
     /// Bytes in each category just after.
     pub after: BTreeMap<String, i64>,
     /// What else was measured, by name, with the unit in it: the kind of work says what.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "renamed::map",
+        skip_serializing_if = "BTreeMap::is_empty"
+    )]
     pub figures: BTreeMap<String, f64>,
     /// Every latency of the phase in nanoseconds, as a compressed HdrHistogram (V2, base64).
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -371,6 +383,7 @@ pub struct Calibration {
 pub struct Confounder {
     /// Short stable name: `damon`, `steal`, `other-load`, `other-swap`, `zswap`, `thp`, `page-reporting`,
     /// `cpu-frequency`, `neighbour`.
+    #[serde(deserialize_with = "renamed::name")]
     pub name: String,
     /// What was seen, with numbers.
     pub evidence: String,
