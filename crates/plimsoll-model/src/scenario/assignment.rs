@@ -1,16 +1,18 @@
-//! One combination of a section's values, and what comes of it: every key with its final value.
+//! A row of the table of keys, and one combination of a section's values: every key with its final value.
+//!
+//! The two refer to each other, since a default is a function of the other values.
 
 use std::cell::RefCell;
 use std::path::PathBuf;
 
+use super::block_sizes::BlockSizes;
 use super::choice::Choice;
-use super::document::Entry;
 use super::error::{Invalid, Place, Problem};
-use super::keys::{self, Key, Kind, Preset};
+use super::kind::{Kind, SYSTEM};
 use super::model::{FillClass, Machine, Subject};
 use super::size::{Base, SizeExpr};
 use super::value::{self, Value};
-use super::workloads::{BlockSizes, WorkloadKind};
+use super::workload_kind::WorkloadKind;
 
 /// Sizes are rounded up to whole pages of this many bytes.
 pub(super) const PAGE: u64 = 4096;
@@ -55,11 +57,143 @@ impl Scale {
     }
 }
 
+/// A key of a scenario file, of one workload or of all.
+#[derive(Debug, Clone, Copy)]
+pub struct Key {
+    /// The name in the file.
+    pub name: &'static str,
+    /// Another name, where the literature has one.
+    pub alias: Option<&'static str>,
+    /// What its values are.
+    pub kind: Kind,
+    /// What it means, in words.
+    pub meaning: &'static str,
+    /// Whether a list of values is allowed, which makes a sweep.
+    pub sweep: bool,
+    /// True for keys of the whole plan, which cannot stand in a section.
+    pub whole_plan: bool,
+    /// What holds where the key is not given.
+    pub(super) preset: Preset,
+    /// True for a size that no file gives: it follows from other keys, and shares can be taken of it.
+    pub(super) derived: bool,
+    /// Of what a share may be 100% at most.
+    pub(super) at_most_whole: &'static [Base],
+    /// What becomes of the value at last; whether it is the command line's is the last argument.
+    pub(super) adjust: Option<Adjust>,
+}
+
+/// The value of a key from the other keys; none where it exceeds what can be counted.
+pub(super) type Computed = fn(&Assignment<'_>) -> Result<Option<Value>, Box<Invalid>>;
+type Adjust = fn(&Assignment<'_>, Value, bool) -> Result<Value, Box<Invalid>>;
+
+/// What holds where a key is not given.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Preset {
+    /// This value, as a file would have it.
+    Text(&'static str),
+    /// What the system has.
+    System,
+    /// In words, and computed.
+    Of(&'static str, Computed),
+}
+
+/// A row.
+pub(super) const fn key(name: &'static str, kind: Kind, preset: Preset, meaning: &'static str) -> Key {
+    Key {
+        name,
+        alias: None,
+        kind,
+        meaning,
+        sweep: true,
+        whole_plan: false,
+        preset,
+        derived: false,
+        at_most_whole: &[],
+        adjust: None,
+    }
+}
+
+/// A size that follows from other keys.
+pub(super) const fn derived(name: &'static str, words: &'static str, computed: Computed) -> Key {
+    Key {
+        derived: true,
+        ..key(name, Kind::Size, Preset::Of(words, computed), "")
+    }
+}
+
+impl Key {
+    /// With a second name.
+    pub(super) const fn alias(self, name: &'static str) -> Key {
+        Key {
+            alias: Some(name),
+            ..self
+        }
+    }
+
+    /// Taking one value alone.
+    pub(super) const fn single(self) -> Key {
+        Key { sweep: false, ..self }
+    }
+
+    /// Of the whole plan.
+    pub(super) const fn whole_plan(self) -> Key {
+        Key {
+            sweep: false,
+            whole_plan: true,
+            ..self
+        }
+    }
+
+    /// With shares of these of 100% at most.
+    pub(super) const fn at_most_whole(self, of: &'static [Base]) -> Key {
+        Key {
+            at_most_whole: of,
+            ..self
+        }
+    }
+
+    /// With a value that is changed at last.
+    pub(super) const fn adjusted(self, adjust: Adjust) -> Key {
+        Key {
+            adjust: Some(adjust),
+            ..self
+        }
+    }
+
+    /// The value where the key is not given, where that is the same everywhere.
+    pub(super) fn preset_value(&self) -> Option<Value> {
+        match self.preset {
+            Preset::Text(text) => value::of_text(self.kind, text),
+            Preset::System => Some(Value::System),
+            Preset::Of(..) => None,
+        }
+    }
+
+    /// What holds where the key is not given, in words.
+    pub fn default(&self) -> String {
+        match self.preset {
+            Preset::Text(text) => format!("`{text}`"),
+            Preset::System => format!("`\"{SYSTEM}\"`"),
+            Preset::Of(words, _) => words.to_owned(),
+        }
+    }
+}
+
+/// A key with its values: one, or several where it is swept.
+#[derive(Debug, Clone)]
+pub(super) struct Entry {
+    pub(super) key: &'static Key,
+    pub(super) place: Place,
+    /// Never empty.
+    pub(super) values: Vec<(Value, Place)>,
+}
+
 /// One combination of a section's values.
 pub(super) struct Assignment<'a> {
     machine: &'a Machine,
     pub(super) scale: Scale,
     kind: WorkloadKind,
+    keys: &'a [&'static Key],
     entries: &'a [Entry],
     /// Index of the value taken, for each entry.
     pick: &'a [usize],
@@ -74,7 +208,7 @@ impl<'a> Assignment<'a> {
     pub(super) fn new(
         machine: &'a Machine,
         scale: Scale,
-        kind: WorkloadKind,
+        (kind, keys): (WorkloadKind, &'a [&'static Key]),
         (entries, pick): (&'a [Entry], &'a [usize]),
         section: &'a Place,
     ) -> Assignment<'a> {
@@ -82,6 +216,7 @@ impl<'a> Assignment<'a> {
             machine,
             scale,
             kind,
+            keys,
             entries,
             pick,
             section,
@@ -210,7 +345,11 @@ impl<'a> Assignment<'a> {
 
     /// The row of a key of this workload.
     fn key(&self, name: &str) -> Result<&'static Key, Box<Invalid>> {
-        keys::row(self.kind, name).ok_or_else(|| self.broken(name))
+        self.row(name).ok_or_else(|| self.broken(name))
+    }
+
+    fn row(&self, name: &str) -> Option<&'static Key> {
+        self.keys.iter().copied().find(|key| key.name == name)
     }
 
     /// That the table of keys and what reads it do not fit each other.
@@ -306,7 +445,7 @@ impl<'a> Assignment<'a> {
                 (None, earlier) => {
                     help = format!(
                         "`{name}` is not given, and its default is {}: give it in bytes or as a share of RAM",
-                        keys::row(self.kind, name)
+                        self.row(name)
                             .map_or_else(String::new, Key::default)
                             .replace('`', "")
                     );

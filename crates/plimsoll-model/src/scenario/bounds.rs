@@ -1,8 +1,9 @@
 //! What a plan will not exceed: said before it begins, and kept.
 
-use super::estimate::SpeedHints;
-use super::keys::common::LONGEST;
-use super::model::{Plan, Subject, TrialPlan};
+use super::model::Subject;
+use super::plan::{Plan, TrialPlan};
+use super::shared_keys::LONGEST;
+use super::speed::SpeedHints;
 
 /// How many times the expected time a run may take, where the scenario does not say: loaded, a machine is two to four
 /// times slower than quiet.

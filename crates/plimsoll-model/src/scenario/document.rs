@@ -6,11 +6,13 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
+use super::assignment::{Entry, Key};
 use super::error::{Invalid, Place, Problem, ScenarioError};
-use super::keys::{self, Key};
+use super::keys;
 use super::nearest::nearest;
+use super::parse_value;
 use super::source::Source;
-use super::value::{self, Value, short};
+use super::value::{Value, short};
 
 /// The tables that are not sections.
 const RESERVED: &[&str] = &["scenario", "global", "quick"];
@@ -41,15 +43,6 @@ pub(super) struct Section {
     pub(super) name: String,
     pub(super) place: Place,
     pub(super) entries: Vec<Entry>,
-}
-
-/// A key with its values: one, or several where it is swept.
-#[derive(Debug, Clone)]
-pub(super) struct Entry {
-    pub(super) key: &'static Key,
-    pub(super) place: Place,
-    /// Never empty.
-    pub(super) values: Vec<(Value, Place)>,
 }
 
 impl Document {
@@ -149,7 +142,7 @@ impl Head {
             match value.get_ref() {
                 DeValue::String(text) => texts[slot] = Some((text.clone().into_owned(), value_place)),
                 other => {
-                    let found = value::type_name(other);
+                    let found = parse_value::type_name(other);
                     let message = format!("`{}` needs text, not {found}", key.get_ref());
                     let label = format!("this is {found}");
                     return Err(value_place.error(Problem::WrongType, message, label));
@@ -245,7 +238,7 @@ pub(super) fn entry(
             let place = at(value.span());
             return Ok(Entry {
                 key,
-                values: vec![(value::parse(key, raw, &place)?, place)],
+                values: vec![(parse_value::parse(key, raw, &place)?, place)],
                 place: key_place,
             });
         }
@@ -276,7 +269,7 @@ pub(super) fn entry(
     let mut seen: HashMap<String, Place> = HashMap::new();
     for item in list.iter() {
         let place = at(item.span());
-        let value = value::parse(key, item.get_ref(), &place)?;
+        let value = parse_value::parse(key, item.get_ref(), &place)?;
         let text = value.to_string();
         if let Some(first) = seen.get(&text) {
             let message = format!("`{}` has the value {} twice", key.name, short(&text));
@@ -338,7 +331,7 @@ fn not_a_table(name: &str, value: &DeValue<'_>, place: &Place) -> Box<Invalid> {
             )
             .help("put it into [global] or into a section");
     }
-    let found = value::type_name(value);
+    let found = parse_value::type_name(value);
     place
         .error(
             Problem::WrongType,

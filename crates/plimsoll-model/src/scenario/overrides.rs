@@ -3,7 +3,8 @@
 use toml::Spanned;
 use toml::de::DeValue;
 
-use super::document::{self, Document, Entry, Scope};
+use super::assignment::Entry;
+use super::document::{self, Document, Scope};
 use super::error::{Invalid, Place, Problem};
 use super::nearest::nearest;
 use super::source::Source;

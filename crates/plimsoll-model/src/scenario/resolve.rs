@@ -2,18 +2,20 @@
 
 use std::collections::HashMap;
 
-use super::assignment::{Assignment, Scale};
+use super::assignment::{Assignment, Entry, Key, Scale};
 use super::choice::Choice;
-use super::document::{Document, Entry, MAX_TRIALS, Section};
+use super::document::{Document, MAX_TRIALS, Section};
 use super::error::{Invalid, Place, Problem, ScenarioError};
-use super::estimate::SpeedHints;
-use super::keys::{self, Key};
-use super::model::{Machine, Order, Plan, SectionPlan, Settings, Subject, TrialPlan};
+use super::keys;
+use super::model::{Machine, Order, Subject};
 use super::order::shuffle;
 use super::overrides::{Arguments, Overrides, apply, overlay};
+use super::plan::{Plan, SectionPlan, TrialPlan};
 use super::settings::{settings, texts};
+use super::speed::SpeedHints;
 use super::value::Value;
-use super::workloads::WorkloadKind;
+use super::workload_kind::WorkloadKind;
+use super::workloads::Settings;
 
 /// What `--quick` makes of a scenario without `[quick]`: largest size, rest, and seconds in all.
 const QUICK_SIZE: u64 = 256 << 20;
@@ -421,10 +423,11 @@ impl Merged<'_> {
         scale: Scale,
         pick: &[usize],
     ) -> Result<Combination, Box<Invalid>> {
+        let keys: Vec<&Key> = keys::rows(self.kind).collect();
         let values = Assignment::new(
             machine,
             scale,
-            self.kind,
+            (self.kind, &keys),
             (&self.entries, pick),
             &self.section.place,
         );

@@ -7,8 +7,9 @@ use serde_json::{Map, Value as Json};
 use super::assignment::Assignment;
 use super::error::Invalid;
 use super::keys;
-use super::model::{Settings, Subject};
-use super::workloads::{Workload, WorkloadKind};
+use super::model::Subject;
+use super::workload_kind::WorkloadKind;
+use super::workloads::{Settings, Workload};
 
 /// Every setting of a combination; what is not given has its default.
 pub(super) fn settings(kind: WorkloadKind, values: &Assignment<'_>) -> Result<Settings, Box<Invalid>> {

@@ -2,14 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Model;
-use crate::scenario::assignment::Assignment;
+use super::{Model, Settings};
+use crate::scenario::assignment::{Assignment, Key, Preset, key};
 use crate::scenario::choice::named;
 use crate::scenario::error::Invalid;
-use crate::scenario::estimate::SpeedHints;
-use crate::scenario::keys::common::{self, CLASS, THP};
-use crate::scenario::keys::{Key, Kind, Preset, key};
-use crate::scenario::model::{FillClass, Settings, ThpMode};
+use crate::scenario::kind::Kind;
+use crate::scenario::model::{FillClass, ThpMode};
+use crate::scenario::shared_keys::{self, CLASS, THP};
+use crate::scenario::speed::SpeedHints;
 
 /// The settings of its own.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -50,15 +50,15 @@ named!(
 /// The keys of its own.
 pub(in crate::scenario) const KEYS: &[Key] = &[
     CLASS,
-    common::size("bytes that the worker fills"),
-    common::request("bytes of one allocation; more than `size` means `size`"),
+    shared_keys::size("bytes that the worker fills"),
+    shared_keys::request("bytes of one allocation; more than `size` means `size`"),
     key(
         "trim",
         Kind::Choice(TrimMechanism::NAMES),
         Preset::Text("worker"),
         "how pages are made to leave the working set",
     ),
-    common::hold("rest after fill and after trim"),
+    shared_keys::hold("rest after fill and after trim"),
     THP,
 ];
 

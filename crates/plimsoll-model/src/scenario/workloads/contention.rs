@@ -2,14 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Model, Unfit, swap_holds_size};
+use super::{Model, Settings, Unfit, swap_holds_size};
 use crate::quantity;
-use crate::scenario::assignment::Assignment;
+use crate::scenario::assignment::{Assignment, Key, Preset, key};
 use crate::scenario::error::Invalid;
-use crate::scenario::estimate::SpeedHints;
-use crate::scenario::keys::common::{self, CLASS, THP};
-use crate::scenario::keys::{Key, Kind, Preset, key};
-use crate::scenario::model::{FillClass, Settings, Subject, ThpMode};
+use crate::scenario::kind::Kind;
+use crate::scenario::model::{FillClass, Subject, ThpMode};
+use crate::scenario::shared_keys::{self, CLASS, THP};
+use crate::scenario::speed::SpeedHints;
 use crate::scenario::value::Value;
 
 /// The settings of its own.
@@ -32,9 +32,9 @@ pub struct Contention {
 /// The keys of its own.
 pub(in crate::scenario) const KEYS: &[Key] = &[
     CLASS,
-    common::size("bytes that the first program holds"),
-    common::request("by how much the second program's asks grow; more than `size` means `size`"),
-    common::limit(
+    shared_keys::size("bytes that the first program holds"),
+    shared_keys::request("by how much the second program's asks grow; more than `size` means `size`"),
+    shared_keys::limit(
         Preset::Of("`200% size`", |values| {
             Ok(values.bytes("size")?.checked_mul(2).map(Value::bytes))
         }),
@@ -46,7 +46,7 @@ pub(in crate::scenario) const KEYS: &[Key] = &[
         Preset::Text("false"),
         "whether the program that holds memory is stopped while the other one asks",
     ),
-    common::hold("rest after the fill and after each ask"),
+    shared_keys::hold("rest after the fill and after each ask"),
     THP,
 ];
 

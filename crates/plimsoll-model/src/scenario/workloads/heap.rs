@@ -1,19 +1,15 @@
 //! Work on malloc: loads whose subject is an allocator.
 
-use std::fmt;
-use std::str::FromStr;
-
-use plimsoll_heap_load::Sizes;
 use serde::{Deserialize, Serialize};
 
-use super::Model;
-use crate::scenario::assignment::{Assignment, MIB, PAGE};
+use super::{Model, Settings};
+use crate::scenario::assignment::{Assignment, Key, MIB, PAGE, Preset, derived, key};
+use crate::scenario::block_sizes::BlockSizes;
 use crate::scenario::choice::named;
 use crate::scenario::error::{Invalid, Problem};
-use crate::scenario::estimate::SpeedHints;
-use crate::scenario::keys::common::{self, limit};
-use crate::scenario::keys::{INSTALLED, Key, Kind, Preset, derived, integer, key};
-use crate::scenario::model::{ParseNameError, Settings, serde_as_text};
+use crate::scenario::kind::{INSTALLED, Kind, integer};
+use crate::scenario::shared_keys::{self, limit};
+use crate::scenario::speed::SpeedHints;
 use crate::scenario::value::Value;
 
 /// Bytes that the original's aggressive test allocates, and that its fragmentation test uses.
@@ -89,69 +85,6 @@ pub enum HeapLoad {
     /// As replacement, with the blocks divided among the threads.
     Scaling,
 }
-
-/// Sizes of blocks: every one of a range as often as another. As text: `0-1k`, `1-2k`, `22`, `16-64`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct BlockSizes {
-    /// The smallest in bytes, at least 1.
-    pub low: u32,
-    /// The largest in bytes.
-    pub high: u32,
-}
-
-impl BlockSizes {
-    /// Up to 1 KiB.
-    pub const UP_TO_1K: BlockSizes = BlockSizes { low: 1, high: 1024 };
-
-    /// This one alone.
-    pub const fn one(bytes: u32) -> BlockSizes {
-        BlockSizes {
-            low: bytes,
-            high: bytes,
-        }
-    }
-
-    /// Bytes of a block on an average.
-    pub fn mean(self) -> u64 {
-        u64::from(self.low).midpoint(self.high.into())
-    }
-}
-
-impl fmt::Display for BlockSizes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const K: u32 = 1024;
-        let BlockSizes { low, high } = *self;
-        if low == high {
-            write!(f, "{low}")
-        } else if high.is_multiple_of(K) && (low == 1 || low.is_multiple_of(K)) {
-            // A block has at least one byte: 0 stands for 1.
-            write!(f, "{}-{}k", low / K, high / K)
-        } else {
-            write!(f, "{low}-{high}")
-        }
-    }
-}
-
-impl FromStr for BlockSizes {
-    type Err = ParseNameError;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        // Other spreads are none of a scenario's.
-        let sizes = Some(text).filter(|text| !text.contains(':'));
-        let sizes = sizes.and_then(|text| text.parse::<Sizes>().ok());
-        let range = sizes.map(|sizes| BlockSizes {
-            low: sizes.low(),
-            high: sizes.high(),
-        });
-        range.ok_or_else(|| ParseNameError {
-            given: text.to_owned(),
-            what: "size of blocks",
-            known: "a number of bytes (22), or two with - between them (0-1k, 16-64); k, m stand for 1024, 1024 x 1024",
-        })
-    }
-}
-
-serde_as_text!(BlockSizes);
 
 named!(
     HeapLoad,
@@ -272,8 +205,8 @@ pub(in crate::scenario) const KEYS: &[Key] = &[
         "limit of the memory cgroup that the worker runs in, also where no cgroup can be made: a worker that takes more is \
          ended",
     ),
-    common::duration("how long blocks are replaced, in seconds"),
-    common::hold("rest from the end of the load until what is left of its memory is measured"),
+    shared_keys::duration("how long blocks are replaced, in seconds"),
+    shared_keys::hold("rest from the end of the load until what is left of its memory is measured"),
 ];
 
 impl Model for Heap {

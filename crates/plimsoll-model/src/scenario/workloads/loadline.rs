@@ -4,14 +4,14 @@ mod knee;
 
 use serde::{Deserialize, Serialize};
 
-use super::Model;
-use crate::scenario::assignment::{Assignment, MIB, PAGE};
+use super::{Model, Settings};
+use crate::scenario::assignment::{Assignment, Key, MIB, PAGE, Preset, derived, key};
 use crate::scenario::choice::named;
 use crate::scenario::error::Invalid;
-use crate::scenario::estimate::SpeedHints;
-use crate::scenario::keys::common::{self, CLASS, THP};
-use crate::scenario::keys::{Key, Kind, Preset, derived, key};
-use crate::scenario::model::{FillClass, Settings, ThpMode};
+use crate::scenario::kind::Kind;
+use crate::scenario::model::{FillClass, ThpMode};
+use crate::scenario::shared_keys::{self, CLASS, THP};
+use crate::scenario::speed::SpeedHints;
 use crate::scenario::value::Value;
 
 pub use knee::{Bracket, CARRIED, Point, better, bracket};
@@ -110,7 +110,7 @@ pub(in crate::scenario) const KEYS: &[Key] = &[
         let largest = Loadline::largest(values.bytes("limit")?, values.number("max-load")?);
         Ok(Some(Value::bytes(largest)))
     }),
-    common::limit(
+    shared_keys::limit(
         Preset::Of("2% of the available memory, `64M` to `256M`", |values| {
             let share = (values.available() / 50 / MIB * MIB).clamp(64 * MIB, 256 * MIB);
             Ok(Some(Value::bytes(values.scale.of(share))))
@@ -129,7 +129,7 @@ pub(in crate::scenario) const KEYS: &[Key] = &[
         Preset::Text("0.00001"),
         "computing after each visit of a page, in seconds of CPU time",
     ),
-    common::duration("seconds of each measured stretch"),
+    shared_keys::duration("seconds of each measured stretch"),
     THP,
 ];
 

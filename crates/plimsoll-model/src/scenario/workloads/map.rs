@@ -2,14 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Model, Need};
-use crate::scenario::assignment::Assignment;
+use super::{Model, Need, Settings};
+use crate::scenario::assignment::{Assignment, Key, Preset, key};
 use crate::scenario::choice::named;
 use crate::scenario::error::Invalid;
-use crate::scenario::estimate::SpeedHints;
-use crate::scenario::keys::common;
-use crate::scenario::keys::{Key, Kind, Preset, key};
-use crate::scenario::model::Settings;
+use crate::scenario::kind::Kind;
+use crate::scenario::shared_keys;
+use crate::scenario::speed::SpeedHints;
 
 /// The settings of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -209,7 +208,7 @@ pub const REALLY_BACK_PERCENT: f64 = 95.0;
 
 /// The keys of its own.
 pub(in crate::scenario) const KEYS: &[Key] = &[
-    common::size("bytes that the worker maps"),
+    shared_keys::size("bytes that the worker maps"),
     key(
         "mapping",
         Kind::Choice(Mapping::NAMES),
@@ -222,7 +221,7 @@ pub(in crate::scenario) const KEYS: &[Key] = &[
         Preset::Text("whole"),
         "what of the memory is written: every byte, or one in each 64 or 4 KiB",
     ),
-    common::hold("the longest wait for memory to be back"),
+    shared_keys::hold("the longest wait for memory to be back"),
 ];
 
 impl Model for Map {

@@ -2,14 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Model, Unfit};
+use super::{Model, Settings, Unfit};
 use crate::quantity;
-use crate::scenario::assignment::{Assignment, PAGE};
+use crate::scenario::assignment::{Assignment, Key, PAGE, Preset, derived, key};
 use crate::scenario::error::Invalid;
-use crate::scenario::estimate::SpeedHints;
-use crate::scenario::keys::common::{self, DAY};
-use crate::scenario::keys::{Key, Kind, Preset, derived, integer, key};
-use crate::scenario::model::Settings;
+use crate::scenario::kind::{Kind, integer};
+use crate::scenario::shared_keys::{self, DAY};
+use crate::scenario::speed::SpeedHints;
 use crate::scenario::value::Value;
 
 /// The settings of its own.
@@ -112,8 +111,8 @@ pub(in crate::scenario) const KEYS: &[Key] = &[
             value => value,
         })
     }),
-    common::hold("rest before the first consumer, and the baseline of the recovery"),
-    common::limit(
+    shared_keys::hold("rest before the first consumer, and the baseline of the recovery"),
+    shared_keys::limit(
         Preset::Of("`40% size`", |values| {
             Ok(Some(Value::bytes(values.bytes("size")? / 5 * 2)))
         }),

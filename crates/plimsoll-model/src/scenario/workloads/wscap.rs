@@ -2,14 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Model, Need};
-use crate::scenario::assignment::{Assignment, GIB, PAGE};
+use super::{Model, Need, Settings};
+use crate::scenario::assignment::{Assignment, GIB, Key, PAGE, Preset, key};
 use crate::scenario::choice::named;
 use crate::scenario::error::Invalid;
-use crate::scenario::estimate::SpeedHints;
-use crate::scenario::keys::common::{self, CLASS, THP};
-use crate::scenario::keys::{Key, Kind, Preset, key};
-use crate::scenario::model::{FillClass, Settings, ThpMode};
+use crate::scenario::kind::Kind;
+use crate::scenario::model::{FillClass, ThpMode};
+use crate::scenario::shared_keys::{self, CLASS, THP};
+use crate::scenario::speed::SpeedHints;
 
 /// The settings of its own.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -103,7 +103,7 @@ pub mod finding {
 /// The keys of its own.
 pub(in crate::scenario) const KEYS: &[Key] = &[
     CLASS,
-    common::size("bytes that the worker fills"),
+    shared_keys::size("bytes that the worker fills"),
     key(
         "load",
         Kind::Number { min: 0.1, max: 100.0 },
@@ -116,8 +116,8 @@ pub(in crate::scenario) const KEYS: &[Key] = &[
         Preset::Text("limit"),
         "what holds the worker to its cap",
     ),
-    common::duration("seconds of each measured stretch"),
-    common::hold("rest after fill and after the cap"),
+    shared_keys::duration("seconds of each measured stretch"),
+    shared_keys::hold("rest after fill and after the cap"),
     THP,
 ];
 
