@@ -1,6 +1,5 @@
 //! `/proc/PID/status` (`proc_pid_status(5)`): memory, user and rights of a process.
 
-use super::capabilities::Capabilities;
 use super::fields::{first_number, kib, lines, number, words};
 
 /// The lines `key: value` of the file. The kernel escapes a line feed in the name, so that no name can make a line.
@@ -77,6 +76,31 @@ pub fn swapped(text: &[u8]) -> Option<i64> {
     let at = text.windows(key.len()).position(|window| window == key)?;
     let kib = words(&text[at + key.len()..]).next().and_then(number)?;
     kib.checked_mul(1024)
+}
+
+/// A capability and its bit in the kernel's masks (`<linux/capability.h>`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Capability {
+    /// Its name in the kernel's header.
+    pub name: &'static str,
+    pub(super) bit: u32,
+}
+
+/// A set of capabilities.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Capabilities(u64);
+
+impl Capabilities {
+    /// Parses the mask, 16 hexadecimal digits.
+    pub fn parse(mask: &[u8]) -> Option<Capabilities> {
+        let mask = std::str::from_utf8(mask.trim_ascii()).ok()?;
+        u64::from_str_radix(mask, 16).ok().map(Capabilities)
+    }
+
+    /// Whether the capability is in the set.
+    pub fn has(self, capability: Capability) -> bool {
+        self.0 & (1 << capability.bit) != 0
+    }
 }
 
 /// A filter of system calls.

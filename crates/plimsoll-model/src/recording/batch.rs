@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::schema::TIME;
+/// Name of the time column.
+pub(super) const TIME: &str = "t_ns";
 
 /// The columns of a file, the time among them.
 #[derive(Debug, Clone, PartialEq)]

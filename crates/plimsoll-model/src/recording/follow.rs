@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use serde::de::DeserializeOwned;
 
 use super::batch::Batch;
+use super::lock::is_written;
 use super::model::{Event, EventKind, Manifest, Trial, file};
 use super::reader::read_manifest;
-use super::writer::is_written;
 use super::{RecordingError, Samples, lines, parquet, stream};
 
 /// A recording that is followed: each [`Follow::poll`] brings what was written since the one before.

@@ -15,10 +15,11 @@
 mod append;
 mod arrow;
 mod batch;
-
+mod copy;
 mod error;
 mod follow;
 mod lines;
+mod lock;
 pub mod model;
 pub mod neighbour;
 mod parquet;
@@ -32,9 +33,10 @@ mod stream;
 mod writer;
 
 pub use append::replace_file;
+pub use copy::copy_parquet;
 pub use error::RecordingError;
 pub use follow::{Follow, FollowState, News};
-pub use parquet::{CopyError, copy_parquet};
+pub use parquet::CopyError;
 pub use phase_rows::{PhaseRows, rows_around};
 pub use reader::Recording;
 pub use resume::{Now, Resumed};

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use super::lines::{self, Lines};
+use super::lock::is_written;
 use super::model::{Event, Manifest, RECORDING_SCHEMA, RESULTS_SCHEMA, Results, Trial, file};
-use super::writer::is_written;
 use super::{RecordingError, Samples, parquet, stream};
 
 /// A recording, read.

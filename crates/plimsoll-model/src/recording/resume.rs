@@ -8,10 +8,11 @@ use std::sync::Arc;
 use super::append::AppendFile;
 use super::batch::Schema;
 use super::lines;
+use super::lock::lock;
 use super::model::{Event, Manifest, Resumption, Trial, TrialStatus, file};
 use super::schema::sample_schema;
 use super::stream;
-use super::writer::{Streams, lock};
+use super::writer::Streams;
 use super::{Recording, RecordingError, Writer};
 use crate::scenario::{Plan, TrialPlan};
 

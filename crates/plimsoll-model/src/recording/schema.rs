@@ -3,12 +3,10 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use super::batch::{Batch, Column as Values, Field, Schema};
+use super::batch::{Batch, Column as Values, Field, Schema, TIME};
 use super::model::RECORDING_SCHEMA;
 use crate::columns::{COLUMNS, Column, Row, Unit};
 
-/// Name of the time column.
-pub(super) const TIME: &str = "t_ns";
 const TIME_MEANING: &str =
     "Time of the sample since the start of the recording; the first column, never null.";
 const TIME_SOURCE: &str = "CLOCK_MONOTONIC";

@@ -2,17 +2,14 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::AsFd;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
-
-use rustix::fs::{FlockOperation, flock};
 
 use super::RecordingError;
 use super::append::{AppendFile, replace};
 use super::batch::Schema;
 use super::lines::{encode_file, encode_line, require_finite};
+use super::lock::lock;
 use super::model::{Event, Manifest, Results, Trial, file};
 use super::schema::{batch, sample_schema};
 use super::{arrow, stream};
@@ -180,44 +177,4 @@ fn write_manifest(folder: &Path, manifest: &Manifest) -> Result<(), RecordingErr
     }
     let path = folder.join(file::MANIFEST);
     replace(&path, &encode_file(&path, manifest)?)
-}
-
-/// How often, and after how many milliseconds, a lock is tried again that may be only looked at by [`is_written`].
-const LOCK_TRIES: u32 = 5;
-const LOCK_PAUSE_MS: u64 = 4;
-
-/// Takes the folder for writing. The lock goes with the process, however it ends.
-pub(super) fn lock(folder: &Path) -> Result<File, RecordingError> {
-    let handle = open_folder(folder)?;
-    for attempt in 1.. {
-        match flock(handle.as_fd(), FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => break,
-            Err(rustix::io::Errno::WOULDBLOCK) if attempt < LOCK_TRIES => {
-                std::thread::sleep(Duration::from_millis(LOCK_PAUSE_MS));
-            }
-            Err(rustix::io::Errno::WOULDBLOCK) => {
-                return Err(RecordingError::InUse {
-                    path: folder.to_owned(),
-                });
-            }
-            Err(error) => return Err(RecordingError::io("lock", folder, error.into())),
-        }
-    }
-    Ok(handle)
-}
-
-/// Whether somebody writes the recording in `folder` just now.
-///
-/// To know, the lock is taken for a moment, shared, so that several readers do not take each other for a writer.
-pub(super) fn is_written(folder: &Path) -> Result<bool, RecordingError> {
-    let handle = open_folder(folder)?;
-    match flock(handle.as_fd(), FlockOperation::NonBlockingLockShared) {
-        Ok(()) => Ok(false),
-        Err(rustix::io::Errno::WOULDBLOCK) => Ok(true),
-        Err(error) => Err(RecordingError::io("lock", folder, error.into())),
-    }
-}
-
-fn open_folder(folder: &Path) -> Result<File, RecordingError> {
-    File::open(folder).map_err(|source| RecordingError::io("open", folder, source))
 }

@@ -9,7 +9,7 @@ mod packed;
 mod thrift;
 
 use std::fs::File;
-use std::io::{self, Read, Seek, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -21,8 +21,7 @@ use self::decode::FileReader;
 use self::encode::FileWriter;
 use super::append::{AppendFile, replace_file};
 use super::batch::{Batch, Schema};
-use super::model::{RECORDING_SCHEMA, file};
-use super::reader::read_manifest;
+use super::model::RECORDING_SCHEMA;
 use super::schema::{VERSION_KEY, sample_schema};
 use super::{RecordingError, Samples, arrow, stream};
 
@@ -79,40 +78,8 @@ pub enum CopyError {
     Write(#[from] io::Error),
 }
 
-/// Writes the samples of the recording in `folder` as Parquet: a finished recording's file as it is, after comparing it
-/// with its checksum; otherwise what there is of the stream, with the same schema. Nothing is held in memory but a
-/// group of rows.
-///
-/// # Errors
-/// Those of [`super::Recording::open`], and those of `output`.
-pub fn copy_parquet(folder: &Path, output: &mut impl Write) -> Result<(), CopyError> {
-    let manifest = read_manifest(folder)?;
-    let finished = folder.join(file::SAMPLES);
-    if finished.exists() {
-        let read = |source| RecordingError::io("read", &finished, source);
-        // One descriptor: what is verified is what is copied, should the file be replaced meanwhile.
-        let mut file = File::open(&finished).map_err(read)?;
-        if let Some(expected) = manifest.checksums.get(file::SAMPLES) {
-            verify(&finished, &hash(&mut file).map_err(read)?, expected)?;
-            file.rewind().map_err(read)?;
-        }
-        let mut buffer = vec![0; 1 << 18];
-        loop {
-            match file.read(&mut buffer).map_err(read)? {
-                0 => return Ok(()),
-                count => output.write_all(&buffer[..count])?,
-            }
-        }
-    }
-    let live = folder.join(file::SAMPLES_LIVE);
-    let mut batches = match live.exists() {
-        true => stream::Reader::open(&live)?,
-        false => None,
-    };
-    encode(batches.as_mut(), output)
-}
-
-fn encode(batches: Option<&mut stream::Reader>, output: impl Write) -> Result<(), CopyError> {
+/// Writes `batches`, or a file without samples, with the schema of this version.
+pub(super) fn encode(batches: Option<&mut stream::Reader>, output: impl Write) -> Result<(), CopyError> {
     let schema = Arc::new(sample_schema());
     // The schema once more, in Arrow's terms: with it pyarrow and Polars know what is said of each column.
     let described = STANDARD.encode(arrow::schema_message(&schema));
@@ -204,7 +171,7 @@ pub(super) fn corrupt(path: &Path, reason: String) -> RecordingError {
     }
 }
 
-fn verify(path: &Path, found: &str, expected: &str) -> Result<(), RecordingError> {
+pub(super) fn verify(path: &Path, found: &str, expected: &str) -> Result<(), RecordingError> {
     match found == expected {
         true => Ok(()),
         false => Err(corrupt(
@@ -221,7 +188,7 @@ fn checksum(path: &Path) -> Result<String, RecordingError> {
         .map_err(|source| RecordingError::io("read", path, source))
 }
 
-fn hash(file: &mut File) -> io::Result<String> {
+pub(super) fn hash(file: &mut File) -> io::Result<String> {
     let mut hash = Xxh3::new();
     let mut buffer = vec![0; 1 << 18];
     loop {
