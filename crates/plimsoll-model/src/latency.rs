@@ -1,10 +1,10 @@
-//! Latencies, every one of them, in a histogram: what a mean hides is what people wait for.
+//! A histogram of all latencies: a mean hides the long ones.
 
 use base64::Engine;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
 
-/// Longest latency that is told apart, in nanoseconds: an hour. What is longer counts as this.
+/// Longest latency of the histogram in nanoseconds: an hour. A longer one counts as an hour.
 const LONGEST_NS: u64 = 3_600_000_000_000;
 /// Significant digits: percentiles are right to 1%.
 const DIGITS: u8 = 2;
@@ -21,7 +21,6 @@ pub struct Latencies(Histogram<u64>);
 pub struct NoLatencies(String);
 
 impl Latencies {
-    /// An empty histogram.
     pub fn new() -> Latencies {
         // The bounds are constants that the library takes: 1 <= low, 2 low <= high, digits 0 to 5.
         match Histogram::new_with_bounds(1, LONGEST_NS, DIGITS) {
@@ -30,12 +29,11 @@ impl Latencies {
         }
     }
 
-    /// Counts one latency.
     pub fn record(&mut self, ns: u64) {
         self.0.saturating_record(ns.max(1));
     }
 
-    /// Counts one latency of work that should have begun every `interval_ns`: what could not begin while this one
+    /// Counts one latency of work that should have begun every `interval_ns`: the work that could not begin while this one
     /// took its time waited as well, and is counted as if it had been measured (coordinated omission).
     pub fn record_corrected(&mut self, ns: u64, interval_ns: u64) {
         // Fails only above the longest, which is cut here.
@@ -78,10 +76,10 @@ impl Latencies {
         }
     }
 
-    /// Reads what [`Latencies::to_text`] wrote.
+    /// Parses the text of [`Latencies::to_text`].
     ///
     /// # Errors
-    /// Whatever is not such a text.
+    /// [`NotAHistogram`] for any other text.
     pub fn from_text(text: &str) -> Result<Latencies, NoLatencies> {
         if text.len() > MAX_TEXT {
             return Err(NoLatencies(format!("{} bytes are too many", text.len())));

@@ -24,7 +24,6 @@ pub const SYS_NICE: Capability = Capability {
     name: "CAP_SYS_NICE",
     bit: 23,
 };
-/// Performance events.
 pub const PERFMON: Capability = Capability {
     name: "CAP_PERFMON",
     bit: 38,

@@ -10,19 +10,14 @@ pub enum ControlError {
     /// Reading failed, or the file holds no such value.
     #[error("cannot read {}: {source}", path.display())]
     Read {
-        /// The file.
         path: PathBuf,
-        /// What the system answered.
         source: io::Error,
     },
     /// The kernel did not take the value.
     #[error("cannot write `{value}` to {}: {source}", path.display())]
     Write {
-        /// The file.
         path: PathBuf,
-        /// The value.
         value: String,
-        /// What the system answered.
         source: io::Error,
     },
 }
@@ -43,14 +38,12 @@ impl ControlError {
         }
     }
 
-    /// The file.
     pub fn path(&self) -> &Path {
         match self {
             ControlError::Read { path, .. } | ControlError::Write { path, .. } => path,
         }
     }
 
-    /// What the system answered.
     pub fn io(&self) -> &io::Error {
         match self {
             ControlError::Read { source, .. } | ControlError::Write { source, .. } => source,

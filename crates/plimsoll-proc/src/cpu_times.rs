@@ -3,7 +3,6 @@
 use super::fields::{lines, number, words};
 use super::pid_stat::CLOCK_TICK_US;
 
-/// Where it is.
 pub const PATH: &str = "/proc/stat";
 
 /// Bytes that the first line is shorter than; the lines after it need not be copied.

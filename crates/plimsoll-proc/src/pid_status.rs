@@ -16,7 +16,6 @@ fn keyed(text: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
 pub struct PidStatus {
     /// The process that the thread belongs to.
     pub process: Option<u32>,
-    /// Effective user id.
     pub uid: Option<u32>,
     /// Largest resident size that it ever had.
     pub peak_resident: Option<u64>,
@@ -39,7 +38,6 @@ pub struct PidStatus {
 }
 
 impl PidStatus {
-    /// Parses the text of the file.
     pub fn parse(text: &[u8]) -> PidStatus {
         let mut status = PidStatus::default();
         let id = |word: Option<&[u8]>| word.and_then(number).and_then(|id| u32::try_from(id).ok());
@@ -86,7 +84,6 @@ pub struct Capability {
     pub(super) bit: u32,
 }
 
-/// A set of capabilities.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Capabilities(u64);
 
@@ -103,10 +100,8 @@ impl Capabilities {
     }
 }
 
-/// A filter of system calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Seccomp {
-    /// None.
     Disabled,
     /// Read, write and exit alone.
     Strict,
@@ -114,21 +109,16 @@ pub enum Seccomp {
     Filter,
 }
 
-/// What a process may do.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Security {
-    /// Effective user id.
     pub uid: Option<u32>,
-    /// Capabilities in effect.
     pub capabilities: Option<Capabilities>,
-    /// Its filter of system calls.
     pub seccomp: Option<Seccomp>,
     /// Whether privileges can never grow (`no_new_privs`): `sudo` does not work then.
     pub no_new_privileges: bool,
 }
 
 impl Security {
-    /// Parses the text of the file.
     pub fn parse(text: &[u8]) -> Security {
         let mut security = Security {
             uid: PidStatus::parse(text).uid,

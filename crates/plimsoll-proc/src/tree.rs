@@ -26,7 +26,6 @@ impl Tree {
         Tree { root: root.into() }
     }
 
-    /// `path` below the root.
     pub fn path(&self, path: &str) -> PathBuf {
         self.root.join(path.trim_start_matches('/'))
     }
@@ -96,12 +95,10 @@ impl Tree {
         names
     }
 
-    /// The target of a symbolic link.
     pub fn link(&self, path: &str) -> Option<PathBuf> {
         fs::read_link(self.path(path)).ok()
     }
 
-    /// The root folder.
     pub fn root(&self) -> &Path {
         &self.root
     }

@@ -1,4 +1,4 @@
-//! What the system says, on a clock: one file a source, one const table of columns.
+//! The kernel's counters on a clock: one file a source, one const table of columns.
 //!
 //! Invariant: after start the sampling thread neither allocates nor opens files on a tick, and its memory is locked
 //! where the system allows it.
@@ -50,25 +50,20 @@ pub mod parse {
     pub use super::vmstat::parse as vmstat;
 }
 
-/// Why there are no samples.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SampleError {
-    /// The rate is out of range.
     #[error("cannot sample {hz} times a second; choose a rate from 1 to {MAX_HZ}")]
     Rate {
-        /// What was asked.
         hz: u32,
     },
     /// Nothing can be said of memory without this file.
     #[error("cannot read {path}, without which there are no samples; is /proc mounted?")]
     Meminfo {
-        /// The file.
         path: &'static str,
         /// Why it cannot be opened, if that is the reason.
         source: Option<io::Error>,
     },
-    /// The thread was refused.
     #[error("cannot start the sampling thread: {0}; is there a limit on processes (`ulimit -u`)?")]
     Thread(#[source] io::Error),
 }

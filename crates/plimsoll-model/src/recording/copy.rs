@@ -10,7 +10,7 @@ use super::reader::read_manifest;
 use super::{RecordingError, stream};
 
 /// Writes the samples of the recording in `folder` as Parquet: a finished recording's file as it is, after comparing it
-/// with its checksum; otherwise what there is of the stream, with the same schema. Nothing is held in memory but a
+/// with its checksum; otherwise the stream so far, with the same schema. Memory use is one
 /// group of rows.
 ///
 /// # Errors
@@ -20,7 +20,7 @@ pub fn copy_parquet(folder: &Path, output: &mut impl Write) -> Result<(), CopyEr
     let finished = folder.join(file::SAMPLES);
     if finished.exists() {
         let read = |source| RecordingError::io("read", &finished, source);
-        // One descriptor: what is verified is what is copied, should the file be replaced meanwhile.
+        // One descriptor for both: a file that another process replaces meanwhile is not copied unverified.
         let mut file = File::open(&finished).map_err(read)?;
         if let Some(expected) = manifest.checksums.get(file::SAMPLES) {
             parquet::verify(&finished, &parquet::hash(&mut file).map_err(read)?, expected)?;

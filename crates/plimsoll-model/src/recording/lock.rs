@@ -33,7 +33,7 @@ pub(super) fn lock(folder: &Path) -> Result<File, RecordingError> {
     Ok(handle)
 }
 
-/// Whether somebody writes the recording in `folder` just now.
+/// Whether a process writes the recording in `folder` now.
 ///
 /// To know, the lock is taken for a moment, shared, so that several readers do not take each other for a writer.
 pub(super) fn is_written(folder: &Path) -> Result<bool, RecordingError> {

@@ -1,4 +1,4 @@
-//! What is kept of a run: a folder with a manifest, samples, events, trials and results.
+//! The recording of a run: a folder with a manifest, samples, events, trials and results.
 //!
 //! ```text
 //! Writer::create -> samples, event, trial ... -> finish          Recording::open (at any moment, also after a kill)

@@ -7,22 +7,19 @@ use super::lock::is_written;
 use super::model::{Event, Manifest, RECORDING_SCHEMA, RESULTS_SCHEMA, Results, Trial, file};
 use super::{RecordingError, Samples, parquet, stream};
 
-/// A recording, read.
 #[derive(Debug, Clone)]
 pub struct Recording {
-    /// The folder.
     pub folder: PathBuf,
-    /// What was asked, of which machine.
+    /// The plan and the machine.
     pub manifest: Manifest,
     /// Events in the order in which they were written.
     pub events: Vec<Event>,
     /// Trials that ended, each once: of a trial that was run again, the last.
     pub trials: Vec<Trial>,
-    /// Samples.
     pub samples: Samples,
     /// The results, when the run got that far.
     pub results: Option<Results>,
-    /// What is missing or was cut off, for people.
+    /// Messages about missing and torn parts.
     pub warnings: Vec<String>,
     /// Whether the run came to its end and nothing is missing.
     pub complete: bool,
@@ -33,7 +30,7 @@ impl Recording {
     ///
     /// # Errors
     /// [`RecordingError::NotARecording`]; [`RecordingError::NewerSchema`]; [`RecordingError::CorruptJson`] and
-    /// [`RecordingError::CorruptSamples`] with file and place, where what was once whole is damaged.
+    /// [`RecordingError::CorruptSamples`] with file and place, for damage to a once whole file.
     pub fn open(folder: &Path) -> Result<Self, RecordingError> {
         let mut recording = Recording::open_unlocked(folder)?;
         if !recording.complete && matches!(is_written(folder), Ok(true)) {
@@ -44,7 +41,7 @@ impl Recording {
         Ok(recording)
     }
 
-    /// As [`Recording::open`], without asking whether somebody writes it: for the one who does.
+    /// As [`Recording::open`], for the writer itself: without a look at the lock.
     pub(super) fn open_unlocked(folder: &Path) -> Result<Self, RecordingError> {
         let manifest = read_manifest(folder)?;
         let mut warnings = Vec::new();

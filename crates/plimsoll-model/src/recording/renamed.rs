@@ -1,6 +1,6 @@
 //! Names of metrics and findings in recordings of schema 3 and earlier, and the names that replace them.
 //!
-//! Invariant: no document that was read holds an old name, whatever wrote it: reader, follower, resumed run and worker
+//! Invariant: no document that was read holds an old name, whichever version wrote it: reader, follower, resumed run and worker
 //! share these functions through [`super::model`]. Checked by `names_of_schema_3_become_those_of_schema_4`.
 
 use std::collections::BTreeMap;
@@ -18,12 +18,10 @@ fn current(name: &str) -> String {
     words.collect::<Vec<_>>().join("_")
 }
 
-/// Reads a name.
 pub(super) fn name<'de, D: Deserializer<'de>>(document: D) -> Result<String, D::Error> {
     String::deserialize(document).map(|name| current(&name))
 }
 
-/// Reads a map by name.
 pub(super) fn map<'de, D, V>(document: D) -> Result<BTreeMap<String, V>, D::Error>
 where
     D: Deserializer<'de>,

@@ -7,7 +7,7 @@ use crate::columns::{COLUMNS, Row};
 
 /// The samples of a recording: times and columns, by name.
 ///
-/// Columns that this program knows and the recording lacks have no values; columns that it does not know are kept
+/// Columns that this program knows and the recording lacks have no values; columns that it does not know stay
 /// under their name.
 ///
 /// Invariants: times never decrease; every stored column has a value, or its absence, for each time.
@@ -43,7 +43,6 @@ impl Samples {
         samples
     }
 
-    /// Number of samples.
     pub fn len(&self) -> usize {
         self.t_ns.len()
     }

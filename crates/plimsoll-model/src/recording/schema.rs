@@ -1,4 +1,4 @@
-//! The column table as a schema, rows as batches, and the table of the columns for people.
+//! The column table as a schema and as Markdown, and rows as batches.
 
 use std::fmt::Write as _;
 use std::sync::Arc;

@@ -81,7 +81,7 @@ impl Reader {
             .map_err(|reason| self.corrupt(start, reason))
     }
 
-    /// Looks again at a file that may have grown: what was torn may be whole by now.
+    /// Looks again at a file that may have grown: a torn batch may be whole by now.
     pub(super) fn refresh(&mut self) -> Result<(), RecordingError> {
         let io = |source| RecordingError::io("read", &self.path, source);
         let length = self.input.get_ref().metadata().map_err(io)?.len();
@@ -107,7 +107,7 @@ impl Reader {
         self.offset
     }
 
-    /// Bytes that follow the whole messages: what a killed writer left of one.
+    /// Bytes after the whole messages, from a killed writer.
     pub(super) fn torn(&self) -> u64 {
         self.length - self.offset
     }
@@ -171,7 +171,7 @@ impl Reader {
     }
 }
 
-/// Reads what there is of a stream, with the bytes of whole messages and of a torn one.
+/// Reads a stream, with the number of bytes in whole messages and in a torn one.
 pub(super) fn read(path: &Path) -> Result<(Samples, u64, u64), RecordingError> {
     let mut samples = Samples::default();
     let Some(mut reader) = Reader::open(path)? else {

@@ -15,10 +15,10 @@ use super::schema::{batch, sample_schema};
 use super::{arrow, stream};
 use crate::columns::Row;
 
-/// An open recording. Dropping it without [`Writer::finish`] leaves what a killed run leaves: it opens.
+/// An open recording. A writer dropped without [`Writer::finish`] leaves the recording of a killed run: it opens.
 ///
 /// Every call hands its record to the kernel before it returns, so killing the process loses nothing that was
-/// written. A power cut may lose what the kernel had not yet put on disk.
+/// written. A power cut may lose records that the kernel had not yet written to the disk.
 #[derive(Debug)]
 pub struct Writer {
     folder: PathBuf,
@@ -82,7 +82,6 @@ impl Writer {
         }
     }
 
-    /// The folder.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
@@ -104,7 +103,7 @@ impl Writer {
     /// Appends samples as one record batch.
     ///
     /// # Errors
-    /// [`RecordingError::Full`] when there is no room: nothing of the batch is left then. Otherwise what the system said.
+    /// [`RecordingError::Full`] when the disk is full: the file then has nothing of the batch. Otherwise the system's error.
     pub fn samples(&mut self, rows: &[Row]) -> Result<(), RecordingError> {
         if rows.is_empty() {
             return Ok(());
@@ -125,7 +124,7 @@ impl Writer {
     /// Appends a trial that has ended. A trial that was run again replaces its former self for every reader.
     ///
     /// # Errors
-    /// As [`Writer::samples`]; [`RecordingError::NotFinite`] for a figure that JSON cannot hold.
+    /// As [`Writer::samples`]; [`RecordingError::NotFinite`] for a value that JSON cannot hold.
     pub fn trial(&mut self, trial: &Trial) -> Result<(), RecordingError> {
         require_finite(&format!("trial `{}`", trial.id), trial)?;
         let line = encode_line(self.trials.path(), trial)?;

@@ -1,4 +1,4 @@
-//! Allocators as subjects: what a heap scenario puts under a program.
+//! Allocators as subjects: a heap scenario runs a program on one.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -24,7 +24,7 @@ pub enum Allocator {
 pub enum FrontEnd {
     /// Buckets of equal blocks for each processor.
     LowFragmentation,
-    /// One lock, free lists, coalescing: what the low-fragmentation front end is measured against.
+    /// One lock, free lists, coalescing: the baseline of the low-fragmentation front end.
     Standard,
 }
 

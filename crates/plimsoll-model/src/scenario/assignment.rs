@@ -19,7 +19,7 @@ pub(super) const PAGE: u64 = 4096;
 pub(super) const MIB: u64 = 1 << 20;
 pub(super) const GIB: u64 = 1 << 30;
 
-/// How much smaller sizes are than written: `--quick` for a scenario that does not say what quick is.
+/// Factor that shrinks the sizes of a file: `--quick` for a scenario without `[quick]`.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Scale {
     numerator: u64,
@@ -64,40 +64,39 @@ pub struct Key {
     pub name: &'static str,
     /// Another name, where the literature has one.
     pub alias: Option<&'static str>,
-    /// What its values are.
+    /// Type of its values.
     pub kind: Kind,
-    /// What it means, in words.
+    /// Meaning, as text.
     pub meaning: &'static str,
     /// Whether a list of values is allowed, which makes a sweep.
     pub sweep: bool,
     /// True for keys of the whole plan, which cannot stand in a section.
     pub whole_plan: bool,
-    /// What holds where the key is not given.
+    /// The default.
     pub(super) preset: Preset,
     /// True for a size that no file gives: it follows from other keys, and shares can be taken of it.
     pub(super) derived: bool,
-    /// Of what a share may be 100% at most.
+    /// Bases of which a share is at most 100%.
     pub(super) at_most_whole: &'static [Base],
-    /// What becomes of the value at last; whether it is the command line's is the last argument.
+    /// Computes the final value; the last argument is true for a value of the command line.
     pub(super) adjust: Option<Adjust>,
 }
 
-/// The value of a key from the other keys; none where it exceeds what can be counted.
+/// The value of a key from the other keys; none if it overflows.
 pub(super) type Computed = fn(&Assignment<'_>) -> Result<Option<Value>, Box<Invalid>>;
 type Adjust = fn(&Assignment<'_>, Value, bool) -> Result<Value, Box<Invalid>>;
 
-/// What holds where a key is not given.
+/// The default of a key.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Preset {
     /// This value, as a file would have it.
     Text(&'static str),
-    /// What the system has.
+    /// The system's setting, unchanged.
     System,
     /// In words, and computed.
     Of(&'static str, Computed),
 }
 
-/// A row.
 pub(super) const fn key(name: &'static str, kind: Kind, preset: Preset, meaning: &'static str) -> Key {
     Key {
         name,
@@ -169,7 +168,7 @@ impl Key {
         }
     }
 
-    /// What holds where the key is not given, in words.
+    /// The default, as text.
     pub fn default(&self) -> String {
         match self.preset {
             Preset::Text(text) => format!("`{text}`"),
@@ -228,7 +227,7 @@ impl<'a> Assignment<'a> {
         assignment
     }
 
-    /// The value of a key and its place, where it is given.
+    /// The value of a key and its place, if the file or the command line has it.
     pub(super) fn given(&self, name: &str) -> Option<(&'a Value, &'a Place)> {
         let position = self.entries.iter().position(|entry| entry.key.name == name)?;
         let (value, place) = &self.entries[position].values[self.pick[position]];
@@ -297,7 +296,6 @@ impl<'a> Assignment<'a> {
         })
     }
 
-    /// True or false.
     pub(super) fn flag(&self, name: &str) -> Result<bool, Box<Invalid>> {
         self.typed(name, |value| match value {
             Value::Flag(flag) => Some(*flag),
@@ -305,7 +303,6 @@ impl<'a> Assignment<'a> {
         })
     }
 
-    /// What memory is filled with.
     pub(super) fn class(&self, name: &str) -> Result<FillClass, Box<Invalid>> {
         self.typed(name, |value| match value {
             Value::Class(class) => Some(class.clone()),
@@ -313,7 +310,6 @@ impl<'a> Assignment<'a> {
         })
     }
 
-    /// What is tested.
     pub(super) fn subject(&self, name: &str) -> Result<Subject, Box<Invalid>> {
         self.typed(name, |value| match value {
             Value::Subject(subject) => Some(subject.clone()),
@@ -329,7 +325,6 @@ impl<'a> Assignment<'a> {
         })
     }
 
-    /// A folder.
     pub(super) fn folder(&self, name: &str) -> Result<PathBuf, Box<Invalid>> {
         self.typed(name, |value| match value {
             Value::Folder(path) => Some(path.clone()),
@@ -339,7 +334,7 @@ impl<'a> Assignment<'a> {
 
     fn typed<T>(&self, name: &str, read: impl Fn(&Value) -> Option<T>) -> Result<T, Box<Invalid>> {
         let value = self.value(name)?;
-        // A row of another type than what is read of it: `every_workload_resolves_by_default` finds that.
+        // A mismatch between row and reader is a defect: `every_workload_resolves_by_default` finds it.
         read(&value).ok_or_else(|| self.broken(name))
     }
 
@@ -352,7 +347,7 @@ impl<'a> Assignment<'a> {
         self.keys.iter().copied().find(|key| key.name == name)
     }
 
-    /// That the table of keys and what reads it do not fit each other.
+    /// The error for a mismatch between the table of keys and its reader.
     fn broken(&self, name: &str) -> Box<Invalid> {
         let message = format!("`{name}` is no key of `{}`, or of another type", self.kind.name());
         self.section.error(Problem::WrongType, message, "in this section")
@@ -384,7 +379,7 @@ impl<'a> Assignment<'a> {
             .ok_or_else(|| self.overflow(key))
     }
 
-    /// What holds where the key is not given; none where it exceeds what can be counted.
+    /// The default; none if it overflows.
     fn preset(&self, key: &'static Key) -> Result<Option<Value>, Box<Invalid>> {
         match key.preset {
             Preset::System => Ok(Some(Value::System)),
@@ -408,7 +403,7 @@ impl<'a> Assignment<'a> {
         self.machine.ram.min(limit)
     }
 
-    /// What the command line says is meant as it is written.
+    /// Sizes of the command line are final: `--quick` does not shrink them.
     fn scaled(&self, bytes: u64, place: &Place) -> u64 {
         if place.source.is_argument() {
             bytes

@@ -16,7 +16,6 @@ use super::value::{Value, short};
 
 /// The tables that are not sections.
 const RESERVED: &[&str] = &["scenario", "global", "quick"];
-/// The keys of `[scenario]`.
 const SCENARIO_KEYS: &[&str] = &["name", "title", "description"];
 /// Longest name of a scenario or section, in bytes: names become parts of file names.
 const MAX_NAME: usize = 64;
@@ -54,7 +53,6 @@ impl Document {
         Ok(parse(source)?)
     }
 
-    /// The name of the scenario.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -111,7 +109,6 @@ fn parse(source: &Source) -> Result<Document, Box<Invalid>> {
     })
 }
 
-/// What `[scenario]` says.
 struct Head {
     name: String,
     place: Place,
@@ -182,7 +179,7 @@ fn unknown_scenario_key(key: &str, place: &Place) -> Box<Invalid> {
         .help(format!("[scenario] has: {}", SCENARIO_KEYS.join(", ")))
 }
 
-/// Where a table stands, which decides what keys it may have.
+/// Position of a table, which decides its valid keys.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scope {
     /// `[global]`, `[quick]`: every key.

@@ -1,4 +1,4 @@
-//! What can be wrong with a scenario, shown with its place.
+//! Mistakes in scenarios, shown with their place.
 
 use std::fmt;
 use std::ops::Range;
@@ -15,23 +15,17 @@ pub enum ScenarioError {
     /// Neither a built-in scenario nor a file.
     #[error("no scenario is called `{name}`, and there is no such file")]
     NotFound {
-        /// What was asked for.
         name: String,
-        /// What to do.
         help: String,
     },
-    /// The file could not be read.
     #[error("cannot read the scenario file {}: {source}", path.display())]
     Unreadable {
-        /// The file.
         path: PathBuf,
-        /// Why.
         source: std::io::Error,
     },
     /// The path is not a regular file's.
     #[error("{} is {what}, not a scenario file", path.display())]
     NotAFile {
-        /// The path.
         path: PathBuf,
         /// "a folder" or "a special file".
         what: &'static str,
@@ -39,17 +33,13 @@ pub enum ScenarioError {
     /// The file is larger than a scenario can sensibly be.
     #[error("the scenario file {} is too large: {bytes} bytes, the most is {max}", path.display())]
     TooLarge {
-        /// The file.
         path: PathBuf,
-        /// Its size.
         bytes: u64,
         /// [`super::MAX_FILE_BYTES`].
         max: u64,
     },
-    /// The file is not text.
     #[error("the scenario file {} is not UTF-8 text: byte {offset} begins no character", path.display())]
     NotText {
-        /// The file.
         path: PathBuf,
         /// Offset of the first byte that is wrong.
         offset: usize,
@@ -59,17 +49,15 @@ pub enum ScenarioError {
     Invalid(#[from] Box<Invalid>),
 }
 
-/// What kind of mistake a text holds.
+/// Kinds of mistakes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Problem {
-    /// Not TOML.
     Syntax,
     /// Something that must be there is not.
     Missing,
     /// A name with characters or a length that names cannot have.
     BadName,
-    /// A key that does not exist.
     UnknownKey,
     /// A section that does not exist (on the command line), or that looks like a mistyped one.
     UnknownSection,
@@ -79,7 +67,7 @@ pub enum Problem {
     WrongType,
     /// A value of the right type that means nothing.
     BadValue,
-    /// A value outside of what is possible.
+    /// A value out of range.
     OutOfRange,
     /// A list without values, or where there cannot be one.
     BadList,
@@ -115,7 +103,6 @@ impl Problem {
 /// A mistake in a text, with its place.
 #[derive(Debug)]
 pub struct Invalid {
-    /// What kind of mistake it is.
     pub problem: Problem,
     message: String,
     help: Option<String>,
@@ -132,7 +119,6 @@ impl Invalid {
         self
     }
 
-    /// Says what to do.
     pub(super) fn help(mut self: Box<Self>, help: impl Into<String>) -> Box<Self> {
         self.help = Some(help.into());
         self
@@ -155,7 +141,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// A mistake at this place: what it is, and the words at the place itself.
+    /// A mistake at this place: the message, and the label of the place.
     pub(super) fn error(
         &self,
         problem: Problem,

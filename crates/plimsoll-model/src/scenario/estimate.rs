@@ -1,18 +1,16 @@
-//! What a plan will take: stated before a run, and the start of its ETA.
+//! Memory, disk space and time of a plan: printed before a run, and the start of its ETA.
 
 use super::model::Subject;
 use super::plan::{Plan, TrialPlan};
 use super::speed::SpeedHints;
 use super::workloads::Settings;
 
-/// What a plan will take, roughly.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PlanEstimate {
-    /// Most memory at any time: what the worker holds and what the store holds of it.
+    /// Peak memory: the worker's and the compressed store's.
     pub peak_memory_bytes: u64,
     /// Most that swap files and mapped files take; the recording is not counted.
     pub disk_bytes: u64,
-    /// Seconds in all.
     pub seconds: f64,
 }
 
@@ -22,7 +20,6 @@ impl SpeedHints {
         settings.workload.model().rest_seconds(settings, self)
     }
 
-    /// Seconds that one trial takes.
     pub fn trial_seconds(&self, settings: &Settings) -> f64 {
         settings.workload.model().seconds(settings, self)
     }
@@ -50,7 +47,7 @@ impl TrialPlan {
 }
 
 impl Plan {
-    /// What the plan will take, roughly: calibration, start and report not counted.
+    /// A rough estimate, without calibration, start and report.
     pub fn estimate(&self, hints: &SpeedHints) -> PlanEstimate {
         PlanEstimate {
             peak_memory_bytes: self.trials.iter().map(TrialPlan::peak_memory).max().unwrap_or(0),

@@ -15,9 +15,8 @@ pub const MAX_FILE_BYTES: u64 = 1 << 20;
 pub struct Builtin {
     /// The name that `plimsoll run` takes.
     pub name: &'static str,
-    /// One line for people; the file says the same.
+    /// One line; the file has the same.
     pub title: &'static str,
-    /// The scenario file.
     pub text: &'static str,
 }
 
@@ -171,7 +170,7 @@ impl Source {
 /// in the current folder: write `./compression` for the file.
 ///
 /// # Errors
-/// Neither a name nor a file (with the nearest names), or what [`Source::read`] says.
+/// Neither a name nor a file (with the nearest names), and the errors of [`Source::read`].
 pub fn find(name_or_path: &str) -> Result<Source, ScenarioError> {
     if let Some(builtin) = BUILTINS.iter().find(|b| b.name == name_or_path) {
         return Ok(Source::new(format!("{} (built in)", builtin.name), builtin.text));

@@ -6,7 +6,7 @@ use super::shared_keys::{FIRST, LAST};
 use super::workload_kind::WorkloadKind;
 
 impl Key {
-    /// A key of this name. Those of several workloads differ in what they mean there and by default, not in their values.
+    /// A key of this name. Keys of several workloads differ in meaning and default, not in the type of their values.
     pub(super) fn find(name: &str) -> Option<&'static Key> {
         let shared = FIRST.iter().chain(LAST);
         shared
@@ -14,17 +14,15 @@ impl Key {
             .find(|key| key.name == name || key.alias == Some(name))
     }
 
-    /// Whether this workload knows the key.
     pub fn is_of(&self, kind: WorkloadKind) -> bool {
         of(kind).any(|key| key.name == self.name)
     }
 
-    /// The workloads that know the key.
     pub(super) fn workloads(&self) -> impl Iterator<Item = WorkloadKind> {
         WorkloadKind::ALL.into_iter().filter(|kind| self.is_of(*kind))
     }
 
-    /// What is true of the key in each workload, in words: where its workload is not known yet.
+    /// A text about the key for each workload, for mistakes made before the workload is known.
     pub(super) fn everywhere(&self, words: fn(&Key) -> String) -> String {
         let general = words(self);
         let mut others: Vec<(String, Vec<&str>)> = Vec::new();

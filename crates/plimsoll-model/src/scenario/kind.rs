@@ -4,47 +4,33 @@ use std::fmt;
 
 use super::workload_kind::WorkloadKind;
 
-/// What the values of a key are.
+/// Type of the values of a key.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Kind {
-    /// The name of a workload.
     Workload,
-    /// A [`super::Subject`].
     Subject,
-    /// A [`super::FillClass`].
     Class,
-    /// A [`super::SizeExpr`].
     Size,
     /// Seconds between two bounds, both allowed.
     Seconds {
-        /// Fewest.
         min: f64,
-        /// Most.
         max: f64,
     },
     /// A number between two bounds, both allowed.
     Number {
-        /// Smallest.
         min: f64,
-        /// Largest.
         max: f64,
     },
-    /// A [`super::BlockSizes`].
     BlockSizes,
-    /// One of these names.
     Choice(&'static [&'static str]),
-    /// True or false.
     Flag,
     /// A whole number between two bounds, both allowed.
     Integer {
-        /// Smallest.
         min: u64,
-        /// Largest.
         max: u64,
         /// Whether `"system"` is allowed: leave it as the system has it.
         or_system: bool,
     },
-    /// A folder.
     Folder,
 }
 

@@ -1,4 +1,4 @@
-//! What is asked: a scenario file in TOML becomes typed trials.
+//! Scenarios: a file in TOML becomes typed trials.
 //!
 //! `text -> Document (spans kept) -> Plan (sweeps expanded, sizes resolved against a Machine) -> TrialPlan`
 //!

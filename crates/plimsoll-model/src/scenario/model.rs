@@ -1,4 +1,4 @@
-//! The nouns of a scenario: what every other room means by subject, class, trial and plan.
+//! The nouns of a scenario: machine, subject, fill class, order.
 
 use std::path::PathBuf;
 
@@ -16,7 +16,6 @@ pub struct Machine {
     pub available: u64,
     /// The tightest memory limit of the cgroups that this process is in, where there is one.
     pub cgroup_limit: Option<u64>,
-    /// Online CPUs.
     pub cpus: u32,
     /// The allocators that it has besides the C library's and ours.
     #[serde(default)]
@@ -33,7 +32,7 @@ pub enum Order {
     Fixed,
 }
 
-/// What is tested: where the kernel puts trimmed pages, or the allocator that a heap load runs on. As text: `zram`,
+/// The subject of a test: the swap device for trimmed pages, or the allocator under a heap load. As text: `zram`,
 /// `zram:lz4`, `zswap`, `zswap:lzo`, `swapfile`, `none`; `glibc`, `plimsoll:lfh`, `jemalloc`, ...
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Subject {
@@ -41,7 +40,6 @@ pub enum Subject {
     Zram(Option<String>),
     /// zswap (with the named compressor or the current one) before a swap file.
     Zswap(Option<String>),
-    /// A swap file alone.
     SwapFile,
     /// No swap of ours: nothing can be trimmed.
     NoSwap,
@@ -55,7 +53,6 @@ impl Subject {
         !matches!(self, Subject::NoSwap | Subject::Allocator(_))
     }
 
-    /// The allocator, where it is one.
     pub fn allocator(&self) -> Option<&Allocator> {
         match self {
             Subject::Allocator(allocator) => Some(allocator),
@@ -64,10 +61,9 @@ impl Subject {
     }
 }
 
-/// What the memory is filled with. As text: `random`, `runs20`, `constant`, `ratio=2.5`, `file=/path`.
+/// Content of the filled memory. As text: `random`, `runs20`, `constant`, `ratio=2.5`, `file=/path`.
 #[derive(Debug, Clone, PartialEq)]
 pub enum FillClass {
-    /// Every byte random.
     Random,
     /// Blocks of 20 equal bytes, each with a random value.
     Runs20,
@@ -83,7 +79,7 @@ pub enum FillClass {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ThpMode {
-    /// What the system does on its own.
+    /// The system's default.
     System,
     /// `MADV_HUGEPAGE`.
     Always,
@@ -95,11 +91,9 @@ pub enum ThpMode {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{given}` is not a {what}; known: {known}")]
 pub struct ParseNameError {
-    /// What was given.
     pub given: String,
     /// "subject" or "class".
     pub what: &'static str,
-    /// The forms that are known.
     pub known: &'static str,
 }
 
@@ -190,7 +184,7 @@ impl std::str::FromStr for FillClass {
     }
 }
 
-/// Serialises a noun as its text form, so that files and protocol show what the user wrote.
+/// Serialises a noun as its text form, so that files and protocol show the user's spelling.
 macro_rules! serde_as_text {
     ($noun:ty) => {
         impl serde::Serialize for $noun {

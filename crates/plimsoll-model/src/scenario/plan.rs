@@ -10,21 +10,19 @@ use super::workloads::Settings;
 pub struct Plan {
     /// Name of the scenario ("compression").
     pub scenario: String,
-    /// One line for people.
     pub title: String,
-    /// Several lines for people, Markdown.
+    /// Several lines, Markdown.
     pub description: String,
     /// Seed of the fill streams and of the order of the trials.
     pub seed: u64,
     /// Whether `--quick` shrank the scenario.
     pub quick: bool,
-    /// Order in which the trials run.
     pub order: Order,
     /// Seconds after which the run is stopped. Not given in recordings from before there was such a limit; see
     /// [`Plan::time_limit`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_limit: Option<f64>,
-    /// The sections with their resolved keys, in the order of the file: what [`Plan::to_toml`] writes.
+    /// The sections with their resolved keys, in the order of the file, for [`Plan::to_toml`].
     #[serde(default)]
     pub sections: Vec<SectionPlan>,
     /// The trials, in the order in which they run.
@@ -34,7 +32,6 @@ pub struct Plan {
 /// A section of a plan, as it is written to a scenario file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SectionPlan {
-    /// Name of the section.
     pub name: String,
     /// Keys with their values as text: one, or several where the key is swept. Sizes are in bytes, except those
     /// that follow a swept key (`120% size`); a default that follows one is left out.
@@ -52,8 +49,7 @@ pub struct TrialPlan {
     pub section: String,
     /// Repeat, from 1.
     pub repeat: u32,
-    /// The swept keys and their values, as text, in the order of the file: what the report groups by.
+    /// The swept keys and their values, as text, in the order of the file; the report groups by them.
     pub params: Vec<(String, String)>,
-    /// Everything the runner needs.
     pub settings: Settings,
 }

@@ -17,7 +17,7 @@ use super::value::Value;
 use super::workload_kind::WorkloadKind;
 use super::workloads::Settings;
 
-/// What `--quick` makes of a scenario without `[quick]`: largest size, rest, and seconds in all.
+/// Limits of `--quick` for a scenario without `[quick]`: largest size, rest, and seconds in all.
 const QUICK_SIZE: u64 = 256 << 20;
 const QUICK_SMALLEST: u64 = 16 << 20;
 const QUICK_HOLD: f64 = 0.5;
@@ -95,7 +95,7 @@ fn not_of(entry: &Entry, kinds: &[WorkloadKind]) -> Box<Invalid> {
 }
 
 impl Layers<'_> {
-    /// `[global]`, then what `middle` adds, then quick and the command line.
+    /// `[global]`, then `middle`, then quick and the command line.
     fn merge(&self, middle: &[Entry], section: Option<usize>) -> Vec<Entry> {
         let mut entries = self.document.global.clone();
         let quick = self.document.quick.as_deref().filter(|_| self.quick);
@@ -141,7 +141,7 @@ impl Layers<'_> {
         })
     }
 
-    /// Refuses what holds for every section and is known to the work of none.
+    /// Rejects keys for all sections that no section's workload has.
     fn check_known(&self, sections: &[Merged<'_>]) -> Result<(), Box<Invalid>> {
         let kinds: Vec<WorkloadKind> = sections.iter().map(|section| section.kind).collect();
         let known = |entry: &&Entry| kinds.iter().any(|kind| entry.key.is_of(*kind));
@@ -235,7 +235,7 @@ fn whole_number(entries: &[Entry], name: &str) -> u64 {
     }
 }
 
-/// Once each and with short rests, except for what the command line says.
+/// One repeat and short rests, unless the command line has others.
 fn shrink(entries: &mut Vec<Entry>, kind: WorkloadKind, place: &Place) {
     let from_arguments = |entries: &[Entry], name| {
         let entry = entries.iter().find(|entry: &&Entry| entry.key.name == name);

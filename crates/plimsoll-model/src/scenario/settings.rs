@@ -11,7 +11,7 @@ use super::model::Subject;
 use super::workload_kind::WorkloadKind;
 use super::workloads::{Settings, Workload};
 
-/// Every setting of a combination; what is not given has its default.
+/// Every setting of a combination, defaults included.
 pub(super) fn settings(kind: WorkloadKind, values: &Assignment<'_>) -> Result<Settings, Box<Invalid>> {
     Ok(Settings {
         workload: kind.read(values)?,

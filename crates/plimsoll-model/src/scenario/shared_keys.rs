@@ -8,7 +8,6 @@ use super::size::Base;
 use super::value::Value;
 
 pub(super) const DAY: f64 = 86_400.0;
-/// Longest `time-limit`.
 pub(super) const LONGEST: f64 = 365.0 * DAY;
 
 /// The keys that stand before those of a workload.
@@ -120,7 +119,7 @@ pub(super) const LAST: &[Key] = &[
     .whole_plan(),
 ];
 
-/// What the memory of a workload is filled with.
+/// Content of the filled memory.
 pub(super) const CLASS: Key = key(
     "class",
     Kind::Class,
@@ -186,7 +185,6 @@ pub(super) const fn hold(meaning: &'static str) -> Key {
     )
 }
 
-/// Huge pages for what is filled.
 pub(super) const THP: Key = key(
     "thp",
     Kind::Choice(ThpMode::NAMES),

@@ -26,7 +26,7 @@ impl Source {
         Self::with(name.into(), text.into(), false)
     }
 
-    /// An argument of the command line: the option's name and what was given to it.
+    /// An argument of the command line: the option's name and its value.
     pub(super) fn argument(option: &str, text: &str) -> Self {
         Self::with(option.to_owned(), text.into(), true)
     }
@@ -40,12 +40,11 @@ impl Source {
         &self.0.name
     }
 
-    /// The text.
     pub fn text(&self) -> &str {
         &self.0.text
     }
 
-    /// True for what was given on the command line.
+    /// True for an argument of the command line.
     pub(super) fn is_argument(&self) -> bool {
         self.0.argument
     }

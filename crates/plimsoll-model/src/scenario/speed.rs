@@ -3,7 +3,7 @@
 use super::model::{FillClass, Subject};
 
 /// Speeds to estimate with. The defaults are those of a slow two-core virtual machine; a runner that has
-/// calibrated or finished trials puts in what it measured.
+/// calibrated or finished trials replaces them by measured speeds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SpeedHints {
     /// First touch and fill, GB/s.

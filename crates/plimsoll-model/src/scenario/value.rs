@@ -9,7 +9,7 @@ use super::model::{FillClass, Subject};
 use super::size::SizeExpr;
 use super::workload_kind::WorkloadKind;
 
-/// A value of a key. Its text is what stands in trial ids and parameters.
+/// A value of a key. Trial ids and parameters have its text.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Value {
     Workload(WorkloadKind),
@@ -35,7 +35,6 @@ pub(super) fn quoted(text: &str) -> String {
 }
 
 impl Value {
-    /// A size in bytes.
     pub(super) fn bytes(bytes: u64) -> Value {
         Value::Size(SizeExpr::Bytes(bytes))
     }

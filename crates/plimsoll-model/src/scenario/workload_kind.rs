@@ -13,7 +13,7 @@ macro_rules! for_each_workload {
             Loadline loadline "loadline";
             /// One worker that scans its memory, first uncapped and then under a cap.
             Wscap wscap "wscap";
-            /// Memory mapped, touched, handed back and used again.
+            /// Memory mapped, touched, released and used again.
             Map map "map";
             /// A program that holds memory while another one asks for more.
             Contention contention "contention";
@@ -26,7 +26,7 @@ pub(super) use for_each_workload;
 
 macro_rules! kinds {
     ($($(#[$doc:meta])* $workload:ident $module:ident $name:literal;)*) => {
-        /// The workloads without their settings: what a scenario file names.
+        /// The workloads without their settings, by their names in a scenario file.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum WorkloadKind {
             $($(#[$doc])* $workload,)*
@@ -49,7 +49,7 @@ macro_rules! kinds {
 for_each_workload!(kinds);
 
 impl Default for WorkloadKind {
-    /// What a section without the key `workload` runs.
+    /// The workload of a section without the key `workload`.
     fn default() -> Self {
         WorkloadKind::Compression
     }

@@ -16,7 +16,7 @@ use records::{Entry, entry};
 /// Nanoseconds of CPU time between two samples: about a thousand a second, and no multiple of the timer's period, so
 /// that samples do not fall into step with it.
 const PERIOD_NS: u64 = 1_003_001;
-/// Bytes of the buffer that the kernel writes samples to: a second of the longest chains, and within what users
+/// Bytes of the buffer that the kernel writes samples to: a second of the longest chains, and within the limit for users
 /// without privileges may lock (`kernel.perf_event_mlock_kb`).
 const BUFFER: usize = 256 << 10;
 /// Functions that a profile names.
@@ -34,7 +34,6 @@ const FAULT_ENTRIES: &[&str] = &[
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProfileError {
-    /// The kernel's symbols cannot be read.
     #[error(
         "cannot read /proc/kallsyms: {0}; is /proc mounted, and was the kernel built with CONFIG_KALLSYMS?"
     )]
@@ -50,9 +49,8 @@ pub enum ProfileError {
          or allow it with `sysctl kernel.perf_event_paranoid=1`"
     )]
     NotAllowed {
-        /// What /proc/sys says.
+        /// The value of the sysctl.
         paranoid: String,
-        /// What the kernel said.
         source: io::Error,
     },
     /// There are no such events.
@@ -60,7 +58,6 @@ pub enum ProfileError {
     Unavailable(io::Error),
 }
 
-/// What was found.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Profile {
     /// Samples, each of the same CPU time.
@@ -128,23 +125,21 @@ impl Profiler {
         })
     }
 
-    /// Takes over what was sampled since the last time. The buffer holds about a second.
+    /// Takes over the samples since the last time. The buffer holds about a second.
     pub fn drain(&mut self) {
         while let Some(record) = self.sampler.next_record() {
             self.counts.add(record.ty(), &record.to_contiguous());
         }
     }
 
-    /// Ends the sampling.
     pub fn finish(mut self, symbols: &Symbols) -> Profile {
-        // What is sampled after this is not looked at, so that a refusal changes nothing.
+        // Later samples do not count, so that an error here changes nothing.
         let _ = self.sampler.disable();
         self.drain();
         self.counts.profile(symbols)
     }
 }
 
-/// What was counted of samples.
 #[derive(Debug, Default)]
 struct Counts {
     /// Where the functions are that handle a fault.

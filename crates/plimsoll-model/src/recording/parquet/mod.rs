@@ -1,6 +1,6 @@
 //! The samples of a finished run: Parquet, which analysis tools read without our code.
 //!
-//! Written and read here because the `parquet` crate took a tenth of the time of a build, and its reader of what earlier
+//! Written and read here because the `parquet` crate took a tenth of the time of a build, and its reader of the files of earlier
 //! versions wrote needs a compiler of C. A file of samples is flat and has 64-bit integers alone, which keeps it short.
 
 mod decode;
@@ -25,10 +25,9 @@ use super::model::RECORDING_SCHEMA;
 use super::schema::{VERSION_KEY, sample_schema};
 use super::{RecordingError, Samples, arrow, stream};
 
-/// Rows that are handed over at once.
+/// Rows of one batch.
 const BATCH: usize = 1 << 13;
 
-/// How values are encoded.
 mod encoding {
     pub(super) const PLAIN: i32 = 0;
     /// Runs and bit-packed groups, of the masks.
@@ -40,14 +39,12 @@ mod encoding {
     pub(super) const DICTIONARY: i32 = 8;
 }
 
-/// How pages are compressed.
 mod codec {
     pub(super) const NONE: i32 = 0;
     /// Which earlier versions wrote.
     pub(super) const ZSTD: i32 = 6;
 }
 
-/// Types of pages.
 mod page_type {
     pub(super) const DATA: i32 = 0;
     pub(super) const DICTIONARY: i32 = 2;
@@ -67,13 +64,10 @@ pub(super) fn from_stream(from: &Path, to: &Path) -> Result<String, RecordingErr
     }
 }
 
-/// Why samples could not be copied.
 #[derive(Debug, thiserror::Error)]
 pub enum CopyError {
-    /// The recording cannot be read.
     #[error(transparent)]
     Read(#[from] RecordingError),
-    /// The copy cannot be written.
     #[error(transparent)]
     Write(#[from] io::Error),
 }
@@ -81,7 +75,7 @@ pub enum CopyError {
 /// Writes `batches`, or a file without samples, with the schema of this version.
 pub(super) fn encode(batches: Option<&mut stream::Reader>, output: impl Write) -> Result<(), CopyError> {
     let schema = Arc::new(sample_schema());
-    // The schema once more, in Arrow's terms: with it pyarrow and Polars know what is said of each column.
+    // The schema once more, in Arrow's terms: with it pyarrow and Polars show the description of each column.
     let described = STANDARD.encode(arrow::schema_message(&schema));
     let mut writer = FileWriter::new(output, schema)?;
     if let Some(batches) = batches {

@@ -11,16 +11,13 @@ use crate::scenario::model::{FillClass, ThpMode};
 use crate::scenario::shared_keys::{self, CLASS, THP};
 use crate::scenario::speed::SpeedHints;
 
-/// The settings of its own.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Compression {
-    /// What the memory is filled with.
     pub class: FillClass,
     /// Bytes that the worker fills.
     pub size: u64,
     /// Bytes of one allocation request (the worker maps `size` in requests of this many bytes).
     pub request: u64,
-    /// How trim is done.
     pub trim: TrimMechanism,
     /// Seconds of rest after fill and after trim.
     pub hold: f64,
@@ -47,7 +44,6 @@ named!(
     "cgroup" = TrimMechanism::Cgroup,
 );
 
-/// The keys of its own.
 pub(in crate::scenario) const KEYS: &[Key] = &[
     CLASS,
     shared_keys::size("bytes that the worker fills"),

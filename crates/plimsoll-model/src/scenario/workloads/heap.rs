@@ -17,29 +17,27 @@ const AGGRESSIVE_VOLUME: u64 = 50 * MIB;
 const FRAGMENTATION_VOLUME: u64 = 70 * MIB;
 /// Bytes of a block of the aggressive test.
 const AGGRESSIVE_BLOCK: u32 = 32;
-/// What an allocator may take for each thread, besides four times its blocks, before its worker is ended.
+/// Bytes that an allocator may use for each thread, besides four times its blocks, before the runner ends its worker.
 const HEAP_OF_THREAD: u64 = 4 * MIB;
 /// Bytes that allocators take for each live one, at most as a rule.
 const TAKEN_FOR_LIVE: u64 = 2;
-/// How often the fragmentation load allocates what is live.
+/// Number of times that the fragmentation load allocates its live bytes.
 const FRAGMENTATION_TURNS: f64 = 20.0;
 
 /// A load on malloc (Probert).
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Heap {
-    /// Which load.
     pub load: HeapLoad,
     /// Threads at a time.
     pub threads: u32,
     /// Blocks that each thread holds; of `scaling` all threads together.
     pub blocks: u32,
-    /// Their sizes.
     pub sizes: BlockSizes,
     /// Bytes that `aggressive` allocates in each thread, and `fragmentation` in all.
     pub volume: u64,
     /// Seconds that are measured, of those loads that go on until then.
     pub duration: f64,
-    /// Seconds from the end of the load until what is left of its memory is measured.
+    /// Seconds from the end of the load until the measurement of its remaining memory.
     pub hold: f64,
 }
 
@@ -80,7 +78,7 @@ pub enum HeapLoad {
     Larson,
     /// Each thread allocates many small blocks at once and frees them, twice.
     Aggressive,
-    /// Sizes that shift, so that what was freed does not fit what is asked for.
+    /// Sizes that shift, so that freed blocks do not fit later requests.
     Fragmentation,
     /// As replacement, with the blocks divided among the threads.
     Scaling,
@@ -95,7 +93,6 @@ named!(
     "scaling" = HeapLoad::Scaling,
 );
 
-/// What the phases find.
 pub mod finding {
     /// CPU seconds of the process an operation: an allocation and a free.
     pub const OPERATION_CPU: &str = "operation_cpu_s";
@@ -105,7 +102,7 @@ pub mod finding {
     pub const GENERATOR_CPU: &str = "generator_cpu_s";
     /// CPU seconds an allocation of a process that has allocated nothing yet.
     pub const COLD_CPU: &str = "cold_cpu_s";
-    /// CPU seconds an allocation of what was allocated and freed before.
+    /// CPU seconds an allocation of memory that was allocated and freed before.
     pub const STEADY_CPU: &str = "steady_cpu_s";
     /// CPU seconds a free of the cold part.
     pub const FREE_CPU: &str = "free_cpu_s";
@@ -113,7 +110,7 @@ pub mod finding {
     pub const AGGRESSIVE: &str = "aggressive_s";
     /// Threads that lived in Larson's load.
     pub const THREADS_LIVED: &str = "threads_lived";
-    /// Bytes that were asked for and held when memory was read.
+    /// Requested bytes in use at the time of the measurement.
     pub const LIVE: &str = "live_bytes";
     /// Resident bytes more than before the first block, with them.
     pub const RESIDENT: &str = "resident_growth_bytes";
@@ -127,7 +124,7 @@ pub mod finding {
     pub const FREE_BLOCKS: &str = "free_blocks";
     /// The same of its uncommitted ranges.
     pub const UNCOMMITTED_RANGES: &str = "uncommitted_ranges";
-    /// Free memory of the heap in percent of what is committed, at the same time.
+    /// Free memory of the heap in percent of its committed memory, at the same time.
     pub const EXTERNAL_FRAGMENTATION: &str = "external_fragmentation_percent";
     /// Uncommitted memory between committed memory of the heap, in percent, at the same time.
     pub const VIRTUAL_FRAGMENTATION: &str = "virtual_fragmentation_percent";
@@ -135,7 +132,6 @@ pub mod finding {
     pub const LEFT: &str = "left_bytes";
 }
 
-/// The keys of its own.
 pub(in crate::scenario) const KEYS: &[Key] = &[
     key(
         "subject",
@@ -239,7 +235,7 @@ impl Model for Heap {
         live.checked_next_multiple_of(PAGE).unwrap_or(live)
     }
 
-    /// Nobody knows before how much an allocator takes for its blocks.
+    /// The overhead of an allocator is unknown beforehand.
     fn total(&self, settings: &Settings) -> u64 {
         settings.limit
     }
@@ -248,7 +244,7 @@ impl Model for Heap {
         hints.heap_setup_s + hints.process_s + self.hold
     }
 
-    /// Blocks are allocated and freed once besides what is measured, and every thread is started.
+    /// Besides the measured operations, each block is allocated and freed once, and each thread started.
     fn seconds(&self, settings: &Settings, hints: &SpeedHints) -> f64 {
         /// Seconds a block, allocated and freed by the slowest of allocators.
         const BLOCK_S: f64 = 0.1e-6;
@@ -279,7 +275,7 @@ impl Model for Heap {
         0
     }
 
-    /// What no key of it says is no parameter of it.
+    /// A value without a key is no parameter.
     fn params(&self, _: &Settings) -> Vec<(&'static str, String)> {
         Vec::new()
     }

@@ -16,10 +16,8 @@ use crate::scenario::value::Value;
 
 pub use knee::{Bracket, CARRIED, Point, better, bracket};
 
-/// The settings of its own.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Loadline {
-    /// What the memory is filled with.
     pub class: FillClass,
     /// How pages are chosen.
     pub pattern: Pattern,
@@ -58,7 +56,7 @@ named!(
     "chase" = Pattern::Chase,
 );
 
-/// What a phase, the measuring at one load, finds: the values of a point.
+/// Findings of a phase, the measurement at one load: the values of a point.
 pub mod finding {
     /// Size over limit.
     pub const LOAD: &str = "load";
@@ -78,7 +76,6 @@ pub mod finding {
     pub const RESIDENT: &str = "resident_bytes";
     /// Swap of the worker's cgroup after the stretch.
     pub const SWAPPED: &str = "swapped_bytes";
-    /// Hard faults.
     pub const HARD_FAULTS: &str = "hard_faults_per_s";
     /// CPU time in the program, of one CPU.
     pub const CPU_USER: &str = "cpu_user_percent";
@@ -96,7 +93,6 @@ pub mod finding {
     pub const P99: &str = "p99_s";
 }
 
-/// The keys of its own.
 pub(in crate::scenario) const KEYS: &[Key] = &[
     CLASS,
     key(

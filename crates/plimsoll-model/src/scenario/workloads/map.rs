@@ -10,20 +10,16 @@ use crate::scenario::kind::Kind;
 use crate::scenario::shared_keys;
 use crate::scenario::speed::SpeedHints;
 
-/// The settings of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Map {
     /// Bytes of the mapping.
     pub size: u64,
-    /// How memory is mapped.
     pub mapping: Mapping,
-    /// What of it is written.
     pub touch: Touch,
     /// Seconds of the longest wait for memory to be back.
     pub hold: f64,
 }
 
-/// How memory is mapped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mapping {
@@ -41,7 +37,7 @@ pub enum Mapping {
     Hugetlb,
 }
 
-/// What of a mapping is written.
+/// Bytes of a mapping that the worker writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Touch {
@@ -120,7 +116,6 @@ impl GiveBack {
         }
     }
 
-    /// The name for people.
     pub fn title(self) -> &'static str {
         match self {
             GiveBack::Munmap => "munmap",
@@ -138,24 +133,24 @@ impl GiveBack {
     pub fn fits(self, mapping: Mapping, swap: bool) -> bool {
         match self {
             GiveBack::Munmap | GiveBack::DontNeed | GiveBack::Exit => true,
-            // One that is populated as it is mapped takes as much as it gives back.
+            // A populated mapping costs as much to map as to release.
             GiveBack::MapOver => mapping != Mapping::Populate,
             GiveBack::Free => matches!(mapping, Mapping::Anonymous | Mapping::Populate | Mapping::Thp),
             GiveBack::Punch => mapping.has_file(),
             // The kernel does not let reserved huge pages grow.
             GiveBack::Mremap => mapping != Mapping::Hugetlb,
-            // Reserved huge pages are never reclaimed; what has no file needs swap to go to.
+            // The kernel never reclaims reserved huge pages; memory without a file needs swap.
             GiveBack::PageOut => mapping == Mapping::File || (swap && mapping != Mapping::Hugetlb),
         }
     }
 
-    /// What memory that was handed back so holds when it is read again.
+    /// Content of memory that was released in this way, when read again.
     pub fn leaves(self, mapping: Mapping) -> Left {
         match self {
             GiveBack::Punch => Left::Nothing,
             GiveBack::PageOut => Left::All,
             GiveBack::Free => Left::Either,
-            // What is in a file is no private matter of the mapping.
+            // The content of a file outlives the mapping.
             _ if mapping.has_file() => Left::All,
             GiveBack::Mremap => Left::FirstPage,
             _ => Left::Nothing,
@@ -163,7 +158,7 @@ impl GiveBack {
     }
 }
 
-/// What memory that was handed back still holds.
+/// Content of released memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Left {
     /// It reads as zero.
@@ -202,11 +197,10 @@ named!(
     "4k" = Touch::Every4K,
 );
 
-/// Share of what was held, in percent, from which the system has it back. What is missing covers the batches in which the
+/// Share of the held memory, in percent, at which the system counts as having it back. The difference covers the batches in which the
 /// kernel counts charges and free pages on each CPU.
 pub const REALLY_BACK_PERCENT: f64 = 95.0;
 
-/// The keys of its own.
 pub(in crate::scenario) const KEYS: &[Key] = &[
     shared_keys::size("bytes that the worker maps"),
     key(

@@ -1,5 +1,5 @@
-//! The workloads: what worker processes do. One file each, with its settings, its keys, what it takes, and the names
-//! of what its phases find.
+//! The workloads of worker processes. One file each, with its settings, its keys, its estimate, and the names
+//! of its findings.
 
 pub mod compression;
 pub mod contention;
@@ -30,7 +30,7 @@ pub use wscap::{CapBy, Wscap};
 
 macro_rules! workloads {
     ($($(#[$doc:meta])* $workload:ident $module:ident $name:literal;)*) => {
-        /// What the worker processes do, with the settings of its own.
+        /// The work of the worker processes, with its own settings.
         #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
         #[serde(rename_all = "kebab-case")]
         pub enum Workload {
@@ -38,7 +38,6 @@ macro_rules! workloads {
         }
 
         impl Workload {
-            /// Which one it is.
             pub fn kind(&self) -> WorkloadKind {
                 match self {
                     $(Workload::$workload(_) => WorkloadKind::$workload,)*
@@ -53,7 +52,6 @@ macro_rules! workloads {
         }
 
         impl WorkloadKind {
-            /// The keys of its own.
             pub(super) fn own_keys(self) -> &'static [Key] {
                 match self {
                     $(WorkloadKind::$workload => $module::KEYS,)*
@@ -75,9 +73,8 @@ for_each_workload!(workloads);
 /// Every value of one trial, resolved: bytes, seconds, names. Those that only one workload has are in [`Workload`].
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Settings {
-    /// What the worker processes do, with the settings of its own.
+    /// The work of the worker processes, with its own settings.
     pub workload: Workload,
-    /// What is tested.
     pub subject: Subject,
     /// Limit of the run's memory cgroup in bytes.
     pub limit: u64,
@@ -91,7 +88,7 @@ pub struct Settings {
     pub zswap_pool_percent: Option<u32>,
     /// Folder for swap files and for the file that is mapped.
     pub swap_dir: PathBuf,
-    /// Seconds after which a single phase is given up and the trial has failed.
+    /// Timeout of a phase in seconds; its trial fails.
     pub phase_timeout: f64,
 }
 
@@ -106,17 +103,17 @@ impl Settings {
         self.workload.model().total(self)
     }
 
-    /// What the memory is filled with; none where the workload writes something of its own.
+    /// Content of the filled memory; none if the workload writes data of its own.
     pub fn class(&self) -> Option<&FillClass> {
         self.workload.model().filled().map(|(class, _)| class)
     }
 
-    /// Transparent huge pages for what is filled; none where the workload sees to them itself.
+    /// Transparent huge pages for the filled memory; none if the workload sets them itself.
     pub fn thp(&self) -> Option<ThpMode> {
         self.workload.model().filled().map(|(_, thp)| thp)
     }
 
-    /// Whether a file holds what goes to swap.
+    /// Whether swapped-out pages go to a file.
     pub fn has_swap_file(&self) -> bool {
         matches!(self.subject, Subject::Zswap(_) | Subject::SwapFile)
     }
@@ -129,12 +126,12 @@ impl Settings {
     /// Checks that the settings fit each other, as far as the workload needs that.
     ///
     /// # Errors
-    /// [`Unfit`]: what would be killed or measure something else, and the keys to change.
+    /// [`Unfit`]: the consequence of these settings, and the keys to change.
     pub fn check(&self) -> Result<(), Unfit> {
         self.workload.model().check(self)
     }
 
-    /// The same settings on another subject: for a runner that must do without what was asked for.
+    /// The same settings on another subject: for a runner that must do without the planned one.
     #[must_use]
     pub fn with_subject(&self, subject: Subject) -> Settings {
         Settings {
@@ -150,13 +147,13 @@ impl Workload {
         self.model().params(settings)
     }
 
-    /// What it needs of the machine besides its subject.
+    /// Needs of the machine, besides the subject.
     pub fn needs(&self) -> Vec<Need> {
         self.model().needs()
     }
 }
 
-/// What a workload needs of a machine.
+/// A need of a workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Need {
     /// The soft ceiling of a cgroup (`memory.high`).
@@ -176,7 +173,7 @@ impl Unfit {
     }
 }
 
-/// What every workload can tell of its settings.
+/// Facts that every workload derives from its settings.
 pub(super) trait Model {
     /// Its settings, from the values of a section.
     fn read(values: &Assignment<'_>) -> Result<Self, Box<Invalid>>
@@ -191,7 +188,7 @@ pub(super) trait Model {
         self.size(settings)
     }
 
-    /// What the memory is filled with; none where the workload writes something of its own.
+    /// Content of the filled memory; none if the workload writes data of its own.
     fn filled(&self) -> Option<(&FillClass, ThpMode)> {
         None
     }
@@ -204,7 +201,6 @@ pub(super) trait Model {
     /// Seconds of a trial that do not depend on its size.
     fn rest_seconds(&self, settings: &Settings, hints: &SpeedHints) -> f64;
 
-    /// Seconds that a trial takes.
     fn seconds(&self, settings: &Settings, hints: &SpeedHints) -> f64;
 
     /// Bytes of memory that the workers take at any time, at most.
@@ -225,7 +221,7 @@ pub(super) trait Model {
         [size].into_iter().chain(class).collect()
     }
 
-    /// What it needs of the machine besides its subject.
+    /// Needs of the machine, besides the subject.
     fn needs(&self) -> Vec<Need> {
         Vec::new()
     }

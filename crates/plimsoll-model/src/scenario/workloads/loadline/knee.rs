@@ -1,7 +1,7 @@
 //! The knee of useful work over the load.
 //!
 //! Useful work is visits a second, without the time that the worker waited for a CPU that others used. The *knee* is the
-//! load at which it falls under half of what it is at the lowest load.
+//! load at which it falls under half of its value at the lowest load.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::quantity::ratio;
 
 /// Share of the unloaded work from which on a load counts as carried.
 pub const CARRIED: f64 = 0.5;
-/// What was measured at one load.
+/// The measurement at one load.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Point {
     /// Size over limit.
@@ -35,7 +35,7 @@ pub struct Bracket {
 }
 
 impl Point {
-    /// The point that a phase measured, of what it found.
+    /// The point of a phase, from its findings.
     pub fn of(found: &BTreeMap<String, f64>) -> Option<Point> {
         let figure = |name: &str| found.get(name).copied();
         let load = figure(LOAD)?;
@@ -48,7 +48,7 @@ impl Point {
     }
 }
 
-/// What was measured, by load, and of a load that was measured twice the one with more useful work.
+/// The points by load; of a load measured twice, the one with more useful work.
 pub fn better<T>(mut all: Vec<T>, point: impl Fn(&T) -> Point) -> Vec<T> {
     all.sort_by(|a, b| {
         let (a, b) = (point(a), point(b));
@@ -97,7 +97,6 @@ impl Bracket {
         Some(from + (to - from) * part)
     }
 
-    /// The load of the knee.
     pub fn load(&self) -> Option<f64> {
         self.knee(|point| point.load)
     }
