@@ -17,7 +17,7 @@ pub struct Latencies(Histogram<u64>);
 
 /// A text that holds no histogram.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("not a histogram of latencies: {0}")]
+#[error("cannot decode a histogram of latencies: {0}")]
 pub struct NoLatencies(String);
 
 impl Latencies {

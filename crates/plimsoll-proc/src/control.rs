@@ -9,10 +9,7 @@ use std::path::{Path, PathBuf};
 pub enum ControlError {
     /// Reading failed, or the file holds no such value.
     #[error("cannot read {}: {source}", path.display())]
-    Read {
-        path: PathBuf,
-        source: io::Error,
-    },
+    Read { path: PathBuf, source: io::Error },
     /// The kernel did not take the value.
     #[error("cannot write `{value}` to {}: {source}", path.display())]
     Write {

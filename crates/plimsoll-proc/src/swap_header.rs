@@ -40,7 +40,7 @@ pub struct SwapHeader {
 
 /// A size that no swap area can have.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("a swap area of {bytes} bytes cannot be: it has from {least} to {most} bytes here")]
+#[error("cannot make a swap area of {bytes} bytes: it must have {least} to {most}")]
 pub struct SwapHeaderError {
     /// Bytes asked for.
     pub bytes: u64,

@@ -77,17 +77,17 @@ pub enum DelaysError {
     #[error("cannot read {SWITCH}: {0}; the kernel needs CONFIG_TASK_DELAY_ACCT")]
     NotBuilt(io::Error),
     #[error(
-        "the kernel keeps no account of delays; turn it on with `sysctl kernel.task_delayacct=1` before the program starts"
+        "cannot read delays: delay accounting is off; set `sysctl kernel.task_delayacct=1` before the program starts"
     )]
     Off,
     /// There is no way to the kernel's account.
-    #[error("cannot ask the kernel for the account of delays: {0}")]
+    #[error("cannot open a netlink socket for delays: {0}")]
     Connect(io::Error),
     /// This user may not ask.
-    #[error("asking the kernel for the account of delays needs CAP_NET_ADMIN; run as root")]
+    #[error("cannot read delays: CAP_NET_ADMIN is missing; run as root")]
     NotPermitted,
     /// The kernel answers with something else.
-    #[error("the kernel does not tell the account of delays: {0}")]
+    #[error("cannot read delays: {0}")]
     Refused(io::Error),
 }
 

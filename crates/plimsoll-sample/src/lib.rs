@@ -54,16 +54,14 @@ pub mod parse {
 #[non_exhaustive]
 pub enum SampleError {
     #[error("cannot sample {hz} times a second; choose a rate from 1 to {MAX_HZ}")]
-    Rate {
-        hz: u32,
-    },
+    Rate { hz: u32 },
     /// Nothing can be said of memory without this file.
-    #[error("cannot read {path}, without which there are no samples; is /proc mounted?")]
+    #[error("cannot read {path}, which every sample needs; mount /proc")]
     Meminfo {
         path: &'static str,
         /// Why it cannot be opened, if that is the reason.
         source: Option<io::Error>,
     },
-    #[error("cannot start the sampling thread: {0}; is there a limit on processes (`ulimit -u`)?")]
+    #[error("cannot start the sampling thread: {0}; raise the limit on processes (`ulimit -u`)")]
     Thread(#[source] io::Error),
 }

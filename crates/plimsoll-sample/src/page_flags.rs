@@ -322,7 +322,7 @@ impl PageFlags {
 #[non_exhaustive]
 pub enum PageFlagsError {
     /// This user may not.
-    #[error("cannot read {PATH}: {0}; page flags are for root alone (CAP_SYS_ADMIN): run as root")]
+    #[error("cannot read {PATH}: {0}; run as root (CAP_SYS_ADMIN)")]
     Denied(#[source] io::Error),
     /// The kernel has no such file.
     #[error("cannot read {PATH}: this kernel was built without CONFIG_PROC_PAGE_MONITOR")]

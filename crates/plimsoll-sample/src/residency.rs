@@ -23,10 +23,10 @@ pub enum LockError {
         errno: plimsoll_os::Errno,
     },
     /// The thread's mappings are not known.
-    #[error("cannot lock the sampler's program text in memory: /proc/self/maps cannot be read: {0}")]
+    #[error("cannot lock the sampler's program text in memory: cannot read /proc/self/maps: {0}")]
     Unknown(io::Error),
     /// The thread ended before it could lock anything.
-    #[error("the sampling thread ended before it could lock its memory")]
+    #[error("cannot lock the sampler's memory: its thread ended before")]
     Ended,
 }
 

@@ -16,8 +16,8 @@ pub enum RecordingError {
     },
     /// The file system, the quota or the file-size limit is full.
     #[error(
-        "no room to {doing} {}: {source} ({} free there). What was recorded so far is kept and opens with \
-         `plimsoll report {}`. Free some space or record elsewhere with `--output DIR`, then run again with `--resume {}`",
+        "cannot {doing} {}: {source} ({} free); the samples so far are in the recording: see `plimsoll report {}`. Free \
+         some space or record elsewhere with `--output DIR`, then run again with `--resume {}`",
         path.display(), free_text(*.free), folder.display(), folder.display()
     )]
     Full {
@@ -30,28 +30,21 @@ pub enum RecordingError {
         source: io::Error,
     },
     /// A folder of that name is there.
-    #[error("{} is there already; choose another place; a run that was cut short is resumed with `plimsoll run SCENARIO --resume {}`", path.display(), path.display())]
-    Exists {
-        path: PathBuf,
-    },
+    #[error("cannot create {}: it exists; choose another place, or resume an interrupted run with `plimsoll run SCENARIO --resume {}`", path.display(), path.display())]
+    Exists { path: PathBuf },
     /// The name of the run cannot be a folder's name.
-    #[error("`{name}` cannot be the name of a recording: it must be one plain folder name")]
-    Name {
-        name: String,
-    },
-    #[error("{} is not a recording: {reason}. A recording is the folder that `plimsoll run` names, with a manifest.json in it", path.display())]
-    NotARecording {
-        path: PathBuf,
-        reason: String,
-    },
-    #[error("{} has schema {found}, this program reads up to {known}: update plimsoll to open it", path.display())]
+    #[error("cannot create recording `{name}`: the name must be one plain folder name")]
+    Name { name: String },
+    #[error("{} is not a recording: {reason}; name the folder that `plimsoll run` printed, with a manifest.json in it", path.display())]
+    NotARecording { path: PathBuf, reason: String },
+    #[error("cannot open {}: it has schema {found}, and this program reads up to {known}; update plimsoll", path.display())]
     NewerSchema {
         path: PathBuf,
         found: u32,
         /// The newest one that is known here.
         known: u32,
     },
-    #[error("{}, line {line}, is damaged: {reason}. {advice}", path.display())]
+    #[error("cannot read {}: line {line} is damaged: {reason}; {advice}", path.display())]
     CorruptJson {
         path: PathBuf,
         /// Line, from 1.
@@ -60,8 +53,8 @@ pub enum RecordingError {
         advice: &'static str,
     },
     #[error(
-        "{} is damaged at byte {offset}: {reason}. Restore it from a copy; or move it away, then the recording opens \
-         without its samples", path.display()
+        "cannot read {}: it is damaged at byte {offset}: {reason}; restore it from a copy, or move it away to open the \
+         recording without its samples", path.display()
     )]
     CorruptSamples {
         path: PathBuf,
@@ -69,32 +62,21 @@ pub enum RecordingError {
         offset: u64,
         reason: String,
     },
-    #[error("{} is being written by another process; wait for it to end, or stop it with Ctrl-C", path.display())]
-    InUse {
-        path: PathBuf,
-    },
+    #[error("cannot write {}: another process writes it; wait for its end, or stop it with Ctrl-C", path.display())]
+    InUse { path: PathBuf },
     #[error(
-        "{} cannot be resumed with this plan: {}. Run it with the scenario and settings it was started with, or start a new run",
+        "cannot resume {} with this plan: {}; use the scenario and settings of its first part, or start a new run",
         path.display(), differences.join("; ")
     )]
-    OtherPlan {
-        path: PathBuf,
-        differences: Vec<String>,
-    },
+    OtherPlan { path: PathBuf, differences: Vec<String> },
     /// It was recorded by a program with other columns.
-    #[error("{} cannot be resumed: {reason}. It still opens with `plimsoll report {}`; start a new run to record more", path.display(), path.display())]
-    OtherVersion {
-        path: PathBuf,
-        reason: String,
-    },
+    #[error("cannot resume {}: {reason}; `plimsoll report {}` still opens it; start a new run to record more", path.display(), path.display())]
+    OtherVersion { path: PathBuf, reason: String },
     /// A value is infinite or not a number; JSON cannot hold it.
     #[error(
-        "{document} has a figure that is not finite: {field}. This is a defect of plimsoll; please report it"
+        "cannot encode {document}: {field} is not finite; this is a defect of plimsoll, please report it"
     )]
-    NotFinite {
-        document: String,
-        field: String,
-    },
+    NotFinite { document: String, field: String },
     /// A document could not be turned into JSON.
     #[error("cannot encode {}: {reason}", path.display())]
     Encode {

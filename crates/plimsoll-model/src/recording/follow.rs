@@ -57,9 +57,7 @@ pub enum FollowState {
     Finished,
     /// No process writes it, it is incomplete, and the caller has all records. Polling shows when it
     /// is resumed.
-    Stopped {
-        reason: String,
-    },
+    Stopped { reason: String },
 }
 
 impl Follow {

@@ -17,7 +17,7 @@ pub(super) struct Lines<T> {
     pub(super) torn: u64,
 }
 
-const LINE_ADVICE: &str = "Restore the file from a copy, or delete that line to open the rest";
+const LINE_ADVICE: &str = "restore the file from a copy, or delete that line to open the rest";
 
 /// Encodes a document as one line, newline included.
 pub(super) fn encode_line<T: Serialize>(path: &Path, document: &T) -> Result<Vec<u8>, RecordingError> {

@@ -36,7 +36,7 @@ impl Recording {
         if !recording.complete && matches!(is_written(folder), Ok(true)) {
             recording
                 .warnings
-                .push("the run is still going on; this is what it recorded so far".to_owned());
+                .push("the run is still going on; the recording has its first part".to_owned());
         }
         Ok(recording)
     }
@@ -97,7 +97,7 @@ pub(super) fn read_manifest(folder: &Path) -> Result<Manifest, RecordingError> {
     lines::read_document(
         &path,
         RECORDING_SCHEMA,
-        "Without its manifest a recording cannot be opened: restore the file from a copy",
+        "restore the file from a copy; the recording does not open without it",
     )
 }
 
@@ -115,18 +115,16 @@ fn read_samples(
     }
     let live = folder.join(file::SAMPLES_LIVE);
     if !live.exists() {
-        warnings.push("there are no samples: neither samples.parquet nor samples.arrows is there".to_owned());
+        warnings.push("there are no samples: samples.parquet and samples.arrows are missing".to_owned());
         return Ok(Samples::default());
     }
     let (samples, _, torn) = stream::read(&live)?;
     let mut text = format!(
-        "the run was cut short before its samples were finished: {} samples were kept",
+        "the run was interrupted before it wrote samples.parquet: samples.arrows has {} samples",
         samples.len()
     );
     if torn > 0 {
-        text.push_str(&format!(
-            ", a last batch of which {torn} bytes were written was not"
-        ));
+        text.push_str(&format!(" and {torn} bytes of an incomplete batch"));
     }
     warnings.push(text);
     Ok(samples)
@@ -135,13 +133,13 @@ fn read_samples(
 fn read_results(folder: &Path, warnings: &mut Vec<String>) -> Result<Option<Results>, RecordingError> {
     let path = folder.join(file::RESULTS);
     if !path.exists() {
-        warnings.push("there is no results.json: the run did not come to its end".to_owned());
+        warnings.push("the run is incomplete: there is no results.json".to_owned());
         return Ok(None);
     }
     lines::read_document(
         &path,
         RESULTS_SCHEMA,
-        "Delete it: everything in it is computed again from the rest of the recording",
+        "delete it; `plimsoll report` computes its content from the rest of the recording",
     )
     .map(Some)
 }
@@ -149,7 +147,7 @@ fn read_results(folder: &Path, warnings: &mut Vec<String>) -> Result<Option<Resu
 fn whole<T>(lines: Lines<T>, what: &str, warnings: &mut Vec<String>) -> Vec<T> {
     if lines.torn > 0 {
         warnings.push(format!(
-            "the last {what} was cut off while it was being written ({} bytes) and is not shown",
+            "the last {what} is incomplete ({} bytes) and not shown",
             lines.torn
         ));
     }

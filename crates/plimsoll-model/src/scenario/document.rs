@@ -11,7 +11,7 @@ use super::error::{Invalid, Place, Problem, ScenarioError};
 use super::keys;
 use super::nearest::nearest;
 use super::parse_value;
-use super::source::Source;
+use super::source_text::Source;
 use super::value::{Value, short};
 
 /// The tables that are not sections.

@@ -6,39 +6,33 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::mistake::{Marked, Mistake};
-use super::source::Source;
+use super::source_text::Source;
 
 /// Why a scenario was not found, read, understood or resolved.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScenarioError {
     /// Neither a built-in scenario nor a file.
-    #[error("no scenario is called `{name}`, and there is no such file")]
-    NotFound {
-        name: String,
-        help: String,
-    },
-    #[error("cannot read the scenario file {}: {source}", path.display())]
-    Unreadable {
-        path: PathBuf,
-        source: std::io::Error,
-    },
+    #[error("cannot find scenario `{name}`: neither a built-in scenario nor a file has this name")]
+    NotFound { name: String, help: String },
+    #[error("cannot read scenario {}: {source}", path.display())]
+    Unreadable { path: PathBuf, source: std::io::Error },
     /// The path is not a regular file's.
-    #[error("{} is {what}, not a scenario file", path.display())]
+    #[error("cannot read scenario {}: it is {what}", path.display())]
     NotAFile {
         path: PathBuf,
         /// "a folder" or "a special file".
         what: &'static str,
     },
     /// The file is larger than a scenario can sensibly be.
-    #[error("the scenario file {} is too large: {bytes} bytes, the most is {max}", path.display())]
+    #[error("cannot read scenario {}: it has {bytes} bytes, more than {max}", path.display())]
     TooLarge {
         path: PathBuf,
         bytes: u64,
         /// [`super::MAX_FILE_BYTES`].
         max: u64,
     },
-    #[error("the scenario file {} is not UTF-8 text: byte {offset} begins no character", path.display())]
+    #[error("cannot read scenario {}: it is not UTF-8 at byte {offset}", path.display())]
     NotText {
         path: PathBuf,
         /// Offset of the first byte that is wrong.

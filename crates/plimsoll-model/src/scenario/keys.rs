@@ -37,7 +37,7 @@ impl Key {
         }
         let others = others
             .into_iter()
-            .map(|(text, names)| format!("; of `{}` {text}", names.join("`, `")));
+            .map(|(text, names)| format!("; for `{}`: {text}", names.join("`, `")));
         general + &others.collect::<String>()
     }
 }

@@ -7,7 +7,7 @@ use super::assignment::Entry;
 use super::document::{self, Document, Scope};
 use super::error::{Invalid, Place, Problem};
 use super::nearest::nearest;
-use super::source::Source;
+use super::source_text::Source;
 use super::value::short;
 
 /// Changes by the command line. A later `set` wins over an earlier one, one of a section over one

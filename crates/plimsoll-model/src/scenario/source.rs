@@ -1,51 +1,199 @@
-//! The text of a scenario, with the name that errors show.
+//! Where a scenario's text comes from: a file, the binary itself or the command line.
 
-use std::sync::Arc;
+use std::io::{ErrorKind, Read};
+use std::path::Path;
 
-/// A named text. Cheap to clone.
-#[derive(Debug, Clone)]
-pub struct Source(Arc<Inner>);
+use super::error::ScenarioError;
+use super::nearest::near;
+use super::source_text::Source;
 
-#[derive(Debug)]
-struct Inner {
-    name: String,
-    text: Arc<str>,
-    argument: bool,
+/// Largest scenario file that is read: 1 MiB.
+pub const MAX_FILE_BYTES: u64 = 1 << 20;
+
+/// A scenario that the binary carries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Builtin {
+    /// The name that `plimsoll run` takes.
+    pub name: &'static str,
+    /// One line; the file has the same.
+    pub title: &'static str,
+    pub text: &'static str,
 }
 
-impl PartialEq for Source {
-    /// Sources are the same when they are the same text in memory: two `--set` arguments are two sources.
-    fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
-    }
+const BUILTINS: &[Builtin] = &[
+    Builtin {
+        name: "tour",
+        title: "What this machine does when memory runs out: a bit of every experiment in about two minutes",
+        text: include_str!("../../scenarios/tour.toml"),
+    },
+    Builtin {
+        name: "compression",
+        title: "Fill, trim, restore and release memory that compresses badly, well and very well",
+        text: include_str!("../../scenarios/compression.toml"),
+    },
+    Builtin {
+        name: "compression-devices",
+        title: "The compression experiment over zram, zswap and a swap file, side by side",
+        text: include_str!("../../scenarios/compression-devices.toml"),
+    },
+    Builtin {
+        name: "thrash",
+        title: "Processes that together need more memory than there is, started one after the other",
+        text: include_str!("../../scenarios/thrash.toml"),
+    },
+    Builtin {
+        name: "thrash-e1",
+        title: "Experiment e1 of the thrashing benchmark: 1000 writes a cycle",
+        text: include_str!("../../scenarios/thrash-e1.toml"),
+    },
+    Builtin {
+        name: "thrash-e2",
+        title: "Experiment e2 of the thrashing benchmark: 10000 writes a cycle",
+        text: include_str!("../../scenarios/thrash-e2.toml"),
+    },
+    Builtin {
+        name: "thrash-e3",
+        title: "Experiment e3 of the thrashing benchmark: a second of sleep between cycles",
+        text: include_str!("../../scenarios/thrash-e3.toml"),
+    },
+    Builtin {
+        name: "thrash-e4",
+        title: "Experiment e4 of the thrashing benchmark: a consumer every second",
+        text: include_str!("../../scenarios/thrash-e4.toml"),
+    },
+    Builtin {
+        name: "loadline",
+        title: "How much more than its memory a machine carries, for each place where pages can go",
+        text: include_str!("../../scenarios/loadline.toml"),
+    },
+    Builtin {
+        name: "loadline-patterns",
+        title: "How much more than its memory a machine carries, for five ways of using it",
+        text: include_str!("../../scenarios/loadline-patterns.toml"),
+    },
+    Builtin {
+        name: "wscap",
+        title: "What a cap on the working set costs: scans of memory that does not fit under it",
+        text: include_str!("../../scenarios/wscap.toml"),
+    },
+    Builtin {
+        name: "wscap-sweep",
+        title: "Where a cap on the working set begins to cost: sizes from half to four times the cap",
+        text: include_str!("../../scenarios/wscap-sweep.toml"),
+    },
+    Builtin {
+        name: "map",
+        title: "What it costs to map memory, hand it back, and get it again",
+        text: include_str!("../../scenarios/map.toml"),
+    },
+    Builtin {
+        name: "contention",
+        title: "Two programs and too little memory: who is trimmed, and when",
+        text: include_str!("../../scenarios/contention.toml"),
+    },
+    Builtin {
+        name: "heap-replacement",
+        title: "What an allocation and a free cost on each allocator, in a heap that is full of blocks",
+        text: include_str!("../../scenarios/heap-replacement.toml"),
+    },
+    Builtin {
+        name: "heap-larson",
+        title: "What it costs when threads come and go, and free what others allocated",
+        text: include_str!("../../scenarios/heap-larson.toml"),
+    },
+    Builtin {
+        name: "heap-aggressive",
+        title: "How fast heaps grow and shrink: 50 MB in blocks of 32 bytes, in each thread",
+        text: include_str!("../../scenarios/heap-aggressive.toml"),
+    },
+    Builtin {
+        name: "heap-fragmentation",
+        title: "How much RAM heaps need for 70 MB of blocks whose sizes shift, and what they give back",
+        text: include_str!("../../scenarios/heap-fragmentation.toml"),
+    },
+    Builtin {
+        name: "heap-scaling",
+        title: "What becomes of heaps with 1 to 512 threads, against the ideal",
+        text: include_str!("../../scenarios/heap-scaling.toml"),
+    },
+];
+
+/// The scenarios that the binary carries, by name.
+pub fn builtin() -> &'static [Builtin] {
+    BUILTINS
 }
 
 impl Source {
-    /// A text under the name that errors show (a path, or `compression (built in)`).
-    pub fn new(name: impl Into<String>, text: impl Into<Arc<str>>) -> Self {
-        Self::with(name.into(), text.into(), false)
+    /// Reads a scenario file.
+    ///
+    /// # Errors
+    /// Not there, not readable, not a regular file, larger than [`MAX_FILE_BYTES`], not UTF-8.
+    pub fn read(path: &Path) -> Result<Self, ScenarioError> {
+        let unreadable = |source| ScenarioError::Unreadable {
+            path: path.to_owned(),
+            source,
+        };
+        // Looked at before it is opened: opening a pipe would wait for a writer.
+        let metadata = std::fs::metadata(path).map_err(unreadable)?;
+        if !metadata.is_file() {
+            let what = if metadata.is_dir() {
+                "a folder"
+            } else {
+                "a special file"
+            };
+            return Err(ScenarioError::NotAFile {
+                path: path.to_owned(),
+                what,
+            });
+        }
+        let mut bytes = Vec::new();
+        let file = std::fs::File::open(path).map_err(unreadable)?;
+        file.take(MAX_FILE_BYTES + 1)
+            .read_to_end(&mut bytes)
+            .map_err(unreadable)?;
+        if bytes.len() as u64 > MAX_FILE_BYTES {
+            return Err(ScenarioError::TooLarge {
+                path: path.to_owned(),
+                bytes: metadata.len().max(bytes.len() as u64),
+                max: MAX_FILE_BYTES,
+            });
+        }
+        let text = String::from_utf8(bytes).map_err(|error| ScenarioError::NotText {
+            path: path.to_owned(),
+            offset: error.utf8_error().valid_up_to(),
+        })?;
+        Ok(Self::new(path.display().to_string(), text))
     }
+}
 
-    /// An argument of the command line: the option's name and its value.
-    pub(super) fn argument(option: &str, text: &str) -> Self {
-        Self::with(option.to_owned(), text.into(), true)
+/// The text of a built-in scenario, or of the file at a path. A built-in name wins over a file of the same name
+/// in the current folder: write `./compression` for the file.
+///
+/// # Errors
+/// Neither a name nor a file (with the nearest names), and the errors of [`Source::read`].
+pub fn find(name_or_path: &str) -> Result<Source, ScenarioError> {
+    if let Some(builtin) = BUILTINS.iter().find(|b| b.name == name_or_path) {
+        return Ok(Source::new(format!("{} (built in)", builtin.name), builtin.text));
     }
+    match Source::read(Path::new(name_or_path)) {
+        Err(ScenarioError::Unreadable { source, .. }) if source.kind() == ErrorKind::NotFound => {
+            Err(ScenarioError::NotFound {
+                name: name_or_path.to_owned(),
+                help: not_found_help(name_or_path),
+            })
+        }
+        other => other,
+    }
+}
 
-    fn with(name: String, text: Arc<str>, argument: bool) -> Self {
-        Source(Arc::new(Inner { name, text, argument }))
-    }
-
-    /// The name that errors show.
-    pub fn name(&self) -> &str {
-        &self.0.name
-    }
-
-    pub fn text(&self) -> &str {
-        &self.0.text
-    }
-
-    /// True for an argument of the command line.
-    pub(super) fn is_argument(&self) -> bool {
-        self.0.argument
-    }
+fn not_found_help(name: &str) -> String {
+    let stem = name.strip_suffix(".toml").unwrap_or(name);
+    let near = near(stem, BUILTINS.iter().map(|b| b.name));
+    let names = if near.is_empty() {
+        let all: Vec<&str> = BUILTINS.iter().map(|b| b.name).collect();
+        format!("built in are: {}", all.join(", "))
+    } else {
+        format!("did you mean `{}`?", near.join("` or `"))
+    };
+    format!("{names}\na file is named by its path, for example ./my.toml")
 }

@@ -22,24 +22,15 @@ pub struct Hierarchy {
 pub enum HierarchyError {
     /// A file of the process cannot be read.
     #[error("cannot read {}: {source}", path.display())]
-    Unreadable {
-        path: PathBuf,
-        source: io::Error,
-    },
+    Unreadable { path: PathBuf, source: io::Error },
     /// No mounted hierarchy has the memory controller.
-    #[error("no mounted cgroup hierarchy has the memory controller")]
+    #[error("cannot find the memory controller: no mounted cgroup hierarchy has it")]
     NoMemory,
     #[error("no such cgroup: {}: {source}", path.display())]
-    NoSuchCgroup {
-        path: PathBuf,
-        source: io::Error,
-    },
+    NoSuchCgroup { path: PathBuf, source: io::Error },
     /// The folder is of something else.
-    #[error("{} is no cgroup of the memory controller, whose hierarchy is at {}", path.display(), mount.display())]
-    Elsewhere {
-        path: PathBuf,
-        mount: PathBuf,
-    },
+    #[error("{} is no cgroup of the memory controller; its hierarchy is at {}", path.display(), mount.display())]
+    Elsewhere { path: PathBuf, mount: PathBuf },
 }
 
 impl Hierarchy {

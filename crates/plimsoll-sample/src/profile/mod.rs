@@ -34,19 +34,17 @@ const FAULT_ENTRIES: &[&str] = &[
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProfileError {
-    #[error(
-        "cannot read /proc/kallsyms: {0}; is /proc mounted, and was the kernel built with CONFIG_KALLSYMS?"
-    )]
+    #[error("cannot read /proc/kallsyms: {0}; mount /proc; the kernel needs CONFIG_KALLSYMS")]
     NoSymbols(io::Error),
     /// The kernel hides where its functions are.
     #[error(
-        "the kernel hides its addresses (/proc/kallsyms); run as root, or allow it with `sysctl kernel.kptr_restrict=0`"
+        "cannot read /proc/kallsyms: the kernel hides its addresses; run as root, or set `sysctl kernel.kptr_restrict=0`"
     )]
     Hidden,
     /// Sampling the kernel is not allowed.
     #[error(
-        "perf events of the kernel are not allowed (kernel.perf_event_paranoid is {paranoid}): {source}; run as root, \
-         or allow it with `sysctl kernel.perf_event_paranoid=1`"
+        "cannot sample the kernel (kernel.perf_event_paranoid is {paranoid}): {source}; run as root, or set \
+         `sysctl kernel.perf_event_paranoid=1`"
     )]
     NotAllowed {
         /// The value of the sysctl.
@@ -54,7 +52,7 @@ pub enum ProfileError {
         source: io::Error,
     },
     /// There are no such events.
-    #[error("perf events cannot be had: {0}; was the kernel built with CONFIG_PERF_EVENTS?")]
+    #[error("cannot open a perf event: {0}; the kernel needs CONFIG_PERF_EVENTS")]
     Unavailable(io::Error),
 }
 
