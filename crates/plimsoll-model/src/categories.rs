@@ -92,7 +92,8 @@ pub const CATEGORIES: [Category; COUNT] = [
 
 /// Bytes in each layer.
 ///
-/// Invariant: the bytes sum to MemTotal, and all but the remainder `unaccounted` are 0 or more. Checked by `categories_sum_to_mem_total_whatever_the_row_holds`.
+/// Invariant: the bytes sum to MemTotal, and all but the remainder `unaccounted` are 0 or more. Checked by
+/// `categories_sum_to_mem_total_whatever_the_row_holds`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Categories {
     bytes: [i64; COUNT],

@@ -33,8 +33,8 @@ impl Latencies {
         self.0.saturating_record(ns.max(1));
     }
 
-    /// Counts one latency of work that should have begun every `interval_ns`: the work that could not begin while this one
-    /// took its time waited as well, and is counted as if it had been measured (coordinated omission).
+    /// Counts one latency of work that should have begun every `interval_ns`: the work that could not begin while this
+    /// one took its time waited as well, and is counted as if it had been measured (coordinated omission).
     pub fn record_corrected(&mut self, ns: u64, interval_ns: u64) {
         // Fails only above the longest, which is cut here.
         let _ = self.0.record_correct(ns.clamp(1, LONGEST_NS), interval_ns);

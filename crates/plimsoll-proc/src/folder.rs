@@ -5,8 +5,8 @@ use std::os::fd::OwnedFd;
 
 use rustix::fs::{Mode, OFlags, open, openat};
 
-/// The open folder. It belongs to the process, not to its number: once that has ended, reading fails, whichever process gets
-/// the number next. So everything that is read through one folder is of one process.
+/// The open folder. It belongs to the process, not to its number: once that has ended, reading fails, whichever process
+/// gets the number next. So everything that is read through one folder is of one process.
 #[derive(Debug)]
 pub struct Folder(OwnedFd);
 

@@ -1,7 +1,7 @@
 //! Readers and writers of kernel files: `/proc`, `/sys`, and cgroups of both versions.
 //!
-//! A module is a kernel file, or a noun that several files describe. It has the one parser of the file, and the one typed
-//! writer if the file takes values. Nothing here decides anything: limits, journals and undoing are for callers.
+//! A module is a kernel file, or a noun that several files describe. It has the one parser of the file, and the one
+//! typed writer if the file takes values. Nothing here decides anything: limits, journals and undoing are for callers.
 //!
 //! Three rules hold for every parser:
 //! - It takes any bytes or text and never panics. A line that it does not understand counts as absent.

@@ -1,4 +1,5 @@
-//! Pressure stall information (`Documentation/accounting/psi.rst`): time that tasks lost for want of memory, I/O or CPU.
+//! Pressure stall information (`Documentation/accounting/psi.rst`): time that tasks lost for want of memory, I/O or
+//! CPU.
 
 use super::fields::{lines, number, words};
 

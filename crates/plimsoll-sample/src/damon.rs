@@ -5,7 +5,8 @@
 //! stand still, at 0 from the start, however much memory DAMON pages out, so they count as not there.
 //!
 //! The CPU time of the `kdamond` threads ([`super::kernel_threads`]) always moves. Pages that DAMON pages out show
-//! in no `pgscan` or `pgsteal` counter: refaults (`workingset_refault_*`) that grow while those stand still are its mark.
+//! in no `pgscan` or `pgsteal` counter: refaults (`workingset_refault_*`) that grow while those stand still are its
+//! mark.
 
 use plimsoll_proc::fields::number;
 use plimsoll_proc::{KeptFile, Tree, damon};

@@ -286,7 +286,8 @@ pub struct KindCount {
 
 /// Pages by kind.
 ///
-/// Invariant: the pages of all kinds sum to `pages`; holes are not among them.
+/// Invariant: the pages of all kinds sum to `pages`; holes are not among them. Checked by
+/// `the_kinds_of_this_machine_sum_to_its_memory`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PageFlags {
     pub page_size: u64,

@@ -167,8 +167,8 @@ impl Drop for Sampler {
     }
 }
 
-/// State of the handle and the thread. The thread only tries the locks: if the handle holds one, the work waits for the next
-/// tick.
+/// State of the handle and the thread. The thread only tries the locks: if the handle holds one, the work waits for the
+/// next tick.
 struct Shared {
     stop: AtomicBool,
     latest: Mutex<Latest>,

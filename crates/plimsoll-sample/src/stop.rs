@@ -57,8 +57,8 @@ impl std::fmt::Display for Cause {
 }
 
 impl Stop {
-    /// Takes over SIGINT, SIGTERM, SIGHUP and SIGQUIT for the rest of the process's life. Further signals change nothing:
-    /// cleanup that has begun runs to its end.
+    /// Takes over SIGINT, SIGTERM, SIGHUP and SIGQUIT for the rest of the process's life. Further signals change
+    /// nothing: cleanup that has begun runs to its end.
     ///
     /// A signal that this process ignores stays ignored, by the convention of Unix: `nohup` ignores SIGHUP and a shell
     /// without job control ignores SIGINT and SIGQUIT for a background job, so that the job outlives its terminal.

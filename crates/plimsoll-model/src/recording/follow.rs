@@ -175,7 +175,8 @@ impl Follow {
         self.poll_finished()
     }
 
-    /// Reads the samples of the finished file that no poll has returned: all, or those that a resumed run added meanwhile.
+    /// Reads the samples of the finished file that no poll has returned: all, or those that a resumed run added
+    /// meanwhile.
     fn poll_finished(&mut self) -> Result<(), RecordingError> {
         let path = self.folder.join(file::SAMPLES);
         let version = Version::of(&path);

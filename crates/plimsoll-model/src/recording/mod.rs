@@ -8,7 +8,7 @@
 //!
 //! Invariant: the format is in [`model`] and the column table alone; writer and reader hold no names of their own.
 //! Invariant: at every instant the folder opens. Files are replaced whole or appended to in whole records, and an
-//! append that fails is taken back.
+//! append that fails is taken back. Checked by `a_run_that_was_killed_opens_with_everything_that_was_written`.
 //!
 //! `docs/recording-format.md` describes the files for readers without this code.
 

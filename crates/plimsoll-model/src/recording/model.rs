@@ -8,11 +8,11 @@ use super::renamed;
 use crate::scenario::Plan;
 
 /// Version of the recording format (manifest, samples, events, trials). 2 has the events of `plimsoll watch`, 3 the
-/// kinds of work besides compression, 4 samples as packed differences rather than with zstd, and each workload's settings
-/// with the workload.
+/// kinds of work besides compression, 4 samples as packed differences rather than with zstd, and each workload's
+/// settings with the workload.
 pub const RECORDING_SCHEMA: u32 = 4;
-/// Version of `results.json`. 2 has the values, lists and latencies of the workloads other than compression, 3 the names
-/// `neighbour_*` and `wakeup_*`.
+/// Version of `results.json`. 2 has the values, lists and latencies of the workloads other than compression, 3 the
+/// names `neighbour_*` and `wakeup_*`.
 pub const RESULTS_SCHEMA: u32 = 3;
 
 /// File names inside a recording folder.
@@ -27,7 +27,8 @@ pub mod file {
     pub const EVENTS: &str = "events.jsonl";
     /// Trials, a JSON document a line, each appended when it ended.
     pub const TRIALS: &str = "trials.jsonl";
-    /// The verdict and all numbers, written at the end of the run. `plimsoll report` computes them anew and writes none.
+    /// The verdict and all numbers, written at the end of the run. `plimsoll report` computes them anew and writes
+    /// none.
     pub const RESULTS: &str = "results.json";
     pub const REPORT: &str = "report.html";
 }
@@ -157,8 +158,8 @@ pub enum EventKind {
     Environment,
     /// Something a reader must know.
     Warning,
-    /// A mark: set by the user of the monitor (`number` 1-4, or a note in `text`), or appended by another program once the run
-    /// has ended.
+    /// A mark: set by the user of the monitor (`number` 1-4, or a note in `text`), or appended by another program once
+    /// the run has ended.
     Mark,
     /// The watched target started, ended, executed another program, or the user chose another one.
     Target,

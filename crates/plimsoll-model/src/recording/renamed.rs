@@ -1,7 +1,7 @@
 //! Names of metrics and findings in recordings of schema 3 and earlier, and the names that replace them.
 //!
-//! Invariant: no document that was read holds an old name, whichever version wrote it: reader, follower, resumed run and worker
-//! share these functions through [`super::model`]. Checked by `names_of_schema_3_become_those_of_schema_4`.
+//! Invariant: a document in memory has no old name, whichever version wrote its file: the reader, the follower and a
+//! resumed run share these functions through [`super::model`]. Checked by `names_of_schema_3_become_those_of_schema_4`.
 
 use std::collections::BTreeMap;
 

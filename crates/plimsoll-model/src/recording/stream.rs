@@ -1,7 +1,7 @@
 //! The samples while a run goes on: an Arrow IPC stream, which needs no end to be readable.
 //!
-//! A stream that was cut short or damaged must never do more than end or err: the sizes in its messages are checked here
-//! before anything is read by them.
+//! A stream that was cut short or damaged must never do more than end or err: the sizes in its messages are checked
+//! here before anything is read by them.
 
 use std::fs::File;
 use std::io::{BufReader, ErrorKind, Read, Seek, SeekFrom};

@@ -103,7 +103,8 @@ impl Writer {
     /// Appends samples as one record batch.
     ///
     /// # Errors
-    /// [`RecordingError::Full`] when the disk is full: the file then has nothing of the batch. Otherwise the system's error.
+    /// [`RecordingError::Full`] when the disk is full: the file then has nothing of the batch. Otherwise the system's
+    /// error.
     pub fn samples(&mut self, rows: &[Row]) -> Result<(), RecordingError> {
         if rows.is_empty() {
             return Ok(());

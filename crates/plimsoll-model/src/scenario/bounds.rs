@@ -22,8 +22,8 @@ pub struct Bounds {
     pub time_limit: f64,
     /// Bytes of memory that are expected at the most at any time.
     pub memory: u64,
-    /// Bytes of memory that it cannot exceed: the cgroup's limit, and a compressed store that is full of data that cannot be
-    /// compressed.
+    /// Bytes of memory that it cannot exceed: the cgroup's limit, and a compressed store that is full of data that
+    /// cannot be compressed.
     pub memory_limit: u64,
     /// Of these, the limit of the cgroup that the workers run in.
     pub cgroup_limit: u64,

@@ -2,8 +2,12 @@
 //!
 //! `text -> Document (spans kept) -> Plan (sweeps expanded, sizes resolved against a Machine) -> TrialPlan`
 //!
-//! Invariant: nothing in here reads the system but the scenario file itself; the numbers of the machine come in
-//! through [`Machine`].
+//! Invariant: [`Source::read`] reads the scenario file, and nothing else reads the system; the caller passes the values
+//! of the machine as [`Machine`]. Checked by `models_and_reports_read_no_system`.
+//!
+//! Layers: texts and errors (`source_text`, `error`); nouns (`model`, `size`, `value`); a key and its values
+//! (`assignment`, `shared_keys`); the workloads; the tables over all of them (`keys`, `plan`, `estimate`); parsing and
+//! resolution (`document`, `overrides`, `resolve`).
 
 mod allocator;
 mod assignment;

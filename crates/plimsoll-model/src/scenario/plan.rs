@@ -42,8 +42,8 @@ pub struct SectionPlan {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TrialPlan {
     /// Stable name, unique in the plan and equal between runs of the same file: resume keys on it.
-    /// `<section>/<subject>/<class>[/<swept key>=<value>...]#<repeat>`, e.g. `zram/zram:lz4/random#2`; without the class
-    /// where the work fills its memory with none.
+    /// `<section>/<subject>/<class>[/<swept key>=<value>...]#<repeat>`, e.g. `zram/zram:lz4/random#2`; without the
+    /// class where the work fills its memory with none.
     pub id: String,
     /// Name of the section of the file.
     pub section: String,

@@ -49,7 +49,8 @@ pub(in crate::scenario) const KEYS: &[Key] = &[
 
 impl Contention {
     /// Most bytes that the second program requests: the limit and the swap without those of the first,
-    /// less a tenth of the swap and an eighth of the limit, so that the OOM killer stays away. 0 where not even one request fits.
+    /// less a tenth of the swap and an eighth of the limit, so that the OOM killer stays away. 0 where not even one
+    /// request fits.
     pub fn most_asked(&self, settings: &Settings) -> u64 {
         let swap = match settings.subject.has_swap() {
             true => settings.swap_size / 10 * 9,

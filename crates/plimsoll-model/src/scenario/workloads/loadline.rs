@@ -1,4 +1,5 @@
-//! The sweep of load that finds how much this machine carries: one worker visits its memory, at one load after the other.
+//! The sweep of load that finds how much this machine carries: one worker visits its memory, at one load after the
+//! other.
 
 mod knee;
 
@@ -176,8 +177,8 @@ impl Model for Loadline {
         hints.setup_s
     }
 
-    /// Each point fills its memory, sets and checks all pages, which at more than the limit moves them out and back each
-    /// time, warms up and measures.
+    /// Each point fills its memory, sets and checks all pages, which at more than the limit moves them out and back
+    /// each time, warms up and measures.
     fn seconds(&self, settings: &Settings, hints: &SpeedHints) -> f64 {
         /// Starting and ending a worker.
         const WORKER_S: f64 = 0.3;

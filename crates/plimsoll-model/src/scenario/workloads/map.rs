@@ -197,8 +197,8 @@ named!(
     "4k" = Touch::Every4K,
 );
 
-/// Share of the held memory, in percent, at which the system counts as having it back. The difference covers the batches in which the
-/// kernel counts charges and free pages on each CPU.
+/// Share of the held memory, in percent, at which the system counts as having it back. The difference covers the
+/// batches in which the kernel counts charges and free pages on each CPU.
 pub const REALLY_BACK_PERCENT: f64 = 95.0;
 
 pub(in crate::scenario) const KEYS: &[Key] = &[

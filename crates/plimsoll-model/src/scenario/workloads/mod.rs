@@ -98,7 +98,8 @@ impl Settings {
         self.workload.model().size(self)
     }
 
-    /// Most bytes that the workers hold, all together: more than [`Settings::size`] where they take as much as they can.
+    /// Most bytes that the workers hold, all together: more than [`Settings::size`] where they take as much as they
+    /// can.
     pub fn total(&self) -> u64 {
         self.workload.model().total(self)
     }

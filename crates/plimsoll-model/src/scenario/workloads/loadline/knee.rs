@@ -1,7 +1,7 @@
 //! The knee of useful work over the load.
 //!
-//! Useful work is visits a second, without the time that the worker waited for a CPU that others used. The *knee* is the
-//! load at which it falls under half of its value at the lowest load.
+//! Useful work is visits a second, without the time that the worker waited for a CPU that others used. The *knee* is
+//! the load at which it falls under half of its value at the lowest load.
 
 use std::collections::BTreeMap;
 
@@ -84,8 +84,8 @@ impl Bracket {
             .any(|point| beyond(point) && point.visits_per_s >= CARRIED * self.base)
     }
 
-    /// The knee by an axis: where the line between the two points crosses the share. A worker that was killed drew no line:
-    /// then it is the last load that was carried.
+    /// The knee by an axis: where the line between the two points crosses the share. A worker that was killed drew no
+    /// line: then it is the last load that was carried.
     pub fn knee(&self, axis: impl Fn(&Point) -> f64) -> Option<f64> {
         let high = self.high?;
         let (from, to) = (axis(&self.low), axis(&high));
