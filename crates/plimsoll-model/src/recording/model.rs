@@ -189,7 +189,7 @@ pub struct Trial {
     /// Why it is not ok. Empty exactly when `status` is ok.
     pub reasons: Vec<String>,
     /// Whether the verification of the workload ran and passed: for compression every byte read back, for other
-    /// kinds of work the data, pages or counts that their documentation names.
+    /// workloads the data, pages or counts that their documentation names.
     pub verified: bool,
     /// Start and end in nanoseconds since the start of the recording.
     pub span_ns: (u64, u64),
@@ -199,7 +199,7 @@ pub struct Trial {
     #[serde(deserialize_with = "renamed::map")]
     pub metrics: BTreeMap<String, f64>,
     /// Values with one entry for each of several things, by name; the documentation of the workload
-    /// work is documented.
+    /// names them.
     #[serde(
         default,
         deserialize_with = "renamed::map",

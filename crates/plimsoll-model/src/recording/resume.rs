@@ -45,7 +45,7 @@ impl Writer {
     ///
     /// # Errors
     /// [`RecordingError::OtherPlan`] with the differences, [`RecordingError::OtherVersion`], [`RecordingError::InUse`]
-    /// while another process writes it, and all that reading and writing can err with.
+    /// while another process writes it, and the errors of reading and writing.
     pub fn resume(folder: &Path, plan: &Plan, now: &Now) -> Result<Resumed, RecordingError> {
         let lock = match lock(folder) {
             Err(RecordingError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {

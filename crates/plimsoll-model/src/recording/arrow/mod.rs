@@ -1,7 +1,7 @@
 //! The messages of an Arrow IPC stream, for columns of 64-bit integers: a schema, then record batches.
 //!
-//! Written and read here because the `arrow` crates took a fifth of the time of a build; only the parts of `Schema.fbs`
-//! and `Message.fbs` of the format say of such columns is known.
+//! Written and read here because the `arrow` crates took a fifth of the time of a build; this module has
+//! only the parts of `Schema.fbs` and `Message.fbs` that such columns need.
 
 mod flatbuffer;
 

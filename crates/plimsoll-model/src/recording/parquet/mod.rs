@@ -1,7 +1,7 @@
 //! The samples of a finished run: Parquet, which analysis tools read without our code.
 //!
 //! Written and read here because the `parquet` crate took a tenth of the time of a build, and its reader of the files
-//! of earlier versions wrote needs a compiler of C. A file of samples is flat and has 64-bit integers alone, which
+//! of earlier versions needs a C compiler. A file of samples is flat and has 64-bit integers alone, which
 //! keeps it short.
 
 mod decode;
