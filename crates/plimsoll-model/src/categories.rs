@@ -117,7 +117,7 @@ impl Categories {
             .map(|(_, bytes)| bytes)
     }
 
-    /// Bytes by name, as they stand in documents.
+    /// Bytes by the names of documents.
     pub fn to_map(&self) -> BTreeMap<String, i64> {
         self.iter()
             .map(|(layer, bytes)| (layer.name.to_owned(), bytes))

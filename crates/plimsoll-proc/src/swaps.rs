@@ -89,7 +89,7 @@ pub fn active() -> io::Result<Vec<ActiveSwap>> {
     Ok(parse(&fs::read(PATH)?))
 }
 
-/// The swap areas of the machine whose files are `tree`; none where it does not say.
+/// The swap areas of the machine whose files are `tree`; none if the file is missing.
 pub fn of(tree: &Tree) -> Vec<ActiveSwap> {
     parse(&tree.bytes(PATH).unwrap_or_default())
 }

@@ -85,7 +85,7 @@ impl Tree {
         accessat(CWD, self.path(path), access, AtFlags::EACCESS).is_ok()
     }
 
-    /// The names in a folder, sorted; none where it is missing.
+    /// The names in a folder, sorted; empty if it is missing.
     pub fn list(&self, path: &str) -> Vec<String> {
         let entries = fs::read_dir(self.path(path)).into_iter().flatten().flatten();
         let mut names: Vec<String> = entries

@@ -17,7 +17,7 @@ pub const HOT_REMOVE: &str = "/sys/class/zram-control/hot_remove";
 /// Folder of all block devices.
 pub const BLOCK: &str = "/sys/block";
 
-/// Numbers of the devices that there are, in order.
+/// Numbers of the existing devices, ascending.
 ///
 /// # Errors
 /// When [`BLOCK`] cannot be listed.

@@ -27,7 +27,7 @@ impl Vmstat {
     }
 }
 
-/// Levels stand in pages, and the two counters of bytes (pgpgin and pgpgout) in KiB.
+/// Levels are in pages, and the two counters of bytes (pgpgin and pgpgout) in KiB.
 fn keys() -> KeyedLines<256> {
     keys_of(PATH, |unit| match unit {
         Unit::Bytes => rustix::param::page_size() as i64,

@@ -14,7 +14,7 @@ pub enum RecordingError {
         path: PathBuf,
         source: io::Error,
     },
-    /// The file system, the quota or the file-size limit is full.
+    /// The file system or the quota is full, or the file reached its size limit.
     #[error(
         "cannot {doing} {}: {source} ({} free); the samples so far are in the recording: see `plimsoll report {}`. Free \
          some space or record elsewhere with `--output DIR`, then run again with `--resume {}`",
@@ -29,10 +29,10 @@ pub enum RecordingError {
         free: Option<u64>,
         source: io::Error,
     },
-    /// A folder of that name is there.
+    /// A file or folder of that name exists.
     #[error("cannot create {}: it exists; choose another place, or resume an interrupted run with `plimsoll run SCENARIO --resume {}`", path.display(), path.display())]
     Exists { path: PathBuf },
-    /// The name of the run cannot be a folder's name.
+    /// The name of the run is no valid folder name.
     #[error("cannot create recording `{name}`: the name must be one plain folder name")]
     Name { name: String },
     #[error("{} is not a recording: {reason}; name the folder that `plimsoll run` printed, with a manifest.json in it", path.display())]
@@ -69,7 +69,7 @@ pub enum RecordingError {
         path.display(), differences.join("; ")
     )]
     OtherPlan { path: PathBuf, differences: Vec<String> },
-    /// It was recorded by a program with other columns.
+    /// A version with other columns recorded it.
     #[error("cannot resume {}: {reason}; `plimsoll report {}` still opens it; start a new run to record more", path.display(), path.display())]
     OtherVersion { path: PathBuf, reason: String },
     /// A value is infinite or not a number; JSON cannot hold it.
@@ -77,7 +77,7 @@ pub enum RecordingError {
         "cannot encode {document}: {field} is not finite; this is a defect of plimsoll, please report it"
     )]
     NotFinite { document: String, field: String },
-    /// A document could not be turned into JSON.
+    /// serde cannot encode a document.
     #[error("cannot encode {}: {reason}", path.display())]
     Encode {
         /// The file it was meant for.

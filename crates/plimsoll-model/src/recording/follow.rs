@@ -238,7 +238,7 @@ enum Ended {
     CutShort,
 }
 
-/// Tells one content of a file that is replaced whole from another.
+/// Identifies the content of a file that writers replace whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Version {
     inode: u64,
@@ -258,7 +258,7 @@ impl Version {
     }
 }
 
-/// The end of a file of JSON lines.
+/// The unread rest of a file of JSON lines.
 #[derive(Debug)]
 struct Tail<T> {
     path: PathBuf,

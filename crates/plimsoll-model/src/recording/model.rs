@@ -1,4 +1,4 @@
-//! The documents of a recording, as they stand in its files. Every one carries its schema's version.
+//! The documents of a recording. Each has the version of its schema.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use super::renamed;
 use crate::scenario::Plan;
 
 /// Version of the recording format (manifest, samples, events, trials). 2 has the events of `plimsoll watch`, 3 the
-/// kinds of work besides compression, 4 samples as packed differences rather than with zstd, and each workload's
+/// workloads other than compression, 4 samples as packed differences rather than with zstd, and each workload's
 /// settings with the workload.
 pub const RECORDING_SCHEMA: u32 = 4;
 /// Version of `results.json`. 2 has the values, lists and latencies of the workloads other than compression, 3 the
@@ -19,7 +19,7 @@ pub const RESULTS_SCHEMA: u32 = 3;
 pub mod file {
     /// The plan and the machine.
     pub const MANIFEST: &str = "manifest.json";
-    /// Samples as an Arrow IPC stream, while the run goes on or after it was cut short.
+    /// Samples as an Arrow IPC stream, of a run in progress or interrupted.
     pub const SAMPLES_LIVE: &str = "samples.arrows";
     /// Samples as Parquet, once finished.
     pub const SAMPLES: &str = "samples.parquet";
@@ -27,7 +27,7 @@ pub mod file {
     pub const EVENTS: &str = "events.jsonl";
     /// Trials, a JSON document a line, each appended when it ended.
     pub const TRIALS: &str = "trials.jsonl";
-    /// The verdict and all numbers, written at the end of the run. `plimsoll report` computes them anew and writes
+    /// The verdict and all metrics, written at the end of the run. `plimsoll report` computes them anew and writes
     /// none.
     pub const RESULTS: &str = "results.json";
     pub const REPORT: &str = "report.html";

@@ -167,7 +167,7 @@ impl<'a> ColumnView<'a> {
         (0..column.length).map(move |index| column.get(index))
     }
 
-    /// Growth of a counter from sample `from` to sample `to`; nothing where one of them is absent or it went back.
+    /// Growth of a counter from sample `from` to sample `to`; `None` if one of them is absent or the counter decreased.
     pub fn growth(&self, from: usize, to: usize) -> Option<i64> {
         self.get(to)?
             .checked_sub(self.get(from)?)

@@ -46,7 +46,7 @@ fn all_columns() -> impl Iterator<Item = Column> {
     std::iter::once(time).chain(COLUMNS.iter().copied())
 }
 
-/// The unit as it stands in files: its serialised name.
+/// The serialised name of the unit.
 fn unit_name(unit: Unit) -> String {
     match serde_json::to_value(unit) {
         Ok(serde_json::Value::String(name)) => name,

@@ -1,4 +1,4 @@
-//! The samples while a run goes on: an Arrow IPC stream, which needs no end to be readable.
+//! The samples of a run in progress: an Arrow IPC stream, which is readable without an end.
 //!
 //! A stream that was cut short or damaged must never do more than end or err: the sizes in its messages are checked
 //! here before anything is read by them.
@@ -15,7 +15,7 @@ use super::batch::{Batch, Schema};
 use super::model::RECORDING_SCHEMA;
 use super::{RecordingError, Samples};
 
-/// More metadata than any schema of ours could need: a larger length is damage.
+/// Most bytes of metadata: a larger length is damage.
 const METADATA_MAX: usize = 16 << 20;
 
 /// Reads a stream batch by batch.

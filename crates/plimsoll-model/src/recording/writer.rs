@@ -1,4 +1,4 @@
-//! Writing a recording while the run goes on.
+//! Writes a recording during the run.
 
 use std::fs::{self, File};
 use std::io;

@@ -27,13 +27,13 @@ pub(super) struct Scale {
 }
 
 impl Scale {
-    /// As written.
+    /// No scaling.
     pub(super) const ONE: Scale = Scale {
         numerator: 1,
         denominator: 1,
     };
 
-    /// Smaller by `target / from`, which is at most 1; `from` is not 0.
+    /// The factor `target / from`, which is at most 1; `from` is not 0.
     pub(super) fn new(target: u64, from: u64) -> Self {
         Scale {
             numerator: target,
@@ -41,7 +41,7 @@ impl Scale {
         }
     }
 
-    /// Smaller again, by `factor`, which is at most 1.
+    /// Multiplies the scale by `factor`, which is at most 1.
     pub(super) fn and(self, factor: f64) -> Self {
         const PARTS: u64 = 1 << 20;
         Scale {
@@ -50,7 +50,7 @@ impl Scale {
         }
     }
 
-    /// So many bytes, smaller.
+    /// `bytes` times the scale.
     pub(super) fn of(self, bytes: u64) -> u64 {
         let scaled = u128::from(bytes) * u128::from(self.numerator) / u128::from(self.denominator);
         u64::try_from(scaled).unwrap_or(bytes)
@@ -62,7 +62,7 @@ impl Scale {
 pub struct Key {
     /// The name in the file.
     pub name: &'static str,
-    /// Another name, where the literature has one.
+    /// Another name, from the literature.
     pub alias: Option<&'static str>,
     /// Type of its values.
     pub kind: Kind,
@@ -70,11 +70,11 @@ pub struct Key {
     pub meaning: &'static str,
     /// Whether a list of values is allowed, which makes a sweep.
     pub sweep: bool,
-    /// True for keys of the whole plan, which cannot stand in a section.
+    /// True for keys of the whole plan, which a section cannot have.
     pub whole_plan: bool,
     /// The default.
     pub(super) preset: Preset,
-    /// True for a size that no file gives: it follows from other keys, and shares can be taken of it.
+    /// True for a size that follows from other keys: no file sets it, and it can be the base of shares.
     pub(super) derived: bool,
     /// Bases of which a share is at most 100%.
     pub(super) at_most_whole: &'static [Base],
@@ -89,11 +89,11 @@ type Adjust = fn(&Assignment<'_>, Value, bool) -> Result<Value, Box<Invalid>>;
 /// The default of a key.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Preset {
-    /// This value, as a file would have it.
+    /// This value, as text of a file.
     Text(&'static str),
     /// The system's setting, unchanged.
     System,
-    /// In words, and computed.
+    /// A description, and the function that computes it.
     Of(&'static str, Computed),
 }
 
@@ -121,7 +121,7 @@ pub(super) const fn derived(name: &'static str, words: &'static str, computed: C
 }
 
 impl Key {
-    /// With a second name.
+    /// Adds a second name.
     pub(super) const fn alias(self, name: &'static str) -> Key {
         Key {
             alias: Some(name),
@@ -129,12 +129,12 @@ impl Key {
         }
     }
 
-    /// Taking one value alone.
+    /// Forbids a list of values.
     pub(super) const fn single(self) -> Key {
         Key { sweep: false, ..self }
     }
 
-    /// Of the whole plan.
+    /// Makes it a key of the whole plan.
     pub(super) const fn whole_plan(self) -> Key {
         Key {
             sweep: false,
@@ -143,7 +143,7 @@ impl Key {
         }
     }
 
-    /// With shares of these of 100% at most.
+    /// Limits shares of these bases to 100%.
     pub(super) const fn at_most_whole(self, of: &'static [Base]) -> Key {
         Key {
             at_most_whole: of,
@@ -151,7 +151,7 @@ impl Key {
         }
     }
 
-    /// With a value that is changed at last.
+    /// Sets a function that computes the final value.
     pub(super) const fn adjusted(self, adjust: Adjust) -> Key {
         Key {
             adjust: Some(adjust),
@@ -196,9 +196,9 @@ pub(super) struct Assignment<'a> {
     entries: &'a [Entry],
     /// Index of the value taken, for each entry.
     pick: &'a [usize],
-    /// Where the section stands, for errors of values that stand nowhere.
+    /// Place of the section, for errors of values without a place.
     section: &'a Place,
-    /// The sizes that are being made from each other.
+    /// The sizes under evaluation, each referred to by the previous one.
     chain: RefCell<Vec<&'static str>>,
 }
 
@@ -271,7 +271,7 @@ impl<'a> Assignment<'a> {
         Ok(u32::try_from(self.integer(name)?).unwrap_or(u32::MAX))
     }
 
-    /// A whole number; none where the system's is left alone.
+    /// A whole number; none for `"system"`.
     pub(super) fn optional(&self, name: &str) -> Result<Option<u32>, Box<Invalid>> {
         self.typed(name, |value| match value {
             Value::Integer(number) => Some(u32::try_from(*number).ok()),
@@ -353,7 +353,7 @@ impl<'a> Assignment<'a> {
         self.section.error(Problem::WrongType, message, "in this section")
     }
 
-    /// Evaluates a size, in whole pages.
+    /// Evaluates a size, rounded up to whole pages.
     fn follow(&self, key: &'static Key) -> Result<u64, Box<Invalid>> {
         if self.chain.borrow().contains(&key.name) {
             let mut chain = self.chain.borrow().clone();
@@ -392,12 +392,12 @@ impl<'a> Assignment<'a> {
         }
     }
 
-    /// Available memory, as far as the cgroup that this process is in lets it be used.
+    /// Available memory, at most the limit of this process's cgroup.
     pub(super) fn available(&self) -> u64 {
         self.machine.available.min(self.ram())
     }
 
-    /// The memory that a plain percentage is taken of.
+    /// Base of a plain percentage: RAM, at most the limit of this process's cgroup.
     fn ram(&self) -> u64 {
         let limit = self.machine.cgroup_limit.unwrap_or(u64::MAX);
         self.machine.ram.min(limit)

@@ -357,7 +357,7 @@ pub(super) fn place(source: &Source, span: Range<usize>) -> Place {
     }
 }
 
-/// The pairs of a table as they stand in the file: the TOML crate sorts them by name.
+/// The pairs of a table in the order of the file: the TOML crate sorts them by name.
 fn in_file_order<'t, 'i>(
     table: &'t DeTable<'i>,
 ) -> Vec<(&'t Spanned<DeString<'i>>, &'t Spanned<DeValue<'i>>)> {

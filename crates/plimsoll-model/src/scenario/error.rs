@@ -74,7 +74,7 @@ pub enum Problem {
 }
 
 impl Problem {
-    /// The stable name of the kind, as in `scenario::unknown-key`.
+    /// The stable code, such as `scenario::unknown-key`.
     fn code(self) -> &'static str {
         match self {
             Problem::Syntax => "scenario::syntax",

@@ -1,5 +1,5 @@
 //! The keys of a scenario file: a row each, from which parsing, defaults, errors, `plimsoll show`, help and the
-//! reference page come. A workload's own rows stand in its file, those of every workload in [`super::shared_keys`].
+//! reference page come. The rows of one workload are in its file, those of every workload in [`super::shared_keys`].
 
 use super::assignment::Key;
 use super::shared_keys::{FIRST, LAST};
@@ -52,7 +52,7 @@ pub(super) fn row(kind: WorkloadKind, name: &str) -> Option<&'static Key> {
     rows(kind).find(|key| key.name == name)
 }
 
-/// A workload's own row of a name stands in the place of the shared one.
+/// The rows of a workload. Its own row of a name replaces the shared one.
 pub(super) fn rows(kind: WorkloadKind) -> impl Iterator<Item = &'static Key> {
     let own = kind.own_keys();
     let shared = move |shared: &'static [Key]| {
@@ -82,7 +82,7 @@ pub(super) fn names() -> Vec<&'static str> {
     names
 }
 
-/// A row of the documentation: a key, and the workloads of which it is true; none where it is true of all.
+/// A row of the documentation: a key, and the workloads that it applies to; none if it applies to all.
 struct Documented {
     key: &'static Key,
     of: Vec<WorkloadKind>,
@@ -119,7 +119,7 @@ impl Documented {
     }
 }
 
-/// The table of keys in Markdown, as it stands in the reference page.
+/// The table of keys in Markdown, for the reference.
 pub fn keys_markdown() -> String {
     let mut page =
         String::from("| key | of | type | default | sweep | meaning |\n|---|---|---|---|---|---|\n");

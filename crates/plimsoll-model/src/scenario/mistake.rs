@@ -8,7 +8,7 @@ use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 /// A mistake: a message with a stable code, the place in the text, and the remedy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mistake {
-    /// The stable name of the kind, as in `scenario::unknown-key`.
+    /// The stable code, such as `scenario::unknown-key`.
     pub code: &'static str,
     pub message: String,
     /// The text and the places in it, where the mistake is in a text.

@@ -41,9 +41,9 @@ pub enum Subject {
     /// zswap (with the named compressor or the current one) before a swap file.
     Zswap(Option<String>),
     SwapFile,
-    /// No swap of ours: nothing can be trimmed.
+    /// No swap device: the kernel cannot trim anonymous pages.
     NoSwap,
-    /// An allocator, without swap of ours.
+    /// An allocator, without a swap device.
     Allocator(Allocator),
 }
 

@@ -187,7 +187,7 @@ fn size_error(key: &Key, error: &SizeError, place: &Place) -> Box<Invalid> {
         .help(help)
 }
 
-/// A number in the bounds of its key; none is one that nothing of ours can hold.
+/// Checks a number against the bounds of its key; `None` is a number too large for its type.
 fn within<T: PartialOrd>(
     key: &Key,
     place: &Place,
@@ -287,7 +287,7 @@ fn example(key: &Key) -> String {
     text.to_owned()
 }
 
-/// Words of the key table without their Markdown.
+/// Text of the key table without Markdown.
 fn plain(words: &str) -> String {
     words.replace('`', "")
 }

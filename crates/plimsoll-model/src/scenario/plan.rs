@@ -18,7 +18,7 @@ pub struct Plan {
     /// Whether `--quick` shrank the scenario.
     pub quick: bool,
     pub order: Order,
-    /// Seconds after which the run is stopped. Not given in recordings from before there was such a limit; see
+    /// Seconds after which the run is stopped. Absent in recordings of versions without such a limit; see
     /// [`Plan::time_limit`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_limit: Option<f64>,

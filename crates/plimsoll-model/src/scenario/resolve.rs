@@ -358,7 +358,7 @@ struct Combination {
     /// Index of the value taken, for each entry.
     pick: Vec<usize>,
     settings: Settings,
-    /// The text of every setting as it came out, by its key.
+    /// The text of every resolved setting, by its key.
     texts: Vec<(&'static str, String)>,
     params: Vec<(String, String)>,
 }

@@ -26,7 +26,7 @@ pub(super) fn settings(kind: WorkloadKind, values: &Assignment<'_>) -> Result<Se
     })
 }
 
-/// The text of every setting as it came out, by its key.
+/// The text of every resolved setting, by its key.
 pub(super) fn texts(
     kind: WorkloadKind,
     values: &Assignment<'_>,
@@ -37,7 +37,7 @@ pub(super) fn texts(
         .collect()
 }
 
-/// The settings as recordings from schema 4 on have them.
+/// The settings of recordings from schema 4 on.
 #[derive(Deserialize)]
 #[serde(remote = "Settings")]
 struct Present {
@@ -52,7 +52,7 @@ struct Present {
     phase_timeout: f64,
 }
 
-/// Settings that recordings up to schema 3 had for every workload.
+/// Settings that every workload had in recordings up to schema 3.
 const OF_ALL_UNTIL_3: [&str; 6] = ["class", "size", "request", "trim", "hold", "thp"];
 
 impl<'de> Deserialize<'de> for Settings {
@@ -65,8 +65,8 @@ impl<'de> Deserialize<'de> for Settings {
     }
 }
 
-/// Turns settings of schema 3 or less into present ones: a workload takes those of all that are its own now, and leaves
-/// the others.
+/// Converts settings of schema 3 or earlier: moves those of all workloads into the workload that has them now, and
+/// drops the others.
 fn move_into_workload(document: &mut Map<String, Json>) {
     let workload = document.get_mut("workload").map(Json::take);
     let (name, mut own) = match workload {

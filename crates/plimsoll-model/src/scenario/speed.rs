@@ -43,22 +43,22 @@ impl Default for SpeedHints {
 }
 
 impl SpeedHints {
-    /// Seconds in which `bytes` of this class are filled, trimmed, restored and compared once.
+    /// Seconds to fill, trim, restore and compare `bytes` of a class once.
     pub(super) fn once_seconds(&self, subject: &Subject, class: &FillClass, bytes: u64) -> f64 {
         self.fill_seconds(bytes) + self.stored_seconds(subject, class, bytes) + self.verify_seconds(bytes)
     }
 
-    /// Seconds in which so many bytes are filled.
+    /// Seconds to fill `bytes`.
     pub(super) fn fill_seconds(&self, bytes: u64) -> f64 {
         bytes as f64 / 1e9 / self.fill_gb_per_s
     }
 
-    /// Seconds in which so many bytes are compared.
+    /// Seconds to compare `bytes`.
     pub(super) fn verify_seconds(&self, bytes: u64) -> f64 {
         bytes as f64 / 1e9 / self.verify_gb_per_s
     }
 
-    /// Seconds in which so many bytes of a class leave and come back.
+    /// Seconds to trim and restore `bytes` of a class.
     pub(super) fn stored_seconds(&self, subject: &Subject, class: &FillClass, bytes: u64) -> f64 {
         let gb = bytes as f64 / 1e9;
         let both = |out: f64, back: f64| gb / out + gb / back;

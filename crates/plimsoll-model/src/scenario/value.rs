@@ -69,7 +69,7 @@ impl fmt::Display for Value {
     }
 }
 
-/// The value of a text that a row of the table has as default; none where the row is wrong.
+/// The value of the default of a row, from its text; none if the row is wrong.
 pub(super) fn of_text(kind: Kind, text: &str) -> Option<Value> {
     Some(match kind {
         Kind::Workload => Value::Workload(WorkloadKind::of_name(text)?),
@@ -87,7 +87,7 @@ pub(super) fn of_text(kind: Kind, text: &str) -> Option<Value> {
     })
 }
 
-/// A given text, cut so that a message stays a line.
+/// A text of the user, shortened so that a message stays one line.
 pub(super) fn short(text: &str) -> String {
     let mut shown: String = text
         .chars()

@@ -333,7 +333,7 @@ impl MemoryCgroup {
         Ok(())
     }
 
-    /// Asks the kernel to reclaim `bytes` through [`RECLAIM`]. It does not come back before it has tried.
+    /// Asks the kernel to reclaim `bytes` through [`RECLAIM`]. Returns after the kernel has tried.
     ///
     /// # Errors
     /// EAGAIN where it reclaimed less, EINTR where it was interrupted.

@@ -16,8 +16,8 @@ use records::{Entry, entry};
 /// Nanoseconds of CPU time between two samples: about a thousand a second, and no multiple of the timer's period, so
 /// that samples do not fall into step with it.
 const PERIOD_NS: u64 = 1_003_001;
-/// Bytes of the buffer that the kernel writes samples to: a second of the longest chains, and no more than users without
-/// privileges may lock (`kernel.perf_event_mlock_kb`).
+/// Bytes of the buffer that the kernel writes samples to: a second of the longest chains, and no more than users
+/// without privileges may lock (`kernel.perf_event_mlock_kb`).
 const BUFFER: usize = 256 << 10;
 /// Functions that a profile names.
 const NAMED: usize = 12;

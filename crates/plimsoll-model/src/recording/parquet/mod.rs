@@ -106,7 +106,7 @@ pub(super) fn read(path: &Path, expected: Option<&str>) -> Result<Samples, Recor
     Ok(samples)
 }
 
-/// Turns a finished file back into a stream of `schema`, for a run that goes on; `None` when it has other columns.
+/// Converts a finished file into a stream of `schema`, for a resumed run; `None` if it has other columns.
 pub(super) fn to_stream(
     from: &Path,
     expected: Option<&str>,

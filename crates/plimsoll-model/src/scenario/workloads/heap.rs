@@ -62,7 +62,7 @@ impl Heap {
         }
     }
 
-    /// Whether it goes on for its `duration`, rather than until a piece of work is done.
+    /// Whether the load runs for its `duration`, rather than for a fixed amount of work.
     pub fn is_timed(&self) -> bool {
         !matches!(self.load, HeapLoad::Aggressive | HeapLoad::Fragmentation)
     }

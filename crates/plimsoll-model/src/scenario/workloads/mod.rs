@@ -93,7 +93,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Bytes that the workers fill, all together and at most.
+    /// Most bytes that the workers fill, all together.
     pub fn size(&self) -> u64 {
         self.workload.model().size(self)
     }
@@ -163,7 +163,7 @@ pub enum Need {
     HugePages(u64),
 }
 
-/// Settings that do not fit each other.
+/// Settings that contradict each other.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Unfit(String);
@@ -181,7 +181,7 @@ pub(super) trait Model {
     where
         Self: Sized;
 
-    /// Bytes that the workers fill, all together and at most.
+    /// Most bytes that the workers fill, all together.
     fn size(&self, settings: &Settings) -> u64;
 
     /// Most bytes that the workers hold, all together.
@@ -227,13 +227,13 @@ pub(super) trait Model {
         Vec::new()
     }
 
-    /// Checks that the settings fit each other.
+    /// Checks that the settings do not contradict each other.
     fn check(&self, settings: &Settings) -> Result<(), Unfit> {
         swap_holds_size(settings)
     }
 }
 
-/// Refuses a swap device that does not hold all that is filled.
+/// Rejects a swap device smaller than the filled memory.
 fn swap_holds_size(settings: &Settings) -> Result<(), Unfit> {
     if !settings.subject.has_swap() || settings.swap_size >= settings.size() {
         return Ok(());

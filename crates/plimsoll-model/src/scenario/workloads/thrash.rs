@@ -41,7 +41,7 @@ pub mod finding {
 
 /// Bytes that the process of a consumer takes in the cgroup besides its area: heap, stack, page tables.
 const PROCESS: u64 = 512 << 10;
-/// Bytes that the probes take: the small set, their processes, and the program that one of them starts.
+/// Memory of the probes: the small set, their processes, and the program that one of them starts.
 const PROBES: u64 = 8 << 20;
 
 pub(in crate::scenario) const KEYS: &[Key] = &[

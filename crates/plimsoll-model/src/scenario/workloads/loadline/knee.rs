@@ -28,7 +28,7 @@ pub struct Point {
 pub struct Bracket {
     /// The last that is carried.
     pub low: Point,
-    /// The first that is not; none where the largest load is carried.
+    /// The first load that is not carried; none if the largest one is.
     pub high: Option<Point>,
     /// Useful work at the lowest load.
     pub base: f64,
@@ -59,7 +59,7 @@ pub fn better<T>(mut all: Vec<T>, point: impl Fn(&T) -> Point) -> Vec<T> {
     all
 }
 
-/// The loads next to the knee, of points by load; none where even the lowest load is not carried.
+/// The loads next to the knee, from points by load; none if even the lowest load is not carried.
 pub fn bracket(points: &[Point]) -> Option<Bracket> {
     let base = points
         .first()
