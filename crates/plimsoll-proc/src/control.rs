@@ -54,7 +54,6 @@ impl ControlError {
         }
     }
 
-    /// Number of the system's error.
     pub fn errno(&self) -> Option<i32> {
         self.io().raw_os_error()
     }

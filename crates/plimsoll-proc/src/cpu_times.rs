@@ -14,7 +14,6 @@ pub mod at {
     pub const USER: usize = 0;
     /// Programs of low priority.
     pub const NICE: usize = 1;
-    /// The kernel.
     pub const SYSTEM: usize = 2;
     /// Nothing.
     pub const IDLE: usize = 3;

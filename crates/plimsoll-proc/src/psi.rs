@@ -16,7 +16,6 @@ pub struct Stall<'a> {
     pub total_us: Option<i64>,
 }
 
-/// Values of a pressure file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Pressure<'a> {
     /// Some task stalled.

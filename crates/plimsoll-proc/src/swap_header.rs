@@ -42,11 +42,8 @@ pub struct SwapHeader {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("cannot make a swap area of {bytes} bytes: it must have {least} to {most}")]
 pub struct SwapHeaderError {
-    /// Bytes asked for.
     pub bytes: u64,
-    /// Least bytes.
     pub least: u64,
-    /// Most bytes.
     pub most: u64,
 }
 

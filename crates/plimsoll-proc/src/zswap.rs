@@ -7,7 +7,6 @@ use super::{Tree, chosen};
 /// Folder of the parameters.
 pub const PARAMETERS: &str = "/sys/module/zswap/parameters";
 
-/// A parameter that can be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Parameter {
     /// `Y` or `N`.

@@ -33,7 +33,6 @@ impl CgroupFiles {
     }
 }
 
-/// The kept-open files.
 pub(crate) struct Cgroup {
     usage: KeptFile,
     swap: KeptFile,

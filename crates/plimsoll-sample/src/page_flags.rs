@@ -89,7 +89,6 @@ pub enum PageKind {
     Reserved,
 }
 
-/// A kind in words.
 #[derive(Debug, Clone, Copy)]
 pub struct KindWords {
     pub kind: PageKind,
@@ -197,7 +196,6 @@ const fn words(kind: PageKind, name: &'static str, title: &'static str, meaning:
     }
 }
 
-/// Properties of pages of any kind.
 #[derive(Debug, Clone, Copy)]
 pub struct Attribute {
     pub name: &'static str,
@@ -325,7 +323,6 @@ pub enum PageFlagsError {
     /// This user may not.
     #[error("cannot read {PATH}: {0}; run as root (CAP_SYS_ADMIN)")]
     Denied(#[source] io::Error),
-    /// The kernel has no such file.
     #[error("cannot read {PATH}: this kernel was built without CONFIG_PROC_PAGE_MONITOR")]
     Unsupported,
     #[error("cannot read {PATH}: {0}")]

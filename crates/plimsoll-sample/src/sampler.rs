@@ -185,7 +185,6 @@ struct Latest {
 /// Invariant: `retired` is empty while `waiting` is not, so the thread never has to free anything.
 #[derive(Default)]
 struct Handover {
-    /// Sources for the thread.
     waiting: Option<Box<Attached>>,
     /// The thread's previous sources, for the handle to close.
     retired: Option<Box<Attached>>,

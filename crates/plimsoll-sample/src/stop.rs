@@ -100,7 +100,6 @@ impl Stop {
         self.ask(Cause::TimeLimit(limit));
     }
 
-    /// The first cause wins.
     fn ask(&self, cause: Cause) {
         self.from_within
             .lock()

@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 pub enum RecordingError {
     #[error("cannot {doing} {}: {source}", path.display())]
     Io {
-        /// The verb: "create", "read", ...
         doing: &'static str,
         path: PathBuf,
         source: io::Error,

@@ -94,7 +94,6 @@ pub struct Resumption {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SamplerSettings {
-    /// Ticks a second.
     pub hz: u32,
     /// Whether the sampler's memory was locked; if not, why.
     pub locked: Result<(), String>,
@@ -121,7 +120,6 @@ pub struct Host {
     pub settings: BTreeMap<String, String>,
 }
 
-/// A line of `events.jsonl`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Event {
     /// Nanoseconds since the start of the recording.
@@ -156,7 +154,6 @@ pub enum EventKind {
     /// The environment of a trial was set up; `text` describes it, as JSON. The undoing, before the trial's end, has
     /// no event.
     Environment,
-    /// Something a reader must know.
     Warning,
     /// A mark: set by the user of the monitor (`number` 1-4, or a note in `text`), or appended by another program once
     /// the run has ended.

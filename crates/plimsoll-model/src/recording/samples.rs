@@ -20,7 +20,6 @@ pub struct Samples {
     known: Vec<Option<usize>>,
 }
 
-/// A column of [`Samples`].
 #[derive(Debug, Clone, Copy)]
 pub struct ColumnView<'a> {
     values: &'a [i64],
@@ -47,7 +46,6 @@ impl Samples {
         self.t_ns.len()
     }
 
-    /// True when there is none.
     pub fn is_empty(&self) -> bool {
         self.t_ns.is_empty()
     }

@@ -18,7 +18,6 @@ use super::{RecordingError, Samples};
 /// Most bytes of metadata: a larger length is damage.
 const METADATA_MAX: usize = 16 << 20;
 
-/// Reads a stream batch by batch.
 #[derive(Debug)]
 pub(super) struct Reader {
     input: BufReader<File>,
@@ -65,7 +64,6 @@ impl Reader {
         Ok(Some(reader))
     }
 
-    /// The stream's schema.
     pub(super) fn schema(&self) -> &Arc<Schema> {
         &self.schema
     }

@@ -44,7 +44,6 @@ impl FrontEnd {
 /// An allocator that is known by name, with the file names that its library has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KnownAllocator {
-    /// The name in a scenario file.
     pub name: &'static str,
     /// File names of the library, the newest first.
     pub libraries: &'static [&'static str],
@@ -80,7 +79,6 @@ pub const KNOWN_ALLOCATORS: &[KnownAllocator] = &[
     known("tbbmalloc", &["libtbbmalloc_proxy.so.2"]),
 ];
 
-/// Which of [`KNOWN_ALLOCATORS`] a machine has.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AllocatorSet(u32);
 

@@ -64,15 +64,12 @@ pub struct Key {
     pub name: &'static str,
     /// Another name, from the literature.
     pub alias: Option<&'static str>,
-    /// Type of its values.
     pub kind: Kind,
-    /// Meaning, as text.
     pub meaning: &'static str,
     /// Whether a list of values is allowed, which makes a sweep.
     pub sweep: bool,
     /// True for keys of the whole plan, which a section cannot have.
     pub whole_plan: bool,
-    /// The default.
     pub(super) preset: Preset,
     /// True for a size that follows from other keys: no file sets it, and it can be the base of shares.
     pub(super) derived: bool,
@@ -86,7 +83,6 @@ pub struct Key {
 pub(super) type Computed = fn(&Assignment<'_>) -> Result<Option<Value>, Box<Invalid>>;
 type Adjust = fn(&Assignment<'_>, Value, bool) -> Result<Value, Box<Invalid>>;
 
-/// The default of a key.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Preset {
     /// This value, as text of a file.
@@ -258,7 +254,6 @@ impl<'a> Assignment<'a> {
         }
     }
 
-    /// A whole number.
     pub(super) fn integer(&self, name: &str) -> Result<u64, Box<Invalid>> {
         self.typed(name, |value| match value {
             Value::Integer(number) => Some(*number),
@@ -288,7 +283,6 @@ impl<'a> Assignment<'a> {
         })
     }
 
-    /// One of several names.
     pub(super) fn choice<T: Choice>(&self, name: &str) -> Result<T, Box<Invalid>> {
         self.typed(name, |value| match value {
             Value::Choice(name) => T::of_name(name),
@@ -317,7 +311,6 @@ impl<'a> Assignment<'a> {
         })
     }
 
-    /// Sizes of blocks.
     pub(super) fn block_sizes(&self, name: &str) -> Result<BlockSizes, Box<Invalid>> {
         self.typed(name, |value| match value {
             Value::BlockSizes(sizes) => Some(*sizes),

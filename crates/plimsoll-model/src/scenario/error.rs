@@ -43,7 +43,6 @@ pub enum ScenarioError {
     Invalid(#[from] Box<Invalid>),
 }
 
-/// Kinds of mistakes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Problem {

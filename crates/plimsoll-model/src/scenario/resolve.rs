@@ -69,7 +69,6 @@ struct Layers<'d> {
     shrunk: bool,
 }
 
-/// A section with its layers merged.
 struct Merged<'d> {
     section: &'d Section,
     /// In the order of the file, without the keys of the whole plan.

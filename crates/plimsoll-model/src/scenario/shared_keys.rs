@@ -119,7 +119,6 @@ pub(super) const LAST: &[Key] = &[
     .whole_plan(),
 ];
 
-/// Content of the filled memory.
 pub(super) const CLASS: Key = key(
     "class",
     Kind::Class,

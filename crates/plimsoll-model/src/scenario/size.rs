@@ -32,7 +32,6 @@ pub enum SizeError {
     /// No number at its start.
     #[error("not a size")]
     NotASize,
-    /// A number below zero.
     #[error("a size cannot be negative")]
     Negative,
     /// Less than one byte, or 0%.

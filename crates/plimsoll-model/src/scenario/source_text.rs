@@ -35,7 +35,6 @@ impl Source {
         Source(Arc::new(Inner { name, text, argument }))
     }
 
-    /// The name that errors show.
     pub fn name(&self) -> &str {
         &self.0.name
     }

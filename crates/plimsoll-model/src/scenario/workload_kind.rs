@@ -56,7 +56,6 @@ impl Default for WorkloadKind {
 }
 
 impl WorkloadKind {
-    /// The workload of a name.
     pub fn of_name(name: &str) -> Option<WorkloadKind> {
         WorkloadKind::ALL.into_iter().find(|kind| kind.name() == name)
     }

@@ -135,7 +135,6 @@ pub struct MemoryCgroup {
 }
 
 impl MemoryCgroup {
-    /// The cgroup whose folder is `path`.
     pub fn new(path: impl Into<PathBuf>, version: CgroupVersion) -> MemoryCgroup {
         MemoryCgroup {
             version,
@@ -151,7 +150,6 @@ impl MemoryCgroup {
         &self.path
     }
 
-    /// A file of its folder.
     pub fn file(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }

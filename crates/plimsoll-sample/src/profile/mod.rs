@@ -150,7 +150,6 @@ struct Counts {
 }
 
 impl Counts {
-    /// Counts a record of kind `kind`.
     fn add(&mut self, kind: u32, body: &[u8]) {
         match entry(kind, body) {
             Some(Entry::Sample(sample)) => {

@@ -33,7 +33,6 @@ pub(super) struct FileWriter<W> {
 }
 
 impl<W: Write> FileWriter<W> {
-    /// Begins a file.
     pub(super) fn new(mut output: W, schema: Arc<Schema>) -> io::Result<Self> {
         output.write_all(MAGIC)?;
         Ok(FileWriter {

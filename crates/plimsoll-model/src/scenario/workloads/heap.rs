@@ -68,7 +68,6 @@ impl Heap {
     }
 }
 
-/// The load on malloc.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HeapLoad {

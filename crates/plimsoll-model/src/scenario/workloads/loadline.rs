@@ -20,7 +20,6 @@ pub use knee::{Bracket, CARRIED, Point, better, bracket};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Loadline {
     pub class: FillClass,
-    /// How pages are chosen.
     pub pattern: Pattern,
     /// Largest load, as a multiple of the limit.
     pub max_load: f64,

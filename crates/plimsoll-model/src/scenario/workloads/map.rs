@@ -102,7 +102,6 @@ impl GiveBack {
         GiveBack::Exit,
     ];
 
-    /// The name of its phase.
     pub fn name(self) -> &'static str {
         match self {
             GiveBack::Munmap => "munmap",

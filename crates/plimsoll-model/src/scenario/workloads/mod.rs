@@ -154,7 +154,6 @@ impl Workload {
     }
 }
 
-/// A need of a workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Need {
     /// The soft ceiling of a cgroup (`memory.high`).
@@ -163,7 +162,6 @@ pub enum Need {
     HugePages(u64),
 }
 
-/// Settings that contradict each other.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Unfit(String);

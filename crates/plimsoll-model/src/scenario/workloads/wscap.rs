@@ -18,7 +18,6 @@ pub struct Wscap {
     pub size: u64,
     /// Size over cap: 2 is a cap of half the size.
     pub load: f64,
-    /// Mechanism of the cap.
     pub cap_by: CapBy,
     /// Seconds of each measured stretch.
     pub duration: f64,
@@ -28,7 +27,6 @@ pub struct Wscap {
     pub thp: ThpMode,
 }
 
-/// Mechanisms of a cap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CapBy {
@@ -56,7 +54,6 @@ pub mod phase {
     pub const CAPPED: &str = "capped";
     /// Scans after the working set was emptied once.
     pub const EMPTIED: &str = "emptied";
-    /// Every byte is compared.
     pub const VERIFY: &str = "verify";
 }
 
