@@ -114,7 +114,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_text_reads_back_as_what_was_written(values in prop::collection::vec(1u64..10_000_000_000_000, 0..200)) {
+        fn the_text_of_a_histogram_round_trips(values in prop::collection::vec(1u64..10_000_000_000_000, 0..200)) {
             let mut latencies = Latencies::new();
             for value in &values {
                 latencies.record(*value);
@@ -127,7 +127,7 @@ mod tests {
         }
 
         #[test]
-        fn percentiles_are_right_to_a_percent(mut values in prop::collection::vec(1u64..1_000_000_000, 1..200)) {
+        fn percentiles_are_within_one_percent(mut values in prop::collection::vec(1u64..1_000_000_000, 1..200)) {
             let mut latencies = Latencies::new();
             for value in &values {
                 latencies.record(*value);
@@ -143,13 +143,13 @@ mod tests {
         }
 
         #[test]
-        fn no_text_makes_reading_fail_badly(text in ".{0,200}") {
+        fn arbitrary_text_never_panics(text in ".{0,200}") {
             let _ = Latencies::from_text(&text);
         }
     }
 
     #[test]
-    fn what_waited_behind_a_long_one_is_counted_too() {
+    fn work_queued_behind_a_long_one_is_counted() {
         let mut latencies = Latencies::new();
         for _ in 0..99 {
             latencies.record_corrected(1_000, 1_000_000);
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_has_no_percentiles() {
+    fn an_empty_histogram_has_no_percentiles() {
         let latencies = Latencies::new();
         assert_eq!((latencies.percentile(50.0), latencies.max()), (None, None));
         assert_eq!(Latencies::from_text(&latencies.to_text()).unwrap().count(), 0);

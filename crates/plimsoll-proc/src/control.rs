@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_chosen_word_is_what_counts() {
+    fn the_bracketed_word_is_the_choice() {
         assert_eq!(chosen("lzo-rle lzo [lz4] \n"), "lz4");
         assert_eq!(chosen("Y\n"), chosen("1"));
         assert_eq!(chosen("N"), chosen("0"));

@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn hidden_addresses_are_no_symbols() {
+    fn hidden_addresses_are_rejected() {
         let text = "0000000000000000 T exc_page_fault\n0000000000000000 t lz4\n";
         assert_eq!(Symbols::parse(text), None);
     }

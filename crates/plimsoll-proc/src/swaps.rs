@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_of_such_a_name_is_no_deleted_one() {
+    fn a_name_that_ends_in_deleted_is_not_a_deleted_file() {
         let folder = tempfile::tempdir().unwrap();
         let theirs = folder.path().join("swap (deleted)");
         fs::write(&theirs, "").unwrap();

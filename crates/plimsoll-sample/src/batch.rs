@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_row_goes_out_at_once_and_the_others_by_the_batch() {
+    fn the_first_row_is_sent_alone_and_the_others_in_batches() {
         let (mut outbox, batches) = Outbox::new(3, 3);
         push(&mut outbox, 0..5);
         outbox.flush();
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_counted_as_dropped_when_nobody_takes_them() {
+    fn rows_without_a_receiver_count_as_dropped() {
         let (mut outbox, batches) = Outbox::new(1, 1);
         drop(batches);
         push(&mut outbox, 0..40);

@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_cause_is_named_with_what_to_do() {
+    fn the_first_cause_is_named_with_its_remedy() {
         let stop = Stop::default();
         assert_eq!(stop.cause(), None);
         stop.expire(Duration::from_millis(1500));

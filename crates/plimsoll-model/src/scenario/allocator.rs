@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_machine_has_is_compared_with_ours_and_the_c_librarys() {
+    fn installed_allocators_are_compared_with_built_in_ones() {
         let texts = |set: AllocatorSet| -> Vec<String> { set.subjects().map(|a| a.to_string()).collect() };
         let none = ["plimsoll:lfh", "plimsoll:standard", "glibc"];
         assert_eq!(texts(AllocatorSet::default()), none);
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_library_is_named_by_a_path_that_the_loader_takes_as_one() {
+    fn library_paths_have_no_separators_of_the_loader() {
         let library = Allocator::Library("/opt/libmine.so".into());
         assert_eq!(Allocator::of_text("preload=/opt/libmine.so"), Some(library));
         // The loader would look a bare name up, and take a space or a colon for the end of it.

@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_are_of_all_samples_and_lost_ones_are_told() {
+    fn shares_are_of_all_samples_and_lost_samples_are_counted() {
         let symbols = symbols();
         let mut counts = Counts {
             faults: symbols.range("exc_page_fault").into_iter().collect(),
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_sampled_says_nothing() {
+    fn a_profile_without_samples_is_empty() {
         assert_eq!(Counts::default().profile(&symbols()), Profile::default());
     }
 }

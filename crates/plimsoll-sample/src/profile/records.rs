@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_is_not_whole_is_none() {
+    fn an_incomplete_record_is_rejected() {
         let whole = bytes(&[1, 3, KERNEL, 5, 6]);
         assert!(entry(SAMPLE, &whole).is_some());
         for length in 0..whole.len() {
@@ -92,7 +92,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_record_makes_reading_fail_badly(
+        fn arbitrary_records_never_panic(
             kind in 0u32..20,
             body in prop::collection::vec(any::<u8>(), 0..200),
         ) {

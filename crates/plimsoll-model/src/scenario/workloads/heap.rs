@@ -285,7 +285,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_of_blocks_are_written_as_they_are_read() {
+    fn block_sizes_round_trip() {
         for (text, low, high) in [
             ("0-1k", 1, 1024),
             ("1-2k", 1024, 2048),
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_live_is_that_of_all_threads() {
+    fn live_bytes_count_all_threads() {
         let heap = |load| Heap {
             load,
             threads: 4,
