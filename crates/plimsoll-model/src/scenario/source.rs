@@ -2,10 +2,10 @@
 
 use std::io::{ErrorKind, Read};
 use std::path::Path;
-use std::sync::Arc;
 
 use super::error::ScenarioError;
 use super::nearest::near;
+use super::source_text::Source;
 
 /// Largest scenario file that is read: 1 MiB.
 pub const MAX_FILE_BYTES: u64 = 1 << 20;
@@ -15,9 +15,8 @@ pub const MAX_FILE_BYTES: u64 = 1 << 20;
 pub struct Builtin {
     /// The name that `plimsoll run` takes.
     pub name: &'static str,
-    /// One line for people; the file says the same.
+    /// One line; the file has the same.
     pub title: &'static str,
-    /// The scenario file.
     pub text: &'static str,
 }
 
@@ -124,39 +123,7 @@ pub fn builtin() -> &'static [Builtin] {
     BUILTINS
 }
 
-/// A named text. Cheap to clone.
-#[derive(Debug, Clone)]
-pub struct Source(Arc<Inner>);
-
-#[derive(Debug)]
-struct Inner {
-    name: String,
-    text: Arc<str>,
-    argument: bool,
-}
-
-impl PartialEq for Source {
-    /// Sources are the same when they are the same text in memory: two `--set` arguments are two sources.
-    fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
-    }
-}
-
 impl Source {
-    /// A text under the name that errors show (a path, or `compression (built in)`).
-    pub fn new(name: impl Into<String>, text: impl Into<Arc<str>>) -> Self {
-        Self::with(name.into(), text.into(), false)
-    }
-
-    /// An argument of the command line: the option's name and what was given to it.
-    pub(super) fn argument(option: &str, text: &str) -> Self {
-        Self::with(option.to_owned(), text.into(), true)
-    }
-
-    fn with(name: String, text: Arc<str>, argument: bool) -> Self {
-        Source(Arc::new(Inner { name, text, argument }))
-    }
-
     /// Reads a scenario file.
     ///
     /// # Errors
@@ -197,28 +164,13 @@ impl Source {
         })?;
         Ok(Self::new(path.display().to_string(), text))
     }
-
-    /// The name that errors show.
-    pub fn name(&self) -> &str {
-        &self.0.name
-    }
-
-    /// The text.
-    pub fn text(&self) -> &str {
-        &self.0.text
-    }
-
-    /// True for what was given on the command line.
-    pub(super) fn is_argument(&self) -> bool {
-        self.0.argument
-    }
 }
 
 /// The text of a built-in scenario, or of the file at a path. A built-in name wins over a file of the same name
 /// in the current folder: write `./compression` for the file.
 ///
 /// # Errors
-/// Neither a name nor a file (with the nearest names), or what [`Source::read`] says.
+/// Neither a name nor a file (with the nearest names), and the errors of [`Source::read`].
 pub fn find(name_or_path: &str) -> Result<Source, ScenarioError> {
     if let Some(builtin) = BUILTINS.iter().find(|b| b.name == name_or_path) {
         return Ok(Source::new(format!("{} (built in)", builtin.name), builtin.text));

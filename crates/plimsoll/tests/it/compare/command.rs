@@ -126,3 +126,33 @@ fn what_cannot_be_compared_is_said() {
         assert!(output.stdout.is_empty());
     }
 }
+
+/// A run of schema 3, and the same run under the names of today.
+#[test]
+fn a_recording_of_schema_3_shares_its_metrics_with_one_of_schema_4() {
+    let old = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data/recording-3/thrash");
+    let folder = tempfile::tempdir().expect("a folder");
+    let new = folder.path().join("new");
+    std::fs::create_dir_all(&new).expect("a folder");
+    for name in ["manifest.json", "trials.jsonl", "events.jsonl", "results.json"] {
+        let text = std::fs::read_to_string(old.join(name)).expect("text");
+        let text = text
+            .replace("bystander", "neighbour")
+            .replace("heartbeat", "wakeup");
+        std::fs::write(new.join(name), text).expect("written");
+    }
+    let compared = compare(&[&old, &new], &["--json"]);
+    let document: serde_json::Value = serde_json::from_slice(&compared.stdout).expect("one document");
+    assert_eq!(
+        document["lone"].as_array().map(Vec::len),
+        Some(0),
+        "{}",
+        document["lone"]
+    );
+    let rows = document["rows"].as_array().expect("rows");
+    for metric in ["neighbour_p99_s", "load_wakeup_p99_s"] {
+        let joined: Vec<_> = rows.iter().filter(|row| row["metric"] == metric).collect();
+        assert_eq!(joined.len(), 1, "{metric}: {rows:?}");
+        assert_eq!(joined[0]["baseline"]["values"], joined[0]["other"]["values"]);
+    }
+}

@@ -1,15 +1,14 @@
 //! The keys of every workload, and the rows that several workloads have.
 
-use super::{Key, Kind, Preset, integer, key};
-use crate::scenario::assignment::{Assignment, GIB, MIB};
-use crate::scenario::error::Invalid;
-use crate::scenario::model::{Order, ThpMode};
-use crate::scenario::size::Base;
-use crate::scenario::value::Value;
+use super::assignment::{Assignment, GIB, Key, MIB, Preset, key};
+use super::error::Invalid;
+use super::kind::{Kind, integer};
+use super::model::{Order, ThpMode};
+use super::size::Base;
+use super::value::Value;
 
-pub(in crate::scenario) const DAY: f64 = 86_400.0;
-/// Longest `time-limit`.
-pub(in crate::scenario) const LONGEST: f64 = 365.0 * DAY;
+pub(super) const DAY: f64 = 86_400.0;
+pub(super) const LONGEST: f64 = 365.0 * DAY;
 
 /// The keys that stand before those of a workload.
 pub(super) const FIRST: &[Key] = &[
@@ -120,8 +119,7 @@ pub(super) const LAST: &[Key] = &[
     .whole_plan(),
 ];
 
-/// What the memory of a workload is filled with.
-pub(in crate::scenario) const CLASS: Key = key(
+pub(super) const CLASS: Key = key(
     "class",
     Kind::Class,
     Preset::Text("random"),
@@ -129,7 +127,7 @@ pub(in crate::scenario) const CLASS: Key = key(
 );
 
 /// Bytes that the workers fill, where no other key says so.
-pub(in crate::scenario) const fn size(meaning: &'static str) -> Key {
+pub(super) const fn size(meaning: &'static str) -> Key {
     fn tenth(values: &Assignment<'_>) -> Result<Option<Value>, Box<Invalid>> {
         let tenth = values.available() / 10 / MIB * MIB;
         Ok(Some(Value::bytes(values.scale.of(tenth.clamp(MIB, GIB)))))
@@ -143,7 +141,7 @@ pub(in crate::scenario) const fn size(meaning: &'static str) -> Key {
 }
 
 /// Bytes of one allocation, at most all of them.
-pub(in crate::scenario) const fn request(meaning: &'static str) -> Key {
+pub(super) const fn request(meaning: &'static str) -> Key {
     fn quarter(values: &Assignment<'_>) -> Result<Option<Value>, Box<Invalid>> {
         Ok(Some(Value::bytes((values.bytes("size")? / 4).min(GIB))))
     }
@@ -162,12 +160,12 @@ pub(in crate::scenario) const fn request(meaning: &'static str) -> Key {
 }
 
 /// The limit of the cgroup, with a default of the workload's own.
-pub(in crate::scenario) const fn limit(preset: Preset, meaning: &'static str) -> Key {
+pub(super) const fn limit(preset: Preset, meaning: &'static str) -> Key {
     key("limit", Kind::Size, preset, meaning).at_most_whole(&[Base::Ram])
 }
 
 /// Seconds of a stretch that is measured.
-pub(in crate::scenario) const fn duration(meaning: &'static str) -> Key {
+pub(super) const fn duration(meaning: &'static str) -> Key {
     key(
         "duration",
         Kind::Seconds { min: 0.05, max: DAY },
@@ -177,7 +175,7 @@ pub(in crate::scenario) const fn duration(meaning: &'static str) -> Key {
 }
 
 /// A rest between phases.
-pub(in crate::scenario) const fn hold(meaning: &'static str) -> Key {
+pub(super) const fn hold(meaning: &'static str) -> Key {
     key(
         "hold",
         Kind::Seconds { min: 0.0, max: DAY },
@@ -186,8 +184,7 @@ pub(in crate::scenario) const fn hold(meaning: &'static str) -> Key {
     )
 }
 
-/// Huge pages for what is filled.
-pub(in crate::scenario) const THP: Key = key(
+pub(super) const THP: Key = key(
     "thp",
     Kind::Choice(ThpMode::NAMES),
     Preset::Text("system"),
