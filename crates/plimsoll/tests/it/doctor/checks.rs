@@ -117,7 +117,7 @@ fn delegation_is_told_from_permissions() {
     assert!(
         found
             .found
-            .contains("delegated: groups can be made below /sys/fs/cgroup/user.slice/mine")
+            .contains("delegated: this user can create groups below /sys/fs/cgroup/user.slice/mine")
     );
     // A temporary folder that may not be written could not be removed.
     drop(mine.mode("sys/fs/cgroup", 0o755));
@@ -264,7 +264,7 @@ fn userfaultfd_features_have_names() {
     );
     assert!(
         full.found
-            .contains("a user without privilege: faults of user code alone (Operation not permitted")
+            .contains("a user without privilege: faults of user code only (Operation not permitted")
     );
     assert_eq!(examine(unprivileged, None).state, State::Limited);
     let old = examine(uffd(Ok(()), Ok(()), Some(0x1fff)), None);
@@ -312,7 +312,7 @@ fn performance_events_are_told_by_what_they_count() {
     let paranoid = examine(Ok(()), refused(), refused());
     assert_eq!(paranoid.state, State::Limited);
     assert!(
-        paranoid.found.contains("usable of user code alone"),
+        paranoid.found.contains("usable for user code only"),
         "{}",
         paranoid.found
     );
