@@ -20,7 +20,10 @@ pub(super) fn ps(options: &Ps, verbosity: &Verbosity) -> Result<Exit, Failure> {
     if !INTERVALS.contains(&options.interval) {
         return Err(Failure::message(
             Exit::Usage,
-            format_args!("cannot use --interval {}: out of range; give seconds from 0.1 to 3600", options.interval),
+            format_args!(
+                "cannot use --interval {}: out of range; give seconds from 0.1 to 3600",
+                options.interval
+            ),
         ));
     }
     if options.sort == PsSort::Pss && !options.pss {

@@ -6,7 +6,9 @@ use plimsoll_lfh::inspect::{MemoryError, SpaceError};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HeapStatError {
-    #[error("cannot read the heaps of pid {pid}: no such process; list all with `plimsoll heap stat --all-heaps`")]
+    #[error(
+        "cannot read the heaps of pid {pid}: no such process; list all with `plimsoll heap stat --all-heaps`"
+    )]
     NoSuchProcess { pid: u32 },
     /// The process ended during the read.
     #[error("cannot read the heaps of pid {pid}: the process ended")]

@@ -31,6 +31,6 @@ pub use model::{
     BucketReport, Cell, CellKind, DamageReport, FrontReport, HEAP_SCHEMA, HeapReport, HeapSurvey,
     ProcessHeaps, RangeReport, ValidationReport,
 };
-pub use program::{Program, ProgramError};
+pub use program::{Obstacle, Program, ProgramError};
 pub use stat::{Stat, stat, stat_all};
 pub use text::{HeapDetail, render};

@@ -19,16 +19,10 @@ use plimsoll_model::sanitize::sanitize;
 pub enum ProgramError {
     /// The program does not exist (`NotFound`) or is not executable.
     #[error("cannot start `{name}`: {source}")]
-    NotStarted {
-        name: String,
-        source: io::Error,
-    },
+    NotStarted { name: String, source: io::Error },
     /// The dynamic linker would not load the library.
     #[error("cannot run `{name}` on this heap: {why}")]
-    NotPreloadable {
-        name: String,
-        why: Obstacle,
-    },
+    NotPreloadable { name: String, why: Obstacle },
 }
 
 /// The reason that the dynamic linker would not load the library.

@@ -189,9 +189,7 @@ fn heap_text(text: &mut String, heap: &HeapReport) {
     if let Some(front) = &heap.front {
         front_text(text, front);
     } else if heap.external_fragmentation_percent > Some(FRAGMENTED_PERCENT) {
-        text.push_str(
-            "  The low-fragmentation front end would help: fragmentation is above 10 %.\n",
-        );
+        text.push_str("  The low-fragmentation front end would help: fragmentation is above 10 %.\n");
     }
     distribution_text(text, heap);
     if heap.moved_units > 0 {

@@ -30,15 +30,9 @@ pub(super) fn text(summary: &Summary) -> String {
             peak.push_str(&format!("; {} in one process, by the kernel", bytes(most as f64)));
         }
         line("working set", peak);
-        line(
-            "swapped out",
-            format!("peak {}", level(target.peak_swap_bytes)),
-        );
+        line("swapped out", format!("peak {}", level(target.peak_swap_bytes)));
         if target.peak_cgroup_bytes.is_some() {
-            line(
-                "cgroup",
-                format!("peak {}", level(target.peak_cgroup_bytes)),
-            );
+            line("cgroup", format!("peak {}", level(target.peak_cgroup_bytes)));
         }
         if summary.program.is_none() {
             let faults = |number: i64| count(u64::try_from(number).unwrap_or(0));

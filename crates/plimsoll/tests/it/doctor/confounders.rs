@@ -30,7 +30,9 @@ fn a_damon_scheme_that_pages_out_is_a_confounder() {
         "without `allow` a filter excludes the pages that it matches"
     );
     assert!(!excluded(with_filter().with(&format!("{filter}/allow"), "Y\n")));
-    assert!(!excluded(with_filter().with(&format!("{filter}/matching"), "N\n")));
+    assert!(!excluded(
+        with_filter().with(&format!("{filter}/matching"), "N\n")
+    ));
 }
 
 #[test]

@@ -133,7 +133,6 @@ fn an_interrupt_ends_a_run_that_waits_for_the_machine() {
     let text = String::from_utf8_lossy(&ended.stderr);
     assert_eq!(early, None, "it did not wait: {text}");
     assert_eq!(ended.status.code(), Some(5), "{text}");
-    assert!(text.contains("interrupted"), "{text}");
     assert_eq!(fs::read_dir(recordings.path()).unwrap().count(), 0);
     let _ = first.finish().unwrap();
 }
@@ -396,10 +395,10 @@ fn a_disk_that_fills_up_under_the_journal_leaves_whole_lines_alone() {
     let left = journal.exists();
     let unmounted = plimsoll_testkit::command("umount").arg(folder.path()).status();
     assert!(unmounted.unwrap().success() && roomy);
+    let full = full.expect("the disk is small");
     assert!(
-        full.expect("no disk is endless")
-            .to_string()
-            .contains("the disk is full")
+        matches!(&full, EnvironmentError::System { source, .. } if source.raw_os_error() == Some(libc::ENOSPC)),
+        "{full:?}"
     );
     assert!(text.len() > 2000 && text.len() < 4096, "{} bytes", text.len());
     assert!(text.ends_with('\n'), "it ends in half a line: {text}");
