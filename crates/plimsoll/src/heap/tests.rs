@@ -78,7 +78,7 @@ fn bucket(subsegments: u64, blocks: [u64; 6]) -> BucketStatistics {
     }
 }
 
-/// As fragmented as that of the verbosity.
+/// As fragmented as the heap in Probert's talk.
 fn standard() -> HeapReport {
     let mut counts = HeapStatistics::default();
     counts.segments = 1;
@@ -133,7 +133,7 @@ fn survey() -> HeapSurvey {
     }
 }
 
-/// Every number of a document but those of its distribution, which counts again what buckets have.
+/// Every number of a document except its distribution, which repeats those of the buckets.
 fn numbers(document: &Value, into: &mut Vec<String>) {
     match document {
         Value::Number(number) => into.push(number.to_string()),
@@ -210,7 +210,7 @@ fn the_word_on_fragmentation_begins_above_a_tenth() {
     assert_eq!(said(112), (true, true, true));
 }
 
-/// The cells of runs of heap 2: so many units of each kind, one behind the other.
+/// The cells of adjacent runs of heap 2, by kind and number of units.
 fn cells_of(runs: &[(UnitKind, u32)]) -> Vec<Cell> {
     let mut first = 0;
     let run = |(kind, length): &(UnitKind, u32)| {

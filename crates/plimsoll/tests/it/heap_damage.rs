@@ -72,7 +72,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn damaged_heaps_are_told_from_outside_and_from_inside() {
+fn damage_is_found_from_outside_and_from_inside() {
     if !has("gcc") {
         return;
     }
@@ -88,7 +88,7 @@ fn damaged_heaps_are_told_from_outside_and_from_inside() {
         (
             &["--hardened"],
             "overrun",
-            "behind a block in use of 112 bytes in place of its canary",
+            "behind a block in use of 112 bytes, in place of its canary",
         ),
     ] {
         let mut damaged = Damaged::start(&program, options, &[how]);
@@ -120,7 +120,7 @@ fn damaged_heaps_are_told_from_outside_and_from_inside() {
 }
 
 #[test]
-fn a_sound_heap_is_told_from_outside_and_from_inside() {
+fn a_sound_heap_has_no_damage_from_outside_or_inside() {
     if !has("gcc") {
         return;
     }
@@ -142,7 +142,7 @@ fn a_sound_heap_is_told_from_outside_and_from_inside() {
 
 /// The library said that such heaps are sound: the walk that it could not make had found nothing.
 #[test]
-fn a_damaged_control_block_is_told_from_outside_and_from_inside() {
+fn a_damaged_control_block_is_found_from_outside_and_inside() {
     if !has("gcc") {
         return;
     }

@@ -236,7 +236,7 @@ fn holding_memory_burns_no_cpu() {
 }
 
 #[test]
-fn what_cannot_be_held_is_refused_and_the_worker_goes_on() {
+fn a_failed_fill_is_an_error_and_the_worker_continues() {
     let mut worker = worker();
     let huge = Command::Fill {
         bytes: 99 << 40,

@@ -95,7 +95,7 @@ fn a_container_without_flags_says_which_flags_it_needs() {
 }
 
 #[test]
-fn delegation_is_told_from_permissions() {
+fn delegation_follows_from_permissions() {
     let machine = modern_host()
         .with("proc/self/status", STATUS_USER)
         .with("proc/self/cgroup", "0::/user.slice/mine\n")
@@ -193,7 +193,7 @@ fn missing_pressure_information_names_the_option_that_helps() {
 }
 
 #[test]
-fn zram_is_told_apart_by_what_is_there() {
+fn zram_state_follows_from_its_files() {
     let gone = || {
         modern_host()
             .without("sys/class/zram-control")
@@ -295,7 +295,7 @@ fn process_madvise_is_missing_where_the_kernel_lacks_it_and_limited_where_it_ref
 }
 
 #[test]
-fn performance_events_are_told_by_what_they_count() {
+fn performance_event_states_follow_from_probes() {
     let tree = modern_host();
     let examine = |perf_user, perf_software, perf_hardware| {
         let probes = Probes {

@@ -102,7 +102,7 @@ fn confounders_are_seen() {
 }
 
 #[test]
-fn a_disk_that_cannot_hold_swap_is_told() {
+fn a_disk_without_swap_file_support_is_missing() {
     let on = |kind: &str, free: u64| {
         let mounts =
             format!("22 1 8:1 / / rw - ext4 /dev/sda1 rw\n40 22 8:2 / /srv/swap rw - {kind} none rw\n");

@@ -215,7 +215,7 @@ fn after_a_reboot_only_files_are_undone() {
 }
 
 #[test]
-fn a_value_is_put_back_unless_somebody_else_changed_it() {
+fn a_value_is_restored_unless_another_process_changed_it() {
     for (now, expected, alone) in [("7", "1", 0), ("1", "1", 0), ("9", "9", 1)] {
         let state = tempfile::tempdir().unwrap();
         let journal = journal_of(state.path(), "run", None, &[]);
@@ -238,7 +238,7 @@ fn a_value_is_put_back_unless_somebody_else_changed_it() {
 }
 
 #[test]
-fn what_cannot_be_undone_keeps_its_journal_and_the_rest_is_undone() {
+fn a_failed_undo_keeps_its_journal_and_undoes_the_rest() {
     let state = tempfile::tempdir().unwrap();
     let (first, second) = (swap_file(state.path(), "first"), state.path().join("second"));
     let journal = journal_of(state.path(), "run", None, std::slice::from_ref(&first));
@@ -301,7 +301,7 @@ fn changes_that_were_never_made_are_undone_without_harm() {
 }
 
 #[test]
-fn a_corrupt_line_keeps_the_journal_and_is_told() {
+fn a_corrupt_line_is_reported_and_keeps_the_journal() {
     let state = tempfile::tempdir().unwrap();
     let files = [
         swap_file(state.path(), "first"),

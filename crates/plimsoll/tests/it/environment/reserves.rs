@@ -28,7 +28,7 @@ fn the_reserve_is_512_mib_or_5_percent() {
 }
 
 #[test]
-fn what_does_not_fit_names_the_largest_size_that_does() {
+fn a_size_too_large_names_the_largest_safe_size() {
     let machine = machine(8 * GIB, 6 * GIB);
     for (subject, size) in [
         ("zram", 7 * GIB),

@@ -118,7 +118,7 @@ fn a_finished_recording_comes_whole_with_the_first_poll() {
 }
 
 #[test]
-fn a_writer_that_is_gone_is_told_from_one_that_says_nothing() {
+fn a_dead_writer_differs_from_a_silent_one() {
     let parent = tempfile::tempdir().unwrap();
     let mut writer = Writer::create(parent.path(), manifest("gone", plan(&[FillClass::Random], 1))).unwrap();
     let mut follow = Follow::open(writer.folder()).unwrap();

@@ -80,7 +80,7 @@ impl Drop for Served {
 }
 
 #[test]
-fn the_page_is_given_to_who_has_the_token_and_comes_by_our_name() {
+fn the_page_needs_the_token_and_the_local_host_name() {
     let served = Served::start(false, 10);
     let host = served.host();
     let with_token = format!("/?token={}", served.token);
@@ -250,7 +250,7 @@ fn the_first_events_say_what_there_is_and_frames_follow_at_rate() {
 }
 
 #[test]
-fn who_connects_again_gets_what_was_missed_and_nothing_twice() {
+fn a_reconnected_client_gets_missed_frames_once() {
     let served = Served::start(false, 20);
     let mut events = served.events(&[]);
     let first = events.until(|event| event.name == "frames").expect("frames");
@@ -279,7 +279,7 @@ fn who_connects_again_gets_what_was_missed_and_nothing_twice() {
 /// What the kernel and the server keep for a client is full after some seconds at this rate, so the stuck ones are held
 /// up; when they read at last, they get what is still to be had, once and in order.
 #[test]
-fn a_client_that_does_not_read_holds_up_nobody() {
+fn a_client_that_does_not_read_delays_no_other() {
     let served = Served::start(false, 100);
     let host = served.host();
     let headers = [("Host", host.as_str()), ("X-Plimsoll", served.token.as_str())];
@@ -339,7 +339,7 @@ fn further_clients_are_refused_until_one_has_vanished() {
 }
 
 #[test]
-fn clients_are_told_of_the_end_and_a_stuck_one_does_not_delay_it() {
+fn clients_get_the_end_event_and_a_stuck_one_does_not_delay_it() {
     let mut served = Served::start(false, 10);
     let _stuck = served.events(&[]);
     let mut events = served.events(&[]);

@@ -46,7 +46,7 @@ fn output_passes_through_and_the_summary_follows_it() {
 
 /// What a program that takes memory is said to have taken, against what it took.
 #[test]
-fn the_summary_has_what_the_program_used() {
+fn the_summary_has_the_resource_usage_of_the_program() {
     // Bytes of zeros that are written, not only mapped.
     let script = "x = b'\\1' * (96 << 20)\nimport time; time.sleep(0.7)\nt = time.process_time()\n\
                   while time.process_time() < t + 0.3: pass";
@@ -139,7 +139,7 @@ fn a_signal_or_the_time_ends_a_monitor_without_a_program_well() {
 }
 
 #[test]
-fn what_is_not_there_is_said() {
+fn missing_targets_are_usage_errors() {
     for (arguments, words) in [
         (&["--pid", "99999999"][..], "there is no such process"),
         (&["--cgroup", "/no/such/group"], "no such cgroup"),

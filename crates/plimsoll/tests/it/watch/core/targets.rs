@@ -131,7 +131,7 @@ fn another_target_is_chosen_and_more_processes_than_are_read_are_said() {
 }
 
 #[test]
-fn what_takes_time_is_done_aside_and_told() {
+fn slow_actions_run_in_the_background_with_a_message() {
     let monitor = live(TargetChoice::None);
     let asked = std::time::Instant::now();
     monitor.trim();

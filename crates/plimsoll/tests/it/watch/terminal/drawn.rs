@@ -139,7 +139,7 @@ fn the_list_of_targets_is_narrowed_by_typing() {
 
 /// What was not sampled is an empty column from top to bottom of the chart, and its neighbours are not.
 #[test]
-fn what_was_not_sampled_is_a_gap() {
+fn missed_samples_are_a_gap() {
     let state = state(true, true);
     let buffer = page(&state, &view(), theme(Depth::True), 200, 60);
     let snapshot = snapshot(&state, &view(), 200, 60);
@@ -175,7 +175,7 @@ fn hostile_names_do_not_act() {
 }
 
 #[test]
-fn a_terminal_that_is_too_small_is_told_so() {
+fn a_small_terminal_gets_a_message() {
     for (width, height) in [(59, 24), (80, 15), (20, 3), (1, 1)] {
         let drawn = signs(&page(
             &state(true, true),

@@ -341,7 +341,7 @@ fn no_color_sends_no_colour() {
 }
 
 #[test]
-fn where_it_cannot_draw_it_says_what_to_do() {
+fn without_a_terminal_the_error_names_headless() {
     let mut terminal = watch(&[("TERM", "dumb")]);
     assert_eq!(terminal.end(), Some(3));
     terminal.until_text("--headless");
