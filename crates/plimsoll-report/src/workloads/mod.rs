@@ -17,6 +17,9 @@ use plimsoll_model::recording::PhaseRows;
 use plimsoll_model::recording::model::{Calibration, Trial};
 use plimsoll_model::scenario::{Settings, WorkloadKind};
 
+/// Draws the section of a workload; `None` if its groups have nothing to draw.
+pub(super) type Section = fn(&Page, &[&Group]) -> Option<Chapter>;
+
 /// What the report has of a workload.
 pub(crate) struct WorkloadReport {
     /// Every metric of its trials.
@@ -26,7 +29,7 @@ pub(crate) struct WorkloadReport {
     /// What the values of its groups say, in a sentence.
     pub(crate) headline: fn(&[&Group]) -> Option<String>,
     /// Its section; none where the report itself is that.
-    pub(super) section: Option<fn(&Page, &[&Group]) -> Option<Chapter>>,
+    pub(super) section: Option<Section>,
 }
 
 /// What the metrics of a trial are made from.

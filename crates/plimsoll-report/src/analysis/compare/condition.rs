@@ -92,9 +92,9 @@ pub struct ConditionError {
     pub fault: Fault,
     message: String,
     help: String,
-    text: String,
+    text: Box<str>,
     at: Range<usize>,
-    label: String,
+    label: Box<str>,
 }
 
 /// What is wrong with a condition.
@@ -126,8 +126,8 @@ impl ConditionError {
             message: self.to_string(),
             marked: Some(Marked {
                 name: None,
-                text: self.text.as_str().into(),
-                places: vec![(self.at.clone(), self.label.clone())],
+                text: (*self.text).into(),
+                places: vec![(self.at.clone(), self.label.to_string())],
             }),
             help: Some(self.help.clone()),
         }
@@ -145,9 +145,9 @@ impl std::str::FromStr for Condition {
             fault,
             message,
             help: GRAMMAR.to_owned(),
-            text: text.to_owned(),
+            text: text.into(),
             at,
-            label: label.to_owned(),
+            label: label.into(),
         };
         let Some(place) = text.rfind(['>', '<']) else {
             return Err(error(
@@ -217,9 +217,9 @@ impl Condition {
                 "write `{sign}`: `{}{sign}{example}` is broken when it gets worse by more than a tenth",
                 self.metric
             ),
-            text: self.text.clone(),
+            text: self.text.as_str().into(),
             at: place..place + 1,
-            label: format!("{way} {} is better", self.metric),
+            label: format!("{way} {} is better", self.metric).into(),
         })
     }
 
@@ -453,11 +453,11 @@ fn unknown_metric(condition: &Condition, known: &[String]) -> ConditionError {
         },
         message: format!("there is no metric `{}`", condition.metric),
         help: format!("the metrics are: {}", known.join(", ")),
-        text: condition.text.clone(),
+        text: condition.text.as_str().into(),
         at: condition.metric_at.clone(),
         label: match nearest.first() {
-            Some(name) => format!("did you mean `{name}`?"),
-            None => "unknown metric".to_owned(),
+            Some(name) => format!("did you mean `{name}`?").into(),
+            None => "unknown metric".into(),
         },
     }
 }
@@ -468,9 +468,9 @@ fn unknown_group(condition: &Condition, groups: &[&str]) -> ConditionError {
         fault: Fault::UnknownGroup,
         message: format!("no group is called `{pattern}`"),
         help: format!("the groups are: {}", groups.join(", ")),
-        text: condition.text.clone(),
+        text: condition.text.as_str().into(),
         at: 0..condition.metric_at.start.saturating_sub(1),
-        label: "means no group".to_owned(),
+        label: "means no group".into(),
     }
 }
 

@@ -153,7 +153,7 @@ fn nobody_without_a_home_has_it_in_the_temporary_folder() {
     open(&temporary, 0o1777);
     // User nobody may lack access to the folder of the program.
     let plimsoll = place.path().join("plimsoll");
-    fs::copy(env!("CARGO_BIN_EXE_plimsoll"), &plimsoll).expect("copied");
+    plimsoll_testkit::copy_program(env!("CARGO_BIN_EXE_plimsoll"), &plimsoll);
     let mut command = plimsoll_testkit::command(&plimsoll);
     command.args(["heap", "run", "--", "sh", "-c", "printf %s \"$LD_PRELOAD\""]);
     let output = ran(as_nobody(&mut command).env("TMPDIR", &temporary).current_dir("/"));
@@ -180,7 +180,7 @@ fn nobody_without_a_home_has_it_in_the_temporary_folder() {
 
     // A program of another user with the set-user-ID bit.
     let borrowed = place.path().join("borrowed");
-    fs::copy("/bin/true", &borrowed).expect("copied");
+    plimsoll_testkit::copy_program("/bin/true", &borrowed);
     open(&borrowed, 0o4755);
     let mut command = plimsoll_testkit::command(&plimsoll);
     command.args(["heap", "run", "--"]).arg(&borrowed);
