@@ -23,7 +23,7 @@ pub struct Builtin {
 const BUILTINS: &[Builtin] = &[
     Builtin {
         name: "tour",
-        title: "What this machine does when memory runs out: a bit of every experiment in about two minutes",
+        title: "A tour of the machine under memory pressure: every experiment in a short form, in about two minutes",
         text: include_str!("../../scenarios/tour.toml"),
     },
     Builtin {
@@ -38,7 +38,7 @@ const BUILTINS: &[Builtin] = &[
     },
     Builtin {
         name: "thrash",
-        title: "Processes that together need more memory than there is, started one after the other",
+        title: "Processes that together need more memory than the limit, started one after the other",
         text: include_str!("../../scenarios/thrash.toml"),
     },
     Builtin {
@@ -63,57 +63,57 @@ const BUILTINS: &[Builtin] = &[
     },
     Builtin {
         name: "loadline",
-        title: "How much more than its memory a machine carries, for each place where pages can go",
+        title: "The load line of a machine: the load that it carries with each swap device",
         text: include_str!("../../scenarios/loadline.toml"),
     },
     Builtin {
         name: "loadline-patterns",
-        title: "How much more than its memory a machine carries, for five ways of using it",
+        title: "The load line of a machine for five access patterns",
         text: include_str!("../../scenarios/loadline-patterns.toml"),
     },
     Builtin {
         name: "wscap",
-        title: "What a cap on the working set costs: scans of memory that does not fit under it",
+        title: "Cost of a cap on the working set: scans of memory larger than the cap",
         text: include_str!("../../scenarios/wscap.toml"),
     },
     Builtin {
         name: "wscap-sweep",
-        title: "Where a cap on the working set begins to cost: sizes from half to four times the cap",
+        title: "Cost of a cap on the working set: sizes from half to four times the cap",
         text: include_str!("../../scenarios/wscap-sweep.toml"),
     },
     Builtin {
         name: "map",
-        title: "What it costs to map memory, hand it back, and get it again",
+        title: "Cost of mapping memory, releasing it and using it again",
         text: include_str!("../../scenarios/map.toml"),
     },
     Builtin {
         name: "contention",
-        title: "Two programs and too little memory: who is trimmed, and when",
+        title: "Two programs and too little memory: which one the kernel trims, and when",
         text: include_str!("../../scenarios/contention.toml"),
     },
     Builtin {
         name: "heap-replacement",
-        title: "What an allocation and a free cost on each allocator, in a heap that is full of blocks",
+        title: "Cost of an allocation and a free on each allocator, in a heap full of blocks",
         text: include_str!("../../scenarios/heap-replacement.toml"),
     },
     Builtin {
         name: "heap-larson",
-        title: "What it costs when threads come and go, and free what others allocated",
+        title: "Cost of frees by other threads than the allocating one, while threads come and go",
         text: include_str!("../../scenarios/heap-larson.toml"),
     },
     Builtin {
         name: "heap-aggressive",
-        title: "How fast heaps grow and shrink: 50 MB in blocks of 32 bytes, in each thread",
+        title: "Speed of growing and shrinking heaps: 50 MB in blocks of 32 bytes in each thread",
         text: include_str!("../../scenarios/heap-aggressive.toml"),
     },
     Builtin {
         name: "heap-fragmentation",
-        title: "How much RAM heaps need for 70 MB of blocks whose sizes shift, and what they give back",
+        title: "RAM of heaps with 70 MB of blocks of shifting sizes, and after all frees",
         text: include_str!("../../scenarios/heap-fragmentation.toml"),
     },
     Builtin {
         name: "heap-scaling",
-        title: "What becomes of heaps with 1 to 512 threads, against the ideal",
+        title: "Throughput of heaps with 1 to 512 threads, against the ideal",
         text: include_str!("../../scenarios/heap-scaling.toml"),
     },
 ];

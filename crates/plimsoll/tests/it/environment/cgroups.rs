@@ -113,7 +113,7 @@ fn an_oom_kill_is_counted() {
 }
 
 #[test]
-fn what_cannot_be_reclaimed_is_said_and_the_limit_is_as_before() {
+fn unreclaimable_memory_is_an_error_and_keeps_the_limit() {
     if !has_cgroup() {
         return;
     }

@@ -64,7 +64,7 @@ fn the_document_has_these_fields() {
 
 /// A name and a command line that would clear the screen, colour it, change its title and turn the writing around.
 #[test]
-fn hostile_names_are_shown_inert() {
+fn hostile_names_are_sanitized() {
     let name = "\x1b[2Jx\u{9b}31m";
     let argument = "\x1b]0;title\x07 \u{202e}gpj\r\n<script>";
     let folder = tempfile::tempdir().unwrap();

@@ -34,7 +34,7 @@ impl Drop for SmallDisk {
 }
 
 #[test]
-fn a_full_disk_says_so_and_keeps_what_was_recorded() {
+fn a_full_disk_is_an_error_and_keeps_the_recording() {
     let Some(disk) = SmallDisk::mount("2m") else {
         plimsoll_testkit::capability("mount", false, "cannot mount a tmpfs");
         return;

@@ -59,7 +59,7 @@ fn a_swap_device_smaller_than_the_fill_is_refused_and_a_dry_run_says_so_too() {
             .expect("plimsoll");
         let ended = Ended::of(output);
         assert_eq!(ended.code, 1, "{}", ended.stderr);
-        assert!(ended.stderr.contains("raise `swap-size`"), "{}", ended.stderr);
+        assert!(ended.stderr.contains("`swap-size`"), "{}", ended.stderr);
     }
 }
 
