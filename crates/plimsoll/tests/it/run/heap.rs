@@ -156,8 +156,7 @@ fn every_load_has_its_figures() {
     }
 }
 
-/// What the verbosity showed of its test: free blocks, uncommitted ranges, and what is lost to them. Of the allocators of
-/// others nobody can say.
+/// The values of the talk: free blocks, uncommitted ranges, and both kinds of fragmentation. Other allocators have none.
 #[test]
 fn our_heaps_are_looked_into_while_fragmentation_holds_its_blocks() {
     let subjects = "subject = [\"glibc\", \"plimsoll:lfh\", \"plimsoll:standard\"]";
