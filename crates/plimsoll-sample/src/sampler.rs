@@ -291,3 +291,28 @@ fn clock_ns(clock: ClockId) -> u64 {
     let time = clock_gettime(clock);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_tick_is_due_at_the_start() {
+        let now_ns = monotonic_ns();
+        let schedule = Schedule::new(1, now_ns);
+        assert_eq!(schedule.deadline_ns(), now_ns);
+        assert!(sleep_until(now_ns, &AtomicBool::new(false)));
+    }
+
+    /// The deadline is centuries away: a stop that waited for it would never return.
+    #[test]
+    fn a_stop_ends_the_sleep_before_its_deadline() {
+        assert!(!sleep_until(u64::MAX, &AtomicBool::new(true)));
+        let stop = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let sleeper = scope.spawn(|| sleep_until(u64::MAX, &stop));
+            stop.store(true, Ordering::Relaxed);
+            assert!(!sleeper.join().expect("no panic"));
+        });
+    }
+}

@@ -6,10 +6,28 @@ export const launch = () => chromium.launch({
   args: ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"],
 });
 
+// Seconds that one check, and that the whole script may take on a busy machine. A page whose script does not run or does
+// not end would keep every call that waits for it.
+const CHECK_S = 120, SCRIPT_S = 900;
+
+setTimeout(() => {
+  console.log(`FAIL the script did not end within ${SCRIPT_S} s`);
+  process.exit(1);
+}, SCRIPT_S * 1000).unref();
+
+// Settles as the promise does; rejects when that takes too long.
+export function within(seconds, what, promise) {
+  let timer;
+  const late = new Promise((_, reject) => {
+    timer = setTimeout(() => reject(new Error(`${what} took more than ${seconds} s`)), seconds * 1000);
+  });
+  return Promise.race([promise, late]).finally(() => clearTimeout(timer));
+}
+
 let failures = 0;
 export async function check(what, action) {
   try {
-    const said = await action();
+    const said = await within(CHECK_S, what, action());
     console.log(`ok   ${what}${said ? ": " + said : ""}`);
   } catch (error) {
     failures++;

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { mkdirSync } from "node:fs";
 import { basename, resolve } from "node:path";
-import { check, coloursOf, complaintsOf, end, launch } from "./browser.mjs";
+import { check, coloursOf, complaintsOf, end, launch, within } from "./browser.mjs";
 
 const file = resolve(process.argv[2]);
 const shots = process.argv[3] ?? null;
@@ -20,7 +20,12 @@ async function open(options = {}) {
   // Of thread time it counts what passes from here on.
   const devtools = await context.newCDPSession(page);
   await devtools.send("Performance.enable", { timeDomain: "threadTicks" });
-  await page.goto("file://" + file, { waitUntil: "load" });
+  await within(60, "opening the report", page.goto("file://" + file, { waitUntil: "load" }));
+  // Without its script every later check would wait in vain for what the script makes.
+  if (complaints.length > 0) {
+    console.log(`FAIL the report complains as it opens: ${complaints.join("; ")}`);
+    process.exit(1);
+  }
   return { page, devtools, complaints, requests, close: () => context.close() };
 }
 
@@ -63,15 +68,15 @@ const main = await open();
 const { page } = main;
 
 // The promise is a second on a quiet machine. On a busy one the clock says how busy it is, so the CPU time counts, and
-// that by the calibration's: machines differ. A report of an hour takes 3.5 to 3.9 calibrations, so one that does three times the
-// work fails.
+// that by the calibration's: machines differ. A report of an hour takes 3.3 to 3.9 calibrations, and 5.2 to 6.3 where its
+// script draws all charts three times (measured beside two busy loops).
 await check("opens with little work", async () => {
   const opening = await cpuSeconds(main);
   const unit = await calibration(main);
   const timing = await page.evaluate(() => performance.getEntriesByType("navigation")[0].toJSON());
   const said = `${(opening / unit).toFixed(1)} calibrations (${Math.round(opening * 1000)} ms of CPU time, ${Math.round(timing.loadEventEnd)} ms)`;
   assert.ok(unit > 0 && opening > 0, said);
-  assert.ok(opening < 7 * unit, `${said} to load`);
+  assert.ok(opening < 5 * unit, `${said} to load`);
   return said;
 });
 

@@ -1,6 +1,7 @@
 //! The memory cgroup of a run, on whichever version this machine has.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::sync::atomic::AtomicBool;
@@ -120,16 +121,30 @@ fn unreclaimable_memory_is_an_error_and_keeps_the_limit() {
     let mut session = session("test-reclaim");
     let environment = Environment::prepare(&mut session, &settings("none")).unwrap();
     let cgroup = environment.cgroup().unwrap();
-    let mut holder = spawn_inside(
-        cgroup,
-        "sh -c 'a=$(head -c 8000000 /dev/zero | tr \"\\0\" x); sleep 60'",
+    // The bytes stay in a variable. The shell says when it holds them all: until then `usage` tells little, since pages
+    // of its program may be charged to another cgroup, and its buffers come and go.
+    let held = 12 * MIB;
+    let script = format!(
+        "echo $$ > {} && a=$(head -c {held} /dev/zero | tr '\\0' x) && echo ${{#a}} && read end",
+        cgroup.procs_paths()[0].display()
     );
-    wait_until("the holder to hold", || cgroup.usage().unwrap() > 8 * MIB);
+    let mut holder = plimsoll_testkit::command("sh")
+        .args(["-c", &script])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(holder.stdout.take().unwrap())
+        .read_line(&mut line)
+        .unwrap();
+    assert_eq!(line.trim(), held.to_string(), "the holder died, or holds less");
     // Without swap its memory has nowhere to go.
     let (all, minute) = (cgroup.usage().unwrap(), Duration::from_secs(60));
+    assert!(all >= held, "{all} bytes of {held} are accounted");
     let reclaimed = cgroup.reclaim(all, minute, &NEVER).unwrap();
     assert!(!reclaimed.complete, "{reclaimed:?}");
-    assert!(reclaimed.after >= 7 * MIB, "{reclaimed:?}");
+    assert!(reclaimed.after >= held, "{reclaimed:?}");
     assert_eq!(cgroup.limit().unwrap(), Some(48 * MIB));
     let stopped = cgroup.reclaim(all, minute, &AtomicBool::new(true));
     assert!(

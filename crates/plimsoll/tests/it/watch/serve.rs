@@ -60,6 +60,22 @@ impl Served {
         Events::open(self.address, &headers)
     }
 
+    /// Times of the frames that the monitor took after `t_ns`, in milliseconds, as clients get them.
+    fn frame_times(&self, t_ns: u64) -> Vec<u64> {
+        let state = self.monitor.state();
+        let frames = state.history.after(t_ns);
+        frames.map(|frame| frame.t_ns / 1_000_000).collect()
+    }
+
+    /// Waits until the monitor took `count` frames after `t_ns`.
+    fn await_frames(&self, t_ns: u64, count: usize) {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while self.frame_times(t_ns).len() < count {
+            assert!(Instant::now() < deadline, "no {count} frames in a minute");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
     fn act(&self, name: &str, headers: &[(&str, &str)], body: &str) -> u16 {
         request(self.address, "POST", &format!("/actions/{name}"), headers, body).0
     }
@@ -69,6 +85,11 @@ impl Served {
         let thread = self.thread.take().expect("ended once");
         thread.join().expect("no panic")
     }
+}
+
+/// The time of a row in milliseconds.
+fn time_of(row: &Vec<serde_json::Value>) -> u64 {
+    row[0].as_u64().expect("a time")
 }
 
 impl Drop for Served {
@@ -219,7 +240,7 @@ fn actions_are_posts_with_the_token_in_a_header_and_off_unless_allowed() {
 #[test]
 fn the_first_events_have_the_state_and_frames_follow_at_rate() {
     let served = Served::start(false, 20);
-    std::thread::sleep(Duration::from_millis(600));
+    served.await_frames(0, 10);
     let mut events = served.events(&[]);
     let hello = events.next().expect("an event");
     assert_eq!(hello.name, "hello");
@@ -231,9 +252,9 @@ fn the_first_events_have_the_state_and_frames_follow_at_rate() {
     let history = events.until(|event| event.name == "history").expect("a history");
     assert!(!history.rows().is_empty());
     let total = hello.data["memTotal"].as_i64().expect("a number");
-    let began = Instant::now();
-    let mut times: Vec<u64> = Vec::new();
-    while began.elapsed() < Duration::from_secs(3) {
+    let mut times: Vec<u64> = history.rows().iter().map(time_of).collect();
+    let after_history = times.len();
+    while times.len() < after_history + 60 {
         let event = events.next().expect("events go on");
         if event.name != "frames" {
             continue;
@@ -242,11 +263,12 @@ fn the_first_events_have_the_state_and_frames_follow_at_rate() {
             assert_eq!(row.len(), width);
             let layers: i64 = row[1..11].iter().filter_map(serde_json::Value::as_i64).sum();
             assert_eq!(layers, total, "the layers sum to MemTotal");
-            times.push(row[0].as_u64().expect("a time"));
+            times.push(time_of(&row));
         }
     }
-    assert!(times.is_sorted(), "{times:?}");
-    assert!(times.len() > 30, "{} frames in 3 s at 20 Hz", times.len());
+    // Every frame that the monitor took is told once, in order, from the first one on.
+    let taken: Vec<u64> = served.frame_times(0);
+    assert_eq!(times, taken[..times.len()]);
 }
 
 #[test]
@@ -257,18 +279,16 @@ fn a_reconnected_client_gets_missed_frames_once() {
     let id = first.id.expect("an id");
     let last = first.rows().last().expect("a row")[0].as_u64().expect("a time");
     drop(events);
-    std::thread::sleep(Duration::from_secs(1));
+    served.await_frames(id, 20);
+    let expected = served.frame_times(id);
     let mut events = served.events(&[("Last-Event-ID", &id.to_string())]);
     let missed = events
         .until(|event| ["frames", "history"].contains(&event.name.as_str()))
         .expect("what was missed");
     assert_eq!(missed.name, "frames");
-    let times: Vec<u64> = missed.rows().iter().filter_map(|row| row[0].as_u64()).collect();
-    assert!(
-        times[0] > last && times[0] <= last + 500,
-        "{times:?} after {last}"
-    );
-    assert!(times.len() > 10, "{times:?}");
+    let times: Vec<u64> = missed.rows().iter().map(time_of).collect();
+    assert!(times[0] > last, "{times:?} after {last}");
+    assert_eq!(times[..expected.len()], expected, "nothing is left out");
 
     // An id from the future, as of another run, cannot be gone on from.
     let mut events = served.events(&[("Last-Event-ID", &u64::MAX.to_string())]);
@@ -280,36 +300,46 @@ fn a_reconnected_client_gets_missed_frames_once() {
 /// up; when they read at last, they get what is still to be had, once and in order.
 #[test]
 fn a_client_that_does_not_read_delays_no_other() {
+    assert!(
+        (0..5).any(|_| stuck_clients_are_passed()),
+        "1000 frames at 100 Hz took more than 18 s, five times over"
+    );
+}
+
+/// False where the machine is so slow that the server drops the stuck clients, as it does after 20 s.
+fn stuck_clients_are_passed() -> bool {
     let served = Served::start(false, 100);
+    let began = Instant::now();
     let host = served.host();
     let headers = [("Host", host.as_str()), ("X-Plimsoll", served.token.as_str())];
     let mut stuck: Vec<Events> = (0..4)
         .map(|_| Events::open_narrow(served.address, &headers))
         .collect();
     let mut reader = served.events(&[]);
-    reader.until(|event| event.name == "history").expect("a history");
-    let frames_before = served.monitor.state().history.after(0).count();
-    let (began, mut rows, mut longest) = (Instant::now(), 0, Duration::ZERO);
-    let mut last = Instant::now();
-    while began.elapsed() < Duration::from_secs(10) {
+    let history = reader.until(|event| event.name == "history");
+    let mut told: Vec<u64> = history.expect("a history").rows().iter().map(time_of).collect();
+    let (until, mut silent) = (told.len() + 1000, 0);
+    while told.len() < until {
         let event = reader.next().expect("events go on");
         if event.name == "frames" {
-            rows += event.rows().len();
-            longest = longest.max(last.elapsed());
-            last = Instant::now();
+            let rows = event.rows();
+            silent = silent.max(rows.len());
+            told.extend(rows.iter().map(time_of));
         }
     }
-    let fed = served.monitor.state().history.after(0).count() - frames_before;
-    assert!(fed > 600, "{fed} frames were fed in 10 s at 100 Hz");
-    assert!(rows + 100 > fed, "{rows} of {fed} frames were told");
-    assert!(longest < Duration::from_secs(2), "silent for {longest:?}");
+    // The clock of this test is the feed, at 100 Hz: a busy machine slows both down.
+    assert_eq!(told, served.frame_times(0)[..told.len()], "each frame is told once");
+    assert!(silent < 200, "{silent} frames were fed between two events");
+    if began.elapsed() > Duration::from_secs(18) {
+        return false;
+    }
 
     let (mut times, mut largest) = (Vec::new(), 0);
-    while times.last().is_none_or(|last| *last < 10_000) {
+    while times.last() < told.last() {
         let event = stuck[0].next().expect("it was not dropped");
         if ["frames", "history"].contains(&event.name.as_str()) {
             largest = largest.max(event.rows().len());
-            times.extend(event.rows().iter().filter_map(|row| row[0].as_u64()));
+            times.extend(event.rows().iter().map(time_of));
         }
     }
     assert!(times.is_sorted(), "in order");
@@ -317,6 +347,7 @@ fn a_client_that_does_not_read_delays_no_other() {
         largest > 100,
         "what was missed came in pieces of {largest}: it was never held up"
     );
+    true
 }
 
 #[test]
@@ -333,7 +364,7 @@ fn further_clients_are_refused_until_one_has_vanished() {
     clients.pop();
     let began = Instant::now();
     while served.events(&[]).status() == 503 {
-        assert!(began.elapsed() < Duration::from_secs(10), "its place is not free");
+        assert!(began.elapsed() < Duration::from_secs(60), "its place is not free");
         std::thread::sleep(Duration::from_millis(100));
     }
 }
