@@ -5,10 +5,13 @@
 
 pub mod analysis;
 pub mod compare;
+pub mod comparison;
+mod contents;
 pub mod csv;
+mod drawing;
 pub mod export;
-mod findings;
-mod headline;
+mod headline_metrics;
+mod headlines;
 pub mod html;
 pub mod json;
 pub mod markdown;
@@ -23,7 +26,7 @@ use std::path::{Path, PathBuf};
 use plimsoll_model::recording::Recording;
 use plimsoll_model::recording::model::{Results, file};
 
-pub use page::{Mark, MemoryUse, Page, Series, Timeline};
+pub use contents::{Mark, MemoryUse, Page, Series, Timeline};
 
 /// Why there is no report.
 #[derive(Debug, thiserror::Error)]

@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 
 use crate::analysis::groups;
 use crate::analysis::groups::{Group, Measured};
-use crate::analysis::metric;
-use crate::headline::{Headline, headline};
-use crate::{findings, verdict};
+use crate::headline_metrics::{Headline, headline};
+use crate::workloads::{self, COMMON_METRICS};
+use crate::{headlines, verdict};
 use plimsoll_model::quantity;
 use plimsoll_model::recording::Recording;
 use plimsoll_model::recording::model::{Manifest, Results, TrialStatus};
@@ -98,7 +98,7 @@ fn tally(results: &Results) -> String {
 
 /// A table for each kind of work: of compression every metric, of the others the headline ones.
 fn push_tables(text: &mut String, groups: &[Group]) {
-    let kinds = findings::kinds(groups);
+    let kinds = headlines::kinds(groups);
     let mut explained = false;
     for kind in &kinds {
         let groups: Vec<&Group> = groups
@@ -141,9 +141,10 @@ fn columns(kind: WorkloadKind, groups: &[&Group]) -> Vec<Column> {
         };
         return headline(kind, groups).into_iter().map(column).collect();
     }
-    metric::of(kind)
+    workloads::of(kind)
+        .known
         .iter()
-        .chain(metric::COMMON)
+        .chain(COMMON_METRICS)
         .filter(|metric| groups.iter().any(|group| group.metrics.contains_key(metric.name)))
         .map(|metric| Column {
             metric: metric.name.to_owned(),

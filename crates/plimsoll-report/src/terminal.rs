@@ -6,8 +6,8 @@ use std::fmt::Write;
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
 use comfy_table::{Attribute, Cell, CellAlignment, Color, ContentArrangement, Table};
 
-use super::headline::{Headline, headline};
-use super::{findings, verdict};
+use super::headline_metrics::{Headline, headline};
+use super::{headlines, verdict};
 use crate::analysis::Group;
 use crate::analysis::groups::Measured;
 use crate::workloads::compression::{
@@ -27,7 +27,7 @@ pub fn watched(recording: &Recording, results: &Results, width: u16) -> String {
 /// The summary for a terminal of `width` columns, with colours only where `colour` says so. Ends with a line feed.
 pub fn summary(results: &Results, groups: &[Group], width: u16, colour: bool) -> String {
     let mut out = String::new();
-    let kinds = findings::kinds(groups);
+    let kinds = headlines::kinds(groups);
     for kind in &kinds {
         let groups: Vec<&Group> = groups
             .iter()

@@ -1,6 +1,6 @@
 //! The verdict on a run in a sentence, the same wherever it is shown.
 
-use super::{findings, watched};
+use super::{headlines, watched};
 use crate::analysis::Group;
 use plimsoll_model::recording::Recording;
 use plimsoll_model::recording::model::{Results, RunStatus, Trial, TrialStatus};
@@ -18,15 +18,15 @@ pub fn of(recording: &Recording, results: &Results, groups: &[Group]) -> String 
 /// each.
 pub fn sentence(results: &Results, groups: &[Group]) -> String {
     let judgement = judgement(results);
-    match findings::of(groups, &results.trials) {
-        Some(findings)
+    match headlines::of(groups, &results.trials) {
+        Some(headlines)
             if results
                 .trials
                 .iter()
                 .any(|trial| trial.status != TrialStatus::Failed) =>
         {
-            let between = if findings.contains('\n') { '\n' } else { ' ' };
-            format!("{judgement}{between}{findings}")
+            let between = if headlines.contains('\n') { '\n' } else { ' ' };
+            format!("{judgement}{between}{headlines}")
         }
         _ => judgement,
     }

@@ -31,6 +31,11 @@ pub struct Group {
 }
 
 impl Group {
+    /// The median of a metric, if a trial has it.
+    pub fn median(&self, metric: &str) -> Option<f64> {
+        Some(self.metrics.get(metric)?.summary.median)
+    }
+
     /// What the repeats share and no other group has, equal between runs of one scenario: a trial's id without its
     /// repeat (`zram/zram:lz4/random`).
     pub fn identity(&self) -> &str {

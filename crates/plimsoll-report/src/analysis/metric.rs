@@ -2,9 +2,6 @@
 
 use serde::Serialize;
 
-use crate::workloads;
-use plimsoll_model::scenario::WorkloadKind;
-
 /// A metric of a trial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Metric {
@@ -99,37 +96,9 @@ macro_rules! metrics {
 }
 pub(crate) use metrics;
 
-/// The metrics of a kind of work.
-pub fn of(kind: WorkloadKind) -> &'static [Metric] {
-    workloads::of(kind).known
-}
-
-/// Metrics that every kind of work has.
-pub const COMMON: &[Metric] = super::neighbour::METRICS;
-
-/// Every metric of a trial that is known, kind by kind, then those of all.
-pub fn all() -> impl Iterator<Item = &'static Metric> {
-    let kinds = WorkloadKind::ALL.into_iter();
-    kinds.flat_map(|kind| of(kind).iter()).chain(COMMON)
-}
-
-/// The metric of a name.
-pub fn find(name: &str) -> Option<&'static Metric> {
-    all().find(|metric| metric.name == name)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_name_means_one_thing() {
-        let mut names: Vec<&str> = all().map(|metric| metric.name).collect();
-        names.sort_unstable();
-        let count = names.len();
-        names.dedup();
-        assert_eq!(names.len(), count, "a metric stands in two tables: {names:?}");
-    }
 
     #[test]
     fn units_are_at_the_end_of_names() {

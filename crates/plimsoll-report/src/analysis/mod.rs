@@ -9,7 +9,6 @@
 //!
 //! Invariant: a figure that is not known is absent. No function here returns an infinity or a NaN.
 
-pub mod compare;
 pub mod confounders;
 pub mod curves;
 pub mod frame;
@@ -21,12 +20,6 @@ mod results;
 pub mod statistics;
 pub mod timeline;
 
-use std::collections::BTreeMap;
-
-use crate::workloads::{self, TrialData};
-use plimsoll_model::recording::model::{Calibration, Trial};
-use plimsoll_model::scenario::Settings;
-
 pub use confounders::judge;
 pub use frame::Frame;
 pub use groups::{Group, groups};
@@ -36,21 +29,3 @@ pub use plimsoll_model::quantity::{gb_per_s, ratio};
 pub use plimsoll_model::recording::{PhaseRows, rows_around};
 pub use results::{results, run_status, sampler_report};
 pub use timeline::{Timeline, timeline};
-
-/// The metrics of a trial, by its kind of work.
-///
-/// `rows` are the samples next to each of `trial.phases`, in the same order. A metric that cannot be known is absent.
-pub fn metrics(
-    trial: &Trial,
-    settings: &Settings,
-    rows: &[PhaseRows],
-    calibration: Option<&Calibration>,
-) -> BTreeMap<String, f64> {
-    let report = workloads::of(settings.workload.kind());
-    (report.metrics)(&TrialData {
-        trial,
-        settings,
-        rows,
-        calibration,
-    })
-}

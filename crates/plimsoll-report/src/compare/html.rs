@@ -6,11 +6,12 @@ use askama::Template;
 use super::multiples::{Alignment, Sheet, Strand};
 use super::terminal::lone;
 use super::{intervals, words};
-use crate::analysis::compare::{Basis, Comparison, Difference, Row, Standing, Verdict};
+use crate::comparison::{Basis, Comparison, Difference, Row, Standing, Verdict};
+use crate::contents::Page;
+use crate::drawing::palette;
+use crate::drawing::table::{Cell, Column, Table};
 use crate::html::parts::{SORTABLE, look, policy};
-use crate::html::table::{Cell, Column, Table};
-use crate::html::{palette, representative};
-use crate::page::Page;
+use crate::html::representative;
 
 const STYLE: &str = include_str!("../../assets/report/compare.css");
 const START_SORTING: &str = r#"document.querySelectorAll("table.sortable").forEach(sortableTable);"#;

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::terminal::lone;
 use super::words;
-use crate::analysis::compare::{Comparison, Row};
+use crate::comparison::{Comparison, Row};
 use crate::markdown::{inline, push_list};
 
 /// The comparison as Markdown.

@@ -2,10 +2,10 @@
 //! runs as an overlay with the signed difference below it. Two stacks are never drawn over each other.
 
 use crate::analysis::MetricUnit;
-use crate::html::panel::MOVED;
+use crate::contents::{Mark, Timeline};
+use crate::drawing::panel::MOVED;
+use crate::drawing::{palette, xy};
 use crate::html::timeline::{self, Plot};
-use crate::html::{palette, xy};
-use crate::page::{Mark, Timeline};
 
 /// Width of the drawing of a strand, and letters of its name that fit above it.
 const WIDTH: f64 = 440.0;

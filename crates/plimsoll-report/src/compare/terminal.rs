@@ -6,7 +6,7 @@ use std::fmt::Write;
 use comfy_table::{Cell, CellAlignment, Color, Table};
 
 use super::words;
-use crate::analysis::compare::{Comparison, Difference, Row, Standing, Verdict};
+use crate::comparison::{Comparison, Difference, Row, Standing, Verdict};
 use crate::terminal::{ruled, wrap};
 use plimsoll_model::sanitize::sanitize;
 

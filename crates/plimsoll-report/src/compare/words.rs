@@ -1,7 +1,7 @@
 //! The figures and verdicts of a comparison in words.
 
-use crate::analysis::compare::{Basis, Comparison, MetricUnit, Outcome, Row, Run, Standing, Verdict};
 use crate::analysis::statistics::SIGNIFICANCE;
+use crate::comparison::{Basis, Comparison, MetricUnit, Outcome, Row, Run, Standing, Verdict};
 use plimsoll_model::quantity;
 
 /// The whole in a few sentences.
@@ -55,7 +55,7 @@ fn moved_for_sure(row: &Row) -> bool {
 
 /// Whether the summary for people shows the row: what tells most, and what moved.
 pub fn shown(row: &Row) -> bool {
-    row.restates.is_none() && (crate::analysis::compare::nature(&row.metric).headline || moved(row))
+    row.restates.is_none() && (crate::comparison::nature(&row.metric).headline || moved(row))
 }
 
 /// Sign and word of a verdict.

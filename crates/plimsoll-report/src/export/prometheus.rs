@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::time::SystemTime;
 
-use crate::analysis::metric;
+use crate::workloads::find_metric;
 use plimsoll_model::columns::{COLUMNS, Column, Unit};
 use plimsoll_model::recording::Recording;
 use plimsoll_model::recording::model::{Manifest, Phase, Results, Trial};
@@ -140,7 +140,7 @@ fn add_trial(families: &mut Families, manifest: &Manifest, trial: &Trial) {
         duration,
     );
     for (name, value) in &trial.metrics {
-        let help = metric::find(name).map_or("A metric of the trial.", |metric| metric.meaning);
+        let help = find_metric(name).map_or("A metric of the trial.", |metric| metric.meaning);
         let (name, value) = in_base_units(name, *value);
         families.gauge(&format!("plimsoll_trial_{name}"), help, &whole, value);
     }

@@ -3,11 +3,11 @@
 
 use serde_json::{Value, json};
 
-use super::palette;
-use super::panel::{self, Curve, Panel};
 use super::representative;
 use crate::analysis::gauges::GaugeUnit;
-use crate::page::{Page, Series, Timeline};
+use crate::contents::{Page, Series, Timeline};
+use crate::drawing::palette;
+use crate::drawing::panel::{self, Curve, Panel};
 
 /// Bytes are sent in this unit.
 const KIB: f64 = 1024.0;

@@ -4,27 +4,23 @@
 //! place of the timelines and makes tables sortable. Everything that comes from outside reaches the page through
 //! askama's escaping, `svg::escape` or `data::json`; a content policy allows no script but the page's own.
 
-mod bars;
-pub(super) mod chapters;
 mod cost;
 mod data;
-pub mod palette;
-pub mod panel;
 pub mod parts;
+mod sections;
 mod standalone;
-pub(super) mod svg;
 pub(super) mod table;
 pub(super) mod timeline;
-pub(super) mod xy;
 
 use std::collections::BTreeMap;
 
 use askama::Template;
 
-use super::findings;
-use super::page::{Mark, MemoryUse, Page, Timeline};
 use crate::analysis::Group;
-use chapters::Chapter;
+use crate::contents::{Mark, MemoryUse, Page, Timeline};
+pub use crate::drawing::{palette, panel};
+use crate::headlines;
+use crate::workloads::section::Section;
 pub use data::script_safe;
 use plimsoll_model::quantity;
 use plimsoll_model::recording::model::{Calibration, Confounder, RunStatus};
@@ -57,7 +53,7 @@ struct View<'a> {
     /// The whole run without script: its title, and the drawing.
     overview: (&'static str, String),
     figures: Vec<Figure>,
-    chapters: Vec<Chapter>,
+    sections: Vec<Section>,
     /// Whether there is something to say of time and memory before and after a trim.
     compressed: bool,
     time_chart: Option<String>,
@@ -112,7 +108,7 @@ pub fn render(page: &Page) -> String {
         numbers: numbers(page),
         overview: overview(page),
         figures: figures(page),
-        chapters: chapters::all(page),
+        sections: sections::all(page),
         compressed: !page.manifest.is_watch() && (page.groups.is_empty() || !squeezed.is_empty()),
         time_chart: cost::time_to_complete(&squeezed),
         memory_chart: cost::memory_use(&memory),
@@ -191,7 +187,7 @@ const MOST_NAMES: usize = 3;
 
 /// The numbers that stand at phases, each with the names of the phases that have it.
 fn numbers(page: &Page) -> Vec<(String, String)> {
-    let kinds = findings::kinds(&page.groups);
+    let kinds = headlines::kinds(&page.groups);
     let words = |name: &str| match name {
         // Compression's restore is what verifies.
         "restore" if kinds.contains(&WorkloadKind::Compression) => "restore and verify".to_owned(),

@@ -4,7 +4,7 @@
 use base64::Engine;
 use sha2::{Digest, Sha256};
 
-use super::palette;
+use crate::drawing::palette;
 
 const UPLOT_SCRIPT: &str = include_str!("../../assets/uplot/uPlot.iife.min.js");
 const UPLOT_STYLE: &str = include_str!("../../assets/uplot/uPlot.min.css");

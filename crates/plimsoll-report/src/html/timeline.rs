@@ -2,10 +2,10 @@
 
 use std::fmt::Write;
 
-use super::palette;
-use super::panel::{self, Curve, Panel, round_step};
-use super::svg;
-use crate::page::{Mark, Series, Timeline};
+use crate::contents::{Mark, Series, Timeline};
+use crate::drawing::palette;
+use crate::drawing::panel::{self, Curve, Panel, round_step};
+use crate::drawing::svg;
 use plimsoll_model::quantity;
 
 const WIDTH: f64 = 900.0;

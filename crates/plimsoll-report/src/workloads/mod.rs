@@ -5,17 +5,19 @@ pub mod contention;
 pub mod heap;
 pub mod loadline;
 pub mod map;
+pub(crate) mod section;
+pub(crate) mod sentence;
 pub mod thrash;
 pub mod wscap;
 
 use std::collections::BTreeMap;
 
-use super::html::chapters::Chapter;
-use super::page::Page;
-use crate::analysis::{Group, Metric};
+use crate::analysis::{Group, Metric, neighbour};
+use crate::contents::Page;
 use plimsoll_model::recording::PhaseRows;
 use plimsoll_model::recording::model::{Calibration, Trial};
 use plimsoll_model::scenario::{Settings, WorkloadKind};
+use section::Section;
 
 /// What the report has of a workload.
 pub(crate) struct WorkloadReport {
@@ -26,7 +28,7 @@ pub(crate) struct WorkloadReport {
     /// What the values of its groups say, in a sentence.
     pub(crate) headline: fn(&[&Group]) -> Option<String>,
     /// Its section; none where the report itself is that.
-    pub(super) section: Option<fn(&Page, &[&Group]) -> Option<Chapter>>,
+    pub(crate) section: Option<fn(&Page, &[&Group]) -> Option<Section>>,
 }
 
 /// What the metrics of a trial are made from.
@@ -51,5 +53,50 @@ pub(crate) const fn of(kind: WorkloadKind) -> &'static WorkloadReport {
         WorkloadKind::Map => &map::REPORT,
         WorkloadKind::Contention => &contention::REPORT,
         WorkloadKind::Heap => &heap::REPORT,
+    }
+}
+
+/// The metrics of a trial, by its kind of work.
+///
+/// `rows` are the samples next to each of `trial.phases`, in the same order. A metric that cannot be known is absent.
+pub fn metrics(
+    trial: &Trial,
+    settings: &Settings,
+    rows: &[PhaseRows],
+    calibration: Option<&Calibration>,
+) -> BTreeMap<String, f64> {
+    let report = of(settings.workload.kind());
+    (report.metrics)(&TrialData {
+        trial,
+        settings,
+        rows,
+        calibration,
+    })
+}
+
+/// The metrics of every workload.
+pub const COMMON_METRICS: &[Metric] = neighbour::METRICS;
+
+/// Every known metric of a trial, by workload, then the common ones.
+pub fn all_metrics() -> impl Iterator<Item = &'static Metric> {
+    let kinds = WorkloadKind::ALL.into_iter();
+    kinds.flat_map(|kind| of(kind).known).chain(COMMON_METRICS)
+}
+
+pub fn find_metric(name: &str) -> Option<&'static Metric> {
+    all_metrics().find(|metric| metric.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_metric_has_a_name_of_its_own() {
+        let mut names: Vec<&str> = all_metrics().map(|metric| metric.name).collect();
+        names.sort_unstable();
+        let count = names.len();
+        names.dedup();
+        assert_eq!(names.len(), count, "a metric stands in two tables: {names:?}");
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{Cell, Column, Table, columns, heading};
-use crate::headline::words;
+use crate::headline_metrics::words;
 use plimsoll_model::quantity;
 use plimsoll_model::recording::model::{Phase, Trial};
 use plimsoll_model::sanitize::sanitize;

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::super::palette;
-use crate::page::Mark;
+use crate::contents::Mark;
+use crate::drawing::palette;
 use plimsoll_model::quantity;
 use plimsoll_model::recording::model::{Phase, Trial};
 

@@ -1,7 +1,6 @@
 //! What a contention run showed.
 
 use crate::analysis::Group;
-use crate::findings::median;
 use crate::workloads::contention::{
     ASKER_LOST, COMPRESSED, HOLDER_LOST, HOLDER_SWAPPED, SLOWEST_ASK, SLOWEST_RATIO, TRIM_START,
     TRIM_START_PERCENT,
@@ -30,8 +29,8 @@ fn of_group(group: &Group) -> Option<String> {
     } else {
         "an idle program"
     };
-    let slowest = median(group, SLOWEST_ASK)?;
-    let Some((start, demand)) = median(group, TRIM_START).zip(median(group, TRIM_START_PERCENT)) else {
+    let slowest = group.median(SLOWEST_ASK)?;
+    let Some((start, demand)) = group.median(TRIM_START).zip(group.median(TRIM_START_PERCENT)) else {
         return Some(format!(
             "On {} {who} was never trimmed; the slowest ask took {}.",
             group.subject,
@@ -44,14 +43,14 @@ fn of_group(group: &Group) -> Option<String> {
         bytes(start),
         significant(demand)
     );
-    if let Some((holder, asker)) = median(group, HOLDER_LOST).zip(median(group, ASKER_LOST)) {
+    if let Some((holder, asker)) = group.median(HOLDER_LOST).zip(group.median(ASKER_LOST)) {
         text += &format!(
             "; in the end it had lost {}% of its memory, the one that asked {}%",
             significant(holder),
             significant(asker)
         );
     }
-    if let Some((swapped, store)) = median(group, HOLDER_SWAPPED).zip(median(group, COMPRESSED))
+    if let Some((swapped, store)) = group.median(HOLDER_SWAPPED).zip(group.median(COMPRESSED))
         && store > 0.0
     {
         text += &format!(
@@ -61,7 +60,7 @@ fn of_group(group: &Group) -> Option<String> {
         );
     }
     text += &format!("; the slowest ask took {}", seconds(slowest));
-    if let Some(ratio) = median(group, SLOWEST_RATIO) {
+    if let Some(ratio) = group.median(SLOWEST_RATIO) {
         text += &format!(", {} times as long as those before", significant(ratio));
     }
     Some(text + ".")

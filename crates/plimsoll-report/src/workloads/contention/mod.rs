@@ -1,13 +1,13 @@
 //! Metrics of the contention scenario: when trimming begins, who is trimmed, and where the pages are.
 
 mod headline;
+mod section;
 
 use std::collections::BTreeMap;
 
 use super::WorkloadReport;
 use crate::analysis::metric::metrics;
 use crate::analysis::{ratio, statistics};
-use crate::html::chapters;
 use plimsoll_model::recording::model::{Phase, Trial};
 
 metrics! {
@@ -30,7 +30,7 @@ pub(super) const REPORT: WorkloadReport = WorkloadReport {
     known: METRICS,
     metrics: |of| metrics(of.trial),
     headline: headline::sentence,
-    section: Some(chapters::contention::chapter),
+    section: Some(section::section),
 };
 
 /// Computes the metrics of a trial. One that cannot be known is absent.

@@ -1,6 +1,7 @@
 //! Metrics of loads on malloc, and how allocators stand to each other in tests that differ in nothing else.
 
 mod headline;
+mod section;
 
 pub(crate) use headline::subjects as heap_subjects;
 
@@ -9,7 +10,6 @@ use std::collections::BTreeMap;
 use super::WorkloadReport;
 use crate::analysis::metric::metrics;
 use crate::analysis::{Group, ratio};
-use crate::html::chapters;
 use plimsoll_model::recording::model::Trial;
 use plimsoll_model::scenario::Subject;
 
@@ -39,7 +39,7 @@ pub(super) const REPORT: WorkloadReport = WorkloadReport {
     known: METRICS,
     metrics: |of| metrics(of.trial),
     headline: headline::sentence,
-    section: Some(chapters::heap::chapter),
+    section: Some(section::section),
 };
 
 /// Computes the metrics of a trial: what its phases found. One that cannot be known is absent.

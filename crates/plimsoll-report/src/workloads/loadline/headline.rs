@@ -2,7 +2,6 @@
 
 use crate::analysis::Group;
 use crate::analysis::statistics::IntervalKind;
-use crate::findings::median;
 use crate::workloads::loadline::{KILLED_LOAD, KNEE, KNEE_HIGH, KNEE_LOW, KNEE_RAM};
 use plimsoll_model::quantity::significant;
 use plimsoll_model::scenario::FillClass;
@@ -89,7 +88,7 @@ fn has_knee(group: &Group) -> bool {
 /// How often its memory a group carries: the knee or, without one, the least that a repeat carried, which is certain.
 fn carried(group: &Group) -> Option<f64> {
     match has_knee(group) {
-        true => median(group, KNEE),
+        true => group.median(KNEE),
         false => Some(group.metrics.get(KNEE_LOW)?.summary.min),
     }
 }
@@ -120,7 +119,7 @@ fn with_store(group: &Group) -> Option<String> {
     if !has_knee(group) {
         return None;
     }
-    let (load, by_ram) = (median(group, KNEE)?, median(group, KNEE_RAM)?);
+    let (load, by_ram) = (group.median(KNEE)?, group.median(KNEE_RAM)?);
     let told = by_ram < load * (1.0 - STORE_TOLD);
     told.then(|| {
         format!(
@@ -131,7 +130,7 @@ fn with_store(group: &Group) -> Option<String> {
 }
 
 fn killed(group: &Group) -> Option<String> {
-    let load = median(group, KILLED_LOAD)?;
+    let load = group.median(KILLED_LOAD)?;
     Some(format!(
         "at {}\u{d7} the OOM killer ends the program",
         significant(load)

@@ -1,13 +1,13 @@
 //! Metrics of the loadline scenario.
 
 mod headline;
+mod section;
 
 use std::collections::BTreeMap;
 
 use super::WorkloadReport;
 use crate::analysis::metric::metrics;
 use crate::analysis::statistics::summarise;
-use crate::html::chapters;
 use plimsoll_model::quantity::ratio;
 use plimsoll_model::recording::model::{Phase, Trial};
 use plimsoll_model::scenario::workloads::loadline::finding::{CPU_PER_VISIT, LOAD, NET, P99, VISITS};
@@ -110,7 +110,7 @@ pub(super) const REPORT: WorkloadReport = WorkloadReport {
     known: METRICS,
     metrics: |of| metrics(of.trial),
     headline: headline::sentence,
-    section: Some(chapters::loadline::chapter),
+    section: Some(section::section),
 };
 
 /// Computes the metrics of a trial. One that cannot be known is absent.

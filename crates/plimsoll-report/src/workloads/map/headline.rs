@@ -1,7 +1,6 @@
 //! What a map run showed: the answer to the question that the original ended with.
 
 use crate::analysis::Group;
-use crate::findings::median;
 use crate::workloads::map::{BACK_SHARE, GIVE_BACK, PRESSURE, PRESSURE_SHARE, REUSE, hands_back, of_way};
 use plimsoll_model::quantity::{seconds, significant};
 use plimsoll_model::scenario::GiveBack;
@@ -18,8 +17,8 @@ impl Cycle {
     fn of(group: &Group, way: GiveBack) -> Option<Cycle> {
         Some(Cycle {
             way,
-            give_back: median(group, &of_way(way, GIVE_BACK))?,
-            reuse: median(group, &of_way(way, REUSE))?,
+            give_back: group.median(&of_way(way, GIVE_BACK))?,
+            reuse: group.median(&of_way(way, REUSE))?,
         })
     }
 
@@ -77,7 +76,9 @@ pub(super) fn sentence(groups: &[&Group]) -> Option<String> {
 fn fastest(group: &Group) -> Option<Cycle> {
     let real = |way: &GiveBack| {
         hands_back(*way)
-            && median(group, &of_way(*way, BACK_SHARE)).is_some_and(|share| share >= REALLY_BACK_PERCENT)
+            && group
+                .median(&of_way(*way, BACK_SHARE))
+                .is_some_and(|share| share >= REALLY_BACK_PERCENT)
     };
     let ways = GiveBack::ALL.into_iter().filter(real);
     ways.filter_map(|way| Cycle::of(group, way))
@@ -87,11 +88,11 @@ fn fastest(group: &Group) -> Option<Cycle> {
 /// What `MADV_FREE` looks like, and what it is.
 fn lazy(group: &Group) -> Option<String> {
     let cycle = Cycle::of(group, GiveBack::Free)?;
-    let share = median(group, &of_way(GiveBack::Free, BACK_SHARE))?;
+    let share = group.median(&of_way(GiveBack::Free, BACK_SHARE))?;
     if share >= REALLY_BACK_PERCENT {
         return None;
     }
-    let pressed = |figure: &str| median(group, &of_way(GiveBack::Free, figure));
+    let pressed = |figure: &str| group.median(&of_way(GiveBack::Free, figure));
     let pressure = match (pressed(PRESSURE), pressed(PRESSURE_SHARE)) {
         (Some(taken), _) => format!(
             ": the rest only under pressure, when a reclaim got it in {}",

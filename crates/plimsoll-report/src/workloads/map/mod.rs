@@ -1,12 +1,12 @@
 //! Metrics of the map scenario: what each way of handing memory back costs a page, and when the system has it.
 
 mod headline;
+mod section;
 
 use std::collections::BTreeMap;
 
 use super::WorkloadReport;
 use crate::analysis::{Direction, Metric, ratio};
-use crate::html::chapters;
 use plimsoll_model::recording::model::{Phase, Trial};
 use plimsoll_model::scenario::Workload;
 use plimsoll_model::scenario::workloads::map::REALLY_BACK_PERCENT;
@@ -111,7 +111,7 @@ pub(super) const REPORT: WorkloadReport = WorkloadReport {
         _ => BTreeMap::new(),
     },
     headline: headline::sentence,
-    section: Some(|_, groups| chapters::map::chapter(groups)),
+    section: Some(|_, groups| section::section(groups)),
 };
 
 /// Computes the metrics of a trial. One that cannot be known is absent.

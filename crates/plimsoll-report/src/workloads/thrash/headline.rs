@@ -2,7 +2,6 @@
 
 use crate::analysis::Group;
 use crate::analysis::groups::Measured;
-use crate::findings::median;
 use crate::workloads::thrash::{CYCLES, DONE, HEARTBEAT, PAGES_IN, RECOVERED, RECOVERY, REST_HEARTBEAT};
 use plimsoll_model::quantity::{seconds, significant};
 use plimsoll_model::scenario::workloads::thrash::LONGEST_RECOVERY;
@@ -28,7 +27,7 @@ pub(super) fn sentence(groups: &[&Group]) -> Option<String> {
 }
 
 fn clause(group: &Group) -> Option<String> {
-    let of = |metric: &str| median(group, metric);
+    let of = |metric: &str| group.median(metric);
     let mut words = format!(
         "{} finished {} cycles a second",
         group.label,
@@ -58,7 +57,7 @@ fn recovery(group: &Group) -> String {
     if back == 0 && !recovered.is_empty() {
         return format!(", and it was not as before within {LONGEST_RECOVERY} s after the end");
     }
-    let Some(took) = median(group, RECOVERY) else {
+    let Some(took) = group.median(RECOVERY) else {
         return String::new();
     };
     let mut words = format!(", and all was as before {} after the end", seconds(took));

@@ -1,12 +1,12 @@
 //! Metrics of the thrash scenario: what work was done, at what cost in paging and CPU, and what others felt of it.
 
 mod headline;
+mod section;
 
 use std::collections::BTreeMap;
 
 use super::WorkloadReport;
 use crate::analysis::metric::metrics;
-use crate::html::chapters;
 use plimsoll_model::quantity::ratio;
 use plimsoll_model::recording::model::{Phase, Trial};
 use plimsoll_model::scenario::Thrash;
@@ -54,7 +54,7 @@ pub(super) const REPORT: WorkloadReport = WorkloadReport {
         _ => BTreeMap::new(),
     },
     headline: headline::sentence,
-    section: Some(chapters::thrash::chapter),
+    section: Some(section::section),
 };
 
 /// Computes the metrics of a trial. One that cannot be known is absent.

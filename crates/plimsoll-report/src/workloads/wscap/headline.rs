@@ -2,7 +2,7 @@
 
 use crate::analysis::Group;
 use crate::analysis::statistics::{IntervalKind, Summary};
-use crate::findings::{median, range};
+use crate::workloads::sentence::range;
 use crate::workloads::wscap::{FAULT_PATH, SLOWDOWN, load};
 use plimsoll_model::quantity::significant;
 
@@ -25,7 +25,7 @@ pub(super) fn sentence(groups: &[&Group]) -> Option<String> {
     let mut sentence = format!("At {} its cap a scan takes {}", times(load), as_long(&there)?);
     let in_faults: Vec<f64> = there
         .iter()
-        .filter_map(|point| median(point.group, FAULT_PATH))
+        .filter_map(|point| point.group.median(FAULT_PATH))
         .collect();
     if let Some(percent) = range(&in_faults) {
         sentence += &format!("; {percent}% of its CPU time goes into page faults");

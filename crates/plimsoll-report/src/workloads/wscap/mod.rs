@@ -2,12 +2,12 @@
 //! difference is spent in.
 
 mod headline;
+mod section;
 
 use std::collections::BTreeMap;
 
 use super::WorkloadReport;
 use crate::analysis::metric::metrics;
-use crate::html::chapters;
 use plimsoll_model::quantity::ratio;
 use plimsoll_model::recording::model::{Phase, Trial};
 
@@ -31,7 +31,7 @@ pub(super) const REPORT: WorkloadReport = WorkloadReport {
     known: METRICS,
     metrics: |of| metrics(of.trial),
     headline: headline::sentence,
-    section: Some(chapters::wscap::chapter),
+    section: Some(section::section),
 };
 
 /// Computes the metrics of a trial. One that cannot be known is absent.

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use plimsoll_model::recording::Recording;
 use plimsoll_model::recording::model::{Results, TrialStatus};
-use plimsoll_report::analysis::compare::{
+use plimsoll_report::compare::{csv, html, markdown, terminal, words};
+use plimsoll_report::comparison::{
     Basis, CompareError, Comparison, Condition, Fault, Input, Lone, Row, Standing, Verdict, check, compare,
 };
-use plimsoll_report::compare::{csv, html, markdown, terminal, words};
 use plimsoll_report::page::build;
 
 use crate::report::kinds;

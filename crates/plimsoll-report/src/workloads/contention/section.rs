@@ -1,12 +1,12 @@
-//! The contention chapter of the page: who holds what, ask by ask.
+//! The contention section of the page: who holds what, ask by ask.
 
-use super::super::table::{Cell, Table, columns};
-use super::super::xy::{self, Axis, Chart, Line};
-use super::{Chapter, Drawing};
 use crate::analysis::statistics;
 use crate::analysis::{Group, MetricUnit};
-use crate::page::Page;
+use crate::contents::Page;
+use crate::drawing::table::{Cell, Table, columns};
+use crate::drawing::xy::{self, Axis, Chart, Line};
 use crate::workloads::contention::{TRIM_START, asks};
+use crate::workloads::section::{Drawing, Section};
 use plimsoll_model::quantity;
 use plimsoll_model::recording::model::Trial;
 
@@ -18,8 +18,8 @@ const HELD: [(&str, &str, usize); 4] = [
     ("asker_swapped_bytes", "the second, in swap", 3),
 ];
 
-/// The chapter of these groups.
-pub(crate) fn chapter(page: &Page, groups: &[&Group]) -> Option<Chapter> {
+/// The section of these groups.
+pub(crate) fn section(page: &Page, groups: &[&Group]) -> Option<Section> {
     let asked: Vec<(&Group, Asks<'_>)> = groups
         .iter()
         .map(|group| (*group, Asks(group.counted(&page.results.trials))))
@@ -29,7 +29,7 @@ pub(crate) fn chapter(page: &Page, groups: &[&Group]) -> Option<Chapter> {
     if drawings.is_empty() {
         return None;
     }
-    Some(Chapter {
+    Some(Section {
         id: "contention",
         title: "Two programs and too little memory",
         sentence: None,

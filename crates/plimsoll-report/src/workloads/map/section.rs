@@ -1,15 +1,15 @@
-//! The map chapter of the page: bars for each mapping and touch.
+//! The map section of the page: bars for each mapping and touch.
 
-use super::super::bars::{self, Bar, Bars};
-use super::super::table::{Cell, Table, columns};
-use super::{Chapter, Drawing};
 use crate::analysis::{Group, MetricUnit};
+use crate::drawing::bars::{self, Bar, Bars};
+use crate::drawing::table::{Cell, Table, columns};
 use crate::workloads::map::{BACK, BACK_SHARE, COST, GIVE_BACK, PRESSURE, REUSE, TOTAL, of_way};
+use crate::workloads::section::{Drawing, Section};
 use plimsoll_model::quantity;
 use plimsoll_model::scenario::GiveBack;
 
-/// The chapter of these groups.
-pub(crate) fn chapter(groups: &[&Group]) -> Option<Chapter> {
+/// The section of these groups.
+pub(crate) fn section(groups: &[&Group]) -> Option<Section> {
     let drawings: Vec<Drawing> = groups
         .iter()
         .flat_map(|group| [cost(group), reuse(group)])
@@ -19,7 +19,7 @@ pub(crate) fn chapter(groups: &[&Group]) -> Option<Chapter> {
     if drawings.is_empty() {
         return None;
     }
-    Some(Chapter {
+    Some(Section {
         id: "map",
         title: "Mapping memory, handing it back, and getting it again",
         sentence: None,

@@ -4,7 +4,6 @@ mod neighbour;
 
 use crate::analysis::Group;
 use crate::workloads;
-use plimsoll_model::quantity::significant;
 use plimsoll_model::recording::model::Trial;
 use plimsoll_model::scenario::WorkloadKind;
 
@@ -35,20 +34,4 @@ pub(super) fn kinds(groups: &[Group]) -> Vec<WorkloadKind> {
     let mut kinds = WorkloadKind::ALL.to_vec();
     kinds.retain(|kind| groups.iter().any(|group| group.workload == kind.name()));
     kinds
-}
-
-pub(crate) fn median(group: &Group, metric: &str) -> Option<f64> {
-    Some(group.metrics.get(metric)?.summary.median)
-}
-
-/// `low to high`, or the one value where both look the same.
-pub(crate) fn range(values: &[f64]) -> Option<String> {
-    let low = values.iter().copied().reduce(f64::min)?;
-    let high = values.iter().copied().reduce(f64::max)?;
-    let (low, high) = (significant(low), significant(high));
-    Some(if low == high {
-        low
-    } else {
-        format!("{low} to {high}")
-    })
 }

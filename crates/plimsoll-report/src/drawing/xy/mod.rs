@@ -7,9 +7,9 @@ use std::fmt::Write;
 
 use super::{palette, svg};
 use crate::analysis::MetricUnit;
-pub(super) use scale::Scale;
+pub(crate) use scale::Scale;
 use scale::usable;
-pub(super) use words::{cut, tick, value};
+pub(crate) use words::{cut, tick, value};
 
 const WIDTH: f64 = 720.0;
 const LEFT: f64 = 66.0;

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::scale::{Scale, usable};
 use super::{Axis, Line};
 use crate::analysis::MetricUnit;
-use crate::html::{palette, svg};
+use crate::drawing::{palette, svg};
 use plimsoll_model::quantity;
 
 /// Width of a letter, on average, at the size of a chart's text.
@@ -20,12 +20,12 @@ const MARK_LETTERS: usize = 48;
 const MARK_ROWS: usize = 4;
 
 /// A value in its unit.
-pub(in crate::html) fn value(unit: MetricUnit, value: f64) -> String {
+pub(crate) fn value(unit: MetricUnit, value: f64) -> String {
     quantity::metric(unit.ending(), value)
 }
 
 /// A value of an axis: without decimals that say nothing.
-pub(in crate::html) fn tick(unit: MetricUnit, value: f64) -> String {
+pub(crate) fn tick(unit: MetricUnit, value: f64) -> String {
     let text = self::value(unit, value);
     if value == 0.0 {
         return "0".to_owned();
@@ -41,7 +41,7 @@ pub(in crate::html) fn tick(unit: MetricUnit, value: f64) -> String {
 }
 
 /// The first letters of a text, with an ellipsis where there are more.
-pub(in crate::html) fn cut(text: &str, letters: usize) -> String {
+pub(crate) fn cut(text: &str, letters: usize) -> String {
     if text.chars().count() <= letters {
         return text.to_owned();
     }
@@ -53,7 +53,7 @@ fn width(text: &str) -> f64 {
 }
 
 /// The legend, in rows of this width, and its height; nothing where one line has no name.
-pub(super) fn legend(lines: &[Line], room: f64) -> (String, f64) {
+pub(crate) fn legend(lines: &[Line], room: f64) -> (String, f64) {
     const SAMPLE: f64 = 28.0;
     const GAP: f64 = 16.0;
     let named: Vec<&Line> = lines.iter().filter(|line| !line.label.is_empty()).collect();
@@ -91,7 +91,7 @@ pub(super) fn legend(lines: &[Line], room: f64) -> (String, f64) {
 }
 
 /// Room that the names at the ends of the lines need, to the right of the plot.
-pub(super) fn margin(lines: &[Line]) -> f64 {
+pub(crate) fn margin(lines: &[Line]) -> f64 {
     if lines.len() < 2 {
         return 0.0;
     }
@@ -104,7 +104,7 @@ pub(super) fn margin(lines: &[Line]) -> f64 {
 
 /// The name of each line beside its end, moved apart where they would overlap. A single line has none: its name is
 /// in the legend.
-pub(super) fn ends(
+pub(crate) fn ends(
     out: &mut String,
     lines: &[Line],
     ends: &[Option<(f64, f64)>],
@@ -157,7 +157,7 @@ fn apart(wanted: &[f64], top: f64, base: f64) -> Vec<f64> {
 }
 
 /// A marked place on the horizontal axis.
-pub(super) struct Mark {
+pub(crate) struct Mark {
     x: f64,
     /// Row of its words above the plot, from 0 on top; none where there is no room.
     row: Option<usize>,
@@ -168,7 +168,7 @@ pub(super) struct Mark {
 }
 
 /// Marks with a row of words for each, as far as there is room, and the height of the rows.
-pub(super) fn marks(marks: &[(f64, String)], axis: &Axis, scale: &Scale, right: f64) -> (Vec<Mark>, f64) {
+pub(crate) fn marks(marks: &[(f64, String)], axis: &Axis, scale: &Scale, right: f64) -> (Vec<Mark>, f64) {
     let mut placed: Vec<(f64, &String)> = marks
         .iter()
         .filter_map(|(x, words)| Some((scale.place(usable(axis, *x)?)?, words)))
@@ -205,7 +205,7 @@ pub(super) fn marks(marks: &[(f64, String)], axis: &Axis, scale: &Scale, right: 
 
 impl Mark {
     /// Draws it: `head` is where the rows of words begin, `top` and `base` are the ends of the plot.
-    pub(super) fn draw(&self, out: &mut String, head: f64, top: f64, base: f64) {
+    pub(crate) fn draw(&self, out: &mut String, head: f64, top: f64, base: f64) {
         let row = |row: usize| head + row as f64 * ROW;
         let _ = write!(
             out,

@@ -1,13 +1,13 @@
-//! The thrash chapter of the page: CPU and paging over time as in the paper, then what others felt, and how evenly the
+//! The thrash section of the page: CPU and paging over time as in the paper, then what others felt, and how evenly the
 //! consumers got on.
 
-use super::super::table::{Cell, Table, columns};
-use super::super::xy::{self, Axis, Chart, Line};
-use super::{Chapter, Drawing};
 use crate::analysis::curves::{Curve, spread};
 use crate::analysis::statistics::summarise;
 use crate::analysis::{Group, MetricUnit, ratio};
-use crate::page::{Page, Series, Timeline};
+use crate::contents::{Page, Series, Timeline};
+use crate::drawing::table::{Cell, Table, columns};
+use crate::drawing::xy::{self, Axis, Chart, Line};
+use crate::workloads::section::{Drawing, Section};
 use plimsoll_model::latency::Latencies;
 use plimsoll_model::quantity;
 use plimsoll_model::recording::model::{Phase, Trial};
@@ -50,8 +50,8 @@ struct Seen<'a> {
     timeline: Option<&'a Timeline>,
 }
 
-/// The chapter of these groups.
-pub(crate) fn chapter(page: &Page, groups: &[&Group]) -> Option<Chapter> {
+/// The section of these groups.
+pub(crate) fn section(page: &Page, groups: &[&Group]) -> Option<Section> {
     let trials = &page.results.trials;
     let subjects = groups.iter().map(|group| Subject {
         label: &group.label,
@@ -90,7 +90,7 @@ pub(crate) fn chapter(page: &Page, groups: &[&Group]) -> Option<Chapter> {
         .collect();
     drawings.extend(responsiveness(&subjects));
     drawings.extend(fairness(&subjects));
-    Some(Chapter {
+    Some(Section {
         id: "thrash",
         title: "Thrashing",
         // The caller has it.

@@ -1,6 +1,7 @@
 //! Which metrics a summary for people shows of a kind of work.
 
-use crate::analysis::{Group, MetricUnit, metric};
+use crate::analysis::{Group, MetricUnit};
+use crate::workloads::{self, COMMON_METRICS, find_metric};
 use plimsoll_model::sanitize::sanitize;
 use plimsoll_model::scenario::WorkloadKind;
 
@@ -19,7 +20,7 @@ pub(super) struct Headline {
 /// The headline metrics that these groups of one kind of work have, the most headline first.
 pub(super) fn headline(kind: WorkloadKind, groups: &[&Group]) -> Vec<Headline> {
     let has = |name: &str| groups.iter().any(|group| group.metrics.contains_key(name));
-    let all = metric::of(kind).iter().chain(metric::COMMON);
+    let all = workloads::of(kind).known.iter().chain(COMMON_METRICS);
     let known: Vec<Headline> = all
         .filter(|metric| metric.headline && has(metric.name))
         .map(|metric| Headline {
@@ -33,7 +34,7 @@ pub(super) fn headline(kind: WorkloadKind, groups: &[&Group]) -> Vec<Headline> {
     let mut names: Vec<&String> = groups.iter().flat_map(|group| group.metrics.keys()).collect();
     names.sort_unstable();
     names.dedup();
-    names.retain(|name| metric::find(name).is_none());
+    names.retain(|name| find_metric(name).is_none());
     let unknown = names.into_iter().take(MOST_UNKNOWN).map(|name| Headline {
         name: name.clone(),
         title: words(name),

@@ -2,7 +2,7 @@
 
 use super::Axis;
 use crate::analysis::MetricUnit;
-use crate::html::panel::round_step;
+use crate::drawing::panel::round_step;
 
 /// What is farther from 0 is drawn here: arithmetic on axes stays finite.
 const FARTHEST: f64 = 1e30;
@@ -15,7 +15,7 @@ const MOST_TICKS: usize = 24;
 
 /// A range of values on a stretch of the drawing.
 #[derive(Debug)]
-pub(in crate::html) struct Scale {
+pub(crate) struct Scale {
     unit: MetricUnit,
     log: bool,
     /// Ends of the range.
@@ -28,7 +28,7 @@ pub(in crate::html) struct Scale {
 
 impl Scale {
     /// The scale of these values between two places of the drawing. `grounded` takes 0 into a linear axis.
-    pub(super) fn new(
+    pub(crate) fn new(
         axis: &Axis,
         values: impl Iterator<Item = f64>,
         grounded: bool,
@@ -59,11 +59,7 @@ impl Scale {
     }
 
     /// The scale of a linear axis with 0 on it.
-    pub(in crate::html) fn linear(
-        unit: MetricUnit,
-        values: impl Iterator<Item = f64>,
-        ends: (f64, f64),
-    ) -> Scale {
+    pub(crate) fn linear(unit: MetricUnit, values: impl Iterator<Item = f64>, ends: (f64, f64)) -> Scale {
         let axis = Axis {
             title: String::new(),
             unit,
@@ -73,7 +69,7 @@ impl Scale {
     }
 
     /// The place of a value; none for what the axis cannot show.
-    pub(in crate::html) fn place(&self, value: f64) -> Option<f64> {
+    pub(crate) fn place(&self, value: f64) -> Option<f64> {
         let value = match self.log {
             true if value < NEAREST => return None,
             _ if value.is_nan() => return None,
@@ -88,12 +84,12 @@ impl Scale {
     }
 
     /// Where areas begin.
-    pub(super) fn from(&self) -> f64 {
+    pub(crate) fn from(&self) -> f64 {
         self.from
     }
 
     /// Values with words at the axis, at least `apart` from each other in the drawing where that is possible.
-    pub(in crate::html) fn ticks(&self, apart: f64) -> Vec<f64> {
+    pub(crate) fn ticks(&self, apart: f64) -> Vec<f64> {
         let wanted = ((self.end - self.start).abs() / apart).clamp(1.0, MOST_TICKS as f64);
         if !self.log {
             return self.linear_ticks(wanted);
@@ -118,7 +114,7 @@ impl Scale {
     }
 
     /// Values with a line but no words: between the decades of a logarithmic axis.
-    pub(super) fn minor_ticks(&self) -> Vec<f64> {
+    pub(crate) fn minor_ticks(&self) -> Vec<f64> {
         const MOST_DECADES: f64 = 6.0;
         if !self.log || self.unit == MetricUnit::Bytes || (self.to / self.from).log10() > MOST_DECADES {
             return Vec::new();
@@ -161,7 +157,7 @@ impl Scale {
 }
 
 /// The value as the axis can take it: finite, and above 0 where steps are factors.
-pub(super) fn usable(axis: &Axis, value: f64) -> Option<f64> {
+pub(crate) fn usable(axis: &Axis, value: f64) -> Option<f64> {
     if !value.is_finite() || (axis.log && value < NEAREST) {
         return None;
     }

@@ -1,11 +1,11 @@
-//! The loadline chapter of the page: useful work over load, and what it costs to get there.
+//! The loadline section of the page: useful work over load, and what it costs to get there.
 
-use super::super::table::{Cell, Table, columns};
-use super::super::xy::{self, Axis, Chart, Line};
-use super::{Chapter, Drawing};
 use crate::analysis::{Group, MetricUnit};
-use crate::page::Page;
+use crate::contents::Page;
+use crate::drawing::table::{Cell, Table, columns};
+use crate::drawing::xy::{self, Axis, Chart, Line};
 use crate::workloads::loadline::{KNEE, Spread, curve, measured};
+use crate::workloads::section::{Drawing, Section};
 use plimsoll_model::latency::Latencies;
 use plimsoll_model::quantity::significant;
 use plimsoll_model::recording::model::{Phase, Trial};
@@ -62,8 +62,8 @@ const DRAWN: [(&str, &str, &str, bool); 7] = [
     ),
 ];
 
-/// The chapter of these groups.
-pub(crate) fn chapter(page: &Page, groups: &[&Group]) -> Option<Chapter> {
+/// The section of these groups.
+pub(crate) fn section(page: &Page, groups: &[&Group]) -> Option<Section> {
     let groups: Vec<(&Group, Vec<&Trial>)> = groups
         .iter()
         .map(|group| (*group, group.counted(&page.results.trials)))
@@ -77,7 +77,7 @@ pub(crate) fn chapter(page: &Page, groups: &[&Group]) -> Option<Chapter> {
             .iter()
             .filter_map(|(group, trials)| percentiles(group, trials)),
     );
-    Some(Chapter {
+    Some(Section {
         id: "loadline",
         title: "How much it carries",
         sentence: None,

@@ -1,6 +1,6 @@
-//! Figures of a whole timeline, for recordings that have no trials.
+//! Values of a whole timeline, for recordings that have no trials.
 
-use super::build::Figures;
+use super::input::GroupValues;
 use super::model::Side;
 use crate::analysis::ratio;
 use plimsoll_model::recording::{ColumnView, Recording};
@@ -8,8 +8,8 @@ use plimsoll_model::recording::{ColumnView, Recording};
 /// Identity of the one group that a timeline is.
 const GROUP: &str = "timeline";
 
-/// The figures of the whole recording: one value each.
-pub(super) fn figures(recording: &Recording) -> Figures {
+/// The values of the whole recording: one value each.
+pub(super) fn values(recording: &Recording) -> GroupValues {
     let samples = &recording.samples;
     let seconds = match (samples.t_ns().first(), samples.t_ns().last()) {
         (Some(first), Some(last)) => (last - first) as f64 / 1e9,
@@ -18,7 +18,7 @@ pub(super) fn figures(recording: &Recording) -> Figures {
     let page = recording.manifest.host.page_size as f64;
     let growth = |name: &str| samples.column(name).and_then(grown);
     let of_time = |name: &str| ratio(growth(name)? / 1e4, seconds);
-    let figures = [
+    let values = [
         ("timeline.seconds", Some(seconds)),
         (
             "target.peak_resident_bytes",
@@ -39,11 +39,11 @@ pub(super) fn figures(recording: &Recording) -> Figures {
         values: vec![value],
         untrustworthy: false,
     };
-    Figures {
+    GroupValues {
         group: GROUP.to_owned(),
         label: "the whole timeline".to_owned(),
         note: String::new(),
-        sides: figures
+        sides: values
             .into_iter()
             .filter_map(|(name, value)| Some((name.to_owned(), side(value?))))
             .collect(),

@@ -11,15 +11,17 @@
 mod build;
 mod circumstances;
 mod condition;
+mod input;
 mod metrics;
 mod model;
 mod timelines;
 
-pub use super::metric::{Direction, MetricUnit};
-pub use build::{CompareError, Input, compare};
-pub use condition::{Condition, ConditionError, Fault, Limit, Operator, Outcome, Standing, check, known};
+pub use crate::analysis::metric::{Direction, MetricUnit};
+pub use build::{CompareError, compare};
+pub use condition::{Condition, ConditionError, Fault, Limit, Operator, check, known};
+pub use input::Input;
 pub use metrics::{Nature, nature};
 pub use model::{
-    Basis, COMPARISON_SCHEMA, Comparison, Difference, Lone, Normalised, Row, Run, Side, Subject, Tally,
-    Verdict,
+    Basis, COMPARISON_SCHEMA, Comparison, Difference, Lone, Normalised, Outcome, Row, Run, Side, Standing,
+    Subject, Tally, Verdict,
 };

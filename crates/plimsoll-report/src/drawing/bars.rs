@@ -29,48 +29,48 @@ const GROUP_LETTERS: usize = 90;
 
 /// Bars that belong together, with a name above them.
 #[derive(Debug, Clone)]
-pub(super) struct Bars {
+pub(crate) struct Bars {
     /// The name; empty for no heading.
-    pub(super) name: String,
+    pub(crate) name: String,
     /// The bars, top to bottom.
-    pub(super) bars: Vec<Bar>,
+    pub(crate) bars: Vec<Bar>,
 }
 
 /// A row of a chart.
 #[derive(Debug, Clone)]
-pub(super) struct Bar {
+pub(crate) struct Bar {
     /// Words before it.
-    pub(super) label: Cow<'static, str>,
+    pub(crate) label: Cow<'static, str>,
     /// Number of the event that it belongs to, drawn as a disc before the label.
-    pub(super) event: Option<u32>,
+    pub(crate) event: Option<u32>,
     /// Key of its colour in the palette.
-    pub(super) colour: &'static str,
+    pub(crate) colour: &'static str,
     /// Whether a hatch is drawn over it.
-    pub(super) hatched: bool,
+    pub(crate) hatched: bool,
     /// Drawn as an outline: the state before, a figure that nothing was subtracted from.
-    pub(super) hollow: bool,
+    pub(crate) hollow: bool,
     /// How long it is: a median, where it sums up runs.
-    pub(super) value: f64,
+    pub(crate) value: f64,
     /// The ends of its whisker.
-    pub(super) whisker: Option<Interval>,
+    pub(crate) whisker: Option<Interval>,
     /// The runs that it sums up.
-    pub(super) dots: Vec<BarDot>,
+    pub(crate) dots: Vec<BarDot>,
 }
 
 /// A run on a bar.
 #[derive(Debug, Clone)]
-pub(super) struct BarDot {
+pub(crate) struct BarDot {
     /// Name of the trial.
-    pub(super) trial: String,
+    pub(crate) trial: String,
     /// Its value.
-    pub(super) value: f64,
+    pub(crate) value: f64,
     /// Whether it is not to be trusted.
-    pub(super) doubtful: bool,
+    pub(crate) doubtful: bool,
 }
 
 impl Bar {
     /// A bar of one value.
-    pub(super) fn new(label: impl Into<Cow<'static, str>>, colour: &'static str, value: f64) -> Bar {
+    pub(crate) fn new(label: impl Into<Cow<'static, str>>, colour: &'static str, value: f64) -> Bar {
         Bar {
             label: label.into(),
             event: None,
@@ -84,7 +84,7 @@ impl Bar {
     }
 
     /// The bar of a figure over the repeats: its median, interval and runs.
-    pub(super) fn of(label: impl Into<Cow<'static, str>>, colour: &'static str, measured: &Measured) -> Bar {
+    pub(crate) fn of(label: impl Into<Cow<'static, str>>, colour: &'static str, measured: &Measured) -> Bar {
         let summary = &measured.summary;
         let dot = |dot: &Dot| BarDot {
             trial: dot.trial.clone(),
@@ -99,7 +99,7 @@ impl Bar {
     }
 
     /// The same as an outline.
-    pub(super) fn hollow(mut self) -> Bar {
+    pub(crate) fn hollow(mut self) -> Bar {
         self.hollow = true;
         self
     }
@@ -115,7 +115,7 @@ impl Bar {
 }
 
 /// The chart as SVG, its axis from 0; none where no group has a bar. A bar whose value is no number is left out.
-pub(super) fn chart(title: &str, unit: MetricUnit, groups: &[Bars]) -> Option<String> {
+pub(crate) fn chart(title: &str, unit: MetricUnit, groups: &[Bars]) -> Option<String> {
     let groups: Vec<(&str, Vec<&Bar>)> = groups
         .iter()
         .map(|group| {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::build::Input;
+use super::input::{Input, letter};
 use super::model::Difference;
 use crate::analysis::ratio;
 use plimsoll_model::recording::model::{Calibration, Host, Manifest, RunStatus, TrialStatus};
@@ -155,7 +155,7 @@ fn calibration(list: &mut Diff<'_>, baseline: &Calibration, other: &Calibration)
 pub(super) fn warnings(inputs: &[Input<'_>]) -> Vec<String> {
     let mut warnings = Vec::new();
     for (index, input) in inputs.iter().enumerate() {
-        let name = format!("{} ({})", super::build::letter(index), input.results.run);
+        let name = format!("{} ({})", letter(index), input.results.run);
         let without_trials = input.results.trials.is_empty();
         if without_trials {
             warnings.push(format!(

@@ -1,12 +1,12 @@
-//! The wscap chapter of the page: slowdown over size / cap, scans over time, what was resident, where CPU time went.
+//! The wscap section of the page: slowdown over size / cap, scans over time, what was resident, where CPU time went.
 
 use std::collections::BTreeMap;
 
-use super::super::table::{Cell, Table, columns};
-use super::super::xy::{self, Axis, Chart, Line};
-use super::{Chapter, Drawing};
 use crate::analysis::{Group, MetricUnit};
-use crate::page::Page;
+use crate::contents::Page;
+use crate::drawing::table::{Cell, Table, columns};
+use crate::drawing::xy::{self, Axis, Chart, Line};
+use crate::workloads::section::{Drawing, Section};
 use crate::workloads::wscap::{
     CAPPED_SCANS, CPU_SLOWDOWN, EMPTIED_SLOWDOWN, FAULT_PATH, FAULTS, REFILL, RESIDENT_MAX, RESIDENT_MIN,
     SLOWDOWN, SYSTEM_CPU, UNCAPPED_SCANS, load,
@@ -26,8 +26,8 @@ const SCANNED: [(&str, &str); 3] = [
     ("emptied", "emptied once"),
 ];
 
-/// The chapter of these groups.
-pub(crate) fn chapter(page: &Page, groups: &[&Group]) -> Option<Chapter> {
+/// The section of these groups.
+pub(crate) fn section(page: &Page, groups: &[&Group]) -> Option<Section> {
     let measured: Vec<Series<'_>> = groups
         .iter()
         .filter_map(|group| Series::of(group, &page.results.trials))
@@ -38,7 +38,7 @@ pub(crate) fn chapter(page: &Page, groups: &[&Group]) -> Option<Chapter> {
         .min_by(|a, b| distance(a).total_cmp(&distance(b)))?
         .load;
     let detailed: Vec<&Series<'_>> = measured.iter().filter(|series| series.load == shown).collect();
-    Some(Chapter {
+    Some(Section {
         id: "wscap",
         title: "A cap on the working set",
         sentence: None,

@@ -1,17 +1,17 @@
-//! The heap chapter of the page: CPU time and memory of each allocator, over threads where those are swept.
+//! The heap section of the page: CPU time and memory of each allocator, over threads where those are swept.
 
-use super::super::bars::{self, Bar, Bars};
-use super::super::palette;
-use super::super::table::{Cell, Table, columns};
-use super::super::xy::{self, Axis, Chart, Line};
-use super::{Chapter, Drawing};
 use crate::analysis::{Group, MetricUnit};
-use crate::page::Page;
+use crate::contents::Page;
+use crate::drawing::bars::{self, Bar, Bars};
+use crate::drawing::palette;
+use crate::drawing::table::{Cell, Table, columns};
+use crate::drawing::xy::{self, Axis, Chart, Line};
 use crate::workloads::heap::heap_subjects;
 use crate::workloads::heap::{
     AGGRESSIVE, LAST_LIVE_SHARE, LEFT, LIVE, LIVE_SHARE, OPERATION_CPU, OPERATIONS, PEAK, RESIDENT, Test,
     tests,
 };
+use crate::workloads::section::{Drawing, Section};
 
 /// Figures that are drawn: name, title, how to read it, whether each step of its axis is a factor.
 const DRAWN: [(&str, &str, &str, bool); 5] = [
@@ -48,8 +48,8 @@ const DRAWN: [(&str, &str, &str, bool); 5] = [
     ),
 ];
 
-/// The chapter of these groups.
-pub(crate) fn chapter(page: &Page, groups: &[&Group]) -> Option<Chapter> {
+/// The section of these groups.
+pub(crate) fn section(page: &Page, groups: &[&Group]) -> Option<Section> {
     let tests = tests(groups);
     let subjects = heap_subjects(groups);
     let mut drawings = Vec::new();
@@ -59,7 +59,7 @@ pub(crate) fn chapter(page: &Page, groups: &[&Group]) -> Option<Chapter> {
             drawings.extend(curves(panel, &subjects, figure, page.manifest.host.cpus));
         }
     }
-    Some(Chapter {
+    Some(Section {
         id: "heap",
         title: "Allocators under load",
         sentence: None,

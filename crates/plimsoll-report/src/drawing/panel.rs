@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::palette;
 use crate::analysis::gauges::{self, GaugeUnit};
-use crate::page::{Series, Timeline};
+use crate::contents::{Series, Timeline};
 use plimsoll_model::quantity;
 
 /// A panel: what it shows and how, without the data. Serialized, it is what both scripts draw from.

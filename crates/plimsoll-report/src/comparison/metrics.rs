@@ -1,6 +1,7 @@
 //! What is known of a metric by its name: its unit, which way is better, and what it can be set against.
 
-use crate::analysis::metric::{Direction, MetricUnit, find};
+use crate::analysis::metric::{Direction, MetricUnit};
+use crate::workloads::find_metric;
 use plimsoll_model::recording::model::Calibration;
 
 /// What is known of a metric.
@@ -47,7 +48,7 @@ const PHASES: [&str; 4] = ["fill", "trim", "restore", "release"];
 
 /// What is known of the metric with this name; of a name that fits nothing, that it is a number.
 pub fn nature(metric: &str) -> Nature {
-    if let Some(known) = find(metric) {
+    if let Some(known) = find_metric(metric) {
         return Nature {
             unit: MetricUnit::of_name(metric),
             direction: known.direction,

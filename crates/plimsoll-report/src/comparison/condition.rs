@@ -11,12 +11,10 @@
 
 use std::ops::Range;
 
-use serde::Serialize;
-
 use super::metrics::nature;
-use super::model::{Comparison, Row};
-use crate::analysis::metric::all;
+use super::model::{Comparison, Outcome, Row, Standing};
 use crate::analysis::metric::{Direction, MetricUnit};
+use crate::workloads::all_metrics;
 use plimsoll_model::scenario::{Marked, Mistake, near};
 
 /// A condition, parsed.
@@ -51,37 +49,6 @@ pub enum Limit {
     Change(f64),
     /// Of the run's own median, in the metric's unit.
     Value(f64),
-}
-
-/// How a condition stands for one group of one run.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Outcome {
-    /// The condition as it was written.
-    pub condition: String,
-    /// Index of the run.
-    pub run: usize,
-    /// Identity of the group; empty when no group has the metric.
-    pub group: String,
-    /// How it stands.
-    pub standing: Standing,
-    /// Index of the row that it was read from.
-    pub row: Option<usize>,
-    /// Whether the limit is of a value, not of a change.
-    pub of_value: bool,
-    /// What decided, or why nothing could.
-    pub reason: String,
-}
-
-/// How a condition stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Standing {
-    /// Met.
-    Passed,
-    /// Broken: the run is worse than it may be.
-    Failed,
-    /// Not to be said: figures are missing or cannot be trusted.
-    Unknown,
 }
 
 /// Why a condition is not one.
@@ -292,7 +259,7 @@ pub fn known(comparison: &Comparison) -> Vec<String> {
     let of_phases = phases
         .iter()
         .flat_map(|phase| [format!("{phase}.seconds"), format!("{phase}.gb_per_s")]);
-    let of_trials = all().map(|metric| metric.name.to_owned());
+    let of_trials = all_metrics().map(|metric| metric.name.to_owned());
     let of_trials = of_trials.filter(|name| !super::metrics::is_speed_of_phase(name));
     let mut names: Vec<String> = Vec::new();
     for name in rows.chain(lone).chain(of_phases).chain(of_trials) {

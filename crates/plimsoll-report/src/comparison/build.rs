@@ -3,6 +3,7 @@
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::circumstances::{differences, warnings};
+use super::input::{GroupValues, Input, letter};
 use super::metrics::{calibration_of, is_speed_of_phase, nature, restated};
 use super::model::{
     Basis, COMPARISON_SCHEMA, Comparison, Lone, Normalised, Row, Run, Side, Subject, Verdict,
@@ -11,18 +12,8 @@ use super::timelines;
 use crate::analysis::groups::{Group, Measured, groups};
 use crate::analysis::metric::Direction;
 use crate::analysis::statistics::{can_tell, holm, mann_whitney, median_ratio};
-use plimsoll_model::recording::Recording;
-use plimsoll_model::recording::model::{Calibration, Results, TrialStatus};
+use plimsoll_model::recording::model::{Calibration, TrialStatus};
 use plimsoll_model::scenario::WorkloadKind;
-
-/// A run to compare.
-#[derive(Debug, Clone, Copy)]
-pub struct Input<'a> {
-    /// The recording.
-    pub recording: &'a Recording,
-    /// Its results, as analysis computes them.
-    pub results: &'a Results,
-}
 
 /// Why runs cannot be compared.
 #[derive(Debug, thiserror::Error)]
@@ -48,11 +39,14 @@ pub fn compare(inputs: &[Input<'_>], threshold: f64) -> Result<Comparison, Compa
         true => Basis::Trials,
         false => Basis::Timelines,
     };
-    let sides: Vec<Vec<Figures>> = inputs
+    let sides: Vec<Vec<GroupValues>> = inputs
         .iter()
         .map(|input| match basis {
-            Basis::Trials => groups(&input.results.trials).iter().map(Figures::of).collect(),
-            Basis::Timelines => vec![timelines::figures(input.recording)],
+            Basis::Trials => groups(&input.results.trials)
+                .iter()
+                .map(GroupValues::of)
+                .collect(),
+            Basis::Timelines => vec![timelines::values(input.recording)],
         })
         .collect();
     let mut comparison = Comparison {
@@ -86,18 +80,8 @@ pub fn compare(inputs: &[Input<'_>], threshold: f64) -> Result<Comparison, Compa
     Ok(comparison)
 }
 
-/// The figures of a group by name.
-pub(super) struct Figures {
-    pub(super) group: String,
-    pub(super) label: String,
-    /// Why there may be none.
-    pub(super) note: String,
-    /// In the order in which they are shown.
-    pub(super) sides: Vec<(String, Side)>,
-}
-
-impl Figures {
-    fn of(group: &Group) -> Figures {
+impl GroupValues {
+    fn of(group: &Group) -> GroupValues {
         let mut sides = Vec::new();
         // Of compression the time of a phase is what is measured. Other kinds of work say by their metrics what is to be
         // compared: their phases last as long as they were told to.
@@ -113,7 +97,7 @@ impl Figures {
             .iter()
             .filter(|(name, _)| !(timed && is_speed_of_phase(name)));
         sides.extend(metrics.map(|(name, measured)| (name.clone(), side(measured))));
-        Figures {
+        GroupValues {
             group: group.identity().to_owned(),
             label: group.label.clone(),
             note: match group.failed {
@@ -154,17 +138,9 @@ fn run(index: usize, input: &Input<'_>) -> Run {
     }
 }
 
-/// A, B ... Z, then R27 and so on.
-pub(super) fn letter(index: usize) -> String {
-    match u8::try_from(index) {
-        Ok(index) if index < 26 => char::from(b'A' + index).to_string(),
-        _ => format!("R{}", index + 1),
-    }
-}
-
-fn what_each_has(runs: &[Run], sides: &[Vec<Figures>]) -> Vec<String> {
+fn what_each_has(runs: &[Run], sides: &[Vec<GroupValues>]) -> Vec<String> {
     const NAMED: usize = 5;
-    let has = |(run, groups): (&Run, &Vec<Figures>)| {
+    let has = |(run, groups): (&Run, &Vec<GroupValues>)| {
         let mut names: Vec<&str> = groups.iter().map(|group| group.group.as_str()).collect();
         let more = names.len().saturating_sub(NAMED);
         names.truncate(NAMED);
@@ -181,14 +157,14 @@ fn what_each_has(runs: &[Run], sides: &[Vec<Figures>]) -> Vec<String> {
 /// Compares one run with the baseline.
 fn pair(
     comparison: &mut Comparison,
-    baseline: &[Figures],
-    other: &[Figures],
+    baseline: &[GroupValues],
+    other: &[GroupValues],
     index: usize,
     calibrations: [Option<Calibration>; 2],
     threshold: f64,
 ) {
-    let partner = |list: &'_ [Figures], group: &str| list.iter().position(|figures| figures.group == group);
-    let mut lone = |group: &Figures, metric: Option<&str>, present, absent, reason: &str| {
+    let partner = |list: &'_ [GroupValues], group: &str| list.iter().position(|values| values.group == group);
+    let mut lone = |group: &GroupValues, metric: Option<&str>, present, absent, reason: &str| {
         comparison.lone.push(Lone {
             group: group.group.clone(),
             metric: metric.map(str::to_owned),

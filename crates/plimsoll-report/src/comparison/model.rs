@@ -32,7 +32,7 @@ pub struct Comparison {
     /// One a metric, group and run.
     pub rows: Vec<Row>,
     /// What was asked for with conditions, and how it stands: one a condition, group and run.
-    pub conditions: Vec<super::Outcome>,
+    pub conditions: Vec<Outcome>,
 }
 
 /// What is compared.
@@ -184,6 +184,37 @@ pub enum Verdict {
     Same,
     /// None of these: too few repeats, or too much noise.
     Unclear,
+}
+
+/// How a condition stands for one group of one run.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Outcome {
+    /// The condition as it was written.
+    pub condition: String,
+    /// Index of the run.
+    pub run: usize,
+    /// Identity of the group; empty when no group has the metric.
+    pub group: String,
+    /// How it stands.
+    pub standing: Standing,
+    /// Index of the row that it was read from.
+    pub row: Option<usize>,
+    /// Whether the limit is of a value, not of a change.
+    pub of_value: bool,
+    /// What decided, or why nothing could.
+    pub reason: String,
+}
+
+/// How a condition stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Standing {
+    /// Met.
+    Passed,
+    /// Broken: the run is worse than it may be.
+    Failed,
+    /// Not to be said: figures are missing or cannot be trusted.
+    Unknown,
 }
 
 /// How many rows have each verdict.
