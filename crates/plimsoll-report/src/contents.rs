@@ -11,15 +11,12 @@ use plimsoll_model::recording::model::{Manifest, Results};
 pub struct Page {
     /// The verdict in a sentence ([`crate::verdict::sentence`]).
     pub verdict: String,
-    /// What was asked, of which machine.
     pub manifest: Manifest,
-    /// The numbers of every trial.
     pub results: Results,
     /// The trials that differ in nothing but the repeat, together.
     pub groups: Vec<Group>,
     /// Where the memory was before and after the trim, for each of `groups`.
     pub memory: Vec<MemoryUse>,
-    /// The whole run.
     pub overview: Timeline,
     /// One per trial that has samples, in the order in which they ran.
     pub trials: Vec<Timeline>,
@@ -30,15 +27,11 @@ pub struct Page {
 /// Bytes before and after the trim, over the repeats of a group; `None` where no trial has the figure.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct MemoryUse {
-    /// Working set of the target.
     pub working_set: [Option<Measured>; 2],
-    /// RAM of the compressed store.
     pub compressed: [Option<Measured>; 2],
-    /// Swap in use, on all devices.
     pub swap_used: [Option<Measured>; 2],
 }
 
-/// A stretch of time, in buckets.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Timeline {
     /// The trial it shows; `None` for the whole run.
@@ -93,9 +86,7 @@ impl Timeline {
 /// One quantity over the buckets of a [`Timeline`].
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Series {
-    /// Stable name.
     pub key: String,
-    /// Words for people.
     pub label: String,
     /// The mean of each bucket; `None` where no sample was taken: a gap, never interpolated.
     pub values: Vec<Option<f64>>,
@@ -103,7 +94,6 @@ pub struct Series {
     pub peaks: Vec<Option<f64>>,
 }
 
-/// An event at its time.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Mark {
     /// Seconds since the start of the recording.
@@ -111,9 +101,7 @@ pub struct Mark {
     /// What stands at the line: of a phase its number (1 fill, 2 trim, 3 restore, 4 release), of what happened while
     /// somebody watched the sign that the monitor gives it.
     pub sign: String,
-    /// What began or happened.
     pub label: String,
-    /// Trial it belongs to.
     pub trial: Option<String>,
 }
 

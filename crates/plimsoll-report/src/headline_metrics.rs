@@ -8,12 +8,9 @@ use plimsoll_model::scenario::WorkloadKind;
 /// Metrics that are shown where this version knows none of those that a recording has.
 const MOST_UNKNOWN: usize = 6;
 
-/// A metric that a summary shows.
 #[derive(Debug, Clone)]
 pub(super) struct Headline {
-    /// Its name, which says its unit.
     pub(super) name: String,
-    /// Its name for people.
     pub(super) title: String,
 }
 

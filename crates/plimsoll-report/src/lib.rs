@@ -28,16 +28,12 @@ use plimsoll_model::recording::model::{Results, file};
 
 pub use contents::{Mark, MemoryUse, Page, Series, Timeline};
 
-/// Why there is no report.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReportError {
-    /// Its file cannot be written.
     #[error("cannot write {}: {source}", path.display())]
     Write {
-        /// The file.
         path: PathBuf,
-        /// What the system said.
         source: std::io::Error,
     },
 }

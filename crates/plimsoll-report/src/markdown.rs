@@ -13,7 +13,6 @@ use plimsoll_model::recording::model::{Manifest, Results, TrialStatus};
 use plimsoll_model::sanitize::sanitize;
 use plimsoll_model::scenario::WorkloadKind;
 
-/// The summary of a run.
 pub fn markdown(recording: &Recording, results: &Results) -> String {
     let mut text = format!("# {}\n\n", inline(&results.run));
     let groups = groups(&results.trials);
@@ -125,7 +124,6 @@ fn push_tables(text: &mut String, groups: &[Group]) {
     }
 }
 
-/// A column of the summary.
 struct Column {
     metric: String,
     header: String,

@@ -29,7 +29,6 @@ const SWAP_SLOTS: usize = 4;
 /// Panels of lines, besides that of swap, whose lines have their devices' names.
 const PANELS: [Panel; 4] = [Panel::Io, Panel::Faults, Panel::Pressure, Panel::Cpu];
 
-/// The page of a run.
 pub fn build(recording: &Recording, results: &Results) -> Page {
     let groups = groups(&results.trials);
     let mut results = results.clone();

@@ -91,7 +91,6 @@ enum Column {
     Runs,
     /// Median with the lowest and highest run, of the named metric, whose unit the heading says.
     Spread(&'static str, &'static str),
-    /// Median of the named metric.
     Median(&'static str, &'static str),
     /// Median with the lowest and highest run of a metric.
     Headline(Headline),

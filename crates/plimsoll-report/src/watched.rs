@@ -9,25 +9,25 @@ use plimsoll_model::sanitize::sanitize;
 pub(super) fn sentence(recording: &Recording, results: &Results) -> String {
     let (t_ns, hz) = (recording.samples.t_ns(), results.sampler.hz);
     let cut = match results.status {
-        RunStatus::Interrupted => "The recording was cut short. ",
+        RunStatus::Interrupted => "The recording was interrupted. ",
         _ => "",
     };
     let title = title(&recording.manifest);
     let (Some(first), Some(last)) = (t_ns.first(), t_ns.last()) else {
-        return format!("{cut}Watched {title}, and took no sample.");
+        return format!("{cut}Watched {title}: no samples.");
     };
     let time = duration((last - first) as f64 / 1e9);
     let mut seen = vec![match peak(recording, "target_resident") {
-        Some(resident) => format!("the target peaked at {}", bytes(resident)),
+        Some(resident) => format!("peak resident memory of the target {}", bytes(resident)),
         None => memory(recording),
     }];
     let level = |column: &str| peak(recording, column).filter(|value| *value > 0.0);
-    seen.extend(level("target_swap").map(|swap| format!("it had up to {} in swap", bytes(swap))));
-    seen.extend(level("cgroup_usage").map(|usage| format!("its cgroup was charged up to {}", bytes(usage))));
+    seen.extend(level("target_swap").map(|swap| format!("peak swap of the target {}", bytes(swap))));
+    seen.extend(level("cgroup_usage").map(|usage| format!("peak charge of its cgroup {}", bytes(usage))));
     let waited = growth(recording, "psi_memory_some_us").map(|us| us / 1e6);
     seen.extend(waited.map(|waited| match waited > 0.0 {
-        true => format!("something waited for memory for {}", seconds(waited)),
-        false => "nothing waited for memory".to_owned(),
+        true => format!("tasks stalled on memory for {}", seconds(waited)),
+        false => "no task stalled on memory".to_owned(),
     }));
     let samples = count(results.sampler.samples);
     format!(
@@ -36,7 +36,6 @@ pub(super) fn sentence(recording: &Recording, results: &Results) -> String {
     )
 }
 
-/// What was watched, in words.
 fn title(manifest: &Manifest) -> String {
     let title = &manifest.plan.title;
     sanitize(title.strip_prefix("watch of ").unwrap_or(title)).into_owned()
@@ -57,11 +56,11 @@ fn memory(recording: &Recording) -> String {
     let least = available.and_then(|column| column.iter().flatten().min());
     match least {
         Some(least) => format!(
-            "{} of {} stayed available",
+            "at least {} of {} available",
             bytes(least as f64),
             bytes(recording.manifest.host.mem_total as f64)
         ),
-        None => "how much memory was available is not known".to_owned(),
+        None => "available memory unknown".to_owned(),
     }
 }
 

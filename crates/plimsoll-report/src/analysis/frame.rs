@@ -4,7 +4,6 @@ use super::gauges::{GAUGES, Gauge, Reading, Scale};
 use plimsoll_model::categories::{CATEGORIES, categories};
 use plimsoll_model::columns::Row;
 
-/// Number of gauges.
 pub const GAUGE_COUNT: usize = GAUGES.len();
 
 /// What a frame needs to know of the machine.
@@ -12,7 +11,6 @@ pub const GAUGE_COUNT: usize = GAUGES.len();
 pub struct Machine {
     /// Bytes of a page.
     pub page_size: u64,
-    /// Online CPUs.
     pub cpus: u32,
 }
 

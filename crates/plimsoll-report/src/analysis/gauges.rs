@@ -10,21 +10,15 @@ use plimsoll_model::columns::col;
 pub enum Panel {
     /// What the target has, in RAM and in swap. Drawn as figures, not as a panel of its own.
     Target,
-    /// Swap used, by device.
     Swap,
-    /// Pages that move.
     Io,
-    /// Page faults.
     Faults,
-    /// Pressure stall.
     Pressure,
-    /// CPU.
     Cpu,
     /// What the monitor itself costs and misses.
     Monitor,
 }
 
-/// What a gauge counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum GaugeUnit {
@@ -38,7 +32,6 @@ pub enum GaugeUnit {
     Percent,
     /// Milliseconds.
     Milliseconds,
-    /// A number of things.
     Number,
 }
 
@@ -54,7 +47,6 @@ pub enum Reading {
 /// What a unit of a counter is worth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scale {
-    /// Itself.
     One,
     /// A page: shown as bytes.
     Page,
@@ -66,21 +58,16 @@ pub enum Scale {
     PercentOfCpus,
 }
 
-/// A quantity over time.
 #[derive(Debug, Clone, Copy)]
 pub struct Gauge {
     /// Stable name, in documents and in styles.
     pub key: &'static str,
-    /// Words for people, short.
     pub title: &'static str,
-    /// Where it is drawn.
     pub panel: Panel,
-    /// What it counts.
     pub unit: GaugeUnit,
     /// Columns it is read from (indices into [`plimsoll_model::columns::COLUMNS`]): those that are absent count as nothing; when
     /// all are, so is the gauge.
     pub columns: &'static [usize],
-    /// How.
     pub reading: Reading,
 }
 

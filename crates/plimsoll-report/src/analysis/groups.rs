@@ -14,9 +14,7 @@ pub struct Group {
     pub label: String,
     /// The kind of work, by its name.
     pub workload: String,
-    /// The subject.
     pub subject: String,
-    /// The parameters that the repeats share.
     pub params: BTreeMap<String, String>,
     /// Ids of its trials, failed ones too.
     pub trials: Vec<String>,
@@ -24,7 +22,6 @@ pub struct Group {
     pub failed: usize,
     /// True when no trial of the group is ok and the figures are those of untrustworthy ones.
     pub untrustworthy: bool,
-    /// Metrics by name.
     pub metrics: BTreeMap<String, Measured>,
     /// Phases in the order in which they ran.
     pub phases: Vec<PhaseGroup>,
@@ -68,10 +65,8 @@ fn trusted<T>(mut all: Vec<T>, status: impl Fn(&T) -> TrialStatus) -> Vec<T> {
     all
 }
 
-/// A phase over the repeats.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PhaseGroup {
-    /// Name of the phase.
     pub name: String,
     /// Wall seconds.
     pub seconds: Measured,
@@ -79,7 +74,6 @@ pub struct PhaseGroup {
     pub gb_per_s: Option<Measured>,
 }
 
-/// One figure over the repeats.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Measured {
     /// Each trial that has the figure and did not fail.
@@ -100,14 +94,10 @@ impl Measured {
     }
 }
 
-/// One figure of one trial.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Dot {
-    /// The trial.
     pub trial: String,
-    /// The figure.
     pub value: f64,
-    /// Whether it can be trusted.
     pub status: TrialStatus,
 }
 

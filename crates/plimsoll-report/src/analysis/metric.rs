@@ -2,50 +2,37 @@
 
 use serde::Serialize;
 
-/// A metric of a trial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Metric {
     /// Name in documents, the unit at its end.
     pub name: &'static str,
-    /// Name for people.
     pub title: &'static str,
     /// What it means, a sentence.
     pub meaning: &'static str,
-    /// Which way it gets better.
     pub direction: Direction,
-    /// Whether summaries for people show it.
     pub headline: bool,
 }
 
-/// Which way a metric gets better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Direction {
-    /// Less is better.
     Less,
-    /// More is better.
     More,
     /// Neither: a change is to be known.
     Neither,
 }
 
-/// What a metric counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MetricUnit {
-    /// Seconds.
     Seconds,
     /// Gigabytes (1e9 bytes) a second.
     GbPerS,
     /// Things a second.
     PerSecond,
-    /// Bytes.
     Bytes,
-    /// A factor.
     Ratio,
-    /// Percent.
     Percent,
-    /// A number of things.
     Count,
 }
 

@@ -19,21 +19,20 @@ const fn less(name: &'static str, title: &'static str, meaning: &'static str) ->
     }
 }
 
-/// The metrics of every workload.
 pub const METRICS: &[Metric] = &[
     less(
         P99,
         "neighbour p99",
-        "Time that a process outside of the run's cgroup, waking up a hundred times a second, was late in 99 of 100 wake-ups.",
+        "99th percentile of the wake-up latency of a process outside of the run's cgroup that wakes up 100 times per second.",
     ),
     less(
         MAX,
         "neighbour max",
-        "The latest wake-up of a process outside of the run's cgroup.",
+        "Maximum wake-up latency of that process.",
     ),
     less(
         CPU,
         "neighbour CPU",
-        "What that process itself cost, in percent of one CPU.",
+        "CPU time of that process itself, in percent of one CPU.",
     ),
 ];

@@ -18,13 +18,10 @@ pub const RESAMPLES: usize = 2000;
 /// Repeats in a few figures. All are finite.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Summary {
-    /// Number of repeats.
     pub n: usize,
     /// Middle value, or the mean of the two middle ones.
     pub median: f64,
-    /// Least.
     pub min: f64,
-    /// Greatest.
     pub max: f64,
     /// Arithmetic mean.
     pub mean: f64,
@@ -34,14 +31,10 @@ pub struct Summary {
     pub interval: Interval,
 }
 
-/// An interval of the median.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Interval {
-    /// Lower end.
     pub low: f64,
-    /// Upper end.
     pub high: f64,
-    /// What the interval is.
     pub kind: IntervalKind,
 }
 

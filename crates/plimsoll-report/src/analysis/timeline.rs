@@ -37,7 +37,6 @@ pub struct Line {
     pub gauge: usize,
     /// Mean over each point's samples.
     pub mean: Vec<Option<f64>>,
-    /// Least of each point's samples.
     pub min: Vec<Option<f64>>,
     /// Greatest of each point's samples: a peak stays visible however much is thinned out.
     pub max: Vec<Option<f64>>,

@@ -43,7 +43,6 @@ struct View<'a> {
     differences: Vec<(&'a Difference, &'a str)>,
 }
 
-/// What is drawn of a group.
 struct GroupView {
     label: String,
     intervals: Vec<(String, String)>,
@@ -54,7 +53,6 @@ struct GroupView {
 struct Aligned {
     key: u32,
     multiples: Vec<String>,
-    /// Key of the layer, overlay, difference.
     layers: Vec<(&'static str, String, String)>,
 }
 
@@ -105,7 +103,7 @@ pub fn render(comparison: &Comparison, pages: &[Page]) -> String {
     };
     // Rendering into a String fails only where a Display implementation does, and all that are used are std's.
     view.render()
-        .unwrap_or_else(|error| format!("<!doctype html><p>The page could not be drawn: {error}"))
+        .unwrap_or_else(|error| format!("<!doctype html><p>cannot render the report: {error}"))
 }
 
 /// Layers that an overlay shows: what an experiment moves, and where it comes from.

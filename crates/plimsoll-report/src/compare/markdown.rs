@@ -7,7 +7,6 @@ use super::words;
 use crate::comparison::{Comparison, Row};
 use crate::markdown::{inline, push_list};
 
-/// The comparison as Markdown.
 pub fn markdown(comparison: &Comparison) -> String {
     let names: Vec<String> = comparison.runs.iter().map(|run| inline(&run.name)).collect();
     let mut text = format!("# {} against {}\n\n", names[1..].join(", "), names[0]);

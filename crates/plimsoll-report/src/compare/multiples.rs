@@ -15,10 +15,8 @@ const COLUMNS: usize = 120;
 /// What an axis of bytes reaches at least, so that small differences are not blown up.
 const LEAST: f64 = 1048576.0;
 
-/// What a timeline is aligned by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Alignment {
-    /// Its start.
     Start,
     /// The mark with this number.
     Mark(u32),
@@ -32,12 +30,10 @@ pub(super) struct Strand<'a> {
     pub(super) marks: Vec<&'a Mark>,
 }
 
-/// Strands on one pair of axes.
 pub(super) struct Sheet<'a> {
     strands: &'a [Strand<'a>],
     /// Time of each strand that is shown as 0.
     origins: Vec<f64>,
-    /// Words below the axis of time.
     time: String,
     from: f64,
     to: f64,

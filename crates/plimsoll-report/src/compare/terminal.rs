@@ -72,7 +72,6 @@ fn tinted(text: &str, tint: &str, colour: bool) -> String {
     }
 }
 
-/// A column of the table.
 #[derive(Clone, Copy)]
 enum Column {
     Metric,

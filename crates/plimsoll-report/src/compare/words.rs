@@ -4,7 +4,6 @@ use crate::analysis::statistics::SIGNIFICANCE;
 use crate::comparison::{Basis, Comparison, MetricUnit, Outcome, Row, Run, Standing, Verdict};
 use plimsoll_model::quantity;
 
-/// The whole in a few sentences.
 pub fn sentence(comparison: &Comparison) -> String {
     let tally = comparison.tally();
     if comparison.basis == Basis::Timelines {
@@ -58,7 +57,6 @@ pub fn shown(row: &Row) -> bool {
     row.restates.is_none() && (crate::comparison::nature(&row.metric).headline || moved(row))
 }
 
-/// Sign and word of a verdict.
 pub fn verdict(verdict: Verdict) -> (&'static str, &'static str) {
     match verdict {
         Verdict::Worse => ("\u{2717}", "worse"),
@@ -105,7 +103,6 @@ pub fn outcome(comparison: &Comparison, outcome: &Outcome) -> String {
     )
 }
 
-/// A run in a line.
 pub fn run(run: &Run) -> String {
     let trials = match run.trials {
         0 => "no trials".to_owned(),
@@ -121,7 +118,6 @@ pub fn run(run: &Run) -> String {
     format!("{text}, {} ({})", run.started, run.folder)
 }
 
-/// A value in its unit.
 pub fn value(unit: MetricUnit, value: f64) -> String {
     quantity::metric(unit.ending(), value)
 }
@@ -152,7 +148,6 @@ fn percent(share: f64) -> String {
     }
 }
 
-/// A probability.
 pub fn probability(p: Option<f64>) -> String {
     match p {
         None => "\u{2013}".to_owned(),

@@ -15,11 +15,9 @@ use crate::analysis::statistics::{can_tell, holm, mann_whitney, median_ratio};
 use plimsoll_model::recording::model::{Calibration, TrialStatus};
 use plimsoll_model::scenario::WorkloadKind;
 
-/// Why runs cannot be compared.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CompareError {
-    /// Only one run.
     #[error("a comparison needs at least two runs")]
     TooFew,
     /// No group is in the baseline and in another run.
@@ -154,7 +152,6 @@ fn what_each_has(runs: &[Run], sides: &[Vec<GroupValues>]) -> Vec<String> {
     runs.iter().zip(sides).map(has).collect()
 }
 
-/// Compares one run with the baseline.
 fn pair(
     comparison: &mut Comparison,
     baseline: &[GroupValues],

@@ -201,7 +201,6 @@ pub(super) fn warnings(inputs: &[Input<'_>]) -> Vec<String> {
     warnings
 }
 
-/// Names, the first few of them.
 fn listed(names: &[&str]) -> String {
     const NAMED: usize = 4;
     match names.len() {

@@ -17,18 +17,13 @@ use crate::analysis::metric::{Direction, MetricUnit};
 use crate::workloads::all_metrics;
 use plimsoll_model::scenario::{Marked, Mistake, near};
 
-/// A condition, parsed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Condition {
-    /// As it was written.
     pub text: String,
-    /// Pattern of group identities.
     pub group: Option<String>,
-    /// The metric.
     pub metric: String,
     /// Which side of the limit is wrong.
     pub operator: Operator,
-    /// The limit.
     pub limit: Limit,
     metric_at: Range<usize>,
 }
@@ -36,13 +31,10 @@ pub struct Condition {
 /// Which side of a limit is wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operator {
-    /// Above it.
     Above,
-    /// Below it.
     Below,
 }
 
-/// A limit.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Limit {
     /// Of the change of the median, as a share.
@@ -51,11 +43,9 @@ pub enum Limit {
     Value(f64),
 }
 
-/// Why a condition is not one.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct ConditionError {
-    /// What is wrong with it.
     pub fault: Fault,
     message: String,
     help: String,
@@ -64,24 +54,18 @@ pub struct ConditionError {
     label: String,
 }
 
-/// What is wrong with a condition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fault {
     /// It has no `>` and no `<`.
     NoOperator,
-    /// It names no metric.
     NoMetric,
     /// What follows is no limit of the metric.
     NoLimit,
-    /// Only an improvement would break it.
     Improvement,
-    /// No run has the metric.
     UnknownMetric {
-        /// The one whose name is nearest.
         nearest: Option<String>,
     },
-    /// No run has the group.
     UnknownGroup,
 }
 
@@ -205,7 +189,6 @@ impl Condition {
     }
 }
 
-/// Why a text is no limit.
 #[derive(Debug, thiserror::Error)]
 enum LimitError {
     #[error("not a number")]

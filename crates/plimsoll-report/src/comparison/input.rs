@@ -4,12 +4,9 @@ use super::model::Side;
 use plimsoll_model::recording::Recording;
 use plimsoll_model::recording::model::Results;
 
-/// A run to compare.
 #[derive(Debug, Clone, Copy)]
 pub struct Input<'a> {
-    /// The recording.
     pub recording: &'a Recording,
-    /// Its results, as analysis computes them.
     pub results: &'a Results,
 }
 

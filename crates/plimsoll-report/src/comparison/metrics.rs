@@ -4,12 +4,9 @@ use crate::analysis::metric::{Direction, MetricUnit};
 use crate::workloads::find_metric;
 use plimsoll_model::recording::model::Calibration;
 
-/// What is known of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Nature {
-    /// What it counts.
     pub unit: MetricUnit,
-    /// Which way it gets better.
     pub direction: Direction,
     /// Whether the summary for people shows it even when nothing changed.
     pub headline: bool,

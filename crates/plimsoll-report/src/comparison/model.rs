@@ -5,10 +5,8 @@ use serde::Serialize;
 use crate::analysis::metric::{Direction, MetricUnit};
 use plimsoll_model::recording::model::RunStatus;
 
-/// Version of the comparison's document.
 pub const COMPARISON_SCHEMA: u32 = 1;
 
-/// Runs against the first of them.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Comparison {
     /// [`COMPARISON_SCHEMA`].
@@ -17,7 +15,6 @@ pub struct Comparison {
     pub version: String,
     /// Least change of a median that counts, in percent.
     pub threshold_percent: f64,
-    /// What is compared.
     pub basis: Basis,
     /// The runs; the first is the baseline.
     pub runs: Vec<Run>,
@@ -25,17 +22,14 @@ pub struct Comparison {
     pub differences: Vec<Difference>,
     /// What must be known before the numbers are believed.
     pub warnings: Vec<String>,
-    /// What has no counterpart.
     pub lone: Vec<Lone>,
     /// The groups that are compared, in the baseline's order.
     pub subjects: Vec<Subject>,
-    /// One a metric, group and run.
     pub rows: Vec<Row>,
     /// What was asked for with conditions, and how it stands: one a condition, group and run.
     pub conditions: Vec<Outcome>,
 }
 
-/// What is compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Basis {
@@ -45,22 +39,17 @@ pub enum Basis {
     Timelines,
 }
 
-/// One of the runs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Run {
     /// `A` for the baseline, then `B` and so on.
     pub letter: String,
-    /// Name of the run.
     pub name: String,
-    /// Folder as it was given.
     pub folder: String,
-    /// Name of the scenario.
     pub scenario: String,
     /// Start in UTC, RFC 3339.
     pub started: String,
     /// Verdict on the run; none where there are no trials to judge.
     pub status: Option<RunStatus>,
-    /// Trials that ended.
     pub trials: usize,
     /// Trials that failed and are in no figure.
     pub failed: usize,
@@ -77,16 +66,13 @@ pub struct Difference {
     pub kind: &'static str,
     /// What: a field, a key or a path.
     pub name: String,
-    /// In the baseline.
     pub baseline: String,
-    /// In the run.
     pub other: String,
 }
 
 /// A group or metric that only some of the runs have.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Lone {
-    /// Identity of the group.
     pub group: String,
     /// The metric; none when it is the whole group.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -95,16 +81,13 @@ pub struct Lone {
     pub present: usize,
     /// Index of the run that lacks it.
     pub absent: usize,
-    /// Why, where it is known.
     pub reason: String,
 }
 
-/// A group that is compared.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Subject {
     /// Identity: a trial's id without its repeat.
     pub group: String,
-    /// For people.
     pub label: String,
     /// Indices of the runs in which trials of the group failed.
     pub failed: Vec<usize>,
@@ -115,20 +98,15 @@ pub struct Subject {
 pub struct Row {
     /// Index of the run that is compared with the baseline.
     pub run: usize,
-    /// Identity of the group.
     pub group: String,
     /// Name of the metric: `PHASE.seconds`, `PHASE.gb_per_s`, or a trial's metric.
     pub metric: String,
-    /// What it counts.
     pub unit: MetricUnit,
-    /// Which way it gets better.
     pub direction: Direction,
     /// The metric that says the same in other words, and is tested in its place.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub restates: Option<String>,
-    /// In the baseline.
     pub baseline: Side,
-    /// In the run.
     pub other: Side,
     /// Median over the baseline's, minus 1. None where no ratio can be made.
     pub change: Option<f64>,
@@ -141,17 +119,14 @@ pub struct Row {
     pub p: Option<f64>,
     /// `p` after Holm's correction for all tests of the comparison.
     pub p_holm: Option<f64>,
-    /// The verdict.
     pub verdict: Verdict,
     /// Why it is not a verdict, or what to know of it; empty where there is nothing to add.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub remark: String,
 }
 
-/// One side of a row.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Side {
-    /// Median.
     pub median: f64,
     /// Every repeat that counts, in the order in which they ran.
     pub values: Vec<f64>,
@@ -164,7 +139,6 @@ pub struct Side {
 pub struct Normalised {
     /// What each side is set against: `calibration.memcpy`.
     pub by: &'static str,
-    /// The change.
     pub change: f64,
     /// Its interval, the calibration's own error not included.
     pub interval: Option<(f64, f64)>,
@@ -189,27 +163,22 @@ pub enum Verdict {
 /// How a condition stands for one group of one run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Outcome {
-    /// The condition as it was written.
     pub condition: String,
     /// Index of the run.
     pub run: usize,
     /// Identity of the group; empty when no group has the metric.
     pub group: String,
-    /// How it stands.
     pub standing: Standing,
     /// Index of the row that it was read from.
     pub row: Option<usize>,
     /// Whether the limit is of a value, not of a change.
     pub of_value: bool,
-    /// What decided, or why nothing could.
     pub reason: String,
 }
 
-/// How a condition stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Standing {
-    /// Met.
     Passed,
     /// Broken: the run is worse than it may be.
     Failed,
@@ -217,7 +186,6 @@ pub enum Standing {
     Unknown,
 }
 
-/// How many rows have each verdict.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tally {
     /// [`Verdict::Worse`].

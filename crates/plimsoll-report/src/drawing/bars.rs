@@ -36,10 +36,8 @@ pub(crate) struct Bars {
     pub(crate) bars: Vec<Bar>,
 }
 
-/// A row of a chart.
 #[derive(Debug, Clone)]
 pub(crate) struct Bar {
-    /// Words before it.
     pub(crate) label: Cow<'static, str>,
     /// Number of the event that it belongs to, drawn as a disc before the label.
     pub(crate) event: Option<u32>,
@@ -51,25 +49,19 @@ pub(crate) struct Bar {
     pub(crate) hollow: bool,
     /// How long it is: a median, where it sums up runs.
     pub(crate) value: f64,
-    /// The ends of its whisker.
     pub(crate) whisker: Option<Interval>,
-    /// The runs that it sums up.
     pub(crate) dots: Vec<BarDot>,
 }
 
-/// A run on a bar.
 #[derive(Debug, Clone)]
 pub(crate) struct BarDot {
-    /// Name of the trial.
     pub(crate) trial: String,
-    /// Its value.
     pub(crate) value: f64,
     /// Whether it is not to be trusted.
     pub(crate) doubtful: bool,
 }
 
 impl Bar {
-    /// A bar of one value.
     pub(crate) fn new(label: impl Into<Cow<'static, str>>, colour: &'static str, value: f64) -> Bar {
         Bar {
             label: label.into(),
@@ -98,7 +90,6 @@ impl Bar {
         }
     }
 
-    /// The same as an outline.
     pub(crate) fn hollow(mut self) -> Bar {
         self.hollow = true;
         self

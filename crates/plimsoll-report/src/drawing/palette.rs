@@ -8,13 +8,9 @@ use plimsoll_model::categories::CATEGORIES;
 /// How a layer of the memory stack looks.
 #[derive(Debug, Clone, Copy)]
 pub struct Paint {
-    /// Key of the category.
     pub key: &'static str,
-    /// Words for people.
     pub label: &'static str,
-    /// Colour on a light page.
     pub light: &'static str,
-    /// Colour on a dark page.
     pub dark: &'static str,
     /// Whether a hatch is drawn over the colour.
     pub hatched: bool,
@@ -45,11 +41,8 @@ const _: () = assert!(LAYERS.len() == CATEGORIES.len());
 /// How a line or a bar looks.
 #[derive(Debug, Clone, Copy)]
 pub struct Ink {
-    /// Key of the series.
     pub key: &'static str,
-    /// Colour on a light page.
     pub light: &'static str,
-    /// Colour on a dark page.
     pub dark: &'static str,
     /// Dashes of a line, in pixels; none for a solid one.
     pub dash: &'static [u8],

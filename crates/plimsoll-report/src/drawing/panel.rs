@@ -10,13 +10,9 @@ use plimsoll_model::quantity;
 /// A panel: what it shows and how, without the data. Serialized, it is what both scripts draw from.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Panel {
-    /// Stable name.
     pub id: &'static str,
-    /// Title above the plot.
     pub title: &'static str,
-    /// Heading in the table of values.
     heading: &'static str,
-    /// Unit of its axis.
     pub unit: GaugeUnit,
     /// Whether its series are areas, each on top of the one before; lines otherwise.
     pub stack: bool,
@@ -29,14 +25,10 @@ pub struct Panel {
     contents: Contents,
 }
 
-/// Which series a panel shows.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Contents {
-    /// Every layer of the memory stack.
     Layers,
-    /// The layers that the experiment moves.
     Moving,
-    /// The gauges of this panel.
     Of(gauges::Panel),
 }
 
@@ -77,7 +69,6 @@ panels! {
 pub const MOVED: &Panel = &PANELS[1];
 const _: () = assert!(matches!(MOVED.contents, Moving));
 
-/// The panels that a report draws.
 pub fn drawn() -> impl Iterator<Item = &'static Panel> {
     PANELS.iter().filter(|panel| panel.height > 0)
 }

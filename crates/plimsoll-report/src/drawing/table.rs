@@ -12,7 +12,6 @@ pub(crate) struct Table {
     pub(crate) rows: Vec<Vec<Cell>>,
 }
 
-/// Head of a column.
 pub(crate) struct Column {
     pub(crate) title: Cow<'static, str>,
     pub(crate) numeric: bool,

@@ -21,14 +21,12 @@ struct Family {
     values: BTreeMap<String, f64>,
 }
 
-/// Types of families.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Counter,
     Gauge,
 }
 
-/// Families by name.
 #[derive(Default)]
 struct Families(BTreeMap<String, Family>);
 

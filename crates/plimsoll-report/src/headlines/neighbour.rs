@@ -9,13 +9,13 @@ pub(super) fn sentence(trials: &[Trial]) -> Option<String> {
     // A trial that failed has harmed others all the same.
     let figures = trials.iter().filter_map(|trial| trial.metrics.get(P99));
     let worst = figures.copied().reduce(f64::max)?;
-    let told = if worst > HARMLESS_P99_S {
-        "Others were held up"
+    let effect = if worst > HARMLESS_P99_S {
+        "The run disturbed other processes"
     } else {
-        "Others were not held up"
+        "The run did not disturb other processes"
     };
     Some(format!(
-        "{told}: outside of the run's cgroup 99 of 100 wake-ups came within {}.",
+        "{effect}: p99 wake-up latency outside of the run's cgroup {}.",
         seconds(worst)
     ))
 }

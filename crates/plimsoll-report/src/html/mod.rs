@@ -34,7 +34,6 @@ const SCRIPT: &str = include_str!("../../assets/report/page.js");
 #[template(path = "report.html")]
 struct View<'a> {
     page: &'a Page,
-    /// The first line of the verdict.
     headline: &'a str,
     /// The others: what each kind of work showed, where there are several.
     answers: Vec<&'a str>,
@@ -66,14 +65,11 @@ struct View<'a> {
 
 /// What the reader must know at the events of a group's trial.
 struct Figure {
-    /// Trial that stands for the group.
     trial: String,
-    /// Its group.
     group: String,
     states: States,
 }
 
-/// The page as one HTML document.
 pub fn render(page: &Page) -> String {
     let script = parts::script(&format!("{}\n{SCRIPT}", parts::SORTABLE));
     let mut confounders: Vec<&Confounder> = page.results.confounders.iter().collect();
@@ -118,7 +114,7 @@ pub fn render(page: &Page) -> String {
     };
     // Rendering into a String fails only where a Display implementation does, and all that are used are std's.
     view.render()
-        .unwrap_or_else(|error| format!("<!doctype html><p>The page could not be drawn: {error}"))
+        .unwrap_or_else(|error| format!("<!doctype html><p>cannot render the report: {error}"))
 }
 
 fn status(status: RunStatus) -> (&'static str, &'static str) {
@@ -126,7 +122,7 @@ fn status(status: RunStatus) -> (&'static str, &'static str) {
         RunStatus::Ok => ("ok", "\u{2713} ok"),
         RunStatus::Failed => ("failed", "\u{2717} failed"),
         RunStatus::Untrustworthy => ("untrustworthy", "! not trustworthy"),
-        RunStatus::Interrupted => ("untrustworthy", "! cut short"),
+        RunStatus::Interrupted => ("untrustworthy", "! interrupted"),
         RunStatus::Incomplete => ("untrustworthy", "! incomplete"),
     }
 }
@@ -219,7 +215,7 @@ fn numbers(page: &Page) -> Vec<(String, String)> {
 fn overview(page: &Page) -> (&'static str, String) {
     let marks: Vec<&Mark> = page.marks.iter().collect();
     let title = match page.manifest.is_watch() {
-        true => "All that was watched",
+        true => "The whole recording",
         false => "The whole run",
     };
     let mem_total = page.manifest.host.mem_total as f64;

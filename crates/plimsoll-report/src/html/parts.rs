@@ -14,7 +14,6 @@ const STYLE: &str = include_str!("../../assets/report/page.css");
 /// Licence of the chart library, which a page must hold.
 pub const LICENSE: &str = include_str!("../../assets/uplot/LICENSE");
 
-/// Makes tables sortable.
 pub const SORTABLE: &str = include_str!("../../assets/report/sortable.js");
 
 /// The style of every page with charts that move, then `own`.

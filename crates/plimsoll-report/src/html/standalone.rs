@@ -8,7 +8,6 @@ use crate::contents::Mark;
 use crate::drawing::palette;
 use plimsoll_model::scenario::WorkloadKind;
 
-/// Fonts of the report.
 const FONTS: &str =
     r#"font-family="system-ui, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif" font-size="11.5px""#;
 /// The hatch of layers, which `report.html` defines for all its drawings.

@@ -29,13 +29,10 @@ const KEY_LETTERS: usize = 16;
 
 /// The horizontal axis of a drawing, in seconds after its origin.
 pub(crate) struct Axis {
-    /// Words below it.
     pub(crate) title: String,
-    /// Pixels of the whole drawing.
     pub(crate) width: f64,
     /// Seconds of the timeline that are 0 here.
     pub(crate) origin: f64,
-    /// Ends of what is shown.
     pub(crate) from: f64,
     pub(crate) to: f64,
 }
@@ -50,11 +47,8 @@ impl Axis {
     }
 }
 
-/// A panel in a drawing.
 pub(crate) struct Plot<'a> {
-    /// What is drawn, and how.
     pub(crate) panel: &'static Panel,
-    /// Words above it.
     pub(crate) title: &'a str,
     /// Whether the names of its series stand beside its title.
     pub(crate) keyed: bool,

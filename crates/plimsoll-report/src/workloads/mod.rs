@@ -21,7 +21,6 @@ use section::Section;
 
 /// What the report has of a workload.
 pub(crate) struct WorkloadReport {
-    /// Every metric of its trials.
     pub(crate) known: &'static [Metric],
     /// The metrics of a trial. One that cannot be known is absent.
     pub(crate) metrics: fn(&TrialData<'_>) -> BTreeMap<String, f64>,
@@ -33,9 +32,7 @@ pub(crate) struct WorkloadReport {
 
 /// What the metrics of a trial are made from.
 pub(crate) struct TrialData<'a> {
-    /// Its record.
     pub(crate) trial: &'a Trial,
-    /// Its settings.
     pub(crate) settings: &'a Settings,
     /// The samples next to each of its phases, in the same order.
     pub(crate) rows: &'a [PhaseRows],
@@ -43,7 +40,6 @@ pub(crate) struct TrialData<'a> {
     pub(crate) calibration: Option<&'a Calibration>,
 }
 
-/// The list of the workloads.
 pub(crate) const fn of(kind: WorkloadKind) -> &'static WorkloadReport {
     match kind {
         WorkloadKind::Compression => &compression::REPORT,
@@ -74,7 +70,6 @@ pub fn metrics(
     })
 }
 
-/// The metrics of every workload.
 pub const COMMON_METRICS: &[Metric] = neighbour::METRICS;
 
 /// Every known metric of a trial, by workload, then the common ones.

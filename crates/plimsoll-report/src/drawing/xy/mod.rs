@@ -13,7 +13,6 @@ pub(crate) use words::{cut, tick, value};
 
 const WIDTH: f64 = 720.0;
 const LEFT: f64 = 66.0;
-/// Height of the plot.
 const HEIGHT: f64 = 270.0;
 /// Room on the right where no line has a name at its end.
 const MARGIN: f64 = 14.0;
@@ -24,7 +23,6 @@ const APART: (f64, f64) = (66.0, 30.0);
 /// Points of a line from which those that share a pixel are drawn as their extremes.
 const MANY_POINTS: usize = 1000;
 
-/// A chart.
 #[derive(Debug, Clone)]
 pub(crate) struct Chart {
     /// What it shows, for those who cannot see it.
@@ -33,7 +31,6 @@ pub(crate) struct Chart {
     pub(crate) x: Axis,
     /// The vertical axis: a linear one has 0 on it.
     pub(crate) y: Axis,
-    /// The lines, each with its legend.
     pub(crate) lines: Vec<Line>,
     /// Places on the horizontal axis that are marked.
     pub(crate) marks: Vec<(f64, String)>,
@@ -41,21 +38,16 @@ pub(crate) struct Chart {
     pub(crate) levels: Vec<(f64, String)>,
 }
 
-/// An axis.
 #[derive(Debug, Clone)]
 pub(crate) struct Axis {
-    /// What it counts.
     pub(crate) title: String,
-    /// In what.
     pub(crate) unit: MetricUnit,
     /// Whether each step is a factor. What is not above 0 is then left out.
     pub(crate) log: bool,
 }
 
-/// A line of a chart.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Line {
-    /// Words of the legend.
     pub(crate) label: String,
     /// Number of the colour and dash: lines of one number in several charts look alike.
     pub(crate) ink: usize,
@@ -309,7 +301,6 @@ impl Frame<'_> {
         }
     }
 
-    /// Where each line starts.
     fn starts(&self) -> Vec<Option<(f64, f64)>> {
         let start = |line: &Line| {
             let mut points = line.points.iter();
@@ -318,7 +309,6 @@ impl Frame<'_> {
         self.chart.lines.iter().map(start).collect()
     }
 
-    /// Where each line ends.
     fn ends(&self) -> Vec<Option<(f64, f64)>> {
         let end = |line: &Line| {
             let mut points = line.points.iter().rev();

@@ -18,7 +18,6 @@ const MOST_TICKS: usize = 24;
 pub(crate) struct Scale {
     unit: MetricUnit,
     log: bool,
-    /// Ends of the range.
     from: f64,
     to: f64,
     /// Where the ends stand in the drawing.
@@ -83,7 +82,6 @@ impl Scale {
         Some(self.start + share * (self.end - self.start))
     }
 
-    /// Where areas begin.
     pub(crate) fn from(&self) -> f64 {
         self.from
     }

@@ -10,7 +10,6 @@ use plimsoll_model::quantity;
 
 /// Width of a letter, on average, at the size of a chart's text.
 const LETTER: f64 = 6.2;
-/// Height of a row of text.
 const ROW: f64 = 14.0;
 /// Letters of a name that are shown: in the legend, at the end of a line, at a mark.
 const LEGEND_LETTERS: usize = 60;
@@ -19,7 +18,6 @@ const MARK_LETTERS: usize = 48;
 /// Rows of words above the plot. Marks that find no room in them are lines without words.
 const MARK_ROWS: usize = 4;
 
-/// A value in its unit.
 pub(crate) fn value(unit: MetricUnit, value: f64) -> String {
     quantity::metric(unit.ending(), value)
 }

@@ -16,13 +16,9 @@ use plimsoll_model::recording::model::{Trial, TrialStatus};
 use plimsoll_model::scenario::WorkloadKind;
 pub(super) use states::{States, states};
 
-/// A table in its tab.
 pub(super) struct Tab {
-    /// Stable name.
     pub(super) id: String,
-    /// Words of the tab.
     pub(super) title: String,
-    /// The table.
     pub(super) table: Table,
 }
 
@@ -96,7 +92,7 @@ fn events(marks: &[Mark]) -> Table {
     Table {
         id: "events",
         title: "Events",
-        columns: columns(&[("Time", true), ("Sign", false), ("What happened", false)]),
+        columns: columns(&[("Time", true), ("Label", false), ("Event", false)]),
         rows: marks.iter().map(row).collect(),
     }
 }
@@ -119,7 +115,6 @@ fn heading(words: &str) -> String {
     }
 }
 
-/// The cell of a trial's status.
 fn status_cell(trial: &Trial) -> Cell {
     let (words, class) = status(trial.status);
     Cell {

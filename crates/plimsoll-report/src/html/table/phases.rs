@@ -14,7 +14,6 @@ const PROFILE_NAMES: usize = 3;
 /// A figure that every phase has; its column is left out where all are 0.
 type Known = (&'static str, fn(&Phase) -> f64, fn(f64) -> String);
 
-/// The figures that every phase has.
 const KNOWN: [Known; 8] = [
     ("Time", |phase| phase.seconds, quantity::seconds),
     ("Bytes", |phase| phase.bytes as f64, quantity::bytes),

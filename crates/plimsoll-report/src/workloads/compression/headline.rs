@@ -8,7 +8,6 @@ use plimsoll_model::quantity::{bytes, significant};
 /// Groups that are named one by one; more than these are given as a range.
 const NAMED_GROUPS: usize = 3;
 
-/// What the numbers say.
 pub(super) fn sentence(groups: &[&Group]) -> Option<String> {
     let speed = |verb: &str, metric: &str| {
         let values: Vec<f64> = groups.iter().filter_map(|group| group.median(metric)).collect();

@@ -18,7 +18,6 @@ const HELD: [(&str, &str, usize); 4] = [
     ("asker_swapped_bytes", "the second, in swap", 3),
 ];
 
-/// The section of these groups.
 pub(crate) fn section(page: &Page, groups: &[&Group]) -> Option<Section> {
     let asked: Vec<(&Group, Asks<'_>)> = groups
         .iter()
@@ -99,7 +98,6 @@ fn held(group: &Group, asks: &Asks<'_>) -> Option<Drawing> {
     })
 }
 
-/// What an ask takes, by group.
 fn times(asked: &[(&Group, Asks<'_>)]) -> Option<Drawing> {
     let line = |(ink, (group, asks)): (usize, &(&Group, Asks<'_>))| Line {
         label: group.label.clone(),

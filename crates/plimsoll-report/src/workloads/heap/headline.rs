@@ -4,7 +4,6 @@ use crate::analysis::Group;
 use crate::workloads::heap::{LEFT, OPERATION_CPU, Test, is_ours, ram_per_live, standing, tests};
 use plimsoll_model::quantity::{bytes, significant};
 
-/// Others that are named at most.
 const MOST_NAMED: usize = 3;
 
 /// How our allocator stands or, where only others ran, the one that took the least CPU time.

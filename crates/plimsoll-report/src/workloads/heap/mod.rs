@@ -14,24 +14,24 @@ use plimsoll_model::recording::model::Trial;
 use plimsoll_model::scenario::Subject;
 
 metrics! {
-    OPERATION_CPU "operation_cpu_s" Less true "CPU an operation" "CPU time of the process for an allocation and a free, its own threads and the load included.";
-    LIVE_SHARE "live_percent" More true "live of RSS" "Bytes that the program asked for and holds, in percent of the RAM that was taken for them; of fragmentation at its worst.";
-    LEFT "left_bytes" Less true "left after free" "Resident bytes more than before the load, after all was freed and the rest was over.";
-    OPERATIONS "operations_per_s" More true "operations" "Allocations with a free each, a second on the wall, of all threads together.";
-    RESIDENT "resident_growth_bytes" Less false "taken" "Resident bytes more than before the first block, with all blocks held.";
-    PEAK "peak_growth_bytes" Less false "taken at most" "The most resident bytes more than before the first block.";
-    LIVE "live_bytes" Neither false "live" "Bytes that the program asked for and held when memory was read.";
-    LAST_LIVE_SHARE "last_live_percent" More false "live of RSS at the end" "Of fragmentation: live bytes in percent of the RAM taken, when sizes are as they were at first.";
-    FREE_BLOCKS "free_blocks" Less false "free blocks" "Of fragmentation, with ours: free blocks of the heap's back end at the end, all blocks held, as heap stat counts them.";
-    UNCOMMITTED_RANGES "uncommitted_ranges" Less false "uncommitted ranges" "The same: ranges that were given back to the system or never used.";
-    EXTERNAL_FRAGMENTATION "external_fragmentation_percent" Less false "external fragmentation" "The same: free of committed memory.";
-    VIRTUAL_FRAGMENTATION "virtual_fragmentation_percent" Less false "virtual-address fragmentation" "The same: uncommitted between committed memory.";
-    COLD_CPU "cold_cpu_s" Less false "cold allocation" "CPU time of an allocation in a process that has allocated nothing yet, first touches included.";
-    STEADY_CPU "steady_cpu_s" Less false "allocation again" "CPU time of an allocation of what was allocated and freed before.";
-    FREE_CPU "free_cpu_s" Less false "free" "CPU time of a free, the blocks freed in the order in which they were allocated.";
-    AGGRESSIVE "aggressive_s" Less false "all of it" "Wall time of all allocations and frees of the aggressive load.";
-    GENERATOR_CPU "generator_cpu_s" Neither false "of it the load" "CPU time an operation that the load takes without an allocator.";
-    THREADS_LIVED "threads_lived" Neither false "threads" "Threads that lived in Larson's load, one after the other.";
+    OPERATION_CPU "operation_cpu_s" Less true "CPU per operation" "CPU time of the process for an allocation and a free, including the allocator's threads and the load.";
+    LIVE_SHARE "live_percent" More true "live of RSS" "Live bytes of the program in percent of the RAM taken for them; for the fragmentation load, the minimum.";
+    LEFT "left_bytes" Less true "left after free" "Growth of resident bytes from before the load to the end of the rest after all blocks were freed.";
+    OPERATIONS "operations_per_s" More true "operations" "Pairs of allocation and free per wall-clock second, all threads together.";
+    RESIDENT "resident_growth_bytes" Less false "taken" "Growth of resident bytes from before the first block to the time when all blocks are live.";
+    PEAK "peak_growth_bytes" Less false "taken, peak" "Peak growth of resident bytes since before the first block.";
+    LIVE "live_bytes" Neither false "live" "Live bytes of the program at the time of the memory reading.";
+    LAST_LIVE_SHARE "last_live_percent" More false "live of RSS at the end" "Fragmentation load: live bytes in percent of the RAM taken, once sizes are the initial ones again.";
+    FREE_BLOCKS "free_blocks" Less false "free blocks" "Fragmentation load on Plimsoll's heap: free blocks of the back end at the end with all blocks live, as `heap stat` counts them.";
+    UNCOMMITTED_RANGES "uncommitted_ranges" Less false "uncommitted ranges" "Fragmentation load on Plimsoll's heap: ranges returned to the kernel or never used.";
+    EXTERNAL_FRAGMENTATION "external_fragmentation_percent" Less false "external fragmentation" "Fragmentation load on Plimsoll's heap: share of free memory in committed memory.";
+    VIRTUAL_FRAGMENTATION "virtual_fragmentation_percent" Less false "virtual-address fragmentation" "Fragmentation load on Plimsoll's heap: share of uncommitted memory between committed ranges.";
+    COLD_CPU "cold_cpu_s" Less false "cold allocation" "CPU time of an allocation in a fresh process, first touches included.";
+    STEADY_CPU "steady_cpu_s" Less false "warm allocation" "CPU time of an allocation of blocks that were allocated and freed before.";
+    FREE_CPU "free_cpu_s" Less false "free" "CPU time of a free, in the order of allocation.";
+    AGGRESSIVE "aggressive_s" Less false "aggressive load" "Wall time of all allocations and frees of the aggressive load.";
+    GENERATOR_CPU "generator_cpu_s" Neither false "load alone" "CPU time of the load itself per operation, without an allocator.";
+    THREADS_LIVED "threads_lived" Neither false "threads" "Threads that Larson's load started in succession.";
 }
 
 /// What the report has of this workload.
@@ -150,7 +150,6 @@ pub fn tests<'a>(groups: &[&'a Group]) -> Vec<Test<'a>> {
 pub struct Standing {
     /// Geometric mean of its figure over that of the best other one in each test: under 1 it is ahead.
     pub mean: f64,
-    /// Tests that it is of.
     pub tests: usize,
     /// The others that were the best in a test, the one that was so most often first.
     pub best: Vec<String>,

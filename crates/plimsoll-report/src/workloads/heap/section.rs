@@ -48,7 +48,6 @@ const DRAWN: [(&str, &str, &str, bool); 5] = [
     ),
 ];
 
-/// The section of these groups.
 pub(crate) fn section(page: &Page, groups: &[&Group]) -> Option<Section> {
     let tests = tests(groups);
     let subjects = heap_subjects(groups);
@@ -68,7 +67,6 @@ pub(crate) fn section(page: &Page, groups: &[&Group]) -> Option<Section> {
     })
 }
 
-/// The tests of each panel.
 fn panels<'t, 'g>(tests: &'t [Test<'g>]) -> Vec<&'t [Test<'g>]> {
     tests.chunk_by(|a, b| a.panel == b.panel).collect()
 }
@@ -79,7 +77,6 @@ fn alone<'t, 'g>(tests: &'t [Test<'g>]) -> Vec<&'t Test<'g>> {
     panels.flatten().collect()
 }
 
-/// Panels over several numbers of threads.
 fn swept<'t, 'g>(tests: &'t [Test<'g>]) -> Vec<&'t [Test<'g>]> {
     panels(tests)
         .into_iter()
@@ -194,7 +191,6 @@ fn ideal(panel: &[Test<'_>], ink: usize, cpus: u32) -> Option<Line> {
     })
 }
 
-/// A row a test and allocator.
 fn table(tests: &[Test<'_>]) -> Table {
     const FIGURES: [(&str, &str); 9] = [
         ("CPU an operation", OPERATION_CPU),

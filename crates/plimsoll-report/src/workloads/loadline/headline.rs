@@ -93,7 +93,6 @@ fn carried(group: &Group) -> Option<f64> {
     }
 }
 
-/// The same in words.
 fn factor(group: &Group) -> Option<String> {
     let more = if has_knee(group) { "" } else { "more than " };
     Some(format!("{more}{}\u{d7}", significant(carried(group)?)))

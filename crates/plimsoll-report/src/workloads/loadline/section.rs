@@ -62,7 +62,6 @@ const DRAWN: [(&str, &str, &str, bool); 7] = [
     ),
 ];
 
-/// The section of these groups.
 pub(crate) fn section(page: &Page, groups: &[&Group]) -> Option<Section> {
     let groups: Vec<(&Group, Vec<&Trial>)> = groups
         .iter()
@@ -113,7 +112,6 @@ fn load_axis() -> Axis {
     }
 }
 
-/// The signature picture.
 fn useful_work(groups: &[(&Group, Vec<&Trial>)]) -> Option<Drawing> {
     let mark = |(group, _): &(&Group, Vec<&Trial>)| {
         let knee = group.metrics.get(KNEE)?.summary.median;
@@ -222,7 +220,6 @@ fn percentiles(group: &Group, trials: &[&Trial]) -> Option<Drawing> {
     })
 }
 
-/// Every point of every trial.
 fn points(page: &Page, groups: &[(&Group, Vec<&Trial>)]) -> Table {
     const FIGURES: [(&str, &str); 14] = [
         ("Visits", VISITS),

@@ -16,22 +16,18 @@ use plimsoll_model::scenario::{GiveBack, Map, Mapping};
 pub const TOTAL: &str = "total_per_page_s";
 /// The same less the memset of resident memory.
 pub const COST: &str = "cost_per_page_s";
-/// Giving back alone.
 pub const GIVE_BACK: &str = "give_back_per_page_s";
 /// Touching again, mapping again where needed, less the memset of resident memory.
 pub const REUSE: &str = "reuse_per_page_s";
 /// From the call until the system had 95% of it back.
 pub const BACK: &str = "back_s";
-/// What came back by itself.
 pub const BACK_SHARE: &str = "back_percent";
 /// What a reclaim took that asked for what did not come back by itself.
 pub const PRESSURE: &str = "pressure_s";
 /// What was back after a reclaim that came to an end.
 pub const PRESSURE_SHARE: &str = "pressure_percent";
 
-/// The memset of resident memory.
 pub const MEMSET: &str = "resident_memset_per_page_s";
-/// The touch of fresh memory.
 pub const TOUCH: &str = "first_touch_per_page_s";
 /// Giving back and touching again by the way for which that costs least.
 pub const FASTEST: &str = "fastest_cycle_per_page_s";

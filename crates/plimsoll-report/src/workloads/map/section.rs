@@ -8,7 +8,6 @@ use crate::workloads::section::{Drawing, Section};
 use plimsoll_model::quantity;
 use plimsoll_model::scenario::GiveBack;
 
-/// The section of these groups.
 pub(crate) fn section(groups: &[&Group]) -> Option<Section> {
     let drawings: Vec<Drawing> = groups
         .iter()

@@ -50,7 +50,6 @@ struct Seen<'a> {
     timeline: Option<&'a Timeline>,
 }
 
-/// The section of these groups.
 pub(crate) fn section(page: &Page, groups: &[&Group]) -> Option<Section> {
     let trials = &page.results.trials;
     let subjects = groups.iter().map(|group| Subject {
@@ -204,16 +203,16 @@ fn over_time_of(
     // The samples of zswap's pages and of pages of zeros have no series of each direction to be added here.
     let without = match unit {
         MetricUnit::PerSecond => {
-            " What zswap's pool took or gave back and pages of zeros are not in this curve, so that of zswap it shows only \
-             what went on to its device; the figures of pages in and out hold all of them."
+            " This curve leaves out pages in zswap's pool and pages of zeros: for zswap it shows only the traffic of its \
+             device; the metrics of pages in and out include all pages."
         }
         _ => "",
     };
     Some(Drawing {
         caption: title.to_owned(),
         hint: format!(
-            "Pale: every repeat as it was sampled. In front: the mean of the repeats, each smoothed by a centred moving \
-             mean over {}, with a band from the lowest to the highest of them. The paper smoothed with B\u{e9}zier \
+            "Pale lines: the samples of every repeat. Strong line: the mean of the repeats, each smoothed by a centred moving \
+             mean over {}, with a band from the lowest to the highest repeat. The paper smoothed with B\u{e9}zier \
              curves.{without}",
             quantity::seconds(window)
         ),
@@ -270,20 +269,20 @@ fn responsiveness(subjects: &[Subject<'_>]) -> Option<Drawing> {
         .iter()
         .flat_map(|subject| [(subject, "load"), (subject, "rest")]);
     let chart = Chart {
-        title: "Lateness of the wakeup".to_owned(),
+        title: "Wake-up latency".to_owned(),
         x: axis(
-            "One wake-up in so many was at least as late",
+            "One wake-up in N has at least this latency",
             MetricUnit::Count,
             true,
         ),
-        y: axis("Late by", MetricUnit::Seconds, true),
+        y: axis("Latency", MetricUnit::Seconds, true),
         lines: lines.enumerate().map(line).collect(),
         marks: Vec::new(),
         levels: Vec::new(),
     };
     Some(Drawing {
-        caption: "Responsiveness: how late a process wakes up that asks to be woken every millisecond".to_owned(),
-        hint: "In the same cgroup as the consumers. Left what is usual, right what is rare: at 100 stands the 99th \
+        caption: "Responsiveness: latency of a process that wakes up every millisecond".to_owned(),
+        hint: "In the same cgroup as the consumers. Usual latencies are on the left, rare ones on the right: 100 is the 99th \
                percentile. All repeats together."
             .to_owned(),
         svg: xy::draw(&chart)?,
@@ -326,9 +325,9 @@ fn fairness(subjects: &[Subject<'_>]) -> Option<Drawing> {
     };
     Some(Drawing {
         caption: "Fairness: the work of each consumer".to_owned(),
-        hint: "A level line is a fair machine. The first consumers had memory to themselves for a while, so that a fair \
-               one slopes down a little; a consumer far below its neighbours was starved. Median of the repeats; the \
-               band is their spread."
+        hint: "A fair machine draws a nearly level line. It slopes down a little because the first consumers share memory \
+               with fewer others; a consumer far below its neighbours was starved. Median of the repeats; the band is \
+               their spread."
             .to_owned(),
         svg: xy::draw(&chart)?,
     })
@@ -337,13 +336,13 @@ fn fairness(subjects: &[Subject<'_>]) -> Option<Drawing> {
 /// What the probes felt in each phase.
 fn felt(every: &[Seen<'_>]) -> Table {
     const FIGURES: [(&str, &str); 8] = [
-        ("wakeup_p50_s", "Wakeup p50"),
-        ("wakeup_p99_s", "Wakeup p99"),
-        ("wakeup_max_s", "Wakeup max"),
+        ("wakeup_p50_s", "Wake-up p50"),
+        ("wakeup_p99_s", "Wake-up p99"),
+        ("wakeup_max_s", "Wake-up max"),
         ("launch_p50_s", "Launch p50"),
         ("launch_p99_s", "Launch p99"),
         ("launch_count", "Launches"),
-        ("launch_failed_count", "Launches that failed"),
+        ("launch_failed_count", "Failed launches"),
         ("small_set_mean_s", "Small set, mean"),
     ];
     let rows = every
@@ -359,7 +358,7 @@ fn felt(every: &[Seen<'_>]) -> Table {
     heads.extend(FIGURES.map(|(_, title)| (title, true)));
     Table {
         id: "thrash-felt",
-        title: "What others felt",
+        title: "Neighbours in the cgroup",
         columns: columns(&heads),
         rows,
     }

@@ -13,7 +13,6 @@ const ORIGINAL_LOAD: f64 = 2.0;
 /// Longer by no more than this is as long: within what repeats spread.
 const AS_LONG: f64 = 1.1;
 
-/// What the numbers say.
 pub(super) fn sentence(groups: &[&Group]) -> Option<String> {
     let points: Vec<Point<'_>> = groups.iter().filter_map(|group| Point::of(group)).collect();
     let distance = |point: &Point<'_>| (point.load / ORIGINAL_LOAD).ln().abs();
@@ -40,7 +39,6 @@ pub(super) fn sentence(groups: &[&Group]) -> Option<String> {
     Some(sentence)
 }
 
-/// A group with its slowdown.
 struct Point<'a> {
     group: &'a Group,
     load: f64,
@@ -106,7 +104,6 @@ fn as_long(points: &[&Point<'_>]) -> Option<String> {
     (!clauses.is_empty()).then(|| clauses.join(", "))
 }
 
-/// What caps, in words.
 fn capped_by(mechanism: &str) -> String {
     match mechanism {
         "limit" => "under a cgroup limit".to_owned(),

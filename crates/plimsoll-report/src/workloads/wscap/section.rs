@@ -26,7 +26,6 @@ const SCANNED: [(&str, &str); 3] = [
     ("emptied", "emptied once"),
 ];
 
-/// The section of these groups.
 pub(crate) fn section(page: &Page, groups: &[&Group]) -> Option<Section> {
     let measured: Vec<Series<'_>> = groups
         .iter()
@@ -216,7 +215,6 @@ fn curve(trial: &Trial) -> (Curve, Vec<(f64, String)>) {
     (points, starts)
 }
 
-/// The figures of every group.
 fn figures(measured: &[Series<'_>]) -> Table {
     const METRICS: [&str; 11] = [
         SLOWDOWN,

@@ -219,7 +219,7 @@ fn a_page_speaks_of_the_work_that_ran() {
     }
     for words in [
         "<span class=\"disc\">2</span> load",
-        ">Wakeup p99<",
+        ">Wake-up p99<",
         "zram_bvec_read 31.0%, lz4_decompress 20.0%",
         "what was checked of data and counts was right",
     ] {
