@@ -53,8 +53,7 @@ pub struct Timeline {
 }
 
 impl Timeline {
-    /// The same in at most `points` points, for drawings that could not show more: each the mean of what is known in its
-    /// stretch, and a gap where nothing is. Peaks are left out.
+    /// Downsamples to at most `points` points, each the mean of the known values, or a gap. Drops peaks.
     pub(crate) fn thinned(&self, points: usize) -> Timeline {
         let stride = self.t.len().div_ceil(points).max(1);
         let mean = |values: &[Option<f64>]| {
@@ -98,8 +97,8 @@ pub struct Series {
 pub struct Mark {
     /// Seconds since the start of the recording.
     pub t: f64,
-    /// What stands at the line: of a phase its number (1 fill, 2 trim, 3 restore, 4 release), of what happened while
-    /// somebody watched the sign that the monitor gives it.
+    /// The label of the line: the number of a phase (1 fill, 2 trim, 3 restore, 4 release) or the letter of an event of
+    /// the monitor.
     pub sign: String,
     pub label: String,
     pub trial: Option<String>,

@@ -1,11 +1,11 @@
-//! Which metrics a summary for people shows of a kind of work.
+//! The metrics of a workload in summaries.
 
 use crate::analysis::{Group, MetricUnit};
 use crate::workloads::{self, COMMON_METRICS, find_metric};
 use plimsoll_model::sanitize::sanitize;
 use plimsoll_model::scenario::WorkloadKind;
 
-/// Metrics that are shown where this version knows none of those that a recording has.
+/// Metrics shown if this version knows none of the recording's.
 const MOST_UNKNOWN: usize = 6;
 
 #[derive(Debug, Clone)]
@@ -14,7 +14,7 @@ pub(super) struct Headline {
     pub(super) title: String,
 }
 
-/// The headline metrics that these groups of one kind of work have, the most headline first.
+/// The headline metrics of these groups of one workload, the most important first.
 pub(super) fn headline(kind: WorkloadKind, groups: &[&Group]) -> Vec<Headline> {
     let has = |name: &str| groups.iter().any(|group| group.metrics.contains_key(name));
     let all = workloads::of(kind).known.iter().chain(COMMON_METRICS);
@@ -39,7 +39,7 @@ pub(super) fn headline(kind: WorkloadKind, groups: &[&Group]) -> Vec<Headline> {
     unknown.collect()
 }
 
-/// The name of a figure for people: without its unit, which its values have.
+/// The name of a value as text, without its unit.
 pub(super) fn words(name: &str) -> String {
     let ending = match MetricUnit::of_name(name) {
         MetricUnit::Count => "_count",

@@ -1,7 +1,14 @@
-//! Numbers to terminal, HTML, JSON, CSV and Markdown. Computes nothing that analysis could.
+//! Recordings to results, and results to terminal, HTML, JSON, CSV and Markdown.
 //!
-//! A [`Page`] holds everything that is shown of a run; [`html::render`] makes one self-contained file of it and
-//! [`terminal::summary`] a table. Both say the same [`verdict::sentence`].
+//! From the bottom: `analysis` (statistics, no text), `contents` (a report as plain values), `drawing` (charts and
+//! tables), `workloads` (one folder per workload: metrics, headline, section), then the output formats and
+//! [`comparison`], which `compare` renders.
+//!
+//! - Invariant: reads no system, only recordings.
+//! - Invariant: returns data or text and never prints; `html`, `terminal` and the others compute no metric.
+//!
+//! A [`Page`] holds the contents of a report; [`html::render`] makes one self-contained file of it and
+//! [`terminal::summary`] a table. Both contain the same [`verdict::sentence`].
 
 pub mod analysis;
 pub mod compare;
@@ -32,10 +39,7 @@ pub use contents::{Mark, MemoryUse, Page, Series, Timeline};
 #[non_exhaustive]
 pub enum ReportError {
     #[error("cannot write {}: {source}", path.display())]
-    Write {
-        path: PathBuf,
-        source: std::io::Error,
-    },
+    Write { path: PathBuf, source: std::io::Error },
 }
 
 /// Writes the page into the folder of its recording and returns the file.

@@ -76,7 +76,7 @@ pub(super) fn push_list(text: &mut String, title: &str, items: impl Iterator<Ite
     text.push('\n');
 }
 
-/// The scenario, and how many trials came to what.
+/// The scenario, and the number of trials by status.
 fn tally(results: &Results) -> String {
     let count = |status: TrialStatus| {
         results
@@ -270,7 +270,7 @@ fn push_environment(text: &mut String, results: &Results, manifest: &Manifest) {
     }
 }
 
-/// Text that stands for itself: no markup, no table cell, no HTML, one line.
+/// Literal text: no markup, no table cell, no HTML, one line.
 pub(super) fn inline(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for character in sanitize(text).chars() {

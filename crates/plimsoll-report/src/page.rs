@@ -79,7 +79,7 @@ fn marks(recording: &Recording) -> Vec<Mark> {
     marks
 }
 
-/// What stands at an event, as the monitor shows it; None for what is not marked. Warnings of a run stand in its list.
+/// The label of an event, as the monitor shows it; `None` for events without a mark. Warnings of a run are in its list.
 fn sign(event: &Event, watched: bool) -> Option<String> {
     let sign = match event.kind {
         EventKind::PhaseStart | EventKind::Mark if event.number.is_some() => {
@@ -162,7 +162,7 @@ fn stretch(recording: &Recording, trial: Option<String>, span: Range<u64>, point
     }
 }
 
-/// What to call a slot: its devices without their folders. Swap files of a run have a long name each and are one.
+/// The name of a slot: its devices without their folders; all swap files of a run are one.
 fn slot_name(devices: &str) -> String {
     let mut names: Vec<&str> = Vec::new();
     for device in devices.split(", ") {

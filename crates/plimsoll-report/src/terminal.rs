@@ -1,4 +1,4 @@
-//! The summary on a terminal: a table, the verdict of the page, and what a reader must know.
+//! The summary on a terminal: a table, the verdict, and the notes.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -19,12 +19,12 @@ use plimsoll_model::recording::model::{Results, Trial, TrialStatus};
 use plimsoll_model::sanitize::sanitize;
 use plimsoll_model::scenario::WorkloadKind;
 
-/// What a recording of `plimsoll watch` shows, for a terminal of `width` columns. Ends with a line feed.
+/// The verdict on a recording of `plimsoll watch`, for a terminal of `width` columns. Ends with a line feed.
 pub fn watched(recording: &Recording, results: &Results, width: u16) -> String {
     remarks(&verdict::of(recording, results, &[]), results, width)
 }
 
-/// The summary for a terminal of `width` columns, with colours only where `colour` says so. Ends with a line feed.
+/// The summary for a terminal of `width` columns, with colours if `colour` is set. Ends with a line feed.
 pub fn summary(results: &Results, groups: &[Group], width: u16, colour: bool) -> String {
     let mut out = String::new();
     let kinds = headlines::kinds(groups);
@@ -47,7 +47,7 @@ pub fn summary(results: &Results, groups: &[Group], width: u16, colour: bool) ->
     out + &remarks(&verdict::sentence(results, groups), results, width)
 }
 
-/// The verdict, and what a reader must know.
+/// The verdict and the notes.
 fn remarks(verdict: &str, results: &Results, width: u16) -> String {
     let mut out: String = verdict.lines().map(|line| wrap(line, width, "")).collect();
     for confounder in results
@@ -82,11 +82,11 @@ fn remarks(verdict: &str, results: &Results, width: u16) -> String {
     out
 }
 
-/// What a column of a table shows of a group.
+/// The content of a table column.
 #[derive(Debug, Clone)]
 enum Column {
     Subject,
-    /// What else sets the group apart, under this heading.
+    /// The other parameters of the group, under this heading.
     Rest(&'static str),
     Runs,
     /// Median with the lowest and highest run, of the named metric, whose unit the heading says.
@@ -116,7 +116,7 @@ const COMPRESSION_COLUMNS: [(Column, usize); 12] = [
 ];
 
 /// The columns of a kind of work. Of its headline metrics the last are left out first, the first never; before them goes
-/// what the verdict says too.
+/// the verdict.
 fn columns(kind: WorkloadKind, groups: &[&Group]) -> Vec<(Column, usize)> {
     if kind == WorkloadKind::Compression {
         return COMPRESSION_COLUMNS.to_vec();
@@ -241,7 +241,7 @@ impl Column {
     }
 }
 
-/// What sets a group apart besides its subject.
+/// The parameters of a group besides its subject.
 fn rest(group: &Group) -> &str {
     let rest = group.label.strip_prefix(group.subject.as_str());
     let rest = rest.unwrap_or(&group.label).trim_start();

@@ -6,7 +6,7 @@ use plimsoll_model::recording::Recording;
 use plimsoll_model::recording::model::{Results, RunStatus, Trial, TrialStatus};
 use plimsoll_model::scenario::WorkloadKind;
 
-/// The verdict on a recording: of a run what it showed, of a watch what was seen.
+/// The verdict on a recording of a run or of `plimsoll watch`.
 pub fn of(recording: &Recording, results: &Results, groups: &[Group]) -> String {
     match recording.manifest.is_watch() {
         true => watched::sentence(recording, results),
@@ -14,8 +14,7 @@ pub fn of(recording: &Recording, results: &Results, groups: &[Group]) -> String 
     }
 }
 
-/// Whether the run can be believed, and what it showed: a sentence or two or, where it did several kinds of work, a line
-/// each.
+/// Whether the run is trustworthy, and its results: one or two sentences or, with several workloads, a line each.
 pub fn sentence(results: &Results, groups: &[Group]) -> String {
     let judgement = judgement(results);
     match headlines::of(groups, &results.trials) {

@@ -1,11 +1,11 @@
-//! What a recording of `plimsoll watch` shows, in a sentence: there are no trials to judge.
+//! The verdict on a recording of `plimsoll watch`, which has no trials.
 
 use plimsoll_model::quantity::{bytes, count, seconds};
 use plimsoll_model::recording::Recording;
 use plimsoll_model::recording::model::{Manifest, Results, RunStatus};
 use plimsoll_model::sanitize::sanitize;
 
-/// What was watched, for how long, and the most that was seen of it between the first sample and the last.
+/// The target, the duration and the peaks between the first and the last sample.
 pub(super) fn sentence(recording: &Recording, results: &Results) -> String {
     let (t_ns, hz) = (recording.samples.t_ns(), results.sampler.hz);
     let cut = match results.status {
@@ -50,7 +50,7 @@ fn duration(all: f64) -> String {
     }
 }
 
-/// The most of the machine's memory that was not available.
+/// The minimum of available memory.
 fn memory(recording: &Recording) -> String {
     let available = recording.samples.column("mem_available");
     let least = available.and_then(|column| column.iter().flatten().min());
@@ -64,13 +64,13 @@ fn memory(recording: &Recording) -> String {
     }
 }
 
-/// The most that a column had in any sample.
+/// The maximum of a column.
 fn peak(recording: &Recording, name: &str) -> Option<f64> {
     let column = recording.samples.column(name)?;
     column.iter().flatten().max().map(|value| value as f64)
 }
 
-/// What a counter grew by from the first sample to the last.
+/// Growth of a counter from the first sample to the last.
 fn growth(recording: &Recording, name: &str) -> Option<f64> {
     let values: Vec<i64> = recording.samples.column(name)?.iter().flatten().collect();
     Some(values.last()?.checked_sub(*values.first()?)?.max(0) as f64)

@@ -1,9 +1,9 @@
-//! What else went on that may have moved the numbers, and which trials it spoils.
+//! Confounders: other activity on the machine that may have affected the results, and the trials that it spoils.
 //!
-//! Each confounder has a threshold from which it spoils a trial; below it is told when it was seen at all. A trial that is
+//! Each confounder has a threshold from which it spoils a trial; below the threshold the report mentions it. A trial that is
 //! spoiled is not ok, however it looks: its numbers stay, marked untrustworthy.
 //!
-//! What no counter tells is not 0: a confounder that was possible and could not be measured says so, and spoils nothing.
+//! A missing counter is not 0: a possible but unmeasured confounder is reported as unknown and spoils no trial.
 
 use super::neighbour::{self, HARMLESS_P99_S};
 use plimsoll_model::recording::model::{Confounder, Manifest, Phase, Trial, TrialStatus};
@@ -11,9 +11,9 @@ use plimsoll_model::recording::{ColumnView, Samples};
 use plimsoll_model::scenario::{Settings, Subject, ThpMode, WorkloadKind};
 
 /// CPU time that a hypervisor took, in percent of all CPU time of the trial. A trial holds about two busy CPUs' worth
-/// of measured work; repeats of a quiet machine spread by 2-5%, so what takes more shows in the numbers.
+/// of measured work; repeats of a quiet machine spread by 2-5%, so a larger share affects the results.
 pub const STEAL_SPOILS_PERCENT: f64 = 5.0;
-/// CPU time used by others during the timed phases, in percent of all CPUs, from which it is told.
+/// CPU time used by others during the timed phases, in percent of all CPUs, from which the report mentions it.
 pub const OTHER_LOAD_TOLD_PERCENT: f64 = 10.0;
 /// The same from which it spoils. With a quarter of the CPUs gone, a worker beside kernel threads that compress no longer
 /// has a CPU for each, and memory bandwidth is shared.
@@ -24,13 +24,13 @@ pub const FOREIGN_PAGING_SPOILS_PERCENT: f64 = 1.0;
 /// Swap that others hold or gained, in percent of the trial's memory. The cgroup's own swap counter, which it is measured
 /// against, lags by a batch of pages a CPU.
 pub const OTHER_SWAP_SPOILS_PERCENT: f64 = 5.0;
-/// CPU time of DAMON's threads, in percent of one CPU over a trial, from which it is told though no scheme that pages out
+/// CPU time of DAMON's threads, in percent of one CPU over a trial, from which the report mentions it though no scheme that pages out
 /// is known of. Monitoring alone (`damon_stat`) stays below.
 pub const DAMON_TOLD_PERCENT: f64 = 1.0;
-/// Samples that a phase must hold to be judged by them: the edges of a shorter one weigh more than what lies between.
+/// Samples that a phase must hold to be judged by them: the edges dominate a shorter one.
 const MIN_SAMPLES: usize = 3;
 
-/// What was seen: the samples of a run, its machine and its trials.
+/// The samples of a run, its machine and its trials.
 struct Seen<'a> {
     samples: &'a Samples,
     manifest: &'a Manifest,
@@ -105,7 +105,7 @@ impl<'a> Seen<'a> {
     }
 
     /// `bytes` in percent of the memory that a trial works on: of compression all that it fills. Other kinds of work ask
-    /// for more than their limit, so that what others move counts against what can be in RAM at a time.
+    /// for more than their limit, so that foreign pages count against the memory that fits into RAM.
     fn percent_of_size(&self, trial: &Trial, bytes: i64) -> Option<f64> {
         let settings = self.settings(trial)?;
         let size = match settings.workload.kind() {
@@ -172,9 +172,8 @@ fn damon(seen: &Seen<'_>) -> Option<Confounder> {
     };
     evidence += &match applied {
         Some(applied) => format!("in the worst trial its schemes acted on {applied:.1}% of the trial's size"),
-        None => {
-            "the bytes that its schemes acted on are unknown: the kernel did not update their counters".to_owned()
-        }
+        None => "the bytes that its schemes acted on are unknown: the kernel did not update their counters"
+            .to_owned(),
     };
     evidence += &match cpu {
         Some(cpu) => format!(", and its threads used {cpu:.1}% of a CPU"),
@@ -183,8 +182,9 @@ fn damon(seen: &Seen<'_>) -> Option<Confounder> {
     if let Some(percent) = seen.worst(|trial| unscanned_refaults_percent(seen, trial))
         && percent >= 0.1
     {
-        evidence +=
-            &format!("; file pages of {percent:.1}% of the size were refaulted though reclaim had scanned none");
+        evidence += &format!(
+            "; file pages of {percent:.1}% of the size were refaulted though reclaim had scanned none"
+        );
     }
     let advice = match switch {
         Some((path, off)) => format!("Switch the scheme off for the run: `echo {off} > {path}`"),
@@ -253,7 +253,8 @@ fn steal(seen: &Seen<'_>) -> Option<Confounder> {
         }
         // On bare metal nobody takes any.
         None if may_be_stolen_from(seen) => {
-            "the CPU time that the hypervisor took for other guests is unknown: no trial has samples of it".to_owned()
+            "the CPU time that the hypervisor took for other guests is unknown: no trial has samples of it"
+                .to_owned()
         }
         _ => return None,
     };
@@ -277,8 +278,8 @@ fn other_load(seen: &Seen<'_>) -> Option<Confounder> {
 }
 
 /// CPU time during the timed phases that neither the workers nor kernel threads used, in percent of all CPUs. Phases that
-/// do not say what CPU time their workers used are not looked at: theirs would be blamed on others. A phase is
-/// looked at for its `seconds` from its start alone: what the worker does after its clock has stopped, such as comparing
+/// do not record the CPU time of their workers do not count: it would be blamed on others. Only the `seconds` of a phase
+/// from its start count: work after the clock has stopped, such as comparing
 /// every byte that was restored, is in the span of the phase and not in its CPU time.
 fn other_load_percent(seen: &Seen<'_>, trial: &Trial) -> Option<f64> {
     let (mut others_s, mut all_s) = (0.0, 0.0);
@@ -367,7 +368,7 @@ fn other_swap_growth(seen: &Seen<'_>, trial: &Trial) -> Option<i64> {
     grown
 }
 
-/// Tells zswap by what it did in the trials: how it stood before the run says little, as the run itself turns it off
+/// Finds zswap by its activity in the trials: its state before the run means little, as the run itself turns it off
 /// for every other subject that swaps.
 fn zswap(seen: &Seen<'_>) -> Option<Confounder> {
     let not_asked = |trial: &Trial| !matches!(trial.subject.parse(), Ok(Subject::Zswap(_)));
@@ -447,7 +448,7 @@ fn cpu_frequency(seen: &Seen<'_>) -> Option<Confounder> {
     Some(confounder("cpu-frequency", evidence, Vec::new(), advice))
 }
 
-/// Told and no more: the numbers of the run are what they are, it is the others who waited.
+/// Spoils no trial: the run's own results are valid, other processes waited.
 fn harmed_neighbour(seen: &Seen<'_>) -> Option<Confounder> {
     let worst = seen.worst(|trial| trial.metrics.get(neighbour::P99).copied());
     let worst = worst.filter(|&worst| worst > HARMLESS_P99_S)?;

@@ -6,7 +6,7 @@ use plimsoll_model::columns::Row;
 
 pub const GAUGE_COUNT: usize = GAUGES.len();
 
-/// What a frame needs to know of the machine.
+/// Properties of the machine that a frame needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Machine {
     /// Bytes of a page.
@@ -71,7 +71,7 @@ fn value(gauge: &Gauge, row: &Row, before: Option<&Row>, machine: Machine) -> Op
     gauge.value(point(row), before.map(point), machine)
 }
 
-/// What a gauge is read from at one sample.
+/// The input of a gauge at one sample.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Point {
     t_ns: u64,

@@ -1,4 +1,4 @@
-//! What is drawn over time beside the layers of RAM: one table, which the report, the monitor and its page share.
+//! Gauges: the series over time besides the layers of RAM, in one table for the report, the monitor and its page.
 
 use serde::Serialize;
 
@@ -8,14 +8,14 @@ use plimsoll_model::columns::col;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Panel {
-    /// What the target has, in RAM and in swap. Drawn as figures, not as a panel of its own.
+    /// RAM and swap of the target: values in a table, not a panel.
     Target,
     Swap,
     Io,
     Faults,
     Pressure,
     Cpu,
-    /// What the monitor itself costs and misses.
+    /// CPU time and missed ticks of the monitor.
     Monitor,
 }
 
@@ -28,7 +28,7 @@ pub enum GaugeUnit {
     BytesPerSecond,
     /// Events a second.
     PerSecond,
-    /// Percent: of what, [`Scale`] says.
+    /// Percent of the quantity in [`Scale`].
     Percent,
     /// Milliseconds.
     Milliseconds,
@@ -44,7 +44,7 @@ pub enum Reading {
     Rate(Scale),
 }
 
-/// What a unit of a counter is worth.
+/// The factor of a unit of a counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scale {
     One,
@@ -73,7 +73,7 @@ pub struct Gauge {
 
 macro_rules! gauges {
     ($($index:ident $key:literal $title:literal $panel:ident $unit:ident $reading:expr => [$($column:ident),+];)*) => {
-        /// Every gauge. Those of one panel stand together, in the order in which they are drawn.
+        /// Every gauge, by panel, in the order of drawing.
         pub const GAUGES: &[Gauge] = &[
             $(Gauge {
                 key: $key,

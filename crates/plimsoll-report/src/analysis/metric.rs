@@ -1,4 +1,4 @@
-//! What is known of a metric besides its value: title, meaning, unit, which way is better. One table a kind of work.
+//! The description of a metric: title, meaning, unit, direction. One table per workload.
 
 use serde::Serialize;
 
@@ -7,7 +7,7 @@ pub struct Metric {
     /// Name in documents, the unit at its end.
     pub name: &'static str,
     pub title: &'static str,
-    /// What it means, a sentence.
+    /// A sentence.
     pub meaning: &'static str,
     pub direction: Direction,
     pub headline: bool,
@@ -37,7 +37,7 @@ pub enum MetricUnit {
 }
 
 impl MetricUnit {
-    /// How names of this unit end; of an ending that another one ends with, the longer stands first.
+    /// Endings of names by unit; an ending precedes its own suffixes.
     const ENDINGS: [(&str, MetricUnit); 6] = [
         ("_gb_per_s", MetricUnit::GbPerS),
         ("_per_s", MetricUnit::PerSecond),
@@ -47,7 +47,7 @@ impl MetricUnit {
         ("_s", MetricUnit::Seconds),
     ];
 
-    /// The unit that the end of a name says.
+    /// The unit by the ending of a name.
     pub fn of_name(name: &str) -> MetricUnit {
         let mut endings = Self::ENDINGS.iter();
         let found =
@@ -55,7 +55,7 @@ impl MetricUnit {
         found.map_or(MetricUnit::Count, |(_, unit)| *unit)
     }
 
-    /// How a name says this unit; nothing where it counts things.
+    /// The ending for this unit; empty for a count.
     pub fn ending(self) -> &'static str {
         let mut endings = Self::ENDINGS.iter();
         endings

@@ -1,13 +1,13 @@
 //! Recordings to numbers. Prints nothing, reads no system.
 //!
 //! ```text
-//! Recording -> results (what results.json holds)
+//! Recording -> results (the content of results.json)
 //!           -> groups  (repeats of one trial side by side, with intervals)
-//!           -> timeline (samples thinned out to what a page can show)
+//!           -> timeline (samples thinned out for a report)
 //! Row, Row  -> Frame (layers and gauges of one sample, for the monitor)
 //! ```
 //!
-//! Invariant: a figure that is not known is absent. No function here returns an infinity or a NaN.
+//! Invariant: an unknown value is absent. No function here returns an infinity or a NaN.
 
 pub mod confounders;
 pub mod curves;

@@ -38,7 +38,6 @@ pub struct Interval {
     pub kind: IntervalKind,
 }
 
-/// What an [`Interval`] is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IntervalKind {
     /// Minimum to maximum: the repeats are too few for an interval of a stated probability.
@@ -48,7 +47,7 @@ pub enum IntervalKind {
 }
 
 impl IntervalKind {
-    /// What it is, in words for a legend.
+    /// Its name in a legend.
     pub fn text(self) -> &'static str {
         match self {
             IntervalKind::Range => "minimum to maximum (fewer than 6 repeats)",

@@ -15,7 +15,7 @@ use crate::html::representative;
 
 const STYLE: &str = include_str!("../../assets/report/compare.css");
 const START_SORTING: &str = r#"document.querySelectorAll("table.sortable").forEach(sortableTable);"#;
-/// What timelines can be aligned by: key, words, alignment.
+/// Alignments of timelines: key, title, alignment.
 const ALIGNMENTS: [(u32, &str, Alignment); 5] = [
     (0, "start", Alignment::Start),
     (1, "mark 1", Alignment::Mark(1)),
@@ -106,12 +106,12 @@ pub fn render(comparison: &Comparison, pages: &[Page]) -> String {
         .unwrap_or_else(|error| format!("<!doctype html><p>cannot render the report: {error}"))
 }
 
-/// Layers that an overlay shows: what an experiment moves, and where it comes from.
+/// Layers of an overlay: those that an experiment moves, and their source.
 fn is_offered(paint: &palette::Paint) -> bool {
     paint.moves || matches!(paint.key, "page_cache" | "free")
 }
 
-/// Hides what is not chosen, by what the radio buttons say.
+/// Hides the alternatives that the radio buttons do not select.
 fn choices() -> String {
     let alignments = ALIGNMENTS.iter().map(|(key, ..)| {
         format!("body:has(#align-{key}:checked) .aligned:not([data-align=\"{key}\"]){{display:none}}")

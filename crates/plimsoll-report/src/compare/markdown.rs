@@ -1,4 +1,4 @@
-//! The comparison as Markdown, for a pull request: the sentence, the conditions, what moved, and all rows folded.
+//! The comparison as Markdown, for a pull request: the sentence, the conditions, the changes, and all rows folded.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! What runs look like side by side: small multiples of the layers that move, on the same axes; and one layer of two
+//! Runs side by side: small multiples of the layers that move, on the same axes; and one layer of two
 //! runs as an overlay with the signed difference below it. Two stacks are never drawn over each other.
 
 use crate::analysis::MetricUnit;
@@ -12,7 +12,7 @@ const WIDTH: f64 = 440.0;
 const NAME_LETTERS: usize = 44;
 /// Columns of the grid that two runs are compared on.
 const COLUMNS: usize = 120;
-/// What an axis of bytes reaches at least, so that small differences are not blown up.
+/// Least top of an axis of bytes, so that small differences stay small.
 const LEAST: f64 = 1048576.0;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -13,7 +13,7 @@ use plimsoll_model::sanitize::sanitize;
 /// Differences of one kind that are listed.
 const LISTED: usize = 6;
 
-/// The comparison for a terminal of `width` columns, with colours only where `colour` says so. Ends with a line feed.
+/// The comparison for a terminal of `width` columns, with colours if `colour` is set. Ends with a line feed.
 pub fn summary(comparison: &Comparison, width: u16, colour: bool) -> String {
     let mut out = String::new();
     for run in &comparison.runs {
@@ -189,7 +189,7 @@ fn remarks(comparison: &Comparison, width: u16) -> String {
         let what = if count == 1 {
             "1 figure".to_owned()
         } else {
-            format!("{count} figures")
+            format!("{count} values")
         };
         out += &wrap(&format!("? {what}: {remark}"), width, "  ");
     }
@@ -203,7 +203,7 @@ fn remarks(comparison: &Comparison, width: u16) -> String {
     out
 }
 
-/// What has no counterpart, what differs between the runs, and the warnings.
+/// Groups without a counterpart, different circumstances, and warnings.
 fn notes(comparison: &Comparison, width: u16) -> String {
     let mut out = String::new();
     for text in lone(comparison) {
@@ -238,7 +238,7 @@ fn notes(comparison: &Comparison, width: u16) -> String {
     out
 }
 
-/// What has no counterpart, a line each: whole groups first.
+/// Groups and metrics without a counterpart, a line each: whole groups first.
 pub(super) fn lone(comparison: &Comparison) -> Vec<String> {
     let name = |run: usize| &comparison.runs[run].letter;
     let mut lines = Vec::new();

@@ -52,7 +52,7 @@ fn moved_for_sure(row: &Row) -> bool {
     moved(row) && row.p_holm.is_some_and(|p| p < SIGNIFICANCE)
 }
 
-/// Whether the summary for people shows the row: what tells most, and what moved.
+/// Whether the summary shows the row: headline metrics and changes.
 pub fn shown(row: &Row) -> bool {
     row.restates.is_none() && (crate::comparison::nature(&row.metric).headline || moved(row))
 }

@@ -18,17 +18,17 @@ use plimsoll_model::scenario::WorkloadKind;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CompareError {
-    #[error("a comparison needs at least two runs")]
+    #[error("cannot compare one run; give at least two")]
     TooFew,
     /// No group is in the baseline and in another run.
-    #[error("the runs have nothing in common to compare. {}. Compare runs of the same scenario", .0.join(". "))]
+    #[error("cannot compare the runs: they share no group. {}; compare runs of the same scenario", .0.join(". "))]
     NothingInCommon(Vec<String>),
 }
 
 /// Compares every run with the first. `threshold` is the least change of a median that counts, as a share.
 ///
 /// # Errors
-/// [`CompareError::TooFew`]; [`CompareError::NothingInCommon`], with what each run has.
+/// [`CompareError::TooFew`]; [`CompareError::NothingInCommon`], with the groups of each run.
 pub fn compare(inputs: &[Input<'_>], threshold: f64) -> Result<Comparison, CompareError> {
     if inputs.len() < 2 {
         return Err(CompareError::TooFew);
@@ -69,7 +69,7 @@ pub fn compare(inputs: &[Input<'_>], threshold: f64) -> Result<Comparison, Compa
         pair(&mut comparison, &sides[0], side, index, calibrations, threshold);
     }
     if comparison.rows.is_empty() {
-        return Err(CompareError::NothingInCommon(what_each_has(
+        return Err(CompareError::NothingInCommon(groups_of_each(
             &comparison.runs,
             &sides,
         )));
@@ -136,7 +136,7 @@ fn run(index: usize, input: &Input<'_>) -> Run {
     }
 }
 
-fn what_each_has(runs: &[Run], sides: &[Vec<GroupValues>]) -> Vec<String> {
+fn groups_of_each(runs: &[Run], sides: &[Vec<GroupValues>]) -> Vec<String> {
     const NAMED: usize = 5;
     let has = |(run, groups): (&Run, &Vec<GroupValues>)| {
         let mut names: Vec<&str> = groups.iter().map(|group| group.group.as_str()).collect();
@@ -256,7 +256,7 @@ fn row(
     }
 }
 
-/// The verdict, and what is to be said where it is none.
+/// The verdict, with the reason if it is unclear.
 fn judge(
     direction: Direction,
     [baseline, other]: [&Side; 2],
@@ -275,7 +275,7 @@ fn judge(
         return unclear(format!("all trials {which} untrustworthy: no verdict"));
     }
     if n == 1 && m == 1 {
-        return unclear("one run each: no verdict".to_owned());
+        return unclear("one repeat each: no verdict".to_owned());
     }
     if !can_tell(n, m) {
         return unclear(format!("{n} and {m} repeats are too few for a verdict"));
@@ -285,7 +285,7 @@ fn judge(
         return (Verdict::Same, String::new());
     }
     let (Some(change), Some((low, high))) = (change, interval) else {
-        return unclear("some values are 0 or less: no ratio can be made of them".to_owned());
+        return unclear("some values are 0 or less: no ratio".to_owned());
     };
     let excludes_zero = low > 0.0 || high < 0.0;
     if excludes_zero && change.abs() > threshold {
@@ -301,8 +301,8 @@ fn judge(
         return (Verdict::Same, String::new());
     }
     unclear(match excludes_zero {
-        true => "more than chance, but not more than the threshold".to_owned(),
-        false => "the interval holds both 0 and more than the threshold".to_owned(),
+        true => "significant, but within the threshold".to_owned(),
+        false => "the interval contains both 0 and more than the threshold".to_owned(),
     })
 }
 

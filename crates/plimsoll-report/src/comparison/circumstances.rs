@@ -1,4 +1,4 @@
-//! What differs between runs besides their numbers: it may be the reason for what the numbers say.
+//! Differences in the circumstances of the runs, which may explain differences of the results.
 
 use std::collections::BTreeMap;
 
@@ -11,13 +11,13 @@ use plimsoll_model::scenario::Plan;
 /// Share from which two calibrations differ: two on one quiet machine are closer.
 const CALIBRATION_NOISE: f64 = 0.10;
 
-/// Among the recorded settings, what counts by itself: it always differs and says nothing.
+/// Recorded settings that are counters: their differences are irrelevant.
 const COUNTERS: &[&str] = &["/passes", "/reported_kib", "/walked"];
 
 /// A name, and how the value is read.
 type Field<T, V> = (&'static str, fn(&T) -> V);
 
-/// What differs from the baseline, run by run.
+/// Differences from the baseline, run by run.
 pub(super) fn differences(inputs: &[Input<'_>]) -> Vec<Difference> {
     let mut found = Vec::new();
     for (run, input) in inputs.iter().enumerate().skip(1) {
@@ -151,7 +151,7 @@ fn calibration(list: &mut Diff<'_>, baseline: &Calibration, other: &Calibration)
     }
 }
 
-/// What must be known of the runs before their numbers are believed.
+/// Doubts about the results of the runs.
 pub(super) fn warnings(inputs: &[Input<'_>]) -> Vec<String> {
     let mut warnings = Vec::new();
     for (index, input) in inputs.iter().enumerate() {
@@ -159,15 +159,16 @@ pub(super) fn warnings(inputs: &[Input<'_>]) -> Vec<String> {
         let without_trials = input.results.trials.is_empty();
         if without_trials {
             warnings.push(format!(
-                "{name} has no trials: the whole timelines are compared, one figure each, without a verdict"
+                "{name} has no trials: the comparison is of whole timelines, one value per metric, without a verdict"
             ));
         }
         let status = match input.results.status {
-            RunStatus::Interrupted if !without_trials => Some("was cut short or still goes on"),
+            RunStatus::Interrupted if !without_trials => Some("was interrupted or still runs"),
             RunStatus::Incomplete => Some("is incomplete: a capability was missing"),
             _ => None,
         };
-        warnings.extend(status.map(|status| format!("{name} {status}; what it has is compared")));
+        warnings
+            .extend(status.map(|status| format!("{name} {status}; the comparison uses its finished trials")));
         let failed: Vec<&str> = input
             .results
             .trials
@@ -177,7 +178,7 @@ pub(super) fn warnings(inputs: &[Input<'_>]) -> Vec<String> {
             .collect();
         if !failed.is_empty() {
             warnings.push(format!(
-                "{name}: {} of {} trials failed and are in no figure: {}",
+                "{name}: {} of {} trials failed and do not count: {}",
                 failed.len(),
                 input.results.trials.len(),
                 listed(&failed)

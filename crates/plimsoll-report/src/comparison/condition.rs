@@ -60,7 +60,7 @@ pub enum Fault {
     /// It has no `>` and no `<`.
     NoOperator,
     NoMetric,
-    /// What follows is no limit of the metric.
+    /// The limit does not parse in the unit of the metric.
     NoLimit,
     Improvement,
     UnknownMetric {
@@ -145,14 +145,14 @@ impl std::str::FromStr for Condition {
             limit,
             metric_at,
         };
-        condition.point_the_worse_way(place)?;
+        condition.check_direction(place)?;
         Ok(condition)
     }
 }
 
 impl Condition {
-    /// A limit that only an improvement can break is a slip of the pen, which would let every regression pass.
-    fn point_the_worse_way(&self, place: usize) -> Result<(), ConditionError> {
+    /// Rejects a limit that only an improvement can exceed: it would let every regression pass.
+    fn check_direction(&self, place: usize) -> Result<(), ConditionError> {
         let (way, sign, example) = match (nature(&self.metric).direction, self.operator) {
             (Direction::Less, Operator::Below) => ("less", '>', "10%"),
             (Direction::More, Operator::Above) => ("more", '<', "-10%"),
@@ -160,12 +160,9 @@ impl Condition {
         };
         Err(ConditionError {
             fault: Fault::Improvement,
-            message: format!(
-                "`{}` would be broken by getting better: {way} is better",
-                self.text
-            ),
+            message: format!("`{}` fails on an improvement: {way} is better", self.text),
             help: format!(
-                "write `{sign}`: `{}{sign}{example}` is broken when it gets worse by more than a tenth",
+                "write `{sign}`: `{}{sign}{example}` fails when the metric gets worse by more than 10%",
                 self.metric
             ),
             text: self.text.clone(),
@@ -288,7 +285,7 @@ pub fn check(condition: &Condition, comparison: &Comparison) -> Result<Vec<Outco
                     true => String::new(),
                     false => format!(": {}", lone.reason),
                 };
-                let reason = format!("{} ({}) has no such figure{because}", absent.letter, absent.name);
+                let reason = format!("{} ({}) lacks the metric{because}", absent.letter, absent.name);
                 outcomes.push(outcome(
                     condition,
                     run,
@@ -347,7 +344,10 @@ fn outcome(
 
 fn stand(condition: &Condition, row: &Row) -> (Standing, String) {
     if row.other.untrustworthy || row.baseline.untrustworthy {
-        return (Standing::Unknown, "no trial of a side can be trusted".to_owned());
+        return (
+            Standing::Unknown,
+            "all trials of one side are untrustworthy".to_owned(),
+        );
     }
     let limit = match condition.limit {
         Limit::Change(limit) => limit,
@@ -370,12 +370,9 @@ fn stand(condition: &Condition, row: &Row) -> (Standing, String) {
         _ if !beyond => (Standing::Passed, "within the limit".to_owned()),
         Some((low, high)) if low <= 0.0 && high >= 0.0 => (
             Standing::Passed,
-            "beyond the limit, but not more than chance: the interval holds 0".to_owned(),
+            "beyond the limit, but not significant: the interval contains 0".to_owned(),
         ),
-        Some(_) => (
-            Standing::Failed,
-            "beyond the limit, and more than chance".to_owned(),
-        ),
+        Some(_) => (Standing::Failed, "beyond the limit, and significant".to_owned()),
         None => (
             Standing::Failed,
             "beyond the limit, by the medians alone: too few repeats for an interval".to_owned(),
@@ -424,7 +421,7 @@ fn unknown_group(condition: &Condition, groups: &[&str]) -> ConditionError {
     }
 }
 
-/// Whether `text` is what the pattern means: `*` stands for any letters, slashes too, `?` for one.
+/// Whether the pattern matches: `*` matches any characters, slashes included, `?` one.
 fn matches(pattern: &str, text: &str) -> bool {
     let (pattern, text): (Vec<char>, Vec<char>) = (pattern.chars().collect(), text.chars().collect());
     let (mut at, mut read) = (0, 0);

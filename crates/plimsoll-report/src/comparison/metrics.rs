@@ -1,4 +1,4 @@
-//! What is known of a metric by its name: its unit, which way is better, and what it can be set against.
+//! The properties of a metric by its name: unit, direction, calibration.
 
 use crate::analysis::metric::{Direction, MetricUnit};
 use crate::workloads::find_metric;
@@ -12,7 +12,7 @@ pub struct Nature {
     pub headline: bool,
 }
 
-/// What is no metric of a trial. Names and, with `*` before them, endings of names: the first that fits holds.
+/// Values other than metrics of trials. Names and, after a `*`, endings of names: the first match applies.
 const NATURES: &[(&str, MetricUnit, Direction, bool)] = &[
     ("release.seconds", MetricUnit::Seconds, Direction::Less, false),
     ("timeline.seconds", MetricUnit::Seconds, Direction::Neither, true),
@@ -43,7 +43,7 @@ const NATURES: &[(&str, MetricUnit, Direction, bool)] = &[
 /// The phases of the compression experiment, whose times are measurements.
 const PHASES: [&str; 4] = ["fill", "trim", "restore", "release"];
 
-/// What is known of the metric with this name; of a name that fits nothing, that it is a number.
+/// The properties of the metric with this name; an unknown name is a count.
 pub fn nature(metric: &str) -> Nature {
     if let Some(known) = find_metric(metric) {
         return Nature {
@@ -83,8 +83,7 @@ pub(super) fn calibration_of(metric: &str, calibration: &Calibration) -> Option<
     }
 }
 
-/// The metric whose measurements this one shows in other words: one of the two is tested, lest the same finding counts
-/// twice.
+/// The metric of which this one is a restatement: only one of the two is tested, lest the same result counts twice.
 pub(super) fn restated(metric: &str) -> Option<String> {
     if let Some(phase) = metric.strip_suffix(".gb_per_s") {
         return Some(format!("{phase}.seconds"));

@@ -1,11 +1,11 @@
-//! Runs against a baseline: what changed, by how much, and whether that is more than chance.
+//! Runs against a baseline: changes, their size, and their significance.
 //!
 //! ```text
 //! Recording, Results (two or more) -> Comparison: runs, differences of their circumstances, rows
 //! "restore.seconds>10%", Comparison -> Condition -> Outcome (passed, failed, unknown)
 //! ```
 //!
-//! The first run is the baseline; every other one is compared with it. What has the same identity (a trial's id
+//! The first run is the baseline; every other one is compared with it. Groups with the same identity (a trial's id
 //! without its repeat) is compared, metric by metric: a [`Row`] each.
 
 mod build;

@@ -18,15 +18,15 @@ pub struct Comparison {
     pub basis: Basis,
     /// The runs; the first is the baseline.
     pub runs: Vec<Run>,
-    /// What differs between the runs besides their numbers.
+    /// Different circumstances of the runs.
     pub differences: Vec<Difference>,
-    /// What must be known before the numbers are believed.
+    /// Doubts about the results.
     pub warnings: Vec<String>,
     pub lone: Vec<Lone>,
     /// The groups that are compared, in the baseline's order.
     pub subjects: Vec<Subject>,
     pub rows: Vec<Row>,
-    /// What was asked for with conditions, and how it stands: one a condition, group and run.
+    /// Outcomes of `--fail-on`: one per condition, group and run.
     pub conditions: Vec<Outcome>,
 }
 
@@ -35,7 +35,7 @@ pub struct Comparison {
 pub enum Basis {
     /// The trials, repeats of the same thing together.
     Trials,
-    /// Figures of the whole timeline, since a recording has no trials. There is one of each, so no verdict.
+    /// Values of the whole timeline, if a recording has no trials: one per metric, so no verdict.
     Timelines,
 }
 
@@ -51,9 +51,9 @@ pub struct Run {
     /// Verdict on the run; none where there are no trials to judge.
     pub status: Option<RunStatus>,
     pub trials: usize,
-    /// Trials that failed and are in no figure.
+    /// Failed trials, excluded from all values.
     pub failed: usize,
-    /// Trials that cannot be trusted, left out where a group has others.
+    /// Untrustworthy trials, excluded if the group has others.
     pub untrustworthy: usize,
 }
 
@@ -64,7 +64,7 @@ pub struct Difference {
     pub run: usize,
     /// `machine`, `kernel`, `tool`, `plan`, `settings`, `sampling` or `calibration`.
     pub kind: &'static str,
-    /// What: a field, a key or a path.
+    /// A field, a key or a path.
     pub name: String,
     pub baseline: String,
     pub other: String,
@@ -103,7 +103,7 @@ pub struct Row {
     pub metric: String,
     pub unit: MetricUnit,
     pub direction: Direction,
-    /// The metric that says the same in other words, and is tested in its place.
+    /// The equivalent metric tested in its place.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub restates: Option<String>,
     pub baseline: Side,
@@ -120,7 +120,7 @@ pub struct Row {
     /// `p` after Holm's correction for all tests of the comparison.
     pub p_holm: Option<f64>,
     pub verdict: Verdict,
-    /// Why it is not a verdict, or what to know of it; empty where there is nothing to add.
+    /// The reason for no verdict, or a note; may be empty.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub remark: String,
 }
@@ -137,14 +137,14 @@ pub struct Side {
 /// A change as it would be if both machines were equally fast.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Normalised {
-    /// What each side is set against: `calibration.memcpy`.
+    /// The calibration of each side: `calibration.memcpy`.
     pub by: &'static str,
     pub change: f64,
     /// Its interval, the calibration's own error not included.
     pub interval: Option<(f64, f64)>,
 }
 
-/// What is to be said of a change.
+/// The verdict on a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
@@ -182,7 +182,7 @@ pub enum Standing {
     Passed,
     /// Broken: the run is worse than it may be.
     Failed,
-    /// Not to be said: figures are missing or cannot be trusted.
+    /// Values are missing or untrustworthy.
     Unknown,
 }
 

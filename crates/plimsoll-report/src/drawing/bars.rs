@@ -172,7 +172,7 @@ fn label_width(bar: &Bar) -> f64 {
     bar.label.chars().count() as f64 * LETTER + 14.0 + disc
 }
 
-/// What the signs on the bars mean: only of those that are drawn.
+/// The legend of the symbols in the chart.
 fn legend<'a>(bars: impl Iterator<Item = &'a Bar> + Clone) -> String {
     let mut words = Vec::new();
     if bars.clone().any(|bar| !bar.dots.is_empty()) {

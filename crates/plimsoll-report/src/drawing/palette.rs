@@ -1,6 +1,6 @@
-//! Colours, fills and names of what the page draws, in one table.
+//! Colours, fills and names of all series, in one table.
 //!
-//! The layers' colours stay apart for protan, deutan and tritan readers; the target and what cannot be attributed
+//! The layers' colours stay apart for protan, deutan and tritan readers; the target and unaccounted memory
 //! carry a hatch as well, and everything that is drawn is labelled where it is drawn.
 
 use plimsoll_model::categories::CATEGORIES;
@@ -14,7 +14,7 @@ pub struct Paint {
     pub dark: &'static str,
     /// Whether a hatch is drawn over the colour.
     pub hatched: bool,
-    /// Whether it belongs to what the experiment moves.
+    /// Whether the experiment moves this layer.
     pub moves: bool,
 }
 
@@ -85,7 +85,7 @@ pub const SPARE_INKS: &[Ink] = &[
     ink("device3", "#5B6770", "#A9B4BD", &[8, 3, 2, 3]),
 ];
 
-/// Lines of charts that are told apart by number alone: colours and dashes both.
+/// Colours and dashes of lines without a colour of their own, by number.
 pub const LINES: &[Ink] = &[
     ink("line0", "#0072B2", "#56A5DB", &[]),
     ink("line1", "#D55E00", "#F08A3C", &[6, 3]),

@@ -7,7 +7,7 @@ use crate::analysis::gauges::{self, GaugeUnit};
 use crate::contents::{Series, Timeline};
 use plimsoll_model::quantity;
 
-/// A panel: what it shows and how, without the data. Serialized, it is what both scripts draw from.
+/// A panel without its data. Both scripts draw from its serialized form.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Panel {
     pub id: &'static str,
@@ -73,7 +73,7 @@ pub fn drawn() -> impl Iterator<Item = &'static Panel> {
     PANELS.iter().filter(|panel| panel.height > 0)
 }
 
-/// A series, and what is drawn of it.
+/// A series and its drawn values.
 pub type Curve<'a> = (&'a Series, Vec<Option<f64>>);
 
 impl Panel {
@@ -95,8 +95,7 @@ impl Panel {
         series.iter().collect()
     }
 
-    /// Its series with what is drawn of each: in a stack the sums from the bottom up, where a gap in one is a gap in all
-    /// above it.
+    /// Its series with their drawn values: in a stack the sums from the bottom up; a gap in one is a gap in all above it.
     pub fn curves<'a>(&self, timeline: &'a Timeline) -> Vec<Curve<'a>> {
         let mut sum = vec![Some(0.0); timeline.t.len()];
         let curve = |series: &'a Series| {

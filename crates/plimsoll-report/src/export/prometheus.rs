@@ -1,7 +1,7 @@
 //! Results and the last of the samples in Prometheus' text format, version 0.0.4.
 //!
 //! Families have names, units and counters' endings that OpenMetrics accepts as well: base units at the end of the name
-//! (`_seconds`, `_bytes`, `_ratio`), `_total` for what only grows. There are no timestamps: a textfile collector refuses
+//! (`_seconds`, `_bytes`, `_ratio`), `_total` for counters. There are no timestamps: a textfile collector refuses
 //! them.
 
 use std::collections::BTreeMap;

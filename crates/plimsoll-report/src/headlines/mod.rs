@@ -1,4 +1,4 @@
-//! What a run showed, in a sentence for each workload.
+//! The results of a run, in a sentence for each workload.
 
 mod neighbour;
 
@@ -7,9 +7,8 @@ use crate::workloads;
 use plimsoll_model::recording::model::Trial;
 use plimsoll_model::scenario::WorkloadKind;
 
-/// What the numbers of the groups say: one sentence or more for each kind of work, in the order of the documentation,
-/// and one on what all of it did to others. A line each where there are several kinds, as in the tour. None where there
-/// is nothing to say.
+/// One sentence or more for each workload, in the order of the documentation, then one about neighbours; with several
+/// workloads, as in the tour, a line each. `None` without results.
 pub(super) fn of(groups: &[Group], trials: &[Trial]) -> Option<String> {
     let sentences: Vec<String> = kinds(groups)
         .into_iter()
@@ -20,7 +19,7 @@ pub(super) fn of(groups: &[Group], trials: &[Trial]) -> Option<String> {
     (!sentences.is_empty()).then(|| sentences.join(between))
 }
 
-/// What the groups of one kind of work say.
+/// The headline of one workload.
 pub(super) fn sentence(kind: WorkloadKind, groups: &[Group]) -> Option<String> {
     let groups: Vec<&Group> = groups
         .iter()
@@ -29,7 +28,7 @@ pub(super) fn sentence(kind: WorkloadKind, groups: &[Group]) -> Option<String> {
     (workloads::of(kind).headline)(&groups)
 }
 
-/// The kinds of work of the groups, in the order of the documentation.
+/// The workloads of the groups, in the order of the documentation.
 pub(super) fn kinds(groups: &[Group]) -> Vec<WorkloadKind> {
     let mut kinds = WorkloadKind::ALL.to_vec();
     kinds.retain(|kind| groups.iter().any(|group| group.workload == kind.name()));

@@ -1,12 +1,12 @@
-//! What a run did to others.
+//! The effect of a run on other processes.
 
 use crate::analysis::neighbour::{HARMLESS_P99_S, P99};
 use plimsoll_model::quantity::seconds;
 use plimsoll_model::recording::model::Trial;
 
-/// How late the worst trial made those outside of its cgroup; none where no trial knows.
+/// The worst p99 wake-up latency outside of a trial's cgroup; `None` without a probe.
 pub(super) fn sentence(trials: &[Trial]) -> Option<String> {
-    // A trial that failed has harmed others all the same.
+    // A failed trial disturbs others as well.
     let figures = trials.iter().filter_map(|trial| trial.metrics.get(P99));
     let worst = figures.copied().reduce(f64::max)?;
     let effect = if worst > HARMLESS_P99_S {

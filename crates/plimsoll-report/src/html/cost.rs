@@ -1,4 +1,4 @@
-//! What a compression run took, and what it left: time to complete, and memory and swap use before and after the
+//! Time and memory of a compression run: time to complete, and memory and swap use before and after the
 //! trim. Bars are medians, whiskers 95% intervals, dots the runs.
 
 use crate::analysis::{Group, MetricUnit};

@@ -1,5 +1,5 @@
 //! The data that the page's script draws, as compact JSON: whole numbers, each series as its first value and the
-//! differences from there, so that what stands still costs two characters a bucket.
+//! differences from there, so that a constant value costs two characters per bucket.
 
 use serde_json::{Value, json};
 

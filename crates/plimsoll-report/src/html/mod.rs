@@ -35,7 +35,7 @@ const SCRIPT: &str = include_str!("../../assets/report/page.js");
 struct View<'a> {
     page: &'a Page,
     headline: &'a str,
-    /// The others: what each kind of work showed, where there are several.
+    /// The other lines: the result of each workload.
     answers: Vec<&'a str>,
     policy: String,
     style: String,
@@ -47,23 +47,23 @@ struct View<'a> {
     calibration: Vec<(&'static str, String)>,
     confounders: Vec<&'a Confounder>,
     legend: &'static [palette::Paint],
-    /// What the numbers at the events mean.
+    /// Meaning of the numbers at the events.
     numbers: Vec<(String, String)>,
     /// The whole run without script: its title, and the drawing.
     overview: (&'static str, String),
     figures: Vec<Figure>,
     sections: Vec<Section>,
-    /// Whether there is something to say of time and memory before and after a trim.
+    /// Whether the report has the section on time and memory of compression.
     compressed: bool,
     time_chart: Option<String>,
     memory_chart: Option<String>,
     tables: Vec<Tab>,
-    /// A watch has no trials: what is about them is left out.
+    /// Whether it is a recording of `watch`, which has no trials.
     watched: bool,
     settings: &'a BTreeMap<String, String>,
 }
 
-/// What the reader must know at the events of a group's trial.
+/// Memory at the events of a group's trial.
 struct Figure {
     trial: String,
     group: String,
@@ -176,7 +176,7 @@ fn calibration(figures: &Calibration) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Numbers of events that the legend explains; a run with more counts something, and each says in its place what.
+/// Most numbers of events in the legend; in a run with more, each event has its own title.
 const MOST_NUMBERS: usize = 9;
 /// Names that the legend gives to one number.
 const MOST_NAMES: usize = 3;
@@ -211,7 +211,7 @@ fn numbers(page: &Page) -> Vec<(String, String)> {
     found.into_iter().map(entry).collect()
 }
 
-/// The whole run, for readers without script.
+/// The whole run as a static drawing.
 fn overview(page: &Page) -> (&'static str, String) {
     let marks: Vec<&Mark> = page.marks.iter().collect();
     let title = match page.manifest.is_watch() {
@@ -225,7 +225,7 @@ fn overview(page: &Page) -> (&'static str, String) {
     )
 }
 
-/// For each group the memory at the events of one trial, where it has any.
+/// For each group the memory at the events of one trial, if it has events.
 fn figures(page: &Page) -> Vec<Figure> {
     let figure = |group: &Group| {
         let (id, _) = representative(page, group)?;

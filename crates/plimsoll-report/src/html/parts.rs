@@ -1,4 +1,4 @@
-//! What every page is made of, whether a report or the monitor's: the style, the script's libraries, and the source
+//! Parts of every report and of the monitor's page: the style, the script's libraries, and the source
 //! expressions of a content policy that allows them and nothing else.
 
 use base64::Engine;
@@ -30,7 +30,7 @@ pub fn look() -> String {
     )
 }
 
-/// The rules of [`look`] for what is inside a drawing.
+/// The rules of [`look`] for drawings.
 pub(super) fn drawing_style() -> String {
     STYLE
         .lines()

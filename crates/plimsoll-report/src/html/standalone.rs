@@ -1,6 +1,6 @@
 //! One chart of a report as an SVG file of its own, for a document or a README.
 //!
-//! Colours are written as values, not as CSS variables, because many SVG viewers do not know those.
+//! Colours are values, not CSS variables, because many SVG viewers do not support variables.
 
 use super::{Page, cost, parts, sections, timeline};
 use crate::analysis::Group;

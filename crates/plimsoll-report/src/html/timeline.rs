@@ -19,7 +19,7 @@ const BOTTOM: f64 = 30.0;
 const COLUMN: f64 = 2.25;
 /// Thickness in pixels from which a layer has room for its own name.
 const LABEL_ROOM: f64 = 13.0;
-/// Pixels that each mark needs on average: with fewer, the lines would hide what they mark.
+/// Pixels that each mark needs on average: with fewer, the lines would hide the curves.
 const MARK_ROOM: f64 = 10.0;
 /// Share of the most room that is as good as the most.
 const NEARLY: f64 = 0.97;
@@ -56,7 +56,7 @@ pub(crate) struct Plot<'a> {
     pub(crate) top: Option<f64>,
 }
 
-/// Draws a whole timeline with its marks; `title` is what a screen reader says.
+/// Draws a whole timeline with its marks; `title` is for screen readers.
 pub(super) fn overview(timeline: &Timeline, marks: &[&Mark], mem_total: f64, title: &str) -> String {
     let from = timeline.t.first().copied().unwrap_or(0.0);
     let axis = Axis {
@@ -81,7 +81,7 @@ pub(super) fn overview(timeline: &Timeline, marks: &[&Mark], mem_total: f64, tit
     )
 }
 
-/// Draws panels of a timeline with its marks; `title` is what a screen reader says.
+/// Draws panels of a timeline with its marks; `title` is for screen readers.
 pub(crate) fn draw(
     timeline: &Timeline,
     marks: &[&Mark],

@@ -19,24 +19,23 @@ use plimsoll_model::recording::model::{Calibration, Trial};
 use plimsoll_model::scenario::{Settings, WorkloadKind};
 use section::Section;
 
-/// What the report has of a workload.
+/// The part of the report about a workload.
 pub(crate) struct WorkloadReport {
     pub(crate) known: &'static [Metric],
-    /// The metrics of a trial. One that cannot be known is absent.
+    /// The metrics of a trial; unknown ones are absent.
     pub(crate) metrics: fn(&TrialData<'_>) -> BTreeMap<String, f64>,
-    /// What the values of its groups say, in a sentence.
+    /// The result of its groups in a sentence.
     pub(crate) headline: fn(&[&Group]) -> Option<String>,
-    /// Its section; none where the report itself is that.
+    /// Its section; `None` for compression, which the report itself shows.
     pub(crate) section: Option<fn(&Page, &[&Group]) -> Option<Section>>,
 }
 
-/// What the metrics of a trial are made from.
+/// The input of the metrics of a trial.
 pub(crate) struct TrialData<'a> {
     pub(crate) trial: &'a Trial,
     pub(crate) settings: &'a Settings,
     /// The samples next to each of its phases, in the same order.
     pub(crate) rows: &'a [PhaseRows],
-    /// What the machine does when nothing is in the way.
     pub(crate) calibration: Option<&'a Calibration>,
 }
 

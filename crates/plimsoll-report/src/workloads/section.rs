@@ -2,11 +2,11 @@
 
 use crate::drawing::table::Table;
 
-/// What the page shows of one kind of work.
+/// The section of a workload.
 pub(crate) struct Section {
     pub(crate) id: &'static str,
     pub(crate) title: &'static str,
-    /// What the numbers say, in a sentence.
+    /// The result in a sentence; the report fills it in.
     pub(crate) sentence: Option<String>,
     /// The drawings, the headline one first.
     pub(crate) drawings: Vec<Drawing>,
@@ -14,7 +14,7 @@ pub(crate) struct Section {
 }
 
 impl Section {
-    /// Whether two drawings a row leave one over: the first, headline one then has a row of its own.
+    /// With two drawings per row, an odd number gives the first, headline one a row of its own.
     pub(crate) fn has_odd_drawings(&self) -> bool {
         self.drawings.len() % 2 == 1
     }

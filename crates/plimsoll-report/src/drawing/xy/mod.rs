@@ -25,7 +25,7 @@ const MANY_POINTS: usize = 1000;
 
 #[derive(Debug, Clone)]
 pub(crate) struct Chart {
-    /// What it shows, for those who cannot see it.
+    /// Its label for screen readers.
     pub(crate) title: String,
     /// The horizontal axis: as wide as its values.
     pub(crate) x: Axis,
@@ -42,7 +42,7 @@ pub(crate) struct Chart {
 pub(crate) struct Axis {
     pub(crate) title: String,
     pub(crate) unit: MetricUnit,
-    /// Whether each step is a factor. What is not above 0 is then left out.
+    /// Whether the axis is logarithmic; it omits values of 0 or less.
     pub(crate) log: bool,
 }
 
@@ -214,7 +214,7 @@ impl Frame<'_> {
         *out += &svg::text(middle, self.base + 33.0, "tick middle", &self.chart.x.title);
     }
 
-    /// What stands behind the lines: bands and pale lines.
+    /// Draws the background: bands and pale lines.
     fn background(&self, out: &mut String, line: &Line) {
         let (key, _) = palette::line(line.ink);
         let edge = |high: bool| -> Path {

@@ -4,7 +4,7 @@ use super::Axis;
 use crate::analysis::MetricUnit;
 use crate::drawing::panel::round_step;
 
-/// What is farther from 0 is drawn here: arithmetic on axes stays finite.
+/// Limit of drawn values, so that arithmetic on axes stays finite.
 const FARTHEST: f64 = 1e30;
 /// The smallest value of a logarithmic axis.
 const NEAREST: f64 = 1e-30;
@@ -67,7 +67,7 @@ impl Scale {
         Scale::new(&axis, values, true, ends)
     }
 
-    /// The place of a value; none for what the axis cannot show.
+    /// The position of a value; `None` outside of the axis.
     pub(crate) fn place(&self, value: f64) -> Option<f64> {
         let value = match self.log {
             true if value < NEAREST => return None,

@@ -80,7 +80,7 @@ fn of_kind(page: &Page, kind: WorkloadKind) -> [Table; 3] {
     }
 }
 
-/// What was marked while somebody watched: the lines in the drawings have no room for words.
+/// The events of a watch: the lines in the drawings have no room for text.
 fn events(marks: &[Mark]) -> Table {
     let row = |mark: &Mark| {
         vec![
@@ -97,7 +97,7 @@ fn events(marks: &[Mark]) -> Table {
     }
 }
 
-/// Status with a sign of its own, so that colour is not all that tells it.
+/// Status with a symbol, so that it does not depend on colour.
 pub(crate) fn status(status: TrialStatus) -> (&'static str, &'static str) {
     match status {
         TrialStatus::Ok => ("\u{2713} ok", "ok"),

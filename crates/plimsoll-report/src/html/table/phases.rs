@@ -1,4 +1,4 @@
-//! The table of phases: what every phase has, then whatever figures these phases carry.
+//! The table of phases: the common values, then those of these phases.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use plimsoll_model::sanitize::sanitize;
 /// Functions of a profile that a cell names.
 const PROFILE_NAMES: usize = 3;
 
-/// A figure that every phase has; its column is left out where all are 0.
+/// A value of every phase; the table omits its column if all are 0.
 type Known = (&'static str, fn(&Phase) -> f64, fn(f64) -> String);
 
 const KNOWN: [Known; 8] = [

@@ -1,11 +1,11 @@
-//! What a compression run showed.
+//! The headline of a compression run.
 
 use crate::analysis::Group;
 use crate::workloads::compression::{COMPRESSION, RESTORE_SPEED, STORED, TRIM_SPEED};
 use crate::workloads::sentence::range;
 use plimsoll_model::quantity::{bytes, significant};
 
-/// Groups that are named one by one; more than these are given as a range.
+/// Groups listed one by one; of more, the sentence gives a range.
 const NAMED_GROUPS: usize = 3;
 
 pub(super) fn sentence(groups: &[&Group]) -> Option<String> {

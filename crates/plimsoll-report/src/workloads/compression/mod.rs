@@ -29,7 +29,6 @@ metrics! {
     RESTORE_READ "restore_to_read_ratio" More false "restore / read" "Restore speed over the calibrated read of resident memory with the same checksum.";
 }
 
-/// What the report has of this workload.
 pub(super) const REPORT: WorkloadReport = WorkloadReport {
     known: METRICS,
     metrics: |of| metrics(of.trial, of.rows, of.calibration),
@@ -104,7 +103,7 @@ fn amounts(metrics: &mut Metrics, trial: &Trial, trim: &PhaseRows) {
     metrics.set(TRIMMED_RATIO, share);
 }
 
-/// What the compressed store holds after the trim more than before the trial, by the counters of the subject.
+/// Growth of the compressed store from before the trial to after the trim, by the counters of the subject.
 fn store(metrics: &mut Metrics, trial: &Trial, base: &Row, trim: &PhaseRows) {
     let grown = |column: usize| growth(base.get(column).or(Some(0)), trim.after.get(column));
     let over = |original: Option<f64>, size: Option<f64>| ratio(original?, size?);

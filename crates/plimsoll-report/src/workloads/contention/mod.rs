@@ -1,4 +1,4 @@
-//! Metrics of the contention scenario: when trimming begins, who is trimmed, and where the pages are.
+//! Metrics of the contention scenario: the start of trimming, the trimmed program, and the place of the pages.
 
 mod headline;
 mod section;
@@ -25,7 +25,6 @@ metrics! {
     ASKER_RESTORE "asker_restore_s" Less false "second program reads" "Time that the second program takes to read all its memory after the first has read its own.";
 }
 
-/// What the report has of this workload.
 pub(super) const REPORT: WorkloadReport = WorkloadReport {
     known: METRICS,
     metrics: |of| metrics(of.trial),
@@ -33,7 +32,7 @@ pub(super) const REPORT: WorkloadReport = WorkloadReport {
     section: Some(section::section),
 };
 
-/// Computes the metrics of a trial. One that cannot be known is absent.
+/// The metrics of a trial; unknown ones are absent.
 pub fn metrics(trial: &Trial) -> BTreeMap<String, f64> {
     let asks = asks(trial);
     let mut known: Vec<(&str, Option<f64>)> = Vec::new();
@@ -82,7 +81,7 @@ pub fn metrics(trial: &Trial) -> BTreeMap<String, f64> {
     values.collect()
 }
 
-/// The phases in which the second program asked, in their order.
+/// The phases with a request of the second program, in their order.
 pub fn asks(trial: &Trial) -> Vec<&Phase> {
     let asks = trial.phases.iter().filter(|phase| phase.name.starts_with("ask-"));
     asks.collect()

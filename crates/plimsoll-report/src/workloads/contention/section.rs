@@ -1,4 +1,4 @@
-//! The contention section of the page: who holds what, ask by ask.
+//! The contention section: the memory of both programs after each request.
 
 use crate::analysis::statistics;
 use crate::analysis::{Group, MetricUnit};
@@ -10,7 +10,7 @@ use crate::workloads::section::{Drawing, Section};
 use plimsoll_model::quantity;
 use plimsoll_model::recording::model::Trial;
 
-/// What is drawn of both programs, with its number of colour.
+/// The curves of both programs, each with its colour number.
 const HELD: [(&str, &str, usize); 4] = [
     ("holder_resident_bytes", "the first, in RAM", 0),
     ("asker_resident_bytes", "the second, in RAM", 1),
@@ -30,7 +30,7 @@ pub(crate) fn section(page: &Page, groups: &[&Group]) -> Option<Section> {
     }
     Some(Section {
         id: "contention",
-        title: "Two programs and too little memory",
+        title: "Two programs compete for memory",
         sentence: None,
         drawings,
         tables: vec![table(&asked)],
@@ -41,19 +41,19 @@ pub(crate) fn section(page: &Page, groups: &[&Group]) -> Option<Section> {
 struct Asks<'a>(Vec<&'a Trial>);
 
 impl Asks<'_> {
-    /// Asks of the trial that asked most often.
+    /// The largest number of requests of a trial.
     fn count(&self) -> usize {
         self.0.iter().map(|trial| asks(trial).len()).max().unwrap_or(0)
     }
 
-    /// Median of a figure of one ask over the repeats.
+    /// Median of a value of one request over the repeats.
     fn median(&self, ask: usize, figure: &str) -> Option<f64> {
         let value = |trial: &&Trial| asks(trial).get(ask)?.figures.get(figure).copied();
         let values: Vec<f64> = self.0.iter().filter_map(value).collect();
         statistics::median(&values)
     }
 
-    /// A figure over what was asked for.
+    /// A value over the requested bytes.
     fn points(&self, figure: &str) -> Vec<(f64, Option<f64>)> {
         (0..self.count())
             .filter_map(|ask| Some((self.median(ask, "asked_bytes")?, self.median(ask, figure))))
@@ -78,10 +78,10 @@ fn held(group: &Group, asks: &Asks<'_>) -> Option<Drawing> {
         ..Line::default()
     };
     let start = group.metrics.get(TRIM_START).map(|start| start.summary.median);
-    let caption = format!("Who holds what: {}", group.label);
+    let caption = format!("Resident and swapped memory: {}", group.label);
     let svg = xy::draw(&Chart {
         title: caption.clone(),
-        x: axis("asked for by the second program", MetricUnit::Bytes),
+        x: axis("requested by the second program", MetricUnit::Bytes),
         y: axis("memory", MetricUnit::Bytes),
         lines: HELD.into_iter().map(line).collect(),
         marks: start
@@ -92,7 +92,7 @@ fn held(group: &Group, asks: &Asks<'_>) -> Option<Drawing> {
     })?;
     Some(Drawing {
         caption,
-        hint: "Medians over the repeats, after each ask. Where the first program's line falls, it pays for the other."
+        hint: "Medians over the repeats, after each request. The first program loses memory to the second where its line falls."
             .to_owned(),
         svg,
     })
@@ -106,18 +106,18 @@ fn times(asked: &[(&Group, Asks<'_>)]) -> Option<Drawing> {
         dots: true,
         ..Line::default()
     };
-    let caption = "What an ask takes".to_owned();
+    let caption = "Time of a request".to_owned();
     let svg = xy::draw(&Chart {
         title: caption.clone(),
-        x: axis("asked for by the second program", MetricUnit::Bytes),
-        y: axis("time of the ask", MetricUnit::Seconds),
+        x: axis("requested by the second program", MetricUnit::Bytes),
+        y: axis("time of the request", MetricUnit::Seconds),
         lines: asked.iter().enumerate().map(line).collect(),
         marks: Vec::new(),
         levels: Vec::new(),
     })?;
     Some(Drawing {
         caption,
-        hint: "Each ask is of the same size: what it takes longer than the first ones is the trimming that it waits for."
+        hint: "All requests have the same size: the time beyond that of the first ones is spent waiting for reclaim."
             .to_owned(),
         svg,
     })

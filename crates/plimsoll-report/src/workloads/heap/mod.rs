@@ -1,4 +1,4 @@
-//! Metrics of loads on malloc, and how allocators stand to each other in tests that differ in nothing else.
+//! Metrics of loads on malloc, and the ranking of allocators in otherwise equal tests.
 
 mod headline;
 mod section;
@@ -34,7 +34,6 @@ metrics! {
     THREADS_LIVED "threads_lived" Neither false "threads" "Threads that Larson's load started in succession.";
 }
 
-/// What the report has of this workload.
 pub(super) const REPORT: WorkloadReport = WorkloadReport {
     known: METRICS,
     metrics: |of| metrics(of.trial),
@@ -42,7 +41,7 @@ pub(super) const REPORT: WorkloadReport = WorkloadReport {
     section: Some(section::section),
 };
 
-/// Computes the metrics of a trial: what its phases found. One that cannot be known is absent.
+/// The metrics of a trial, from the values of its phases; unknown ones are absent.
 pub fn metrics(trial: &Trial) -> BTreeMap<String, f64> {
     let known = |name: &str| METRICS.iter().any(|metric| metric.name == name);
     let figures = trial.phases.iter().flat_map(|phase| &phase.figures);
@@ -52,19 +51,19 @@ pub fn metrics(trial: &Trial) -> BTreeMap<String, f64> {
         .collect()
 }
 
-/// Groups that differ in their allocator alone: one test.
+/// A test: groups that differ only in their allocator.
 #[derive(Debug, Clone)]
 pub struct Test<'a> {
-    /// What sets it apart from other tests but for the threads: `block-size=0-1k`. Empty where nothing does.
+    /// Its parameters without the threads: `block-size=0-1k`. Empty if all tests share them.
     pub panel: String,
-    /// Threads; 1 where none are told.
+    /// Threads; 1 by default.
     pub threads: u32,
     /// The groups, one an allocator, in their order.
     pub groups: Vec<&'a Group>,
 }
 
 impl<'a> Test<'a> {
-    /// What sets it apart from others, for a sentence or an axis.
+    /// Its name in a sentence or on an axis.
     pub fn name(&self) -> String {
         let threads = match self.threads {
             1 => "1 thread".to_owned(),
@@ -82,7 +81,7 @@ impl<'a> Test<'a> {
         Some(group.metrics.get(metric)?.summary.median)
     }
 
-    /// The allocator with the least of a metric, of those that `counts` takes.
+    /// The allocator with the lowest value of a metric among those that `counts` accepts.
     pub fn least(&self, metric: &str, counts: impl Fn(&str) -> bool) -> Option<(&'a str, f64)> {
         let groups = self.groups.iter().filter(|group| counts(&group.subject));
         groups
@@ -94,7 +93,7 @@ impl<'a> Test<'a> {
 /// Parameters that are the allocator's, or the axis of a chart.
 const APART: [&str; 3] = ["subject", "library", "threads"];
 
-/// What tests have in common: section, threads, other parameters.
+/// The key of a test: section, threads, other parameters.
 type Asked = (String, u32, Vec<(String, String)>);
 
 fn asked(group: &Group) -> Asked {
@@ -145,19 +144,19 @@ pub fn tests<'a>(groups: &[&'a Group]) -> Vec<Test<'a>> {
     named
 }
 
-/// How an allocator stands to the best of the others, over tests.
+/// The standing of an allocator against the best other one, over tests.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Standing {
-    /// Geometric mean of its figure over that of the best other one in each test: under 1 it is ahead.
+    /// Geometric mean of its value over that of the best other one in each test; below 1 it is ahead.
     pub mean: f64,
     pub tests: usize,
-    /// The others that were the best in a test, the one that was so most often first.
+    /// The other allocators that were best in a test, the most frequent first.
     pub best: Vec<String>,
-    /// The test in which it stands worst, with the best other one there.
+    /// Its worst ratio, with the test and the best other allocator there.
     pub worst: (f64, String, String),
 }
 
-/// How `subject` stands in a metric of which less is better, against the best of the others that `counts` takes.
+/// The standing of `subject` in a metric where less is better, against the best other one that `counts` accepts.
 pub fn standing(
     tests: &[Test<'_>],
     subject: &str,
@@ -189,7 +188,7 @@ pub fn standing(
     })
 }
 
-/// The geometric mean of what each test takes of RAM for its live bytes, on an allocator.
+/// Geometric mean over tests of RAM over live bytes.
 pub fn ram_per_live(tests: &[Test<'_>], subject: &str) -> Option<f64> {
     let shares = tests.iter().filter_map(|test| test.median(subject, LIVE_SHARE));
     let logs: Vec<f64> = shares
@@ -199,7 +198,7 @@ pub fn ram_per_live(tests: &[Test<'_>], subject: &str) -> Option<f64> {
     (!logs.is_empty()).then(|| (logs.iter().sum::<f64>() / logs.len() as f64).exp())
 }
 
-/// Whether a subject is one of our own front ends.
+/// Whether a subject is a front end of Plimsoll's heap.
 pub fn is_ours(subject: &str) -> bool {
     use plimsoll_model::scenario::Allocator;
     matches!(subject.parse(), Ok(Subject::Allocator(Allocator::Plimsoll(_))))

@@ -13,37 +13,37 @@ use crate::workloads::heap::{
 };
 use crate::workloads::section::{Drawing, Section};
 
-/// Figures that are drawn: name, title, how to read it, whether each step of its axis is a factor.
+/// Drawn metrics: name, title, reading hint, logarithmic axis.
 const DRAWN: [(&str, &str, &str, bool); 5] = [
     (
         OPERATION_CPU,
         "CPU time of an allocation and a free",
-        "Less is better. The time of the whole process: the allocator's own threads and the load itself are in it.",
+        "Less is better. CPU time of the whole process, including the allocator's threads and the load.",
         true,
     ),
     (
         OPERATIONS,
-        "Operations a second",
-        "More is better. An operation is an allocation and a free. Ideal is what the fastest allocator does in one \
-         thread, times the threads, of which no more run at a time than there are CPUs.",
+        "Operations per second",
+        "More is better. An operation is an allocation and a free. The ideal is the single-threaded \
+         rate of the fastest allocator times the number of threads, at most the number of CPUs.",
         true,
     ),
     (
         LIVE_SHARE,
-        "Memory efficiency: live bytes of those taken",
-        "More is better: 100% is RAM for nothing but what the program holds. Of fragmentation at its worst.",
+        "Memory efficiency: live bytes over bytes taken",
+        "More is better: at 100% all RAM holds live bytes. For the fragmentation load, the minimum.",
         false,
     ),
     (
         AGGRESSIVE,
         "Time of all allocations and frees",
-        "Less is better. Each thread allocates as much as one alone.",
+        "Less is better. Each thread allocates as much as a single one.",
         true,
     ),
     (
         LEFT,
-        "Left after all was freed",
-        "Less is better. What the process holds more than before the load, after the rest.",
+        "Resident memory left after all frees",
+        "Less is better. Growth of resident memory from before the load to after the rest.",
         false,
     ),
 ];
@@ -171,7 +171,7 @@ fn curves(
     })
 }
 
-/// What the fastest allocator of one thread would do in more, were each thread as fast as long as it has a CPU.
+/// The single-threaded rate of the fastest allocator times the threads, up to the number of CPUs.
 fn ideal(panel: &[Test<'_>], ink: usize, cpus: u32) -> Option<Line> {
     let one = panel.iter().find(|test| test.threads == 1)?;
     let rates = one
@@ -198,9 +198,9 @@ fn table(tests: &[Test<'_>]) -> Table {
         ("Live", LIVE),
         ("Taken", RESIDENT),
         ("At most", PEAK),
-        ("Live of taken", LIVE_SHARE),
+        ("Live of RSS", LIVE_SHARE),
         ("At the end", LAST_LIVE_SHARE),
-        ("Time of all", AGGRESSIVE),
+        ("Aggressive load", AGGRESSIVE),
         ("Left", LEFT),
     ];
     let row = |test: &Test<'_>, group: &Group| {

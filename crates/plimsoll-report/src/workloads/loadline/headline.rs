@@ -1,4 +1,4 @@
-//! What a loadline run showed.
+//! The headline of a loadline run.
 
 use crate::analysis::Group;
 use crate::analysis::statistics::IntervalKind;
@@ -9,7 +9,7 @@ use plimsoll_model::scenario::FillClass;
 /// A store that takes less than this share of a load is not worth a word.
 const STORE_TOLD: f64 = 0.02;
 
-/// What the numbers say: the group that carries most in full, the others with their load.
+/// The group with the highest load line in full, the others with their load.
 pub(super) fn sentence(groups: &[&Group]) -> Option<String> {
     let mut groups: Vec<&Group> = groups
         .iter()
@@ -19,7 +19,7 @@ pub(super) fn sentence(groups: &[&Group]) -> Option<String> {
     groups.sort_by(|a, b| carried(b).unwrap_or(0.0).total_cmp(&carried(a).unwrap_or(0.0)));
     let (best, others) = groups.split_first()?;
     let mut text = format!(
-        "With {} this machine carries {} its memory before useful work falls under half",
+        "With {} this machine sustains {} its memory before useful work falls below half",
         what(best, others),
         factor(best)?
     );
@@ -43,7 +43,7 @@ pub(super) fn sentence(groups: &[&Group]) -> Option<String> {
     Some(text + ".")
 }
 
-/// What sets a group apart from the best one: its subject or its pattern, where nothing else differs.
+/// The difference of a group from the best one: its subject, or its pattern if nothing else differs.
 fn short<'a>(group: &'a Group, best: &Group) -> &'a str {
     let differs = |name: &str| group.params.get(name) != best.params.get(name);
     let mut others = group
@@ -61,7 +61,7 @@ fn short<'a>(group: &'a Group, best: &Group) -> &'a str {
     }
 }
 
-/// Subject, pattern where that tells the groups apart, and what the data is.
+/// Subject, pattern if it distinguishes the groups, and class of the data.
 fn what(group: &Group, others: &[&Group]) -> String {
     let pattern = |group: &Group| group.params.get("pattern").cloned();
     let subject = match pattern(group) {
@@ -98,7 +98,7 @@ fn factor(group: &Group) -> Option<String> {
     Some(format!("{more}{}\u{d7}", significant(carried(group)?)))
 }
 
-/// From where to where the knee may lie: the interval over the repeats of what was still carried, to that of what no
+/// The range of the knee: from the interval over the repeats of the sustained load to that of the load no
 /// longer was. None without a knee.
 fn interval(group: &Group) -> Option<String> {
     if !has_knee(group) {
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sentence_says_how_much_is_carried() {
+    fn the_sentence_states_the_sustained_load() {
         let zram = group(
             "zram:lz4",
             &[(KNEE, 1.9), (KNEE_LOW, 1.85), (KNEE_HIGH, 1.94), (KNEE_RAM, 1.5)],
@@ -196,15 +196,15 @@ mod tests {
         assert_eq!(
             sentence(&[&none, &zram]).as_deref(),
             Some(
-                "With zram:lz4 and data that compresses 2.5:1 this machine carries 1.90\u{d7} its memory before useful \
-                 work falls under half (between 1.85 and 1.94; 1.50\u{d7} counting the RAM of the compressed store); \
+                "With zram:lz4 and data that compresses 2.5:1 this machine sustains 1.90\u{d7} its memory before useful \
+                 work falls below half (between 1.85 and 1.94; 1.50\u{d7} counting the RAM of the compressed store); \
                  with none 0.97\u{d7} (at 1.00\u{d7} the OOM killer ends the program)."
             )
         );
     }
 
     #[test]
-    fn a_knee_in_the_minority_of_repeats_is_not_told() {
+    fn a_knee_in_the_minority_of_repeats_is_not_stated() {
         let zram = repeated(
             "zram",
             &[
@@ -223,16 +223,19 @@ mod tests {
         assert!(text.ends_with("; with zram more than 2.90\u{d7}."), "{text}");
         let text = sentence(&[&zram]).expect("a sentence");
         assert!(
-            text.ends_with("carries more than 2.90\u{d7} its memory before useful work falls under half."),
+            text.ends_with("sustains more than 2.90\u{d7} its memory before useful work falls below half."),
             "{text}"
         );
     }
 
     #[test]
-    fn what_carries_everything_carries_more_than_was_tried() {
+    fn without_a_knee_the_load_line_is_above_the_highest_load() {
         let zram = group("zram", &[(KNEE_LOW, 3.0)]);
         let text = sentence(&[&zram]).expect("a sentence");
-        assert!(text.contains("carries more than 3.00\u{d7} its memory"), "{text}");
+        assert!(
+            text.contains("sustains more than 3.00\u{d7} its memory"),
+            "{text}"
+        );
         assert_eq!(sentence(&[]), None);
     }
 }

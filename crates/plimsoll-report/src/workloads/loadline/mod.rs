@@ -51,7 +51,7 @@ pub fn points(trial: &Trial) -> Vec<Point> {
         .collect()
 }
 
-/// What a trial measured of a figure, by load; useful work as its share of that at the lowest load.
+/// The values of a trial by load; useful work relative to that at the lowest load.
 fn line(trial: &Trial, name: &str) -> Vec<(f64, f64)> {
     let base = match name {
         VISITS => points(trial).first().map_or(f64::NAN, |point| point.visits_per_s),
@@ -102,7 +102,6 @@ fn value_at(line: &[(f64, f64)], x: f64) -> Option<f64> {
     Some(low + (high - low) * ratio(x - left, right - left)?)
 }
 
-/// What the report has of this workload.
 pub(super) const REPORT: WorkloadReport = WorkloadReport {
     known: METRICS,
     metrics: |of| metrics(of.trial),
@@ -110,7 +109,7 @@ pub(super) const REPORT: WorkloadReport = WorkloadReport {
     section: Some(section::section),
 };
 
-/// Computes the metrics of a trial. One that cannot be known is absent.
+/// The metrics of a trial; unknown ones are absent.
 pub fn metrics(trial: &Trial) -> BTreeMap<String, f64> {
     let mut metrics = BTreeMap::new();
     let mut set = |name: &str, value: Option<f64>| {

@@ -1,4 +1,4 @@
-//! The loadline section of the page: useful work over load, and what it costs to get there.
+//! The loadline section: useful work over load, and its cost.
 
 use crate::analysis::{Group, MetricUnit};
 use crate::contents::Page;
@@ -15,49 +15,49 @@ use plimsoll_model::scenario::workloads::loadline::finding::{
     SWAPPED, VISITS,
 };
 
-/// Loads whose percentiles are drawn: those that every trial measures first.
+/// Loads with a drawn latency distribution: every trial measures them first.
 const SHOWN_LOADS: [f64; 5] = [0.5, 1.0, 1.5, 2.0, 3.0];
 /// Percentiles are drawn at one visit in this many, in steps of a third of a decade.
 const RAREST: [f64; 14] = [
     1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1e3, 2e3, 5e3, 1e4, 1e5,
 ];
-/// Figures that are drawn over the load besides useful work: name, title, what it is, whether each step is a factor.
+/// Values drawn over the load besides useful work: name, title, meaning, logarithmic axis.
 const DRAWN: [(&str, &str, &str, bool); 7] = [
     (
         "p50_s",
         "Median latency over load",
-        "Half of the visits that should have begun, those that waited behind a slow one included, take no longer",
+        "Median of all due visits, including those that queue behind a slow one",
         true,
     ),
     (
         "p99_s",
         "p99 latency over load",
-        "99 of 100 visits that should have begun, those that waited behind a slow one included, take no longer",
+        "99th percentile of all due visits, including those that queue behind a slow one",
         true,
     ),
     (
         "p999_s",
         "p99.9 latency over load",
-        "999 of 1000 visits that should have begun, those that waited behind a slow one included, take no longer",
+        "99.9th percentile of all due visits, including those that queue behind a slow one",
         true,
     ),
-    ("max_s", "Longest latency over load", "No visit took longer", true),
+    ("max_s", "Maximum latency over load", "The slowest visit", true),
     (
         HARD_FAULTS,
-        "Hard faults over load",
-        "Faults that decompress or read",
+        "Major faults over load",
+        "Faults that decompress a page or read it from a device",
         false,
     ),
     (
         CPU_SYSTEM,
         "CPU time in the kernel over load",
-        "Of one CPU: faults and reclaim that the worker does itself",
+        "Percent of one CPU: page faults and direct reclaim of the worker",
         false,
     ),
     (
         PSI_SOME,
         "Pressure over load",
-        "Share of the time in which a task waited for memory (PSI some): of the cgroup where it has its own (v2), else of the whole machine",
+        "Share of time in which a task waits for memory (PSI some): of the cgroup with cgroup v2, otherwise of the whole machine",
         false,
     ),
 ];
@@ -78,14 +78,14 @@ pub(crate) fn section(page: &Page, groups: &[&Group]) -> Option<Section> {
     );
     Some(Section {
         id: "loadline",
-        title: "How much it carries",
+        title: "Load line",
         sentence: None,
         drawings,
         tables: vec![points(page, &groups)],
     })
 }
 
-/// One line of a figure over the load.
+/// One line of a value over the load.
 fn line(label: &str, ink: usize, spread: &[Spread]) -> Line {
     Line {
         label: label.to_owned(),
@@ -121,7 +121,7 @@ fn useful_work(groups: &[(&Group, Vec<&Trial>)]) -> Option<Drawing> {
         title: "Useful work over load".to_owned(),
         x: load_axis(),
         y: Axis {
-            title: "useful work, share of that at load 0.5".to_owned(),
+            title: "useful work relative to load 0.5".to_owned(),
             unit: MetricUnit::Ratio,
             log: false,
         },
@@ -198,7 +198,7 @@ fn percentiles(group: &Group, trials: &[&Trial]) -> Option<Drawing> {
     let chart = Chart {
         title: format!("Latencies of {}", group.label),
         x: Axis {
-            title: "one visit in so many takes longer".to_owned(),
+            title: "one visit in N takes longer".to_owned(),
             unit: MetricUnit::Count,
             log: true,
         },
@@ -212,10 +212,11 @@ fn percentiles(group: &Group, trials: &[&Trial]) -> Option<Drawing> {
         levels: Vec::new(),
     };
     Some(Drawing {
-        caption: format!("Latencies of {}, from the usual to the rare", group.label),
-        hint: "100 on the horizontal axis is p99, 1000 is p99.9: of the visits that should have begun, those that waited \
-               behind a slow one included."
-            .to_owned(),
+        caption: format!("Latency distribution of {}", group.label),
+        hint:
+            "100 on the horizontal axis is p99, 1000 is p99.9: of all due visits, including those that queue \
+               behind a slow one."
+                .to_owned(),
         svg: xy::draw(&chart)?,
     })
 }

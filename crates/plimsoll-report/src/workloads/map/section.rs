@@ -20,14 +20,14 @@ pub(crate) fn section(groups: &[&Group]) -> Option<Section> {
     }
     Some(Section {
         id: "map",
-        title: "Mapping memory, handing it back, and getting it again",
+        title: "Map, release and reuse memory",
         sentence: None,
         drawings,
         tables: vec![table(groups)],
     })
 }
 
-/// A bar of a figure of a way, where the group has it.
+/// A bar of a metric of a method, if the group has it.
 fn bar(group: &Group, way: GiveBack, figure: &str, label: &'static str, colour: &'static str) -> Option<Bar> {
     let measured = group.metrics.get(&of_way(way, figure))?;
     Some(Bar::of(label, colour, measured))
@@ -49,12 +49,12 @@ fn cost(group: &Group) -> Option<Drawing> {
             bar(group, way, TOTAL, "unnormalised", "trim").map(Bar::hollow),
         ]
     });
-    let caption = format!("Map, touch and give back, a page: {}", group.label);
+    let caption = format!("Map, touch and release, per page: {}", group.label);
     Some(Drawing {
         svg: bars::chart(&caption, MetricUnit::Seconds, &rows)?,
         caption,
-        hint: "Shorter is better. The outline is what a program sees; the full bar is what remains when the touch of \
-               the same memory, already resident, is subtracted."
+        hint: "Shorter is better. The outline is the time that a program sees; the full bar leaves out the touch of \
+               the same memory when resident."
             .to_owned(),
     })
 }
@@ -66,12 +66,12 @@ fn reuse(group: &Group) -> Option<Drawing> {
             bar(group, way, REUSE, "use again", "restore"),
         ]
     });
-    let caption = format!("Give back, and use again, a page: {}", group.label);
+    let caption = format!("Release and reuse, per page: {}", group.label);
     Some(Drawing {
         svg: bars::chart(&caption, MetricUnit::Seconds, &rows)?,
         caption,
-        hint: "Shorter is better, but only where the memory really came back: see the last drawing. Use again is \
-               touching the memory once more, mapped again where needed, the memset subtracted."
+        hint: "Shorter is better, but only if the memory really returned to the kernel: see the last drawing. Reuse is \
+               the next touch of the memory, mapped again if necessary, the memset subtracted."
             .to_owned(),
     })
 }
@@ -86,13 +86,13 @@ fn back(groups: &[&Group]) -> Option<Drawing> {
             .collect(),
     };
     let rows: Vec<Bars> = groups.iter().map(group).collect();
-    let caption = "Time until the system really has the memory back".to_owned();
+    let caption = "Time until the memory is really back in the kernel".to_owned();
     Some(Drawing {
         svg: bars::chart(&caption, MetricUnit::Seconds, &rows)?,
         caption,
-        hint: "From the call until 95% of the memory is charged to the cgroup no more. A way without a bar is lazy: in \
-               the time of the rest the memory did not come back by itself. Without a cgroup, and of reserved huge \
-               pages, it is not known."
+        hint: "From the call until 95% of the memory is no longer charged to the cgroup. A method without a bar is lazy: \
+               the memory did not return by itself during the rest. The time is unknown without a cgroup and for reserved \
+               huge pages."
             .to_owned(),
     })
 }
@@ -115,17 +115,17 @@ fn table(groups: &[&Group]) -> Table {
         .flat_map(|group| GiveBack::ALL.into_iter().filter_map(move |way| row(group, way)));
     Table {
         id: "ways",
-        title: "Ways",
+        title: "Methods",
         rows: rows.collect(),
         columns: columns(&[
             ("Group", false),
-            ("Way", false),
-            ("Map, touch, give back", true),
-            ("Less the memset", true),
-            ("Give back", true),
-            ("Use again", true),
-            ("Back after", true),
-            ("Came back", true),
+            ("Method", false),
+            ("Map, touch, release", true),
+            ("Without the memset", true),
+            ("Release", true),
+            ("Reuse", true),
+            ("Returned after", true),
+            ("Returned", true),
             ("Under pressure", true),
         ]),
     }

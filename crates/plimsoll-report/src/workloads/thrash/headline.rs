@@ -1,12 +1,12 @@
-//! What a thrash run showed.
+//! The headline of a thrash run.
 
 use crate::analysis::Group;
 use crate::analysis::groups::Measured;
-use crate::workloads::thrash::{CYCLES, DONE, WAKEUP, PAGES_IN, RECOVERED, RECOVERY, REST_WAKEUP};
+use crate::workloads::thrash::{CYCLES, DONE, PAGES_IN, RECOVERED, RECOVERY, REST_WAKEUP, WAKEUP};
 use plimsoll_model::quantity::{seconds, significant};
 use plimsoll_model::scenario::workloads::thrash::LONGEST_RECOVERY;
 
-/// Groups that are named one by one; of more the first are.
+/// Groups listed one by one; of more, the sentence lists the first ones.
 const NAMED_GROUPS: usize = 3;
 
 pub(super) fn sentence(groups: &[&Group]) -> Option<String> {
@@ -75,7 +75,7 @@ mod tests {
     use crate::analysis::groups;
     use plimsoll_model::recording::model::Trial;
 
-    /// What is said of repeats that took so long to recover, or did not.
+    /// The sentence for repeats with these recovery times; `None` did not recover.
     fn said(recoveries: &[Option<f64>]) -> String {
         let trial = |(repeat, recovery): (usize, &Option<f64>)| -> Trial {
             let mut metrics = serde_json::json!({"cycles_per_s": 10.0});
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_recovery_that_did_not_happen_is_said() {
+    fn the_sentence_states_a_missing_recovery() {
         let always = said(&[Some(1.5), Some(1.5)]);
         assert!(
             always.ends_with("; the machine recovered 1.50 s after the end."),

@@ -1,4 +1,4 @@
-//! Metrics of the thrash scenario: what work was done, at what cost in paging and CPU, and what others felt of it.
+//! Metrics of the thrash scenario: useful work, its cost in paging and CPU time, and the effect on neighbours.
 
 mod headline;
 mod section;
@@ -46,7 +46,6 @@ pub fn fairness(shares: &[f64]) -> Option<f64> {
     ratio(sum * sum, shares.len() as f64 * squares)
 }
 
-/// What the report has of this workload.
 pub(super) const REPORT: WorkloadReport = WorkloadReport {
     known: METRICS,
     metrics: |of| match &of.settings.workload {
@@ -57,7 +56,7 @@ pub(super) const REPORT: WorkloadReport = WorkloadReport {
     section: Some(section::section),
 };
 
-/// Computes the metrics of a trial. One that cannot be known is absent.
+/// The metrics of a trial; unknown ones are absent.
 pub fn metrics(trial: &Trial, thrash: &Thrash) -> BTreeMap<String, f64> {
     let mut metrics = BTreeMap::new();
     let mut set = |name: &str, value: Option<f64>| {
@@ -104,7 +103,7 @@ pub fn metrics(trial: &Trial, thrash: &Thrash) -> BTreeMap<String, f64> {
     metrics
 }
 
-/// The figures that come from what each consumer did.
+/// The metrics computed from the values of each consumer.
 fn of_consumers(name: &str, trial: &Trial, thrash: &Thrash) -> Option<f64> {
     let list = |name: &str| trial.lists.get(name).map(Vec::as_slice).unwrap_or_default();
     let sum = |name: &str| list(name).iter().sum::<f64>();

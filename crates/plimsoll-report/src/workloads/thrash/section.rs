@@ -1,5 +1,5 @@
-//! The thrash section of the page: CPU and paging over time as in the paper, then what others felt, and how evenly the
-//! consumers got on.
+//! The thrash section: CPU and paging over time as in the paper, then the effect on neighbours, and the fairness among
+//! the consumers.
 
 use crate::analysis::curves::{Curve, spread};
 use crate::analysis::statistics::summarise;
@@ -16,14 +16,14 @@ use plimsoll_model::scenario::{Thrash, Workload};
 
 /// Places in time of a smoothed curve: finer than its window, coarser than the raw one.
 const PLACES: u32 = 160;
-/// Share of the load's length that the moving mean spans: what the paper calls high-level behaviour stays.
+/// Share of the load's length that the moving mean spans: keeps the "high-level behaviour" of the paper.
 const WINDOW: f64 = 0.05;
 /// Shortest window in seconds: some samples at 10 Hz.
 const LEAST_WINDOW: f64 = 0.5;
 /// Seconds shown before the load and after it.
 const BEFORE: f64 = 3.0;
 const AFTER: f64 = 5.0;
-/// Bytes of a page where the recording does not say.
+/// Bytes of a page if the recording does not contain it.
 const PAGE_SIZE: u64 = 4096;
 /// Percentiles of a latency that are drawn, and each as one of how many it is.
 const PERCENTILES: [(f64, f64); 8] = [
@@ -333,7 +333,7 @@ fn fairness(subjects: &[Subject<'_>]) -> Option<Drawing> {
     })
 }
 
-/// What the probes felt in each phase.
+/// The probes' values in each phase.
 fn felt(every: &[Seen<'_>]) -> Table {
     const FIGURES: [(&str, &str); 8] = [
         ("wakeup_p50_s", "Wake-up p50"),
@@ -364,7 +364,7 @@ fn felt(every: &[Seen<'_>]) -> Table {
     }
 }
 
-/// That the places which the generator chose for a cycle are on as many pages as chance says.
+/// Compares the number of distinct pages in a cycle with its expectation.
 fn checked(every: &[Seen<'_>]) -> Table {
     let number = |value: f64| Cell::number(value, quantity::significant(value));
     let rows = every

@@ -1,4 +1,4 @@
-//! What a wscap run showed.
+//! The headline of a wscap run.
 
 use crate::analysis::Group;
 use crate::analysis::statistics::{IntervalKind, Summary};
@@ -6,11 +6,11 @@ use crate::workloads::sentence::range;
 use crate::workloads::wscap::{FAULT_PATH, SLOWDOWN, load};
 use plimsoll_model::quantity::significant;
 
-/// Groups that are named one by one; more than these are given as a range.
+/// Groups listed one by one; of more, the sentence gives a range.
 const NAMED_GROUPS: usize = 4;
 /// Size over cap of the original.
 const ORIGINAL_LOAD: f64 = 2.0;
-/// Longer by no more than this is as long: within what repeats spread.
+/// Slowdown up to this factor counts as none: within the spread of repeats.
 const AS_LONG: f64 = 1.1;
 
 pub(super) fn sentence(groups: &[&Group]) -> Option<String> {

@@ -1,4 +1,4 @@
-//! Metrics of the wscap scenario: how often memory is scanned a second without a cap and under it, and what the
+//! Metrics of the wscap scenario: scans per second without a cap and under it, and what the
 //! difference is spent in.
 
 mod headline;
@@ -26,7 +26,6 @@ metrics! {
     PAGE_SECONDS "resident_page_s" Less false "time per page" "Time to write a byte into a resident page: the cost of the loop itself and the lower bound of a scan.";
 }
 
-/// What the report has of this workload.
 pub(super) const REPORT: WorkloadReport = WorkloadReport {
     known: METRICS,
     metrics: |of| metrics(of.trial),
@@ -34,7 +33,7 @@ pub(super) const REPORT: WorkloadReport = WorkloadReport {
     section: Some(section::section),
 };
 
-/// Computes the metrics of a trial. One that cannot be known is absent.
+/// The metrics of a trial; unknown ones are absent.
 pub fn metrics(trial: &Trial) -> BTreeMap<String, f64> {
     let phase = |name: &str| trial.phases.iter().find(|phase| phase.name == name);
     let figure = |name: &str, figure: &str| phase(name)?.figures.get(figure).copied();

@@ -1,4 +1,4 @@
-//! The wscap section of the page: slowdown over size / cap, scans over time, what was resident, where CPU time went.
+//! The wscap section: slowdown over size / cap, scans over time, resident memory, CPU profile.
 
 use std::collections::BTreeMap;
 
@@ -15,11 +15,11 @@ use plimsoll_model::quantity;
 use plimsoll_model::recording::model::Trial;
 use plimsoll_model::scenario::Wscap;
 
-/// Size over cap of the original, whose neighbour the details are shown of.
+/// Size over cap of the original; the report shows details of the nearest load.
 const ORIGINAL_LOAD: f64 = 2.0;
-/// What the original saw, usually and at worst.
+/// Slowdown of the original, typical and worst.
 const ORIGINAL_SLOWDOWNS: [(f64, &str); 2] = [(250.0, "original: 250×"), (800.0, "at worst: 800×")];
-/// The phases in which memory is scanned, in order, with their words.
+/// The scanning phases in their order, with their titles.
 const SCANNED: [(&str, &str); 3] = [
     ("uncapped", "uncapped"),
     ("capped", "capped"),
@@ -72,7 +72,7 @@ impl<'a> Series<'a> {
         self.group.params.get(name).map_or("", String::as_str)
     }
 
-    /// What groups of one line have in common: all but the load.
+    /// The key of a line: all parameters except the load.
     fn line(&self) -> String {
         let words = [
             self.group.subject.as_str(),
@@ -136,9 +136,9 @@ fn slowdown(measured: &[Series<'_>]) -> Option<Drawing> {
             .into(),
     };
     Some(Drawing {
-        caption: "How many times longer a scan takes under a cap".to_owned(),
+        caption: "Slowdown of a scan under a cap".to_owned(),
         hint:
-            "Scans a second without the cap over scans a second under it, medians of the repeats with their \
+            "Scans per second without the cap over scans per second under it, medians of the repeats with their \
                interval. 1 is no slowdown; each step upwards is a factor. The original was measured at 2."
                 .to_owned(),
         svg: xy::draw(&chart)?,
@@ -169,14 +169,14 @@ fn over_time(detailed: &[&Series<'_>], load: f64) -> Option<Drawing> {
         })
         .collect();
     let chart = Chart {
-        title: format!("Scans a second over time at size / cap {load}"),
+        title: format!("Scans per second over time at size / cap {load}"),
         x: Axis {
             title: "seconds of scanning".to_owned(),
             unit: MetricUnit::Seconds,
             log: false,
         },
         y: Axis {
-            title: "scans a second".to_owned(),
+            title: "scans per second".to_owned(),
             unit: MetricUnit::PerSecond,
             log: true,
         },
@@ -185,7 +185,7 @@ fn over_time(detailed: &[&Series<'_>], load: f64) -> Option<Drawing> {
         levels: Vec::new(),
     };
     Some(Drawing {
-        caption: format!("Scans a second over time, size / cap {load}"),
+        caption: format!("Scans per second over time, size / cap {load}"),
         hint: "Three stretches one after the other, without what is between them: without the cap, under it, and \
                after the cap is gone and everything was trimmed once. The first repeat of each group, the others \
                pale behind it."
@@ -260,7 +260,7 @@ fn figures(measured: &[Series<'_>]) -> Table {
             ("Capped", true),
             ("CPU in faults", true),
             ("System CPU", true),
-            ("Faults a scan", true),
+            ("Faults per scan", true),
             ("Least resident", true),
             ("Most resident", true),
             ("First scan when emptied", true),
@@ -270,7 +270,7 @@ fn figures(measured: &[Series<'_>]) -> Table {
     }
 }
 
-/// Where the CPU time of capped scans went; none where it could not be told.
+/// CPU profile of capped scans; `None` without one.
 fn profile(detailed: &[&Series<'_>]) -> Option<Table> {
     let rows: Vec<Vec<Cell>> = detailed
         .iter()
@@ -288,11 +288,7 @@ fn profile(detailed: &[&Series<'_>]) -> Option<Table> {
     (!rows.is_empty()).then(|| Table {
         id: "wscap-profile",
         title: "CPU time of capped scans",
-        columns: columns(&[
-            ("Group", false),
-            ("Function of the kernel", false),
-            ("Share", true),
-        ]),
+        columns: columns(&[("Group", false), ("Kernel function", false), ("Share", true)]),
         rows,
     })
 }
