@@ -4,8 +4,8 @@
 //! tables), `workloads` (one folder per workload: metrics, headline, section), then the output formats and
 //! [`comparison`], which `compare` renders.
 //!
-//! - Invariant: reads no system, only recordings.
-//! - Invariant: returns data or text and never prints; `html`, `terminal` and the others compute no metric.
+//! - Invariant: analysis and reports read no system, only recordings. Checked by `models_and_reports_read_no_system`.
+//! - Invariant: this crate returns data or text and never prints. Checked by `only_the_command_prints`.
 //!
 //! A [`Page`] holds the contents of a report; [`html::render`] makes one self-contained file of it and
 //! [`terminal::summary`] a table. Both contain the same [`verdict::sentence`].
@@ -42,7 +42,7 @@ pub enum ReportError {
     Write { path: PathBuf, source: std::io::Error },
 }
 
-/// Writes the page into the folder of its recording and returns the file.
+/// Writes the HTML report into the folder of its recording and returns its path.
 ///
 /// # Errors
 /// When the file cannot be written.

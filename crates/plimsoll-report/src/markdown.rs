@@ -259,7 +259,7 @@ fn push_environment(text: &mut String, results: &Results, manifest: &Manifest) {
     ];
     if let Some(calibration) = &results.calibration {
         rows.push(("calibration", format!(
-            "memset {:.1} GB/s, memcpy {:.1} GB/s, first touch {:.1} GB/s ({:.0} ns a page), read {:.1} GB/s, random access {:.0} ns",
+            "memset {:.1} GB/s, memcpy {:.1} GB/s, first touch {:.1} GB/s ({:.0} ns per page), read {:.1} GB/s, random access {:.0} ns",
             calibration.memset_gb_per_s, calibration.memcpy_gb_per_s, calibration.first_touch_gb_per_s,
             calibration.fault_ns, calibration.read_gb_per_s, calibration.random_access_ns
         )));

@@ -1,4 +1,4 @@
-//! A recording and its results as a page.
+//! Builds the contents of a report from a recording and its results.
 
 use std::ops::Range;
 

@@ -39,7 +39,10 @@ pub fn summary(results: &Results, groups: &[Group], width: u16, colour: bool) ->
         let (table, left_out) = table(&columns(*kind, &groups), results, &groups, width, colour);
         let _ = writeln!(out, "{table}");
         if !left_out.is_empty() {
-            let text = format!("On a wider terminal, and on the page: {}.", left_out.join(", "));
+            let text = format!(
+                "Only on a wider terminal and in the HTML report: {}.",
+                left_out.join(", ")
+            );
             out.push_str(&wrap(&text, width, ""));
         }
         out.push('\n');

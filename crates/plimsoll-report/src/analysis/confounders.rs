@@ -251,7 +251,7 @@ fn steal(seen: &Seen<'_>) -> Option<Confounder> {
         Some(worst) if worst >= 0.5 => {
             format!("in the worst trial the hypervisor took {worst:.1}% of the CPU time for other guests")
         }
-        // On bare metal nobody takes any.
+        // Bare metal has no steal time.
         None if may_be_stolen_from(seen) => {
             "the CPU time that the hypervisor took for other guests is unknown: no trial has samples of it"
                 .to_owned()

@@ -14,7 +14,7 @@ use plimsoll_model::recording::model::{
 pub fn results(recording: &Recording) -> Results {
     let manifest = &recording.manifest;
     let mut trials = recording.trials.clone();
-    // What would spoil an experiment is, in a watch, a part of what is watched.
+    // A watch observes other programs: nothing spoils it.
     let confounders = match manifest.is_watch() {
         true => Vec::new(),
         false => confounders(&recording.samples, manifest, &trials),

@@ -1,4 +1,4 @@
-//! Repeats of one measurement in a few figures.
+//! Summary statistics of the repeats of one measurement.
 //!
 //! The median stands for the repeats, since noise on a machine is one-sided: a run is never faster than it can be, but
 //! sometimes much slower.
@@ -15,7 +15,7 @@ pub const MIN_FOR_INTERVAL: usize = 6;
 /// Resamples of the bootstrap. The 2.5% tails then hold 50 resamples each.
 pub const RESAMPLES: usize = 2000;
 
-/// Repeats in a few figures. All are finite.
+/// Summary of repeats. All values are finite.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Summary {
     pub n: usize,

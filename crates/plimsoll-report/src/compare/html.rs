@@ -1,4 +1,4 @@
-//! The comparison as one self-contained page, which says the same without script: alignment and layer are chosen with
+//! The comparison as one self-contained HTML file that works without scripts: alignment and layer are chosen with
 //! radio buttons that the style looks at; the script only sorts tables.
 
 use askama::Template;
@@ -56,7 +56,7 @@ struct Aligned {
     layers: Vec<(&'static str, String, String)>,
 }
 
-/// The page as one HTML document. `pages` are the runs' own, in the comparison's order.
+/// The report as one HTML document. `pages` are the runs' own, in the comparison's order.
 pub fn render(comparison: &Comparison, pages: &[Page]) -> String {
     let script = format!("{SORTABLE}\n{START_SORTING}");
     let groups: Vec<GroupView> = comparison
@@ -139,7 +139,7 @@ fn status(comparison: &Comparison) -> (&'static str, &'static str) {
     if any(Standing::Failed) {
         ("failed", "\u{2717} a condition failed")
     } else if any(Standing::Unknown) {
-        ("untrustworthy", "! a condition cannot be judged")
+        ("untrustworthy", "! a condition is undecided")
     } else if tally.worse > 0 {
         ("failed", "\u{2717} worse")
     } else if tally.better > 0 {

@@ -20,7 +20,7 @@ pub fn markdown(comparison: &Comparison) -> String {
             .map(|outcome| inline(&words::outcome(comparison, outcome))),
     );
     let shown: Vec<&Row> = comparison.rows.iter().filter(|row| words::shown(row)).collect();
-    text += "## What tells most, and what moved\n\n";
+    text += "## Headline metrics and changes\n\n";
     push_table(&mut text, comparison, &shown);
     let rest: Vec<&Row> = comparison.rows.iter().filter(|row| !words::shown(row)).collect();
     if !rest.is_empty() {

@@ -196,7 +196,7 @@ fn remarks(comparison: &Comparison, width: u16) -> String {
     let hidden = comparison.rows.iter().filter(|row| !words::shown(row)).count();
     if hidden > 0 {
         let text = format!(
-            "- {hidden} more rows did not move or say the same in other words; --format csv and html have them all"
+            "- {hidden} more rows are unchanged or restate another metric; --format csv and html list all"
         );
         out += &wrap(&text, width, "  ");
     }

@@ -1,4 +1,4 @@
-//! The figures and verdicts of a comparison in words.
+//! Values and verdicts of a comparison as text.
 
 use crate::analysis::statistics::SIGNIFICANCE;
 use crate::comparison::{Basis, Comparison, MetricUnit, Outcome, Row, Run, Standing, Verdict};
@@ -7,8 +7,7 @@ use plimsoll_model::quantity;
 pub fn sentence(comparison: &Comparison) -> String {
     let tally = comparison.tally();
     if comparison.basis == Basis::Timelines {
-        return "The whole timelines are compared, one figure each: changes are shown, and no verdict is possible."
-            .to_owned();
+        return "Comparison of whole timelines, one value per metric: changes without a verdict.".to_owned();
     }
     let counts = [
         (tally.worse, "worse"),
@@ -27,8 +26,8 @@ pub fn sentence(comparison: &Comparison) -> String {
         2 => "B against A".to_owned(),
         others => format!("{} runs against A", others - 1),
     };
-    let figures = if all == 1 { "figure" } else { "figures" };
-    let mut text = format!("{against}: of {all} {figures} {}.", counted.join(", "));
+    let metrics = if all == 1 { "metric" } else { "metrics" };
+    let mut text = format!("{against}: of {all} {metrics} {}.", counted.join(", "));
     let moved = comparison
         .rows
         .iter()
@@ -37,8 +36,8 @@ pub fn sentence(comparison: &Comparison) -> String {
     if moved > 0 {
         let holding = comparison.rows.iter().filter(|row| moved_for_sure(row)).count();
         text += &format!(
-            " {holding} of the {moved} that moved {} also after Holm's correction for the number of tests.",
-            if holding == 1 { "stands" } else { "stand" }
+            " {holding} of the {moved} changes {} significant after Holm's correction for the number of tests.",
+            if holding == 1 { "remains" } else { "remain" }
         );
     }
     text

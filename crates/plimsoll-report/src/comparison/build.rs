@@ -81,8 +81,7 @@ pub fn compare(inputs: &[Input<'_>], threshold: f64) -> Result<Comparison, Compa
 impl GroupValues {
     fn of(group: &Group) -> GroupValues {
         let mut sides = Vec::new();
-        // Of compression the time of a phase is what is measured. Other kinds of work say by their metrics what is to be
-        // compared: their phases last as long as they were told to.
+        // Compression measures the time of its phases. Other workloads define metrics: their phases have a fixed length.
         let timed = group.workload == WorkloadKind::Compression.name() || group.metrics.is_empty();
         for phase in group.phases.iter().filter(|_| timed) {
             sides.push((format!("{}.seconds", phase.name), side(&phase.seconds)));

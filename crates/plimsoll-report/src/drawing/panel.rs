@@ -55,7 +55,7 @@ use gauges::Panel::{Cpu, Faults, Io, Monitor, Pressure, Swap, Target};
 
 panels! {
     "whole" "RAM, stacked to MemTotal" "In RAM" Bytes true 150 0.0 Layers;
-    "moved" "What moved: the target and its pages, in RAM" "" Bytes true 170 1048576.0 Moving;
+    "moved" "Moving layers: the target and its pages, in RAM" "" Bytes true 170 1048576.0 Moving;
     "target" "Target" "Target" Bytes false 0 0.0 Of(Target);
     "swap" "Swap used, by device" "Swap" Bytes true 80 1048576.0 Of(Swap);
     "io" "Page I/O" "Page I/O" BytesPerSecond false 80 1048576.0 Of(Io);

@@ -1,4 +1,4 @@
-//! The data that the page's script draws, as compact JSON: whole numbers, each series as its first value and the
+//! The data that the report's script draws, as compact JSON: whole numbers, each series as its first value and the
 //! differences from there, so that a constant value costs two characters per bucket.
 
 use serde_json::{Value, json};

@@ -1,8 +1,10 @@
-//! The page: one self-contained HTML file that opens without network, and without script as well.
+//! The HTML report: one self-contained file that works without network and without scripts.
 //!
-//! The static drawings (SVG, made here) are the base. Where scripts run, `page.js` puts interactive panels in the
-//! place of the timelines and makes tables sortable. Everything that comes from outside reaches the page through
-//! askama's escaping, `svg::escape` or `data::json`; a content policy allows no script but the page's own.
+//! Static drawings (SVG) are the base. With scripts, `page.js` replaces the timelines by interactive panels and makes
+//! tables sortable.
+//!
+//! Invariant: text from outside reaches the report only through askama's escaping, `svg::escape` or `data::json`; a
+//! content policy allows no script but the report's own. Checked by `hostile_texts_stay_texts`.
 
 mod cost;
 mod data;
@@ -185,7 +187,7 @@ const MOST_NAMES: usize = 3;
 fn numbers(page: &Page) -> Vec<(String, String)> {
     let kinds = headlines::kinds(&page.groups);
     let words = |name: &str| match name {
-        // Compression's restore is what verifies.
+        // Compression verifies in its restore phase.
         "restore" if kinds.contains(&WorkloadKind::Compression) => "restore and verify".to_owned(),
         name => name.replace('_', " "),
     };

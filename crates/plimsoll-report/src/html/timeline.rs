@@ -296,7 +296,7 @@ fn draw_time(out: &mut String, axis: &Axis, y: f64) {
     while tick <= axis.to {
         let x = axis.x(axis.origin + tick);
         let _ = write!(out, r#"<path class="grid" d="M{} {y}v5"/>"#, svg::coordinate(x));
-        // -0 and what is nearly 0 are 0.
+        // -0 and values near 0 are 0.
         let shown = if tick.abs() < step / 1e3 { 0.0 } else { tick };
         let label = match step < 1.0 {
             true => quantity::significant(shown),

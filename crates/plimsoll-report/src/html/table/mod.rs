@@ -1,4 +1,4 @@
-//! The sortable tables of the page: of each kind of work that ran its summary, trials and phases, then every metric.
+//! The sortable tables of the report: summary, trials and phases of each workload, then every metric.
 
 mod compression;
 mod kinds;

@@ -1,4 +1,4 @@
-//! The heap section of the page: CPU time and memory of each allocator, over threads where those are swept.
+//! The heap section: CPU time and memory of each allocator, over threads if swept.
 
 use crate::analysis::{Group, MetricUnit};
 use crate::contents::Page;

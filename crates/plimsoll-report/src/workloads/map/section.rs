@@ -1,4 +1,4 @@
-//! The map section of the page: bars for each mapping and touch.
+//! The map section: bars for each mapping and touch.
 
 use crate::analysis::{Group, MetricUnit};
 use crate::drawing::bars::{self, Bar, Bars};

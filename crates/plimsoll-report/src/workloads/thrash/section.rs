@@ -126,7 +126,7 @@ impl Seen<'_> {
     fn curve(&self, key: &str, divisor: f64) -> Option<Curve> {
         let timeline = self.timeline?;
         let load = self.phase("load")?;
-        // The phase begins when the consumers are told their starts; the first is a lead after that.
+        // The phase begins with the message of the start times; the first consumer starts a lead later.
         let lead = load.figures.get("lead_s").copied().unwrap_or(0.0);
         let origin = load.span_ns.0 as f64 / 1e9 + lead;
         let end = self.thrash.seconds() + AFTER;

@@ -70,7 +70,7 @@ fn times(load: f64) -> String {
 /// How many times as long a scan takes in each group, or the range where there are too many to name.
 fn as_long(points: &[&Point<'_>]) -> Option<String> {
     if points.len() > NAMED_GROUPS {
-        // What caps once a second is another thing than what caps at every fault.
+        // A cap enforced once a second and one enforced at every fault are not comparable.
         let mut mechanisms: Vec<&str> = points.iter().map(|point| point.cap_by()).collect();
         mechanisms.sort_unstable();
         mechanisms.dedup();

@@ -139,7 +139,7 @@ fn a_damon_scheme_of_a_stopped_thread_pages_nothing_out() {
     let reclaim = "/sys/module/damon_reclaim/parameters/enabled";
     assert_eq!(found(&with_settings(quiet(|_, _| {}), &[(reclaim, "N")])), []);
     let run = with_settings(quiet(|_, _| {}), &[(reclaim, "Y")]);
-    assert_one(&run, "damon", false, "pages idle memory out");
+    assert_one(&run, "damon", false, "pages out idle memory");
     assert!(found(&run)[0].advice.contains(reclaim));
 }
 
@@ -147,7 +147,7 @@ fn a_damon_scheme_of_a_stopped_thread_pages_nothing_out() {
 fn what_damon_did_is_unknown_without_its_counters_and_its_cpu_time_still_shows() {
     let on = [(SCHEME, "pageout"), (STATE, "on")];
     let run = with_settings(quiet_without(&[col::DAMON_SZ_APPLIED]), &on);
-    assert_one(&run, "damon", false, "acted on is unknown");
+    assert_one(&run, "damon", false, "acted on are unknown");
     let evidence = &found(&run)[0].evidence;
     assert!(!evidence.contains("0.0%"), "{evidence}");
 
@@ -171,7 +171,7 @@ fn file_pages_that_come_back_unscanned_are_a_mark_of_damon() {
         });
         found(&with_settings(run, &[(SCHEME, "pageout"), (STATE, "on")]))[0]
             .evidence
-            .contains("that no reclaim had scanned")
+            .contains("though reclaim had scanned none")
     };
     assert!(back(0));
     assert!(!back(1000));
@@ -299,7 +299,7 @@ fn what_comes_onto_other_swap_is_told_apart_from_the_trials_own() {
 #[test]
 fn what_was_not_counted_is_unknown_and_no_zero() {
     let run = beside_other_swap(quiet_without(&[col::SWAP1_USED]));
-    assert_one(&run, "other-swap", false, "came onto it is unknown");
+    assert_one(&run, "other-swap", false, "its growth is unknown");
 
     let mut run = quiet_without(&[col::CPU_STEAL_US]);
     assert_eq!(found(&run), [], "nobody takes CPU time from bare metal");
@@ -387,7 +387,7 @@ fn others_who_waited_are_told_and_spoil_nothing() {
     run.2[1].metrics.insert("neighbour_p99_s".into(), 0.049);
     assert_eq!(found(&run), []);
     run.2[0].metrics.insert("neighbour_p99_s".into(), 0.051);
-    assert_one(&run, "neighbour", false, "51 ms late in 99 of 100");
+    assert_one(&run, "neighbour", false, "was 51 ms");
 }
 
 #[test]

@@ -83,7 +83,7 @@ fn a_watch_is_told_by_what_was_seen_and_not_by_trials() {
     assert_eq!(html.matches("<svg class=\"timeline\"").count(), 1);
     assert_eq!(html.matches("<svg class=\"bars\"").count(), 0);
     assert_eq!(html.matches("<table class=\"sortable\">").count(), 1);
-    assert!(!html.contains("Nothing to list") && !html.contains("nothing to draw"));
+    assert!(!html.contains("Nothing to list") && !html.contains("No phase ended"));
     assert!(!html.contains("<img"), "an element came in from outside");
     assert_eq!(html.matches("</script>").count(), 2);
 }
