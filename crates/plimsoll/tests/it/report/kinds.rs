@@ -263,7 +263,7 @@ fn allocators_are_drawn_over_threads_with_the_ideal_and_as_bars_where_there_is_o
     let page = page("Allocators", heap_trials());
     let html = written("heap", &page);
     let has = |words: &str| assert!(html.contains(words), "{words}");
-    has("Operations a second: block-size=0-1k");
+    has("Operations per second: block-size=0-1k");
     has(">Ideal<");
     has("CPU time of an allocation and a free: block-size=0-1k");
     has("Memory efficiency: live bytes over bytes taken: block-size=0-1k");
