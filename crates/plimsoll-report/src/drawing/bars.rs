@@ -322,7 +322,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_the_values_the_drawing_is_sound(values in prop::collection::vec(any::<f64>(), 0..8)) {
+        fn any_values_make_a_sound_drawing(values in prop::collection::vec(any::<f64>(), 0..8)) {
             let bars = values.iter().map(|value| Bar::new("a bar", "line0", *value)).collect();
             let group = Bars { name: "group".to_owned(), bars };
             if let Some(svg) = chart("any", MetricUnit::Count, &[group]) {

@@ -190,7 +190,7 @@ fn any_axis() -> impl Strategy<Value = Axis> {
 
 proptest! {
     #[test]
-    fn whatever_the_values_the_drawing_is_sound(
+    fn any_values_make_a_sound_drawing(
         x in any_axis(),
         y in any_axis(),
         lines in prop::collection::vec(any_line(), 0..8),

@@ -23,7 +23,7 @@ pub(super) fn sentence(groups: &[&Group]) -> Option<String> {
     let told: Vec<String> = match (others.is_empty(), ours.is_empty()) {
         (false, false) => ours
             .iter()
-            .flat_map(|subject| told_of(&tests, subject, &others))
+            .flat_map(|subject| allocators_named(&tests, subject, &others))
             .collect(),
         _ => {
             let mean = |subject: &str| Some(standing(&tests, subject, OPERATION_CPU, |_| true)?.mean);
@@ -33,7 +33,7 @@ pub(super) fn sentence(groups: &[&Group]) -> Option<String> {
             };
             let best = subjects.iter().copied().min_by(by_mean)?;
             let others: Vec<&str> = subjects.iter().copied().filter(|other| *other != best).collect();
-            told_of(&tests, best, &others)
+            allocators_named(&tests, best, &others)
         }
     };
     (!told.is_empty()).then(|| told.join(" "))
@@ -53,7 +53,7 @@ pub(crate) fn subjects<'a>(groups: &[&'a Group]) -> Vec<&'a str> {
 }
 
 /// Time and memory of an allocator, against those of others.
-fn told_of(tests: &[Test<'_>], subject: &str, others: &[&str]) -> Vec<String> {
+fn allocators_named(tests: &[Test<'_>], subject: &str, others: &[&str]) -> Vec<String> {
     let time = time(tests, subject, others);
     let named = if time.is_some() { "It" } else { subject };
     time.into_iter()

@@ -20,7 +20,7 @@ pub(super) fn sentence(groups: &[&Group]) -> Option<String> {
     let (best, others) = groups.split_first()?;
     let mut text = format!(
         "With {} this machine sustains {} its memory before useful work falls below half",
-        what(best, others),
+        description(best, others),
         factor(best)?
     );
     let notes: Vec<String> = [interval(best), with_store(best), killed(best)]
@@ -62,7 +62,7 @@ fn short<'a>(group: &'a Group, best: &Group) -> &'a str {
 }
 
 /// Subject, pattern if it distinguishes the groups, and class of the data.
-fn what(group: &Group, others: &[&Group]) -> String {
+fn description(group: &Group, others: &[&Group]) -> String {
     let pattern = |group: &Group| group.params.get("pattern").cloned();
     let subject = match pattern(group) {
         Some(named) if others.iter().any(|other| pattern(other) != pattern(group)) => {

@@ -127,7 +127,7 @@ mod tests {
     use plimsoll_model::recording::model::Trial;
 
     /// The sentence about MADV_FREE if a tenth returned by itself and a reclaim found this.
-    fn said_of(pressure: &[(&str, f64)]) -> String {
+    fn sentence_of(pressure: &[(&str, f64)]) -> String {
         let free = [(GIVE_BACK, 1e-7), (REUSE, 1e-7), (BACK_SHARE, 10.0)];
         let metrics = free
             .iter()
@@ -142,11 +142,11 @@ mod tests {
 
     #[test]
     fn the_sentence_mentions_only_a_tried_reclaim() {
-        let got = said_of(&[(PRESSURE, 0.02), (PRESSURE_SHARE, 100.0)]);
+        let got = sentence_of(&[(PRESSURE, 0.02), (PRESSURE_SHARE, 100.0)]);
         assert!(got.contains("a reclaim took it in"), "{got}");
-        let failed = said_of(&[(PRESSURE_SHARE, 20.0)]);
+        let failed = sentence_of(&[(PRESSURE_SHARE, 20.0)]);
         assert!(failed.contains("a reclaim did not take it"), "{failed}");
-        let untried = said_of(&[]);
+        let untried = sentence_of(&[]);
         assert!(!untried.contains("reclaim"), "{untried}");
     }
 }

@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_populated_has_no_first_touch() {
+    fn populated_mappings_have_no_first_touch() {
         let of = |mapping: Mapping| {
             let figures = ["map_s", "touch_s", "memset_s", "give_back_s", "reuse_s"];
             let phases = vec![Phase {

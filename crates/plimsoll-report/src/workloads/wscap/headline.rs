@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn one_point_is_told_with_its_spread_beside_the_original() {
+    fn one_point_has_its_spread_beside_the_original() {
         let trials: Vec<Trial> = [(1, 110.0), (2, 120.0), (3, 130.0)]
             .map(|(repeat, slowdown)| trial("zram:lz4", "2", "limit", repeat, slowdown))
             .into();
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn mechanisms_are_told_apart() {
+    fn mechanisms_have_a_clause_each() {
         let few = said(&[
             trial("zram", "2", "limit", 1, 100.0),
             trial("zram", "2", "balance", 1, 2.0),
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_slowdown_nothing_is_said() {
+    fn without_a_slowdown_there_is_no_sentence() {
         let mut nothing = trial("zram", "2", "limit", 1, 1.0);
         nothing.metrics.clear();
         assert_eq!(said(&[nothing]), None);

@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_known_is_absent() {
+    fn unknown_metrics_are_absent() {
         assert_eq!(metrics_of(Vec::new()), BTreeMap::new());
         // Nothing was scanned under the cap, and no scan was finished after the emptying.
         let found = metrics_of(vec![

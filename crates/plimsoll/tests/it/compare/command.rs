@@ -93,7 +93,7 @@ fn an_injected_regression_ends_with_6_and_says_which() {
 }
 
 #[test]
-fn what_cannot_be_compared_is_said() {
+fn incomparable_runs_are_an_error() {
     let folder = tempfile::tempdir().expect("a folder");
     let newer = folder.path().join("newer");
     copy(&newer, 1.0);

@@ -184,7 +184,7 @@ fn standing(comparison: &Comparison, condition: &str) -> Vec<Standing> {
 }
 
 #[test]
-fn conditions_stand_as_the_figures_do() {
+fn conditions_follow_the_values() {
     let comparison = slower(6);
     for (condition, expected) in [
         ("restore.seconds>10%", Standing::Failed),
@@ -206,7 +206,7 @@ fn conditions_stand_as_the_figures_do() {
 }
 
 #[test]
-fn untrustworthy_figures_are_never_passed() {
+fn untrustworthy_values_never_pass() {
     let mut noise = Noise(9);
     let baseline = run(5, 1.0, 0.03, &mut noise);
     let mut other = run(5, 1.0, 0.03, &mut noise);
@@ -271,7 +271,7 @@ fn conditions_that_are_none_say_why() {
 }
 
 #[test]
-fn runs_without_a_common_group_are_refused_with_what_they_have() {
+fn runs_without_a_common_group_are_refused_with_their_groups() {
     let mut noise = Noise(3);
     let baseline = run(1, 1.0, 0.0, &mut noise);
     let mut other = baseline.clone();
@@ -380,7 +380,7 @@ fn thrash(rounds: usize, factor: f64, noise: &mut Noise) -> Recording {
 }
 
 #[test]
-fn kinds_of_work_without_the_four_phases_are_compared_by_their_metrics() {
+fn workloads_without_the_four_phases_are_compared_by_their_metrics() {
     let mut noise = Noise(5);
     let (baseline, other) = (thrash(3, 1.0, &mut noise), thrash(3, 0.5, &mut noise));
     let comparison = compared(&[&baseline, &other]);

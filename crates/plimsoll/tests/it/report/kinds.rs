@@ -207,7 +207,7 @@ fn written(name: &str, page: &Page) -> String {
 }
 
 #[test]
-fn a_page_speaks_of_the_work_that_ran() {
+fn a_report_shows_only_the_workloads_that_ran() {
     let html = written("thrash", &page("Thrashing", thrash_trials()));
     for words in ["id=\"cost-title\"", "restore and verify", "every byte", "NaN"] {
         assert!(!html.contains(words), "{words}");
@@ -237,7 +237,7 @@ fn a_tour_has_tables_of_each_kind() {
 }
 
 #[test]
-fn hundreds_of_phases_and_groups_make_a_page_of_bearable_size() {
+fn hundreds_of_phases_and_groups_make_a_small_report() {
     let html = written("loadline", &page("The load line", loadline_trials(250)));
     assert!(html.len() < 2_000_000, "{} bytes", html.len());
     let many = (0..300).map(|index| {
@@ -307,7 +307,7 @@ fn drawn<'h>(html: &'h str, title: &str, line: &str) -> (Vec<(f64, f64)>, Vec<&'
 }
 
 #[test]
-fn threads_and_what_they_do_are_drawn_by_factors() {
+fn charts_over_threads_are_logarithmic() {
     let html = written("heap", &page("Allocators", heap_trials()));
     // Made up to go with the root of the threads: a straight line where both axes are of factors.
     for title in ["Operations per second", "CPU time of an allocation and a free"] {

@@ -51,7 +51,7 @@ fn watched() -> Recording {
 }
 
 #[test]
-fn a_watch_is_told_by_what_was_seen_and_not_by_trials() {
+fn the_verdict_on_a_watch_has_peaks_and_no_trials() {
     let recording = watched();
     let results = analysis::results(&recording);
     let page = build(&recording, &results);
@@ -127,7 +127,7 @@ fn said(output: &Output) -> String {
 }
 
 #[test]
-fn what_watch_recorded_is_reported_compared_and_exported() {
+fn a_recording_of_watch_is_reported_compared_and_exported() {
     let parent = tempfile::tempdir().unwrap();
     let process = Watched(
         plimsoll_testkit::command("sleep")
