@@ -47,11 +47,11 @@ pub enum Limit {
 #[error("{message}")]
 pub struct ConditionError {
     pub fault: Fault,
-    message: String,
-    help: String,
-    text: String,
+    message: Box<str>,
+    help: Box<str>,
+    text: Box<str>,
     at: Range<usize>,
-    label: String,
+    label: Box<str>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,10 +77,10 @@ impl ConditionError {
             message: self.to_string(),
             marked: Some(Marked {
                 name: None,
-                text: self.text.as_str().into(),
-                places: vec![(self.at.clone(), self.label.clone())],
+                text: (&*self.text).into(),
+                places: vec![(self.at.clone(), self.label.to_string())],
             }),
-            help: Some(self.help.clone()),
+            help: Some(self.help.to_string()),
         }
     }
 }
@@ -94,11 +94,11 @@ impl std::str::FromStr for Condition {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let error = |fault, message: String, at: Range<usize>, label: &str| ConditionError {
             fault,
-            message,
-            help: GRAMMAR.to_owned(),
-            text: text.to_owned(),
+            message: message.into(),
+            help: GRAMMAR.into(),
+            text: text.into(),
             at,
-            label: label.to_owned(),
+            label: label.into(),
         };
         let Some(place) = text.rfind(['>', '<']) else {
             return Err(error(
@@ -160,14 +160,15 @@ impl Condition {
         };
         Err(ConditionError {
             fault: Fault::Improvement,
-            message: format!("`{}` fails on an improvement: {way} is better", self.text),
+            message: format!("`{}` fails on an improvement: {way} is better", self.text).into(),
             help: format!(
                 "write `{sign}`: `{}{sign}{example}` fails when the metric gets worse by more than 10%",
                 self.metric
-            ),
-            text: self.text.clone(),
+            )
+            .into(),
+            text: self.text.as_str().into(),
             at: place..place + 1,
-            label: format!("{way} {} is better", self.metric),
+            label: format!("{way} {} is better", self.metric).into(),
         })
     }
 
@@ -398,14 +399,15 @@ fn unknown_metric(condition: &Condition, known: &[String]) -> ConditionError {
         fault: Fault::UnknownMetric {
             nearest: nearest.first().map(|name| (*name).to_owned()),
         },
-        message: format!("there is no metric `{}`", condition.metric),
-        help: format!("the metrics are: {}", known.join(", ")),
-        text: condition.text.clone(),
+        message: format!("there is no metric `{}`", condition.metric).into(),
+        help: format!("the metrics are: {}", known.join(", ")).into(),
+        text: condition.text.as_str().into(),
         at: condition.metric_at.clone(),
         label: match nearest.first() {
             Some(name) => format!("did you mean `{name}`?"),
             None => "unknown metric".to_owned(),
-        },
+        }
+        .into(),
     }
 }
 
@@ -413,11 +415,11 @@ fn unknown_group(condition: &Condition, groups: &[&str]) -> ConditionError {
     let pattern = condition.group.as_deref().unwrap_or("*");
     ConditionError {
         fault: Fault::UnknownGroup,
-        message: format!("no group is called `{pattern}`"),
-        help: format!("the groups are: {}", groups.join(", ")),
-        text: condition.text.clone(),
+        message: format!("no group is called `{pattern}`").into(),
+        help: format!("the groups are: {}", groups.join(", ")).into(),
+        text: condition.text.as_str().into(),
         at: 0..condition.metric_at.start.saturating_sub(1),
-        label: "means no group".to_owned(),
+        label: "matches no group".into(),
     }
 }
 

@@ -19,6 +19,9 @@ use plimsoll_model::recording::model::{Calibration, Trial};
 use plimsoll_model::scenario::{Settings, WorkloadKind};
 use section::Section;
 
+/// Builds the section of the groups of a workload, if they have values for it.
+type SectionOf = fn(&Page, &[&Group]) -> Option<Section>;
+
 /// The part of the report about a workload.
 pub(crate) struct WorkloadReport {
     pub(crate) known: &'static [Metric],
@@ -27,7 +30,7 @@ pub(crate) struct WorkloadReport {
     /// The result of its groups in a sentence.
     pub(crate) headline: fn(&[&Group]) -> Option<String>,
     /// Its section; `None` for compression, which the report itself shows.
-    pub(crate) section: Option<fn(&Page, &[&Group]) -> Option<Section>>,
+    pub(crate) section: Option<SectionOf>,
 }
 
 /// The input of the metrics of a trial.
@@ -51,9 +54,9 @@ pub(crate) const fn of(kind: WorkloadKind) -> &'static WorkloadReport {
     }
 }
 
-/// The metrics of a trial, by its kind of work.
+/// The metrics of a trial, by its workload; unknown ones are absent.
 ///
-/// `rows` are the samples next to each of `trial.phases`, in the same order. A metric that cannot be known is absent.
+/// `rows` are the samples next to each of `trial.phases`, in the same order.
 pub fn metrics(
     trial: &Trial,
     settings: &Settings,
