@@ -5,6 +5,7 @@
 //! | `child` | child processes in a known state, whatever state the test program was started in |
 //! | `this_program` | the test program, started again for one test |
 //! | `forked` | children of a `fork` without `exec` |
+//! | `program` | copies of programs |
 //! | `require` | capabilities that a test needs |
 //! | [`rseq`] | whether restartable sequences are usable here |
 //!
@@ -14,11 +15,13 @@
 
 mod child;
 mod forked;
+mod program;
 mod require;
 pub mod rseq;
 mod this_program;
 
 pub use child::command;
 pub use forked::status_of_fork;
+pub use program::copy_program;
 pub use require::capability;
 pub use this_program::{again, is_emulated_without, role, this_program};

@@ -212,7 +212,7 @@ fn entries(source: &Source, table: &DeTable<'_>, scope: Scope) -> Result<Vec<Ent
 /// The key of a name, where it may stand.
 pub(super) fn known_key(name: &str, place: &Place, scope: Scope) -> Result<&'static Key, Box<Invalid>> {
     let Some(key) = Key::find(name) else {
-        let label = match nearest(name, keys::names().into_iter()) {
+        let label = match nearest(name, keys::names()) {
             Some(offer) => format!("did you mean `{offer}`?"),
             None => "not known".to_owned(),
         };

@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use elf::endian::AnyEndian;
-use elf::file::Class;
+use elf::file::{Class, FileHeader, parse_ident};
 use elf::{ElfBytes, abi};
 
 use plimsoll_model::sanitize::sanitize;
@@ -187,10 +187,14 @@ fn obstacle_of_elf(path: PathBuf) -> Option<Obstacle> {
     #[cfg(target_arch = "aarch64")]
     const MACHINE: u16 = abi::EM_AARCH64;
     let bytes = fs::read(&path).ok()?;
-    let file = ElfBytes::<AnyEndian>::minimal_parse(&bytes).ok()?;
-    if file.ehdr.class == Class::ELF32 || file.ehdr.e_machine != MACHINE {
+    // The header alone first: it names the machine also where the rest is cut off or of another layout.
+    let ident = parse_ident::<AnyEndian>(&bytes).ok()?;
+    let class = ident.1;
+    let header = FileHeader::parse_tail(ident, bytes.get(abi::EI_NIDENT..)?).ok()?;
+    if class == Class::ELF32 || header.e_machine != MACHINE {
         return Some(Obstacle::OtherMachine(path));
     }
+    let file = ElfBytes::<AnyEndian>::minimal_parse(&bytes).ok()?;
     let mut segments = file.segments().into_iter().flatten();
     if segments.all(|segment| segment.p_type != abi::PT_INTERP) {
         return Some(Obstacle::Static(path));

@@ -88,7 +88,7 @@ fn damaged_heaps_are_told_from_outside_and_from_inside() {
         (
             &["--hardened"],
             "overrun",
-            "behind a block in use of 112 bytes in place of its canary",
+            "behind a block in use of 112 bytes, in place of its canary",
         ),
     ] {
         let mut damaged = Damaged::start(&program, options, &[how]);

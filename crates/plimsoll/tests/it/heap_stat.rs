@@ -400,7 +400,7 @@ fn who_may_not_look_is_told_so() {
     let all = std::fs::Permissions::from_mode(0o755);
     std::fs::set_permissions(place.path(), all).expect("opened");
     let plimsoll = place.path().join("plimsoll");
-    std::fs::copy(PLIMSOLL, &plimsoll).expect("copied");
+    plimsoll_testkit::copy_program(PLIMSOLL, &plimsoll);
     let nobody = 65534;
     let output = plimsoll_testkit::command(plimsoll)
         .args(["heap", "stat", &program.pid()])

@@ -12,7 +12,6 @@ mod unused;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::OnceLock;
 
 use serde_json::Value;
@@ -43,7 +42,8 @@ fn metadata() -> &'static Value {
 /// The output of cargo for the workspace, as Cargo.lock has it, for each of [`PLATFORMS`] by the option `platform`.
 fn cargo(arguments: &[&str], platform: &str) -> String {
     let run = |network: &[&str]| {
-        let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        let mut command =
+            plimsoll_testkit::command(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         command.args(arguments).arg("--locked").args(network);
         command.args(PLATFORMS.iter().flat_map(|name| [platform, name]));
         command.current_dir(repository()).output().expect("cargo starts")

@@ -217,7 +217,7 @@ fn without_root_everything_that_is_missing_is_listed() {
     // The program must be where anybody may run it.
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("tests");
-    fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    plimsoll_testkit::copy_program(std::env::current_exe().unwrap(), &program);
     for path in [folder.path(), &program] {
         fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     }

@@ -151,7 +151,7 @@ fn nobody_without_a_home_has_it_in_the_temporary_folder() {
     open(&temporary, 0o1777);
     // The program itself may lie where nobody can go.
     let plimsoll = place.path().join("plimsoll");
-    fs::copy(env!("CARGO_BIN_EXE_plimsoll"), &plimsoll).expect("copied");
+    plimsoll_testkit::copy_program(env!("CARGO_BIN_EXE_plimsoll"), &plimsoll);
     let mut command = plimsoll_testkit::command(&plimsoll);
     command.args(["heap", "run", "--", "sh", "-c", "printf %s \"$LD_PRELOAD\""]);
     let output = ran(as_nobody(&mut command).env("TMPDIR", &temporary).current_dir("/"));
@@ -178,7 +178,7 @@ fn nobody_without_a_home_has_it_in_the_temporary_folder() {
 
     // A program that is another user's by its set-user-ID bit.
     let borrowed = place.path().join("borrowed");
-    fs::copy("/bin/true", &borrowed).expect("copied");
+    plimsoll_testkit::copy_program("/bin/true", &borrowed);
     open(&borrowed, 0o4755);
     let mut command = plimsoll_testkit::command(&plimsoll);
     command.args(["heap", "run", "--"]).arg(&borrowed);

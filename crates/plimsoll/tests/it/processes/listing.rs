@@ -153,7 +153,7 @@ fn another_user_sees_what_is_missing_and_why() {
     std::os::unix::fs::PermissionsExt::set_mode(&mut open, 0o755);
     std::fs::set_permissions(folder.path(), open).unwrap();
     let program = folder.path().join("plimsoll");
-    std::fs::copy(env!("CARGO_BIN_EXE_plimsoll"), &program).unwrap();
+    plimsoll_testkit::copy_program(env!("CARGO_BIN_EXE_plimsoll"), &program);
     let mut command = plimsoll_testkit::command(&program);
     command
         .args(["ps", "--pss", "--interval", "0.1"])

@@ -113,7 +113,7 @@ fn without_privileges_there_is_a_wakeup_all_the_same() {
     }
     let folder = tempfile::tempdir().expect("a folder");
     let program = folder.path().join("plimsoll");
-    std::fs::copy(PLIMSOLL, &program).expect("copy");
+    plimsoll_testkit::copy_program(PLIMSOLL, &program);
     let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
     std::fs::set_permissions(folder.path(), open).expect("chmod");
     let output = plimsoll_testkit::command(&program)

@@ -121,7 +121,7 @@ pub(super) fn unprivileged(arguments: &[&str]) -> Option<Ended> {
         .tempdir()
         .expect("a folder");
     let program = folder.path().join("plimsoll");
-    std::fs::copy(PLIMSOLL, &program).expect("a copy");
+    plimsoll_testkit::copy_program(PLIMSOLL, &program);
     let runs = folder.path().join("runs");
     std::fs::create_dir(&runs).expect("a folder");
     std::os::unix::fs::chown(&runs, Some(65534), Some(65534)).expect("chown");

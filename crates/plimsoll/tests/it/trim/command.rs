@@ -88,7 +88,7 @@ fn another_user_s_process_needs_privileges_that_are_named() {
     std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).expect("permissions");
     // The build folder may be closed to others.
     let program = folder.path().join("plimsoll");
-    std::fs::copy(PLIMSOLL, &program).expect("a copy");
+    plimsoll_testkit::copy_program(PLIMSOLL, &program);
     let mut theirs = plimsoll_testkit::command("sleep")
         .arg("60")
         .uid(65_534)

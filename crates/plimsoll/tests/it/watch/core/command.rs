@@ -173,7 +173,7 @@ fn a_user_without_privileges_watches_what_may_be_seen() {
     // Where the program lies nobody may look.
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("plimsoll");
-    std::fs::copy(env!("CARGO_BIN_EXE_plimsoll"), &program).unwrap();
+    plimsoll_testkit::copy_program(env!("CARGO_BIN_EXE_plimsoll"), &program);
     let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(folder.path(), open).unwrap();
     let target = Kept::start("sleep", &["60"]);
