@@ -11,8 +11,9 @@ use plimsoll_model::recording::Recording;
 use plimsoll_model::recording::model::Results;
 use plimsoll_report as report;
 use plimsoll_report::analysis;
-use plimsoll_report::analysis::compare::{Comparison, Condition, Input, Standing, check};
 use plimsoll_report::compare::{csv, html, markdown, terminal, words};
+use plimsoll_report::comparison;
+use plimsoll_report::comparison::{Comparison, Condition, Input, Standing, check};
 use plimsoll_report::export;
 
 /// Returns code 6 if a condition fails, 7 if one has no verdict.
@@ -41,7 +42,7 @@ pub(super) fn compare(options: &Compare, verbosity: &Verbosity) -> Result<Exit, 
         .zip(&results)
         .map(|(recording, results)| Input { recording, results })
         .collect();
-    let mut comparison = analysis::compare::compare(&inputs, threshold).or_exit(Exit::Usage)?;
+    let mut comparison = comparison::compare(&inputs, threshold).or_exit(Exit::Usage)?;
     for condition in &conditions {
         let outcomes = check(condition, &comparison).or_exit(Exit::Usage)?;
         comparison.conditions.extend(outcomes);

@@ -57,7 +57,7 @@ fn mistake(error: &anyhow::Error) -> Option<Mistake> {
     if let Some(error) = error.downcast_ref::<plimsoll_model::scenario::ScenarioError>() {
         return Some(error.mistake());
     }
-    let condition = error.downcast_ref::<plimsoll_report::analysis::compare::ConditionError>()?;
+    let condition = error.downcast_ref::<plimsoll_report::comparison::ConditionError>()?;
     Some(condition.mistake())
 }
 

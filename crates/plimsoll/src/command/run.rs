@@ -20,7 +20,7 @@ use plimsoll_report::analysis;
 
 /// The functions of the other crates that a run calls.
 const SERVICES: Services = Services {
-    metrics: analysis::metrics,
+    metrics: plimsoll_report::workloads::metrics,
     results: analysis::results,
     report: write_report,
     heap: HeapService {

@@ -2,7 +2,9 @@
 
 use std::io::Write;
 
-use plimsoll_monitor::watch::{Level, MarkKind, Monitor, Options, Program, Source, State, TargetChoice};
+use plimsoll_monitor::watch::{
+    Level, MarkKind, Monitor, Options, Program, Source, State, TargetChoice, WatchError,
+};
 
 use super::{Kept, wait_for};
 
@@ -110,12 +112,20 @@ fn a_new_target_with_too_many_processes_gives_a_warning() {
     let unread = monitor.state().target.as_ref().map(|target| target.unread);
     assert_eq!(unread, Some(7));
     wait_for(&monitor, "a message", |state| {
-        state.messages.iter().any(|message| message.text.contains("71"))
+        state
+            .messages
+            .iter()
+            .any(|message| ["71", "64"].iter().all(|number| message.text.contains(number)))
     });
     monitor.set_target(TargetChoice::Pid(99_999_999));
     wait_for(&monitor, "a refusal", |state| {
-        state.messages.iter().any(|message| message.level == Level::Error)
+        state
+            .messages
+            .iter()
+            .any(|message| message.level == Level::Error && message.text.contains("99999999"))
     });
+    let refused = Monitor::start(&Options::of(Source::Live(TargetChoice::Pid(99_999_999))));
+    assert!(matches!(refused, Err(WatchError::Target { .. })));
     assert_eq!(
         pids(&monitor.state()).len(),
         71,
