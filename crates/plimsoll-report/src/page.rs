@@ -74,7 +74,7 @@ fn marks(recording: &Recording) -> Vec<Mark> {
             trial: event.trial.clone(),
         })
     };
-    let mut marks: Vec<Mark> = recording.events.iter().filter_map(mark).collect();
+    let mut marks: Vec<Mark> = recording.current_events().into_iter().filter_map(mark).collect();
     marks.sort_by(|a, b| a.t.total_cmp(&b.t));
     marks
 }

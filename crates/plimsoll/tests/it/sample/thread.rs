@@ -59,7 +59,10 @@ fn wait_for(sampler: &Sampler, wanted: impl Fn(&Row) -> bool) -> Row {
 fn every_tick_is_taken_or_counted_as_missed_and_every_row_arrives() {
     let (sampler, batches) = start(100);
     let mut rows: Vec<Row> = Vec::new();
-    while rows.last().is_none_or(|last| last.t_ns - rows[0].t_ns < 2_000_000_000) {
+    while rows
+        .last()
+        .is_none_or(|last| last.t_ns - rows[0].t_ns < 2_000_000_000)
+    {
         let batch = batches.recv_timeout(PATIENCE).expect("batches go on");
         rows.extend_from_slice(batch.rows());
     }
@@ -77,7 +80,10 @@ fn every_tick_is_taken_or_counted_as_missed_and_every_row_arrives() {
     // Each row was due at its tick, however late the machine let the thread take it.
     let due = |row: &Row| row.t_ns as i64 - row.get(col::TICK_LATE_NS).expect("lateness is measured");
     let error_ns = due(last) - due(first) - (tick(rows.len() - 1) - tick(0)) * 10_000_000;
-    assert!(error_ns.abs() <= 1000, "{error_ns} ns of drift over {ticks} ticks");
+    assert!(
+        error_ns.abs() <= 1000,
+        "{error_ns} ns of drift over {ticks} ticks"
+    );
     assert!(rows.windows(2).all(|pair| pair[0].t_ns < pair[1].t_ns));
     let missed: Vec<_> = rows
         .iter()

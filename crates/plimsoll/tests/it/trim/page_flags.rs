@@ -147,7 +147,9 @@ fn the_kinds_of_this_machine_sum_to_its_memory() {
     let total = row.get(col::MEM_TOTAL).expect("MemTotal") as f64;
     let zones = std::fs::read_to_string("/proc/zoneinfo").expect("zoneinfo");
     let sum_of = |key: &str| -> u64 {
-        let lines = zones.lines().filter_map(|line| line.trim_start().strip_prefix(key));
+        let lines = zones
+            .lines()
+            .filter_map(|line| line.trim_start().strip_prefix(key));
         lines.map(|rest| rest.trim().parse::<u64>().expect("pages")).sum()
     };
     let (present, unmanaged) = (sum_of("present "), sum_of("present ") - sum_of("managed "));
@@ -158,7 +160,11 @@ fn the_kinds_of_this_machine_sum_to_its_memory() {
     );
     let reserved = found.of(PageKind::Reserved).pages;
     let lazy = std::fs::read_to_string("/proc/cmdline").is_ok_and(|line| line.contains("deferred_init=lazy"));
-    let unmarked = if lazy { unmanaged.saturating_sub(reserved) } else { 0 };
+    let unmarked = if lazy {
+        unmanaged.saturating_sub(reserved)
+    } else {
+        0
+    };
     assert!(
         unmarked <= found.of(PageKind::Other).pages,
         "{unmarked} pages are reserved and not marked so"

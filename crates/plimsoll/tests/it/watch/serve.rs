@@ -328,7 +328,11 @@ fn stuck_clients_are_passed() -> bool {
         }
     }
     // The clock of this test is the feed, at 100 Hz: a busy machine slows both down.
-    assert_eq!(told, served.frame_times(0)[..told.len()], "each frame is told once");
+    assert_eq!(
+        told,
+        served.frame_times(0)[..told.len()],
+        "each frame is told once"
+    );
     assert!(silent < 200, "{silent} frames were fed between two events");
     if began.elapsed() > Duration::from_secs(18) {
         return false;

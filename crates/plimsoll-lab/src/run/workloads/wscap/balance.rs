@@ -79,7 +79,9 @@ impl Balancer {
                 balanced.seconds += start.elapsed().as_secs_f64();
             }
             let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
-            let waited = self.end.wait_timeout_while(ended, self.look_every, |ended| !*ended);
+            let waited = self
+                .end
+                .wait_timeout_while(ended, self.look_every, |ended| !*ended);
             if *waited.unwrap_or_else(PoisonError::into_inner).0 {
                 return Ok(balanced);
             }
