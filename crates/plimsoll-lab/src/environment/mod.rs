@@ -9,7 +9,7 @@
 //! `a_journal_torn_anywhere_undoes_its_whole_lines`.
 //!
 //! Invariant: no undoing of a change that another program has overwritten since. Checked by
-//! `a_value_is_put_back_unless_somebody_else_changed_it` and `a_device_that_somebody_else_took_over_is_left_to_them`.
+//! `a_value_is_restored_unless_another_process_changed_it` and `a_device_that_another_process_took_over_stays`.
 //!
 //! Layers, from the bottom: `change`, `undo` (nouns) and `error`; `journal`; one module for each kind of change, which
 //! records it and undoes it; `cleanup`, which calls the module of a change; `session`; `prepare`.

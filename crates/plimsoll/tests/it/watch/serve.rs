@@ -88,7 +88,7 @@ impl Served {
 }
 
 /// The time of a row in milliseconds.
-fn time_of(row: &Vec<serde_json::Value>) -> u64 {
+fn time_of(row: &[serde_json::Value]) -> u64 {
     row[0].as_u64().expect("a time")
 }
 
@@ -252,7 +252,7 @@ fn the_first_events_have_the_state_and_frames_follow_at_rate() {
     let history = events.until(|event| event.name == "history").expect("a history");
     assert!(!history.rows().is_empty());
     let total = hello.data["memTotal"].as_i64().expect("a number");
-    let mut times: Vec<u64> = history.rows().iter().map(time_of).collect();
+    let mut times: Vec<u64> = history.rows().iter().map(|row| time_of(row)).collect();
     let after_history = times.len();
     while times.len() < after_history + 60 {
         let event = events.next().expect("events go on");
