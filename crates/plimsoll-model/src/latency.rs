@@ -79,7 +79,7 @@ impl Latencies {
     /// Parses the text of [`Latencies::to_text`].
     ///
     /// # Errors
-    /// [`NotAHistogram`] for any other text.
+    /// An error for any other text.
     pub fn from_text(text: &str) -> Result<Latencies, NoLatencies> {
         if text.len() > MAX_TEXT {
             return Err(NoLatencies(format!("{} bytes are too many", text.len())));

@@ -3,7 +3,7 @@
 //! Invariant: after start the sampling thread neither allocates nor opens files on a tick, and its memory is locked
 //! where the system allows it. `tests/sample_alloc.rs`, a program of its own, counts the allocations.
 //!
-//! A new column of /proc/meminfo or /proc/vmstat is a line in [`columns`]; of another source, a line there and one in
+//! A new column of /proc/meminfo or /proc/vmstat is a line in `plimsoll_model::columns`; of another source, a line there and one in
 //! the file of that source.
 
 mod batch;

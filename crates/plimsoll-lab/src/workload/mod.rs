@@ -1,7 +1,7 @@
 //! Worker processes: their memory, their probes, and the protocol that the runner drives them by. The requests of one
 //! workload are in its module in [`crate::run`].
 //!
-//! The runner holds a [`Worker`], which speaks the [`protocol`] with [`serve`] in the worker process; that owns the
+//! The runner holds a [`Worker`], which speaks the [`protocol`] with `serve` in the worker process; that owns the
 //! memory, which a [`fill`] writes.
 //!
 //! Invariant: a worker never reads the system as a whole and never prints; it answers the runner. Kept by review.

@@ -142,7 +142,7 @@ impl GaugeUnit {
         }
     }
 
-    /// A value of an axis as text: as [`Unit::text`], without decimals that say nothing.
+    /// A value of an axis as text: as `Unit::text`, without decimals that say nothing.
     pub fn tick(self, value: f64) -> String {
         let text = self.text(value);
         match text.split_once(' ') {

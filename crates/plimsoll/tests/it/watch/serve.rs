@@ -286,7 +286,7 @@ fn a_reconnected_client_gets_missed_frames_once() {
         .until(|event| ["frames", "history"].contains(&event.name.as_str()))
         .expect("what was missed");
     assert_eq!(missed.name, "frames");
-    let times: Vec<u64> = missed.rows().iter().map(time_of).collect();
+    let times: Vec<u64> = missed.rows().iter().map(|row| time_of(row)).collect();
     assert!(times[0] > last, "{times:?} after {last}");
     assert_eq!(times[..expected.len()], expected, "nothing is left out");
 
@@ -317,14 +317,14 @@ fn stuck_clients_are_passed() -> bool {
         .collect();
     let mut reader = served.events(&[]);
     let history = reader.until(|event| event.name == "history");
-    let mut told: Vec<u64> = history.expect("a history").rows().iter().map(time_of).collect();
+    let mut told: Vec<u64> = history.expect("a history").rows().iter().map(|row| time_of(row)).collect();
     let (until, mut silent) = (told.len() + 1000, 0);
     while told.len() < until {
         let event = reader.next().expect("events go on");
         if event.name == "frames" {
             let rows = event.rows();
             silent = silent.max(rows.len());
-            told.extend(rows.iter().map(time_of));
+            told.extend(rows.iter().map(|row| time_of(row)));
         }
     }
     // The clock of this test is the feed, at 100 Hz: a busy machine slows both down.
@@ -343,7 +343,7 @@ fn stuck_clients_are_passed() -> bool {
         let event = stuck[0].next().expect("it was not dropped");
         if ["frames", "history"].contains(&event.name.as_str()) {
             largest = largest.max(event.rows().len());
-            times.extend(event.rows().iter().map(time_of));
+            times.extend(event.rows().iter().map(|row| time_of(row)));
         }
     }
     assert!(times.is_sorted(), "in order");
