@@ -3,13 +3,13 @@
 # without installing anything. Prints the folder, in which it leaves:
 #
 #   bin/      commands (qemu-system-x86_64, depmod, modprobe, mke2fs, debugfs, cpio, xz, zstd), ready for PATH,
-#             and busybox, static, to be copied
+#             and a static busybox to copy
 #   tools/    the unpacked packages behind them, with every library they need
 #   kernel/   the unpacked kernel: boot/vmlinuz-VERSION and lib/modules/VERSION
 #
-# `vm/fetch.sh versions` downloads the mirror's indexes alone and prints which versions it would take.
+# `vm/fetch.sh versions` downloads only the indexes of the mirror and prints the versions that it would use.
 #
-# Packages come from the mirror that this host's apt is set up with, for this host's Debian release and its backports:
+# Packages come from the mirror of this host's apt, for this host's Debian release and its backports:
 # QEMU 7.2 panics guests at random under emulation, and bookworm's own kernel is 6.1.
 set -euo pipefail
 
@@ -38,20 +38,20 @@ cache=$cache_root/$release
 apt=$cache/apt
 complete=$cache/complete
 
-# Complete, made by this very script, and recent enough to hold current versions.
+# Complete, written by this version of the script, and recent.
 is_fresh() {
     [[ -n $(find "$complete" -mtime "-$max_age_days" 2>/dev/null) ]] && cmp --silent "$complete" "$0"
 }
 
-# The mirror of this host for its own release, as apt itself understands its configuration.
+# The mirror of this host for its release, by apt's own reading of its configuration.
 host_mirror() {
     # shellcheck disable=SC2016 # fields of apt's, not of the shell
     apt-get indextargets --format '$(SITE) $(CODENAME) $(COMPONENT)' 'Created-By: Packages' |
         awk -v release="$release" '$2 == release && $3 == "main" { print $1; exit }'
 }
 
-# An apt of its own: own sources, own lists, own idea of what is installed (nothing, so that every library is fetched).
-# Of the host's configuration only how to reach the network is taken; its hooks would change the host.
+# A separate apt with its own sources, lists and state (no installed packages, so that it fetches every library). From the
+# host's configuration it takes only the network settings; its hooks would change the host.
 prepare_apt() {
     local mirror
     mirror=$(host_mirror)
@@ -85,8 +85,8 @@ CONF
     apt-get update -qq >&2 || fail "apt-get update failed for '$release' and '$release-backports' on this host's mirror"
 }
 
-# The kernel's own packages: the metapackage's name never changes, the versions that it depends on do, and newer
-# kernels are split into several packages.
+# The kernel packages: the dependencies of the metapackage, which has a constant name. Newer kernels consist of several
+# packages.
 kernel_packages() {
     apt-cache depends --recurse --no-recommends --no-suggests --no-conflicts --no-breaks --no-replaces --no-enhances \
         "$kernel_package" | grep -E '^linux-(image|binary|modules)-[0-9]' | sort -u
@@ -102,7 +102,7 @@ unpack() { # FOLDER ARCHIVE...
     done
 }
 
-# A wrapper that runs an unpacked program with the libraries that it was unpacked with, whatever the host has.
+# A wrapper that runs an unpacked program with its unpacked libraries, independent of the host.
 wrap() { # NAME PROGRAM [OPTION...]
     local name=$1 program=$2
     shift 2
@@ -166,7 +166,7 @@ fetch() {
     cp "$0" "$complete"
 }
 
-# Kernel packages have their version in their names.
+# The names of kernel packages contain the version.
 versions() {
     apt=$(mktemp -d)
     trap 'rm -rf "$apt"' EXIT

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Builds the initramfs that the VM boots: busybox, the kernel modules that the checks need, the plimsoll binary with the
-# libraries that it is linked to, and the scripts of guest/.
+# Builds the initramfs that the VM boots: busybox, the kernel modules that the checks need, the plimsoll binary with its
+# libraries, and the scripts of guest/.
 #
 #   vm/initramfs.sh CACHE VERSION BINARY OUTPUT
 #
-# CACHE is what fetch.sh printed, VERSION the kernel's. The guest gets a real /lib/modules, so that `modprobe` works there
-# as on any machine: for plimsoll, and for the kernel itself when it looks for a compressor.
+# CACHE is the output of fetch.sh, VERSION that of the kernel. The guest has a real /lib/modules, so that `modprobe` works
+# there as on any machine: for plimsoll, and for the kernel when it loads a compressor.
 set -euo pipefail
 
 cache=$1 version=$2 binary=$3 output=$4
@@ -24,7 +24,7 @@ ln -s ../bin/busybox "$stage/sbin/modprobe" # where the kernel looks for it
 printf 'root:x:0:0:root:/:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/sh\n' >"$stage/etc/passwd"
 printf 'root:x:0:\nnogroup:x:65534:\n' >"$stage/etc/group"
 
-# Modules, unpacked: busybox reads no .xz.
+# Unpacked modules, as busybox cannot read .xz.
 [[ -s $cache/kernel/lib/modules/$version/modules.dep ]] || depmod -b "$cache/kernel" "$version"
 for module in "${modules[@]}"; do
     modprobe -d "$cache/kernel" -S "$version" --show-depends "$module" || {
@@ -44,7 +44,7 @@ cp "$cache/kernel/lib/modules/$version"/modules.{builtin,builtin.modinfo,order} 
 depmod -b "$stage" "$version"
 
 strip -o "$stage/usr/bin/plimsoll" "$binary" # the guest has little memory
-# Every library by the path at which the loader looks for it; a static binary has none.
+# Every library at the path of the loader; a static binary has none.
 { ldd "$binary" 2>/dev/null || true; } | awk '$2 == "=>" { print $3; next } $1 ~ "^/" { print $1 }' | while read -r library; do
     mkdir -p "$stage${library%/*}"
     cp -L "$library" "$stage$library"

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Boots a current Debian kernel under software emulation and runs guest/checks.sh inside: plimsoll on cgroup v2, zram
-# zstd, zswap and MGLRU, where the host may have none of them. It proves function, never speed.
+# zstd, zswap and MGLRU, which the host may lack. It checks function, not speed.
 #
-#   vm/run.sh [PLIMSOLL]    fetch the packages that are missing, boot, check; without PLIMSOLL the release binary is built
+#   vm/run.sh [PLIMSOLL]    fetch missing packages, boot, check; without PLIMSOLL build the release binary
 #
 # PLIMSOLL_VM_CACHE     folder for the fetched packages (default: ~/.cache/plimsoll/vm)
 #
-# Exit codes: 0 every check passed; 1 a check failed, in the guest or in what it left; 3 the VM cannot run here.
+# Exit codes: 0 every check passed; 1 a check failed, in the guest or on its output; 3 the VM cannot run here.
 set -euo pipefail
 
 here=$(dirname "$(readlink -f "$0")")
@@ -15,8 +15,8 @@ target=${CARGO_TARGET_DIR:-$root/target}
 work=$target/vm
 disk=$work/disk.img
 console=$work/console.log
-# Enough that the experiments' own pressure, slow as everything is when emulated, is not taken for harm to the machine:
-# the tripwire looks at stalls only below twice its reserve of 512 MiB.
+# Enough that the tripwire ignores the pressure of the slow emulated experiments: it checks stalls only below twice its
+# reserve of 512 MiB.
 memory_mib=2560
 disk_mib=512
 timeout_seconds=900 # about 200 on a quiet machine, and other work may run beside
@@ -41,14 +41,14 @@ version=${kernel##*/vmlinuz-}
 rm -rf "$work"
 mkdir -p "$work"
 "$here/initramfs.sh" "$cache" "$version" "$plimsoll" "$work/initrd.gz" ||
-    fail 3 "the initramfs could not be built"
+    fail 3 "cannot build the initramfs"
 truncate -s "${disk_mib}M" "$disk"
 mke2fs -q -t ext4 -O ^has_journal "$disk"
 
-# Always TCG: a /dev/kvm that exists does not always run a stock kernel.
+# Always TCG: not every /dev/kvm runs a stock kernel.
 echo "vm: booting $version under $(qemu-system-x86_64 --version | head -n 1), emulated"
 started=$SECONDS
-# In the foreground: whoever ends this script's process group ends the VM too.
+# In the foreground, so that a signal to this script's process group ends the VM too.
 timeout --foreground "$timeout_seconds" qemu-system-x86_64 -M q35,accel=tcg -cpu max -smp 2 -m "$memory_mib" \
     -kernel "$kernel" -initrd "$work/initrd.gz" -append "console=ttyS0 panic=-1 quiet" \
     -drive "file=$disk,format=raw,if=virtio,cache=unsafe" \
@@ -62,7 +62,7 @@ case $(grep '^plimsoll-vm exit ' "$console" | tail -n 1) in
 *) fail 1 "the guest died before its checks ended (console: $console)" ;;
 esac
 
-# What the runs wrote, taken out of the disk image and read by another program than the one that wrote it.
+# Extracts the recordings from the disk image and checks them independently of plimsoll.
 debugfs -R "rdump /out $work" "$disk" 2>/dev/null
 python3 -m json.tool "$work/out/doctor.json" >/dev/null || fail 1 "doctor --json did not print JSON"
 verify() { # NAME OPTION...: the recording that the guest's run NAME left

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Our heap's two front ends beside glibc's malloc: the gain or loss of a program by either.
+"""Compares the two front ends of Plimsoll's heap with glibc's malloc.
 
-Every cell runs with each of the three in turn, each run in a process of its own; their order rotates from repeat to repeat.
-Of loads it is CPU nanoseconds an operation, the generator's own share included, and resident memory by live memory;
-of whole programs that do little, their CPU time and the RAM that they take at most. The minimum over the repeats counts.
+Every cell runs with each of the three in turn, each run in a separate process; their order rotates from repeat to repeat.
+The values of a load are CPU nanoseconds per operation, including the generator, and resident over live memory; those of
+short whole programs are CPU time and maximum resident memory. The minimum over the repeats counts.
 
 Prints the table, and writes a folder: README.md, raw.jsonl (a line a run).
 
@@ -31,7 +31,7 @@ LOADS = [
     ("sizes that shift, 70 MiB live", "fragmentation", None, "worst_resident_per_live"),
     ("1000 idle threads", "idle-threads", None, "kib_per_thread"),
 ]
-# Each prints its own status: the largest RAM of a process counts anew from its exec on, unlike the one that its parent reads.
+# Each prints its own status: VmHWM restarts at exec, unlike the maximum that the parent reads.
 PROGRAMS = [
     ("program: grep of a file", ["grep", "VmHWM", "/proc/self/status"]),
     ("program: python3, a line", ["python3", "-c", "print(open('/proc/self/status').read())"]),
@@ -58,7 +58,7 @@ def load(arguments, heap, options):
 
 
 def program(command, heap, options):
-    """CPU time of a program as the kernel says it, and the largest RAM as the program reads it of itself."""
+    """CPU time of a program by the kernel, and its maximum resident memory by its own status."""
     started = subprocess.Popen(command, env=environment(heap, options.library), stdout=subprocess.PIPE, text=True)
     output = started.stdout.read()
     started.stdout.close()

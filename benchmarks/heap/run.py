@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Our heap beside the allocators that are installed, load by load, against its targets.
+"""Compares Plimsoll's heap with the installed allocators, load by load, and with its targets.
 
-Runs every cell with every allocator, each run in a process of its own with the allocator preloaded; the order of the
+Runs every cell with every allocator, each run in a separate process with the allocator preloaded; the order of the
 allocators rotates from repeat to repeat. It compares CPU time and resident memory: the minimum over the repeats, with
-the median beside it. "Net" is without the generator's own share, measured in every run: the least value of the cell, the
-same for each allocator.
+the median beside it. "Net" excludes the share of the generator: the least value of the cell over all runs,
+the same for each allocator.
 
-Prints the tables, and writes a folder: README.md, raw.jsonl (a line a run), machine.json. Ends with 1 when a load failed.
+Prints the tables, and writes a folder: README.md, raw.jsonl (a line a run), machine.json. The exit code is 1 if a load failed.
 
 Usage: benchmarks/heap/run.py [--library OURS.so] [--repeat 5] [--seconds 1] [--quick] [--only REGEX] [--output DIR] HEAP_LOAD
-Without --library only the others are measured. OURS.so is the output of `cargo build --profile malloc -p plimsoll-malloc`, and
+Without --library it measures only the others. OURS.so is the output of `cargo build --profile malloc -p plimsoll-malloc`, and
 HEAP_LOAD a release build: `just bench-heap` builds both. Use an idle machine. Runs do not
 see variables PLIMSOLL_HEAP_* of the environment; ours runs a second time with the hardened profile.
 """
@@ -26,8 +26,8 @@ import statistics
 import subprocess
 import sys
 
-# Allocators by the name their library has on Linux distributions. The full tcmalloc also has a profiler: the minimal one
-# is taken when both are there.
+# Allocators by the name of their library on Linux distributions. The full tcmalloc includes a profiler, so the minimal
+# one has precedence.
 RIVALS = [
     ("jemalloc", ["libjemalloc.so.2"]),
     ("tcmalloc (gperftools)", ["libtcmalloc_minimal.so.4", "libtcmalloc.so.4"]),
@@ -37,7 +37,7 @@ RIVALS = [
 LEFT_OUT = "tcmalloc with rseq, rpmalloc, snmalloc and, beside the hardened profile, hardened_malloc"
 FOLDERS = ["/usr/lib/*-linux-gnu", "/usr/lib", "/usr/lib64", "/usr/local/lib"]
 OURS = "ours"
-# Our library again, with the profile that detects more mistakes: shown beside the others, and not a peer.
+# Our library with the hardened profile: the tables include it, but it is not a peer.
 HARDENED = "ours, hardened"
 ENVIRONMENT = {HARDENED: {"PLIMSOLL_HEAP_PROFILE": "hardened"}}
 TIMEOUT = 120
@@ -179,7 +179,7 @@ def measure(heap_load, cell, allocator, library, seconds):
     if done.returncode != 0:
         return {"error": f"exit code {done.returncode}: {done.stderr.strip()[-300:]}"}
     line = json.loads(done.stdout)
-    # The loader only warns when it cannot preload; then another allocator would have been measured.
+    # The loader only warns if it cannot preload; the run would measure another allocator.
     if library is not None and line["allocator"] != library.resolve().name:
         return {"error": f"ran on {line['allocator']} instead: {done.stderr.strip()[-300:]}"}
     return line

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""What monitors cost, side by side: CPU time of each, drawn in a real terminal, in one run.
+"""Measures the CPU time of monitors that draw in a real terminal, in one run.
 
 Starts each monitor in turn in a tmux pane, lets it settle, and reads the CPU time of it and its children over some
-seconds, round after round, so that a change of the machine meets all of them. Prints the percent of one core, minimum
+seconds, round after round, so that drift of the machine affects all of them. Prints the percent of one core, minimum
 and median over the rounds, and the microseconds a sample, as JSON.
 
 Usage: benchmarks/monitor/cost.py [--rounds 5] [--seconds 20] [--columns 120] [--lines 40] PLIMSOLL
-Needs tmux; measures vmstat, htop, btop and atop where they are installed, and says which are not.
+Needs tmux; measures vmstat, htop, btop and atop if they are installed, and names missing ones.
 """
 
 import argparse
@@ -89,7 +89,7 @@ def main():
         ("btop", 10, "btop -lc"),
         ("atop", 1, "atop 1"),
     ]
-    # btop's least update time is 100 ms, and is set in its file alone.
+    # btop's minimum update time is 100 ms; only its configuration file sets it.
     home = work / "btop"
     (home / "btop").mkdir(parents=True)
     (home / "btop" / "btop.conf").write_text("update_ms = 100\n")

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Whether the monitor hurts what it watches: throughput of a fault-heavy program, with and without, in pairs.
+"""Measures the effect of the monitor on its target: throughput of a fault-heavy program with and without it, in pairs.
 
-Each pair runs the program twice for some seconds, once alone and once while `plimsoll watch --pid` looks at it ten times
-a second, in an order that alternates, so that a drift of the machine meets both. Prints the ratio watched / alone of each
-pair, their median, and a 95% bootstrap interval of it, by wall time and by the program's own CPU time, as JSON. The same
-with an empty place in the monitor's stead shows how far two equal halves differ on this machine.
+Each pair runs the program twice for some seconds, once alone and once under `plimsoll watch --pid` at ten samples a
+second, in alternating order, so that drift of the machine affects both. Prints the ratio watched / alone of each
+pair, their median, and a 95% bootstrap interval of it, by wall time and by the program's own CPU time, as JSON. Pairs
+without a monitor show the difference of two equal halves on this machine.
 
 Usage: benchmarks/monitor/target.py [--pairs 20] [--seconds 5] PLIMSOLL FAULT_HEAVY
 FAULT_HEAVY is the example of that name: cargo build --release --example fault_heavy

@@ -1,15 +1,14 @@
 #!/usr/bin/env python3
-"""Whether two runs of the same scenario on the same machine agree.
+"""Checks that two runs of the same scenario on the same machine agree.
 
-Runs each scenario twice, one run right after the other, and has `plimsoll compare` say what differs. Every metric that is
-tested counts once: it agrees unless it moved by more than the threshold and more than chance (verdict worse, better or
-changed). At least nine of ten must agree in each scenario; ends with 1 otherwise. A metric with too few repeats for a
-verdict does not count, nor one of disturbed trials; a comparison of which less than half can be judged fails.
+Runs each scenario twice in succession and compares the runs by `plimsoll compare`. Every tested metric counts once: it agrees unless it moved by more than the threshold and more than chance (verdict worse, better or
+changed). At least nine of ten must agree in each scenario; otherwise the exit code is 1. A metric with too few repeats for a
+verdict does not count, nor one of disturbed trials; a comparison with verdicts on less than half fails.
 
 Writes a folder: summary.md, commands, host.json, and compare-SCENARIO.json for each.
 
 Usage: benchmarks/repeatability/run.py [--repeat 6] [--set KEY=VALUE]... [--output DIR] [--keep DIR] PLIMSOLL [SCENARIO]...
-The default scenario is wscap; take a release build, on a machine that does nothing else.
+The default scenario is wscap; use a release build, on an idle machine.
 """
 
 import argparse
@@ -20,14 +19,14 @@ import subprocess
 import sys
 import tempfile
 
-# Fewest values on each side that `plimsoll compare` gives a verdict for.
+# Minimum of values on each side for a verdict of `plimsoll compare`.
 FEWEST = 5
 # Share of the metrics that must agree.
 AGREE = 0.9
 MOVED = ("worse", "better", "changed")
-# Exit codes of a run whose figures can be compared: done, and done but disturbed, which the comparison takes into account.
+# Exit codes of comparable runs: done, and done with disturbance, which the comparison considers.
 USABLE = (0, 7)
-# What of the machine moves figures. Its name does not, and is nobody's business.
+# The properties of the machine that affect metrics. Its name does not, and is private.
 HOST = ("kernel", "cpu", "cpus", "mem_total", "page_size", "cgroup", "swap_before", "virtualization", "settings")
 
 
@@ -37,7 +36,7 @@ def run(command, log, usable=(0,)):
     print("+ " + " ".join(command), file=sys.stderr, flush=True)
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode not in usable:
-        raise SystemExit(f"{' '.join(command)} ended with {done.returncode}; nothing can be compared")
+        raise SystemExit(f"{' '.join(command)} ended with {done.returncode}: cannot compare")
     return done.stdout
 
 
@@ -62,7 +61,7 @@ def judge(comparison):
         elif min(len(side["values"]) for side in sides) < FEWEST or any(side["untrustworthy"] for side in sides):
             unjudged.append(row)
         elif row["verdict"] != "same" and not row.get("interval"):
-            # No ratio can be made of values of 0.
+            # A value of 0 has no ratio.
             unjudged.append(row)
         else:
             agree.append(row)
@@ -76,7 +75,7 @@ def passes(agree, moved, unjudged):
 
 
 def lines_of(scenario, comparison):
-    """What is to be said of a scenario, and whether it passes."""
+    """The summary of a scenario, and whether it passes."""
     agree, moved, unjudged = judge(comparison)
     good = passes(agree, moved, unjudged)
     judged = len(agree) + len(moved)
@@ -100,7 +99,7 @@ def lines_of(scenario, comparison):
 
 
 def check(scenario, arguments, keep, output, log):
-    """Runs a scenario twice and compares; returns the lines to say of it, whether it passes, and the machine."""
+    """Runs a scenario twice and compares; returns its summary, whether it passes, and the machine."""
     stem = pathlib.Path(scenario).stem
     pair = []
     for letter in "ab":
@@ -137,7 +136,7 @@ def main():
             passed = passed and good
     host = {name: manifest["host"].get(name) for name in HOST}
     (arguments.output / "host.json").write_text(json.dumps(host, indent=2) + "\n")
-    # Where recordings were meanwhile says nothing.
+    # The folder of the recordings is irrelevant.
     commands = "\n".join(" ".join(command).replace(str(keep), "RECORDINGS") for command in log)
     (arguments.output / "commands").write_text(commands + "\n")
     head = [

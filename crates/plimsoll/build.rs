@@ -1,10 +1,9 @@
-//! Builds the library that `plimsoll heap run` preloads, which the program carries with it: one file is all there is to
-//! install.
+//! Builds the library that `plimsoll heap run` preloads. The program embeds it, so that an installation is one file.
 //!
-//! The library is a crate of this workspace with a profile of its own (`malloc`: it aborts on panic, so it cannot be a
-//! dependency). Cargo is called for it with a target folder of its own, as the outer one's is locked meanwhile, and
-//! without what the outer build was told to do differently: flags for sanitizers or model checkers, wrappers of clippy.
-//! That folder is shared by all profiles of the outer build, so that tests, clippy and the release take one library.
+//! The library is a crate of this workspace with the profile `malloc`: it aborts on panic, so it cannot be a dependency.
+//! This script calls cargo with another target folder, as the outer cargo locks its own, and without the settings of the
+//! outer build: flags for sanitizers or model checkers, the wrapper of clippy. All profiles of the outer build share that
+//! folder, so that tests, clippy and the release embed the same library.
 
 use std::env;
 use std::error::Error;
@@ -14,7 +13,7 @@ use std::process::{Command, Output};
 
 const LIBRARY: &str = "libplimsoll_malloc.so";
 
-/// What the library is made of, from the workspace's root.
+/// Inputs of the library, relative to the root of the workspace.
 const SOURCES: [&str; 9] = [
     "crates/plimsoll-malloc/src",
     "crates/plimsoll-malloc/Cargo.toml",
@@ -27,7 +26,7 @@ const SOURCES: [&str; 9] = [
     "Cargo.lock",
 ];
 
-/// Variables of the outer build that do not hold for the library.
+/// Variables of the outer build that the library's build must not inherit.
 const OUTER: [&str; 9] = [
     "RUSTFLAGS",
     "CARGO_BUILD_RUSTFLAGS",
@@ -48,14 +47,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     let out = PathBuf::from(env::var("OUT_DIR")?);
     let target = env::var("TARGET")?;
     let folder = target_folder(&out).join("embedded");
-    // What is needed has been fetched for the outer build, as a rule: the network is asked only where it has not.
+    // The outer build has usually fetched the dependencies: use the network only if the offline build fails.
     let mut built = build(&workspace, &folder, &target, true)?;
     if !built.status.success() {
         built = build(&workspace, &folder, &target, false)?;
     }
     if !built.status.success() {
         return Err(format!(
-            "the library that the program carries could not be built:\n{}",
+            "cannot build the library to embed:\n{}",
             String::from_utf8_lossy(&built.stderr)
         )
         .into());
@@ -66,7 +65,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The outer build's target folder, which cargo marks with a tag; where there is none, the folder of this build script.
+/// The outer build's target folder, which cargo marks with a tag, or else `out`.
 fn target_folder(out: &Path) -> &Path {
     let tagged = out
         .ancestors()
@@ -74,7 +73,6 @@ fn target_folder(out: &Path) -> &Path {
     tagged.unwrap_or(out)
 }
 
-/// Calls cargo for the library.
 fn build(workspace: &Path, folder: &Path, target: &str, offline: bool) -> Result<Output, Box<dyn Error>> {
     let mut command = Command::new(env::var_os("CARGO").ok_or("cargo sets CARGO for build scripts")?);
     command
@@ -96,8 +94,8 @@ fn build(workspace: &Path, folder: &Path, target: &str, offline: bool) -> Result
     for name in OUTER {
         command.env_remove(name);
     }
-    // A shared library needs a dynamic C library; musl's is static unless told. Being set, it also stands before the
-    // flags of configuration files.
+    // A shared library needs a dynamic C library; musl's default is static. The variable also overrides the flags of
+    // configuration files.
     let flags = if target.contains("musl") {
         "-Ctarget-feature=-crt-static"
     } else {

@@ -1,7 +1,7 @@
 # shellcheck shell=dash
 # The checks that run inside the VM, by busybox sh. Each prints a line; the last line counts them; the exit code is 1
-# when one failed. They look at function (exit codes, counters, files, what is left behind) and never at time.
-# What the runs write goes to /disk/out, where the host reads it after the VM (.ci/verify-recording).
+# if one failed. They check function (exit codes, counters, files, leftovers) and not time.
+# The runs write to /disk/out; the host reads it after the VM ends (.ci/verify-recording).
 
 out=/disk/out
 swap_dir=/disk/swap
@@ -37,8 +37,8 @@ contains() { # NAME WORD FILE
 
 vmstat() { awk -v name="$1" '$1 == name { print $2 }' /proc/vmstat; }
 
-# Everything that a run may change on the system, as text: equal before and after means that nothing was left behind.
-# A zram device counts when it is set up; one that is free and empty is as good as none.
+# The state of the system that a run may change, as text: it must be equal before and after. A zram device counts only
+# while it is configured.
 system_state() {
     echo "swaps: $(tail -n +2 /proc/swaps | awk '{ print $1, $3 }')"
     echo "cgroups: $(find /sys/fs/cgroup -mindepth 1 -type d | sort)"
@@ -54,8 +54,8 @@ system_state() {
 }
 
 # A whole run of a scenario, tiny. Leaves its recording in $out/NAME, NAME.json and NAME.err, and in `swapped` and
-# `zswapped` the pages that went to swap and to zswap's pool meanwhile. Exit code 7 says that the timing is not to be
-# trusted, which is all that can be said of timing here.
+# `zswapped` the pages that went to swap and to zswap's pool meanwhile. Exit code 7 means untrustworthy timing, which
+# is normal here.
 experiment() { # SCENARIO NAME SETTING...
     scenario=$1 name=$2
     shift 2
@@ -82,7 +82,7 @@ compression() { # NAME SETTING...
     experiment compression "$name" "size=$size" "$@"
 }
 
-echo "--- the machine is one that the development host is not"
+echo "--- the features that the development host may lack"
 contains "cgroup v2 has the memory controller" memory /sys/fs/cgroup/cgroup.controllers
 equal "cgroup v2 has memory.reclaim" yes "$([ -e /sys/fs/cgroup/user.slice/memory.reclaim ] && echo yes)"
 equal "MGLRU is on" 0x0007 "$(cat /sys/kernel/mm/lru_gen/enabled)"
@@ -91,7 +91,7 @@ equal "zswap is there, and off" N "$(cat /sys/module/zswap/parameters/enabled)"
 mkdir -p "$swap_dir"
 cd "$out" || exit 1
 
-echo "--- zram, a module that nobody has loaded, by each way to trim"
+echo "--- zram, with its module not loaded, by each way to trim"
 equal "zram is not loaded" "" "$(ls -d /sys/module/zram 2>/dev/null)"
 compression zram 'subject=zram:zstd' 'trim=["worker","process-madvise","cgroup"]'
 at_least "zram: pages went to swap" $((3 * 2 * size_pages)) $swapped

@@ -15,7 +15,7 @@
 //! owner's, and after `free` this module's until the front end has it.
 //!
 //! Invariant: the process ends with a message that names the mistake if a profile notices one. Checked by
-//! `mistakes_are_stopped_with_words_for_what_they_are`.
+//! `mistakes_end_the_program_with_their_description`.
 #![allow(unsafe_code)]
 
 use core::ptr;

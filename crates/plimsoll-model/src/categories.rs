@@ -4,25 +4,19 @@ use std::collections::BTreeMap;
 
 use super::columns::{Row, col};
 
-/// A layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Category {
-    /// Name in documents.
     pub name: &'static str,
-    /// Name for people.
     pub title: &'static str,
-    /// What it holds, a sentence.
     pub meaning: &'static str,
     /// Colour as `#RRGGBB`, chosen so that neighbours differ for colour-blind readers too.
     pub color: &'static str,
-    /// The same on a dark background.
     pub dark_color: &'static str,
 }
 
-/// Number of layers.
 pub const COUNT: usize = 10;
 
-/// The layers from bottom to top. `unaccounted` is last: it is what is left.
+/// The layers from bottom to top. `unaccounted`, the remainder, is last.
 pub const CATEGORIES: [Category; COUNT] = [
     Category {
         name: "kernel",
@@ -98,7 +92,8 @@ pub const CATEGORIES: [Category; COUNT] = [
 
 /// Bytes in each layer.
 ///
-/// Invariant: the bytes sum to MemTotal, and all but `unaccounted`, which is what is left, are 0 or more.
+/// Invariant: the bytes sum to MemTotal, and all but the remainder `unaccounted` are 0 or more. Checked by
+/// `categories_sum_to_mem_total_whatever_the_row_holds`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Categories {
     bytes: [i64; COUNT],
@@ -122,14 +117,14 @@ impl Categories {
             .map(|(_, bytes)| bytes)
     }
 
-    /// Bytes by name, as they stand in documents.
+    /// Bytes by the names of documents.
     pub fn to_map(&self) -> BTreeMap<String, i64> {
         self.iter()
             .map(|(layer, bytes)| (layer.name.to_owned(), bytes))
             .collect()
     }
 
-    /// What all layers hold together, which is MemTotal.
+    /// Sum of all layers: MemTotal.
     pub fn total(&self) -> i64 {
         self.bytes.iter().sum()
     }
@@ -208,7 +203,7 @@ pub fn categories(row: &Row) -> Option<Categories> {
 }
 
 /// Swap-cache pages that no process maps. SwapCached counts mapped ones too, which are in AnonPages already; so take
-/// what the lists of anonymous pages hold beyond mapped pages and shared memory. Locked file pages on the unevictable
+/// the pages on the anonymous lists beyond mapped pages and shared memory. Locked file pages on the unevictable
 /// list can make that too large, but never larger than SwapCached.
 fn unmapped_swap_cache(part: &impl Fn(usize) -> i64, anon: i64) -> i64 {
     let listed = part(col::ACTIVE_ANON) + part(col::INACTIVE_ANON) + part(col::UNEVICTABLE);

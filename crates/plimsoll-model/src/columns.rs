@@ -1,8 +1,7 @@
-//! The one table of what is sampled: name, unit, meaning and source of each column, and the row that holds them.
+//! The table of the sampled columns: name, unit, meaning and source of each, and the row that holds their values.
 
 use serde::{Deserialize, Serialize};
 
-/// What a column counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Unit {
@@ -22,14 +21,10 @@ pub enum Unit {
     Number,
 }
 
-/// A column of the samples.
 #[derive(Debug, Clone, Copy)]
 pub struct Column {
-    /// Name in the recording.
     pub name: &'static str,
-    /// Unit.
     pub unit: Unit,
-    /// What it means, a sentence.
     pub meaning: &'static str,
     /// File and field it is read from, or how it is computed.
     pub source: &'static str,
@@ -198,7 +193,6 @@ columns! {
     MISSED_TICKS "missed_ticks" Count "CLOCK_MONOTONIC" "Samples that were due and never taken.";
 }
 
-/// Number of columns.
 pub const WIDTH: usize = COLUMNS.len();
 
 /// One sample: a value a column, or nothing where the system does not say.
@@ -220,7 +214,6 @@ impl Row {
         }
     }
 
-    /// Sets column `index`.
     #[inline]
     pub fn set(&mut self, index: usize, value: i64) {
         self.values[index] = value;

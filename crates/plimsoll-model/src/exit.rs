@@ -31,14 +31,11 @@ impl From<Exit> for std::process::ExitCode {
 /// An error that knows how the program should end. Printed once, in `main`.
 #[derive(Debug)]
 pub struct Failure {
-    /// How to end.
     pub exit: Exit,
-    /// What to say.
     pub error: anyhow::Error,
 }
 
 impl Failure {
-    /// A failure that ends with `exit`.
     pub fn new(exit: Exit, error: impl Into<anyhow::Error>) -> Self {
         Failure {
             exit,

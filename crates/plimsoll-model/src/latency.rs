@@ -1,10 +1,10 @@
-//! Latencies, every one of them, in a histogram: what a mean hides is what people wait for.
+//! A histogram of all latencies: a mean hides the long ones.
 
 use base64::Engine;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
 
-/// Longest latency that is told apart, in nanoseconds: an hour. What is longer counts as this.
+/// Longest latency of the histogram in nanoseconds: an hour. A longer one counts as an hour.
 const LONGEST_NS: u64 = 3_600_000_000_000;
 /// Significant digits: percentiles are right to 1%.
 const DIGITS: u8 = 2;
@@ -17,11 +17,10 @@ pub struct Latencies(Histogram<u64>);
 
 /// A text that holds no histogram.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("not a histogram of latencies: {0}")]
+#[error("cannot decode a histogram of latencies: {0}")]
 pub struct NoLatencies(String);
 
 impl Latencies {
-    /// An empty histogram.
     pub fn new() -> Latencies {
         // The bounds are constants that the library takes: 1 <= low, 2 low <= high, digits 0 to 5.
         match Histogram::new_with_bounds(1, LONGEST_NS, DIGITS) {
@@ -30,13 +29,12 @@ impl Latencies {
         }
     }
 
-    /// Counts one latency.
     pub fn record(&mut self, ns: u64) {
         self.0.saturating_record(ns.max(1));
     }
 
-    /// Counts one latency of work that should have begun every `interval_ns`: what could not begin while this one
-    /// took its time waited as well, and is counted as if it had been measured (coordinated omission).
+    /// Counts one latency of work that should have begun every `interval_ns`: the work that could not begin while this
+    /// one took its time waited as well, and is counted as if it had been measured (coordinated omission).
     pub fn record_corrected(&mut self, ns: u64, interval_ns: u64) {
         // Fails only above the longest, which is cut here.
         let _ = self.0.record_correct(ns.clamp(1, LONGEST_NS), interval_ns);
@@ -78,10 +76,10 @@ impl Latencies {
         }
     }
 
-    /// Reads what [`Latencies::to_text`] wrote.
+    /// Parses the text of [`Latencies::to_text`].
     ///
     /// # Errors
-    /// Whatever is not such a text.
+    /// An error for any other text.
     pub fn from_text(text: &str) -> Result<Latencies, NoLatencies> {
         if text.len() > MAX_TEXT {
             return Err(NoLatencies(format!("{} bytes are too many", text.len())));
@@ -116,7 +114,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_text_reads_back_as_what_was_written(values in prop::collection::vec(1u64..10_000_000_000_000, 0..200)) {
+        fn the_text_of_a_histogram_round_trips(values in prop::collection::vec(1u64..10_000_000_000_000, 0..200)) {
             let mut latencies = Latencies::new();
             for value in &values {
                 latencies.record(*value);
@@ -129,7 +127,7 @@ mod tests {
         }
 
         #[test]
-        fn percentiles_are_right_to_a_percent(mut values in prop::collection::vec(1u64..1_000_000_000, 1..200)) {
+        fn percentiles_are_within_one_percent(mut values in prop::collection::vec(1u64..1_000_000_000, 1..200)) {
             let mut latencies = Latencies::new();
             for value in &values {
                 latencies.record(*value);
@@ -145,13 +143,13 @@ mod tests {
         }
 
         #[test]
-        fn no_text_makes_reading_fail_badly(text in ".{0,200}") {
+        fn arbitrary_text_never_panics(text in ".{0,200}") {
             let _ = Latencies::from_text(&text);
         }
     }
 
     #[test]
-    fn what_waited_behind_a_long_one_is_counted_too() {
+    fn work_queued_behind_a_long_one_is_counted() {
         let mut latencies = Latencies::new();
         for _ in 0..99 {
             latencies.record_corrected(1_000, 1_000_000);
@@ -163,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_has_no_percentiles() {
+    fn an_empty_histogram_has_no_percentiles() {
         let latencies = Latencies::new();
         assert_eq!((latencies.percentile(50.0), latencies.max()), (None, None));
         assert_eq!(Latencies::from_text(&latencies.to_text()).unwrap().count(), 0);

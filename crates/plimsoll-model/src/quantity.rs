@@ -1,4 +1,4 @@
-//! Quantities as text, with three significant digits and their unit; and what is made of two of them.
+//! Quantities as text, with three significant digits and their unit; ratios of two quantities.
 
 /// `numerator / denominator` where that is a finite number.
 pub fn ratio(numerator: f64, denominator: f64) -> Option<f64> {
@@ -6,12 +6,11 @@ pub fn ratio(numerator: f64, denominator: f64) -> Option<f64> {
     ratio.is_finite().then_some(ratio)
 }
 
-/// Gigabytes (1e9 bytes) a second; 0 for what took no time that could be measured.
+/// Gigabytes (1e9 bytes) a second; 0 if the time is too short to measure.
 pub fn gb_per_s(bytes: u64, seconds: f64) -> f64 {
     ratio(bytes as f64 / 1e9, seconds).unwrap_or(0.0)
 }
 
-/// Binary units of bytes.
 const UNITS: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
 
 /// Bytes with a binary unit: `256 MiB`, `1.21 GiB`, `0`.

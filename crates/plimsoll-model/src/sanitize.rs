@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_terminal_obeys_is_replaced_and_the_rest_stays() {
+    fn terminal_controls_are_replaced() {
         assert_eq!(sanitize("redis-server *:6379"), "redis-server *:6379");
         assert!(matches!(sanitize("größe 大"), Cow::Borrowed(_)));
         assert_eq!(
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn json_means_the_same_and_acts_on_nothing() {
+    fn escaped_json_keeps_its_meaning() {
         let text = "a\x1b\u{9b}\u{202e}\u{feff}\u{e0041}\x7f\n\"\\";
         let json = serde_json::to_string_pretty(&[text]).unwrap();
         let safe = sanitize_json(&json);

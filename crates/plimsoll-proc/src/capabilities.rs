@@ -2,13 +2,7 @@
 
 use super::{Security, Tree};
 
-/// A capability and its bit in the kernel's masks (`<linux/capability.h>`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Capability {
-    /// Its name in the kernel's header.
-    pub name: &'static str,
-    bit: u32,
-}
+pub use super::pid_status::{Capabilities, Capability};
 
 /// Lock more memory than RLIMIT_MEMLOCK.
 pub const IPC_LOCK: Capability = Capability {
@@ -30,28 +24,10 @@ pub const SYS_NICE: Capability = Capability {
     name: "CAP_SYS_NICE",
     bit: 23,
 };
-/// Performance events.
 pub const PERFMON: Capability = Capability {
     name: "CAP_PERFMON",
     bit: 38,
 };
-
-/// A set of capabilities.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Capabilities(u64);
-
-impl Capabilities {
-    /// Parses the mask, 16 hexadecimal digits.
-    pub fn parse(mask: &[u8]) -> Option<Capabilities> {
-        let mask = std::str::from_utf8(mask.trim_ascii()).ok()?;
-        u64::from_str_radix(mask, 16).ok().map(Capabilities)
-    }
-
-    /// Whether the capability is in the set.
-    pub fn has(self, capability: Capability) -> bool {
-        self.0 & (1 << capability.bit) != 0
-    }
-}
 
 /// Whether this process has a capability in effect; not, where that is unknown.
 pub fn this_process_has(capability: Capability) -> bool {

@@ -9,20 +9,12 @@ use std::path::{Path, PathBuf};
 pub enum ControlError {
     /// Reading failed, or the file holds no such value.
     #[error("cannot read {}: {source}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// What the system answered.
-        source: io::Error,
-    },
+    Read { path: PathBuf, source: io::Error },
     /// The kernel did not take the value.
     #[error("cannot write `{value}` to {}: {source}", path.display())]
     Write {
-        /// The file.
         path: PathBuf,
-        /// The value.
         value: String,
-        /// What the system answered.
         source: io::Error,
     },
 }
@@ -43,14 +35,12 @@ impl ControlError {
         }
     }
 
-    /// The file.
     pub fn path(&self) -> &Path {
         match self {
             ControlError::Read { path, .. } | ControlError::Write { path, .. } => path,
         }
     }
 
-    /// What the system answered.
     pub fn io(&self) -> &io::Error {
         match self {
             ControlError::Read { source, .. } | ControlError::Write { source, .. } => source,
@@ -64,7 +54,6 @@ impl ControlError {
         }
     }
 
-    /// Number of the system's error.
     pub fn errno(&self) -> Option<i32> {
         self.io().raw_os_error()
     }
@@ -129,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_chosen_word_is_what_counts() {
+    fn the_bracketed_word_is_the_choice() {
         assert_eq!(chosen("lzo-rle lzo [lz4] \n"), "lz4");
         assert_eq!(chosen("Y\n"), chosen("1"));
         assert_eq!(chosen("N"), chosen("0"));

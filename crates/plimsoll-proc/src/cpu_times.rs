@@ -3,7 +3,6 @@
 use super::fields::{lines, number, words};
 use super::pid_stat::CLOCK_TICK_US;
 
-/// Where it is.
 pub const PATH: &str = "/proc/stat";
 
 /// Bytes that the first line is shorter than; the lines after it need not be copied.
@@ -15,7 +14,6 @@ pub mod at {
     pub const USER: usize = 0;
     /// Programs of low priority.
     pub const NICE: usize = 1;
-    /// The kernel.
     pub const SYSTEM: usize = 2;
     /// Nothing.
     pub const IDLE: usize = 3;

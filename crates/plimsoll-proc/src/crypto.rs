@@ -2,7 +2,6 @@
 
 use super::Tree;
 
-/// The compression algorithms, sorted.
 pub fn compressors(tree: &Tree) -> Vec<String> {
     parse(&tree.read("proc/crypto").unwrap_or_default())
 }

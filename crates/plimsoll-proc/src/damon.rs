@@ -1,4 +1,4 @@
-//! `/sys/kernel/mm/damon`: the kernel's monitors of memory, and what their schemes do.
+//! `/sys/kernel/mm/damon`: the kernel's monitors of memory, and their schemes.
 
 use super::Tree;
 
@@ -28,7 +28,7 @@ pub fn schemes(tree: &Tree, context: &str) -> Vec<String> {
     numbered(tree, &format!("{context}/schemes"))
 }
 
-/// The filters of a scheme, of whatever kernel: folders of folders.
+/// The filters of a scheme, in the layouts of all kernels: folders of folders.
 pub const FILTERS: [&str; 3] = ["ops_filters", "core_filters", "filters"];
 
 /// Whether the kernel itself brings the statistics of a monitor up to date (Linux 6.17).

@@ -1,6 +1,6 @@
 //! Numbers, words and keyed lines, read from bytes: nothing here allocates or asks whether the bytes are text.
 
-/// Reads the decimal number at the start of `bytes`; what follows it must be a space, a line end or nothing.
+/// Reads the decimal number at the start of `bytes`; a space, a line end or nothing must follow.
 #[inline]
 pub fn number(bytes: &[u8]) -> Option<i64> {
     let mut value: i64 = 0;
@@ -61,7 +61,7 @@ struct Key {
 }
 
 /// The wanted keys of a file of `key value` or `key: value unit` lines, found by hash: the order of the lines and
-/// lines that nobody asked for cost nothing but the reading of their key. Several keys may feed one slot.
+/// other lines cost only the comparison of their key. Several keys may feed one slot.
 ///
 /// Invariant: at most half of `KEYS`, a power of two, is in use, so that a search ends.
 pub struct KeyedLines<const KEYS: usize> {
@@ -76,7 +76,6 @@ impl<const KEYS: usize> Default for KeyedLines<KEYS> {
 }
 
 impl<const KEYS: usize> KeyedLines<KEYS> {
-    /// No key yet.
     pub const fn new() -> Self {
         KeyedLines {
             keys: [None; KEYS],

@@ -5,8 +5,8 @@ use std::os::fd::OwnedFd;
 
 use rustix::fs::{Mode, OFlags, open, openat};
 
-/// The open folder. It belongs to the process, not to its number: once that has ended, reading fails, whoever gets
-/// the number next. So everything that is read through one folder is of one process.
+/// The open folder. It belongs to the process, not to its number: once that has ended, reading fails, whichever process
+/// gets the number next. So everything that is read through one folder is of one process.
 #[derive(Debug)]
 pub struct Folder(OwnedFd);
 
@@ -20,7 +20,7 @@ impl Folder {
         Ok(Folder(open(format!("/proc/{pid}"), flags, Mode::empty())?))
     }
 
-    /// Reads a file of it whole, over what was in `buffer`.
+    /// Reads a whole file of it into `buffer`, replacing its content.
     ///
     /// # Errors
     /// `NotFound` when the process has ended meanwhile.

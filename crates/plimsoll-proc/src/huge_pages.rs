@@ -2,7 +2,7 @@
 
 use super::Tree;
 
-/// Pages of 2 MiB that are reserved and that nobody uses; 0 where the kernel has none.
+/// Reserved pages of 2 MiB that are free; 0 where the kernel has none.
 pub fn free_2_mib(tree: &Tree) -> u64 {
     tree.parse("sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages")
         .unwrap_or(0)

@@ -44,7 +44,7 @@ mod tests {
             12 * page - 1
         );
         assert_eq!(parse(&text), [1..3, 10..12]);
-        // What others than root are shown.
+        // The kernel shows zeros to users other than root.
         let everything = parse("00000000-00000000 : System RAM\n");
         assert_eq!((everything.len(), everything[0].end), (1, u64::MAX));
     }

@@ -20,7 +20,7 @@ impl Symbols {
         Ok(Symbols::parse(&fs::read_to_string("/proc/kallsyms")?))
     }
 
-    /// Those of a text with lines `address type name [module]`; none where no function has an address.
+    /// Those of a text with lines `address type name [module]`; none if no function has an address.
     pub fn parse(text: &str) -> Option<Symbols> {
         let mut functions: Vec<(u64, Box<str>)> = text.lines().filter_map(function).collect();
         functions.sort_by_key(|(address, _)| *address);
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn hidden_addresses_are_no_symbols() {
+    fn hidden_addresses_are_rejected() {
         let text = "0000000000000000 T exc_page_fault\n0000000000000000 t lz4\n";
         assert_eq!(Symbols::parse(text), None);
     }

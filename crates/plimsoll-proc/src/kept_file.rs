@@ -12,7 +12,6 @@ pub const BUFFER: usize = 32 * 1024;
 pub struct KeptFile(Option<File>);
 
 impl KeptFile {
-    /// No file.
     pub const NONE: KeptFile = KeptFile(None);
 
     /// Opens `path`, if it is there and may be read.
@@ -20,7 +19,6 @@ impl KeptFile {
         KeptFile(File::open(path).ok())
     }
 
-    /// Whether the file was opened.
     pub fn is_open(&self) -> bool {
         self.0.is_some()
     }

@@ -1,10 +1,10 @@
-//! What the kernel reports and accepts: `/proc`, `/sys`, and cgroups of both versions.
+//! Readers and writers of kernel files: `/proc`, `/sys`, and cgroups of both versions.
 //!
-//! A module is a kernel file, or a noun that several files describe. It has the one parser of the file, and the one typed
-//! writer if the file takes values. Nothing here decides anything: limits, journals and undoing are for callers.
+//! A module is a kernel file, or a noun that several files describe. It has the one parser of the file, and the one
+//! typed writer if the file takes values. Nothing here decides anything: limits, journals and undoing are for callers.
 //!
 //! Three rules hold for every parser:
-//! - It takes bytes or text and never panics, whatever they hold. A line that it does not understand counts as absent.
+//! - It takes any bytes or text and never panics. A line that it does not understand counts as absent.
 //! - Sizes are bytes and times microseconds, unless the name says otherwise.
 //! - A parser that the sampler calls on every tick borrows from its input and does not allocate.
 //!

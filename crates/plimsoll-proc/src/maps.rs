@@ -5,11 +5,10 @@ use super::fields::{first_number, lines};
 /// A mapping: a line `start-end perms offset device inode path`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mapping<'a> {
-    /// First address.
     pub start: u64,
     /// Bytes of address space, at least 1.
     pub length: u64,
-    /// `rwxp`, or `s` for a shared one, with `-` for what is not allowed.
+    /// `rwxp`, or `s` for a shared one, with `-` for a missing permission.
     pub permissions: &'a [u8],
     /// Number of the device of its file; `00:00` for none.
     pub device: &'a [u8],
@@ -32,7 +31,7 @@ pub fn parse(text: &[u8]) -> impl Iterator<Item = Mapping<'_>> {
 }
 
 fn mapping(line: &[u8]) -> Option<Mapping<'_>> {
-    // What comes before the path is ASCII.
+    // The fields before the path are ASCII.
     let mut fields = line.splitn(6, |&byte| byte == b' ');
     let (addresses, permissions) = (fields.next()?, fields.next()?);
     let (_offset, device, inode) = (fields.next()?, fields.next()?, fields.next()?);

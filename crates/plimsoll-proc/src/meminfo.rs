@@ -4,13 +4,11 @@
 use super::Tree;
 use super::fields::value_of;
 
-/// Where it is.
 pub const PATH: &str = "/proc/meminfo";
 
 /// Bytes of one KiB, in which every size stands.
 pub const SCALE: i64 = 1024;
 
-/// The bytes of a field.
 pub fn bytes(text: &[u8], key: &str) -> Option<u64> {
     value_of(text, key)?.checked_mul(SCALE as u64)
 }

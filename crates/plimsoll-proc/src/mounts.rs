@@ -1,4 +1,4 @@
-//! `/proc/PID/mountinfo` (`proc_pid_mountinfo(5)`): what is mounted where.
+//! `/proc/PID/mountinfo` (`proc_pid_mountinfo(5)`): mounts and their places.
 
 use super::Tree;
 use super::fields::unescape;
@@ -6,16 +6,12 @@ use super::fields::unescape;
 /// That of this process.
 pub const PATH: &str = "/proc/self/mountinfo";
 
-/// A line of the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mount {
     /// The folder inside the file system that is mounted (a container shows only its own cgroup).
     pub inner: String,
-    /// Where it is mounted.
     pub point: String,
-    /// Type of the file system.
     pub kind: String,
-    /// Whether it is mounted read-only.
     pub read_only: bool,
     /// Options of the file system itself; a cgroup v1 hierarchy's controllers are among them.
     pub options: String,
@@ -59,7 +55,7 @@ pub fn parse(text: &str) -> Vec<Mount> {
     text.lines().filter_map(Mount::parse).collect()
 }
 
-/// What this process sees mounted on the machine whose files are `tree`.
+/// The mounts that this process sees, on the machine whose files are `tree`.
 pub fn of(tree: &Tree) -> Vec<Mount> {
     parse(&tree.read(PATH).unwrap_or_default())
 }

@@ -12,10 +12,10 @@ pub const CLOCK_TICK_US: i64 = 10_000;
 /// The flag of kernel threads in the field `flags` (PF_KTHREAD, `include/linux/sched.h`).
 const KERNEL_THREAD: u64 = 0x0020_0000;
 
-/// What the file says. Borrows the name; parsing does not allocate.
+/// Fields of the file. Borrows the name; parsing does not allocate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PidStat<'a> {
-    /// Name, at most 15 bytes, with whatever bytes it has; the kernel writes a line feed in it as `\n`.
+    /// Name, at most 15 bytes, as it is; the kernel writes a line feed in it as `\n`.
     pub name: &'a [u8],
     /// State letter: `R`, `S`, `D`, `T`, `Z`, ...
     pub state: char,
@@ -40,7 +40,7 @@ pub struct PidStat<'a> {
 impl<'a> PidStat<'a> {
     /// Parses the text of the file. None when it is not such a text.
     pub fn parse(text: &'a [u8]) -> Option<PidStat<'a>> {
-        // The name may hold anything, parentheses, spaces and line feeds too; what follows holds no parenthesis.
+        // The name may hold anything, parentheses, spaces and line feeds too; the fields after it hold no parenthesis.
         let open = text.iter().position(|&byte| byte == b'(')?;
         let close = text.iter().rposition(|&byte| byte == b')')?;
         let name = text.get(open + 1..close)?;
@@ -82,7 +82,7 @@ impl<'a> PidStat<'a> {
         })
     }
 
-    /// The name as text, with a mark for what is none.
+    /// The name as text, with U+FFFD for invalid UTF-8.
     pub fn name_text(&self) -> Cow<'a, str> {
         String::from_utf8_lossy(self.name)
     }

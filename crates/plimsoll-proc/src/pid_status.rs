@@ -1,6 +1,5 @@
 //! `/proc/PID/status` (`proc_pid_status(5)`): memory, user and rights of a process.
 
-use super::capabilities::Capabilities;
 use super::fields::{first_number, kib, lines, number, words};
 
 /// The lines `key: value` of the file. The kernel escapes a line feed in the name, so that no name can make a line.
@@ -17,7 +16,6 @@ fn keyed(text: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
 pub struct PidStatus {
     /// The process that the thread belongs to.
     pub process: Option<u32>,
-    /// Effective user id.
     pub uid: Option<u32>,
     /// Largest resident size that it ever had.
     pub peak_resident: Option<u64>,
@@ -40,7 +38,6 @@ pub struct PidStatus {
 }
 
 impl PidStatus {
-    /// Parses the text of the file.
     pub fn parse(text: &[u8]) -> PidStatus {
         let mut status = PidStatus::default();
         let id = |word: Option<&[u8]>| word.and_then(number).and_then(|id| u32::try_from(id).ok());
@@ -79,10 +76,32 @@ pub fn swapped(text: &[u8]) -> Option<i64> {
     kib.checked_mul(1024)
 }
 
-/// A filter of system calls.
+/// A capability and its bit in the kernel's masks (`<linux/capability.h>`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Capability {
+    /// Its name in the kernel's header.
+    pub name: &'static str,
+    pub(super) bit: u32,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Capabilities(u64);
+
+impl Capabilities {
+    /// Parses the mask, 16 hexadecimal digits.
+    pub fn parse(mask: &[u8]) -> Option<Capabilities> {
+        let mask = std::str::from_utf8(mask.trim_ascii()).ok()?;
+        u64::from_str_radix(mask, 16).ok().map(Capabilities)
+    }
+
+    /// Whether the capability is in the set.
+    pub fn has(self, capability: Capability) -> bool {
+        self.0 & (1 << capability.bit) != 0
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Seccomp {
-    /// None.
     Disabled,
     /// Read, write and exit alone.
     Strict,
@@ -90,21 +109,16 @@ pub enum Seccomp {
     Filter,
 }
 
-/// What a process may do.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Security {
-    /// Effective user id.
     pub uid: Option<u32>,
-    /// Capabilities in effect.
     pub capabilities: Option<Capabilities>,
-    /// Its filter of system calls.
     pub seccomp: Option<Seccomp>,
     /// Whether privileges can never grow (`no_new_privs`): `sudo` does not work then.
     pub no_new_privileges: bool,
 }
 
 impl Security {
-    /// Parses the text of the file.
     pub fn parse(text: &[u8]) -> Security {
         let mut security = Security {
             uid: PidStatus::parse(text).uid,

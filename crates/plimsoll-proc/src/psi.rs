@@ -1,15 +1,13 @@
-//! Pressure stall information (`Documentation/accounting/psi.rst`): time that tasks lost for want of memory, I/O or CPU.
+//! Pressure stall information (`Documentation/accounting/psi.rst`): time that tasks lost for want of memory, I/O or
+//! CPU.
 
 use super::fields::{lines, number, words};
 
 /// Where that of the whole machine's memory is.
 pub const MEMORY: &str = "/proc/pressure/memory";
-/// Where that of its I/O is.
 pub const IO: &str = "/proc/pressure/io";
-/// Where that of its CPUs is.
 pub const CPU: &str = "/proc/pressure/cpu";
 
-/// A line of the file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Stall<'a> {
     /// Percent of the last 10 seconds, as the kernel writes it.
@@ -18,7 +16,6 @@ pub struct Stall<'a> {
     pub total_us: Option<i64>,
 }
 
-/// What a pressure file says.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Pressure<'a> {
     /// Some task stalled.

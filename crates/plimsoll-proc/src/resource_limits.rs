@@ -2,17 +2,13 @@
 
 use super::fields::{lines, number, words};
 
-/// A limit that is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Limit {
-    /// There is none.
     Unlimited,
-    /// Bytes.
     Bytes(u64),
 }
 
 impl Limit {
-    /// Its bytes.
     pub fn bytes(self) -> Option<u64> {
         match self {
             Limit::Unlimited => None,
@@ -35,7 +31,6 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Parses the text of the file.
     pub fn parse(text: &[u8]) -> Limits {
         let soft = |name: &[u8]| {
             let rest = lines(text).find_map(|line| line.strip_prefix(name))?;

@@ -2,7 +2,6 @@
 
 use super::fields::{number, words};
 
-/// What the scheduler did for a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Schedstat {
     /// Nanoseconds on a CPU. 0 for a thread that reads its own file: the kernel does not count.

@@ -2,7 +2,6 @@
 
 use super::fields::{number, words};
 
-/// What the file says, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Statm {
     /// All that is mapped and in RAM.

@@ -40,13 +40,10 @@ pub struct SwapHeader {
 
 /// A size that no swap area can have.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("a swap area of {bytes} bytes cannot be: it has from {least} to {most} bytes here")]
+#[error("cannot make a swap area of {bytes} bytes: it must have {least} to {most}")]
 pub struct SwapHeaderError {
-    /// Bytes asked for.
     pub bytes: u64,
-    /// Least bytes.
     pub least: u64,
-    /// Most bytes.
     pub most: u64,
 }
 
@@ -54,7 +51,7 @@ impl SwapHeader {
     /// A header with a random UUID for an area of `bytes`, rounded down to pages of `page_size`.
     ///
     /// # Errors
-    /// When the size is under ten pages or over what the header can say (16 TiB with 4 KiB pages).
+    /// When the size is under ten pages or over the largest that the header can hold (16 TiB with 4 KiB pages).
     pub fn new(bytes: u64, page_size: usize, label: &str) -> Result<SwapHeader, SwapHeaderError> {
         let page = page_size as u64;
         let pages = bytes / page;
@@ -73,7 +70,6 @@ impl SwapHeader {
         })
     }
 
-    /// The first page of the area.
     pub fn encode(&self, page_size: usize) -> Vec<u8> {
         let mut page = vec![0u8; page_size];
         page[INFO..INFO + 4].copy_from_slice(&VERSION.to_ne_bytes());
@@ -114,14 +110,13 @@ impl SwapHeader {
     }
 }
 
-/// What stands in the place of a header at `path`.
+/// The content of the header's place at `path`.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Found {
     /// A swap header with this UUID.
     Uuid(String),
     /// Zeros: nothing was ever written.
     Blank,
-    /// Something else.
     Other,
 }
 

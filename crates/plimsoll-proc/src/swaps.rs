@@ -1,4 +1,4 @@
-//! `/proc/swaps` (`proc_swaps(5)`): the swap areas in use, whoever turned them on.
+//! `/proc/swaps` (`proc_swaps(5)`): the swap areas in use.
 
 use std::ffi::OsString;
 use std::fs;
@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 use super::Tree;
 use super::fields::{self, number, unescape, words};
 
-/// Where it is.
 pub const PATH: &str = "/proc/swaps";
 
 /// A line of the file. Borrows from it; parsing does not allocate.
@@ -19,9 +18,7 @@ pub struct Line<'a> {
     pub name: &'a [u8],
     /// `partition` or `file`.
     pub kind: &'a [u8],
-    /// Size in bytes.
     pub size: Option<i64>,
-    /// Bytes in use.
     pub used: Option<i64>,
     /// The word of its priority.
     priority: Option<&'a [u8]>,
@@ -53,12 +50,9 @@ fn line(line: &[u8]) -> Option<Line<'_>> {
     })
 }
 
-/// A swap area in use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ActiveSwap {
-    /// The device or file.
     pub path: PathBuf,
-    /// Its size in bytes.
     pub size: u64,
     /// Bytes of it that are in use.
     pub used: u64,
@@ -95,7 +89,7 @@ pub fn active() -> io::Result<Vec<ActiveSwap>> {
     Ok(parse(&fs::read(PATH)?))
 }
 
-/// The swap areas of the machine whose files are `tree`; none where it does not say.
+/// The swap areas of the machine whose files are `tree`; none if the file is missing.
 pub fn of(tree: &Tree) -> Vec<ActiveSwap> {
     parse(&tree.bytes(PATH).unwrap_or_default())
 }
@@ -124,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_of_such_a_name_is_no_deleted_one() {
+    fn a_name_that_ends_in_deleted_is_not_a_deleted_file() {
         let folder = tempfile::tempdir().unwrap();
         let theirs = folder.path().join("swap (deleted)");
         fs::write(&theirs, "").unwrap();

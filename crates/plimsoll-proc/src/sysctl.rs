@@ -12,7 +12,7 @@ pub const PAGE_CLUSTER: &str = "/proc/sys/vm/page-cluster";
 pub const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
 /// Whether users may handle faults of the kernel's own accesses.
 pub const UNPRIVILEGED_USERFAULTFD: &str = "/proc/sys/vm/unprivileged_userfaultfd";
-/// What users may measure with performance events.
+/// Performance events that users may measure.
 pub const PERF_EVENT_PARANOID: &str = "/proc/sys/kernel/perf_event_paranoid";
 /// Whether the kernel keeps an account of delays: 1 for on.
 pub const TASK_DELAY_ACCOUNTING: &str = "/proc/sys/kernel/task_delayacct";

@@ -26,7 +26,6 @@ impl Tree {
         Tree { root: root.into() }
     }
 
-    /// `path` below the root.
     pub fn path(&self, path: &str) -> PathBuf {
         self.root.join(path.trim_start_matches('/'))
     }
@@ -86,7 +85,7 @@ impl Tree {
         accessat(CWD, self.path(path), access, AtFlags::EACCESS).is_ok()
     }
 
-    /// The names in a folder, sorted; none where it is missing.
+    /// The names in a folder, sorted; empty if it is missing.
     pub fn list(&self, path: &str) -> Vec<String> {
         let entries = fs::read_dir(self.path(path)).into_iter().flatten().flatten();
         let mut names: Vec<String> = entries
@@ -96,12 +95,10 @@ impl Tree {
         names
     }
 
-    /// The target of a symbolic link.
     pub fn link(&self, path: &str) -> Option<PathBuf> {
         fs::read_link(self.path(path)).ok()
     }
 
-    /// The root folder.
     pub fn root(&self) -> &Path {
         &self.root
     }

@@ -4,10 +4,8 @@
 use super::Tree;
 use super::fields::value_of;
 
-/// Where it is.
 pub const PATH: &str = "/proc/vmstat";
 
-/// The value of a counter.
 pub fn value(text: &[u8], key: &str) -> Option<u64> {
     value_of(text, key)
 }

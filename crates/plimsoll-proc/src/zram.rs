@@ -17,7 +17,7 @@ pub const HOT_REMOVE: &str = "/sys/class/zram-control/hot_remove";
 /// Folder of all block devices.
 pub const BLOCK: &str = "/sys/block";
 
-/// Numbers of the devices that there are, in order.
+/// Numbers of the existing devices, ascending.
 ///
 /// # Errors
 /// When [`BLOCK`] cannot be listed.
@@ -57,10 +57,8 @@ pub fn hot_remove(id: u32) -> io::Result<()> {
     control::write(Path::new(HOT_REMOVE), &id.to_string())
 }
 
-/// A device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Zram {
-    /// Its number.
     pub id: u32,
     folder: PathBuf,
     node: PathBuf,
@@ -81,12 +79,10 @@ impl Zram {
         }
     }
 
-    /// `zram1`.
     pub fn name(&self) -> String {
         format!("zram{}", self.id)
     }
 
-    /// Its node in `/dev`.
     pub fn node(&self) -> &Path {
         &self.node
     }
@@ -96,7 +92,6 @@ impl Zram {
         self.folder.join(name)
     }
 
-    /// Whether the kernel has it.
     pub fn exists(&self) -> bool {
         self.file("disksize").exists()
     }
@@ -159,7 +154,7 @@ impl Zram {
             .map(|state| state != "0")
     }
 
-    /// Whether the device has no size, and nobody has claimed it.
+    /// Whether the device has no size, and no process has claimed it.
     pub fn is_free(&self) -> bool {
         let unsized_device = self.size().is_ok_and(|size| size == 0);
         let unclaimed = OpenOptions::new()
@@ -170,7 +165,6 @@ impl Zram {
         unsized_device && unclaimed
     }
 
-    /// What it holds.
     pub fn memory(&self) -> Option<MmStat> {
         MmStat::parse(&std::fs::read(self.file("mm_stat")).ok()?)
     }
@@ -189,16 +183,15 @@ pub fn values(text: &[u8]) -> impl Iterator<Item = Option<i64>> {
 /// The sizes of `mm_stat`, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct MmStat {
-    /// What is stored, before compression.
+    /// Bytes of the stored pages before compression.
     pub original: u64,
     /// The same after compression.
     pub compressed: u64,
-    /// RAM that it takes, with what is lost to fragmentation.
+    /// RAM of the store, fragmentation included.
     pub used: u64,
 }
 
 impl MmStat {
-    /// Parses the text of the file.
     pub fn parse(text: &[u8]) -> Option<MmStat> {
         let mut sizes = values(text).map(|value| value.map(i64::unsigned_abs));
         Some(MmStat {

@@ -7,7 +7,6 @@ use super::{Tree, chosen};
 /// Folder of the parameters.
 pub const PARAMETERS: &str = "/sys/module/zswap/parameters";
 
-/// A parameter that can be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Parameter {
     /// `Y` or `N`.
@@ -19,7 +18,6 @@ pub enum Parameter {
 }
 
 impl Parameter {
-    /// Its file.
     pub fn file(self) -> PathBuf {
         Path::new(PARAMETERS).join(match self {
             Parameter::Enabled => "enabled",
@@ -29,10 +27,9 @@ impl Parameter {
     }
 }
 
-/// zswap as it is; None for what the kernel does not say.
+/// State of zswap; None for values that the kernel does not report.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Zswap {
-    /// Whether it is on.
     pub enabled: Option<bool>,
     /// The compressor that the kernel says it uses.
     pub compressor: Option<String>,

@@ -1,7 +1,7 @@
-//! Every figure of every trial as CSV in long format: one figure a line, for spreadsheets and data frames.
+//! Every value of every trial as CSV in long format: one value per line, for spreadsheets and data frames.
 //!
 //! Columns: `run, trial, workload, subject`, a column for each parameter of any trial, `repeat, status, verified, phase,
-//! figure, value`. `phase` is empty for a metric of the whole trial. A figure of a phase keeps its field's name or, where
+//! figure, value`. `phase` is empty for a metric of the whole trial. A value of a phase keeps its field's name or, where
 //! the kind of work measured it, its own; the bytes by category before and after a phase are `before_<category>_bytes`
 //! and `after_<category>_bytes`, the share of CPU time of a function of the kernel is `profile[<function>]`. Figures of
 //! which there is one for each of several things are `<name>[1]`, `<name>[2]`, ... Histograms of latencies are left out.
@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 
 use plimsoll_model::recording::model::{Phase, Results, Trial, TrialStatus};
 
-/// The trials' figures as CSV (RFC 4180, lines ended by LF), a header first.
+/// The trials' values as CSV (RFC 4180, lines ended by LF), a header first.
 pub fn csv(results: &Results) -> String {
     let params: BTreeSet<&String> = results
         .trials

@@ -5,7 +5,7 @@ use plimsoll_model::recording::model::Results;
 /// The document, indented, with a newline at its end.
 ///
 /// # Errors
-/// None for results that analysis made: their figures are finite.
+/// None for results of the analysis, whose values are finite.
 pub fn json(results: &Results) -> serde_json::Result<String> {
     let mut text = serde_json::to_string_pretty(results)?;
     text.push('\n');

@@ -1,14 +1,24 @@
-//! Numbers to terminal, HTML, JSON, CSV and Markdown. Computes nothing that analysis could.
+//! Recordings to results, and results to terminal, HTML, JSON, CSV and Markdown.
 //!
-//! A [`Page`] holds everything that is shown of a run; [`html::render`] makes one self-contained file of it and
-//! [`terminal::summary`] a table. Both say the same [`verdict::sentence`].
+//! From the bottom: `analysis` (statistics, no text), `contents` (a report as plain values), `drawing` (charts and
+//! tables), `workloads` (one folder per workload: metrics, headline, section), then the output formats and
+//! [`comparison`], which `compare` renders.
+//!
+//! - Invariant: analysis and reports read no system, only recordings. Checked by `models_and_reports_read_no_system`.
+//! - Invariant: this crate returns data or text and never prints. Checked by `only_the_command_prints`.
+//!
+//! A [`Page`] holds the contents of a report; [`html::render`] makes one self-contained file of it and
+//! [`terminal::summary`] a table. Both contain the same [`verdict::sentence`].
 
 pub mod analysis;
 pub mod compare;
+pub mod comparison;
+mod contents;
 pub mod csv;
+mod drawing;
 pub mod export;
-mod findings;
-mod headline;
+mod headline_metrics;
+mod headlines;
 pub mod html;
 pub mod json;
 pub mod markdown;
@@ -23,23 +33,16 @@ use std::path::{Path, PathBuf};
 use plimsoll_model::recording::Recording;
 use plimsoll_model::recording::model::{Results, file};
 
-pub use page::{Mark, MemoryUse, Page, Series, Timeline};
+pub use contents::{Mark, MemoryUse, Page, Series, Timeline};
 
-/// Why there is no report.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReportError {
-    /// Its file cannot be written.
     #[error("cannot write {}: {source}", path.display())]
-    Write {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        source: std::io::Error,
-    },
+    Write { path: PathBuf, source: std::io::Error },
 }
 
-/// Writes the page into the folder of its recording and returns the file.
+/// Writes the HTML report into the folder of its recording and returns its path.
 ///
 /// # Errors
 /// When the file cannot be written.

@@ -4,16 +4,15 @@ use std::fmt::Write as _;
 
 use crate::analysis::groups;
 use crate::analysis::groups::{Group, Measured};
-use crate::analysis::metric;
-use crate::headline::{Headline, headline};
-use crate::{findings, verdict};
+use crate::headline_metrics::{Headline, headline};
+use crate::workloads::{self, COMMON_METRICS};
+use crate::{headlines, verdict};
 use plimsoll_model::quantity;
 use plimsoll_model::recording::Recording;
 use plimsoll_model::recording::model::{Manifest, Results, TrialStatus};
 use plimsoll_model::sanitize::sanitize;
 use plimsoll_model::scenario::WorkloadKind;
 
-/// The summary of a run.
 pub fn markdown(recording: &Recording, results: &Results) -> String {
     let mut text = format!("# {}\n\n", inline(&results.run));
     let groups = groups(&results.trials);
@@ -77,7 +76,7 @@ pub(super) fn push_list(text: &mut String, title: &str, items: impl Iterator<Ite
     text.push('\n');
 }
 
-/// The scenario, and how many trials came to what.
+/// The scenario, and the number of trials by status.
 fn tally(results: &Results) -> String {
     let count = |status: TrialStatus| {
         results
@@ -98,7 +97,7 @@ fn tally(results: &Results) -> String {
 
 /// A table for each kind of work: of compression every metric, of the others the headline ones.
 fn push_tables(text: &mut String, groups: &[Group]) {
-    let kinds = findings::kinds(groups);
+    let kinds = headlines::kinds(groups);
     let mut explained = false;
     for kind in &kinds {
         let groups: Vec<&Group> = groups
@@ -125,7 +124,6 @@ fn push_tables(text: &mut String, groups: &[Group]) {
     }
 }
 
-/// A column of the summary.
 struct Column {
     metric: String,
     header: String,
@@ -141,9 +139,10 @@ fn columns(kind: WorkloadKind, groups: &[&Group]) -> Vec<Column> {
         };
         return headline(kind, groups).into_iter().map(column).collect();
     }
-    metric::of(kind)
+    workloads::of(kind)
+        .known
         .iter()
-        .chain(metric::COMMON)
+        .chain(COMMON_METRICS)
         .filter(|metric| groups.iter().any(|group| group.metrics.contains_key(metric.name)))
         .map(|metric| Column {
             metric: metric.name.to_owned(),
@@ -260,7 +259,7 @@ fn push_environment(text: &mut String, results: &Results, manifest: &Manifest) {
     ];
     if let Some(calibration) = &results.calibration {
         rows.push(("calibration", format!(
-            "memset {:.1} GB/s, memcpy {:.1} GB/s, first touch {:.1} GB/s ({:.0} ns a page), read {:.1} GB/s, random access {:.0} ns",
+            "memset {:.1} GB/s, memcpy {:.1} GB/s, first touch {:.1} GB/s ({:.0} ns per page), read {:.1} GB/s, random access {:.0} ns",
             calibration.memset_gb_per_s, calibration.memcpy_gb_per_s, calibration.first_touch_gb_per_s,
             calibration.fault_ns, calibration.read_gb_per_s, calibration.random_access_ns
         )));
@@ -271,7 +270,7 @@ fn push_environment(text: &mut String, results: &Results, manifest: &Manifest) {
     }
 }
 
-/// Text that stands for itself: no markup, no table cell, no HTML, one line.
+/// Literal text: no markup, no table cell, no HTML, one line.
 pub(super) fn inline(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for character in sanitize(text).chars() {

@@ -1,131 +1,250 @@
-//! What a report shows, as plain values, and how it comes out of a recording and its analysis.
+//! Builds the contents of a report from a recording and its results.
 
-mod build;
+use std::ops::Range;
 
-pub use build::build;
+use crate::analysis::frame::Machine;
+use crate::analysis::gauges::{GAUGES, Panel, gauge, gauges_of};
+use crate::analysis::groups;
+use crate::analysis::groups::{Dot, Group, Measured, measured};
+use crate::analysis::timeline::{Line, timeline};
+use crate::contents::{Mark, MemoryUse, Page, Series, Timeline};
+use crate::verdict;
+use plimsoll_model::categories::{CATEGORIES, categories};
+use plimsoll_model::columns::Row;
+use plimsoll_model::columns::col;
+use plimsoll_model::recording::Recording;
+use plimsoll_model::recording::model::{Event, EventKind, Phase, Results, Trial};
+use plimsoll_model::sanitize::sanitize;
 
-use serde::Serialize;
+/// Points of the timeline of the whole run: about two a pixel of a wide screen.
+const OVERVIEW_POINTS: usize = 2000;
+/// Points that all trials share, so that a page stays under 5 MB however many there are.
+const TRIAL_POINTS: usize = 14_000;
+/// Fewest and most points of one trial.
+const POINTS_PER_TRIAL: Range<usize> = 40..800;
+/// Seconds shown before and after a trial.
+const MARGIN_NS: u64 = 300_000_000;
+/// Slots for swap devices in the samples.
+const SWAP_SLOTS: usize = 4;
+/// Panels of lines, besides that of swap, whose lines have their devices' names.
+const PANELS: [Panel; 4] = [Panel::Io, Panel::Faults, Panel::Pressure, Panel::Cpu];
 
-use crate::analysis::Group;
-use crate::analysis::groups::Measured;
-use plimsoll_model::recording::model::{Manifest, Results};
-
-/// Everything that the page shows of one run.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Page {
-    /// The verdict in a sentence ([`super::verdict::sentence`]).
-    pub verdict: String,
-    /// What was asked, of which machine.
-    pub manifest: Manifest,
-    /// The numbers of every trial.
-    pub results: Results,
-    /// The trials that differ in nothing but the repeat, together.
-    pub groups: Vec<Group>,
-    /// Where the memory was before and after the trim, for each of `groups`.
-    pub memory: Vec<MemoryUse>,
-    /// The whole run.
-    pub overview: Timeline,
-    /// One per trial that has samples, in the order in which they ran.
-    pub trials: Vec<Timeline>,
-    /// The events that are marked, by time.
-    pub marks: Vec<Mark>,
-}
-
-/// Bytes before and after the trim, over the repeats of a group; `None` where no trial has the figure.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct MemoryUse {
-    /// Working set of the target.
-    pub working_set: [Option<Measured>; 2],
-    /// RAM of the compressed store.
-    pub compressed: [Option<Measured>; 2],
-    /// Swap in use, on all devices.
-    pub swap_used: [Option<Measured>; 2],
-}
-
-/// A stretch of time, in buckets.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Timeline {
-    /// The trial it shows; `None` for the whole run.
-    pub trial: Option<String>,
-    /// Seconds since the start of the recording, of each bucket.
-    pub t: Vec<f64>,
-    /// Bytes in each category, mean of the bucket, bottom to top: in every bucket they sum to MemTotal.
-    pub layers: Vec<Series>,
-    /// Bytes used of each swap device.
-    pub swap: Vec<Series>,
-    /// Bytes a second into and out of swap and block devices.
-    pub io: Vec<Series>,
-    /// Faults a second by kind.
-    pub faults: Vec<Series>,
-    /// Pressure stall, percent of time.
-    pub pressure: Vec<Series>,
-    /// CPU by use, percent of all CPUs; idle left out.
-    pub cpu: Vec<Series>,
-}
-
-impl Timeline {
-    /// The same in at most `points` points, for drawings that could not show more: each the mean of what is known in its
-    /// stretch, and a gap where nothing is. Peaks are left out.
-    pub(super) fn thinned(&self, points: usize) -> Timeline {
-        let stride = self.t.len().div_ceil(points).max(1);
-        let mean = |values: &[Option<f64>]| {
-            let known: Vec<f64> = values.iter().flatten().copied().collect();
-            (!known.is_empty()).then(|| known.iter().sum::<f64>() / known.len() as f64)
-        };
-        let thin = |list: &[Series]| -> Vec<Series> {
-            let thin = |series: &Series| Series {
-                key: series.key.clone(),
-                label: series.label.clone(),
-                values: series.values.chunks(stride).map(mean).collect(),
-                peaks: Vec::new(),
-            };
-            list.iter().map(thin).collect()
-        };
-        Timeline {
-            trial: self.trial.clone(),
-            t: self.t.iter().copied().step_by(stride).collect(),
-            layers: thin(&self.layers),
-            swap: thin(&self.swap),
-            io: thin(&self.io),
-            faults: thin(&self.faults),
-            pressure: thin(&self.pressure),
-            cpu: thin(&self.cpu),
+pub fn build(recording: &Recording, results: &Results) -> Page {
+    let groups = groups(&results.trials);
+    let mut results = results.clone();
+    for warning in &recording.warnings {
+        if !results.warnings.contains(warning) {
+            results.warnings.push(warning.clone());
         }
+    }
+    for warning in &mut results.warnings {
+        *warning = sanitize(warning).into_owned();
+    }
+    let mut manifest = recording.manifest.clone();
+    manifest.plan.title = sanitize(&manifest.plan.title).into_owned();
+    let points = TRIAL_POINTS / results.trials.len().max(1);
+    let points = points.clamp(POINTS_PER_TRIAL.start, POINTS_PER_TRIAL.end);
+    let trials = results.trials.iter().map(|trial| {
+        let span = trial.span_ns.0.saturating_sub(MARGIN_NS)..trial.span_ns.1.saturating_add(MARGIN_NS);
+        stretch(recording, Some(trial.id.clone()), span, points)
+    });
+    Page {
+        verdict: verdict::of(recording, &results, &groups),
+        manifest,
+        memory: groups
+            .iter()
+            .map(|group| memory_use(recording, group, &results.trials))
+            .collect(),
+        overview: stretch(recording, None, 0..u64::MAX, OVERVIEW_POINTS),
+        trials: trials.filter(|timeline| !timeline.t.is_empty()).collect(),
+        marks: marks(recording),
+        groups,
+        results,
     }
 }
 
-/// One quantity over the buckets of a [`Timeline`].
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Series {
-    /// Stable name.
-    pub key: String,
-    /// Words for people.
-    pub label: String,
-    /// The mean of each bucket; `None` where no sample was taken: a gap, never interpolated.
-    pub values: Vec<Option<f64>>,
-    /// The greatest of each bucket; empty where a bucket is one sample.
-    pub peaks: Vec<Option<f64>>,
+fn marks(recording: &Recording) -> Vec<Mark> {
+    let watched = recording.manifest.is_watch();
+    let mark = |event: &Event| {
+        let label = event.phase.as_ref().unwrap_or(&event.text);
+        Some(Mark {
+            t: event.t_ns as f64 / 1e9,
+            sign: sign(event, watched)?,
+            label: sanitize(label).into_owned(),
+            trial: event.trial.clone(),
+        })
+    };
+    let mut marks: Vec<Mark> = recording.current_events().into_iter().filter_map(mark).collect();
+    marks.sort_by(|a, b| a.t.total_cmp(&b.t));
+    marks
 }
 
-/// An event at its time.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Mark {
-    /// Seconds since the start of the recording.
-    pub t: f64,
-    /// What stands at the line: of a phase its number (1 fill, 2 trim, 3 restore, 4 release), of what happened while
-    /// somebody watched the sign that the monitor gives it.
-    pub sign: String,
-    /// What began or happened.
-    pub label: String,
-    /// Trial it belongs to.
-    pub trial: Option<String>,
+/// The label of an event, as the monitor shows it; `None` for events without a mark. Warnings of a run are in its list.
+fn sign(event: &Event, watched: bool) -> Option<String> {
+    let sign = match event.kind {
+        EventKind::PhaseStart | EventKind::Mark if event.number.is_some() => {
+            return event.number.map(|number| number.to_string());
+        }
+        EventKind::Mark => "m",
+        EventKind::Trim => "T",
+        EventKind::Release => "E",
+        EventKind::Target => "*",
+        EventKind::PageFlags => "k",
+        EventKind::Warning if watched => "!",
+        _ => return None,
+    };
+    Some(sign.to_owned())
 }
 
-impl Page {
-    /// The marks of one trial, by time.
-    pub fn marks_of<'a>(&'a self, trial: &'a str) -> impl Iterator<Item = &'a Mark> {
-        self.marks
+fn stretch(recording: &Recording, trial: Option<String>, span: Range<u64>, points: usize) -> Timeline {
+    let manifest = &recording.manifest;
+    let slots = swap_slots(recording);
+    let machine = Machine {
+        page_size: manifest.host.page_size,
+        cpus: manifest.host.cpus,
+    };
+    let mut wanted: Vec<usize> = PANELS
+        .iter()
+        .flat_map(|&panel| gauges_of(panel))
+        .map(|(index, _)| index)
+        .collect();
+    wanted.extend(slots.iter().map(|(slot, _)| gauge::SWAP0 + slot));
+    let found = timeline(
+        &recording.samples,
+        machine,
+        manifest.sampler.hz,
+        span,
+        points,
+        &wanted,
+    );
+    let thinned = found.samples.iter().any(|&samples| samples > 1);
+    let (rates, levels) = found.lines.split_at(wanted.len() - slots.len());
+    let panel = |panel: Panel| -> Vec<Series> {
+        let mine = rates.iter().filter(|line| GAUGES[line.gauge].panel == panel);
+        mine.map(|line| series(line, thinned))
+            // What this kernel does not count, or this version did not record, is not shown as a gap.
+            .filter(|series| series.values.iter().any(Option::is_some))
+            .collect()
+    };
+    let swap = slots.iter().zip(levels).map(|((_, device), line)| Series {
+        key: GAUGES[line.gauge].key.to_owned(),
+        label: device.clone(),
+        // A device that is not there holds nothing; where nothing was sampled is a gap.
+        values: line
+            .mean
             .iter()
-            .filter(move |mark| mark.trial.as_deref() == Some(trial))
+            .zip(&found.samples)
+            .map(|(value, &samples)| (samples > 0).then(|| value.unwrap_or(0.0)))
+            .collect(),
+        peaks: Vec::new(),
+    });
+    let layers = CATEGORIES
+        .iter()
+        .zip(&found.layers)
+        .map(|(category, values)| Series {
+            key: category.name.to_owned(),
+            label: category.title.to_owned(),
+            values: values
+                .iter()
+                .map(|value| value.map(|bytes| bytes as f64))
+                .collect(),
+            peaks: Vec::new(),
+        });
+    Timeline {
+        trial,
+        t: found.t_ns.iter().map(|&t| t as f64 / 1e9).collect(),
+        layers: layers.collect(),
+        swap: swap.collect(),
+        io: panel(Panel::Io),
+        faults: panel(Panel::Faults),
+        pressure: panel(Panel::Pressure),
+        cpu: panel(Panel::Cpu),
+    }
+}
+
+/// The name of a slot: its devices without their folders; all swap files of a run are one.
+fn slot_name(devices: &str) -> String {
+    let mut names: Vec<&str> = Vec::new();
+    for device in devices.split(", ") {
+        let name = match device.rsplit('/').next().unwrap_or(device) {
+            file if file.ends_with(".swap") => "swap file",
+            other => other,
+        };
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names.join(", ")
+}
+
+/// Slots in which a device was seen, with its name; slot 0 always, so that the panel is there at 0 as well.
+fn swap_slots(recording: &Recording) -> Vec<(usize, String)> {
+    let names = &recording.manifest.swap_slots;
+    let named = names
+        .iter()
+        .enumerate()
+        .take(SWAP_SLOTS)
+        .filter(|(_, name)| !name.is_empty());
+    let mut slots: Vec<(usize, String)> = named.map(|(slot, name)| (slot, slot_name(name))).collect();
+    for slot in 0..SWAP_SLOTS {
+        let column = recording.samples.column(&format!("swap{slot}_used"));
+        let seen = column.is_some_and(|column| column.iter().any(|value| value.is_some()));
+        if seen && slots.iter().all(|(known, _)| *known != slot) {
+            slots.push((slot, format!("swap device {slot}")));
+        }
+    }
+    if slots.is_empty() {
+        slots.push((0, "no swap device".to_owned()));
+    }
+    slots.sort();
+    slots
+}
+
+fn series(line: &Line, thinned: bool) -> Series {
+    let gauge = &GAUGES[line.gauge];
+    Series {
+        key: gauge.key.to_owned(),
+        label: gauge.title.to_owned(),
+        values: line.mean.clone(),
+        peaks: match thinned && gauge.panel != Panel::Cpu {
+            true => line.max.clone(),
+            false => Vec::new(),
+        },
+    }
+}
+
+fn memory_use(recording: &Recording, group: &Group, trials: &[Trial]) -> MemoryUse {
+    let usable = group.usable(trials);
+    let measure = |figure: &dyn Fn(&Phase) -> [Option<f64>; 2]| -> [Option<Measured>; 2] {
+        [0, 1].map(|side| {
+            let dots = usable.iter().filter_map(|trial| {
+                let trim = trial.phases.iter().find(|phase| phase.name == "trim")?;
+                Some(Dot {
+                    trial: trial.id.clone(),
+                    value: figure(trim)[side]?,
+                    status: trial.status,
+                })
+            });
+            // The seed of the interval's resampling: the same for the same number of values.
+            let dots: Vec<Dot> = dots.collect();
+            let seed = dots.len() as u64;
+            measured(dots, seed)
+        })
+    };
+    let around = |phase: &Phase, value: &dyn Fn(&Row) -> Option<i64>| -> [Option<f64>; 2] {
+        let rows = plimsoll_model::recording::rows_around(&recording.samples, phase);
+        let bytes = |row: Option<&Row>| Some(value(row?)? as f64);
+        [
+            bytes(rows.as_ref().map(|rows| &rows.before)),
+            bytes(rows.as_ref().map(|rows| &rows.after)),
+        ]
+    };
+    let category =
+        |name: &'static str| move |row: &Row| categories(row).and_then(|categories| categories.get(name));
+    let swap_used = |row: &Row| row.get(col::SWAP_TOTAL)?.checked_sub(row.get(col::SWAP_FREE)?);
+    MemoryUse {
+        working_set: measure(&|phase| around(phase, &|row| row.get(col::TARGET_RESIDENT))),
+        compressed: measure(&|phase| around(phase, &category("compressed"))),
+        swap_used: measure(&|phase| around(phase, &swap_used)),
     }
 }

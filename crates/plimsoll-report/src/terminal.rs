@@ -1,4 +1,4 @@
-//! The summary on a terminal: a table, the verdict of the page, and what a reader must know.
+//! The summary on a terminal: a table, the verdict, and the notes.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -6,8 +6,8 @@ use std::fmt::Write;
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
 use comfy_table::{Attribute, Cell, CellAlignment, Color, ContentArrangement, Table};
 
-use super::headline::{Headline, headline};
-use super::{findings, verdict};
+use super::headline_metrics::{Headline, headline};
+use super::{headlines, verdict};
 use crate::analysis::Group;
 use crate::analysis::groups::Measured;
 use crate::workloads::compression::{
@@ -19,15 +19,15 @@ use plimsoll_model::recording::model::{Results, Trial, TrialStatus};
 use plimsoll_model::sanitize::sanitize;
 use plimsoll_model::scenario::WorkloadKind;
 
-/// What a recording of `plimsoll watch` shows, for a terminal of `width` columns. Ends with a line feed.
+/// The verdict on a recording of `plimsoll watch`, for a terminal of `width` columns. Ends with a line feed.
 pub fn watched(recording: &Recording, results: &Results, width: u16) -> String {
     remarks(&verdict::of(recording, results, &[]), results, width)
 }
 
-/// The summary for a terminal of `width` columns, with colours only where `colour` says so. Ends with a line feed.
+/// The summary for a terminal of `width` columns, with colours if `colour` is set. Ends with a line feed.
 pub fn summary(results: &Results, groups: &[Group], width: u16, colour: bool) -> String {
     let mut out = String::new();
-    let kinds = findings::kinds(groups);
+    let kinds = headlines::kinds(groups);
     for kind in &kinds {
         let groups: Vec<&Group> = groups
             .iter()
@@ -39,7 +39,10 @@ pub fn summary(results: &Results, groups: &[Group], width: u16, colour: bool) ->
         let (table, left_out) = table(&columns(*kind, &groups), results, &groups, width, colour);
         let _ = writeln!(out, "{table}");
         if !left_out.is_empty() {
-            let text = format!("On a wider terminal, and on the page: {}.", left_out.join(", "));
+            let text = format!(
+                "Only on a wider terminal and in the HTML report: {}.",
+                left_out.join(", ")
+            );
             out.push_str(&wrap(&text, width, ""));
         }
         out.push('\n');
@@ -47,7 +50,7 @@ pub fn summary(results: &Results, groups: &[Group], width: u16, colour: bool) ->
     out + &remarks(&verdict::sentence(results, groups), results, width)
 }
 
-/// The verdict, and what a reader must know.
+/// The verdict and the notes.
 fn remarks(verdict: &str, results: &Results, width: u16) -> String {
     let mut out: String = verdict.lines().map(|line| wrap(line, width, "")).collect();
     for confounder in results
@@ -82,16 +85,15 @@ fn remarks(verdict: &str, results: &Results, width: u16) -> String {
     out
 }
 
-/// What a column of a table shows of a group.
+/// The content of a table column.
 #[derive(Debug, Clone)]
 enum Column {
     Subject,
-    /// What else sets the group apart, under this heading.
+    /// The other parameters of the group, under this heading.
     Rest(&'static str),
     Runs,
     /// Median with the lowest and highest run, of the named metric, whose unit the heading says.
     Spread(&'static str, &'static str),
-    /// Median of the named metric.
     Median(&'static str, &'static str),
     /// Median with the lowest and highest run of a metric.
     Headline(Headline),
@@ -117,7 +119,7 @@ const COMPRESSION_COLUMNS: [(Column, usize); 12] = [
 ];
 
 /// The columns of a kind of work. Of its headline metrics the last are left out first, the first never; before them goes
-/// what the verdict says too.
+/// the verdict.
 fn columns(kind: WorkloadKind, groups: &[&Group]) -> Vec<(Column, usize)> {
     if kind == WorkloadKind::Compression {
         return COMPRESSION_COLUMNS.to_vec();
@@ -242,7 +244,7 @@ impl Column {
     }
 }
 
-/// What sets a group apart besides its subject.
+/// The parameters of a group besides its subject.
 fn rest(group: &Group) -> &str {
     let rest = group.label.strip_prefix(group.subject.as_str());
     let rest = rest.unwrap_or(&group.label).trim_start();

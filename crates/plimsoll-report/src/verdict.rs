@@ -1,12 +1,12 @@
 //! The verdict on a run in a sentence, the same wherever it is shown.
 
-use super::{findings, watched};
+use super::{headlines, watched};
 use crate::analysis::Group;
 use plimsoll_model::recording::Recording;
 use plimsoll_model::recording::model::{Results, RunStatus, Trial, TrialStatus};
 use plimsoll_model::scenario::WorkloadKind;
 
-/// The verdict on a recording: of a run what it showed, of a watch what was seen.
+/// The verdict on a recording of a run or of `plimsoll watch`.
 pub fn of(recording: &Recording, results: &Results, groups: &[Group]) -> String {
     match recording.manifest.is_watch() {
         true => watched::sentence(recording, results),
@@ -14,25 +14,23 @@ pub fn of(recording: &Recording, results: &Results, groups: &[Group]) -> String 
     }
 }
 
-/// Whether the run can be believed, and what it showed: a sentence or two or, where it did several kinds of work, a line
-/// each.
+/// Whether the run is trustworthy, and its results: one or two sentences or, with several workloads, a line each.
 pub fn sentence(results: &Results, groups: &[Group]) -> String {
     let judgement = judgement(results);
-    match findings::of(groups, &results.trials) {
-        Some(findings)
+    match headlines::of(groups, &results.trials) {
+        Some(headlines)
             if results
                 .trials
                 .iter()
                 .any(|trial| trial.status != TrialStatus::Failed) =>
         {
-            let between = if findings.contains('\n') { '\n' } else { ' ' };
-            format!("{judgement}{between}{findings}")
+            let between = if headlines.contains('\n') { '\n' } else { ' ' };
+            format!("{judgement}{between}{headlines}")
         }
         _ => judgement,
     }
 }
 
-/// Whether the run can be believed.
 fn judgement(results: &Results) -> String {
     let all = results.trials.len();
     let with = |status| results.trials.iter().filter(move |trial| trial.status == status);
@@ -40,13 +38,13 @@ fn judgement(results: &Results) -> String {
     let doubtful = with(TrialStatus::Untrustworthy).count();
     if all == 0 {
         return match results.status {
-            RunStatus::Interrupted => "The run was cut short before a trial ended.".to_owned(),
-            _ => "No trial ended: there is nothing to judge.".to_owned(),
+            RunStatus::Interrupted => "The run was interrupted before a trial ended.".to_owned(),
+            _ => "No trial ended: the run has no result.".to_owned(),
         };
     }
     let prefix = match results.status {
-        RunStatus::Interrupted => format!("The run was cut short after {}. ", trials(all)),
-        RunStatus::Incomplete => "A capability was missing, so the run is incomplete. ".to_owned(),
+        RunStatus::Interrupted => format!("The run was interrupted after {}. ", trials(all)),
+        RunStatus::Incomplete => "The run is incomplete: a capability was missing. ".to_owned(),
         _ => String::new(),
     };
     let body = if failed > 0 {
@@ -57,12 +55,12 @@ fn judgement(results: &Results) -> String {
             .next()
             .map(reason)
             .unwrap_or_default();
-        let what = if doubtful == all {
-            format!("{} ended, none to be trusted", trials(all))
+        let outcome = if doubtful == all {
+            format!("{} ended, all untrustworthy", trials(all))
         } else {
-            format!("None of {} failed, but {doubtful} cannot be trusted", trials(all))
+            format!("None of {} failed, but {doubtful} are untrustworthy", trials(all))
         };
-        format!("{what}: {first}.")
+        format!("{outcome}: {first}.")
     } else if results.trials.iter().all(|trial| trial.verified) {
         let whole = if all == 1 {
             "The trial".to_owned()
@@ -71,14 +69,14 @@ fn judgement(results: &Results) -> String {
         };
         let compression = |trial: &Trial| trial.workload == WorkloadKind::Compression.name();
         let checked = match results.trials.iter().all(compression) {
-            true => "every byte came back right",
-            false => "what was checked of data and counts was right",
+            true => "every byte was verified",
+            false => "data and counts were verified",
         };
-        format!("{whole} did what was asked, and {checked}.")
+        format!("{whole} completed, and {checked}.")
     } else {
         let unverified = results.trials.iter().filter(|trial| !trial.verified).count();
         format!(
-            "{} ended without failure; {unverified} could not be verified.",
+            "{} completed without failure; {unverified} could not be verified.",
             trials(all)
         )
     };

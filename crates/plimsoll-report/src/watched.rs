@@ -1,33 +1,33 @@
-//! What a recording of `plimsoll watch` shows, in a sentence: there are no trials to judge.
+//! The verdict on a recording of `plimsoll watch`, which has no trials.
 
 use plimsoll_model::quantity::{bytes, count, seconds};
 use plimsoll_model::recording::Recording;
 use plimsoll_model::recording::model::{Manifest, Results, RunStatus};
 use plimsoll_model::sanitize::sanitize;
 
-/// What was watched, for how long, and the most that was seen of it between the first sample and the last.
+/// The target, the duration and the peaks between the first and the last sample.
 pub(super) fn sentence(recording: &Recording, results: &Results) -> String {
     let (t_ns, hz) = (recording.samples.t_ns(), results.sampler.hz);
     let cut = match results.status {
-        RunStatus::Interrupted => "The recording was cut short. ",
+        RunStatus::Interrupted => "The recording was interrupted. ",
         _ => "",
     };
     let title = title(&recording.manifest);
     let (Some(first), Some(last)) = (t_ns.first(), t_ns.last()) else {
-        return format!("{cut}Watched {title}, and took no sample.");
+        return format!("{cut}Watched {title}: no samples.");
     };
     let time = duration((last - first) as f64 / 1e9);
     let mut seen = vec![match peak(recording, "target_resident") {
-        Some(resident) => format!("the target peaked at {}", bytes(resident)),
+        Some(resident) => format!("peak resident memory of the target {}", bytes(resident)),
         None => memory(recording),
     }];
     let level = |column: &str| peak(recording, column).filter(|value| *value > 0.0);
-    seen.extend(level("target_swap").map(|swap| format!("it had up to {} in swap", bytes(swap))));
-    seen.extend(level("cgroup_usage").map(|usage| format!("its cgroup was charged up to {}", bytes(usage))));
+    seen.extend(level("target_swap").map(|swap| format!("peak swap of the target {}", bytes(swap))));
+    seen.extend(level("cgroup_usage").map(|usage| format!("peak charge of its cgroup {}", bytes(usage))));
     let waited = growth(recording, "psi_memory_some_us").map(|us| us / 1e6);
     seen.extend(waited.map(|waited| match waited > 0.0 {
-        true => format!("something waited for memory for {}", seconds(waited)),
-        false => "nothing waited for memory".to_owned(),
+        true => format!("tasks stalled on memory for {}", seconds(waited)),
+        false => "no task stalled on memory".to_owned(),
     }));
     let samples = count(results.sampler.samples);
     format!(
@@ -36,7 +36,6 @@ pub(super) fn sentence(recording: &Recording, results: &Results) -> String {
     )
 }
 
-/// What was watched, in words.
 fn title(manifest: &Manifest) -> String {
     let title = &manifest.plan.title;
     sanitize(title.strip_prefix("watch of ").unwrap_or(title)).into_owned()
@@ -51,27 +50,27 @@ fn duration(all: f64) -> String {
     }
 }
 
-/// The most of the machine's memory that was not available.
+/// The minimum of available memory.
 fn memory(recording: &Recording) -> String {
     let available = recording.samples.column("mem_available");
     let least = available.and_then(|column| column.iter().flatten().min());
     match least {
         Some(least) => format!(
-            "{} of {} stayed available",
+            "at least {} of {} available",
             bytes(least as f64),
             bytes(recording.manifest.host.mem_total as f64)
         ),
-        None => "how much memory was available is not known".to_owned(),
+        None => "available memory unknown".to_owned(),
     }
 }
 
-/// The most that a column had in any sample.
+/// The maximum of a column.
 fn peak(recording: &Recording, name: &str) -> Option<f64> {
     let column = recording.samples.column(name)?;
     column.iter().flatten().max().map(|value| value as f64)
 }
 
-/// What a counter grew by from the first sample to the last.
+/// Growth of a counter from the first sample to the last.
 fn growth(recording: &Recording, name: &str) -> Option<f64> {
     let values: Vec<i64> = recording.samples.column(name)?.iter().flatten().collect();
     Some(values.last()?.checked_sub(*values.first()?)?.max(0) as f64)

@@ -1,4 +1,4 @@
-//! Samples on their way to whoever records them, in buffers that go round.
+//! Samples on their way to the recording, in buffers that circulate.
 
 use std::sync::mpsc::{self, Receiver, SyncSender};
 
@@ -16,7 +16,6 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// The samples.
     pub fn rows(&self) -> &[Row] {
         &self.rows
     }
@@ -27,7 +26,7 @@ impl Drop for Batch {
         let mut rows = std::mem::take(&mut self.rows);
         if rows.capacity() > 0 {
             rows.clear();
-            // The sampler may have ended; nobody needs the buffer then.
+            // The sampler may have ended; it needs no buffer then.
             let _ = self.home.try_send(rows);
         }
     }
@@ -35,7 +34,7 @@ impl Drop for Batch {
 
 /// The sampling thread's end: collects rows and sends them off, and neither waits nor allocates.
 ///
-/// Invariant: both channels have room for all buffers, so neither is ever full.
+/// Invariant: each channel has capacity for all buffers, so neither is ever full.
 pub(crate) struct Outbox {
     out: SyncSender<Batch>,
     home: SyncSender<Vec<Row>>,
@@ -44,7 +43,7 @@ pub(crate) struct Outbox {
     rows_per_batch: usize,
     sent_any: bool,
     spans: Vec<Span>,
-    /// Rows that found no buffer, or nobody to take them.
+    /// Rows without a free buffer or a receiver.
     pub(crate) dropped: u64,
 }
 
@@ -95,7 +94,6 @@ impl Outbox {
         }
     }
 
-    /// Sends what has been collected.
     pub(crate) fn flush(&mut self) {
         let Some(rows) = self.current.take() else {
             return;
@@ -124,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_row_goes_out_at_once_and_the_others_by_the_batch() {
+    fn the_first_row_is_sent_alone_and_the_others_in_batches() {
         let (mut outbox, batches) = Outbox::new(3, 3);
         push(&mut outbox, 0..5);
         outbox.flush();
@@ -154,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_counted_as_dropped_when_nobody_takes_them() {
+    fn rows_without_a_receiver_count_as_dropped() {
         let (mut outbox, batches) = Outbox::new(1, 1);
         drop(batches);
         push(&mut outbox, 0..40);

@@ -1,4 +1,4 @@
-//! What sampling costs, beside what `vmstat` costs: measured here, printed elsewhere.
+//! The cost of sampling, beside that of `vmstat`. The caller prints it.
 
 use std::fs;
 use std::io;
@@ -21,18 +21,16 @@ const BACK_TO_BACK: u32 = 1000;
 /// Time for a program to start before its CPU time is looked at: start-up is not the cost of a sample.
 const START_UP: Duration = Duration::from_millis(500);
 
-/// The figures.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SamplerBench {
     /// CPU microseconds of a sample read straight after another, with caches warm: the least it can cost.
     pub back_to_back_us: f64,
-    /// The sampler at each rate that was asked for.
+    /// The sampler at each requested rate.
     pub rates: Vec<SamplerReport>,
-    /// `vmstat 1`, if it is installed; if not, why there is no figure.
+    /// `vmstat 1`, if it is installed; if not, the reason.
     pub vmstat: Result<VmstatCost, String>,
 }
 
-/// What `vmstat 1` costs.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct VmstatCost {
     /// Samples it took.

@@ -1,4 +1,4 @@
-//! What the target's memory cgroup is charged for, in either version of cgroups.
+//! Memory charged to the target's cgroup, in either version of cgroups.
 
 use std::path::{Path, PathBuf};
 
@@ -10,14 +10,12 @@ use super::fields::read_into;
 use super::psi::PressureFile;
 use plimsoll_model::columns::{Row, col};
 
-/// The files of a memory cgroup.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CgroupFiles {
     /// Bytes charged: `memory.usage_in_bytes` or `memory.current`.
     pub usage: PathBuf,
     /// Bytes of swap charged, and nothing else: `memory.swap.current`. None in v1, where `memory.stat` has it.
     pub swap: Option<PathBuf>,
-    /// `memory.stat`.
     pub stat: PathBuf,
     /// `memory.pressure`, of v2.
     pub pressure: Option<PathBuf>,
@@ -35,7 +33,6 @@ impl CgroupFiles {
     }
 }
 
-/// The kept-open files.
 pub(crate) struct Cgroup {
     usage: KeptFile,
     swap: KeptFile,
@@ -45,7 +42,6 @@ pub(crate) struct Cgroup {
 }
 
 impl Cgroup {
-    /// Opens them.
     pub(crate) fn open(files: &CgroupFiles) -> Self {
         Cgroup {
             usage: KeptFile::open(&files.usage),
@@ -59,7 +55,6 @@ impl Cgroup {
         }
     }
 
-    /// Reads them into `row`.
     pub(crate) fn read(&self, buffer: &mut [u8], row: &mut Row) {
         if let Some(bytes) = self.usage.read(buffer).and_then(number) {
             row.set(col::CGROUP_USAGE, bytes);

@@ -1,11 +1,12 @@
-//! What DAMON's schemes say that they did.
+//! Counters of DAMON's schemes.
 //!
-//! The kernel refreshes these files only when somebody writes `update_schemes_stats` to `state`, which changes the
+//! The kernel refreshes these files only when a process writes `update_schemes_stats` to `state`, which changes the
 //! system and is not the sampler's to do, or by itself every `refresh_ms` milliseconds (Linux 6.17). Otherwise they
 //! stand still, at 0 from the start, however much memory DAMON pages out, so they count as not there.
 //!
-//! What always moves is the CPU time of the `kdamond` threads ([`super::kernel_threads`]). What DAMON pages out shows
-//! in no `pgscan` or `pgsteal` counter: refaults (`workingset_refault_*`) that grow while those stand still are its mark.
+//! The CPU time of the `kdamond` threads ([`super::kernel_threads`]) always moves. Pages that DAMON pages out show
+//! in no `pgscan` or `pgsteal` counter: refaults (`workingset_refault_*`) that grow while those stand still are its
+//! mark.
 
 use plimsoll_proc::fields::number;
 use plimsoll_proc::{KeptFile, Tree, damon};
@@ -22,7 +23,6 @@ struct Scheme {
 }
 
 impl Damon {
-    /// Finds and opens them.
     pub(crate) fn open() -> Self {
         let tree = Tree::live();
         let schemes = damon::kdamonds(&tree)
@@ -38,12 +38,10 @@ impl Damon {
         Damon(schemes)
     }
 
-    /// Where the list lies, for locking.
     pub(crate) fn span(&self) -> Span {
         span_of(&*self.0)
     }
 
-    /// Reads them into `row`.
     pub(crate) fn read(&self, buffer: &mut [u8], row: &mut Row) {
         for scheme in &self.0 {
             if let Some(bytes) = scheme.sz_applied.read(buffer).and_then(number) {

@@ -1,12 +1,12 @@
-//! What tasks waited for, by the kernel's delay accounting, over a generic netlink socket.
+//! Waiting times of tasks, by the kernel's delay accounting, over a generic netlink socket.
 //!
-//! The messages are described in the kernel's `Documentation/accounting/taskstats.rst`, the figures in
+//! The messages are described in the kernel's `Documentation/accounting/taskstats.rst`, the values in
 //! `Documentation/accounting/delay-accounting.rst`.
 
 use std::io;
 use std::os::fd::OwnedFd;
 
-// 1 for on. Tasks that were there before it was turned on have no figures.
+// 1 for on. Tasks that started before have no values.
 use plimsoll_proc::sysctl::TASK_DELAY_ACCOUNTING as SWITCH;
 use rustix::net::netlink::{self, SocketAddrNetlink};
 use rustix::net::{
@@ -40,7 +40,7 @@ const THRASHING: usize = 336;
 const COMPACTION: usize = 360;
 const COPY: usize = 408;
 
-/// What the threads of a process waited for since it started, in nanoseconds, all threads added up.
+/// Waiting times of all threads of a process since its start, in nanoseconds.
 ///
 /// A page that comes back soon after it was swapped out counts in both of the first two.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -58,7 +58,7 @@ pub struct Delays {
 }
 
 impl Delays {
-    /// The greater of both, figure by figure.
+    /// The greater of both, value by value.
     fn max(self, other: Delays) -> Delays {
         Delays {
             swap_in_ns: self.swap_in_ns.max(other.swap_in_ns),
@@ -70,26 +70,24 @@ impl Delays {
     }
 }
 
-/// Why delays are not known.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DelaysError {
     /// The kernel's switch cannot be read.
     #[error("cannot read {SWITCH}: {0}; the kernel needs CONFIG_TASK_DELAY_ACCT")]
     NotBuilt(io::Error),
-    /// The kernel's switch is off.
     #[error(
-        "the kernel keeps no account of delays; turn it on with `sysctl kernel.task_delayacct=1` before the program starts"
+        "cannot read delays: delay accounting is off; set `sysctl kernel.task_delayacct=1` before the program starts"
     )]
     Off,
     /// There is no way to the kernel's account.
-    #[error("cannot ask the kernel for the account of delays: {0}")]
+    #[error("cannot open a netlink socket for delays: {0}")]
     Connect(io::Error),
     /// This user may not ask.
-    #[error("asking the kernel for the account of delays needs CAP_NET_ADMIN; run as root")]
+    #[error("cannot read delays: CAP_NET_ADMIN is missing; run as root")]
     NotPermitted,
     /// The kernel answers with something else.
-    #[error("the kernel does not tell the account of delays: {0}")]
+    #[error("cannot read delays: {0}")]
     Refused(io::Error),
 }
 
@@ -125,9 +123,9 @@ impl DelayAccounting {
     /// The delays of process `pid`, which may have ended if its parent has not waited for it yet.
     ///
     /// # Errors
-    /// What the system says: `NotFound` (as the raw error ESRCH) when there is no such process.
+    /// The system's error: `NotFound` (as the raw error ESRCH) when there is no such process.
     pub fn of(&self, pid: u32) -> io::Result<Delays> {
-        // The figures of a process leave out threads that ended while it had but one.
+        // The values of a process omit threads that ended while it had only one.
         let whole = self.ask(BY_PROCESS, pid)?;
         let first = self.ask(BY_THREAD, pid)?;
         Ok(whole.max(first))
@@ -135,7 +133,7 @@ impl DelayAccounting {
 
     fn ask(&self, by: u16, pid: u32) -> io::Result<Delays> {
         let answer = call(&self.socket, self.family, GET, by, &pid.to_ne_bytes())?;
-        // One attribute holds two: the number, and the figures.
+        // One attribute holds two: the number, and the values.
         let figures = attributes(&answer)
             .next()
             .and_then(|(_, both)| attributes(both).find(|(kind, _)| *kind == STATS))
@@ -151,7 +149,7 @@ impl DelayAccounting {
             let bytes = figures
                 .get(offset..offset + 8)
                 .and_then(|bytes| bytes.try_into().ok());
-            // An older kernel has fewer figures.
+            // An older kernel has fewer values.
             bytes.map_or(0, u64::from_ne_bytes)
         };
         Ok(Delays {

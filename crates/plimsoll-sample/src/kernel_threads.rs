@@ -29,7 +29,6 @@ struct Thread {
 }
 
 impl KernelThreads {
-    /// Walks /proc for them.
     pub(crate) fn open() -> Self {
         let mut buffer = Vec::with_capacity(1024);
         let threads = pids::all()
@@ -44,12 +43,10 @@ impl KernelThreads {
         KernelThreads(threads)
     }
 
-    /// Where the list lies, for locking.
     pub(crate) fn span(&self) -> Span {
         span_of(&*self.0)
     }
 
-    /// Reads them into `row`.
     pub(crate) fn read(&self, buffer: &mut [u8], row: &mut Row) {
         for thread in &self.0 {
             let Some(text) = thread.schedstat.read(buffer) else {

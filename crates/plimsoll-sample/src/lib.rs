@@ -1,9 +1,9 @@
-//! What the system says, on a clock: one file a source, one const table of columns.
+//! The kernel's counters on a clock: one file a source, one const table of columns.
 //!
 //! Invariant: after start the sampling thread neither allocates nor opens files on a tick, and its memory is locked
-//! where the system allows it.
+//! where the system allows it. `tests/sample_alloc.rs`, a program of its own, counts the allocations.
 //!
-//! A new column of /proc/meminfo or /proc/vmstat is a line in [`columns`]; of another source, a line there and one in
+//! A new column of /proc/meminfo or /proc/vmstat is a line in `plimsoll_model::columns`; of another source, a line there and one in
 //! the file of that source.
 
 mod batch;
@@ -50,25 +50,18 @@ pub mod parse {
     pub use super::vmstat::parse as vmstat;
 }
 
-/// Why there are no samples.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SampleError {
-    /// The rate is out of range.
     #[error("cannot sample {hz} times a second; choose a rate from 1 to {MAX_HZ}")]
-    Rate {
-        /// What was asked.
-        hz: u32,
-    },
+    Rate { hz: u32 },
     /// Nothing can be said of memory without this file.
-    #[error("cannot read {path}, without which there are no samples; is /proc mounted?")]
+    #[error("cannot read {path}, which every sample needs; mount /proc")]
     Meminfo {
-        /// The file.
         path: &'static str,
         /// Why it cannot be opened, if that is the reason.
         source: Option<io::Error>,
     },
-    /// The thread was refused.
-    #[error("cannot start the sampling thread: {0}; is there a limit on processes (`ulimit -u`)?")]
+    #[error("cannot start the sampling thread: {0}; raise the limit on processes (`ulimit -u`)")]
     Thread(#[source] io::Error),
 }

@@ -9,14 +9,12 @@ use plimsoll_model::columns::Row;
 
 pub(crate) use plimsoll_proc::meminfo::PATH;
 
-/// The kept-open file and its keys.
 pub(crate) struct Meminfo {
     file: KeptFile,
     lines: KeyedLines<128>,
 }
 
 impl Meminfo {
-    /// Opens it.
     pub(crate) fn open() -> Self {
         Meminfo {
             file: KeptFile::open(PATH),
@@ -34,7 +32,7 @@ impl Meminfo {
     }
 }
 
-/// Every value that is asked for stands in KiB.
+/// All these values are in KiB.
 fn keys() -> KeyedLines<128> {
     keys_of(PATH, |_| SCALE)
 }

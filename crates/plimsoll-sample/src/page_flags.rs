@@ -1,6 +1,6 @@
-//! Every page of RAM by what it is: a snapshot of `/proc/kpageflags`, taken on demand.
+//! Every page of RAM by kind: a snapshot of `/proc/kpageflags`, on demand.
 //!
-//! It costs about 30 ms of CPU a GiB of RAM, which is why it is no part of a sample; what it did cost stands in it.
+//! It costs about 30 ms of CPU a GiB of RAM, which is too much for a sample; it holds its own cost.
 
 use std::fs::File;
 use std::io;
@@ -17,7 +17,7 @@ const CHUNK: usize = 1 << 17;
 /// Bytes of the flags of a page.
 const ENTRY: usize = 8;
 
-/// The bits of the file that are asked for: `include/uapi/linux/kernel-page-flags.h`, and from 32 on those of the
+/// The bits in use: `include/uapi/linux/kernel-page-flags.h`, and from 32 on those of the
 /// kernel's own `include/linux/kernel-page-flags.h`.
 pub mod flag {
     macro_rules! flags {
@@ -56,7 +56,7 @@ pub mod flag {
     }
 }
 
-/// What a page is. Every page is of exactly one kind.
+/// Kinds of pages. Every page is of exactly one kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum PageKind {
     /// Anonymous, in base pages.
@@ -65,25 +65,21 @@ pub enum PageKind {
     AnonHuge,
     /// Merged by KSM.
     Ksm,
-    /// In the swap cache alone: mapped by nobody any more.
+    /// In the swap cache alone, no longer mapped.
     SwapCache,
     /// Of a file, mapped.
     FileMapped,
-    /// Of a file, mapped by nobody.
+    /// Of a file, not mapped.
     FileCache,
     /// Shared memory and tmpfs.
     Shmem,
     /// Of hugetlbfs.
     Hugetlb,
-    /// Kernel objects.
     Slab,
-    /// Page tables.
     PageTables,
-    /// The zero page.
     Zero,
-    /// Used by the kernel without headline for what.
+    /// Used by the kernel, with no flag for the purpose.
     Other,
-    /// Free.
     Free,
     /// Given back or offline.
     Offline,
@@ -93,20 +89,15 @@ pub enum PageKind {
     Reserved,
 }
 
-/// A kind in words.
 #[derive(Debug, Clone, Copy)]
 pub struct KindWords {
-    /// Which.
     pub kind: PageKind,
-    /// Name in documents.
     pub name: &'static str,
-    /// Words for people.
     pub title: &'static str,
-    /// What it means, a sentence.
     pub meaning: &'static str,
 }
 
-/// Every kind, in the order in which [`PageKind`] has them: what programs use first.
+/// Every kind, in the order of [`PageKind`]: those of programs first.
 pub const KINDS: [KindWords; 16] = [
     words(
         PageKind::Anon,
@@ -205,12 +196,9 @@ const fn words(kind: PageKind, name: &'static str, title: &'static str, meaning:
     }
 }
 
-/// What a page of any kind may be besides.
 #[derive(Debug, Clone, Copy)]
 pub struct Attribute {
-    /// Name in documents.
     pub name: &'static str,
-    /// What it means, a sentence.
     pub meaning: &'static str,
     /// All of these flags are set,
     set: u64,
@@ -287,23 +275,20 @@ pub fn kind_of(flags: u64) -> Option<PageKind> {
     })
 }
 
-/// Pages of one kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct KindCount {
-    /// How many.
     pub pages: u64,
     /// How many of them have each of [`ATTRIBUTES`].
     pub attributes: [u64; ATTRIBUTES.len()],
 }
 
-/// Pages by what they are.
+/// Pages by kind.
 ///
-/// Invariant: the pages of all kinds sum to `pages`; holes are not among them.
+/// Invariant: the pages of all kinds sum to `pages`; holes are not among them. Checked by
+/// `the_kinds_of_this_machine_sum_to_its_memory`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PageFlags {
-    /// Bytes of a page.
     pub page_size: u64,
-    /// Pages that there are.
     pub pages: u64,
     /// Frame numbers below the last page of RAM without a page behind them.
     pub holes: u64,
@@ -311,17 +296,15 @@ pub struct PageFlags {
     pub kinds: [KindCount; KINDS.len()],
     /// Microseconds of CPU that the snapshot cost.
     pub cpu_us: u64,
-    /// Seconds that it took; pages moved meanwhile may be counted as both, or neither, of what they were.
+    /// Seconds that it took; pages that moved meanwhile may be counted under both kinds or neither.
     pub seconds: f64,
 }
 
 impl PageFlags {
-    /// Pages of one kind.
     pub fn of(&self, kind: PageKind) -> KindCount {
         self.kinds[kind as usize]
     }
 
-    /// Bytes of one kind.
     pub fn bytes(&self, kind: PageKind) -> u64 {
         self.of(kind).pages * self.page_size
     }
@@ -334,17 +317,14 @@ impl PageFlags {
     }
 }
 
-/// Why there is no snapshot.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PageFlagsError {
     /// This user may not.
-    #[error("cannot read {PATH}: {0}; page flags are for root alone (CAP_SYS_ADMIN): run as root")]
+    #[error("cannot read {PATH}: {0}; run as root (CAP_SYS_ADMIN)")]
     Denied(#[source] io::Error),
-    /// The kernel has no such file.
     #[error("cannot read {PATH}: this kernel was built without CONFIG_PROC_PAGE_MONITOR")]
     Unsupported,
-    /// Reading failed.
     #[error("cannot read {PATH}: {0}")]
     Read(#[source] io::Error),
 }
@@ -443,8 +423,8 @@ impl Counter {
         self.head = None;
     }
 
-    /// Adds the next `pages` frames, which have equal flags. Kernels differ in what they tell of tail pages: they are
-    /// what their head is.
+    /// Adds the next `pages` frames, which have equal flags. Kernels differ in the flags of tail pages: they count as
+    /// their head.
     fn add(&mut self, flags: u64, pages: u64) {
         if pages == 0 {
             return;

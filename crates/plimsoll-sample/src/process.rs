@@ -29,7 +29,6 @@ impl Statm {
         Statm::open("self")
     }
 
-    /// Reads the runner's columns.
     pub(crate) fn read_runner(&self, buffer: &mut [u8], row: &mut Row) {
         if let Some(memory) = self.read(buffer) {
             row.set(col::RUNNER_RESIDENT, memory.resident as i64);
@@ -46,16 +45,16 @@ impl Statm {
 /// Age in clock ticks below which a process is taken for new: all that it ever counted belongs to the target.
 const NEW_TICKS: i64 = 200;
 
-/// What is read of one worker. Like `statm`, the files belong to the process, not to its number.
+/// The open files of one worker. They belong to the process, not to its number.
 struct Worker {
     statm: Statm,
     stat: KeptFile,
     status: KeptFile,
-    /// What it had counted before it was watched: not the target's doing under our eyes.
+    /// Its counters before the first sample, which the columns leave out.
     before: Counters,
 }
 
-/// What a process has counted since its start.
+/// Counters of a process since its start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Counters {
     minor_faults: i64,
@@ -121,12 +120,10 @@ fn uptime_ticks() -> i64 {
 pub(crate) struct Workers(Box<[Worker]>);
 
 impl Workers {
-    /// Opens their files.
     pub(crate) fn open(pids: &[u32]) -> Self {
         Workers(pids.iter().map(|&pid| Worker::open(pid)).collect())
     }
 
-    /// Where the list lies, for locking.
     pub(crate) fn span(&self) -> Span {
         span_of(&*self.0)
     }

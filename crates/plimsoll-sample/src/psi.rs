@@ -23,7 +23,6 @@ impl PressureFile {
         }
     }
 
-    /// Reads it into `row`.
     pub(crate) fn read(&self, buffer: &mut [u8], row: &mut Row) {
         let Some(text) = self.file.read(buffer) else {
             return;
@@ -42,7 +41,6 @@ impl PressureFile {
 pub(crate) struct Psi([PressureFile; 3]);
 
 impl Psi {
-    /// Opens them.
     pub(crate) fn open() -> Self {
         Psi([
             PressureFile::open(
@@ -56,7 +54,6 @@ impl Psi {
         ])
     }
 
-    /// Reads them into `row`.
     pub(crate) fn read(&self, buffer: &mut [u8], row: &mut Row) {
         for file in &self.0 {
             file.read(buffer, row);

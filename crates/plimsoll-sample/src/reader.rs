@@ -16,7 +16,7 @@ use super::vmstat::Vmstat;
 use super::zram::Zram;
 use plimsoll_model::columns::Row;
 
-/// What is watched besides the whole machine. What is not there, or ends, has no values; it is no error.
+/// Sources besides those of the whole machine. One that is absent, or ends, has no values; that is no error.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Target {
     /// Process ids of the workers. The first four have a column each.
@@ -49,7 +49,6 @@ impl Attached {
         })
     }
 
-    /// Where it lies, for locking.
     pub(crate) fn spans(&self) -> Vec<Span> {
         vec![
             span_of(self),
@@ -78,7 +77,7 @@ pub struct Reader {
     attached: Box<Attached>,
 }
 
-/// What a reader keeps from start to end, in one piece so that it can be locked as one.
+/// Open files and buffers of a reader, in one piece so that one call locks them.
 struct Own {
     buffer: [u8; BUFFER],
     meminfo: Meminfo,
@@ -122,7 +121,7 @@ impl Reader {
         self.attached = Attached::open(target);
     }
 
-    /// Reads every source now. What `row` held is forgotten, but for its time. Columns of the sampler's own clock
+    /// Reads every source now and replaces all values of `row` but its time. Columns of the sampler's own clock
     /// stay empty.
     pub fn read(&mut self, row: &mut Row) {
         let own = &mut *self.own;
@@ -145,12 +144,11 @@ impl Reader {
         self.own.swaps.history()
     }
 
-    /// Puts other sources in the place of those attached, which are handed back: nothing is opened, closed or freed.
+    /// Replaces the attached sources and returns the previous ones: opens, closes and frees nothing.
     pub(crate) fn attach(&mut self, attached: Box<Attached>) -> Box<Attached> {
         std::mem::replace(&mut self.attached, attached)
     }
 
-    /// Where it lies, for locking.
     pub(crate) fn spans(&self) -> Vec<Span> {
         let mut spans = self.attached.spans();
         spans.push(span_of(&*self.own));

@@ -1,4 +1,4 @@
-//! Keeps in RAM what the sampling thread uses: under memory pressure it would otherwise wait for its own pages, just
+//! Locks the sampling thread's memory: under memory pressure it would otherwise wait for its own pages, just
 //! when the samples matter.
 //!
 //! Only those ranges are locked, each page from its first use on, and not the whole process: other threads of the
@@ -17,18 +17,16 @@ pub enum LockError {
          `ulimit -l`"
     )]
     Refused {
-        /// What lies in it.
+        /// Its content, for messages.
         what: &'static str,
-        /// Its length.
         bytes: usize,
-        /// The kernel's answer.
         errno: plimsoll_os::Errno,
     },
     /// The thread's mappings are not known.
-    #[error("cannot lock the sampler's program text in memory: /proc/self/maps cannot be read: {0}")]
+    #[error("cannot lock the sampler's program text in memory: cannot read /proc/self/maps: {0}")]
     Unknown(io::Error),
     /// The thread ended before it could lock anything.
-    #[error("the sampling thread ended before it could lock its memory")]
+    #[error("cannot lock the sampler's memory: its thread ended before")]
     Ended,
 }
 
@@ -56,7 +54,7 @@ pub(crate) fn lock_thread(spans: &[Span]) -> Result<(), LockError> {
     first
 }
 
-/// Locks `spans`, which error messages call `what`.
+/// Locks `spans`; `what` is their name in error messages.
 pub(crate) fn lock_spans(what: &'static str, spans: &[Span]) -> Result<(), LockError> {
     for &(address, length) in spans.iter().filter(|span| span.1 > 0) {
         plimsoll_os::lock_range_on_fault(address, length).map_err(|errno| LockError::Refused {

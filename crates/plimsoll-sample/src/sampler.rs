@@ -1,4 +1,4 @@
-//! The sampling thread: a row a tick, at absolute times, whatever the rest of the process does.
+//! The sampling thread: a row a tick, at absolute times, independent of the rest of the process.
 
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,7 +18,7 @@ use super::swaps::SlotHistory;
 use plimsoll_model::columns::{Row, col};
 use plimsoll_model::recording::model::SamplerReport;
 
-/// Highest rate: above it the sampler's own cost would show in what it measures.
+/// Highest rate: above it the sampler's own cost would show in its samples.
 pub const MAX_HZ: u32 = 100;
 
 /// The longest sleep in one piece, so that stopping never takes longer.
@@ -27,7 +27,6 @@ const LONGEST_SLEEP_NS: u64 = 100_000_000;
 /// Enough for the deepest call of a tick several times over, even without optimisation, and little to lock.
 const STACK: usize = 256 * 1024;
 
-/// How to sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SamplerConfig {
     /// Samples a second, 1 to [`MAX_HZ`].
@@ -136,7 +135,6 @@ impl Sampler {
         drop(replaced);
     }
 
-    /// The last sample.
     pub fn latest(&self) -> Row {
         lock(&self.shared.latest).row
     }
@@ -152,7 +150,7 @@ impl Sampler {
         self.locked.as_ref().copied()
     }
 
-    /// Ends the thread, after it has sent what it collected, and says what it cost and missed.
+    /// Ends the thread, after it has sent its rows, and returns its cost and losses.
     pub fn stop(mut self) -> SamplerReport {
         self.end().unwrap_or_default()
     }
@@ -169,8 +167,8 @@ impl Drop for Sampler {
     }
 }
 
-/// What the handle and the thread share. The thread only ever tries the locks: what another holds waits for the next
-/// tick.
+/// State of the handle and the thread. The thread only tries the locks: if the handle holds one, the work waits for the
+/// next tick.
 struct Shared {
     stop: AtomicBool,
     latest: Mutex<Latest>,
@@ -187,9 +185,8 @@ struct Latest {
 /// Invariant: `retired` is empty while `waiting` is not, so the thread never has to free anything.
 #[derive(Default)]
 struct Handover {
-    /// What the thread shall take over.
     waiting: Option<Box<Attached>>,
-    /// What it used before, to be closed by the handle's side.
+    /// The thread's previous sources, for the handle to close.
     retired: Option<Box<Attached>>,
 }
 

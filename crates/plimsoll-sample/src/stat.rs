@@ -19,16 +19,13 @@ const SPLIT: [usize; 10] = [
     col::CPU_GUEST_NICE_US,
 ];
 
-/// The kept-open file.
 pub(crate) struct Stat(KeptFile);
 
 impl Stat {
-    /// Opens it.
     pub(crate) fn open() -> Self {
         Stat(KeptFile::open(cpu_times::PATH))
     }
 
-    /// Reads it into `row`.
     pub(crate) fn read(&self, buffer: &mut [u8], row: &mut Row) {
         if let Some(text) = self.0.read(&mut buffer[..FIRST_LINE]) {
             parse(text, row);

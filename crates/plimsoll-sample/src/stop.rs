@@ -12,13 +12,12 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 pub struct Stop {
     requested: Arc<AtomicBool>,
     signal: Arc<AtomicUsize>,
-    /// The last signal that nobody has taken yet, 0 for none.
+    /// The last signal that no caller has taken, 0 for none.
     fresh: Arc<AtomicUsize>,
-    /// What asked for a stop, where it was no signal.
+    /// The cause of the stop, if not a signal.
     from_within: Mutex<Option<Cause>>,
 }
 
-/// Who asked for the stop.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Cause {
     /// A signal, by number.
@@ -58,8 +57,8 @@ impl std::fmt::Display for Cause {
 }
 
 impl Stop {
-    /// Takes over SIGINT, SIGTERM, SIGHUP and SIGQUIT for the rest of the process's life. Further signals change nothing:
-    /// what is being undone is undone to its end.
+    /// Takes over SIGINT, SIGTERM, SIGHUP and SIGQUIT for the rest of the process's life. Further signals change
+    /// nothing: cleanup that has begun runs to its end.
     ///
     /// A signal that this process ignores stays ignored, by the convention of Unix: `nohup` ignores SIGHUP and a shell
     /// without job control ignores SIGINT and SIGQUIT for a background job, so that the job outlives its terminal.
@@ -81,12 +80,11 @@ impl Stop {
         &self.requested
     }
 
-    /// Whether somebody asked for a stop.
     pub fn requested(&self) -> bool {
         self.requested.load(Ordering::Acquire)
     }
 
-    /// The last signal that came since this was last asked: for who passes signals on.
+    /// Takes the last signal since the previous call, for a caller that forwards signals.
     pub fn next_signal(&self) -> Option<i32> {
         let number = self.fresh.swap(0, Ordering::AcqRel);
         (number != 0).then_some(number as i32)
@@ -102,7 +100,6 @@ impl Stop {
         self.ask(Cause::TimeLimit(limit));
     }
 
-    /// The first one who asks is named.
     fn ask(&self, cause: Cause) {
         self.from_within
             .lock()
@@ -111,7 +108,6 @@ impl Stop {
         self.requested.store(true, Ordering::Release);
     }
 
-    /// Who asked, if anybody did.
     pub fn cause(&self) -> Option<Cause> {
         if !self.requested() {
             return None;
@@ -129,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_cause_is_named_with_what_to_do() {
+    fn the_first_cause_is_named_with_its_remedy() {
         let stop = Stop::default();
         assert_eq!(stop.cause(), None);
         stop.expire(Duration::from_millis(1500));

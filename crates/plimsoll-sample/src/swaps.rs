@@ -1,7 +1,7 @@
 //! /proc/swaps: swap by device.
 //!
 //! A device has a slot, a pair of columns `swapN_*`. It keeps the slot for the whole recording; a device that comes
-//! when no slot was never used takes one whose device has gone. Who sits where is kept for the manifest.
+//! when no slot was never used takes one whose device has gone. The manifest holds the slots of all devices.
 
 use plimsoll_proc::{KeptFile, swaps};
 
@@ -85,7 +85,6 @@ impl SlotHistory {
     }
 }
 
-/// A line of the file.
 #[derive(Clone, Copy)]
 struct Device {
     name: Name,
@@ -93,7 +92,6 @@ struct Device {
     used: Option<i64>,
 }
 
-/// The slots and their devices.
 pub struct Slots {
     holders: [Option<Name>; SLOTS.len()],
     history: SlotHistory,
@@ -156,14 +154,12 @@ impl Slots {
     }
 }
 
-/// The kept-open file and the slots.
 pub(crate) struct Swaps {
     file: KeptFile,
     slots: Slots,
 }
 
 impl Swaps {
-    /// Opens it.
     pub(crate) fn open() -> Self {
         Swaps {
             file: KeptFile::open(swaps::PATH),
@@ -171,14 +167,12 @@ impl Swaps {
         }
     }
 
-    /// Reads it into `row`.
     pub(crate) fn read(&mut self, buffer: &mut [u8], row: &mut Row) {
         if let Some(text) = self.file.read_to_end(buffer) {
             self.slots.parse(text, row);
         }
     }
 
-    /// Who sat where.
     pub(crate) fn history(&self) -> &SlotHistory {
         &self.slots.history
     }

@@ -7,14 +7,12 @@ use plimsoll_proc::vmstat::PATH;
 use super::fields::{keys_of, read_into};
 use plimsoll_model::columns::{Row, Unit};
 
-/// The kept-open file and its keys.
 pub(crate) struct Vmstat {
     file: KeptFile,
     lines: KeyedLines<256>,
 }
 
 impl Vmstat {
-    /// Opens it.
     pub(crate) fn open() -> Self {
         Vmstat {
             file: KeptFile::open(PATH),
@@ -22,7 +20,6 @@ impl Vmstat {
         }
     }
 
-    /// Reads it into `row`.
     pub(crate) fn read(&self, buffer: &mut [u8], row: &mut Row) {
         if let Some(text) = self.file.read_to_end(buffer) {
             read_into(&self.lines, text, row);
@@ -30,7 +27,7 @@ impl Vmstat {
     }
 }
 
-/// Levels stand in pages, and the two counters of bytes (pgpgin and pgpgout) in KiB.
+/// Levels are in pages, and the two counters of bytes (pgpgin and pgpgout) in KiB.
 fn keys() -> KeyedLines<256> {
     keys_of(PATH, |unit| match unit {
         Unit::Bytes => rustix::param::page_size() as i64,

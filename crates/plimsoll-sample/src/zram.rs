@@ -37,7 +37,6 @@ impl Zram {
         }
     }
 
-    /// Reads them into `row`.
     pub(crate) fn read(&self, buffer: &mut [u8], row: &mut Row) {
         if let Some(text) = self.mm_stat.read(buffer) {
             parse(text, &MM_STAT, row);

@@ -11,7 +11,7 @@ const UMASK: libc::mode_t = 0o022;
 /// The highest signal number of Linux.
 const LAST_SIGNAL: libc::c_int = 64;
 
-/// Variables that children get.
+/// Variables to set for children.
 const SET: [(&str, &str); 4] = [
     ("LANG", "C.UTF-8"),
     ("TZ", "UTC"),
@@ -19,7 +19,7 @@ const SET: [(&str, &str); 4] = [
     ("RUST_BACKTRACE", "0"),
 ];
 
-/// Variables that children do not get: they change the output or the work of a program under test.
+/// Variables to remove for children: they change the output or the work of a program under test.
 const REMOVED: [&str; 16] = [
     "CLICOLOR",
     "CLICOLOR_FORCE",
@@ -39,7 +39,7 @@ const REMOVED: [&str; 16] = [
     "PLIMSOLL_STATE_DIR",
 ];
 
-/// The same by the beginning of their names: of the locale, git's hooks, Python and glibc's malloc.
+/// Prefixes of further variables to remove: of the locale, git's hooks, Python and glibc's malloc.
 const REMOVED_PREFIXES: [&str; 4] = ["LC_", "GIT_", "PYTHON", "MALLOC_"];
 
 /// A command whose process starts with default signal dispositions, an empty signal mask, umask 022, a UTF-8 locale
@@ -54,12 +54,12 @@ pub fn command(program: impl AsRef<OsStr>) -> Command {
             command.env_remove(&name);
         }
     }
-    // SAFETY: `reset` makes async-signal-safe calls alone.
+    // SAFETY: `reset` makes only async-signal-safe calls.
     unsafe { command.pre_exec(reset) };
     command
 }
 
-/// Resets the calling process, which is about to execute another program. It makes async-signal-safe calls alone.
+/// Resets the calling process before its exec, by async-signal-safe calls only.
 fn reset() -> std::io::Result<()> {
     // SAFETY: the set is initialised before its use; no handler is installed.
     unsafe {

@@ -1,16 +1,16 @@
 //! Children of a fork.
 #![allow(unsafe_code)]
 
-/// The wait status of a forked child of this process that does `work` alone.
+/// Forks, calls `work` in the child, and returns its wait status.
 ///
 /// # Panics
-/// Where the child cannot be forked or waited for.
+/// If `fork` or `waitpid` fails.
 pub fn status_of_fork(work: impl FnOnce() + std::panic::UnwindSafe) -> i32 {
     // SAFETY: the child calls `work` and `_exit` alone.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
-        // A panic may wait for a lock of a thread that is not there.
-        // SAFETY: ends the child if it is not done by then.
+        // A panic may wait for a lock of a thread that the child lacks.
+        // SAFETY: only sets a timer, which ends a hanging child.
         unsafe { libc::alarm(60) };
         // A panic must not unwind into the caller, which may wait for threads that the child does not have.
         let done = std::panic::catch_unwind(work);
@@ -19,7 +19,7 @@ pub fn status_of_fork(work: impl FnOnce() + std::panic::UnwindSafe) -> i32 {
     }
     assert!(pid > 0);
     let mut status = 0;
-    // SAFETY: waits for the child that was just made.
+    // SAFETY: `status` is valid for the write.
     assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
     status
 }

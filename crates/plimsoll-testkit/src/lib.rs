@@ -2,23 +2,26 @@
 //!
 //! | module | content |
 //! |---|---|
-//! | `child` | child processes in a known state, whatever state the test program was started in |
-//! | `this_program` | the test program, started again for one test |
+//! | `child` | child processes in a known state |
+//! | `this_program` | a new process of the test program for one test |
 //! | `forked` | children of a `fork` without `exec` |
+//! | `program` | copies of programs |
 //! | `require` | capabilities that a test needs |
-//! | [`rseq`] | whether restartable sequences are usable here |
+//! | [`rseq`] | check for usable restartable sequences |
 //!
 //! A test program inherits the state of its caller: `nohup` ignores SIGHUP, a background job of a non-interactive shell
-//! ignores SIGINT, cron has a locale of its own, a service manager a umask. A program under test behaves otherwise then,
-//! so tests start every child by [`command`]. `tests/children.rs` checks that, and that [`command`] does what it says.
+//! ignores SIGINT, cron sets a locale, a service manager a umask. That changes the behaviour of a program under test, so
+//! tests start every child by [`command`]. `tests/children.rs` checks that, and the state that [`command`] sets.
 
 mod child;
 mod forked;
+mod program;
 mod require;
 pub mod rseq;
 mod this_program;
 
 pub use child::command;
 pub use forked::status_of_fork;
+pub use program::copy_program;
 pub use require::capability;
 pub use this_program::{again, is_emulated_without, role, this_program};

@@ -1,7 +1,7 @@
-//! Capabilities that a test needs: a skip is printed, and is a failure where `PLIMSOLL_REQUIRE` names the capability.
+//! Capabilities that a test needs. A skip prints a message; it is a failure if `PLIMSOLL_REQUIRE` names the capability.
 
-/// Returns true when the capability is there. Otherwise prints why the test is skipped, or panics when the
-/// environment variable `PLIMSOLL_REQUIRE` (comma-separated) names the capability.
+/// Returns `available`. If it is false, prints the reason, or panics if the environment variable `PLIMSOLL_REQUIRE`
+/// (comma-separated) names the capability.
 pub fn capability(name: &str, available: bool, reason: &str) -> bool {
     if available {
         return true;

@@ -1,5 +1,5 @@
-//! Whether restartable sequences can be used here, by calls of the C library and the kernel that the code under test
-//! does not make: the test finds code that takes existing sequences for missing. Tests of other crates use it too.
+//! Check for usable restartable sequences, by other calls of the C library and the kernel than those of the code under
+//! test, so that tests detect code that misses existing sequences.
 #![allow(unsafe_code)]
 
 /// The requirements of sequences.
@@ -7,7 +7,6 @@ pub const WHAT_IS_NEEDED: &str =
     "x86-64, a glibc that registers an area (2.35), a kernel that keeps concurrency ids there (Linux 6.3)";
 
 #[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
-/// Whether they are usable.
 pub fn is_usable() -> bool {
     const AT_RSEQ_FEATURE_SIZE: libc::c_ulong = 27;
     /// Bytes of an area up to the end of the concurrency id.
@@ -19,7 +18,7 @@ pub fn is_usable() -> bool {
     }
 }
 
-/// None are known of this architecture or C library.
+/// This architecture or C library has none.
 #[cfg(not(all(target_arch = "x86_64", target_env = "gnu")))]
 pub fn is_usable() -> bool {
     false

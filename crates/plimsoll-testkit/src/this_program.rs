@@ -1,17 +1,17 @@
-//! The test program, started again.
+//! New processes of the test program.
 
 use std::ffi::OsString;
 use std::process::Command;
 
-/// Names the emulator that runs this program, with its arguments: the kernel may not start such a program by itself.
+/// Variable with the emulator of this program and its arguments, as the kernel may be unable to start it directly.
 const EMULATOR: &str = "PLIMSOLL_TEST_EMULATOR";
-/// The task of a process that a test started of itself.
+/// Variable with the role of a process that a test started.
 const ROLE: &str = "PLIMSOLL_TEST_ROLE";
 
 /// A command that starts this test program.
 ///
 /// # Panics
-/// Where the program has no path.
+/// If the path of this program is unknown.
 pub fn this_program() -> Command {
     let program = std::env::current_exe().expect("this program has a path");
     let emulator = std::env::var(EMULATOR).unwrap_or_default();
@@ -24,7 +24,7 @@ pub fn this_program() -> Command {
     command
 }
 
-/// Whether an emulator that lacks a feature runs this program; the test prints that and is skipped then.
+/// Whether an emulator without `feature` runs this program; if so prints that the test skips.
 pub fn is_emulated_without(feature: &str) -> bool {
     let emulated = std::env::var_os(EMULATOR).is_some();
     if emulated {
@@ -33,7 +33,7 @@ pub fn is_emulated_without(feature: &str) -> bool {
     emulated
 }
 
-/// The test of that name alone, in a process of its own, which finds `role` by [`role`].
+/// A command that runs only `test` in a new process, where [`role`] returns `role`.
 pub fn again(test: &str, role: &str) -> Command {
     let mut command = this_program();
     command
@@ -42,7 +42,7 @@ pub fn again(test: &str, role: &str) -> Command {
     command
 }
 
-/// The task of this process; none if no test started it.
+/// The role of this process, if a test started it.
 pub fn role() -> Option<String> {
     std::env::var(ROLE).ok()
 }

@@ -1,4 +1,6 @@
-//! The command line: what a user can type, and the help for it. Settings are resolved elsewhere.
+//! The command line and its help. The modules of `command` resolve the settings.
+//!
+//! The doc comments of fields and variants are the text of `--help`.
 
 use std::path::PathBuf;
 
@@ -24,15 +26,12 @@ const HEAP_RUN: &str = "The command unpacks its library into $XDG_CACHE_HOME/pli
 #[command(name = "plimsoll", version, styles = STYLES, max_term_width = 110, after_help = EXIT_CODES)]
 #[command(arg_required_else_help = true, disable_help_subcommand = true)]
 pub struct Cli {
-    /// What to do.
     #[command(subcommand)]
     pub command: Command,
-    /// How much to say.
     #[command(flatten)]
     pub verbosity: Verbosity,
 }
 
-/// How much to say, and how.
 #[derive(Debug, Clone, Args)]
 pub struct Verbosity {
     /// Print results and errors only
@@ -46,7 +45,6 @@ pub struct Verbosity {
     pub color: When,
 }
 
-/// When to use colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum When {
     /// On a terminal, unless NO_COLOR is set.
@@ -57,7 +55,6 @@ pub enum When {
     Never,
 }
 
-/// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Run a scenario and write a recording and a report
@@ -95,7 +92,6 @@ pub enum Command {
     Worker,
 }
 
-/// `plimsoll run`.
 #[derive(Debug, Clone, Args)]
 pub struct Run {
     /// Run this built-in scenario (see `plimsoll list`) or scenario file [default: tour]
@@ -144,7 +140,7 @@ pub struct Run {
     pub json: bool,
 }
 
-/// A command whose only choice is JSON.
+/// Options of commands with `--json` only.
 #[derive(Debug, Clone, Args)]
 pub struct Json {
     /// Print one JSON document
@@ -152,14 +148,12 @@ pub struct Json {
     pub json: bool,
 }
 
-/// `plimsoll show`.
 #[derive(Debug, Clone, Args)]
 pub struct Show {
     /// Print this built-in scenario
     pub name: String,
 }
 
-/// `plimsoll report`.
 #[derive(Debug, Clone, Args)]
 pub struct Report {
     /// Read the recording in this folder
@@ -178,7 +172,6 @@ pub struct Report {
     pub json: bool,
 }
 
-/// Colours of a chart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Theme {
     /// For a light background.
@@ -187,7 +180,6 @@ pub enum Theme {
     Dark,
 }
 
-/// Formats of a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     /// One self-contained HTML file.
@@ -204,7 +196,6 @@ pub enum Format {
     Svg,
 }
 
-/// `plimsoll compare`.
 #[derive(Debug, Clone, Args)]
 pub struct Compare {
     /// Compare these recordings with the first one, the baseline
@@ -227,7 +218,6 @@ pub struct Compare {
     pub json: bool,
 }
 
-/// Formats of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum CompareFormat {
     /// The table for a terminal.
@@ -242,7 +232,6 @@ pub enum CompareFormat {
     Json,
 }
 
-/// `plimsoll export`.
 #[derive(Debug, Clone, Args)]
 pub struct Export {
     /// Read the recording in this folder
@@ -255,7 +244,6 @@ pub struct Export {
     pub output: PathBuf,
 }
 
-/// Forms that a recording is exported in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ExportFormat {
     /// The samples as Apache Parquet.
@@ -268,7 +256,6 @@ pub enum ExportFormat {
     Prometheus,
 }
 
-/// `plimsoll watch`.
 #[derive(Debug, Clone, Args)]
 pub struct Watch {
     /// Watch this process and its descendants
@@ -306,7 +293,6 @@ pub struct Watch {
     pub json: bool,
 }
 
-/// `plimsoll ps`.
 #[derive(Debug, Clone, Args)]
 pub struct Ps {
     /// Sort by this column
@@ -332,7 +318,7 @@ pub struct Ps {
     pub json: bool,
 }
 
-/// Columns that `plimsoll ps` sorts by: the largest first, but for `pid` and `name`.
+/// Sort keys of `plimsoll ps`: in descending order, `pid` and `name` in ascending order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum PsSort {
     /// Working set (resident).
@@ -355,7 +341,6 @@ pub enum PsSort {
     Name,
 }
 
-/// `plimsoll trim`.
 #[derive(Debug, Clone, Args)]
 #[command(group = clap::ArgGroup::new("what").required(true).args(["pid", "cgroup", "all"]))]
 pub struct Trim {
@@ -378,15 +363,12 @@ pub struct Trim {
     pub json: bool,
 }
 
-/// `plimsoll heap`.
 #[derive(Debug, Clone, Args)]
 pub struct HeapGroup {
-    /// What to do.
     #[command(subcommand)]
     pub command: HeapCommand,
 }
 
-/// The commands of `plimsoll heap`.
 #[derive(Debug, Clone, Subcommand)]
 pub enum HeapCommand {
     /// Run a program with this heap in place of its malloc
@@ -396,7 +378,6 @@ pub enum HeapCommand {
     Stat(HeapStat),
 }
 
-/// `plimsoll heap stat`.
 #[derive(Debug, Clone, Args)]
 #[command(override_usage = "plimsoll heap stat [OPTIONS] <PID|--all-heaps>")]
 pub struct HeapStat {
@@ -420,7 +401,6 @@ pub struct HeapStat {
     pub html: Option<PathBuf>,
 }
 
-/// `plimsoll heap run`.
 #[derive(Debug, Clone, Args)]
 pub struct HeapRun {
     /// Choose the front end for blocks of up to 16 KiB
@@ -434,7 +414,6 @@ pub struct HeapRun {
     pub program: Vec<std::ffi::OsString>,
 }
 
-/// Front ends of a heap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum HeapFrontEnd {
     /// One lock over coalescing blocks.
@@ -443,7 +422,6 @@ pub enum HeapFrontEnd {
     Lfh,
 }
 
-/// `plimsoll cleanup`.
 #[derive(Debug, Clone, Args)]
 pub struct Cleanup {
     /// Print one JSON document
@@ -451,7 +429,6 @@ pub struct Cleanup {
     pub json: bool,
 }
 
-/// `plimsoll bench`.
 #[derive(Debug, Clone, Args)]
 pub struct Bench {
     /// Measure this
@@ -462,7 +439,6 @@ pub struct Bench {
     pub json: bool,
 }
 
-/// What `plimsoll bench` measures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum BenchSubject {
     /// CPU cost of a sample at 10 and 100 Hz, beside `vmstat 1`.
@@ -471,14 +447,12 @@ pub enum BenchSubject {
     Fill,
 }
 
-/// `plimsoll completions`.
 #[derive(Debug, Clone, Args)]
 pub struct Completions {
     /// Print completions for this shell
     pub shell: clap_complete::Shell,
 }
 
-/// `plimsoll man`.
 #[derive(Debug, Clone, Args)]
 pub struct Man {
     /// Write all man pages into this folder
@@ -488,18 +462,17 @@ pub struct Man {
 /// Longest duration in seconds: ten years.
 const LONGEST: f64 = 3.2e8;
 
-/// Why the value of an option cannot be taken.
+/// An option has an invalid value. Clap adds the option and the value.
 #[derive(Debug, thiserror::Error)]
 enum ValueError {
-    #[error("give a number of seconds")]
+    #[error("not a number; give seconds")]
     NoNumber,
-    #[error("give seconds from 0 to {LONGEST}")]
+    #[error("out of range; give seconds from 0 to {LONGEST}")]
     Seconds,
-    #[error("give an address and a port, for instance 127.0.0.1:8080; port 0 is any that is free")]
+    #[error("not an address and a port; give for instance 127.0.0.1:8080; port 0 selects a free port")]
     Address,
 }
 
-/// Parses a duration in seconds.
 fn seconds(text: &str) -> Result<f64, ValueError> {
     let seconds: f64 = text.parse().map_err(|_| ValueError::NoNumber)?;
     match (0.0..=LONGEST).contains(&seconds) {
@@ -508,7 +481,7 @@ fn seconds(text: &str) -> Result<f64, ValueError> {
     }
 }
 
-/// Parses the address of a page; `localhost` is 127.0.0.1.
+/// Parses an address and a port; `localhost` is 127.0.0.1.
 fn address(text: &str) -> Result<std::net::SocketAddr, ValueError> {
     let named = text
         .strip_prefix("localhost:")

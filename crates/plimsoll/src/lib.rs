@@ -1,4 +1,4 @@
-//! The `plimsoll` command over the crates of the laboratory, the monitor and the reports. ARCHITECTURE.md draws them.
+//! The `plimsoll` command, on top of all other crates (see ARCHITECTURE.md).
 
 pub mod cli;
 pub mod command;

@@ -1,4 +1,4 @@
-//! The `plimsoll` command: parse, dispatch, print what failed once, end with the right code.
+//! The `plimsoll` command: parses, dispatches, prints an error once, and returns the exit code.
 
 use std::process::ExitCode;
 
@@ -8,7 +8,7 @@ use plimsoll::cli::Cli;
 use plimsoll::command;
 use plimsoll_model::exit::Exit;
 
-// SAFETY: the C library calls the functions of this section before `main`, with arguments that this one ignores.
+// SAFETY: the C library calls the functions of this section before `main`; this function ignores the arguments.
 #[allow(unsafe_code)]
 #[used]
 #[unsafe(link_section = ".init_array")]
@@ -25,7 +25,7 @@ fn main() -> ExitCode {
                 ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Exit::Done,
                 _ => Exit::Usage,
             };
-            // Standard output may be closed already; there is nobody left to tell.
+            // Standard output may be closed; then no reader is left.
             let _ = error.print();
             exit.into()
         }

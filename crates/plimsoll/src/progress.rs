@@ -1,4 +1,4 @@
-//! What a person sees on standard error while a run goes on.
+//! Progress of a run on standard error.
 
 use std::io::Write;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use plimsoll_lab::run::Progress;
 use plimsoll_model::quantity::seconds;
 use plimsoll_model::recording::model::{Trial, TrialStatus};
 
-/// The line that moves, and the lines that stay. Everything goes to standard error.
+/// A progress bar below permanent lines.
 #[derive(Debug)]
 pub(crate) struct TerminalProgress {
     bar: ProgressBar,
@@ -20,7 +20,7 @@ pub(crate) struct TerminalProgress {
 }
 
 impl TerminalProgress {
-    /// Progress for a run. Quiet shows nothing but warnings; verbose shows every step.
+    /// `quiet` shows only warnings and trials that are not ok; `verbose` shows every step.
     pub(crate) fn new(quiet: bool, verbose: bool) -> Self {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
         TerminalProgress {
@@ -32,7 +32,7 @@ impl TerminalProgress {
         }
     }
 
-    /// What the run will take and will not exceed, before it begins.
+    /// Prints the estimates and the limits of the run.
     pub(crate) fn bounds(&self, text: &str) {
         if !self.quiet {
             self.line(text);
@@ -40,7 +40,7 @@ impl TerminalProgress {
     }
 
     fn line(&self, text: &str) {
-        // A terminal that went away must not end a run that has to be undone.
+        // A closed terminal must not end the run before it undoes its changes.
         self.bar.suspend(|| {
             let _ = writeln!(std::io::stderr(), "{text}");
         });
@@ -73,9 +73,9 @@ impl Progress for TerminalProgress {
         self.detail(format_args!("{trial}: {phase}"));
     }
 
-    fn step(&self, what: &str) {
-        self.bar.set_message(what.to_owned());
-        self.detail(format_args!("{what}"));
+    fn step(&self, text: &str) {
+        self.bar.set_message(text.to_owned());
+        self.detail(format_args!("{text}"));
     }
 
     fn advance(&self, estimate: Duration) {
@@ -115,8 +115,8 @@ impl Progress for TerminalProgress {
     }
 }
 
-/// How fast a trial was: of loads on a heap what an operation took, as most of the bytes are never touched; of others the
-/// speed of each phase.
+/// The speed of a trial: CPU time per operation of a heap load, which touches few of its bytes; otherwise the speed of
+/// each phase.
 fn speeds(trial: &Trial) -> String {
     if let Some(took) = trial.metrics.get("operation_cpu_s") {
         return format!("{} of CPU time an operation", seconds(*took));
@@ -128,13 +128,13 @@ fn speeds(trial: &Trial) -> String {
     speeds.join(", ")
 }
 
-/// Time left: the plan's estimate until something is done, then what was done tells.
+/// Remaining time: the plan's estimate before the first progress, then the extrapolation of the progress.
 fn left(state: &ProgressState, text: &mut dyn std::fmt::Write) {
     let left = match (state.pos(), state.len()) {
         (0, Some(estimate)) => Duration::from_millis(estimate).saturating_sub(state.elapsed()),
         _ => state.eta(),
     };
-    // A column of the bar that cannot be written is no loss.
+    // Writing to the bar's string cannot fail.
     let _ = write!(text, "{:#}", HumanDuration(left));
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use plimsoll_sample::{Sampler, SamplerConfig, Target, monotonic_ns};
 
-/// Counts what threads other than the test's own ask for or give back.
+/// Counts what threads other than the test's own allocate or free.
 struct Counting;
 
 static CALLS: AtomicU64 = AtomicU64::new(0);

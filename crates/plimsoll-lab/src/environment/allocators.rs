@@ -19,7 +19,7 @@ const FOLDERS: [&str; 6] = [
 const LOADER_FILE: &str = "etc/ld.so.conf";
 const LOADER_FOLDER: &str = "etc/ld.so.conf.d";
 
-// What is installed does not change while the program runs.
+// The installed libraries do not change while the program runs.
 static FOUND: LazyLock<Vec<(&'static str, PathBuf)>> = LazyLock::new(|| found_below(Path::new("/")));
 
 /// Which of the known allocators this machine has.
@@ -27,8 +27,7 @@ pub(super) fn set() -> AllocatorSet {
     AllocatorSet::of(|known| FOUND.iter().any(|(name, _)| *name == known.name))
 }
 
-/// The library of an allocator that is not ours, where it is on this machine; none of the C library's, which needs no
-/// other one.
+/// The library of an installed allocator that is not ours; `None` for the C library's, which needs no other one.
 pub fn allocator_library(allocator: &Allocator) -> Option<PathBuf> {
     match allocator {
         Allocator::Glibc | Allocator::Plimsoll(_) => None,
@@ -76,7 +75,7 @@ fn loader_folders(root: &Path) -> Vec<PathBuf> {
     folders
 }
 
-/// The folder that a line of the loader's configuration names; none of remarks and of what it includes.
+/// The folder that a line of the loader's configuration names; `None` for comments and `include` lines.
 fn folder_of(root: &Path, line: &str) -> Option<PathBuf> {
     let folder = line.split('#').next()?.trim().strip_prefix('/')?;
     Some(root.join(folder))
@@ -103,7 +102,7 @@ mod tests {
         put("usr/lib/machine/libjemalloc.so.2", "");
         put("usr/lib/libmimalloc.so.2", "");
         put("usr/lib/libmimalloc.so.3", "");
-        // What the loader does not look into, and what is no library.
+        // Folders that the loader does not search, and files that are no library.
         put("opt/libhoard.so", "");
         fs::create_dir_all(root.path().join("usr/lib/libmesh.so")).unwrap();
         let expected = [

@@ -7,19 +7,20 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::error::{EnvironmentError, Left, UndoError, UndoReport};
-use super::journal::{Change, Journal, Opened, runs_dir, state_dir};
+use super::change::Change;
+use super::error::EnvironmentError;
+use super::journal::{Journal, Opened, runs_dir, state_dir};
 use super::lock::MachineLock;
-use super::session::boot_id;
+use super::undo::{Left, UndoError, UndoReport, Undone};
 use super::{cgroup, process, swap_device, swap_file, sysctl, zram};
 
-/// A cleanup is ended by a signal as any program is: nothing has to be put in order first.
+/// A signal ends a cleanup at once: there is nothing to restore first.
 static NEVER: AtomicBool = AtomicBool::new(false);
 
-/// What [`cleanup`] found and did.
+/// Result of [`cleanup`].
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct CleanupReport {
-    /// A line a run, those that began last first.
+    /// Newest run first.
     pub runs: Vec<RunCleanup>,
 }
 
@@ -30,24 +31,20 @@ impl CleanupReport {
     }
 }
 
-/// What was done about one run.
+/// Cleanup of one run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RunCleanup {
-    /// Name of the run.
     pub run: String,
-    /// Its journal.
     pub journal: PathBuf,
-    /// What became of it.
     pub state: RunState,
-    /// What was undone.
     pub undone: Vec<String>,
-    /// What somebody else changed since: it is theirs now, and was left alone.
+    /// Changes that another program has overwritten since; cleanup does not touch them.
     pub left_alone: Vec<Left>,
-    /// What could not be undone, and why.
+    /// Changes that cleanup cannot undo.
     pub left: Vec<Left>,
 }
 
-/// What became of a run's journal.
+/// State of a run's journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RunState {
@@ -55,15 +52,15 @@ pub enum RunState {
     Live,
     /// Everything is undone and the journal is removed.
     Undone,
-    /// Something is left and the journal is kept.
+    /// Cleanup could not undo everything, and keeps the journal.
     Kept,
 }
 
-/// Undoes the changes of all runs whose process is dead, newest run first. Live runs are left alone. `wait` is
-/// how long to wait for a live run that holds the machine.
+/// Undoes the changes of all runs whose process is dead, newest run first. Does not touch live runs; waits up to
+/// `wait` for a live run that holds the machine.
 ///
 /// # Errors
-/// When the state folder cannot be read. What cannot be undone is not an error but in the report.
+/// When the state folder cannot be read. A change that cannot be undone is in the report.
 pub fn cleanup(wait: Option<Duration>) -> Result<CleanupReport, EnvironmentError> {
     cleanup_in(&state_dir(), wait)
 }
@@ -77,13 +74,13 @@ pub fn cleanup_in(state: &Path, wait: Option<Duration>) -> Result<CleanupReport,
     if paths.is_empty() {
         return Ok(CleanupReport::default());
     }
-    // What a dead run changed may be what a live run relies on: nothing is undone under a live run's feet.
+    // A live run may rely on a dead run's change, so cleanup undoes nothing while a run holds the machine.
     let holder = match MachineLock::acquire(state, "cleanup", wait, &NEVER) {
         Ok(lock) => Ok(lock),
         Err(EnvironmentError::Busy { holder, .. }) => Err(holder),
         Err(error) => return Err(error),
     };
-    let boot = boot_id()?;
+    let boot = plimsoll_proc::sysctl::boot_id()?;
     let mut found = Vec::new();
     let mut report = CleanupReport::default();
     for path in paths {
@@ -203,24 +200,15 @@ fn clean_run(mut journal: Journal, boot: &str) -> RunCleanup {
     }
 }
 
-/// What undoing changes came to.
+/// Result of [`undo_changes`].
 #[derive(Debug, Default)]
 pub(super) struct Done {
     pub(super) report: UndoReport,
     pub(super) left: Vec<Left>,
 }
 
-/// How a change stopped being this run's.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Undone {
-    /// It is gone, now or before.
-    Gone,
-    /// Somebody else changed it since, as the words say: it is theirs.
-    NotOurs(String),
-}
-
-/// Undoes the outstanding changes from number `from` on, newest first, and writes each undoing down. A change
-/// that does not `count` (it went with a reboot) is written down as undone without a look.
+/// Undoes the outstanding changes from number `from` on, newest first, and writes each undoing down. A change that
+/// does not `count` (it went with a reboot) is recorded as undone without a check.
 pub(super) fn undo_changes(journal: &mut Journal, from: u32, count: impl Fn(&Change) -> bool) -> Done {
     let mut done = Done::default();
     for (number, change) in journal.outstanding_since(from) {
@@ -233,7 +221,7 @@ pub(super) fn undo_changes(journal: &mut Journal, from: u32, count: impl Fn(&Cha
         let result = result.map_err(|error| error.to_string());
         let written = result.and_then(|undone| match journal.record_undone(number) {
             Ok(()) => Ok(undone),
-            Err(error) => Err(format!("undone, but the journal cannot be written: {error}")),
+            Err(error) => Err(format!("undone, but not recorded: {error}")),
         });
         match written {
             Ok(Undone::Gone) => done.report.undone.push(what),

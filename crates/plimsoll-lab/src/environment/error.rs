@@ -1,4 +1,4 @@
-//! What can go wrong with the environment, in words that say what to do.
+//! Errors of the environment, each with a remedy.
 
 use std::fmt;
 use std::io;
@@ -9,181 +9,68 @@ use plimsoll_proc::ControlError;
 use plimsoll_proc::swap_header::SwapHeaderError;
 use serde::Serialize;
 
-use super::lock::Holder;
+use super::holder::Holder;
+use super::undo::Left;
 
-/// What to do where a cgroup has no `memory.high`.
+/// Remedy for a cgroup without `memory.high`.
 pub(super) const HOW_TO_GET_HIGH: &str =
     "boot with cgroup v2 alone (`cgroup_no_v1=memory`), or cap by the limit (`cap-by=limit`)";
-
-/// Why a change could not be undone.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub(super) enum UndoError {
-    /// The system refused.
-    #[error("cannot {action}: {source}")]
-    System {
-        /// What was tried, as words that follow "cannot".
-        action: String,
-        /// What the system answered.
-        source: io::Error,
-    },
-    /// Something on the way to the undoing failed.
-    #[error(transparent)]
-    Environment(#[from] EnvironmentError),
-    /// A swap area that is on.
-    #[error("it is in use as swap")]
-    InUse,
-    /// The kernel keeps a swap area on.
-    #[error("swapoff failed: {0}")]
-    SwapOff(plimsoll_os::Errno),
-    /// What a swap area holds has no room in RAM.
-    #[error("swapoff failed: RAM cannot take the {used} bytes that it holds; end some programs")]
-    NoRoom {
-        /// Bytes in the area.
-        used: u64,
-    },
-    /// Signals end every attempt.
-    #[error("swapoff was interrupted by signals again and again")]
-    Interrupted,
-    /// A swap file that was deleted while it was on.
-    #[error(
-        "its file was deleted while it was in use, and it cannot be turned off without ({errno}): {used} bytes of memory \
-         are in it, and it stays until the machine is started anew"
-    )]
-    Deleted {
-        /// The kernel's answer.
-        errno: plimsoll_os::Errno,
-        /// Bytes in the area.
-        used: u64,
-    },
-    /// A device that is there after its removal.
-    #[error("it is still there")]
-    Stays,
-    /// A controller that is on after it was turned off.
-    #[error("it stays enabled")]
-    StaysEnabled,
-    /// A cgroup without processes that cannot be removed.
-    #[error("it stays busy: it has child cgroups, or the kernel still frees its memory")]
-    Busy,
-    /// A cgroup whose processes cannot be moved out.
-    #[error("processes {0:?} are in it and cannot be moved out: end them")]
-    Occupied(Vec<u32>),
-    /// A process that outlives its killing.
-    #[error("still there {0} s after SIGKILL")]
-    Unkillable(u64),
-    /// A value that the kernel does not take back.
-    #[error("`{before}` was written back but it holds `{found}`")]
-    NotTaken {
-        /// What was written.
-        before: String,
-        /// What it holds.
-        found: String,
-    },
-}
-
-impl UndoError {
-    /// What the system answered when `action` (words that follow "cannot") was tried.
-    pub(super) fn system<E: Into<io::Error>>(action: impl Into<String>) -> impl FnOnce(E) -> UndoError {
-        let action = action.into();
-        move |source| UndoError::System {
-            action,
-            source: source.into(),
-        }
-    }
-}
 
 /// Why the environment could not be made, or not be undone.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EnvironmentError {
-    /// The machine or the privileges lack something.
-    #[error("this machine cannot run the trial as asked:\n{}", list(.0))]
+    #[error("cannot run the trial on this machine:\n{}", list(.0))]
     Missing(Vec<Missing>),
-    /// Another run holds the machine.
-    #[error("{holder} is using this machine's memory settings; wait for it (`--wait`) or end it (lock: {})", lock.display())]
-    Busy {
-        /// Who holds it.
-        holder: Holder,
-        /// The lock file.
-        lock: PathBuf,
-    },
-    /// A stop was asked for while waiting for the machine or for the kernel.
-    #[error("interrupted before it was done")]
+    #[error("cannot lock this machine ({}): {holder} holds it; wait for it (`--wait`) or end it", lock.display())]
+    Busy { holder: Holder, lock: PathBuf },
+    /// The user stopped the run while it waited for the machine or the kernel.
+    #[error("interrupted")]
     Interrupted,
-    /// The kernel was not done with a reclaim in time.
-    #[error("the cgroup was not reclaimed within {:.1} s; raise `phase-timeout`, or ask for less", timeout.as_secs_f64())]
-    ReclaimTimedOut {
-        /// The time that it had.
-        timeout: Duration,
-    },
+    /// A reclaim took longer than `timeout`.
+    #[error("cannot reclaim the cgroup within {:.1} s; raise `phase-timeout`, or lower `size`", timeout.as_secs_f64())]
+    ReclaimTimedOut { timeout: Duration },
     /// A cgroup's limit cannot be set, as more stays in use than it allows.
     #[error(
-        "the cgroup cannot be limited to {limit} bytes: {used} are in use after the kernel has reclaimed what it could; \
-         give the trial more swap (`swap-size`), or ask for a higher cap"
+        "cannot limit the cgroup to {limit} bytes: {used} are in use after the reclaim; raise `swap-size` or the cap"
     )]
-    LimitNotReached {
-        /// Bytes asked for.
-        limit: u64,
-        /// Bytes in use.
-        used: u64,
-    },
+    LimitNotReached { limit: u64, used: u64 },
     /// A cgroup of v1 has no soft ceiling.
-    #[error("cgroup v1 has no memory.high; {HOW_TO_GET_HIGH}")]
+    #[error("cannot set memory.high: cgroup v1 has none; {HOW_TO_GET_HIGH}")]
     NoHigh,
     /// A change of the system, or its undoing, failed.
     #[error("cannot {action}: {source}{}", advice_clause(.advice))]
     System {
-        /// What was tried, as words that follow "cannot".
+        /// Attempted action; follows "cannot".
         action: String,
-        /// What the system answered.
         source: io::Error,
-        /// What to do about it; may be empty.
+        /// Remedy; may be empty.
         advice: String,
     },
     /// The kernel took a value but does not show it.
-    #[error("{} was set to `{wanted}` but holds `{found}`: the kernel does not support it", path.display())]
+    #[error("cannot set {} to `{wanted}`: it holds `{found}` after the write, so the kernel does not support the value", path.display())]
     NotTaken {
-        /// The control file.
         path: PathBuf,
-        /// What was written.
         wanted: String,
-        /// What it holds.
         found: String,
     },
-    /// zram has no such algorithm.
-    #[error("zram of this kernel has no algorithm `{asked}`; it has {}", available.join(", "))]
-    UnknownAlgorithm {
-        /// What was asked.
-        asked: String,
-        /// What there is.
-        available: Vec<String>,
-    },
-    /// zswap has no such compressor.
-    #[error("zswap of this kernel has no compressor `{asked}` (it fell back to `{found}`); loaded now: {}", available.join(", "))]
+    #[error("cannot set the zram algorithm `{asked}`: this kernel has {}", available.join(", "))]
+    UnknownAlgorithm { asked: String, available: Vec<String> },
+    #[error("cannot set the zswap compressor `{asked}`: the kernel uses `{found}`; loaded now: {}", available.join(", "))]
     UnknownCompressor {
-        /// What was asked.
         asked: String,
-        /// What the kernel used instead.
         found: String,
         /// Compressors of `/proc/crypto`.
         available: Vec<String>,
     },
     /// The folder's file system cannot hold a swap file.
-    #[error("{} cannot hold a swap file: {why}; name another folder with `swap-dir`", folder.display())]
-    UnsuitableFolder {
-        /// The folder.
-        folder: PathBuf,
-        /// Why not.
-        why: String,
-    },
-    /// Too little disk space for the swap file.
+    #[error("cannot make a swap file in {}: {why}; name another folder with `swap-dir`", folder.display())]
+    UnsuitableFolder { folder: PathBuf, why: String },
     #[error(
-        "a swap file of {needed} bytes does not fit in {}: {available} bytes are available and {reserve} stay reserved; free some space, ask for less `swap-size` or name another `swap-dir`", folder.display()
+        "cannot make a swap file of {needed} bytes in {}: {available} bytes are available, of which {reserve} stay free; free some space, lower `swap-size` or name another `swap-dir`", folder.display()
     )]
     DiskFull {
-        /// The folder.
         folder: PathBuf,
-        /// Bytes asked for.
         needed: u64,
         /// Bytes free for this user.
         available: u64,
@@ -193,20 +80,13 @@ pub enum EnvironmentError {
     /// Size that no swap area can have.
     #[error(transparent)]
     Header(#[from] SwapHeaderError),
-    /// Something could not be undone; the journal is kept.
-    #[error("left behind (journal {}); see to the reason, then run `plimsoll cleanup`:\n{}", journal.display(), list(left))]
-    LeftBehind {
-        /// What is left, and why.
-        left: Vec<Left>,
-        /// The journal that still names it.
-        journal: PathBuf,
-    },
-    /// Setting up failed, and so did undoing what had been set up.
-    #[error("{cause}\nand undoing what was already set up failed: {undo}")]
+    /// A change could not be undone; the journal stays.
+    #[error("cannot undo every change (journal {}); remove the causes, then run `plimsoll cleanup`:\n{}", journal.display(), list(left))]
+    LeftBehind { left: Vec<Left>, journal: PathBuf },
+    /// Set-up failed, and so did undoing its first part.
+    #[error("{cause}\nand cannot undo the part that was set up: {undo}")]
     AndUndo {
-        /// Why setting up failed.
         cause: Box<EnvironmentError>,
-        /// Why undoing failed.
         undo: Box<EnvironmentError>,
     },
 }
@@ -222,7 +102,7 @@ impl EnvironmentError {
         }
     }
 
-    /// As [`EnvironmentError::system`], with words on what to do.
+    /// As [`EnvironmentError::system`], with a remedy.
     pub(super) fn system_with(
         action: impl Into<String>,
         source: io::Error,
@@ -255,7 +135,7 @@ impl From<ControlError> for EnvironmentError {
     }
 }
 
-/// What usually helps against an error of the system.
+/// Usual remedy for an error of the system.
 fn advice(error: &io::Error) -> &'static str {
     match error.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => "run as root (`sudo plimsoll ...`)",
@@ -283,37 +163,31 @@ fn list<T: fmt::Display>(items: &[T]) -> String {
         .join("\n")
 }
 
-/// The kinds of things that a trial needs.
+/// Kinds of requirements of a trial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum MissingKind {
     /// A memory cgroup to make others in.
     Cgroup,
-    /// A right that this user, or this container, does not have.
+    /// A privilege that this user or container lacks.
     Privilege,
-    /// zram.
     Zram,
-    /// zswap.
     Zswap,
     /// A folder that can hold a swap file.
     SwapFolder,
-    /// Reserved huge pages.
     HugePages,
-    /// The library of an allocator.
     Allocator,
 }
 
-/// Something that a trial needs and this machine, or this user, does not have.
+/// A requirement of a trial that this machine or user lacks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Missing {
-    /// Which kind of thing is missing.
     pub kind: MissingKind,
-    /// What is missing, in words.
+    /// The missing item, as text.
     pub what: String,
-    /// What cannot be done without it.
+    /// The consequence.
     pub why: String,
-    /// How to get it.
     pub how: String,
 }
 
@@ -321,31 +195,6 @@ impl fmt::Display for Missing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}. To get it: {}", self.what, self.why, self.how)
     }
-}
-
-/// A change that could not be undone.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Left {
-    /// The change.
-    pub what: String,
-    /// Why it is still there.
-    pub why: String,
-}
-
-impl fmt::Display for Left {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.what, self.why)
-    }
-}
-
-/// What undoing did.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-#[must_use]
-pub struct UndoReport {
-    /// What was undone.
-    pub undone: Vec<String>,
-    /// What somebody else changed since: it is theirs now, and was left alone.
-    pub left_alone: Vec<Left>,
 }
 
 #[cfg(test)]
@@ -363,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn every_key_that_an_error_names_is_one_of_the_scenario_s() {
+    fn errors_name_only_keys_of_scenarios() {
         let folder = PathBuf::from("/x");
         let errors = [
             EnvironmentError::UnsuitableFolder {

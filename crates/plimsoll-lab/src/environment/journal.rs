@@ -1,10 +1,11 @@
-//! The journal of a run: what it changed on this machine, written down and on the disk before each change.
+//! The journal of a run: its changes of this machine, each on the disk before it happens.
 //!
 //! One JSON document a line: a [`Header`], then `change` and `undone` lines. The owner holds an exclusive lock
-//! (`flock`) on the file for its life, so that a journal which can be locked belongs to a dead run. The lock goes
-//! with the process, however it ends.
+//! (`flock`) on the file for its life, so that a journal which can be locked belongs to a dead run. The lock goes at
+//! the end of the process, also after a SIGKILL.
 //!
-//! Invariant: a change that is not yet undone has a `change` line and no `undone` line of its number.
+//! Invariant: a change that is not yet undone has a `change` line and no `undone` line of its number. Checked by
+//! `a_journal_torn_anywhere_undoes_its_whole_lines`.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -14,14 +15,16 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with};
 use serde::{Deserialize, Serialize};
 
-/// Version of the journal's format.
+use super::change::Change;
+use super::error::EnvironmentError;
+
 pub(super) const JOURNAL_VERSION: u32 = 1;
 
 /// Environment variable that moves the state folder.
 const STATE_DIR_VARIABLE: &str = "PLIMSOLL_STATE_DIR";
 
-/// The folder of the journals and the machine lock: `$PLIMSOLL_STATE_DIR`, or `/var/lib/plimsoll` for root, or
-/// the user's own state folder for others (who can change nothing system-wide).
+/// The folder of the journals and the machine lock: `$PLIMSOLL_STATE_DIR`, or `/var/lib/plimsoll` for root, or the
+/// user's own state folder for others, whose runs change nothing system-wide.
 pub(super) fn state_dir() -> PathBuf {
     if let Some(dir) = std::env::var_os(STATE_DIR_VARIABLE).filter(|dir| !dir.is_empty()) {
         return PathBuf::from(dir);
@@ -38,94 +41,25 @@ pub(super) fn state_dir() -> PathBuf {
         .join("plimsoll")
 }
 
-/// The folder of the journals under `state`.
 pub(super) fn runs_dir(state: &Path) -> PathBuf {
     state.join("runs")
 }
 
-/// Makes a folder that only its owner may enter: who may write a journal decides what is undone.
+/// Makes a folder with mode 0700: `cleanup` runs as root and obeys the journals in it.
 pub(super) fn make_private_folder(path: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
-/// First line of a journal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Header {
-    /// [`JOURNAL_VERSION`].
     pub(super) journal: u32,
-    /// Name of the run.
     pub(super) run: String,
-    /// Its command line.
     pub(super) command: Vec<String>,
-    /// Process id of the owner.
     pub(super) pid: u32,
     /// Boot that the changes belong to: after another one only files on disk are left of them.
     pub(super) boot_id: String,
     /// When the run began, in nanoseconds since the epoch: later runs are undone first.
     pub(super) started_ns: u64,
-}
-
-/// A change of the system, with what is needed to undo it and to see whether it is still as we left it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "kebab-case")]
-pub(super) enum Change {
-    /// A kernel module was loaded.
-    Module { name: String },
-    /// A zram device is about to be added; `before` are those that were there. Superseded by `Zram` at once.
-    ZramAdd { before: Vec<u32> },
-    /// A zram device was configured: `added` by us, or a free one taken over.
-    Zram {
-        id: u32,
-        added: bool,
-        disksize: u64,
-        uuid: String,
-    },
-    /// A free zram device with this algorithm is about to be taken over.
-    ZramAlgorithm { id: u32, before: String },
-    /// A swap area with this UUID in its header was turned on.
-    SwapOn { path: PathBuf, uuid: String },
-    /// A swap file was made, whose header gets this UUID.
-    File { path: PathBuf, uuid: String },
-    /// A control file's value was changed.
-    Value {
-        path: PathBuf,
-        before: String,
-        wrote: String,
-    },
-    /// A cgroup was made.
-    Cgroup { path: PathBuf },
-    /// The memory controller was enabled for the children of a cgroup.
-    MemoryController { cgroup: PathBuf },
-    /// A process was started; the start time tells it from another one with the same number.
-    Process { pid: u32, start_time: u64 },
-}
-
-impl Change {
-    /// Whether the change is still there after a reboot.
-    pub(super) fn survives_reboot(&self) -> bool {
-        matches!(self, Change::File { .. })
-    }
-}
-
-impl std::fmt::Display for Change {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Change::Module { name } => write!(f, "kernel module {name}"),
-            Change::ZramAdd { .. } => write!(f, "zram device that was being added"),
-            Change::Zram { id, .. } => write!(f, "zram device /dev/zram{id}"),
-            Change::ZramAlgorithm { id, .. } => write!(f, "algorithm of /dev/zram{id}"),
-            Change::SwapOn { path, .. } => write!(f, "swap on {}", path.display()),
-            Change::File { path, .. } => write!(f, "file {}", path.display()),
-            Change::Value { path, before, wrote } => {
-                write!(f, "value of {} ({before} -> {wrote})", path.display())
-            }
-            Change::Cgroup { path } => write!(f, "cgroup {}", path.display()),
-            Change::MemoryController { cgroup } => {
-                write!(f, "memory controller for the children of {}", cgroup.display())
-            }
-            Change::Process { pid, .. } => write!(f, "process {pid}"),
-        }
-    }
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -146,16 +80,15 @@ pub(super) struct Journal {
     header: Header,
     next: u32,
     outstanding: Vec<(u32, Change)>,
-    /// Lines that could not be read, with why: what they said is not known, so the journal cannot be closed.
+    /// Unreadable lines with the cause. Their changes are unknown, so the journal stays.
     damage: Vec<String>,
 }
 
-/// What opening somebody else's journal found.
+/// State of another run's journal.
 #[derive(Debug)]
 pub(super) enum Opened {
-    /// Nobody owns it: it is ours to undo now.
+    /// The owner is dead; this process now owns the journal.
     Dead(Box<Journal>),
-    /// Its owner lives.
     Live,
     /// It was removed meanwhile, or holds not even a whole first line.
     Empty,
@@ -164,11 +97,10 @@ pub(super) enum Opened {
 }
 
 impl Journal {
-    /// Makes the journal of a new run.
     pub(super) fn create(state: &Path, header: Header) -> io::Result<Journal> {
         let folder = runs_dir(state);
         make_private_folder(&folder)?;
-        // It gets its name when it is locked and has its header: nobody ever sees a journal that looks dead.
+        // The file gets its name after the lock and the header, so that no other process takes it for a dead run's.
         let unnamed = folder.join(format!(".{}.new", header.run));
         let file = OpenOptions::new()
             .create(true)
@@ -243,27 +175,37 @@ impl Journal {
         &self.damage
     }
 
-    /// Number that the next change will have.
+    /// Name of the run, as it stands in names of cgroups and files.
+    pub(super) fn run(&self) -> &str {
+        &self.header.run
+    }
+
     pub(super) fn next_number(&self) -> u32 {
         self.next
     }
 
     /// Writes down a change that is about to be made; it is on the disk when this returns.
-    pub(super) fn record(&mut self, change: Change) -> io::Result<u32> {
+    pub(super) fn record(&mut self, change: Change) -> Result<u32, EnvironmentError> {
         let number = self.next;
         self.append(&Line::Change {
             number,
             change: change.clone(),
-        })?;
+        })
+        .map_err(|source| self.cannot_write(source))?;
         self.next += 1;
         self.outstanding.push((number, change));
         Ok(number)
     }
 
     /// Writes down that a change is undone, or was never made.
-    pub(super) fn record_undone(&mut self, number: u32) -> io::Result<()> {
+    pub(super) fn record_undone(&mut self, number: u32) -> Result<(), EnvironmentError> {
         self.outstanding.retain(|(other, _)| *other != number);
         self.append(&Line::Undone { number })
+            .map_err(|source| self.cannot_write(source))
+    }
+
+    fn cannot_write(&self, source: io::Error) -> EnvironmentError {
+        EnvironmentError::system(format!("write the journal {}", self.path.display()), source)
     }
 
     /// Changes with number `from` or later that are not undone, newest first.
@@ -299,7 +241,7 @@ impl Journal {
             .and_then(|()| self.file.sync_data());
         match written {
             Ok(()) => self.length += text.len() as u64,
-            // Shrinking needs no room. Should it fail nonetheless, the reader tells of the damaged line.
+            // Shrinking needs no disk space. If it fails all the same, the reader reports the damaged line.
             Err(_) => drop(self.file.set_len(self.length)),
         }
         written
@@ -324,7 +266,6 @@ fn rename_unique(from: &Path, folder: &Path, run: &str) -> io::Result<PathBuf> {
     }
 }
 
-/// Why a journal cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Unreadable {
     #[error("its first line is not a header")]
@@ -332,7 +273,7 @@ pub(super) enum Unreadable {
     #[error("its first line cannot be read ({0})")]
     Header(serde_json::Error),
     #[error(
-        "it has format {0} and this program knows format {JOURNAL_VERSION}: clean up with the version that wrote it"
+        "it has format {0} and this program reads format {JOURNAL_VERSION}; clean up with the version that wrote it"
     )]
     Format(u32),
 }
@@ -344,7 +285,7 @@ struct Parsed {
     damage: Vec<String>,
 }
 
-/// Reads whole lines. Lines that make no sense are told of; what they said is never guessed.
+/// Reads whole lines. Reports unreadable lines and guesses nothing.
 fn parse(text: &str) -> Result<Parsed, Unreadable> {
     let mut lines = text.lines().enumerate();
     let first = lines.next().map_or("", |(_, line)| line);

@@ -3,7 +3,6 @@
 //! Swap, zswap and the sysctls are the machine's, and two runs that measure at once would measure each other. The
 //! lock is a `flock`, so that it is free when its holder is dead, however it died.
 
-use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -12,33 +11,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{FlockOperation, flock};
-use serde::{Deserialize, Serialize};
-
 use super::error::EnvironmentError;
+use super::holder::Holder;
 use super::journal::make_private_folder;
+use rustix::fs::{FlockOperation, flock};
 
 /// How often a waiting run looks whether the lock is free.
 const POLL: Duration = Duration::from_millis(50);
-
-/// Who holds the machine lock.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Holder {
-    /// Name of the run; empty where the holder has not written it yet.
-    pub run: String,
-    /// Its process id; 0 where it is not known.
-    pub pid: u32,
-}
-
-impl fmt::Display for Holder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.run.is_empty() {
-            f.write_str("another run")
-        } else {
-            write!(f, "run `{}` (process {})", self.run, self.pid)
-        }
-    }
-}
 
 /// The lock, held until dropped.
 #[derive(Debug)]
@@ -65,7 +44,7 @@ impl MachineLock {
             .mode(0o600)
             .open(&path)
             .map_err(failed)?;
-        // `None` where the wait is longer than time can be told: then it has no end.
+        // `None` if the wait overflows an instant: no deadline.
         let deadline = Instant::now().checked_add(wait.unwrap_or_default());
         loop {
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {

@@ -20,7 +20,7 @@ const DISK_RESERVE_MOST: u64 = 1 << 30;
 pub(super) struct DiskSpace {
     /// Free for this user.
     pub(super) available: u64,
-    /// What of it is not to be used.
+    /// Bytes that stay free.
     pub(super) reserve: u64,
 }
 
@@ -48,11 +48,11 @@ pub fn machine() -> Result<Machine, EnvironmentError> {
     })
 }
 
-/// Bytes that a swap file in `folder` may take: what is free for this user less a reserve of 5 % of the disk, at
-/// most 1 GiB.
+/// Bytes that a swap file in `folder` may take: the space that is free for this user less a reserve of 5 % of the
+/// disk, at most 1 GiB.
 ///
 /// # Errors
-/// When the folder cannot be looked at.
+/// When `statvfs` fails.
 pub fn disk_free(folder: &Path) -> Result<u64, EnvironmentError> {
     let space = disk_space(folder).map_err(|source| EnvironmentError::reading(folder, source))?;
     Ok(space.available.saturating_sub(space.reserve))

@@ -1,16 +1,25 @@
-//! What a run is done to: cgroup, swap devices, sysctls; set up, journalled first, undone after.
+//! The environment of a trial: cgroup, swap devices, sysctls.
 //!
 //! A [`Session`] is a run's right to change this machine: the machine lock, and a journal of every change. An
-//! [`Environment`] is what one trial is done to. All undoing, whether at the end of a trial, after an error or by
-//! [`cleanup`] after a `kill -9`, goes through the journal's entries, newest first.
+//! [`Environment`] belongs to one trial. All undoing, whether at the end of a trial, after an error or by [`cleanup`]
+//! after a `kill -9`, goes through the journal's entries, newest first.
 //!
 //! Invariant: no change of the system without a journal entry that was on the disk before it.
-//! Invariant: nothing is undone that does not still look as this program left it.
+//! Checked by `zram_of_a_killed_run_is_undone`, `zswap_and_swap_file_of_a_killed_run_are_undone` and
+//! `a_journal_torn_anywhere_undoes_its_whole_lines`.
+//!
+//! Invariant: no undoing of a change that another program has overwritten since. Checked by
+//! `a_value_is_restored_unless_another_process_changed_it` and `a_device_that_another_process_took_over_stays`.
+//!
+//! Layers, from the bottom: `change`, `undo` (nouns) and `error`; `journal`; one module for each kind of change, which
+//! records it and undoes it; `cleanup`, which calls the module of a change; `session`; `prepare`.
 
 mod allocators;
 mod cgroup;
+mod change;
 mod cleanup;
 mod error;
+mod holder;
 mod journal;
 mod lock;
 mod machine;
@@ -22,18 +31,20 @@ mod session;
 mod swap_device;
 mod swap_file;
 mod sysctl;
+mod undo;
 mod zram;
 mod zswap;
 
 pub use allocators::{allocator_library, found_below as allocators_below};
 pub use cgroup::{Cgroup, Reclaimed};
 pub use cleanup::{CleanupReport, RunCleanup, RunState, cleanup, cleanup_in};
-pub use error::{EnvironmentError, Left, Missing, MissingKind, UndoReport};
-pub use lock::Holder;
+pub use error::{EnvironmentError, Missing, MissingKind};
+pub use holder::Holder;
 pub use machine::{disk_free, machine};
 pub use prepare::{CgroupDescription, Description, Environment, SwapDescription, ValueDescription};
 pub use requirements::{can_prepare, missing};
 pub use reserve::{Misfit, TooLarge, Tripwire, memory_reserve, safe_size};
 pub use session::Session;
 pub use swap_device::{SwapDevice, SwapKind};
+pub use undo::{Left, UndoReport};
 pub use zswap::ZswapDescription;

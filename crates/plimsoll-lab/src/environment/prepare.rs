@@ -10,15 +10,17 @@ use serde::{Serialize, Serializer};
 use plimsoll_model::scenario::{Settings, Subject};
 
 use super::cgroup::{Cgroup, CgroupSettings};
-use super::error::{EnvironmentError, Missing, MissingKind, UndoReport};
+use super::error::{EnvironmentError, Missing, MissingKind};
+use super::journal::Journal;
 use super::requirements::missing;
 use super::session::Session;
 use super::swap_device::{SwapDevice, SwapKind};
+use super::undo::UndoReport;
 use super::zswap::ZswapDescription;
 use super::{swap_file, sysctl, zram, zswap};
 
-/// Everything that one trial is done to. Ends with [`Environment::tear_down`]; what is not torn down is undone
-/// when the session ends.
+/// The cgroup, swap area and sysctls of one trial. [`Environment::tear_down`] undoes them, or else the end of the
+/// session.
 #[derive(Debug)]
 #[must_use]
 pub struct Environment {
@@ -29,10 +31,9 @@ pub struct Environment {
     description: Description,
 }
 
-/// What was really set, as the kernel shows it.
+/// The settings in force, as read back from the kernel.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Description {
-    /// The cgroup.
     pub cgroup: Option<CgroupDescription>,
     /// The swap area, where the subject has one.
     pub swap: Option<SwapDescription>,
@@ -42,15 +43,11 @@ pub struct Description {
     pub values: Vec<ValueDescription>,
 }
 
-/// The cgroup of a trial.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct CgroupDescription {
-    /// Version of its interface.
     #[serde(serialize_with = "version_name")]
     pub version: CgroupVersion,
-    /// Its folder.
     pub path: PathBuf,
-    /// Its limit in bytes.
     pub limit: Option<u64>,
 }
 
@@ -58,10 +55,8 @@ fn version_name<S: Serializer>(version: &CgroupVersion, serializer: S) -> Result
     serializer.serialize_str(version.name())
 }
 
-/// The swap area of a trial.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SwapDescription {
-    /// The area.
     pub device: SwapDevice,
     /// How it came to be, in words.
     pub mechanism: String,
@@ -70,11 +65,8 @@ pub struct SwapDescription {
 /// A value that was changed for a trial.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ValueDescription {
-    /// The control file.
     pub path: PathBuf,
-    /// What it held before.
     pub before: String,
-    /// What it holds during the trial.
     pub now: String,
 }
 
@@ -114,19 +106,19 @@ impl fmt::Display for Description {
 }
 
 impl Environment {
-    /// Sets up what `settings` ask for: a cgroup with the limit, the sysctls, zswap on or off, the subject's swap.
-    /// Whatever was set up is undone again when a later part fails.
+    /// Sets up the cgroup with its limit, the sysctls, zswap and the subject's swap. A failure undoes the parts
+    /// before it.
     ///
     /// # Errors
-    /// [`EnvironmentError::Missing`] with everything that is missing, before anything is changed; any other
-    /// variant when the system refuses something.
+    /// [`EnvironmentError::Missing`] with every missing requirement, before any change; any other variant when the
+    /// system refuses something.
     pub fn prepare(session: &mut Session, settings: &Settings) -> Result<Environment, EnvironmentError> {
         let lacking = missing(settings);
         if !lacking.is_empty() {
             return Err(EnvironmentError::Missing(lacking));
         }
-        let first = session.mark();
-        match set_up(session, settings, first) {
+        let first = session.journal().next_number();
+        match set_up(session.journal_mut(), settings, first) {
             Ok(environment) => Ok(environment),
             Err(cause) => match session.undo_since(first) {
                 Ok(_) => Err(cause),
@@ -138,17 +130,14 @@ impl Environment {
         }
     }
 
-    /// The cgroup for the trial's workers.
     pub fn cgroup(&self) -> Option<&Cgroup> {
         self.cgroup.as_ref()
     }
 
-    /// The swap area of the trial.
     pub fn swap_device(&self) -> Option<&SwapDevice> {
         self.swap.as_ref()
     }
 
-    /// What was really set.
     pub fn description(&self) -> &Description {
         &self.description
     }
@@ -164,7 +153,7 @@ impl Environment {
     }
 }
 
-fn set_up(session: &mut Session, settings: &Settings, first: u32) -> Result<Environment, EnvironmentError> {
+fn set_up(journal: &mut Journal, settings: &Settings, first: u32) -> Result<Environment, EnvironmentError> {
     let hierarchy = Hierarchy::of_this_process().map_err(|found| {
         EnvironmentError::Missing(vec![Missing {
             kind: MissingKind::Cgroup,
@@ -178,19 +167,19 @@ fn set_up(session: &mut Session, settings: &Settings, first: u32) -> Result<Envi
         swappiness: settings.swappiness,
         swap: settings.subject.has_swap(),
     };
-    let cgroup = Cgroup::create(session, &hierarchy, allowed)?;
-    let values = set_sysctls(session, settings)?;
+    let cgroup = Cgroup::create(journal, &hierarchy, allowed)?;
+    let values = set_sysctls(journal, settings)?;
     match &settings.subject {
         Subject::Zswap(compressor) => {
-            zswap::turn_on(session, compressor.as_deref(), settings.zswap_pool_percent)?;
+            zswap::turn_on(journal, compressor.as_deref(), settings.zswap_pool_percent)?;
         }
-        Subject::Zram(_) | Subject::SwapFile => zswap::turn_off(session)?,
+        Subject::Zram(_) | Subject::SwapFile => zswap::turn_off(journal)?,
         Subject::NoSwap | Subject::Allocator(_) => {}
     }
     let swap = match &settings.subject {
-        Subject::Zram(algorithm) => Some(zram::create(session, algorithm.as_deref(), settings.swap_size)?),
+        Subject::Zram(algorithm) => Some(zram::create(journal, algorithm.as_deref(), settings.swap_size)?),
         Subject::Zswap(_) | Subject::SwapFile => Some(swap_file::create(
-            session,
+            journal,
             &settings.swap_dir,
             settings.swap_size,
         )?),
@@ -218,7 +207,7 @@ fn set_up(session: &mut Session, settings: &Settings, first: u32) -> Result<Envi
 }
 
 fn set_sysctls(
-    session: &mut Session,
+    journal: &mut Journal,
     settings: &Settings,
 ) -> Result<Vec<ValueDescription>, EnvironmentError> {
     let mut values = Vec::new();
@@ -228,7 +217,7 @@ fn set_sysctls(
     ] {
         let Some(asked) = asked else { continue };
         let (path, now) = (Path::new(path), asked.to_string());
-        if let Some(before) = sysctl::set(session, path, &now)? {
+        if let Some(before) = sysctl::set(journal, path, &now)? {
             values.push(ValueDescription {
                 path: path.to_owned(),
                 before,

@@ -1,4 +1,4 @@
-//! Processes that a run started, told from later ones of the same number by their start time.
+//! Processes that a run started. Their start time distinguishes them from later ones of the same pid.
 
 use std::io;
 use std::thread;
@@ -7,8 +7,7 @@ use std::time::{Duration, Instant};
 use plimsoll_proc::PidStat;
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::cleanup::Undone;
-use super::error::UndoError;
+use super::undo::{UndoError, Undone};
 
 /// How long a killed process may take to be gone: its memory has to be freed, possibly from swap.
 const GONE_WITHIN: Duration = Duration::from_secs(10);
@@ -50,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_process_of_that_start_time_is_killed() {
+    fn undo_kills_only_the_process_of_that_start_time() {
         let mut child = plimsoll_testkit::command("sleep").arg("60").spawn().unwrap();
         let start = start_time(child.id()).unwrap();
         assert_eq!(undo(child.id(), start + 1).unwrap(), Undone::Gone);

@@ -1,4 +1,4 @@
-//! What a trial needs of the machine and the user, asked before anything is changed.
+//! Requirements of a trial on the machine and the user, checked before any change.
 
 use std::path::Path;
 use std::sync::LazyLock;
@@ -17,19 +17,19 @@ use super::cgroup::find_parent;
 use super::error::{HOW_TO_GET_HIGH, Missing, MissingKind};
 use super::{swap_file, zram, zswap};
 
-// What cannot change while the program runs is asked once: plans have thousands of trials.
+// Facts that cannot change while the program runs, read once: plans have thousands of trials.
 static MISSING_CGROUP: LazyLock<Option<Missing>> = LazyLock::new(missing_cgroup);
 static MISSING_HIGH: LazyLock<Option<Missing>> = LazyLock::new(missing_high);
 static MAY_ADMINISTER: LazyLock<bool> = LazyLock::new(|| this_process_has(SYS_ADMIN));
 
 const AS_ROOT: &str = "run as root: `sudo plimsoll ...`";
 
-/// Everything that a trial with these settings lacks here, each with how to get it. Empty when
+/// The requirements that a trial with these settings lacks here, each with a remedy. Empty when
 /// [`Environment::prepare`](super::Environment::prepare) can be tried. Changes nothing.
 pub fn missing(settings: &Settings) -> Vec<Missing> {
     let mut missing = Vec::new();
     match &settings.subject {
-        // A heap is measured without a cgroup as well: the runner sees to the limit.
+        // The heap workload also runs without a cgroup: the runner enforces the limit.
         Subject::Allocator(allocator) => missing.extend(missing_allocator(allocator)),
         _ => missing.extend(MISSING_CGROUP.clone()),
     }
@@ -135,7 +135,7 @@ fn missing_cgroup() -> Option<Missing> {
     })
 }
 
-/// Where there is no memory cgroup at all, that is what is missing.
+/// `None` without a memory cgroup: [`missing_cgroup`] reports that.
 fn missing_high() -> Option<Missing> {
     let hierarchy = Hierarchy::of_this_process().ok()?;
     (hierarchy.version == CgroupVersion::V1).then(|| Missing {
@@ -188,8 +188,8 @@ fn missing_folder(folder: &Path) -> Option<Missing> {
         })
 }
 
-/// Huge pages that the administrator has reserved and nobody uses. They are never reserved here: once reserved, the
-/// memory is lost to all others.
+/// Checks that the administrator has reserved enough huge pages. Plimsoll never reserves them: reserved pages are
+/// lost to all other programs.
 fn missing_huge_pages(size: u64) -> Option<Missing> {
     let free = huge_pages::free_2_mib(&Tree::live());
     let needed = size.div_ceil(Mapping::HUGE_PAGE);

@@ -1,4 +1,4 @@
-//! What keeps the rest of the machine alive: safe sizes before a run, and a tripwire while it goes on.
+//! Protection of the rest of the machine: safe sizes before a run, and a tripwire during it.
 //!
 //! Pure functions of numbers; nothing here reads the system.
 
@@ -15,7 +15,7 @@ const MIB: u64 = 1 << 20;
 const RESERVE_LEAST: u64 = 512 * MIB;
 /// Share of RAM that the rest of the machine keeps at least, as a divisor (5 %).
 const RESERVE_DIVISOR: u64 = 20;
-/// What a worker and the runner need besides the fill: code, stacks, buffers, page tables of the recording.
+/// Bytes that a worker and the runner need besides the fill: code, stacks, buffers, page tables of the recording.
 const PROCESSES: u64 = 64 * MIB;
 /// Page tables: 8 bytes a 4 KiB page.
 const PAGE_TABLE_DIVISOR: u64 = 512;
@@ -36,46 +36,38 @@ pub fn memory_reserve(ram: u64) -> u64 {
 
 /// A trial that does not fit this machine.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("a size of {} is too large for this machine: {why}; {}", bytes(*asked as f64), largest_clause(*largest))]
+#[error("cannot run a size of {} on this machine: {why}; {}", bytes(*asked as f64), largest_clause(*largest))]
 pub struct TooLarge {
-    /// Bytes asked for.
     pub asked: u64,
     /// Largest size in bytes that is safe, with `limit` and `swap_size` shrunk in proportion. 0 when none is.
     pub largest: u64,
-    /// What does not fit.
     pub why: Misfit,
 }
 
-/// What of a trial does not fit a machine. All numbers are bytes.
+/// The requirement of a trial that a machine cannot meet. All numbers are bytes.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Misfit {
-    /// RAM.
     #[error(
         "with `{subject}` it can take {} of memory, and {} stay reserved for the rest of the machine, but only {} are \
          available", bytes(*needed as f64), bytes(*reserve as f64), bytes(*available as f64)
     )]
     Memory {
-        /// The subject, which has a share in what is needed.
+        /// The subject, whose store takes RAM too.
         subject: Subject,
         /// The most that the trial can take.
         needed: u64,
-        /// What stays for the rest of the machine.
+        /// Reserve for the rest of the machine.
         reserve: u64,
-        /// What is available.
+        /// MemAvailable.
         available: u64,
     },
     /// The limit of our own cgroup.
     #[error(
-        "{} of it would be resident, but the cgroup that plimsoll runs in is limited to {}",
+        "{} of it would be resident, but the limit of plimsoll's own cgroup is {}",
         bytes(*resident as f64), bytes(*limit as f64)
     )]
-    Cgroup {
-        /// What would be resident.
-        resident: u64,
-        /// The limit.
-        limit: u64,
-    },
+    Cgroup { resident: u64, limit: u64 },
     /// The disk of the swap file and of the file that is mapped.
     #[error(
         "{} {} in {}, where {} are free besides the reserve",
@@ -83,13 +75,13 @@ pub enum Misfit {
         folder.display(), bytes(*free as f64)
     )]
     Disk {
-        /// What the swap file takes, where there is one.
+        /// Size of the swap file, if the trial has one.
         swap: Option<u64>,
-        /// What the mapped file takes, where there is one.
+        /// Size of the mapped file, if the trial has one.
         mapped: Option<u64>,
         /// The folder of both.
         folder: PathBuf,
-        /// What is free besides the reserve.
+        /// Free bytes besides the reserve.
         free: u64,
     },
 }
@@ -130,7 +122,7 @@ pub fn safe_size(machine: &Machine, disk_free: Option<u64>, settings: &Settings)
     let Err(why) = fits(machine, disk_free, settings, ask) else {
         return Ok(());
     };
-    // Whatever is larger does not fit either: bisect in MiB.
+    // A larger size does not fit either: bisect in MiB.
     let (mut low, mut high) = (0, total / MIB);
     while low < high {
         let middle = low + (high - low).div_ceil(2);
@@ -140,8 +132,7 @@ pub fn safe_size(machine: &Machine, disk_free: Option<u64>, settings: &Settings)
             high = middle - 1;
         }
     }
-    // The size alone may fit with a smaller limit and swap, which is not what was asked.
-    // What all hold together shrinks with the size that is asked for.
+    // The size may fit with a smaller limit and swap, but the user set these. The total shrinks with the size.
     let share = u128::from(low) * u128::from(settings.size()) / u128::from(total.max(1));
     Err(TooLarge {
         asked: settings.size(),
@@ -150,7 +141,6 @@ pub fn safe_size(machine: &Machine, disk_free: Option<u64>, settings: &Settings)
     })
 }
 
-/// The three sizes of a trial.
 #[derive(Debug, Clone, Copy)]
 struct Ask {
     size: u64,
@@ -204,7 +194,6 @@ impl Ask {
     }
 }
 
-/// `Err` says what does not fit.
 fn fits(machine: &Machine, disk_free: Option<u64>, settings: &Settings, ask: Ask) -> Result<(), Misfit> {
     let reserve = memory_reserve(machine.ram);
     let needed = ask.worst_memory(machine, settings);
@@ -236,10 +225,10 @@ fn fits(machine: &Machine, disk_free: Option<u64>, settings: &Settings, ask: Ask
 
 /// Aborts a run that starts to harm the rest of the machine.
 ///
-/// It trips when MemAvailable is under the reserve; or when all tasks stalled for memory (PSI `full`) more than
-/// 60 % of the last five seconds while MemAvailable is under twice the reserve. The second condition has two parts
-/// since the pressure inside the run's own cgroup, which is what the run is for, counts in the system's PSI: high
-/// PSI with plenty available only says that the experiment works.
+/// It trips when MemAvailable is under the reserve; or when all tasks stalled for memory (PSI `full`) more than 60 %
+/// of the last five seconds while MemAvailable is under twice the reserve. The second condition has two parts since
+/// the system's PSI includes the pressure inside the run's own cgroup: high PSI with plenty of available memory is
+/// the experiment itself.
 #[derive(Debug, Clone)]
 pub struct Tripwire {
     reserve: u64,
@@ -264,7 +253,7 @@ impl Tripwire {
     }
 
     /// Looks at the machine at time `now` (any steady clock): MemAvailable in bytes, and the `total` of the `full`
-    /// line of `/proc/pressure/memory` in microseconds where there is one. Returns why the run must stop.
+    /// line of `/proc/pressure/memory` in microseconds, if any. Returns the reason to stop the run.
     pub fn check(
         &mut self,
         now: Duration,

@@ -4,14 +4,16 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use super::change::Change;
 use super::cleanup::{dead_runs, undo_changes};
-use super::error::{EnvironmentError, UndoReport};
-use super::journal::{Change, Header, JOURNAL_VERSION, Journal, state_dir};
+use super::error::EnvironmentError;
+use super::journal::{Header, JOURNAL_VERSION, Journal, state_dir};
 use super::lock::MachineLock;
 use super::process;
+use super::undo::UndoReport;
 
-/// A run's journal and its hold on the machine lock. Dropping it undoes what is still to be undone; call
-/// [`Session::finish`] to hear whether that worked.
+/// A run's journal and its hold on the machine lock. Dropping it undoes the outstanding changes; [`Session::finish`]
+/// also returns the result.
 #[derive(Debug)]
 pub struct Session {
     run: String,
@@ -23,9 +25,9 @@ pub struct Session {
 }
 
 impl Session {
-    /// Takes the machine lock and opens the run's journal. `run` names the cgroups and files of the run, and
-    /// `command` is kept in the journal for people. While another run holds the machine this waits for up to
-    /// `wait`, or until `interrupted` is true.
+    /// Takes the machine lock and opens the run's journal. `run` names the cgroups and files of the run, and the
+    /// journal keeps `command` for its readers. While another run holds the machine this waits for up to `wait`, or
+    /// until `interrupted` is true.
     ///
     /// # Errors
     /// [`EnvironmentError::Busy`] with the holder's name when the machine is not free in time,
@@ -58,7 +60,7 @@ impl Session {
             run: run.clone(),
             command: command.to_vec(),
             pid: std::process::id(),
-            boot_id: boot_id()?,
+            boot_id: plimsoll_proc::sysctl::boot_id()?,
             started_ns: SystemTime::now()
                 .duration_since(UNIX_EPOCH)
                 .map_or(0, |d| d.as_nanos() as u64),
@@ -88,7 +90,9 @@ impl Session {
         let start_time = process::start_time(pid).map_err(|source| {
             EnvironmentError::system(format!("read the start time of process {pid}"), source)
         })?;
-        self.record(Change::Process { pid, start_time }).map(drop)
+        self.journal_mut()
+            .record(Change::Process { pid, start_time })
+            .map(drop)
     }
 
     /// Writes down that the process `pid` has ended and was waited for.
@@ -100,12 +104,12 @@ impl Session {
             .journal()
             .find(|change| matches!(change, Change::Process { pid: other, .. } if *other == pid))
         {
-            Some(number) => self.record_undone(number),
+            Some(number) => self.journal_mut().record_undone(number),
             None => Ok(()),
         }
     }
 
-    /// Names of runs that died and left changes behind: a reason to tell of `plimsoll cleanup`.
+    /// Names of runs that died and left changes behind: a reason to recommend `plimsoll cleanup`.
     ///
     /// # Errors
     /// When the state folder cannot be read.
@@ -113,10 +117,10 @@ impl Session {
         dead_runs(&self.state)
     }
 
-    /// Undoes whatever is left to undo, removes the journal and frees the machine.
+    /// Undoes the outstanding changes, removes the journal and releases the machine lock.
     ///
     /// # Errors
-    /// [`EnvironmentError::LeftBehind`] when something could not be undone; the journal is then kept.
+    /// [`EnvironmentError::LeftBehind`] when a change could not be undone; the journal then stays.
     pub fn finish(mut self) -> Result<UndoReport, EnvironmentError> {
         let report = self.undo_since(0)?;
         if let Some(journal) = self.journal.take() {
@@ -126,27 +130,6 @@ impl Session {
             })?;
         }
         Ok(report)
-    }
-
-    /// Number that the next change will have: what [`Session::undo_since`] takes.
-    pub(super) fn mark(&self) -> u32 {
-        self.journal().next_number()
-    }
-
-    /// Writes a change down before it is made.
-    pub(super) fn record(&mut self, change: Change) -> Result<u32, EnvironmentError> {
-        let journal = self.journal_mut();
-        journal
-            .record(change)
-            .map_err(|source| journal_failed(journal, source))
-    }
-
-    /// Writes down that a change is undone, or was not made after all.
-    pub(super) fn record_undone(&mut self, number: u32) -> Result<(), EnvironmentError> {
-        let journal = self.journal_mut();
-        journal
-            .record_undone(number)
-            .map_err(|source| journal_failed(journal, source))
     }
 
     /// Undoes the changes from number `from` on, newest first.
@@ -162,14 +145,14 @@ impl Session {
         })
     }
 
-    fn journal(&self) -> &Journal {
+    pub(super) fn journal(&self) -> &Journal {
         // Invariant: only `finish` takes the journal, and it consumes the session.
         self.journal
             .as_ref()
             .expect("the journal is there until the session is finished")
     }
 
-    fn journal_mut(&mut self) -> &mut Journal {
+    pub(super) fn journal_mut(&mut self) -> &mut Journal {
         // Invariant: as in `journal`.
         self.journal
             .as_mut()
@@ -188,10 +171,6 @@ impl Drop for Session {
     }
 }
 
-fn journal_failed(journal: &Journal, source: std::io::Error) -> EnvironmentError {
-    EnvironmentError::system(format!("write the journal {}", journal.path().display()), source)
-}
-
 /// `name` with everything that has a meaning in file names, cgroup names or /proc/swaps replaced by `-`.
 fn file_name_of(name: &str) -> String {
     let safe = |c: char| {
@@ -208,11 +187,6 @@ fn file_name_of(name: &str) -> String {
     } else {
         name.to_owned()
     }
-}
-
-/// The kernel's name for this boot.
-pub(super) fn boot_id() -> Result<String, EnvironmentError> {
-    Ok(plimsoll_proc::sysctl::boot_id()?)
 }
 
 #[cfg(test)]

@@ -14,10 +14,10 @@ use plimsoll_proc::swap_header::{self, Found, SwapHeader};
 use plimsoll_proc::swaps::{self, ActiveSwap, active, find};
 use serde::{Deserialize, Serialize};
 
-use super::cleanup::Undone;
-use super::error::{EnvironmentError, UndoError};
-use super::journal::Change;
-use super::session::Session;
+use super::change::Change;
+use super::error::EnvironmentError;
+use super::journal::Journal;
+use super::undo::{UndoError, Undone};
 
 /// Priority of our areas where no other is higher.
 const PRIORITY: u16 = 1000;
@@ -29,30 +29,24 @@ const OFF_ATTEMPTS: u32 = 20;
 /// A swap area of a run, turned on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SwapDevice {
-    /// The device or file.
     pub path: PathBuf,
-    /// What it is.
     pub kind: SwapKind,
-    /// Bytes of the area.
     pub size: u64,
     /// Its priority, above that of any area that was there before.
     pub priority: u16,
 }
 
-/// What is behind a swap area.
+/// Backing of a swap area.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
 pub enum SwapKind {
-    /// A zram device.
     Zram {
-        /// Number of the device.
         id: u32,
-        /// The algorithm that the kernel says it uses.
+        /// The algorithm that the kernel reports.
         algorithm: String,
         /// Whether the device was added for the run (or was a free one).
         added: bool,
     },
-    /// A swap file.
     File,
 }
 
@@ -68,7 +62,7 @@ impl SwapDevice {
 
 /// Writes the header and turns the area on, above all others. Returns its priority.
 pub(super) fn turn_on(
-    session: &mut Session,
+    journal: &mut Journal,
     path: &Path,
     header: &SwapHeader,
 ) -> Result<u16, EnvironmentError> {
@@ -83,18 +77,20 @@ pub(super) fn turn_on(
         .unwrap_or(0);
     let priority = u16::try_from(above).unwrap_or(0).clamp(PRIORITY, HIGHEST);
     let uuid = header.uuid_text();
-    let number = session.record(Change::SwapOn {
+    let text = c_path(path)
+        .map_err(|source| EnvironmentError::system(format!("use the path {}", path.display()), source))?;
+    let number = journal.record(Change::SwapOn {
         path: path.to_owned(),
         uuid,
     })?;
-    if let Err(errno) = plimsoll_os::swap_on(&c_path(path)?, Some(priority)) {
-        session.record_undone(number)?;
+    if let Err(errno) = plimsoll_os::swap_on(&text, Some(priority)) {
+        journal.record_undone(number)?;
         let advice = match errno.raw() {
             libc::EPERM => "run as root (CAP_SYS_ADMIN)",
             libc::EINVAL => {
                 "the file system cannot hold swap files (holes or copy-on-write): name another folder with `swap-dir`"
             }
-            libc::EBUSY => "somebody else uses it",
+            libc::EBUSY => "another program uses it",
             _ => "",
         };
         let source = io::Error::from_raw_os_error(errno.raw());
@@ -113,9 +109,8 @@ fn write_header(path: &Path, header: &SwapHeader) -> io::Result<()> {
     file.sync_all()
 }
 
-fn c_path(path: &Path) -> Result<CString, EnvironmentError> {
-    CString::new(path.as_os_str().as_bytes())
-        .map_err(|error| EnvironmentError::system(format!("use the path {}", path.display()), error.into()))
+fn c_path(path: &Path) -> io::Result<CString> {
+    Ok(CString::new(path.as_os_str().as_bytes())?)
 }
 
 /// Turns the area off if it is on and has our UUID.
@@ -135,7 +130,7 @@ pub(super) fn undo(path: &Path, uuid: &str) -> Result<Undone, UndoError> {
         }
         Err(source) => return Err(UndoError::system("read its header")(source)),
     }
-    let text = c_path(path)?;
+    let text = c_path(path).map_err(UndoError::system("use its path"))?;
     let mut last = None;
     for attempt in 0..OFF_ATTEMPTS {
         match plimsoll_os::swap_off(&text) {
@@ -156,10 +151,10 @@ pub(super) fn undo(path: &Path, uuid: &str) -> Result<Undone, UndoError> {
     }
 }
 
-/// Turns off an area whose file was deleted while it was in use. No header can be asked whose it is, but nobody
-/// else's area has had this path. The kernel finds an area by its file, and so only where that can still be opened.
+/// Turns off an area whose file was deleted during use. Its header is unreachable, but only this run's area had this
+/// path. The kernel finds an area by its file, which must still open.
 fn undo_deleted(area: &ActiveSwap, path: &Path) -> Result<Undone, UndoError> {
-    let text = c_path(path)?;
+    let text = c_path(path).map_err(UndoError::system("use its path"))?;
     match plimsoll_os::swap_off(&text) {
         Ok(()) => Ok(Undone::Gone),
         Err(errno) => Err(UndoError::Deleted {
@@ -174,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_area_whose_file_was_deleted_is_still_the_run_s_and_is_told_of_when_it_stays() {
+    fn a_failed_swapoff_of_a_deleted_file_is_an_error() {
         let text = "Filename\tType\tSize\tUsed\tPriority\n\
                     /plimsoll-test/.plimsoll-a\\040b-1.swap\\040(deleted)\tfile\t1020\t8\t1000\n";
         let (areas, path) = (

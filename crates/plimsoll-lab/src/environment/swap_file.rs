@@ -9,12 +9,12 @@ use plimsoll_proc::swap_header::{self, Found, SwapHeader};
 use plimsoll_proc::swaps::is_active;
 use rustix::fs::{FallocateFlags, IFlags, fallocate, fstatfs, ioctl_getflags, ioctl_setflags, statfs};
 
-use super::cleanup::Undone;
-use super::error::{EnvironmentError, UndoError};
-use super::journal::Change;
+use super::change::Change;
+use super::error::EnvironmentError;
+use super::journal::Journal;
 use super::machine::disk_space;
-use super::session::Session;
 use super::swap_device::{SwapDevice, SwapKind, turn_on};
+use super::undo::{UndoError, Undone};
 
 /// `TMPFS_MAGIC`, `RAMFS_MAGIC`, `BTRFS_SUPER_MAGIC`, ... of `<linux/magic.h>`.
 mod magic {
@@ -29,15 +29,15 @@ mod magic {
 /// A swap file is named `.plimsoll-<run>-<number>.swap`.
 const PREFIX: &str = ".plimsoll-";
 const SUFFIX: &str = ".swap";
-/// What memory holds is its owner's alone.
+/// Swapped memory is private to its owner.
 const MODE: u32 = 0o600;
 
 /// Bytes written at once where the file system cannot allocate ahead.
 const CHUNK: usize = 1 << 20;
 
-/// Makes a swap file of `size` bytes in `folder` and turns it on. Undone through the session.
+/// Makes a swap file of `size` bytes in `folder` and turns it on. Undone through the journal.
 pub(super) fn create(
-    session: &mut Session,
+    journal: &mut Journal,
     folder: &Path,
     size: u64,
 ) -> Result<SwapDevice, EnvironmentError> {
@@ -55,8 +55,12 @@ pub(super) fn create(
     if size.saturating_add(space.reserve) > space.available {
         return Err(disk_full(folder, size));
     }
-    let path = folder.join(format!("{PREFIX}{}-{}{SUFFIX}", session.run(), session.mark()));
-    let number = session.record(Change::File {
+    let path = folder.join(format!(
+        "{PREFIX}{}-{}{SUFFIX}",
+        journal.run(),
+        journal.next_number()
+    ));
+    let number = journal.record(Change::File {
         path: path.clone(),
         uuid: header.uuid_text(),
     })?;
@@ -69,7 +73,7 @@ pub(super) fn create(
     let file = match opened {
         Ok(file) => file,
         Err(source) => {
-            session.record_undone(number)?;
+            journal.record_undone(number)?;
             return Err(EnvironmentError::system(
                 format!("make the swap file {}", path.display()),
                 source,
@@ -85,7 +89,7 @@ pub(super) fn create(
         }
     }
     drop(file);
-    let priority = turn_on(session, &path, &header)?;
+    let priority = turn_on(journal, &path, &header)?;
     Ok(SwapDevice {
         path,
         kind: SwapKind::File,
@@ -125,7 +129,7 @@ pub(super) fn refused(folder: &Path) -> Option<String> {
 /// Gives the file `size` bytes of real disk blocks: a swap file must have no holes.
 fn allocate(file: &File, size: u64) -> io::Result<()> {
     if fstatfs(file)?.f_type as u64 == magic::BTRFS {
-        // btrfs swaps only to files without copy-on-write, which can be said only while a file is empty.
+        // btrfs swaps only to files without copy-on-write, a flag that only an empty file takes.
         ioctl_setflags(file, ioctl_getflags(file)? | IFlags::NOCOW)?;
     }
     match fallocate(file, FallocateFlags::empty(), 0, size) {
@@ -146,8 +150,8 @@ fn write_zeros(mut file: &File, size: u64) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Removes the file, unless it is in use as swap, or is not the one that this program made: what stands there
-/// has the name, owner and mode of our files, and the header with our UUID or none yet.
+/// Removes the file, unless it is in use as swap or another program's: a file of ours has our name, owner and mode,
+/// and a header with our UUID or none yet.
 pub(super) fn undo(path: &Path, uuid: &str) -> Result<Undone, UndoError> {
     if is_active(path).map_err(UndoError::system("read /proc/swaps"))? {
         return Err(UndoError::InUse);
@@ -171,7 +175,7 @@ pub(super) fn undo(path: &Path, uuid: &str) -> Result<Undone, UndoError> {
         Ok(Found::Uuid(found)) if found == uuid => {}
         Ok(_) => {
             return Ok(Undone::NotOurs(
-                "somebody else has written to it since".to_owned(),
+                "another program has written to it since".to_owned(),
             ));
         }
         Err(source) => return Err(UndoError::system("read its header")(source)),
@@ -189,7 +193,7 @@ fn is_our_name(path: &Path) -> bool {
         .is_some_and(|name| name.starts_with(PREFIX) && name.ends_with(SUFFIX))
 }
 
-/// What stands in the place of the header; a run may have died before the file had its size.
+/// The swap header; a run may die before the file has its size.
 fn header(path: &Path, length: u64) -> io::Result<Found> {
     if length >= rustix::param::page_size() as u64 {
         return swap_header::find(path);
@@ -222,7 +226,7 @@ mod tests {
         }
     }
 
-    /// What is made at a path whose swap file is undone; true where it is removed as ours.
+    /// Makes a file and undoes it; true if `undo` took it for ours.
     fn removed(name: &str, mode: u32, content: &[u8]) -> bool {
         let uuid = "00112233-4455-4677-8899-aabbccddeeff";
         let folder = tempfile::tempdir().unwrap();
@@ -235,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_file_that_was_made_is_removed() {
+    fn undo_removes_only_our_file() {
         let name = ".plimsoll-run-1.swap";
         let page = rustix::param::page_size();
         let mut ours = SwapHeader::new(1 << 20, page, "plimsoll").unwrap();
@@ -258,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_or_a_link_in_the_place_of_the_file_stays() {
+    fn undo_keeps_a_folder_or_link_at_the_path_of_the_file() {
         let folder = tempfile::tempdir().unwrap();
         let (link, target) = (
             folder.path().join(".plimsoll-a-1.swap"),
@@ -279,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_no_place_for_a_swap_file() {
+    fn a_swap_file_on_tmpfs_is_refused() {
         if Path::new("/dev/shm").is_dir() {
             assert!(refused(Path::new("/dev/shm")).unwrap().contains("tmpfs"));
         }

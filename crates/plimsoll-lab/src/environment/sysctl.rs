@@ -1,22 +1,22 @@
-//! Values in control files: changed through the journal, and put back if nobody else changed them since.
+//! Values in control files: changed through the journal, and restored unless another program has changed them since.
 
 use std::io;
 use std::path::Path;
 
 use plimsoll_proc::{chosen, read, write};
 
-use super::cleanup::Undone;
+use super::undo::{UndoError, Undone};
 
-use super::error::{EnvironmentError, UndoError};
-use super::journal::Change;
-use super::session::Session;
+use super::change::Change;
+use super::error::EnvironmentError;
+use super::journal::Journal;
 
 /// Sets `path` to `value`, journalled. Returns the value before, or `None` when it held `value` already.
 ///
 /// # Errors
 /// When it cannot be read or written, or does not show the value afterwards.
 pub(super) fn set(
-    session: &mut Session,
+    journal: &mut Journal,
     path: &Path,
     value: &str,
 ) -> Result<Option<String>, EnvironmentError> {
@@ -25,13 +25,13 @@ pub(super) fn set(
     if before == chosen(value) {
         return Ok(None);
     }
-    let number = session.record(Change::Value {
+    let number = journal.record(Change::Value {
         path: path.to_owned(),
         before: before.clone(),
         wrote: value.to_owned(),
     })?;
     if let Err(source) = write(path, value) {
-        session.record_undone(number)?;
+        journal.record_undone(number)?;
         return Err(EnvironmentError::writing(path, value, source));
     }
     let now = current()?;
@@ -45,7 +45,7 @@ pub(super) fn set(
     })
 }
 
-/// Puts `before` back if the file still holds what was written.
+/// Restores `before` if the file still holds `wrote`.
 pub(super) fn undo(path: &Path, before: &str, wrote: &str) -> Result<Undone, UndoError> {
     let now = match read(path) {
         Ok(now) => now,
@@ -58,7 +58,7 @@ pub(super) fn undo(path: &Path, before: &str, wrote: &str) -> Result<Undone, Und
     }
     if chosen(&now) != chosen(wrote) {
         return Ok(Undone::NotOurs(format!(
-            "it holds `{}`, not the `{wrote}` of this run: somebody else changed it, so it is left alone (it was `{before}`)",
+            "it holds `{}`, not the `{wrote}` of this run: another program changed it (it was `{before}`)",
             chosen(&now)
         )));
     }

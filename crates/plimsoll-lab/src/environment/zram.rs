@@ -1,6 +1,7 @@
 //! zram devices: a new one where the kernel can add one, a free one otherwise.
 //!
-//! Invariant: a device that has a size, is open or swapped to by others is never configured, reset or removed.
+//! Invariant: a device that has a size, is open or swapped to by others is never configured, reset or removed. Checked by
+//! `a_device_that_somebody_else_took_over_is_left_to_them`.
 
 use std::io;
 use std::path::Path;
@@ -14,11 +15,11 @@ use plimsoll_proc::swap_header::{self, Found, SwapHeader};
 use plimsoll_proc::swaps::is_active;
 use plimsoll_proc::zram::{HOT_ADD, Zram, devices, hot_add, hot_remove};
 
-use super::cleanup::Undone;
+use super::undo::{UndoError, Undone};
 
-use super::error::{EnvironmentError, UndoError};
-use super::journal::Change;
-use super::session::Session;
+use super::change::Change;
+use super::error::EnvironmentError;
+use super::journal::Journal;
 use super::swap_device::{SwapDevice, SwapKind, turn_on};
 
 /// How long a device node may take to appear, and a closing device to be free.
@@ -26,22 +27,22 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_millis(10);
 
 /// Makes a zram device of `size` bytes with `algorithm` (or the kernel's default) and swaps to it. Undone through
-/// the session.
+/// the journal.
 pub(super) fn create(
-    session: &mut Session,
+    journal: &mut Journal,
     algorithm: Option<&str>,
     size: u64,
 ) -> Result<SwapDevice, EnvironmentError> {
-    load_module(session)?;
+    load_module(journal)?;
     let page = rustix::param::page_size();
     let header = SwapHeader::new(size, page, "plimsoll")?;
     let size = header.pages * page as u64;
-    let (id, added) = obtain(session, &header, size)?;
+    let (id, added) = obtain(journal, &header, size)?;
     let device = Zram::of(id);
     wait_for(device.node())?;
     let algorithm = set_algorithm(&device, algorithm)?;
     device.set_size(size)?;
-    let priority = turn_on(session, device.node(), &header)?;
+    let priority = turn_on(journal, device.node(), &header)?;
     Ok(SwapDevice {
         path: device.node().to_owned(),
         kind: SwapKind::Zram { id, algorithm, added },
@@ -50,33 +51,33 @@ pub(super) fn create(
     })
 }
 
-/// A device nobody uses, journalled: a new one, or a free one where none can be added.
+/// Journals and returns an unused device: a new one, or a free one if the kernel cannot add one.
 fn obtain(
-    session: &mut Session,
+    journal: &mut Journal,
     header: &SwapHeader,
     disksize: u64,
 ) -> Result<(u32, bool), EnvironmentError> {
     let uuid = header.uuid_text();
     let before = devices().map_err(|source| EnvironmentError::reading(Path::new("/sys/block"), source))?;
-    let number = session.record(Change::ZramAdd {
+    let number = journal.record(Change::ZramAdd {
         before: before.clone(),
     })?;
     if let Ok(id) = hot_add() {
-        session.record(Change::Zram {
+        journal.record(Change::Zram {
             id,
             added: true,
             disksize,
             uuid,
         })?;
-        session.record_undone(number)?;
+        journal.record_undone(number)?;
         return Ok((id, true));
     }
-    session.record_undone(number)?;
-    // The last one: the first is what other programs take without asking.
+    journal.record_undone(number)?;
+    // The last one: other programs take the first without a check.
     match before.into_iter().rev().find(|&id| Zram::of(id).is_free()) {
         Some(id) => {
-            record_algorithm(session, id)?;
-            session.record(Change::Zram {
+            record_algorithm(journal, id)?;
+            journal.record(Change::Zram {
                 id,
                 added: false,
                 disksize,
@@ -94,9 +95,9 @@ fn obtain(
 
 /// A free device keeps its algorithm over a reset on some kernels: it is put back after the reset, so it is
 /// written down before the device is.
-fn record_algorithm(session: &mut Session, id: u32) -> Result<(), EnvironmentError> {
+fn record_algorithm(journal: &mut Journal, id: u32) -> Result<(), EnvironmentError> {
     let before = Zram::of(id).algorithm()?;
-    session.record(Change::ZramAlgorithm { id, before }).map(drop)
+    journal.record(Change::ZramAlgorithm { id, before }).map(drop)
 }
 
 /// Puts the algorithm of a reset device back.
@@ -110,7 +111,7 @@ pub(super) fn undo_algorithm(id: u32, before: &str) -> Result<Undone, UndoError>
     }
     if device.size().is_ok_and(|size| size != 0) {
         return Ok(Undone::NotOurs(
-            "somebody else configured the device since".to_owned(),
+            "another program has configured the device since".to_owned(),
         ));
     }
     device
@@ -119,7 +120,7 @@ pub(super) fn undo_algorithm(id: u32, before: &str) -> Result<Undone, UndoError>
     Ok(Undone::Gone)
 }
 
-/// Chooses the algorithm, which has to be done before the device has a size. Returns what the kernel says then.
+/// Chooses the algorithm, before the device has a size. Returns the algorithm that the kernel reports.
 fn set_algorithm(device: &Zram, asked: Option<&str>) -> Result<String, EnvironmentError> {
     let Some(asked) = asked else {
         return Ok(device.algorithm()?);
@@ -151,7 +152,7 @@ fn set_algorithm(device: &Zram, asked: Option<&str>) -> Result<String, Environme
     })
 }
 
-/// Whether there is a module to load. It takes a process to ask, so it is asked once.
+/// Whether there is a module to load. The check starts a process, so it runs once.
 static LOADABLE: LazyLock<bool> = LazyLock::new(|| modprobe(&["-D", "zram"]).is_ok()); // busybox knows no --dry-run, and no long names
 
 /// Whether this kernel has zram, or a module of it that can be loaded.
@@ -159,15 +160,15 @@ pub(super) fn available() -> bool {
     Path::new(HOT_ADD).exists() || devices().is_ok_and(|ids| !ids.is_empty()) || *LOADABLE
 }
 
-fn load_module(session: &mut Session) -> Result<(), EnvironmentError> {
+fn load_module(journal: &mut Journal) -> Result<(), EnvironmentError> {
     if Path::new(HOT_ADD).exists() || devices().is_ok_and(|ids| !ids.is_empty()) {
         return Ok(());
     }
-    let number = session.record(Change::Module {
+    let number = journal.record(Change::Module {
         name: "zram".to_owned(),
     })?;
     if let Err(source) = modprobe(&["zram"]) {
-        session.record_undone(number)?;
+        journal.record_undone(number)?;
         return Err(EnvironmentError::system_with(
             "load the kernel module zram",
             source,
@@ -198,17 +199,15 @@ fn modprobe(arguments: &[&str]) -> io::Result<()> {
     ))
 }
 
-/// Unloads the module, unless somebody uses a device of it.
+/// Unloads the module, unless one of its devices is in use.
 pub(super) fn undo_module(name: &str) -> Result<Undone, UndoError> {
     if !Path::new("/sys/module").join(name).exists() {
         return Ok(Undone::Gone);
     }
-    // The module would go, and take configured devices with it, even while nobody has them open.
+    // `modprobe -r` would also remove configured devices that no process has open.
     let used = devices().map_err(UndoError::system("list the zram devices"))?;
     if let Some(id) = used.into_iter().find(|&id| !Zram::of(id).is_free()) {
-        return Ok(Undone::NotOurs(format!(
-            "/dev/zram{id} is in use by somebody else"
-        )));
+        return Ok(Undone::NotOurs(format!("another program uses /dev/zram{id}")));
     }
     modprobe(&["-r", name]).map_err(UndoError::system("unload it"))?;
     Ok(Undone::Gone)
@@ -242,7 +241,9 @@ pub(super) fn undo(id: u32, added: bool, disksize: u64, uuid: &str) -> Result<Un
         let header = swap_header::find(device.node()).map_err(UndoError::system("read its header"))?;
         let ours = size == disksize && (header == Found::Blank || header == Found::Uuid(uuid.to_owned()));
         if !ours {
-            return Ok(Undone::NotOurs("somebody else configured it since".to_owned()));
+            return Ok(Undone::NotOurs(
+                "another program has configured it since".to_owned(),
+            ));
         }
         patiently(|| device.reset().map_err(ControlError::into_io)).map_err(UndoError::system("reset it"))?;
     }
@@ -258,7 +259,7 @@ fn remove(id: u32) -> Result<Undone, UndoError> {
     }
 }
 
-/// Repeats what fails only since another program (udev) has the device open for a moment.
+/// Repeats an attempt that fails while another program (udev) has the device open.
 fn patiently(mut attempt: impl FnMut() -> io::Result<()>) -> io::Result<()> {
     let deadline = Instant::now() + PATIENCE;
     loop {

@@ -5,15 +5,13 @@ use plimsoll_proc::{Tree, crypto};
 use serde::Serialize;
 
 use super::error::EnvironmentError;
-use super::session::Session;
+use super::journal::Journal;
 use super::sysctl;
 
-/// zswap as it is during a trial.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ZswapDescription {
-    /// Whether it is on.
     pub enabled: bool,
-    /// The compressor that the kernel says it uses.
+    /// The compressor that the kernel reports.
     pub compressor: String,
     /// Most RAM that it may take, in percent.
     pub max_pool_percent: u32,
@@ -21,25 +19,24 @@ pub struct ZswapDescription {
     pub zpool: Option<String>,
 }
 
-/// Whether this kernel has zswap.
 pub(super) fn available() -> bool {
     Parameter::Enabled.file().exists()
 }
 
-/// Turns zswap on with `compressor` and `pool_percent` (or as they are). Undone through the session.
+/// Turns zswap on with `compressor` and `pool_percent` (or as they are). Undone through the journal.
 pub(super) fn turn_on(
-    session: &mut Session,
+    journal: &mut Journal,
     compressor: Option<&str>,
     pool_percent: Option<u32>,
 ) -> Result<(), EnvironmentError> {
     if let Some(compressor) = compressor {
-        sysctl::set(session, &Parameter::Compressor.file(), compressor)
+        sysctl::set(journal, &Parameter::Compressor.file(), compressor)
             .map_err(|error| explain(error, compressor))?;
     }
     if let Some(percent) = pool_percent {
-        sysctl::set(session, &Parameter::MaxPoolPercent.file(), &percent.to_string())?;
+        sysctl::set(journal, &Parameter::MaxPoolPercent.file(), &percent.to_string())?;
     }
-    sysctl::set(session, &Parameter::Enabled.file(), "Y")?;
+    sysctl::set(journal, &Parameter::Enabled.file(), "Y")?;
     // A kernel that has not used zswap before takes any name, and falls back to its default when it is turned on.
     match (compressor, describe()) {
         (Some(asked), Some(now)) if now.compressor != asked => Err(unknown(asked, now.compressor)),
@@ -47,10 +44,10 @@ pub(super) fn turn_on(
     }
 }
 
-/// Turns zswap off where it is on: without it a subject would be measured through a cache that was not asked for.
-pub(super) fn turn_off(session: &mut Session) -> Result<(), EnvironmentError> {
+/// Turns zswap off if it is on: else it would cache the subject's swap.
+pub(super) fn turn_off(journal: &mut Journal) -> Result<(), EnvironmentError> {
     if available() {
-        sysctl::set(session, &Parameter::Enabled.file(), "N").map(drop)
+        sysctl::set(journal, &Parameter::Enabled.file(), "N").map(drop)
     } else {
         Ok(())
     }

@@ -1,12 +1,11 @@
-//! What an experiment works with while its trial runs: the environment, workers in it and outside of it, phases, and
-//! the record that all of it goes into.
+//! The context of a running trial: environment, workers, phases and the trial's record.
 
 use std::ffi::OsString;
 use std::time::{Duration, Instant};
 
 use super::Runner;
 use super::phase::{Finished, Snapshot, Worked};
-use super::trial::TrialError;
+use super::trial_error::TrialError;
 use crate::environment::{Cgroup, Environment, Missing, SwapDevice};
 use crate::workload::protocol::{Command, Reply};
 use crate::workload::{Worker, WorkerError, WorkerOptions};
@@ -16,35 +15,31 @@ use plimsoll_model::recording::model::{Event, EventKind};
 use plimsoll_model::scenario::{FillClass, ThpMode, TrialPlan};
 use plimsoll_sample::{CgroupFiles, Target};
 
-/// What a trial runs in.
+/// Where a trial runs.
 pub(super) enum Surroundings<'a> {
-    /// An environment as asked.
     Made(&'a Environment),
-    /// The machine as it is, since an environment lacks something here.
+    /// The machine as it is, without an environment, for lack of these.
     Lacking(Vec<Missing>),
 }
 
-/// A trial while it runs.
 pub(super) struct TrialContext<'a, 'l> {
     /// The run that it is a part of.
     pub(super) runner: &'a mut Runner<'l>,
     pub(super) plan: &'a TrialPlan,
     pub(super) surroundings: Surroundings<'a>,
     oom_kills_before: u64,
-    /// The phases that ended.
     pub(super) finished: Vec<Finished>,
-    /// Whether every byte that was read back was compared and right.
+    /// Whether the trial has verified every byte that it read back.
     pub(super) verified: bool,
-    /// What went wrong without ending the trial.
+    /// Errors that did not end the trial.
     pub(super) errors: Vec<TrialError>,
     /// Parameters that became known while it ran.
     pub(super) params: Vec<(String, String)>,
-    /// Figures of which there is one for each of several things.
+    /// Metrics with several values.
     pub(super) lists: Vec<(String, Vec<f64>)>,
 }
 
 impl<'a, 'l> TrialContext<'a, 'l> {
-    /// A trial of which nothing has run.
     pub(super) fn new(
         runner: &'a mut Runner<'l>,
         plan: &'a TrialPlan,
@@ -65,7 +60,6 @@ impl<'a, 'l> TrialContext<'a, 'l> {
         context
     }
 
-    /// The environment, where one could be made.
     pub(super) fn environment(&self) -> Option<&'a Environment> {
         match self.surroundings {
             Surroundings::Made(environment) => Some(environment),
@@ -73,7 +67,7 @@ impl<'a, 'l> TrialContext<'a, 'l> {
         }
     }
 
-    /// The cgroup of the trial's workers, where there is one.
+    /// The cgroup of the trial's workers, if any.
     pub(super) fn cgroup(&self) -> Option<&'a Cgroup> {
         self.environment().and_then(Environment::cgroup)
     }
@@ -135,7 +129,7 @@ impl<'a, 'l> TrialContext<'a, 'l> {
             .map_err(|error| self.explain(&error))
     }
 
-    /// Carries out a command that is answered by what it found.
+    /// Carries out a command whose reply has findings.
     pub(super) fn find(&mut self, worker: &mut Worker, command: &Command) -> Result<Worked, TrialError> {
         let reply = self.ask(worker, command)?;
         Worked::of_reply(reply)
@@ -174,7 +168,7 @@ impl<'a, 'l> TrialContext<'a, 'l> {
         Ok(())
     }
 
-    /// Rests, so that what the kernel does on its own shows in the samples. Ends early when a stop is asked for.
+    /// Rests, so that the samples show the kernel's own activity. A stop ends the rest.
     pub(super) fn rest(&mut self, seconds: f64) -> Result<(), TrialError> {
         let end = Instant::now() + Duration::from_secs_f64(seconds);
         loop {
@@ -187,7 +181,7 @@ impl<'a, 'l> TrialContext<'a, 'l> {
         }
     }
 
-    /// Ends the trial where a stop was asked for.
+    /// Returns an error after a stop.
     pub(super) fn go_on(&self) -> Result<(), TrialError> {
         match self.runner.stop.cause() {
             Some(cause) => Err(TrialError::new(cause.exit(), cause)),
@@ -195,7 +189,7 @@ impl<'a, 'l> TrialContext<'a, 'l> {
         }
     }
 
-    /// Says what ended a command, in the order of what is known for certain: a stop, the OOM killer, the error.
+    /// The cause that ended a command, the most certain first: a stop, the OOM killer, the error.
     pub(super) fn explain(&self, error: &WorkerError) -> TrialError {
         if let Some(cause) = self.runner.stop.cause() {
             return TrialError::new(cause.exit(), cause);
@@ -214,19 +208,30 @@ impl<'a, 'l> TrialContext<'a, 'l> {
         TrialError::new(Exit::WorkloadFailed, error)
     }
 
-    /// Processes that the OOM killer has killed in the trial's cgroup since it began.
+    /// Drops the findings of a killed worker, so that another can repeat the work from the first phase. The phase events
+    /// stay in the recording.
+    pub(super) fn restart(&mut self) {
+        self.finished.clear();
+        self.errors.clear();
+        self.params.clear();
+        self.lists.clear();
+        self.verified = false;
+        self.oom_kills_before = self.oom_kills();
+    }
+
+    /// Processes that the OOM killer has killed in the trial's cgroup since its start or the last restart.
     pub(super) fn oom_killed(&self) -> u64 {
         self.oom_kills().saturating_sub(self.oom_kills_before)
     }
 
-    /// OOM kills in the environment's cgroup so far; 0 where that cannot be known.
+    /// OOM kills in the environment's cgroup so far; 0 if unknown.
     fn oom_kills(&self) -> u64 {
         self.cgroup()
             .and_then(|cgroup| cgroup.oom_kills().ok())
             .unwrap_or(0)
     }
 
-    /// That the OOM killer took a process of the trial, and what to do.
+    /// Message of an OOM kill in the trial's cgroup.
     pub(super) fn out_of_memory(&self) -> String {
         let settings = &self.plan.settings;
         format!(
@@ -238,7 +243,6 @@ impl<'a, 'l> TrialContext<'a, 'l> {
         )
     }
 
-    /// The time that one command may take.
     pub(super) fn timeout(&self) -> Duration {
         Duration::from_secs_f64(self.plan.settings.phase_timeout)
     }
@@ -254,7 +258,6 @@ impl<'a, 'l> TrialContext<'a, 'l> {
         self.params.push((name.to_owned(), value.into()));
     }
 
-    /// Reads the whole system now.
     pub(super) fn snapshot(&mut self) -> Result<Snapshot, Failure> {
         self.runner.snapshot()
     }

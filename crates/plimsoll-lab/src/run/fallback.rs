@@ -1,11 +1,11 @@
-//! What a plan becomes on a machine without zram: the same trials on a swap file.
+//! Plans on a machine without zram: the same trials on a swap file.
 
 use std::collections::HashSet;
 
 use plimsoll_model::scenario::{Plan, Settings, Subject};
 
-/// Moves the trials on zram to a swap file where `zram_missing` says that they cannot run as asked. One that names an
-/// algorithm asks for zram itself and stays. Returns what to tell the user, where anything was moved.
+/// Moves the trials on zram to a swap file if `zram_missing`. A trial that names an algorithm stays on zram. Returns
+/// a warning if a trial moved.
 pub(super) fn without_zram(plan: &mut Plan, zram_missing: impl Fn(&Settings) -> bool) -> Option<String> {
     let mut moved = 0;
     for trial in &mut plan.trials {
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn where_zram_is_there_nothing_moves() {
+    fn nothing_moves_on_a_machine_with_zram() {
         let mut plan = plan("zram");
         let before = plan.clone();
         assert_eq!(without_zram(&mut plan, |_| false), None);

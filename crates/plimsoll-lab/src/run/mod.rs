@@ -1,7 +1,7 @@
 //! The run: open a session and a recording, start the sampler, calibrate, go through the trials, undo, conclude.
 //!
-//! Invariant: whatever happens after a session is open, it is finished; whatever happens after a recording is
-//! open, it is left readable.
+//! Invariant: every open session ends with its undoing, and every open recording stays readable, also after an error.
+//! Checked by `a_killed_run_is_undone_by_cleanup_and_its_recording_opens`.
 
 mod context;
 mod fallback;
@@ -13,6 +13,7 @@ mod recorder;
 mod services;
 mod time_limit;
 mod trial;
+mod trial_error;
 mod workloads;
 
 use std::collections::BTreeMap;
@@ -39,7 +40,7 @@ pub use services::{HeapService, HeapState, Metrics, ServiceError, Services};
 
 use recorder::{Recorder, plain_event};
 use time_limit::TimeLimit;
-use trial::TrialError;
+use trial_error::TrialError;
 
 /// Longest that the calibration may take; it takes about a second on a quiet machine.
 const CALIBRATION_TIMEOUT: Duration = Duration::from_secs(60);
@@ -52,10 +53,8 @@ pub fn serve_worker(input: impl BufRead, output: impl Write) -> std::io::Result<
     workload::serve(input, output, workloads::work)
 }
 
-/// What a run needs to know, resolved.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// What to run.
     pub plan: Plan,
     /// The machine that the plan was resolved for.
     pub machine: Machine,
@@ -69,16 +68,14 @@ pub struct Options {
     pub wait: Option<Duration>,
 }
 
-/// What a run left.
+/// Result of a run.
 #[derive(Debug)]
 pub struct Outcome {
-    /// Folder of the recording.
     pub directory: PathBuf,
-    /// The page.
+    /// File of the report.
     pub page: PathBuf,
     /// The verdict and all numbers.
     pub results: Results,
-    /// How the program should end.
     pub exit: Exit,
 }
 
@@ -103,8 +100,7 @@ struct Runner<'a> {
 /// Runs a plan and leaves the machine as it was.
 ///
 /// # Errors
-/// What keeps the run from starting, or its recording from being written. A trial that fails is not an error: it
-/// is in the results.
+/// When the run cannot start or cannot write its recording. A failed trial is in the results.
 pub fn run(
     mut options: Options,
     services: &Services,
@@ -124,7 +120,7 @@ pub fn run(
     let name = run_name(&options.plan.scenario);
     let session = open_session(&options, &name, &stop, progress)?;
     if options.wait.is_some() {
-        // What the other run held is free again.
+        // The memory of the other run is free again.
         options.machine = environment::machine().or_exit(Exit::Missing)?;
         check_sizes(&options.plan, &options.machine)?;
     }
@@ -133,7 +129,7 @@ pub fn run(
     if let Some(session) = &session {
         for run in session.dead_runs().or_exit(Exit::Missing)? {
             warnings.push(format!(
-                "{run} was killed and left something behind; undo it with `plimsoll cleanup`"
+                "the killed run {run} left changes on this machine; undo them with `plimsoll cleanup`"
             ));
         }
     }
@@ -146,7 +142,7 @@ pub fn run(
     runner.conclude(ran)
 }
 
-/// Refuses what would not leave the rest of the machine its reserve, or would not fit its swap.
+/// Refuses trials that violate the machine's reserve or do not fit their swap.
 pub fn check_sizes(plan: &Plan, machine: &Machine) -> Result<(), Failure> {
     for trial in &plan.trials {
         let settings = &trial.settings;
@@ -164,7 +160,7 @@ pub fn check_sizes(plan: &Plan, machine: &Machine) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Takes the machine for the run, where there is a trial that can be done as asked.
+/// Takes the machine lock, if at least one trial can run.
 fn open_session(
     options: &Options,
     name: &str,
@@ -285,7 +281,7 @@ impl<'a> Runner<'a> {
         Ok(self.stop.cause().map_or(exit, |cause| cause.exit()))
     }
 
-    /// Measures what this machine does when nothing is in the way, in a worker: the runner itself stays small.
+    /// Measures the idle machine in a worker, so that the runner stays small.
     fn calibrate(&mut self) -> Result<(), Failure> {
         self.progress.step("calibrating");
         self.recorder
@@ -293,9 +289,11 @@ impl<'a> Runner<'a> {
         let mut worker = Worker::spawn(&self.executable, &WorkerOptions::default()).or_exit(Exit::Missing)?;
         match worker.call(&Command::Calibrate, CALIBRATION_TIMEOUT, self.stop.flag()) {
             Ok(Reply::Calibration { calibration }) => self.manifest.calibration = Some(calibration),
-            Ok(other) => self.warn(format!("no calibration: the worker answered {other:?}"))?,
+            Ok(other) => self.warn(format!("cannot calibrate: unexpected reply {other:?}"))?,
             Err(_) if self.stop.requested() => {}
-            Err(error) => self.warn(format!("no calibration, so no figure has its ratio: {error}"))?,
+            Err(error) => self.warn(format!(
+                "cannot calibrate, so no metric has a ratio to the machine: {error}"
+            ))?,
         }
         self.recorder.event(plain_event(EventKind::Calibration, "end"))?;
         self.recorder.manifest(&self.manifest)
@@ -340,14 +338,16 @@ impl<'a> Runner<'a> {
         self.reader.set_target(target);
     }
 
-    /// Undoes what is left of the session and says what could not be. Said at once: nothing that fails later may
-    /// hide it.
+    /// Undoes the outstanding changes of the session, and warns of failures at once, so that no later error hides
+    /// them.
     fn undo(&mut self) -> Result<Exit, Failure> {
         match self.session.take().map(Session::finish) {
             None => Ok(Exit::Done),
             Some(Ok(report)) => {
                 for left in &report.left_alone {
-                    self.warn(format!("left alone, as somebody else changed it: {left}"))?;
+                    self.warn(format!(
+                        "not undone, since another program has changed it: {left}"
+                    ))?;
                 }
                 Ok(Exit::Done)
             }
@@ -358,7 +358,7 @@ impl<'a> Runner<'a> {
         }
     }
 
-    /// Writes down that the run ended, and by what if before its time.
+    /// Writes the end of the run, with its cause if premature.
     fn note_end(&self, ran: &Result<Exit, Failure>) -> Result<(), Failure> {
         let stopped = match (self.stop.cause(), ran) {
             (Some(cause), _) => Some(cause.to_string()),
@@ -371,7 +371,7 @@ impl<'a> Runner<'a> {
         self.recorder.event(plain_event(EventKind::RunEnd, "")).map(drop)
     }
 
-    /// Undoes what is left, ends the recording and makes the numbers and the page of it.
+    /// Undoes the outstanding changes, ends the recording, and computes its results and report.
     fn conclude(mut self, ran: Result<Exit, Failure>) -> Result<Outcome, Failure> {
         self.progress.step("undoing and concluding");
         self.retire_neighbour();
@@ -389,7 +389,7 @@ impl<'a> Runner<'a> {
         ended.and(kept)?;
         let writer = writer?;
         let mut results = (self.services.results)(&Recording::open(writer.folder()).or_exit(Exit::Missing)?);
-        // A resumed run has other parts, which only the samples know; what was dropped only the sampler knows.
+        // Only the samples know the other parts of a resumed run; only the sampler counts dropped samples.
         if self.manifest.resumed.is_empty() {
             results.sampler = sampled;
         } else {
@@ -412,7 +412,7 @@ impl<'a> Runner<'a> {
     }
 }
 
-/// Devices by slot of all parts of a run: where a slot was several, all of them.
+/// Devices by slot of all parts of a run, all devices of a slot.
 fn merge_slots(before: &[String], now: &[String]) -> Vec<String> {
     let slots = before.len().max(now.len());
     (0..slots)
@@ -448,7 +448,6 @@ pub fn recording_failure(error: RecordingError) -> Failure {
     Failure::new(exit, error)
 }
 
-/// A recording that is open for writing.
 struct OpenRecording {
     writer: Writer,
     /// Trials that need not run again, by id.

@@ -1,8 +1,8 @@
-//! The wake-up probe outside of the run's cgroup: what a run does to those who have nothing to do with it.
+//! The neighbour: a wake-up latency probe outside of the run's cgroup.
 //!
-//! One worker stays for the whole run. In each trial it wakes up a hundred times a second, from before the environment
-//! is made until it is undone. It is an ordinary process with ordinary priority and unlocked memory, as it stands for
-//! everybody else; nor is it the first that the kernel kills when the whole machine runs out, as the other workers are.
+//! One worker stays for the whole run. In each trial it wakes up a hundred times a second, from before the
+//! environment is made until it is undone. It is a process with default priority and unlocked memory, and unlike the
+//! other workers not the first victim of the system's OOM killer.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
@@ -15,13 +15,13 @@ use crate::workload::protocol::{Command, Reply};
 use plimsoll_model::exit::Failure;
 use plimsoll_model::recording::neighbour;
 
-/// Seconds between two wake-ups: a tenth of what a person notices.
+/// Seconds between two wake-ups: a tenth of the delay that a person notices.
 const PERIOD: f64 = 0.01;
-/// Longest wait for its answer. It answers within a hundredth of a second, but it may be in a queue behind the run.
+/// Longest wait for its answer. It answers within 10 ms on an idle machine.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Runner<'_> {
-    /// Begins the wake-up probe of a trial. A run without one goes on, and says so.
+    /// Begins the wake-up probe of a trial. If that fails, the run warns and goes on.
     pub(super) fn start_neighbour(&mut self) -> Result<(), Failure> {
         let command = Command::Probe(Probe {
             kind: ProbeKind::Wakeup,
@@ -41,7 +41,7 @@ impl Runner<'_> {
         match self.ask_neighbour(&Command::ProbeEnd) {
             Ok(Reply::Found { findings, .. }) => Ok(neighbour::metrics(&findings.figures)),
             Ok(other) => {
-                self.lose_neighbour(&format!("it answered {other:?}"))?;
+                self.lose_neighbour(&format!("unexpected reply {other:?}"))?;
                 Ok(BTreeMap::new())
             }
             Err(error) => {
@@ -51,14 +51,13 @@ impl Runner<'_> {
         }
     }
 
-    /// Ends the worker, where there is one.
     pub(super) fn retire_neighbour(&mut self) {
         if let Some(worker) = self.neighbour.take() {
             self.retire_worker(worker);
         }
     }
 
-    /// Carries out a command in the worker, and starts it where it does not run yet.
+    /// Carries out a command in the worker; starts the worker first if needed.
     fn ask_neighbour(&mut self, command: &Command) -> Result<Reply, String> {
         let mut worker = match self.neighbour.take() {
             Some(worker) => worker,
@@ -69,17 +68,17 @@ impl Runner<'_> {
                 })
                 .map_err(|error| error.reason)?,
         };
-        // A stop does not keep it from saying what it saw until then.
+        // After a stop the probe still returns its measurements.
         let reply = worker.call(command, PATIENCE, &AtomicBool::new(false));
         self.neighbour = Some(worker);
         reply.map_err(|error| error.to_string())
     }
 
-    /// Says that nothing is known of others in this trial. The next one tries with a new worker.
+    /// Warns that the trial has no neighbour metrics. The next trial starts a new worker.
     fn lose_neighbour(&mut self, reason: &str) -> Result<(), Failure> {
         self.retire_neighbour();
         self.warn(format!(
-            "what a trial did to processes outside of its cgroup is unknown: the wakeup failed: {reason}"
+            "cannot measure the neighbour's wake-up latency: {reason}"
         ))
     }
 }

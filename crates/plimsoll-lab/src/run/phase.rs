@@ -1,10 +1,11 @@
-//! One phase: a snapshot before, the work, a snapshot after, and what it cost.
+//! One phase: a snapshot before, the work, a snapshot after, and its cost.
 
 use std::collections::BTreeMap;
 
 use super::Runner;
-use super::trial::TrialError;
-use crate::workload::protocol::{Cost, Findings, Reply};
+use super::trial_error::TrialError;
+use crate::workload::protocol::Reply;
+use crate::workload::{Cost, Findings};
 use plimsoll_model::columns::{Row, col};
 use plimsoll_model::exit::Failure;
 use plimsoll_model::recording::PhaseRows;
@@ -15,7 +16,6 @@ use plimsoll_model::quantity;
 /// The state of the machine at one moment.
 #[derive(Debug, Clone)]
 pub(super) struct Snapshot {
-    /// All columns.
     pub(super) row: Row,
     /// Bytes in each category; they sum to MemTotal.
     pub(super) categories: BTreeMap<String, i64>,
@@ -41,7 +41,7 @@ impl Snapshot {
     }
 }
 
-/// What the work of a phase cost and found.
+/// Cost and findings of a phase.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Worked {
     pub(super) cost: Cost,
@@ -60,7 +60,6 @@ impl From<Cost> for Worked {
 }
 
 impl Worked {
-    /// What a worker answered.
     pub(super) fn of_reply(reply: Reply) -> Result<Worked, TrialError> {
         match reply {
             Reply::Found { cost, findings } => Ok(Worked {
@@ -111,7 +110,6 @@ impl Finished {
         Finished { phase, before, after }
     }
 
-    /// The samples around the phase.
     pub(super) fn rows(&self) -> PhaseRows {
         PhaseRows {
             before: self.before.row,
@@ -129,11 +127,5 @@ impl Runner<'_> {
             .map(|categories| categories.to_map())
             .unwrap_or_default();
         Ok(Snapshot { row, categories })
-    }
-}
-
-impl From<Failure> for TrialError {
-    fn from(failure: Failure) -> Self {
-        TrialError::new(failure.exit, format_args!("{:#}", failure.error))
     }
 }

@@ -1,17 +1,18 @@
-//! Probes inside of a trial's cgroup: how the machine feels to those who share it with the load.
+//! Latency probes inside a trial's cgroup, beside the load.
 
 use super::context::TrialContext;
 use super::phase::Worked;
-use super::trial::TrialError;
+use super::trial_error::TrialError;
 use crate::workload::Worker;
 use crate::workload::probe::{Probe, ProbeKind};
-use crate::workload::protocol::{Command, Cost, Findings, Reply};
+use crate::workload::protocol::{Command, Reply};
+use crate::workload::{Cost, Findings};
 use plimsoll_model::latency::Latencies;
 use plimsoll_model::quantity::ratio;
 
-/// What is probed, by its name in figures, with the seconds between two probes: a wake-up probe fast enough to see a
-/// scheduler's delays; a program often enough for a percentile in a short phase; the small set as a program that works
-/// now and then.
+/// The probes: name in metrics, kind and period in seconds. The wake-up probe is fast enough to see a scheduler's
+/// delays; a program often enough for a percentile in a short phase; the small set as a program that works now and
+/// then.
 const PROBES: [(&str, ProbeKind, f64); 3] = [
     ("wakeup", ProbeKind::Wakeup, 0.001),
     ("launch", ProbeKind::Launch, 0.25),
@@ -21,27 +22,25 @@ const PROBES: [(&str, ProbeKind, f64); 3] = [
 /// A worker for each probe, in the trial's cgroup.
 pub(super) struct Probes(Vec<Worker>);
 
-/// What the probes found in a stretch of time, in the order of [`PROBES`].
-pub(super) struct Felt {
-    probes: [Probed; PROBES.len()],
+/// Findings of the probes in an interval, in the order of [`PROBES`].
+pub(super) struct Readings {
+    probes: [ProbeReadings; PROBES.len()],
     cost: Cost,
 }
 
-/// What one probe found.
 #[derive(Default)]
-struct Probed {
-    /// With those that stand for probes which could not begin in time, so that percentiles are right.
+struct ProbeReadings {
+    /// Includes corrected latencies of probes that could not begin in time.
     latencies: Latencies,
-    /// Probes that were carried out, failed ones too.
+    /// Includes failed probes.
     count: f64,
-    /// Those that failed: programs that did not start. They have no latency.
+    /// Programs that did not start. They have no latency.
     failed: f64,
-    /// Seconds that those which did not fail took together.
+    /// Total seconds of the probes that did not fail.
     took_s: f64,
 }
 
 impl Probes {
-    /// Starts a worker for each.
     pub(super) fn spawn(context: &mut TrialContext<'_, '_>) -> Result<Probes, TrialError> {
         let mut probes = Probes(Vec::with_capacity(PROBES.len()));
         for _ in PROBES {
@@ -56,7 +55,6 @@ impl Probes {
         Ok(probes)
     }
 
-    /// Begins to probe.
     pub(super) fn begin(&mut self, context: &mut TrialContext<'_, '_>) -> Result<(), TrialError> {
         for ((_, kind, period), worker) in PROBES.into_iter().zip(&mut self.0) {
             context.ask(worker, &Command::Probe(Probe { kind, period }))?;
@@ -64,35 +62,34 @@ impl Probes {
         Ok(())
     }
 
-    /// What they found since they began or since the last lap.
-    pub(super) fn lap(&mut self, context: &mut TrialContext<'_, '_>) -> Result<Felt, TrialError> {
+    /// Findings since their start or the last lap.
+    pub(super) fn lap(&mut self, context: &mut TrialContext<'_, '_>) -> Result<Readings, TrialError> {
         self.ask(context, &Command::ProbeLap)
     }
 
-    /// Ends them, which compares every byte of the small set. What they found since the last lap.
-    pub(super) fn end(&mut self, context: &mut TrialContext<'_, '_>) -> Result<Felt, TrialError> {
+    /// Ends them, which verifies every byte of the small set. Returns the findings since the last lap.
+    pub(super) fn end(&mut self, context: &mut TrialContext<'_, '_>) -> Result<Readings, TrialError> {
         self.ask(context, &Command::ProbeEnd)
     }
 
-    /// All at once, as one may answer late.
-    fn ask(&mut self, context: &mut TrialContext<'_, '_>, command: &Command) -> Result<Felt, TrialError> {
+    /// Sends to all workers before it waits, as one may answer late.
+    fn ask(&mut self, context: &mut TrialContext<'_, '_>, command: &Command) -> Result<Readings, TrialError> {
         for worker in &mut self.0 {
             worker.send(command).map_err(|error| context.explain(&error))?;
         }
-        let mut felt = Felt::nothing();
-        for (worker, probed) in self.0.iter_mut().zip(&mut felt.probes) {
+        let mut readings = Readings::empty();
+        for (worker, probed) in self.0.iter_mut().zip(&mut readings.probes) {
             let (timeout, stop) = (context.timeout(), context.runner.stop.flag());
             let reply: Reply = worker
                 .answer(timeout, stop)
                 .map_err(|error| context.explain(&error))?;
             let Worked { cost, findings, .. } = Worked::of_reply(reply)?;
-            felt.cost = felt.cost.and(cost);
-            *probed = Probed::of(&findings);
+            readings.cost = readings.cost.and(cost);
+            *probed = ProbeReadings::of(&findings);
         }
-        Ok(felt)
+        Ok(readings)
     }
 
-    /// Ends the workers.
     pub(super) fn retire(self, context: &mut TrialContext<'_, '_>) {
         for worker in self.0 {
             context.retire(worker);
@@ -100,12 +97,11 @@ impl Probes {
     }
 }
 
-impl Probed {
-    /// What a worker reported.
-    fn of(findings: &Findings) -> Probed {
+impl ProbeReadings {
+    fn of(findings: &Findings) -> ProbeReadings {
         let figure = |name: &str| findings.figures.get(name).copied().unwrap_or(0.0);
         let latencies = findings.latency.as_ref();
-        Probed {
+        ProbeReadings {
             latencies: latencies
                 .and_then(|text| Latencies::from_text(text).ok())
                 .unwrap_or_default(),
@@ -115,53 +111,48 @@ impl Probed {
         }
     }
 
-    fn merge(&mut self, other: &Probed) {
+    fn merge(&mut self, other: &ProbeReadings) {
         self.latencies.merge(&other.latencies);
         self.count += other.count;
         self.failed += other.failed;
         self.took_s += other.took_s;
     }
 
-    /// Seconds that one took in the mean of those that did not fail. Not the histogram's mean: in it one long probe
-    /// also stands for all that could not begin meanwhile.
+    /// Mean seconds of the probes that did not fail. Not the histogram's mean, which includes corrected latencies.
     fn mean_s(&self) -> Option<f64> {
         ratio(self.took_s, self.count - self.failed)
     }
 }
 
-impl Felt {
-    /// What no probe found.
-    pub(super) fn nothing() -> Felt {
-        Felt {
-            probes: std::array::from_fn(|_| Probed::default()),
+impl Readings {
+    pub(super) fn empty() -> Readings {
+        Readings {
+            probes: std::array::from_fn(|_| ProbeReadings::default()),
             cost: Cost::default(),
         }
     }
 
-    /// CPU time and faults of the probes.
     pub(super) fn cost(&self) -> Cost {
         self.cost
     }
 
-    /// Counts what was found in another stretch too.
-    pub(super) fn merge(&mut self, other: &Felt) {
+    /// Adds the findings of another interval.
+    pub(super) fn merge(&mut self, other: &Readings) {
         for (mine, theirs) in self.probes.iter_mut().zip(&other.probes) {
             mine.merge(theirs);
         }
         self.cost = self.cost.and(other.cost);
     }
 
-    /// The wake-ups of the wake-up probe.
     pub(super) fn wakeup(&self) -> &Latencies {
         &self.probes[0].latencies
     }
 
-    /// The visits of the small set.
     pub(super) fn small_set(&self) -> &Latencies {
         &self.probes[2].latencies
     }
 
-    /// Notes the figures of each probe, and every latency of the wake-up probe.
+    /// Notes the metrics of each probe, and the latencies of the wake-up probe.
     pub(super) fn note(&self, findings: &mut Findings) {
         for ((name, kind, _), probed) in PROBES.iter().zip(&self.probes) {
             let latencies = &probed.latencies;
@@ -203,15 +194,15 @@ mod tests {
     }
 
     #[test]
-    fn a_mean_is_that_of_real_probes_and_failed_ones_are_counted() {
-        let mut probed = Probed::of(&reported(&[10, 10, 1000], 2));
+    fn the_mean_excludes_corrected_and_failed_probes() {
+        let mut probed = ProbeReadings::of(&reported(&[10, 10, 1000], 2));
         assert!(probed.latencies.count() > 20, "what waited behind the long one");
         assert!((probed.mean_s().unwrap() - 0.34).abs() < 1e-9);
-        probed.merge(&Probed::of(&reported(&[180], 1)));
-        let mut felt = Felt::nothing();
-        felt.probes[1] = probed;
+        probed.merge(&ProbeReadings::of(&reported(&[180], 1)));
+        let mut readings = Readings::empty();
+        readings.probes[1] = probed;
         let mut findings = Findings::default();
-        felt.note(&mut findings);
+        readings.note(&mut findings);
         let figure = |name: &str| findings.figures.get(name).copied();
         assert!((figure("launch_mean_s").unwrap() - 0.3).abs() < 1e-9);
         assert_eq!(figure("launch_count"), Some(7.0));

@@ -9,25 +9,20 @@ use plimsoll_model::recording::model::Trial;
 pub trait Progress {
     /// The run starts: `trials` trials, `estimate` in all.
     fn begin(&mut self, trials: usize, estimate: Duration);
-    /// Trial `number` starts.
     fn trial(&mut self, number: usize);
-    /// A phase of a trial starts.
     fn phase(&self, trial: &str, phase: &str);
     /// The run does something outside the trials.
     fn step(&self, text: &str);
     /// Work with an estimate of `estimate` is done.
     fn advance(&self, estimate: Duration);
-    /// A trial ended.
     fn trial_done(&self, trial: &Trial);
     /// A warning, shown at every verbosity.
     fn warn(&self, text: &str);
     /// A detail, shown to a verbose reader.
     fn detail(&self, text: Arguments<'_>);
-    /// The run has no further steps.
     fn end(&self);
 }
 
-/// A run without a reader.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Silent;
 

@@ -55,12 +55,10 @@ impl Recorder {
         Ok(event.t_ns)
     }
 
-    /// Writes a trial that ended.
     pub(super) fn trial(&self, trial: &Trial) -> Result<(), Failure> {
         self.writer().trial(trial).or_exit(Exit::Missing)
     }
 
-    /// Writes the manifest anew.
     pub(super) fn manifest(&self, manifest: &Manifest) -> Result<(), Failure> {
         self.writer().update_manifest(manifest).or_exit(Exit::Missing)
     }

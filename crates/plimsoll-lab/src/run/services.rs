@@ -16,7 +16,6 @@ pub type ServiceError = Box<dyn Error + Send + Sync>;
 /// Computes the metrics of a trial. The rows are the samples next to each of its phases, in the same order.
 pub type Metrics = fn(&Trial, &Settings, &[PhaseRows], Option<&Calibration>) -> BTreeMap<String, f64>;
 
-/// Functions that a run calls.
 #[derive(Debug, Clone, Copy)]
 pub struct Services {
     /// Computes the metrics of a trial.
@@ -45,7 +44,6 @@ pub struct HeapService {
 pub struct HeapState {
     /// Its front end; `None` for one that this version does not know.
     pub front_end: Option<FrontEnd>,
-    /// Free blocks.
     pub free_blocks: u64,
     /// Ranges of address space without memory.
     pub uncommitted_ranges: u64,

@@ -13,7 +13,6 @@ pub(super) struct TimeLimit(
 );
 
 impl TimeLimit {
-    /// Begins to count.
     pub(super) fn start(limit: Duration, stop: Arc<Stop>) -> Result<TimeLimit, Failure> {
         let (kept, dropped) = channel();
         std::thread::Builder::new()

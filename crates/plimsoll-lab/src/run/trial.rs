@@ -5,48 +5,23 @@ use std::collections::BTreeMap;
 use super::context::{Surroundings, TrialContext};
 use super::phase::Finished;
 use super::recorder::plain_event;
+use super::trial_error::{TrialError, lacking};
 use super::{Runner, workloads};
-use crate::environment::{self, Environment, Missing};
-use crate::workload::protocol::Reply;
+use crate::environment::{self, Environment};
 use plimsoll_model::exit::{Exit, Failure, OrExit};
 use plimsoll_model::recording::PhaseRows;
-use plimsoll_model::recording::model::{Event, EventKind, NOT_RUN, Trial, TrialStatus};
+use plimsoll_model::recording::model::{Event, EventKind, Trial, TrialStatus};
 
 use plimsoll_model::scenario::TrialPlan;
 
-/// Why a trial is not ok, and how that ends the program.
-#[derive(Debug)]
-pub(super) struct TrialError {
-    pub(super) exit: Exit,
-    pub(super) reason: String,
-}
-
-impl TrialError {
-    pub(super) fn new(exit: Exit, reason: impl std::fmt::Display) -> Self {
-        TrialError {
-            exit,
-            reason: reason.to_string(),
-        }
-    }
-
-    /// That a worker answered a command with what is no answer to it.
-    pub(super) fn unexpected(reply: &Reply) -> Self {
-        TrialError::new(
-            Exit::WorkloadFailed,
-            format_args!("the worker answered {reply:?}"),
-        )
-    }
-}
-
-/// What a trial leaves behind: its record, and how it ends the program.
+/// A trial that ended: its record, and its exit code.
 pub(super) struct Ended {
     pub(super) trial: Trial,
     pub(super) exit: Exit,
 }
 
 impl Runner<'_> {
-    /// Runs one trial from set-up to tear-down. A trial that goes wrong is a failed trial, not an error; an error
-    /// is what ends the run (the recording cannot be written).
+    /// Runs one trial from set-up to tear-down. A failed trial is not an error; an unwritable recording is.
     pub(super) fn trial(&mut self, plan: &TrialPlan) -> Result<Ended, Failure> {
         let mut event = Event {
             t_ns: 0,
@@ -72,7 +47,7 @@ impl Runner<'_> {
         Ok(Ended { trial, exit })
     }
 
-    /// Makes the environment, runs the phases in it, and undoes it whatever happened.
+    /// Makes the environment, runs the phases in it, and undoes it, also after an error.
     fn in_environment(&mut self, plan: &TrialPlan, trial: &mut Trial) -> Vec<TrialError> {
         let missing = environment::missing(&plan.settings);
         let session = match self.session.as_mut() {
@@ -96,7 +71,7 @@ impl Runner<'_> {
         errors
     }
 
-    /// Writes down what was really set up, as the kernel shows it.
+    /// Records the environment as read back from the kernel.
     fn note_environment(&mut self, plan: &TrialPlan, environment: &Environment) -> Result<(), Failure> {
         let text = serde_json::to_string(environment.description()).or_exit(Exit::WorkloadFailed)?;
         self.progress
@@ -111,7 +86,9 @@ impl Runner<'_> {
         match undone {
             Ok(report) => {
                 let warned = report.left_alone.iter().try_for_each(|left| {
-                    self.warn(format!("left alone, as somebody else changed it: {left}"))
+                    self.warn(format!(
+                        "not undone, since another program has changed it: {left}"
+                    ))
                 });
                 warned.err().map(TrialError::from)
             }
@@ -119,7 +96,7 @@ impl Runner<'_> {
         }
     }
 
-    /// Has the trial's work done in the environment, and fills the trial's record.
+    /// Runs the trial's workload, and fills the trial's record.
     fn work(
         &mut self,
         plan: &TrialPlan,
@@ -137,7 +114,7 @@ impl Runner<'_> {
             ..
         } = context;
         if let Err(error) = ended {
-            // What ended it comes before what was seen on the way.
+            // The error that ended it comes first.
             errors.insert(0, error);
         }
         trial.params.extend(params);
@@ -149,15 +126,6 @@ impl Runner<'_> {
             (self.services.metrics)(trial, &plan.settings, &rows, self.manifest.calibration.as_ref());
         errors
     }
-}
-
-/// That something did not run for want of something else; the run's warnings say how to get that.
-pub(super) fn lacking(what_ran: &str, missing: &[Missing]) -> TrialError {
-    let what: Vec<&str> = missing.iter().map(|missing| missing.what.as_str()).collect();
-    TrialError::new(
-        Exit::Missing,
-        format_args!("{what_ran} {NOT_RUN}, for want of {}", what.join(", ")),
-    )
 }
 
 /// The record of a trial of which nothing has run.

@@ -1,4 +1,4 @@
-//! What this machine does with memory when nothing is in the way: the yardstick of a run.
+//! Calibration: the memory speed of the idle machine, as the reference of a run.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -23,24 +23,18 @@ const LOADS: usize = 100_000;
 /// Clock readings of a pass.
 const READINGS: u32 = 20_000;
 
-/// Why there is no calibration.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CalibrationError {
     /// The memory to measure on cannot be had.
     #[error("cannot map {bytes} bytes to calibrate on: {errno}; free memory, or raise the limit (ulimit -v)")]
-    Map {
-        /// Bytes asked for.
-        bytes: usize,
-        /// What the kernel said.
-        errno: Errno,
-    },
+    Map { bytes: usize, errno: Errno },
 }
 
 /// Measures for about a second, on 256 MiB of base pages (no huge ones, so that machines with other settings
 /// compare). Each figure is the best of several passes.
 ///
-/// Run it in a worker, never in the runner: what measures should not have used memory itself.
+/// Run it in a worker, so that the runner stays small.
 ///
 /// # Errors
 /// [`CalibrationError::Map`] where the memory cannot be had.

@@ -14,8 +14,9 @@ use plimsoll_os::{Errno, Pidfd, Range, UsageScope};
 use plimsoll_proc::{Folder, PidStat, PidStatus, oom};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use super::cost::Cost;
 use super::cost::Stopwatch;
-use super::protocol::{Command, Cost, Reply};
+use super::protocol::{Command, Reply};
 
 /// How often a wait looks at the interruption flag.
 const LOOK_UP: Duration = Duration::from_millis(50);
@@ -24,7 +25,6 @@ const START_TIMEOUT: Duration = Duration::from_secs(30);
 /// Bytes that one call trims from outside, between two looks at the clock and the interruption flag.
 const TRIM_STEP: u64 = 64 << 20;
 
-/// Where and how a worker is started.
 #[derive(Debug, Clone, Default)]
 pub struct WorkerOptions {
     /// `cgroup.procs` files (v2, or one a v1 hierarchy) that the worker's pid is written to before its first command.
@@ -35,71 +35,49 @@ pub struct WorkerOptions {
     pub variables: Vec<(&'static str, Option<OsString>)>,
 }
 
-/// Why a worker did not do what it was asked.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WorkerError {
-    /// It could not be started.
     #[error("cannot start a worker from {}: {source}", exe.display())]
-    Spawn {
-        /// The program.
-        exe: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
+    Spawn { exe: PathBuf, source: io::Error },
     /// It could not be put into its cgroup.
     #[error("cannot put the worker into the cgroup of {}: {source}", path.display())]
     Cgroup {
         /// The `cgroup.procs` file.
         path: PathBuf,
-        /// What the system said.
         source: io::Error,
     },
     /// It ended, or was killed, before it answered.
     #[error("the worker died {}", death(*.status, *.signal))]
     Died {
-        /// Its exit status, where it left by itself.
+        /// Its exit status, unless a signal ended it.
         status: Option<i32>,
-        /// The signal that killed it; 9 (SIGKILL) is what the OOM killer sends.
+        /// The signal that killed it; the OOM killer sends 9 (SIGKILL).
         signal: Option<i32>,
     },
-    /// It did not answer in time.
-    #[error("the worker gave no answer within {:.1} s; raise `phase-timeout`, or ask for less", limit.as_secs_f64())]
-    Timeout {
-        /// The time it had.
-        limit: Duration,
-    },
-    /// The run was interrupted while it worked.
-    #[error("interrupted while the worker was at work")]
+    #[error("cannot wait for the worker longer than {:.1} s; raise `phase-timeout`, or lower `size`", limit.as_secs_f64())]
+    Timeout { limit: Duration },
+    #[error("interrupted while the worker ran a command")]
     Interrupted,
-    /// It answered something else than was asked.
-    #[error("the worker broke the protocol: {0}")]
+    /// An unexpected reply.
+    #[error("cannot read the worker's reply: {0}")]
     Protocol(String),
     /// It could not carry out the command, and said why.
     #[error("{message}")]
-    Failed {
-        /// The worker's own words.
-        message: String,
-    },
+    Failed { message: String },
     /// The kernel refused a trim from outside.
     #[error(
-        "process_madvise(MADV_PAGEOUT) on the worker failed after {advised} bytes: {errno}; it needs Linux 5.10 and \
+        "cannot trim the worker by process_madvise(MADV_PAGEOUT) after {advised} bytes: {errno}; it needs Linux 5.10 and \
          CAP_SYS_NICE, or trim = \"worker\""
     )]
     TrimFromOutside {
         /// Bytes advised on before.
         advised: u64,
-        /// What the kernel said.
         errno: Errno,
     },
     /// Its figures or its pipes cannot be read.
     #[error("cannot {what}: {source}")]
-    Io {
-        /// What was tried.
-        what: &'static str,
-        /// What the system said.
-        source: io::Error,
-    },
+    Io { what: &'static str, source: io::Error },
 }
 
 fn death(status: Option<i32>, signal: Option<i32>) -> String {
@@ -111,16 +89,13 @@ fn death(status: Option<i32>, signal: Option<i32>) -> String {
     }
 }
 
-/// What a worker has used since it started, as `/proc/<pid>/stat` says.
+/// Resources that a worker has used since its start, from `/proc/<pid>/stat`.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Usage {
     /// User CPU seconds, in clock ticks of 10 ms on most systems.
     pub cpu_user_s: f64,
-    /// System CPU seconds.
     pub cpu_system_s: f64,
-    /// Minor faults.
     pub minor_faults: u64,
-    /// Major faults.
     pub major_faults: u64,
     /// Resident bytes now.
     pub resident_bytes: u64,
@@ -142,7 +117,7 @@ pub struct Worker {
     pidfd: Pidfd,
     commands: ChildStdin,
     replies: ChildStdout,
-    /// What was read of `replies` and not yet returned.
+    /// Bytes read of `replies` and not yet returned.
     unread: Vec<u8>,
     /// An answer is still to come: of a call that ended by timeout or interruption.
     owes_reply: bool,
@@ -156,7 +131,7 @@ impl Worker {
     /// process group of its own: Ctrl-C reaches the runner alone, which decides.
     ///
     /// # Errors
-    /// [`WorkerError::Spawn`], [`WorkerError::Cgroup`], or what [`Worker::call`] returns while waiting for it.
+    /// [`WorkerError::Spawn`], [`WorkerError::Cgroup`], or an error of [`Worker::call`] while waiting for it.
     pub fn spawn(exe: &Path, options: &WorkerOptions) -> Result<Worker, WorkerError> {
         let spawn_error = |source| WorkerError::Spawn {
             exe: exe.to_owned(),
@@ -200,7 +175,8 @@ impl Worker {
             Reply::Ready { .. } => {}
             other => return Err(unexpected("ready", &other)),
         }
-        // Not before: else it is left to chance what of its start (relocations, a megabyte or two) the cgroup pays for.
+        // Not before: else chance decides which part of its start (relocations, a megabyte or two) the cgroup pays
+        // for.
         worker.confine(options)?;
         Ok(worker)
     }
@@ -224,7 +200,6 @@ impl Worker {
         Ok(())
     }
 
-    /// Its process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -270,7 +245,7 @@ impl Worker {
         }
     }
 
-    /// Waits for the answer to what was sent.
+    /// Waits for the reply to the last command.
     ///
     /// # Errors
     /// As [`Worker::call`].
@@ -380,7 +355,7 @@ impl Worker {
         }
     }
 
-    /// What the worker has used so far.
+    /// Resources that the worker has used so far.
     ///
     /// # Errors
     /// [`WorkerError::Io`] where `/proc/<pid>/stat` cannot be read.
@@ -414,7 +389,7 @@ impl Worker {
     /// killed while it is stopped.
     ///
     /// # Errors
-    /// [`WorkerError::Io`] where it has ended.
+    /// [`WorkerError::Io`] if it has ended.
     pub fn suspend(&self) -> Result<(), WorkerError> {
         self.signal(libc::SIGSTOP, "stop the worker")
     }
@@ -422,7 +397,7 @@ impl Worker {
     /// Lets a stopped process go on (SIGCONT).
     ///
     /// # Errors
-    /// [`WorkerError::Io`] where it has ended.
+    /// [`WorkerError::Io`] if it has ended.
     pub fn resume(&self) -> Result<(), WorkerError> {
         self.signal(libc::SIGCONT, "let the worker go on")
     }
@@ -438,7 +413,7 @@ impl Worker {
     /// Kills the worker (SIGKILL) and waits for its end.
     ///
     /// # Errors
-    /// [`WorkerError::Io`] where it cannot be waited for.
+    /// [`WorkerError::Io`] if waiting fails.
     pub fn kill(mut self) -> Result<ExitStatus, WorkerError> {
         self.end()
     }
@@ -491,7 +466,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_status_file_says_what_is_resident_and_what_is_in_swap() {
+    fn a_status_file_gives_resident_and_swapped_bytes() {
         let text = "Name:\tRssAnon: 7\nVmRSS:\t    5000 kB\nRssAnon:\t    4096 kB\nVmSwap:\t      12 kB\n";
         let read = Residency {
             resident: 4 << 20,

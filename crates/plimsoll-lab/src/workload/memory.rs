@@ -3,9 +3,10 @@
 use plimsoll_os::{Advice, Errno, Mapping, UsageScope};
 use xxhash_rust::xxh3::Xxh3;
 
+use super::cost::Cost;
 use super::cost::Stopwatch;
 use super::fill::{Stream, StreamError};
-use super::protocol::{Cost, Verification};
+use super::protocol::Verification;
 use plimsoll_model::scenario::{FillClass, ThpMode};
 
 /// Bytes regenerated at a time for the comparison: whole pages, and stays in the second-level cache.
@@ -13,7 +14,6 @@ const COMPARED_AT_ONCE: usize = 256 << 10;
 /// Most mappings of one fill: below the kernel's usual `vm.max_map_count` of 65530.
 const MOST_REQUESTS: u64 = 60_000;
 
-/// What to map and fill.
 #[derive(Debug, Clone)]
 pub(crate) struct FillRequest {
     pub(crate) bytes: u64,
@@ -30,8 +30,7 @@ pub(crate) enum MemoryError {
     #[error("cannot fill 0 bytes, or in requests of 0 bytes; ask for at least one page")]
     Nothing,
     #[error(
-        "cannot fill {asked} bytes: this machine has {ram} bytes of RAM and {swap} bytes of swap, and no more can be \
-         held; ask for less or add swap"
+        "cannot fill {asked} bytes: this machine has {ram} bytes of RAM and {swap} bytes of swap; ask for less or add swap"
     )]
     TooMuch { asked: u64, ram: u64, swap: u64 },
     #[error(
@@ -46,7 +45,7 @@ pub(crate) enum MemoryError {
         length: u64,
         errno: Errno,
     },
-    #[error("the kernel refuses {what}: {errno}; {advice}")]
+    #[error("cannot call {what}: {errno}; {advice}")]
     Advise {
         what: &'static str,
         errno: Errno,
@@ -70,8 +69,8 @@ pub(crate) struct Memory {
     marks: Marks,
 }
 
-/// Which pages were marked, and with what: page after page and from the last to the first again, so that a number
-/// says it all.
+/// The marks of all pages. Marks go from the first page to the last and start over, so that their count determines
+/// them.
 #[derive(Debug, Clone, Copy, Default)]
 struct Marks {
     /// Pages marked in all, each as often as it was.
@@ -79,14 +78,14 @@ struct Marks {
 }
 
 impl Marks {
-    /// The first byte of page `page` of `pages`; none where it was never marked.
+    /// The first byte of page `page` of `pages`; `None` without a mark.
     fn byte(self, page: u64, pages: u64) -> Option<u8> {
         let turn = self.count / pages + u64::from(page < self.count % pages);
         (turn > 0).then_some(turn_byte(turn))
     }
 }
 
-/// What the pages are marked with in a turn, counted from 1: never what they were marked with in the turn before.
+/// The mark of a turn, counted from 1. It differs from the turn before.
 fn turn_byte(turn: u64) -> u8 {
     turn as u8
 }
@@ -94,7 +93,7 @@ fn turn_byte(turn: u64) -> u8 {
 impl Memory {
     /// Maps and fills. The cost covers mapping and filling, not reading the file of `file=F`.
     pub(crate) fn fill(asked: &FillRequest) -> Result<(Memory, Cost), MemoryError> {
-        refuse_what_no_machine_holds(asked.bytes)?;
+        check_fits_machine(asked.bytes)?;
         let lengths = request_lengths(asked)?;
         let stream = Stream::new(&asked.class, asked.seed)?;
         let mut memory = Memory {
@@ -117,7 +116,7 @@ impl Memory {
         }
         let (held, mappings) = (self.bytes(), self.mappings.len());
         let asked = held.saturating_add(bytes);
-        refuse_what_no_machine_holds(asked)?;
+        check_fits_machine(asked)?;
         if mappings as u64 >= MOST_REQUESTS {
             return Err(MemoryError::TooManyRequests {
                 bytes: asked,
@@ -176,7 +175,7 @@ impl Memory {
                 for page in first..end {
                     bytes[page as usize * page_size] = byte;
                 }
-                // What was written is read by nobody here, and must be in memory all the same.
+                // Keeps the compiler from dropping the writes, which no code here reads.
                 std::hint::black_box(bytes);
                 self.marks.count += end - first;
                 left -= end - first;
@@ -189,7 +188,7 @@ impl Memory {
         self.mappings.iter().map(|mapping| mapping.len() as u64).sum()
     }
 
-    /// The bytes, where they are one mapping. Whoever writes to them checks them: to `restore` they are wrong.
+    /// The bytes, if they are one mapping. `restore` counts writes to them as wrong bytes.
     pub(crate) fn whole_mut(&mut self) -> Option<&mut [u8]> {
         match self.mappings.as_mut_slice() {
             [mapping] => Some(mapping.bytes_mut()),
@@ -197,7 +196,7 @@ impl Memory {
         }
     }
 
-    /// Has the kernel reclaim everything. Success says that it was asked, not that pages went.
+    /// Has the kernel reclaim everything. Success does not imply that pages left.
     pub(crate) fn trim(&self) -> Result<Cost, MemoryError> {
         let watch = Stopwatch::start(UsageScope::Process);
         for mapping in &self.mappings {
@@ -262,7 +261,6 @@ impl Memory {
         }
     }
 
-    /// Unmaps everything.
     pub(crate) fn release(self) -> Result<Cost, MemoryError> {
         let bytes = self.bytes();
         let watch = Stopwatch::start(UsageScope::Process);
@@ -286,7 +284,7 @@ fn pages_of(mapping: &Mapping) -> u64 {
     mapping.len().div_ceil(plimsoll_os::page_size()) as u64
 }
 
-/// Lengths of the requests: all alike but the last, which is what is left.
+/// Lengths of the requests: all alike but the last, which takes the rest.
 fn request_lengths(asked: &FillRequest) -> Result<Vec<u64>, MemoryError> {
     let (bytes, request) = (asked.bytes, asked.request);
     if bytes == 0 || request == 0 {
@@ -300,7 +298,7 @@ fn request_lengths(asked: &FillRequest) -> Result<Vec<u64>, MemoryError> {
 }
 
 /// Refuses more than RAM and swap together: overcommit may map it, but filling it ends in a kill.
-fn refuse_what_no_machine_holds(asked: u64) -> Result<(), MemoryError> {
+fn check_fits_machine(asked: u64) -> Result<(), MemoryError> {
     let system = rustix::system::sysinfo();
     let unit = u64::from(system.mem_unit);
     let (ram, swap) = (system.totalram * unit, system.totalswap * unit);
@@ -317,7 +315,7 @@ fn advise_huge_pages(mapping: &Mapping, thp: ThpMode) -> Result<(), MemoryError>
         ThpMode::Never => (Advice::NoHugePage, "madvise(MADV_NOHUGEPAGE)"),
     };
     match mapping.advise(advice) {
-        // A kernel without transparent huge pages gives none, which is what was asked.
+        // A kernel without transparent huge pages gives none, as requested.
         Err(Errno::INVAL) if thp == ThpMode::Never => Ok(()),
         outcome => outcome.map_err(|errno| MemoryError::Advise {
             what,
@@ -342,14 +340,14 @@ mod tests {
     }
 
     #[test]
-    fn the_last_request_is_what_is_left() {
+    fn the_last_request_takes_the_rest() {
         assert_eq!(request_lengths(&asked(10, 4)).unwrap(), [4, 4, 2]);
         assert_eq!(request_lengths(&asked(8, 4)).unwrap(), [4, 4]);
         assert_eq!(request_lengths(&asked(3, 1 << 30)).unwrap(), [3]);
     }
 
     #[test]
-    fn nonsense_is_refused_in_words() {
+    fn fill_refuses_sizes_that_no_machine_holds() {
         for (bytes, request, words) in [
             (0, 4096, "0 bytes"),
             (4096, 0, "requests of 0"),
@@ -372,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn what_grows_goes_on_with_the_stream() {
+    fn growth_continues_the_stream() {
         let (mut memory, _) = Memory::fill(&asked(1 << 20, 1 << 20)).unwrap();
         let cost = memory.grow(3 << 19).unwrap();
         assert_eq!((cost.bytes, memory.bytes()), (3 << 19, 5 << 19));
@@ -383,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_bytes_are_counted_and_the_first_is_placed() {
+    fn wrong_bytes_are_counted_and_the_first_has_its_offset() {
         let (mut memory, _) = Memory::fill(&asked(3 << 20, 1 << 20)).unwrap();
         assert!(memory.restore().1.holds());
         let wrong: [u64; 3] = [(1 << 20) + 5, (1 << 20) + 6, (3 << 20) - 1];
@@ -397,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_are_where_the_count_says_and_nowhere_else() {
+    fn marks_follow_from_their_count() {
         let page = plimsoll_os::page_size();
         // Three mappings of which the last ends within a page: 4, 4 and 3 pages.
         let asked = asked(10 * page as u64 + 100, 4 * page as u64);

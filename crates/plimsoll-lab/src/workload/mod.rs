@@ -1,10 +1,10 @@
-//! Worker processes: their memory, their probes, and the protocol that the runner drives them by. What a worker does for
-//! one workload alone stands with that workload in [`crate::run`].
+//! Worker processes: their memory, their probes, and the protocol that the runner drives them by. The requests of one
+//! workload are in its module in [`crate::run`].
 //!
-//! The runner holds a [`Worker`], which speaks the [`protocol`] with [`serve`] in the worker process; that owns the
+//! The runner holds a [`Worker`], which speaks the [`protocol`] with `serve` in the worker process; that owns the
 //! memory, which a [`fill`] writes.
 //!
-//! Invariant: a worker never looks at the system as a whole and never prints to people; it answers the runner.
+//! Invariant: a worker never reads the system as a whole and never prints; it answers the runner. Kept by review.
 
 mod calibrate;
 mod cost;
@@ -18,6 +18,7 @@ mod worker;
 
 pub use calibrate::{CalibrationError, calibrate};
 pub(crate) use cost::Stopwatch;
+pub use cost::{Cost, Findings};
 pub(crate) use fill::mix;
 pub use handle::{Residency, Usage, Worker, WorkerError, WorkerOptions};
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! Probes of how a machine feels: a wake-up probe, the start of a program, a small working set.
+//! Latency probes: wake-up, start of a program, small working set.
 //!
-//! A probe runs in a thread of its own at fixed times that do not depend on how long the one before took. What could not
-//! begin because one took longer than the period is counted as if it had waited (coordinated omission).
+//! A probe runs in a thread of its own at fixed times. A probe that could not begin because another took longer than
+//! the period counts as if it had waited (correction of coordinated omission).
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,8 +17,8 @@ use rustix::time::{Timespec, clock_gettime};
 use serde::{Deserialize, Serialize};
 
 use super::cost::Stopwatch;
+use super::cost::{Cost, Findings};
 use super::fill::{Stream, StreamError};
-use super::protocol::{Cost, Findings};
 use plimsoll_model::latency::Latencies;
 use plimsoll_model::scenario::FillClass;
 
@@ -34,7 +34,7 @@ const SMALL_SET: usize = 4 << 20;
 const PAGE: usize = 4096;
 /// Bytes at the start of each page that count the visits.
 const COUNTER: usize = 8;
-/// What the small working set is filled with: it compresses as the memory of programs usually does.
+/// Fill class of the small working set; compresses like the memory of usual programs.
 const SMALL_CLASS: FillClass = FillClass::Ratio(2.5);
 /// Seed of that data; any would do.
 const SMALL_SEED: u64 = 1;
@@ -45,25 +45,20 @@ const PROGRAMS: [(&str, &[&str]); 3] = [
     ("/bin/sh", &["-c", ":"]),
 ];
 
-/// What is asked.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Probe {
-    /// What is probed.
     pub kind: ProbeKind,
-    /// Seconds between two probes.
     pub period: f64,
 }
 
-/// What a probe does each time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ProbeKind {
-    /// Wakes up, and notes how late.
     Wakeup,
     /// Starts a program as a shell does (fork, exec, wait), and notes how long that takes.
     Launch,
-    /// Reads and writes every page of a working set of 4 MiB, and notes how long that takes. Every byte is compared
-    /// with what was written when the probe ends.
+    /// Reads and writes every page of a working set of 4 MiB, and notes how long that takes. At its end the probe
+    /// verifies every byte.
     SmallSet,
 }
 
@@ -80,17 +75,16 @@ pub(super) enum ProbeError {
     Map(Errno),
     #[error("cannot fill the small working set: {0}")]
     Fill(#[from] StreamError),
-    #[error("there is no program to start: looked for {}", PROGRAMS.map(|(path, _)| path).join(", "))]
+    #[error("cannot find a program to start: none of {} exists", PROGRAMS.map(|(path, _)| path).join(", "))]
     NoProgram,
     #[error("cannot start {}: {source}", path.display())]
     Launch { path: PathBuf, source: io::Error },
-    #[error("{} ended with an error, though it does nothing", .0.display())]
+    #[error("cannot probe with {}: it ended with an error", .0.display())]
     Ended(PathBuf),
-    #[error("the small working set holds a wrong byte at offset {0} after {1} visits")]
+    #[error("the small working set has a wrong byte at offset {0} after {1} visits")]
     Wrong(usize, u64),
 }
 
-/// A probe that goes on.
 #[derive(Debug)]
 pub(super) struct RunningProbe {
     stop: Arc<AtomicBool>,
@@ -100,7 +94,7 @@ pub(super) struct RunningProbe {
 }
 
 impl RunningProbe {
-    /// Makes ready what is probed, and begins. The cost is that of making it ready.
+    /// Prepares the subject, and begins. Returns the cost of the preparation.
     pub(super) fn begin(asked: &Probe) -> Result<(RunningProbe, Cost), ProbeError> {
         if !(SHORTEST_PERIOD..=LONGEST_PERIOD).contains(&asked.period) {
             return Err(ProbeError::Period(asked.period));
@@ -126,8 +120,8 @@ impl RunningProbe {
         Ok((probe, cost))
     }
 
-    /// What it cost and found since it began or since the last lap, once the probe under way or, where none is, the
-    /// next one has ended. What is probed stays: only so does a small working set show how it comes back.
+    /// Cost and findings since its start or the last lap, after the end of the current or next probe. The subject
+    /// stays, so that a small working set shows its recovery.
     pub(super) fn lap(&mut self) -> Result<(Cost, Findings), ProbeError> {
         // A closed channel is the end of the thread, whose reason `end` tells.
         let lap = self.asks.send(()).ok().and_then(|()| self.laps.recv().ok());
@@ -175,7 +169,7 @@ fn probe(
         if asks.try_recv().is_ok() {
             let lap = std::mem::replace(&mut watch, Stopwatch::start(UsageScope::Thread));
             let cost = tally.with_children(lap.stop(subject.bytes() * tally.probes));
-            // Nobody waits for it where the probe is being dropped.
+            // The receiver is gone if the probe is being dropped.
             let _ = answers.send((cost, findings(&latencies, &tally, &cost)));
             earlier_probes += tally.probes;
             tally = Tally::default();
@@ -187,7 +181,7 @@ fn probe(
     Ok((cost, findings(&latencies, &tally, &cost)))
 }
 
-/// What a probe counts beside latencies.
+/// Counts of a probe beside latencies.
 #[derive(Debug, Default)]
 struct Tally {
     /// Those that were carried out, failed ones too.
@@ -210,8 +204,8 @@ impl Tally {
     }
 }
 
-/// Percentiles where there are any, how many probes there were and how long they took together, and what the probe itself
-/// cost. The percentiles are of the latencies with those that stand for what could not begin in time: `corrected_count`.
+/// Percentiles, number and total time of the probes, and their own cost. The percentiles include the latencies of
+/// probes that could not begin in time (`corrected_count`).
 fn findings(latencies: &Latencies, tally: &Tally, cost: &Cost) -> Findings {
     let mut findings = Findings::default();
     for (name, percent) in [("p50_s", 50.0), ("p99_s", 99.0), ("p999_s", 99.9)] {
@@ -235,7 +229,7 @@ fn findings(latencies: &Latencies, tally: &Tally, cost: &Cost) -> Findings {
     findings
 }
 
-/// What is probed, made ready.
+/// The prepared subject of a probe.
 #[derive(Debug)]
 enum Subject {
     Wakeup,
@@ -250,7 +244,8 @@ impl Subject {
             ProbeKind::Launch => {
                 let found = PROGRAMS.iter().find(|(path, _)| Path::new(path).exists());
                 let (path, arguments) = found.ok_or(ProbeError::NoProgram)?;
-                // Once before it counts: its file is in the page cache, and what keeps it from starting is known.
+                // Once before the measurement: loads its file into the page cache, and detects a program that cannot
+                // start.
                 match launch(path.as_ref(), arguments) {
                     Ok(Some(_)) => Ok(Subject::Launch(path.into(), arguments)),
                     Ok(None) => Err(ProbeError::Ended(path.into())),
@@ -279,8 +274,8 @@ impl Subject {
         }
     }
 
-    /// Probes once, for the time `due_ns`. Returns how long it took, or nothing where a program did not start: on a
-    /// machine that runs out of memory that happens, and is counted.
+    /// Probes once, for the time `due_ns`. Returns the time it took, or `None` if a program did not start, as on a
+    /// machine that is out of memory.
     fn probe(&mut self, due_ns: u64, children: &mut ResourceUsage) -> Option<u64> {
         let start_ns = now_ns();
         match self {
@@ -305,7 +300,7 @@ impl Subject {
         Some(now_ns().saturating_sub(start_ns))
     }
 
-    /// Compares every byte of the small working set with what was written, after `probes` probes.
+    /// Verifies every byte of the small working set, after `probes` probes.
     fn verify(&self, probes: u64) -> Result<(), ProbeError> {
         let Subject::SmallSet { memory, visits } = self else {
             return Ok(());
@@ -324,7 +319,7 @@ impl Subject {
     }
 }
 
-/// Starts a program and waits for its end. Returns what it used, or nothing where it ended with an error or was killed.
+/// Starts a program and waits for its end. Returns its usage, or `None` after an error or a signal.
 fn launch(path: &Path, arguments: &[&str]) -> io::Result<Option<ResourceUsage>> {
     let child = std::process::Command::new(path)
         .args(arguments)
@@ -332,7 +327,7 @@ fn launch(path: &Path, arguments: &[&str]) -> io::Result<Option<ResourceUsage>> 
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()?;
-    // Not by the handle: this says what the child has used, and the handle is not asked again.
+    // Not by the handle, which does not return the child's usage.
     let ended = plimsoll_os::wait(child.id()).map_err(|errno| io::Error::from_raw_os_error(errno.raw()))?;
     Ok((ended.code == Some(0)).then_some(ended.usage))
 }
@@ -344,8 +339,8 @@ fn now_ns() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// Sleeps until `due_ns`; false where a stop was asked for before. What is due is probed, also after a stop: the latest
-/// one would be missing else.
+/// Sleeps until `due_ns`; false after a stop. A probe that is due runs also after a stop, so that the latest is not
+/// missing.
 fn sleep_until(due_ns: u64, stop: &AtomicBool) -> bool {
     loop {
         let now = now_ns();
@@ -377,14 +372,14 @@ mod tests {
         probe.end().unwrap()
     }
 
-    /// What holds of every probe, however busy the machine is.
+    /// Properties of every probe, also on a busy machine.
     fn assert_sound(cost: &Cost, findings: &Findings, period: f64) {
         let figure = |name: &str| findings.figures[name];
         let probes = figure("probes_count");
         assert!(probes >= 1.0 && figure("failed_count") == 0.0, "{findings:?}");
         assert!(figure("corrected_count") >= probes, "{findings:?}");
         assert!(probes <= cost.seconds / period + 1.0, "{findings:?}");
-        // Each took no longer than the longest, which is told to 1%.
+        // None took longer than the longest, which is exact to 1 %.
         assert!(figure("took_s") > 0.0, "{findings:?}");
         assert!(
             figure("took_s") <= 1.02 * probes * figure("max_s"),
@@ -403,17 +398,17 @@ mod tests {
     }
 
     #[test]
-    fn a_wakeup_beats_as_often_as_asked_and_costs_next_to_nothing() {
+    fn a_wakeup_probe_keeps_its_period_and_costs_little() {
         let (cost, findings) = probed(ProbeKind::Wakeup, 0.002, 0.3);
         assert_sound(&cost, &findings, 0.002);
-        // Corrected ones stand for what was missed: together they are as many as there are periods.
+        // Corrected ones stand for the missed ones: together there is one for each period.
         let share = findings.figures["corrected_count"] / (cost.seconds / 0.002);
         assert!(share > 0.5 && share < 1.2, "{findings:?}");
         assert!(findings.figures["probe_cpu_percent"] < 50.0, "{findings:?}");
     }
 
     #[test]
-    fn a_launch_starts_programs_and_counts_what_they_cost() {
+    fn a_launch_probe_counts_the_cost_of_its_programs() {
         let (cost, findings) = probed(ProbeKind::Launch, 0.02, 0.3);
         assert_sound(&cost, &findings, 0.02);
         // A program that starts has its pages to fault in.
@@ -468,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_is_not_waited_for() {
+    fn the_end_of_a_probe_does_not_wait_for_its_period() {
         let begun = Instant::now();
         let (cost, findings) = probed(ProbeKind::Wakeup, 60.0, 0.0);
         assert!(begun.elapsed() < Duration::from_secs(10), "{cost:?}");
@@ -477,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn a_period_that_is_none_is_refused() {
+    fn an_invalid_period_is_refused() {
         for period in [0.0, -1.0, 1e-6, 61.0, f64::NAN, f64::INFINITY] {
             let asked = Probe {
                 kind: ProbeKind::Wakeup,
@@ -489,14 +484,14 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_fails_is_told_from_one_that_does_nothing() {
+    fn a_failing_program_has_no_usage() {
         assert!(launch("/bin/sh".as_ref(), &["-c", ":"]).unwrap().is_some());
         assert!(launch("/bin/sh".as_ref(), &["-c", "exit 3"]).unwrap().is_none());
         assert!(launch("/nowhere".as_ref(), &[]).is_err());
     }
 
     #[test]
-    fn the_death_of_the_thread_is_told() {
+    fn the_panic_of_the_probe_thread_is_an_error() {
         let mut probe = RunningProbe {
             stop: Arc::new(AtomicBool::new(false)),
             asks: channel().0,

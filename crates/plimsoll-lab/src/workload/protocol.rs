@@ -3,35 +3,30 @@
 
 use serde::{Deserialize, Serialize};
 
-use std::collections::BTreeMap;
 use std::fmt;
 
+use super::cost::{Cost, Findings};
 use super::probe::Probe;
 use plimsoll_model::recording::model::Calibration;
 use plimsoll_model::scenario::{FillClass, ThpMode, WorkloadKind};
 
-/// What the runner asks of a worker. Each command but the last is answered by exactly one [`Reply`].
+/// A command of the runner to a worker. Each but the last has exactly one [`Reply`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "kebab-case")]
 pub enum Command {
     /// Map `bytes` in requests of `request` bytes and fill them with the seeded stream of `class`.
     Fill {
-        /// Bytes in all.
         bytes: u64,
         /// Bytes of one mapping.
         request: u64,
-        /// What to write.
         class: FillClass,
-        /// Seed of the stream.
         seed: u64,
-        /// Huge-page advice for the mappings.
         thp: ThpMode,
     },
-    /// `madvise(MADV_PAGEOUT)` on all that is filled.
+    /// `madvise(MADV_PAGEOUT)` on all filled memory.
     Trim,
     /// Read every byte (timed, checksummed), then compare every byte with the regenerated stream (not timed).
     Restore,
-    /// Unmap everything.
     Release,
     /// Answer with the mappings, for trimming from outside.
     Mappings,
@@ -42,18 +37,17 @@ pub enum Command {
     },
     /// Carry out a request that one workload alone has.
     Work {
-        /// The workload's name.
         workload: String,
         /// The request, of a type of the workload's own.
         request: serde_json::Value,
     },
     /// Begin to probe in a thread of its own. Answered at once, by `Done`.
     Probe(Probe),
-    /// Answer with what the probe found since it began or since the last `ProbeLap`, and go on with it.
+    /// Answer with the probe's findings since its start or the last `ProbeLap`, and go on.
     ProbeLap,
-    /// End the probe, and answer with what it found since it began or since the last `ProbeLap`.
+    /// End the probe, and answer with its findings since its start or the last `ProbeLap`.
     ProbeEnd,
-    /// Measure what this machine does when nothing is in the way; takes about a second and 256 MiB.
+    /// Calibrate the idle machine; takes about a second and 256 MiB.
     Calibrate,
     /// Leave. Answered by the end of the output.
     Quit,
@@ -64,33 +58,28 @@ impl Command {
     pub fn work(workload: WorkloadKind, request: &impl Serialize) -> Command {
         Command::Work {
             workload: workload.name().to_owned(),
-            // What cannot be written is no request, and the worker says so.
+            // The worker refuses `null`.
             request: serde_json::to_value(request).unwrap_or_default(),
         }
     }
 }
 
-/// What a worker answers.
+/// A worker's reply.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "reply", rename_all = "kebab-case")]
 pub enum Reply {
     /// The worker is up; sent once, unasked.
     Ready {
-        /// Its process id.
         pid: u32,
     },
-    /// The command was carried out.
     Done {
-        /// What it cost.
         cost: Cost,
-        /// What the comparison found, after `Restore`.
+        /// After `Restore`.
         verification: Option<Verification>,
     },
     /// The command was carried out, and found something besides its cost.
     Found {
-        /// What it cost.
         cost: Cost,
-        /// What it found.
         findings: Findings,
     },
     /// The mappings, as address and length.
@@ -100,93 +89,36 @@ pub enum Reply {
     },
     /// The command was carried out, and found a name.
     Named {
-        /// The name.
         name: String,
     },
-    /// What the calibration found.
     Calibration {
-        /// The figures.
         calibration: Calibration,
     },
     /// The command failed; the worker goes on.
     Failed {
-        /// What was tried, what failed, what to do.
+        /// Action, cause and remedy.
         message: String,
     },
-}
-
-/// What a command cost, measured inside the worker around the work alone.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub struct Cost {
-    /// Wall time in seconds.
-    pub seconds: f64,
-    /// Bytes worked on.
-    pub bytes: u64,
-    /// User CPU seconds of the worker.
-    pub cpu_user_s: f64,
-    /// System CPU seconds of the worker.
-    pub cpu_system_s: f64,
-    /// Minor faults.
-    pub minor_faults: u64,
-    /// Major faults.
-    pub major_faults: u64,
-}
-
-impl Cost {
-    /// This and then `later`, on the same bytes.
-    #[must_use]
-    pub fn and(self, later: Cost) -> Cost {
-        Cost {
-            seconds: self.seconds + later.seconds,
-            bytes: self.bytes.max(later.bytes),
-            cpu_user_s: self.cpu_user_s + later.cpu_user_s,
-            cpu_system_s: self.cpu_system_s + later.cpu_system_s,
-            minor_faults: self.minor_faults + later.minor_faults,
-            major_faults: self.major_faults + later.major_faults,
-        }
-    }
-}
-
-/// What a command found.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Findings {
-    /// Figures by name, the unit at its end.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub figures: BTreeMap<String, f64>,
-    /// Figures of which there is one for each of several things.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub lists: BTreeMap<String, Vec<f64>>,
-    /// Every latency, as [`plimsoll_model::latency::Latencies::to_text`] writes them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub latency: Option<String>,
-}
-
-impl Findings {
-    /// Notes a figure.
-    pub fn set(&mut self, name: &str, value: f64) {
-        self.figures.insert(name.to_owned(), value);
-    }
 }
 
 /// Result of the byte-for-byte comparison after a restore.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Verification {
-    /// Bytes compared.
     pub bytes: u64,
-    /// Bytes that differ from what was written.
+    /// Bytes that differ from the fill.
     pub wrong_bytes: u64,
     /// Offset in the fill of the first that differs.
     pub first_wrong: Option<u64>,
-    /// Checksum (xxh3) of what the timed restore read.
+    /// Checksum (xxh3) of the timed restore's bytes.
     pub checksum: u64,
-    /// Checksum of the regenerated stream; equal when the restore read what was written.
+    /// Checksum of the regenerated stream; equal if the restore read the fill.
     pub expected_checksum: u64,
     /// Seconds the comparison took (outside the timed restore).
     pub seconds: f64,
 }
 
 impl Verification {
-    /// True when every byte was what had been written.
+    /// True if every byte equals the fill.
     pub fn holds(&self) -> bool {
         self.wrong_bytes == 0 && self.checksum == self.expected_checksum
     }
@@ -216,7 +148,7 @@ mod tests {
     use serde::de::DeserializeOwned;
 
     /// Writes and reads a document, which must be one line.
-    fn there_and_back<T: Serialize + DeserializeOwned>(document: &T) -> T {
+    fn round_trip<T: Serialize + DeserializeOwned>(document: &T) -> T {
         let line = serde_json::to_string(document).unwrap();
         assert!(!line.contains('\n'), "{line}");
         serde_json::from_str(&line).unwrap()
@@ -234,14 +166,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_fill_comes_back(bytes: u64, request: u64, class in class(), seed: u64, always: bool) {
+        fn a_fill_round_trips(bytes: u64, request: u64, class in class(), seed: u64, always: bool) {
             let thp = if always { ThpMode::Always } else { ThpMode::Never };
             let command = Command::Fill { bytes, request, class, seed, thp };
-            prop_assert_eq!(there_and_back(&command), command);
+            prop_assert_eq!(round_trip(&command), command);
         }
 
         #[test]
-        fn an_answer_comes_back(
+        fn a_reply_round_trips(
             milliseconds: u32, bytes: u64, wrong_bytes: u64, first_wrong: Option<u64>, checksum: u64, message: String,
             ranges: Vec<(u64, u64)>,
         ) {
@@ -255,7 +187,7 @@ mod tests {
                 Reply::Failed { message },
                 Reply::Mappings { ranges },
             ] {
-                prop_assert_eq!(there_and_back(&reply), reply);
+                prop_assert_eq!(round_trip(&reply), reply);
             }
         }
     }

@@ -1,4 +1,4 @@
-//! What a worker does for one workload alone.
+//! The interface between a worker and its workloads.
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -6,13 +6,12 @@ use serde_json::Value;
 use super::memory::Memory;
 use super::protocol::Reply;
 
-/// The worker's side of a workload: it carries out the workload's own requests, and keeps what one leaves to the next.
+/// The worker's side of a workload: it carries out the workload's own requests, and keeps the state between them.
 pub(crate) trait Work {
-    /// Carries out a request, on the memory that the worker has filled, where it has. An error says what was tried, what
-    /// failed and what to do.
+    /// Carries out a request, on the worker's filled memory, if any. An error holds action, cause and remedy.
     fn carry_out(&mut self, request: &Value, memory: Option<&mut Memory>) -> Result<Reply, String>;
 
-    /// Forgets what it knows of filled memory, which is gone.
+    /// Forgets the state of the filled memory, which is gone.
     fn released(&mut self) {}
 }
 
@@ -22,16 +21,16 @@ pub(crate) struct NoRequests;
 
 impl Work for NoRequests {
     fn carry_out(&mut self, request: &Value, _: Option<&mut Memory>) -> Result<Reply, String> {
-        Err(format!("this workload has no requests of its own: {request}"))
+        Err(format!(
+            "cannot carry out {request}: this workload has no requests"
+        ))
     }
 }
 
-/// A request as its workload's type.
 pub(crate) fn typed<T: DeserializeOwned>(request: &Value) -> Result<T, String> {
-    T::deserialize(request).map_err(|error| format!("not a request of this workload: {error}"))
+    T::deserialize(request).map_err(|error| format!("cannot read the request: {error}"))
 }
 
-/// That a request needs filled memory.
 pub(crate) fn nothing_filled(what: &str) -> String {
-    format!("there is nothing to {what}: no memory is filled; send a fill first")
+    format!("cannot {what}: no memory is filled; send a fill first")
 }

@@ -3,9 +3,10 @@
 use std::io::{BufRead, Result, Write};
 
 use super::calibrate::calibrate;
+use super::cost::Cost;
 use super::memory::{FillRequest, Memory, MemoryError};
 use super::probe::{Probe, RunningProbe};
-use super::protocol::{Command, Cost, Reply};
+use super::protocol::{Command, Reply};
 use super::work::{self, Work};
 
 /// Answers the commands on `input` on `output` until `Quit` or the end of `input`; see [`super::protocol`].
@@ -16,7 +17,7 @@ use super::work::{self, Work};
 pub(crate) fn serve(input: impl BufRead, output: impl Write, works: Works) -> Result<()> {
     // The runner's caller may ignore signals (nohup); a worker is the runner's own and behaves the same in every run.
     plimsoll_os::default_signals().map_err(|errno| std::io::Error::from_raw_os_error(errno.raw()))?;
-    // A worker busy with memory does not look at its input, so the end of the input is not enough.
+    // A busy worker does not read its input, so the end of the input does not end it.
     plimsoll_os::set_parent_death_signal(libc::SIGKILL)
         .map_err(|errno| std::io::Error::from_raw_os_error(errno.raw()))?;
     answer_all(input, output, works)
@@ -58,11 +59,10 @@ fn failed(message: impl ToString) -> Reply {
 /// The worker's side of the workload of a name.
 pub(crate) type Works = fn(&str) -> Option<Box<dyn Work>>;
 
-/// A worker between two commands.
 struct Server {
     memory: Option<Memory>,
     probe: Option<RunningProbe>,
-    /// What is done for one workload alone, and its name, from its first request on.
+    /// Name and state of the workload, from its first request on.
     work: Option<(String, Box<dyn Work>)>,
     works: Works,
 }
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn without_filled_memory_the_words_say_so() {
+    fn requests_without_filled_memory_are_refused() {
         for command in [
             Command::Trim,
             Command::Restore,
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn one_probe_runs_at_a_time_and_is_answered_when_it_ends() {
+    fn one_probe_runs_at_a_time_and_its_end_has_one_reply() {
         let begin = line(&Command::Probe(Probe {
             kind: ProbeKind::Wakeup,
             period: 0.01,
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_command_is_answered_and_the_worker_goes_on() {
+    fn the_worker_refuses_a_malformed_command_and_goes_on() {
         let replies = answers(&["{", r#"{"command":"dance"}"#, "", &line(&Command::Trim)]);
         assert_eq!(replies.len(), 5);
         assert!(replies[1..4].iter().all(|reply| {
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_after_quit_is_answered() {
+    fn the_worker_answers_no_command_after_quit() {
         assert_eq!(answers(&[&line(&Command::Quit), &line(&Command::Trim)]).len(), 1);
     }
 }

@@ -10,7 +10,7 @@
 //!    `running_threads_in_a_hardened_heap_are_no_damage`, `data_under_a_held_lock_are_not_judged` and
 //!    `a_program_under_way_is_validated_a_hundred_times`.
 //! 2. A walk finds every fault of [`Fault`]. Checked by `each_fault_is_found_and_nothing_besides` and
-//!    `damaged_heaps_are_told_from_outside_and_from_inside`.
+//!    `damage_is_found_from_outside_and_from_inside`.
 
 mod distribution;
 mod hardened;

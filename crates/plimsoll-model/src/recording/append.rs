@@ -16,7 +16,7 @@ pub(super) fn replace(path: &Path, content: &[u8]) -> Result<(), RecordingError>
 /// temporary file beside it is removed when that fails.
 ///
 /// # Errors
-/// What `write` or the system said.
+/// The error of `write` or of the system.
 pub fn replace_file<T, E: From<io::Error>>(
     path: &Path,
     write: impl FnOnce(&mut File) -> Result<T, E>,
@@ -41,7 +41,7 @@ pub fn replace_file<T, E: From<io::Error>>(
     })
 }
 
-/// A file that grows by whole records, each handed to the kernel at once.
+/// A file that grows by whole records, one `write` each.
 #[derive(Debug)]
 pub(super) struct AppendFile {
     file: File,
@@ -62,7 +62,7 @@ impl AppendFile {
         }
     }
 
-    /// Opens a file to go on after its first `length` bytes; what comes after them is cut off.
+    /// Opens a file for appending after its first `length` bytes, and truncates the rest.
     pub(super) fn reopen(path: PathBuf, length: u64) -> Result<Self, RecordingError> {
         let open = || -> io::Result<File> {
             let mut file = OpenOptions::new()
@@ -88,7 +88,7 @@ impl AppendFile {
                 Ok(())
             }
             Err(source) => {
-                // Shrinking needs no room. Should it fail nonetheless, the reader passes over a torn tail.
+                // Truncation needs no disk space. If it fails, the reader skips a torn tail.
                 let _ = self.file.set_len(self.length);
                 let _ = self.file.seek(SeekFrom::Start(self.length));
                 Err(RecordingError::io("append to", &self.path, source))
@@ -96,7 +96,6 @@ impl AppendFile {
         }
     }
 
-    /// The file.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::schema::TIME;
+pub(super) const TIME: &str = "t_ns";
 
 /// The columns of a file, the time among them.
 #[derive(Debug, Clone, PartialEq)]
@@ -10,7 +10,6 @@ pub(super) struct Schema {
     /// Version of the recording format that the file states.
     pub(super) version: Option<u32>,
     pub(super) fields: Vec<Field>,
-    /// Index of the time in `fields`.
     time: usize,
 }
 
@@ -47,7 +46,6 @@ impl Schema {
         }
     }
 
-    /// Whether field `index` is the time.
     pub(super) fn is_time(&self, index: usize) -> bool {
         index == self.time
     }
@@ -86,7 +84,6 @@ pub(super) struct Batch {
 }
 
 impl Batch {
-    /// A batch without samples.
     pub(super) fn empty(schema: Arc<Schema>) -> Self {
         Batch {
             times: Vec::new(),
@@ -95,7 +92,6 @@ impl Batch {
         }
     }
 
-    /// Number of samples.
     pub(super) fn rows(&self) -> usize {
         self.times.len()
     }
@@ -110,7 +106,6 @@ impl Batch {
         self.columns.get(index)
     }
 
-    /// The samples of `range`.
     pub(super) fn slice(&self, range: std::ops::Range<usize>) -> Batch {
         Batch {
             schema: Arc::clone(&self.schema),

@@ -1,4 +1,4 @@
-//! What can go wrong with a recording, and what to do about it.
+//! Errors of recordings, with their remedies.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -7,136 +7,86 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecordingError {
-    /// The system refused.
     #[error("cannot {doing} {}: {source}", path.display())]
     Io {
-        /// What was tried ("create", "read", ...).
         doing: &'static str,
-        /// The file or folder.
         path: PathBuf,
-        /// What the system said.
         source: io::Error,
     },
-    /// The file system, the quota or the file-size limit is full.
+    /// The file system or the quota is full, or the file reached its size limit.
     #[error(
-        "no room to {doing} {}: {source} ({} free there). What was recorded so far is kept and opens with \
-         `plimsoll report {}`. Free some space or record elsewhere with `--output DIR`, then run again with `--resume {}`",
+        "cannot {doing} {}: {source} ({} free); the samples so far are in the recording: see `plimsoll report {}`. Free \
+         some space or record elsewhere with `--output DIR`, then run again with `--resume {}`",
         path.display(), free_text(*.free), folder.display(), folder.display()
     )]
     Full {
-        /// What was tried.
         doing: &'static str,
         /// The file that could not grow.
         path: PathBuf,
-        /// The recording.
         folder: PathBuf,
         /// Bytes free on that file system, if known.
         free: Option<u64>,
-        /// What the system said.
         source: io::Error,
     },
-    /// A folder of that name is there.
-    #[error("{} is there already; choose another place; a run that was cut short is resumed with `plimsoll run SCENARIO --resume {}`", path.display(), path.display())]
-    Exists {
-        /// The folder.
-        path: PathBuf,
-    },
-    /// The name of the run cannot be a folder's name.
-    #[error("`{name}` cannot be the name of a recording: it must be one plain folder name")]
-    Name {
-        /// The name.
-        name: String,
-    },
-    /// There is no recording.
-    #[error("{} is not a recording: {reason}. A recording is the folder that `plimsoll run` names, with a manifest.json in it", path.display())]
-    NotARecording {
-        /// The folder asked for.
-        path: PathBuf,
-        /// What is missing.
-        reason: String,
-    },
-    /// A newer program wrote it.
-    #[error("{} has schema {found}, this program reads up to {known}: update plimsoll to open it", path.display())]
+    /// A file or folder of that name exists.
+    #[error("cannot create {}: it exists; choose another place, or resume an interrupted run with `plimsoll run SCENARIO --resume {}`", path.display(), path.display())]
+    Exists { path: PathBuf },
+    /// The name of the run is no valid folder name.
+    #[error("cannot create recording `{name}`: the name must be one plain folder name")]
+    Name { name: String },
+    #[error("{} is not a recording: {reason}; name the folder that `plimsoll run` printed, with a manifest.json in it", path.display())]
+    NotARecording { path: PathBuf, reason: String },
+    #[error("cannot open {}: it has schema {found}, and this program reads up to {known}; update plimsoll", path.display())]
     NewerSchema {
-        /// The file.
         path: PathBuf,
-        /// Its schema.
         found: u32,
         /// The newest one that is known here.
         known: u32,
     },
-    /// A JSON document is damaged.
-    #[error("{}, line {line}, is damaged: {reason}. {advice}", path.display())]
+    #[error("cannot read {}: line {line} is damaged: {reason}; {advice}", path.display())]
     CorruptJson {
-        /// The file.
         path: PathBuf,
         /// Line, from 1.
         line: usize,
-        /// What is wrong with it.
         reason: String,
-        /// What to do.
         advice: &'static str,
     },
-    /// The samples are damaged.
     #[error(
-        "{} is damaged at byte {offset}: {reason}. Restore it from a copy; or move it away, then the recording opens \
-         without its samples", path.display()
+        "cannot read {}: it is damaged at byte {offset}: {reason}; restore it from a copy, or move it away to open the \
+         recording without its samples", path.display()
     )]
     CorruptSamples {
-        /// The file.
         path: PathBuf,
         /// Offset of the part that cannot be read.
         offset: u64,
-        /// What is wrong with it.
         reason: String,
     },
-    /// Another process writes it.
-    #[error("{} is being written by another process; wait for it to end, or stop it with Ctrl-C", path.display())]
-    InUse {
-        /// The folder.
-        path: PathBuf,
-    },
-    /// It recorded another plan.
+    #[error("cannot write {}: another process writes it; wait for its end, or stop it with Ctrl-C", path.display())]
+    InUse { path: PathBuf },
     #[error(
-        "{} cannot be resumed with this plan: {}. Run it with the scenario and settings it was started with, or start a new run",
+        "cannot resume {} with this plan: {}; use the scenario and settings of its first part, or start a new run",
         path.display(), differences.join("; ")
     )]
-    OtherPlan {
-        /// The folder.
-        path: PathBuf,
-        /// What differs, in words.
-        differences: Vec<String>,
-    },
-    /// It was recorded by a program with other columns.
-    #[error("{} cannot be resumed: {reason}. It still opens with `plimsoll report {}`; start a new run to record more", path.display(), path.display())]
-    OtherVersion {
-        /// The folder.
-        path: PathBuf,
-        /// What differs.
-        reason: String,
-    },
-    /// A figure was infinite or not a number; JSON cannot hold it.
+    OtherPlan { path: PathBuf, differences: Vec<String> },
+    /// A version with other columns recorded it.
+    #[error("cannot resume {}: {reason}; `plimsoll report {}` still opens it; start a new run to record more", path.display(), path.display())]
+    OtherVersion { path: PathBuf, reason: String },
+    /// A value is infinite or not a number; JSON cannot hold it.
     #[error(
-        "{document} has a figure that is not finite: {field}. This is a defect of plimsoll; please report it"
+        "cannot encode {document}: {field} is not finite; this is a defect of plimsoll, please report it"
     )]
-    NotFinite {
-        /// The document.
-        document: String,
-        /// The field.
-        field: String,
-    },
-    /// A document could not be turned into JSON.
+    NotFinite { document: String, field: String },
+    /// serde cannot encode a document.
     #[error("cannot encode {}: {reason}", path.display())]
     Encode {
         /// The file it was meant for.
         path: PathBuf,
-        /// What is wrong.
         reason: String,
     },
 }
 
 impl RecordingError {
-    /// Wraps what the system said about `path` while `doing`; a full disk becomes [`RecordingError::Full`].
+    /// Wraps the system's error for `path`; a full disk becomes [`RecordingError::Full`].
     pub(super) fn io(doing: &'static str, path: &Path, source: io::Error) -> Self {
         if !is_full(&source) {
             return RecordingError::Io {
@@ -155,7 +105,7 @@ impl RecordingError {
         }
     }
 
-    /// True when there was no room (disk, quota or file-size limit).
+    /// True for a full disk, a used-up quota or the file-size limit.
     pub fn is_full(&self) -> bool {
         matches!(self, RecordingError::Full { .. })
     }

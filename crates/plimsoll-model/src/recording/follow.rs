@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 use serde::de::DeserializeOwned;
 
 use super::batch::Batch;
+use super::lock::is_written;
 use super::model::{Event, EventKind, Manifest, Trial, file};
 use super::reader::read_manifest;
-use super::writer::is_written;
 use super::{RecordingError, Samples, lines, parquet, stream};
 
-/// A recording that is followed: each [`Follow::poll`] brings what was written since the one before.
+/// Follows a recording: each [`Follow::poll`] returns the records since the previous one.
 ///
 /// Invariant: every sample, event and trial comes once, also when the stream of samples becomes a Parquet file, or that
 /// a stream again, between two polls.
@@ -32,43 +32,36 @@ pub struct Follow {
     trials: Tail<Trial>,
     /// Why the run was stopped, as far as its events say.
     stopped: Option<String>,
-    /// What was read and not handed out yet: an error of one file must not lose what came from another.
+    /// Records that no poll has returned yet: an error in one file must not lose those of another.
     news: News,
 }
 
-/// What was written since the last poll.
+/// Records since the last poll.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct News {
-    /// The new samples.
     pub samples: Samples,
-    /// The new events.
     pub events: Vec<Event>,
     /// The new trials. One with the name of an earlier one replaces it: it was run again.
     pub trials: Vec<Trial>,
     /// Whether [`Follow::manifest`] is another than before.
     pub manifest_changed: bool,
-    /// Whether there will be more.
     pub state: FollowState,
 }
 
-/// Whether a recording goes on.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum FollowState {
-    /// Somebody writes it.
+    /// A process writes it.
     #[default]
     Writing,
     /// It came to its end, and everything has been read.
     Finished,
-    /// Nobody writes it and it did not come to its end; everything that there is has been read. Polling shows when it
+    /// No process writes it, it is incomplete, and the caller has all records. Polling shows when it
     /// is resumed.
-    Stopped {
-        /// Why, in words.
-        reason: String,
-    },
+    Stopped { reason: String },
 }
 
 impl Follow {
-    /// Opens the recording in `folder` and reads its manifest. The first poll brings what has been written so far.
+    /// Opens the recording in `folder` and reads its manifest. The first poll returns the records so far.
     ///
     /// # Errors
     /// [`RecordingError::NotARecording`], [`RecordingError::NewerSchema`], [`RecordingError::CorruptJson`].
@@ -90,7 +83,6 @@ impl Follow {
         })
     }
 
-    /// The folder.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
@@ -100,13 +92,13 @@ impl Follow {
         &self.manifest
     }
 
-    /// What was written since the last poll; all that there is, on the first one. Does not wait.
+    /// Records since the last poll; on the first one, all of them. Does not wait.
     ///
     /// # Errors
-    /// Damage, with file and place, and what the system says. What was read before the error comes with the next poll
+    /// Damage, with file and place, and errors of the system. Records read before the error come with the next poll
     /// that succeeds.
     pub fn poll(&mut self) -> Result<News, RecordingError> {
-        // First the state, then the content: whoever has ended wrote nothing after that.
+        // The state before the content: a writer that has ended writes nothing afterwards.
         let ended = self.ended()?;
         self.poll_manifest()?;
         self.poll_samples()?;
@@ -183,7 +175,8 @@ impl Follow {
         self.poll_finished()
     }
 
-    /// Reads what the finished file has beyond what was read: everything, or what a resumed run added meanwhile.
+    /// Reads the samples of the finished file that no poll has returned: all, or those that a resumed run added
+    /// meanwhile.
     fn poll_finished(&mut self) -> Result<(), RecordingError> {
         let path = self.folder.join(file::SAMPLES);
         let version = Version::of(&path);
@@ -239,14 +232,13 @@ fn add(samples: &mut Samples, batch: &Batch) {
     samples.append(batch);
 }
 
-/// How a recording ended.
 #[derive(Debug, Clone, Copy)]
 enum Ended {
     Finished,
     CutShort,
 }
 
-/// Tells one content of a file that is replaced whole from another.
+/// Identifies the content of a file that writers replace whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Version {
     inode: u64,
@@ -266,7 +258,7 @@ impl Version {
     }
 }
 
-/// The end of a file of JSON lines.
+/// The unread rest of a file of JSON lines.
 #[derive(Debug)]
 struct Tail<T> {
     path: PathBuf,

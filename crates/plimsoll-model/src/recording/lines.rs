@@ -7,27 +7,26 @@ use serde::de::DeserializeOwned;
 
 use super::RecordingError;
 
-/// What a file of JSON lines holds.
+/// The content of a file of JSON lines.
 #[derive(Debug)]
 pub(super) struct Lines<T> {
-    /// The documents.
     pub(super) documents: Vec<T>,
     /// Length in bytes of the whole lines: where to go on writing.
     pub(super) whole: u64,
-    /// Bytes after the last whole line: what a killed writer left of one.
+    /// Bytes after the last whole line, from a killed writer.
     pub(super) torn: u64,
 }
 
-const LINE_ADVICE: &str = "Restore the file from a copy, or delete that line to open the rest";
+const LINE_ADVICE: &str = "restore the file from a copy, or delete that line to open the rest";
 
-/// Encodes a document as one line, newline included. Figures that JSON cannot hold are refused.
+/// Encodes a document as one line, newline included.
 pub(super) fn encode_line<T: Serialize>(path: &Path, document: &T) -> Result<Vec<u8>, RecordingError> {
     let mut line = encode(path, document, serde_json::to_vec)?;
     line.push(b'\n');
     Ok(line)
 }
 
-/// Encodes a document for people to read.
+/// Encodes a document with indentation.
 pub(super) fn encode_file<T: Serialize>(path: &Path, document: &T) -> Result<Vec<u8>, RecordingError> {
     let mut text = encode(path, document, serde_json::to_vec_pretty)?;
     text.push(b'\n');
@@ -45,9 +44,9 @@ fn encode<T: Serialize>(
     })
 }
 
-/// Refuses a document with a figure that is not finite: JSON would hold `null`, which does not read back.
+/// Rejects a document with a value that is not finite: JSON would hold `null`, which no reader accepts.
 ///
-/// `document` must be of a type without optional fields, so that every `null` is such a figure.
+/// `document` must be of a type without optional fields, so that every `null` is such a value.
 pub(super) fn require_finite<T: Serialize>(name: &str, document: &T) -> Result<(), RecordingError> {
     let value = serde_json::to_value(document).unwrap_or_default();
     match null_path(&value) {
@@ -84,7 +83,7 @@ fn null_path(value: &serde_json::Value) -> Option<String> {
     }
 }
 
-/// What is wrong with a line, without serde's own line number, which always is 1.
+/// serde's error without its line number, which is always 1.
 fn line_reason(error: &serde_json::Error) -> String {
     let text = error.to_string();
     match text.rsplit_once(" at line ") {

@@ -1,4 +1,4 @@
-//! What is kept of a run: a folder with a manifest, samples, events, trials and results.
+//! The recording of a run: a folder with a manifest, samples, events, trials and results.
 //!
 //! ```text
 //! Writer::create -> samples, event, trial ... -> finish          Recording::open (at any moment, also after a kill)
@@ -8,32 +8,36 @@
 //!
 //! Invariant: the format is in [`model`] and the column table alone; writer and reader hold no names of their own.
 //! Invariant: at every instant the folder opens. Files are replaced whole or appended to in whole records, and an
-//! append that fails is taken back.
+//! append that fails is taken back. Checked by `a_run_that_was_killed_opens_with_everything_that_was_written`.
 //!
 //! `docs/recording-format.md` describes the files for readers without this code.
 
 mod append;
 mod arrow;
 mod batch;
-
+mod copy;
 mod error;
 mod follow;
 mod lines;
+mod lock;
 pub mod model;
 pub mod neighbour;
 mod parquet;
 mod phase_rows;
 mod reader;
+mod renamed;
 mod resume;
 mod samples;
 mod schema;
+mod starts;
 mod stream;
 mod writer;
 
 pub use append::replace_file;
+pub use copy::copy_parquet;
 pub use error::RecordingError;
 pub use follow::{Follow, FollowState, News};
-pub use parquet::{CopyError, copy_parquet};
+pub use parquet::CopyError;
 pub use phase_rows::{PhaseRows, rows_around};
 pub use reader::Recording;
 pub use resume::{Now, Resumed};

@@ -1,4 +1,4 @@
-//! The metrics of every trial, whatever its workload: what it did to a process outside of the run's cgroup.
+//! The metrics of every trial of any workload: its effect on a process outside of the run's cgroup.
 
 use std::collections::BTreeMap;
 
@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 pub const P99: &str = "neighbour_p99_s";
 /// Seconds that it was late at most.
 pub const MAX: &str = "neighbour_max_s";
-/// What it itself cost, in percent of one CPU.
+/// CPU time of that process, in percent of one CPU.
 pub const CPU: &str = "neighbour_cpu_percent";
 
-/// The metrics, from what the wake-up probe found.
+/// The metrics, from the findings of the wake-up probe.
 pub fn metrics(found: &BTreeMap<String, f64>) -> BTreeMap<String, f64> {
     const OF: [(&str, &str); 3] = [(P99, "p99_s"), (MAX, "max_s"), (CPU, "probe_cpu_percent")];
     let known = OF.iter().filter_map(|(metric, finding)| {

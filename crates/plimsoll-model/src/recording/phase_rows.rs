@@ -7,9 +7,7 @@ use crate::columns::Row;
 /// The samples next to a phase.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PhaseRows {
-    /// Taken just before it.
     pub before: Row,
-    /// Taken just after it.
     pub after: Row,
 }
 

@@ -3,26 +3,23 @@
 use std::path::{Path, PathBuf};
 
 use super::lines::{self, Lines};
+use super::lock::is_written;
 use super::model::{Event, Manifest, RECORDING_SCHEMA, RESULTS_SCHEMA, Results, Trial, file};
-use super::writer::is_written;
 use super::{RecordingError, Samples, parquet, stream};
 
-/// A recording, read.
 #[derive(Debug, Clone)]
 pub struct Recording {
-    /// The folder.
     pub folder: PathBuf,
-    /// What was asked, of which machine.
+    /// The plan and the machine.
     pub manifest: Manifest,
     /// Events in the order in which they were written.
     pub events: Vec<Event>,
     /// Trials that ended, each once: of a trial that was run again, the last.
     pub trials: Vec<Trial>,
-    /// Samples.
     pub samples: Samples,
     /// The results, when the run got that far.
     pub results: Option<Results>,
-    /// What is missing or was cut off, for people.
+    /// Messages about missing and torn parts.
     pub warnings: Vec<String>,
     /// Whether the run came to its end and nothing is missing.
     pub complete: bool,
@@ -33,18 +30,18 @@ impl Recording {
     ///
     /// # Errors
     /// [`RecordingError::NotARecording`]; [`RecordingError::NewerSchema`]; [`RecordingError::CorruptJson`] and
-    /// [`RecordingError::CorruptSamples`] with file and place, where what was once whole is damaged.
+    /// [`RecordingError::CorruptSamples`] with file and place, for damage to a once whole file.
     pub fn open(folder: &Path) -> Result<Self, RecordingError> {
         let mut recording = Recording::open_unlocked(folder)?;
         if !recording.complete && matches!(is_written(folder), Ok(true)) {
             recording
                 .warnings
-                .push("the run is still going on; this is what it recorded so far".to_owned());
+                .push("the run is still going on; the recording has its first part".to_owned());
         }
         Ok(recording)
     }
 
-    /// As [`Recording::open`], without asking whether somebody writes it: for the one who does.
+    /// As [`Recording::open`], for the writer itself: without a look at the lock.
     pub(super) fn open_unlocked(folder: &Path) -> Result<Self, RecordingError> {
         let manifest = read_manifest(folder)?;
         let mut warnings = Vec::new();
@@ -100,7 +97,7 @@ pub(super) fn read_manifest(folder: &Path) -> Result<Manifest, RecordingError> {
     lines::read_document(
         &path,
         RECORDING_SCHEMA,
-        "Without its manifest a recording cannot be opened: restore the file from a copy",
+        "restore the file from a copy; the recording does not open without it",
     )
 }
 
@@ -118,18 +115,16 @@ fn read_samples(
     }
     let live = folder.join(file::SAMPLES_LIVE);
     if !live.exists() {
-        warnings.push("there are no samples: neither samples.parquet nor samples.arrows is there".to_owned());
+        warnings.push("there are no samples: samples.parquet and samples.arrows are missing".to_owned());
         return Ok(Samples::default());
     }
     let (samples, _, torn) = stream::read(&live)?;
     let mut text = format!(
-        "the run was cut short before its samples were finished: {} samples were kept",
+        "the run was interrupted before it wrote samples.parquet: samples.arrows has {} samples",
         samples.len()
     );
     if torn > 0 {
-        text.push_str(&format!(
-            ", a last batch of which {torn} bytes were written was not"
-        ));
+        text.push_str(&format!(" and {torn} bytes of an incomplete batch"));
     }
     warnings.push(text);
     Ok(samples)
@@ -138,13 +133,13 @@ fn read_samples(
 fn read_results(folder: &Path, warnings: &mut Vec<String>) -> Result<Option<Results>, RecordingError> {
     let path = folder.join(file::RESULTS);
     if !path.exists() {
-        warnings.push("there is no results.json: the run did not come to its end".to_owned());
+        warnings.push("the run is incomplete: there is no results.json".to_owned());
         return Ok(None);
     }
     lines::read_document(
         &path,
         RESULTS_SCHEMA,
-        "Delete it: everything in it is computed again from the rest of the recording",
+        "delete it; `plimsoll report` computes its content from the rest of the recording",
     )
     .map(Some)
 }
@@ -152,7 +147,7 @@ fn read_results(folder: &Path, warnings: &mut Vec<String>) -> Result<Option<Resu
 fn whole<T>(lines: Lines<T>, what: &str, warnings: &mut Vec<String>) -> Vec<T> {
     if lines.torn > 0 {
         warnings.push(format!(
-            "the last {what} was cut off while it was being written ({} bytes) and is not shown",
+            "the last {what} is incomplete ({} bytes) and not shown",
             lines.torn
         ));
     }

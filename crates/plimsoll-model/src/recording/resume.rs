@@ -8,10 +8,11 @@ use std::sync::Arc;
 use super::append::AppendFile;
 use super::batch::Schema;
 use super::lines;
+use super::lock::lock;
 use super::model::{Event, Manifest, Resumption, Trial, TrialStatus, file};
 use super::schema::sample_schema;
 use super::stream;
-use super::writer::{Streams, lock};
+use super::writer::Streams;
 use super::{Recording, RecordingError, Writer};
 use crate::scenario::{Plan, TrialPlan};
 
@@ -21,11 +22,10 @@ const GAP_NS: u64 = 1_000_000_000;
 /// A recording that was opened to go on.
 #[derive(Debug)]
 pub struct Resumed {
-    /// The recording.
     pub writer: Writer,
     /// The trials that need not run again: those that ended ok.
     pub done: Vec<Trial>,
-    /// What was lost of the first part, for people.
+    /// Messages about lost parts of the first run.
     pub warnings: Vec<String>,
 }
 
@@ -44,8 +44,8 @@ impl Writer {
     /// removed, as they are those of a part.
     ///
     /// # Errors
-    /// [`RecordingError::OtherPlan`] with what differs, [`RecordingError::OtherVersion`], [`RecordingError::InUse`]
-    /// while another process writes it, and all that reading and writing can err with.
+    /// [`RecordingError::OtherPlan`] with the differences, [`RecordingError::OtherVersion`], [`RecordingError::InUse`]
+    /// while another process writes it, and the errors of reading and writing.
     pub fn resume(folder: &Path, plan: &Plan, now: &Now) -> Result<Resumed, RecordingError> {
         let lock = match lock(folder) {
             Err(RecordingError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
@@ -108,7 +108,7 @@ fn reopen(folder: &Path, manifest: &Manifest, schema: &Arc<Schema>) -> Result<St
     })
 }
 
-/// The stream of samples, ready for more: what is whole of the live one, or the finished file turned back into one.
+/// The stream of samples, ready for appending: the whole batches of the live one, or the finished file as a stream.
 fn reopen_samples(
     folder: &Path,
     manifest: &Manifest,
@@ -152,7 +152,7 @@ fn remove_if_there(path: &Path) -> Result<(), RecordingError> {
     }
 }
 
-/// What differs between the plan of a recording and the one to go on with, in words; nothing when they ask the same.
+/// Differences between the plan of a recording and the given one, as messages.
 fn differences(recorded: &Plan, asked: &Plan) -> Vec<String> {
     let mut differences = Vec::new();
     let mut compare = |what: &str, recorded: String, asked: String| {

@@ -7,7 +7,7 @@ use crate::columns::{COLUMNS, Row};
 
 /// The samples of a recording: times and columns, by name.
 ///
-/// Columns that this program knows and the recording lacks have no values; columns that it does not know are kept
+/// Columns that this program knows and the recording lacks have no values; columns that it does not know stay
 /// under their name.
 ///
 /// Invariants: times never decrease; every stored column has a value, or its absence, for each time.
@@ -20,7 +20,6 @@ pub struct Samples {
     known: Vec<Option<usize>>,
 }
 
-/// A column of [`Samples`].
 #[derive(Debug, Clone, Copy)]
 pub struct ColumnView<'a> {
     values: &'a [i64],
@@ -43,12 +42,10 @@ impl Samples {
         samples
     }
 
-    /// Number of samples.
     pub fn len(&self) -> usize {
         self.t_ns.len()
     }
 
-    /// True when there is none.
     pub fn is_empty(&self) -> bool {
         self.t_ns.is_empty()
     }
@@ -168,7 +165,7 @@ impl<'a> ColumnView<'a> {
         (0..column.length).map(move |index| column.get(index))
     }
 
-    /// Growth of a counter from sample `from` to sample `to`; nothing where one of them is absent or it went back.
+    /// Growth of a counter from sample `from` to sample `to`; `None` if one of them is absent or the counter decreased.
     pub fn growth(&self, from: usize, to: usize) -> Option<i64> {
         self.get(to)?
             .checked_sub(self.get(from)?)

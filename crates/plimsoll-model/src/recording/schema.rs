@@ -1,14 +1,12 @@
-//! The column table as a schema, rows as batches, and the table of the columns for people.
+//! The column table as a schema and as Markdown, and rows as batches.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use super::batch::{Batch, Column as Values, Field, Schema};
+use super::batch::{Batch, Column as Values, Field, Schema, TIME};
 use super::model::RECORDING_SCHEMA;
 use crate::columns::{COLUMNS, Column, Row, Unit};
 
-/// Name of the time column.
-pub(super) const TIME: &str = "t_ns";
 const TIME_MEANING: &str =
     "Time of the sample since the start of the recording; the first column, never null.";
 const TIME_SOURCE: &str = "CLOCK_MONOTONIC";
@@ -48,7 +46,7 @@ fn all_columns() -> impl Iterator<Item = Column> {
     std::iter::once(time).chain(COLUMNS.iter().copied())
 }
 
-/// The unit as it stands in files: its serialised name.
+/// The serialised name of the unit.
 fn unit_name(unit: Unit) -> String {
     match serde_json::to_value(unit) {
         Ok(serde_json::Value::String(name)) => name,

@@ -1,7 +1,7 @@
-//! The samples while a run goes on: an Arrow IPC stream, which needs no end to be readable.
+//! The samples of a run in progress: an Arrow IPC stream, which is readable without an end.
 //!
-//! A stream that was cut short or damaged must never do more than end or err: the sizes in its messages are checked here
-//! before anything is read by them.
+//! A stream that was cut short or damaged must never do more than end or err: the sizes in its messages are checked
+//! here before anything is read by them.
 
 use std::fs::File;
 use std::io::{BufReader, ErrorKind, Read, Seek, SeekFrom};
@@ -15,10 +15,9 @@ use super::batch::{Batch, Schema};
 use super::model::RECORDING_SCHEMA;
 use super::{RecordingError, Samples};
 
-/// More metadata than any schema of ours could need: a larger length is damage.
+/// Most bytes of metadata: a larger length is damage.
 const METADATA_MAX: usize = 16 << 20;
 
-/// Reads a stream batch by batch.
 #[derive(Debug)]
 pub(super) struct Reader {
     input: BufReader<File>,
@@ -65,7 +64,6 @@ impl Reader {
         Ok(Some(reader))
     }
 
-    /// The stream's schema.
     pub(super) fn schema(&self) -> &Arc<Schema> {
         &self.schema
     }
@@ -81,7 +79,7 @@ impl Reader {
             .map_err(|reason| self.corrupt(start, reason))
     }
 
-    /// Looks again at a file that may have grown: what was torn may be whole by now.
+    /// Looks again at a file that may have grown: a torn batch may be whole by now.
     pub(super) fn refresh(&mut self) -> Result<(), RecordingError> {
         let io = |source| RecordingError::io("read", &self.path, source);
         let length = self.input.get_ref().metadata().map_err(io)?.len();
@@ -107,7 +105,7 @@ impl Reader {
         self.offset
     }
 
-    /// Bytes that follow the whole messages: what a killed writer left of one.
+    /// Bytes after the whole messages, from a killed writer.
     pub(super) fn torn(&self) -> u64 {
         self.length - self.offset
     }
@@ -171,7 +169,7 @@ impl Reader {
     }
 }
 
-/// Reads what there is of a stream, with the bytes of whole messages and of a torn one.
+/// Reads a stream, with the number of bytes in whole messages and in a torn one.
 pub(super) fn read(path: &Path) -> Result<(Samples, u64, u64), RecordingError> {
     let mut samples = Samples::default();
     let Some(mut reader) = Reader::open(path)? else {

@@ -1,27 +1,24 @@
-//! Writing a recording while the run goes on.
+//! Writes a recording during the run.
 
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::AsFd;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
-
-use rustix::fs::{FlockOperation, flock};
 
 use super::RecordingError;
 use super::append::{AppendFile, replace};
 use super::batch::Schema;
 use super::lines::{encode_file, encode_line, require_finite};
+use super::lock::lock;
 use super::model::{Event, Manifest, Results, Trial, file};
 use super::schema::{batch, sample_schema};
 use super::{arrow, stream};
 use crate::columns::Row;
 
-/// An open recording. Dropping it without [`Writer::finish`] leaves what a killed run leaves: it opens.
+/// An open recording. A writer dropped without [`Writer::finish`] leaves the recording of a killed run: it opens.
 ///
 /// Every call hands its record to the kernel before it returns, so killing the process loses nothing that was
-/// written. A power cut may lose what the kernel had not yet put on disk.
+/// written. A power cut may lose records that the kernel had not yet written to the disk.
 #[derive(Debug)]
 pub struct Writer {
     folder: PathBuf,
@@ -85,7 +82,6 @@ impl Writer {
         }
     }
 
-    /// The folder.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
@@ -107,7 +103,8 @@ impl Writer {
     /// Appends samples as one record batch.
     ///
     /// # Errors
-    /// [`RecordingError::Full`] when there is no room: nothing of the batch is left then. Otherwise what the system said.
+    /// [`RecordingError::Full`] when the disk is full: the file then has nothing of the batch. Otherwise the system's
+    /// error.
     pub fn samples(&mut self, rows: &[Row]) -> Result<(), RecordingError> {
         if rows.is_empty() {
             return Ok(());
@@ -128,7 +125,7 @@ impl Writer {
     /// Appends a trial that has ended. A trial that was run again replaces its former self for every reader.
     ///
     /// # Errors
-    /// As [`Writer::samples`]; [`RecordingError::NotFinite`] for a figure that JSON cannot hold.
+    /// As [`Writer::samples`]; [`RecordingError::NotFinite`] for a value that JSON cannot hold.
     pub fn trial(&mut self, trial: &Trial) -> Result<(), RecordingError> {
         require_finite(&format!("trial `{}`", trial.id), trial)?;
         let line = encode_line(self.trials.path(), trial)?;
@@ -180,44 +177,4 @@ fn write_manifest(folder: &Path, manifest: &Manifest) -> Result<(), RecordingErr
     }
     let path = folder.join(file::MANIFEST);
     replace(&path, &encode_file(&path, manifest)?)
-}
-
-/// How often, and after how many milliseconds, a lock is tried again that may be only looked at by [`is_written`].
-const LOCK_TRIES: u32 = 5;
-const LOCK_PAUSE_MS: u64 = 4;
-
-/// Takes the folder for writing. The lock goes with the process, however it ends.
-pub(super) fn lock(folder: &Path) -> Result<File, RecordingError> {
-    let handle = open_folder(folder)?;
-    for attempt in 1.. {
-        match flock(handle.as_fd(), FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => break,
-            Err(rustix::io::Errno::WOULDBLOCK) if attempt < LOCK_TRIES => {
-                std::thread::sleep(Duration::from_millis(LOCK_PAUSE_MS));
-            }
-            Err(rustix::io::Errno::WOULDBLOCK) => {
-                return Err(RecordingError::InUse {
-                    path: folder.to_owned(),
-                });
-            }
-            Err(error) => return Err(RecordingError::io("lock", folder, error.into())),
-        }
-    }
-    Ok(handle)
-}
-
-/// Whether somebody writes the recording in `folder` just now.
-///
-/// To know, the lock is taken for a moment, shared, so that several readers do not take each other for a writer.
-pub(super) fn is_written(folder: &Path) -> Result<bool, RecordingError> {
-    let handle = open_folder(folder)?;
-    match flock(handle.as_fd(), FlockOperation::NonBlockingLockShared) {
-        Ok(()) => Ok(false),
-        Err(rustix::io::Errno::WOULDBLOCK) => Ok(true),
-        Err(error) => Err(RecordingError::io("lock", folder, error.into())),
-    }
-}
-
-fn open_folder(folder: &Path) -> Result<File, RecordingError> {
-    File::open(folder).map_err(|source| RecordingError::io("open", folder, source))
 }

@@ -1,4 +1,4 @@
-//! Allocators as subjects: what a heap scenario puts under a program.
+//! Allocators as subjects: a heap scenario runs a program on one.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -24,7 +24,7 @@ pub enum Allocator {
 pub enum FrontEnd {
     /// Buckets of equal blocks for each processor.
     LowFragmentation,
-    /// One lock, free lists, coalescing: what the low-fragmentation front end is measured against.
+    /// One lock, free lists, coalescing: the baseline of the low-fragmentation front end.
     Standard,
 }
 
@@ -44,7 +44,6 @@ impl FrontEnd {
 /// An allocator that is known by name, with the file names that its library has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KnownAllocator {
-    /// The name in a scenario file.
     pub name: &'static str,
     /// File names of the library, the newest first.
     pub libraries: &'static [&'static str],
@@ -80,7 +79,6 @@ pub const KNOWN_ALLOCATORS: &[KnownAllocator] = &[
     known("tbbmalloc", &["libtbbmalloc_proxy.so.2"]),
 ];
 
-/// Which of [`KNOWN_ALLOCATORS`] a machine has.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AllocatorSet(u32);
 
@@ -135,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_machine_has_is_compared_with_ours_and_the_c_librarys() {
+    fn installed_allocators_are_compared_with_built_in_ones() {
         let texts = |set: AllocatorSet| -> Vec<String> { set.subjects().map(|a| a.to_string()).collect() };
         let none = ["plimsoll:lfh", "plimsoll:standard", "glibc"];
         assert_eq!(texts(AllocatorSet::default()), none);
@@ -147,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_library_is_named_by_a_path_that_the_loader_takes_as_one() {
+    fn library_paths_have_no_separators_of_the_loader() {
         let library = Allocator::Library("/opt/libmine.so".into());
         assert_eq!(Allocator::of_text("preload=/opt/libmine.so"), Some(library));
         // The loader would look a bare name up, and take a space or a colon for the end of it.

@@ -1,23 +1,25 @@
-//! One combination of a section's values, and what comes of it: every key with its final value.
+//! A row of the table of keys, and one combination of a section's values: every key with its final value.
+//!
+//! The two refer to each other, since a default is a function of the other values.
 
 use std::cell::RefCell;
 use std::path::PathBuf;
 
+use super::block_sizes::BlockSizes;
 use super::choice::Choice;
-use super::document::Entry;
 use super::error::{Invalid, Place, Problem};
-use super::keys::{self, Key, Kind, Preset};
+use super::kind::{Kind, SYSTEM};
 use super::model::{FillClass, Machine, Subject};
 use super::size::{Base, SizeExpr};
 use super::value::{self, Value};
-use super::workloads::{BlockSizes, WorkloadKind};
+use super::workload_kind::WorkloadKind;
 
 /// Sizes are rounded up to whole pages of this many bytes.
 pub(super) const PAGE: u64 = 4096;
 pub(super) const MIB: u64 = 1 << 20;
 pub(super) const GIB: u64 = 1 << 30;
 
-/// How much smaller sizes are than written: `--quick` for a scenario that does not say what quick is.
+/// Factor that shrinks the sizes of a file: `--quick` for a scenario without `[quick]`.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Scale {
     numerator: u64,
@@ -25,13 +27,13 @@ pub(super) struct Scale {
 }
 
 impl Scale {
-    /// As written.
+    /// No scaling.
     pub(super) const ONE: Scale = Scale {
         numerator: 1,
         denominator: 1,
     };
 
-    /// Smaller by `target / from`, which is at most 1; `from` is not 0.
+    /// The factor `target / from`, which is at most 1; `from` is not 0.
     pub(super) fn new(target: u64, from: u64) -> Self {
         Scale {
             numerator: target,
@@ -39,7 +41,7 @@ impl Scale {
         }
     }
 
-    /// Smaller again, by `factor`, which is at most 1.
+    /// Multiplies the scale by `factor`, which is at most 1.
     pub(super) fn and(self, factor: f64) -> Self {
         const PARTS: u64 = 1 << 20;
         Scale {
@@ -48,11 +50,137 @@ impl Scale {
         }
     }
 
-    /// So many bytes, smaller.
+    /// `bytes` times the scale.
     pub(super) fn of(self, bytes: u64) -> u64 {
         let scaled = u128::from(bytes) * u128::from(self.numerator) / u128::from(self.denominator);
         u64::try_from(scaled).unwrap_or(bytes)
     }
+}
+
+/// A key of a scenario file, of one workload or of all.
+#[derive(Debug, Clone, Copy)]
+pub struct Key {
+    /// The name in the file.
+    pub name: &'static str,
+    /// Another name, from the literature.
+    pub alias: Option<&'static str>,
+    pub kind: Kind,
+    pub meaning: &'static str,
+    /// Whether a list of values is allowed, which makes a sweep.
+    pub sweep: bool,
+    /// True for keys of the whole plan, which a section cannot have.
+    pub whole_plan: bool,
+    pub(super) preset: Preset,
+    /// True for a size that follows from other keys: no file sets it, and it can be the base of shares.
+    pub(super) derived: bool,
+    /// Bases of which a share is at most 100%.
+    pub(super) at_most_whole: &'static [Base],
+    /// Computes the final value; the last argument is true for a value of the command line.
+    pub(super) adjust: Option<Adjust>,
+}
+
+/// The value of a key from the other keys; none if it overflows.
+pub(super) type Computed = fn(&Assignment<'_>) -> Result<Option<Value>, Box<Invalid>>;
+type Adjust = fn(&Assignment<'_>, Value, bool) -> Result<Value, Box<Invalid>>;
+
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Preset {
+    /// This value, as text of a file.
+    Text(&'static str),
+    /// The system's setting, unchanged.
+    System,
+    /// A description, and the function that computes it.
+    Of(&'static str, Computed),
+}
+
+pub(super) const fn key(name: &'static str, kind: Kind, preset: Preset, meaning: &'static str) -> Key {
+    Key {
+        name,
+        alias: None,
+        kind,
+        meaning,
+        sweep: true,
+        whole_plan: false,
+        preset,
+        derived: false,
+        at_most_whole: &[],
+        adjust: None,
+    }
+}
+
+/// A size that follows from other keys.
+pub(super) const fn derived(name: &'static str, words: &'static str, computed: Computed) -> Key {
+    Key {
+        derived: true,
+        ..key(name, Kind::Size, Preset::Of(words, computed), "")
+    }
+}
+
+impl Key {
+    /// Adds a second name.
+    pub(super) const fn alias(self, name: &'static str) -> Key {
+        Key {
+            alias: Some(name),
+            ..self
+        }
+    }
+
+    /// Forbids a list of values.
+    pub(super) const fn single(self) -> Key {
+        Key { sweep: false, ..self }
+    }
+
+    /// Makes it a key of the whole plan.
+    pub(super) const fn whole_plan(self) -> Key {
+        Key {
+            sweep: false,
+            whole_plan: true,
+            ..self
+        }
+    }
+
+    /// Limits shares of these bases to 100%.
+    pub(super) const fn at_most_whole(self, of: &'static [Base]) -> Key {
+        Key {
+            at_most_whole: of,
+            ..self
+        }
+    }
+
+    /// Sets a function that computes the final value.
+    pub(super) const fn adjusted(self, adjust: Adjust) -> Key {
+        Key {
+            adjust: Some(adjust),
+            ..self
+        }
+    }
+
+    /// The value where the key is not given, where that is the same everywhere.
+    pub(super) fn preset_value(&self) -> Option<Value> {
+        match self.preset {
+            Preset::Text(text) => value::of_text(self.kind, text),
+            Preset::System => Some(Value::System),
+            Preset::Of(..) => None,
+        }
+    }
+
+    /// The default, as text.
+    pub fn default(&self) -> String {
+        match self.preset {
+            Preset::Text(text) => format!("`{text}`"),
+            Preset::System => format!("`\"{SYSTEM}\"`"),
+            Preset::Of(words, _) => words.to_owned(),
+        }
+    }
+}
+
+/// A key with its values: one, or several where it is swept.
+#[derive(Debug, Clone)]
+pub(super) struct Entry {
+    pub(super) key: &'static Key,
+    pub(super) place: Place,
+    /// Never empty.
+    pub(super) values: Vec<(Value, Place)>,
 }
 
 /// One combination of a section's values.
@@ -60,12 +188,13 @@ pub(super) struct Assignment<'a> {
     machine: &'a Machine,
     pub(super) scale: Scale,
     kind: WorkloadKind,
+    keys: &'a [&'static Key],
     entries: &'a [Entry],
     /// Index of the value taken, for each entry.
     pick: &'a [usize],
-    /// Where the section stands, for errors of values that stand nowhere.
+    /// Place of the section, for errors of values without a place.
     section: &'a Place,
-    /// The sizes that are being made from each other.
+    /// The sizes under evaluation, each referred to by the previous one.
     chain: RefCell<Vec<&'static str>>,
 }
 
@@ -74,7 +203,7 @@ impl<'a> Assignment<'a> {
     pub(super) fn new(
         machine: &'a Machine,
         scale: Scale,
-        kind: WorkloadKind,
+        (kind, keys): (WorkloadKind, &'a [&'static Key]),
         (entries, pick): (&'a [Entry], &'a [usize]),
         section: &'a Place,
     ) -> Assignment<'a> {
@@ -82,6 +211,7 @@ impl<'a> Assignment<'a> {
             machine,
             scale,
             kind,
+            keys,
             entries,
             pick,
             section,
@@ -93,7 +223,7 @@ impl<'a> Assignment<'a> {
         assignment
     }
 
-    /// The value of a key and its place, where it is given.
+    /// The value of a key and its place, if the file or the command line has it.
     pub(super) fn given(&self, name: &str) -> Option<(&'a Value, &'a Place)> {
         let position = self.entries.iter().position(|entry| entry.key.name == name)?;
         let (value, place) = &self.entries[position].values[self.pick[position]];
@@ -124,7 +254,6 @@ impl<'a> Assignment<'a> {
         }
     }
 
-    /// A whole number.
     pub(super) fn integer(&self, name: &str) -> Result<u64, Box<Invalid>> {
         self.typed(name, |value| match value {
             Value::Integer(number) => Some(*number),
@@ -137,7 +266,7 @@ impl<'a> Assignment<'a> {
         Ok(u32::try_from(self.integer(name)?).unwrap_or(u32::MAX))
     }
 
-    /// A whole number; none where the system's is left alone.
+    /// A whole number; none for `"system"`.
     pub(super) fn optional(&self, name: &str) -> Result<Option<u32>, Box<Invalid>> {
         self.typed(name, |value| match value {
             Value::Integer(number) => Some(u32::try_from(*number).ok()),
@@ -154,7 +283,6 @@ impl<'a> Assignment<'a> {
         })
     }
 
-    /// One of several names.
     pub(super) fn choice<T: Choice>(&self, name: &str) -> Result<T, Box<Invalid>> {
         self.typed(name, |value| match value {
             Value::Choice(name) => T::of_name(name),
@@ -162,7 +290,6 @@ impl<'a> Assignment<'a> {
         })
     }
 
-    /// True or false.
     pub(super) fn flag(&self, name: &str) -> Result<bool, Box<Invalid>> {
         self.typed(name, |value| match value {
             Value::Flag(flag) => Some(*flag),
@@ -170,7 +297,6 @@ impl<'a> Assignment<'a> {
         })
     }
 
-    /// What memory is filled with.
     pub(super) fn class(&self, name: &str) -> Result<FillClass, Box<Invalid>> {
         self.typed(name, |value| match value {
             Value::Class(class) => Some(class.clone()),
@@ -178,7 +304,6 @@ impl<'a> Assignment<'a> {
         })
     }
 
-    /// What is tested.
     pub(super) fn subject(&self, name: &str) -> Result<Subject, Box<Invalid>> {
         self.typed(name, |value| match value {
             Value::Subject(subject) => Some(subject.clone()),
@@ -186,7 +311,6 @@ impl<'a> Assignment<'a> {
         })
     }
 
-    /// Sizes of blocks.
     pub(super) fn block_sizes(&self, name: &str) -> Result<BlockSizes, Box<Invalid>> {
         self.typed(name, |value| match value {
             Value::BlockSizes(sizes) => Some(*sizes),
@@ -194,7 +318,6 @@ impl<'a> Assignment<'a> {
         })
     }
 
-    /// A folder.
     pub(super) fn folder(&self, name: &str) -> Result<PathBuf, Box<Invalid>> {
         self.typed(name, |value| match value {
             Value::Folder(path) => Some(path.clone()),
@@ -204,22 +327,26 @@ impl<'a> Assignment<'a> {
 
     fn typed<T>(&self, name: &str, read: impl Fn(&Value) -> Option<T>) -> Result<T, Box<Invalid>> {
         let value = self.value(name)?;
-        // A row of another type than what is read of it: `every_workload_resolves_by_default` finds that.
+        // A mismatch between row and reader is a defect: `every_workload_resolves_by_default` finds it.
         read(&value).ok_or_else(|| self.broken(name))
     }
 
     /// The row of a key of this workload.
     fn key(&self, name: &str) -> Result<&'static Key, Box<Invalid>> {
-        keys::row(self.kind, name).ok_or_else(|| self.broken(name))
+        self.row(name).ok_or_else(|| self.broken(name))
     }
 
-    /// That the table of keys and what reads it do not fit each other.
+    fn row(&self, name: &str) -> Option<&'static Key> {
+        self.keys.iter().copied().find(|key| key.name == name)
+    }
+
+    /// The error for a mismatch between the table of keys and its reader.
     fn broken(&self, name: &str) -> Box<Invalid> {
         let message = format!("`{name}` is no key of `{}`, or of another type", self.kind.name());
         self.section.error(Problem::WrongType, message, "in this section")
     }
 
-    /// Evaluates a size, in whole pages.
+    /// Evaluates a size, rounded up to whole pages.
     fn follow(&self, key: &'static Key) -> Result<u64, Box<Invalid>> {
         if self.chain.borrow().contains(&key.name) {
             let mut chain = self.chain.borrow().clone();
@@ -245,7 +372,7 @@ impl<'a> Assignment<'a> {
             .ok_or_else(|| self.overflow(key))
     }
 
-    /// What holds where the key is not given; none where it exceeds what can be counted.
+    /// The default; none if it overflows.
     fn preset(&self, key: &'static Key) -> Result<Option<Value>, Box<Invalid>> {
         match key.preset {
             Preset::System => Ok(Some(Value::System)),
@@ -258,18 +385,18 @@ impl<'a> Assignment<'a> {
         }
     }
 
-    /// Available memory, as far as the cgroup that this process is in lets it be used.
+    /// Available memory, at most the limit of this process's cgroup.
     pub(super) fn available(&self) -> u64 {
         self.machine.available.min(self.ram())
     }
 
-    /// The memory that a plain percentage is taken of.
+    /// Base of a plain percentage: RAM, at most the limit of this process's cgroup.
     fn ram(&self) -> u64 {
         let limit = self.machine.cgroup_limit.unwrap_or(u64::MAX);
         self.machine.ram.min(limit)
     }
 
-    /// What the command line says is meant as it is written.
+    /// Sizes of the command line are final: `--quick` does not shrink them.
     fn scaled(&self, bytes: u64, place: &Place) -> u64 {
         if place.source.is_argument() {
             bytes
@@ -306,7 +433,7 @@ impl<'a> Assignment<'a> {
                 (None, earlier) => {
                     help = format!(
                         "`{name}` is not given, and its default is {}: give it in bytes or as a share of RAM",
-                        keys::row(self.kind, name)
+                        self.row(name)
                             .map_or_else(String::new, Key::default)
                             .replace('`', "")
                     );

@@ -1,18 +1,19 @@
-//! What a plan will not exceed: said before it begins, and kept.
+//! Upper bounds of a plan: the run prints them before it starts, and does not exceed them.
 
-use super::estimate::SpeedHints;
-use super::keys::common::LONGEST;
-use super::model::{Plan, Subject, TrialPlan};
+use super::model::Subject;
+use super::plan::{Plan, TrialPlan};
+use super::shared_keys::LONGEST;
+use super::speed::SpeedHints;
 
 /// How many times the expected time a run may take, where the scenario does not say: loaded, a machine is two to four
 /// times slower than quiet.
 const PATIENCE: f64 = 4.0;
-/// Seconds on top of that: for what does not grow with the plan, such as calibrating and undoing.
+/// Seconds on top: for work that does not grow with the plan, such as calibration and cleanup.
 const GRACE: f64 = 120.0;
-/// What calibrating takes, for a second and outside of every cgroup.
+/// Memory of the calibration, for a second and outside of every cgroup.
 const CALIBRATION: u64 = 256 << 20;
 
-/// What a plan is expected to take, and what it will not exceed.
+/// The estimate of a plan, and its upper bounds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Bounds {
     /// Seconds that are expected.
@@ -21,8 +22,8 @@ pub struct Bounds {
     pub time_limit: f64,
     /// Bytes of memory that are expected at the most at any time.
     pub memory: u64,
-    /// Bytes of memory that it cannot exceed: the cgroup's limit, and a compressed store that is full of what cannot be
-    /// compressed.
+    /// Bytes of memory that it cannot exceed: the cgroup's limit, and a compressed store that is full of data that
+    /// cannot be compressed.
     pub memory_limit: u64,
     /// Of these, the limit of the cgroup that the workers run in.
     pub cgroup_limit: u64,
@@ -40,7 +41,7 @@ impl Plan {
         })
     }
 
-    /// What the plan is expected to take, and what it will not exceed.
+    /// The estimate of the plan, and its upper bounds.
     pub fn bounds(&self) -> Bounds {
         let estimate = self.estimate(&SpeedHints::default());
         let most = |of: fn(&TrialPlan) -> u64| self.trials.iter().map(of).max().unwrap_or(0);

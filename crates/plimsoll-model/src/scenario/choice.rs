@@ -2,7 +2,6 @@
 
 /// An enum that a scenario file names the variants of.
 pub(super) trait Choice: Sized {
-    /// The choice of a name.
     fn of_name(name: &str) -> Option<Self>;
 }
 
@@ -10,10 +9,8 @@ pub(super) trait Choice: Sized {
 macro_rules! named {
     ($noun:ty, $($name:literal = $variant:expr,)*) => {
         impl $noun {
-            /// The names in a scenario file.
             pub(in crate::scenario) const NAMES: &'static [&'static str] = &[$($name),*];
 
-            /// The name in a scenario file.
             pub fn name(self) -> &'static str {
                 const CHOICES: &[($noun, &str)] = &[$(($variant, $name)),*];
                 CHOICES.iter().find(|(choice, _)| *choice == self).map_or("", |(_, name)| name)

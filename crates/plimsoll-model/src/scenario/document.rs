@@ -6,15 +6,16 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
+use super::assignment::{Entry, Key};
 use super::error::{Invalid, Place, Problem, ScenarioError};
-use super::keys::{self, Key};
+use super::keys;
 use super::nearest::nearest;
-use super::source::Source;
-use super::value::{self, Value, short};
+use super::parse_value;
+use super::source_text::Source;
+use super::value::{Value, short};
 
 /// The tables that are not sections.
 const RESERVED: &[&str] = &["scenario", "global", "quick"];
-/// The keys of `[scenario]`.
 const SCENARIO_KEYS: &[&str] = &["name", "title", "description"];
 /// Longest name of a scenario or section, in bytes: names become parts of file names.
 const MAX_NAME: usize = 64;
@@ -43,15 +44,6 @@ pub(super) struct Section {
     pub(super) entries: Vec<Entry>,
 }
 
-/// A key with its values: one, or several where it is swept.
-#[derive(Debug, Clone)]
-pub(super) struct Entry {
-    pub(super) key: &'static Key,
-    pub(super) place: Place,
-    /// Never empty.
-    pub(super) values: Vec<(Value, Place)>,
-}
-
 impl Document {
     /// Reads the text of a scenario.
     ///
@@ -61,7 +53,6 @@ impl Document {
         Ok(parse(source)?)
     }
 
-    /// The name of the scenario.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -118,7 +109,6 @@ fn parse(source: &Source) -> Result<Document, Box<Invalid>> {
     })
 }
 
-/// What `[scenario]` says.
 struct Head {
     name: String,
     place: Place,
@@ -149,7 +139,7 @@ impl Head {
             match value.get_ref() {
                 DeValue::String(text) => texts[slot] = Some((text.clone().into_owned(), value_place)),
                 other => {
-                    let found = value::type_name(other);
+                    let found = parse_value::type_name(other);
                     let message = format!("`{}` needs text, not {found}", key.get_ref());
                     let label = format!("this is {found}");
                     return Err(value_place.error(Problem::WrongType, message, label));
@@ -189,7 +179,7 @@ fn unknown_scenario_key(key: &str, place: &Place) -> Box<Invalid> {
         .help(format!("[scenario] has: {}", SCENARIO_KEYS.join(", ")))
 }
 
-/// Where a table stands, which decides what keys it may have.
+/// Position of a table, which decides its valid keys.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scope {
     /// `[global]`, `[quick]`: every key.
@@ -212,7 +202,7 @@ fn entries(source: &Source, table: &DeTable<'_>, scope: Scope) -> Result<Vec<Ent
 /// The key of a name, where it may stand.
 pub(super) fn known_key(name: &str, place: &Place, scope: Scope) -> Result<&'static Key, Box<Invalid>> {
     let Some(key) = Key::find(name) else {
-        let label = match nearest(name, keys::names().into_iter()) {
+        let label = match nearest(name, keys::names()) {
             Some(offer) => format!("did you mean `{offer}`?"),
             None => "not known".to_owned(),
         };
@@ -245,7 +235,7 @@ pub(super) fn entry(
             let place = at(value.span());
             return Ok(Entry {
                 key,
-                values: vec![(value::parse(key, raw, &place)?, place)],
+                values: vec![(parse_value::parse(key, raw, &place)?, place)],
                 place: key_place,
             });
         }
@@ -276,7 +266,7 @@ pub(super) fn entry(
     let mut seen: HashMap<String, Place> = HashMap::new();
     for item in list.iter() {
         let place = at(item.span());
-        let value = value::parse(key, item.get_ref(), &place)?;
+        let value = parse_value::parse(key, item.get_ref(), &place)?;
         let text = value.to_string();
         if let Some(first) = seen.get(&text) {
             let message = format!("`{}` has the value {} twice", key.name, short(&text));
@@ -338,7 +328,7 @@ fn not_a_table(name: &str, value: &DeValue<'_>, place: &Place) -> Box<Invalid> {
             )
             .help("put it into [global] or into a section");
     }
-    let found = value::type_name(value);
+    let found = parse_value::type_name(value);
     place
         .error(
             Problem::WrongType,
@@ -367,7 +357,7 @@ pub(super) fn place(source: &Source, span: Range<usize>) -> Place {
     }
 }
 
-/// The pairs of a table as they stand in the file: the TOML crate sorts them by name.
+/// The pairs of a table in the order of the file: the TOML crate sorts them by name.
 fn in_file_order<'t, 'i>(
     table: &'t DeTable<'i>,
 ) -> Vec<(&'t Spanned<DeString<'i>>, &'t Spanned<DeValue<'i>>)> {

@@ -1,4 +1,4 @@
-//! What can be wrong with a scenario, shown with its place.
+//! Mistakes in scenarios, shown with their place.
 
 use std::fmt;
 use std::ops::Range;
@@ -6,50 +6,34 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::mistake::{Marked, Mistake};
-use super::source::Source;
+use super::source_text::Source;
 
 /// Why a scenario was not found, read, understood or resolved.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScenarioError {
     /// Neither a built-in scenario nor a file.
-    #[error("no scenario is called `{name}`, and there is no such file")]
-    NotFound {
-        /// What was asked for.
-        name: String,
-        /// What to do.
-        help: String,
-    },
-    /// The file could not be read.
-    #[error("cannot read the scenario file {}: {source}", path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
+    #[error("cannot find scenario `{name}`: neither a built-in scenario nor a file has this name")]
+    NotFound { name: String, help: String },
+    #[error("cannot read scenario {}: {source}", path.display())]
+    Unreadable { path: PathBuf, source: std::io::Error },
     /// The path is not a regular file's.
-    #[error("{} is {what}, not a scenario file", path.display())]
+    #[error("cannot read scenario {}: it is {what}", path.display())]
     NotAFile {
-        /// The path.
         path: PathBuf,
         /// "a folder" or "a special file".
         what: &'static str,
     },
     /// The file is larger than a scenario can sensibly be.
-    #[error("the scenario file {} is too large: {bytes} bytes, the most is {max}", path.display())]
+    #[error("cannot read scenario {}: it has {bytes} bytes, more than {max}", path.display())]
     TooLarge {
-        /// The file.
         path: PathBuf,
-        /// Its size.
         bytes: u64,
         /// [`super::MAX_FILE_BYTES`].
         max: u64,
     },
-    /// The file is not text.
-    #[error("the scenario file {} is not UTF-8 text: byte {offset} begins no character", path.display())]
+    #[error("cannot read scenario {}: it is not UTF-8 at byte {offset}", path.display())]
     NotText {
-        /// The file.
         path: PathBuf,
         /// Offset of the first byte that is wrong.
         offset: usize,
@@ -59,17 +43,14 @@ pub enum ScenarioError {
     Invalid(#[from] Box<Invalid>),
 }
 
-/// What kind of mistake a text holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Problem {
-    /// Not TOML.
     Syntax,
     /// Something that must be there is not.
     Missing,
     /// A name with characters or a length that names cannot have.
     BadName,
-    /// A key that does not exist.
     UnknownKey,
     /// A section that does not exist (on the command line), or that looks like a mistyped one.
     UnknownSection,
@@ -79,7 +60,7 @@ pub enum Problem {
     WrongType,
     /// A value of the right type that means nothing.
     BadValue,
-    /// A value outside of what is possible.
+    /// A value out of range.
     OutOfRange,
     /// A list without values, or where there cannot be one.
     BadList,
@@ -92,7 +73,7 @@ pub enum Problem {
 }
 
 impl Problem {
-    /// The stable name of the kind, as in `scenario::unknown-key`.
+    /// The stable code, such as `scenario::unknown-key`.
     fn code(self) -> &'static str {
         match self {
             Problem::Syntax => "scenario::syntax",
@@ -115,7 +96,6 @@ impl Problem {
 /// A mistake in a text, with its place.
 #[derive(Debug)]
 pub struct Invalid {
-    /// What kind of mistake it is.
     pub problem: Problem,
     message: String,
     help: Option<String>,
@@ -132,7 +112,6 @@ impl Invalid {
         self
     }
 
-    /// Says what to do.
     pub(super) fn help(mut self: Box<Self>, help: impl Into<String>) -> Box<Self> {
         self.help = Some(help.into());
         self
@@ -155,7 +134,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// A mistake at this place: what it is, and the words at the place itself.
+    /// A mistake at this place: the message, and the label of the place.
     pub(super) fn error(
         &self,
         problem: Problem,

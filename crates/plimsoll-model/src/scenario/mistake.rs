@@ -8,29 +8,25 @@ use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 /// A mistake: a message with a stable code, the place in the text, and the remedy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mistake {
-    /// The stable name of the kind, as in `scenario::unknown-key`.
+    /// The stable code, such as `scenario::unknown-key`.
     pub code: &'static str,
-    /// What is wrong.
     pub message: String,
     /// The text and the places in it, where the mistake is in a text.
     pub marked: Option<Marked>,
-    /// What to do.
     pub help: Option<String>,
 }
 
-/// A text with marked places.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Marked {
     /// The file, or another name of the text.
     pub name: Option<String>,
-    /// The text.
     pub text: Arc<str>,
     /// Ranges of bytes with their labels. The first is where the mistake is.
     pub places: Vec<(Range<usize>, String)>,
 }
 
 impl Mistake {
-    /// The mistake as it is printed for people.
+    /// The mistake in the layout of rustc.
     pub fn render(&self, colour: bool) -> String {
         let title = Level::ERROR.primary_title(&self.message).id(self.code);
         let mut group = Group::with_title(title);

@@ -1,48 +1,64 @@
-//! What is asked: a scenario file in TOML becomes typed trials.
+//! Scenarios: a file in TOML becomes typed trials.
 //!
 //! `text -> Document (spans kept) -> Plan (sweeps expanded, sizes resolved against a Machine) -> TrialPlan`
 //!
-//! Invariant: nothing in here reads the system but the scenario file itself; the numbers of the machine come in
-//! through [`Machine`].
+//! Invariant: [`Source::read`] reads the scenario file, and nothing else reads the system; the caller passes the values
+//! of the machine as [`Machine`]. Checked by `models_and_reports_read_no_system`.
+//!
+//! Layers: texts and errors (`source_text`, `error`); nouns (`model`, `size`, `value`); a key and its values
+//! (`assignment`, `shared_keys`); the workloads; the tables over all of them (`keys`, `plan`, `estimate`); parsing and
+//! resolution (`document`, `overrides`, `resolve`).
 
 mod allocator;
 mod assignment;
+mod block_sizes;
 mod bounds;
 mod choice;
 mod document;
 mod error;
 mod estimate;
 mod keys;
+mod kind;
 mod mistake;
 mod model;
 mod nearest;
 mod order;
 mod overrides;
+mod parse_value;
+mod plan;
 mod resolve;
 mod settings;
+mod shared_keys;
 mod show;
 mod size;
 mod source;
+mod source_text;
+mod speed;
 mod value;
+mod workload_kind;
 pub mod workloads;
 
 pub use allocator::{Allocator, AllocatorSet, FrontEnd, KNOWN_ALLOCATORS, KnownAllocator};
+pub use assignment::Key;
+pub use block_sizes::BlockSizes;
 pub use bounds::Bounds;
 pub use document::Document;
 pub use error::{Invalid, Problem, ScenarioError};
-pub use estimate::{PlanEstimate, SpeedHints};
+pub use estimate::PlanEstimate;
+pub use keys::{all as keys, keys_help, keys_markdown, of as keys_of};
+pub use kind::Kind;
 pub use mistake::{Marked, Mistake};
-
-pub use keys::{Key, Kind, all as keys, keys_help, keys_markdown, of as keys_of};
-pub use model::{
-    FillClass, Machine, Order, ParseNameError, Plan, SectionPlan, Settings, Subject, ThpMode, TrialPlan,
-};
+pub use model::{FillClass, Machine, Order, ParseNameError, Subject, ThpMode};
 pub use nearest::near;
 pub use order::shuffle;
 pub use overrides::Overrides;
+pub use plan::{Plan, SectionPlan, TrialPlan};
 pub use size::{Base, SizeError, SizeExpr, size_text};
-pub use source::{Builtin, MAX_FILE_BYTES, Source, builtin, find};
+pub use source::{Builtin, MAX_FILE_BYTES, builtin, find};
+pub use source_text::Source;
+pub use speed::SpeedHints;
+pub use workload_kind::WorkloadKind;
 pub use workloads::{
-    BlockSizes, CapBy, Compression, Contention, GiveBack, Heap, HeapLoad, Left, Loadline, Map, Mapping, Need,
-    Pattern, Thrash, Touch, TrimMechanism, Unfit, Workload, WorkloadKind, Wscap,
+    CapBy, Compression, Contention, GiveBack, Heap, HeapLoad, Left, Loadline, Map, Mapping, Need, Pattern,
+    Settings, Thrash, Touch, TrimMechanism, Unfit, Workload, Wscap,
 };

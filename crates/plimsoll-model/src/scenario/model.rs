@@ -1,4 +1,4 @@
-//! The nouns of a scenario: what every other room means by subject, class, trial and plan.
+//! The nouns of a scenario: machine, subject, fill class, order.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 
 use super::allocator::{Allocator, AllocatorSet};
 use super::choice::named;
-use super::workloads::{Unfit, Workload};
 
 /// The facts of the machine that sizes and `%` are resolved against.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,136 +16,10 @@ pub struct Machine {
     pub available: u64,
     /// The tightest memory limit of the cgroups that this process is in, where there is one.
     pub cgroup_limit: Option<u64>,
-    /// Online CPUs.
     pub cpus: u32,
     /// The allocators that it has besides the C library's and ours.
     #[serde(default)]
     pub allocators: AllocatorSet,
-}
-
-/// A scenario resolved for one machine: every value final, every trial listed in the order it will run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Plan {
-    /// Name of the scenario ("compression").
-    pub scenario: String,
-    /// One line for people.
-    pub title: String,
-    /// Several lines for people, Markdown.
-    pub description: String,
-    /// Seed of the fill streams and of the order of the trials.
-    pub seed: u64,
-    /// Whether `--quick` shrank the scenario.
-    pub quick: bool,
-    /// Order in which the trials run.
-    pub order: Order,
-    /// Seconds after which the run is stopped. Not given in recordings from before there was such a limit; see
-    /// [`Plan::time_limit`].
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub time_limit: Option<f64>,
-    /// The sections with their resolved keys, in the order of the file: what [`Plan::to_toml`] writes.
-    #[serde(default)]
-    pub sections: Vec<SectionPlan>,
-    /// The trials, in the order in which they run.
-    pub trials: Vec<TrialPlan>,
-}
-
-/// A section of a plan, as it is written to a scenario file.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SectionPlan {
-    /// Name of the section.
-    pub name: String,
-    /// Keys with their values as text: one, or several where the key is swept. Sizes are in bytes, except those
-    /// that follow a swept key (`120% size`); a default that follows one is left out.
-    pub keys: Vec<(String, Vec<String>)>,
-}
-
-/// One combination of a sweep, once.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct TrialPlan {
-    /// Stable name, unique in the plan and equal between runs of the same file: resume keys on it.
-    /// `<section>/<subject>/<class>[/<swept key>=<value>...]#<repeat>`, e.g. `zram/zram:lz4/random#2`; without the class
-    /// where the work fills its memory with none.
-    pub id: String,
-    /// Name of the section of the file.
-    pub section: String,
-    /// Repeat, from 1.
-    pub repeat: u32,
-    /// The swept keys and their values, as text, in the order of the file: what the report groups by.
-    pub params: Vec<(String, String)>,
-    /// Everything the runner needs.
-    pub settings: Settings,
-}
-
-/// Every value of one trial, resolved: bytes, seconds, names. Those that only one workload has are in [`Workload`].
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Settings {
-    /// What the worker processes do, with the settings of its own.
-    pub workload: Workload,
-    /// What is tested.
-    pub subject: Subject,
-    /// Limit of the run's memory cgroup in bytes.
-    pub limit: u64,
-    /// Bytes of the swap device that is set up.
-    pub swap_size: u64,
-    /// `vm.swappiness` (and the cgroup's where it has one) during the trial; `None` leaves it alone.
-    pub swappiness: Option<u32>,
-    /// `vm.page-cluster` during the trial; `None` leaves it alone.
-    pub page_cluster: Option<u32>,
-    /// zswap's `max_pool_percent`, for the subject zswap; `None` leaves it alone.
-    pub zswap_pool_percent: Option<u32>,
-    /// Folder for swap files and for the file that is mapped.
-    pub swap_dir: PathBuf,
-    /// Seconds after which a single phase is given up and the trial has failed.
-    pub phase_timeout: f64,
-}
-
-impl Settings {
-    /// Bytes that the workers fill, all together and at most.
-    pub fn size(&self) -> u64 {
-        self.workload.model().size(self)
-    }
-
-    /// Most bytes that the workers hold, all together: more than [`Settings::size`] where they take as much as they can.
-    pub fn total(&self) -> u64 {
-        self.workload.model().total(self)
-    }
-
-    /// What the memory is filled with; none where the workload writes something of its own.
-    pub fn class(&self) -> Option<&FillClass> {
-        self.workload.model().filled().map(|(class, _)| class)
-    }
-
-    /// Transparent huge pages for what is filled; none where the workload sees to them itself.
-    pub fn thp(&self) -> Option<ThpMode> {
-        self.workload.model().filled().map(|(_, thp)| thp)
-    }
-
-    /// Whether a file holds what goes to swap.
-    pub fn has_swap_file(&self) -> bool {
-        matches!(self.subject, Subject::Zswap(_) | Subject::SwapFile)
-    }
-
-    /// Whether the memory is that of a file on a disk, of its `size`.
-    pub fn maps_file(&self) -> bool {
-        self.workload.model().maps_file()
-    }
-
-    /// Checks that the settings fit each other, as far as the workload needs that.
-    ///
-    /// # Errors
-    /// [`Unfit`]: what would be killed or measure something else, and the keys to change.
-    pub fn check(&self) -> Result<(), Unfit> {
-        self.workload.model().check(self)
-    }
-
-    /// The same settings on another subject: for a runner that must do without what was asked for.
-    #[must_use]
-    pub fn with_subject(&self, subject: Subject) -> Settings {
-        Settings {
-            subject,
-            ..self.clone()
-        }
-    }
 }
 
 /// Order in which the trials of a plan run.
@@ -159,7 +32,7 @@ pub enum Order {
     Fixed,
 }
 
-/// What is tested: where the kernel puts trimmed pages, or the allocator that a heap load runs on. As text: `zram`,
+/// The subject of a test: the swap device for trimmed pages, or the allocator under a heap load. As text: `zram`,
 /// `zram:lz4`, `zswap`, `zswap:lzo`, `swapfile`, `none`; `glibc`, `plimsoll:lfh`, `jemalloc`, ...
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Subject {
@@ -167,11 +40,10 @@ pub enum Subject {
     Zram(Option<String>),
     /// zswap (with the named compressor or the current one) before a swap file.
     Zswap(Option<String>),
-    /// A swap file alone.
     SwapFile,
-    /// No swap of ours: nothing can be trimmed.
+    /// No swap device: the kernel cannot trim anonymous pages.
     NoSwap,
-    /// An allocator, without swap of ours.
+    /// An allocator, without a swap device.
     Allocator(Allocator),
 }
 
@@ -181,7 +53,6 @@ impl Subject {
         !matches!(self, Subject::NoSwap | Subject::Allocator(_))
     }
 
-    /// The allocator, where it is one.
     pub fn allocator(&self) -> Option<&Allocator> {
         match self {
             Subject::Allocator(allocator) => Some(allocator),
@@ -190,10 +61,9 @@ impl Subject {
     }
 }
 
-/// What the memory is filled with. As text: `random`, `runs20`, `constant`, `ratio=2.5`, `file=/path`.
+/// Content of the filled memory. As text: `random`, `runs20`, `constant`, `ratio=2.5`, `file=/path`.
 #[derive(Debug, Clone, PartialEq)]
 pub enum FillClass {
-    /// Every byte random.
     Random,
     /// Blocks of 20 equal bytes, each with a random value.
     Runs20,
@@ -209,7 +79,7 @@ pub enum FillClass {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ThpMode {
-    /// What the system does on its own.
+    /// The system's default.
     System,
     /// `MADV_HUGEPAGE`.
     Always,
@@ -221,11 +91,9 @@ pub enum ThpMode {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{given}` is not a {what}; known: {known}")]
 pub struct ParseNameError {
-    /// What was given.
     pub given: String,
     /// "subject" or "class".
     pub what: &'static str,
-    /// The forms that are known.
     pub known: &'static str,
 }
 
@@ -316,7 +184,7 @@ impl std::str::FromStr for FillClass {
     }
 }
 
-/// Serialises a noun as its text form, so that files and protocol show what the user wrote.
+/// Serialises a noun as its text form, so that files and protocol show the user's spelling.
 macro_rules! serde_as_text {
     ($noun:ty) => {
         impl serde::Serialize for $noun {

@@ -1,31 +1,30 @@
-//! What the command line changes in a scenario.
+//! Changes of a scenario by the command line.
 
 use toml::Spanned;
 use toml::de::DeValue;
 
-use super::document::{self, Document, Entry, Scope};
+use super::assignment::Entry;
+use super::document::{self, Document, Scope};
 use super::error::{Invalid, Place, Problem};
 use super::nearest::nearest;
-use super::source::Source;
+use super::source_text::Source;
 use super::value::short;
 
-/// What the command line changes in a scenario. A later `set` wins over an earlier one, one of a section over one
+/// Changes by the command line. A later `set` wins over an earlier one, one of a section over one
 /// of all, and all of them over the file and its `[quick]`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Overrides {
     /// `--quick`: apply `[quick]`, or shrink a scenario that has none.
     pub quick: bool,
-    /// `--repeat`.
     pub repeat: Option<u32>,
     /// `--set key=value`, `--set section.key=value`, `--set global.key=value`, `--set quick.key=value`.
     pub set: Vec<String>,
-    /// `--seed`.
     pub seed: Option<u64>,
     /// `--scale`, as it was written.
     pub scale: Option<String>,
 }
 
-/// Entries of the command line, by what they hold for.
+/// Entries of the command line, by scope.
 #[derive(Debug, Default)]
 pub(super) struct Arguments {
     /// For every section, and for the whole plan.

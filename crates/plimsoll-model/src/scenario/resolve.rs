@@ -2,20 +2,22 @@
 
 use std::collections::HashMap;
 
-use super::assignment::{Assignment, Scale};
+use super::assignment::{Assignment, Entry, Key, Scale};
 use super::choice::Choice;
-use super::document::{Document, Entry, MAX_TRIALS, Section};
+use super::document::{Document, MAX_TRIALS, Section};
 use super::error::{Invalid, Place, Problem, ScenarioError};
-use super::estimate::SpeedHints;
-use super::keys::{self, Key};
-use super::model::{Machine, Order, Plan, SectionPlan, Settings, Subject, TrialPlan};
+use super::keys;
+use super::model::{Machine, Order, Subject};
 use super::order::shuffle;
 use super::overrides::{Arguments, Overrides, apply, overlay};
+use super::plan::{Plan, SectionPlan, TrialPlan};
 use super::settings::{settings, texts};
+use super::speed::SpeedHints;
 use super::value::Value;
-use super::workloads::WorkloadKind;
+use super::workload_kind::WorkloadKind;
+use super::workloads::Settings;
 
-/// What `--quick` makes of a scenario without `[quick]`: largest size, rest, and seconds in all.
+/// Limits of `--quick` for a scenario without `[quick]`: largest size, rest, and seconds in all.
 const QUICK_SIZE: u64 = 256 << 20;
 const QUICK_SMALLEST: u64 = 16 << 20;
 const QUICK_HOLD: f64 = 0.5;
@@ -67,7 +69,6 @@ struct Layers<'d> {
     shrunk: bool,
 }
 
-/// A section with its layers merged.
 struct Merged<'d> {
     section: &'d Section,
     /// In the order of the file, without the keys of the whole plan.
@@ -93,7 +94,7 @@ fn not_of(entry: &Entry, kinds: &[WorkloadKind]) -> Box<Invalid> {
 }
 
 impl Layers<'_> {
-    /// `[global]`, then what `middle` adds, then quick and the command line.
+    /// `[global]`, then `middle`, then quick and the command line.
     fn merge(&self, middle: &[Entry], section: Option<usize>) -> Vec<Entry> {
         let mut entries = self.document.global.clone();
         let quick = self.document.quick.as_deref().filter(|_| self.quick);
@@ -139,7 +140,7 @@ impl Layers<'_> {
         })
     }
 
-    /// Refuses what holds for every section and is known to the work of none.
+    /// Rejects keys for all sections that no section's workload has.
     fn check_known(&self, sections: &[Merged<'_>]) -> Result<(), Box<Invalid>> {
         let kinds: Vec<WorkloadKind> = sections.iter().map(|section| section.kind).collect();
         let known = |entry: &&Entry| kinds.iter().any(|kind| entry.key.is_of(*kind));
@@ -233,7 +234,7 @@ fn whole_number(entries: &[Entry], name: &str) -> u64 {
     }
 }
 
-/// Once each and with short rests, except for what the command line says.
+/// One repeat and short rests, unless the command line has others.
 fn shrink(entries: &mut Vec<Entry>, kind: WorkloadKind, place: &Place) {
     let from_arguments = |entries: &[Entry], name| {
         let entry = entries.iter().find(|entry: &&Entry| entry.key.name == name);
@@ -356,7 +357,7 @@ struct Combination {
     /// Index of the value taken, for each entry.
     pick: Vec<usize>,
     settings: Settings,
-    /// The text of every setting as it came out, by its key.
+    /// The text of every resolved setting, by its key.
     texts: Vec<(&'static str, String)>,
     params: Vec<(String, String)>,
 }
@@ -421,10 +422,11 @@ impl Merged<'_> {
         scale: Scale,
         pick: &[usize],
     ) -> Result<Combination, Box<Invalid>> {
+        let keys: Vec<&Key> = keys::rows(self.kind).collect();
         let values = Assignment::new(
             machine,
             scale,
-            self.kind,
+            (self.kind, &keys),
             (&self.entries, pick),
             &self.section.place,
         );

@@ -7,10 +7,11 @@ use serde_json::{Map, Value as Json};
 use super::assignment::Assignment;
 use super::error::Invalid;
 use super::keys;
-use super::model::{Settings, Subject};
-use super::workloads::{Workload, WorkloadKind};
+use super::model::Subject;
+use super::workload_kind::WorkloadKind;
+use super::workloads::{Settings, Workload};
 
-/// Every setting of a combination; what is not given has its default.
+/// Every setting of a combination, defaults included.
 pub(super) fn settings(kind: WorkloadKind, values: &Assignment<'_>) -> Result<Settings, Box<Invalid>> {
     Ok(Settings {
         workload: kind.read(values)?,
@@ -25,7 +26,7 @@ pub(super) fn settings(kind: WorkloadKind, values: &Assignment<'_>) -> Result<Se
     })
 }
 
-/// The text of every setting as it came out, by its key.
+/// The text of every resolved setting, by its key.
 pub(super) fn texts(
     kind: WorkloadKind,
     values: &Assignment<'_>,
@@ -36,7 +37,7 @@ pub(super) fn texts(
         .collect()
 }
 
-/// The settings as recordings from schema 4 on have them.
+/// The settings of recordings from schema 4 on.
 #[derive(Deserialize)]
 #[serde(remote = "Settings")]
 struct Present {
@@ -51,7 +52,7 @@ struct Present {
     phase_timeout: f64,
 }
 
-/// Settings that recordings up to schema 3 had for every workload.
+/// Settings that every workload had in recordings up to schema 3.
 const OF_ALL_UNTIL_3: [&str; 6] = ["class", "size", "request", "trim", "hold", "thp"];
 
 impl<'de> Deserialize<'de> for Settings {
@@ -64,8 +65,8 @@ impl<'de> Deserialize<'de> for Settings {
     }
 }
 
-/// Turns settings of schema 3 or less into present ones: a workload takes those of all that are its own now, and leaves
-/// the others.
+/// Converts settings of schema 3 or earlier: moves those of all workloads into the workload that has them now, and
+/// drops the others.
 fn move_into_workload(document: &mut Map<String, Json>) {
     let workload = document.get_mut("workload").map(Json::take);
     let (name, mut own) = match workload {

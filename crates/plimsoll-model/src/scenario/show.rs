@@ -1,9 +1,11 @@
 //! A plan as a scenario file.
 
-use super::keys::{self, Key, Kind};
-use super::model::{Plan, SectionPlan};
+use super::assignment::Key;
+use super::keys;
+use super::kind::{Kind, SYSTEM};
+use super::plan::{Plan, SectionPlan};
 use super::value::{Value, quoted};
-use super::workloads::WorkloadKind;
+use super::workload_kind::WorkloadKind;
 
 impl Plan {
     /// The plan as a scenario file with every value resolved; resolved again on the same machine (with `--quick`
@@ -57,7 +59,7 @@ fn right_side(name: &str, value: &str) -> String {
         Key::find(name).map(|key| key.kind),
         Some(Kind::Integer { .. } | Kind::Seconds { .. } | Kind::Number { .. } | Kind::Flag)
     );
-    if number && value != keys::SYSTEM {
+    if number && value != SYSTEM {
         value.to_owned()
     } else {
         quoted(value)

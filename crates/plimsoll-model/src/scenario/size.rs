@@ -12,19 +12,16 @@ pub enum SizeExpr {
     Share {
         /// Thousandths of a percent, 1 to [`SizeExpr::MAX_THOUSANDTHS`].
         thousandths: u64,
-        /// What the share is taken of.
         of: Base,
     },
 }
 
-/// What a percentage is taken of.
+/// Base of a percentage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Base {
     /// The smaller of RAM and the limit of our own cgroup. As text: nothing, or `ram`.
     Ram,
-    /// The trial's `size`.
     Size,
-    /// The trial's `limit`.
     Limit,
 }
 
@@ -35,7 +32,6 @@ pub enum SizeError {
     /// No number at its start.
     #[error("not a size")]
     NotASize,
-    /// A number below zero.
     #[error("a size cannot be negative")]
     Negative,
     /// Less than one byte, or 0%.
@@ -44,13 +40,12 @@ pub enum SizeError {
     /// More than 2^64 - 1 bytes, or a percentage beyond any use.
     #[error("too large: {0}")]
     TooLarge(&'static str),
-    /// More decimals than are kept.
     #[error("too many decimals: {0}")]
     TooPrecise(&'static str),
-    /// What follows the number is no unit.
+    /// The text after the number is no unit.
     #[error("`{0}` is not a unit")]
     UnknownUnit(String),
-    /// What follows the `%` is nothing that a share can be taken of.
+    /// The text after the `%` is no base of a share.
     #[error("a share cannot be taken of `{0}`")]
     UnknownBase(String),
 }

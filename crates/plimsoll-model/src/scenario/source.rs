@@ -2,10 +2,10 @@
 
 use std::io::{ErrorKind, Read};
 use std::path::Path;
-use std::sync::Arc;
 
 use super::error::ScenarioError;
 use super::nearest::near;
+use super::source_text::Source;
 
 /// Largest scenario file that is read: 1 MiB.
 pub const MAX_FILE_BYTES: u64 = 1 << 20;
@@ -15,16 +15,15 @@ pub const MAX_FILE_BYTES: u64 = 1 << 20;
 pub struct Builtin {
     /// The name that `plimsoll run` takes.
     pub name: &'static str,
-    /// One line for people; the file says the same.
+    /// One line; the file has the same.
     pub title: &'static str,
-    /// The scenario file.
     pub text: &'static str,
 }
 
 const BUILTINS: &[Builtin] = &[
     Builtin {
         name: "tour",
-        title: "What this machine does when memory runs out: a bit of every experiment in about two minutes",
+        title: "A tour of the machine under memory pressure: every experiment in a short form, in about two minutes",
         text: include_str!("../../scenarios/tour.toml"),
     },
     Builtin {
@@ -39,7 +38,7 @@ const BUILTINS: &[Builtin] = &[
     },
     Builtin {
         name: "thrash",
-        title: "Processes that together need more memory than there is, started one after the other",
+        title: "Processes that together need more memory than the limit, started one after the other",
         text: include_str!("../../scenarios/thrash.toml"),
     },
     Builtin {
@@ -64,57 +63,57 @@ const BUILTINS: &[Builtin] = &[
     },
     Builtin {
         name: "loadline",
-        title: "How much more than its memory a machine carries, for each place where pages can go",
+        title: "The load line of a machine: the load that it carries with each swap device",
         text: include_str!("../../scenarios/loadline.toml"),
     },
     Builtin {
         name: "loadline-patterns",
-        title: "How much more than its memory a machine carries, for five ways of using it",
+        title: "The load line of a machine for five access patterns",
         text: include_str!("../../scenarios/loadline-patterns.toml"),
     },
     Builtin {
         name: "wscap",
-        title: "What a cap on the working set costs: scans of memory that does not fit under it",
+        title: "Cost of a cap on the working set: scans of memory larger than the cap",
         text: include_str!("../../scenarios/wscap.toml"),
     },
     Builtin {
         name: "wscap-sweep",
-        title: "Where a cap on the working set begins to cost: sizes from half to four times the cap",
+        title: "Cost of a cap on the working set: sizes from half to four times the cap",
         text: include_str!("../../scenarios/wscap-sweep.toml"),
     },
     Builtin {
         name: "map",
-        title: "What it costs to map memory, hand it back, and get it again",
+        title: "Cost of mapping memory, releasing it and using it again",
         text: include_str!("../../scenarios/map.toml"),
     },
     Builtin {
         name: "contention",
-        title: "Two programs and too little memory: who is trimmed, and when",
+        title: "Two programs and too little memory: which one the kernel trims, and when",
         text: include_str!("../../scenarios/contention.toml"),
     },
     Builtin {
         name: "heap-replacement",
-        title: "What an allocation and a free cost on each allocator, in a heap that is full of blocks",
+        title: "Cost of an allocation and a free on each allocator, in a heap full of blocks",
         text: include_str!("../../scenarios/heap-replacement.toml"),
     },
     Builtin {
         name: "heap-larson",
-        title: "What it costs when threads come and go, and free what others allocated",
+        title: "Cost of frees by other threads than the allocating one, while threads come and go",
         text: include_str!("../../scenarios/heap-larson.toml"),
     },
     Builtin {
         name: "heap-aggressive",
-        title: "How fast heaps grow and shrink: 50 MB in blocks of 32 bytes, in each thread",
+        title: "Speed of growing and shrinking heaps: 50 MB in blocks of 32 bytes in each thread",
         text: include_str!("../../scenarios/heap-aggressive.toml"),
     },
     Builtin {
         name: "heap-fragmentation",
-        title: "How much RAM heaps need for 70 MB of blocks whose sizes shift, and what they give back",
+        title: "RAM of heaps with 70 MB of blocks of shifting sizes, and after all frees",
         text: include_str!("../../scenarios/heap-fragmentation.toml"),
     },
     Builtin {
         name: "heap-scaling",
-        title: "What becomes of heaps with 1 to 512 threads, against the ideal",
+        title: "Throughput of heaps with 1 to 512 threads, against the ideal",
         text: include_str!("../../scenarios/heap-scaling.toml"),
     },
 ];
@@ -124,39 +123,7 @@ pub fn builtin() -> &'static [Builtin] {
     BUILTINS
 }
 
-/// A named text. Cheap to clone.
-#[derive(Debug, Clone)]
-pub struct Source(Arc<Inner>);
-
-#[derive(Debug)]
-struct Inner {
-    name: String,
-    text: Arc<str>,
-    argument: bool,
-}
-
-impl PartialEq for Source {
-    /// Sources are the same when they are the same text in memory: two `--set` arguments are two sources.
-    fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
-    }
-}
-
 impl Source {
-    /// A text under the name that errors show (a path, or `compression (built in)`).
-    pub fn new(name: impl Into<String>, text: impl Into<Arc<str>>) -> Self {
-        Self::with(name.into(), text.into(), false)
-    }
-
-    /// An argument of the command line: the option's name and what was given to it.
-    pub(super) fn argument(option: &str, text: &str) -> Self {
-        Self::with(option.to_owned(), text.into(), true)
-    }
-
-    fn with(name: String, text: Arc<str>, argument: bool) -> Self {
-        Source(Arc::new(Inner { name, text, argument }))
-    }
-
     /// Reads a scenario file.
     ///
     /// # Errors
@@ -197,28 +164,13 @@ impl Source {
         })?;
         Ok(Self::new(path.display().to_string(), text))
     }
-
-    /// The name that errors show.
-    pub fn name(&self) -> &str {
-        &self.0.name
-    }
-
-    /// The text.
-    pub fn text(&self) -> &str {
-        &self.0.text
-    }
-
-    /// True for what was given on the command line.
-    pub(super) fn is_argument(&self) -> bool {
-        self.0.argument
-    }
 }
 
 /// The text of a built-in scenario, or of the file at a path. A built-in name wins over a file of the same name
 /// in the current folder: write `./compression` for the file.
 ///
 /// # Errors
-/// Neither a name nor a file (with the nearest names), or what [`Source::read`] says.
+/// Neither a name nor a file (with the nearest names), and the errors of [`Source::read`].
 pub fn find(name_or_path: &str) -> Result<Source, ScenarioError> {
     if let Some(builtin) = BUILTINS.iter().find(|b| b.name == name_or_path) {
         return Ok(Source::new(format!("{} (built in)", builtin.name), builtin.text));

@@ -1,19 +1,15 @@
-//! Values: what stands at the right of `=`, read by the kind of its key.
+//! Values of keys, and their text.
 
 use std::fmt;
-use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
-use toml::de::DeValue;
-
-use super::error::{Invalid, Place, Problem};
-use super::keys::{self, Key, Kind};
+use super::block_sizes::BlockSizes;
+use super::kind::{INSTALLED, Kind, SYSTEM};
 use super::model::{FillClass, Subject};
-use super::nearest::nearest;
-use super::size::{SizeError, SizeExpr, UNIT_NAMES};
-use super::workloads::{BlockSizes, WorkloadKind};
+use super::size::SizeExpr;
+use super::workload_kind::WorkloadKind;
 
-/// A value of a key. Its text is what stands in trial ids and parameters.
+/// A value of a key. Trial ids and parameters have its text.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Value {
     Workload(WorkloadKind),
@@ -39,7 +35,6 @@ pub(super) fn quoted(text: &str) -> String {
 }
 
 impl Value {
-    /// A size in bytes.
     pub(super) fn bytes(bytes: u64) -> Value {
         Value::Size(SizeExpr::Bytes(bytes))
     }
@@ -58,7 +53,7 @@ impl fmt::Display for Value {
         match self {
             Value::Workload(workload) => f.write_str(workload.name()),
             Value::Subject(subject) => subject.fmt(f),
-            Value::Installed => f.write_str(keys::INSTALLED),
+            Value::Installed => f.write_str(INSTALLED),
             Value::Class(class) => class.fmt(f),
             Value::BlockSizes(sizes) => sizes.fmt(f),
             Value::Size(size) => size.fmt(f),
@@ -68,110 +63,17 @@ impl fmt::Display for Value {
             Value::Choice(name) => f.write_str(name),
             Value::Flag(flag) => flag.fmt(f),
             Value::Integer(number) => number.fmt(f),
-            Value::System => f.write_str(keys::SYSTEM),
+            Value::System => f.write_str(SYSTEM),
             Value::Folder(path) => path.display().fmt(f),
         }
     }
 }
 
-/// Reads one value (not a list) of a key.
-pub(super) fn parse(key: &'static Key, raw: &DeValue<'_>, place: &Place) -> Result<Value, Box<Invalid>> {
-    match (key.kind, raw) {
-        (Kind::Seconds { min, max }, DeValue::Integer(_) | DeValue::Float(_)) => {
-            within(key, place, float(raw), min..=max).map(Value::Seconds)
-        }
-        (Kind::Seconds { min, max }, DeValue::String(text)) => {
-            let seconds = duration(text).ok_or_else(|| no_time(key, place))?;
-            within(key, place, Some(seconds + 0.0), min..=max).map(Value::Seconds)
-        }
-        (Kind::Number { min, max }, DeValue::Integer(_) | DeValue::Float(_)) => {
-            within(key, place, float(raw), min..=max).map(Value::Number)
-        }
-        (Kind::Flag, DeValue::Boolean(flag)) => Ok(Value::Flag(*flag)),
-        (Kind::Integer { or_system: true, .. }, DeValue::String(text)) if text == keys::SYSTEM => {
-            Ok(Value::System)
-        }
-        (Kind::Integer { min, max, .. }, DeValue::Integer(number)) => {
-            let number = integer(number).and_then(|number| u64::try_from(number).ok());
-            within(key, place, number, min..=max).map(Value::Integer)
-        }
-        (Kind::Seconds { .. } | Kind::Number { .. } | Kind::Flag | Kind::Integer { .. }, _) => {
-            Err(wrong_type(key, raw, place))
-        }
-        (Kind::Size, DeValue::Integer(number)) => match integer(number) {
-            Some(number) => parse_size(key, &number.to_string(), place),
-            None => Err(size_error(
-                key,
-                &SizeError::TooLarge("the most is 16E - 1 bytes"),
-                place,
-            )),
-        },
-        // One size is a number as well.
-        (Kind::BlockSizes, DeValue::Integer(number)) => {
-            parse_text(key, &integer(number).unwrap_or(0).to_string(), place)
-        }
-        (_, DeValue::String(text)) => parse_text(key, text, place),
-        _ => Err(wrong_type(key, raw, place)),
-    }
-}
-
-fn parse_text(key: &'static Key, text: &str, place: &Place) -> Result<Value, Box<Invalid>> {
-    match key.kind {
-        Kind::Workload => WorkloadKind::of_name(text)
-            .map(Value::Workload)
-            .ok_or_else(|| unknown_choice(key, text, place, &WorkloadKind::ALL.map(WorkloadKind::name))),
-        Kind::Size => parse_size(key, text, place),
-        Kind::Subject if text == keys::INSTALLED => Ok(Value::Installed),
-        Kind::BlockSizes => text
-            .parse()
-            .map(Value::BlockSizes)
-            .map_err(|error: super::ParseNameError| {
-                unknown_name(text, place, "a size of blocks", error.known, &["0-1k", "1-2k"])
-            }),
-        Kind::Subject => match text.parse() {
-            Ok(subject) => Ok(Value::Subject(subject)),
-            Err(super::ParseNameError { known, .. }) => {
-                Err(unknown_name(text, place, "a subject", known, keys::SUBJECTS))
-            }
-        },
-        Kind::Class => match text.parse() {
-            Ok(class) => Ok(Value::Class(class)),
-            Err(super::ParseNameError { known, .. }) => Err(unknown_class(text, place, known)),
-        },
-        Kind::Folder if text.is_empty() || text.contains('\0') => Err(place
-            .error(
-                Problem::BadValue,
-                format!("`{}` needs the path of a folder", key.name),
-                "not a path",
-            )
-            .help(format!(
-                "leave it out for {}",
-                plain(&key.everywhere(Key::default))
-            ))),
-        Kind::Folder => Ok(Value::Folder(PathBuf::from(text))),
-        Kind::Choice(names) => match names.iter().find(|name| **name == text) {
-            Some(name) => Ok(Value::Choice(name)),
-            None => Err(unknown_choice(key, text, place, names)),
-        },
-        // The caller has dealt with numbers and flags.
-        Kind::Seconds { .. } | Kind::Number { .. } | Kind::Flag | Kind::Integer { .. } => Err(place.error(
-            Problem::WrongType,
-            format!("`{}` needs {}", key.name, key.kind),
-            "this is text",
-        )),
-    }
-}
-
-fn unknown_choice(key: &Key, text: &str, place: &Place, names: &[&str]) -> Box<Invalid> {
-    let what = format!("a value of `{}`", key.name);
-    unknown_name(text, place, &what, &names.join(", "), names)
-}
-
-/// The value of a text that a row of the table has as default; none where the row is wrong.
+/// The value of the default of a row, from its text; none if the row is wrong.
 pub(super) fn of_text(kind: Kind, text: &str) -> Option<Value> {
     Some(match kind {
         Kind::Workload => Value::Workload(WorkloadKind::of_name(text)?),
-        Kind::Subject if text == keys::INSTALLED => Value::Installed,
+        Kind::Subject if text == INSTALLED => Value::Installed,
         Kind::Subject => Value::Subject(text.parse().ok()?),
         Kind::Class => Value::Class(text.parse().ok()?),
         Kind::Size => Value::Size(text.parse().ok()?),
@@ -185,209 +87,7 @@ pub(super) fn of_text(kind: Kind, text: &str) -> Option<Value> {
     })
 }
 
-fn unknown_name(given: &str, place: &Place, what: &str, known: &str, offers: &[&str]) -> Box<Invalid> {
-    let label = match nearest(given, offers.iter().copied()) {
-        Some(offer) => format!("did you mean `{offer}`?"),
-        None => "not known".to_owned(),
-    };
-    place
-        .error(
-            Problem::BadValue,
-            format!("`{}` is not {what}", short(given)),
-            label,
-        )
-        .help(format!("known are: {known}"))
-}
-
-fn unknown_class(text: &str, place: &Place, known: &str) -> Box<Invalid> {
-    match text.split_once('=') {
-        Some(("ratio", ratio)) if ratio.parse::<f64>().is_ok() => place
-            .error(
-                Problem::OutOfRange,
-                format!("a ratio of {} cannot be made", short(ratio)),
-                "must be 1 to 100",
-            )
-            .help("ratio=1 does not compress at all, ratio=100 is the most; write for example ratio=2.5"),
-        Some(("ratio", _)) => place
-            .error(
-                Problem::BadValue,
-                format!("`{}` has no number for its ratio", short(text)),
-                "a number must follow `ratio=`",
-            )
-            .help("write for example ratio=2.5"),
-        _ => unknown_name(text, place, "a class", known, keys::CLASSES),
-    }
-}
-
-fn parse_size(key: &'static Key, text: &str, place: &Place) -> Result<Value, Box<Invalid>> {
-    let size = text.parse().map_err(|error| size_error(key, &error, place))?;
-    if let SizeExpr::Share { thousandths, of } = size {
-        // More than all of RAM is a question of safety for `size` and nonsense for these.
-        if key.at_most_whole.contains(&of) && thousandths > 100_000 {
-            return Err(place
-                .error(
-                    Problem::OutOfRange,
-                    format!("`{}` cannot be more than 100% of {of}", key.name),
-                    "at most 100%",
-                )
-                .help(format!("the default is {}", plain(&key.everywhere(Key::default)))));
-        }
-    }
-    Ok(Value::Size(size))
-}
-
-fn size_error(key: &Key, error: &SizeError, place: &Place) -> Box<Invalid> {
-    let problem = match error {
-        SizeError::Negative | SizeError::Zero | SizeError::TooLarge(_) => Problem::OutOfRange,
-        _ => Problem::BadValue,
-    };
-    let (label, help) = match error {
-        SizeError::UnknownUnit(unit) => {
-            let label = match nearest(unit, UNIT_NAMES.iter().copied()) {
-                Some(offer) => format!("did you mean the unit `{offer}`?"),
-                None => "no such unit".to_owned(),
-            };
-            (
-                label,
-                "units are K, M, G, T (1024), the same as KiB, MiB, GiB, TiB, and KB, MB, GB, TB (1000)",
-            )
-        }
-        SizeError::UnknownBase(base) => {
-            let label = match nearest(base, ["ram", "size", "limit"]) {
-                Some(offer) => format!("did you mean `{offer}`?"),
-                None => "neither ram, size nor limit".to_owned(),
-            };
-            (label, "write 25% (of RAM), 120% size or 50% limit")
-        }
-        error => (
-            error.to_string(),
-            "write 1G, 512M, 64KiB, a number of bytes, 25% (of RAM), 120% size or 50% limit",
-        ),
-    };
-    place
-        .error(problem, format!("`{}` needs a size", key.name), label)
-        .help(help)
-}
-
-/// A number in the bounds of its key; none is one that nothing of ours can hold.
-fn within<T: PartialOrd>(
-    key: &Key,
-    place: &Place,
-    number: Option<T>,
-    bounds: RangeInclusive<T>,
-) -> Result<T, Box<Invalid>> {
-    number
-        .filter(|number| bounds.contains(number))
-        .ok_or_else(|| out_of_range(key, place))
-}
-
-fn no_time(key: &Key, place: &Place) -> Box<Invalid> {
-    place
-        .error(
-            Problem::BadValue,
-            format!("`{}` needs {}", key.name, key.kind),
-            "not a time",
-        )
-        .help("write a number of seconds, or \"500ms\", \"2s\", \"5min\", \"1h\"")
-}
-
-/// A whole number or one with decimals.
-fn float(raw: &DeValue<'_>) -> Option<f64> {
-    let number: f64 = match raw {
-        DeValue::Integer(number) => integer(number)? as f64,
-        DeValue::Float(number) => number.as_str().parse().ok()?,
-        _ => return None,
-    };
-    // Adding zero turns -0.0 into 0.0, which is written alike.
-    Some(number + 0.0)
-}
-
-/// `20us`, `500ms`, `2s`, `5min`, `1h` or a plain number, in seconds.
-fn duration(text: &str) -> Option<f64> {
-    let text = text.trim();
-    let end = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(end);
-    let number: f64 = number.trim().parse().ok()?;
-    match unit {
-        "" | "s" => Some(number),
-        "us" => Some(number / 1e6),
-        "ms" => Some(number / 1000.0),
-        "min" => Some(number * 60.0),
-        "h" => Some(number * 3600.0),
-        _ => None,
-    }
-}
-
-fn integer(number: &toml::de::DeInteger<'_>) -> Option<i128> {
-    i128::from_str_radix(number.as_str(), number.radix()).ok()
-}
-
-fn out_of_range(key: &Key, place: &Place) -> Box<Invalid> {
-    place
-        .error(
-            Problem::OutOfRange,
-            format!("`{}` is out of range", key.name),
-            format!("must be {}", plain(&key.kind.to_string())),
-        )
-        .help(format!(
-            "{}; the default is {}",
-            plain(&key.everywhere(|key| key.meaning.to_owned())),
-            plain(&key.everywhere(Key::default))
-        ))
-}
-
-pub(super) fn wrong_type(key: &Key, raw: &DeValue<'_>, place: &Place) -> Box<Invalid> {
-    let found = type_name(raw);
-    place
-        .error(
-            Problem::WrongType,
-            format!(
-                "`{}` needs {}, not {found}",
-                key.name,
-                plain(&key.kind.to_string())
-            ),
-            format!("this is {found}"),
-        )
-        .help(format!("for example: {} = {}", key.name, example(key)))
-}
-
-/// A line that would be right, as help.
-fn example(key: &Key) -> String {
-    let text = match key.kind {
-        Kind::Workload => "\"compression\"",
-        Kind::Subject => "\"zram:lz4\"",
-        Kind::Class => "\"runs20\"",
-        Kind::Size => "\"512M\"",
-        Kind::BlockSizes => "\"0-1k\"",
-        Kind::Choice(names) => return quoted(names.first().copied().unwrap_or_default()),
-        Kind::Flag => "true",
-        Kind::Seconds { .. } => "2.5",
-        Kind::Number { .. } => "1",
-        Kind::Integer { .. } => "10",
-        Kind::Folder => "\"/var/tmp\"",
-    };
-    text.to_owned()
-}
-
-/// The TOML type of a value, in words.
-pub(super) fn type_name(raw: &DeValue<'_>) -> &'static str {
-    match raw {
-        DeValue::String(_) => "text",
-        DeValue::Integer(_) => "a whole number",
-        DeValue::Float(_) => "a number with decimals",
-        DeValue::Boolean(_) => "a boolean",
-        DeValue::Datetime(_) => "a date",
-        DeValue::Array(_) => "a list",
-        DeValue::Table(_) => "a table",
-    }
-}
-
-/// Words of the key table without their Markdown.
-fn plain(words: &str) -> String {
-    words.replace('`', "")
-}
-
-/// A given text, cut so that a message stays a line.
+/// A text of the user, shortened so that a message stays one line.
 pub(super) fn short(text: &str) -> String {
     let mut shown: String = text
         .chars()

@@ -1,5 +1,5 @@
-// The live page: takes events from the monitor, draws them as panels with one time axis, and passes on what is asked.
-// Words from outside are only ever put into text nodes.
+// The live page: receives events of the monitor, draws panels with a common time axis, and sends the user's actions.
+// Received text goes into text nodes only.
 (function () {
 "use strict";
 
@@ -7,25 +7,25 @@ const { UNITS, element, swatch, forgetColours, seriesFor, stackUp, columnsOf, ne
 const byId = id => document.getElementById(id);
 const token = new URLSearchParams(location.search).get("token") ?? "";
 
-// Beyond this many rows the older half is thinned to half, so that a page left open stays light.
+// Above this many rows, the older half is thinned to half, so that a page that stays open needs little memory.
 const MOST_ROWS = 4000;
 const WIDTHS = [["1 min", 60], ["5 min", 300], ["30 min", 1800], ["all", Infinity]];
-// The panel of all RAM stands for two here, and so is higher.
+// The panel of all RAM replaces two panels of the report, so it is higher.
 const HEIGHT_OF_RAM = 210;
-// Gauges that are values in the table and no line: they are not used, or are of another thing than their panel.
+// Gauges of the table without a line: they have another meaning or scale than their panel.
 const NOT_DRAWN = ["swap-total", "compressed-holds"];
 
-// ---------------------------------------------------------------- what is known
+// ---------------------------------------------------------------- state
 
 const known = { hello: null, target: null, devices: [], marks: [], status: {}, messages: [] };
-// Rows as columns: seconds, then a column a series, null where nothing is known.
+// Columns of rows: seconds, then one column per series; null means unknown.
 const rows = { t: [], columns: [], step: [] };
 let series = [];
 let panelsDrawn = [];
 let lastId = null;
 let stale = true;
 
-// What is behind a column: its own values, and how they are drawn.
+// Builds the series from the hello event: their values and how to draw them.
 function describe(hello) {
   panelsDrawn = hello.panels.filter(panel => panel.height > 0 && panel.id !== "moved")
     .map(panel => panel.id === "whole" ? { ...panel, height: HEIGHT_OF_RAM } : panel);
@@ -39,7 +39,7 @@ function describe(hello) {
 const ofPanel = panel => series.filter(one => one.panel === panel.id && isThere(one));
 const drawnOf = panel => ofPanel(panel).filter(one => !one.bare);
 
-// Of the slots for swap devices only those that have a device.
+// Only slots with a swap device.
 function isThere(one) {
   return !/^device\d$/.test(one.key) || known.devices[+one.key.slice(6)] !== undefined || one.key === "device0";
 }
@@ -62,7 +62,7 @@ function push(time, values, step) {
   rows.columns.forEach((column, at) => column.push(values === null ? null : values[at + 1]));
 }
 
-// A stretch without samples becomes a row without values: a gap, never a line across it.
+// An interval without samples becomes a row without values: a gap without a line across it.
 function take(list, step) {
   for (const values of list) {
     const time = values[0] / 1000, last = rows.t[rows.t.length - 1];
@@ -75,7 +75,7 @@ function take(list, step) {
   stale = true;
 }
 
-// Two rows of the older half become their mean; beside a gap they stay as they are.
+// Each two rows of the older half become their mean, except beside a gap.
 function thin() {
   const half = rows.t.length >> 1;
   const keep = { t: [], step: [], columns: rows.columns.map(() => []) };
@@ -126,7 +126,7 @@ function connection(state, words) {
   stale = true;
 }
 
-// The stream as the browser's EventSource would read it; that one cannot send the token in a header.
+// Reads the event stream itself: the browser's EventSource cannot send the token in a header.
 async function listen() {
   const headers = { "X-Plimsoll": token };
   if (lastId !== null) headers["Last-Event-ID"] = lastId;
@@ -184,7 +184,7 @@ async function stayConnected() {
 // ---------------------------------------------------------------- view
 
 const view = { follow: true, frozen: false, width: 60, from: 0, to: 60, at: null };
-// All faults are far more than those that have to read.
+// Minor faults are far more frequent than major faults and would hide them.
 const hidden = new Set(["minor"]);
 let plots = [];
 
@@ -220,7 +220,7 @@ function reset() {
   draw();
 }
 
-// Seconds since the start as h:mm:ss, with decimals only where they say something.
+// Seconds since the start as h:mm:ss, with decimals only if they are not zero.
 function clock(seconds) {
   const sign = seconds < -0.0005 ? "\u2212" : "", whole = Math.abs(seconds);
   const rest = (whole % 60).toFixed(1).replace(/\.0$/, ""), minutes = Math.floor(whole / 60);
@@ -248,7 +248,7 @@ const panels = chart.timeline({
   least: () => 3 / (known.hello?.hz ?? 10),
   data: dataFor,
   series: (panel, list) => seriesFor(panel, list).map((one, at) => at > 0 && !panel.stack ? { ...one, show: !hidden.has(list[at - 1].key) } : one),
-  // Swap that is used by a quarter or more is seen as a part of all there is.
+  // From a quarter of swap in use, the scale shows all of swap.
   top: (panel, high) => { const size = panel.id === "swap" ? newest("swap-total") ?? 0 : 0; return high > size / 4 ? size : 0; },
   ready: plot => plot.over.addEventListener("mouseleave", () => { if (view.follow) { view.at = null; panels.fillReadout(); } }),
   key: (one, panel, index, at) => panel.stack ? element("span", { class: "key" }, swatch(one, false), one.label) : element("button", {
@@ -283,7 +283,7 @@ function draw() {
   panelsDrawn.forEach((panel, index) => plots[index].batch(() => {
     plots[index].setData(dataFor(panel, drawnOf(panel)), false);
     plots[index].setScale("x", { min: view.from, max: view.to });
-    // Where the window stands still, new rows in it change no scale, and so nothing would be drawn.
+    // New rows in a fixed window change no scale, so uPlot would not redraw.
     if (!view.follow) plots[index].redraw();
   }));
   if (view.at !== null) {
@@ -311,7 +311,7 @@ function toMark(direction) {
   if (next !== undefined) show(next);
 }
 
-// Moves the view so that the time is in it, and the crosshair there.
+// Scrolls the view to a time and moves the crosshair there.
 function show(time) {
   const width = view.to - view.from;
   if (time < view.from || time > view.to) zoom(time - width / 2, time + width / 2);
@@ -338,7 +338,7 @@ function showHead() {
   document.title = `${target ? target.title : "Plimsoll watch"} \u2013 ${hello?.hostname ?? ""}`;
   byId("trim").disabled = !target || target.ended !== null;
   byId("mode").textContent = status.replay ? "REPLAY" : "LIVE";
-  const notices = [target?.trouble, target?.unread ? `${target.unread} more processes are not read` : null, status.busy ? status.busy + "\u2026" : null,
+  const notices = [target?.trouble, target?.unread ? `${target.unread} more processes are not sampled` : null, status.busy ? status.busy + "\u2026" : null,
     status.ended, status.unlocked ? `memory not locked: ${status.unlocked}` : null];
   byId("notices").textContent = notices.filter(Boolean).join(" \u00b7 ");
   showFigures();
@@ -379,7 +379,7 @@ async function act(name, body = "") {
 
 let confirmed = () => {};
 
-// Asks before something is done to other programs' memory.
+// Asks for confirmation before an action on the memory of other programs.
 function ask(title, lines, word, then) {
   confirmed = then;
   byId("confirm-title").textContent = title;
@@ -390,14 +390,14 @@ function ask(title, lines, word, then) {
 
 async function release() {
   const plan = await act("release-plan");
-  if (plan !== null) ask("Release standby memory and page cache?", JSON.parse(plan), "Release", () => act("release"));
+  if (plan !== null) ask("Release reclaimable cache?", JSON.parse(plan), "Release", () => act("release"));
 }
 
 function trim() {
   if (byId("trim").disabled) return;
   const title = known.target.title;
-  const lines = ["Its pages go out of RAM, to swap or to their files.", "What it needs comes back by page faults, which take it time."];
-  // The server refuses when another target has been chosen meanwhile.
+  const lines = ["The kernel moves its pages from RAM to swap or to their files.", "Its next accesses to them take page faults, which slow it down."];
+  // The server refuses if the target has changed meanwhile.
   ask(`Trim ${title}?`, lines, "Trim", () => act("trim", title));
 }
 
@@ -413,7 +413,7 @@ function keys(event) {
   };
   const actions = { m: () => byId("note").focus(), T: trim, e: release, k: () => act("page-flags") };
   for (const number of "1234") actions[number] = () => act("mark", number);
-  // On the terminal t chooses a target: only T trims.
+  // In the terminal, t chooses a target: only T trims.
   const key = event.key.length === 1 && event.key !== "T" ? event.key.toLowerCase() : event.key;
   const action = views[key] ?? (known.hello?.actions ? actions[key] : undefined);
   if (action) { event.preventDefault(); action(); }
@@ -450,7 +450,7 @@ function wire() {
     for (const plot of plots) if (width > 0 && plot.width !== width) plot.setSize({ width, height: plot.height });
   }).observe(byId("plots"));
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { forgetColours(); build(); });
-  // Drawn when something is new and the page is seen, at most four times a second.
+  // Draws if the page is visible and has new data, at most four times a second.
   setInterval(() => { if (stale && !view.frozen && !document.hidden) draw(); }, 250);
 }
 

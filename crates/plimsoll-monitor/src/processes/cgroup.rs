@@ -1,19 +1,18 @@
-//! Memory cgroups of others: what caps them, what they use, what they refault.
+//! Memory cgroups of other programs: caps, usage, refaults.
 
 use std::path::{Path, PathBuf};
 
 use plimsoll_proc::cgroup::{self, CgroupVersion, Field, MemoryCgroup};
 use serde::Serialize;
 
-/// What kind of cap a cgroup has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CapKind {
-    /// Beyond it the OOM killer comes: `memory.max` (v2), `memory.limit_in_bytes` (v1).
+    /// Above it, the OOM killer runs: `memory.max` (v2), `memory.limit_in_bytes` (v1).
     Limit,
-    /// Beyond it processes are held up and reclaimed: `memory.high` (v2).
+    /// Above it, the kernel throttles processes and reclaims: `memory.high` (v2).
     High,
-    /// Beyond it pages go first when the whole machine is short: `memory.soft_limit_in_bytes` (v1). It holds nobody
+    /// Above it, global reclaim takes the cgroup's pages first: `memory.soft_limit_in_bytes` (v1). It limits no process
     /// by itself.
     Soft,
 }
@@ -27,7 +26,7 @@ impl CapKind {
         }
     }
 
-    /// The word that a table has room for.
+    /// Short form for a table.
     pub fn word(self) -> &'static str {
         match self {
             CapKind::Limit => "limit",
@@ -37,42 +36,39 @@ impl CapKind {
     }
 }
 
-/// A cap on the memory of a cgroup and of those below it.
+/// A cap on the memory of a cgroup and its descendants.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Cap {
-    /// What kind.
     pub kind: CapKind,
-    /// Bytes that may be used.
     pub bytes: u64,
-    /// Bytes that the capped cgroup uses.
+    /// Bytes in use by the capped cgroup.
     pub usage: Option<u64>,
-    /// The control file that has it.
     pub file: PathBuf,
 }
 
-/// A memory cgroup at one moment. What its version does not have, or this user may not read, is None.
+/// A memory cgroup at one moment. A value is None if the cgroup version lacks it or this user may not read it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Cgroup {
-    /// Caps set on it, not on those above it.
+    /// Caps set on the cgroup itself, not on its ancestors.
     pub caps: Vec<Cap>,
-    /// Bytes used by it and those below it.
+    /// Bytes in use, with its descendants.
     pub usage: Option<u64>,
-    /// Pages of anonymous memory that were reclaimed and came back, it and those below it.
+    /// Refaulted anonymous pages, with its descendants.
     pub refaults_anon: Option<u64>,
-    /// Pages of files that were reclaimed and came back.
+    /// Refaulted file pages, with its descendants.
     pub refaults_file: Option<u64>,
     /// Bytes of swap, compressed or not (v2).
     pub swap: Option<u64>,
-    /// Bytes that zswap holds, before compression (v2).
+    /// Bytes in zswap, before compression (v2).
     pub zswapped: Option<u64>,
-    /// Bytes that they take after compression (v2).
+    /// Bytes in zswap, after compression (v2).
     pub zswap: Option<u64>,
-    /// Microseconds in which some of its tasks waited for memory (v2's `memory.pressure`).
+    /// Microseconds in which some task waited for memory (v2's `memory.pressure`).
     pub stalled_us: Option<u64>,
 }
 
 impl Cgroup {
-    /// Reads the cgroup at `folder`. A file that is not there is a value that is None.
+    /// Reads the cgroup at `folder`. A missing file gives None.
     pub fn read(folder: &Path, version: CgroupVersion) -> Cgroup {
         let group = MemoryCgroup::new(folder, version);
         let usage = group.usage().ok();
@@ -99,7 +95,7 @@ impl Cgroup {
         }
     }
 
-    /// Pages that were reclaimed and came back, where the kernel counts them.
+    /// All refaulted pages, if the kernel counts them.
     pub fn refaults(&self) -> Option<u64> {
         Some(self.refaults_anon? + self.refaults_file?)
     }
@@ -120,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn v1_counts_those_below_and_knows_no_limit_by_its_size() {
+    fn v1_counts_descendants_and_treats_a_huge_limit_as_none() {
         let folder = folder(&[
             ("memory.usage_in_bytes", "4096\n"),
             ("memory.limit_in_bytes", "9223372036854771712\n"),
@@ -164,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cgroup_that_is_gone_knows_nothing() {
+    fn a_removed_cgroup_has_no_values() {
         let gone = Cgroup::read(Path::new("/nowhere"), CgroupVersion::V2);
         assert_eq!(gone, Cgroup::default());
     }

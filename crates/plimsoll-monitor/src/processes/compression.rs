@@ -1,4 +1,4 @@
-//! How much of what is swapped out is kept compressed in RAM.
+//! The share of swapped memory that RAM holds compressed.
 
 use plimsoll_proc::zram::Zram;
 use plimsoll_proc::{Tree, meminfo, swaps};
@@ -6,44 +6,44 @@ use serde::Serialize;
 
 use super::cgroup::Cgroup;
 
-/// What is behind the swap of this machine.
+/// Contents of the swap devices and of zswap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SwapStore {
-    /// Bytes in use on zram devices.
+    /// Used bytes on zram devices.
     pub on_zram: u64,
-    /// Bytes in use on other devices and files.
+    /// Used bytes on other devices and files.
     pub elsewhere: u64,
-    /// Bytes that the zram devices hold, before compression.
+    /// Bytes on the zram devices, before compression.
     pub zram_original: u64,
-    /// Bytes of RAM that they take for it.
+    /// RAM in use by the zram devices.
     pub zram_used: u64,
-    /// Bytes that zswap holds for all devices, before compression.
+    /// Bytes in zswap for all devices, before compression.
     pub zswapped: u64,
 }
 
-/// The compressed share of what a process has swapped out.
+/// Compressed share of the swapped memory of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Compressed {
     /// 0 to 1.
     pub share: f64,
-    /// Size before by size after compression, of the store as a whole; None where nothing is compressed.
+    /// Compression ratio (original size / compressed size) of the whole store; None if nothing is compressed.
     pub ratio: Option<f64>,
-    /// Whose share that is: of the process itself, or of its cgroup.
+    /// Scope of the share.
     pub known_of: KnownOf,
 }
 
-/// Whose compressed share is known.
+/// Scope of a compressed share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum KnownOf {
     /// The process: all swap of the machine is of one kind.
     Process,
-    /// Its cgroup, in which the kernel counts zswap.
+    /// The cgroup, for which the kernel counts zswap.
     Cgroup,
 }
 
 impl SwapStore {
-    /// Reads what is in use now. What cannot be read counts as not there.
+    /// Reads the current contents. Unreadable values are zero.
     pub fn read() -> SwapStore {
         let mut store = SwapStore::default();
         for area in swaps::active().unwrap_or_default() {
@@ -62,15 +62,14 @@ impl SwapStore {
         store
     }
 
-    /// The compressed share of `swap` bytes of a process of `cgroup`; None where it is not known, or nothing is
-    /// swapped out.
+    /// Compressed share of `swap` bytes of a process of `cgroup`; None if `swap` is zero or the share is unknown.
     pub fn compressed(&self, swap: u64, cgroup: Option<&Cgroup>) -> Option<Compressed> {
         let ratio = |before: u64, after: u64| (after > 0).then(|| before as f64 / after as f64);
         if swap == 0 {
             return None;
         }
         if self.zswapped > 0 {
-            // Which pages zswap holds is counted by cgroup, not by process.
+            // The kernel counts zswap pages for each cgroup, not for each process.
             let cgroup = cgroup?;
             let (zswapped, swapped) = (cgroup.zswapped?, cgroup.swap.filter(|swap| *swap > 0)?);
             return (self.on_zram == 0).then(|| Compressed {
@@ -108,7 +107,7 @@ mod tests {
     };
 
     #[test]
-    fn the_share_is_said_only_where_it_is_known() {
+    fn an_unknown_compressed_share_is_none() {
         let all = ZRAM.compressed(10, None).unwrap();
         assert_eq!(
             (all.share, all.ratio, all.known_of),
@@ -125,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn zswap_is_known_of_cgroups() {
+    fn the_share_of_zswap_is_that_of_the_cgroup() {
         let store = SwapStore {
             elsewhere: 900,
             zswapped: 300,

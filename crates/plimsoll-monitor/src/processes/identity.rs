@@ -1,24 +1,25 @@
-//! Which process a number means.
+//! Identity of a process.
 
 use std::io;
 
 use plimsoll_proc::PidStat;
 use serde::Serialize;
 
-/// A process, told from a later one of the same number by when it started.
+/// A process. The start time distinguishes it from a later process with the same pid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct Identity {
-    /// Process id, as this process sees it.
+    /// Process id in this process's namespace.
     pub pid: u32,
-    /// Start in clock ticks since boot: field 22 of `/proc/PID/stat`.
+    /// Start time in clock ticks since boot: field 22 of `/proc/PID/stat`.
     pub start_ticks: u64,
 }
 
 impl Identity {
-    /// The process that has the number `pid` now.
+    /// The process that has this pid now.
     ///
     /// # Errors
-    /// `NotFound` when there is none, and an error of the system when its folder in `/proc` cannot be read.
+    ///
+    /// `NotFound` if there is none, otherwise the error of reading its `/proc` folder.
     pub fn of(pid: u32) -> io::Result<Identity> {
         let mut buffer = Vec::new();
         let stat = PidStat::read(pid, &mut buffer)?;
@@ -28,8 +29,7 @@ impl Identity {
         })
     }
 
-    /// Whether that very process still runs. One that has ended and only waits for its parent to notice does not,
-    /// and neither does another process that got the number since.
+    /// Whether this process still runs. False for a zombie and for another process with the same pid.
     pub fn is_alive(&self) -> bool {
         PidStat::read(self.pid, &mut Vec::new())
             .is_ok_and(|stat| stat.start_ticks == self.start_ticks && stat.is_alive())

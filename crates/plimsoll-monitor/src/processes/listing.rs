@@ -1,4 +1,4 @@
-//! Two snapshots made into a list of processes with their rates: what `plimsoll ps` shows.
+//! List of processes with rates between two snapshots: the output of `plimsoll ps`.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -15,102 +15,91 @@ use super::snapshot::Snapshot;
 use super::storm::{Storm, storms};
 use super::users::Users;
 
-/// Version of [`Listing`] as a JSON document: it grows when a field changes its meaning or goes away.
+/// Schema version of [`Listing`] in JSON. A removed field or a changed meaning raises it.
 pub const LISTING_SCHEMA: u32 = 1;
 
-/// Processes with what they did between two snapshots.
+/// Processes with their rates between two snapshots.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Listing {
-    /// [`LISTING_SCHEMA`].
     pub schema: u32,
-    /// Seconds between the snapshots.
     pub interval_s: f64,
-    /// Pages of the whole machine that were reclaimed and came back, a second (`/proc/vmstat`).
+    /// Refaulted pages of the whole machine per second (`/proc/vmstat`).
     pub refaults_per_s: Option<f64>,
-    /// What measuring the proportional sets cost, where it was asked for.
+    /// Cost of measuring PSS, if it was measured.
     pub pss_cost: Option<PssCost>,
-    /// The processes, by number until they are sorted.
+    /// Processes, by pid until they are sorted.
     pub processes: Vec<Entry>,
     /// Fault storms, the most expensive first.
     pub storms: Vec<Storm>,
-    /// What is not in the list, and why.
+    /// Missing processes and values, with the reason.
     pub notes: Vec<String>,
 }
 
-/// A process of a [`Listing`]. What is None is not known: see the notes.
+/// A process of a [`Listing`]. None means unknown: see the notes.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Entry {
-    /// Which one.
     #[serde(flatten)]
     pub identity: Identity,
-    /// Process id of its parent.
+    /// Parent pid.
     pub parent: u32,
-    /// Number of its effective user.
+    /// Effective uid.
     pub uid: Option<u32>,
-    /// Name of that user, or the number.
+    /// User name, or the uid if it has no name.
     pub user: Option<String>,
-    /// Its name, at most 15 bytes, as it is.
+    /// Name, at most 15 bytes, not sanitized.
     pub name: String,
-    /// Arguments apart by spaces, as they are; empty where there are none.
+    /// Arguments separated by spaces, not sanitized; empty if there are none.
     pub command: Option<String>,
-    /// State letter.
     pub state: char,
     /// Working set: resident bytes.
     pub wss: u64,
-    /// The part of it that is anonymous.
     pub anon: Option<u64>,
-    /// The part of it that is files.
     pub file: Option<u64>,
-    /// The part of it that is shared memory.
     pub shmem: Option<u64>,
-    /// Proportional set in bytes, where it was asked for.
+    /// Proportional set size in bytes, if it was measured.
     pub pss: Option<u64>,
-    /// Bytes swapped out.
     pub swap: Option<u64>,
-    /// The compressed share of them, where it is known.
+    /// Compressed share of the swapped bytes, if known.
     pub compressed: Option<Compressed>,
-    /// What it did each second; None for a process that came between the snapshots.
+    /// Rates; None for a process that started between the snapshots.
     pub rates: Option<Rates>,
-    /// Pages a second that its cgroup reclaimed and got back.
+    /// Refaulted pages of its cgroup per second.
     pub cgroup_refaults_per_s: Option<f64>,
-    /// What the OOM killer thinks of it.
+    /// Badness for the OOM killer, 0 to 2000.
     pub oom_score: Option<u64>,
-    /// What was set for that.
+    /// Adjustment of the badness, -1000 to 1000.
     pub oom_score_adj: Option<i64>,
-    /// Its memory cgroup.
     pub cgroup: Option<PathBuf>,
-    /// The caps of its cgroup and of those above it, the tightest first.
+    /// Caps of its cgroup and of the cgroup's ancestors, the tightest first.
     pub caps: Vec<Cap>,
-    /// Its own limits (`ulimit`) that are set.
+    /// Resource limits of the process (`ulimit`), without unlimited ones.
     pub limits: Vec<OwnLimit>,
-    /// Whether it is in a fault storm.
+    /// Whether the process takes part in a fault storm.
     pub storm: bool,
 }
 
-/// What measuring proportional sets cost.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct PssCost {
-    /// Processes whose page tables were walked.
+    /// Processes whose page tables the kernel walked.
     pub processes: usize,
-    /// Their working sets in bytes.
+    /// Sum of their working sets in bytes.
     pub wss: u64,
-    /// Seconds that it took.
+    /// Duration.
     pub seconds: f64,
 }
 
-/// A limit of a process's own on memory.
+/// A resource limit on the memory of a process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct OwnLimit {
-    /// As in `ulimit -v`, `-d`, `-l`, `-m`.
+    /// Option of `ulimit`: `-v`, `-d`, `-l`, `-m`.
     pub option: &'static str,
-    /// Bytes allowed.
     pub bytes: u64,
-    /// Bytes that count.
+    /// Bytes in use that count towards the limit.
     pub usage: Option<u64>,
 }
 
 impl Listing {
-    /// What happened between `before` and `after`, of which the latter has the details.
+    /// The activity between `before` and `after`. `after` has the details.
     pub fn between(before: &Snapshot, after: &Snapshot, users: &Users) -> Listing {
         let seconds = after.at_ns.saturating_sub(before.at_ns) as f64 / 1e9;
         let storms = storms(before, after);
@@ -192,7 +181,7 @@ impl Entry {
     }
 }
 
-/// The limits that are set, those that count first.
+/// The finite limits, the effective ones first.
 fn own_limits(process: &Process) -> Vec<OwnLimit> {
     let Some(detail) = &process.detail else {
         return Vec::new();
@@ -235,13 +224,12 @@ fn pss_cost(snapshot: &Snapshot) -> Option<PssCost> {
     (cost.processes > 0).then_some(cost)
 }
 
-/// What is missing, and why.
+/// Missing processes and values, with the reason.
 fn notes(snapshot: &Snapshot) -> Vec<String> {
     let mut notes = Vec::new();
     if snapshot.denied > 0 {
         notes.push(format!(
-            "{} processes of other users are left out: /proc does not show them to this user (hidepid); run as root \
-             to see them",
+            "cannot list {} processes of other users: /proc hides them (hidepid); run as root to see them",
             snapshot.denied
         ));
     }
@@ -257,8 +245,8 @@ fn notes(snapshot: &Snapshot) -> Vec<String> {
     }
     for (name, count) in denied {
         notes.push(format!(
-            "{} of {count} processes of other users may not be read by this user: shown as -; run as root to see it",
-            what_is_in(name)
+            "cannot read {} of {count} processes of other users: shown as -; run as root to see it",
+            content_of(name)
         ));
     }
     if snapshot.hides {
@@ -270,7 +258,7 @@ fn notes(snapshot: &Snapshot) -> Vec<String> {
     notes
 }
 
-fn what_is_in(file: &str) -> &'static str {
+fn content_of(file: &str) -> &'static str {
     match file {
         "smaps_rollup" => "the proportional set",
         "cmdline" => "the command line",

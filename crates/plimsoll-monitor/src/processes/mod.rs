@@ -1,11 +1,12 @@
-//! One process after the other: working set, swap, faults, caps, and the fault-storm detector.
+//! Processes: working set, swap, faults, caps, and the fault-storm detector.
 //!
 //! ```text
 //! /proc, cgroups -> Observer -> Snapshot -+-> storms()
 //!                                         +-> Listing -> render()
 //! ```
 //!
-//! Invariant: reading (`Observer`, `list`), computing (`storms`, `Listing::between`) and showing (`render`) are apart.
+//! Invariant: reading (`Observer`, `list`), computing (`storms`, `Listing::between`) and rendering (`render`) are
+//! separate.
 
 mod cgroup;
 mod compression;

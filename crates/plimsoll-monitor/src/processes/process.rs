@@ -1,4 +1,4 @@
-//! What is known of a process.
+//! A process and its `/proc` files.
 
 use std::io;
 use std::time::Instant;
@@ -8,84 +8,81 @@ use plimsoll_proc::{Folder, PidStat, PidStatus, command_line, oom, smaps_rollup}
 
 use super::identity::Identity;
 
-/// A process at one moment. What this user may not read is None.
+/// A process at one moment. None means that this user may not read the value.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Process {
-    /// Which one.
     pub identity: Identity,
-    /// Process id of its parent; 0 for none that can be seen.
+    /// Parent pid; 0 if the parent is not visible.
     pub parent: u32,
-    /// Its name, at most 15 bytes. As it is: to be made [`sanitize`](plimsoll_model::sanitize::sanitize) before it is shown.
+    /// Name, at most 15 bytes. Callers must [`sanitize`](plimsoll_model::sanitize::sanitize) it before display.
     pub name: String,
     /// State letter of `/proc/PID/stat`: `R`, `S`, `D`, `T`, `Z`, ...
     pub state: char,
-    /// Whether it is a thread of the kernel, which has no memory of its own.
+    /// Whether it is a kernel thread, which has no memory of its own.
     pub kernel_thread: bool,
-    /// Minor faults since its start, which were served without waiting for a device.
+    /// Minor faults since its start: served without waiting for a device.
     pub minor_faults: u64,
-    /// Major faults since its start, which had to read (from zram too).
+    /// Major faults since its start: read from a device (zram too).
     pub major_faults: u64,
     /// CPU time in user mode since its start, in microseconds.
     pub user_us: u64,
     /// CPU time in the kernel since its start, in microseconds.
     pub system_us: u64,
-    /// Resident bytes, as roughly as `/proc/PID/stat` has them.
+    /// Resident bytes with the low accuracy of `/proc/PID/stat`.
     pub resident: u64,
     /// Text of `/proc/PID/cgroup`.
     pub cgroups: Option<String>,
-    /// What takes more reading, where it was asked for.
+    /// Values that are slower to read, for [`Depth::Detail`] and up.
     pub detail: Option<Detail>,
 }
 
-/// What takes more reading.
+/// Values that are slower to read.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Detail {
-    /// Arguments, apart by spaces; empty where there are none. As it is, like the name.
+    /// Arguments separated by spaces; empty if there are none. Not sanitized.
     pub command: Option<String>,
-    /// Memory, user.
     pub status: PidStatus,
-    /// Proportional set, where it was asked for.
+    /// Proportional set size, if it was measured.
     pub pss: Option<Proportional>,
-    /// What the OOM killer thinks of it, 0 to 2000: the highest goes first.
+    /// Badness for the OOM killer, 0 to 2000: the highest is killed first.
     pub oom_score: Option<u64>,
-    /// What was set for it, -1000 (never) to 1000.
+    /// Adjustment of the badness, -1000 (never) to 1000.
     pub oom_score_adj: Option<i64>,
-    /// Limits on its memory.
     pub limits: Limits,
-    /// Files that this user may not read.
+    /// Names of the files that this user may not read.
     pub denied: Vec<&'static str>,
 }
 
-/// The proportional set of a process: shared pages count by how many share them.
+/// Proportional set size (PSS) of a process: a shared page counts for 1/n in each of n processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Proportional {
-    /// Bytes.
     pub bytes: u64,
-    /// Microseconds that counting took.
+    /// Microseconds that the kernel took to count.
     pub took_us: u64,
 }
 
-/// How much of a process is read.
+/// How much of a process to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Depth {
-    /// `stat` and `cgroup`: counters, and what is needed to find fault storms.
+    /// `stat` and `cgroup`: counters, enough for fault storms.
     Counters,
-    /// All but the proportional set.
+    /// All but the proportional set size.
     Detail,
-    /// All. Counting the proportional set walks the page tables, 13 ms a GiB, and holds up the process meanwhile.
+    /// All. For PSS the kernel walks the page tables, 13 ms per GiB, and blocks the process meanwhile.
     Proportional,
 }
 
 impl Process {
-    /// Reads the process that has the number `pid` now.
+    /// Reads the process that has this pid now.
     ///
     /// # Errors
-    /// `NotFound` when it has ended, `PermissionDenied` when this user may not see it.
+    ///
+    /// `NotFound` if it has ended, `PermissionDenied` if this user may not see it.
     pub fn read(pid: u32, depth: Depth) -> io::Result<Process> {
         Self::read_with(pid, depth, &mut Vec::with_capacity(4096))
     }
 
-    /// As [`Process::read`], through a buffer that is kept.
+    /// Like [`Process::read`], with a reusable buffer.
     pub(super) fn read_with(pid: u32, depth: Depth, buffer: &mut Vec<u8>) -> io::Result<Process> {
         let folder = Folder::open(pid)?;
         let stat = PidStat::parse(folder.read("stat", buffer)?).ok_or_else(|| {
@@ -124,13 +121,12 @@ impl Process {
         Ok(process)
     }
 
-    /// Bytes of the working set: exact where they were read, otherwise as `/proc/PID/stat` has them.
+    /// Working set in bytes: exact if `status` was read, otherwise from `/proc/PID/stat`.
     pub fn wss(&self) -> u64 {
         let exact = self.detail.as_ref().and_then(|detail| detail.status.wss());
         exact.unwrap_or(self.resident)
     }
 
-    /// Bytes swapped out, where they were read.
     pub fn swap(&self) -> Option<u64> {
         self.detail.as_ref()?.status.swap
     }

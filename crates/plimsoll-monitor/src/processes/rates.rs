@@ -4,25 +4,23 @@ use serde::Serialize;
 
 use super::process::Process;
 
-/// What a process did each second.
+/// Rates of a process between two snapshots.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct Rates {
-    /// Minor faults a second.
     pub minor_per_s: f64,
-    /// Major faults a second.
     pub major_per_s: f64,
-    /// CPU time in user mode, in percent of one core.
+    /// CPU time in user mode, percent of one core.
     pub user_percent: f64,
-    /// CPU time in the kernel, in percent of one core.
+    /// CPU time in the kernel, percent of one core.
     pub system_percent: f64,
 }
 
 impl Rates {
-    /// Those of a process over `seconds`, which must be more than 0. A counter that ran backwards, as when another
-    /// user's may no longer be read, counts as 0.
+    /// Rates over `seconds`, which must be greater than 0. A counter that runs backwards, such as one that became
+    /// unreadable, counts as 0.
     pub fn between(before: &Process, after: &Process, seconds: f64) -> Rates {
         let rate = |before: u64, after: u64| after.saturating_sub(before) as f64 / seconds;
-        // A microsecond a second is a millionth of a core.
+        // One microsecond per second is a millionth of a core.
         let percent = |before, after| rate(before, after) / 1e4;
         Rates {
             minor_per_s: rate(before.minor_faults, after.minor_faults),

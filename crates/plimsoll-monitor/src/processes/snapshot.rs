@@ -1,4 +1,4 @@
-//! All that is known of all processes at one moment.
+//! All processes and their cgroups at one moment.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -15,90 +15,91 @@ use super::process::{Depth, Process};
 use super::walk::{self, Found};
 use plimsoll_sample::monotonic_ns;
 
-/// Takes snapshots, and keeps what does not change between them.
+/// Takes snapshots, and caches the constant parts.
 pub struct Observer {
     mountinfo: String,
-    /// By the text of `/proc/PID/cgroup`.
-    homes: HashMap<String, Option<Arc<Home>>>,
+    /// Key: the text of `/proc/PID/cgroup`.
+    placements: HashMap<String, Option<Arc<Placement>>>,
 }
 
-/// Where a process is in the memory hierarchy.
+/// Place of a process in the memory hierarchy.
 #[derive(Debug, PartialEq)]
-struct Home {
+struct Placement {
     version: CgroupVersion,
-    /// Its cgroup, then those above it.
+    /// The cgroup of the process, then its ancestors.
     folders: Vec<PathBuf>,
 }
 
 /// Processes and their cgroups at one moment.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Snapshot {
-    /// When, in nanoseconds of CLOCK_MONOTONIC.
+    /// Time in nanoseconds of CLOCK_MONOTONIC.
     pub at_ns: u64,
-    /// The processes by number, threads of the kernel apart.
+    /// Processes by pid, without kernel threads.
     pub processes: Vec<Process>,
-    /// Processes that this user may not look at.
+    /// Number of processes that this user may not see.
     pub denied: u32,
-    /// Whether `/proc` may leave out other users' processes without a trace.
+    /// Whether `/proc` may hide processes of other users (hidepid).
     pub hides: bool,
-    /// The cgroups that they are in and those above them, by folder.
+    /// Cgroups of the processes, and their ancestors, by folder.
     pub cgroups: BTreeMap<PathBuf, Cgroup>,
-    /// Pages of the whole machine that were reclaimed and came back.
+    /// Refaulted pages of the whole machine.
     pub refaults: Option<u64>,
-    /// What is behind swap.
     pub swap_store: SwapStore,
-    homes: HashMap<String, Option<Arc<Home>>>,
+    placements: HashMap<String, Option<Arc<Placement>>>,
 }
 
 impl Observer {
-    /// An observer that has seen nothing yet.
+    /// A new observer.
     ///
     /// # Errors
-    /// When `/proc` is not mounted.
+    ///
+    /// If `/proc` is not mounted.
     pub fn new() -> io::Result<Observer> {
         Ok(Observer {
             mountinfo: fs::read_to_string(mounts::PATH)?,
-            homes: HashMap::new(),
+            placements: HashMap::new(),
         })
     }
 
-    /// All processes that this user sees.
+    /// All processes that this user can see.
     ///
     /// # Errors
-    /// When `/proc` cannot be listed.
+    ///
+    /// If `/proc` cannot be listed.
     pub fn snapshot(&mut self, depth: Depth) -> io::Result<Snapshot> {
         Ok(self.complete(walk::list(depth)?))
     }
 
-    /// Those of `pids` that are still there.
+    /// The processes of `pids` that still run.
     pub fn snapshot_of(&mut self, pids: &[u32], depth: Depth) -> Snapshot {
         self.complete(walk::read_all(pids.iter().copied(), depth))
     }
 
     fn complete(&mut self, mut found: Found) -> Snapshot {
         found.processes.sort_by_key(|process| process.identity.pid);
-        let mut homes = HashMap::new();
+        let mut placements = HashMap::new();
         let mut cgroups = BTreeMap::new();
         for text in found
             .processes
             .iter()
             .filter_map(|process| process.cgroups.as_ref())
         {
-            if homes.contains_key(text) {
+            if placements.contains_key(text) {
                 continue;
             }
-            let home = self.home(text);
-            for folder in home.iter().flat_map(|home| &home.folders) {
+            let placement = self.placement(text);
+            for folder in placement.iter().flat_map(|placement| &placement.folders) {
                 if !cgroups.contains_key(folder)
-                    && let Some(home) = &home
+                    && let Some(placement) = &placement
                 {
-                    cgroups.insert(folder.clone(), Cgroup::read(folder, home.version));
+                    cgroups.insert(folder.clone(), Cgroup::read(folder, placement.version));
                 }
             }
-            homes.insert(text.clone(), home);
+            placements.insert(text.clone(), placement);
         }
-        // Cgroups come and go; only those that somebody is in are kept.
-        self.homes.clone_from(&homes);
+        // Cgroups come and go: the cache keeps only those with a process in this snapshot.
+        self.placements.clone_from(&placements);
         Snapshot {
             at_ns: monotonic_ns(),
             processes: found.processes,
@@ -108,16 +109,16 @@ impl Observer {
             cgroups,
             refaults: vmstat::refaults(&Tree::live()),
             swap_store: SwapStore::read(),
-            homes,
+            placements,
         }
     }
 
-    fn home(&self, text: &str) -> Option<Arc<Home>> {
-        if let Some(known) = self.homes.get(text) {
+    fn placement(&self, text: &str) -> Option<Arc<Placement>> {
+        if let Some(known) = self.placements.get(text) {
             return known.clone();
         }
         let hierarchy = Hierarchy::parse(&self.mountinfo, text).ok()?;
-        Some(Arc::new(Home {
+        Some(Arc::new(Placement {
             version: hierarchy.version,
             folders: hierarchy.ancestors().map(Path::to_owned).collect(),
         }))
@@ -125,7 +126,6 @@ impl Observer {
 }
 
 impl Snapshot {
-    /// The process of that number.
     pub fn process(&self, pid: u32) -> Option<&Process> {
         let at = self
             .processes
@@ -134,14 +134,18 @@ impl Snapshot {
         Some(&self.processes[at])
     }
 
-    /// Folders of the cgroup that a process of this snapshot is in, and of those above it.
+    /// Folders of the cgroup of a process of this snapshot, and of its ancestors.
     pub fn cgroups_of(&self, process: &Process) -> &[PathBuf] {
-        let home = process.cgroups.as_ref().and_then(|text| self.homes.get(text));
-        home.and_then(Option::as_ref).map_or(&[], |home| &home.folders)
+        let placement = process
+            .cgroups
+            .as_ref()
+            .and_then(|text| self.placements.get(text));
+        placement
+            .and_then(Option::as_ref)
+            .map_or(&[], |placement| &placement.folders)
     }
 
-    /// The caps on a process of this snapshot, the tightest first. Those that only count when the whole machine is
-    /// short come last.
+    /// Caps on a process of this snapshot, the tightest first, soft limits last.
     pub fn caps_of(&self, process: &Process) -> Vec<&Cap> {
         let folders = self.cgroups_of(process).iter();
         let mut caps: Vec<&Cap> = folders
@@ -155,14 +159,14 @@ impl Snapshot {
 
 #[cfg(test)]
 impl Snapshot {
-    /// A snapshot of processes that are all in the innermost of `cgroups`, the innermost first.
+    /// A snapshot of processes that are all in the innermost of `cgroups`. The innermost is the first.
     pub(super) fn made_up(at_ns: u64, processes: Vec<Process>, cgroups: Vec<(&str, Cgroup)>) -> Snapshot {
-        let home = Home {
+        let placement = Placement {
             version: CgroupVersion::V2,
             folders: cgroups.iter().map(|(folder, _)| PathBuf::from(folder)).collect(),
         };
-        let homes = processes.iter().filter_map(|process| process.cgroups.clone());
-        let home = Arc::new(home);
+        let placements = processes.iter().filter_map(|process| process.cgroups.clone());
+        let placement = Arc::new(placement);
         Snapshot {
             at_ns,
             denied: 0,
@@ -173,7 +177,9 @@ impl Snapshot {
                 .collect(),
             refaults: None,
             swap_store: SwapStore::default(),
-            homes: homes.map(|text| (text, Some(Arc::clone(&home)))).collect(),
+            placements: placements
+                .map(|text| (text, Some(Arc::clone(&placement))))
+                .collect(),
             processes,
         }
     }

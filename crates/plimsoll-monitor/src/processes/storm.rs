@@ -1,10 +1,10 @@
-//! The fault-storm detector: memory pinned at a cap while it refaults.
+//! The fault-storm detector: a cgroup that stays at its cap and refaults.
 //!
-//! A cap that is smaller than a working set does not make the program use less. It makes every scan of the memory a
-//! row of faults, each of which takes out another page that will be needed soon. From outside that is a busy program;
-//! this tells it from one that works.
+//! A cap below a program's working set does not make the program use less memory. Each scan of the memory then causes a
+//! row of faults, and each fault evicts another page that the program needs soon. From outside the program looks busy;
+//! this module tells it from one that makes progress.
 //!
-//! Computing only: two snapshots in, storms out.
+//! Pure: takes two snapshots and returns storms.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -19,76 +19,72 @@ use super::snapshot::Snapshot;
 use plimsoll_model::quantity;
 use plimsoll_model::sanitize::sanitize;
 
-/// A cgroup is pinned at a cap when it uses at least this share of it in both snapshots. The kernel charges in
-/// batches of 64 pages a CPU and reclaims 32 or more at once, and a huge page that does not fit leaves 2 MiB: with a
-/// cap of 64 MiB that is 3%.
+/// A cgroup is pinned at a cap if it uses at least this share of the cap in both snapshots. The kernel charges in
+/// batches of 64 pages for each CPU and reclaims 32 or more at once, and a huge page that does not fit leaves 2 MiB: 3%
+/// of a cap of 64 MiB.
 pub const PINNED_SHARE: f64 = 0.95;
 
-/// Bytes below a small cap that still count as pinned, but never more than an eighth of it: a file that is read ahead
-/// comes and goes in pieces of some hundred KiB, several at a time. A 16 MiB cap was seen left by up to 1 MiB; above 30 MiB the share is the wider.
+/// Bytes below a small cap that still count as pinned, at most an eighth of the cap. Readahead charges and frees
+/// several pieces of some hundred KiB at a time: 16 MiB caps were seen with up to 1 MiB free. Above 30 MiB, the share
+/// is the larger margin.
 pub const PINNED_SLACK: u64 = 3 << 19;
 
-/// Refaults a second from which on they count. What fits its cap has a few a second; 100 are 0.4 MiB/s, which a slow
-/// disk (10 ms a fault) can just bring.
+/// Least refaults per second of a storm. A program that fits its cap has a few per second. 100 are 0.4 MiB/s, about the
+/// most that a slow disk (10 ms per fault) can serve.
 pub const REFAULTS_PER_S: f64 = 100.0;
 
-/// Percent of a core of system time from which on the refaults cost something. The clock that processes are charged
-/// by has steps of 10 ms: over a second 5% are five steps, which chance does not bring.
+/// Least system time of a storm, in percent of a core. The clock of process times has steps of 10 ms: 5% over a second
+/// is five steps, too many for chance.
 pub const SYSTEM_PERCENT: f64 = 5.0;
 
-/// Most system time that a refault can be blamed for, in microseconds. From zram, reclaim included, it is 5 to 100;
-/// a program that has more system time than this a refault spends it on something else.
+/// Most system time for one refault, in microseconds. A refault from zram costs 5 to 100 with its reclaim. A program
+/// with more spends its system time on something else.
 pub const MOST_US_PER_REFAULT: f64 = 250.0;
 
-/// Percent of the time in which a task of the cgroup waited for memory (PSI) that counts as much as system time:
-/// with a slow disk behind swap, a storm waits rather than computes.
+/// Least share of the time, in percent, in which a task of the cgroup waits for memory (PSI). An alternative to system
+/// time: with a slow disk behind swap, a storm waits rather than computes.
 pub const STALLED_PERCENT: f64 = 10.0;
 
-/// A process takes part with at least this share of the major faults, or of the system time, of its cgroup.
+/// Least share of the cgroup's major faults, or of its system time, for a process to be part of a storm.
 const PART: f64 = 0.05;
 
-/// A cap that makes what is under it refault.
+/// A cap that makes the processes below it refault.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Storm {
-    /// What caps it. The usage is that of the later snapshot.
+    /// The cap, with the usage of the later snapshot.
     pub cap: Cap,
-    /// The cgroup that is capped.
     pub cgroup: PathBuf,
-    /// Bytes that it used in the earlier snapshot.
+    /// Usage of the cgroup in the earlier snapshot, in bytes.
     pub usage_before: u64,
-    /// Those that take part, the one with the most system time first.
+    /// Processes of the storm, the one with the most system time first.
     pub processes: Vec<StormProcess>,
-    /// Pages a second that were reclaimed and came back, in the cgroup.
+    /// Refaulted pages of the cgroup per second.
     pub refaults_per_s: f64,
-    /// The part of them that are anonymous pages, from swap; the rest are of files.
+    /// Anonymous part of the refaults, read from swap.
     pub anon_per_s: f64,
-    /// System time of the processes that take part, in percent of one core.
+    /// System time of the processes of the storm, in percent of one core.
     pub system_percent: f64,
-    /// All their CPU time, in percent of one core.
+    /// CPU time of these processes, in percent of one core.
     pub cpu_percent: f64,
-    /// Percent of the time in which a task of the cgroup waited for memory, where the kernel says (v2).
+    /// Percent of the time in which a task of the cgroup waited for memory, if the kernel reports it (v2).
     pub stalled_percent: Option<f64>,
-    /// What to do, in a sentence.
+    /// Recommended action, one sentence.
     pub advice: String,
 }
 
-/// A process in a storm.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct StormProcess {
-    /// Which one.
     #[serde(flatten)]
     pub identity: Identity,
-    /// Its name, as it is.
+    /// Name, not sanitized.
     pub name: String,
-    /// Resident bytes.
     pub wss: u64,
-    /// What it did each second.
     #[serde(flatten)]
     pub rates: Rates,
 }
 
 impl Storm {
-    /// What is going on, in a sentence without what to do.
+    /// Description of the storm in one sentence, without the recommended action.
     pub fn sentence(&self) -> String {
         let bytes = |bytes: u64| quantity::bytes(bytes as f64);
         let first = &self.processes[0];
@@ -114,7 +110,7 @@ impl Storm {
     }
 }
 
-/// The storms between two snapshots; none when they are not apart in time. A process is in one storm at most: that of
+/// The storms between two snapshots; none if both have the same time. A process belongs to at most one storm, that of
 /// the innermost cap.
 pub fn storms(before: &Snapshot, after: &Snapshot) -> Vec<Storm> {
     let seconds = after.at_ns.saturating_sub(before.at_ns) as f64 / 1e9;
@@ -130,7 +126,7 @@ pub fn storms(before: &Snapshot, after: &Snapshot) -> Vec<Storm> {
             members.entry(folder).or_default().push(part.clone());
         }
     }
-    // A folder is longer than those above it.
+    // The path of a folder is longer than those of its ancestors.
     let mut folders: Vec<_> = members.into_iter().collect();
     folders.sort_by_key(|(folder, _)| std::cmp::Reverse(folder.as_os_str().len()));
     let mut taken = BTreeSet::new();
@@ -149,7 +145,7 @@ pub fn storms(before: &Snapshot, after: &Snapshot) -> Vec<Storm> {
     found
 }
 
-/// What a process did between the snapshots; None for one that is not in both.
+/// Rates of a process between the snapshots; None if it is not in both.
 fn part_of(before: &Snapshot, process: &Process, seconds: f64) -> Option<StormProcess> {
     let earlier = before.process(process.identity.pid)?;
     (earlier.identity == process.identity).then(|| StormProcess {
@@ -172,10 +168,10 @@ fn storm_of(
     let rate = |before: u64, after: u64| after.saturating_sub(before) as f64 / seconds;
     let anon_per_s = rate(before.refaults_anon?, after.refaults_anon?);
     let refaults_per_s = anon_per_s + rate(before.refaults_file?, after.refaults_file?);
-    keep_those_that_take_part(&mut processes);
+    keep_participants(&mut processes);
     let system_percent = processes.iter().map(|process| process.rates.system_percent).sum();
     let user_percent: f64 = processes.iter().map(|process| process.rates.user_percent).sum();
-    // A microsecond a second is a ten-thousandth of a percent.
+    // One microsecond per second is a ten-thousandth of a percent.
     let stalled_percent = before
         .stalled_us
         .zip(after.stalled_us)
@@ -199,13 +195,13 @@ fn storm_of(
     })
 }
 
-/// Whether the refaults cost CPU, and the CPU can be theirs.
+/// Whether the refaults plausibly account for the CPU time.
 fn costs_cpu(system_percent: f64, refaults_per_s: f64) -> bool {
     let us_per_s = system_percent * 1e4;
     system_percent >= SYSTEM_PERCENT && us_per_s <= refaults_per_s * MOST_US_PER_REFAULT
 }
 
-/// The smallest cap that the cgroup was and is at. A soft limit does not hold anybody.
+/// The smallest cap that the cgroup is pinned at in both snapshots. A soft limit limits no process.
 fn pinning_cap(cgroup: &Cgroup, usage_before: u64) -> Option<&Cap> {
     let least = cgroup.usage?.min(usage_before) as f64;
     cgroup
@@ -215,19 +211,19 @@ fn pinning_cap(cgroup: &Cgroup, usage_before: u64) -> Option<&Cap> {
         .min_by_key(|cap| cap.bytes)
 }
 
-/// Bytes from which on a cgroup counts as pinned at a cap.
+/// Least usage in bytes of a cgroup that is pinned at a cap of `cap` bytes.
 pub fn pinned_from(cap: u64) -> f64 {
     let slack = PINNED_SLACK.min(cap / 8) as f64;
     (cap as f64 * PINNED_SHARE).min(cap as f64 - slack)
 }
 
-/// Leaves those with a share of the faults or of the system time worth naming, the most expensive first.
-fn keep_those_that_take_part(processes: &mut Vec<StormProcess>) {
+/// Drops processes with too small a share of the faults and of the system time, and sorts the rest.
+fn keep_participants(processes: &mut Vec<StormProcess>) {
     let sum = |of: fn(&Rates) -> f64| processes.iter().map(|process| of(&process.rates)).sum::<f64>();
     let (major, system) = (sum(|rates| rates.major_per_s), sum(|rates| rates.system_percent));
     processes.retain(|process| {
         let rates = &process.rates;
-        // A process that reads a file takes no fault for a page that is gone: its system time tells.
+        // A process that reads a file takes no fault for an evicted page: only its system time shows it.
         (rates.major_per_s > 0.0 && rates.major_per_s >= major * PART)
             || (rates.system_percent > 0.0 && rates.system_percent >= system * PART)
     });
@@ -240,12 +236,13 @@ fn keep_those_that_take_part(processes: &mut Vec<StormProcess>) {
 fn advice(cap: &Cap, mostly_anon: bool) -> String {
     let file = sanitize(&cap.file.display().to_string()).into_owned();
     let what = if mostly_anon {
-        "its working set with what it has in swap"
+        "the working set plus the swap"
     } else {
-        "its memory with the files it reads again and again"
+        "the memory plus the reread files"
     };
     format!(
-        "raise {file} above {what}, or make it touch less at once: below that the cap costs time, and saves only what is touched again"
+        "raise {file} above {what} of the cgroup, or reduce the working set: a lower cap costs time, and frees only \
+         memory that the programs need again at once"
     )
 }
 
@@ -288,7 +285,7 @@ mod tests {
         }
     }
 
-    /// What one second brings: usage before and after, refaults, system time.
+    /// Storms of a second with this usage before and after, refaults and system time.
     fn second(kind: CapKind, usage: [u64; 2], refaults: u64, system_us: u64) -> Vec<Storm> {
         let at = |at_ns, usage, refaults, system_us| {
             let processes = vec![process(5, refaults, system_us)];
@@ -301,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn every_condition_is_needed() {
+    fn a_storm_needs_every_condition() {
         let full = [32 * MIB, 31 * MIB];
         let found = second(CapKind::Limit, full, 10_000, 500_000);
         assert_eq!(found.len(), 1);
@@ -313,7 +310,7 @@ mod tests {
         assert_eq!(
             second(CapKind::Soft, full, 10_000, 500_000),
             [],
-            "a soft limit holds nobody"
+            "a soft limit limits no process"
         );
         assert_eq!(
             second(CapKind::Limit, [30 * MIB, 32 * MIB], 10_000, 500_000),
@@ -330,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn waiting_for_memory_costs_too() {
+    fn waiting_for_memory_counts_like_system_time() {
         let mut before = cgroup(CapKind::Limit, 32 * MIB, 0);
         let mut after = cgroup(CapKind::Limit, 32 * MIB, 150);
         (before.stalled_us, after.stalled_us) = (Some(0), Some(300_000));
@@ -342,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn the_innermost_cap_has_its_processes_and_neighbours_are_not_named() {
+    fn a_storm_names_the_innermost_cap_and_only_its_processes() {
         let nested = |refaults| {
             let group = || cgroup(CapKind::Limit, 32 * MIB, refaults);
             vec![("/cg/a", group()), ("/cg", group())]
@@ -364,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reused_number_and_no_time_are_no_storm() {
+    fn a_reused_pid_or_equal_times_give_no_storm() {
         let group = |refaults| vec![("/cg/a", cgroup(CapKind::Limit, 32 * MIB, refaults))];
         let before = Snapshot::made_up(5, vec![process(5, 0, 0)], group(0));
         let mut other = process(5, 10_000, 500_000);

@@ -11,10 +11,10 @@ use super::storm::Storm;
 use plimsoll_model::quantity;
 use plimsoll_model::sanitize::sanitize;
 
-/// Columns that the command gets at least; where there is less room, others go.
+/// Least width of the command column; other columns are dropped instead.
 const LEAST_COMMAND: usize = 16;
 
-/// A column: its heading, how soon it is left out on a narrow terminal (0: never, then 1 last), and its text.
+/// A column: heading, rank, alignment and text. A narrow terminal drops the highest rank first, and never rank 0.
 struct Column {
     heading: &'static str,
     rank: u8,
@@ -60,8 +60,8 @@ const fn right(heading: &'static str, rank: u8, cell: fn(&Entry) -> String) -> C
     }
 }
 
-/// The listing for a terminal of `width` columns, with colours only where `colour` says so: storms, the table of at
-/// most `limit` processes (0 for all), and what is missing. Ends with a line feed.
+/// Renders the listing for a terminal of `width` columns: storms, a table of at most `limit` processes (0 for all), and
+/// notes. Ends with a line feed.
 pub fn render(listing: &Listing, limit: usize, width: usize, colour: bool) -> String {
     let mut text = String::new();
     for storm in &listing.storms {
@@ -73,7 +73,7 @@ pub fn render(listing: &Listing, limit: usize, width: usize, colour: bool) -> St
     }
     if let Some(cost) = listing.pss_cost {
         let line = format!(
-            "- measuring proportional sets took {} ({} of {} processes, {})",
+            "- measuring PSS took {} ({} of {} processes, {})",
             quantity::seconds(cost.seconds),
             cost.processes,
             listing.processes.len(),
@@ -84,7 +84,7 @@ pub fn render(listing: &Listing, limit: usize, width: usize, colour: bool) -> St
     text
 }
 
-/// A storm: what goes on and what to do.
+/// A storm and its recommended action.
 fn storm_lines(text: &mut String, storm: &Storm, width: usize, colour: bool) {
     let mut lines = String::new();
     wrap(&mut lines, &format!("! fault storm: {}", storm.sentence()), width);
@@ -104,7 +104,7 @@ fn table(text: &mut String, listing: &Listing, limit: usize, width: usize, colou
         limit => &listing.processes[..limit.min(listing.processes.len())],
     };
     let pss = listing.processes.iter().any(|entry| entry.pss.is_some());
-    // A column's cells, the heading first.
+    // The cells of each column, the heading first.
     let mut columns: Vec<(&Column, Vec<String>, usize)> = COLUMNS
         .iter()
         .filter(|column| pss || column.heading != "PSS")
@@ -152,7 +152,7 @@ fn table(text: &mut String, listing: &Listing, limit: usize, width: usize, colou
     }
 }
 
-/// The command line, or the name in brackets where there is none; marked in a storm.
+/// The command line, or the name in brackets if there is none; marked in a storm.
 fn command(entry: &Entry) -> String {
     let mark = if entry.storm { "! " } else { "" };
     match entry.command.as_deref().map(str::trim) {
@@ -161,7 +161,7 @@ fn command(entry: &Entry) -> String {
     }
 }
 
-/// A command line without the folder of the program, which would take the room of the arguments.
+/// A command line without the program's folder, to save width.
 fn without_folder(command: &str) -> &str {
     let program = command.split(' ').next().unwrap_or_default();
     match program.rfind('/') {
@@ -174,7 +174,7 @@ fn bytes(value: Option<u64>) -> String {
     known(value.map(|value| quantity::bytes(value as f64)))
 }
 
-/// `3.9x` where all is compressed, `75%` where a part is, `0` where nothing is.
+/// `3.9x` if all is compressed, `75%` if a part is, `0` if nothing is.
 fn compressed(entry: &Entry) -> String {
     known(entry.compressed.map(|known| match known.ratio {
         Some(ratio) if known.share > 0.995 => format!("{ratio:.1}x"),
@@ -182,7 +182,7 @@ fn compressed(entry: &Entry) -> String {
     }))
 }
 
-/// The tightest cap that holds by itself, with its kind where that is not the limit.
+/// The tightest hard cap, with its kind if that is not the limit.
 fn cap(entry: &Entry) -> String {
     let cap = entry.caps.iter().find(|cap| cap.kind != CapKind::Soft);
     known(cap.map(|cap| match cap.kind {
@@ -206,7 +206,7 @@ fn known(value: Option<impl ToString>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| value.to_string())
 }
 
-/// `text` in at most `room` columns; what is cut off is marked.
+/// `text` in at most `room` columns, with a mark for a cut.
 fn fit(text: &str, room: usize) -> String {
     if text.width() <= room {
         return text.to_owned();
@@ -232,7 +232,7 @@ fn paint(text: &str, style: Style, colour: bool) -> String {
     }
 }
 
-/// Adds words broken at spaces into lines of `width` columns; a longer word stays whole.
+/// Appends `words`, wrapped at spaces to `width` columns. A longer word stays whole.
 fn wrap(text: &mut String, words: &str, width: usize) {
     let mut column = 0;
     for word in words.split_whitespace() {

@@ -1,14 +1,14 @@
-//! Names of users.
+//! User names.
 
 use std::collections::HashMap;
 use std::fs;
 
-/// The users of `/etc/passwd`, by number. Those of other directories are shown by their number.
+/// The users of `/etc/passwd` by uid. Users of other directories appear as their uid.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Users(HashMap<u32, String>);
 
 impl Users {
-    /// Reads the file; nobody has a name where it cannot be read.
+    /// Reads the file. If it cannot be read, every user appears as a uid.
     pub fn read() -> Users {
         Self::parse(&fs::read_to_string("/etc/passwd").unwrap_or_default())
     }
@@ -19,7 +19,7 @@ impl Users {
             let name = fields.next()?.to_owned();
             Some((fields.nth(1)?.parse().ok()?, name))
         });
-        // Of two names for one number, the first counts, as in the C library.
+        // The first of two names for one uid counts, as in the C library.
         let mut names = HashMap::new();
         for (uid, name) in users {
             names.entry(uid).or_insert(name);
@@ -27,7 +27,6 @@ impl Users {
         Users(names)
     }
 
-    /// The name of a user, or the number.
     pub fn name(&self, uid: u32) -> String {
         self.0.get(&uid).cloned().unwrap_or_else(|| uid.to_string())
     }
@@ -38,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_found_and_strangers_keep_their_number() {
+    fn unknown_users_appear_as_uids() {
         let users =
             Users::parse("root:x:0:0:root:/root:/bin/sh\ntoor:x:0:0::/:\n\nbad\nnobody:x:65534:65534::/:\n");
         assert_eq!(

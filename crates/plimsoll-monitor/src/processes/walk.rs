@@ -1,4 +1,4 @@
-//! Which processes there are.
+//! Process discovery.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -7,24 +7,24 @@ use plimsoll_proc::{PidStat, pids};
 
 use super::process::{Depth, Process};
 
-/// The processes that were found.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Found {
-    /// Those that could be read, by number. Threads of the kernel are not among them.
+    /// The readable processes by pid, without kernel threads.
     pub processes: Vec<Process>,
-    /// Those that this user may not look at.
+    /// Number of processes that this user may not see.
     pub denied: u32,
 }
 
-/// The processes of this machine, as far as this user sees them; those that end meanwhile are passed over.
+/// The processes that this user can see. Skips processes that end meanwhile.
 ///
 /// # Errors
-/// When `/proc` cannot be listed.
+///
+/// If `/proc` cannot be listed.
 pub fn list(depth: Depth) -> io::Result<Found> {
     Ok(read_all(pids::all()?, depth))
 }
 
-/// Reads those of `pids` that are still there.
+/// Reads the processes of `pids` that still run.
 pub(super) fn read_all(pids: impl IntoIterator<Item = u32>, depth: Depth) -> Found {
     let mut found = Found::default();
     let mut buffer = Vec::with_capacity(4096);
@@ -33,17 +33,17 @@ pub(super) fn read_all(pids: impl IntoIterator<Item = u32>, depth: Depth) -> Fou
             Ok(process) if process.kernel_thread => {}
             Ok(process) => found.processes.push(process),
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => found.denied += 1,
-            // It has ended.
+            // The process has ended.
             Err(_) => {}
         }
     }
     found
 }
 
-/// `pid` and its descendants, `pid` first, the others ascending. Only `pid` when it has ended.
+/// `pid` first, then its descendants in ascending order. Only `pid` if it has ended.
 ///
-/// The kernel tells the children of each thread, so that only the family is looked at; where it was built without
-/// that (CONFIG_PROC_CHILDREN), all processes are.
+/// Reads `children` of each thread, so that it visits only the descendants. A kernel without CONFIG_PROC_CHILDREN needs
+/// a scan of all processes.
 pub fn descendants(pid: u32) -> Vec<u32> {
     let mut family = BTreeSet::new();
     let mut next = vec![pid];
@@ -54,7 +54,7 @@ pub fn descendants(pid: u32) -> Vec<u32> {
                     .filter(|child| *child != pid && family.insert(*child)),
             ),
             Err(error) if error.kind() == io::ErrorKind::Unsupported => return descendants_among_all(pid),
-            // It has ended.
+            // The process has ended.
             Err(_) => {}
         }
     }
@@ -101,7 +101,7 @@ mod tests {
         let other = descendants_among_all(shell.id());
         for pid in family[1..].iter().rev().chain([&shell.id()]) {
             let pid = rustix::process::Pid::from_raw(*pid as i32).unwrap();
-            // A shell that ended because its child was killed before it is as good.
+            // The shell may already have ended, since its child was killed first.
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
         }
         shell.wait().unwrap();

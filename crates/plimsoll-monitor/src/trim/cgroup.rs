@@ -1,4 +1,4 @@
-//! A cgroup that is to be trimmed. It may be anybody's, so its limits are never touched.
+//! Trims a cgroup. The cgroup may belong to another program, so its limits stay as they are.
 
 use std::io;
 use std::path::Path;
@@ -18,12 +18,12 @@ use super::machine::Machine;
 use super::model::Mechanism;
 use plimsoll_model::sanitize::sanitize;
 
-/// Bytes that `memory.reclaim` is asked for at once: it does not come back before it has tried.
+/// Bytes of one write to `memory.reclaim`, which blocks until the kernel has tried.
 const STEP: u64 = 64 << 20;
-/// How long `memory.force_empty` may go on. It has no end of its own while the processes read their memory back.
+/// Longest run of `memory.force_empty`, which has no end of its own while the processes read their memory back.
 const FORCE_EMPTY_WITHIN: Duration = Duration::from_secs(30);
 
-/// What trimming a cgroup needs.
+/// Privilege that trimming a cgroup needs.
 const NEEDS: &str =
     "it needs write access to that file: run as root, or as the user that the cgroup is delegated to";
 
@@ -31,12 +31,12 @@ const NEEDS: &str =
 #[derive(Debug)]
 pub(super) struct Group {
     group: MemoryCgroup,
-    /// The path below the mount, with a slash before it.
+    /// Path below the mount, with a leading slash.
     name: String,
 }
 
 impl Group {
-    /// Finds the cgroup that `path` names: its folder, or the path below the mount with or without a slash before it.
+    /// Finds the cgroup at `path`: its folder, or a path below the mount with or without a leading slash.
     pub(super) fn find(path: &Path) -> Result<Group, TrimError> {
         let hierarchy = Hierarchy::of_this_process().map_err(|found| TrimError::NoHierarchy {
             found: found.to_string(),
@@ -65,12 +65,12 @@ impl Group {
         Ok(Group { group, name })
     }
 
-    /// The cgroup in words, safe to print.
+    /// Name for messages. Safe to print.
     pub(super) fn title(&self) -> String {
         format!("cgroup {}", sanitize(&self.name))
     }
 
-    /// The control file that does what is asked; `None` where the processes have to be trimmed one by one.
+    /// The control file to use; `None` if the processes must be trimmed one by one.
     pub(super) fn mechanism(&self, limit: Option<u64>) -> Option<Mechanism> {
         let mechanism = match (self.group.version(), limit) {
             (CgroupVersion::V1, Some(_)) => return None,
@@ -80,12 +80,12 @@ impl Group {
         self.group.has(mechanism.name()).then_some(mechanism)
     }
 
-    /// Processes of it and its descendants.
+    /// Processes of the cgroup and its descendants.
     pub(super) fn members(&self) -> Result<Vec<u32>, TrimError> {
         cgroup::members(self.group.path()).map_err(|source| self.failed("list the processes of", source))
     }
 
-    /// What is charged to it.
+    /// Memory that is charged to the cgroup.
     pub(super) fn holdings(&self) -> Result<Holdings, TrimError> {
         let failed = |error: ControlError| {
             let name = error.path().file_name().unwrap_or_default().to_string_lossy();
@@ -109,7 +109,7 @@ impl Group {
         })
     }
 
-    /// Whether its anonymous memory has somewhere to go.
+    /// Whether anonymous memory of the cgroup can be swapped out.
     pub(super) fn swap(&self, machine: &Machine) -> Swap {
         let never = || read_number(Path::new(sysctl::SWAPPINESS)).is_ok_and(|swappiness| swappiness == 0);
         let forbidden = self.group.forbids_swap() || (self.group.version() == CgroupVersion::V2 && never());
@@ -119,8 +119,8 @@ impl Group {
         }
     }
 
-    /// Asks for `bytes` through the control file. What the kernel cannot reclaim is no error. Returns whether it was
-    /// stopped before its end.
+    /// Reclaims `bytes` through the control file. Memory that the kernel cannot reclaim is no error. Returns whether
+    /// `stop` ended the work early.
     pub(super) fn reclaim(
         &self,
         mechanism: Mechanism,
@@ -153,7 +153,7 @@ impl Group {
     }
 }
 
-/// Writes `memory.reclaim`, step by step. EAGAIN says that the kernel reclaimed what it could.
+/// Writes `memory.reclaim` step by step. EAGAIN means that the kernel has reclaimed all that it could.
 fn reclaim_stepwise(group: &MemoryCgroup, bytes: u64, stop: &AtomicBool) -> io::Result<bool> {
     let mut asked = 0;
     while asked < bytes {
@@ -171,9 +171,9 @@ fn reclaim_stepwise(group: &MemoryCgroup, bytes: u64, stop: &AtomicBool) -> io::
     Ok(false)
 }
 
-/// Writes `memory.force_empty` from a process of its own. The kernel comes back when nothing is left to reclaim, which
-/// may be never while the cgroup's processes read their pages back; a signal ends it, and a process can be killed
-/// where a thread of a program that handles its signals cannot.
+/// Writes `memory.force_empty` in a child process. The write returns when nothing is left to reclaim, which may be
+/// never while the cgroup's processes read their pages back. Only a signal ends it: a child can be killed, a thread of
+/// a program that handles its signals cannot.
 fn force_empty(file: &Path, stop: &AtomicBool) -> io::Result<bool> {
     let mut writer = Command::new("/bin/sh")
         .args(["-c", "echo 0 > \"$1\"", "sh"])
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn the_top_of_a_container_s_mount_is_an_ordinary_cgroup() {
+    fn the_root_of_a_container_mount_is_an_ordinary_cgroup() {
         let (_folder, hierarchy) = tree(CgroupVersion::V2, &[]);
         fs::write(hierarchy.mount.join("cgroup.events"), "").unwrap();
         fs::write(hierarchy.mount.join("memory.current"), "1\n").unwrap();
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_reclaim_is_asked_step_by_step_until_a_stop() {
+    fn memory_reclaim_is_written_in_steps_until_a_stop() {
         let (_folder, hierarchy) = tree(
             CgroupVersion::V2,
             &[("memory.current", "300\n"), ("memory.reclaim", "")],
@@ -317,7 +317,7 @@ mod tests {
         let group = Group::find_in(&hierarchy, Path::new("web")).unwrap();
         let file = group.group.file("memory.reclaim");
         let stop = AtomicBool::new(false);
-        // The last step is what a plain file keeps.
+        // A plain file keeps the last step.
         assert!(
             !group
                 .reclaim(Mechanism::MemoryReclaim, STEP + 12_345_678, &stop)

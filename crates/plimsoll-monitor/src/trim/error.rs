@@ -1,113 +1,71 @@
-//! Why nothing could be trimmed.
+//! Errors of a trim.
 
 use std::io;
 use std::path::PathBuf;
 
-use super::model::{Kept, Reason};
+use super::kept::{Kept, Reason};
 
-/// Why nothing could be trimmed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TrimError {
-    /// No process has this number.
     #[error("cannot trim pid {pid}: there is no such process; `plimsoll ps` lists those that there are")]
-    NoSuchProcess {
-        /// The number.
-        pid: u32,
-    },
-    /// Another process has the number by now.
+    NoSuchProcess { pid: u32 },
+    /// Another process has the pid now.
     #[error(
-        "cannot trim pid {pid}: the process that was meant has ended, and the number is another's by now"
+        "cannot trim pid {pid}: the process has ended, and another process has its pid now; `plimsoll ps` lists the processes"
     )]
-    Reused {
-        /// The number.
-        pid: u32,
-    },
-    /// The number of a thread.
+    Reused { pid: u32 },
+    /// The pid is a thread's.
     #[error(
         "cannot trim pid {pid}: it is a thread; threads share their memory, so trim the process {process}"
     )]
-    Thread {
-        /// The number.
-        pid: u32,
-        /// The number of its process.
-        process: u32,
-    },
-    /// A thread of the kernel.
+    Thread { pid: u32, process: u32 },
     #[error("cannot trim pid {pid} ({name}): it is a kernel thread, which has no memory of its own to trim")]
-    KernelThread {
-        /// The number.
-        pid: u32,
-        /// Its name.
-        name: String,
-    },
-    /// The process ended while it was looked at.
-    #[error("pid {pid} ended while it was being trimmed; its memory is free")]
-    Ended {
-        /// The number.
-        pid: u32,
-    },
-    /// A privilege is missing.
+    KernelThread { pid: u32, name: String },
+    /// The process ended during the trim.
+    #[error("cannot trim pid {pid}: the process ended meanwhile; its memory is free")]
+    Ended { pid: u32 },
     #[error("cannot trim {what}: {source}; {needed}")]
     Denied {
-        /// What was to be trimmed.
         what: String,
-        /// What it needs.
+        /// Privilege that is missing, and how to get it.
         needed: &'static str,
-        /// What the system answered.
         source: io::Error,
     },
-    /// No process could be trimmed at all.
-    #[error("there is no process to trim")]
+    /// No process to trim.
+    #[error("cannot trim any process: this user may trim none; run as root")]
     Nobody,
-    /// There is no such cgroup.
-    #[error("there is no memory cgroup {}: {why}", path.display())]
-    NoSuchCgroup {
-        /// The path that was looked for.
-        path: PathBuf,
-        /// Why not.
-        why: String,
-    },
-    /// The kernel has no memory controller that can be used.
+    #[error("cannot find memory cgroup {}: {why}", path.display())]
+    NoSuchCgroup { path: PathBuf, why: String },
+    /// The kernel has no usable memory controller.
     #[error(
         "cannot trim a cgroup: {found}; boot with the memory controller enabled, or trim processes by pid"
     )]
-    NoHierarchy {
-        /// What was found instead.
-        found: String,
-    },
-    /// The root cgroup.
+    NoHierarchy { found: String },
     #[error(
         "cannot trim {}: it is the root cgroup, which the kernel does not reclaim as one; name a cgroup below it, or \
          use --all", path.display()
     )]
-    RootCgroup {
-        /// Its folder.
-        path: PathBuf,
-    },
-    /// The kernel has no such call.
+    RootCgroup { path: PathBuf },
+    /// The kernel has no `process_madvise(MADV_PAGEOUT)`.
     #[error(
         "cannot trim {what}: this kernel has no process_madvise(MADV_PAGEOUT); Linux 5.10 and later have it"
     )]
-    Unsupported {
-        /// What was to be trimmed.
-        what: String,
-    },
-    /// The system refused something else.
+    Unsupported { what: String },
+    /// Another system call failed.
     #[error("cannot {action}: {source}")]
     System {
-        /// What was tried, as words that follow "cannot".
+        /// Verb and object: `list the processes of cgroup /web`.
         action: String,
-        /// What the system answered.
         source: io::Error,
     },
 }
 
-/// What trimming another process needs.
+/// Privilege that trimming another process needs.
 pub(super) const PROCESS_NEEDS: &str = "it needs CAP_SYS_NICE and ptrace access to the process: run as root, or `setcap cap_sys_nice,cap_sys_ptrace+ep` the program";
 
 impl TrimError {
-    /// Sorts an error of the system that process `pid` was asked for.
+    /// Error of a system call on process `pid`.
     pub(super) fn of_process(pid: u32, action: &str, source: io::Error) -> TrimError {
         match source.raw_os_error() {
             Some(libc::ESRCH | libc::ENOENT) => TrimError::Ended { pid },
@@ -126,7 +84,7 @@ impl TrimError {
         }
     }
 
-    /// The error as a process among others that could not be trimmed.
+    /// The error as an entry of a report on several processes.
     pub(super) fn as_kept(&self) -> Kept {
         let reason = match self {
             TrimError::Denied { .. } => Reason::Denied,

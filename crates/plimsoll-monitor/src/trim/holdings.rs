@@ -1,35 +1,33 @@
-//! What a process or a cgroup holds, and why it keeps what it keeps.
+//! Memory of a process or a cgroup, and the reasons for which it stays.
 
 use std::ops::AddAssign;
 
 use serde::Serialize;
 
+use super::kept::{Kept, Reason};
 use super::machine::Machine;
-use super::model::{Kept, Reason};
 
-/// Free swap below this counts as full: the kernel keeps clusters of free slots a CPU.
+/// Free swap below this counts as full: the kernel keeps clusters of free slots for each CPU.
 const SWAP_FULL: i64 = 1 << 20;
 
-/// What a process or a cgroup holds. Sizes are bytes.
+/// Memory of a process or a cgroup, in bytes, and its fault counters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Holdings {
-    /// In RAM: the resident set of a process (`VmRSS`), all that is charged to a cgroup.
+    /// Resident set of a process (`VmRSS`), or memory charged to a cgroup.
     pub resident: u64,
-    /// The part of it that no file is behind.
+    /// Anonymous part of `resident`.
     pub anon: u64,
-    /// The part of it that a file is behind.
+    /// File-backed part of `resident`.
     pub file: u64,
-    /// The part of it that is shared memory or tmpfs.
+    /// Shared memory and tmpfs in `resident`.
     pub shmem: u64,
-    /// In swap.
     pub swapped: u64,
-    /// Locked, or otherwise unevictable.
     pub locked: u64,
-    /// In pages of hugetlbfs, which are not part of `resident`.
+    /// hugetlbfs pages, which `resident` does not include.
     pub huge: u64,
-    /// Page faults so far that were solved without a device or a decompression.
+    /// Page faults served without a device or a decompression.
     pub minor_faults: u64,
-    /// Page faults so far that waited.
+    /// Page faults that waited for a device or a decompression.
     pub major_faults: u64,
 }
 
@@ -47,7 +45,7 @@ impl AddAssign for Holdings {
     }
 }
 
-/// Whether anonymous memory has somewhere to go.
+/// Whether anonymous memory can be swapped out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Swap {
     None,
@@ -57,7 +55,6 @@ pub(super) enum Swap {
 }
 
 impl Swap {
-    /// What the machine has.
     pub(super) fn of(machine: &Machine) -> Swap {
         if machine.swap_total == 0 {
             Swap::None
@@ -70,10 +67,10 @@ impl Swap {
 }
 
 impl Holdings {
-    /// Why what is still held was kept, after everything was asked for.
+    /// Reasons for the memory that stays after a trim of everything.
     pub(super) fn kept(&self, swap: Swap) -> Vec<Kept> {
         let locked = self.locked.min(self.resident);
-        // Nobody says what kind of memory is locked; programs lock mostly their data.
+        // The kernel does not report the kind of locked memory; programs lock mostly anonymous memory.
         let swappable = (self.anon + self.shmem).saturating_sub(locked);
         let file = self
             .file

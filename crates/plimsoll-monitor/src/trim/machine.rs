@@ -1,28 +1,27 @@
-//! Where memory is on the whole machine, to see where it went.
+//! Memory levels of the machine, which show where trimmed pages went.
 
 use plimsoll_proc::{Tree, meminfo, vmstat};
 
 use plimsoll_model::columns::{Row, col};
 use plimsoll_sample::parse;
 
-/// Levels of the machine, in bytes. What cannot be read is zero.
+/// Memory levels of the machine, in bytes. An unreadable level is zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Machine {
     pub(super) swap_total: i64,
     pub(super) swap_used: i64,
     pub(super) swap_cache: i64,
-    /// RAM that compressed pages take.
+    /// RAM that holds compressed pages.
     pub(super) compressed: i64,
-    /// File pages, shared memory left out.
+    /// File pages, without shared memory.
     pub(super) page_cache: i64,
-    /// Kernel objects that can be given back.
+    /// Reclaimable kernel objects (slab).
     pub(super) reclaimable: i64,
     pub(super) dirty: i64,
     pub(super) free: i64,
 }
 
 impl Machine {
-    /// Reads them.
     pub(super) fn now() -> Machine {
         let mut row = Row::empty(0);
         let text = |path| Tree::live().bytes(path).unwrap_or_default();

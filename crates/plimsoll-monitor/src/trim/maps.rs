@@ -1,11 +1,10 @@
-//! Which mappings are worth asking for.
+//! Mappings that hold reclaimable pages.
 
 use plimsoll_os::Range;
 use plimsoll_proc::maps::{self, Mapping};
 
-/// The mappings of `text` that can hold pages to be reclaimed, in the file's order: those of the kernel (`[vdso]` and
-/// the like), of devices, and address space that is only reserved are left out. A line that is not understood is
-/// passed over.
+/// The mappings of `/proc/PID/maps` that can hold reclaimable pages, in the file's order. Leaves out mappings of the
+/// kernel (`[vdso]` and others) and of devices, and reserved address space. Skips lines that it cannot parse.
 pub(super) fn reclaimable(text: &[u8]) -> Vec<Range> {
     maps::parse(text).filter_map(|mapping| range(&mapping)).collect()
 }
@@ -30,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kernel_s_own_mappings_devices_and_reservations_are_left_out() {
+    fn mappings_of_kernel_devices_and_reservations_are_skipped() {
         let text = b"55d0c0a00000-55d0c0a02000 r--p 00000000 fe:00 1234      /usr/bin/a b (deleted)\n\
             7f0000000000-7f0040000000 rw-p 00000000 00:00 0 \n\
             7f1000000000-7f5000000000 ---p 00000000 00:00 0 \n\

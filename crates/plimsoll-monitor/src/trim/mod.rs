@@ -1,15 +1,16 @@
-//! Taking pages out of working sets, and standby memory out of RAM, on demand.
+//! Trims working sets and releases reclaimable cache, on demand.
 //!
-//! [`trim`] asks the kernel to reclaim a process, a cgroup or every process, and measures what came of it: what left the
-//! working set, where it went, what came back within [`WATCHED`], and what stayed and why. [`release`] empties the
-//! caches that belong to nobody's working set.
+//! [`trim`] makes the kernel reclaim a process, a cgroup or every process. It measures the pages that left the working
+//! set, their destination, the pages that returned within [`WATCHED`], and the pages that stayed with the reason.
+//! [`release`] empties the caches that no working set holds.
 //!
-//! Nothing here changes a setting or a limit: reclaim is asked for through `process_madvise(2)`, `memory.reclaim`,
-//! `memory.force_empty` and `drop_caches` alone.
+//! Neither changes a setting or a limit: both use only `process_madvise(2)`, `memory.reclaim`, `memory.force_empty` and
+//! `drop_caches`.
 
 mod cgroup;
 mod error;
 mod holdings;
+mod kept;
 mod machine;
 mod maps;
 mod model;
@@ -24,7 +25,8 @@ use std::time::{Duration, Instant};
 
 pub use error::TrimError;
 pub use holdings::Holdings;
-pub use model::{Kept, Mechanism, Reason, Report, Returned, TrimmedProcess, Went, What};
+pub use kept::{Kept, Reason};
+pub use model::{Destination, Mechanism, Report, Returned, TrimmedProcess, What};
 pub use process::{Candidates, candidates};
 
 use holdings::Swap;
@@ -32,20 +34,21 @@ use machine::Machine;
 use page_out::Pass;
 use process::Process;
 
-/// How long is looked at what comes back.
+/// How long a trim watches for returning pages.
 pub const WATCHED: Duration = Duration::from_secs(1);
 
-/// Pause between two looks at the request to stop.
+/// Interval between two checks of `stop`.
 const POLL: Duration = Duration::from_millis(20);
 
-/// Takes pages of `what` out of RAM: at most `limit` bytes of them, or all that the kernel gives. Returns about
-/// [`WATCHED`] after that is done, or soon after `stop` becomes true.
+/// Trims `what`: at most `limit` bytes, or all that the kernel can reclaim. Returns about [`WATCHED`] after the trim,
+/// or soon after `stop` becomes true.
 ///
-/// A part that cannot be trimmed is no error; the report names it. So is a process that had nothing to give.
+/// A part that cannot be trimmed is no error: the report names it. Nor is a process without memory to reclaim.
 ///
 /// # Errors
-/// Where nothing at all could be asked of the kernel: no such process or cgroup, a missing privilege, a kernel thread,
-/// the root cgroup, a kernel without the call.
+///
+/// If nothing can be trimmed: no such process or cgroup, a missing privilege, a kernel thread, the root cgroup, a
+/// kernel without the system call.
 pub fn trim(what: &What, limit: Option<u64>, stop: &AtomicBool) -> Result<Report, TrimError> {
     match what {
         What::Process { pid, start_ticks } => {
@@ -75,7 +78,7 @@ pub fn trim(what: &What, limit: Option<u64>, stop: &AtomicBool) -> Result<Report
     }
 }
 
-/// Pages the processes out, and reports on them together. `refused` are those that could not even be opened.
+/// Trims the processes and reports on them together. `refused` holds the errors of processes that could not be opened.
 fn trim_processes(
     title: String,
     processes: Vec<Process>,
@@ -101,7 +104,7 @@ fn trim_processes(
     let (mut before, mut after, mut later) = (Holdings::default(), Holdings::default(), Holdings::default());
     let mut processes = Vec::with_capacity(done.len());
     for trimmed in done {
-        // A process that ended meanwhile has given back everything, which no trim did.
+        // The exit of the process freed its memory, not the trim.
         let Ok(last) = trimmed.process.holdings() else {
             kept.push(Kept::processes(Reason::Ended, 1));
             continue;
@@ -117,7 +120,7 @@ fn trim_processes(
         });
     }
     let left = before.resident.saturating_sub(after.resident);
-    // What a limit or a stop left alone was not asked for.
+    // After a limit or a stop, the rest was never advised on.
     if !interrupted && limit.is_none_or(|limit| left < limit) {
         kept.extend(after.kept(Swap::of(&after_machine)));
     }
@@ -128,7 +131,7 @@ fn trim_processes(
         advised,
         left,
         returned: Returned::between(&after, &later, left, watched_s),
-        went: Went::between((&machine, &before), (&after_machine, &after)),
+        went: Destination::between((&machine, &before), (&after_machine, &after)),
         before,
         after,
         kept: Kept::gathered(kept),
@@ -138,8 +141,8 @@ fn trim_processes(
     })
 }
 
-/// Trims a cgroup with its descendants: by its own control file where that can do what is asked, and process by
-/// process otherwise.
+/// Trims a cgroup with its descendants: through its control file if it has a suitable one, otherwise process by
+/// process.
 fn trim_cgroup(path: &Path, limit: Option<u64>, stop: &AtomicBool) -> Result<Report, TrimError> {
     let group = cgroup::Group::find(path)?;
     let Some(mechanism) = group.mechanism(limit) else {
@@ -167,7 +170,7 @@ fn trim_cgroup(path: &Path, limit: Option<u64>, stop: &AtomicBool) -> Result<Rep
         advised: asked,
         left,
         returned: Returned::between(&after, &later, left, watched_s),
-        went: Went::between((&machine, &before), (&after_machine, &after)),
+        went: Destination::between((&machine, &before), (&after_machine, &after)),
         before,
         after,
         kept: Kept::gathered(kept),
@@ -177,7 +180,7 @@ fn trim_cgroup(path: &Path, limit: Option<u64>, stop: &AtomicBool) -> Result<Rep
     })
 }
 
-/// Waits for [`WATCHED`], or less where a stop is asked for. Returns the seconds waited.
+/// Waits for [`WATCHED`], or until `stop`. Returns the seconds waited.
 fn watch(stop: &AtomicBool) -> f64 {
     let start = Instant::now();
     while start.elapsed() < WATCHED && !stop.load(Ordering::Acquire) {

@@ -1,4 +1,4 @@
-//! What is trimmed, and what came of it.
+//! Target and result of a trim.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -6,31 +6,28 @@ use std::path::PathBuf;
 use serde::{Serialize, Serializer};
 
 use super::holdings::Holdings;
+use super::kept::{Kept, Reason};
 use super::machine::Machine;
 use crate::processes::Identity;
-use plimsoll_model::quantity::{bytes, change_of_bytes, count, seconds};
+use plimsoll_model::quantity::{bytes, change_of_bytes, seconds};
 
-/// Less than this share of the resident set counts as nothing: the kernel's counters are approximations, and a page or
-/// two of program text can always leave.
+/// A smaller share of the resident set counts as nothing: the kernel's counters are approximate, and a page or two of
+/// program text can always leave.
 const NOTHING: f64 = 0.01;
 
-/// What to trim.
+/// Target of a trim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum What {
-    /// One process.
     Process {
-        /// Its number.
         pid: u32,
-        /// When it started, as in [`Identity`], where the caller knows which process it means: a later one of the
-        /// same number is then left alone.
+        /// Start time as in [`Identity`], if known. A later process with the same pid is then left alone.
         start_ticks: Option<u64>,
     },
-    /// Several processes, the first of which gives its name to all: a program with its descendants. Those that have
-    /// ended are passed over.
+    /// A program with its descendants. The first one names the group. Ended processes are skipped.
     Family(Vec<Identity>),
-    /// A memory cgroup with its descendants: a path below the mount, or of the folder.
+    /// A memory cgroup with its descendants: its folder, or a path below the mount.
     Cgroup(PathBuf),
-    /// Every process that this user may trim, but for this one and the kernel's threads.
+    /// Every process that this user may trim, except this process and kernel threads.
     All,
 }
 
@@ -44,7 +41,7 @@ impl From<Identity> for What {
 }
 
 impl What {
-    /// The process that has this number now.
+    /// The process that has this pid now.
     pub fn pid(pid: u32) -> What {
         What::Process {
             pid,
@@ -53,20 +50,19 @@ impl What {
     }
 }
 
-/// How the kernel was asked.
+/// Interface of the kernel that a trim uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Mechanism {
-    /// `process_madvise(2)` with `MADV_PAGEOUT`, mapping by mapping.
+    /// `process_madvise(2)` with `MADV_PAGEOUT`, one mapping at a time.
     ProcessMadvise,
-    /// `memory.reclaim` of a v2 cgroup.
+    /// `memory.reclaim` (cgroup v2).
     MemoryReclaim,
-    /// `memory.force_empty` of a v1 cgroup.
+    /// `memory.force_empty` (cgroup v1).
     ForceEmpty,
 }
 
 impl Mechanism {
-    /// The kernel's name for it.
     pub fn name(self) -> &'static str {
         match self {
             Mechanism::ProcessMadvise => "process_madvise(MADV_PAGEOUT)",
@@ -82,51 +78,44 @@ impl Serialize for Mechanism {
     }
 }
 
-/// What a trim came to. All sizes are bytes.
+/// Result of a trim. All sizes are bytes.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Report {
-    /// What was trimmed, in words for people: `pid 4242 (redis-server)`, `cgroup /web`. Safe to print.
+    /// The target: `pid 4242 (redis-server)`, `cgroup /web`. Safe to print.
     pub title: String,
-    /// How the kernel was asked.
     pub mechanism: Mechanism,
-    /// Most that was to leave; `None` for all.
+    /// Most bytes to trim; `None` for all.
     pub limit: Option<u64>,
-    /// Address space that the kernel was advised on, or memory that the cgroup was asked for.
+    /// Address space that was passed to `process_madvise(2)`, or bytes requested of the cgroup.
     pub advised: u64,
-    /// What left the working set: the resident memory of the processes, or the memory charged to the cgroup, is less
-    /// by this.
+    /// Bytes by which the resident memory of the processes, or the memory charged to the cgroup, became smaller.
     pub left: u64,
-    /// What came back afterwards.
     pub returned: Returned,
-    /// Where it went.
-    pub went: Went,
-    /// What was held before.
+    pub went: Destination,
     pub before: Holdings,
-    /// What was held right after.
+    /// Holdings right after the trim.
     pub after: Holdings,
-    /// What stayed, and why.
     pub kept: Vec<Kept>,
-    /// The processes that were trimmed one by one, the largest first.
+    /// Processes that were trimmed one by one, the largest first.
     pub processes: Vec<TrimmedProcess>,
-    /// Whether it was stopped before its end.
+    /// Whether `stop` ended the trim early.
     pub interrupted: bool,
-    /// Seconds that the kernel worked on it.
+    /// Duration of the trim in the kernel.
     pub seconds: f64,
 }
 
 impl Report {
-    /// Whether so little left that it counts as nothing: under 1% of what was resident.
+    /// Whether less than 1% of the resident memory left.
     pub fn is_nothing(&self) -> bool {
         self.left == 0 || (self.left as f64) < NOTHING * self.before.resident as f64
     }
 
-    /// Whether something stayed for `reason`.
     pub fn kept_for(&self, reason: Reason) -> bool {
         self.kept.iter().any(|kept| kept.reason == reason)
     }
 }
 
-/// One line, for a log.
+/// One line for a log.
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
@@ -150,14 +139,13 @@ impl fmt::Display for Report {
     }
 }
 
-/// What came back after a trim.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Returned {
-    /// Seconds that were looked at, about 1.
+    /// Length of the observation in seconds, about 1.
     pub within_s: f64,
-    /// Bytes by which the working set grew again; never more than what had left.
+    /// Bytes by which the working set grew again; at most the bytes that had left.
     pub bytes: u64,
-    /// Page faults that were solved without a device or a decompression.
+    /// Page faults served without a device or a decompression.
     pub minor_faults: u64,
     /// Page faults that waited for a device or a decompression.
     pub major_faults: u64,
@@ -174,27 +162,24 @@ impl Returned {
     }
 }
 
-/// Where memory went. What is said of the machine includes what others did meanwhile.
+/// Destination of trimmed memory. The values of the machine include the activity of other programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Went {
-    /// Growth of what the target itself has in swap.
+pub struct Destination {
     pub swapped: i64,
-    /// Growth of the machine's used swap.
     pub swap_used: i64,
-    /// Growth of RAM that compressed pages take (zram and zswap).
+    /// Growth of RAM that holds compressed pages (zram and zswap).
     pub compressed: i64,
-    /// Growth of the swap cache: pages that have a place in swap and are still in RAM.
+    /// Growth of the swap cache: pages in RAM that also have a swap slot.
     pub swap_cache: i64,
-    /// Growth of the machine's page cache, shared memory left out; below zero where it was dropped.
+    /// Growth of the machine's page cache without shared memory; negative if pages were dropped.
     pub page_cache: i64,
-    /// Growth of the machine's free memory.
     pub free: i64,
 }
 
-impl Went {
-    pub(super) fn between(before: (&Machine, &Holdings), after: (&Machine, &Holdings)) -> Went {
+impl Destination {
+    pub(super) fn between(before: (&Machine, &Holdings), after: (&Machine, &Holdings)) -> Destination {
         let (machine, later) = (before.0, after.0);
-        Went {
+        Destination {
             swapped: after.1.swapped as i64 - before.1.swapped as i64,
             swap_used: later.swap_used - machine.swap_used,
             compressed: later.compressed - machine.compressed,
@@ -205,7 +190,7 @@ impl Went {
     }
 }
 
-impl fmt::Display for Went {
+impl fmt::Display for Destination {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -222,123 +207,12 @@ fn signed(value: i64) -> String {
     change_of_bytes(value as f64)
 }
 
-/// A process that was trimmed.
+/// A process that was trimmed on its own.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct TrimmedProcess {
-    /// Its number.
     pub pid: u32,
-    /// Its name, safe to print.
+    /// Safe to print.
     pub name: String,
-    /// Bytes resident before.
     pub before: u64,
-    /// Bytes that left its working set.
     pub left: u64,
-}
-
-/// Why something stayed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "kebab-case")]
-#[non_exhaustive]
-pub enum Reason {
-    /// Locked (`mlock(2)`) or otherwise unevictable.
-    Locked,
-    /// Pages of hugetlbfs, which the kernel never reclaims.
-    HugePages,
-    /// Anonymous memory, and the machine has no swap.
-    NoSwap,
-    /// Anonymous memory, and swap is full.
-    SwapFull,
-    /// Anonymous memory, and the cgroup may not swap.
-    SwapForbidden,
-    /// Anonymous or shared memory that was used meanwhile, or that another process holds too.
-    InUse,
-    /// File pages that other processes map too, that are being written, or of files that this user may not write.
-    SharedFiles,
-    /// What the kernel holds for the cgroup: page tables, stacks, objects.
-    Kernel,
-    /// Processes of others.
-    Denied,
-    /// Processes that ended meanwhile.
-    Ended,
-    /// Processes that the system refused for another reason.
-    Refused,
-}
-
-impl Reason {
-    /// What it means, a clause.
-    pub fn meaning(self) -> &'static str {
-        match self {
-            Reason::Locked => "locked in memory",
-            Reason::HugePages => "huge pages of hugetlbfs, which are never reclaimed",
-            Reason::NoSwap => "anonymous, and there is no swap for it to go to",
-            Reason::SwapFull => "anonymous, and swap is full",
-            Reason::SwapForbidden => "anonymous, and the cgroup may not swap",
-            Reason::InUse => "in use meanwhile, or held by another process too",
-            Reason::SharedFiles => {
-                "file pages that are shared, dirty, or of files that this user may not write"
-            }
-            Reason::Kernel => "the kernel's own for it, such as page tables",
-            Reason::Denied => "not permitted (needs CAP_SYS_NICE and ptrace access: run as root)",
-            Reason::Ended => "ended meanwhile",
-            Reason::Refused => "refused by the system",
-        }
-    }
-}
-
-/// What stayed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Kept {
-    /// Why.
-    pub reason: Reason,
-    /// Bytes of it, where they are known.
-    pub bytes: Option<u64>,
-    /// Whole processes that could not be trimmed for it.
-    pub processes: u64,
-}
-
-impl Kept {
-    pub(super) fn bytes(reason: Reason, bytes: u64) -> Kept {
-        Kept {
-            reason,
-            bytes: Some(bytes),
-            processes: 0,
-        }
-    }
-
-    pub(super) fn processes(reason: Reason, processes: u64) -> Kept {
-        Kept {
-            reason,
-            bytes: None,
-            processes,
-        }
-    }
-
-    /// One entry a reason.
-    pub(super) fn gathered(mut all: Vec<Kept>) -> Vec<Kept> {
-        all.sort_by_key(|kept| kept.reason);
-        let mut gathered: Vec<Kept> = Vec::new();
-        for kept in all {
-            match gathered.last_mut().filter(|last| last.reason == kept.reason) {
-                Some(last) => {
-                    last.bytes = last.bytes.into_iter().chain(kept.bytes).reduce(|a, b| a + b);
-                    last.processes += kept.processes;
-                }
-                None => gathered.push(kept),
-            }
-        }
-        gathered
-    }
-}
-
-impl fmt::Display for Kept {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(size) = self.bytes {
-            write!(f, "{} ", bytes(size as f64))?;
-        }
-        if self.processes > 0 {
-            let plural = if self.processes == 1 { "" } else { "es" };
-            write!(f, "{} process{plural} ", count(self.processes))?;
-        }
-        f.write_str(self.reason.meaning())
-    }
 }

@@ -1,4 +1,4 @@
-//! Paging processes out, mapping by mapping, in steps between which it can be stopped.
+//! Pages processes out, mapping by mapping, in steps between which it can stop.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -8,29 +8,27 @@ use super::error::TrimError;
 use super::holdings::Holdings;
 use super::process::{Process, errno_as_error};
 
-/// Bytes that the kernel is asked for at once: it does not come back before it has tried, which takes about a second
-/// on a slow device.
+/// Bytes of one `process_madvise(2)` call, which blocks until the kernel has tried: about a second on a slow device.
 const STEP: u64 = 64 << 20;
-/// The same where no more than a number of bytes may leave, which is looked at after every step.
+/// The same under a limit, which is checked after every step.
 const STEP_TO_LIMIT: u64 = 2 << 20;
 
-/// What paging out a number of processes came to.
+/// Result of paging out several processes.
 pub(super) struct Pass {
     pub(super) done: Vec<Trimmed>,
     pub(super) failed: Vec<TrimError>,
-    /// Bytes of address space advised on.
+    /// Bytes of address space passed to the kernel.
     pub(super) advised: u64,
     pub(super) interrupted: bool,
 }
 
-/// A process that was paged out.
 pub(super) struct Trimmed {
     pub(super) process: Process,
     pub(super) before: Holdings,
     pub(super) after: Holdings,
 }
 
-/// Pages the processes out, one after the other, until `limit` bytes have left or `stop` becomes true.
+/// Pages the processes out one by one until `limit` bytes have left or `stop` becomes true.
 pub(super) fn pass(processes: Vec<Process>, limit: Option<u64>, stop: &AtomicBool) -> Pass {
     let mut pass = Pass {
         done: Vec::new(),
@@ -64,7 +62,7 @@ pub(super) fn pass(processes: Vec<Process>, limit: Option<u64>, stop: &AtomicBoo
     pass
 }
 
-/// Pages one process out. Returns what it held before and after.
+/// Pages one process out. Returns its holdings before and after.
 fn one(
     process: &Process,
     limit: Option<u64>,
@@ -97,7 +95,7 @@ fn one(
     Ok((before, process.holdings()?))
 }
 
-/// Advises on one mapping. Returns whether to go on with the next.
+/// Advises on one mapping. Returns whether to continue with the next.
 fn advise(
     process: &Process,
     mapping: Range,
@@ -117,12 +115,12 @@ fn advise(
                 *advised += bytes;
                 return Ok(bytes == range.length);
             }
-            // What is no longer mapped has been given up by the process; the kernel has gone on behind the hole.
+            // The process has unmapped the range; the kernel has continued behind the hole.
             Err(error) if error.errno == Errno::NOMEM => {
                 *advised += error.advised;
                 start += error.advised + step;
             }
-            // Locked memory, huge pages of hugetlbfs, memory of a device: none of it can be reclaimed.
+            // Locked memory, hugetlbfs pages and device memory cannot be reclaimed.
             Err(error) if error.errno == Errno::INVAL => {
                 *advised += error.advised;
                 return Ok(true);

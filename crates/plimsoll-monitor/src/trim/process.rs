@@ -1,4 +1,4 @@
-//! A process that is to be trimmed: held by descriptors, so that its number cannot become another's meanwhile.
+//! A process to trim. Descriptors hold it, so that a reused pid cannot redirect the trim.
 
 use std::io;
 
@@ -11,7 +11,7 @@ use super::holdings::Holdings;
 use super::maps;
 use plimsoll_model::sanitize::sanitize;
 
-/// A process. Its folder in /proc and its pidfd belong to it, not to its number: once it has ended they say so.
+/// A process. Its `/proc` folder and its pidfd refer to the process, not to its pid: after its end both return errors.
 #[derive(Debug)]
 pub(super) struct Process {
     pid: u32,
@@ -21,7 +21,7 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Opens process `pid`; with `start_ticks` only the one that started then.
+    /// Opens process `pid`; with `start_ticks` only if it started then.
     pub(super) fn open(pid: u32, start_ticks: Option<u64>) -> Result<Process, TrimError> {
         let absent = TrimError::NoSuchProcess { pid };
         let pidfd = match Pidfd::open(pid) {
@@ -38,7 +38,7 @@ impl Process {
             pidfd,
             folder,
         };
-        // Alive after both were opened: both are the same process.
+        // Alive after both were opened, so both refer to the same process.
         if process.pidfd.send_signal(0) == Err(Errno::SRCH) {
             return Err(absent);
         }
@@ -57,7 +57,7 @@ impl Process {
         Ok(process)
     }
 
-    /// Why there is no pidfd for `pid`: that of a thread is refused.
+    /// Error for a refused pidfd: the kernel refuses that of a thread.
     fn refused(pid: u32, errno: Errno) -> TrimError {
         let mut buffer = Vec::new();
         let text = Folder::open(pid)
@@ -65,7 +65,7 @@ impl Process {
             .unwrap_or_default();
         match PidStatus::parse(&text).process {
             Some(process) if process != pid => TrimError::Thread { pid, process },
-            // Numbers that no process can have are refused as such.
+            // Impossible pids: the kernel refuses them.
             None if errno == Errno::INVAL => TrimError::NoSuchProcess { pid },
             _ => TrimError::of_process(pid, "open", errno_as_error(errno)),
         }
@@ -75,23 +75,22 @@ impl Process {
         self.pid
     }
 
-    /// Its name, safe to print.
+    /// Safe to print.
     pub(super) fn name(&self) -> &str {
         &self.name
     }
 
-    /// The process in words.
+    /// Name for messages: `pid 4242 (redis-server)`.
     pub(super) fn title(&self) -> String {
         format!("pid {} ({})", self.pid, self.name)
     }
 
-    /// What it holds now.
     pub(super) fn holdings(&self) -> Result<Holdings, TrimError> {
         let text = self.read("status")?;
         let status = PidStatus::parse(&text);
         let text = self.read("stat")?;
         let stat = PidStat::parse(&text).ok_or(TrimError::Ended { pid: self.pid })?;
-        // A process that has given up its memory (a zombie) has no such lines.
+        // A process without memory (a zombie) has no such lines.
         let (Some(anon), Some(file)) = (status.anon, status.file) else {
             return Err(TrimError::Ended { pid: self.pid });
         };
@@ -109,18 +108,16 @@ impl Process {
         })
     }
 
-    /// Bytes resident now, from the shortest file that tells.
+    /// Current resident bytes, from the shortest file that has them.
     pub(super) fn resident(&self) -> Result<u64, TrimError> {
         let statm = Statm::parse(&self.read("statm")?);
         Ok(statm.map_or(0, |statm| statm.resident))
     }
 
-    /// Its mappings that are worth asking for.
     pub(super) fn mappings(&self) -> Result<Vec<Range>, TrimError> {
         Ok(maps::reclaimable(&self.read("maps")?))
     }
 
-    /// Its reference for system calls.
     pub(super) fn pidfd(&self) -> &Pidfd {
         &self.pidfd
     }
@@ -141,21 +138,20 @@ pub(super) fn errno_as_error(errno: Errno) -> io::Error {
     io::Error::from_raw_os_error(errno.raw())
 }
 
-/// What [`super::What::All`] would trim, for a question before it is done.
+/// Extent of [`super::What::All`], for the confirmation prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Candidates {
     /// Processes that this user may trim.
     pub processes: u64,
-    /// Bytes resident in them; pages that several map are counted for each.
+    /// Their resident bytes. A page that several processes map counts for each.
     pub resident: u64,
-    /// Processes that this user may not trim.
     pub denied: u64,
 }
 
-/// Looks at what trimming all processes would do, and does nothing.
+/// Counts the processes that a trim of all would reach. Changes nothing.
 pub fn candidates() -> Candidates {
     let (processes, refused) = all();
-    // Advising on the memory of others.
+    // Capability to advise on the memory of other processes.
     let privileged = this_process_has(SYS_NICE);
     let mut found = Candidates {
         processes: 0,
@@ -163,7 +159,7 @@ pub fn candidates() -> Candidates {
         denied: refused.len() as u64,
     };
     for process in processes {
-        // Reading the mappings asks for the same ptrace access as advising on them does.
+        // Reading the mappings needs the same ptrace access as advising on them.
         if privileged && process.read("maps").is_ok() {
             found.processes += 1;
             found.resident += process.resident().unwrap_or(0);
@@ -174,18 +170,19 @@ pub fn candidates() -> Candidates {
     found
 }
 
-/// Every process but this one and the kernel's threads, the largest first, and why others could not be opened.
+/// All processes except this one and kernel threads, the largest first, and the errors of those that could not be
+/// opened.
 pub(super) fn all() -> (Vec<Process>, Vec<TrimError>) {
     of_pids(&pids::all().unwrap_or_default())
 }
 
-/// The processes of these numbers, as [`all`] gives them.
+/// The same for these pids.
 pub(super) fn of_pids(pids: &[u32]) -> (Vec<Process>, Vec<TrimError>) {
     let (mut processes, mut refused) = (Vec::new(), Vec::new());
     for &pid in pids.iter().filter(|&&pid| pid != std::process::id()) {
         match Process::open(pid, None) {
             Ok(process) => processes.push(process),
-            // Ended since they were listed, or nothing that could be trimmed.
+            // Ended since the listing, or has no memory to trim.
             Err(
                 TrimError::NoSuchProcess { .. } | TrimError::Ended { .. } | TrimError::KernelThread { .. },
             ) => {}

@@ -1,7 +1,8 @@
-//! Releasing standby memory of the whole machine: caches that no working set holds.
+//! Releases reclaimable cache of the whole machine: page cache and slab that no working set holds (Windows: the standby
+//! list).
 //!
-//! The kernel gives it back by itself when it is needed, so this makes nothing faster: what is dropped has to be read
-//! again. It shows how much of the used memory was cache, and makes experiments start alike.
+//! The kernel reclaims these caches by itself on demand, so a release makes nothing faster: dropped pages must be read
+//! again. A release shows how much of the used memory was cache, and gives experiments the same start.
 
 use std::fmt;
 use std::fs::OpenOptions;
@@ -17,20 +18,20 @@ use plimsoll_model::quantity::{bytes, change_of_bytes, seconds};
 
 use plimsoll_proc::sysctl::DROP_CACHES;
 
-/// One thing that a release does. The order of the variants is the order in which they are carried out.
+/// A step of a release. The variants are in the order of execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Action {
     /// Writes dirty file pages to their files, since only clean ones can be dropped.
     Sync,
-    /// Drops clean page cache that nobody maps.
+    /// Drops clean page cache that no process maps.
     PageCache,
-    /// Drops cached inodes, directory entries and other kernel objects that can be made again.
+    /// Drops cached inodes, directory entries and other kernel objects that can be rebuilt.
     Slab,
 }
 
 impl Action {
-    /// What is done, by the kernel's names.
+    /// Name of the kernel interface.
     pub fn interface(self) -> &'static str {
         match self {
             Action::Sync => "sync(2)",
@@ -40,12 +41,10 @@ impl Action {
     }
 }
 
-/// A step of a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Step {
-    /// What is done.
     pub action: Action,
-    /// Bytes that it is about, at most.
+    /// Most bytes that the step can release.
     pub bytes: u64,
 }
 
@@ -56,7 +55,7 @@ impl fmt::Display for Step {
             Action::Sync => write!(f, "write {size} of dirty pages to their files"),
             Action::PageCache => write!(
                 f,
-                "drop at most {size} of page cache; what is used again has to be read again"
+                "drop at most {size} of page cache; pages in use must be read again"
             ),
             Action::Slab => write!(f, "drop at most {size} of cached inodes and directory entries"),
         }?;
@@ -64,7 +63,7 @@ impl fmt::Display for Step {
     }
 }
 
-/// What a release would do now. Swap, compressed or not, and memory of programs are not touched.
+/// Plans a release. It leaves swap, compressed or not, and the memory of programs alone.
 pub fn plan() -> Vec<Step> {
     let machine = Machine::now();
     let step = |action, level: i64| Step {
@@ -78,42 +77,39 @@ pub fn plan() -> Vec<Step> {
     ]
 }
 
-/// What one step came to: changes of the machine, in bytes. What others did meanwhile is in them.
+/// Result of a step: changes of the machine in bytes, including the activity of other programs.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct StepReport {
-    /// What was done.
     pub action: Action,
-    /// Seconds that it took.
+    /// Duration.
     pub seconds: f64,
-    /// Change of dirty pages and of those being written.
+    /// Change of dirty pages and pages under writeback.
     pub dirty: i64,
-    /// Change of the page cache, shared memory left out.
+    /// Change of the page cache, without shared memory.
     pub page_cache: i64,
-    /// Change of kernel objects that can be given back.
+    /// Change of reclaimable kernel objects.
     pub reclaimable: i64,
     /// Change of free memory.
     pub free: i64,
 }
 
-/// What a release came to.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ReleaseReport {
-    /// The steps that were carried out, in their order.
     pub steps: Vec<StepReport>,
-    /// Change of free memory over all of it, in bytes.
+    /// Change of free memory over all steps, in bytes.
     pub free: i64,
-    /// Whether it was stopped between two steps.
+    /// Whether `stop` ended the release between two steps.
     pub interrupted: bool,
 }
 
-/// One line, for a log.
+/// One line for a log.
 impl fmt::Display for ReleaseReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let sum =
             |level: fn(&StepReport) -> i64| change_of_bytes(self.steps.iter().map(level).sum::<i64>() as f64);
         write!(
             f,
-            "released: free {}, page cache {}, reclaimable slab {}, dirty {}, in {}; what was dropped has to be read again",
+            "released: free {}, page cache {}, reclaimable slab {}, dirty {}, in {}; dropped pages must be read again",
             change_of_bytes(self.free as f64),
             sum(|step| step.page_cache),
             sum(|step| step.reclaimable),
@@ -127,28 +123,23 @@ impl fmt::Display for ReleaseReport {
     }
 }
 
-/// Why nothing, or not all, was released.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReleaseError {
-    /// The file may not be written.
+    /// This user may not write the file.
     #[error(
-        "cannot release standby memory: {file}: {source}; it is for root alone, and read-only in most containers: run \
+        "cannot release reclaimable cache through {file}: {source}; only root may write it, and most containers mount it read-only: run \
          as root on the host"
     )]
-    Denied {
-        /// The control file.
-        file: String,
-        /// What the system answered.
-        source: io::Error,
-    },
+    Denied { file: String, source: io::Error },
 }
 
-/// Carries out `steps`, in their order. Looks at `stop` between two of them: a step itself cannot be stopped, and
-/// writing out much dirty memory takes long.
+/// Executes `steps` in order. Checks `stop` between two steps: a running step cannot be stopped, and writing out much
+/// dirty memory takes long.
 ///
 /// # Errors
-/// [`ReleaseError::Denied`] where this user may not: nothing is done then.
+///
+/// [`ReleaseError::Denied`] if this user may not. No step is then executed.
 pub fn carry_out(steps: &[Step], stop: &AtomicBool) -> Result<ReleaseReport, ReleaseError> {
     carry_out_by(Path::new(DROP_CACHES), steps, stop)
 }
@@ -158,7 +149,7 @@ fn carry_out_by(file: &Path, steps: &[Step], stop: &AtomicBool) -> Result<Releas
         file: file.display().to_string(),
         source,
     };
-    // Asked for first, so that nothing is done where not all can be.
+    // Checked first, so that a release executes either all steps or none.
     let open = || OpenOptions::new().write(true).open(file);
     open().map_err(denied)?;
     let first = Machine::now();
@@ -198,7 +189,7 @@ fn carry_out_by(file: &Path, steps: &[Step], stop: &AtomicBool) -> Result<Releas
 mod tests {
     use super::*;
 
-    /// The plan without its sync, which would hold up the whole machine.
+    /// The plan without its sync, which would stall the whole machine.
     fn drops() -> Vec<Step> {
         let mut steps = plan();
         assert_eq!(steps.remove(0).action, Action::Sync);
@@ -206,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_planned_is_written_and_nothing_else() {
+    fn a_release_writes_only_the_planned_files() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let never = AtomicBool::new(false);
         let steps = drops();
@@ -220,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_done_after_a_stop_or_without_permission() {
+    fn a_release_stops_and_needs_permission() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let report = carry_out_by(file.path(), &drops(), &AtomicBool::new(true)).unwrap();
         assert!(report.interrupted && report.steps.is_empty());
@@ -230,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_says_how_much_and_how() {
+    fn a_plan_names_sizes_and_interfaces() {
         let steps = plan();
         assert!(steps.iter().any(|step| step.bytes > 0));
         for step in steps {

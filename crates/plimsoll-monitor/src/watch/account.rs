@@ -1,4 +1,4 @@
-//! Figures of what is watched, kept up as samples come: what the summary is made of.
+//! Totals and peaks of the target and the machine: the data of the summary.
 
 use std::collections::BTreeMap;
 
@@ -6,34 +6,32 @@ use crate::processes::Identity;
 use plimsoll_model::columns::{Row, col};
 use plimsoll_sample::{DelayAccounting, Delays, DelaysError, Reader, SampleError};
 
-/// The account from its opening to its closing.
+/// Totals between an opening and a closing.
 #[derive(Default)]
 pub(super) struct Account {
     reader: Option<Reader>,
-    /// The machine at the opening, and at the closing.
+    /// Counters of the machine at the opening and at the closing.
     pub(super) first: Option<Row>,
     pub(super) last: Option<Row>,
-    /// Samples in between.
+    /// Number of samples in between.
     pub(super) samples: u64,
-    /// Most that the target had of each, in any sample.
+    /// Largest sampled values of the target.
     pub(super) peak_resident: Option<i64>,
     pub(super) peak_swap: Option<i64>,
     pub(super) peak_cgroup: Option<i64>,
-    /// Faults of the target that were seen to happen.
     pub(super) minor_faults: i64,
     pub(super) major_faults: i64,
     before: Option<(Option<i64>, Option<i64>)>,
     delays: Option<Result<DelayTally, DelaysError>>,
 }
 
-/// Delays of a program's processes, as last seen.
+/// Latest delays of a program's processes.
 struct DelayTally {
     accounting: DelayAccounting,
     seen: BTreeMap<Identity, Delays>,
 }
 
 impl Account {
-    /// Opens the account now.
     pub(super) fn open(now_ns: u64) -> Result<Account, SampleError> {
         let mut reader = Reader::open()?;
         let mut row = Row::empty(now_ns);
@@ -45,7 +43,7 @@ impl Account {
         })
     }
 
-    /// Takes a sample, unless it is from before the opening or after the closing.
+    /// Adds a sample. Ignores it before the opening and after the closing.
     pub(super) fn add(&mut self, row: &Row) {
         let from_ns = self.first.map_or(0, |row| row.t_ns);
         let to_ns = self.last.map_or(u64::MAX, |row| row.t_ns);
@@ -70,7 +68,7 @@ impl Account {
         }
     }
 
-    /// Keeps account of what a program waits for, where the kernel tells.
+    /// Starts to account for delays, if the kernel supports it.
     pub(super) fn open_delays(&mut self) {
         let tally = DelayAccounting::open().map(|accounting| DelayTally {
             accounting,
@@ -79,8 +77,8 @@ impl Account {
         self.delays = Some(tally);
     }
 
-    /// Looks at what the processes have waited for. What they waited for after the last look is missed.
-    pub(super) fn look_at_delays(&mut self, processes: impl IntoIterator<Item = Identity>) {
+    /// Reads the delays of the processes. Delays after the last call are lost.
+    pub(super) fn read_delays(&mut self, processes: impl IntoIterator<Item = Identity>) {
         if let Some(Ok(tally)) = &mut self.delays {
             for process in processes {
                 if let Ok(delays) = tally.accounting.of(process.pid) {
@@ -90,7 +88,7 @@ impl Account {
         }
     }
 
-    /// What all processes waited for, or why that is not known. None when nobody asked for it.
+    /// Sum of all processes' delays, or the reason for which it is unknown. None without [`Account::open_delays`].
     pub(super) fn delays(&self) -> Option<Result<Delays, &DelaysError>> {
         let tally = match self.delays.as_ref()? {
             Ok(tally) => tally,
@@ -106,7 +104,7 @@ impl Account {
         Some(Ok(sum))
     }
 
-    /// Closes the account now, once.
+    /// Closes the account. Later calls have no effect.
     pub(super) fn close(&mut self, now_ns: u64) {
         if let Some(mut reader) = self.reader.take() {
             let mut row = Row::empty(now_ns);
@@ -121,7 +119,6 @@ impl Account {
         u64::try_from(last.get(column)?.checked_sub(first.get(column)?)?).ok()
     }
 
-    /// Seconds from the opening to the closing.
     pub(super) fn seconds(&self) -> f64 {
         match (&self.first, &self.last) {
             (Some(first), Some(last)) => last.t_ns.saturating_sub(first.t_ns) as f64 / 1e9,
@@ -130,7 +127,7 @@ impl Account {
     }
 }
 
-/// Growth of a sum over living processes: less where one has ended, which then is not counted.
+/// Growth of a sum over living processes. The sum shrinks when a process ends; that counts as zero.
 fn growth(before: Option<i64>, now: Option<i64>) -> i64 {
     match (before, now) {
         (Some(before), Some(now)) => (now - before).max(0),

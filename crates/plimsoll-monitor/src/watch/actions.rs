@@ -1,4 +1,4 @@
-//! What a face asks for and what takes time: done on a thread of its own, one after the other.
+//! Slow requests of a user interface, executed one by one on a thread of their own.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,25 +14,23 @@ use plimsoll_model::recording::model::SamplerSettings;
 use plimsoll_sample::Sampler;
 use plimsoll_sample::page_flags::{self, KINDS, PageFlags};
 
-/// Something that a face asks for.
+/// A slow request of a user interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Request {
-    /// Trim what was the target when it was agreed to.
+    /// Trim this target, which the user confirmed.
     Trim(What),
-    /// Release standby memory and page cache.
     Release,
-    /// Count page flags.
     PageFlags,
-    /// Record into a folder from now on, or stop.
+    /// Start to record into a folder, or stop recording.
     Record(Option<PathBuf>),
 }
 
 impl Request {
-    /// What goes on while it is carried out.
+    /// Progress message.
     fn title(&self) -> String {
         match self {
             Request::Trim(_) => "trimming".to_owned(),
-            Request::Release => "releasing standby memory and page cache".to_owned(),
+            Request::Release => "releasing reclaimable cache".to_owned(),
             Request::PageFlags => "counting page flags".to_owned(),
             Request::Record(Some(folder)) => format!("starting to record into {}", folder.display()),
             Request::Record(None) => "ending the recording".to_owned(),
@@ -40,16 +38,15 @@ impl Request {
     }
 }
 
-/// Carries out requests.
 pub(super) struct Actions {
     pub(super) shared: Arc<Shared>,
     pub(super) sampler: Arc<Sampler>,
-    /// Ends what is being done.
+    /// Ends the running request early.
     pub(super) stop: Arc<AtomicBool>,
 }
 
 impl Actions {
-    /// Goes on until nobody can make a request any more.
+    /// Executes requests until all senders are dropped.
     pub(super) fn run(self, requests: &Receiver<Request>) {
         for request in requests {
             self.busy(Some(request.title()));
@@ -91,17 +88,20 @@ impl Actions {
         }
     }
 
-    /// Marks what was done, and says what came of it.
+    /// Sets a mark and shows the result.
     fn done(&self, kind: MarkKind, text: String) {
         self.shared.mark(kind, text.clone());
         self.shared.say(Level::Info, text);
     }
 
     fn start_recording(&self, folder: &Path) {
-        // Not in the condition, which would hold the lock.
+        // In the `if` condition, the guard would live on and hold the lock.
         let recording = self.shared.state().status.recording.clone();
         if let Some(folder) = recording {
-            let text = format!("{} is being recorded into already", folder.display());
+            let text = format!(
+                "cannot record: a recording into {} is running; stop it first",
+                folder.display()
+            );
             return self.shared.say(Level::Error, text);
         }
         match start_recording(folder, &self.shared, &self.sampler) {
@@ -116,15 +116,15 @@ impl Actions {
 
     fn end_recording(&self) {
         let Some(recorder) = lock(&self.shared.recorder).take() else {
-            return self.shared.say(Level::Info, "nothing is being recorded");
+            return self.shared.say(Level::Info, "no recording is running");
         };
         self.shared.state().status.recording = None;
         match recorder.finish(self.sampler.swap_slots(), 0) {
             Ok(recorded) => {
-                let text = format!("the recording is in {}", recorded.folder.display());
+                let text = format!("recorded into {}", recorded.folder.display());
                 self.shared.say(Level::Info, text);
-                if let Some(trouble) = recorded.trouble {
-                    self.shared.say(Level::Warning, trouble);
+                if let Some(error) = recorded.error {
+                    self.shared.say(Level::Warning, error);
                 }
             }
             Err(error) => self.shared.say(Level::Error, ended_early(&error)),
@@ -132,7 +132,7 @@ impl Actions {
     }
 }
 
-/// The kinds of pages that there are, the most first.
+/// Bytes by kind of page, the largest first.
 fn words(flags: &PageFlags) -> String {
     let mut kinds: Vec<(u64, &str)> = KINDS
         .iter()
@@ -147,7 +147,6 @@ fn words(flags: &PageFlags) -> String {
     format!("pages by their flags: {}", kinds.join(", "))
 }
 
-/// Starts to record what is watched just now.
 pub(super) fn start_recording(
     folder: &Path,
     shared: &Arc<Shared>,
@@ -160,12 +159,19 @@ pub(super) fn start_recording(
         (title, state.facts.hz)
     };
     let locked = sampler.locked().map_err(ToString::to_string);
-    Recorder::start(
+    let told = Arc::clone(shared);
+    let recorder = Recorder::start(
         folder,
         Heading {
             title,
             sampler: SamplerSettings { hz, locked },
         },
-        shared,
-    )
+        shared.now_ns(),
+        move |error| {
+            told.state().status.recording = None;
+            told.say(Level::Error, ended_early(error));
+        },
+    )?;
+    shared.state().status.recording = Some(recorder.folder().to_owned());
+    Ok(recorder)
 }

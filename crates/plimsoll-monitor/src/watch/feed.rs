@@ -1,4 +1,4 @@
-//! Samples on their way from the sampler to the state, the account and the recording.
+//! Feeds samples to the state, the account and the recording.
 
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
@@ -8,7 +8,7 @@ use plimsoll_model::columns::Row;
 use plimsoll_report::analysis::frame::{Frame, Machine};
 use plimsoll_sample::Batch;
 
-/// Takes over batches until the sampler has ended. Frames are made only where somebody draws them.
+/// Consumes batches until the sampler ends. Makes frames only if a user interface draws them.
 pub(super) fn feed(batches: &Receiver<Batch>, shared: &Arc<Shared>, machine: Machine, drawn: bool) {
     let mut before: Option<Row> = None;
     for batch in batches {

@@ -1,4 +1,4 @@
-//! Keeps the sampler at what is watched: about once a second, on a thread that is not the sampler's.
+//! Keeps the sampler's target up to date, about once a second, on a thread of its own.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -12,41 +12,41 @@ use super::target::{Followed, Look, READ_ON_TICKS, busiest_zram, unreadable};
 use plimsoll_model::columns::col;
 use plimsoll_sample::{Sampler, Target};
 
-/// Time between two looks at a target, and at the machine alone, whose swap devices seldom change.
+/// Interval between two checks of a target, and of the machine alone, whose swap devices seldom change.
 const PERIOD: Duration = Duration::from_secs(1);
 const IDLE_PERIOD: Duration = Duration::from_secs(5);
 
-/// Keeps the sampler at what is watched.
+/// Keeps the sampler's target up to date.
 pub(super) struct Follower {
     shared: Arc<Shared>,
     sampler: Arc<Sampler>,
     followed: Followed,
-    /// What the sampler was last told.
-    told: Target,
-    /// Processes that could be read, of how many, after files were opened anew: as long as it stays so, opening them
-    /// again is of no use.
-    opened_in_vain: Option<(i64, usize)>,
+    /// The sampler's current target.
+    sent: Target,
+    /// (readable processes, all processes) after the sampler's last reopening of their files. While both stay the same,
+    /// another reopening is useless.
+    unreadable_when_opened: Option<(i64, usize)>,
     storms: StormWatch,
 }
 
 impl Follower {
-    /// Follows `followed`; looks at it at once.
+    /// Follows `followed` and checks it at once.
     pub(super) fn new(shared: Arc<Shared>, sampler: Arc<Sampler>, followed: Followed) -> Follower {
         let mut follower = Follower {
             shared,
             sampler,
             followed: Followed::Nothing,
-            told: Target::default(),
-            opened_in_vain: None,
+            sent: Target::default(),
+            unreadable_when_opened: None,
             storms: StormWatch::default(),
         };
         follower.change(followed);
         follower
     }
 
-    /// Goes on until nobody can choose another target any more.
+    /// Runs until all senders of `choices` are dropped.
     pub(super) fn run(mut self, choices: &Receiver<TargetChoice>) {
-        // The first tick is there soon, and with it the names of the swap devices.
+        // The first tick comes soon and brings the names of the swap devices.
         let mut next = Instant::now() + PERIOD;
         loop {
             match choices.recv_timeout(next.saturating_duration_since(Instant::now())) {
@@ -91,7 +91,7 @@ impl Follower {
     fn look(&mut self) {
         let look = self.followed.look();
         if self.followed.is_ours() {
-            lock(&self.shared.account).look_at_delays(self.followed.identities());
+            lock(&self.shared.account).read_delays(self.followed.identities());
         }
         self.shared.set_trimmable(self.followed.trimmable());
         let read = look.pids.len().min(READ_ON_TICKS);
@@ -100,23 +100,23 @@ impl Follower {
             cgroup: self.followed.cgroup().cloned(),
             zram: busiest_zram(),
         };
-        // Files of a process that ended cannot be read, and a later one of its number has other files.
+        // The sampler's open files of an ended process are dead, and a later process with its pid has other files.
         let latest = self.sampler.latest();
         let seen = latest.get(col::TARGET_PROCESSES).unwrap_or(0);
         let stale = usize::try_from(seen) != Ok(read);
-        // Some cannot be opened at all: once is enough to find out.
-        if target != self.told || (stale && self.opened_in_vain != Some((seen, read))) {
+        // Some processes stay unreadable: one attempt is enough.
+        if target != self.sent || (stale && self.unreadable_when_opened != Some((seen, read))) {
             self.sampler.set_target(Some(&target));
-            self.opened_in_vain = stale.then_some((seen, read));
+            self.unreadable_when_opened = stale.then_some((seen, read));
         }
         self.storms.look(&target.workers, &latest, &self.shared);
-        let grown = target.workers != self.told.workers;
-        self.told = target;
-        self.tell(look, grown);
+        let grown = target.workers != self.sent.workers;
+        self.sent = target;
+        self.publish(look, grown);
     }
 
-    /// Brings the state up to date with what was seen.
-    fn tell(&self, look: Look, grown: bool) {
+    /// Copies the result of a check into the state.
+    fn publish(&self, look: Look, grown: bool) {
         if let Some(news) = &look.news {
             self.shared.mark(MarkKind::Target, news.clone());
         }
@@ -132,10 +132,10 @@ impl Follower {
                 target.title = self.followed.title().unwrap_or_default().to_owned();
                 target.pids = look.pids;
                 target.ended = look.ended.or(target.ended.take());
-                target.trouble = match (look.trouble, grown) {
-                    (Some(trouble), _) => Some(trouble),
+                target.error = match (look.error, grown) {
+                    (Some(error), _) => Some(error),
                     (None, true) => target.pids.iter().find_map(|pid| unreadable(*pid)),
-                    (None, false) => target.trouble.take(),
+                    (None, false) => target.error.take(),
                 };
                 target.unread = unread;
                 if unread > 0 && before.unread == 0 {
@@ -149,7 +149,7 @@ impl Follower {
         }
         if let Some(processes) = too_many {
             let text = format!(
-                "the target has {processes} processes: {READ_ON_TICKS} of them are read, the others are not in its figures"
+                "the target has {processes} processes: the samples include only {READ_ON_TICKS} of them"
             );
             self.shared.warn(text);
         }

@@ -1,7 +1,7 @@
-//! The frames of the past, thinned out as they age, and summed up to what a screen can show.
+//! Past frames, thinned out as they age, and summed up for display.
 //!
-//! Every frame also goes into a *piece*, the sum of a second's frames. Old frames are forgotten and their pieces stay;
-//! where a bucket is long enough, its whole pieces stand for their frames, so that hours are summed up as fast as
+//! Each frame also goes into a *piece*, the sum of the frames of one second. The history drops old frames and keeps
+//! their pieces. A long bucket uses whole pieces instead of their frames, so that hours are as fast to sum up as
 //! minutes. A day at 10 Hz takes about 50 MB.
 
 mod piece;
@@ -12,20 +12,28 @@ use std::ops::Range;
 use piece::{Piece, Tally};
 use plimsoll_report::analysis::frame::{Frame, GAUGE_COUNT};
 
-/// Frames that are kept as they are: an hour's at 10 Hz.
+/// Most frames kept individually: an hour at 10 Hz.
 const WHOLE_FRAMES: usize = 36_000;
-/// Frames this young are kept as they are, however many there are.
+/// Frames younger than this are always kept individually.
 const WHOLE_NS: u64 = 600_000_000_000;
-/// Length of a piece, until there are too many.
+/// Initial length of a piece.
 const PIECE_NS: u64 = 1_000_000_000;
-/// Pieces that are kept, a day's. When there are more, each two become one.
+/// Most pieces: a day's. Above that, pairs of pieces merge.
 const PIECES: usize = 86_400;
 
-/// Frames kept, oldest first.
+/// Frames and pieces, oldest first.
 ///
-/// Invariants: times never decrease. The first `thinned` pieces are those whose frames are gone; of all others every
-/// frame is there, as of those summed up in `open`, which are the newest. A piece holds frames of one multiple of
-/// `piece_ns`, and all of them but where some had been thinned out before the last ones came.
+/// Invariants:
+///
+/// - Times never decrease.
+///
+/// - The frames of the first `thinned` pieces are dropped; all later frames are present, including those summed up in
+///   `open`, which are the newest.
+///
+/// - A piece holds the frames of one multiple of `piece_ns`: all of them, unless some were dropped before the last ones
+///   arrived.
+///
+/// Checked by `buckets_of_whole_pieces_equal_those_of_all_frames` and `the_peak_and_later_frames_survive_thinning`.
 #[derive(Debug, Clone)]
 pub struct History {
     frames: VecDeque<Frame>,
@@ -34,27 +42,27 @@ pub struct History {
     open: Tally,
     piece_ns: u64,
     period_ns: u64,
-    /// [`PIECES`], or less in tests.
+    /// [`PIECES`]; fewer in tests.
     most_pieces: usize,
-    /// [`WHOLE_FRAMES`], or less in tests.
+    /// [`WHOLE_FRAMES`]; fewer in tests.
     most_frames: usize,
-    /// [`WHOLE_NS`], or less in tests.
+    /// [`WHOLE_NS`]; less in tests.
     young_ns: u64,
 }
 
-/// The frames of a stretch of time in one: what a column of cells shows.
+/// Summary of the frames of an interval: a column of the chart.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Bucket {
     /// Means. The layers sum to the mean of MemTotal.
     pub mean: Frame,
-    /// Greatest value of each gauge; NaN where it never had one.
+    /// Maximum of each gauge; NaN if it was never known.
     max: [f32; GAUGE_COUNT],
-    /// Frames summed up; at least one.
+    /// Number of frames, at least one.
     pub frames: u32,
 }
 
 impl Bucket {
-    /// Greatest value of a gauge, if it was ever known.
+    /// Maximum of a gauge, if it was ever known.
     pub fn max(&self, index: usize) -> Option<f64> {
         let value = self.max[index];
         (!value.is_nan()).then(|| f64::from(value))
@@ -62,7 +70,7 @@ impl Bucket {
 }
 
 impl History {
-    /// An empty history of frames that come each `period_ns`.
+    /// An empty history for frames with this period.
     pub fn new(period_ns: u64) -> History {
         History {
             frames: VecDeque::new(),
@@ -77,14 +85,13 @@ impl History {
         }
     }
 
-    /// Time between two ticks, in nanoseconds.
+    /// Time between two ticks.
     pub fn period_ns(&self) -> u64 {
         self.period_ns
     }
 
-    /// Adds the newest frame.
     pub fn push(&mut self, frame: Frame) {
-        // Twice when pieces have become longer meanwhile.
+        // Runs twice if pieces became longer meanwhile.
         while let Some(last_ns) = self.open.last_ns()
             && last_ns / self.piece_ns != frame.t_ns / self.piece_ns
         {
@@ -98,7 +105,6 @@ impl History {
         self.frames.push_back(frame);
     }
 
-    /// The newest frame.
     pub fn latest(&self) -> Option<&Frame> {
         self.frames.back()
     }
@@ -112,7 +118,7 @@ impl History {
         Some((oldest, self.frames.back()?.t_ns))
     }
 
-    /// The frames after `t_ns`, oldest first; of those that were thinned out, the means.
+    /// Frames after `t_ns`, oldest first; means for dropped frames.
     pub fn after(&self, t_ns: u64) -> impl Iterator<Item = &Frame> {
         let old = self.first_piece(t_ns.saturating_add(1)).min(self.thinned)..self.thinned;
         let start = self.frames.partition_point(|frame| frame.t_ns <= t_ns);
@@ -122,7 +128,7 @@ impl History {
             .chain(self.frames.range(start..))
     }
 
-    /// `count` buckets of equal length over `range`; None where no sample was taken: a gap, never interpolated.
+    /// `count` buckets of equal length over `range`; None for a gap without samples, which is never interpolated.
     pub fn buckets(&self, range: Range<u64>, count: usize) -> Vec<Option<Bucket>> {
         let length = range.end.saturating_sub(range.start) as u128;
         let edge = |index: usize| range.start + (length * index as u128 / count.max(1) as u128) as u64;
@@ -131,7 +137,7 @@ impl History {
             .collect()
     }
 
-    /// Time of the frame in which `figure` was greatest.
+    /// Time of the frame with the maximum of `figure`.
     pub fn peak(&self, figure: impl Fn(&Frame) -> Option<f64>) -> Option<u64> {
         let old = self.pieces.range(..self.thinned).map(Piece::greatest);
         let known = old
@@ -145,7 +151,7 @@ impl History {
         let mut tally = Tally::default();
         let old = self.first_piece(from).min(self.thinned)..self.first_piece(to).min(self.thinned);
         self.add_pieces(old, &mut tally);
-        // What has a frame in `open` or lies after it is in no piece yet.
+        // Intervals with frames in `open`, and later ones, are in no piece yet.
         let pieces_end = self
             .open
             .last_ns()
@@ -166,7 +172,7 @@ impl History {
         }
     }
 
-    /// The thinned piece that a bucket shorter than it lies in: what was sampled is no gap.
+    /// The thinned piece around a shorter bucket: dropped frames are no gap.
     fn within_a_piece(&self, from: u64, to: u64) -> Option<Bucket> {
         let piece = self
             .pieces
@@ -175,7 +181,7 @@ impl History {
         (piece.from_ns < to).then(|| piece.bucket())
     }
 
-    /// The first piece that ends at or after `t_ns`.
+    /// Index of the first piece that ends at or after `t_ns`.
     fn first_piece(&self, t_ns: u64) -> usize {
         self.pieces.partition_point(|piece| piece.mean.t_ns < t_ns)
     }
@@ -199,7 +205,7 @@ impl History {
         }
     }
 
-    /// Forgets the oldest frames, by the piece, once they are many and old.
+    /// Drops the oldest frames, piece by piece, if they are many and old.
     fn thin_out(&mut self, now_ns: u64) {
         while self.frames.len() > self.most_frames
             && let Some(frame) = self.frames.front()
@@ -211,7 +217,7 @@ impl History {
         }
     }
 
-    /// Forgets the frames of the thinned pieces.
+    /// Drops the frames of the thinned pieces.
     fn forget_thinned(&mut self) {
         if let Some(last) = self.thinned.checked_sub(1) {
             let last_ns = self.pieces[last].mean.t_ns;
@@ -220,7 +226,7 @@ impl History {
         }
     }
 
-    /// Makes pieces twice as long.
+    /// Doubles the length of pieces.
     fn merge_pairs(&mut self) {
         let thinned_to = self
             .thinned
@@ -237,13 +243,13 @@ impl History {
             }
             tally.add_piece(&piece);
         }
-        // The last pair may have its second half to come: it stays open, unless frames of it are gone.
+        // The last pair stays open for its second half, unless some of its frames are dropped.
         if thinned_to.is_some_and(|gone_ns| Some(gone_ns) >= tally.first_ns()) {
             merged.extend(std::mem::take(&mut tally).into_piece());
         }
         self.open = tally;
         self.pieces = merged;
-        // A piece of which one half is thinned is thinned whole.
+        // A piece with one thinned half counts as thinned.
         self.thinned = match thinned_to {
             Some(t_ns) => (self.first_piece(t_ns) + 1).min(self.pieces.len()),
             None => 0,

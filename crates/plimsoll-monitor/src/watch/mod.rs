@@ -1,7 +1,7 @@
-//! The monitor: where is every page, now and over time, and what happens when I trim?
+//! The monitor: the state of all pages over time, and the effect of a trim.
 //!
-//! A [`Monitor`] feeds a [`State`] from the live machine or from a recording, and carries out what its user asks for.
-//! Faces draw the state and pass on the asking: the terminal, the served page, and none at all (`--headless`).
+//! A [`Monitor`] feeds a [`State`] from the live machine or from a recording, and executes requests. User interfaces
+//! draw the state and pass on requests: the terminal, the live page, or none (`--headless`).
 //!
 //! ```text
 //! sampler -> feed -> State <- terminal
@@ -9,16 +9,19 @@
 //!                recorder
 //! ```
 //!
-//! Invariant: a face reads the [`State`] and calls the [`Monitor`]; it reads no system and writes no recording.
+//! Invariant: a user interface reads the [`State`] and calls the [`Monitor`]. It reads no system files and writes no
+//! recording.
 
 mod account;
 mod actions;
 mod error;
+mod event;
 mod feed;
 mod follow;
 mod history;
 mod monitor;
 mod options;
+mod outcome;
 mod program;
 mod recorder;
 mod replay;

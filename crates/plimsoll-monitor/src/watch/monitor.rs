@@ -1,4 +1,4 @@
-//! The monitor: its threads, and what a face may ask of it.
+//! The monitor's threads, and its interface for user interfaces.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,11 +31,11 @@ use plimsoll_report::analysis::frame::Machine;
 use plimsoll_sample::host::host;
 use plimsoll_sample::{Sampler, SamplerConfig, monotonic_ns};
 
-/// A monitor at work. Dropping it ends its threads, and the recording as [`Monitor::finish`] does; a program that was
-/// started goes on.
+/// A running monitor. Dropping it ends its threads, and the recording as [`Monitor::finish`] does. A started program
+/// continues.
 ///
-/// Whatever takes time is done by threads of its own: no call waits for it. The outcome arrives as a mark and a message
-/// in the [`State`]; [`super::Status::busy`] says what goes on until then.
+/// Slow work runs on threads of its own, so no call blocks on it. Its result arrives as a mark and a message in the
+/// [`State`]; until then [`super::Status::busy`] names it.
 pub struct Monitor {
     shared: Arc<Shared>,
     live: Option<Live>,
@@ -46,28 +46,28 @@ pub struct Monitor {
     started_ns: u64,
 }
 
-/// The program that was started.
 struct Started {
     pidfd: Pidfd,
-    /// Waits for its end.
+    /// Waits for the program's end.
     thread: JoinHandle<()>,
 }
 
-/// What a monitor of this machine has.
+/// The parts of a monitor of the live machine.
 struct Live {
     sampler: Arc<Sampler>,
     feed: JoinHandle<()>,
     requests: Sender<Request>,
-    /// Ends what is being done for a request.
+    /// Ends the running request early.
     stop: Arc<AtomicBool>,
     choices: Sender<TargetChoice>,
 }
 
 impl Monitor {
-    /// Starts to watch.
+    /// Starts the monitor.
     ///
     /// # Errors
-    /// When there can be no samples, the target or the recording is not there, or the program cannot be started.
+    ///
+    /// If sampling is impossible, the target or the recording does not exist, or the program cannot start.
     pub fn start(options: &Options) -> Result<Monitor, WatchError> {
         match &options.source {
             Source::Live(choice) => Monitor::watch(options, Followed::choose(choice)?, None),
@@ -161,14 +161,14 @@ impl Monitor {
         Ok(monitor)
     }
 
-    /// Starts the program, and waits for its end on a thread.
+    /// Starts the program and a thread that waits for its end.
     fn start_program(&mut self, program: &Program) -> Result<Followed, WatchError> {
         let folder = self.shared.state().status.recording.clone();
         let mut account = Account::open(self.shared.now_ns())?;
         account.open_delays();
         *lock(&self.shared.account) = account;
         let running: Running = program.start(folder.as_deref()).inspect_err(|_| {
-            // Nothing was watched: the folder would only be in the way of the next attempt.
+            // The recording holds nothing yet, and its folder would block the next attempt.
             drop(lock(&self.shared.recorder).take());
             if let Some(folder) = &folder {
                 let _ = std::fs::remove_dir_all(folder);
@@ -178,7 +178,7 @@ impl Monitor {
             .mark(MarkKind::Target, format!("{} started", running.title));
         let followed = Followed::program(running.identity, running.title.clone());
         let shared = Arc::clone(&self.shared);
-        // Nobody has waited for it yet, so that the number is still its own.
+        // No thread has waited for the process yet, so its pid is still valid.
         let pid = running.identity.pid;
         let watched = Pidfd::open(pid)
             .map_err(|errno| WatchError::Thread(std::io::Error::from_raw_os_error(errno.raw())))
@@ -193,12 +193,12 @@ impl Monitor {
         Ok(followed)
     }
 
-    /// The state, for as long as it takes to copy what is needed: frames wait meanwhile.
+    /// Locks the state. New frames wait for the lock: hold it only to copy.
     pub fn state(&self) -> MutexGuard<'_, State> {
         self.shared.state()
     }
 
-    /// Now, in nanoseconds since the start of the recording; in a replay, the time of the last frame.
+    /// Nanoseconds since the start of the recording; in a replay, the time of the last frame.
     pub fn now_ns(&self) -> u64 {
         let state = self.state();
         if state.status.replay {
@@ -208,75 +208,69 @@ impl Monitor {
         self.shared.now_ns()
     }
 
-    /// Whether a face should end: the program that was started has ended. Never true of anything else.
+    /// Whether the started program has ended. Always false for other targets.
     pub fn ended(&self) -> bool {
         self.shared.outcome().is_some()
     }
 
-    /// Waits at most `timeout` for the program that was started to end. Whether it has.
+    /// Waits at most `timeout` for the end of the started program. Returns whether it has ended.
     pub fn wait(&self, timeout: Duration) -> bool {
         self.shared.wait_for_program(timeout)
     }
 
-    /// Sends a signal to the program that was started, if it still runs.
+    /// Sends a signal to the started program, if it still runs.
     pub fn signal_program(&self, signal: i32) {
         if let Some(program) = &self.program {
-            // It may have ended just now.
+            // The program may have ended just now.
             let _ = program.pidfd.send_signal(signal);
         }
     }
 
-    /// Sets a mark with a number (1-4) now.
     pub fn mark(&self, number: u32) {
         if self.may_change() {
             self.shared.mark(MarkKind::Number(number), "");
         }
     }
 
-    /// Sets a note now.
     pub fn note(&self, text: &str) {
         if self.may_change() {
             self.shared.mark(MarkKind::Note, text);
         }
     }
 
-    /// Trims the target.
     pub fn trim(&self) {
         match self.shared.trimmable() {
             Some(what) => self.ask(Request::Trim(what)),
-            None => self.shared.say(
-                Level::Error,
-                "nothing is watched that could be trimmed; choose a target first",
-            ),
+            None => self
+                .shared
+                .say(Level::Error, "cannot trim: there is no target; choose one first"),
         }
     }
 
-    /// What [`Monitor::release`] would do, a line a step, for the user to agree to.
+    /// The steps of [`Monitor::release`], one per line, for the confirmation prompt.
     pub fn release_plan(&self) -> Vec<String> {
         release::plan().iter().map(ToString::to_string).collect()
     }
 
-    /// Releases standby memory and page cache.
     pub fn release(&self) {
         self.ask(Request::Release);
     }
 
-    /// Counts the flags of all pages: takes CPU time, about 30 ms a GiB.
+    /// Counts the flags of all pages, at a CPU cost of about 30 ms per GiB.
     pub fn count_page_flags(&self) {
         self.ask(Request::PageFlags);
     }
 
-    /// Watches another target from now on.
     pub fn set_target(&self, choice: TargetChoice) {
         if self.may_change()
             && let Some(live) = &self.live
         {
-            // The thread is there for as long as this sender is.
+            // The receiving thread lives as long as this sender.
             let _ = live.choices.send(choice);
         }
     }
 
-    /// Processes to choose from, the largest first. Reads /proc: about 50 us a process.
+    /// Processes for the choice of a target, the largest first. Reads `/proc`, about 50 us per process.
     pub fn candidates(&self) -> Vec<Candidate> {
         let found = processes::list(Depth::Detail).unwrap_or_default();
         let mut candidates: Vec<Candidate> = found
@@ -293,16 +287,15 @@ impl Monitor {
         candidates
     }
 
-    /// Records into `folder`, which must not exist yet, from now on; None ends the recording.
+    /// Starts to record into `folder`, which must not exist; None ends the recording.
     pub fn record(&self, folder: Option<PathBuf>) {
         self.ask(Request::Record(folder));
     }
 
-    /// Whether this machine is watched; says so where a recording is.
+    /// Whether this is the live machine. Otherwise shows a warning.
     fn may_change(&self) -> bool {
         if self.live.is_none() {
-            self.shared
-                .say(Level::Warning, "this is a recording: nothing can be done to it");
+            self.shared.say(Level::Warning, "a replay has no actions");
         }
         self.live.is_some()
     }
@@ -315,7 +308,7 @@ impl Monitor {
         }
     }
 
-    /// Ends watching and the recording, and says what was seen. Waits for the program that was started.
+    /// Ends the monitor and the recording, and returns the summary. Waits for the started program.
     pub fn finish(mut self) -> Summary {
         if let Some(program) = self.program.take() {
             let _ = program.thread.join();
@@ -350,7 +343,7 @@ impl Monitor {
         self.join();
         lock(&self.shared.account).close(self.shared.now_ns());
         let slots = live.sampler.swap_slots();
-        // Theirs are gone: this is the last handle.
+        // The other threads have dropped their handles: this is the last one.
         let report = Arc::into_inner(live.sampler)
             .map(Sampler::stop)
             .unwrap_or_default();
@@ -363,7 +356,7 @@ impl Monitor {
 
     fn join(&mut self) {
         for thread in self.threads.drain(..) {
-            // A thread that panicked has said so; the others are ended all the same.
+            // A panicked thread has printed its message; the other threads must still end.
             let _ = thread.join();
         }
     }
@@ -382,7 +375,6 @@ fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<
         .map_err(WatchError::Thread)
 }
 
-/// CPU time of this process so far, in seconds.
 fn own_cpu_s() -> f64 {
     let usage = resource_usage(UsageScope::Process);
     (usage.user_us + usage.system_us) as f64 / 1e6

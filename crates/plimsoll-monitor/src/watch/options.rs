@@ -1,56 +1,52 @@
-//! What to watch, and how.
+//! Options of the monitor.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// What is watched besides the whole machine.
+/// Target besides the whole machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum TargetChoice {
-    /// Nothing.
     #[default]
     None,
-    /// A process and its descendants.
     Pid(u32),
-    /// A memory cgroup: a path below the mount, or of the folder.
+    /// A memory cgroup: its folder, or a path below the mount.
     Cgroup(PathBuf),
 }
 
-/// A program that is started to be watched.
+/// A program for the monitor to start and watch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Program {
-    /// Its name or path, and its arguments. Not empty.
+    /// Program and arguments. Not empty.
     pub command: Vec<OsString>,
-    /// Whether it writes to our standard output and error. Otherwise, since a face draws there, its output goes into
-    /// the recording's folder, or nowhere when nothing is recorded.
+    /// Whether the program inherits standard output and error. If not, because a user interface draws there, its output
+    /// goes into the recording's folder, or is discarded without a recording.
     pub passes_through: bool,
 }
 
-/// Where frames come from.
+/// Source of frames.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
-    /// This machine, with what is watched besides.
+    /// This machine, with a target.
     Live(TargetChoice),
-    /// This machine, with a program that is started now; the monitor ends with it.
+    /// This machine, with a program that the monitor starts. The monitor ends with the program.
     Program(Program),
-    /// The recording in a folder, which may still be being written.
+    /// The recording in a folder, finished or still growing.
     Replay(PathBuf),
 }
 
-/// What to watch, and how.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// Where frames come from.
     pub source: Source,
-    /// Samples a second. A recording has its own.
+    /// Samples per second. Ignored for a recording.
     pub hz: u32,
-    /// Folder to record into from the start, which must not exist yet.
+    /// Folder for a recording from the start. It must not exist.
     pub record: Option<PathBuf>,
-    /// Whether a face draws: frames then come as they are taken, otherwise by the second, which costs less.
+    /// Whether a user interface draws. If not, frames arrive once a second, which costs less.
     pub drawn: bool,
 }
 
 impl Options {
-    /// To look at `source` ten times a second, drawn, and record nothing.
+    /// Ten samples per second, drawn, without a recording.
     pub fn of(source: Source) -> Options {
         Options {
             source,
@@ -61,15 +57,12 @@ impl Options {
     }
 }
 
-/// A process to choose as the target.
+/// A process that the user can choose as the target.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Candidate {
-    /// Process number.
     pub pid: u32,
-    /// Its name, with control characters replaced.
+    /// Sanitized name.
     pub name: String,
-    /// Working set in bytes.
     pub resident: u64,
-    /// Bytes in swap.
     pub swap: u64,
 }

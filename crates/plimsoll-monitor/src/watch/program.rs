@@ -1,4 +1,4 @@
-//! The program that is started to be watched.
+//! Starts the watched program and waits for its end.
 
 use std::fs::File;
 use std::path::Path;
@@ -10,58 +10,32 @@ use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
 use super::error::WatchError;
 use super::options::Program;
+use super::outcome::Outcome;
 use super::shared::{Shared, lock};
 use super::state::MarkKind;
 use crate::processes::{self, Identity};
 use plimsoll_model::sanitize::sanitize;
 
-/// Files in the recording's folder that the program's output goes into where a face draws.
+/// Files in the recording's folder for the program's output, if a user interface draws.
 const OUTPUT: &str = "stdout.txt";
 const ERRORS: &str = "stderr.txt";
 
-/// A program that runs.
 pub(super) struct Running {
-    /// Its process.
     pub(super) identity: Identity,
-    /// Its number and command line.
+    /// Pid and command line.
     pub(super) title: String,
-    /// The largest resident size that this process had when it started the program, which the program's begins with.
+    /// Peak resident size of this process at the start. The kernel's value for the program begins with it.
     floor: u64,
 }
 
-/// How a program ended.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct Outcome {
-    /// Its process id and command line.
-    pub(super) title: String,
-    /// Exit code and signal, and what it and its descendants used.
-    pub(super) ended: plimsoll_os::Ended,
-    /// Largest resident size of any of its processes, where it exceeds what this one had when it started it.
-    pub(super) max_resident: Option<u64>,
-}
-
-impl Outcome {
-    /// How it ended, in words.
-    pub(super) fn words(&self) -> String {
-        match (self.ended.code, self.ended.signal) {
-            (Some(code), _) => format!("ended with exit code {code}"),
-            (None, Some(signal)) => match signal_hook::low_level::signal_name(signal) {
-                Some(name) => format!("was ended by {name}"),
-                None => format!("was ended by signal {signal}"),
-            },
-            (None, None) => "ended".to_owned(),
-        }
-    }
-}
-
 impl Program {
-    /// The command line in one line, harmless to show.
+    /// The command line in one line, sanitized.
     pub(super) fn words(&self) -> String {
         let words: Vec<_> = self.command.iter().map(|word| word.to_string_lossy()).collect();
         sanitize(&words.join(" ")).into_owned()
     }
 
-    /// Starts it. `folder` is that of the recording, if there is one.
+    /// Starts the program. `folder` is that of the recording, if there is one.
     pub(super) fn start(&self, folder: Option<&Path>) -> Result<Running, WatchError> {
         let Some((name, arguments)) = self.command.split_first() else {
             return Err(WatchError::Target {
@@ -82,9 +56,9 @@ impl Program {
             name: sanitize(&name.to_string_lossy()).into_owned(),
             source,
         };
-        // Not waited for through this handle, but by `wait_for`, which learns what it used too.
+        // `wait_for` waits for the child instead of this handle, to learn its resource usage.
         let child = command.spawn().map_err(failed)?;
-        // A child that nobody has waited for keeps its number, ended or not.
+        // A child keeps its pid until its parent has waited for it.
         let identity = Identity::of(child.id()).map_err(failed)?;
         Ok(Running {
             identity,
@@ -94,14 +68,14 @@ impl Program {
     }
 }
 
-/// The largest resident size that this process ever had, in bytes: what the kernel's figure for the program begins
-/// with, since the program starts out in a copy of this one's memory.
+/// Peak resident size of this process in bytes. The kernel's value for a child begins with it, because the child starts
+/// as a copy of this process.
 fn own_peak() -> u64 {
     let status = Tree::live().bytes("proc/self/status").unwrap_or_default();
     PidStatus::parse(&status).peak_resident.unwrap_or(0)
 }
 
-/// Where the program's output goes.
+/// Destination of the program's output.
 fn output(folder: Option<&Path>, name: &str) -> Result<Stdio, WatchError> {
     let Some(folder) = folder else {
         return Ok(Stdio::null());
@@ -117,11 +91,11 @@ fn output(folder: Option<&Path>, name: &str) -> Result<Stdio, WatchError> {
     Ok(file.into())
 }
 
-/// Waits until the program has ended, closes the account and says how it ended.
+/// Waits for the program's end, closes the account and publishes the outcome.
 pub(super) fn wait_for(running: Running, shared: &Arc<Shared>) {
     let pid = running.identity.pid;
     if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
-        // It stays a zombie until `wait`, whose figures can still be asked for.
+        // The program stays a zombie until `wait`, so its delays are still readable.
         while let Err(rustix::io::Errno::INTR) =
             waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)
         {}
@@ -129,7 +103,7 @@ pub(super) fn wait_for(running: Running, shared: &Arc<Shared>) {
     {
         let mut account = lock(&shared.account);
         account.close(shared.now_ns());
-        account.look_at_delays([running.identity]);
+        account.read_delays([running.identity]);
     }
     let ended = plimsoll_os::wait(pid).unwrap_or(plimsoll_os::Ended {
         code: None,
@@ -150,10 +124,11 @@ pub(super) fn wait_for(running: Running, shared: &Arc<Shared>) {
     shared.end_program(outcome);
 }
 
-/// Ends a program that was just started and cannot be watched: nobody has waited for it, so that the number is its own.
+/// Kills a program that was just started and cannot be watched. Its pid is still valid, because no thread has waited
+/// for it.
 pub(super) fn abandon(pid: u32) {
     if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
-        // It may have ended by itself.
+        // The program may have ended by itself.
         let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
         let _ = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED);
     }

@@ -1,14 +1,12 @@
-//! Keeps what is watched: a recording that is written by a thread of its own, so that a slow disk holds up nobody.
+//! Writes the recording on a thread of its own, so that a slow disk blocks no other thread.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::thread::JoinHandle;
 use std::time::SystemTime;
 
 use super::error::WatchError;
-use super::shared::{Shared, plain_event};
-use super::state::Level;
+use super::event::plain_event;
 use plimsoll_model::columns::{Row, col};
 use plimsoll_model::recording::model::{
     Event, EventKind, Manifest, RECORDING_SCHEMA, RESULTS_SCHEMA, Results, RunStatus, SamplerReport,
@@ -21,91 +19,82 @@ use plimsoll_report::analysis;
 use plimsoll_sample::host::host;
 use plimsoll_sample::monotonic_ns;
 
-/// Entries that may wait for a slow disk: samples come once a second. What comes then is lost, and counted.
+/// Queue length for a slow disk, in entries of about one second. When the queue is full, entries are lost and counted.
 const WAITING: usize = 240;
 
-/// Samples up to which a page is made at the end, 11 hours at 10 Hz: it takes about a kilobyte of memory each.
+/// Most samples for which the recorder writes a report: 11 hours at 10 Hz. Analysis takes about a kilobyte per sample.
 const PAGE_SAMPLES: usize = 400_000;
 
-/// What is to be written.
 enum Entry {
     Rows(Vec<Row>),
     Event(Event),
-    /// The end: the devices of the swap slots, and the samples that were lost on their way here.
+    /// End of the recording: names of the swap slots, and number of lost samples.
     End {
         swap_slots: Vec<String>,
         lost: u64,
     },
 }
 
-/// A recording that is being written.
 pub(super) struct Recorder {
+    folder: PathBuf,
     entries: SyncSender<Entry>,
     thread: JoinHandle<Result<Recorded, RecordingError>>,
-    /// What the monitor's times are ahead of the recording's, which begins later.
+    /// Offset of the monitor's time to the recording's, which begins later.
     ahead_ns: u64,
     pending: Vec<Row>,
     rows_per_batch: usize,
     lost: u64,
 }
 
-/// A recording that was ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Recorded {
-    /// Its folder.
     pub folder: PathBuf,
-    /// Its page, unless it is too long for one to be made at once.
+    /// The report; None if the recording is too long to analyse at once.
     pub page: Option<PathBuf>,
-    /// Why there is no page that should be there.
-    pub trouble: Option<String>,
+    /// Reason for a missing report.
+    pub error: Option<String>,
 }
 
-/// What a recording says of itself.
 pub(super) struct Heading {
-    /// What is watched, in words.
     pub(super) title: String,
-    /// How it is sampled.
     pub(super) sampler: SamplerSettings,
 }
 
 impl Recorder {
-    /// Makes the folder and starts writing. `shared` is told when that fails later.
+    /// Creates the folder and starts the writing thread. `now_ns` is the monitor's time. The writing thread calls
+    /// `failed` when it cannot continue.
     pub(super) fn start(
         folder: &Path,
         heading: Heading,
-        shared: &Arc<Shared>,
+        now_ns: u64,
+        failed: impl FnOnce(&RecordingError) + Send + 'static,
     ) -> Result<Recorder, WatchError> {
-        let ahead_ns = shared.now_ns();
         let hz = heading.sampler.hz;
         let (parent, name) = place(folder);
         let mut writer = Writer::create(&parent, manifest(name, heading))?;
         writer.event(&plain_event(0, EventKind::RunStart))?;
         let folder = writer.folder().to_owned();
         let (entries, written) = mpsc::sync_channel(WAITING);
-        let told = Arc::clone(shared);
         let thread = std::thread::Builder::new()
             .name("recorder".to_owned())
-            .spawn(move || {
-                let recorded = write(writer, &written);
-                if let Err(error) = &recorded {
-                    told.state().status.recording = None;
-                    told.say(Level::Error, ended_early(error));
-                }
-                recorded
-            })
+            .spawn(move || write(writer, &written).inspect_err(failed))
             .map_err(WatchError::Thread)?;
-        shared.state().status.recording = Some(folder);
         Ok(Recorder {
+            folder,
             entries,
             thread,
-            ahead_ns,
+            ahead_ns: now_ns,
             pending: Vec::with_capacity(hz as usize),
             rows_per_batch: hz as usize,
             lost: 0,
         })
     }
 
-    /// Takes samples. Those from before the start are passed over.
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Adds samples. Drops those from before the start.
     pub(super) fn rows(&mut self, rows: &[Row]) {
         for row in rows {
             if let Some(t_ns) = row.t_ns.checked_sub(self.ahead_ns) {
@@ -127,21 +116,20 @@ impl Recorder {
         }
     }
 
-    /// Takes an event.
     pub(super) fn event(&mut self, mut event: Event) {
         event.t_ns = event.t_ns.saturating_sub(self.ahead_ns);
-        // A disk that is minutes behind loses it; the samples that it loses are counted and said.
+        // A disk that is minutes behind loses the event; lost samples are counted.
         let _ = self.entries.try_send(Entry::Event(event));
     }
 
-    /// Ends the recording, with what came of it. `dropped` samples never came here.
+    /// Ends the recording. `dropped` samples never reached the recorder.
     pub(super) fn finish(
         mut self,
         swap_slots: Vec<String>,
         dropped: u64,
     ) -> Result<Recorded, RecordingError> {
         self.flush();
-        // Fails where the thread has ended with an error, which it then returns.
+        // The send fails if the thread has ended with an error, which `join` then returns.
         let _ = self.entries.send(Entry::End {
             swap_slots,
             lost: self.lost + dropped,
@@ -153,25 +141,25 @@ impl Recorder {
     }
 }
 
-/// What to say when a recording cannot go on.
+/// Message for a recording that cannot continue.
 pub(super) fn ended_early(error: &RecordingError) -> String {
     match error {
         RecordingError::Full { folder, source, .. } => format!(
-            "there is no room for more in {}: {source}; what was recorded so far is kept and opens. Free some space and \
+            "cannot continue the recording in {}: {source}; it is kept up to here. Free some space and \
              record into another folder",
             folder.display()
         ),
-        error => format!("the recording cannot go on: {error}; what was recorded so far is kept"),
+        error => format!("cannot continue the recording: {error}; it is kept up to here"),
     }
 }
 
-/// The folder that the recording's folder is made in, and its name.
+/// Parent folder and name of the recording's folder.
 fn place(folder: &Path) -> (PathBuf, String) {
     let parent = folder
         .parent()
         .filter(|parent| !parent.as_os_str().is_empty())
         .unwrap_or(Path::new("."));
-    // A path without a name (`..`) stays as it is: the writer refuses it as no plain name.
+    // A path without a name (`..`) passes unchanged: the writer rejects it.
     let name = folder.file_name().unwrap_or(folder.as_os_str());
     (parent.to_owned(), name.to_string_lossy().into_owned())
 }
@@ -205,8 +193,8 @@ fn manifest(name: String, heading: Heading) -> Manifest {
     }
 }
 
-/// Writes what comes until the end, and ends the recording. Where the monitor went away without an end, it is left
-/// as a killed run leaves it: it opens.
+/// Writes entries until the end, and finishes the recording. If the monitor vanishes without an end, the recording
+/// stays as after a killed run: it opens.
 fn write(mut writer: Writer, entries: &Receiver<Entry>) -> Result<Recorded, RecordingError> {
     let mut written = Written::default();
     let hz = writer.manifest().sampler.hz;
@@ -239,11 +227,11 @@ fn write(mut writer: Writer, entries: &Receiver<Entry>) -> Result<Recorded, Reco
     Ok(Recorded {
         folder: writer.folder().to_owned(),
         page: None,
-        trouble: None,
+        error: None,
     })
 }
 
-/// What has been written.
+/// Totals of the written entries.
 #[derive(Default)]
 struct Written {
     samples: usize,
@@ -254,14 +242,13 @@ struct Written {
     warnings: Vec<String>,
 }
 
-/// Whether a sample was taken more than half a period after it was due.
+/// Whether a sample is more than half a period late.
 fn is_late(row: &Row, hz: u32) -> bool {
     let half_period_ns = 500_000_000 / i64::from(hz.max(1));
     row.get(col::TICK_LATE_NS)
         .is_some_and(|late| late > half_period_ns)
 }
 
-/// Makes the results and the page.
 fn conclude(writer: Writer, written: Written, lost: u64) -> Result<Recorded, RecordingError> {
     if written.samples > PAGE_SAMPLES {
         let results = results_of(writer.manifest(), written, lost);
@@ -269,27 +256,23 @@ fn conclude(writer: Writer, written: Written, lost: u64) -> Result<Recorded, Rec
         return Ok(Recorded {
             folder,
             page: None,
-            trouble: None,
+            error: None,
         });
     }
     let mut results = analysis::results(&Recording::open(writer.folder())?);
     results.sampler.dropped += lost;
     let folder = writer.finish(&results)?;
     let made = report::write_page(&Recording::open(&folder)?, &results, &folder);
-    let (page, trouble) = match made {
+    let (page, error) = match made {
         Ok(page) => (Some(page), None),
         Err(error) => (None, Some(error.to_string())),
     };
-    Ok(Recorded {
-        folder,
-        page,
-        trouble,
-    })
+    Ok(Recorded { folder, page, error })
 }
 
-/// The results of a recording that is too long to be read back here. What they lack, `plimsoll report` computes.
+/// Results of a recording that is too long to analyse here. `plimsoll report` computes the rest.
 fn results_of(manifest: &Manifest, written: Written, lost: u64) -> Results {
-    // The monitor may have been at work for long before it recorded.
+    // The monitor may have started long before the recording.
     let growth = |column: usize| {
         let at = |row: Option<Row>| row.and_then(|row| row.get(column));
         let growth = at(written.last)?.checked_sub(at(written.first)?)?;

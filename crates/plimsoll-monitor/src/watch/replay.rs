@@ -1,24 +1,25 @@
-//! A recording as a source: what it holds, and what is written to it meanwhile.
+//! A recording as the source of frames, finished or still growing.
 
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-use super::shared::{Shared, mark_of};
+use super::event::mark_of;
+use super::shared::Shared;
 use super::state::{Facts, Level, State, TargetState};
 use plimsoll_model::columns::Row;
 use plimsoll_model::recording::model::Manifest;
 use plimsoll_model::recording::{Follow, FollowState, RecordingError, Samples};
 use plimsoll_report::analysis::frame::{Frame, Machine};
 
-/// Time between two looks at a recording that is being written.
+/// Interval between two checks of a growing recording.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// Samples that go into the state at once: a face need not wait long for it.
+/// Samples per lock of the state, so that a user interface waits only briefly.
 const CHUNK: usize = 1000;
 
-/// A recording on its way into the state.
+/// A recording that feeds the state.
 pub(super) struct Replay {
     follow: Follow,
     machine: Machine,
@@ -26,7 +27,7 @@ pub(super) struct Replay {
 }
 
 impl Replay {
-    /// Opens the recording in `folder`, with the state that it begins with.
+    /// Opens the recording in `folder`, with the initial state.
     pub(super) fn open(folder: &Path) -> Result<(Replay, State), RecordingError> {
         let follow = Follow::open(folder)?;
         let manifest = follow.manifest();
@@ -57,7 +58,7 @@ impl Replay {
         Ok((replay, state))
     }
 
-    /// Reads what there is, and then what comes, until the recording has come to its end or `stop` ends.
+    /// Reads the recording until its end, or until `stop` closes.
     pub(super) fn run(mut self, shared: &Arc<Shared>, stop: &Receiver<()>) {
         loop {
             let goes_on = match self.poll(shared) {
@@ -78,7 +79,7 @@ impl Replay {
         }
     }
 
-    /// Takes over what is new. Whether there may be more.
+    /// Reads new entries. Returns whether more may follow.
     fn poll(&mut self, shared: &Shared) -> Result<bool, RecordingError> {
         let news = self.follow.poll()?;
         self.push(&news.samples, shared);
@@ -88,7 +89,7 @@ impl Replay {
         }
         let ended = match &news.state {
             FollowState::Writing => None,
-            FollowState::Finished => Some("the recording ends here".to_owned()),
+            FollowState::Finished => Some("the recording has ended".to_owned()),
             FollowState::Stopped { reason } => Some(format!("the recording was cut short: {reason}")),
         };
         let slots = &self.follow.manifest().swap_slots;
@@ -114,7 +115,6 @@ impl Replay {
     }
 }
 
-/// What was watched, in words.
 fn title(manifest: &Manifest) -> String {
     let title = &manifest.plan.title;
     let title = title.strip_prefix("watch of ").unwrap_or(title);

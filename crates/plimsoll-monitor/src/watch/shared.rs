@@ -1,34 +1,30 @@
-//! What the threads of a monitor share.
+//! State that the monitor's threads share.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::account::Account;
-use super::program::Outcome;
+use super::event::{event_of, plain_event};
+use super::outcome::Outcome;
 use super::recorder::Recorder;
 use super::state::{Level, Mark, MarkKind, State, TargetState};
 use crate::trim::What;
 use plimsoll_model::recording::model::{Event, EventKind};
-use plimsoll_model::sanitize::sanitize;
 use plimsoll_sample::monotonic_ns;
 
-/// What the threads of a monitor share. No lock is held while another is taken, but for `state` last.
+/// State that the monitor's threads share. Lock order: a thread holds at most one lock, and may take `state` last.
 pub(super) struct Shared {
     state: Mutex<State>,
-    /// What is being recorded into.
     pub(super) recorder: Mutex<Option<Recorder>>,
-    /// Figures for the summary.
     pub(super) account: Mutex<Account>,
-    /// How the program that was started ended.
     outcome: Mutex<Option<Outcome>>,
-    /// What a trim of the target trims.
     trimmable: Mutex<Option<What>>,
     program_ended: Condvar,
     origin_ns: u64,
 }
 
 impl Shared {
-    /// Shares `state`, whose times count from `origin_ns` of CLOCK_MONOTONIC.
+    /// Shares `state`. Its times count from `origin_ns` of CLOCK_MONOTONIC.
     pub(super) fn new(state: State, origin_ns: u64) -> Shared {
         Shared {
             state: Mutex::new(state),
@@ -41,7 +37,6 @@ impl Shared {
         }
     }
 
-    /// The state.
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
         lock(&self.state)
     }
@@ -51,7 +46,7 @@ impl Shared {
         monotonic_ns().wrapping_sub(self.origin_ns)
     }
 
-    /// Sets a mark now, here and in the recording.
+    /// Sets a mark in the state and in the recording.
     pub(super) fn mark(&self, kind: MarkKind, text: impl Into<String>) {
         let mark = Mark {
             t_ns: self.now_ns(),
@@ -63,12 +58,11 @@ impl Shared {
         self.record(event);
     }
 
-    /// Says something now, to whoever looks.
     pub(super) fn say(&self, level: Level, text: impl Into<String>) {
         self.state().say(self.now_ns(), level, text);
     }
 
-    /// Says what a reader of the recording must know too.
+    /// Shows a warning and records it.
     pub(super) fn warn(&self, text: String) {
         let t_ns = self.now_ns();
         self.state().say(t_ns, Level::Warning, text.clone());
@@ -78,19 +72,17 @@ impl Shared {
         });
     }
 
-    /// Another target is watched from now on.
     pub(super) fn change_target(&self, target: Option<TargetState>) {
         let mut state = self.state();
         state.target = target;
         state.revision += 1;
     }
 
-    /// What a trim of the target trims now; None without a target.
+    /// Target of a trim; None without a target.
     pub(super) fn trimmable(&self) -> Option<What> {
         lock(&self.trimmable).clone()
     }
 
-    /// A trim of the target trims this from now on.
     pub(super) fn set_trimmable(&self, what: Option<What>) {
         *lock(&self.trimmable) = what;
     }
@@ -101,19 +93,19 @@ impl Shared {
         }
     }
 
-    /// The program that was started has ended.
+    /// Publishes the outcome of the started program.
     pub(super) fn end_program(&self, outcome: Outcome) {
         self.state().status.ended = Some(outcome.words());
         *lock(&self.outcome) = Some(outcome);
         self.program_ended.notify_all();
     }
 
-    /// How the program that was started ended, if it has.
+    /// Outcome of the started program, once it has ended.
     pub(super) fn outcome(&self) -> Option<Outcome> {
         lock(&self.outcome).clone()
     }
 
-    /// Waits until the program has ended, at most for `timeout`. Whether it has.
+    /// Waits at most `timeout` for the end of the program. Returns whether it has ended.
     pub(super) fn wait_for_program(&self, timeout: Duration) -> bool {
         let outcome = lock(&self.outcome);
         let (outcome, _) = self
@@ -124,72 +116,7 @@ impl Shared {
     }
 }
 
-/// Locks even after a panic elsewhere: every value behind these locks is whole at any time.
+/// Locks, and ignores poisoning: each value behind these locks is consistent at any time.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// An event with nothing but its time and kind.
-pub(super) fn plain_event(t_ns: u64, kind: EventKind) -> Event {
-    Event {
-        t_ns,
-        kind,
-        trial: None,
-        phase: None,
-        number: None,
-        text: String::new(),
-    }
-}
-
-/// A mark as it is recorded.
-fn event_of(mark: &Mark) -> Event {
-    let (kind, number) = match mark.kind {
-        MarkKind::Number(number) => (EventKind::Mark, Some(number)),
-        MarkKind::Note => (EventKind::Mark, None),
-        MarkKind::Trim => (EventKind::Trim, None),
-        MarkKind::Release => (EventKind::Release, None),
-        MarkKind::Target => (EventKind::Target, None),
-        MarkKind::PageFlags => (EventKind::PageFlags, None),
-        MarkKind::Event => (EventKind::Warning, None),
-    };
-    Event {
-        number,
-        text: mark.text.clone(),
-        ..plain_event(mark.t_ns, kind)
-    }
-}
-
-/// A recorded event as a mark, harmless to show; None for what is no point to look at.
-pub(super) fn mark_of(event: &Event) -> Option<Mark> {
-    let named = |what: &str| match event.trial.as_deref() {
-        Some(trial) => format!("{what} {trial}"),
-        None => what.to_owned(),
-    };
-    let (kind, text) = match event.kind {
-        EventKind::Mark => match event.number {
-            Some(number) => (MarkKind::Number(number), event.text.clone()),
-            None => (MarkKind::Note, event.text.clone()),
-        },
-        EventKind::PhaseStart => {
-            let phase = event.phase.clone().unwrap_or_default();
-            (event.number.map_or(MarkKind::Event, MarkKind::Number), phase)
-        }
-        EventKind::TrialStart => (MarkKind::Event, named("start of")),
-        EventKind::TrialEnd => (MarkKind::Event, named("end of")),
-        EventKind::Stopped | EventKind::Warning => (MarkKind::Event, event.text.clone()),
-        EventKind::Target => (MarkKind::Target, event.text.clone()),
-        EventKind::Trim => (MarkKind::Trim, event.text.clone()),
-        EventKind::Release => (MarkKind::Release, event.text.clone()),
-        EventKind::PageFlags => (MarkKind::PageFlags, event.text.clone()),
-        EventKind::RunStart
-        | EventKind::RunEnd
-        | EventKind::Calibration
-        | EventKind::PhaseEnd
-        | EventKind::Environment => return None,
-    };
-    Some(Mark {
-        t_ns: event.t_ns,
-        kind,
-        text: sanitize(&text).into_owned(),
-    })
 }

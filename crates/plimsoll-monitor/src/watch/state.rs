@@ -1,113 +1,98 @@
-//! What a face draws: history, marks, target, and what the monitor has to say.
+//! The state that user interfaces draw: history, marks, target and messages.
 
 use std::path::PathBuf;
 
 use super::history::History;
 use plimsoll_report::analysis::frame::Machine;
 
-/// Messages that are kept; older ones are forgotten.
+/// Most messages; older ones are dropped.
 const MESSAGES: usize = 200;
 
-/// Everything that is known of what is watched.
+/// Everything that a user interface can draw.
 #[derive(Debug, Clone)]
 pub struct State {
-    /// The machine.
     pub facts: Facts,
-    /// The samples, as frames.
     pub history: History,
     /// Marks by time.
     pub marks: Vec<Mark>,
-    /// What is watched besides the whole machine.
     pub target: Option<TargetState>,
-    /// Devices behind the gauges `device0` ... `device3`, by slot.
+    /// Swap devices of the gauges `device0` ... `device3`, by slot.
     pub swap_devices: Vec<String>,
-    /// Where the frames come from and what goes on.
     pub status: Status,
-    /// What was said, oldest first.
     pub messages: Vec<Message>,
-    /// Grows with every change but new frames, so that a face knows when to look again.
+    /// Grows with every change except new frames. A user interface compares it to skip redraws.
     pub revision: u64,
 }
 
-/// The machine that is watched, or was.
+/// Description of the watched machine.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Facts {
-    /// Host name.
     pub hostname: String,
     /// `uname -r` and `-v`.
     pub kernel: String,
-    /// What frames need to know.
     pub machine: Machine,
-    /// MemTotal in bytes.
     pub mem_total: u64,
-    /// Start of the recording, or of the monitor, in UTC (RFC 3339).
+    /// Start of the recording, or of the monitor: UTC, RFC 3339.
     pub started: String,
-    /// Samples a second asked for.
     pub hz: u32,
 }
 
-/// Where the frames come from and what goes on.
+/// Source of the frames and current activity.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Status {
     /// True for a recording, false for this machine.
     pub replay: bool,
-    /// Why there will be no more frames, once that is so.
+    /// Reason for the end of the frames, once they have ended.
     pub ended: Option<String>,
-    /// Folder that is being recorded into.
+    /// Folder of the running recording.
     pub recording: Option<PathBuf>,
-    /// Why the sampler's memory is not locked, if it is not.
+    /// Reason for which the sampler's memory is not locked, if it is not.
     pub unlocked: Option<String>,
-    /// What is being done just now ("trimming pid 42"); None when nothing is.
+    /// Running request ("trimming pid 42").
     pub busy: Option<String>,
 }
 
-/// What is watched besides the whole machine.
+/// Target besides the whole machine.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct TargetState {
-    /// Words for people: `pid 4242 redis-server`, `cgroup /web`, `4243 make -j2`.
+    /// `pid 4242 redis-server`, `cgroup /web`, `4243 make -j2`.
     pub title: String,
     /// Its processes, the first one first.
     pub pids: Vec<u32>,
-    /// Processes beyond those, which are too many to be read on every tick.
+    /// Number of processes that are not sampled, because there are too many.
     pub unread: u32,
-    /// How it ended, once it has.
+    /// Description of its end, once it has ended.
     pub ended: Option<String>,
-    /// What is wrong with looking at it, such as a missing permission.
-    pub trouble: Option<String>,
+    /// Reason for missing values, such as a missing permission.
+    pub error: Option<String>,
 }
 
-/// A point in time that somebody, or something, has marked.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Mark {
     /// Nanoseconds since the start of the recording.
     pub t_ns: u64,
-    /// What it is.
     pub kind: MarkKind,
-    /// Words for people; may be empty for a number.
+    /// Text of the mark; may be empty for a number.
     pub text: String,
 }
 
-/// Kinds of marks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MarkKind {
-    /// One of the keys 1-4, or the event number of a run's phase.
+    /// A key 1-4, or the event number of a run's phase.
     Number(u32),
-    /// A note.
     Note,
-    /// The target was trimmed.
     Trim,
-    /// Standby memory and page cache were released.
+    /// Reclaimable cache was released.
     Release,
-    /// The target started, ended, or became another program.
+    /// The target started, ended, or executed another program.
     Target,
-    /// Page flags were counted.
     PageFlags,
-    /// Something to be known: a fault storm, a trial's end, a warning of a run.
+    /// A fault storm, the end of a trial, or a warning of a run.
     Event,
 }
 
 impl MarkKind {
-    /// What stands on the time axis for it, one character.
+    /// Character on the time axis.
     pub fn symbol(self) -> char {
         match self {
             MarkKind::Number(number) => char::from_digit(number, 10).unwrap_or('#'),
@@ -121,30 +106,23 @@ impl MarkKind {
     }
 }
 
-/// How much a message matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Level {
-    /// What was done.
     Info,
-    /// What to know.
     Warning,
-    /// What failed.
     Error,
 }
 
-/// Something the monitor has to say.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
     /// Nanoseconds since the start of the recording.
     pub t_ns: u64,
-    /// How much it matters.
     pub level: Level,
-    /// Words for people.
     pub text: String,
 }
 
 impl State {
-    /// A state in which nothing has been seen yet.
+    /// A state without frames.
     pub fn new(facts: Facts) -> State {
         State {
             history: History::new(1_000_000_000 / u64::from(facts.hz.max(1))),
@@ -158,14 +136,13 @@ impl State {
         }
     }
 
-    /// Adds a mark where it belongs in time.
+    /// Inserts a mark in order of time.
     pub fn mark(&mut self, mark: Mark) {
         let at = self.marks.partition_point(|other| other.t_ns <= mark.t_ns);
         self.marks.insert(at, mark);
         self.revision += 1;
     }
 
-    /// Says something.
     pub fn say(&mut self, t_ns: u64, level: Level, text: impl Into<String>) {
         if self.messages.len() == MESSAGES {
             self.messages.remove(0);

@@ -8,20 +8,20 @@ use super::state::{Level, MarkKind};
 use crate::processes::{Depth, Observer, REFAULTS_PER_S, Snapshot, Storm, storms};
 use plimsoll_model::columns::{Row, col};
 
-/// The last look at the target, and the storms that go on.
+/// The last check of the target, and the current storms.
 #[derive(Default)]
 pub(super) struct StormWatch {
     observer: Option<Observer>,
     before: Option<Snapshot>,
-    /// Time and refaults of the whole machine at the last look.
+    /// Time and refaults of the whole machine at the last check.
     refaults: Option<(u64, i64)>,
-    /// Cgroups in a storm, each with whether the last look still found it: a storm pauses for a second now and then.
+    /// Cgroups in a storm. The flag is whether the last check still found it: a storm pauses for a second now and then.
     going_on: BTreeSet<(PathBuf, bool)>,
 }
 
 impl StormWatch {
-    /// Looks at the processes `pids`, and says when a storm has begun, once a storm. `latest` is the machine's last
-    /// sample: where it refaults too little for any storm, the processes are left alone.
+    /// Checks the processes `pids`, and sets a mark when a storm begins. `latest` is the machine's last sample: if it
+    /// refaults too little for any storm, the check reads no process.
     pub(super) fn look(&mut self, pids: &[u32], latest: &Row, shared: &Shared) {
         if pids.is_empty() || !self.may_storm(latest) {
             self.before = None;
@@ -29,7 +29,7 @@ impl StormWatch {
         }
         let observer = match &mut self.observer {
             Some(observer) => observer,
-            // Without /proc there is no sampler either.
+            // Without `/proc` there is no sampler either.
             none => match Observer::new() {
                 Ok(observer) => none.insert(observer),
                 Err(_) => return,
@@ -40,7 +40,7 @@ impl StormWatch {
             for storm in self.begun(storms(before, &now)) {
                 let text = format!("fault storm: {}. {}", storm.sentence(), storm.advice);
                 shared.mark(MarkKind::Event, text.clone());
-                // Not to the recording, which has the mark already.
+                // The recording already has the mark.
                 shared.say(Level::Warning, text);
             }
         }
@@ -55,11 +55,11 @@ impl StormWatch {
             return false;
         };
         let seconds = latest.t_ns.saturating_sub(t_ns) as f64 / 1e9;
-        // Two looks are not a second apart to the tick.
+        // Two checks are not exactly a second apart.
         (refaults - count) as f64 >= 0.5 * REFAULTS_PER_S * seconds
     }
 
-    /// Those of `found` that were not there at either of the last two looks.
+    /// The storms of `found` that neither of the last two checks found.
     fn begun(&mut self, found: Vec<Storm>) -> Vec<Storm> {
         let known = |folder: &PathBuf| {
             self.going_on.contains(&(folder.clone(), true))

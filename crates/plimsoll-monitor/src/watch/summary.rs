@@ -1,56 +1,50 @@
-//! What is said at the end.
+//! The summary at the end of `plimsoll watch`.
 
 use std::path::PathBuf;
 
 use serde::Serialize;
 
 use super::account::Account;
-use super::program::Outcome;
+use super::outcome::Outcome;
 use super::recorder::{Recorded, ended_early};
 use plimsoll_model::columns::col;
 use plimsoll_model::recording::RecordingError;
 use plimsoll_model::recording::model::SamplerReport;
 use plimsoll_sample::Delays;
 
-/// Version of the document.
+/// Schema version of the JSON document.
 pub const SUMMARY_SCHEMA: u32 = 1;
 
-/// What was seen from the start to the end of the watching, or of the program that was started.
+/// Observations from start to end of the monitor, or of the started program.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Summary {
-    /// [`SUMMARY_SCHEMA`].
     pub schema: u32,
-    /// What was watched, in words.
     pub title: String,
-    /// Wall time in seconds.
+    /// Wall time.
     pub seconds: f64,
-    /// Samples that were taken in it.
     pub samples: u64,
-    /// The program that was started.
     pub program: Option<ProgramSummary>,
-    /// The target's processes and cgroup, as sampled. None when the machine alone was watched.
+    /// Sampled values of the target's processes and cgroup. None without a target.
     pub target: Option<TargetSummary>,
-    /// The whole machine meanwhile.
+    /// The whole machine during that time.
     pub machine: MachineSummary,
-    /// What watching cost.
     pub monitor: MonitorSummary,
-    /// Folder of the recording.
     pub recording: Option<PathBuf>,
-    /// Page of the recording.
+    /// HTML report of the recording.
     pub page: Option<PathBuf>,
-    /// Why the recording is not as it should be.
+    /// Error of the recording or of its report.
     pub recording_trouble: Option<String>,
-    /// What to know of these figures.
+    /// Limits of these values.
     pub notes: Vec<String>,
 }
 
-/// A program that was started and has ended. Its figures, but for the title, include its descendants as far as they
-/// were waited for.
+/// A program that the monitor started. All values except the title include descendants, if their parents waited for
+/// them.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ProgramSummary {
-    /// Process id and command line.
+    /// Pid and command line.
     pub title: String,
-    /// Exit code, where it ended by itself.
+    /// Exit code, unless a signal ended it.
     pub exit_code: Option<i32>,
     /// Signal that ended it.
     pub signal: Option<i32>,
@@ -60,88 +54,81 @@ pub struct ProgramSummary {
     pub cpu_system_s: f64,
     /// Faults served without a device.
     pub minor_faults: u64,
-    /// Faults that had to read or to decompress.
+    /// Faults that waited for a read or a decompression.
     pub major_faults: u64,
-    /// Largest resident size that the kernel saw in any one of its processes; None where it is below that of the
-    /// process that started it, which the kernel begins with.
+    /// Largest resident size of any one of its processes. None if it is below the size of the monitor, with which the
+    /// kernel's value begins.
     pub max_resident_bytes: Option<u64>,
-    /// Time in fault.
     pub fault_time: FaultTime,
 }
 
-/// What a program waited for in page faults, all its threads added up.
+/// Time that all threads of a program waited in page faults.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
 pub enum FaultTime {
-    /// By the kernel's delay accounting.
+    /// From the kernel's delay accounting.
     Measured {
-        /// The least that it was: of swap-in and thrashing, which overlap, the greater, and all the others.
+        /// Lower bound: the greater of swap-in and thrashing, which overlap, plus all others.
         at_least_s: f64,
-        /// Pages brought in from swap, decompression included.
         swap_in_s: f64,
-        /// Pages brought in that had been reclaimed a short while ago.
+        /// Swap-in of recently reclaimed pages.
         thrashing_s: f64,
-        /// Memory that had to be reclaimed first.
+        /// Direct reclaim.
         reclaim_s: f64,
-        /// Memory that had to be compacted first.
+        /// Direct compaction.
         compaction_s: f64,
-        /// Pages copied on write.
+        /// Copy on write.
         copy_s: f64,
     },
-    /// Not known.
     Unknown {
-        /// Why, and what to do.
+        /// Cause and remedy.
         reason: String,
-        /// CPU time in the kernel, which decompression for faults is a part of; waiting for a disk is not.
+        /// CPU time in the kernel. It includes decompression for faults, but no waits for a disk.
         cpu_system_s: f64,
     },
 }
 
-/// The target as it was sampled: peaks between two samples are not seen.
+/// Sampled values of the target. Peaks between two samples are missing.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct TargetSummary {
-    /// Largest working set of its processes together.
+    /// Largest sum of its processes' working sets.
     pub peak_resident_bytes: Option<i64>,
-    /// Most that they had in swap.
+    /// Largest sum of its processes' swap.
     pub peak_swap_bytes: Option<i64>,
-    /// Most that was charged to its cgroup.
+    /// Largest charge of its cgroup.
     pub peak_cgroup_bytes: Option<i64>,
-    /// Minor faults that were seen: those of processes after their last sample are missing.
+    /// Observed minor faults. Faults of a process after its last sample are missing.
     pub minor_faults: i64,
-    /// Major faults that were seen.
+    /// Observed major faults.
     pub major_faults: i64,
 }
 
-/// The whole machine from start to end. None where the kernel does not say.
+/// The whole machine from start to end. None if the kernel does not report the value.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct MachineSummary {
-    /// Bytes swapped in.
     pub swap_in_bytes: Option<u64>,
-    /// Bytes swapped out.
     pub swap_out_bytes: Option<u64>,
     /// Seconds in which at least one task waited for memory.
     pub memory_some_s: Option<f64>,
-    /// Seconds in which all waited for memory.
+    /// Seconds in which all tasks waited for memory.
     pub memory_full_s: Option<f64>,
     /// Seconds in which at least one task waited for reads or writes.
     pub io_some_s: Option<f64>,
-    /// Seconds in which all waited for reads or writes.
+    /// Seconds in which all tasks waited for reads or writes.
     pub io_full_s: Option<f64>,
 }
 
-/// What watching cost.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct MonitorSummary {
-    /// The sampler alone.
     pub sampler: SamplerReport,
     /// CPU seconds of the whole monitor.
     pub cpu_s: f64,
-    /// Of one core, over the wall time of the monitor.
+    /// Percent of one core over the wall time of the monitor.
     pub cpu_percent: f64,
 }
 
 impl Summary {
-    /// Makes the summary of a closed account.
+    /// Summarizes a closed account.
     pub(super) fn of(
         title: String,
         account: &Account,
@@ -151,7 +138,7 @@ impl Summary {
     ) -> Summary {
         let (recording, page, recording_trouble) = match recorded {
             None => (None, None, None),
-            Some(Ok(recorded)) => (Some(recorded.folder), recorded.page, recorded.trouble),
+            Some(Ok(recorded)) => (Some(recorded.folder), recorded.page, recorded.error),
             Some(Err(error)) => (None, None, Some(ended_early(&error))),
         };
         let mut notes = Vec::new();
@@ -204,7 +191,7 @@ fn program(outcome: &Outcome, account: &Account) -> ProgramSummary {
                 cpu_system_s,
             },
             None => FaultTime::Unknown {
-                reason: "nobody looked".to_owned(),
+                reason: "delay accounting was not read".to_owned(),
                 cpu_system_s,
             },
         },

@@ -1,4 +1,4 @@
-//! What is watched besides the machine: which processes that is just now.
+//! The target and its current processes.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,53 +16,52 @@ use crate::trim::What;
 use plimsoll_model::sanitize::sanitize;
 use plimsoll_sample::CgroupFiles;
 
-/// Processes that are read on every tick; reading one takes about 10 us.
+/// Most processes that the sampler reads on each tick, at about 10 us each.
 pub(super) const READ_ON_TICKS: usize = 64;
 
-/// What is followed.
+/// A target that the monitor follows.
 pub(super) enum Followed {
     Nothing,
     Family(Family),
     Cgroup(Group),
 }
 
-/// A process and its descendants.
 pub(super) struct Family {
     root: Identity,
-    /// Those that were seen and have not ended, by number.
+    /// Running processes of the family, by pid.
     known: BTreeMap<u32, Identity>,
-    /// Name and file of the program that the first process runs.
+    /// Name and executable of the first process.
     runs: (String, Option<PathBuf>),
     title: String,
     root_ended: bool,
-    /// Whether somebody else waits for the first process, and tells how it ended.
+    /// Whether the monitor started the first process. Another thread then waits for it and reports its end.
     ours: bool,
 }
 
-/// A memory cgroup and those below it.
+/// A memory cgroup and its descendants.
 pub(super) struct Group {
     folder: PathBuf,
     files: CgroupFiles,
     title: String,
-    /// Whether it was seen to be gone, which is said once.
+    /// Whether its removal was reported.
     removed: bool,
 }
 
-/// What there is to be seen just now.
+/// Result of a check.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Look {
-    /// The processes, the first one first.
+    /// Running processes, the first one first.
     pub(super) pids: Vec<u32>,
-    /// Something happened to the target: a mark.
+    /// Text of a mark for a change of the target.
     pub(super) news: Option<String>,
-    /// There will be no more of it.
+    /// Description of its end.
     pub(super) ended: Option<String>,
-    /// What cannot be looked at, and why.
-    pub(super) trouble: Option<String>,
+    /// Reason for missing values.
+    pub(super) error: Option<String>,
 }
 
 impl Followed {
-    /// Finds what was chosen.
+    /// Resolves the user's choice.
     pub(super) fn choose(choice: &TargetChoice) -> Result<Followed, WatchError> {
         match choice {
             TargetChoice::None => Ok(Followed::Nothing),
@@ -71,11 +70,9 @@ impl Followed {
                     what: format!("process {pid}"),
                     reason: match error.kind() {
                         io::ErrorKind::NotFound => {
-                            "there is no such process; `plimsoll ps` lists those that there are".to_owned()
+                            "no such process; `plimsoll ps` lists the processes".to_owned()
                         }
-                        io::ErrorKind::PermissionDenied => {
-                            "this user may not look at it; run as root".to_owned()
-                        }
+                        io::ErrorKind::PermissionDenied => "permission denied; run as root".to_owned(),
                         _ => error.to_string(),
                     },
                 };
@@ -87,7 +84,7 @@ impl Followed {
         }
     }
 
-    /// The family of a program that was started here.
+    /// The family of a program that the monitor started.
     pub(super) fn program(identity: Identity, title: String) -> Followed {
         Followed::Family(Family {
             root: identity,
@@ -99,7 +96,7 @@ impl Followed {
         })
     }
 
-    /// Words for people; None for nothing.
+    /// Title for display; None for no target.
     pub(super) fn title(&self) -> Option<&str> {
         match self {
             Followed::Nothing => None,
@@ -108,7 +105,7 @@ impl Followed {
         }
     }
 
-    /// The files of the cgroup.
+    /// Open files of the cgroup.
     pub(super) fn cgroup(&self) -> Option<&CgroupFiles> {
         match self {
             Followed::Cgroup(group) => Some(&group.files),
@@ -116,15 +113,15 @@ impl Followed {
         }
     }
 
-    /// What a trim trims; None where there is nothing.
+    /// Target of a trim; None without processes.
     pub(super) fn trimmable(&self) -> Option<What> {
         match self {
             Followed::Nothing => None,
             Followed::Family(family) => {
-                // The monitor may be a descendant of what it watches, and needs its own pages.
+                // The monitor may be a descendant of its target, and needs its own pages.
                 let others = family.known.values().filter(|one| one.pid != std::process::id());
                 let mut all: Vec<Identity> = others.copied().collect();
-                // The first process gives its name to all.
+                // The first process names the group.
                 all.sort_by_key(|process| process.pid != family.root.pid);
                 (!all.is_empty()).then_some(What::Family(all))
             }
@@ -140,12 +137,11 @@ impl Followed {
         }
     }
 
-    /// Whether it is the program that was started here.
+    /// Whether the monitor started the target.
     pub(super) fn is_ours(&self) -> bool {
         matches!(self, Followed::Family(family) if family.ours)
     }
 
-    /// Looks again.
     pub(super) fn look(&mut self) -> Look {
         match self {
             Followed::Nothing => Look::default(),
@@ -176,7 +172,7 @@ impl Family {
             if !self.ours {
                 look.news = Some(match self.known.len() {
                     0 => format!("{} ended", self.title),
-                    rest => format!("{} ended; {rest} of its descendants go on", self.title),
+                    rest => format!("{} ended; {rest} of its descendants still run", self.title),
                 });
             }
         } else if !self.root_ended {
@@ -186,14 +182,14 @@ impl Family {
             look.ended = Some("ended".to_owned());
         }
         look.pids = self.known.keys().copied().collect();
-        // The first one first: it has a column of its own.
+        // The first process stays first: it has a column of its own.
         if let Some(at) = look.pids.iter().position(|pid| *pid == self.root.pid) {
             look.pids[..=at].rotate_right(1);
         }
         look
     }
 
-    /// Finds those that came, and forgets those that ended. A child whose parent ended stays in the family.
+    /// Adds new descendants and removes ended ones. A child of an ended parent stays.
     fn renew(&mut self) {
         let mut found: BTreeMap<u32, Identity> = BTreeMap::new();
         if self.root.is_alive() {
@@ -210,7 +206,7 @@ impl Family {
 
     fn add_descendants(&self, pid: u32, found: &mut BTreeMap<u32, Identity>) {
         for pid in descendants(pid) {
-            // A number that is in the family already means the same process as before: others are no descendants.
+            // A pid that is already known means the known process: another process with it is no descendant.
             let known = self.known.get(&pid).copied();
             if let Some(process) = known.or_else(|| Identity::of(pid).ok()) {
                 found.insert(pid, process);
@@ -218,7 +214,7 @@ impl Family {
         }
     }
 
-    /// What the first process has become, if it runs another program than before.
+    /// Text for a first process that has executed another program.
     fn became(&mut self) -> Option<String> {
         let process = Process::read(self.root.pid, Depth::Counters).ok()?;
         let now = (process.name, program_file(self.root.pid));
@@ -228,7 +224,7 @@ impl Family {
         let before = std::mem::replace(&mut self.runs, now);
         let name = sanitize(&self.runs.0).into_owned();
         let pid = self.root.pid;
-        // A program that was started here was this one before it became itself.
+        // Before its `exec`, a started program was a copy of the monitor.
         if before.0.is_empty() {
             return None;
         }
@@ -236,27 +232,27 @@ impl Family {
             self.title = format!("pid {pid} {name}");
         }
         Some(if before.1 != self.runs.1 {
-            format!("pid {pid} runs another program now: {name}")
+            format!("pid {pid} executed another program: {name}")
         } else {
             format!("pid {pid} calls itself {name} now")
         })
     }
 }
 
-/// The file of the program that a process runs, where this user may know.
+/// Executable of a process, if this user may read it.
 fn program_file(pid: u32) -> Option<PathBuf> {
     fs::read_link(format!("/proc/{pid}/exe")).ok()
 }
 
-/// Why the memory of a process cannot be read, where that is for want of a permission.
+/// Reason for which the memory of a process is unreadable, if that is a missing permission.
 pub(super) fn unreadable(pid: u32) -> Option<String> {
     let error = fs::File::open(format!("/proc/{pid}/statm")).err()?;
     (error.kind() == io::ErrorKind::PermissionDenied)
-        .then(|| format!("this user may not look at process {pid}; run as root"))
+        .then(|| format!("cannot read process {pid}: permission denied; run as root"))
 }
 
 impl Group {
-    /// Finds a cgroup by its path below the mount, or by its folder.
+    /// Finds a cgroup by its folder or by its path below the mount.
     fn find(path: &Path) -> Result<Group, WatchError> {
         let failed = |reason: String| WatchError::Target {
             what: format!("the cgroup {}", path.display()),
@@ -268,7 +264,7 @@ impl Group {
         let files = CgroupFiles::of(&folder, hierarchy.version);
         if !files.stat.exists() {
             return Err(failed(format!(
-                "{} is missing: is it a cgroup of the memory controller, whose hierarchy is at {}?",
+                "{} does not exist; name a cgroup of the memory controller, below {}",
                 files.stat.display(),
                 hierarchy.mount.display()
             )));
@@ -287,7 +283,7 @@ impl Group {
                 pids,
                 ..Look::default()
             },
-            // ENODEV once it has been removed while its file was open.
+            // ENODEV: the cgroup was removed while its file was open.
             Err(error) if !self.folder.exists() || error.raw_os_error() == Some(libc::ENODEV) => {
                 let known = std::mem::replace(&mut self.removed, true);
                 Look {
@@ -297,7 +293,7 @@ impl Group {
                 }
             }
             Err(error) => Look {
-                trouble: Some(format!(
+                error: Some(format!(
                     "cannot read the members of {}: {error}",
                     self.folder.display()
                 )),
@@ -307,13 +303,13 @@ impl Group {
     }
 }
 
-/// The zram device with the most swap in use, the first of several.
+/// The zram device with the most used swap; the first of several.
 pub(super) fn busiest_zram() -> Option<String> {
     let swaps = swaps::active().ok()?;
     let zram = swaps
         .iter()
         .filter_map(|area| area.zram().map(|device| (area.used, device)));
-    // The last of equal ones is the greatest: so from the end.
+    // `max_by_key` returns the last of equal elements, so iterate in reverse.
     let zram: Vec<_> = zram.collect();
     let (_, device) = zram.iter().rev().max_by_key(|(used, _)| *used)?;
     Some(Zram::of(*device).name())
@@ -324,7 +320,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_later_process_of_the_same_number_is_not_the_target() {
+    fn a_process_with_a_reused_pid_is_not_the_target() {
         let mut child = plimsoll_testkit::command("sleep").arg("60").spawn().unwrap();
         let now = Identity::of(child.id()).unwrap();
         let before = Identity {
@@ -346,7 +342,7 @@ mod tests {
         child.wait().unwrap();
         assert_eq!((look.pids.len(), look.ended.as_deref()), (0, Some("ended")));
         assert_eq!(look.news.as_deref(), Some("pid ended"));
-        assert_eq!(gone.look().news, None, "an end is said once");
+        assert_eq!(gone.look().news, None, "the end is reported once");
         assert_eq!(seen.pids, [now.pid]);
     }
 }

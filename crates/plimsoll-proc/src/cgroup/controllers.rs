@@ -4,7 +4,6 @@ use crate::Tree;
 
 const PATH: &str = "proc/cgroups";
 
-/// A controller of the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Controller {
     /// Number of the v1 hierarchy that it is in; 0 for none, or for v2's.

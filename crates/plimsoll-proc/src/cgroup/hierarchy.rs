@@ -11,9 +11,7 @@ use crate::mounts::{self, Mount};
 /// The cgroup hierarchy with the memory controller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hierarchy {
-    /// Version of its interface.
     pub version: CgroupVersion,
-    /// Where it is mounted.
     pub mount: PathBuf,
     /// Folder of the cgroup that the process is in, at or below `mount`.
     pub own: PathBuf,
@@ -24,31 +22,15 @@ pub struct Hierarchy {
 pub enum HierarchyError {
     /// A file of the process cannot be read.
     #[error("cannot read {}: {source}", path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// What the system answered.
-        source: io::Error,
-    },
+    Unreadable { path: PathBuf, source: io::Error },
     /// No mounted hierarchy has the memory controller.
-    #[error("no mounted cgroup hierarchy has the memory controller")]
+    #[error("cannot find the memory controller: no mounted cgroup hierarchy has it")]
     NoMemory,
-    /// There is no such folder.
     #[error("no such cgroup: {}: {source}", path.display())]
-    NoSuchCgroup {
-        /// The folder.
-        path: PathBuf,
-        /// What the system answered.
-        source: io::Error,
-    },
+    NoSuchCgroup { path: PathBuf, source: io::Error },
     /// The folder is of something else.
-    #[error("{} is no cgroup of the memory controller, whose hierarchy is at {}", path.display(), mount.display())]
-    Elsewhere {
-        /// The folder.
-        path: PathBuf,
-        /// Where the hierarchy is mounted.
-        mount: PathBuf,
-    },
+    #[error("{} is no cgroup of the memory controller; its hierarchy is at {}", path.display(), mount.display())]
+    Elsewhere { path: PathBuf, mount: PathBuf },
 }
 
 impl Hierarchy {

@@ -3,7 +3,7 @@
 use super::CgroupVersion;
 use crate::fields::KeyedLines;
 
-/// What of the file is used.
+/// The values in use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Field {
@@ -67,12 +67,10 @@ impl Field {
     }
 }
 
-/// The values of the file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct MemoryStat([Option<u64>; FIELDS]);
 
 impl MemoryStat {
-    /// Parses the text of the file.
     pub fn parse(text: &[u8], version: CgroupVersion) -> MemoryStat {
         let mut keys = KeyedLines::<32>::new();
         for (field, ..) in NAMES {

@@ -135,7 +135,6 @@ pub struct MemoryCgroup {
 }
 
 impl MemoryCgroup {
-    /// The cgroup whose folder is `path`.
     pub fn new(path: impl Into<PathBuf>, version: CgroupVersion) -> MemoryCgroup {
         MemoryCgroup {
             version,
@@ -143,22 +142,18 @@ impl MemoryCgroup {
         }
     }
 
-    /// Version of its interface.
     pub fn version(&self) -> CgroupVersion {
         self.version
     }
 
-    /// Its folder.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// A file of its folder.
     pub fn file(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
 
-    /// Whether it has the file.
     pub fn has(&self, name: &str) -> bool {
         self.file(name).exists()
     }
@@ -271,10 +266,10 @@ impl MemoryCgroup {
         self.has(MEMORY_AND_SWAP_LIMIT)
     }
 
-    /// Sets its limit. In v1 the kernel reclaims what is above it first.
+    /// Sets the limit. In v1 the kernel first reclaims the pages above it.
     ///
     /// # Errors
-    /// EBUSY where v1 cannot reclaim enough, and whatever else the system answers.
+    /// EBUSY where v1 cannot reclaim enough, and other errors of the system.
     pub fn set_limit(&self, bytes: u64) -> Result<(), ControlError> {
         self.write(self.version.limit_file(), &bytes.to_string())
     }
@@ -336,10 +331,10 @@ impl MemoryCgroup {
         Ok(())
     }
 
-    /// Asks the kernel to reclaim `bytes` through [`RECLAIM`]. It does not come back before it has tried.
+    /// Asks the kernel to reclaim `bytes` through [`RECLAIM`]. Returns after the kernel has tried.
     ///
     /// # Errors
-    /// EAGAIN where it reclaimed what it could, EINTR where it was interrupted.
+    /// EAGAIN where it reclaimed less, EINTR where it was interrupted.
     pub fn reclaim(&self, bytes: u64) -> Result<(), ControlError> {
         self.write(RECLAIM, &bytes.to_string())
     }
@@ -378,7 +373,7 @@ impl MemoryCgroup {
     /// Gives its children the memory controller (v2), or takes it from them.
     ///
     /// # Errors
-    /// EBUSY where processes are in it, and whatever else the system answers.
+    /// EBUSY where processes are in it, and other errors of the system.
     pub fn give_controller(&self, give: bool) -> Result<(), ControlError> {
         self.write(SUBTREE_CONTROL, if give { "+memory" } else { "-memory" })
     }

@@ -85,7 +85,7 @@ fn every_writer_takes_the_file_of_its_version() {
 }
 
 #[test]
-fn v1_counts_those_below() {
+fn v1_includes_descendants() {
     let stat =
         "workingset_refault_anon 1\ntotal_workingset_refault_anon 7\ntotal_workingset_refault_file 5\n";
     let (_folder, group) = group(CgroupVersion::V1, &[("memory.stat", stat)]);

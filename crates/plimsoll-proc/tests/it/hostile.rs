@@ -86,7 +86,7 @@ fn parse_all(bytes: &[u8]) {
     );
     let _ = (
         maps::parse(bytes)
-            .map(|mapping| mapping.is_private_anonymous())
+            .filter(|mapping| mapping.is_private_anonymous())
             .count(),
         Capabilities::parse(bytes),
     );

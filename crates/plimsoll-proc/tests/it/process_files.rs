@@ -58,7 +58,7 @@ proptest! {
     }
 
     #[test]
-    fn a_torn_stat_is_no_stat(cut in 0..60usize) {
+    fn a_truncated_stat_is_rejected(cut in 0..60usize) {
         let text = stat_text(b"x) S 1 (y", &[1; 12]);
         prop_assert_eq!(PidStat::parse(&text[..cut]), None);
     }

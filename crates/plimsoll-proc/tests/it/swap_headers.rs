@@ -38,7 +38,7 @@ fn other_programs_read_our_header() {
 }
 
 #[test]
-fn we_read_the_header_of_mkswap() {
+fn the_header_of_mkswap_is_parsed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("area");
     File::create(&path).unwrap().set_len(MIB).unwrap();
@@ -60,7 +60,7 @@ fn we_read_the_header_of_mkswap() {
 }
 
 #[test]
-fn sizes_that_cannot_be() {
+fn impossible_swap_sizes_are_rejected() {
     for bytes in [0, 4096, 40959] {
         let error = SwapHeader::new(bytes, 4096, "").unwrap_err();
         assert_eq!((error.least, error.most), (40960, 16 << 40));

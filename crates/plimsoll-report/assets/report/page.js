@@ -231,7 +231,7 @@ function buildExplorer() {
   const holder = document.getElementById("explorer");
   const toggle = (value, words, pressed, action) => element("button", { type: "button", value, "aria-pressed": String(pressed), on: { click: action } }, words);
   holder.append(
-    element("div", { class: "bar", id: "groups", role: "group", "aria-label": "What is shown" },
+    element("div", { class: "bar", id: "groups", role: "group", "aria-label": "Visible layers" },
       toggle("", "Whole run", true, () => choose(null, null)),
       ...groupChoices(toggle)),
     element("div", { class: "bar", id: "trials", role: "group", "aria-label": "Trials of this group", hidden: true }),
@@ -241,7 +241,7 @@ function buildExplorer() {
         element("span", { class: "what" }, "Scale"),
         toggle("both", "Both", true, () => chooseView("both")),
         toggle("whole", "Whole RAM", false, () => chooseView("whole")),
-        toggle("moved", "What moved", false, () => chooseView("moved"))),
+        toggle("moved", "Moving layers", false, () => chooseView("moved"))),
       element("span", { class: "gap" }),
       element("span", { class: "what", id: "crowded", hidden: true }, "too many events to mark: zoom in or choose a trial"),
       element("span", { class: "what", id: "range" }),

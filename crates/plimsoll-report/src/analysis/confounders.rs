@@ -1,9 +1,9 @@
-//! What else went on that may have moved the numbers, and which trials it spoils.
+//! Confounders: other activity on the machine that may have affected the results, and the trials that it spoils.
 //!
-//! Each confounder has a threshold from which it spoils a trial; below it is told when it was seen at all. A trial that is
+//! Each confounder has a threshold from which it spoils a trial; below the threshold the report mentions it. A trial that is
 //! spoiled is not ok, however it looks: its numbers stay, marked untrustworthy.
 //!
-//! What no counter tells is not 0: a confounder that was possible and could not be measured says so, and spoils nothing.
+//! A missing counter is not 0: a possible but unmeasured confounder is reported as unknown and spoils no trial.
 
 use super::neighbour::{self, HARMLESS_P99_S};
 use plimsoll_model::recording::model::{Confounder, Manifest, Phase, Trial, TrialStatus};
@@ -11,9 +11,9 @@ use plimsoll_model::recording::{ColumnView, Samples};
 use plimsoll_model::scenario::{Settings, Subject, ThpMode, WorkloadKind};
 
 /// CPU time that a hypervisor took, in percent of all CPU time of the trial. A trial holds about two busy CPUs' worth
-/// of measured work; repeats of a quiet machine spread by 2-5%, so what takes more shows in the numbers.
+/// of measured work; repeats of a quiet machine spread by 2-5%, so a larger share affects the results.
 pub const STEAL_SPOILS_PERCENT: f64 = 5.0;
-/// CPU time used by others during the timed phases, in percent of all CPUs, from which it is told.
+/// CPU time used by others during the timed phases, in percent of all CPUs, from which the report mentions it.
 pub const OTHER_LOAD_TOLD_PERCENT: f64 = 10.0;
 /// The same from which it spoils. With a quarter of the CPUs gone, a worker beside kernel threads that compress no longer
 /// has a CPU for each, and memory bandwidth is shared.
@@ -24,13 +24,13 @@ pub const FOREIGN_PAGING_SPOILS_PERCENT: f64 = 1.0;
 /// Swap that others hold or gained, in percent of the trial's memory. The cgroup's own swap counter, which it is measured
 /// against, lags by a batch of pages a CPU.
 pub const OTHER_SWAP_SPOILS_PERCENT: f64 = 5.0;
-/// CPU time of DAMON's threads, in percent of one CPU over a trial, from which it is told though no scheme that pages out
+/// CPU time of DAMON's threads, in percent of one CPU over a trial, from which the report mentions it though no scheme that pages out
 /// is known of. Monitoring alone (`damon_stat`) stays below.
 pub const DAMON_TOLD_PERCENT: f64 = 1.0;
-/// Samples that a phase must hold to be judged by them: the edges of a shorter one weigh more than what lies between.
+/// Samples that a phase must hold to be judged by them: the edges dominate a shorter one.
 const MIN_SAMPLES: usize = 3;
 
-/// What was seen: the samples of a run, its machine and its trials.
+/// The samples of a run, its machine and its trials.
 struct Seen<'a> {
     samples: &'a Samples,
     manifest: &'a Manifest,
@@ -94,7 +94,6 @@ impl<'a> Seen<'a> {
         self.column(name)?.growth(first, last)
     }
 
-    /// What was asked of a trial.
     fn settings(&self, trial: &Trial) -> Option<&'a Settings> {
         let planned = self
             .manifest
@@ -106,7 +105,7 @@ impl<'a> Seen<'a> {
     }
 
     /// `bytes` in percent of the memory that a trial works on: of compression all that it fills. Other kinds of work ask
-    /// for more than their limit, so that what others move counts against what can be in RAM at a time.
+    /// for more than their limit, so that foreign pages count against the memory that fits into RAM.
     fn percent_of_size(&self, trial: &Trial, bytes: i64) -> Option<f64> {
         let settings = self.settings(trial)?;
         let size = match settings.workload.kind() {
@@ -167,25 +166,25 @@ fn damon(seen: &Seen<'_>) -> Option<Confounder> {
         return None;
     }
     let mut evidence = match (&switch, acted) {
-        (Some(_), _) => "a DAMON scheme pages idle memory out; ".to_owned(),
+        (Some(_), _) => "a DAMON scheme pages out idle memory; ".to_owned(),
         (None, true) => "DAMON schemes are active; ".to_owned(),
-        (None, false) => "DAMON is at work; ".to_owned(),
+        (None, false) => "DAMON is active; ".to_owned(),
     };
     evidence += &match applied {
         Some(applied) => format!("in the worst trial its schemes acted on {applied:.1}% of the trial's size"),
-        None => {
-            "how much its schemes acted on is unknown, as no counters of it were kept up to date".to_owned()
-        }
+        None => "the bytes that its schemes acted on are unknown: the kernel did not update their counters"
+            .to_owned(),
     };
     evidence += &match cpu {
         Some(cpu) => format!(", and its threads used {cpu:.1}% of a CPU"),
-        None => ", and what CPU time its threads used is unknown".to_owned(),
+        None => ", and the CPU time of its threads is unknown".to_owned(),
     };
     if let Some(percent) = seen.worst(|trial| unscanned_refaults_percent(seen, trial))
         && percent >= 0.1
     {
-        evidence +=
-            &format!("; file pages of {percent:.1}% of the size came back that no reclaim had scanned");
+        evidence += &format!(
+            "; file pages of {percent:.1}% of the size were refaulted though reclaim had scanned none"
+        );
     }
     let advice = match switch {
         Some((path, off)) => format!("Switch the scheme off for the run: `echo {off} > {path}`"),
@@ -250,11 +249,12 @@ fn steal(seen: &Seen<'_>) -> Option<Confounder> {
     });
     let evidence = match worst {
         Some(worst) if worst >= 0.5 => {
-            format!("the hypervisor took {worst:.1}% of the CPU time of the worst trial for others")
+            format!("in the worst trial the hypervisor took {worst:.1}% of the CPU time for other guests")
         }
-        // On bare metal nobody takes any.
+        // Bare metal has no steal time.
         None if may_be_stolen_from(seen) => {
-            "what CPU time the hypervisor took for others is unknown: no trial has samples of it".to_owned()
+            "the CPU time that the hypervisor took for other guests is unknown: no trial has samples of it"
+                .to_owned()
         }
         _ => return None,
     };
@@ -273,13 +273,13 @@ fn other_load(seen: &Seen<'_>) -> Option<Confounder> {
     let worst = worst.filter(|&worst| worst >= OTHER_LOAD_TOLD_PERCENT)?;
     let evidence =
         format!("in the worst trial other programs used {worst:.0}% of all CPUs during the timed phases");
-    let advice = "Stop what else runs, or pin it elsewhere; see `top`";
+    let advice = "Stop other programs or pin them to other CPUs; see `top`";
     Some(confounder("other-load", evidence, spoils, advice))
 }
 
 /// CPU time during the timed phases that neither the workers nor kernel threads used, in percent of all CPUs. Phases that
-/// do not say what CPU time their workers used are not looked at: theirs would be blamed on others. A phase is
-/// looked at for its `seconds` from its start alone: what the worker does after its clock has stopped, such as comparing
+/// do not record the CPU time of their workers do not count: it would be blamed on others. Only the `seconds` of a phase
+/// from its start count: work after the clock has stopped, such as comparing
 /// every byte that was restored, is in the span of the phase and not in its CPU time.
 fn other_load_percent(seen: &Seen<'_>, trial: &Trial) -> Option<f64> {
     let (mut others_s, mut all_s) = (0.0, 0.0);
@@ -336,12 +336,12 @@ fn other_swap(seen: &Seen<'_>) -> Option<Confounder> {
     };
     evidence += &match worst {
         Some(worst) => {
-            format!("in the worst trial as much as {worst:.1}% of the trial's size came onto it")
+            format!("in the worst trial it received {worst:.1}% of the trial's size")
         }
-        None => "how much came onto it is unknown: its use was not sampled".to_owned(),
+        None => "its growth is unknown: the recording has no samples of it".to_owned(),
     };
     let advice =
-        "Switch other swap off for the run (`swapoff`), or stop the programs that are being swapped out";
+        "Switch other swap off for the run (`swapoff`), or stop the programs that the kernel swaps out";
     Some(confounder("other-swap", evidence, spoils, advice))
 }
 
@@ -368,7 +368,7 @@ fn other_swap_growth(seen: &Seen<'_>, trial: &Trial) -> Option<i64> {
     grown
 }
 
-/// Tells zswap by what it did in the trials: how it stood before the run says little, as the run itself turns it off
+/// Finds zswap by its activity in the trials: its state before the run means little, as the run itself turns it off
 /// for every other subject that swaps.
 fn zswap(seen: &Seen<'_>) -> Option<Confounder> {
     let not_asked = |trial: &Trial| !matches!(trial.subject.parse(), Ok(Subject::Zswap(_)));
@@ -381,10 +381,10 @@ fn zswap(seen: &Seen<'_>) -> Option<Confounder> {
         .any(|(_, value)| matches!(value, "Y" | "1"));
     let evidence = match worst {
         Some(worst) if worst > 0.0 => format!(
-            "zswap was used and is not the subject; in the worst trial it took {worst:.1}% of the trial's size"
+            "zswap was used and is not the subject; in the worst trial it stored {worst:.1}% of the trial's size"
         ),
         None if was_on && seen.trials.iter().any(not_asked) => {
-            "zswap was on before the run and is not the subject; whether it took pages in the trials is unknown, as \
+            "zswap was on before the run and is not the subject; its use in the trials is unknown: \
              its counters are missing"
                 .to_owned()
         }
@@ -410,7 +410,7 @@ fn thp(seen: &Seen<'_>) -> Option<Confounder> {
             "Set `thp = \"never\"` (or `\"always\"`) in the scenario to compare with machines that differ"
         }
         (false, true) => {
-            "The consumers take what the system does: compare with machines where `enabled` is the same"
+            "The consumers use the setting of the system: compare with machines where `enabled` is the same"
         }
         (false, false) => return None,
     };
@@ -418,7 +418,7 @@ fn thp(seen: &Seen<'_>) -> Option<Confounder> {
         return None;
     }
     let evidence =
-        "transparent huge pages are `always` on: memory faults in 2 MiB at a time, and what is paged out is split first"
+        "transparent huge pages are `always` on: a fault maps 2 MiB, and the kernel splits huge pages before it pages them out"
             .to_owned();
     Some(confounder("thp", evidence, Vec::new(), advice))
 }
@@ -431,7 +431,7 @@ fn page_reporting(seen: &Seen<'_>) -> Option<Confounder> {
         .find_map(|(path, value)| Some((path, value.parse::<u64>().ok()?)))
         .filter(|&(_, order)| order <= LARGEST_ORDER)?;
     let evidence = format!(
-        "free memory is reported to the hypervisor, which may take it back (`{path}` is {order}): first touches then \
+        "the kernel reports free memory to the hypervisor, which may reclaim it (`{path}` is {order}): first touches then \
          fault in the hypervisor too"
     );
     let advice =
@@ -443,22 +443,22 @@ fn cpu_frequency(seen: &Seen<'_>) -> Option<Confounder> {
     let (path, governor) = seen
         .machine("scaling_governor")
         .find(|(_, governor)| *governor != "performance")?;
-    let evidence = format!("the CPU frequency changes with the load (`{path}` is {governor})");
+    let evidence = format!("the CPU frequency follows the load (`{path}` is {governor})");
     let advice = "Fix it for the run: `cpupower frequency-set -g performance`";
     Some(confounder("cpu-frequency", evidence, Vec::new(), advice))
 }
 
-/// Told and no more: the numbers of the run are what they are, it is the others who waited.
+/// Spoils no trial: the run's own results are valid, other processes waited.
 fn harmed_neighbour(seen: &Seen<'_>) -> Option<Confounder> {
     let worst = seen.worst(|trial| trial.metrics.get(neighbour::P99).copied());
     let worst = worst.filter(|&worst| worst > HARMLESS_P99_S)?;
     let evidence = format!(
-        "in the worst trial a process outside of the run's cgroup was up to {:.0} ms late in 99 of 100 wake-ups; from \
-         {:.0} ms on people notice",
+        "in the worst trial the p99 wake-up latency of a process outside of the run's cgroup was {:.0} ms; users notice \
+         {:.0} ms",
         worst * 1e3,
         HARMLESS_P99_S * 1e3,
     );
-    let advice = "Give the run less (`--scale`, `size`) or this machine less else to do: what waits is not the run \
-                  but everybody else, and on a busy machine they wait without it too";
+    let advice = "Reduce the run (`--scale`, `size`) or the other load of the machine: the run itself does not wait, \
+                  other programs do, and on a busy machine they wait without the run too";
     Some(confounder("neighbour", evidence, Vec::new(), advice))
 }

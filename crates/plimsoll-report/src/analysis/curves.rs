@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_holds_what_is_near() {
+    fn a_window_holds_near_points() {
         let curve: Curve = (0..6).map(|t| (f64::from(t), Some(f64::from(t * t)))).collect();
         let found = smoothed(&curve, 2.0, &[0.0, 2.0, 5.0, 9.0]);
         // 0 1; 1 4 9; 16 25; nothing.

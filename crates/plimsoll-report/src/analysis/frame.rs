@@ -4,15 +4,13 @@ use super::gauges::{GAUGES, Gauge, Reading, Scale};
 use plimsoll_model::categories::{CATEGORIES, categories};
 use plimsoll_model::columns::Row;
 
-/// Number of gauges.
 pub const GAUGE_COUNT: usize = GAUGES.len();
 
-/// What a frame needs to know of the machine.
+/// Properties of the machine that a frame needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Machine {
     /// Bytes of a page.
     pub page_size: u64,
-    /// Online CPUs.
     pub cpus: u32,
 }
 
@@ -73,7 +71,7 @@ fn value(gauge: &Gauge, row: &Row, before: Option<&Row>, machine: Machine) -> Op
     gauge.value(point(row), before.map(point), machine)
 }
 
-/// What a gauge is read from at one sample.
+/// The input of a gauge at one sample.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Point {
     t_ns: u64,

@@ -1,4 +1,4 @@
-//! What is drawn over time beside the layers of RAM: one table, which the report, the monitor and its page share.
+//! Gauges: the series over time besides the layers of RAM, in one table for the report, the monitor and its page.
 
 use serde::Serialize;
 
@@ -8,23 +8,17 @@ use plimsoll_model::columns::col;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Panel {
-    /// What the target has, in RAM and in swap. Drawn as figures, not as a panel of its own.
+    /// RAM and swap of the target: values in a table, not a panel.
     Target,
-    /// Swap used, by device.
     Swap,
-    /// Pages that move.
     Io,
-    /// Page faults.
     Faults,
-    /// Pressure stall.
     Pressure,
-    /// CPU.
     Cpu,
-    /// What the monitor itself costs and misses.
+    /// CPU time and missed ticks of the monitor.
     Monitor,
 }
 
-/// What a gauge counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum GaugeUnit {
@@ -34,11 +28,10 @@ pub enum GaugeUnit {
     BytesPerSecond,
     /// Events a second.
     PerSecond,
-    /// Percent: of what, [`Scale`] says.
+    /// Percent of the quantity in [`Scale`].
     Percent,
     /// Milliseconds.
     Milliseconds,
-    /// A number of things.
     Number,
 }
 
@@ -51,10 +44,9 @@ pub enum Reading {
     Rate(Scale),
 }
 
-/// What a unit of a counter is worth.
+/// The factor of a unit of a counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scale {
-    /// Itself.
     One,
     /// A page: shown as bytes.
     Page,
@@ -66,27 +58,22 @@ pub enum Scale {
     PercentOfCpus,
 }
 
-/// A quantity over time.
 #[derive(Debug, Clone, Copy)]
 pub struct Gauge {
     /// Stable name, in documents and in styles.
     pub key: &'static str,
-    /// Words for people, short.
     pub title: &'static str,
-    /// Where it is drawn.
     pub panel: Panel,
-    /// What it counts.
     pub unit: GaugeUnit,
     /// Columns it is read from (indices into [`plimsoll_model::columns::COLUMNS`]): those that are absent count as nothing; when
     /// all are, so is the gauge.
     pub columns: &'static [usize],
-    /// How.
     pub reading: Reading,
 }
 
 macro_rules! gauges {
     ($($index:ident $key:literal $title:literal $panel:ident $unit:ident $reading:expr => [$($column:ident),+];)*) => {
-        /// Every gauge. Those of one panel stand together, in the order in which they are drawn.
+        /// Every gauge, by panel, in the order of drawing.
         pub const GAUGES: &[Gauge] = &[
             $(Gauge {
                 key: $key,

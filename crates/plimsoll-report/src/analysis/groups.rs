@@ -7,31 +7,33 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::statistics::{Summary, summarise};
 use plimsoll_model::recording::model::{Trial, TrialStatus};
 
-/// The repeats of one trial: what a section asks of one combination of subject and parameters.
+/// The repeats of one trial: one combination of subject and parameters of a section.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Group {
-    /// What sets it apart from the other groups, for an axis or a table: `zram:lz4 random`.
+    /// Its distinguishing parameters, for an axis or a table: `zram:lz4 random`.
     pub label: String,
     /// The kind of work, by its name.
     pub workload: String,
-    /// The subject.
     pub subject: String,
-    /// The parameters that the repeats share.
     pub params: BTreeMap<String, String>,
     /// Ids of its trials, failed ones too.
     pub trials: Vec<String>,
-    /// How many of them failed and are in no figure.
+    /// Number of failed trials, excluded from all values.
     pub failed: usize,
-    /// True when no trial of the group is ok and the figures are those of untrustworthy ones.
+    /// True if no trial of the group is ok and the values are those of untrustworthy ones.
     pub untrustworthy: bool,
-    /// Metrics by name.
     pub metrics: BTreeMap<String, Measured>,
     /// Phases in the order in which they ran.
     pub phases: Vec<PhaseGroup>,
 }
 
 impl Group {
-    /// What the repeats share and no other group has, equal between runs of one scenario: a trial's id without its
+    /// The median of a metric, if a trial has it.
+    pub fn median(&self, metric: &str) -> Option<f64> {
+        Some(self.metrics.get(metric)?.summary.median)
+    }
+
+    /// Unique key of the group, equal between runs of one scenario: a trial's id without its
     /// repeat (`zram/zram:lz4/random`).
     pub fn identity(&self) -> &str {
         self.trials.first().map_or("", |id| shared_part(id))
@@ -63,10 +65,8 @@ fn trusted<T>(mut all: Vec<T>, status: impl Fn(&T) -> TrialStatus) -> Vec<T> {
     all
 }
 
-/// A phase over the repeats.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PhaseGroup {
-    /// Name of the phase.
     pub name: String,
     /// Wall seconds.
     pub seconds: Measured,
@@ -74,17 +74,16 @@ pub struct PhaseGroup {
     pub gb_per_s: Option<Measured>,
 }
 
-/// One figure over the repeats.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Measured {
-    /// Each trial that has the figure and did not fail.
+    /// Each trial that has the value and did not fail.
     pub dots: Vec<Dot>,
-    /// The figure summed up: of the trials that are ok or, where none is, of the untrustworthy ones.
+    /// Summary of the trials that are ok or, if none is, of the untrustworthy ones.
     pub summary: Summary,
 }
 
 impl Measured {
-    /// Whether no trial that has the figure is ok.
+    /// Whether no trial with the value is ok.
     pub fn untrustworthy(&self) -> bool {
         self.dots.iter().all(|dot| dot.status != TrialStatus::Ok)
     }
@@ -95,18 +94,14 @@ impl Measured {
     }
 }
 
-/// One figure of one trial.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Dot {
-    /// The trial.
     pub trial: String,
-    /// The figure.
     pub value: f64,
-    /// Whether it can be trusted.
     pub status: TrialStatus,
 }
 
-/// Groups trials by everything but the repeat. Of two sections that differ in what no parameter says (a limit, a hold)
+/// Groups trials by everything but the repeat. Of two sections that differ in a key that is no parameter (a limit, a hold)
 /// the trials are never repeats of each other, so that the id decides, not the parameters.
 pub fn groups(trials: &[Trial]) -> Vec<Group> {
     let mut members: Vec<Vec<&Trial>> = Vec::new();
@@ -132,7 +127,7 @@ fn by_number(params: &BTreeMap<String, String>) -> Vec<(&str, Option<u64>, &str)
         .collect()
 }
 
-/// What the repeats of a trial share.
+/// The key shared by the repeats of a trial.
 fn repeated(trial: &Trial) -> &str {
     shared_part(&trial.id)
 }
@@ -265,7 +260,7 @@ fn label(trial: &Trial, headline: &BTreeSet<String>) -> String {
     label
 }
 
-/// A figure over its dots, with an interval whose resampling starts from `seed`; nothing of no dots.
+/// A value over its dots, with an interval resampled from `seed`; `None` without dots.
 pub fn measured(dots: Vec<Dot>, seed: u64) -> Option<Measured> {
     let summary = summarise(&summed_up(&dots), seed)?;
     Some(Measured { dots, summary })

@@ -1,59 +1,43 @@
-//! What is known of a metric besides its value: title, meaning, unit, which way is better. One table a kind of work.
+//! The description of a metric: title, meaning, unit, direction. One table per workload.
 
 use serde::Serialize;
 
-use crate::workloads;
-use plimsoll_model::scenario::WorkloadKind;
-
-/// A metric of a trial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Metric {
     /// Name in documents, the unit at its end.
     pub name: &'static str,
-    /// Name for people.
     pub title: &'static str,
-    /// What it means, a sentence.
+    /// A sentence.
     pub meaning: &'static str,
-    /// Which way it gets better.
     pub direction: Direction,
-    /// Whether summaries for people show it.
     pub headline: bool,
 }
 
-/// Which way a metric gets better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Direction {
-    /// Less is better.
     Less,
-    /// More is better.
     More,
     /// Neither: a change is to be known.
     Neither,
 }
 
-/// What a metric counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MetricUnit {
-    /// Seconds.
     Seconds,
     /// Gigabytes (1e9 bytes) a second.
     GbPerS,
     /// Things a second.
     PerSecond,
-    /// Bytes.
     Bytes,
-    /// A factor.
     Ratio,
-    /// Percent.
     Percent,
-    /// A number of things.
     Count,
 }
 
 impl MetricUnit {
-    /// How names of this unit end; of an ending that another one ends with, the longer stands first.
+    /// Endings of names by unit; an ending precedes its own suffixes.
     const ENDINGS: [(&str, MetricUnit); 6] = [
         ("_gb_per_s", MetricUnit::GbPerS),
         ("_per_s", MetricUnit::PerSecond),
@@ -63,7 +47,7 @@ impl MetricUnit {
         ("_s", MetricUnit::Seconds),
     ];
 
-    /// The unit that the end of a name says.
+    /// The unit by the ending of a name.
     pub fn of_name(name: &str) -> MetricUnit {
         let mut endings = Self::ENDINGS.iter();
         let found =
@@ -71,7 +55,7 @@ impl MetricUnit {
         found.map_or(MetricUnit::Count, |(_, unit)| *unit)
     }
 
-    /// How a name says this unit; nothing where it counts things.
+    /// The ending for this unit; empty for a count.
     pub fn ending(self) -> &'static str {
         let mut endings = Self::ENDINGS.iter();
         endings
@@ -99,37 +83,9 @@ macro_rules! metrics {
 }
 pub(crate) use metrics;
 
-/// The metrics of a kind of work.
-pub fn of(kind: WorkloadKind) -> &'static [Metric] {
-    workloads::of(kind).known
-}
-
-/// Metrics that every kind of work has.
-pub const COMMON: &[Metric] = super::neighbour::METRICS;
-
-/// Every metric of a trial that is known, kind by kind, then those of all.
-pub fn all() -> impl Iterator<Item = &'static Metric> {
-    let kinds = WorkloadKind::ALL.into_iter();
-    kinds.flat_map(|kind| of(kind).iter()).chain(COMMON)
-}
-
-/// The metric of a name.
-pub fn find(name: &str) -> Option<&'static Metric> {
-    all().find(|metric| metric.name == name)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_name_means_one_thing() {
-        let mut names: Vec<&str> = all().map(|metric| metric.name).collect();
-        names.sort_unstable();
-        let count = names.len();
-        names.dedup();
-        assert_eq!(names.len(), count, "a metric stands in two tables: {names:?}");
-    }
 
     #[test]
     fn units_are_at_the_end_of_names() {

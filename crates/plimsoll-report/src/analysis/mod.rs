@@ -1,15 +1,15 @@
 //! Recordings to numbers. Prints nothing, reads no system.
 //!
 //! ```text
-//! Recording -> results (what results.json holds)
+//! Recording -> results (the content of results.json)
 //!           -> groups  (repeats of one trial side by side, with intervals)
-//!           -> timeline (samples thinned out to what a page can show)
+//!           -> timeline (samples thinned out for a report)
 //! Row, Row  -> Frame (layers and gauges of one sample, for the monitor)
 //! ```
 //!
-//! Invariant: a figure that is not known is absent. No function here returns an infinity or a NaN.
+//! Invariant: an unknown value is absent. No function here returns an infinity or a NaN. Checked by
+//! `no_figure_is_ever_infinite`.
 
-pub mod compare;
 pub mod confounders;
 pub mod curves;
 pub mod frame;
@@ -21,12 +21,6 @@ mod results;
 pub mod statistics;
 pub mod timeline;
 
-use std::collections::BTreeMap;
-
-use crate::workloads::{self, TrialData};
-use plimsoll_model::recording::model::{Calibration, Trial};
-use plimsoll_model::scenario::Settings;
-
 pub use confounders::judge;
 pub use frame::Frame;
 pub use groups::{Group, groups};
@@ -36,21 +30,3 @@ pub use plimsoll_model::quantity::{gb_per_s, ratio};
 pub use plimsoll_model::recording::{PhaseRows, rows_around};
 pub use results::{results, run_status, sampler_report};
 pub use timeline::{Timeline, timeline};
-
-/// The metrics of a trial, by its kind of work.
-///
-/// `rows` are the samples next to each of `trial.phases`, in the same order. A metric that cannot be known is absent.
-pub fn metrics(
-    trial: &Trial,
-    settings: &Settings,
-    rows: &[PhaseRows],
-    calibration: Option<&Calibration>,
-) -> BTreeMap<String, f64> {
-    let report = workloads::of(settings.workload.kind());
-    (report.metrics)(&TrialData {
-        trial,
-        settings,
-        rows,
-        calibration,
-    })
-}

@@ -1,12 +1,12 @@
-//! What a run did to those who have nothing to do with it: the wake-up probe outside of the run's cgroup.
+//! The effect of a run on unrelated processes: the wake-up latency probe outside of the run's cgroup.
 
 use super::{Direction, Metric};
 use plimsoll_model::recording::neighbour::MAX;
 
 pub use plimsoll_model::recording::neighbour::{CPU, P99};
 
-/// The most that the run may make a process outside of its cgroup wait, in 99 of 100 wake-ups, in seconds. A person
-/// notices a tenth of a second, and an interactive program needs several wake-ups to answer.
+/// Largest harmless p99 wake-up latency outside of the run's cgroup, in seconds. Users notice 0.1 s, and an interactive
+/// program needs several wake-ups to answer.
 pub const HARMLESS_P99_S: f64 = 0.050;
 
 const fn less(name: &'static str, title: &'static str, meaning: &'static str) -> Metric {
@@ -19,21 +19,16 @@ const fn less(name: &'static str, title: &'static str, meaning: &'static str) ->
     }
 }
 
-/// The metrics of every workload.
 pub const METRICS: &[Metric] = &[
     less(
         P99,
         "neighbour p99",
-        "Time that a process outside of the run's cgroup, waking up a hundred times a second, was late in 99 of 100 wake-ups.",
+        "99th percentile of the wake-up latency of a process outside of the run's cgroup that wakes up 100 times per second.",
     ),
-    less(
-        MAX,
-        "neighbour max",
-        "The latest wake-up of a process outside of the run's cgroup.",
-    ),
+    less(MAX, "neighbour max", "Maximum wake-up latency of that process."),
     less(
         CPU,
         "neighbour CPU",
-        "What that process itself cost, in percent of one CPU.",
+        "CPU time of that process itself, in percent of one CPU.",
     ),
 ];

@@ -10,11 +10,11 @@ use plimsoll_model::recording::model::{
 
 /// Computes the results of a recording; also of one that was cut short, whose status then is interrupted.
 ///
-/// Trials keep the metrics they were recorded with; what confounders spoil is judged anew.
+/// Trials keep the metrics they were recorded with; confounders are evaluated anew.
 pub fn results(recording: &Recording) -> Results {
     let manifest = &recording.manifest;
     let mut trials = recording.trials.clone();
-    // What would spoil an experiment is, in a watch, a part of what is watched.
+    // A watch observes other programs: nothing spoils it.
     let confounders = match manifest.is_watch() {
         true => Vec::new(),
         false => confounders(&recording.samples, manifest, &trials),
@@ -82,7 +82,7 @@ fn failed(trial: &Trial, missing: bool) -> bool {
     trial.status == TrialStatus::Failed && !excused
 }
 
-/// By what the run, or its last part when it was resumed, was stopped before its time.
+/// The cause of an early end of the run, or of its last part if it was resumed.
 fn stopped(recording: &Recording) -> Option<&str> {
     let part_start = recording.manifest.resumed.last().map_or(0, |part| part.t_ns);
     let mut stops = recording
@@ -104,7 +104,7 @@ fn came_to_its_end(recording: &Recording) -> bool {
     ends.any(|event| event.t_ns >= part_start)
 }
 
-/// What the sampler cost and missed, from its own columns.
+/// Cost and missed ticks of the sampler, from its own columns.
 pub fn sampler_report(recording: &Recording) -> SamplerReport {
     let samples = &recording.samples;
     let hz = recording.manifest.sampler.hz;

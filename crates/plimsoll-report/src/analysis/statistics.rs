@@ -1,4 +1,4 @@
-//! Repeats of one measurement in a few figures.
+//! Summary statistics of the repeats of one measurement.
 //!
 //! The median stands for the repeats, since noise on a machine is one-sided: a run is never faster than it can be, but
 //! sometimes much slower.
@@ -15,16 +15,13 @@ pub const MIN_FOR_INTERVAL: usize = 6;
 /// Resamples of the bootstrap. The 2.5% tails then hold 50 resamples each.
 pub const RESAMPLES: usize = 2000;
 
-/// Repeats in a few figures. All are finite.
+/// Summary of repeats. All values are finite.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Summary {
-    /// Number of repeats.
     pub n: usize,
     /// Middle value, or the mean of the two middle ones.
     pub median: f64,
-    /// Least.
     pub min: f64,
-    /// Greatest.
     pub max: f64,
     /// Arithmetic mean.
     pub mean: f64,
@@ -34,18 +31,13 @@ pub struct Summary {
     pub interval: Interval,
 }
 
-/// An interval of the median.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Interval {
-    /// Lower end.
     pub low: f64,
-    /// Upper end.
     pub high: f64,
-    /// What the interval is.
     pub kind: IntervalKind,
 }
 
-/// What an [`Interval`] is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IntervalKind {
     /// Minimum to maximum: the repeats are too few for an interval of a stated probability.
@@ -55,7 +47,7 @@ pub enum IntervalKind {
 }
 
 impl IntervalKind {
-    /// What it is, in words for a legend.
+    /// Its name in a legend.
     pub fn text(self) -> &'static str {
         match self {
             IntervalKind::Range => "minimum to maximum (fewer than 6 repeats)",

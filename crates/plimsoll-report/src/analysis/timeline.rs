@@ -1,4 +1,4 @@
-//! Samples thinned out to what a page can show: an hour at 100 Hz becomes some thousand points.
+//! Samples thinned out for a report: an hour at 100 Hz becomes some thousand points.
 
 use std::ops::Range;
 
@@ -14,8 +14,8 @@ pub const MAX_POINTS: usize = 2000;
 
 /// Layers and lines over time. All vectors are as long as `t_ns`.
 ///
-/// Between samples that are further apart than one missed tick, or than can be told apart on the page, stands a point
-/// without values: nothing is drawn across what was not sampled.
+/// A point without values separates samples that are further apart than one missed tick or than the resolution of the
+/// report: no line crosses a gap in the samples.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Timeline {
     /// Time of each point: the mean of its samples'.
@@ -26,7 +26,7 @@ pub struct Timeline {
     ///
     /// Invariant: where there are values, they sum to the mean of MemTotal exactly.
     pub layers: Vec<Vec<Option<i64>>>,
-    /// The lines that were asked for, in that order.
+    /// The requested lines, in that order.
     pub lines: Vec<Line>,
 }
 
@@ -37,7 +37,6 @@ pub struct Line {
     pub gauge: usize,
     /// Mean over each point's samples.
     pub mean: Vec<Option<f64>>,
-    /// Least of each point's samples.
     pub min: Vec<Option<f64>>,
     /// Greatest of each point's samples: a peak stays visible however much is thinned out.
     pub max: Vec<Option<f64>>,
@@ -45,7 +44,7 @@ pub struct Line {
 
 /// Thins out the samples within `range` (nanoseconds since the start) to about `max_points` points.
 ///
-/// `hz` is the rate that was asked of the sampler: it says what a missed tick is. The lines are those of `gauges`
+/// `hz` is the nominal rate of the sampler, which defines a missed tick. The lines are those of `gauges`
 /// (indices into [`GAUGES`]); one whose columns the recording lacks has no values.
 pub fn timeline(
     samples: &Samples,
@@ -128,7 +127,7 @@ fn layers(samples: &Samples, buckets: &[Bucket]) -> Vec<Vec<Option<i64>>> {
     layers
 }
 
-/// Means of `count` samples, rounded down; what rounding lost, less than a byte a layer, goes to the last layer, so that
+/// Means of `count` samples, rounded down; the rounding loss, less than a byte per layer, goes to the last layer, so that
 /// the sum is the rounded-down mean of the total. Nothing of no samples.
 pub fn means<const N: usize>(sums: &[i128; N], count: i128) -> Option<[i64; N]> {
     if count == 0 {

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::words;
-use crate::analysis::compare::{Comparison, Direction};
+use crate::comparison::{Comparison, Direction};
 use crate::csv::field;
 
 const HEADER: &str = "baseline,run,group,metric,unit,better,baseline_n,run_n,baseline_median,run_median,change,\

@@ -1,4 +1,4 @@
-//! The comparison as one self-contained page, which says the same without script: alignment and layer are chosen with
+//! The comparison as one self-contained HTML file that works without scripts: alignment and layer are chosen with
 //! radio buttons that the style looks at; the script only sorts tables.
 
 use askama::Template;
@@ -6,15 +6,16 @@ use askama::Template;
 use super::multiples::{Alignment, Sheet, Strand};
 use super::terminal::lone;
 use super::{intervals, words};
-use crate::analysis::compare::{Basis, Comparison, Difference, Row, Standing, Verdict};
+use crate::comparison::{Basis, Comparison, Difference, Row, Standing, Verdict};
+use crate::contents::Page;
+use crate::drawing::palette;
+use crate::drawing::table::{Cell, Column, Table};
 use crate::html::parts::{SORTABLE, look, policy};
-use crate::html::table::{Cell, Column, Table};
-use crate::html::{palette, representative};
-use crate::page::Page;
+use crate::html::representative;
 
 const STYLE: &str = include_str!("../../assets/report/compare.css");
 const START_SORTING: &str = r#"document.querySelectorAll("table.sortable").forEach(sortableTable);"#;
-/// What timelines can be aligned by: key, words, alignment.
+/// Alignments of timelines: key, title, alignment.
 const ALIGNMENTS: [(u32, &str, Alignment); 5] = [
     (0, "start", Alignment::Start),
     (1, "mark 1", Alignment::Mark(1)),
@@ -42,7 +43,6 @@ struct View<'a> {
     differences: Vec<(&'a Difference, &'a str)>,
 }
 
-/// What is drawn of a group.
 struct GroupView {
     label: String,
     intervals: Vec<(String, String)>,
@@ -53,11 +53,10 @@ struct GroupView {
 struct Aligned {
     key: u32,
     multiples: Vec<String>,
-    /// Key of the layer, overlay, difference.
     layers: Vec<(&'static str, String, String)>,
 }
 
-/// The page as one HTML document. `pages` are the runs' own, in the comparison's order.
+/// The report as one HTML document. `pages` are the runs' own, in the comparison's order.
 pub fn render(comparison: &Comparison, pages: &[Page]) -> String {
     let script = format!("{SORTABLE}\n{START_SORTING}");
     let groups: Vec<GroupView> = comparison
@@ -104,15 +103,15 @@ pub fn render(comparison: &Comparison, pages: &[Page]) -> String {
     };
     // Rendering into a String fails only where a Display implementation does, and all that are used are std's.
     view.render()
-        .unwrap_or_else(|error| format!("<!doctype html><p>The page could not be drawn: {error}"))
+        .unwrap_or_else(|error| format!("<!doctype html><p>cannot render the report: {error}"))
 }
 
-/// Layers that an overlay shows: what an experiment moves, and where it comes from.
+/// Layers of an overlay: those that an experiment moves, and their source.
 fn is_offered(paint: &palette::Paint) -> bool {
     paint.moves || matches!(paint.key, "page_cache" | "free")
 }
 
-/// Hides what is not chosen, by what the radio buttons say.
+/// Hides the alternatives that the radio buttons do not select.
 fn choices() -> String {
     let alignments = ALIGNMENTS.iter().map(|(key, ..)| {
         format!("body:has(#align-{key}:checked) .aligned:not([data-align=\"{key}\"]){{display:none}}")
@@ -140,7 +139,7 @@ fn status(comparison: &Comparison) -> (&'static str, &'static str) {
     if any(Standing::Failed) {
         ("failed", "\u{2717} a condition failed")
     } else if any(Standing::Unknown) {
-        ("untrustworthy", "! a condition cannot be judged")
+        ("untrustworthy", "! a condition is undecided")
     } else if tally.worse > 0 {
         ("failed", "\u{2717} worse")
     } else if tally.better > 0 {

@@ -3,9 +3,9 @@
 use std::fmt::Write;
 
 use super::words;
-use crate::analysis::compare::{Row, Verdict};
-use crate::html::panel::round_step;
-use crate::html::svg;
+use crate::comparison::{Row, Verdict};
+use crate::drawing::panel::round_step;
+use crate::drawing::svg;
 
 const WIDTH: f64 = 620.0;
 const LEFT: f64 = 190.0;

@@ -1,13 +1,12 @@
-//! The comparison as Markdown, for a pull request: the sentence, the conditions, what moved, and all rows folded.
+//! The comparison as Markdown, for a pull request: the sentence, the conditions, the changes, and all rows folded.
 
 use std::fmt::Write as _;
 
 use super::terminal::lone;
 use super::words;
-use crate::analysis::compare::{Comparison, Row};
+use crate::comparison::{Comparison, Row};
 use crate::markdown::{inline, push_list};
 
-/// The comparison as Markdown.
 pub fn markdown(comparison: &Comparison) -> String {
     let names: Vec<String> = comparison.runs.iter().map(|run| inline(&run.name)).collect();
     let mut text = format!("# {} against {}\n\n", names[1..].join(", "), names[0]);
@@ -21,7 +20,7 @@ pub fn markdown(comparison: &Comparison) -> String {
             .map(|outcome| inline(&words::outcome(comparison, outcome))),
     );
     let shown: Vec<&Row> = comparison.rows.iter().filter(|row| words::shown(row)).collect();
-    text += "## What tells most, and what moved\n\n";
+    text += "## Headline metrics and changes\n\n";
     push_table(&mut text, comparison, &shown);
     let rest: Vec<&Row> = comparison.rows.iter().filter(|row| !words::shown(row)).collect();
     if !rest.is_empty() {

@@ -1,4 +1,4 @@
-//! A comparison as text for a terminal, as a page, Markdown and CSV. All say what [`words::sentence`] says.
+//! A comparison as text for a terminal, as HTML, Markdown and CSV. All contain [`words::sentence`].
 
 pub mod csv;
 pub mod html;

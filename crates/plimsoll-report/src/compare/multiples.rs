@@ -1,24 +1,22 @@
-//! What runs look like side by side: small multiples of the layers that move, on the same axes; and one layer of two
+//! Runs side by side: small multiples of the layers that move, on the same axes; and one layer of two
 //! runs as an overlay with the signed difference below it. Two stacks are never drawn over each other.
 
 use crate::analysis::MetricUnit;
-use crate::html::panel::MOVED;
+use crate::contents::{Mark, Timeline};
+use crate::drawing::panel::MOVED;
+use crate::drawing::{palette, xy};
 use crate::html::timeline::{self, Plot};
-use crate::html::{palette, xy};
-use crate::page::{Mark, Timeline};
 
 /// Width of the drawing of a strand, and letters of its name that fit above it.
 const WIDTH: f64 = 440.0;
 const NAME_LETTERS: usize = 44;
 /// Columns of the grid that two runs are compared on.
 const COLUMNS: usize = 120;
-/// What an axis of bytes reaches at least, so that small differences are not blown up.
+/// Least top of an axis of bytes, so that small differences stay small.
 const LEAST: f64 = 1048576.0;
 
-/// What a timeline is aligned by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Alignment {
-    /// Its start.
     Start,
     /// The mark with this number.
     Mark(u32),
@@ -32,12 +30,10 @@ pub(super) struct Strand<'a> {
     pub(super) marks: Vec<&'a Mark>,
 }
 
-/// Strands on one pair of axes.
 pub(super) struct Sheet<'a> {
     strands: &'a [Strand<'a>],
     /// Time of each strand that is shown as 0.
     origins: Vec<f64>,
-    /// Words below the axis of time.
     time: String,
     from: f64,
     to: f64,

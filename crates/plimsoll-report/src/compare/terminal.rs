@@ -6,14 +6,14 @@ use std::fmt::Write;
 use comfy_table::{Cell, CellAlignment, Color, Table};
 
 use super::words;
-use crate::analysis::compare::{Comparison, Difference, Row, Standing, Verdict};
+use crate::comparison::{Comparison, Difference, Row, Standing, Verdict};
 use crate::terminal::{ruled, wrap};
 use plimsoll_model::sanitize::sanitize;
 
 /// Differences of one kind that are listed.
 const LISTED: usize = 6;
 
-/// The comparison for a terminal of `width` columns, with colours only where `colour` says so. Ends with a line feed.
+/// The comparison for a terminal of `width` columns, with colours if `colour` is set. Ends with a line feed.
 pub fn summary(comparison: &Comparison, width: u16, colour: bool) -> String {
     let mut out = String::new();
     for run in &comparison.runs {
@@ -72,7 +72,6 @@ fn tinted(text: &str, tint: &str, colour: bool) -> String {
     }
 }
 
-/// A column of the table.
 #[derive(Clone, Copy)]
 enum Column {
     Metric,
@@ -190,21 +189,21 @@ fn remarks(comparison: &Comparison, width: u16) -> String {
         let what = if count == 1 {
             "1 figure".to_owned()
         } else {
-            format!("{count} figures")
+            format!("{count} values")
         };
         out += &wrap(&format!("? {what}: {remark}"), width, "  ");
     }
     let hidden = comparison.rows.iter().filter(|row| !words::shown(row)).count();
     if hidden > 0 {
         let text = format!(
-            "- {hidden} more rows did not move or say the same in other words; --format csv and html have them all"
+            "- {hidden} more rows are unchanged or restate another metric; --format csv and html list all"
         );
         out += &wrap(&text, width, "  ");
     }
     out
 }
 
-/// What has no counterpart, what differs between the runs, and the warnings.
+/// Groups without a counterpart, different circumstances, and warnings.
 fn notes(comparison: &Comparison, width: u16) -> String {
     let mut out = String::new();
     for text in lone(comparison) {
@@ -239,7 +238,7 @@ fn notes(comparison: &Comparison, width: u16) -> String {
     out
 }
 
-/// What has no counterpart, a line each: whole groups first.
+/// Groups and metrics without a counterpart, a line each: whole groups first.
 pub(super) fn lone(comparison: &Comparison) -> Vec<String> {
     let name = |run: usize| &comparison.runs[run].letter;
     let mut lines = Vec::new();

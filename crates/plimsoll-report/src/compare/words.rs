@@ -1,15 +1,13 @@
-//! The figures and verdicts of a comparison in words.
+//! Values and verdicts of a comparison as text.
 
-use crate::analysis::compare::{Basis, Comparison, MetricUnit, Outcome, Row, Run, Standing, Verdict};
 use crate::analysis::statistics::SIGNIFICANCE;
+use crate::comparison::{Basis, Comparison, MetricUnit, Outcome, Row, Run, Standing, Verdict};
 use plimsoll_model::quantity;
 
-/// The whole in a few sentences.
 pub fn sentence(comparison: &Comparison) -> String {
     let tally = comparison.tally();
     if comparison.basis == Basis::Timelines {
-        return "The whole timelines are compared, one figure each: changes are shown, and no verdict is possible."
-            .to_owned();
+        return "Comparison of whole timelines, one value per metric: changes without a verdict.".to_owned();
     }
     let counts = [
         (tally.worse, "worse"),
@@ -28,8 +26,8 @@ pub fn sentence(comparison: &Comparison) -> String {
         2 => "B against A".to_owned(),
         others => format!("{} runs against A", others - 1),
     };
-    let figures = if all == 1 { "figure" } else { "figures" };
-    let mut text = format!("{against}: of {all} {figures} {}.", counted.join(", "));
+    let metrics = if all == 1 { "metric" } else { "metrics" };
+    let mut text = format!("{against}: of {all} {metrics} {}.", counted.join(", "));
     let moved = comparison
         .rows
         .iter()
@@ -38,8 +36,8 @@ pub fn sentence(comparison: &Comparison) -> String {
     if moved > 0 {
         let holding = comparison.rows.iter().filter(|row| moved_for_sure(row)).count();
         text += &format!(
-            " {holding} of the {moved} that moved {} also after Holm's correction for the number of tests.",
-            if holding == 1 { "stands" } else { "stand" }
+            " {holding} of the {moved} changes {} significant after Holm's correction for the number of tests.",
+            if holding == 1 { "remains" } else { "remain" }
         );
     }
     text
@@ -53,12 +51,11 @@ fn moved_for_sure(row: &Row) -> bool {
     moved(row) && row.p_holm.is_some_and(|p| p < SIGNIFICANCE)
 }
 
-/// Whether the summary for people shows the row: what tells most, and what moved.
+/// Whether the summary shows the row: headline metrics and changes.
 pub fn shown(row: &Row) -> bool {
-    row.restates.is_none() && (crate::analysis::compare::nature(&row.metric).headline || moved(row))
+    row.restates.is_none() && (crate::comparison::nature(&row.metric).headline || moved(row))
 }
 
-/// Sign and word of a verdict.
 pub fn verdict(verdict: Verdict) -> (&'static str, &'static str) {
     match verdict {
         Verdict::Worse => ("\u{2717}", "worse"),
@@ -105,7 +102,6 @@ pub fn outcome(comparison: &Comparison, outcome: &Outcome) -> String {
     )
 }
 
-/// A run in a line.
 pub fn run(run: &Run) -> String {
     let trials = match run.trials {
         0 => "no trials".to_owned(),
@@ -121,7 +117,6 @@ pub fn run(run: &Run) -> String {
     format!("{text}, {} ({})", run.started, run.folder)
 }
 
-/// A value in its unit.
 pub fn value(unit: MetricUnit, value: f64) -> String {
     quantity::metric(unit.ending(), value)
 }
@@ -152,7 +147,6 @@ fn percent(share: f64) -> String {
     }
 }
 
-/// A probability.
 pub fn probability(p: Option<f64>) -> String {
     match p {
         None => "\u{2013}".to_owned(),

@@ -7,7 +7,7 @@ use crate::csv::field;
 use plimsoll_model::recording::Recording;
 
 /// Writes the samples as RFC 4180 has it, lines ended by LF: a header of the columns' names with `t_ns` first, then a
-/// line a sample, by time. What the system did not say is empty.
+/// line a sample, by time. Unknown values are empty.
 ///
 /// # Errors
 /// Those of `output`.

@@ -10,7 +10,6 @@ use plimsoll_model::columns::Unit;
 use plimsoll_model::recording::model::{Event, Manifest, Results, Trial};
 use plimsoll_model::recording::{ColumnView, Recording, Samples};
 
-/// Version of the exported document.
 pub const EXPORT_SCHEMA: u32 = 1;
 
 #[derive(Serialize)]
@@ -32,7 +31,6 @@ struct SamplesDocument<'a> {
     columns: Columns<'a>,
 }
 
-/// Columns by name, in their order.
 struct Columns<'a>(&'a Samples);
 
 #[derive(Serialize)]

@@ -10,10 +10,10 @@ use plimsoll_model::recording::replace_file;
 const BUFFER: usize = 1 << 18;
 
 /// Writes a file through `write`: the file of that name, or the one that it links to, is replaced whole or stays as it
-/// was. What is no regular file, such as a pipe or a device, is written to as it stands.
+/// was. A pipe or a device is written to directly.
 ///
 /// # Errors
-/// What `write` or the system said; nothing is left behind then.
+/// The error of `write` or of the system; leaves no file behind.
 pub fn to_file<E: From<io::Error>>(
     path: &Path,
     write: impl FnOnce(&mut BufWriter<File>) -> Result<(), E>,

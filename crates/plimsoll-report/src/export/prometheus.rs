@@ -1,14 +1,14 @@
 //! Results and the last of the samples in Prometheus' text format, version 0.0.4.
 //!
 //! Families have names, units and counters' endings that OpenMetrics accepts as well: base units at the end of the name
-//! (`_seconds`, `_bytes`, `_ratio`), `_total` for what only grows. There are no timestamps: a textfile collector refuses
+//! (`_seconds`, `_bytes`, `_ratio`), `_total` for counters. There are no timestamps: a textfile collector refuses
 //! them.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::time::SystemTime;
 
-use crate::analysis::metric;
+use crate::workloads::find_metric;
 use plimsoll_model::columns::{COLUMNS, Column, Unit};
 use plimsoll_model::recording::Recording;
 use plimsoll_model::recording::model::{Manifest, Phase, Results, Trial};
@@ -21,14 +21,12 @@ struct Family {
     values: BTreeMap<String, f64>,
 }
 
-/// Types of families.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Counter,
     Gauge,
 }
 
-/// Families by name.
 #[derive(Default)]
 struct Families(BTreeMap<String, Family>);
 
@@ -140,7 +138,7 @@ fn add_trial(families: &mut Families, manifest: &Manifest, trial: &Trial) {
         duration,
     );
     for (name, value) in &trial.metrics {
-        let help = metric::find(name).map_or("A metric of the trial.", |metric| metric.meaning);
+        let help = find_metric(name).map_or("A metric of the trial.", |metric| metric.meaning);
         let (name, value) = in_base_units(name, *value);
         families.gauge(&format!("plimsoll_trial_{name}"), help, &whole, value);
     }

@@ -1,9 +1,9 @@
-//! What a compression run took, and what it left: time to complete, and memory and swap use before and after the
+//! Time and memory of a compression run: time to complete, and memory and swap use before and after the
 //! trim. Bars are medians, whiskers 95% intervals, dots the runs.
 
-use super::bars::{Bar, Bars, chart};
 use crate::analysis::{Group, MetricUnit};
-use crate::page::MemoryUse;
+use crate::contents::MemoryUse;
+use crate::drawing::bars::{Bar, Bars, chart};
 
 /// Time to fill, trim and restore, for each group. `None` when no group has a time.
 pub(super) fn time_to_complete(groups: &[&Group]) -> Option<String> {
@@ -59,7 +59,7 @@ pub(super) fn memory_use(groups: &[(&Group, &MemoryUse)]) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::palette;
+    use crate::drawing::palette;
 
     #[test]
     fn colours_of_bars_are_in_the_palette() {

@@ -1,13 +1,13 @@
-//! The data that the page's script draws, as compact JSON: whole numbers, each series as its first value and the
-//! differences from there, so that what stands still costs two characters a bucket.
+//! The data that the report's script draws, as compact JSON: whole numbers, each series as its first value and the
+//! differences from there, so that a constant value costs two characters per bucket.
 
 use serde_json::{Value, json};
 
-use super::palette;
-use super::panel::{self, Curve, Panel};
 use super::representative;
 use crate::analysis::gauges::GaugeUnit;
-use crate::page::{Page, Series, Timeline};
+use crate::contents::{Page, Series, Timeline};
+use crate::drawing::palette;
+use crate::drawing::panel::{self, Curve, Panel};
 
 /// Bytes are sent in this unit.
 const KIB: f64 = 1024.0;

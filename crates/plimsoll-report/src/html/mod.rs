@@ -1,30 +1,28 @@
-//! The page: one self-contained HTML file that opens without network, and without script as well.
+//! The HTML report: one self-contained file that works without network and without scripts.
 //!
-//! The static drawings (SVG, made here) are the base. Where scripts run, `page.js` puts interactive panels in the
-//! place of the timelines and makes tables sortable. Everything that comes from outside reaches the page through
-//! askama's escaping, `svg::escape` or `data::json`; a content policy allows no script but the page's own.
+//! Static drawings (SVG) are the base. With scripts, `page.js` replaces the timelines by interactive panels and makes
+//! tables sortable.
+//!
+//! Invariant: text from outside reaches the report only through askama's escaping, `svg::escape` or `data::json`; a
+//! content policy allows no script but the report's own. Checked by `hostile_texts_stay_texts`.
 
-mod bars;
-pub(super) mod chapters;
 mod cost;
 mod data;
-pub mod palette;
-pub mod panel;
 pub mod parts;
+mod sections;
 mod standalone;
-pub(super) mod svg;
 pub(super) mod table;
 pub(super) mod timeline;
-pub(super) mod xy;
 
 use std::collections::BTreeMap;
 
 use askama::Template;
 
-use super::findings;
-use super::page::{Mark, MemoryUse, Page, Timeline};
 use crate::analysis::Group;
-use chapters::Chapter;
+use crate::contents::{Mark, MemoryUse, Page, Timeline};
+pub use crate::drawing::{palette, panel};
+use crate::headlines;
+use crate::workloads::section::Section;
 pub use data::script_safe;
 use plimsoll_model::quantity;
 use plimsoll_model::recording::model::{Calibration, Confounder, RunStatus};
@@ -38,9 +36,8 @@ const SCRIPT: &str = include_str!("../../assets/report/page.js");
 #[template(path = "report.html")]
 struct View<'a> {
     page: &'a Page,
-    /// The first line of the verdict.
     headline: &'a str,
-    /// The others: what each kind of work showed, where there are several.
+    /// The other lines: the result of each workload.
     answers: Vec<&'a str>,
     policy: String,
     style: String,
@@ -52,32 +49,29 @@ struct View<'a> {
     calibration: Vec<(&'static str, String)>,
     confounders: Vec<&'a Confounder>,
     legend: &'static [palette::Paint],
-    /// What the numbers at the events mean.
+    /// Meaning of the numbers at the events.
     numbers: Vec<(String, String)>,
     /// The whole run without script: its title, and the drawing.
     overview: (&'static str, String),
     figures: Vec<Figure>,
-    chapters: Vec<Chapter>,
-    /// Whether there is something to say of time and memory before and after a trim.
+    sections: Vec<Section>,
+    /// Whether the report has the section on time and memory of compression.
     compressed: bool,
     time_chart: Option<String>,
     memory_chart: Option<String>,
     tables: Vec<Tab>,
-    /// A watch has no trials: what is about them is left out.
+    /// Whether it is a recording of `watch`, which has no trials.
     watched: bool,
     settings: &'a BTreeMap<String, String>,
 }
 
-/// What the reader must know at the events of a group's trial.
+/// Memory at the events of a group's trial.
 struct Figure {
-    /// Trial that stands for the group.
     trial: String,
-    /// Its group.
     group: String,
     states: States,
 }
 
-/// The page as one HTML document.
 pub fn render(page: &Page) -> String {
     let script = parts::script(&format!("{}\n{SCRIPT}", parts::SORTABLE));
     let mut confounders: Vec<&Confounder> = page.results.confounders.iter().collect();
@@ -112,7 +106,7 @@ pub fn render(page: &Page) -> String {
         numbers: numbers(page),
         overview: overview(page),
         figures: figures(page),
-        chapters: chapters::all(page),
+        sections: sections::all(page),
         compressed: !page.manifest.is_watch() && (page.groups.is_empty() || !squeezed.is_empty()),
         time_chart: cost::time_to_complete(&squeezed),
         memory_chart: cost::memory_use(&memory),
@@ -122,7 +116,7 @@ pub fn render(page: &Page) -> String {
     };
     // Rendering into a String fails only where a Display implementation does, and all that are used are std's.
     view.render()
-        .unwrap_or_else(|error| format!("<!doctype html><p>The page could not be drawn: {error}"))
+        .unwrap_or_else(|error| format!("<!doctype html><p>cannot render the report: {error}"))
 }
 
 fn status(status: RunStatus) -> (&'static str, &'static str) {
@@ -130,7 +124,7 @@ fn status(status: RunStatus) -> (&'static str, &'static str) {
         RunStatus::Ok => ("ok", "\u{2713} ok"),
         RunStatus::Failed => ("failed", "\u{2717} failed"),
         RunStatus::Untrustworthy => ("untrustworthy", "! not trustworthy"),
-        RunStatus::Interrupted => ("untrustworthy", "! cut short"),
+        RunStatus::Interrupted => ("untrustworthy", "! interrupted"),
         RunStatus::Incomplete => ("untrustworthy", "! incomplete"),
     }
 }
@@ -184,16 +178,16 @@ fn calibration(figures: &Calibration) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Numbers of events that the legend explains; a run with more counts something, and each says in its place what.
+/// Most numbers of events in the legend; in a run with more, each event has its own title.
 const MOST_NUMBERS: usize = 9;
 /// Names that the legend gives to one number.
 const MOST_NAMES: usize = 3;
 
 /// The numbers that stand at phases, each with the names of the phases that have it.
 fn numbers(page: &Page) -> Vec<(String, String)> {
-    let kinds = findings::kinds(&page.groups);
+    let kinds = headlines::kinds(&page.groups);
     let words = |name: &str| match name {
-        // Compression's restore is what verifies.
+        // Compression verifies in its restore phase.
         "restore" if kinds.contains(&WorkloadKind::Compression) => "restore and verify".to_owned(),
         name => name.replace('_', " "),
     };
@@ -219,11 +213,11 @@ fn numbers(page: &Page) -> Vec<(String, String)> {
     found.into_iter().map(entry).collect()
 }
 
-/// The whole run, for readers without script.
+/// The whole run as a static drawing.
 fn overview(page: &Page) -> (&'static str, String) {
     let marks: Vec<&Mark> = page.marks.iter().collect();
     let title = match page.manifest.is_watch() {
-        true => "All that was watched",
+        true => "The whole recording",
         false => "The whole run",
     };
     let mem_total = page.manifest.host.mem_total as f64;
@@ -233,7 +227,7 @@ fn overview(page: &Page) -> (&'static str, String) {
     )
 }
 
-/// For each group the memory at the events of one trial, where it has any.
+/// For each group the memory at the events of one trial, if it has events.
 fn figures(page: &Page) -> Vec<Figure> {
     let figure = |group: &Group| {
         let (id, _) = representative(page, group)?;

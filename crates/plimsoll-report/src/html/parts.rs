@@ -1,10 +1,10 @@
-//! What every page is made of, whether a report or the monitor's: the style, the script's libraries, and the source
+//! Parts of every report and of the monitor's page: the style, the script's libraries, and the source
 //! expressions of a content policy that allows them and nothing else.
 
 use base64::Engine;
 use sha2::{Digest, Sha256};
 
-use super::palette;
+use crate::drawing::palette;
 
 const UPLOT_SCRIPT: &str = include_str!("../../assets/uplot/uPlot.iife.min.js");
 const UPLOT_STYLE: &str = include_str!("../../assets/uplot/uPlot.min.css");
@@ -14,7 +14,6 @@ const STYLE: &str = include_str!("../../assets/report/page.css");
 /// Licence of the chart library, which a page must hold.
 pub const LICENSE: &str = include_str!("../../assets/uplot/LICENSE");
 
-/// Makes tables sortable.
 pub const SORTABLE: &str = include_str!("../../assets/report/sortable.js");
 
 /// The style of every page with charts that move, then `own`.
@@ -31,7 +30,7 @@ pub fn look() -> String {
     )
 }
 
-/// The rules of [`look`] for what is inside a drawing.
+/// The rules of [`look`] for drawings.
 pub(super) fn drawing_style() -> String {
     STYLE
         .lines()

@@ -1,13 +1,13 @@
 //! One chart of a report as an SVG file of its own, for a document or a README.
 //!
-//! Colours are written as values, not as CSS variables, because many SVG viewers do not know those.
+//! Colours are values, not CSS variables, because many SVG viewers do not support variables.
 
-use super::{Page, chapters, cost, palette, parts, timeline};
+use super::{Page, cost, parts, sections, timeline};
 use crate::analysis::Group;
-use crate::page::Mark;
+use crate::contents::Mark;
+use crate::drawing::palette;
 use plimsoll_model::scenario::WorkloadKind;
 
-/// Fonts of the report.
 const FONTS: &str =
     r#"font-family="system-ui, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif" font-size="11.5px""#;
 /// The hatch of layers, which `report.html` defines for all its drawings.
@@ -34,9 +34,9 @@ pub fn svg(page: &Page, dark: bool) -> String {
 }
 
 fn first(page: &Page) -> String {
-    let of_experiment = chapters::all(page)
+    let of_experiment = sections::all(page)
         .into_iter()
-        .find_map(|chapter| chapter.drawings.into_iter().next())
+        .find_map(|section| section.drawings.into_iter().next())
         .map(|drawing| drawing.svg);
     let of_compression = || {
         let is_compression = |group: &&Group| group.workload == WorkloadKind::Compression.name();

@@ -2,10 +2,10 @@
 
 use std::fmt::Write;
 
-use super::palette;
-use super::panel::{self, Curve, Panel, round_step};
-use super::svg;
-use crate::page::{Mark, Series, Timeline};
+use crate::contents::{Mark, Series, Timeline};
+use crate::drawing::palette;
+use crate::drawing::panel::{self, Curve, Panel, round_step};
+use crate::drawing::svg;
 use plimsoll_model::quantity;
 
 const WIDTH: f64 = 900.0;
@@ -19,7 +19,7 @@ const BOTTOM: f64 = 30.0;
 const COLUMN: f64 = 2.25;
 /// Thickness in pixels from which a layer has room for its own name.
 const LABEL_ROOM: f64 = 13.0;
-/// Pixels that each mark needs on average: with fewer, the lines would hide what they mark.
+/// Pixels that each mark needs on average: with fewer, the lines would hide the curves.
 const MARK_ROOM: f64 = 10.0;
 /// Share of the most room that is as good as the most.
 const NEARLY: f64 = 0.97;
@@ -29,13 +29,10 @@ const KEY_LETTERS: usize = 16;
 
 /// The horizontal axis of a drawing, in seconds after its origin.
 pub(crate) struct Axis {
-    /// Words below it.
     pub(crate) title: String,
-    /// Pixels of the whole drawing.
     pub(crate) width: f64,
     /// Seconds of the timeline that are 0 here.
     pub(crate) origin: f64,
-    /// Ends of what is shown.
     pub(crate) from: f64,
     pub(crate) to: f64,
 }
@@ -50,11 +47,8 @@ impl Axis {
     }
 }
 
-/// A panel in a drawing.
 pub(crate) struct Plot<'a> {
-    /// What is drawn, and how.
     pub(crate) panel: &'static Panel,
-    /// Words above it.
     pub(crate) title: &'a str,
     /// Whether the names of its series stand beside its title.
     pub(crate) keyed: bool,
@@ -62,7 +56,7 @@ pub(crate) struct Plot<'a> {
     pub(crate) top: Option<f64>,
 }
 
-/// Draws a whole timeline with its marks; `title` is what a screen reader says.
+/// Draws a whole timeline with its marks; `title` is for screen readers.
 pub(super) fn overview(timeline: &Timeline, marks: &[&Mark], mem_total: f64, title: &str) -> String {
     let from = timeline.t.first().copied().unwrap_or(0.0);
     let axis = Axis {
@@ -87,7 +81,7 @@ pub(super) fn overview(timeline: &Timeline, marks: &[&Mark], mem_total: f64, tit
     )
 }
 
-/// Draws panels of a timeline with its marks; `title` is what a screen reader says.
+/// Draws panels of a timeline with its marks; `title` is for screen readers.
 pub(crate) fn draw(
     timeline: &Timeline,
     marks: &[&Mark],
@@ -302,7 +296,7 @@ fn draw_time(out: &mut String, axis: &Axis, y: f64) {
     while tick <= axis.to {
         let x = axis.x(axis.origin + tick);
         let _ = write!(out, r#"<path class="grid" d="M{} {y}v5"/>"#, svg::coordinate(x));
-        // -0 and what is nearly 0 are 0.
+        // -0 and values near 0 are 0.
         let shown = if tick.abs() < step / 1e3 { 0.0 } else { tick };
         let label = match step < 1.0 {
             true => quantity::significant(shown),

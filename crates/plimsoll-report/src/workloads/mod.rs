@@ -5,43 +5,43 @@ pub mod contention;
 pub mod heap;
 pub mod loadline;
 pub mod map;
+pub(crate) mod section;
+pub(crate) mod sentence;
 pub mod thrash;
 pub mod wscap;
 
 use std::collections::BTreeMap;
 
-use super::html::chapters::Chapter;
-use super::page::Page;
-use crate::analysis::{Group, Metric};
+use crate::analysis::{Group, Metric, neighbour};
+use crate::contents::Page;
 use plimsoll_model::recording::PhaseRows;
 use plimsoll_model::recording::model::{Calibration, Trial};
 use plimsoll_model::scenario::{Settings, WorkloadKind};
+use section::Section;
 
-/// What the report has of a workload.
+/// Builds the section of the groups of a workload, if they have values for it.
+type SectionOf = fn(&Page, &[&Group]) -> Option<Section>;
+
+/// The part of the report about a workload.
 pub(crate) struct WorkloadReport {
-    /// Every metric of its trials.
     pub(crate) known: &'static [Metric],
-    /// The metrics of a trial. One that cannot be known is absent.
+    /// The metrics of a trial; unknown ones are absent.
     pub(crate) metrics: fn(&TrialData<'_>) -> BTreeMap<String, f64>,
-    /// What the values of its groups say, in a sentence.
+    /// The result of its groups in a sentence.
     pub(crate) headline: fn(&[&Group]) -> Option<String>,
-    /// Its section; none where the report itself is that.
-    pub(super) section: Option<fn(&Page, &[&Group]) -> Option<Chapter>>,
+    /// Its section; `None` for compression, which the report itself shows.
+    pub(crate) section: Option<SectionOf>,
 }
 
-/// What the metrics of a trial are made from.
+/// The input of the metrics of a trial.
 pub(crate) struct TrialData<'a> {
-    /// Its record.
     pub(crate) trial: &'a Trial,
-    /// Its settings.
     pub(crate) settings: &'a Settings,
     /// The samples next to each of its phases, in the same order.
     pub(crate) rows: &'a [PhaseRows],
-    /// What the machine does when nothing is in the way.
     pub(crate) calibration: Option<&'a Calibration>,
 }
 
-/// The list of the workloads.
 pub(crate) const fn of(kind: WorkloadKind) -> &'static WorkloadReport {
     match kind {
         WorkloadKind::Compression => &compression::REPORT,
@@ -51,5 +51,49 @@ pub(crate) const fn of(kind: WorkloadKind) -> &'static WorkloadReport {
         WorkloadKind::Map => &map::REPORT,
         WorkloadKind::Contention => &contention::REPORT,
         WorkloadKind::Heap => &heap::REPORT,
+    }
+}
+
+/// The metrics of a trial, by its workload; unknown ones are absent.
+///
+/// `rows` are the samples next to each of `trial.phases`, in the same order.
+pub fn metrics(
+    trial: &Trial,
+    settings: &Settings,
+    rows: &[PhaseRows],
+    calibration: Option<&Calibration>,
+) -> BTreeMap<String, f64> {
+    let report = of(settings.workload.kind());
+    (report.metrics)(&TrialData {
+        trial,
+        settings,
+        rows,
+        calibration,
+    })
+}
+
+pub const COMMON_METRICS: &[Metric] = neighbour::METRICS;
+
+/// Every known metric of a trial, by workload, then the common ones.
+pub fn all_metrics() -> impl Iterator<Item = &'static Metric> {
+    let kinds = WorkloadKind::ALL.into_iter();
+    kinds.flat_map(|kind| of(kind).known).chain(COMMON_METRICS)
+}
+
+pub fn find_metric(name: &str) -> Option<&'static Metric> {
+    all_metrics().find(|metric| metric.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_metric_has_a_name_of_its_own() {
+        let mut names: Vec<&str> = all_metrics().map(|metric| metric.name).collect();
+        names.sort_unstable();
+        let count = names.len();
+        names.dedup();
+        assert_eq!(names.len(), count, "a metric stands in two tables: {names:?}");
     }
 }

@@ -44,7 +44,7 @@ const SYSCTLS: &[&str] = &[
     "kernel/randomize_va_space",
 ];
 
-/// Folders of which every readable file is kept, and how deep below them.
+/// Folders whose readable files are recorded, and how deep below them.
 const FOLDERS: &[(&str, u32)] = &[
     ("sys/kernel/mm/transparent_hugepage", 1),
     ("sys/kernel/mm/lru_gen", 0),
@@ -57,7 +57,6 @@ const FOLDERS: &[(&str, u32)] = &[
     ("sys/module/damon_stat/parameters", 0),
 ];
 
-/// Single files that are kept.
 const FILES: &[&str] = &[
     "proc/cmdline",
     "sys/kernel/mm/ksm/run",
@@ -69,7 +68,7 @@ const FILES: &[&str] = &[
     "sys/hypervisor/type",
 ];
 
-/// Describes the machine that this process runs on. Reads alone; what may not be read is left out.
+/// Describes the machine that this process runs on. Changes nothing; unreadable files are left out.
 pub fn host() -> Host {
     host_of(&Tree::live())
 }
@@ -142,7 +141,7 @@ fn keep_folder(tree: &Tree, folder: &str, depth: u32, kept: &mut BTreeMap<String
     }
 }
 
-/// What each DAMON thread does and how fast: enough to repeat it, without its counters.
+/// The schemes and intervals of each DAMON thread: enough to repeat them, without their counters.
 fn keep_damon(tree: &Tree, kept: &mut BTreeMap<String, String>) {
     for kdamond in damon::kdamonds(tree) {
         keep(tree, &format!("{kdamond}/state"), kept);

@@ -16,7 +16,7 @@ use records::{Entry, entry};
 /// Nanoseconds of CPU time between two samples: about a thousand a second, and no multiple of the timer's period, so
 /// that samples do not fall into step with it.
 const PERIOD_NS: u64 = 1_003_001;
-/// Bytes of the buffer that the kernel writes samples to: a second of the longest chains, and within what users
+/// Bytes of the buffer that the kernel writes samples to: a second of the longest chains, and no more than users
 /// without privileges may lock (`kernel.perf_event_mlock_kb`).
 const BUFFER: usize = 256 << 10;
 /// Functions that a profile names.
@@ -34,33 +34,28 @@ const FAULT_ENTRIES: &[&str] = &[
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProfileError {
-    /// The kernel's symbols cannot be read.
-    #[error(
-        "cannot read /proc/kallsyms: {0}; is /proc mounted, and was the kernel built with CONFIG_KALLSYMS?"
-    )]
+    #[error("cannot read /proc/kallsyms: {0}; mount /proc; the kernel needs CONFIG_KALLSYMS")]
     NoSymbols(io::Error),
     /// The kernel hides where its functions are.
     #[error(
-        "the kernel hides its addresses (/proc/kallsyms); run as root, or allow it with `sysctl kernel.kptr_restrict=0`"
+        "cannot read /proc/kallsyms: the kernel hides its addresses; run as root, or set `sysctl kernel.kptr_restrict=0`"
     )]
     Hidden,
     /// Sampling the kernel is not allowed.
     #[error(
-        "perf events of the kernel are not allowed (kernel.perf_event_paranoid is {paranoid}): {source}; run as root, \
-         or allow it with `sysctl kernel.perf_event_paranoid=1`"
+        "cannot sample the kernel (kernel.perf_event_paranoid is {paranoid}): {source}; run as root, or set \
+         `sysctl kernel.perf_event_paranoid=1`"
     )]
     NotAllowed {
-        /// What /proc/sys says.
+        /// The value of the sysctl.
         paranoid: String,
-        /// What the kernel said.
         source: io::Error,
     },
     /// There are no such events.
-    #[error("perf events cannot be had: {0}; was the kernel built with CONFIG_PERF_EVENTS?")]
+    #[error("cannot open a perf event: {0}; the kernel needs CONFIG_PERF_EVENTS")]
     Unavailable(io::Error),
 }
 
-/// What was found.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Profile {
     /// Samples, each of the same CPU time.
@@ -128,23 +123,21 @@ impl Profiler {
         })
     }
 
-    /// Takes over what was sampled since the last time. The buffer holds about a second.
+    /// Takes over the samples since the last time. The buffer holds about a second.
     pub fn drain(&mut self) {
         while let Some(record) = self.sampler.next_record() {
             self.counts.add(record.ty(), &record.to_contiguous());
         }
     }
 
-    /// Ends the sampling.
     pub fn finish(mut self, symbols: &Symbols) -> Profile {
-        // What is sampled after this is not looked at, so that a refusal changes nothing.
+        // Later samples do not count, so that an error here changes nothing.
         let _ = self.sampler.disable();
         self.drain();
         self.counts.profile(symbols)
     }
 }
 
-/// What was counted of samples.
 #[derive(Debug, Default)]
 struct Counts {
     /// Where the functions are that handle a fault.
@@ -157,7 +150,6 @@ struct Counts {
 }
 
 impl Counts {
-    /// Counts a record of kind `kind`.
     fn add(&mut self, kind: u32, body: &[u8]) {
         match entry(kind, body) {
             Some(Entry::Sample(sample)) => {
@@ -219,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_are_of_all_samples_and_lost_ones_are_told() {
+    fn shares_are_of_all_samples_and_lost_samples_are_counted() {
         let symbols = symbols();
         let mut counts = Counts {
             faults: symbols.range("exc_page_fault").into_iter().collect(),
@@ -253,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_sampled_says_nothing() {
+    fn a_profile_without_samples_is_empty() {
         assert_eq!(Counts::default().profile(&symbols()), Profile::default());
     }
 }

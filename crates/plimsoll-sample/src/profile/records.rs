@@ -1,26 +1,21 @@
 //! The records that the kernel writes for perf events (`perf_event_open(2)`, "MMAP layout").
 
-/// `PERF_RECORD_LOST`.
 const LOST: u32 = 2;
-/// `PERF_RECORD_SAMPLE`.
 const SAMPLE: u32 = 9;
 /// From here on a number in a chain is no address, but says whose the next ones are (`PERF_CONTEXT_MAX`).
 const FIRST_MARKER: u64 = -4095_i64 as u64;
-/// What comes next was in the kernel (`PERF_CONTEXT_KERNEL`).
+/// The next addresses are in the kernel (`PERF_CONTEXT_KERNEL`).
 const KERNEL: u64 = -128_i64 as u64;
 
-/// What a record says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Entry {
-    /// A sample.
     Sample(Sample),
-    /// So many samples found no room.
+    /// Number of samples that the kernel dropped, for lack of space.
     Lost(u64),
-    /// Something else.
     Other,
 }
 
-/// A sample: where the thread was, and who had called.
+/// A sample: the instruction pointer and its callers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Sample {
     chain: Vec<u64>,
@@ -84,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_is_not_whole_is_none() {
+    fn an_incomplete_record_is_rejected() {
         let whole = bytes(&[1, 3, KERNEL, 5, 6]);
         assert!(entry(SAMPLE, &whole).is_some());
         for length in 0..whole.len() {
@@ -97,7 +92,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_record_makes_reading_fail_badly(
+        fn arbitrary_records_never_panic(
             kind in 0u32..20,
             body in prop::collection::vec(any::<u8>(), 0..200),
         ) {

@@ -1,4 +1,4 @@
-//! `plimsoll bench`: what measuring costs on this machine, and how fast fills are.
+//! `plimsoll bench`: the cost of the sampler and the speed of the fills on this machine.
 
 use std::fmt::Write;
 
@@ -10,13 +10,12 @@ use plimsoll_model::exit::{Exit, Failure, OrExit};
 use plimsoll_model::scenario::FillClass;
 use plimsoll_sample::{SamplerBench, bench};
 
-/// Seconds at each rate: enough for a hundred samples at 10 Hz.
+/// Seconds at each rate: a hundred samples at 10 Hz.
 const SAMPLER_SECONDS: u32 = 10;
-/// Bytes of one pass: larger than the caches of any machine, small beside its memory.
+/// Bytes of one pass: larger than CPU caches, much smaller than memory.
 const FILL_BYTES: usize = 256 << 20;
 const FILL_REPEATS: usize = 7;
 
-/// The JSON document of a benchmark.
 #[derive(Serialize)]
 struct Document<T: Serialize> {
     schema: u32,

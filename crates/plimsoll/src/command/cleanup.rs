@@ -8,7 +8,6 @@ use crate::cli::{Cleanup, Verbosity};
 use plimsoll_lab::environment::{self, CleanupReport, RunCleanup, RunState};
 use plimsoll_model::exit::{Exit, Failure, OrExit};
 
-/// `plimsoll cleanup --json`.
 #[derive(Serialize)]
 struct Document<'a> {
     schema: u32,
@@ -41,9 +40,9 @@ fn render(report: &CleanupReport) -> String {
 
 fn render_run(run: &RunCleanup) -> String {
     let state = match run.state {
-        RunState::Live => "is alive; left alone",
+        RunState::Live => "alive, left alone",
         RunState::Undone => "undone",
-        RunState::Kept => "NOT all undone; the journal is kept",
+        RunState::Kept => "NOT all undone; journal kept",
     };
     let mut text = format!("{}: {state}\n", run.run);
     // Writing to a string cannot fail.

@@ -1,4 +1,4 @@
-//! `plimsoll compare`: runs against a baseline, and conditions that they must meet.
+//! `plimsoll compare`: compares runs with a baseline and checks conditions.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -11,11 +11,12 @@ use plimsoll_model::recording::Recording;
 use plimsoll_model::recording::model::Results;
 use plimsoll_report as report;
 use plimsoll_report::analysis;
-use plimsoll_report::analysis::compare::{Comparison, Condition, Input, Standing, check};
 use plimsoll_report::compare::{csv, html, markdown, terminal, words};
+use plimsoll_report::comparison;
+use plimsoll_report::comparison::{Comparison, Condition, Input, Standing, check};
 use plimsoll_report::export;
 
-/// Carries out the command: 6 when a condition is broken, 7 when one cannot be judged.
+/// Returns code 6 if a condition fails, 7 if one has no verdict.
 pub(super) fn compare(options: &Compare, verbosity: &Verbosity) -> Result<Exit, Failure> {
     let threshold = threshold(options)?;
     let conditions: Vec<Condition> = options
@@ -41,13 +42,13 @@ pub(super) fn compare(options: &Compare, verbosity: &Verbosity) -> Result<Exit, 
         .zip(&results)
         .map(|(recording, results)| Input { recording, results })
         .collect();
-    let mut comparison = analysis::compare::compare(&inputs, threshold).or_exit(Exit::Usage)?;
+    let mut comparison = comparison::compare(&inputs, threshold).or_exit(Exit::Usage)?;
     for condition in &conditions {
         let outcomes = check(condition, &comparison).or_exit(Exit::Usage)?;
         comparison.conditions.extend(outcomes);
     }
     write(options, verbosity, &comparison, &inputs)?;
-    // The table on standard output ends with them.
+    // The table on standard output includes the outcomes.
     if format(options) != CompareFormat::Text || output(options).is_some() {
         for outcome in comparison
             .conditions
@@ -60,29 +61,28 @@ pub(super) fn compare(options: &Compare, verbosity: &Verbosity) -> Result<Exit, 
     Ok(exit(&comparison))
 }
 
-/// The threshold as a share.
 fn threshold(options: &Compare) -> Result<f64, Failure> {
     let valid = options.threshold.is_finite() && options.threshold >= 0.0;
     valid.then_some(options.threshold / 100.0).ok_or_else(|| {
         Failure::message(
             Exit::Usage,
             format_args!(
-                "--threshold {} is not a percentage of 0 or more",
+                "cannot use --threshold {}: not a percentage of 0 or more",
                 options.threshold
             ),
         )
     })
 }
 
-/// A run compared with itself is never worse: more likely a slip than a wish.
+/// Rejects a recording that is named twice: compared with itself it is never worse.
 fn different_folders(runs: &[PathBuf]) -> Result<(), Failure> {
     let mut seen = BTreeSet::new();
     for run in runs {
-        // A folder that cannot be resolved is told of when it is opened.
+        // `open` reports a folder that cannot be resolved.
         let resolved = run.canonicalize().unwrap_or_else(|_| run.clone());
         if !seen.insert(resolved) {
             let text = format!(
-                "{} is named twice: name recordings of different runs",
+                "cannot compare {} with itself: name recordings of different runs",
                 run.display()
             );
             return Err(Failure::message(Exit::Usage, text));
@@ -122,7 +122,6 @@ fn write(
     }
 }
 
-/// What to make.
 fn format(options: &Compare) -> CompareFormat {
     if options.json {
         CompareFormat::Json
@@ -131,7 +130,7 @@ fn format(options: &Compare) -> CompareFormat {
     }
 }
 
-/// The file to write, or none for standard output.
+/// The output file; none for standard output.
 fn output(options: &Compare) -> Option<PathBuf> {
     match &options.output {
         Some(path) if path.as_os_str() == "-" => None,

@@ -6,7 +6,7 @@ use crate::cli::{Json, Verbosity};
 use crate::doctor;
 use plimsoll_model::exit::{Exit, Failure};
 
-/// Where scenarios put swap files unless they say otherwise.
+/// The default folder of scenarios for swap files.
 const SWAP_FOLDER: &str = "/var/tmp";
 
 pub(super) fn doctor(options: &Json, verbosity: &Verbosity) -> Result<Exit, Failure> {

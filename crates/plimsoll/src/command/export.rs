@@ -1,4 +1,4 @@
-//! `plimsoll export`: a recording in the form of another program.
+//! `plimsoll export`: a recording in formats of other programs.
 
 use std::fs::File;
 use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
@@ -11,13 +11,12 @@ use plimsoll_model::recording::Recording;
 use plimsoll_report::analysis;
 use plimsoll_report::export::{self, ExportError};
 
-/// Carries out the command.
 pub(super) fn export(options: &Export) -> Result<Exit, Failure> {
     let to_stdout = options.output.as_os_str() == "-";
     if to_stdout && options.format == ExportFormat::Parquet && io::stdout().is_terminal() {
         return Err(Failure::message(
             Exit::Usage,
-            "Parquet is not for a terminal: name a file with `--output FILE`, or redirect the output with `> FILE`",
+            "cannot write Parquet to a terminal: name a file with `--output FILE`, or redirect the output with `> FILE`",
         ));
     }
     let written = match to_stdout {
@@ -30,7 +29,7 @@ pub(super) fn export(options: &Export) -> Result<Exit, Failure> {
     match written {
         Ok(()) => Ok(Exit::Done),
         Err(Stop::Failure(failure)) => Err(failure),
-        // A reader that went away (`plimsoll export RUN -f csv | head`) is not an error.
+        // A closed pipe (`plimsoll export RUN -f csv | head`) is not an error.
         Err(Stop::Write(error)) if to_stdout && error.kind() == ErrorKind::BrokenPipe => Ok(Exit::Done),
         Err(Stop::Write(error)) => Err(Failure::message(
             Exit::Missing,
@@ -39,11 +38,11 @@ pub(super) fn export(options: &Export) -> Result<Exit, Failure> {
     }
 }
 
-/// Why an export ended.
+/// The failure of an export.
 enum Stop {
-    /// The recording is the reason.
+    /// Of the recording.
     Failure(Failure),
-    /// The output is.
+    /// Of the output.
     Write(io::Error),
 }
 
@@ -86,7 +85,7 @@ fn open(options: &Export) -> Result<Recording, Stop> {
     Ok(recording)
 }
 
-/// Standard output without the line buffer that Rust puts before it.
+/// Standard output without the line buffer of Rust's `Stdout`.
 fn stdout() -> Result<BufWriter<File>, Stop> {
     let output = io::stdout().as_fd().try_clone_to_owned()?;
     Ok(BufWriter::with_capacity(1 << 18, File::from(output)))

@@ -1,4 +1,4 @@
-//! `plimsoll heap`: programs on the heap of this project.
+//! `plimsoll heap`: runs programs on Plimsoll's heap and inspects them.
 
 mod stat;
 
@@ -10,7 +10,6 @@ use crate::heap::{self, Launch, Program, ProgramError};
 use plimsoll_model::exit::{Exit, Failure, OrExit};
 use plimsoll_model::sanitize::sanitize;
 
-/// Carries out the command.
 pub(super) fn heap(command: &HeapCommand) -> Result<ExitCode, Failure> {
     match command {
         HeapCommand::Run(options) => run(options),
@@ -18,10 +17,10 @@ pub(super) fn heap(command: &HeapCommand) -> Result<ExitCode, Failure> {
     }
 }
 
-/// Becomes the program; what is returned is why it could not.
+/// Executes the program in place of this process; returns only on failure.
 fn run(options: &HeapRun) -> Result<ExitCode, Failure> {
     let Some((name, arguments)) = options.program.split_first() else {
-        return Err(Failure::message(Exit::Usage, "no program is named"));
+        return Err(Failure::message(Exit::Usage, "cannot run: no program; name one"));
     };
     let program = match Program::find(name, env::var_os("PATH").as_deref()) {
         Ok(program) => program,
@@ -38,6 +37,6 @@ fn run(options: &HeapRun) -> Result<ExitCode, Failure> {
         },
         hardened: options.hardened,
     };
-    let Err(error) = launch.become_program(&program, arguments);
+    let Err(error) = launch.execute(&program, arguments);
     Ok(super::not_started(&sanitize(&name.to_string_lossy()), &error))
 }

@@ -1,4 +1,4 @@
-//! The commands behind the command line, one file each: resolve what was typed, call the rooms, print.
+//! The commands, one file each: resolve the options, call the libraries, print.
 //!
 //! Invariant: results go to standard output, everything else to standard error.
 
@@ -24,8 +24,7 @@ use crate::cli::{Cli, Command, Verbosity, When};
 use plimsoll_model::exit::{Exit, Failure, OrExit};
 use plimsoll_model::scenario::Mistake;
 
-/// Carries out a command. Returns how the program ends: as one of [`Exit`], but with the code of the program that
-/// `plimsoll watch -- program` or `plimsoll heap run` started.
+/// Executes a command. Returns an [`Exit`], or the exit code of the program that `plimsoll watch -- program` started.
 pub fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
     let verbosity = &cli.verbosity;
     let exit = match &cli.command {
@@ -53,16 +52,16 @@ pub fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
     exit.map(ExitCode::from)
 }
 
-/// The failure as a mistake in a text, where it is one: in a scenario, or in a condition of a comparison.
+/// The mistake with its place, if the error is one in a scenario or in a condition of a comparison.
 fn mistake(error: &anyhow::Error) -> Option<Mistake> {
     if let Some(error) = error.downcast_ref::<plimsoll_model::scenario::ScenarioError>() {
         return Some(error.mistake());
     }
-    let condition = error.downcast_ref::<plimsoll_report::analysis::compare::ConditionError>()?;
+    let condition = error.downcast_ref::<plimsoll_report::comparison::ConditionError>()?;
     Some(condition.mistake())
 }
 
-/// Prints a failure with its causes, once, on standard error. A mistake in a text is shown with its place.
+/// Prints a failure with its causes on standard error, a mistake in a text with its place.
 pub fn print_failure(failure: &Failure, verbosity: &Verbosity) {
     if let Some(mistake) = mistake(&failure.error) {
         let colour = use_colour(verbosity.color, std::io::stderr().is_terminal());
@@ -71,7 +70,7 @@ pub fn print_failure(failure: &Failure, verbosity: &Verbosity) {
     }
     let mut text = String::new();
     for cause in failure.error.chain().map(ToString::to_string) {
-        // Some errors name their cause in their own words.
+        // Some messages contain that of their cause.
         if !text.contains(&cause) {
             text.push_str(if text.is_empty() { "" } else { ": " });
             text.push_str(&cause);
@@ -80,7 +79,7 @@ pub fn print_failure(failure: &Failure, verbosity: &Verbosity) {
     print_error(&text);
 }
 
-/// Says why a program could not be started, and ends as a shell does.
+/// Prints the error of a program's start; returns the exit code of a shell, 127 or 126.
 fn not_started(name: &str, error: &std::io::Error) -> ExitCode {
     print_error(&format!("cannot start `{name}`: {error}"));
     ExitCode::from(if error.kind() == std::io::ErrorKind::NotFound {
@@ -90,12 +89,11 @@ fn not_started(name: &str, error: &std::io::Error) -> ExitCode {
     })
 }
 
-/// Writes to standard error. Where that is closed there is nobody left to tell.
+/// Writes to standard error; ignores errors, as no other stream is left.
 fn print_error(text: &str) {
     let _ = writeln!(std::io::stderr(), "plimsoll: {text}");
 }
 
-/// Whether to use colour on a stream.
 fn use_colour(when: When, terminal: bool) -> bool {
     match when {
         When::Always => true,
@@ -108,12 +106,11 @@ fn use_colour(when: When, terminal: bool) -> bool {
     }
 }
 
-/// Whether to use colour on standard output.
 fn colour_on_stdout(verbosity: &Verbosity) -> bool {
     use_colour(verbosity.color, std::io::stdout().is_terminal())
 }
 
-/// Columns of the terminal on standard output, or 100 where it is none.
+/// Columns of the terminal on standard output; 100 without a terminal or with less than 40.
 fn width_of_stdout() -> u16 {
     rustix::termios::tcgetwinsize(std::io::stdout())
         .ok()
@@ -122,7 +119,7 @@ fn width_of_stdout() -> u16 {
         .unwrap_or(100)
 }
 
-/// Writes to standard output. A reader that went away (`plimsoll list | head -1`) is not an error.
+/// Writes to standard output. A closed pipe (`plimsoll list | head -1`) is not an error.
 fn print(text: &str) -> Result<(), Failure> {
     let mut output = std::io::stdout().lock();
     match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
@@ -135,7 +132,6 @@ fn print(text: &str) -> Result<(), Failure> {
     }
 }
 
-/// Writes one JSON document to standard output.
 fn print_json(document: &impl serde::Serialize) -> Result<(), Failure> {
     let mut text = serde_json::to_string_pretty(document).or_exit(Exit::WorkloadFailed)?;
     text.push('\n');

@@ -11,23 +11,25 @@ use plimsoll_model::sanitize::sanitize_json;
 use plimsoll_monitor::processes::{Depth, Entry, Listing, Observer, Snapshot, Users, render};
 use plimsoll_sample::stop::Stop;
 
-/// Seconds between two snapshots that make sense: the kernel counts CPU time in steps of 10 ms.
+/// Valid intervals in seconds: the kernel counts CPU time in steps of 10 ms.
 const INTERVALS: std::ops::RangeInclusive<f64> = 0.1..=3600.0;
-/// How often a wait looks for signals.
+/// Interval of checks for signals.
 const POLL: Duration = Duration::from_millis(50);
 
-/// Carries out the command.
 pub(super) fn ps(options: &Ps, verbosity: &Verbosity) -> Result<Exit, Failure> {
     if !INTERVALS.contains(&options.interval) {
         return Err(Failure::message(
             Exit::Usage,
-            format_args!("--interval {}: give seconds from 0.1 to 3600", options.interval),
+            format_args!(
+                "cannot use --interval {}: out of range; give seconds from 0.1 to 3600",
+                options.interval
+            ),
         ));
     }
     if options.sort == PsSort::Pss && !options.pss {
         return Err(Failure::message(
             Exit::Usage,
-            "--sort pss needs --pss, which measures it",
+            "cannot sort by pss: not measured; add --pss",
         ));
     }
     let interval = Duration::from_secs_f64(options.interval);
@@ -51,7 +53,6 @@ pub(super) fn ps(options: &Ps, verbosity: &Verbosity) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// What lists are made of.
 struct Source<'a> {
     observer: Observer,
     users: Users,
@@ -71,7 +72,7 @@ impl<'a> Source<'a> {
         self.observer.snapshot(depth).or_exit(Exit::Missing)
     }
 
-    /// Now, and what happened since `before`, filtered and sorted as asked.
+    /// A new snapshot, and the listing of the changes since `before`, filtered and sorted by the options.
     fn listing(&mut self, before: &Snapshot) -> Result<(Snapshot, Listing), Failure> {
         let depth = if self.options.pss {
             Depth::Proportional
@@ -88,11 +89,11 @@ impl<'a> Source<'a> {
     }
 }
 
-/// The largest first, but for number and name; what is not known comes last.
+/// Sorts in descending order, by process id and name in ascending order; unknown values come last.
 fn sort(entries: &mut [Entry], by: PsSort) {
     let rate = |of: fn(&Entry) -> Option<f64>| {
         move |entry: &Entry| {
-            // Rates are finite and not negative: in thousandths they sort as whole numbers.
+            // Rates are finite and not negative, so thousandths sort as integers.
             let value = of(entry).map(|value| (value * 1e3) as u64);
             (Reverse(value), entry.identity)
         }
@@ -125,7 +126,7 @@ fn text(listing: &Listing, options: &Ps, verbosity: &Verbosity) -> String {
     render(listing, options.limit, width, super::colour_on_stdout(verbosity))
 }
 
-/// A list each interval, in place on a terminal, one after the other elsewhere, until a signal.
+/// Prints a list every interval, on a terminal in place, until a signal.
 fn watch(
     source: &mut Source<'_>,
     options: &Ps,
@@ -140,11 +141,11 @@ fn watch(
         while Instant::now() < next && !stop.requested() {
             thread::sleep(POLL.min(next.saturating_duration_since(Instant::now())));
         }
-        // A signal is how one leaves.
+        // A signal is the normal end.
         if stop.requested() {
             return Ok(Exit::Done);
         }
-        // Late by more than an interval, as after a suspend, starts anew rather than catching up.
+        // After a delay of more than an interval, such as a suspend, skip the missed ones.
         next = (next + interval).max(Instant::now());
         let (now, listing) = source.listing(&before)?;
         before = now;

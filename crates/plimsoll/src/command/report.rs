@@ -1,4 +1,4 @@
-//! `plimsoll report`: a recording, finished or cut short, to a page, a summary or a table.
+//! `plimsoll report`: a finished or incomplete recording as HTML, text, tables, JSON or SVG.
 
 use std::path::{Path, PathBuf};
 
@@ -58,12 +58,11 @@ pub(super) fn report(options: &Report, verbosity: &Verbosity) -> Result<Exit, Fa
     Ok(Exit::Done)
 }
 
-/// Opens a recording; says so where the folder is none.
 pub(super) fn open(run: &Path) -> Result<Recording, Failure> {
     Recording::open(run).map_err(recording_failure)
 }
 
-/// The file to write, or none for standard output.
+/// The output file; none for standard output.
 fn output(options: &Report) -> Option<PathBuf> {
     match &options.output {
         Some(path) if path.as_os_str() == "-" => None,

@@ -1,4 +1,4 @@
-//! `plimsoll run`: resolve what was asked, run it, print the verdict.
+//! `plimsoll run`: resolves the plan, runs it and prints the results.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ use plimsoll_report::analysis;
 
 /// The functions of the other crates that a run calls.
 const SERVICES: Services = Services {
-    metrics: analysis::metrics,
+    metrics: plimsoll_report::workloads::metrics,
     results: analysis::results,
     report: write_report,
     heap: HeapService {
@@ -30,11 +30,11 @@ const SERVICES: Services = Services {
     },
 };
 
-/// The scenario of a run that names none.
+/// The default scenario.
 const TOUR: &str = "tour";
-/// Bytes of one sample in a recording while it grows: each column with its share of the validity bits and of the batch.
+/// Bytes of one sample in an unfinished recording: every column, with its share of validity bits and batch headers.
 const SAMPLE: u64 = 10 * COLUMNS.len() as u64;
-/// Bytes of everything else: the page, which is kept under 5 MB however long the run, the events and the trials.
+/// Bytes of the report (at most 5 MB for a run of any length), the events and the trials.
 const PAGE: u64 = 6 << 20;
 
 pub(super) fn run(options: &cli::Run, verbosity: &Verbosity) -> Result<Exit, Failure> {
@@ -73,15 +73,15 @@ pub(super) fn run(options: &cli::Run, verbosity: &Verbosity) -> Result<Exit, Fai
     Ok(outcome.exit)
 }
 
-/// The scenario that was named, or the tour.
+/// The scenario on the command line, or the default.
 fn document(options: &cli::Run) -> Result<Document, Failure> {
     let name = match options.scenario.as_deref() {
-        // It may be a file's name all the same.
+        // A file name may contain `=` too.
         Some(change) if change.contains('=') && !Path::new(change).exists() => {
             return Err(Failure::message(
                 Exit::Usage,
                 format_args!(
-                    "`{change}` is a change of a scenario, and no scenario stands before it; write for example \
+                    "cannot apply `{change}`: no scenario precedes it; write for example \
                      `plimsoll run thrash {change}`, or `plimsoll run tour {change}`"
                 ),
             ));
@@ -93,14 +93,12 @@ fn document(options: &cli::Run) -> Result<Document, Failure> {
     Document::parse(&source).or_exit(Exit::Usage)
 }
 
-/// What the command line changes in it.
 fn overrides(options: &cli::Run) -> Result<Overrides, Failure> {
     if let Some(stray) = options.changes.iter().find(|change| !change.contains('=')) {
         return Err(Failure::message(
             Exit::Usage,
             format_args!(
-                "`{stray}` stands after the scenario and is no KEY=VALUE; a run has one scenario, and changes of it \
-                 are written for example size=1G"
+                "cannot use `{stray}`: not a KEY=VALUE; a run has one scenario, and changes follow it, for example size=1G"
             ),
         ));
     }
@@ -113,7 +111,7 @@ fn overrides(options: &cli::Run) -> Result<Overrides, Failure> {
     })
 }
 
-/// The plan of a recording to go on with: sizes in percent must not be resolved anew.
+/// The plan of the recording to resume: resolving the scenario again could change sizes in percent.
 fn recorded_plan(folder: &Path, named: Option<&str>) -> Result<Plan, Failure> {
     let plan = super::report::open(folder)?.manifest.plan;
     let Some(named) = named else { return Ok(plan) };
@@ -124,7 +122,7 @@ fn recorded_plan(folder: &Path, named: Option<&str>) -> Result<Plan, Failure> {
         return Err(Failure::message(
             Exit::Usage,
             format_args!(
-                "{} is a recording of `{}`, not of `{scenario}`; name the scenario that was run, or none",
+                "cannot resume {}: a recording of `{}`, not of `{scenario}`; name its scenario, or none",
                 folder.display(),
                 plan.scenario,
             ),
@@ -142,7 +140,7 @@ fn describe(plan: &Plan, hz: u32) -> String {
     text
 }
 
-/// What the run will take and will not exceed, in a line: `--dry-run` and the start of every run say it.
+/// Estimates and limits of the run in one line, for `--dry-run` and the start of every run.
 fn bounds(plan: &Plan, hz: u32) -> String {
     let bounds = plan.bounds();
     let bytes = |bytes: u64| quantity::bytes(bytes as f64);
@@ -164,7 +162,7 @@ fn bounds(plan: &Plan, hz: u32) -> String {
     )
 }
 
-/// Prints the verdict of a run, or its results as JSON.
+/// Prints the summary of a run, or its results as JSON.
 fn present(outcome: &Outcome, json: bool, verbosity: &Verbosity) -> Result<(), Failure> {
     if json {
         return super::print_json(&outcome.results);
@@ -181,7 +179,7 @@ fn write_report(recording: &Recording, results: &Results, folder: &Path) -> Resu
     report::write_page(recording, results, folder).map_err(ServiceError::from)
 }
 
-/// The environment of a worker on the heap that the program carries.
+/// The environment of a worker on the embedded heap.
 fn heap_variables(library: &Path, front_end: FrontEnd) -> Vec<(&'static str, OsString)> {
     let launch = heap::Launch {
         library: library.to_owned(),

@@ -6,7 +6,6 @@ use crate::cli::{Json, Show, Verbosity};
 use plimsoll_model::exit::{Exit, Failure, OrExit};
 use plimsoll_model::scenario;
 
-/// `plimsoll list --json`.
 #[derive(Serialize)]
 struct ListDocument {
     schema: u32,
@@ -19,7 +18,7 @@ struct ListEntry {
     title: &'static str,
 }
 
-pub(super) fn list(options: &Json, _talk: &Verbosity) -> Result<Exit, Failure> {
+pub(super) fn list(options: &Json, _verbosity: &Verbosity) -> Result<Exit, Failure> {
     let scenarios: Vec<ListEntry> = scenario::builtin()
         .iter()
         .map(|entry| ListEntry {

@@ -1,10 +1,10 @@
-//! A list that is drawn again and again in place.
+//! Repeated output in place.
 
 use std::io::{IsTerminal, Write};
 
 use plimsoll_model::exit::{Exit, Failure};
 
-/// Standard output as a place to draw lists.
+/// Standard output for repeated lists.
 pub(super) struct Screen {
     terminal: bool,
 }
@@ -19,8 +19,8 @@ impl Screen {
         Ok(Screen { terminal })
     }
 
-    /// Shows a list: in place of the one before, as far as the terminal has lines, or after it. False when the
-    /// reader has gone.
+    /// Shows a list: on a terminal in place of the previous one, cut to its lines, otherwise after it. Returns false if
+    /// the pipe is closed.
     pub(super) fn show(&self, list: &str) -> Result<bool, Failure> {
         let text = if self.terminal {
             let lines =
@@ -45,7 +45,7 @@ impl Screen {
 impl Drop for Screen {
     fn drop(&mut self) {
         if self.terminal {
-            // A terminal that is gone needs no cursor.
+            // A closed terminal needs no cursor.
             let _ = super::print("\x1b[?25h");
         }
     }

@@ -1,4 +1,4 @@
-//! `plimsoll completions` and `plimsoll man`: what a packager installs beside the binary.
+//! `plimsoll completions` and `plimsoll man`, for packagers.
 
 use clap::CommandFactory;
 

@@ -11,7 +11,6 @@ use plimsoll_model::scenario::SizeExpr;
 use plimsoll_monitor::trim::{self, Reason, Report, TrimError, What};
 use plimsoll_sample::stop::Stop;
 
-/// `plimsoll trim --json`.
 #[derive(Serialize)]
 struct Document<'a> {
     schema: u32,
@@ -19,7 +18,6 @@ struct Document<'a> {
     report: &'a Report,
 }
 
-/// Carries out the command.
 pub(super) fn trim(options: &Trim, verbosity: &Verbosity) -> Result<Exit, Failure> {
     let limit = options.size.as_deref().map(size).transpose()?;
     let what = match (&options.cgroup, options.pid) {
@@ -28,7 +26,7 @@ pub(super) fn trim(options: &Trim, verbosity: &Verbosity) -> Result<Exit, Failur
         (None, None) => What::All,
     };
     if what == What::All && !options.yes && !confirmed()? {
-        return Err(Failure::message(Exit::Usage, "nothing was trimmed"));
+        return Err(Failure::message(Exit::Usage, "cancelled: nothing was trimmed"));
     }
     let stop = Stop::install().or_exit(Exit::Missing)?;
     let report = trim::trim(&what, limit, stop.flag()).map_err(|error| {
@@ -54,20 +52,20 @@ fn size(text: &str) -> Result<u64, Failure> {
         Ok(SizeExpr::Bytes(bytes)) => Ok(bytes),
         Ok(SizeExpr::Share { .. }) => Err(Failure::message(
             Exit::Usage,
-            format_args!("--size `{text}` is a share; give bytes, for instance 512M"),
+            format_args!("cannot use --size `{text}`: a share; give bytes, for instance 512M"),
         )),
         Err(error) => Err(Failure::message(
             Exit::Usage,
-            format_args!("--size `{text}`: {error}; give bytes, for instance 512M"),
+            format_args!("cannot use --size `{text}`: {error}; give bytes, for instance 512M"),
         )),
     }
 }
 
-/// Says what trimming everything would do, and asks. Without a terminal there is nobody to ask.
+/// Prints the effect of `--all` and asks for confirmation; without a terminal it fails.
 fn confirmed() -> Result<bool, Failure> {
     let found = trim::candidates();
     let would = format!(
-        "--all would page out {} processes with {} resident; {} more may not be trimmed by this user",
+        "--all pages out {} processes with {} resident; this user cannot trim {} more",
         count(found.processes),
         bytes(found.resident as f64),
         count(found.denied),
@@ -76,11 +74,11 @@ fn confirmed() -> Result<bool, Failure> {
     if !input.is_terminal() || !std::io::stderr().is_terminal() {
         return Err(Failure::message(
             Exit::Usage,
-            format_args!("{would}; add --yes to do it where there is no terminal to ask on"),
+            format_args!("cannot ask for confirmation without a terminal: {would}; add --yes to do it"),
         ));
     }
-    // A question that cannot be shown is answered with no.
-    if write!(std::io::stderr(), "{would}. Go on? [y/N] ").is_err() {
+    // A question that the user cannot see has the answer no.
+    if write!(std::io::stderr(), "{would}. Continue? [y/N] ").is_err() {
         return Ok(false);
     }
     let mut answer = String::new();
@@ -153,5 +151,5 @@ fn render(report: &Report) -> String {
     lines.join("\n") + "\n"
 }
 
-/// Processes that are shown one by one.
+/// Maximum of processes in the list.
 const MOST_PROCESSES: usize = 20;

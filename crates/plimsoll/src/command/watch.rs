@@ -1,4 +1,4 @@
-//! `plimsoll watch`: choose what to watch and who shows it, and say at the end what was seen.
+//! `plimsoll watch`: selects the target and the user interface, and prints a summary.
 
 mod summary;
 
@@ -20,25 +20,24 @@ use plimsoll_monitor::watch::{
 };
 use plimsoll_sample::stop::Stop;
 
-/// How often the request to stop is looked at.
+/// Interval of checks for a stop request.
 const POLL: Duration = Duration::from_millis(500);
-/// How long a program that was asked to end may take.
+/// Time between SIGTERM and SIGKILL for the started program.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Carries out the command.
 pub(super) fn watch(options: &Watch, verbosity: &Verbosity) -> Result<ExitCode, Failure> {
     let drawn = !options.headless;
     if drawn && options.serve.is_none() && !std::io::stdout().is_terminal() {
         return Err(Failure::message(
             Exit::Usage,
-            "standard output is no terminal to draw on; use --headless, or --serve for a page in the browser",
+            "cannot draw: standard output is not a terminal; use --headless, or --serve for a browser",
         ));
     }
     let dashes = std::env::args_os().any(|word| word == "--");
     if dashes && options.program.is_empty() {
         return Err(Failure::message(
             Exit::Usage,
-            "there is no program after `--`; name one, or leave `--` out to watch the machine",
+            "cannot start a program: none follows `--`; name one, or omit `--` to watch the machine",
         ));
     }
     let server = options.serve.map(|address| bind(address, options)).transpose()?;
@@ -67,14 +66,14 @@ pub(super) fn watch(options: &Watch, verbosity: &Verbosity) -> Result<ExitCode, 
     }
     let monitor = Arc::into_inner(monitor)
         .ok_or_else(|| Failure::message(Exit::Missing, "the monitor is still being shown"))?;
-    // A terminal that went away is told nothing more.
+    // No output to a closed terminal.
     let gone = matches!(shown, Ok(End::Gone));
     let code = conclude(monitor, &stop, options, gone)?;
     shown?;
     Ok(code)
 }
 
-/// Takes the address before anything is started: a program that is watched shall not run for nothing.
+/// Binds the address before the start of the program, which must not run in vain.
 fn bind(address: std::net::SocketAddr, options: &Watch) -> Result<Server, Failure> {
     let served = ServeOptions {
         address,
@@ -89,7 +88,7 @@ fn bind(address: std::net::SocketAddr, options: &Watch) -> Result<Server, Failur
     })
 }
 
-/// Says where the page is, and serves it. The address is a result of the command, so it goes to standard output.
+/// Prints the address and serves it. The address is a result, so it goes to standard output.
 fn serve(
     server: Server,
     monitor: &Arc<Monitor>,
@@ -118,13 +117,13 @@ fn draw(monitor: &Monitor, stop: &Stop, options: &Watch, verbosity: &Verbosity) 
     terminal::run(monitor, &drawn, stop).or_exit(Exit::Missing)
 }
 
-/// When the watching ends by itself, if it does.
+/// The end by `--duration`.
 fn end_of(options: &Watch) -> Option<Instant> {
     let seconds = options.duration?;
     Some(Instant::now() + Duration::from_secs_f64(seconds))
 }
 
-/// What is asked for on the command line.
+/// The options of the monitor.
 fn watched(options: &Watch, drawn: bool) -> Options {
     let source = if let Some(folder) = &options.replay {
         Source::Replay(folder.clone())
@@ -148,19 +147,19 @@ fn watched(options: &Watch, drawn: bool) -> Options {
     }
 }
 
-/// Says what is watched, on standard error: standard output is the program's, and then the summary's.
+/// Prints the target on standard error: standard output is for the program and the summary.
 fn announce(monitor: &Monitor, options: &Watch, verbosity: &Verbosity) {
     if verbosity.quiet {
         return;
     }
     let state = monitor.state();
-    let what = match &state.target {
+    let target = match &state.target {
         Some(target) => target.title.clone(),
         None => "this machine".to_owned(),
     };
-    let mut text = format!("watching {what} {} times a second", options.hz);
+    let mut text = format!("watching {target} {} times a second", options.hz);
     if let Some(folder) = &state.status.recording {
-        text.push_str(&format!(", recorded into {}", folder.display()));
+        text.push_str(&format!(", recording into {}", folder.display()));
     }
     if let Some(reason) = &state.status.unlocked {
         text.push_str(&format!("; memory is not locked: {reason}"));
@@ -169,26 +168,25 @@ fn announce(monitor: &Monitor, options: &Watch, verbosity: &Verbosity) {
     super::print_error(&text);
 }
 
-/// Waits for the program to end, the time to pass, or a signal, and says on standard error what is to be known
-/// meanwhile.
+/// Waits for the end of the program, `end` or a signal; prints messages on standard error.
 fn wait(monitor: &Monitor, stop: &Stop, end: Option<Instant>) {
-    let mut said_ns = None;
+    let mut printed_ns = None;
     while !stop.requested() && end.is_none_or(|end| Instant::now() < end) {
         let until = end.map_or(POLL, |end| end.saturating_duration_since(Instant::now()));
         let ended = monitor.wait(POLL.min(until));
-        said_ns = said_ns.max(tell(monitor, said_ns));
+        printed_ns = printed_ns.max(print_messages(monitor, printed_ns));
         if ended {
             return;
         }
     }
 }
 
-/// Says what is newer than `said_ns`, and returns the time of the last that was said.
-fn tell(monitor: &Monitor, said_ns: Option<u64>) -> Option<u64> {
+/// Prints the messages after `printed_ns`; returns the time of the last one.
+fn print_messages(monitor: &Monitor, printed_ns: Option<u64>) -> Option<u64> {
     let news: Vec<Message> = {
         let state = monitor.state();
         let messages = state.messages.iter();
-        let new = messages.filter(|message| message.level != Level::Info && Some(message.t_ns) > said_ns);
+        let new = messages.filter(|message| message.level != Level::Info && Some(message.t_ns) > printed_ns);
         new.cloned().collect()
     };
     for message in &news {
@@ -197,9 +195,7 @@ fn tell(monitor: &Monitor, said_ns: Option<u64>) -> Option<u64> {
     news.last().map(|message| message.t_ns)
 }
 
-/// Waits for the program that was started to end, and says what was seen; of a recording there is nothing to say.
-///
-/// Where the output has `gone`, there is nobody to say it to.
+/// Waits for the end of the started program and prints the summary; a replay has none, nor has a closed (`gone`) output.
 fn conclude(monitor: Monitor, stop: &Arc<Stop>, options: &Watch, gone: bool) -> Result<ExitCode, Failure> {
     if options.replay.is_some() {
         return Ok(Exit::Done.into());
@@ -222,9 +218,8 @@ fn conclude(monitor: Monitor, stop: &Arc<Stop>, options: &Watch, gone: bool) -> 
     Ok(exit_code(&summary).unwrap_or(exit.into()))
 }
 
-/// Waits for the program that was started to end. Signals to this process are passed on, but for those that a terminal
-/// sends to both; the third ends the program for good. Where the watching ended first, it gets a SIGTERM, and a SIGKILL
-/// when it has not ended in time.
+/// Waits for the end of the started program. Forwards the signals of this process, except those that a terminal sends to
+/// both; the third becomes SIGKILL. If `--duration` ended the watch, sends SIGTERM, and SIGKILL after [`PATIENCE`].
 fn end_program(monitor: &Monitor, stop: &Stop, options: &Watch) {
     if options.program.is_empty() || monitor.wait(Duration::ZERO) {
         return;
@@ -235,11 +230,11 @@ fn end_program(monitor: &Monitor, stop: &Stop, options: &Watch) {
             monitor.signal_program(signal);
         }
     };
-    let mut asked = 0;
+    let mut signals = 0;
     let mut kill_at = None;
     match stop.next_signal() {
         Some(signal) => {
-            asked += 1;
+            signals += 1;
             pass_on(signal);
         }
         None => {
@@ -249,22 +244,22 @@ fn end_program(monitor: &Monitor, stop: &Stop, options: &Watch) {
     }
     while !monitor.wait(POLL) {
         if let Some(signal) = stop.next_signal() {
-            asked += 1;
-            if asked < 3 {
+            signals += 1;
+            if signals < 3 {
                 pass_on(signal);
             } else {
                 monitor.signal_program(SIGKILL);
             }
         }
         if kill_at.is_some_and(|at| Instant::now() >= at) {
-            super::print_error("the program did not end for SIGTERM: it is killed");
+            super::print_error("the program ignored SIGTERM; sending SIGKILL");
             monitor.signal_program(SIGKILL);
             kill_at = None;
         }
     }
 }
 
-/// The code of the program that was started, as a shell gives it.
+/// The exit code of the started program, as in a shell.
 fn exit_code(summary: &Summary) -> Option<ExitCode> {
     let program = summary.program.as_ref()?;
     let code = program.exit_code.or(program.signal.map(|signal| 128 + signal))?;

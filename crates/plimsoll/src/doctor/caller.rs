@@ -1,4 +1,4 @@
-//! Who is asking: user, capabilities, filters, limits.
+//! The calling process: user, capabilities, seccomp filter, limits.
 
 use plimsoll_proc::capabilities::{Capabilities, Capability, PERFMON, SYS_NICE, SYS_PTRACE};
 use plimsoll_proc::resource_limits::{Limit, Limits};
@@ -9,16 +9,14 @@ pub(super) use plimsoll_proc::capabilities::{IPC_LOCK, SYS_ADMIN};
 /// The capabilities that experiments use.
 pub(super) const USED: [Capability; 5] = [SYS_ADMIN, IPC_LOCK, SYS_PTRACE, SYS_NICE, PERFMON];
 
-/// The process that examines, from `/proc/self`.
+/// The calling process, from `/proc/self`.
 #[derive(Debug, Clone)]
 pub(super) struct Caller {
-    /// Effective user id.
     pub(super) uid: Option<u32>,
-    /// Effective capabilities.
     capabilities: Option<Capabilities>,
     /// `disabled`, `strict` or `filter`.
     pub(super) seccomp: &'static str,
-    /// Whether privileges can never grow (`no_new_privs`): `sudo` does not work then.
+    /// `no_new_privs`: the process can gain no privileges, so `sudo` does not work.
     pub(super) no_new_privileges: bool,
     /// Soft limit of RLIMIT_MEMLOCK.
     pub(super) memlock: Option<Limit>,
@@ -42,12 +40,11 @@ impl Caller {
         }
     }
 
-    /// Whether it has the capability; not, where that is unknown.
+    /// Whether the process has the capability; false if that is unknown.
     pub(super) fn has(&self, capability: Capability) -> bool {
         self.capabilities.is_some_and(|set| set.has(capability))
     }
 
-    /// Whether the capabilities are known at all.
     pub(super) fn capabilities_known(&self) -> bool {
         self.capabilities.is_some()
     }

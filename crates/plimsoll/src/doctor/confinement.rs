@@ -1,4 +1,4 @@
-//! What keeps pressure inside a run, and what stops it: memory cgroup and PSI.
+//! Checks of the memory cgroup, which confines pressure to a run, and of PSI, the source of the tripwire.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ pub(super) fn cgroup(look: &Look) -> Check {
         id: "cgroup",
         group: Group::Confinement,
         title: "memory cgroup",
-        lost: "pressure cannot be confined to the run: it would hit the whole machine, so runs only fill, restore and release",
+        lost: "a run cannot confine pressure, which would hit the whole machine: it only fills, restores and releases",
     };
     let Some(hierarchy) = &look.cgroup else {
         return no_cgroup(look, &ABOUT);
@@ -28,11 +28,11 @@ pub(super) fn cgroup(look: &Look) -> Check {
         writable(group.path()) && (version == CgroupVersion::V1 || writable(&group.file(SUBTREE_CONTROL)));
     let at_root = writable(top.path());
     let place = if at_root {
-        format!("groups can be made below {mount}")
+        format!("this user can create groups below {mount}")
     } else if delegated {
-        format!("delegated: groups can be made below {own}")
+        format!("delegated: this user can create groups below {own}")
     } else {
-        format!("this user may make no group, neither in {mount} nor in {own}")
+        format!("this user can create groups neither in {mount} nor in {own}")
     };
     let detail = if version == CgroupVersion::V2 {
         format!("controllers {}", group.controllers().unwrap_or_default())
@@ -54,15 +54,15 @@ pub(super) fn cgroup(look: &Look) -> Check {
         }
         (None, _) => "sudo plimsoll run compression",
     };
-    ABOUT.says(state, format!("{version}, {detail}; {place}"), enable)
+    ABOUT.check(state, format!("{version}, {detail}; {place}"), enable)
 }
 
 fn no_cgroup(look: &Look, about: &About) -> Check {
     let memory = controllers::memory(look.tree);
     if memory.is_some_and(|controller| controller.disabled) {
-        return about.says(
+        return about.check(
             State::Missing,
-            "the kernel has a memory controller, switched off at boot",
+            "a kernel option disabled the memory controller at boot",
             "# kernel option: cgroup_enable=memory",
         );
     }
@@ -71,27 +71,27 @@ fn no_cgroup(look: &Look, about: &About) -> Check {
         .iter()
         .any(|mount| mount.kind.starts_with("cgroup"));
     match (memory, hierarchy) {
-        (None, _) if controllers::is_known(look.tree) => about.says(
+        (None, _) if controllers::is_known(look.tree) => about.check(
             State::Missing,
             "this kernel has no memory controller",
             "# build the kernel with CONFIG_MEMCG=y",
         ),
-        (Some(_), _) if !mounted => about.says(
+        (Some(_), _) if !mounted => about.check(
             State::Missing,
             "the kernel has a memory controller, but no cgroup file system is mounted",
             "sudo mount -t cgroup2 none /sys/fs/cgroup",
         ),
-        (Some(_), Some(0)) => about.says(
+        (Some(_), Some(0)) => about.check(
             State::Missing,
-            "the memory controller is free, but the mounted hierarchy does not show it",
+            "the memory controller is unused, but the mounted hierarchy lacks it",
             "sudo mkdir -p /sys/fs/cgroup/memory && sudo mount -t cgroup -o memory none /sys/fs/cgroup/memory",
         ),
-        (Some(_), _) => about.says(
+        (Some(_), _) => about.check(
             State::Missing,
             "the memory controller's hierarchy is not mounted here",
             look.become_root(),
         ),
-        (None, _) => about.says(
+        (None, _) => about.check(
             State::Missing,
             "no memory controller is visible from here",
             look.become_root(),
@@ -113,7 +113,7 @@ pub(super) fn pressure(look: &Look) -> Check {
             pressure.some.last_10_s.unwrap_or("?"),
             pressure.full.last_10_s.unwrap_or("?")
         );
-        return ABOUT.says(State::Available, found, "# kernel option: psi=1");
+        return ABOUT.check(State::Available, found, "# kernel option: psi=1");
     }
     let release = look.tree.read(sysctl::RELEASE).unwrap_or_default();
     let config = look
@@ -124,13 +124,13 @@ pub(super) fn pressure(look: &Look) -> Check {
     let (state, found, enable) = if look.tree.exists(psi::MEMORY) {
         (
             State::Limited,
-            "/proc/pressure/memory may not be read",
+            "this user cannot read /proc/pressure/memory",
             look.become_root(),
         )
     } else if options.split_whitespace().any(|option| option == "psi=0") {
         (
             State::Missing,
-            "switched off by the kernel option psi=0",
+            "disabled by the kernel option psi=0",
             "# kernel option: psi=1",
         )
     } else if config.contains("# CONFIG_PSI is not set") {
@@ -142,9 +142,9 @@ pub(super) fn pressure(look: &Look) -> Check {
     } else {
         (
             State::Missing,
-            "no /proc/pressure: built without it, or off until asked for (CONFIG_PSI_DEFAULT_DISABLED)",
-            "# kernel option: psi=1\n# where that changes nothing: a kernel with CONFIG_PSI=y",
+            "no /proc/pressure: the kernel lacks CONFIG_PSI, or CONFIG_PSI_DEFAULT_DISABLED disables it",
+            "# kernel option: psi=1\n# if that changes nothing: a kernel with CONFIG_PSI=y",
         )
     };
-    ABOUT.says(state, found, enable)
+    ABOUT.check(state, found, enable)
 }

@@ -1,9 +1,9 @@
-//! What moves the numbers from outside. Here `available` means quiet.
+//! Checks of disturbances from outside a run. Here `available` means that the disturbance is absent.
 
 use super::{About, Check, Group, Look, State, size};
 use plimsoll_proc::{Tree, cpu_times, cpus, damon, loadavg};
 
-/// Scheme actions that take pages away or make them the next to go.
+/// Scheme actions that reclaim pages, or move them to the end of the LRU lists.
 const TRIMMING_ACTIONS: [&str; 3] = ["pageout", "cold", "lru_deprio"];
 
 pub(super) fn damon(look: &Look) -> Check {
@@ -11,7 +11,7 @@ pub(super) fn damon(look: &Look) -> Check {
         id: "damon",
         group: Group::Confounders,
         title: "DAMON schemes",
-        lost: "pages that rest for a while are trimmed by the kernel itself: memory levels fall that no phase touched",
+        lost: "the kernel reclaims idle pages by itself: memory levels fall outside of the trim phases",
     };
     let tree = look.tree;
     let mut running = Vec::new();
@@ -42,9 +42,9 @@ pub(super) fn damon(look: &Look) -> Check {
         }
     }
     if running.is_empty() && (hidden || kdamond_thread(tree)) {
-        return ABOUT.says(
+        return ABOUT.check(
             State::Unknown,
-            "a monitor exists, but its schemes may be read by root alone",
+            "DAMON runs, but only root can read its schemes",
             "sudo plimsoll doctor",
         );
     }
@@ -60,18 +60,18 @@ pub(super) fn damon(look: &Look) -> Check {
         .any(|(_, schemes)| schemes.iter().any(|scheme| scheme.trims));
     match (running.is_empty(), trims) {
         (true, _) if tree.exists(damon::KDAMONDS) => {
-            ABOUT.says(State::Available, "built in, none running", "")
+            ABOUT.check(State::Available, "built in, none running", "")
         }
         (true, _) if tree.exists("sys/kernel/mm") => {
-            ABOUT.says(State::Available, "not built into this kernel", "")
+            ABOUT.check(State::Available, "not built into this kernel", "")
         }
-        (true, _) => ABOUT.says(State::Unknown, "/sys/kernel/mm is hidden", "sudo plimsoll doctor"),
-        (false, false) => ABOUT.says(State::Available, texts.join("; "), enable.join("\n")),
-        (false, true) => ABOUT.says(State::Limited, texts.join("; "), enable.join("\n")),
+        (true, _) => ABOUT.check(State::Unknown, "/sys/kernel/mm is hidden", "sudo plimsoll doctor"),
+        (false, false) => ABOUT.check(State::Available, texts.join("; "), enable.join("\n")),
+        (false, true) => ABOUT.check(State::Limited, texts.join("; "), enable.join("\n")),
     }
 }
 
-/// A kernel thread of DAMON's, which everybody may see.
+/// Whether a kernel thread of DAMON runs; its name is visible without privileges.
 fn kdamond_thread(tree: &Tree) -> bool {
     tree.list("proc").iter().any(|name| {
         name.bytes().all(|byte| byte.is_ascii_digit())
@@ -100,20 +100,20 @@ fn schemes(tree: &Tree, kdamond: &str) -> Vec<Scheme> {
     }
     if found.is_empty() {
         found.push(Scheme {
-            text: "watches without a scheme".to_owned(),
+            text: "monitors without a scheme".to_owned(),
             trims: false,
         });
     }
     found
 }
 
-/// `pageout of what rested 60 s, at most 128 MiB each 1000 ms, sparing anonymous memory`.
+/// `pageout of pages idle for 60.0 s, at most 128 MiB each 1000 ms, without anonymous memory`.
 fn scheme_text(tree: &Tree, scheme: &str, action: &str, aggregation_us: Option<u64>) -> String {
     let number = |file: &str| tree.parse::<u64>(&format!("{scheme}/{file}"));
     let mut text = action.to_owned();
     if let (Some(age), Some(aggregation)) = (number("access_pattern/age/min"), aggregation_us) {
         text.push_str(&format!(
-            " of what rested {:.1} s",
+            " of pages idle for {:.1} s",
             (age * aggregation) as f64 / 1e6
         ));
     }
@@ -121,15 +121,15 @@ fn scheme_text(tree: &Tree, scheme: &str, action: &str, aggregation_us: Option<u
     {
         text.push_str(&format!(", at most {} each {interval} ms", size(bytes)));
     }
-    if spares_anonymous(tree, scheme) {
-        text.push_str(", sparing anonymous memory");
+    if excludes_anonymous(tree, scheme) {
+        text.push_str(", without anonymous memory");
     }
     text
 }
 
-/// Whether a filter keeps anonymous pages out: one that matches them and does not allow. Kernels before 6.14 have no
-/// `allow`, and every filter of theirs keeps out what it matches.
-fn spares_anonymous(tree: &Tree, scheme: &str) -> bool {
+/// Whether a filter of the scheme excludes anonymous pages: it matches them and its `allow` is not Y. Before Linux 6.14
+/// filters have no `allow` and exclude the pages that they match.
+fn excludes_anonymous(tree: &Tree, scheme: &str) -> bool {
     damon::FILTERS.iter().any(|folder| {
         let folder = format!("{scheme}/{folder}");
         tree.list(&folder).iter().any(|filter| {
@@ -146,7 +146,7 @@ pub(super) fn page_reporting(look: &Look) -> Check {
         id: "page-reporting",
         group: Group::Confounders,
         title: "free page reporting",
-        lost: "memory that was freed is given to the host: the first touch after it costs the host's fault as well",
+        lost: "the guest reports free pages to the host: the next touch of such a page also costs a fault of the host",
     };
     let tree = look.tree;
     let folder = "sys/module/page_reporting/parameters";
@@ -157,31 +157,31 @@ pub(super) fn page_reporting(look: &Look) -> Check {
         .into_iter()
         .find(|device| reports_free_pages(tree, device));
     let order = order.map_or("no order set".to_owned(), |order| format!("order {order}"));
-    let enable = "# on the host: take free-page-reporting=on off the guest's balloon (qemu), or its like";
+    let enable = "# on the host: remove free-page-reporting=on from the guest's balloon device (qemu)";
     match (balloon, reported) {
-        (_, Some(kib @ 1..)) => ABOUT.says(
+        (_, Some(kib @ 1..)) => ABOUT.check(
             State::Limited,
             format!(
-                "active, {order}, {} given to the host since boot",
+                "active, {order}, {} reported to the host since boot",
                 size(kib * 1024)
             ),
             enable,
         ),
-        (Some(device), _) => ABOUT.says(
+        (Some(device), _) => ABOUT.check(
             State::Limited,
             format!("active through the balloon {device}, {order}"),
             enable,
         ),
-        (None, None) if !tree.exists("sys/bus") => ABOUT.says(State::Unknown, "/sys/bus is hidden", enable),
-        (None, _) => ABOUT.says(
+        (None, None) if !tree.exists("sys/bus") => ABOUT.check(State::Unknown, "/sys/bus is hidden", enable),
+        (None, _) => ABOUT.check(
             State::Available,
-            format!("no device that reports ({order})"),
+            format!("no device reports free pages ({order})"),
             enable,
         ),
     }
 }
 
-/// Whether it is a virtio balloon (device 5) whose driver agreed on `VIRTIO_BALLOON_F_REPORTING` (bit 5).
+/// Whether `device` is a virtio balloon (device 5) whose driver negotiated `VIRTIO_BALLOON_F_REPORTING` (bit 5).
 fn reports_free_pages(tree: &Tree, device: &str) -> bool {
     let file = |name: &str| tree.read(&format!("sys/bus/virtio/devices/{device}/{name}"));
     file("device").as_deref() == Some("0x0005")
@@ -193,17 +193,17 @@ pub(super) fn steal(look: &Look) -> Check {
         id: "load",
         group: Group::Confounders,
         title: "other load and steal",
-        lost: "other programs, or neighbours on the host, take CPU while phases are timed",
+        lost: "other programs, or other guests of the host, take CPU time during timed phases",
     };
     let enable = "# stop other load before a run; a guest with steal needs CPUs of its own";
     let load = loadavg::last_minute(look.tree);
     let times = cpu_times::parse(&look.tree.bytes(cpu_times::PATH).unwrap_or_default());
-    // What follows `STEAL` is contained in what stands before it.
+    // `user` and `nice` contain the fields after `STEAL`.
     let total: i64 = times[..=cpu_times::at::STEAL].iter().flatten().sum();
     let (Some(load), Some(stolen), 1..) = (load, times[cpu_times::at::STEAL], total) else {
-        return ABOUT.says(
+        return ABOUT.check(
             State::Unknown,
-            "/proc/loadavg or /proc/stat may not be read",
+            "this user cannot read /proc/loadavg or /proc/stat",
             enable,
         );
     };
@@ -215,7 +215,7 @@ pub(super) fn steal(look: &Look) -> Check {
     } else {
         State::Available
     };
-    ABOUT.says(
+    ABOUT.check(
         state,
         format!("load {load} on {cpus} CPUs, {percent:.1}% stolen since boot"),
         enable,
@@ -227,17 +227,17 @@ pub(super) fn frequency(look: &Look) -> Check {
         id: "cpu-frequency",
         group: Group::Confounders,
         title: "CPU frequency",
-        lost: "the clock rises and falls with load and heat, and the timings with it",
+        lost: "the clock rate changes with load and temperature, and timings change with it",
     };
     let enable = "sudo cpupower frequency-set --governor performance";
     let governor = cpus::frequency_governor(look.tree);
     match governor.as_deref() {
-        None => ABOUT.says(
+        None => ABOUT.check(
             State::Unknown,
-            "no governor to be seen: firmware or the host decides",
+            "no governor is visible: the firmware or the host sets the clock rate",
             enable,
         ),
-        Some("performance") => ABOUT.says(State::Available, "governor performance", enable),
-        Some(name) => ABOUT.says(State::Limited, format!("governor {name}"), enable),
+        Some("performance") => ABOUT.check(State::Available, "governor performance", enable),
+        Some(name) => ABOUT.check(State::Limited, format!("governor {name}"), enable),
     }
 }

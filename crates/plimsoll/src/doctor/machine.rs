@@ -1,4 +1,4 @@
-//! Who runs where: memory, privileges, container or guest, disk.
+//! Checks of the machine and the user: memory, privileges, container or guest, disk.
 
 use super::caller::{SYS_ADMIN, USED};
 use super::{About, Check, Group, Look, State, size};
@@ -6,11 +6,11 @@ use plimsoll_lab::environment::memory_reserve;
 use plimsoll_proc::{meminfo, mounts};
 use plimsoll_sample::host::hypervisor;
 
-/// Less than this and even a small experiment crowds out the machine.
+/// Memory below which a small experiment already disturbs the machine.
 const LITTLE_MEMORY: u64 = 1 << 30;
-/// Less than this and a swap file of an experiment may not fit.
+/// Free disk space below which the swap file of an experiment may not fit.
 const LITTLE_DISK: u64 = 4 << 30;
-/// File systems on which `swapon` takes a file.
+/// File systems on which `swapon` accepts a file.
 const SWAP_FILE_SYSTEMS: &[&str] = &["ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs"];
 
 pub(super) fn memory(look: &Look) -> Check {
@@ -18,12 +18,12 @@ pub(super) fn memory(look: &Look) -> Check {
         id: "memory",
         group: Group::Machine,
         title: "memory",
-        lost: "scenarios shrink to what is free, down to sizes at which fixed costs show in every figure",
+        lost: "scenarios shrink to the free memory, down to sizes at which fixed costs affect every metric",
     };
     let field = |key| meminfo::read(look.tree, key);
-    let enable = "# give the machine, or the container, more memory: docker run --memory 8g ...";
+    let enable = "# more memory for the machine or the container: docker run --memory 8g ...";
     let (Some(total), Some(available)) = (field("MemTotal"), field("MemAvailable")) else {
-        return ABOUT.says(State::Unknown, "/proc/meminfo may not be read", enable);
+        return ABOUT.check(State::Unknown, "this user cannot read /proc/meminfo", enable);
     };
     let limit = own_limit(look).filter(|limit| *limit < total);
     let usable = limit.unwrap_or(total).min(available);
@@ -35,7 +35,7 @@ pub(super) fn memory(look: &Look) -> Check {
     } else {
         State::Available
     };
-    ABOUT.says(
+    ABOUT.check(
         state,
         format!(
             "{} RAM, {} available, of which a run leaves {} to others; {limit}",
@@ -58,13 +58,13 @@ pub(super) fn privileges(look: &Look) -> Check {
         id: "privileges",
         group: Group::Machine,
         title: "privileges",
-        lost: "no swap device can be set up, so nothing can be trimmed to it: the phases that need one do not run",
+        lost: "a run cannot set up a swap device, and skips the phases that need one",
     };
     let caller = &look.caller;
     let (Some(uid), true) = (caller.uid, caller.capabilities_known()) else {
-        return ABOUT.says(
+        return ABOUT.check(
             State::Unknown,
-            "/proc/self/status may not be read",
+            "this user cannot read /proc/self/status",
             look.become_root(),
         );
     };
@@ -95,7 +95,7 @@ pub(super) fn privileges(look: &Look) -> Check {
         (true, false) => State::Limited,
         (false, _) => State::Missing,
     };
-    ABOUT.says(state, found, look.become_root())
+    ABOUT.check(state, found, look.become_root())
 }
 
 pub(super) fn surroundings(look: &Look) -> Check {
@@ -103,7 +103,7 @@ pub(super) fn surroundings(look: &Look) -> Check {
         id: "surroundings",
         group: Group::Machine,
         title: "container or guest",
-        lost: "a guest shares its CPUs and its memory with neighbours that it cannot see: timings scatter more",
+        lost: "other guests share CPUs and memory, and this one cannot see them: timings vary more",
     };
     let guest = match hypervisor(look.tree) {
         Some(name) => format!("guest of {name}"),
@@ -118,10 +118,10 @@ pub(super) fn surroundings(look: &Look) -> Check {
     } else {
         State::Available
     };
-    ABOUT.says(
+    ABOUT.check(
         state,
         format!("{guest}; {container}"),
-        "# measure on bare metal where absolute times matter; ratios to the calibration hold in guests too",
+        "# for absolute times measure on bare metal; ratios to the calibration hold in guests too",
     )
 }
 
@@ -130,14 +130,14 @@ pub(super) fn disk(look: &Look) -> Check {
         id: "disk",
         group: Group::Machine,
         title: "disk for swap files",
-        lost: "the subjects swapfile and zswap have nowhere to write",
+        lost: "the subjects swapfile and zswap cannot run: they have no place for a swap file",
     };
     let enable = "plimsoll run compression --set swap-dir=/a/folder/on/ext4/or/xfs";
     let Some(disk) = &look.probes.disk else {
-        return ABOUT.says(State::Unknown, "the folder for swap files is not there", enable);
+        return ABOUT.check(State::Unknown, "the folder for swap files does not exist", enable);
     };
     let mounts = mounts::of(look.tree);
-    // The longest mount point that holds the folder; of equal ones the last, which hides those before it.
+    // The longest mount point that contains the folder; of equal ones the last, which hides the others.
     let holds = |point: &str| {
         let rest = disk.folder.strip_prefix(point.trim_end_matches('/'));
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
@@ -159,5 +159,5 @@ pub(super) fn disk(look: &Look) -> Check {
         (false, _) if kind == "unknown" => State::Unknown,
         (false, _) => State::Missing,
     };
-    ABOUT.says(state, found, enable)
+    ABOUT.check(state, found, enable)
 }

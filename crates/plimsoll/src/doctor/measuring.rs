@@ -1,4 +1,4 @@
-//! What is measured with: performance events, locked memory.
+//! Checks of the means of measurement: performance events, locked memory, allocators.
 
 use super::caller::IPC_LOCK;
 use super::{About, Check, Group, Look, Outcome, State, size};
@@ -7,7 +7,7 @@ use plimsoll_model::scenario::KNOWN_ALLOCATORS;
 use plimsoll_proc::resource_limits::Limit;
 use plimsoll_proc::sysctl;
 
-/// Buffers and stack of a sampler at 100 Hz fit in this many locked bytes.
+/// Locked bytes that suffice for the buffers and the stack of a sampler at 100 Hz.
 const ENOUGH_LOCKED: u64 = 64 << 20;
 
 pub(super) fn perf_events(look: &Look) -> Check {
@@ -15,7 +15,7 @@ pub(super) fn perf_events(look: &Look) -> Check {
         id: "perf-events",
         group: Group::Measuring,
         title: "performance events",
-        lost: "no share of CPU in the fault path; times and fault counts come from /proc all the same",
+        lost: "no CPU share of the fault path; times and fault counts come from /proc and remain",
     };
     let paranoid = look.tree.read(sysctl::PERF_EVENT_PARANOID);
     let units = look.tree.list("sys/bus/event_source/devices");
@@ -30,12 +30,12 @@ pub(super) fn perf_events(look: &Look) -> Check {
         "software events {}{}, CPU cycles {}; perf_event_paranoid {}; units: {}",
         words(software),
         if user.is_ok() && software.is_err() {
-            ", usable of user code alone"
+            ", usable for user code only"
         } else {
             ""
         },
         words(hardware),
-        paranoid.as_deref().unwrap_or("not there"),
+        paranoid.as_deref().unwrap_or("absent"),
         if units.is_empty() {
             "none".to_owned()
         } else {
@@ -52,9 +52,9 @@ pub(super) fn perf_events(look: &Look) -> Check {
         enable.push_str("\ndocker run --cap-add PERFMON --security-opt seccomp=unconfined ...");
     }
     if software.is_ok() && hardware.is_err() {
-        enable = "# the host must give the guest a performance unit: qemu -cpu host,pmu=on".to_owned();
+        enable = "# on the host: add a performance unit to the guest: qemu -cpu host,pmu=on".to_owned();
     }
-    ABOUT.says(state, found, enable)
+    ABOUT.check(state, found, enable)
 }
 
 pub(super) fn locked_memory(look: &Look) -> Check {
@@ -62,7 +62,7 @@ pub(super) fn locked_memory(look: &Look) -> Check {
         id: "locked-memory",
         group: Group::Measuring,
         title: "locked memory",
-        lost: "the sampler's own pages can be trimmed with everyone's: ticks come late when pressure is high",
+        lost: "the kernel can reclaim the sampler's pages too: ticks are late under high pressure",
     };
     let capable = look.caller.has(IPC_LOCK);
     let limit = match look.caller.memlock {
@@ -87,9 +87,9 @@ pub(super) fn locked_memory(look: &Look) -> Check {
     let enable = if look.container.is_some() {
         "docker run --ulimit memlock=-1 ...   # or --cap-add IPC_LOCK"
     } else {
-        "sudo prlimit --pid $$ --memlock=unlimited   # for this shell and what it starts"
+        "sudo prlimit --pid $$ --memlock=unlimited   # for this shell and its children"
     };
-    ABOUT.says(state, found, enable)
+    ABOUT.check(state, found, enable)
 }
 
 pub(super) fn allocators(look: &Look) -> Check {
@@ -97,7 +97,7 @@ pub(super) fn allocators(look: &Look) -> Check {
         id: "allocators",
         group: Group::Measuring,
         title: "allocators",
-        lost: "the heap scenarios compare ours with the C library's alone",
+        lost: "the heap scenarios compare Plimsoll's heap with the C library's malloc only",
     };
     let found = allocators_below(&look.tree.path("/"));
     let named = |(name, path): &(&str, std::path::PathBuf)| {
@@ -107,8 +107,8 @@ pub(super) fn allocators(look: &Look) -> Check {
     let enable = "sudo apt install libjemalloc2 libtcmalloc-minimal4 libmimalloc2.0   # names of Debian 12";
     if found.is_empty() {
         let known: Vec<&str> = KNOWN_ALLOCATORS.iter().map(|known| known.name).collect();
-        return ABOUT.says(State::Limited, format!("none of {}", known.join(", ")), enable);
+        return ABOUT.check(State::Limited, format!("none of {}", known.join(", ")), enable);
     }
     let found: Vec<String> = found.iter().map(named).collect();
-    ABOUT.says(State::Available, found.join(", "), enable)
+    ABOUT.check(State::Available, found.join(", "), enable)
 }

@@ -1,7 +1,7 @@
-//! What this machine allows, what is lost without it, and what enables it.
+//! Checks of the capabilities and confounders of this machine, each with its consequence and a remedy.
 //!
-//! [`examine`] looks and tries, and gives data; [`render`] makes text of it. Neither changes the system. Checks read
-//! a [`Tree`] and the outcome of [`Probes`], so that a test can show them any machine.
+//! [`examine`] returns data, [`render`] text. Neither changes the system. Checks read a [`Tree`] and the outcomes of
+//! [`Probes`], so that a test can pass them any machine.
 //!
 //! A check is a function in the file of its group, listed in [`examine_machine`].
 
@@ -30,12 +30,12 @@ pub use model::{Check, EXAMINATION_SCHEMA, Examination, Group, State};
 pub use probe::{Disk, Outcome, Probes, UffdAccess};
 pub use render::render;
 
-/// Examines this machine; `folder` is where swap files would go.
+/// Examines this machine; `folder` is the folder for swap files.
 pub fn examine(folder: &Path) -> Examination {
     examine_machine(&Tree::live(), &Probes::live(folder))
 }
 
-/// Examines the machine whose files are `tree` and whose system calls ended as `probes` says.
+/// Examines the machine with the files of `tree` and the outcomes of system calls in `probes`.
 pub fn examine_machine(tree: &Tree, probes: &Probes) -> Examination {
     let look = Look {
         tree,
@@ -79,45 +79,45 @@ pub fn examine_machine(tree: &Tree, probes: &Probes) -> Examination {
     }
 }
 
-/// What every check looks at.
+/// The input of every check.
 struct Look<'a> {
     tree: &'a Tree,
     probes: &'a Probes,
     caller: Caller,
     /// The hierarchy with the memory controller.
     cgroup: Option<Hierarchy>,
-    /// Name of the container and the mark that gave it away.
+    /// Name of the container, and the file or variable that identified it.
     container: Option<(String, String)>,
 }
 
 impl Look<'_> {
-    /// A cgroup of the hierarchy, whose folder is as this machine calls it.
+    /// The cgroup of the hierarchy with this folder, below the root of the tree.
     fn group(&self, hierarchy: &Hierarchy, folder: &Path) -> MemoryCgroup {
         MemoryCgroup::new(self.tree.path(&folder.to_string_lossy()), hierarchy.version)
     }
 
-    /// What gives this user full power: `sudo` where the user is not root, and the container's flag inside one.
+    /// The remedy for missing privileges: `sudo` for a user other than root, the flag `--privileged` in a container.
     fn become_root(&self) -> &'static str {
         match (&self.container, self.caller.uid) {
             (None, _) => "sudo plimsoll run compression",
             (Some(_), Some(0)) => "docker run --privileged ...   # or podman, with the same flag, as root",
             (Some(_), _) => {
                 "sudo plimsoll run compression\n\
-                 docker run --privileged ...   # where root inside the container is not enough"
+                 docker run --privileged ...   # if root inside the container is not enough"
             }
         }
     }
 
-    /// `missing` where `folder` of sysfs can be seen, so that what is not in it is not there; otherwise nobody knows.
+    /// State::Missing with the text `missing` if `folder` of sysfs is visible, otherwise State::Unknown.
     fn absent_from(&self, folder: &str, about: &About, missing: &str, enable: &str) -> Check {
         if self.tree.exists(folder) {
-            about.says(State::Missing, missing, enable)
+            about.check(State::Missing, missing, enable)
         } else {
-            about.says(State::Unknown, format!("/{folder} is hidden"), enable)
+            about.check(State::Unknown, format!("/{folder} is hidden"), enable)
         }
     }
 
-    /// Whether the running kernel has module `name` on disk, ready to be loaded.
+    /// Whether the running kernel has a loadable module `name` on disk.
     fn module_on_disk(&self, name: &str) -> bool {
         let release = self.tree.read(sysctl::RELEASE).unwrap_or_default();
         let modules = self
@@ -128,7 +128,7 @@ impl Look<'_> {
     }
 }
 
-/// What stays the same about a check whatever it finds.
+/// The constant fields of a check.
 struct About {
     id: &'static str,
     group: Group,
@@ -137,7 +137,7 @@ struct About {
 }
 
 impl About {
-    fn says(&self, state: State, found: impl Into<String>, enable: impl Into<String>) -> Check {
+    fn check(&self, state: State, found: impl Into<String>, enable: impl Into<String>) -> Check {
         Check {
             id: self.id.to_owned(),
             group: self.group,
@@ -150,7 +150,6 @@ impl About {
     }
 }
 
-/// Bytes for people.
 fn size(bytes: u64) -> String {
     quantity::bytes(bytes as f64)
 }

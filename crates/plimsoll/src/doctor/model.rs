@@ -1,16 +1,15 @@
-//! The nouns of an examination.
+//! The result of an examination.
 
 use serde::{Deserialize, Serialize};
 
 /// Version of the examination as a document.
 pub const EXAMINATION_SCHEMA: u32 = 1;
 
-/// What a machine allows: the document of `plimsoll doctor --json`.
+/// Capabilities and confounders of a machine: the document of `plimsoll doctor --json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Examination {
-    /// [`EXAMINATION_SCHEMA`].
     pub schema: u32,
-    /// Version of the program that wrote it.
+    /// Version of plimsoll.
     pub version: String,
     /// The machine in one line: kernel, CPUs, memory.
     pub machine: String,
@@ -19,28 +18,25 @@ pub struct Examination {
 }
 
 impl Examination {
-    /// The check with this id.
     pub fn check(&self, id: &str) -> Option<&Check> {
         self.checks.iter().find(|check| check.id == id)
     }
 }
 
-/// One thing that experiments need, or that disturbs them.
+/// A capability or a confounder, with its state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Check {
-    /// Short stable name.
+    /// Stable name for programs.
     pub id: String,
-    /// What the check belongs to.
     pub group: Group,
-    /// Name for people.
+    /// Name for readers.
     pub title: String,
-    /// The verdict.
     pub state: State,
-    /// What was found, with numbers.
+    /// The findings, with values.
     pub found: String,
-    /// What is lost where it is not available.
+    /// The consequence unless the state is available.
     pub lost: String,
-    /// The command, kernel option or container flag that makes it available, a line each; `#` begins a remark.
+    /// Commands, kernel options or container flags that make it available, one a line; `#` begins a comment.
     pub enable: String,
 }
 
@@ -48,18 +44,17 @@ pub struct Check {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum State {
-    /// There, and usable by this user. For a disturbance: not disturbing.
+    /// This user can use the capability; the confounder is absent.
     Available,
-    /// There in part, or not for this user as it stands. For a disturbance: disturbing.
+    /// This user can use a part of the capability or none; the confounder is present.
     Limited,
-    /// Not there.
+    /// The machine lacks the capability.
     Missing,
-    /// It could not be found out.
+    /// The check could not find out.
     Unknown,
 }
 
 impl State {
-    /// The word for people.
     pub fn word(self) -> &'static str {
         match self {
             State::Available => "available",
@@ -69,8 +64,8 @@ impl State {
         }
     }
 
-    /// A sign that does not need colour.
-    pub fn sign(self) -> char {
+    /// A symbol that is clear without colour.
+    pub fn symbol(self) -> char {
         match self {
             State::Available => '+',
             State::Limited => '~',
@@ -80,28 +75,24 @@ impl State {
     }
 }
 
-/// What a check belongs to, in the order of printing.
+/// Subject of a check, in the order of printing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Group {
-    /// Who runs where.
     Machine,
-    /// What keeps pressure inside and stops it.
+    /// Limits of pressure, and its measurement.
     Confinement,
-    /// Where trimmed pages can go.
+    /// Destinations of trimmed pages.
     Stores,
-    /// How pages are made to leave a working set.
+    /// Ways to trim.
     Reclaim,
-    /// What a program can do for itself.
+    /// Page faults that a program handles.
     Pager,
-    /// What is measured with.
     Measuring,
-    /// What moves the numbers from outside.
     Confounders,
 }
 
 impl Group {
-    /// The heading.
     pub fn title(self) -> &'static str {
         match self {
             Group::Machine => "Machine",

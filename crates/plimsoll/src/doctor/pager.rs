@@ -1,4 +1,4 @@
-//! Faults that a program handles itself: userfaultfd.
+//! The check of userfaultfd, by which a program handles its own page faults.
 
 use plimsoll_proc::sysctl;
 
@@ -24,7 +24,7 @@ const FEATURES: [&str; 17] = [
     "WP_ASYNC",
     "MOVE",
 ];
-/// The features that a pager in user space is built on; the newest of them, MOVE, came with Linux 6.8.
+/// The features that a pager in user space needs; Linux 6.8 added the newest, MOVE.
 const WANTED: [&str; 4] = ["WP", "POISON", "WP_ASYNC", "MOVE"];
 
 pub(super) fn userfaultfd(look: &Look) -> Check {
@@ -50,7 +50,7 @@ pub(super) fn userfaultfd(look: &Look) -> Check {
     }
     found.push_str(&format!("; vm.unprivileged_userfaultfd {setting}"));
     if let Some(api) = own.api {
-        // MISSING has no bit: what can be registered at all can be registered for missing pages.
+        // MISSING has no bit: every range that can be registered can be registered for missing pages.
         found.push_str(&format!(
             "; features {:#x}: MISSING {}",
             api.features,
@@ -72,10 +72,10 @@ pub(super) fn userfaultfd(look: &Look) -> Check {
     if look.container.is_some() {
         enable.push_str("\ndocker run --security-opt seccomp=unconfined --device /dev/userfaultfd ...");
     }
-    ABOUT.says(state, found, enable)
+    ABOUT.check(state, found, enable)
 }
 
-/// The names of the bits that are set; one without a name is shown by its number.
+/// The names of the set bits; `bitN` for one without a name.
 fn feature_names(features: u64) -> Vec<String> {
     let set = (0..u64::BITS).filter(|bit| features & (1 << bit) != 0);
     set.map(|bit| match FEATURES.get(bit as usize) {
@@ -99,7 +99,7 @@ fn ways(access: &UffdAccess) -> String {
     if !open.is_empty() {
         format!("all faults, by {}", open.join(" and "))
     } else if access.user_mode_only.is_ok() {
-        format!("faults of user code alone ({} for all)", refusal(&access.full))
+        format!("faults of user code only ({} for all)", refusal(&access.full))
     } else {
         format!("none ({})", refusal(&access.user_mode_only))
     }

@@ -1,4 +1,4 @@
-//! What can only be found out by trying: system calls that change nothing.
+//! Trials of system calls that leave the system as it is.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -13,50 +13,48 @@ use rustix::process::{DumpableBehavior, dumpable_behavior, geteuid, set_dumpable
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 use rustix::{process::Gid, process::Uid};
 
-/// The number of the user `nobody`, who owns nothing.
+/// User id of `nobody`.
 const NOBODY: u32 = 65534;
 
-/// How a call ended: done, or the kernel's reason why not.
 pub type Outcome = Result<(), Errno>;
 
-/// What was found out by trying.
+/// The outcomes of the trials.
 #[derive(Debug, Clone)]
 pub struct Probes {
-    /// `madvise(MADV_PAGEOUT)` on a page of our own.
+    /// `madvise(MADV_PAGEOUT)` on a page of this process.
     pub page_out: Outcome,
-    /// `process_madvise(MADV_PAGEOUT)` on ourselves through a pidfd.
+    /// `process_madvise(MADV_PAGEOUT)` on this process through a pidfd.
     pub process_madvise: Outcome,
     /// userfaultfd as this user.
     pub userfaultfd: UffdAccess,
-    /// userfaultfd as a user without privilege; `None` where this user is one, or cannot become one.
+    /// userfaultfd as a user without privileges; `None` if this user has none or cannot drop them.
     pub userfaultfd_unprivileged: Option<UffdAccess>,
-    /// Counting page faults in user code alone.
+    /// Counting page faults of user code only.
     pub perf_user: Outcome,
     /// Counting page faults, kernel included.
     pub perf_software: Outcome,
     /// Counting CPU cycles, kernel included.
     pub perf_hardware: Outcome,
-    /// The file system that swap files and recordings would go to.
+    /// The file system for swap files.
     pub disk: Option<Disk>,
 }
 
-/// The ways to a userfaultfd that are open to a user, and what it can do.
+/// The ways to open a userfaultfd, and its features.
 #[derive(Debug, Clone)]
 pub struct UffdAccess {
     /// All faults, by the system call.
     pub full: Outcome,
-    /// Faults of user code alone, by the system call.
+    /// Faults of user code only, by the system call.
     pub user_mode_only: Outcome,
     /// All faults, through `/dev/userfaultfd`.
     pub device: Outcome,
-    /// What the handshake said, on whichever way was open.
+    /// Result of the handshake, by the first way that works.
     pub api: Option<UffdApi>,
 }
 
-/// Room on a disk.
+/// Space of a file system.
 #[derive(Debug, Clone)]
 pub struct Disk {
-    /// The folder that was asked about.
     pub folder: String,
     /// Bytes free for this user.
     pub free: u64,
@@ -65,7 +63,7 @@ pub struct Disk {
 }
 
 impl Probes {
-    /// Tries everything on this machine, asking for disk room in `folder`.
+    /// Tries each call on this machine, and reads the disk space of `folder`.
     pub fn live(folder: &Path) -> Probes {
         let perf = |event, scope| open_perf_event(event, scope).map(drop);
         Probes {
@@ -81,7 +79,7 @@ impl Probes {
     }
 }
 
-/// Pages out one page that holds data. Without swap it stays where it is, and the call succeeds all the same.
+/// Pages out one page with data. Without swap the page stays resident, and the call succeeds too.
 fn page_out() -> Outcome {
     one_page()?.advise(Advice::PageOut)
 }
@@ -131,12 +129,12 @@ fn userfaultfd() -> UffdAccess {
     }
 }
 
-/// Tries as `nobody`, in a thread of its own: Linux keeps users by thread, so that the process stays who it is.
+/// Tries as `nobody` in a separate thread: Linux has credentials per thread, so those of the process stay.
 fn userfaultfd_unprivileged() -> Option<UffdAccess> {
     if !geteuid().is_root() {
         return None;
     }
-    // A change of user marks the whole process as not dumpable, which hides its files in /proc from itself.
+    // A change of user clears the dumpable flag of the whole process, which then cannot read its own files in /proc.
     let dumpable = dumpable_behavior().unwrap_or(DumpableBehavior::Dumpable);
     let probe = thread::spawn(|| {
         let (group, user) = (Gid::from_raw(NOBODY), Uid::from_raw(NOBODY));
@@ -146,7 +144,7 @@ fn userfaultfd_unprivileged() -> Option<UffdAccess> {
         Some(userfaultfd())
     });
     let found = probe.join().ok().flatten();
-    // Where this fails nothing but the owner of /proc/self/* differs.
+    // If this fails, only the owner of /proc/self/* differs.
     let _ = set_dumpable_behavior(dumpable);
     found
 }

@@ -1,4 +1,4 @@
-//! How pages are made to leave a working set, and what decides which go.
+//! Checks of the ways to trim, and of the settings by which the kernel chooses pages.
 
 use super::{About, Check, Group, Look, State, size};
 use plimsoll_proc::cgroup::{CgroupVersion, RECLAIM};
@@ -15,8 +15,8 @@ pub(super) fn page_out(look: &Look) -> Check {
     };
     let enable = "# Linux 5.4 or newer; in a container: --security-opt seccomp=unconfined";
     match &look.probes.page_out {
-        Ok(()) => ABOUT.says(State::Available, "madvise takes it", enable),
-        Err(errno) => ABOUT.says(State::Missing, format!("madvise refuses it: {errno}"), enable),
+        Ok(()) => ABOUT.check(State::Available, "madvise accepts it", enable),
+        Err(errno) => ABOUT.check(State::Missing, format!("madvise refuses it: {errno}"), enable),
     }
 }
 
@@ -25,18 +25,18 @@ pub(super) fn process_madvise(look: &Look) -> Check {
         id: "process-madvise",
         group: Group::Reclaim,
         title: "process_madvise",
-        lost: "nothing can be trimmed from outside (trim = \"process-madvise\"); trim = \"worker\" remains",
+        lost: "no process can trim another one (trim = \"process-madvise\"); trim = \"worker\" remains",
     };
     let enable = "# Linux 5.10 or newer with CONFIG_ADVISE_SYSCALLS; on other users' processes as root\n\
                   # in a container: --cap-add SYS_NICE --cap-add SYS_PTRACE --security-opt seccomp=unconfined";
     match &look.probes.process_madvise {
-        Ok(()) => ABOUT.says(
+        Ok(()) => ABOUT.check(
             State::Available,
-            "taken on a process of our own through a pidfd",
+            "accepted for this process through a pidfd",
             enable,
         ),
-        Err(errno @ Errno::NOSYS) => ABOUT.says(State::Missing, errno.to_string(), enable),
-        Err(errno) => ABOUT.says(State::Limited, format!("refused: {errno}"), enable),
+        Err(errno @ Errno::NOSYS) => ABOUT.check(State::Missing, errno.to_string(), enable),
+        Err(errno) => ABOUT.check(State::Limited, format!("refused: {errno}"), enable),
     }
 }
 
@@ -45,7 +45,7 @@ pub(super) fn cgroup_reclaim(look: &Look) -> Check {
         id: "cgroup-reclaim",
         group: Group::Reclaim,
         title: "cgroup reclaim",
-        lost: "a group cannot be trimmed on demand (trim = \"cgroup\"); trim = \"worker\" remains",
+        lost: "a run cannot trim a cgroup on demand (trim = \"cgroup\"); trim = \"worker\" remains",
     };
     match look
         .cgroup
@@ -58,21 +58,21 @@ pub(super) fn cgroup_reclaim(look: &Look) -> Check {
                 .iter()
                 .any(|folder| look.group(hierarchy, folder).has(RECLAIM))
             {
-                ABOUT.says(State::Available, "v2: memory.reclaim", "# Linux 5.19 or newer")
+                ABOUT.check(State::Available, "v2: memory.reclaim", "# Linux 5.19 or newer")
             } else {
-                ABOUT.says(
+                ABOUT.check(
                     State::Missing,
                     "v2, but there is no memory.reclaim",
                     "# Linux 5.19 or newer",
                 )
             }
         }
-        Some((_, CgroupVersion::V1)) => ABOUT.says(
+        Some((_, CgroupVersion::V1)) => ABOUT.check(
             State::Available,
-            "v1: by lowering memory.limit_in_bytes for a moment",
+            "v1: by a short decrease of memory.limit_in_bytes",
             "# kernel option for v2 and its memory.reclaim: systemd.unified_cgroup_hierarchy=1",
         ),
-        None => ABOUT.says(
+        None => ABOUT.check(
             State::Missing,
             "there is no memory cgroup",
             "# see the check of the memory cgroup",
@@ -85,7 +85,7 @@ pub(super) fn settings(look: &Look) -> Check {
         id: "reclaim-settings",
         group: Group::Reclaim,
         title: "reclaim settings",
-        lost: "with swappiness 0 the kernel trims anonymous memory only in the last moment before an OOM kill",
+        lost: "with swappiness 0 the kernel reclaims anonymous memory only just before an OOM kill",
     };
     let number = |name: &str| {
         let file = sysctl::file(&format!("vm/{name}"));
@@ -93,9 +93,9 @@ pub(super) fn settings(look: &Look) -> Check {
     };
     let shown = |name: &str| number(name).map_or("?".to_owned(), |value| value.to_string());
     let Some(swappiness) = number("swappiness") else {
-        return ABOUT.says(
+        return ABOUT.check(
             State::Unknown,
-            "/proc/sys/vm may not be read",
+            "this user cannot read /proc/sys/vm",
             "sudo sysctl vm.swappiness=60",
         );
     };
@@ -119,7 +119,7 @@ pub(super) fn settings(look: &Look) -> Check {
     } else {
         State::Available
     };
-    ABOUT.says(state, found, "sudo sysctl vm.swappiness=60")
+    ABOUT.check(state, found, "sudo sysctl vm.swappiness=60")
 }
 
 pub(super) fn generations(look: &Look) -> Check {
@@ -127,7 +127,7 @@ pub(super) fn generations(look: &Look) -> Check {
         id: "mglru",
         group: Group::Reclaim,
         title: "multi-generational LRU",
-        lost: "reclaim picks pages by the two-list LRU alone: it cannot be compared with the newer one",
+        lost: "reclaim uses the active and inactive lists only: no comparison with the multi-generational LRU",
     };
     let folder = "sys/kernel/mm/lru_gen";
     let Some(enabled) = look.tree.read(&format!("{folder}/enabled")) else {
@@ -158,7 +158,7 @@ pub(super) fn generations(look: &Look) -> Check {
     } else {
         (State::Available, on.join(", "))
     };
-    ABOUT.says(
+    ABOUT.check(
         state,
         format!("{enabled}: {on}; min_ttl_ms {ttl}"),
         "echo y | sudo tee /sys/kernel/mm/lru_gen/enabled",
@@ -170,7 +170,7 @@ pub(super) fn huge_pages(look: &Look) -> Check {
         id: "thp",
         group: Group::Reclaim,
         title: "transparent huge pages",
-        lost: "no comparison of huge with base pages; set to `always` they hide in every fill: fewer faults, then splits",
+        lost: "no comparison of huge with base pages; with `always` every fill uses huge pages: fewer faults, then splits",
     };
     let folder = "sys/kernel/mm/transparent_hugepage";
     let enable = "echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled";
@@ -221,5 +221,5 @@ pub(super) fn huge_pages(look: &Look) -> Check {
     } else {
         State::Available
     };
-    ABOUT.says(state, found, enable)
+    ABOUT.check(state, found, enable)
 }

@@ -1,4 +1,4 @@
-//! An examination as text for a terminal.
+//! Text of an examination for a terminal.
 
 use anstyle::{AnsiColor, Style};
 
@@ -6,15 +6,15 @@ use super::model::{Check, Examination, State};
 
 /// Widest text: longer lines are hard to read.
 const WIDEST: usize = 120;
-/// Narrowest text: below this words would stand alone.
+/// Narrowest text: less would leave one word a line.
 const NARROWEST: usize = 40;
-/// Where the explaining lines begin.
+/// First column of the explaining lines.
 const INDENT: usize = 6;
 
-/// Renders for a terminal of `width` columns. State is told by sign and word; `colour` only adds to it.
+/// Renders for a terminal of `width` columns. A symbol and a word show the state; `colour` only repeats it.
 ///
-/// What is available is one line; what is not is followed by what is lost and by the commands that enable it, each
-/// on a line of its own and never broken, so that it can be copied.
+/// An available check is one line. The consequence and the commands that enable it follow any other check, one command
+/// a line and never wrapped, for copying.
 pub fn render(examination: &Examination, width: usize, colour: bool) -> String {
     let width = width.clamp(NARROWEST, WIDEST);
     let paint = Paint { colour };
@@ -40,10 +40,10 @@ pub fn render(examination: &Examination, width: usize, colour: bool) -> String {
 fn line_of(check: &Check, widest: usize, width: usize, paint: &Paint) -> String {
     let sign = paint.state(
         check.state,
-        &format!("{} {:<9}", check.state.sign(), check.state.word()),
+        &format!("{} {:<9}", check.state.symbol(), check.state.word()),
     );
     let head = format!("  {sign}  {:<widest$}  ", check.title);
-    // What is painted has no width, so the head's is counted from its parts.
+    // Colour codes have no width: the width of the head is the sum of its parts.
     let column = 2 + 11 + 2 + widest + 2;
     let mut text = if column + 30 <= width {
         head + &wrap(&check.found, width, column, column)

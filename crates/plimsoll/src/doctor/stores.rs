@@ -1,4 +1,4 @@
-//! Where trimmed pages can go: zram, zswap, swap devices.
+//! Checks of the destinations of trimmed pages: zram, zswap, swap devices.
 
 use super::caller::SYS_ADMIN;
 use super::{About, Check, Group, Look, State, size};
@@ -11,7 +11,7 @@ pub(super) fn zram(look: &Look) -> Check {
         id: "zram",
         group: Group::Stores,
         title: "zram",
-        lost: "no compressed swap in RAM: the subject zram cannot run; where it is the default, a swap file takes its place",
+        lost: "no compressed swap in RAM: the subject zram cannot run; scenarios use a swap file in place of a default zram",
     };
     let tree = look.tree;
     let devices: Vec<Zram> = devices_of(tree)
@@ -21,12 +21,12 @@ pub(super) fn zram(look: &Look) -> Check {
     let control = tree.exists(CONTROL);
     if devices.is_empty() && !control {
         return if look.module_on_disk("zram") {
-            ABOUT.says(State::Limited, "module on disk, not loaded", "sudo modprobe zram")
+            ABOUT.check(State::Limited, "module on disk, not loaded", "sudo modprobe zram")
         } else {
-            ABOUT.says(
+            ABOUT.check(
                 State::Missing,
-                "neither loaded nor a module for this kernel on disk",
-                "sudo modprobe zram   # on the host, where this is a container\n\
+                "not loaded, and this kernel has no zram module on disk",
+                "sudo modprobe zram   # on the host, if this is a container\n\
                  # without the module: install the distribution's extra kernel modules, or CONFIG_ZRAM=m",
             )
         };
@@ -40,7 +40,7 @@ pub(super) fn zram(look: &Look) -> Check {
     let algorithms = devices
         .iter()
         .find_map(|device| device.algorithms().ok())
-        .unwrap_or_else(|| "known once there is a device".to_owned());
+        .unwrap_or_else(|| "unknown without a device".to_owned());
     let in_use: Vec<String> = used.into_iter().map(zram_use).collect();
     let mut found = format!(
         "{} device(s), {} free; hot_add {}; algorithms {algorithms}",
@@ -53,7 +53,7 @@ pub(super) fn zram(look: &Look) -> Check {
     }
     let usable = look.caller.has(SYS_ADMIN) && (hot_add || usable_device);
     let state = if usable { State::Available } else { State::Limited };
-    ABOUT.says(
+    ABOUT.check(
         state,
         found,
         format!("sudo modprobe zram\n{}", look.become_root()),
@@ -79,7 +79,7 @@ pub(super) fn zswap(look: &Look) -> Check {
         id: "zswap",
         group: Group::Stores,
         title: "zswap",
-        lost: "no compressed cache before a swap file: the subject zswap cannot run",
+        lost: "no compressed cache in front of a swap file: the subject zswap cannot run",
     };
     let Some(zswap) = Zswap::read(look.tree) else {
         return look.absent_from(
@@ -92,13 +92,13 @@ pub(super) fn zswap(look: &Look) -> Check {
     let shown = |value: Option<String>| value.unwrap_or_else(|| "?".to_owned());
     let pool = zswap.zpool.map_or(String::new(), |pool| format!(", pool {pool}"));
     let on = zswap.enabled == Some(true);
-    let standing = if on {
-        "on: it stands before every swap device, zram too"
+    let switch = if on {
+        "on: it caches pages before every swap device, zram too"
     } else {
         "off"
     };
     let found = format!(
-        "{standing}; compressor {}{pool}, at most {}% of RAM, shrinker {}",
+        "{switch}; compressor {}{pool}, at most {}% of RAM, shrinker {}",
         shown(zswap.compressor),
         shown(zswap.max_pool_percent.map(|percent| percent.to_string())),
         shown(
@@ -114,11 +114,11 @@ pub(super) fn zswap(look: &Look) -> Check {
         State::Limited
     };
     let enable = if writable {
-        "# switched by the run itself; by hand: echo 1 | sudo tee /sys/module/zswap/parameters/enabled"
+        "# a run switches it; by hand: echo 1 | sudo tee /sys/module/zswap/parameters/enabled"
     } else {
         look.become_root()
     };
-    ABOUT.says(state, found, enable)
+    ABOUT.check(state, found, enable)
 }
 
 pub(super) fn swap(look: &Look) -> Check {
@@ -126,12 +126,12 @@ pub(super) fn swap(look: &Look) -> Check {
         id: "swap",
         group: Group::Stores,
         title: "swap devices",
-        lost: "anonymous memory cannot leave RAM: a trim moves nothing",
+        lost: "anonymous memory cannot leave RAM: a trim has no effect on it",
     };
     if !look.tree.exists(swaps::PATH) {
-        return ABOUT.says(
+        return ABOUT.check(
             State::Missing,
-            "no /proc/swaps: this kernel cannot swap, or it is hidden",
+            "no /proc/swaps: this kernel lacks CONFIG_SWAP, or the file is hidden",
             "# build the kernel with CONFIG_SWAP=y",
         );
     }
@@ -163,5 +163,5 @@ pub(super) fn swap(look: &Look) -> Check {
         (false, false) => State::Limited,
         (false, true) => State::Missing,
     };
-    ABOUT.says(state, found, look.become_root())
+    ABOUT.check(state, found, look.become_root())
 }

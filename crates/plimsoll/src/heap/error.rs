@@ -1,82 +1,50 @@
-//! What may go wrong when a process's heaps are looked at.
+//! Errors of `heap stat`.
 
 use plimsoll_lfh::inspect::{MemoryError, SpaceError};
 
-/// Why the heaps of a process could not be told.
+/// The heaps of a process cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HeapStatError {
-    /// No process has this number.
     #[error(
-        "cannot look at the heaps of pid {pid}: there is no such process; `plimsoll heap stat --all-heaps` finds those that there are"
+        "cannot read the heaps of pid {pid}: no such process; list all with `plimsoll heap stat --all-heaps`"
     )]
-    NoSuchProcess {
-        /// The number.
-        pid: u32,
-    },
-    /// The process ended while it was looked at.
-    #[error("pid {pid} ended while its heaps were being read")]
-    Ended {
-        /// The number.
-        pid: u32,
-    },
-    /// A privilege is missing.
+    NoSuchProcess { pid: u32 },
+    /// The process ended during the read.
+    #[error("cannot read the heaps of pid {pid}: the process ended")]
+    Ended { pid: u32 },
+    /// The kernel denies access to the memory of the process.
     #[error(
-        "cannot look at the heaps of pid {pid}: its memory may not be read; run as its user with kernel.yama.ptrace_scope = 0, or as root (CAP_SYS_PTRACE)"
+        "cannot read the heaps of pid {pid}: permission denied; run as its user with kernel.yama.ptrace_scope = 0, or as root (CAP_SYS_PTRACE)"
     )]
-    Denied {
-        /// The number.
-        pid: u32,
-    },
-    /// Another allocator serves it.
+    Denied { pid: u32 },
+    /// Another allocator serves the process, or it has not allocated yet.
     #[error(
-        "pid {pid} ({name}) does not run on this heap, or has not allocated yet; start it with `plimsoll heap run -- PROGRAM`"
+        "cannot read the heaps of pid {pid} ({name}): it does not run on this heap, or has not allocated yet; start it with `plimsoll heap run -- PROGRAM`"
     )]
-    NotOnThisHeap {
-        /// The number.
-        pid: u32,
-        /// Its name.
-        name: String,
-    },
-    /// It runs on the heap of another version.
+    NotOnThisHeap { pid: u32, name: String },
+    /// The library of the process has another layout version than this program.
     #[error(
-        "pid {pid} ({name}) runs on a heap of layout version {found}, and this program reads version {}; use the plimsoll of the same release as the library that it runs on",
+        "cannot read the heaps of pid {pid} ({name}): they have layout version {found}, not {}; use the plimsoll of the release of its library",
         plimsoll_lfh::LAYOUT
     )]
-    OtherLayout {
-        /// The number.
-        pid: u32,
-        /// Its name.
-        name: String,
-        /// The version that it has.
-        found: u32,
-    },
-    /// The control block makes no sense.
+    OtherLayout { pid: u32, name: String, found: u32 },
+    /// The control block is inconsistent.
     #[error(
-        "the control block of the heaps of pid {pid} ({name}) is damaged: {source}; something in the program wrote over it"
+        "cannot read the heaps of pid {pid} ({name}): their control block is damaged: {source}; the program overwrote it"
     )]
     Damaged {
-        /// The number.
         pid: u32,
-        /// Its name.
         name: String,
-        /// What is wrong.
         source: SpaceError,
     },
-    /// Memory that the control block names cannot be read.
+    /// Memory that the control block refers to is unreadable.
     #[error("cannot read the heaps of pid {pid}: {source}")]
-    Unreadable {
-        /// The number.
-        pid: u32,
-        /// What the kernel said.
-        source: MemoryError,
-    },
-    /// `/proc` cannot be read.
+    Unreadable { pid: u32, source: MemoryError },
     #[error("cannot read {path}: {source}")]
     Proc {
-        /// The file or folder.
+        /// A file or folder in `/proc`.
         path: String,
-        /// What the kernel said.
         source: std::io::Error,
     },
 }

@@ -1,4 +1,4 @@
-//! Where in a process the control block of its heaps is.
+//! The address of the control block in a process.
 
 use std::io;
 
@@ -7,13 +7,13 @@ use plimsoll_proc::maps;
 
 use super::error::HeapStatError;
 
-/// The address of the control block of a process; none where it has none.
+/// The address of the control block of a process, if it has one.
 ///
-/// The heap cannot name its mapping on every kernel, so each private anonymous mapping that can be read and written is
-/// asked for its first bytes.
+/// Not every kernel lets the heap name its mapping, so this function reads the first bytes of each readable and
+/// writable private anonymous mapping.
 ///
 /// # Errors
-/// Where there is no such process, or its memory may not be read.
+/// [`HeapStatError`] if the process does not exist or its memory is unreadable.
 pub(super) fn control_block(pid: u32) -> Result<Option<usize>, HeapStatError> {
     let path = format!("/proc/{pid}/maps");
     let text = std::fs::read(&path).map_err(|source| match source.kind() {
@@ -27,7 +27,7 @@ pub(super) fn control_block(pid: u32) -> Result<Option<usize>, HeapStatError> {
         let mut bytes = [0; MAGIC.len()];
         match memory.read(start, &mut bytes) {
             Ok(()) if bytes == MAGIC => return Ok(Some(start)),
-            // A mapping may have gone since the list was read.
+            // The process may have unmapped it since the read of the list.
             Ok(()) | Err(MemoryError::Unreadable { .. }) => {}
             Err(MemoryError::Denied) => return Err(HeapStatError::Denied { pid }),
             Err(MemoryError::NoProcess) => return Err(HeapStatError::Ended { pid }),
@@ -37,13 +37,12 @@ pub(super) fn control_block(pid: u32) -> Result<Option<usize>, HeapStatError> {
     Ok(None)
 }
 
-/// The starts of the private anonymous mappings that can be read and written and have no name, or one that the
-/// program gave.
+/// The starts of the readable and writable private anonymous mappings without a name or with one by the program.
 fn candidates(text: &[u8]) -> impl Iterator<Item = usize> + '_ {
     maps::parse(text).filter_map(|mapping| {
         let unnamed = mapping.path.is_empty() || mapping.path.starts_with(b"[anon:");
-        let asked = mapping.permissions == b"rw-p" && mapping.is_private_anonymous() && unnamed;
-        asked.then(|| usize::try_from(mapping.start).ok())?
+        let candidate = mapping.permissions == b"rw-p" && mapping.is_private_anonymous() && unnamed;
+        candidate.then(|| usize::try_from(mapping.start).ok())?
     })
 }
 
@@ -52,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_private_anonymous_memory_is_asked() {
+    fn only_private_anonymous_mappings_are_candidates() {
         let maps = "\
             1000-2000 rw-p 00000000 00:00 0 \n\
             2000-3000 r--p 00000000 00:00 0 \n\

@@ -1,4 +1,4 @@
-//! Heaps as a page: one self-contained file without script.
+//! Heaps as an HTML report: one self-contained file without scripts.
 
 use askama::Template;
 
@@ -35,8 +35,8 @@ struct HeapView {
 
 const STYLE: &str = include_str!("../../assets/heap/page.css");
 
-/// The page as one HTML document. `cells` are those of all processes of the survey, in their order.
-pub fn page(survey: &HeapSurvey, cells: &[Vec<Cell>]) -> String {
+/// The report. `cells` has the cells of each process of the survey, in the same order.
+pub fn html(survey: &HeapSurvey, cells: &[Vec<Cell>]) -> String {
     let names: Vec<String> = survey
         .processes
         .iter()
@@ -57,7 +57,7 @@ pub fn page(survey: &HeapSurvey, cells: &[Vec<Cell>]) -> String {
             .map(|(process, cells)| process_view(process, cells))
             .collect(),
     };
-    // Rendering into a String fails only where a Display implementation does, and all that are used are std's.
+    // Rendering into a String fails only if a Display implementation fails; all of them here are std's.
     view.render().unwrap_or_default()
 }
 

@@ -1,4 +1,4 @@
-//! A program's start on the heap: its environment, and its beginning in place of this process.
+//! Starts a program on the heap: its environment, and its `exec` in place of this process.
 
 use std::convert::Infallible;
 use std::env;
@@ -11,29 +11,27 @@ use std::process::Command;
 use super::program::Program;
 use plimsoll_monitor::processes::pass_signals_on;
 
-/// Who serves the small blocks of the program.
+/// The front end for the small blocks of the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HeapFrontEnd {
-    /// One lock over coalescing blocks, as heaps were.
+    /// One lock over coalescing blocks.
     Standard,
     /// Buckets and affinity slots.
     LowFragmentation,
 }
 
-/// How a program is started.
+/// The settings of a start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Launch {
-    /// The library to load into it.
+    /// The library to preload.
     pub library: PathBuf,
-    /// The front end of its heap.
     pub front_end: HeapFrontEnd,
-    /// Whether its heap is hardened.
     pub hardened: bool,
 }
 
 impl Launch {
-    /// The variables that the program's environment gets. The library stands before those that are preloaded already:
-    /// the first malloc found is the one that is used.
+    /// The variables to add to the program's environment. The library precedes the libraries in `preloaded`, since the
+    /// dynamic linker uses the first malloc.
     pub fn environment(&self, preloaded: Option<&OsStr>) -> Vec<(&'static str, OsString)> {
         let mut preload = self.library.clone().into_os_string();
         if let Some(others) = preloaded.filter(|others| !others.is_empty()) {
@@ -52,11 +50,11 @@ impl Launch {
         ]
     }
 
-    /// Becomes the program. Returns only where that failed.
+    /// Executes the program in place of this process. Returns only on failure.
     ///
     /// # Errors
-    /// What the system said.
-    pub fn become_program(&self, program: &Program, arguments: &[OsString]) -> io::Result<Infallible> {
+    /// The error of `execve`.
+    pub fn execute(&self, program: &Program, arguments: &[OsString]) -> io::Result<Infallible> {
         let preloaded = env::var_os("LD_PRELOAD");
         let mut command = Command::new(&program.path);
         command

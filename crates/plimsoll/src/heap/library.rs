@@ -1,8 +1,8 @@
-//! The library that programs are started with: it is carried in this program and unpacked where the user has a place for it.
+//! The library to preload, embedded in this program and unpacked into a folder of the user.
 //!
-//! A library that is preloaded runs with all rights of the program that it is loaded into. So it is only ever used from a
-//! folder that nobody but its user can write to, and only when it is, byte for byte, what this program carries. The path
-//! that is preloaded has no symbolic link in it, so that it leads where was looked.
+//! A preloaded library runs with all rights of its program. So this module only returns a library in a folder that no
+//! other user can write to, and only if its bytes equal the embedded ones. The returned path has no symbolic link, so it
+//! leads to the checked file.
 
 use std::env;
 use std::ffi::OsString;
@@ -16,52 +16,44 @@ use rustix::fs::StatVfsMountFlags;
 use rustix::rand::{GetRandomFlags, getrandom};
 use sha2::{Digest, Sha256};
 
-/// The library, as the build script made it.
 static LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libplimsoll_malloc.so"));
 
-/// Its file name.
 const NAME: &str = "libplimsoll_malloc.so";
 
-/// Why there is no place for the library.
+/// There is no folder for the library.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LibraryError {
-    /// Neither of the folders will do.
     #[error(
-        "cannot unpack the heap's library: {}; set XDG_CACHE_HOME or TMPDIR to a folder that you can write to and others cannot",
+        "cannot unpack the heap's library: {}; set XDG_CACHE_HOME or TMPDIR to a folder that only you can write to",
         list(.refused)
     )]
     NoPlace {
-        /// The folders that were tried, and what is wrong with each.
+        /// The candidate folders, each with its defect.
         refused: Vec<(PathBuf, Refusal)>,
     },
 }
 
-/// What is wrong with a folder.
+/// Defect of a folder.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// The system refused something.
     #[error("cannot {doing}: {source}")]
     Io {
-        /// What was tried.
+        /// The failed operation: a verb with its object.
         doing: &'static str,
-        /// What the system said.
         source: io::Error,
     },
-    /// Somebody else could put another library there.
-    #[error("others can write to {}", .0.display())]
+    /// Another user could replace the library.
+    #[error("other users can write to {}", .0.display())]
     WritableByOthers(PathBuf),
-    /// Somebody else made it.
     #[error("{} belongs to user {}", .0.display(), .1)]
     OfAnother(PathBuf, u32),
-    /// A file or a symbolic link stands in its place.
-    #[error("{} is no folder", .0.display())]
+    /// A file or a symbolic link has this path.
+    #[error("{} is not a folder", .0.display())]
     NoFolder(PathBuf),
-    /// Nothing can be run from its file system.
     #[error("its file system is mounted noexec")]
     NoExec,
-    /// `LD_PRELOAD` has no way to write it.
     #[error("LD_PRELOAD cannot name a path with a space, a colon or a dollar sign")]
     Unspeakable,
 }
@@ -73,17 +65,17 @@ fn list(refused: &[(PathBuf, Refusal)]) -> String {
     each.collect::<Vec<_>>().join("; ")
 }
 
-/// Unpacks the library, unless it is there already, and returns where it is: in the user's cache
-/// (`$XDG_CACHE_HOME/plimsoll` or `~/.cache/plimsoll`) or, where that cannot be had, in a private folder in `$TMPDIR`.
+/// Unpacks the library unless it exists, and returns its path: in the user's cache (`$XDG_CACHE_HOME/plimsoll` or
+/// `~/.cache/plimsoll`) or, if that is unusable, in a private folder in `$TMPDIR`.
 ///
 /// # Errors
-/// [`LibraryError`] when neither can be written to, or neither can be trusted.
+/// [`LibraryError`] if both folders are unwritable or untrusted.
 pub fn unpack() -> Result<PathBuf, LibraryError> {
     let user = rustix::process::geteuid().as_raw();
     unpack_into(&folders(|name| env::var_os(name), user), user)
 }
 
-/// The folders that may hold it, best first.
+/// The candidate folders, in order of preference.
 fn folders(variable: impl Fn(&str) -> Option<OsString>, user: u32) -> Vec<PathBuf> {
     let absolute = |name: &str| {
         variable(name)
@@ -110,7 +102,7 @@ fn unpack_into(folders: &[PathBuf], user: u32) -> Result<PathBuf, LibraryError> 
     Err(LibraryError::NoPlace { refused })
 }
 
-/// The library in `folder`, in a folder named after its contents: programs of an older release keep theirs.
+/// Unpacks the library into a folder in `folder` named by its digest, so that programs of older releases keep theirs.
 fn place(folder: &Path, user: u32) -> Result<PathBuf, Refusal> {
     let (there, folder) = resolve(folder)?;
     let digest = Sha256::digest(LIBRARY);
@@ -125,11 +117,11 @@ fn place(folder: &Path, user: u32) -> Result<PathBuf, Refusal> {
     {
         return Err(Refusal::Unspeakable);
     }
-    // Nothing is made in a folder that will not do: what root left in another user's would shut that user out.
+    // Check before the first write: a folder of root in another user's folder would lock that user out.
     trust_way(&there, user)?;
     make(&folder)?;
     trust(&folder, user)?;
-    // All of it: in a folder as /tmp, somebody else may have made what was not there a moment ago.
+    // The whole path again: in a folder like /tmp another user may have created a missing part meanwhile.
     trust_way(folder.parent().unwrap_or(&folder), user)?;
     make(&own)?;
     trust(&own, user)?;
@@ -144,7 +136,7 @@ fn place(folder: &Path, user: u32) -> Result<PathBuf, Refusal> {
     Ok(library)
 }
 
-/// The nearest folder on the way to `folder` that is there, and `folder` itself, by a way without symbolic links.
+/// The nearest existing ancestor of `folder`, and `folder` itself, both without symbolic links.
 fn resolve(folder: &Path) -> Result<(PathBuf, PathBuf), Refusal> {
     let mut way = folder.parent().unwrap_or(folder);
     loop {
@@ -160,7 +152,7 @@ fn resolve(folder: &Path) -> Result<(PathBuf, PathBuf), Refusal> {
     }
 }
 
-/// Makes a folder that only this user can look into, and the way to it, as far as they are not there.
+/// Creates a folder with mode 0700, and its missing ancestors.
 fn make(folder: &Path) -> Result<(), Refusal> {
     DirBuilder::new()
         .recursive(true)
@@ -173,7 +165,7 @@ fn doing(doing: &'static str) -> impl Fn(io::Error) -> Refusal {
     move |source| Refusal::Io { doing, source }
 }
 
-/// Whether a folder is the user's alone to write to.
+/// Checks that only the user can write to a folder.
 fn trust(folder: &Path, user: u32) -> Result<(), Refusal> {
     let found = fs::symlink_metadata(folder).map_err(doing("look at the folder"))?;
     if !found.is_dir() {
@@ -188,8 +180,8 @@ fn trust(folder: &Path, user: u32) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Whether nobody else can put another folder in the place of one that `folder` or a folder above it holds: only the
-/// user or root may write to them, or the sticky bit keeps others from what is not theirs.
+/// Checks that no other user can replace an entry of `folder` or of an ancestor: only the user or root can write to
+/// them, or they have the sticky bit.
 fn trust_way(folder: &Path, user: u32) -> Result<(), Refusal> {
     for folder in folder.ancestors() {
         let found = fs::symlink_metadata(folder).map_err(doing("look at the way to it"))?;
@@ -199,8 +191,8 @@ fn trust_way(folder: &Path, user: u32) -> Result<(), Refusal> {
         if ![0, user].contains(&found.uid()) {
             return Err(Refusal::OfAnother(folder.to_owned(), found.uid()));
         }
-        // The group's bit also where it is the user's own group: it may have other members, and with an access control
-        // list the bit stands for all whom that names.
+        // The group's bit counts even for the user's own group: it may have other members, and with an access control
+        // list the bit is the mask of all its entries.
         if found.mode() & 0o022 != 0 && found.mode() & 0o1000 == 0 {
             return Err(Refusal::WritableByOthers(folder.to_owned()));
         }
@@ -208,16 +200,16 @@ fn trust_way(folder: &Path, user: u32) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Whether the library is there as this program carries it.
+/// Whether the file is a regular file of the user with the embedded bytes.
 fn is_ours(library: &Path, user: u32) -> bool {
     let found = fs::symlink_metadata(library);
     let plain = found.is_ok_and(|found| found.is_file() && found.uid() == user && found.mode() & 0o022 == 0);
     plain && fs::read(library).is_ok_and(|bytes| bytes == LIBRARY)
 }
 
-/// Writes the library beside its place and moves it there, so that nobody ever loads half of it.
+/// Writes the library under another name and renames it, so that no program loads a part of it.
 fn write(folder: &Path, library: &Path) -> io::Result<()> {
-    // A name that nobody else has. A process number is another's in another container, which may share the folder.
+    // A random name: containers that share the folder may use the same process ids.
     let mut random = [0; 16];
     getrandom(&mut random, GetRandomFlags::empty())?;
     let half = folder.join(format!("{NAME}.{:032x}", u128::from_ne_bytes(random)));
@@ -231,7 +223,7 @@ fn write(folder: &Path, library: &Path) -> io::Result<()> {
         .and_then(|()| file.set_permissions(fs::Permissions::from_mode(0o555)))
         .and_then(|()| fs::rename(&half, library));
     if written.is_err() {
-        // The first error is the one to tell.
+        // The caller needs the first error.
         let _ = fs::remove_file(&half);
     }
     written
@@ -277,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_unpacked_once_and_again_when_it_was_changed() {
+    fn a_changed_library_is_unpacked_again() {
         let place = tempfile::tempdir().expect("a temporary folder");
         let folder = place.path().join("cache/plimsoll");
         let library = unpack_into(std::slice::from_ref(&folder), user()).expect("it is unpacked");
@@ -331,7 +323,7 @@ mod tests {
         );
         let spoken = error.to_string();
         assert!(
-            spoken.contains("others can write to") && spoken.contains("XDG_CACHE_HOME"),
+            spoken.contains(&open.display().to_string()) && spoken.contains("XDG_CACHE_HOME"),
             "{spoken}"
         );
         assert_eq!(entries(&open), 1, "nothing was made");
@@ -379,7 +371,7 @@ mod tests {
             let library = super::place(&linked.join(below), user()).expect("it is unpacked");
             assert!(library.starts_with(real.join(below)), "{}", library.display());
         }
-        // It is that path that must be one that LD_PRELOAD can name.
+        // LD_PRELOAD must be able to name the resolved path.
         let spaced = place.path().join("a b");
         fs::create_dir(&spaced).expect("made");
         let linked = place.path().join("spaced");
@@ -388,9 +380,9 @@ mod tests {
         assert!(matches!(error, Refusal::Unspeakable), "{error}");
     }
 
-    /// Two containers with one cache, in which each is process 1: one published what the other had half written.
+    /// Two containers with one cache, each with a process 1: one published a half-written file of the other.
     #[test]
-    fn whoever_writes_it_at_the_same_time_it_is_whole() {
+    fn concurrent_writers_publish_whole_libraries() {
         let place = tempfile::tempdir().expect("a temporary folder");
         let library = place.path().join(NAME);
         std::thread::scope(|scope| {

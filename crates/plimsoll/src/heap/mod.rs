@@ -1,13 +1,12 @@
-//! The heap of this project under programs that know nothing of it: its library, how a program is started with it, and
-//! what the heaps of running programs hold, read without stopping them.
+//! Runs unmodified programs on Plimsoll's heap, and inspects the heaps of running programs without stopping them.
 //!
 //! ```text
 //! /proc/PID/maps -> control block -> stat() -> HeapSurvey -+-> render()
-//!                                                          +-> page()
+//!                                                          +-> html()
 //! ```
 //!
-//! Invariant: reading (`stat`, `stat_all`), and showing (`render`, `page`) are apart; counting is the heap's own
-//! (`plimsoll_lfh::inspect`).
+//! Invariant: `stat` and `stat_all` read without formatting, `render` and `html` format without reading;
+//! `plimsoll_lfh::inspect` counts.
 
 mod error;
 mod find;
@@ -25,13 +24,13 @@ mod text;
 mod tests;
 
 pub use error::HeapStatError;
-pub use html::page;
+pub use html::html;
 pub use launch::{HeapFrontEnd, Launch};
 pub use library::{LibraryError, unpack};
 pub use model::{
     BucketReport, Cell, CellKind, DamageReport, FrontReport, HEAP_SCHEMA, HeapReport, HeapSurvey,
     ProcessHeaps, RangeReport, ValidationReport,
 };
-pub use program::{Program, ProgramError};
+pub use program::{Obstacle, Program, ProgramError};
 pub use stat::{Stat, stat, stat_all};
 pub use text::{HeapDetail, render};

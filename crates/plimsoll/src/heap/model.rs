@@ -1,82 +1,76 @@
-//! What is told of heaps: the document of `plimsoll heap stat --json`, which the text and the page are made of too.
+//! The document of `plimsoll heap stat --json`; the text and the HTML report have the same source.
 
 use serde::Serialize;
 
-/// Version of [`HeapSurvey`] as JSON.
+/// Schema version of [`HeapSurvey`].
 pub const HEAP_SCHEMA: u32 = 1;
 
 /// The heaps of one process or of all.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct HeapSurvey {
-    /// [`HEAP_SCHEMA`].
     pub schema: u32,
-    /// The processes that run on this heap, by number.
+    /// The processes that run on this heap, by process id.
     pub processes: Vec<ProcessHeaps>,
-    /// Processes that run on it, or did, and whose heaps could not be read.
+    /// Processes on this heap whose heaps are unreadable.
     pub unread: Vec<UnreadHeaps>,
-    /// Processes that this user may not look into; they may run on it or not.
+    /// Number of processes whose memory this user cannot read; they may or may not run on this heap.
     pub denied: u32,
 }
 
-/// A process whose heaps could not be read.
+/// A process with unreadable heaps.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct UnreadHeaps {
-    /// Its number.
     pub pid: u32,
-    /// Why, in words.
+    /// The error message.
     pub why: String,
-    /// Whether something wrote over what leads to them.
+    /// Whether the program overwrote the control block.
     pub damaged: bool,
 }
 
 /// The heaps of a process.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ProcessHeaps {
-    /// Its number.
     pub pid: u32,
-    /// Its name.
     pub name: String,
     /// Address of the control block.
     pub control_block: u64,
     /// Address of unit 0.
     pub window: u64,
-    /// Version of the layout.
     pub layout: u32,
-    /// Whether one of its heaps is hardened.
+    /// Whether at least one heap is hardened.
     pub hardened: bool,
-    /// How processors are told apart: `rseq` (restartable sequences), `lock` (a lock for each slot), or `none` (no
+    /// Synchronisation of affinity slots: `rseq` (restartable sequences), `lock` (a lock for each slot), or `none` (no
     /// heap has a low-fragmentation front end).
     pub affinity: &'static str,
-    /// Times that a heap of it was given address space.
+    /// Segments that its heaps took.
     pub growths: u64,
-    /// Times that none was left.
+    /// Requests for a segment that failed, since none was left.
     pub refusals: u64,
-    /// Times that pages were given back to the system.
+    /// Times that its heaps returned pages to the kernel.
     pub purges: u64,
-    /// Bytes that were given back, as addresses: not each page was resident.
+    /// Bytes of the returned address ranges; not every page was resident.
     pub purged_bytes: u64,
-    /// Its heaps, by number.
     pub heaps: Vec<HeapReport>,
-    /// What `--validate` found.
+    /// The result of `--validate`.
     pub validation: Option<ValidationReport>,
-    /// Microseconds that reading took; the process was not stopped.
+    /// Duration of the read in microseconds; the process ran meanwhile.
     pub took_us: u64,
 }
 
 /// A heap.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct HeapReport {
-    /// Its number; 1 is that of the process.
+    /// Number of the heap; 1 is the process heap.
     pub heap: u32,
     /// Address of its record.
     pub address: u64,
-    /// Its options, as bits.
+    /// Options as bits.
     pub flags: u32,
-    /// The names of those that are set.
+    /// Names of the set options.
     pub flag_names: Vec<&'static str>,
     /// `standard` or `low-fragmentation`.
     pub front_end: &'static str,
-    /// Pieces of address space, each without a gap.
+    /// Contiguous ranges of address space.
     pub segments: u64,
     /// Bytes of address space.
     pub reserved_bytes: u64,
@@ -86,64 +80,57 @@ pub struct HeapReport {
     pub virtual_bytes: u64,
     /// Bytes in free blocks of the back end.
     pub free_bytes: u64,
-    /// How many free blocks those are.
     pub free_blocks: u64,
-    /// Bytes that were given back to the system or never used.
+    /// Bytes returned to the kernel or never used.
     pub uncommitted_bytes: u64,
-    /// How many ranges those are.
     pub uncommitted_ranges: u64,
     /// Blocks larger than the largest bucket.
     pub virtual_blocks: u64,
-    /// Bytes of them.
     pub virtual_block_bytes: u64,
-    /// Runs of 32 to 128 KiB that were large blocks a moment ago, kept whole for the next ones; they are among the free
-    /// blocks.
+    /// Runs of recently freed large blocks of 32 to 128 KiB, cached for the next ones; the free blocks include them.
     pub cached_runs: u64,
-    /// Bytes of them.
     pub cached_run_bytes: u64,
-    /// Times that somebody had to wait for a lock of the heap, whichever.
+    /// Waits for any lock of the heap.
     pub lock_contention: u64,
-    /// Free of committed, percent; none where nothing is committed.
+    /// Free share of committed memory in percent; none if no memory is committed.
     pub external_fragmentation_percent: Option<f64>,
-    /// Uncommitted inside of virtual, percent; none where nothing is committed.
+    /// Uncommitted share of `virtual_bytes` in percent; none if no memory is committed.
     pub virtual_fragmentation_percent: Option<f64>,
-    /// The low-fragmentation front end; none for a heap without it.
+    /// The low-fragmentation front end, if the heap has one.
     pub front: Option<FrontReport>,
     /// Blocks by size.
     pub distribution: Vec<RangeReport>,
-    /// Units that were changed while they were read: they are counted nowhere else.
+    /// Units that changed during the read; no other value counts them.
     pub moved_units: u64,
 }
 
 /// The low-fragmentation front end of a heap.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct FrontReport {
-    /// Affinity slots that there may be.
+    /// Maximum of affinity slots.
     pub affinity_limit: u64,
-    /// Those in use.
+    /// Affinity slots in use.
     pub affinity_slots: u64,
-    /// Batches of blocks moved from subsegments to a slot that had none, and from a full slot to subsegments.
+    /// Batches of blocks moved from subsegments to an empty slot, and from a full slot to subsegments.
     pub swaps: u64,
-    /// Arrays of slots that were emptied because nobody used them.
+    /// Arrays of idle slots that the heap flushed.
     pub resets: u64,
-    /// Times that somebody had to wait for a lock of the front end: a bucket's, the drain's, or that of a slot that
-    /// restartable sequences do not serve.
+    /// Waits for a lock of the front end: a bucket's, the flush lock, or that of a slot without restartable sequences.
     pub lock_contention: u64,
-    /// Bytes that describe the heap and its blocks, as addresses: not each page is resident.
+    /// Bytes of descriptions of the heap and its blocks; not every page is resident.
     pub metadata_bytes: u64,
-    /// Subsegments now.
+    /// Current number of subsegments.
     pub subsegments: u64,
-    /// Bytes of them.
     pub subsegment_bytes: u64,
-    /// Subsegments made since the start.
+    /// Subsegments taken from the back end since the start.
     pub created: u64,
-    /// Subsegments given back to the back end.
+    /// Subsegments freed to the back end.
     pub deleted: u64,
-    /// Empty subsegments that were used again.
+    /// Empty subsegments reused.
     pub reused: u64,
-    /// Subsegments made of memory that had served something else.
+    /// Subsegments made of memory with another former use.
     pub conversions: u64,
-    /// Empty subsegments kept for their bucket.
+    /// Empty subsegments that their buckets cache.
     pub kept_empty: u64,
     /// Buckets that have subsegments.
     pub buckets: Vec<BucketReport>,
@@ -154,30 +141,29 @@ pub struct FrontReport {
 pub struct BucketReport {
     /// Bytes of its blocks.
     pub block_bytes: u64,
-    /// Subsegments.
     pub subsegments: u64,
-    /// Blocks that they have room for.
+    /// Blocks that the subsegments can hold.
     pub capacity: u64,
     /// Blocks in use.
     pub busy: u64,
-    /// Free blocks at hand in affinity slots.
+    /// Free blocks in affinity slots.
     pub cached: u64,
-    /// Blocks of a hardened heap that rest in quarantine.
+    /// Blocks in the quarantine of a hardened heap.
     pub quarantined: u64,
     /// Free blocks in lists of subsegments.
     pub listed: u64,
-    /// Free blocks of pages that were given back to the system.
+    /// Free blocks in pages returned to the kernel.
     pub absent: u64,
-    /// Blocks that were never handed out.
+    /// Blocks never allocated.
     pub untouched: u64,
 }
 
 /// Blocks of a range of sizes.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RangeReport {
-    /// They are larger than this.
+    /// Exclusive lower bound.
     pub above_bytes: u64,
-    /// They are at most as large as this.
+    /// Inclusive upper bound.
     pub to_bytes: u64,
     /// Of the back end, in use.
     pub back_busy: u64,
@@ -189,56 +175,50 @@ pub struct RangeReport {
     pub front_free: u64,
 }
 
-/// What a walk over everything found.
+/// The result of a walk over all units, free blocks and slots.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct ValidationReport {
-    /// Units looked at.
+    /// Units checked.
     pub units: u64,
-    /// Free blocks looked at.
+    /// Free blocks checked.
     pub free_blocks: u64,
-    /// Blocks in slots looked at.
+    /// Blocks in slots checked.
     pub cached_blocks: u64,
-    /// Blocks in use of hardened heaps whose canary was looked at.
+    /// Blocks in use of hardened heaps with a canary checked.
     pub guarded_blocks: u64,
-    /// Blocks in the quarantine of hardened heaps looked at.
+    /// Blocks in quarantine checked.
     pub quarantined_blocks: u64,
-    /// Things that moved while they were read, and could not be judged.
+    /// Objects that changed during the read, without a verdict.
     pub moved: u64,
-    /// Things that are wrong; 0 where everything is as it should be.
+    /// Inconsistent objects.
     pub damaged: u64,
-    /// Each of them.
     pub damage: Vec<DamageReport>,
 }
 
-/// Something wrong.
+/// An inconsistency.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct DamageReport {
-    /// Heap.
     pub heap: u32,
-    /// Where.
     pub address: u64,
-    /// What.
+    /// Description of the fault.
     pub what: String,
 }
 
-/// What a run of units holds, for the picture.
+/// A run of units, for the map.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Cell {
     /// Number of its first unit.
     pub first: u32,
-    /// Units.
     pub units: u32,
-    /// Heap.
     pub heap: u32,
-    /// What it is.
     pub kind: CellKind,
-    /// Bytes of a block of a subsegment, or bytes asked for of a large block; 0 otherwise.
+    /// Size of the blocks of a subsegment, or of a large block; otherwise 0.
     pub block_bytes: u64,
-    /// Share of its blocks in use, of a subsegment; 1 for a block, 0 for free units.
+    /// Share of the blocks of a subsegment in use; 1 for a block, 0 for free units.
     pub used: f64,
 }
 
-/// What a run of units is.
+/// Content of a run of units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CellKind {
@@ -248,11 +228,11 @@ pub enum CellKind {
     Large,
     /// Coalescing blocks of the Standard front end.
     Standard,
-    /// Free, its pages may be resident.
+    /// Free; its pages may be resident.
     Dirty,
-    /// Free, its pages are not there.
+    /// Free; no page is resident.
     Uncommitted,
-    /// Being changed.
+    /// The heap is freeing it.
     Busy,
 }
 
@@ -267,7 +247,7 @@ impl CellKind {
         CellKind::Busy,
     ];
 
-    /// Its name in styles.
+    /// CSS class.
     pub fn class(self) -> &'static str {
         match self {
             CellKind::Subsegment => "subsegment",
@@ -279,21 +259,20 @@ impl CellKind {
         }
     }
 
-    /// Its name for people.
+    /// Name in the legend.
     pub fn words(self) -> &'static str {
         match self {
-            CellKind::Subsegment => "blocks of a bucket (filled up as far as they are in use)",
+            CellKind::Subsegment => "blocks of a bucket (the filled part is in use)",
             CellKind::Large => "large block",
             CellKind::Standard => "blocks of the Standard front end",
             CellKind::Dirty => "free, committed",
             CellKind::Uncommitted => "free, uncommitted",
-            CellKind::Busy => "being given back",
+            CellKind::Busy => "being freed",
         }
     }
 }
 
 impl Cell {
-    /// What it holds, in words.
     pub fn words(&self) -> String {
         let units = match self.units {
             1 => format!("unit {}", self.first),

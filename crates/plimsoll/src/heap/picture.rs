@@ -1,4 +1,4 @@
-//! The blocks of a heap as a picture: units as coloured cells, row by row.
+//! The map of a heap: an SVG with one coloured cell per unit.
 
 use std::fmt::Write;
 
@@ -6,15 +6,15 @@ use super::model::{Cell, CellKind};
 
 /// Units in a row: 2 MiB.
 const ROW: u32 = 128;
-/// Sides of a cell in pixels.
+/// Side of a cell in pixels.
 const CELL: u32 = 7;
-/// Room on the left for the address.
+/// Width of the addresses on the left.
 const MARGIN: u32 = 100;
-/// Rows that are drawn of a heap; what follows is said in words.
+/// Maximum of rows; a note counts the others.
 const MOST_ROWS: usize = 2048;
 
-/// The picture of a heap's cells, sorted by their first unit, as SVG; the window starts at `window`. The second value
-/// is how many rows were left out.
+/// The map as SVG, and the number of rows left out. `cells` are sorted by their first unit; the window starts at
+/// address `window`.
 pub(super) fn svg(cells: &[Cell], window: u64, unit: u64) -> (String, usize) {
     let pieces: Vec<Piece<'_>> = cells.iter().flat_map(pieces_of).collect();
     let mut rows: Vec<u32> = pieces.iter().map(|piece| piece.row).collect();
@@ -24,7 +24,7 @@ pub(super) fn svg(cells: &[Cell], window: u64, unit: u64) -> (String, usize) {
     let (width, height) = (MARGIN + ROW * CELL, rows.len() as u32 * (CELL + 1) + 4);
     let mut text = format!(
         "<svg class=\"units\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\" role=\"img\" \
-         aria-label=\"units of the heap by what they hold\">"
+         aria-label=\"units of the heap by their content\">"
     );
     let mut pieces = pieces.into_iter().peekable();
     for (at, row) in rows.iter().enumerate() {
@@ -41,10 +41,10 @@ pub(super) fn svg(cells: &[Cell], window: u64, unit: u64) -> (String, usize) {
     (text, left_out)
 }
 
-/// The part of a cell that lies in one row.
+/// The part of a cell in one row.
 struct Piece<'c> {
     row: u32,
-    /// Units before it in the row.
+    /// First unit, within the row.
     start: u32,
     units: u32,
     cell: &'c Cell,
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_subsegment_is_filled_from_below_as_far_as_its_blocks_are_in_use() {
+    fn a_subsegment_is_filled_by_its_share_of_blocks_in_use() {
         let drawn = |used| svg(&[cell(128 + 2, 4, CellKind::Subsegment, used)], 0, 16 << 10).0;
         let at = "x=\"114\" y=\"2\" width=\"27\"";
         for (used, empty) in [(0.0, "7.0"), (0.5, "3.5"), (1.0, "0.0")] {
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_that_are_too_many_are_counted_and_not_drawn() {
+    fn rows_beyond_the_maximum_are_counted() {
         let most = MOST_ROWS as u32;
         let every_other = |rows: u32| -> Vec<Cell> {
             (0..rows)

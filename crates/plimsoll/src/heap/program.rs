@@ -1,4 +1,4 @@
-//! The program to start: where it is, and whether the dynamic linker would load a library into it at all.
+//! Finds the program to start, and checks that the dynamic linker would preload a library into it.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -8,69 +8,56 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use elf::endian::AnyEndian;
-use elf::file::Class;
+use elf::file::{Class, FileHeader, parse_ident};
 use elf::{ElfBytes, abi};
 
 use plimsoll_model::sanitize::sanitize;
 
-/// Why a program cannot be started with the library.
+/// A program cannot start with the library.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProgramError {
-    /// It is nowhere in `PATH` or not at the path (`NotFound`), or cannot be run.
+    /// The program does not exist (`NotFound`) or is not executable.
     #[error("cannot start `{name}`: {source}")]
-    NotStarted {
-        /// As it was asked for.
-        name: String,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// The library would not be loaded.
-    #[error("`{name}` cannot run on this heap: {why}")]
-    NotPreloadable {
-        /// As it was asked for.
-        name: String,
-        /// What stands against it.
-        why: Obstacle,
-    },
+    NotStarted { name: String, source: io::Error },
+    /// The dynamic linker would not load the library.
+    #[error("cannot run `{name}` on this heap: {why}")]
+    NotPreloadable { name: String, why: Obstacle },
 }
 
-/// Why the dynamic linker would not load the library.
+/// The reason that the dynamic linker would not load the library.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Obstacle {
-    /// No dynamic linker is called for it.
-    #[error("{} is statically linked, so no library can be preloaded; its malloc is part of it", .0.display())]
+    #[error("{} is statically linked, with its own malloc; link it dynamically", .0.display())]
     Static(PathBuf),
-    /// It gets rights that the caller has not.
-    #[error("{} runs with other rights than yours (set-user-ID, set-group-ID or capabilities), and the dynamic linker ignores LD_PRELOAD then; run it as its owner", .0.display())]
+    /// It has set-user-ID, set-group-ID or capabilities that the caller lacks.
+    #[error("{} is set-user-ID, set-group-ID or has capabilities, so the dynamic linker ignores LD_PRELOAD; run it as its owner", .0.display())]
     Privileged(PathBuf),
-    /// It is of another kind of processor.
     #[error("{} is for another processor or word size than the library", .0.display())]
     OtherMachine(PathBuf),
-    /// Its own malloc is found first.
-    #[error("{} brings a malloc of its own, which stands before that of any library", .0.display())]
+    /// It defines `malloc`, which precedes that of any library.
+    #[error("{} defines a malloc of its own, which precedes that of a library", .0.display())]
     OwnMalloc(PathBuf),
 }
 
-/// A program that the library can be loaded into.
+/// A program into which the library can be preloaded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Program {
-    /// As it was asked for: what the program sees as its name.
+    /// Name on the command line; the program gets it as its first argument.
     pub name: OsString,
-    /// Its file.
     pub path: PathBuf,
 }
 
-/// How many interpreters of scripts are followed, as the kernel does.
+/// Maximum depth of interpreters of scripts, as in the kernel.
 const INTERPRETERS: usize = 5;
 
 impl Program {
-    /// Finds `name` as a shell does, and looks whether the library would be loaded into it. Of a script its interpreter
-    /// is looked at.
+    /// Finds `name` as a shell does, and checks that the library can be preloaded into it, or into the interpreter of a
+    /// script.
     ///
     /// # Errors
-    /// [`ProgramError`]: there is none, it cannot be run, or not with the library.
+    /// [`ProgramError`] if the program does not exist, is not executable, or cannot run with the library.
     pub fn find(name: &OsStr, search_path: Option<&OsStr>) -> Result<Program, ProgramError> {
         let spoken = || sanitize(&name.to_string_lossy()).into_owned();
         let path = located(name, search_path).map_err(|source| ProgramError::NotStarted {
@@ -87,7 +74,7 @@ impl Program {
     }
 }
 
-/// The file of a program: at the path that holds a slash, or the first that can be run in the folders of `PATH`.
+/// The file of a program: `name` if it has a slash, otherwise the first executable one in the folders of `PATH`.
 fn located(name: &OsStr, search_path: Option<&OsStr>) -> io::Result<PathBuf> {
     if name.as_bytes().contains(&b'/') {
         runnable(Path::new(name))?;
@@ -109,7 +96,7 @@ fn located(name: &OsStr, search_path: Option<&OsStr>) -> io::Result<PathBuf> {
     Err(worst)
 }
 
-/// Whether the user may run a file.
+/// Checks that the user may execute a file.
 fn runnable(path: &Path) -> io::Result<()> {
     if !fs::metadata(path)?.is_file() {
         return Err(rustix::io::Errno::ACCESS.into());
@@ -117,8 +104,7 @@ fn runnable(path: &Path) -> io::Result<()> {
     Ok(rustix::fs::access(path, rustix::fs::Access::EXEC_OK)?)
 }
 
-/// What stands against loading the library. What cannot be read (a program that may be run, not read) is left to the
-/// kernel.
+/// The obstacle to preloading, if any. A program that is executable but unreadable has no known obstacle.
 fn obstacle(path: &Path) -> Option<Obstacle> {
     let mut path = path.to_owned();
     for _ in 0..INTERPRETERS {
@@ -126,7 +112,7 @@ fn obstacle(path: &Path) -> Option<Obstacle> {
         let mut head = [0; 256];
         let length = read_up_to(&file, &mut head)?;
         match &head[..length] {
-            // The kernel takes no rights from a script, but from its interpreter.
+            // The kernel ignores set-user-ID of scripts and honours that of interpreters.
             [b'#', b'!', line @ ..] => path = interpreter(line)?,
             [0x7f, b'E', b'L', b'F', ..] => {
                 return if is_privileged(&path) {
@@ -153,7 +139,7 @@ fn read_up_to(mut file: &File, buffer: &mut [u8]) -> Option<usize> {
     Some(length)
 }
 
-/// The program of a script's first line.
+/// The interpreter in the first line of a script.
 fn interpreter(line: &[u8]) -> Option<PathBuf> {
     let line = line.split(|byte| *byte == b'\n').next()?;
     let mut words = line
@@ -163,7 +149,7 @@ fn interpreter(line: &[u8]) -> Option<PathBuf> {
     Some(PathBuf::from(OsStr::from_bytes(first)))
 }
 
-/// Whether a program gets rights that its caller has not, so that the kernel tells the dynamic linker to be careful.
+/// Whether the program gets rights that the caller lacks, so that the kernel sets AT_SECURE.
 fn is_privileged(path: &Path) -> bool {
     let Ok(found) = fs::metadata(path) else {
         return false;
@@ -179,18 +165,22 @@ fn is_privileged(path: &Path) -> bool {
     as_user || as_group || capable
 }
 
-/// What an ELF file says against it: it is of another machine than this program, names no dynamic linker, or brings a
-/// malloc of its own. What makes no sense is left to the kernel.
+/// The obstacle in an ELF file: another machine than this program's, no dynamic linker, or a malloc of its own. An
+/// invalid file has no known obstacle: `execve` reports it.
 fn obstacle_of_elf(path: PathBuf) -> Option<Obstacle> {
     #[cfg(target_arch = "x86_64")]
     const MACHINE: u16 = abi::EM_X86_64;
     #[cfg(target_arch = "aarch64")]
     const MACHINE: u16 = abi::EM_AARCH64;
     let bytes = fs::read(&path).ok()?;
-    let file = ElfBytes::<AnyEndian>::minimal_parse(&bytes).ok()?;
-    if file.ehdr.class == Class::ELF32 || file.ehdr.e_machine != MACHINE {
+    // The header alone first: it names the machine also where the rest is cut off or of another layout.
+    let ident = parse_ident::<AnyEndian>(&bytes).ok()?;
+    let class = ident.1;
+    let header = FileHeader::parse_tail(ident, bytes.get(abi::EI_NIDENT..)?).ok()?;
+    if class == Class::ELF32 || header.e_machine != MACHINE {
         return Some(Obstacle::OtherMachine(path));
     }
+    let file = ElfBytes::<AnyEndian>::minimal_parse(&bytes).ok()?;
     let mut segments = file.segments().into_iter().flatten();
     if segments.all(|segment| segment.p_type != abi::PT_INTERP) {
         return Some(Obstacle::Static(path));

@@ -1,11 +1,10 @@
-//! Counts to reports.
+//! Converts the counts of `plimsoll_lfh::inspect` to reports.
 
 use plimsoll_lfh::inspect::{Distribution, HeapRecord, HeapStatistics, RANGES, Run};
 use plimsoll_lfh::{Bucket, FrontEnd, UNIT, UnitKind};
 
 use super::model::{BucketReport, Cell, CellKind, FrontReport, HeapReport, RangeReport};
 
-/// A heap's report.
 pub(super) fn report(record: &HeapRecord, counts: &HeapStatistics) -> HeapReport {
     let percent = |share: Option<f64>| share.map(|share| share * 100.0);
     let front = (record.front_end == FrontEnd::LowFragmentation).then(|| front(record, counts));
@@ -95,7 +94,7 @@ fn ranges(counts: &HeapStatistics) -> Vec<RangeReport> {
         .collect()
 }
 
-/// What a run is in the picture: two cells for a free extent of which only the start is committed.
+/// The cells of a run in the map: two for a free extent of which only the start is committed.
 pub(super) fn cells(run: &Run, used: f64) -> impl Iterator<Item = Cell> {
     let description = &run.description;
     let cell = |first, units, kind, block_bytes| Cell {

@@ -13,19 +13,18 @@ use super::model::{
 use super::report;
 use plimsoll_monitor::processes::{Depth, Process, list};
 
-/// A survey, and what a picture of it needs.
+/// A survey with the cells of its map.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Stat {
-    /// The figures.
     pub survey: HeapSurvey,
-    /// Of each process of the survey, its units.
+    /// For each process of the survey.
     pub cells: Vec<Vec<Cell>>,
 }
 
-/// The heaps of one process, which goes on meanwhile; with `check`, they are validated too.
+/// Reads the heaps of one process while it runs; validates them if `check` is set.
 ///
 /// # Errors
-/// Where there is no such process, it does not run on this heap, or may not be looked into.
+/// [`HeapStatError`] if the process does not exist, does not run on this heap, or is unreadable.
 pub fn stat(pid: u32, check: bool) -> Result<Stat, HeapStatError> {
     let name = Process::read(pid, Depth::Counters)
         .map_err(|source| match source.kind() {
@@ -49,11 +48,11 @@ pub fn stat(pid: u32, check: bool) -> Result<Stat, HeapStatError> {
     })
 }
 
-/// The heaps of every process of this machine that runs on this heap.
+/// Reads the heaps of every process that runs on this heap.
 ///
 /// # Errors
-/// Where `/proc` cannot be listed. Processes that may not be looked into are counted, and those that cannot be read are
-/// told.
+/// [`HeapStatError::Proc`] if `/proc` is unreadable. The survey counts processes without access, and lists those that
+/// fail otherwise.
 pub fn stat_all(check: bool) -> Result<Stat, HeapStatError> {
     let found = list(Depth::Counters).map_err(|source| HeapStatError::Proc {
         path: "/proc".to_owned(),
@@ -73,13 +72,13 @@ pub fn stat_all(check: bool) -> Result<Stat, HeapStatError> {
                 cells.push(own);
             }
             Err(HeapStatError::Denied { .. }) => survey.denied += 1,
-            // It has ended, is about to, or is none of ours.
+            // The process has ended, is ending, or runs on another heap.
             Err(
                 HeapStatError::NotOnThisHeap { .. }
                 | HeapStatError::NoSuchProcess { .. }
                 | HeapStatError::Ended { .. },
             ) => {}
-            // One process must not hide the others.
+            // One unreadable process must not hide the others.
             Err(error) => survey.unread.push(UnreadHeaps {
                 pid: process.identity.pid,
                 damaged: matches!(error, HeapStatError::Damaged { .. }),

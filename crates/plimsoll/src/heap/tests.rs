@@ -1,5 +1,5 @@
-//! What is told of heaps, from made-up counts: each figure is another number, so that none can stand in the place of
-//! another one unseen.
+//! The document, text and report of heaps from synthetic counts. Each value is unique, so that a swap of two values
+//! shows.
 
 use std::collections::BTreeSet;
 
@@ -7,14 +7,14 @@ use plimsoll_lfh::inspect::{BucketStatistics, Description, FrontCounts, HeapReco
 use plimsoll_lfh::{FrontEnd, Heap, HeapOptions, UnitKind};
 use serde_json::Value;
 
-use super::html::page;
+use super::html::html;
 use super::model::{
     Cell, DamageReport, HEAP_SCHEMA, HeapReport, HeapSurvey, ProcessHeaps, UnreadHeaps, ValidationReport,
 };
 use super::report::{cells, report};
 use super::text::{HeapDetail, render};
 
-/// The record of a heap, of which the caller makes up what matters.
+/// A valid record of a heap; the caller changes fields.
 fn record(number: u32, front_end: FrontEnd) -> HeapRecord {
     let heap = Heap::new(HeapOptions::default()).expect("there is memory");
     let (mut record, _) = heap.statistics().expect("the heap was made");
@@ -78,7 +78,7 @@ fn bucket(subsegments: u64, blocks: [u64; 6]) -> BucketStatistics {
     }
 }
 
-/// As fragmented as that of the verbosity.
+/// As fragmented as the heap in Probert's talk.
 fn standard() -> HeapReport {
     let mut counts = HeapStatistics::default();
     counts.segments = 1;
@@ -133,7 +133,7 @@ fn survey() -> HeapSurvey {
     }
 }
 
-/// Every number of a document but those of its distribution, which counts again what buckets have.
+/// Every number of a document except its distribution, which repeats those of the buckets.
 fn numbers(document: &Value, into: &mut Vec<String>) {
     match document {
         Value::Number(number) => into.push(number.to_string()),
@@ -210,7 +210,7 @@ fn the_word_on_fragmentation_begins_above_a_tenth() {
     assert_eq!(said(112), (true, true, true));
 }
 
-/// The cells of runs of heap 2: so many units of each kind, one behind the other.
+/// The cells of adjacent runs of heap 2, by kind and number of units.
 fn cells_of(runs: &[(UnitKind, u32)]) -> Vec<Cell> {
     let mut first = 0;
     let run = |(kind, length): &(UnitKind, u32)| {
@@ -233,7 +233,7 @@ fn cells_of(runs: &[(UnitKind, u32)]) -> Vec<Cell> {
 }
 
 #[test]
-fn the_page_has_a_legend_with_the_bytes_of_each_kind() {
+fn the_report_has_a_legend_with_the_bytes_of_each_kind() {
     let cells = cells_of(&[
         (UnitKind::Subsegment, 2),
         (UnitKind::Large, 5),
@@ -243,15 +243,15 @@ fn the_page_has_a_legend_with_the_bytes_of_each_kind() {
         (UnitKind::Subsegment, 1),
         (UnitKind::Busy, 9),
     ]);
-    let page = page(&survey(), &[cells]);
+    let page = html(&survey(), &[cells]);
     for (class, words) in [
-        ("subsegment", "as far as they are in use): 48.0 KiB<"),
+        ("subsegment", "the filled part is in use): 48.0 KiB<"),
         ("large", "large block: 80.0 KiB<"),
         ("standard", "Standard front end: 96.0 KiB<"),
         // Three units of the free extent, and the cached run.
         ("dirty", "free, committed: 112 KiB<"),
         ("uncommitted", "free, uncommitted: 128 KiB<"),
-        ("busy", "being given back: 144 KiB<"),
+        ("busy", "being freed: 144 KiB<"),
     ] {
         let entry = page
             .split("<li>")
@@ -268,7 +268,7 @@ fn the_page_has_a_legend_with_the_bytes_of_each_kind() {
 }
 
 #[test]
-fn the_page_says_how_many_rows_it_leaves_out() {
-    let page = page(&survey(), &[cells_of(&[(UnitKind::Large, 128 * 2050)])]);
+fn the_report_counts_rows_left_out() {
+    let page = html(&survey(), &[cells_of(&[(UnitKind::Large, 128 * 2050)])]);
     assert!(page.contains("2 more rows are not drawn."));
 }

@@ -1,4 +1,4 @@
-//! Heaps as text for a terminal, in the columns of the debugger that they are known from.
+//! Heaps as text for a terminal, with the columns of the Windows debugger (`!heap -s`).
 
 use std::fmt::Write;
 
@@ -8,21 +8,20 @@ use super::model::{FrontReport, HeapReport, HeapSurvey, ProcessHeaps, Validation
 use plimsoll_model::quantity::{bytes, seconds};
 use plimsoll_model::sanitize::sanitize;
 
-/// Percent of fragmentation from which it is worth a word: as the literature has it, 10 to 15.
+/// Percent of fragmentation above which a heap gets a line about it; the literature has 10 to 15.
 const FRAGMENTED_PERCENT: f64 = 10.0;
 
-/// Which heaps are told in full.
+/// The heaps to print in full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HeapDetail {
-    /// None: the table alone.
+    /// None: only the table.
     Table,
-    /// The heap of the process.
+    /// The process heap.
     First,
-    /// Every heap.
     All,
 }
 
-/// The survey as text. Ends with a line feed.
+/// The survey as text with a final line feed.
 pub fn render(survey: &HeapSurvey, detail: HeapDetail) -> String {
     let mut text = String::new();
     for (at, process) in survey.processes.iter().enumerate() {
@@ -35,13 +34,13 @@ pub fn render(survey: &HeapSurvey, detail: HeapDetail) -> String {
         let _ = writeln!(text, "! {}", sanitize(&unread.why));
     }
     if survey.processes.is_empty() && survey.unread.is_empty() {
-        text.push_str("no process that this user may look into runs on this heap\n");
+        text.push_str("no process that this user can read runs on this heap\n");
     }
     if survey.denied > 0 {
         let _ = writeln!(
             text,
-            "- {} may not be looked into by this user",
-            counted(survey.denied.into(), "process", "processes")
+            "- this user cannot read {}",
+            counted(survey.denied.into(), "other process", "other processes")
         );
     }
     text
@@ -67,19 +66,19 @@ fn process_text(text: &mut String, process: &ProcessHeaps, detail: HeapDetail) {
         seconds(process.took_us as f64 / 1e6)
     );
     table(text, &process.heaps);
-    let told = match detail {
+    let full = match detail {
         HeapDetail::Table => 0,
         HeapDetail::First => 1,
         HeapDetail::All => process.heaps.len(),
     };
-    if told > 0 {
+    if full > 0 {
         window_text(text, process);
     }
-    for heap in process.heaps.iter().take(told) {
+    for heap in process.heaps.iter().take(full) {
         heap_text(text, heap);
     }
-    if told < process.heaps.len() && detail == HeapDetail::First {
-        text.push_str("\n--all-heaps tells the others in full\n");
+    if full < process.heaps.len() && detail == HeapDetail::First {
+        text.push_str("\n--all-heaps prints the others in full\n");
     }
     if let Some(validation) = &process.validation {
         validation_text(text, validation);
@@ -133,7 +132,7 @@ fn window_text(text: &mut String, process: &ProcessHeaps) {
     let times = |count| counted(count, "time", "times");
     let _ = writeln!(
         text,
-        "Address space grew {}, and was refused {}; pages were given back {}, {}",
+        "Address space grew {}, refused {}; pages returned to the kernel {}, {}",
         times(process.growths),
         times(process.refusals),
         times(process.purges),
@@ -190,15 +189,13 @@ fn heap_text(text: &mut String, heap: &HeapReport) {
     if let Some(front) = &heap.front {
         front_text(text, front);
     } else if heap.external_fragmentation_percent > Some(FRAGMENTED_PERCENT) {
-        text.push_str(
-            "  The low-fragmentation front end would help: more than 10 % are lost to fragmentation.\n",
-        );
+        text.push_str("  The low-fragmentation front end would help: fragmentation is above 10 %.\n");
     }
     distribution_text(text, heap);
     if heap.moved_units > 0 {
         let _ = writeln!(
             text,
-            "  {} units were changed while they were read and are not counted.",
+            "  {} units changed during the read and are not counted.",
             heap.moved_units
         );
     }
@@ -296,14 +293,14 @@ fn validation_text(text: &mut String, validation: &ValidationReport) {
         validation.cached_blocks,
         match validation.damaged {
             0 => "no damage".to_owned(),
-            MOST_DAMAGES => format!("{MOST_DAMAGES} damages, where the walk ended: there may be more"),
+            MOST_DAMAGES => format!("{MOST_DAMAGES} damages; the walk ended there"),
             some => counted(some, "damage", "damages"),
         }
     );
     if validation.moved > 0 {
         let _ = writeln!(
             text,
-            "  {} moved while they were read and were not judged",
+            "  {} changed during the read and have no verdict",
             validation.moved
         );
     }

@@ -205,7 +205,7 @@ static void figures(void) {
     malloc_stats();
 }
 
-// Where a few blocks are left of many, what was given back to the system is neither in use nor free.
+// If few of many blocks remain, memory that returned to the kernel is neither in use nor free.
 static void figures_of_few_that_are_left(void) {
     enum { COUNT = 40000, SIZE = 400, LEFT_OF_40 = 8 };
     static char *blocks[COUNT];

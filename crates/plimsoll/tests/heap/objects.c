@@ -67,7 +67,7 @@ static void hardened(void) {
     use(plimsoll_heap_process());
 }
 
-// Where a few blocks are left of many, what was given back to the system is neither in use nor free.
+// If few of many blocks remain, memory that returned to the kernel is neither in use nor free.
 static void sparse(void) {
     enum { COUNT = 40000, SIZE = 400 };
     static char *blocks[COUNT];

@@ -1,5 +1,5 @@
 // What is hard for a heap, one mode a run: `stress fork|signals|churn|exhaustion`. Every block is filled with a byte of
-// its own and checked before it is given back. Prints what was done, or the first mistake.
+// its own and checked before its free. Prints what was done, or the first mistake.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>

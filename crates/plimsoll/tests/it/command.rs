@@ -62,7 +62,7 @@ fn json_documents_are_versioned_and_alone_on_standard_output() {
 }
 
 #[test]
-fn what_list_names_show_prints_and_check_accepts() {
+fn every_listed_scenario_shows_and_checks() {
     let list = json(&["list", "--json"]);
     let names: Vec<&str> = list["scenarios"]
         .as_array()
@@ -128,7 +128,7 @@ fn changes_stand_behind_set_or_behind_the_scenario() {
 }
 
 #[test]
-fn a_change_without_a_scenario_says_what_to_write() {
+fn a_change_without_a_scenario_is_a_usage_error() {
     let output = plimsoll(&["run", "N=5", "S=10M"]);
     let said = String::from_utf8_lossy(&output.stderr);
     for words in ["`N=5`", "plimsoll run thrash N=5", "plimsoll run tour N=5"] {
@@ -241,7 +241,7 @@ fn no_color_is_honoured_and_always_overrides_it() {
 }
 
 #[test]
-fn a_folder_that_is_no_recording_is_said_to_be_none() {
+fn a_folder_without_a_recording_is_a_usage_error() {
     let folder = tempfile::tempdir().expect("a folder");
     let output = plimsoll_testkit::command(PLIMSOLL)
         .arg("report")

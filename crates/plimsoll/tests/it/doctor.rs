@@ -250,7 +250,7 @@ fn as_nobody<T: Send>(work: impl FnOnce() -> T + Send) -> T {
 
 const SCHEME: &str = "sys/kernel/mm/damon/admin/kdamonds/0/contexts/0/schemes/0";
 
-/// A monitor that pages out what rested for a minute.
+/// A DAMON scheme that pages out pages idle for a minute.
 fn paging_out() -> Machine {
     let context = "sys/kernel/mm/damon/admin/kdamonds/0/contexts/0";
     modern_host()

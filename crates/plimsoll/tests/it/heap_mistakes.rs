@@ -139,7 +139,7 @@ const BEHIND: &[(Under, &str, &[usize])] = &[
 ];
 
 #[test]
-fn mistakes_are_stopped_with_words_for_what_they_are() {
+fn mistakes_end_the_program_with_their_description() {
     let Some(program) = mistaken() else { return };
     println!(
         "{:<24} {:>6}  {:<10} {:<10} hardened",
@@ -187,7 +187,7 @@ fn check(what: &str, found: &End, wanted: Option<&str>) {
 }
 
 #[test]
-fn what_was_freed_cannot_be_read_in_a_hardened_heap() {
+fn freed_memory_reads_as_zero_in_a_hardened_heap() {
     let Some(program) = mistaken() else { return };
     for size in ALL {
         let output = run(&program, Under::Hardened, "read-after-free", *size);

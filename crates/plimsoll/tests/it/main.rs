@@ -1,4 +1,4 @@
-//! Integration tests of the laboratory, one file a topic.
+//! Integration tests of the command and its libraries, one file per topic.
 
 mod analysis;
 mod architecture;

@@ -10,7 +10,6 @@ mod round_trip;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use plimsoll_model::columns::{COLUMNS, Row};
 use plimsoll_model::recording::Recording;
@@ -149,12 +148,12 @@ pub(crate) fn read_by_others(folder: &Path, csv: &[u8]) -> String {
     let mut answers = String::new();
     for module in ["pyarrow", "duckdb"] {
         let import = ["-c", &format!("import {module}")];
-        let there = Command::new("python3").args(import).output();
+        let there = plimsoll_testkit::command("python3").args(import).output();
         let there = there.is_ok_and(|output| output.status.success());
         if !capability(module, there, "python3 cannot import it") {
             continue;
         }
-        let output = Command::new("python3")
+        let output = plimsoll_testkit::command("python3")
             .arg(&script)
             .args(["--with", module, "--csv"])
             .args([expected.path(), folder])

@@ -157,7 +157,7 @@ fn an_empty_run_still_makes_a_page_and_a_summary() {
     assert!(!html.contains("NaN"));
     assert_eq!(
         terminal::summary(&page.results, &page.groups, 80, false),
-        "No trial ended: there is nothing to judge.\n"
+        "No trial ended: the run has no result.\n"
     );
 }
 

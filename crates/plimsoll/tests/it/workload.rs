@@ -8,7 +8,8 @@ use std::process::{Command as Process, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use plimsoll_lab::workload::protocol::{Command, Cost, Reply, Verification};
+use plimsoll_lab::workload::Cost;
+use plimsoll_lab::workload::protocol::{Command, Reply, Verification};
 use plimsoll_lab::workload::{Worker, WorkerError, WorkerOptions};
 use plimsoll_model::scenario::{FillClass, ThpMode};
 
@@ -163,9 +164,12 @@ fn a_worker_killed_from_outside_is_noticed_at_once() {
         "{error:?}"
     );
     assert!(noticed.saturating_duration_since(killed) < Duration::from_secs(2));
-    // And again, with words, however often it is asked.
-    let text = call(&mut worker, &Command::Trim).unwrap_err().to_string();
-    assert!(text.contains("signal 9"), "{text}");
+    // Each further call returns the same error.
+    let again = call(&mut worker, &Command::Trim).unwrap_err();
+    assert!(
+        matches!(again, WorkerError::Died { signal: Some(9), .. }),
+        "{again:?}"
+    );
 }
 
 #[test]
@@ -233,7 +237,7 @@ fn holding_memory_burns_no_cpu() {
 }
 
 #[test]
-fn what_cannot_be_held_is_refused_and_the_worker_goes_on() {
+fn a_failed_fill_is_an_error_and_the_worker_continues() {
     let mut worker = worker();
     let huge = Command::Fill {
         bytes: 99 << 40,

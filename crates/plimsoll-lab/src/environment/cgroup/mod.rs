@@ -14,27 +14,24 @@ use std::time::{Duration, Instant};
 use plimsoll_proc::cgroup::{CgroupVersion, Hierarchy, MemoryCgroup, PROCESSES};
 use serde::Serialize;
 
-use super::cleanup::Undone;
+use super::undo::{UndoError, Undone};
 
-use super::error::{EnvironmentError, UndoError};
-use super::journal::Change;
-use super::session::Session;
+use super::change::Change;
+use super::error::EnvironmentError;
+use super::journal::Journal;
 
 pub(super) use v2::{find_parent, undo_controller};
 
 /// How long the processes of a cgroup may take to be gone before those that remain are moved out.
 const EMPTY_WITHIN: Duration = Duration::from_secs(3);
-/// How long an emptied cgroup may be busy: the kernel still frees what its processes held.
+/// How long an emptied cgroup may be busy: the kernel still frees the memory of its processes.
 const REMOVED_WITHIN: Duration = Duration::from_secs(10);
-/// Bytes that the kernel is asked to reclaim at once: it does not come back before it has tried.
+/// Bytes of one reclaim request: the write returns only after the kernel has tried.
 const STEP: u64 = 64 << 20;
-/// Pause between two looks.
 const POLL: Duration = Duration::from_millis(10);
 
-/// What a new cgroup allows.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct CgroupSettings {
-    /// Bytes of memory.
     pub(super) limit: u64,
     /// Its own swappiness, where the version has one (v1).
     pub(super) swappiness: Option<u32>,
@@ -42,20 +39,18 @@ pub(super) struct CgroupSettings {
     pub(super) swap: bool,
 }
 
-/// The memory cgroup of a run.
 #[derive(Debug, Clone)]
 pub struct Cgroup(MemoryCgroup);
 
-/// What [`Cgroup::reclaim`] came to.
+/// Result of [`Cgroup::reclaim`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Reclaimed {
-    /// Bytes asked for.
     pub asked: u64,
     /// Bytes that the cgroup used before.
     pub before: u64,
     /// Bytes that it used after.
     pub after: u64,
-    /// Whether the kernel says that it reclaimed all that was asked. A partial reclaim is no error.
+    /// Whether the kernel reclaimed all of `asked`. A partial reclaim is no error.
     pub complete: bool,
     /// The control file that did it: `memory.reclaim`, `memory.high` or `memory.limit_in_bytes`.
     pub mechanism: &'static str,
@@ -69,21 +64,21 @@ impl Reclaimed {
 }
 
 impl Cgroup {
-    /// Makes `plimsoll-<run>` where `hierarchy` has room for it. Undone through the session.
+    /// Makes `plimsoll-<run>` where `hierarchy` has room for it. Undone through the journal.
     pub(super) fn create(
-        session: &mut Session,
+        journal: &mut Journal,
         hierarchy: &Hierarchy,
         settings: CgroupSettings,
     ) -> Result<Cgroup, EnvironmentError> {
         let parent = match hierarchy.version {
             CgroupVersion::V1 => hierarchy.own.clone(),
-            CgroupVersion::V2 => v2::parent(session, hierarchy)?,
+            CgroupVersion::V2 => v2::parent(journal, hierarchy)?,
         };
         // The number of the change makes the name unique among the trials of a run.
-        let path = parent.join(format!("plimsoll-{}-{}", session.run(), session.mark()));
-        let number = session.record(Change::Cgroup { path: path.clone() })?;
+        let path = parent.join(format!("plimsoll-{}-{}", journal.run(), journal.next_number()));
+        let number = journal.record(Change::Cgroup { path: path.clone() })?;
         if let Err(source) = fs::create_dir(&path) {
-            session.record_undone(number)?;
+            journal.record_undone(number)?;
             return Err(EnvironmentError::system(
                 format!("make the cgroup {}", path.display()),
                 source,
@@ -94,12 +89,10 @@ impl Cgroup {
         Ok(Cgroup(group))
     }
 
-    /// Version of its interface.
     pub fn version(&self) -> CgroupVersion {
         self.0.version()
     }
 
-    /// Its folder.
     pub fn path(&self) -> &Path {
         self.0.path()
     }
@@ -133,7 +126,7 @@ impl Cgroup {
         Ok(self.0.oom_kills()?)
     }
 
-    /// Its limit in bytes; `None` where there is none.
+    /// Its limit in bytes; `None` without a limit.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -141,8 +134,7 @@ impl Cgroup {
         Ok(self.0.limit()?)
     }
 
-    /// Sets its limit, having the kernel reclaim what is above it. Gone with the cgroup, so that nothing has to be
-    /// undone.
+    /// Sets its limit; the kernel reclaims the memory above it. The limit ends with the cgroup and needs no undoing.
     ///
     /// # Errors
     /// [`EnvironmentError::LimitNotReached`] where the kernel cannot reclaim enough; the limit is then as it was.
@@ -168,8 +160,8 @@ impl Cgroup {
         })
     }
 
-    /// Sets its soft ceiling (`memory.high`), above which its processes reclaim and are held back, having the kernel
-    /// reclaim what is above it; `None` is none.
+    /// Sets its soft ceiling (`memory.high`), above which the kernel throttles its processes and reclaims; `None`
+    /// removes it.
     ///
     /// # Errors
     /// [`EnvironmentError::NoHigh`] on v1, which has none; [`EnvironmentError::ReclaimTimedOut`] and
@@ -191,9 +183,8 @@ impl Cgroup {
         self.version().limit_file()
     }
 
-    /// Asks the kernel to reclaim `bytes`, and returns when it has done what it could. It is asked for a step at a
-    /// time, so that the reclaim ends soon after `timeout` or when `interrupted` becomes true. The limit is
-    /// afterwards as it was before, whatever happened.
+    /// Has the kernel reclaim `bytes`, in steps, so that the reclaim ends soon after `timeout` or `interrupted`. The
+    /// limit afterwards equals the limit before, also after an error.
     ///
     /// # Errors
     /// [`EnvironmentError::ReclaimTimedOut`], [`EnvironmentError::Interrupted`], and an error of the system when the
@@ -237,7 +228,6 @@ fn configure(cgroup: &MemoryCgroup, settings: CgroupSettings) -> Result<(), Envi
     Ok(())
 }
 
-/// How long a reclaim may go on.
 #[derive(Debug)]
 struct Patience<'a> {
     start: Instant,
@@ -268,7 +258,7 @@ impl<'a> Patience<'a> {
     }
 }
 
-/// Goes through `bytes` in steps of [`STEP`]; `step` gets the bytes of each as a range, and says whether to go on.
+/// Goes through `bytes` in steps of [`STEP`]; `step` gets the bytes of each as a range, and returns whether to go on.
 /// Returns whether the end was reached.
 fn stepwise(
     bytes: u64,
@@ -312,7 +302,7 @@ pub(super) fn undo(path: &Path) -> Result<Undone, UndoError> {
             && let Some(parent) = path.parent()
         {
             for pid in remaining {
-                // What cannot be moved shows in the reason above once the time is over.
+                // A process that cannot move appears in the error above once the time is over.
                 let _ = of(parent).add_process(pid);
             }
         }
@@ -325,7 +315,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reclaim_ends_between_two_steps_when_a_stop_is_asked_for() {
+    fn a_stop_ends_a_reclaim_between_two_steps() {
         let stop = AtomicBool::new(false);
         let patience = Patience::new(Duration::from_secs(60), &stop);
         let mut steps = Vec::new();
@@ -339,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reclaim_ends_between_two_steps_when_its_time_is_over() {
+    fn a_timeout_ends_a_reclaim_between_two_steps() {
         let stop = AtomicBool::new(false);
         let patience = Patience::new(Duration::from_millis(20), &stop);
         let mut steps = 0;
@@ -357,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_cover_all_bytes_once_and_end_where_nothing_is_to_be_had() {
+    fn steps_cover_all_bytes_once_and_end_without_progress() {
         let stop = AtomicBool::new(false);
         let patience = Patience::new(Duration::MAX, &stop);
         for (bytes, expected) in [(0, 0), (1, 1), (STEP, 1), (2 * STEP + 1, 3)] {

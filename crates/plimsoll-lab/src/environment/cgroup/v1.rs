@@ -8,8 +8,8 @@ use super::{Patience, stepwise};
 /// Attempts at lowering the limit that bring nothing before reclaim is over.
 const FRUITLESS_ATTEMPTS: u32 = 3;
 
-/// Sets the limit, which makes the kernel reclaim what is above it. False where it could not reclaim enough: the limit
-/// is then as it was.
+/// Sets the limit, which makes the kernel reclaim the memory above it. False if it cannot reclaim enough: the limit
+/// then stays.
 pub(super) fn set_limit(
     cgroup: &MemoryCgroup,
     bytes: u64,
@@ -18,8 +18,8 @@ pub(super) fn set_limit(
     lower(cgroup, bytes, patience)
 }
 
-/// Lowers the limit step by step by as much as is to go, which makes the kernel reclaim, and puts it back. The kernel refuses
-/// (EBUSY) a limit that it cannot reach, having reclaimed what it could.
+/// Lowers the limit step by step, which makes the kernel reclaim, and restores it. The kernel refuses (EBUSY) a limit
+/// that it cannot reach, after a partial reclaim.
 pub(super) fn reclaim(
     cgroup: &MemoryCgroup,
     used: u64,

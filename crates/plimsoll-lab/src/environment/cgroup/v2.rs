@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 
 use plimsoll_proc::cgroup::{CgroupVersion, HIGH, Hierarchy, MemoryCgroup, RECLAIM, SUBTREE_CONTROL};
 
-use super::super::cleanup::Undone;
+use super::super::undo::{UndoError, Undone};
 
-use super::super::error::{EnvironmentError, UndoError};
-use super::super::journal::Change;
-use super::super::session::Session;
+use super::super::change::Change;
+use super::super::error::EnvironmentError;
+use super::super::journal::Journal;
 use super::{Patience, stepwise};
 
 /// The nearest of our own cgroups, upwards, whose children have the memory controller and in which this user may
@@ -24,15 +24,15 @@ pub(in super::super) fn find_parent(hierarchy: &Hierarchy) -> Option<PathBuf> {
 
 /// Where the run's cgroup is made; if nowhere on the way up the children have the memory controller, it is enabled
 /// for those of the root, which alone may hold processes and children.
-pub(super) fn parent(session: &mut Session, hierarchy: &Hierarchy) -> Result<PathBuf, EnvironmentError> {
+pub(super) fn parent(journal: &mut Journal, hierarchy: &Hierarchy) -> Result<PathBuf, EnvironmentError> {
     if let Some(path) = find_parent(hierarchy) {
         return Ok(path);
     }
     let root = hierarchy.mount.clone();
     let group = MemoryCgroup::new(&root, CgroupVersion::V2);
-    let number = session.record(Change::MemoryController { cgroup: root.clone() })?;
+    let number = journal.record(Change::MemoryController { cgroup: root.clone() })?;
     if let Err(error) = group.give_controller(true) {
-        session.record_undone(number)?;
+        journal.record_undone(number)?;
         return Err(EnvironmentError::system_with(
             format!(
                 "enable the memory controller in {}",
@@ -58,10 +58,7 @@ pub(in super::super) fn undo_controller(cgroup: &Path) -> Result<Undone, UndoErr
         .map(|entry| of(&entry.path()))
         .find(|child| matches!(child.limit(), Ok(Some(_))) || child.gives_controller());
     if let Some(child) = limited {
-        return Ok(Undone::NotOurs(format!(
-            "{} uses it by now",
-            child.path().display()
-        )));
+        return Ok(Undone::NotOurs(format!("{} uses it now", child.path().display())));
     }
     group
         .give_controller(false)
@@ -73,8 +70,8 @@ pub(in super::super) fn undo_controller(cgroup: &Path) -> Result<Undone, UndoErr
     }
 }
 
-/// Sets the limit once no more than that is used. False where the kernel could not reclaim enough: the limit is then
-/// as it was, since one that cannot be kept ends in the OOM killer.
+/// Reclaims down to the limit and then sets it. False if the kernel cannot reclaim enough: the limit then stays,
+/// since a limit below the usage invokes the OOM killer.
 pub(super) fn set_limit(
     cgroup: &MemoryCgroup,
     bytes: u64,
@@ -97,8 +94,8 @@ fn make_room(cgroup: &MemoryCgroup, bytes: u64, patience: &Patience<'_>) -> Resu
     Ok(cgroup.usage()? <= bytes)
 }
 
-/// Sets the soft ceiling; `None` is no ceiling. What is above it is reclaimed step by step before, as the write that sets
-/// it would do in one go that nothing ends. What then is left above it the kernel may reclaim.
+/// Sets the soft ceiling; `None` removes it. Steps reclaim the memory above it before, since the write that sets it
+/// would reclaim without a way to interrupt it. The kernel may reclaim the rest.
 pub(super) fn set_high(
     cgroup: &MemoryCgroup,
     bytes: Option<u64>,
@@ -123,7 +120,7 @@ pub(super) fn reclaim(
     let complete = stepwise(bytes, patience, |step| {
         match cgroup.reclaim(step.end - step.start) {
             Ok(()) => Ok(true),
-            // It reclaimed what it could (EAGAIN), or was interrupted while it did (EINTR).
+            // A partial reclaim (EAGAIN), or a signal during it (EINTR).
             Err(error) if matches!(error.errno(), Some(libc::EAGAIN | libc::EINTR)) => {
                 patience.check()?;
                 Ok(false)
@@ -206,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_written_to_the_files_that_there_are() {
+    fn limits_are_written_to_existing_files_only() {
         let files = [
             (LIMIT, "max\n"),
             ("memory.oom.group", "0\n"),
@@ -219,7 +216,7 @@ mod tests {
             swap: false,
         };
         configure(&group.0, settings).unwrap();
-        // A control file takes one write; a plain file keeps the tail of what was there before.
+        // A control file takes one write; a plain file keeps the tail of its previous content.
         assert!(
             control_file::read(&folder.path().join(LIMIT))
                 .unwrap()
@@ -308,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn the_controller_stays_where_others_use_it_by_now() {
+    fn the_controller_stays_while_another_cgroup_uses_it() {
         let (_folder, hierarchy) = tree();
         fs::write(hierarchy.mount.join(CHILDREN), "memory\n").unwrap();
         fs::write(hierarchy.mount.join("system").join(LIMIT), "4096\n").unwrap();
@@ -321,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_below_what_stays_in_use_is_not_set() {
+    fn a_limit_below_the_usage_is_not_set() {
         let stop = AtomicBool::new(false);
         let files = [
             (LIMIT, "999999999\n"),
@@ -351,7 +348,7 @@ mod tests {
         let read = |name: &str| control_file::read(&folder.path().join(name)).unwrap();
         group.set_high(Some(40_000_000), minute, &stop).unwrap();
         assert!(read(HIGH).starts_with("40000000"));
-        // What is above it was asked for before.
+        // A step before has requested the rest.
         assert!(!read("memory.reclaim").is_empty());
         group.set_high(None, minute, &stop).unwrap();
         assert!(read(HIGH).starts_with("max"));

@@ -5,30 +5,28 @@ use std::time::{Duration, Instant};
 use crate::environment::{Cgroup, Reclaimed};
 use crate::run::context::{Surroundings, TrialContext};
 use crate::run::phase::Snapshot;
-use crate::run::trial::{TrialError, lacking};
-use crate::workload::protocol::{Command, Cost, Reply, Verification};
+use crate::run::trial_error::{TrialError, lacking};
+use crate::workload::Cost;
+use crate::workload::protocol::{Command, Reply, Verification};
 use crate::workload::{Stopwatch, UsageScope, Worker};
 use plimsoll_model::exit::Exit;
 use plimsoll_model::quantity;
 use plimsoll_model::recording::model::NOT_RUN;
 use plimsoll_model::scenario::{Compression, TrimMechanism};
 
-/// Share of the size that must be in the working set after fill, and have left it after trim. Less means that
-/// the phase did not do what its name says.
+/// Share of the size that must be in the working set after fill, and have left it after trim; else the phase fails.
 const REACHED: f64 = 0.95;
 
 /// Pause between looks at the swap cache: a disk takes its time to write.
 const SWAP_CACHE_PAUSE: Duration = Duration::from_millis(5);
 
-/// The eater of one trial.
 struct Eater<'a> {
     worker: Worker,
     asked: &'a Compression,
-    /// What the trim was done by, once it was.
+    /// Mechanism of the trim, after it.
     mechanism: Option<String>,
 }
 
-/// Takes one worker through the four events.
 pub(super) fn run(context: &mut TrialContext<'_, '_>, asked: &Compression) -> Result<(), TrialError> {
     let mut eater = Eater {
         worker: context.spawn()?,
@@ -69,7 +67,6 @@ impl Eater<'_> {
         })
     }
 
-    /// Carries out a command in the worker.
     fn call(
         &mut self,
         context: &mut TrialContext<'_, '_>,
@@ -100,8 +97,8 @@ impl Eater<'_> {
 
     /// Frees the memory of trimmed pages that are still in the swap cache, and counts that into the trim.
     ///
-    /// A page that was written to a disk stays there until somebody reclaims it: until then its memory is not free,
-    /// and a restore would find it without reading. zram leaves nothing in the swap cache.
+    /// A page written to a disk stays in the swap cache until a reclaim: its memory is not free, and a restore would
+    /// not read the disk. zram leaves nothing in the swap cache.
     fn empty_swap_cache(
         &mut self,
         context: &mut TrialContext<'_, '_>,
@@ -193,7 +190,7 @@ fn cannot_trim(context: &TrialContext<'_, '_>) -> Option<TrialError> {
     }
 }
 
-/// A fill that did not stay in the working set makes what comes after it say something else than it seems to.
+/// Checks that the fill stayed in the working set: else the later phases measure something else.
 pub(super) fn check_filled(context: &mut TrialContext<'_, '_>) {
     let (size, limit) = (context.plan.settings.size(), context.plan.settings.limit);
     let Some(resident) = context.finished.last().map(|finished| finished.after.target()) else {
@@ -213,7 +210,7 @@ pub(super) fn check_filled(context: &mut TrialContext<'_, '_>) {
     }
 }
 
-/// What counts is what stayed: pages that somebody else took during the rest are gone all the same.
+/// Counts the pages that stayed: pages that another program reclaimed during the rest are out as well.
 fn check_trimmed(context: &mut TrialContext<'_, '_>) {
     let (size, few) = (context.plan.settings.size(), few(context));
     let empty = context.finished.first().map_or(0, |fill| fill.before.target());

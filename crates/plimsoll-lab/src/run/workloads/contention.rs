@@ -2,26 +2,26 @@
 
 use crate::run::context::{Surroundings, TrialContext};
 use crate::run::phase::Worked;
-use crate::run::trial::{TrialError, lacking};
-use crate::workload::protocol::{Command, Findings, Reply};
+use crate::run::trial_error::{TrialError, lacking};
+use crate::workload::Findings;
+use crate::workload::protocol::{Command, Reply};
 use crate::workload::{Residency, Worker};
 use plimsoll_model::exit::Exit;
 use plimsoll_model::quantity;
 use plimsoll_model::scenario::Contention;
 
-/// Share of what it held by which the first program must have shrunk before it counts as trimmed. The kernel's batches
-/// of counting, and a page here and there, stay below.
+/// Share of its memory by which the first program must shrink to count as trimmed. The kernel's batches of counting,
+/// and a page here and there, stay below.
 const TRIMMED: f64 = 0.02;
-/// Asks after trimming has begun: enough to see who goes on losing.
+/// Asks after trimming has begun: enough to see which program goes on losing.
 const MORE_ASKS: usize = 4;
 /// Share of the size that must be resident before the first ask.
 const REACHED: f64 = 0.95;
 
-/// Runs the trial's work.
 pub(super) fn run(context: &mut TrialContext<'_, '_>, contention: &Contention) -> Result<(), TrialError> {
     context.param("suspended", contention.suspended.to_string());
     if let Surroundings::Lacking(missing) = &context.surroundings {
-        // Without a limit around both, all of the machine would be asked for.
+        // Without a limit around both they would take the whole machine.
         return Err(lacking("contention", missing));
     }
     let holder = context.spawn()?;
@@ -33,7 +33,7 @@ pub(super) fn run(context: &mut TrialContext<'_, '_>, contention: &Contention) -
         }
     };
     context.watch(&[holder.pid(), asker.pid()]);
-    let mut both = Both {
+    let mut both = Programs {
         holder,
         asker,
         asked: contention,
@@ -46,8 +46,7 @@ pub(super) fn run(context: &mut TrialContext<'_, '_>, contention: &Contention) -
     ended
 }
 
-/// The two programs of a trial.
-struct Both<'a> {
+struct Programs<'a> {
     holder: Worker,
     asker: Worker,
     asked: &'a Contention,
@@ -55,7 +54,7 @@ struct Both<'a> {
     at_first: Residency,
 }
 
-impl Both<'_> {
+impl Programs<'_> {
     fn contend(&mut self, context: &mut TrialContext<'_, '_>) -> Result<(), TrialError> {
         self.hold(context)?;
         self.ask(context)?;
@@ -111,7 +110,7 @@ impl Both<'_> {
             number += 1;
             let bytes = self.asked.request.min(most - asked);
             let command = match asked {
-                // The same stream as the first one's: what the second holds is no other data, only more of it.
+                // The same stream as the first one's: the second holds more of the same data.
                 0 => context.fill(bytes, bytes),
                 _ => Command::Grow { bytes },
             };

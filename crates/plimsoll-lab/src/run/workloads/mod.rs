@@ -1,4 +1,4 @@
-//! The workloads in the runner, one file or folder each: how a trial goes, and what its workers do for it alone.
+//! The workloads in the runner, one file or folder each: the course of a trial, and its requests to workers.
 
 mod compression;
 mod contention;
@@ -9,28 +9,26 @@ mod thrash;
 mod wscap;
 
 use super::context::TrialContext;
-use super::trial::TrialError;
+use super::trial_error::TrialError;
 use crate::workload::{NoRequests, Work};
 use plimsoll_model::scenario::Workload;
 
-/// The list of the workloads: variant, module, the worker's side of it, and what of it cannot run without an environment.
+/// The list of the workloads: variant, module, the worker's side, and the part that needs an environment.
 macro_rules! workloads {
     ($($workload:ident $module:ident $work:ty, $confined:literal;)*) => {
-        /// Has the work of a trial done.
         pub(super) fn run(context: &mut TrialContext<'_, '_>, workload: &Workload) -> Result<(), TrialError> {
             match workload {
                 $(Workload::$workload(settings) => $module::run(context, settings),)*
             }
         }
 
-        /// What of a workload cannot run without an environment.
+        /// The part of a workload that needs an environment.
         pub(super) fn confined(workload: &Workload) -> &'static str {
             match workload {
                 $(Workload::$workload(_) => $confined,)*
             }
         }
 
-        /// The worker's side of a workload.
         pub(super) fn work(name: &str) -> Option<Box<dyn Work>> {
             use plimsoll_model::scenario::WorkloadKind;
             match WorkloadKind::of_name(name)? {

@@ -8,7 +8,7 @@ use super::StreamError;
 
 /// Bytes of the file that are used at most.
 pub(super) const LIMIT: u64 = 64 << 20;
-/// A short file is kept several times over, so that copies are long.
+/// The stream repeats a short file in its buffer, so that copies are long.
 const LONG_COPY: usize = 64 << 10;
 
 /// The file's bytes: one or several whole copies, never empty.
@@ -16,7 +16,6 @@ const LONG_COPY: usize = 64 << 10;
 pub(super) struct Contents(Vec<u8>);
 
 impl Contents {
-    /// Reads the file, at most [`LIMIT`] bytes.
     pub(super) fn read(path: &Path) -> Result<Contents, StreamError> {
         let mut bytes = Vec::new();
         File::open(path)

@@ -1,4 +1,4 @@
-//! What memory is filled with: for each class an endless stream of bytes, given by class and seed alone.
+//! Fill data: an endless stream of bytes for each class and seed.
 //!
 //! Any part of a stream can be written again without the parts before it, so that a restored fill is checked byte
 //! for byte without keeping a copy.
@@ -16,7 +16,6 @@ use plimsoll_model::scenario::FillClass;
 pub(crate) use random::mix;
 pub use speed::{FillSpeed, SpeedError, Spread, fill_speed};
 
-/// The stream of one class and seed.
 #[derive(Debug)]
 pub struct Stream(Kind);
 
@@ -33,20 +32,10 @@ enum Kind {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StreamError {
-    /// The file cannot be read.
     #[error("cannot read {} to fill memory with it: {source}; name a file that this user may read", path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        source: std::io::Error,
-    },
-    /// The file has no bytes.
+    Unreadable { path: PathBuf, source: std::io::Error },
     #[error("cannot fill memory with {}: the file is empty; name one with at least one byte", path.display())]
-    Empty {
-        /// The file.
-        path: PathBuf,
-    },
+    Empty { path: PathBuf },
 }
 
 impl Stream {
@@ -195,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_cannot_serve_is_named() {
+    fn an_unreadable_or_empty_file_is_named() {
         let (_file, empty) = file_of(b"");
         let text = Stream::new(&empty, 0).unwrap_err().to_string();
         assert!(text.contains("is empty"), "{text}");

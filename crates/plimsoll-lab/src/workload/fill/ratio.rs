@@ -2,7 +2,7 @@
 
 use super::random::Source;
 
-/// Bytes of a page that lz4 is given, whatever the page size of the system.
+/// Bytes of a page for lz4, independent of the system's page size.
 const PAGE: usize = 4096;
 
 /// A stream of such pages.
@@ -55,7 +55,7 @@ impl Pages {
     }
 }
 
-/// Bytes that lz4 makes of a page with `random` random bytes of which the last is repeated to the end.
+/// Compressed size (lz4) of a page with `random` random bytes of which the last is repeated to the end.
 ///
 /// From the block format: one sequence of a token, the literals with their length in steps of 255, a two-byte offset
 /// and the match length in steps of 255; then, as the format demands, a token and the last five bytes.
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_are_unlike_one_another_and_none_is_one_repeated_word() {
+    fn pages_differ_and_none_repeats_one_word() {
         let mut bytes = vec![0; 256 * PAGE];
         Pages::new(50.0, 5).write(0, &mut bytes);
         let pages: std::collections::HashSet<_> = bytes.chunks(PAGE).collect();

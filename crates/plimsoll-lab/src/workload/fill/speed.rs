@@ -13,20 +13,15 @@ use plimsoll_model::scenario::FillClass;
 /// Speeds of repeated passes, in GB/s (1e9 bytes a second).
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Spread {
-    /// The slowest pass.
     pub min: f64,
-    /// The pass in the middle.
     pub median: f64,
-    /// The fastest pass.
     pub max: f64,
 }
 
-/// What [`fill_speed`] measured.
+/// Result of [`fill_speed`].
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct FillSpeed {
-    /// The class.
     pub class: FillClass,
-    /// Bytes of each pass.
     pub bytes: u64,
     /// Passes of the fill, and as many of memset.
     pub repeats: usize,
@@ -38,19 +33,11 @@ pub struct FillSpeed {
     pub ratio: f64,
 }
 
-/// Why no speed could be measured.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SpeedError {
-    /// The memory cannot be had.
     #[error("cannot map {bytes} bytes to fill: {errno}; ask for fewer")]
-    Map {
-        /// Bytes asked for.
-        bytes: usize,
-        /// What the kernel said.
-        errno: Errno,
-    },
-    /// There is no such stream.
+    Map { bytes: usize, errno: Errno },
     #[error(transparent)]
     Stream(#[from] StreamError),
 }
@@ -110,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_figures_are_in_order_and_memory_that_cannot_be_had_is_an_error() {
+    fn speeds_are_ordered_and_a_failed_mapping_is_an_error() {
         let speed = fill_speed(&FillClass::Runs20, 1 << 20, 5).unwrap();
         for spread in [speed.fill, speed.memset] {
             assert!(0.0 < spread.min && spread.min <= spread.median && spread.median <= spread.max);

@@ -124,7 +124,6 @@ fn link(out: &mut [u8], place: usize, target: usize) {
     out[place..place + 4].copy_from_slice(&((target - place) as u32).to_le_bytes());
 }
 
-/// A table to be read.
 #[derive(Clone, Copy)]
 pub(super) struct Table<'a> {
     bytes: &'a [u8],

@@ -30,7 +30,6 @@ pub(super) struct FileReader {
     /// For each field of the schema whether it may be absent.
     optional: Vec<bool>,
     groups: std::vec::IntoIter<Struct>,
-    /// Number of samples.
     pub(super) rows: usize,
 }
 
@@ -84,12 +83,10 @@ impl FileReader {
         })
     }
 
-    /// The file's schema.
     pub(super) fn schema(&self) -> &Arc<Schema> {
         &self.schema
     }
 
-    /// The next group of samples.
     pub(super) fn next_group(&mut self) -> Result<Option<Batch>, RecordingError> {
         let Some(group) = self.groups.next() else {
             return Ok(None);
@@ -170,7 +167,6 @@ fn range(described: &Struct) -> Option<(u64, u64)> {
     Some((start.try_into().ok()?, described.int(7)?.try_into().ok()?))
 }
 
-/// Decodes a column of a group.
 fn read_chunk(described: &Struct, bytes: &[u8], rows: usize, optional: bool) -> Result<Column, String> {
     let codec = described.code(4).ok_or("it names no codec")?;
     let mut input = Reader::new(bytes);
@@ -239,7 +235,6 @@ fn levels(page: &[u8], count: usize, optional: bool) -> Option<(Vec<bool>, &[u8]
     Some((levels.into_iter().map(|level| level == 1).collect(), rest))
 }
 
-/// Decodes `count` values.
 fn decode(kind: i32, bytes: &[u8], count: usize, dictionary: &[i64]) -> Option<Vec<i64>> {
     match kind {
         encoding::PLAIN => {

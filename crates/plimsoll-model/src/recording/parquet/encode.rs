@@ -13,11 +13,9 @@ use crate::recording::batch::{Batch, Column, Schema};
 
 /// Rows of a group: few enough to be held in memory, enough to make the description of a group small beside it.
 const ROW_GROUP: usize = 1 << 14;
-/// What a file begins and ends with.
+/// The first and the last bytes of a file.
 pub(super) const MAGIC: &[u8; 4] = b"PAR1";
-/// `Type::INT64`.
 pub(super) const INT64: i32 = 2;
-/// `ConvertedType::UINT_64`.
 pub(super) const UINT_64: i32 = 14;
 /// `FieldRepetitionType::REQUIRED` and `OPTIONAL`.
 pub(super) const REQUIRED: i32 = 0;
@@ -28,7 +26,6 @@ pub(super) struct FileWriter<W> {
     output: W,
     offset: usize,
     schema: Arc<Schema>,
-    /// What belongs to the next group.
     times: Vec<u64>,
     columns: Vec<Column>,
     groups: Vec<Struct>,
@@ -36,7 +33,6 @@ pub(super) struct FileWriter<W> {
 }
 
 impl<W: Write> FileWriter<W> {
-    /// Begins a file.
     pub(super) fn new(mut output: W, schema: Arc<Schema>) -> io::Result<Self> {
         output.write_all(MAGIC)?;
         Ok(FileWriter {
@@ -195,7 +191,6 @@ struct Page {
     encoding: i32,
     rows: usize,
     absent: usize,
-    /// The least and the largest value.
     range: Option<(i64, i64)>,
 }
 

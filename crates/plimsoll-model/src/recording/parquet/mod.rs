@@ -1,7 +1,8 @@
 //! The samples of a finished run: Parquet, which analysis tools read without our code.
 //!
-//! Written and read here because the `parquet` crate took a tenth of the time of a build, and its reader of what earlier
-//! versions wrote needs a compiler of C. A file of samples is flat and has 64-bit integers alone, which keeps it short.
+//! Written and read here because the `parquet` crate took a tenth of the time of a build, and its reader of the files
+//! of earlier versions needs a C compiler. A file of samples is flat and has 64-bit integers alone, which
+//! keeps it short.
 
 mod decode;
 mod encode;
@@ -9,7 +10,7 @@ mod packed;
 mod thrift;
 
 use std::fs::File;
-use std::io::{self, Read, Seek, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -21,15 +22,13 @@ use self::decode::FileReader;
 use self::encode::FileWriter;
 use super::append::{AppendFile, replace_file};
 use super::batch::{Batch, Schema};
-use super::model::{RECORDING_SCHEMA, file};
-use super::reader::read_manifest;
+use super::model::RECORDING_SCHEMA;
 use super::schema::{VERSION_KEY, sample_schema};
 use super::{RecordingError, Samples, arrow, stream};
 
-/// Rows that are handed over at once.
+/// Rows of one batch.
 const BATCH: usize = 1 << 13;
 
-/// How values are encoded.
 mod encoding {
     pub(super) const PLAIN: i32 = 0;
     /// Runs and bit-packed groups, of the masks.
@@ -41,14 +40,12 @@ mod encoding {
     pub(super) const DICTIONARY: i32 = 8;
 }
 
-/// How pages are compressed.
 mod codec {
     pub(super) const NONE: i32 = 0;
     /// Which earlier versions wrote.
     pub(super) const ZSTD: i32 = 6;
 }
 
-/// Types of pages.
 mod page_type {
     pub(super) const DATA: i32 = 0;
     pub(super) const DICTIONARY: i32 = 2;
@@ -68,53 +65,18 @@ pub(super) fn from_stream(from: &Path, to: &Path) -> Result<String, RecordingErr
     }
 }
 
-/// Why samples could not be copied.
 #[derive(Debug, thiserror::Error)]
 pub enum CopyError {
-    /// The recording cannot be read.
     #[error(transparent)]
     Read(#[from] RecordingError),
-    /// The copy cannot be written.
     #[error(transparent)]
     Write(#[from] io::Error),
 }
 
-/// Writes the samples of the recording in `folder` as Parquet: a finished recording's file as it is, after comparing it
-/// with its checksum; otherwise what there is of the stream, with the same schema. Nothing is held in memory but a
-/// group of rows.
-///
-/// # Errors
-/// Those of [`super::Recording::open`], and those of `output`.
-pub fn copy_parquet(folder: &Path, output: &mut impl Write) -> Result<(), CopyError> {
-    let manifest = read_manifest(folder)?;
-    let finished = folder.join(file::SAMPLES);
-    if finished.exists() {
-        let read = |source| RecordingError::io("read", &finished, source);
-        // One descriptor: what is verified is what is copied, should the file be replaced meanwhile.
-        let mut file = File::open(&finished).map_err(read)?;
-        if let Some(expected) = manifest.checksums.get(file::SAMPLES) {
-            verify(&finished, &hash(&mut file).map_err(read)?, expected)?;
-            file.rewind().map_err(read)?;
-        }
-        let mut buffer = vec![0; 1 << 18];
-        loop {
-            match file.read(&mut buffer).map_err(read)? {
-                0 => return Ok(()),
-                count => output.write_all(&buffer[..count])?,
-            }
-        }
-    }
-    let live = folder.join(file::SAMPLES_LIVE);
-    let mut batches = match live.exists() {
-        true => stream::Reader::open(&live)?,
-        false => None,
-    };
-    encode(batches.as_mut(), output)
-}
-
-fn encode(batches: Option<&mut stream::Reader>, output: impl Write) -> Result<(), CopyError> {
+/// Writes `batches`, or a file without samples, with the schema of this version.
+pub(super) fn encode(batches: Option<&mut stream::Reader>, output: impl Write) -> Result<(), CopyError> {
     let schema = Arc::new(sample_schema());
-    // The schema once more, in Arrow's terms: with it pyarrow and Polars know what is said of each column.
+    // The schema once more, in Arrow's terms: with it pyarrow and Polars show the description of each column.
     let described = STANDARD.encode(arrow::schema_message(&schema));
     let mut writer = FileWriter::new(output, schema)?;
     if let Some(batches) = batches {
@@ -144,7 +106,7 @@ pub(super) fn read(path: &Path, expected: Option<&str>) -> Result<Samples, Recor
     Ok(samples)
 }
 
-/// Turns a finished file back into a stream of `schema`, for a run that goes on; `None` when it has other columns.
+/// Converts a finished file into a stream of `schema`, for a resumed run; `None` if it has other columns.
 pub(super) fn to_stream(
     from: &Path,
     expected: Option<&str>,
@@ -204,7 +166,7 @@ pub(super) fn corrupt(path: &Path, reason: String) -> RecordingError {
     }
 }
 
-fn verify(path: &Path, found: &str, expected: &str) -> Result<(), RecordingError> {
+pub(super) fn verify(path: &Path, found: &str, expected: &str) -> Result<(), RecordingError> {
     match found == expected {
         true => Ok(()),
         false => Err(corrupt(
@@ -221,7 +183,7 @@ fn checksum(path: &Path) -> Result<String, RecordingError> {
         .map_err(|source| RecordingError::io("read", path, source))
 }
 
-fn hash(file: &mut File) -> io::Result<String> {
+pub(super) fn hash(file: &mut File) -> io::Result<String> {
     let mut hash = Xxh3::new();
     let mut buffer = vec![0; 1 << 18];
     loop {

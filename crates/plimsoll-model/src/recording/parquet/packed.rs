@@ -45,7 +45,7 @@ pub(super) fn decode_hybrid(bytes: &[u8], width: u32, count: usize) -> Option<Ve
             }
             values.extend(std::iter::repeat_n(value, size.min(left)));
         } else {
-            // Eight values take `width` bytes. What follows the last value may be cut off.
+            // Eight values take `width` bytes. Bytes after the last value may be missing.
             let bytes = size.checked_mul(width as usize)?.min(input.rest().len());
             unpack(
                 input.take(bytes)?,
@@ -123,7 +123,7 @@ pub(super) fn decode_differences(bytes: &[u8], count: usize) -> Option<Vec<i64>>
     let groups = usize::try_from(input.varint()?).ok()?;
     let total = usize::try_from(input.varint()?).ok()?;
     let mut value = input.zigzag()?;
-    // Other writers may choose other sizes; ours is what is read here.
+    // Other writers may choose other sizes; this reader accepts those of our writer alone.
     if (block, groups, total) != (BLOCK, BLOCK / GROUP, count) {
         return None;
     }

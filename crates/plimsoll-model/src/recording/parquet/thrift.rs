@@ -81,7 +81,6 @@ impl Struct {
         })
     }
 
-    /// The encoded struct.
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         self.put(&mut out);
@@ -194,7 +193,6 @@ impl<'a> Reader<'a> {
         Reader { bytes }
     }
 
-    /// The rest.
     pub(super) fn rest(&self) -> &'a [u8] {
         self.bytes
     }

@@ -2,25 +2,22 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Model;
-use crate::scenario::assignment::Assignment;
+use super::{Model, Settings};
+use crate::scenario::assignment::{Assignment, Key, Preset, key};
 use crate::scenario::choice::named;
 use crate::scenario::error::Invalid;
-use crate::scenario::estimate::SpeedHints;
-use crate::scenario::keys::common::{self, CLASS, THP};
-use crate::scenario::keys::{Key, Kind, Preset, key};
-use crate::scenario::model::{FillClass, Settings, ThpMode};
+use crate::scenario::kind::Kind;
+use crate::scenario::model::{FillClass, ThpMode};
+use crate::scenario::shared_keys::{self, CLASS, THP};
+use crate::scenario::speed::SpeedHints;
 
-/// The settings of its own.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Compression {
-    /// What the memory is filled with.
     pub class: FillClass,
     /// Bytes that the worker fills.
     pub size: u64,
     /// Bytes of one allocation request (the worker maps `size` in requests of this many bytes).
     pub request: u64,
-    /// How trim is done.
     pub trim: TrimMechanism,
     /// Seconds of rest after fill and after trim.
     pub hold: f64,
@@ -47,18 +44,17 @@ named!(
     "cgroup" = TrimMechanism::Cgroup,
 );
 
-/// The keys of its own.
 pub(in crate::scenario) const KEYS: &[Key] = &[
     CLASS,
-    common::size("bytes that the worker fills"),
-    common::request("bytes of one allocation; more than `size` means `size`"),
+    shared_keys::size("bytes that the worker fills"),
+    shared_keys::request("bytes of one allocation; more than `size` means `size`"),
     key(
         "trim",
         Kind::Choice(TrimMechanism::NAMES),
         Preset::Text("worker"),
         "how pages are made to leave the working set",
     ),
-    common::hold("rest after fill and after trim"),
+    shared_keys::hold("rest after fill and after trim"),
     THP,
 ];
 

@@ -2,20 +2,18 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Model, Unfit, swap_holds_size};
+use super::{Model, Settings, Unfit, swap_holds_size};
 use crate::quantity;
-use crate::scenario::assignment::Assignment;
+use crate::scenario::assignment::{Assignment, Key, Preset, key};
 use crate::scenario::error::Invalid;
-use crate::scenario::estimate::SpeedHints;
-use crate::scenario::keys::common::{self, CLASS, THP};
-use crate::scenario::keys::{Key, Kind, Preset, key};
-use crate::scenario::model::{FillClass, Settings, Subject, ThpMode};
+use crate::scenario::kind::Kind;
+use crate::scenario::model::{FillClass, Subject, ThpMode};
+use crate::scenario::shared_keys::{self, CLASS, THP};
+use crate::scenario::speed::SpeedHints;
 use crate::scenario::value::Value;
 
-/// The settings of its own.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Contention {
-    /// What the memory is filled with.
     pub class: FillClass,
     /// Bytes that the first program holds.
     pub size: u64,
@@ -29,12 +27,11 @@ pub struct Contention {
     pub thp: ThpMode,
 }
 
-/// The keys of its own.
 pub(in crate::scenario) const KEYS: &[Key] = &[
     CLASS,
-    common::size("bytes that the first program holds"),
-    common::request("by how much the second program's asks grow; more than `size` means `size`"),
-    common::limit(
+    shared_keys::size("bytes that the first program holds"),
+    shared_keys::request("by how much the second program's asks grow; more than `size` means `size`"),
+    shared_keys::limit(
         Preset::Of("`200% size`", |values| {
             Ok(values.bytes("size")?.checked_mul(2).map(Value::bytes))
         }),
@@ -46,13 +43,14 @@ pub(in crate::scenario) const KEYS: &[Key] = &[
         Preset::Text("false"),
         "whether the program that holds memory is stopped while the other one asks",
     ),
-    common::hold("rest after the fill and after each ask"),
+    shared_keys::hold("rest after the fill and after each ask"),
     THP,
 ];
 
 impl Contention {
-    /// Most bytes that the second program asks for: what the limit and the swap can hold besides the first one's,
-    /// less a tenth of the swap and an eighth of the limit, so that nobody is killed. 0 where not even one request fits.
+    /// Most bytes that the second program requests: the limit and the swap without those of the first,
+    /// less a tenth of the swap and an eighth of the limit, so that the OOM killer stays away. 0 where not even one
+    /// request fits.
     pub fn most_asked(&self, settings: &Settings) -> u64 {
         let swap = match settings.subject.has_swap() {
             true => settings.swap_size / 10 * 9,
@@ -93,7 +91,7 @@ impl Model for Contention {
         hints.setup_s + 2.0 * self.hold
     }
 
-    /// All is filled once and read twice, and what is over the limit goes to swap and comes back both times. A rest
+    /// All is filled once and read twice, and the part over the limit goes to swap and back both times. A rest
     /// follows each ask.
     fn seconds(&self, settings: &Settings, hints: &SpeedHints) -> f64 {
         let total = self.total(settings);
@@ -105,13 +103,13 @@ impl Model for Contention {
             + self.hold * (asks + 1) as f64
     }
 
-    /// Only what does not fit under the limit is stored.
+    /// The store holds only the part over the limit.
     fn stored(&self, settings: &Settings) -> u64 {
         let over = self.total(settings).saturating_sub(settings.limit);
         (over as f64 * self.class.stored_share()) as u64
     }
 
-    /// Refuses settings with which the second program has no room for one ask: the OOM killer would end it.
+    /// Rejects settings that leave no memory for one request of the second program: the OOM killer would end it.
     fn check(&self, settings: &Settings) -> Result<(), Unfit> {
         if self.most_asked(settings) > 0 {
             return swap_holds_size(settings);

@@ -1,19 +1,15 @@
 //! Work on malloc: loads whose subject is an allocator.
 
-use std::fmt;
-use std::str::FromStr;
-
-use plimsoll_heap_load::Sizes;
 use serde::{Deserialize, Serialize};
 
-use super::Model;
-use crate::scenario::assignment::{Assignment, MIB, PAGE};
+use super::{Model, Settings};
+use crate::scenario::assignment::{Assignment, Key, MIB, PAGE, Preset, derived, key};
+use crate::scenario::block_sizes::BlockSizes;
 use crate::scenario::choice::named;
 use crate::scenario::error::{Invalid, Problem};
-use crate::scenario::estimate::SpeedHints;
-use crate::scenario::keys::common::{self, limit};
-use crate::scenario::keys::{INSTALLED, Key, Kind, Preset, derived, integer, key};
-use crate::scenario::model::{ParseNameError, Settings, serde_as_text};
+use crate::scenario::kind::{INSTALLED, Kind, integer};
+use crate::scenario::shared_keys::{self, limit};
+use crate::scenario::speed::SpeedHints;
 use crate::scenario::value::Value;
 
 /// Bytes that the original's aggressive test allocates, and that its fragmentation test uses.
@@ -21,29 +17,27 @@ const AGGRESSIVE_VOLUME: u64 = 50 * MIB;
 const FRAGMENTATION_VOLUME: u64 = 70 * MIB;
 /// Bytes of a block of the aggressive test.
 const AGGRESSIVE_BLOCK: u32 = 32;
-/// What an allocator may take for each thread, besides four times its blocks, before its worker is ended.
+/// Bytes that an allocator may use for each thread, besides four times its blocks, before the runner ends its worker.
 const HEAP_OF_THREAD: u64 = 4 * MIB;
 /// Bytes that allocators take for each live one, at most as a rule.
 const TAKEN_FOR_LIVE: u64 = 2;
-/// How often the fragmentation load allocates what is live.
+/// Number of times that the fragmentation load allocates its live bytes.
 const FRAGMENTATION_TURNS: f64 = 20.0;
 
 /// A load on malloc (Probert).
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Heap {
-    /// Which load.
     pub load: HeapLoad,
     /// Threads at a time.
     pub threads: u32,
     /// Blocks that each thread holds; of `scaling` all threads together.
     pub blocks: u32,
-    /// Their sizes.
     pub sizes: BlockSizes,
     /// Bytes that `aggressive` allocates in each thread, and `fragmentation` in all.
     pub volume: u64,
     /// Seconds that are measured, of those loads that go on until then.
     pub duration: f64,
-    /// Seconds from the end of the load until what is left of its memory is measured.
+    /// Seconds from the end of the load until the measurement of its remaining memory.
     pub hold: f64,
 }
 
@@ -68,13 +62,12 @@ impl Heap {
         }
     }
 
-    /// Whether it goes on for its `duration`, rather than until a piece of work is done.
+    /// Whether the load runs for its `duration`, rather than for a fixed amount of work.
     pub fn is_timed(&self) -> bool {
         !matches!(self.load, HeapLoad::Aggressive | HeapLoad::Fragmentation)
     }
 }
 
-/// The load on malloc.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HeapLoad {
@@ -84,74 +77,11 @@ pub enum HeapLoad {
     Larson,
     /// Each thread allocates many small blocks at once and frees them, twice.
     Aggressive,
-    /// Sizes that shift, so that what was freed does not fit what is asked for.
+    /// Sizes that shift, so that freed blocks do not fit later requests.
     Fragmentation,
     /// As replacement, with the blocks divided among the threads.
     Scaling,
 }
-
-/// Sizes of blocks: every one of a range as often as another. As text: `0-1k`, `1-2k`, `22`, `16-64`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct BlockSizes {
-    /// The smallest in bytes, at least 1.
-    pub low: u32,
-    /// The largest in bytes.
-    pub high: u32,
-}
-
-impl BlockSizes {
-    /// Up to 1 KiB.
-    pub const UP_TO_1K: BlockSizes = BlockSizes { low: 1, high: 1024 };
-
-    /// This one alone.
-    pub const fn one(bytes: u32) -> BlockSizes {
-        BlockSizes {
-            low: bytes,
-            high: bytes,
-        }
-    }
-
-    /// Bytes of a block on an average.
-    pub fn mean(self) -> u64 {
-        u64::from(self.low).midpoint(self.high.into())
-    }
-}
-
-impl fmt::Display for BlockSizes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const K: u32 = 1024;
-        let BlockSizes { low, high } = *self;
-        if low == high {
-            write!(f, "{low}")
-        } else if high.is_multiple_of(K) && (low == 1 || low.is_multiple_of(K)) {
-            // A block has at least one byte: 0 stands for 1.
-            write!(f, "{}-{}k", low / K, high / K)
-        } else {
-            write!(f, "{low}-{high}")
-        }
-    }
-}
-
-impl FromStr for BlockSizes {
-    type Err = ParseNameError;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        // Other spreads are none of a scenario's.
-        let sizes = Some(text).filter(|text| !text.contains(':'));
-        let sizes = sizes.and_then(|text| text.parse::<Sizes>().ok());
-        let range = sizes.map(|sizes| BlockSizes {
-            low: sizes.low(),
-            high: sizes.high(),
-        });
-        range.ok_or_else(|| ParseNameError {
-            given: text.to_owned(),
-            what: "size of blocks",
-            known: "a number of bytes (22), or two with - between them (0-1k, 16-64); k, m stand for 1024, 1024 x 1024",
-        })
-    }
-}
-
-serde_as_text!(BlockSizes);
 
 named!(
     HeapLoad,
@@ -162,7 +92,6 @@ named!(
     "scaling" = HeapLoad::Scaling,
 );
 
-/// What the phases find.
 pub mod finding {
     /// CPU seconds of the process an operation: an allocation and a free.
     pub const OPERATION_CPU: &str = "operation_cpu_s";
@@ -172,7 +101,7 @@ pub mod finding {
     pub const GENERATOR_CPU: &str = "generator_cpu_s";
     /// CPU seconds an allocation of a process that has allocated nothing yet.
     pub const COLD_CPU: &str = "cold_cpu_s";
-    /// CPU seconds an allocation of what was allocated and freed before.
+    /// CPU seconds an allocation of memory that was allocated and freed before.
     pub const STEADY_CPU: &str = "steady_cpu_s";
     /// CPU seconds a free of the cold part.
     pub const FREE_CPU: &str = "free_cpu_s";
@@ -180,7 +109,7 @@ pub mod finding {
     pub const AGGRESSIVE: &str = "aggressive_s";
     /// Threads that lived in Larson's load.
     pub const THREADS_LIVED: &str = "threads_lived";
-    /// Bytes that were asked for and held when memory was read.
+    /// Requested bytes in use at the time of the measurement.
     pub const LIVE: &str = "live_bytes";
     /// Resident bytes more than before the first block, with them.
     pub const RESIDENT: &str = "resident_growth_bytes";
@@ -194,7 +123,7 @@ pub mod finding {
     pub const FREE_BLOCKS: &str = "free_blocks";
     /// The same of its uncommitted ranges.
     pub const UNCOMMITTED_RANGES: &str = "uncommitted_ranges";
-    /// Free memory of the heap in percent of what is committed, at the same time.
+    /// Free memory of the heap in percent of its committed memory, at the same time.
     pub const EXTERNAL_FRAGMENTATION: &str = "external_fragmentation_percent";
     /// Uncommitted memory between committed memory of the heap, in percent, at the same time.
     pub const VIRTUAL_FRAGMENTATION: &str = "virtual_fragmentation_percent";
@@ -202,7 +131,6 @@ pub mod finding {
     pub const LEFT: &str = "left_bytes";
 }
 
-/// The keys of its own.
 pub(in crate::scenario) const KEYS: &[Key] = &[
     key(
         "subject",
@@ -272,8 +200,8 @@ pub(in crate::scenario) const KEYS: &[Key] = &[
         "limit of the memory cgroup that the worker runs in, also where no cgroup can be made: a worker that takes more is \
          ended",
     ),
-    common::duration("how long blocks are replaced, in seconds"),
-    common::hold("rest from the end of the load until what is left of its memory is measured"),
+    shared_keys::duration("how long blocks are replaced, in seconds"),
+    shared_keys::hold("rest from the end of the load until what is left of its memory is measured"),
 ];
 
 impl Model for Heap {
@@ -306,7 +234,7 @@ impl Model for Heap {
         live.checked_next_multiple_of(PAGE).unwrap_or(live)
     }
 
-    /// Nobody knows before how much an allocator takes for its blocks.
+    /// The overhead of an allocator is unknown beforehand.
     fn total(&self, settings: &Settings) -> u64 {
         settings.limit
     }
@@ -315,7 +243,7 @@ impl Model for Heap {
         hints.heap_setup_s + hints.process_s + self.hold
     }
 
-    /// Blocks are allocated and freed once besides what is measured, and every thread is started.
+    /// Besides the measured operations, each block is allocated and freed once, and each thread started.
     fn seconds(&self, settings: &Settings, hints: &SpeedHints) -> f64 {
         /// Seconds a block, allocated and freed by the slowest of allocators.
         const BLOCK_S: f64 = 0.1e-6;
@@ -346,7 +274,7 @@ impl Model for Heap {
         0
     }
 
-    /// What no key of it says is no parameter of it.
+    /// A value without a key is no parameter.
     fn params(&self, _: &Settings) -> Vec<(&'static str, String)> {
         Vec::new()
     }
@@ -357,7 +285,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_of_blocks_are_written_as_they_are_read() {
+    fn block_sizes_round_trip() {
         for (text, low, high) in [
             ("0-1k", 1, 1024),
             ("1-2k", 1024, 2048),
@@ -375,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_live_is_that_of_all_threads() {
+    fn live_bytes_count_all_threads() {
         let heap = |load| Heap {
             load,
             threads: 4,

@@ -1,27 +1,25 @@
-//! The sweep of load that finds how much this machine carries: one worker visits its memory, at one load after the other.
+//! The sweep of load that finds how much this machine carries: one worker visits its memory, at one load after the
+//! other.
 
 mod knee;
 
 use serde::{Deserialize, Serialize};
 
-use super::Model;
-use crate::scenario::assignment::{Assignment, MIB, PAGE};
+use super::{Model, Settings};
+use crate::scenario::assignment::{Assignment, Key, MIB, PAGE, Preset, derived, key};
 use crate::scenario::choice::named;
 use crate::scenario::error::Invalid;
-use crate::scenario::estimate::SpeedHints;
-use crate::scenario::keys::common::{self, CLASS, THP};
-use crate::scenario::keys::{Key, Kind, Preset, derived, key};
-use crate::scenario::model::{FillClass, Settings, ThpMode};
+use crate::scenario::kind::Kind;
+use crate::scenario::model::{FillClass, ThpMode};
+use crate::scenario::shared_keys::{self, CLASS, THP};
+use crate::scenario::speed::SpeedHints;
 use crate::scenario::value::Value;
 
 pub use knee::{Bracket, CARRIED, Point, better, bracket};
 
-/// The settings of its own.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Loadline {
-    /// What the memory is filled with.
     pub class: FillClass,
-    /// How pages are chosen.
     pub pattern: Pattern,
     /// Largest load, as a multiple of the limit.
     pub max_load: f64,
@@ -58,7 +56,7 @@ named!(
     "chase" = Pattern::Chase,
 );
 
-/// What a phase, the measuring at one load, finds: the values of a point.
+/// Findings of a phase, the measurement at one load: the values of a point.
 pub mod finding {
     /// Size over limit.
     pub const LOAD: &str = "load";
@@ -78,7 +76,6 @@ pub mod finding {
     pub const RESIDENT: &str = "resident_bytes";
     /// Swap of the worker's cgroup after the stretch.
     pub const SWAPPED: &str = "swapped_bytes";
-    /// Hard faults.
     pub const HARD_FAULTS: &str = "hard_faults_per_s";
     /// CPU time in the program, of one CPU.
     pub const CPU_USER: &str = "cpu_user_percent";
@@ -96,7 +93,6 @@ pub mod finding {
     pub const P99: &str = "p99_s";
 }
 
-/// The keys of its own.
 pub(in crate::scenario) const KEYS: &[Key] = &[
     CLASS,
     key(
@@ -110,7 +106,7 @@ pub(in crate::scenario) const KEYS: &[Key] = &[
         let largest = Loadline::largest(values.bytes("limit")?, values.number("max-load")?);
         Ok(Some(Value::bytes(largest)))
     }),
-    common::limit(
+    shared_keys::limit(
         Preset::Of("2% of the available memory, `64M` to `256M`", |values| {
             let share = (values.available() / 50 / MIB * MIB).clamp(64 * MIB, 256 * MIB);
             Ok(Some(Value::bytes(values.scale.of(share))))
@@ -129,7 +125,7 @@ pub(in crate::scenario) const KEYS: &[Key] = &[
         Preset::Text("0.00001"),
         "computing after each visit of a page, in seconds of CPU time",
     ),
-    common::duration("seconds of each measured stretch"),
+    shared_keys::duration("seconds of each measured stretch"),
     THP,
 ];
 
@@ -180,8 +176,8 @@ impl Model for Loadline {
         hints.setup_s
     }
 
-    /// Each point fills its memory, sets and checks all pages, which at more than the limit moves them out and back each
-    /// time, warms up and measures.
+    /// Each point fills its memory, sets and checks all pages, which at more than the limit moves them out and back
+    /// each time, warms up and measures.
     fn seconds(&self, settings: &Settings, hints: &SpeedHints) -> f64 {
         /// Starting and ending a worker.
         const WORKER_S: f64 = 0.3;

@@ -2,29 +2,24 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Model, Need};
-use crate::scenario::assignment::Assignment;
+use super::{Model, Need, Settings};
+use crate::scenario::assignment::{Assignment, Key, Preset, key};
 use crate::scenario::choice::named;
 use crate::scenario::error::Invalid;
-use crate::scenario::estimate::SpeedHints;
-use crate::scenario::keys::common;
-use crate::scenario::keys::{Key, Kind, Preset, key};
-use crate::scenario::model::Settings;
+use crate::scenario::kind::Kind;
+use crate::scenario::shared_keys;
+use crate::scenario::speed::SpeedHints;
 
-/// The settings of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Map {
     /// Bytes of the mapping.
     pub size: u64,
-    /// How memory is mapped.
     pub mapping: Mapping,
-    /// What of it is written.
     pub touch: Touch,
     /// Seconds of the longest wait for memory to be back.
     pub hold: f64,
 }
 
-/// How memory is mapped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mapping {
@@ -42,7 +37,7 @@ pub enum Mapping {
     Hugetlb,
 }
 
-/// What of a mapping is written.
+/// Bytes of a mapping that the worker writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Touch {
@@ -107,7 +102,6 @@ impl GiveBack {
         GiveBack::Exit,
     ];
 
-    /// The name of its phase.
     pub fn name(self) -> &'static str {
         match self {
             GiveBack::Munmap => "munmap",
@@ -121,7 +115,6 @@ impl GiveBack {
         }
     }
 
-    /// The name for people.
     pub fn title(self) -> &'static str {
         match self {
             GiveBack::Munmap => "munmap",
@@ -139,24 +132,24 @@ impl GiveBack {
     pub fn fits(self, mapping: Mapping, swap: bool) -> bool {
         match self {
             GiveBack::Munmap | GiveBack::DontNeed | GiveBack::Exit => true,
-            // One that is populated as it is mapped takes as much as it gives back.
+            // A populated mapping costs as much to map as to release.
             GiveBack::MapOver => mapping != Mapping::Populate,
             GiveBack::Free => matches!(mapping, Mapping::Anonymous | Mapping::Populate | Mapping::Thp),
             GiveBack::Punch => mapping.has_file(),
             // The kernel does not let reserved huge pages grow.
             GiveBack::Mremap => mapping != Mapping::Hugetlb,
-            // Reserved huge pages are never reclaimed; what has no file needs swap to go to.
+            // The kernel never reclaims reserved huge pages; memory without a file needs swap.
             GiveBack::PageOut => mapping == Mapping::File || (swap && mapping != Mapping::Hugetlb),
         }
     }
 
-    /// What memory that was handed back so holds when it is read again.
+    /// Content of memory that was released in this way, when read again.
     pub fn leaves(self, mapping: Mapping) -> Left {
         match self {
             GiveBack::Punch => Left::Nothing,
             GiveBack::PageOut => Left::All,
             GiveBack::Free => Left::Either,
-            // What is in a file is no private matter of the mapping.
+            // The content of a file outlives the mapping.
             _ if mapping.has_file() => Left::All,
             GiveBack::Mremap => Left::FirstPage,
             _ => Left::Nothing,
@@ -164,7 +157,7 @@ impl GiveBack {
     }
 }
 
-/// What memory that was handed back still holds.
+/// Content of released memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Left {
     /// It reads as zero.
@@ -203,13 +196,12 @@ named!(
     "4k" = Touch::Every4K,
 );
 
-/// Share of what was held, in percent, from which the system has it back. What is missing covers the batches in which the
-/// kernel counts charges and free pages on each CPU.
+/// Share of the held memory, in percent, at which the system counts as having it back. The difference covers the
+/// batches in which the kernel counts charges and free pages on each CPU.
 pub const REALLY_BACK_PERCENT: f64 = 95.0;
 
-/// The keys of its own.
 pub(in crate::scenario) const KEYS: &[Key] = &[
-    common::size("bytes that the worker maps"),
+    shared_keys::size("bytes that the worker maps"),
     key(
         "mapping",
         Kind::Choice(Mapping::NAMES),
@@ -222,7 +214,7 @@ pub(in crate::scenario) const KEYS: &[Key] = &[
         Preset::Text("whole"),
         "what of the memory is written: every byte, or one in each 64 or 4 KiB",
     ),
-    common::hold("the longest wait for memory to be back"),
+    shared_keys::hold("the longest wait for memory to be back"),
 ];
 
 impl Model for Map {

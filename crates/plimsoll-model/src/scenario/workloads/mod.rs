@@ -1,5 +1,5 @@
-//! The workloads: what worker processes do. One file each, with its settings, its keys, what it takes, and the names
-//! of what its phases find.
+//! The workloads of worker processes. One file each, with its settings, its keys, its estimate, and the names
+//! of its findings.
 
 pub mod compression;
 pub mod contention;
@@ -9,41 +9,35 @@ pub mod map;
 pub mod thrash;
 pub mod wscap;
 
+use std::path::PathBuf;
+
 use serde::{Deserialize, Serialize};
 
-use super::assignment::Assignment;
+use super::assignment::{Assignment, Key};
 use super::error::Invalid;
-use super::estimate::SpeedHints;
-use super::keys::Key;
-use super::model::{FillClass, Settings, ThpMode};
+use super::model::{FillClass, Subject, ThpMode};
+use super::speed::SpeedHints;
+use super::workload_kind::{WorkloadKind, for_each_workload};
 use crate::quantity;
 
 pub use compression::{Compression, TrimMechanism};
 pub use contention::Contention;
-pub use heap::{BlockSizes, Heap, HeapLoad};
+pub use heap::{Heap, HeapLoad};
 pub use loadline::{Loadline, Pattern};
 pub use map::{GiveBack, Left, Map, Mapping, Touch};
 pub use thrash::Thrash;
 pub use wscap::{CapBy, Wscap};
 
-/// The list of the workloads, in the order of the documentation: variant and type, module, name in a scenario file.
 macro_rules! workloads {
     ($($(#[$doc:meta])* $workload:ident $module:ident $name:literal;)*) => {
-        /// What the worker processes do, with the settings of its own.
+        /// The work of the worker processes, with its own settings.
         #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
         #[serde(rename_all = "kebab-case")]
         pub enum Workload {
             $($(#[$doc])* $workload($workload),)*
         }
 
-        /// The workloads without their settings: what a scenario file names.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-        pub enum WorkloadKind {
-            $($(#[$doc])* $workload,)*
-        }
-
         impl Workload {
-            /// Which one it is.
             pub fn kind(&self) -> WorkloadKind {
                 match self {
                     $(Workload::$workload(_) => WorkloadKind::$workload,)*
@@ -58,17 +52,6 @@ macro_rules! workloads {
         }
 
         impl WorkloadKind {
-            /// Every workload, in the order of the documentation.
-            pub const ALL: [WorkloadKind; [$($name),*].len()] = [$(WorkloadKind::$workload),*];
-
-            /// The name in a scenario file and in [`crate::recording::model::Trial::workload`].
-            pub const fn name(self) -> &'static str {
-                match self {
-                    $(WorkloadKind::$workload => $name,)*
-                }
-            }
-
-            /// The keys of its own.
             pub(super) fn own_keys(self) -> &'static [Key] {
                 match self {
                     $(WorkloadKind::$workload => $module::KEYS,)*
@@ -85,39 +68,77 @@ macro_rules! workloads {
     };
 }
 
-workloads! {
-    /// The memory eater: fill, trim, restore, release.
-    Compression compression "compression";
-    /// Consumers that together need more than there is, started one after the other.
-    Thrash thrash "thrash";
-    /// One worker that visits its memory, at one load after the other.
-    Loadline loadline "loadline";
-    /// One worker that scans its memory, first uncapped and then under a cap.
-    Wscap wscap "wscap";
-    /// Memory mapped, touched, handed back and used again.
-    Map map "map";
-    /// A program that holds memory while another one asks for more.
-    Contention contention "contention";
-    /// A load on malloc, in a process that runs on the allocator under test.
-    Heap heap "heap";
+for_each_workload!(workloads);
+
+/// Every value of one trial, resolved: bytes, seconds, names. Those that only one workload has are in [`Workload`].
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Settings {
+    /// The work of the worker processes, with its own settings.
+    pub workload: Workload,
+    pub subject: Subject,
+    /// Limit of the run's memory cgroup in bytes.
+    pub limit: u64,
+    /// Bytes of the swap device that is set up.
+    pub swap_size: u64,
+    /// `vm.swappiness` (and the cgroup's where it has one) during the trial; `None` leaves it alone.
+    pub swappiness: Option<u32>,
+    /// `vm.page-cluster` during the trial; `None` leaves it alone.
+    pub page_cluster: Option<u32>,
+    /// zswap's `max_pool_percent`, for the subject zswap; `None` leaves it alone.
+    pub zswap_pool_percent: Option<u32>,
+    /// Folder for swap files and for the file that is mapped.
+    pub swap_dir: PathBuf,
+    /// Timeout of a phase in seconds; its trial fails.
+    pub phase_timeout: f64,
 }
 
-impl Default for WorkloadKind {
-    /// What a section without the key `workload` runs.
-    fn default() -> Self {
-        WorkloadKind::Compression
-    }
-}
-
-impl WorkloadKind {
-    /// The workload of a name.
-    pub fn of_name(name: &str) -> Option<WorkloadKind> {
-        WorkloadKind::ALL.into_iter().find(|kind| kind.name() == name)
+impl Settings {
+    /// Most bytes that the workers fill, all together.
+    pub fn size(&self) -> u64 {
+        self.workload.model().size(self)
     }
 
-    /// Whether its subjects are allocators, not places for trimmed pages.
-    pub fn tests_allocators(self) -> bool {
-        self == WorkloadKind::Heap
+    /// Most bytes that the workers hold, all together: more than [`Settings::size`] where they take as much as they
+    /// can.
+    pub fn total(&self) -> u64 {
+        self.workload.model().total(self)
+    }
+
+    /// Content of the filled memory; none if the workload writes data of its own.
+    pub fn class(&self) -> Option<&FillClass> {
+        self.workload.model().filled().map(|(class, _)| class)
+    }
+
+    /// Transparent huge pages for the filled memory; none if the workload sets them itself.
+    pub fn thp(&self) -> Option<ThpMode> {
+        self.workload.model().filled().map(|(_, thp)| thp)
+    }
+
+    /// Whether swapped-out pages go to a file.
+    pub fn has_swap_file(&self) -> bool {
+        matches!(self.subject, Subject::Zswap(_) | Subject::SwapFile)
+    }
+
+    /// Whether the memory is that of a file on a disk, of its `size`.
+    pub fn maps_file(&self) -> bool {
+        self.workload.model().maps_file()
+    }
+
+    /// Checks that the settings fit each other, as far as the workload needs that.
+    ///
+    /// # Errors
+    /// [`Unfit`]: the consequence of these settings, and the keys to change.
+    pub fn check(&self) -> Result<(), Unfit> {
+        self.workload.model().check(self)
+    }
+
+    /// The same settings on another subject: for a runner that must do without the planned one.
+    #[must_use]
+    pub fn with_subject(&self, subject: Subject) -> Settings {
+        Settings {
+            subject,
+            ..self.clone()
+        }
     }
 }
 
@@ -127,13 +148,12 @@ impl Workload {
         self.model().params(settings)
     }
 
-    /// What it needs of the machine besides its subject.
+    /// Needs of the machine, besides the subject.
     pub fn needs(&self) -> Vec<Need> {
         self.model().needs()
     }
 }
 
-/// What a workload needs of a machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Need {
     /// The soft ceiling of a cgroup (`memory.high`).
@@ -142,7 +162,6 @@ pub enum Need {
     HugePages(u64),
 }
 
-/// Settings that do not fit each other.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Unfit(String);
@@ -153,14 +172,14 @@ impl Unfit {
     }
 }
 
-/// What every workload can tell of its settings.
+/// Facts that every workload derives from its settings.
 pub(super) trait Model {
     /// Its settings, from the values of a section.
     fn read(values: &Assignment<'_>) -> Result<Self, Box<Invalid>>
     where
         Self: Sized;
 
-    /// Bytes that the workers fill, all together and at most.
+    /// Most bytes that the workers fill, all together.
     fn size(&self, settings: &Settings) -> u64;
 
     /// Most bytes that the workers hold, all together.
@@ -168,7 +187,7 @@ pub(super) trait Model {
         self.size(settings)
     }
 
-    /// What the memory is filled with; none where the workload writes something of its own.
+    /// Content of the filled memory; none if the workload writes data of its own.
     fn filled(&self) -> Option<(&FillClass, ThpMode)> {
         None
     }
@@ -181,7 +200,6 @@ pub(super) trait Model {
     /// Seconds of a trial that do not depend on its size.
     fn rest_seconds(&self, settings: &Settings, hints: &SpeedHints) -> f64;
 
-    /// Seconds that a trial takes.
     fn seconds(&self, settings: &Settings, hints: &SpeedHints) -> f64;
 
     /// Bytes of memory that the workers take at any time, at most.
@@ -202,18 +220,18 @@ pub(super) trait Model {
         [size].into_iter().chain(class).collect()
     }
 
-    /// What it needs of the machine besides its subject.
+    /// Needs of the machine, besides the subject.
     fn needs(&self) -> Vec<Need> {
         Vec::new()
     }
 
-    /// Checks that the settings fit each other.
+    /// Checks that the settings do not contradict each other.
     fn check(&self, settings: &Settings) -> Result<(), Unfit> {
         swap_holds_size(settings)
     }
 }
 
-/// Refuses a swap device that does not hold all that is filled.
+/// Rejects a swap device smaller than the filled memory.
 fn swap_holds_size(settings: &Settings) -> Result<(), Unfit> {
     if !settings.subject.has_swap() || settings.swap_size >= settings.size() {
         return Ok(());

@@ -2,17 +2,15 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Model, Unfit};
+use super::{Model, Settings, Unfit};
 use crate::quantity;
-use crate::scenario::assignment::{Assignment, PAGE};
+use crate::scenario::assignment::{Assignment, Key, PAGE, Preset, derived, key};
 use crate::scenario::error::Invalid;
-use crate::scenario::estimate::SpeedHints;
-use crate::scenario::keys::common::{self, DAY};
-use crate::scenario::keys::{Key, Kind, Preset, derived, integer, key};
-use crate::scenario::model::Settings;
+use crate::scenario::kind::{Kind, integer};
+use crate::scenario::shared_keys::{self, DAY};
+use crate::scenario::speed::SpeedHints;
 use crate::scenario::value::Value;
 
-/// The settings of its own.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Thrash {
     /// N: consumer processes.
@@ -34,7 +32,6 @@ const CONSUMED_PAGE: f64 = 4096.0;
 /// Most seconds that a recovery is watched, from when the last consumer has ended.
 pub const LONGEST_RECOVERY: f64 = 30.0;
 
-/// What the phases find.
 pub mod finding {
     /// Seconds from the common end until the machine was as at rest; absent where it was not.
     pub const RECOVERY: &str = "recovery_s";
@@ -44,10 +41,9 @@ pub mod finding {
 
 /// Bytes that the process of a consumer takes in the cgroup besides its area: heap, stack, page tables.
 const PROCESS: u64 = 512 << 10;
-/// Bytes that the probes take: the small set, their processes, and the program that one of them starts.
+/// Memory of the probes: the small set, their processes, and the program that one of them starts.
 const PROBES: u64 = 8 << 20;
 
-/// The keys of its own.
 pub(in crate::scenario) const KEYS: &[Key] = &[
     key(
         "scale",
@@ -57,7 +53,7 @@ pub(in crate::scenario) const KEYS: &[Key] = &[
          of its memory; what the command line says is not shrunk",
     )
     .single()
-    // Shown as done: resolving what is shown must not shrink it twice.
+    // Scaled sizes are final: resolving the shown scenario again must not shrink them twice.
     .adjusted(|_, _, _| Ok(Value::Number(1.0))),
     key(
         "consumers",
@@ -112,8 +108,8 @@ pub(in crate::scenario) const KEYS: &[Key] = &[
             value => value,
         })
     }),
-    common::hold("rest before the first consumer, and the baseline of the recovery"),
-    common::limit(
+    shared_keys::hold("rest before the first consumer, and the baseline of the recovery"),
+    shared_keys::limit(
         Preset::Of("`40% size`", |values| {
             Ok(Some(Value::bytes(values.bytes("size")? / 5 * 2)))
         }),
@@ -121,7 +117,7 @@ pub(in crate::scenario) const KEYS: &[Key] = &[
     ),
 ];
 
-/// How much smaller the file's figures are made.
+/// Factor that shrinks the sizes of the file.
 fn factor(values: &Assignment<'_>) -> f64 {
     match values.given("scale") {
         Some((Value::Number(factor), _)) => *factor,
@@ -139,7 +135,7 @@ impl Thrash {
 
 impl Model for Thrash {
     fn read(values: &Assignment<'_>) -> Result<Self, Box<Invalid>> {
-        // Refuses what all consumers together cannot have, also where no other size is made from it.
+        // Rejects a size that all consumers together cannot have.
         values.bytes("size")?;
         Ok(Thrash {
             consumers: values.count("consumers")?,
@@ -161,7 +157,7 @@ impl Model for Thrash {
         hints.setup_s + processes + self.hold + Thrash::seconds(self) + hints.recovery_s
     }
 
-    /// What its consumers do ends at a time, not with a number of bytes.
+    /// Its consumers end at a time, not after a number of bytes.
     fn seconds(&self, settings: &Settings, hints: &SpeedHints) -> f64 {
         self.rest_seconds(settings, hints)
     }
@@ -171,7 +167,7 @@ impl Model for Thrash {
         self.size(settings) - self.resident(settings)
     }
 
-    /// Refuses settings with which the consumers cannot all be held: the OOM killer would end what is meant to thrash.
+    /// Rejects settings under which memory and swap cannot hold all consumers: the OOM killer would end them.
     fn check(&self, settings: &Settings) -> Result<(), Unfit> {
         let swap = match settings.subject.has_swap() {
             true => settings.swap_size,
@@ -208,12 +204,12 @@ pub struct Distinct {
 }
 
 impl Distinct {
-    /// Share by which a mean may differ whatever chance says: the last page of an area may be a part of one.
+    /// Tolerance of a mean in any case: the last page of an area may be a part of one.
     const TOLERANCE: f64 = 0.03;
     /// Standard errors by which a mean may differ: one in 30 000 runs differs by more.
     const ERRORS: f64 = 4.0;
 
-    /// What the places of a consumer's cycle should be on.
+    /// Expected pages of a consumer's cycle.
     pub fn expected(thrash: &Thrash) -> Distinct {
         let pages = (thrash.consumer_size as f64 / CONSUMED_PAGE).ceil();
         let untouched = (1.0 - 1.0 / pages).powf(thrash.writes as f64);
@@ -225,7 +221,7 @@ impl Distinct {
         }
     }
 
-    /// Whether a mean over so many cycles is what chance allows.
+    /// Whether chance explains a mean over so many cycles.
     pub fn agrees(&self, touched: f64, cycles: f64) -> bool {
         let allowed = Self::TOLERANCE * self.mean + Self::ERRORS * self.deviation / cycles.sqrt();
         (touched - self.mean).abs() <= allowed

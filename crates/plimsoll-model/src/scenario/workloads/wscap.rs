@@ -2,25 +2,22 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Model, Need};
-use crate::scenario::assignment::{Assignment, GIB, PAGE};
+use super::{Model, Need, Settings};
+use crate::scenario::assignment::{Assignment, GIB, Key, PAGE, Preset, key};
 use crate::scenario::choice::named;
 use crate::scenario::error::Invalid;
-use crate::scenario::estimate::SpeedHints;
-use crate::scenario::keys::common::{self, CLASS, THP};
-use crate::scenario::keys::{Key, Kind, Preset, key};
-use crate::scenario::model::{FillClass, Settings, ThpMode};
+use crate::scenario::kind::Kind;
+use crate::scenario::model::{FillClass, ThpMode};
+use crate::scenario::shared_keys::{self, CLASS, THP};
+use crate::scenario::speed::SpeedHints;
 
-/// The settings of its own.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Wscap {
-    /// What the memory is filled with.
     pub class: FillClass,
     /// Bytes that the worker fills and scans.
     pub size: u64,
     /// Size over cap: 2 is a cap of half the size.
     pub load: f64,
-    /// What holds the worker to its cap.
     pub cap_by: CapBy,
     /// Seconds of each measured stretch.
     pub duration: f64,
@@ -30,7 +27,6 @@ pub struct Wscap {
     pub thp: ThpMode,
 }
 
-/// What holds a worker to a cap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CapBy {
@@ -38,7 +34,7 @@ pub enum CapBy {
     Limit,
     /// The soft ceiling of its cgroup (`memory.high`, v2 alone): trimmed and held back at every fault.
     High,
-    /// Somebody who looks once a second and trims what is above the cap, as a balance-set manager does: needs no
+    /// The runner looks once a second and trims the pages above the cap, as a balance-set manager does: needs no
     /// privilege and no cgroup.
     Balance,
 }
@@ -50,9 +46,7 @@ named!(
     "balance" = CapBy::Balance,
 );
 
-/// The phases of a trial.
 pub mod phase {
-    /// The memory is filled.
     pub const FILL: &str = "fill";
     /// Scans while all may stay resident.
     pub const UNCAPPED: &str = "uncapped";
@@ -60,11 +54,9 @@ pub mod phase {
     pub const CAPPED: &str = "capped";
     /// Scans after the working set was emptied once.
     pub const EMPTIED: &str = "emptied";
-    /// Every byte is compared.
     pub const VERIFY: &str = "verify";
 }
 
-/// What the phases find.
 pub mod finding {
     /// Scans, with the fraction of the last one.
     pub const SCANS: &str = "scans_count";
@@ -100,10 +92,9 @@ pub mod finding {
     pub const STAYED: &str = "stayed_bytes";
 }
 
-/// The keys of its own.
 pub(in crate::scenario) const KEYS: &[Key] = &[
     CLASS,
-    common::size("bytes that the worker fills"),
+    shared_keys::size("bytes that the worker fills"),
     key(
         "load",
         Kind::Number { min: 0.1, max: 100.0 },
@@ -116,8 +107,8 @@ pub(in crate::scenario) const KEYS: &[Key] = &[
         Preset::Text("limit"),
         "what holds the worker to its cap",
     ),
-    common::duration("seconds of each measured stretch"),
-    common::hold("rest after fill and after the cap"),
+    shared_keys::duration("seconds of each measured stretch"),
+    shared_keys::hold("rest after fill and after the cap"),
     THP,
 ];
 
@@ -125,12 +116,10 @@ impl Wscap {
     /// Seconds that each value in a trial's lists of scans a second stands for: as often as the system is sampled.
     pub const RATE_INTERVAL_S: f64 = 0.1;
 
-    /// The cap in bytes.
     pub fn cap(&self) -> u64 {
         (self.size as f64 / self.load) as u64
     }
 
-    /// Bytes of one allocation.
     pub fn request(&self) -> u64 {
         (self.size / 4).min(GIB).next_multiple_of(PAGE).min(self.size)
     }

@@ -1,27 +1,26 @@
-//! Sums of frames, and of sums.
+//! Sums of frames.
 
 use super::Bucket;
 use plimsoll_model::categories::CATEGORIES;
 use plimsoll_report::analysis::frame::{Frame, GAUGE_COUNT};
 use plimsoll_report::analysis::timeline::means;
 
-/// Frames summed up, in as few bytes as it takes to go on summing.
+/// A compact sum of frames that can be summed further.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Piece {
-    /// Time of the first frame.
     pub(super) from_ns: u64,
     /// Means, at the time of the last frame.
     pub(super) mean: Frame,
     max: [f32; GAUGE_COUNT],
-    /// Frames in which each gauge was known. A piece of more frames than fit counts as that many.
+    /// Number of frames with a known value of each gauge; saturates.
     known: [u16; GAUGE_COUNT],
-    /// Frames in which the layers were known.
+    /// Number of frames with known layers.
     layered: u16,
     frames: u32,
 }
 
 impl Piece {
-    /// As what a face is shown.
+    /// The sum as a bucket.
     pub(super) fn bucket(&self) -> Bucket {
         Bucket {
             mean: self.mean,
@@ -30,7 +29,7 @@ impl Piece {
         }
     }
 
-    /// The mean frame with the greatest value of each gauge.
+    /// The mean frame with the maximum of each gauge.
     pub(super) fn greatest(&self) -> Frame {
         let mut frame = self.mean;
         for (index, max) in self.max.iter().enumerate() {
@@ -42,7 +41,7 @@ impl Piece {
     }
 }
 
-/// A sum under way.
+/// A sum in progress.
 #[derive(Debug, Clone)]
 pub(super) struct Tally {
     span_ns: Option<(u64, u64)>,
@@ -69,17 +68,16 @@ impl Default for Tally {
 }
 
 impl Tally {
-    /// Time of the first frame; None while there is none.
+    /// Time of the first frame; None if empty.
     pub(super) fn first_ns(&self) -> Option<u64> {
         self.span_ns.map(|(first, _)| first)
     }
 
-    /// Time of the last frame; None while there is none.
+    /// Time of the last frame; None if empty.
     pub(super) fn last_ns(&self) -> Option<u64> {
         self.span_ns.map(|(_, last)| last)
     }
 
-    /// Adds a frame.
     pub(super) fn add(&mut self, frame: &Frame) {
         self.reach(frame.t_ns, frame.t_ns, 1);
         self.add_layers(frame, 1);
@@ -87,13 +85,12 @@ impl Tally {
             if let Some(value) = frame.gauge(index) {
                 self.totals[index] += value;
                 self.known[index] += 1;
-                // The greater of NaN and a number is the number.
+                // `max` of NaN and a number is the number.
                 self.max[index] = self.max[index].max(value as f32);
             }
         }
     }
 
-    /// Adds a sum.
     pub(super) fn add_piece(&mut self, piece: &Piece) {
         self.reach(piece.from_ns, piece.mean.t_ns, piece.frames);
         self.add_layers(&piece.mean, u32::from(piece.layered));
@@ -121,7 +118,7 @@ impl Tally {
         }
     }
 
-    /// The sum; None of nothing.
+    /// The sum; None if empty.
     pub(super) fn into_piece(self) -> Option<Piece> {
         let (from_ns, last_ns) = self.span_ns?;
         let mut mean = Frame::empty(last_ns);

@@ -30,7 +30,7 @@ fn small() -> History {
     }
 }
 
-/// All frames, and what a bucket of them is.
+/// A model of the history that keeps all frames.
 struct Model(Vec<Frame>);
 
 /// Frames, mean and greatest value of gauge 0, and MemTotal.
@@ -95,8 +95,8 @@ fn filled(steps: &[(u64, Option<u16>)]) -> (History, Model) {
     (history, model)
 }
 
-/// The most frames that may be kept: frames go by the piece when one is closed, and then as many stay as are young, or
-/// as many as there is room for; those of the piece that is still open come on top, and it may be a long one.
+/// Upper bound of the kept frames. Closing a piece drops frames down to the young ones or to `most_frames`; the frames of
+/// the open piece, which may be long, come on top.
 fn most_kept(history: &History, model: &Model) -> usize {
     let piece = |frame: &&Frame| frame.t_ns / history.piece_ns;
     let newest = model.0.last().unwrap().t_ns / history.piece_ns;
@@ -105,16 +105,16 @@ fn most_kept(history: &History, model: &Model) -> usize {
     history.most_frames.max(closed.iter().filter(young).count()) + open.len()
 }
 
-/// A storm of frames after hours with gaps is kept until its piece, by then a long one, is closed: a bound on the
-/// frames that left the length of pieces out failed by chance.
+/// Regression: after hours with gaps pieces are long, and the open one keeps all its frames. A bound without the length
+/// of pieces failed by chance.
 #[test]
-fn a_long_piece_is_kept_whole_until_it_is_closed() {
+fn a_long_open_piece_keeps_its_frames() {
     let gaps = std::iter::repeat_n((8 * SECOND, Some(1)), 80);
     let steps: Vec<_> = gaps
         .chain(std::iter::repeat_n((100 * MS, Some(2)), 319))
         .collect();
     let (history, model) = filled(&steps);
-    // The last of the gaps begins a piece, and all that came after is in it.
+    // The last gap begins a piece, which holds all later frames.
     assert_eq!(history.piece_ns, 32 * SECOND);
     let kept = history.frames.len();
     assert!(
@@ -123,10 +123,10 @@ fn a_long_piece_is_kept_whole_until_it_is_closed() {
     );
 }
 
-/// The frames of a piece were gone, and then the piece was opened again to wait for its other half: the peak in it was
-/// in neither the frames nor the pieces.
+/// Regression: a piece without frames was reopened to wait for its second half. Its peak was then in neither the frames
+/// nor the pieces.
 #[test]
-fn a_piece_whose_frames_are_gone_is_not_opened_again() {
+fn a_thinned_piece_is_not_reopened() {
     let mut history = History {
         piece_ns: 4 * SECOND,
         most_frames: 0,
@@ -150,7 +150,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn buckets_of_whole_pieces_are_those_of_all_frames(steps in steps(), length in 1_u64..8, start in 0_u64..30) {
+    fn buckets_of_whole_pieces_equal_those_of_all_frames(steps in steps(), length in 1_u64..8, start in 0_u64..30) {
         let (history, model) = filled(&steps);
         let piece_ns = history.piece_ns;
         let length = length * piece_ns;
@@ -181,7 +181,7 @@ proptest! {
     }
 
     #[test]
-    fn the_peak_and_what_came_after_survive_thinning(steps in steps(), known in 0.0_f64..1.0) {
+    fn the_peak_and_later_frames_survive_thinning(steps in steps(), known in 0.0_f64..1.0) {
         let (history, model) = filled(&steps);
         let greatest = model.0.iter().filter_map(|frame| frame.gauge(0)).reduce(f64::max);
         let peak = history.peak(|frame| frame.gauge(0));
@@ -200,7 +200,7 @@ proptest! {
 }
 
 #[test]
-fn a_gap_stays_one_and_what_was_thinned_out_does_not_become_one() {
+fn gaps_stay_gaps_and_thinned_frames_become_none() {
     let mut history = small();
     for t_ns in (0..100).chain(300..500).map(|tick| tick * 100 * MS) {
         history.push(frame(t_ns, Some(7)));
@@ -223,7 +223,7 @@ fn a_gap_stays_one_and_what_was_thinned_out_does_not_become_one() {
 }
 
 #[test]
-fn a_day_takes_little_and_an_hour_of_it_has_no_gaps() {
+fn a_day_fits_in_memory_and_an_hour_has_no_gaps() {
     let mut history = History::new(100 * MS);
     for tick in 0..36_000_u64 * 3 {
         history.push(frame(tick * 100 * MS, Some(tick as u16)));

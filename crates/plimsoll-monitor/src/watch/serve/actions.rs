@@ -1,4 +1,4 @@
-//! What the page may ask the monitor for.
+//! Actions that the live page can request.
 
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -6,9 +6,9 @@ use axum::response::{IntoResponse, Response};
 use crate::watch::Monitor;
 use plimsoll_model::sanitize::sanitize;
 
-/// Carries out the action `name`; `body` is its argument as plain text.
+/// Executes the action `name` with the plain-text argument `body`.
 ///
-/// What takes long is only begun: its outcome comes as a mark or a message, to every client.
+/// A slow action is only started here: its result reaches all clients as a mark or a message.
 pub(super) fn answer(monitor: &Monitor, name: &str, body: &str) -> Response {
     match name {
         "mark" => match body.trim().parse() {
@@ -16,7 +16,7 @@ pub(super) fn answer(monitor: &Monitor, name: &str, body: &str) -> Response {
             _ => return (StatusCode::BAD_REQUEST, "A mark is a number from 1 to 4.\n").into_response(),
         },
         "note" => match body.trim() {
-            "" => return (StatusCode::BAD_REQUEST, "A note needs words.\n").into_response(),
+            "" => return (StatusCode::BAD_REQUEST, "A note needs text.\n").into_response(),
             text => monitor.note(text),
         },
         "trim" => {
@@ -26,18 +26,14 @@ pub(super) fn answer(monitor: &Monitor, name: &str, body: &str) -> Response {
                 .as_ref()
                 .map(|target| sanitize(&target.title).into_owned());
             if title.as_deref() != Some(body.trim()) {
-                return (
-                    StatusCode::CONFLICT,
-                    "The target is another one now: look again.\n",
-                )
-                    .into_response();
+                return (StatusCode::CONFLICT, "The target has changed: reload the page.\n").into_response();
             }
             monitor.trim();
         }
         "release-plan" => return axum::Json(monitor.release_plan()).into_response(),
         "release" => monitor.release(),
         "page-flags" => monitor.count_page_flags(),
-        _ => return (StatusCode::NOT_FOUND, "There is no such action.\n").into_response(),
+        _ => return (StatusCode::NOT_FOUND, "No such action.\n").into_response(),
     }
     StatusCode::NO_CONTENT.into_response()
 }

@@ -1,4 +1,4 @@
-//! What clients are told, as JSON: inert (no character in it can end a script element), numbers whole where they can be.
+//! JSON documents for clients: safe inside a script element, with numbers whole if possible.
 
 use std::fmt::Write;
 
@@ -12,18 +12,17 @@ use plimsoll_report::analysis::gauges::{GAUGES, Gauge, GaugeUnit};
 use plimsoll_report::html::panel::PANELS;
 use plimsoll_report::html::{palette, script_safe as safe_in_script};
 
-/// Version of the protocol.
 pub(super) const PROTOCOL: u32 = 1;
 
-/// Most marks that are sent, the newest; a page cannot draw more.
+/// Most marks that a client receives, the newest; a page cannot draw more.
 const MOST_MARKS: usize = 2000;
-/// Most process numbers of the target that are sent.
+/// Most pids of the target that a client receives.
 const MOST_PIDS: usize = 100;
 
-/// Names of the events that tell a part of the state, in the order of [`parts`].
+/// Event names for the parts of the state, in the order of [`parts`].
 pub(super) const PARTS: [&str; 5] = ["target", "devices", "marks", "status", "messages"];
 
-/// The machine, and what the columns of a row are.
+/// The machine, and the columns of a row.
 pub(super) fn hello(facts: &Facts, allow_actions: bool) -> String {
     let layers = palette::LAYERS.iter().map(
         |paint| json!({ "key": paint.key, "label": paint.label, "ink": paint.key, "hatched": paint.hatched }),
@@ -52,7 +51,7 @@ pub(super) fn hello(facts: &Facts, allow_actions: bool) -> String {
     safe_in_script(&hello.to_string())
 }
 
-/// The parts of the state that [`PARTS`] names.
+/// The parts of the state in the order of [`PARTS`].
 pub(super) fn parts(state: &State) -> [String; PARTS.len()] {
     let target = state.target.as_ref().map(|target| {
         json!({
@@ -60,7 +59,7 @@ pub(super) fn parts(state: &State) -> [String; PARTS.len()] {
             "pids": target.pids.iter().take(MOST_PIDS).collect::<Vec<_>>(),
             "unread": target.unread,
             "ended": target.ended.as_deref().map(sanitize),
-            "trouble": target.trouble.as_deref().map(sanitize),
+            "trouble": target.error.as_deref().map(sanitize),
         })
     });
     let devices: Vec<_> = state.swap_devices.iter().map(|name| sanitize(name)).collect();
@@ -94,8 +93,8 @@ pub(super) fn parts(state: &State) -> [String; PARTS.len()] {
     .map(|part| safe_in_script(&part.to_string()))
 }
 
-/// Rows of frames: the time in milliseconds, the layers, the gauges; null is not known. `length_ns` is the time that a
-/// row of a history stands for.
+/// Rows of frames: time in milliseconds, layers, gauges; null means unknown. `length_ns` is the duration of a row of a
+/// history.
 pub(super) fn rows(length_ns: Option<u64>, frames: &[Frame]) -> String {
     let mut text = String::with_capacity(frames.len() * 400 + 40);
     text.push('{');
@@ -125,7 +124,7 @@ pub(super) fn rows(length_ns: Option<u64>, frames: &[Frame]) -> String {
     text
 }
 
-/// Percent and milliseconds in hundredths, all else whole.
+/// Percent and milliseconds in hundredths, all other values whole.
 fn push_gauge(text: &mut String, gauge: &Gauge, value: Option<f64>) {
     let Some(value) = value.filter(|value| value.is_finite()) else {
         text.push_str("null");
@@ -137,7 +136,7 @@ fn push_gauge(text: &mut String, gauge: &Gauge, value: Option<f64>) {
     };
 }
 
-/// Why there will be no more events.
+/// The reason for the end of the stream.
 pub(super) fn end(why: &str) -> String {
     safe_in_script(&json!({ "reason": sanitize(why) }).to_string())
 }
@@ -223,7 +222,7 @@ mod tests {
             pids: (0..200).collect(),
             unread: 3,
             ended: Some(text.to_owned()),
-            trouble: Some(text.to_owned()),
+            error: Some(text.to_owned()),
         });
         state.status.ended = Some(text.to_owned());
         state.status.recording = Some(text.into());
@@ -239,7 +238,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_a_name_holds_the_json_is_valid_one_line_and_inert(text in hostile(), t_ns in any::<u64>()) {
+        fn hostile_names_give_valid_sanitized_json_in_one_line(text in hostile(), t_ns in any::<u64>()) {
             let state = state_of(&text, t_ns);
             let mut documents = parts(&state).to_vec();
             documents.extend([hello(&state.facts, true), end(&text)]);

@@ -1,4 +1,4 @@
-//! The stream of events of one client.
+//! Event stream of a client.
 
 use std::convert::Infallible;
 use std::fmt::Write;
@@ -8,20 +8,19 @@ use axum::body::Bytes;
 use futures_util::stream::{self, Stream};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 
-use super::End;
+use super::context::{Context, End};
 use super::document::{self, PARTS};
-use super::router::Context;
 use crate::watch::{History, Monitor};
 use plimsoll_report::analysis::Frame;
 
-/// Most rows that a client gets at once. What it has missed beyond that comes as a new, thinned history.
+/// Most rows in one event. A client that has missed more receives a new, thinned history.
 pub(super) const MOST_ROWS: usize = 2000;
-/// Rows that are summed up while the state is held: the feed waits meanwhile.
+/// Rows per lock of the state, which blocks the feed.
 const ROWS_AT_ONCE: usize = 100;
-/// Beats without an event after which a comment is sent, so that a vanished client is noticed: 4 s.
+/// Beats without an event before a comment is sent to detect a vanished client: 4 s.
 const QUIET_BEATS: u32 = 16;
 
-/// What one client has been told.
+/// A client and the state that it has received.
 struct Client {
     context: Arc<Context>,
     beats: watch::Receiver<End>,
@@ -36,8 +35,8 @@ struct Client {
     _place: OwnedSemaphorePermit,
 }
 
-/// Events for as long as the client takes them and there are any. `last_seen` is the time of the last frame that the
-/// client has from an earlier connection.
+/// Events until the client disconnects or the server ends. `last_seen` is the time of the client's last frame from an
+/// earlier connection.
 pub(super) fn stream(
     context: &Arc<Context>,
     place: OwnedSemaphorePermit,
@@ -61,18 +60,18 @@ pub(super) fn stream(
 }
 
 impl Client {
-    /// The next events as text, once there are any; None after the end.
+    /// Waits for new events and returns their text; None after the end.
     async fn next(&mut self) -> Option<String> {
         let mut text = String::new();
         while !self.done {
             if self.greeted {
-                // An error means that the server is gone.
+                // An error means that the server has ended.
                 self.beats.changed().await.ok()?;
             } else {
                 self.greet(&mut text);
             }
-            self.tell_parts(&mut text);
-            self.tell_frames(&mut text);
+            self.push_parts(&mut text);
+            self.push_frames(&mut text);
             let end = self.beats.borrow_and_update().clone();
             if let Some(why) = end {
                 self.event(&mut text, "end", &document::end(&why));
@@ -96,7 +95,7 @@ impl Client {
         self.event(text, "hello", &hello);
     }
 
-    fn tell_parts(&mut self, text: &mut String) {
+    fn push_parts(&mut self, text: &mut String) {
         let parts = {
             let state = self.context.monitor.state();
             if self.revision == Some(state.revision) {
@@ -113,7 +112,7 @@ impl Client {
         }
     }
 
-    fn tell_frames(&mut self, text: &mut String) {
+    fn push_frames(&mut self, text: &mut String) {
         let monitor = &self.context.monitor;
         let (name, length_ns, rows) = match self.seen.and_then(|seen| missed(&monitor.state().history, seen))
         {
@@ -140,7 +139,7 @@ impl Client {
     }
 }
 
-/// The frames after `seen`; None when they are too many, or the client has seen what is not there.
+/// Frames after `seen`; None if they are too many, or if `seen` lies beyond the newest frame.
 fn missed(history: &History, seen: u64) -> Option<Vec<Frame>> {
     if history.latest().is_none_or(|latest| latest.t_ns < seen) {
         return None;
@@ -149,7 +148,7 @@ fn missed(history: &History, seen: u64) -> Option<Vec<Frame>> {
     (rows.len() <= MOST_ROWS).then_some(rows)
 }
 
-/// All of the past in at most [`MOST_ROWS`] rows, and the time that each stands for in nanoseconds.
+/// The whole history in at most [`MOST_ROWS`] rows, and the duration of a row in nanoseconds.
 fn thinned(monitor: &Monitor) -> (u64, Vec<Frame>) {
     let (first, last, period) = {
         let state = monitor.state();

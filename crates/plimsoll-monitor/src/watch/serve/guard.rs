@@ -1,23 +1,22 @@
-//! Who is answered: requests to this machine by its own name, from our own page, with the token of this run.
+//! Access control: requests must address this server by a name of its own, come from its own page, and carry the token
+//! of this run.
 //!
-//! Other users of the machine can connect, and any page in the user's browser can make it connect. The token keeps out
-//! the first, who do not know it. The second are kept out three times: by the token; by the Host header, which holds
-//! the attacker's name when a name was made to point here (DNS rebinding); and by the Origin and Sec-Fetch-Site headers,
-//! which the browser sets and a page cannot. There is no cookie: browsers send cookies to every port of a host, so that
-//! another user's server on this machine would be given the token.
+//! Other users of the machine can connect, and any page in the user's browser can send requests. Other users do not
+//! know the token. Three checks reject foreign pages: the token; the Host header, which holds the attacker's name after
+//! DNS rebinding; and the Origin and Sec-Fetch-Site headers, which the browser sets and a page cannot. There is no
+//! cookie, because browsers send cookies to every port of a host, so to the servers of other users too.
 
 use std::io;
 use std::net::SocketAddr;
 
 use axum::http::{HeaderMap, Uri, header};
 
-/// Header that carries the token.
 pub(super) const TOKEN_HEADER: &str = "x-plimsoll";
 
-/// Bytes of a token.
+/// Length of a token in bytes.
 const TOKEN_BYTES: usize = 16;
 
-/// What requests are checked against.
+/// Expected values of a request.
 pub(super) struct Guard {
     token: String,
     hosts: Vec<String>,
@@ -31,7 +30,7 @@ impl std::fmt::Debug for Guard {
     }
 }
 
-/// What a Host header may say: the address, and the names of this machine's own. Browsers leave out HTTP's port.
+/// Valid Host headers: the address and the names of the loopback. Browsers omit HTTP's default port.
 fn own_hosts(address: SocketAddr) -> Vec<String> {
     let port = address.port();
     let literal = match address {
@@ -44,11 +43,11 @@ fn own_hosts(address: SocketAddr) -> Vec<String> {
     with_port.chain(without).collect()
 }
 
-/// Why a request is refused, as a sentence for the reader of the answer.
+/// Reason for a refusal, as a sentence for the response.
 pub(super) type Refusal = &'static str;
 
 impl Guard {
-    /// A guard of the address, with a new token.
+    /// Creates a guard for the address with a new token.
     pub(super) fn new(address: SocketAddr) -> io::Result<Guard> {
         let mut bytes = [0_u8; TOKEN_BYTES];
         let mut filled = 0;
@@ -61,18 +60,15 @@ impl Guard {
         })
     }
 
-    /// The token.
     pub(super) fn token(&self) -> &str {
         &self.token
     }
 
-    /// Whether the request is to us by our own name and, as far as its headers say, from our own page.
+    /// Checks the Host header and, if present, the headers that name the requesting page.
     pub(super) fn check_way(&self, headers: &HeaderMap) -> Result<(), Refusal> {
         let host = only(headers, header::HOST.as_str());
         if !host.is_some_and(|host| self.hosts.iter().any(|own| own == host)) {
-            return Err(
-                "The Host header is not this server's: open it as 127.0.0.1 or localhost, with the port.",
-            );
+            return Err("The Host header names another server: use 127.0.0.1 or localhost, with the port.");
         }
         if headers.contains_key(header::ORIGIN) {
             let origin =
@@ -87,20 +83,20 @@ impl Guard {
         }
     }
 
-    /// Whether the request has the token, in a header or in the address.
+    /// Checks the token in a header or in the address.
     pub(super) fn check_token(&self, headers: &HeaderMap, uri: &Uri) -> Result<(), Refusal> {
         let in_address = uri
             .query()
             .and_then(|query| query.split('&').find_map(|pair| pair.strip_prefix("token=")));
         match only(headers, TOKEN_HEADER).or(in_address) {
             Some(token) if same(token, &self.token) => Ok(()),
-            _ => {
-                Err("The token is missing or of another run: open the address that `plimsoll watch` printed.")
-            }
+            _ => Err(
+                "The token is missing or belongs to another run: open the address that `plimsoll watch` printed.",
+            ),
         }
     }
 
-    /// Whether the request has the token in the header, which a page of another site cannot set.
+    /// Checks the token in the header, which a page of another site cannot set.
     pub(super) fn check_token_header(&self, headers: &HeaderMap) -> Result<(), Refusal> {
         match only(headers, TOKEN_HEADER) {
             Some(token) if same(token, &self.token) => Ok(()),
@@ -109,7 +105,7 @@ impl Guard {
     }
 }
 
-/// The value of a header that stands once. Of several, none can be trusted.
+/// The value of a header that occurs once. A repeated header cannot be trusted.
 fn only<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     let mut values = headers.get_all(name).iter();
     let value = values.next()?;
@@ -119,7 +115,7 @@ fn only<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     }
 }
 
-/// Whether two texts are the same, in a time that does not tell where they differ. Their length is no secret.
+/// Compares two texts in a time that does not depend on the place of the first difference. Their length is not secret.
 fn same(given: &str, own: &str) -> bool {
     let differences = given
         .bytes()

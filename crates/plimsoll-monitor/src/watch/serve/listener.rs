@@ -1,4 +1,4 @@
-//! Connections: few, with small buffers, and none that takes nothing for long.
+//! Connections: a limited number, with small buffers and a timeout.
 
 use std::future::Future;
 use std::io;
@@ -13,16 +13,16 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Sleep};
 
-/// Bytes that the kernel keeps for a client that does not read. The rest of what it misses is not made at all.
+/// Send buffer of a client in the kernel. Events beyond it are not even created.
 const SEND_BUFFER: usize = 16 * 1024;
-/// Connections that the kernel keeps for us to accept.
+/// Backlog of unaccepted connections.
 const BACKLOG: i32 = 64;
-/// Time after which a client that takes nothing, or one that neither says nor is told anything, is dropped.
+/// Timeout of an idle connection and of a client that does not read.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Wait after a connection could not be accepted, which is so when there are no more descriptors.
+/// Wait after a failed accept, which happens when no descriptors are left.
 const RETRY: Duration = Duration::from_millis(500);
 
-/// Listens at an address. What it accepts has a small send buffer, which sockets inherit.
+/// Listens at an address. Accepted sockets inherit the small send buffer.
 pub(super) fn listen(address: SocketAddr) -> io::Result<std::net::TcpListener> {
     use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen, socket_with, sockopt};
     let family = match address {
@@ -31,7 +31,7 @@ pub(super) fn listen(address: SocketAddr) -> io::Result<std::net::TcpListener> {
     };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(family, SocketType::STREAM, flags, None)?;
-    // So that a monitor can be started again at once on the port of the one before.
+    // A new monitor can then listen at once on the port of the last one.
     sockopt::set_socket_reuseaddr(&socket, true)?;
     sockopt::set_socket_send_buffer_size(&socket, SEND_BUFFER)?;
     sockopt::set_tcp_user_timeout(&socket, PATIENCE.as_millis() as u32)?;
@@ -40,14 +40,14 @@ pub(super) fn listen(address: SocketAddr) -> io::Result<std::net::TcpListener> {
     Ok(socket.into())
 }
 
-/// Accepts connections up to a number of them.
+/// Accepts a limited number of connections.
 pub(super) struct Connections {
     listener: TcpListener,
     free: Arc<Semaphore>,
 }
 
 impl Connections {
-    /// Accepts at most `most` connections at the same time.
+    /// Accepts at most `most` concurrent connections.
     pub(super) fn new(listener: std::net::TcpListener, most: usize) -> io::Result<Connections> {
         Ok(Connections {
             listener: TcpListener::from_std(listener)?,
@@ -63,13 +63,13 @@ impl axum::serve::Listener for Connections {
     async fn accept(&mut self) -> (Connection, SocketAddr) {
         loop {
             let Ok(place) = Arc::clone(&self.free).acquire_owned().await else {
-                // Nobody closes the semaphore.
+                // The semaphore is never closed.
                 std::future::pending::<()>().await;
                 continue;
             };
             match self.listener.accept().await {
                 Ok((stream, peer)) => {
-                    // Without it, small events would wait for the acknowledgement of the last.
+                    // Otherwise small events would wait for the acknowledgement of the last.
                     let _ = stream.set_nodelay(true);
                     return (
                         Connection {
@@ -90,8 +90,8 @@ impl axum::serve::Listener for Connections {
     }
 }
 
-/// A connection, which gives its place back when it ends. One on which nothing moves ends by itself: else somebody who
-/// opens all there are, and says nothing, would keep everybody else out.
+/// A connection. It frees its permit when it ends, and times out when idle: otherwise a silent client could occupy all
+/// permits and lock out the others.
 pub(super) struct Connection {
     stream: TcpStream,
     idle: Pin<Box<Sleep>>,
@@ -129,8 +129,8 @@ impl AsyncWrite for Connection {
         written
     }
 
-    // Gathered writes are more than speed: with them the server keeps at most 16 events for a client that does not
-    // read, and without them 400 KiB of them.
+    // Not only for speed: with vectored writes the server buffers at most 16 events for a client that does not read,
+    // without them 400 KiB.
     fn poll_write_vectored(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,

@@ -1,4 +1,4 @@
-//! The monitor as a live page in a browser: one page, one stream of events, and actions where they are allowed.
+//! The live page: the monitor in a browser, as one HTML document, one event stream, and actions if allowed.
 //!
 //! ```text
 //! browser -> guard (Host, Origin, token) -> page
@@ -6,12 +6,13 @@
 //!                                        -> actions -> Monitor
 //! ```
 //!
-//! Nothing is pushed to clients: each has a cursor, and when there is room on its connection it takes what is new from
-//! the state. So a slow client costs no memory and holds up nobody; it is told less often.
+//! The server pushes nothing. Each client has a cursor, and fetches new entries from the state when its connection has
+//! room. A slow client costs no memory and blocks no other client; it receives fewer updates.
 //!
-//! The protocol is described in the book (`docs/src/serve.md`).
+//! The book describes the protocol (`docs/src/serve.md`).
 
 mod actions;
+mod context;
 mod document;
 mod events;
 mod guard;
@@ -27,74 +28,58 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Semaphore, watch};
 
 use super::Monitor;
+use context::{Context, End};
 use guard::Guard;
 use plimsoll_sample::stop::Stop;
-use router::Context;
 
-/// Most clients that get events at the same time.
+/// Most concurrent clients of the event stream.
 pub const MAX_CLIENTS: usize = 16;
-/// Most connections at the same time, idle ones included; further ones wait to be accepted.
+/// Most concurrent connections, idle ones included; others wait to be accepted.
 const MAX_CONNECTIONS: usize = 64;
-/// Time between two looks at what is new: frames are sent in batches, at most four times a second.
+/// Interval of updates: frames are sent in batches, at most four times a second.
 const BEAT: Duration = Duration::from_millis(250);
-/// Time that clients have to take the last events before the server is gone.
+/// Time for clients to receive the last events.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-/// How to serve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ServeOptions {
-    /// Where to listen: an address of this machine's own, port 0 for any that is free.
+    /// Listening address: a loopback address; port 0 for any free port.
     pub address: SocketAddr,
-    /// Whether the page may mark, trim and release.
+    /// Whether the live page may mark, trim and release.
     pub allow_actions: bool,
 }
 
-/// Why the page cannot be served.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError {
     /// The address is reachable from other machines.
     #[error(
-        "cannot serve at {address}: the page is served to this machine alone; use 127.0.0.1:{port}, and from elsewhere \
+        "cannot serve at {address}: the live page is for this machine only; use 127.0.0.1:{port}, and on other machines \
          `ssh -L {port}:127.0.0.1:{port} HOST`",
         port = address.port()
     )]
-    NotLoopback {
-        /// What was asked.
-        address: SocketAddr,
-    },
-    /// Something else listens there.
-    #[error("cannot serve at {address}: the port is in use; choose another, or 0 for any that is free")]
-    InUse {
-        /// What was asked.
-        address: SocketAddr,
-    },
-    /// The port needs a privilege.
+    NotLoopback { address: SocketAddr },
+    #[error("cannot serve at {address}: the port is in use; choose another, or 0 for any free port")]
+    InUse { address: SocketAddr },
     #[error(
-        "cannot serve at {address}: ports below 1024 need a privilege; choose a higher one, or 0 for any that is free"
+        "cannot serve at {address}: ports below 1024 need a privilege; choose a higher one, or 0 for any free port"
     )]
-    Privileged {
-        /// What was asked.
-        address: SocketAddr,
-    },
-    /// The address cannot be listened at for another reason.
+    Privileged { address: SocketAddr },
     #[error("cannot serve at {address}; choose another address, such as 127.0.0.1:0")]
     Listen {
-        /// What was asked.
         address: SocketAddr,
-        /// What the system said.
         #[source]
         error: io::Error,
     },
-    /// The system gives no random numbers, so there is no token.
-    #[error("cannot make a token for the page: the system gives no random numbers")]
+    /// No random numbers for the token.
+    #[error("cannot create a token for the live page: no random numbers from the kernel")]
     Token(#[source] io::Error),
-    /// The server's own works failed.
-    #[error("cannot go on serving the page")]
+    /// The asynchronous runtime or the listening socket failed.
+    #[error("cannot continue to serve the live page")]
     Server(#[source] io::Error),
 }
 
-/// A server that listens and does not answer yet.
+/// A server that listens but does not answer yet.
 #[derive(Debug)]
 pub struct Server {
     listener: std::net::TcpListener,
@@ -103,14 +88,12 @@ pub struct Server {
     allow_actions: bool,
 }
 
-/// Why clients are to be told to stop, once that is so.
-type End = Option<String>;
-
 impl Server {
-    /// Listens, with a token of its own.
+    /// Listens, with a new token.
     ///
     /// # Errors
-    /// When the address is not this machine's own, or cannot be listened at, or there are no random numbers.
+    ///
+    /// If the address is no loopback address or cannot be listened at, or if there are no random numbers.
     pub fn bind(options: &ServeOptions) -> Result<Server, ServeError> {
         if !options.address.ip().is_loopback() {
             return Err(ServeError::NotLoopback {
@@ -128,20 +111,20 @@ impl Server {
         })
     }
 
-    /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The address to open in a browser. It holds the token: who has it can see the page.
+    /// Address for a browser. It holds the token, which gives access to the live page.
     pub fn url(&self) -> String {
         format!("http://{}/?token={}", self.address, self.guard.token())
     }
 
-    /// Serves until a stop is asked for, the monitor has ended, or it is `until`; clients are told why.
+    /// Serves until `stop`, the end of the monitor, or `until`. Clients receive the reason.
     ///
     /// # Errors
-    /// When the server's own works fail; trouble with a client is none.
+    ///
+    /// If the runtime or the listening socket fails. A failing client is no error.
     pub fn run(self, monitor: &Arc<Monitor>, stop: &Stop, until: Option<Instant>) -> Result<(), ServeError> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
@@ -171,7 +154,7 @@ impl Server {
         let ended = {
             let mut beats = beats;
             async move {
-                // The sender lives until this is over.
+                // The sender lives until the server has ended.
                 let _ = beats.wait_for(Option::is_some).await;
             }
         };
@@ -188,7 +171,7 @@ impl Server {
                 beat.send_replace(None);
             };
             beat.send_replace(Some(why));
-            // Clients that take nothing are not waited for.
+            // The server does not wait longer for clients that do not read.
             tokio::time::sleep(FAREWELL).await;
         };
         tokio::select! {
@@ -198,13 +181,13 @@ impl Server {
     }
 }
 
-/// A stop, the time, or the end of what was watched live. The end of a recording is no reason: it is there to be looked at.
+/// A stop, the time limit, or the end of a live target. A finished recording stays open for inspection.
 fn reason_to_end(monitor: &Monitor, stop: &Stop, until: Option<Instant>) -> Option<String> {
     if let Some(cause) = stop.cause() {
         return Some(cause.to_string());
     }
     if until.is_some_and(|until| Instant::now() >= until) {
-        return Some("the time is over".to_owned());
+        return Some("the time limit is reached".to_owned());
     }
     let state = monitor.state();
     state.status.ended.clone().filter(|_| !state.status.replay)

@@ -1,4 +1,4 @@
-//! The page: one document without a word from outside; all that is shown comes as events.
+//! The HTML document of the live page. It is self-contained; all data comes as events.
 
 use askama::Template;
 use axum::http::HeaderValue;
@@ -8,7 +8,7 @@ use plimsoll_report::html::parts;
 const SCRIPT: &str = include_str!("../../../assets/watch/page.js");
 const STYLE: &str = include_str!("../../../assets/watch/page.css");
 
-/// The page and the content policy it is served with.
+/// The HTML document and its content security policy.
 pub(super) struct Page {
     pub(super) html: String,
     pub(super) policy: HeaderValue,
@@ -22,7 +22,6 @@ struct View {
     license: &'static str,
 }
 
-/// Makes the page.
 pub(super) fn render() -> Page {
     let view = View {
         style: parts::style(STYLE),
@@ -36,11 +35,11 @@ pub(super) fn render() -> Page {
         parts::source(&view.style),
     );
     Page {
-        // Rendering into a String fails only where a Display implementation does, and all that are used are std's.
+        // Rendering into a String fails only if a Display implementation fails, and std's do not.
         html: view
             .render()
-            .unwrap_or_else(|error| format!("<!doctype html><p>The page could not be drawn: {error}")),
-        // Words and base64 are visible ASCII, which a header may hold; a policy that allows nothing is safe.
+            .unwrap_or_else(|error| format!("<!doctype html><p>cannot render the page: {error}")),
+        // The policy is visible ASCII, which a header may hold. The fallback policy allows nothing and is safe.
         policy: HeaderValue::from_str(&policy).unwrap_or(HeaderValue::from_static("default-src 'none'")),
     }
 }

@@ -1,4 +1,4 @@
-//! Which request is answered by what.
+//! Routes of the server.
 
 use std::sync::Arc;
 
@@ -9,31 +9,15 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use tokio::sync::{Semaphore, watch};
 
-use super::End;
 use super::actions;
+use super::context::Context;
 use super::events;
-use super::guard::{Guard, Refusal};
-use super::page::Page;
-use crate::watch::Monitor;
+use super::guard::Refusal;
 
-/// Most bytes of a request's body.
 const MAX_BODY: usize = 4096;
 
-/// What every request may need.
-pub(super) struct Context {
-    pub(super) monitor: Arc<Monitor>,
-    pub(super) guard: Guard,
-    pub(super) allow_actions: bool,
-    /// Places for clients that get events.
-    pub(super) clients: Arc<Semaphore>,
-    /// Beats when it is time to look for what is new.
-    pub(super) beats: watch::Receiver<End>,
-    pub(super) page: Page,
-}
-
-/// All that is served.
+/// The router of all routes.
 pub(super) fn router(context: Arc<Context>) -> Router {
     Router::new()
         .route("/", get(page))
@@ -48,7 +32,7 @@ pub(super) fn router(context: Arc<Context>) -> Router {
         .with_state(context)
 }
 
-/// What holds for every request, whatever it asks for, and for every answer.
+/// Checks each request, and adds headers to each response.
 async fn every_request(State(context): State<Arc<Context>>, request: Request, next: Next) -> Response {
     let mut response = match context.guard.check_way(request.headers()) {
         Ok(()) => next.run(request).await,
@@ -91,7 +75,7 @@ async fn events(State(context): State<Arc<Context>>, headers: HeaderMap, uri: Ur
         return refuse(refusal);
     }
     let Ok(place) = Arc::clone(&context.clients).try_acquire_owned() else {
-        let text = "Too many pages are open: close one.\n";
+        let text = "Too many live pages are open: close one.\n";
         return (
             StatusCode::SERVICE_UNAVAILABLE,
             [(header::RETRY_AFTER, "5")],
@@ -120,7 +104,7 @@ async fn action(
         return refuse(refusal);
     }
     if !context.allow_actions {
-        return refuse("Actions are off: start `plimsoll watch` with --allow-actions.");
+        return refuse("Actions are disabled: start `plimsoll watch` with --allow-actions.");
     }
     actions::answer(&context.monitor, &name, &body)
 }

@@ -1,130 +1,102 @@
-//! What keys mean.
+//! Actions of keys.
 
 use super::keys::Key;
 
-/// What a key asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
-    /// End.
     Quit,
-    /// Stop until the shell says to go on.
+    /// Stop the process until the shell continues it.
     Suspend,
-    /// Show what keys do.
     Help,
-    /// Less time a column.
+    /// Less time per column.
     ZoomIn,
-    /// More time a column.
+    /// More time per column.
     ZoomOut,
-    /// Scroll to older columns.
     Back,
-    /// Scroll to newer columns.
     Forward,
-    /// Scroll a screen to older columns.
     PageBack,
-    /// Scroll a screen to newer columns.
     PageForward,
-    /// To the oldest column.
     Oldest,
-    /// To the newest column, and along with it.
+    /// Jump to the newest column and follow it.
     Newest,
-    /// Hold the picture, or let it go on.
     Freeze,
     /// Move the cursor to an older column.
     CursorBack,
     /// Move the cursor to a newer column.
     CursorForward,
-    /// To the greatest size of the target, or of used memory.
+    /// Jump to the maximum of the target, or of used memory.
     Peak,
-    /// To the mark before.
     PreviousMark,
-    /// To the next mark.
     NextMark,
-    /// Layers as parts of RAM, or of what is used of it.
+    /// Scale the layers to all RAM or to used RAM.
     Share,
-    /// Choose a target.
     PickTarget,
-    /// Count page flags.
     PageFlags,
-    /// Record, or stop.
     Record,
-    /// Where the page is.
+    /// Show the address of the live page.
     OpenPage,
-    /// Show what was said, in full.
     Messages,
-    /// Set a mark with a number.
     Mark(u32),
-    /// Set a note.
     Note,
-    /// Trim the target.
     Trim,
-    /// Release standby memory and page cache.
     Release,
-    /// Leave what lies over the page.
     Close,
-    /// Do what was asked about.
     Confirm,
-    /// One line up.
     Up,
-    /// One line down.
     Down,
-    /// Many lines up.
     PageUp,
-    /// Many lines down.
     PageDown,
-    /// A letter of what is typed.
     Type(char),
-    /// Take the last letter back.
     Erase,
 }
 
-/// What listens to keys.
+/// The element that receives keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// The page.
+    /// The main screen.
     Page,
-    /// Text to read.
+    /// An overlay with text.
     Reading,
-    /// A question.
+    /// An overlay with a question.
     Asking,
-    /// A line to type.
+    /// An overlay with an input line.
     Typing,
-    /// A list to choose from, narrowed by typing.
+    /// An overlay with a filtered list.
     Picking,
 }
 
-/// A key of the page as people are told of it.
+/// Help for a key of the main screen.
 pub(super) struct Hint {
-    /// The key.
     pub(super) keys: &'static str,
-    /// The same in ASCII.
+    /// ASCII form of `keys`.
     pub(super) ascii: &'static str,
-    /// What it does, in a word; none for those that the line of keys leaves out.
+    /// One word for the line of keys; empty for keys that it omits.
     pub(super) short: &'static str,
-    /// What it does.
+    /// Text for the help overlay.
     pub(super) long: &'static str,
 }
 
-/// The keys of the page, the most needed first.
+/// The keys of the main screen, the most important first.
 pub(super) const HINTS: &[Hint] = &[
     hint("?", "?", "help", "this help"),
     hint("q", "q", "quit", "quit"),
     hint("1-4", "1-4", "mark", "set a mark"),
     hint("T", "T", "trim", "trim the target"),
-    hint("E", "E", "release", "release standby, cache"),
+    hint("E", "E", "release", "release cache"),
     hint("t", "t", "target", "choose the target"),
-    hint("space", "space", "freeze", "freeze, or go on"),
+    hint("space", "space", "freeze", "freeze or unfreeze"),
     hint("\u{2190} \u{2192}", "< >", "scroll", "scroll; PgUp, PgDn: far"),
-    hint("+ -", "+ -", "zoom", "less, more time a column"),
+    hint("+ -", "+ -", "zoom", "zoom in or out"),
     hint("P", "P", "peak", "go to the peak"),
     hint("m", "m", "note", "set a note"),
-    hint("r", "r", "record", "record, or stop"),
+    hint("r", "r", "record", "start or stop recording"),
     hint("k", "k", "flags", "count page flags"),
-    hint("s", "s", "share", "parts of RAM, or of use"),
+    hint("s", "s", "share", "scale: all or used RAM"),
     hint("[ ]", "[ ]", "marks", "previous, next mark"),
-    hint("w", "w", "page", "where the web page is"),
-    hint("l", "l", "log", "what was said, in full"),
+    hint("w", "w", "page", "address of live page"),
+    hint("l", "l", "log", "all messages"),
     hint("shift-\u{2190} \u{2192}", "shift <>", "", "move the cursor"),
-    hint("Home", "Home", "", "to the oldest column"),
+    hint("Home", "Home", "", "go to the oldest column"),
     hint("End, Esc", "End, Esc", "", "back to now"),
     hint("ctrl-z", "ctrl-z", "", "suspend"),
 ];
@@ -138,10 +110,9 @@ const fn hint(keys: &'static str, ascii: &'static str, short: &'static str, long
     }
 }
 
-/// What `key` asks for in `mode`, if anything.
 pub fn action_of(key: Key, mode: Mode) -> Option<Action> {
     match key {
-        // The terminal passes these on as keys: they end and stop the program wherever it is.
+        // The terminal passes these on as keys. They end or suspend the program in every mode.
         Key::Ctrl('c' | '\\') => return Some(Action::Quit),
         Key::Ctrl('z') => return Some(Action::Suspend),
         _ => {}

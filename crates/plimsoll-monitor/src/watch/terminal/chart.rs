@@ -1,4 +1,4 @@
-//! The layers of RAM over time, the time axis, and the lines of marks and cursor through everything above it.
+//! The layers of RAM over time, the time axis, and the vertical lines of marks and cursor.
 
 use ratatui::buffer::Buffer;
 use ratatui::style::Style;
@@ -14,7 +14,7 @@ use crate::watch::state::MarkKind;
 use plimsoll_model::categories::CATEGORIES;
 use plimsoll_report::analysis::gauges::gauge;
 
-/// What is drawn of a frame's layers: all of them, or those that are used.
+/// The visible layers of a frame: all, or only used memory.
 pub(super) fn shown(layers: &[i64; CATEGORIES.len()], share: bool) -> [i64; CATEGORIES.len()] {
     let mut shown = *layers;
     if share {
@@ -24,7 +24,7 @@ pub(super) fn shown(layers: &[i64; CATEGORIES.len()], share: bool) -> [i64; CATE
     shown
 }
 
-/// Draws the layers, a column a stretch of time; what was not sampled stays empty.
+/// Draws the layers, one column per interval. A gap stays empty.
 pub(super) fn draw_chart(
     buffer: &mut Buffer,
     theme: &Theme,
@@ -55,7 +55,7 @@ pub(super) fn draw_chart(
     let step = round_step(top, area.height);
     let mut height = step;
     while height < top {
-        // The number stands in the row that holds its height.
+        // The number goes into the row that holds its height.
         let row = (height / top * f64::from(area.height)) as u16;
         let y = area.bottom() - 1 - row.min(area.height - 1);
         if y > area.y + 1 && y < area.bottom() - 1 {
@@ -68,7 +68,7 @@ pub(super) fn draw_chart(
 
 const GIB: f64 = (1_u64 << 30) as f64;
 
-/// A round step of numbers on an axis that ends at `top`, for about a number every five rows.
+/// A round step for the numbers of an axis that ends at `top`, about one number per five rows.
 fn round_step(top: f64, rows: u16) -> f64 {
     let least = top * 4.0 / f64::from(rows.max(1));
     let decade = 10_f64.powf(least.max(1e-6).log10().floor());
@@ -79,7 +79,7 @@ fn round_step(top: f64, rows: u16) -> f64 {
         .unwrap_or(10.0 * decade)
 }
 
-/// Draws the time axis: how long ago, marks, where ticks were missed, and the cursor.
+/// Draws the time axis: times, marks, missed ticks, and the cursor.
 pub(super) fn draw_axis(
     buffer: &mut Buffer,
     theme: &Theme,
@@ -138,8 +138,8 @@ fn mark_ink(kind: MarkKind) -> Ink {
     }
 }
 
-/// How long ago, every so many columns from the right edge. A time that one of the `signs` would hide a digit of stands on
-/// the left of its tick, or, where there is one too, nowhere: half a number is a wrong one.
+/// Draws times at regular distances from the right edge. A time that a sign would overlap goes to the left of its tick,
+/// or is omitted if a sign is there too: a partly hidden number would be wrong.
 fn draw_times(buffer: &mut Buffer, theme: &Theme, layout: &Layout, snapshot: &Snapshot, signs: &[usize]) {
     let area = layout.axis;
     let columns = snapshot.columns.len();
@@ -171,7 +171,7 @@ fn draw_times(buffer: &mut Buffer, theme: &Theme, layout: &Layout, snapshot: &Sn
     }
 }
 
-/// Draws a line through the charts at each mark, and at the cursor.
+/// Draws a vertical line through the charts at each mark and at the cursor.
 pub(super) fn draw_lines(
     buffer: &mut Buffer,
     theme: &Theme,
@@ -194,7 +194,7 @@ pub(super) fn draw_lines(
     }
 }
 
-/// A line over what is there; the edge between two layers, or the height of a bar, matters more than the line.
+/// Draws a line in empty cells only: the edge between two layers, or the height of a bar, matters more.
 fn draw_line_through(buffer: &mut Buffer, theme: &Theme, at: (u16, u16), style: Style) {
     let cell = &mut buffer[at];
     let empty = matches!(cell.symbol(), " " | "\u{2571}" | "/");

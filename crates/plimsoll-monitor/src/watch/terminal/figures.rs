@@ -1,13 +1,13 @@
-//! Numbers in few cells.
+//! Short text for numbers.
 
 pub(super) use plimsoll_model::quantity::short_bytes as bytes;
 
-/// Bytes a second.
+/// Bytes per second.
 pub(super) fn rate(value: f64) -> String {
     format!("{}/s", bytes(value))
 }
 
-/// Events a second.
+/// Events per second.
 pub(super) fn events(value: f64) -> String {
     if value >= 999_500.0 {
         format!("{:.1}M/s", value / 1e6)
@@ -18,7 +18,7 @@ pub(super) fn events(value: f64) -> String {
     }
 }
 
-/// A percentage; what is something, but less than half a percent, is not shown as nothing.
+/// A percentage. Values between 0 and 0.5 are not shown as 0.
 pub(super) fn percent(value: f64) -> String {
     if value > 0.0 && value < 0.95 {
         format!("{value:.1}%")
@@ -27,7 +27,7 @@ pub(super) fn percent(value: f64) -> String {
     }
 }
 
-/// A length of time: `40s`, `2m10s`, `3h05m`, `0.4s`.
+/// A duration: `40s`, `2m10s`, `3h05m`, `0.4s`.
 pub(super) fn duration(ns: u64) -> String {
     let seconds = ns / 1_000_000_000;
     match seconds {

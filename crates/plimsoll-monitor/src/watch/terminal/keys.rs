@@ -1,46 +1,33 @@
-//! Bytes of the keyboard to keys.
+//! Decodes keyboard input.
 //!
-//! Written here since the reader of the terminal library never ends once its terminal is gone: it tries to read for
-//! ever, at the cost of a whole CPU.
+//! The terminal library's own reader is not used: after the terminal is gone, it reads in an endless loop and takes a
+//! whole CPU.
 
-/// A key, or keys pressed together.
+/// A key or a combination of keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Key {
-    /// A letter, digit or sign.
     Char(char),
     /// A letter with the control key.
     Ctrl(char),
-    /// Enter.
     Enter,
-    /// Escape.
     Escape,
     /// The key that erases to the left.
     Backspace,
-    /// An arrow key.
     Left,
-    /// An arrow key.
     Right,
-    /// An arrow key.
     Up,
-    /// An arrow key.
     Down,
-    /// An arrow key with shift.
     ShiftLeft,
-    /// An arrow key with shift.
     ShiftRight,
-    /// Page up.
     PageUp,
-    /// Page down.
     PageDown,
-    /// Home.
     Home,
-    /// End.
     End,
 }
 
-/// The keys in what was read; `bytes` keeps the beginning of a character that is not complete yet.
+/// The keys in `bytes`, which keeps the start of an incomplete character.
 ///
-/// Unknown sequences are no keys. An escape that nothing follows is the key itself: terminals send a sequence at once.
+/// Ignores unknown sequences. An escape at the end is the escape key: terminals send a sequence at once.
 pub fn decode(bytes: &mut Vec<u8>) -> Vec<Key> {
     let mut keys = Vec::new();
     let mut rest = bytes.as_slice();
@@ -64,7 +51,7 @@ pub fn decode(bytes: &mut Vec<u8>) -> Vec<Key> {
     keys
 }
 
-/// A character of UTF-8 and its length; None while bytes of it are missing.
+/// A UTF-8 character and its length; None if it is incomplete.
 fn character(bytes: &[u8]) -> Option<(Option<Key>, usize)> {
     let length = match bytes[0] {
         0x00..=0x7f => 1,
@@ -74,7 +61,7 @@ fn character(bytes: &[u8]) -> Option<(Option<Key>, usize)> {
         _ => return Some((None, 1)),
     };
     let Some(text) = bytes.get(..length) else {
-        // What cannot become a character is not waited for.
+        // Invalid UTF-8 cannot become a character: skip it.
         let broken = bytes[1..].iter().any(|byte| byte & 0xc0 != 0x80);
         return broken.then_some((None, 1));
     };
@@ -92,7 +79,7 @@ fn escape(bytes: &[u8]) -> (Option<Key>, usize) {
             let key = bytes.get(2).and_then(|&last| named(last, false));
             (key, bytes.len().min(3))
         }
-        // Another key with Alt is that key for nobody: skip both.
+        // A key with Alt has no action: skip both bytes.
         Some(byte) if *byte != 0x1b => (None, 2),
         _ => (Some(Key::Escape), 1),
     }

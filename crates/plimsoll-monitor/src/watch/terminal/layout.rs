@@ -1,28 +1,26 @@
-//! Where things stand on the page.
+//! Layout of the main screen.
 
 use ratatui::layout::Rect;
 
-use super::strips::{STRIPS, Strip};
+use super::strip::{STRIPS, Strip};
 
-/// The smallest page.
+/// Smallest screen: columns, rows.
 pub const LEAST: (u16, u16) = (60, 16);
 
-/// Cells of the numbers on the y axis, with the line beside them.
+/// Width of the numbers on the y axis, with the line beside them.
 pub(super) const AXIS_WIDTH: u16 = 6;
 
-/// How much a legend says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Detail {
-    /// Bytes and percent.
     Bare,
-    /// Also what lies behind the number, in few signs.
+    /// Also the explanation of a number, abbreviated.
     Short,
-    /// Also what lies behind the number, in words.
+    /// Also the explanation of a number.
     Full,
 }
 
 impl Detail {
-    /// Cells of the legend.
+    /// Width of the legend in cells.
     fn width(self) -> u16 {
         match self {
             Detail::Bare => 24,
@@ -32,33 +30,27 @@ impl Detail {
     }
 }
 
-/// Areas of the page. Chart, axis, swap and strips have the same columns.
+/// Areas of the main screen. Chart, axis, swap and strips have the same columns.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Layout {
-    /// What is watched, and how.
+    /// Target and state.
     pub(super) header: Rect,
-    /// The layers of RAM.
     pub(super) chart: Rect,
-    /// Time and marks.
     pub(super) axis: Rect,
-    /// Swap.
     pub(super) swap: Rect,
-    /// The strips that there is room for.
+    /// Strips that fit.
     pub(super) strips: Vec<(&'static Strip, Rect)>,
-    /// What was said.
     pub(super) status: Rect,
-    /// What may be pressed.
     pub(super) keys: Rect,
-    /// First cell of what stands to the right of the charts.
+    /// First column of the legend.
     pub(super) legend_x: u16,
-    /// Cells of what stands to the right of the charts.
+    /// Width of the legend in cells.
     pub(super) legend_width: u16,
-    /// How much is said there.
     pub(super) detail: Detail,
 }
 
 impl Layout {
-    /// The page in `area`; None when it is too small.
+    /// The layout of `area`; None if it is too small.
     pub(super) fn of(area: Rect) -> Option<Layout> {
         if area.width < LEAST.0 || area.height < LEAST.1 {
             return None;

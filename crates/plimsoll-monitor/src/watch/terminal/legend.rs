@@ -1,4 +1,4 @@
-//! The names of the layers, with what is in them.
+//! The legend: names and values of the layers.
 
 use ratatui::buffer::Buffer;
 use ratatui::style::Style;
@@ -13,7 +13,7 @@ use plimsoll_model::categories::CATEGORIES;
 use plimsoll_report::analysis::frame::Frame;
 use plimsoll_report::analysis::gauges::gauge;
 
-/// Names that fit the legend.
+/// Short names of the layers.
 const NAMES: [&str; CATEGORIES.len()] = [
     "kernel",
     "target",
@@ -27,11 +27,11 @@ const NAMES: [&str; CATEGORIES.len()] = [
     "unaccount.",
 ];
 
-/// Place of compressed memory among the layers.
+/// Index of compressed memory among the layers.
 const COMPRESSED: usize = 3;
 
-/// Draws the legend beside the chart, in the order of the layers, from top to bottom. Where there are fewer rows than
-/// layers, the smallest go into one row; the target never does.
+/// Draws the legend beside the chart, in the order of the layers, from top to bottom. If there are fewer rows than
+/// layers, the smallest layers share a row, except the target.
 pub(super) fn draw_legend(
     buffer: &mut Buffer,
     theme: &Theme,
@@ -105,7 +105,7 @@ pub(super) fn draw_legend(
     }
 }
 
-/// More of the target, where there is room below the layers.
+/// Further values of the target, if there is room below the layers.
 fn target_lines(snapshot: &Snapshot, frame: &Frame, rows: usize) -> Vec<String> {
     let Some(resident) = frame
         .gauge(gauge::TARGET_RESIDENT)
@@ -172,7 +172,7 @@ fn draw_entry(
     buffer.set_stringn(x + 2, y, text, width, style);
 }
 
-/// What lies behind the bytes of a layer: what compressed memory holds, and what of the target is in swap.
+/// Explanation of a layer's bytes: contents of compressed memory, swapped memory of the target.
 fn behind(layer: usize, detail: Detail, frame: &Frame, bytes: i64) -> String {
     let known = |index| frame.gauge(index).filter(|&value| value > 0.0);
     match (layer, detail) {

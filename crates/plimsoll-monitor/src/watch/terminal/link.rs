@@ -1,4 +1,4 @@
-//! Bytes to the terminal, over a link that may be slow, stopped or gone.
+//! Output to the terminal, over a connection that may be slow, stopped or gone.
 
 use std::io::{self, Write};
 use std::time::Instant;
@@ -8,19 +8,19 @@ use rustix::fd::BorrowedFd;
 
 use plimsoll_sample::stop::Stop;
 
-/// Bytes handed over at a time. A terminal that says it is ready takes some hundreds without making us wait.
+/// Bytes per write. A terminal that is ready accepts some hundred without blocking.
 const CHUNK: usize = 1024;
-/// How long a terminal that takes nothing (ctrl-s) may delay an end.
+/// Longest delay of the program's end by a stopped terminal (ctrl-s).
 const PATIENCE_MS: u128 = 300;
 
-/// Collects a frame and hands it over when it is flushed.
+/// Buffers a frame and writes it on flush.
 pub(super) struct Link<'a> {
     frame: Vec<u8>,
     stop: &'a Stop,
 }
 
 impl Link<'_> {
-    /// A link to standard output, which gives up soon after a stop is requested.
+    /// A link to standard output. It gives up soon after a stop is requested.
     pub(super) fn new(stop: &Stop) -> Link<'_> {
         Link {
             frame: Vec::with_capacity(64 * 1024),
@@ -50,7 +50,7 @@ impl Link<'_> {
     }
 }
 
-/// Whether the terminal takes bytes within so many milliseconds.
+/// Whether the terminal accepts bytes within this many milliseconds.
 pub(super) fn ready(output: BorrowedFd<'_>, milliseconds: i64) -> io::Result<bool> {
     let mut fds = [PollFd::new(&output, PollFlags::OUT)];
     match poll(&mut fds, Some(&milliseconds_of(milliseconds))) {
@@ -61,7 +61,7 @@ pub(super) fn ready(output: BorrowedFd<'_>, milliseconds: i64) -> io::Result<boo
     }
 }
 
-/// A length of time as the system wants it.
+/// Converts to a `Timespec`.
 pub(super) fn milliseconds_of(milliseconds: i64) -> Timespec {
     Timespec {
         tv_sec: milliseconds / 1000,

@@ -1,14 +1,18 @@
-//! The terminal page: a stacked timeline of all RAM, swap, moving pages and pressure on one time axis.
+//! The terminal interface: a stacked timeline of all RAM, swap, page movement and pressure on one time axis.
 //!
 //! ```text
 //! bytes -> Key -> Action -> View, or Order -> Monitor
-//! State -> Snapshot (under the state's lock, short) -> draw(View, Snapshot) -> Buffer -> what changed -> terminal
+//! State -> Snapshot (under the state's lock, short) -> draw(View, Snapshot) -> Buffer -> changed cells -> terminal
 //! ```
 //!
 //! Invariants:
+//!
 //! - [`draw`] is pure: the same view and snapshot give the same cells.
-//! - A frame is drawn when the one before it has left for the terminal: none is ever queued. Sampling does not wait.
-//! - However the program ends, the terminal is as it was.
+//!
+//! - A frame is drawn only after the terminal has taken the last one: no frames are queued, and sampling does not wait.
+//!
+//! - However `watch` ends, it restores the terminal. Checked by `a_signal_ends_watch_and_restores_the_terminal` and
+//!   `a_panic_restores_the_terminal_before_its_message`.
 
 mod action;
 mod chart;
@@ -23,6 +27,7 @@ mod page;
 mod screen;
 mod snapshot;
 mod stack;
+mod strip;
 mod strips;
 mod theme;
 mod ui;
@@ -45,63 +50,56 @@ pub use view::{Order, Overlay, Picker, Purpose, View};
 use super::monitor::Monitor;
 use plimsoll_sample::stop::Stop;
 
-/// How to draw.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TerminalOptions {
-    /// Which colours to use.
     pub colours: Colours,
-    /// End after this long.
     pub duration: Option<Duration>,
-    /// Address of the served page, if one is served.
+    /// Address of the live page, if it is served.
     pub page: Option<String>,
 }
 
-/// Why the page was left.
+/// Reason for the end of the terminal interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// The user wanted it.
     Quit,
-    /// There will be no more frames, or the time is over.
+    /// The frames ended, or the time limit was reached.
     Over,
-    /// A signal.
+    /// A signal arrived.
     Stopped,
-    /// The terminal went away.
+    /// The terminal disappeared.
     Gone,
 }
 
-/// Why there is no page.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TerminalError {
-    /// There is nobody to look at it.
+    /// Standard output is no terminal.
     #[error("cannot draw: standard output is not a terminal; use --headless, or --serve for a browser")]
     NoTerminal,
-    /// The terminal cannot place text.
+    /// The terminal cannot position text.
     #[error(
-        "cannot draw on a terminal of type `{term}`, which cannot place text; use --headless, or set TERM to the \
+        "cannot draw on a terminal of type `{term}`, which cannot position text; use --headless, or set TERM to the \
          terminal's type"
     )]
-    Dumb {
-        /// What TERM says.
-        term: String,
-    },
-    /// The terminal refuses.
-    #[error("cannot {what} the terminal: {source}; use --headless to go without it")]
+    Dumb { term: String },
+    /// A terminal operation failed.
+    #[error("cannot {what} the terminal: {source}; use --headless to do without it")]
     Terminal {
-        /// What was tried.
+        /// Verb: `read keys from`.
         what: &'static str,
-        /// What the system said.
         source: io::Error,
     },
-    /// A part of the program failed, and gave the terminal back.
-    #[error("a thread of the monitor failed; the message above says where")]
+    /// A thread panicked and restored the terminal.
+    #[error("cannot continue: a thread of the monitor panicked; see the message above")]
     Panicked,
 }
 
-/// Draws the monitor until the user quits, it is over, or a signal asks for an end. The terminal is given back as it was.
+/// Draws the monitor until the user quits, the frames or the time limit end, or a signal arrives. Restores the
+/// terminal.
 ///
 /// # Errors
-/// When there is no terminal that can be drawn on.
+///
+/// If there is no suitable terminal.
 pub fn run(monitor: &Monitor, options: &TerminalOptions, stop: &Stop) -> Result<End, TerminalError> {
     ui::run(monitor, options, stop)
 }

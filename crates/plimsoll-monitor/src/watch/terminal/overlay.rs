@@ -1,4 +1,4 @@
-//! Boxes over the page: help, text, questions, a line to type, the list of targets.
+//! Overlays: help, text, questions, an input line, the list of targets.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -11,7 +11,6 @@ use super::theme::{Ink, Theme};
 use super::view::{Overlay, Picker, Purpose};
 use super::words::{fit, in_cells, wrapped};
 
-/// Draws what lies over the page.
 pub(super) fn draw_overlay(buffer: &mut Buffer, theme: &Theme, overlay: &Overlay) {
     match overlay {
         Overlay::Help => draw_help(buffer, theme),
@@ -41,12 +40,12 @@ fn widest(lines: &[String]) -> u16 {
     lines.iter().map(|line| line.width()).max().unwrap_or(0) as u16
 }
 
-/// Rows of text that a box has room for.
+/// Rows of text that fit into a box.
 pub(super) fn rows_inside(page: Rect) -> usize {
     usize::from(page.height.saturating_sub(4))
 }
 
-/// Lines as a box shows them.
+/// Wraps lines for a box.
 fn lines_in(page: Rect, theme: &Theme, lines: &[String]) -> Vec<String> {
     let lines: Vec<String> = lines.iter().map(|line| in_cells(line, theme.unicode)).collect();
     wrapped(&lines, page.width.saturating_sub(6))
@@ -59,7 +58,7 @@ fn write_lines(buffer: &mut Buffer, theme: &Theme, inside: Rect, lines: &[String
     }
 }
 
-/// Clears a box in the middle of the page, draws its frame with the titles above and below, and returns what is inside.
+/// Clears a centred box, draws its border with the titles above and below, and returns its inner area.
 fn boxed(buffer: &mut Buffer, theme: &Theme, (title, below): (&str, &str), width: u16, height: u16) -> Rect {
     let page = *buffer.area();
     let width = width
@@ -135,8 +134,8 @@ fn draw_prompt(buffer: &mut Buffer, theme: &Theme, purpose: Purpose, text: &str)
         Purpose::Note => "note",
         Purpose::Record => "folder to record into (must not exist yet)",
     };
-    let inside = boxed(buffer, theme, (title, "Enter takes it   Esc leaves it"), 56, 1);
-    // The end of the line is what is being typed.
+    let inside = boxed(buffer, theme, (title, "Enter: accept   Esc: cancel"), 56, 1);
+    // Show the end of the line, where the user types.
     let mut shown = in_cells(text, theme.unicode);
     while shown.width() + 1 > usize::from(inside.width) {
         shown.remove(0);
@@ -156,13 +155,7 @@ fn draw_picker(buffer: &mut Buffer, theme: &Theme, picker: &Picker) {
         ),
     };
     let rows = page.height.saturating_sub(8).min(24);
-    let inside = boxed(
-        buffer,
-        theme,
-        (&title, "Enter takes it   Esc leaves it"),
-        50,
-        rows,
-    );
+    let inside = boxed(buffer, theme, (&title, "Enter: accept   Esc: cancel"), 50, rows);
     let head = format!("{:>8}  {:<24} {:>7} {:>7}", "pid", "name", "RSS", "swap");
     buffer.set_stringn(
         inside.x,
@@ -172,7 +165,7 @@ fn draw_picker(buffer: &mut Buffer, theme: &Theme, picker: &Picker) {
         theme.ink(Ink::Dim),
     );
     let visible = usize::from(inside.height) - 1;
-    // The choice stays in sight.
+    // Keep the selected row visible.
     let top = (picker.chosen + 1).saturating_sub(visible);
     for (row, (place, entry)) in picker.entries().enumerate().skip(top).take(visible).enumerate() {
         let text = match entry {

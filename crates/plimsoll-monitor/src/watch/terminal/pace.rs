@@ -1,15 +1,15 @@
-//! How often to draw: as often as the terminal takes it.
+//! Frame rate: as high as the terminal accepts.
 
 use std::time::{Duration, Instant};
 
-/// Time between two frames when nothing is pressed: figures that change faster cannot be read.
+/// Interval of frames without key presses: faster changes are unreadable.
 const FRAME: Duration = Duration::from_millis(200);
-/// Time between two frames when something is pressed.
+/// Interval of frames after a key press.
 const PRESSED: Duration = Duration::from_millis(20);
-/// However slow the terminal, it is tried this often.
+/// Longest interval, however slow the terminal.
 const LONGEST: Duration = Duration::from_secs(2);
 
-/// When to draw next.
+/// Times of the next frame.
 #[derive(Debug, Clone, Copy)]
 pub struct Pace {
     drawn: Option<Instant>,
@@ -28,7 +28,7 @@ impl Default for Pace {
 }
 
 impl Pace {
-    /// A frame was handed to the terminal at `now`, which took the terminal `took`: it gets as long to rest.
+    /// Records a frame at `now` that took the terminal `took`. The next one waits at least as long.
     pub fn drew(&mut self, now: Instant, took: Duration) {
         self.drawn = Some(now);
         self.rest = if took < PRESSED {
@@ -39,12 +39,12 @@ impl Pace {
         self.pressed = false;
     }
 
-    /// Something was pressed: it is to be seen soon.
+    /// Records a key press: the next frame comes soon.
     pub fn press(&mut self) {
         self.pressed = true;
     }
 
-    /// Time from `now` until the next frame is due; zero when it is.
+    /// Time from `now` until the next frame; zero if it is due.
     pub fn wait(&self, now: Instant) -> Duration {
         let Some(drawn) = self.drawn else {
             return Duration::ZERO;

@@ -1,4 +1,4 @@
-//! The page: everything that is drawn, from what was seen and what the user has chosen to see. Pure.
+//! The main screen: draws a snapshot with the user's view. Pure.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -19,12 +19,12 @@ use crate::watch::state::Level;
 use plimsoll_report::analysis::frame::Frame;
 use plimsoll_report::analysis::gauges::gauge;
 
-/// Columns of the chart on a screen of `area`; None when it is too small for the page.
+/// Columns of the chart in `area`; None if it is too small.
 pub fn columns_in(area: Rect) -> Option<usize> {
     Layout::of(area).map(|layout| usize::from(layout.chart.width))
 }
 
-/// Draws the page into the whole of `buffer`.
+/// Draws the main screen into the whole of `buffer`.
 pub fn draw(buffer: &mut Buffer, theme: &Theme, view: &View, snapshot: &Snapshot) {
     let area = *buffer.area();
     let Some(layout) = Layout::of(area) else {
@@ -49,7 +49,7 @@ pub fn draw(buffer: &mut Buffer, theme: &Theme, view: &View, snapshot: &Snapshot
     }
 }
 
-/// The frame whose figures are shown: of the cursor's column, of the right edge when scrolled back, else the newest.
+/// The frame of the displayed values: at the cursor, at the right edge of a scrolled view, or the newest.
 fn frame_of(view: &View, snapshot: &Snapshot) -> Option<Frame> {
     let Some(at) = view.cursor.or(view.anchor) else {
         return snapshot.newest;
@@ -64,7 +64,7 @@ fn draw_too_small(buffer: &mut Buffer, area: Rect) {
         "terminal too small ({}x{}), needs {width}x{height}",
         area.width, area.height
     );
-    // On very narrow screens it goes on in the next line.
+    // On very narrow screens it continues in the next line.
     let letters: Vec<char> = text.chars().collect();
     for (row, line) in letters.chunks(usize::from(area.width.max(1))).enumerate() {
         if row < usize::from(area.height) {
@@ -74,10 +74,10 @@ fn draw_too_small(buffer: &mut Buffer, area: Rect) {
     }
 }
 
-/// A piece of a line: text, style, and how soon it is left out when the line is too long (the greatest first).
+/// Part of a line: text, style, and rank for omission if the line is too long (the greatest first).
 type Piece = (String, Style, u8);
 
-/// Draws pieces with two cells between them, as many as there is room for.
+/// Draws as many pieces as fit, two cells apart.
 fn draw_pieces(buffer: &mut Buffer, area: Rect, mut pieces: Vec<Piece>) {
     let width = |pieces: &[Piece]| -> usize { pieces.iter().map(|(text, ..)| text.width() + 2).sum() };
     while width(&pieces) > usize::from(area.width) + 1 {
@@ -85,7 +85,7 @@ fn draw_pieces(buffer: &mut Buffer, area: Rect, mut pieces: Vec<Piece>) {
         if last == 0 {
             break;
         }
-        // The rightmost of those that are least needed.
+        // Omit the rightmost of the pieces with the greatest rank.
         if let Some(place) = pieces.iter().rposition(|(.., order)| *order == last) {
             pieces.remove(place);
         }
@@ -122,7 +122,7 @@ fn draw_header(
                 None if target.unread > 0 => format!(" (+{} unread)", target.unread),
                 None => String::new(),
             };
-            // How it ended is not cut off by a long name.
+            // A long name must not cut off how the target ended.
             words = fit(&words, room.saturating_sub(more.width()), theme.unicode) + &more;
             let ink = if target.ended.is_some() {
                 Ink::Warning
@@ -160,7 +160,7 @@ fn draw_header(
     draw_pieces(buffer, layout.header, pieces);
 }
 
-/// Where the frames come from, whether they are kept, and whether the picture moves.
+/// Source of the frames, state of the recording, and whether the view moves.
 fn states(theme: &Theme, view: &View, snapshot: &Snapshot) -> Vec<Piece> {
     let status = &snapshot.status;
     let mut pieces = Vec::new();
@@ -195,7 +195,7 @@ fn draw_status(buffer: &mut Buffer, theme: &Theme, layout: &Layout, view: &View,
     buffer.set_string(layout.status.x, layout.status.y, text, theme.ink(ink));
 }
 
-/// What matters most: where the cursor stands, what is being done, what is wrong, what was said last.
+/// The most important status: cursor position, running request, error, or last message.
 fn status_line(view: &View, snapshot: &Snapshot) -> (String, Ink) {
     if let Some(cursor) = view.cursor {
         let ago = snapshot.edge_ns.saturating_sub(cursor);
@@ -233,8 +233,8 @@ fn status_line(view: &View, snapshot: &Snapshot) -> (String, Ink) {
         };
         return (message.text.clone(), ink);
     }
-    if let Some(trouble) = snapshot.target.as_ref().and_then(|target| target.trouble.clone()) {
-        return (trouble, Ink::Warning);
+    if let Some(error) = snapshot.target.as_ref().and_then(|target| target.error.clone()) {
+        return (error, Ink::Warning);
     }
     if let Some(unlocked) = &snapshot.status.unlocked {
         return (unlocked.clone(), Ink::Warning);
@@ -245,7 +245,7 @@ fn status_line(view: &View, snapshot: &Snapshot) -> (String, Ink) {
     (String::new(), Ink::Plain)
 }
 
-/// The keys that fit, with help and quit always among them.
+/// Draws the keys that fit, always with help and quit.
 fn draw_keys(buffer: &mut Buffer, theme: &Theme, area: Rect) {
     let hints = action::HINTS.iter().filter(|hint| !hint.short.is_empty());
     let width = |hint: &action::Hint| hint.keys.chars().count() + 1 + hint.short.len();

@@ -1,4 +1,4 @@
-//! Taking the terminal, and giving it back however the program ends.
+//! Takes over the terminal, and restores it however the program ends.
 
 use std::fs::File;
 use std::io;
@@ -12,15 +12,15 @@ use rustix::termios::{OptionalActions, Termios, isatty, tcgetattr, tcgetwinsize,
 use super::TerminalError;
 use super::link::{milliseconds_of, ready};
 
-/// To the other screen, cursor off.
+/// Alternate screen, cursor off.
 const ENTER: &str = "\x1b[?1049h\x1b[?25l\x1b[2J";
-/// Colours off, cursor on, to the screen that was there before.
+/// Colours off, cursor on, main screen.
 const LEAVE: &str = "\x1b[0m\x1b[?25h\x1b[?1049l";
 
-/// What the terminal was like before it was taken; None while it is not. It stands here for the hook of panics, which may
-/// run on any thread.
+/// Saved terminal settings; None while the terminal is not taken over. A static, for the panic hook, which may run on
+/// any thread.
 static TAKEN: Mutex<Option<Taken>> = Mutex::new(None);
-/// Whether a panic has given the terminal back.
+/// Whether a panic has restored the terminal.
 static PANICKED: AtomicBool = AtomicBool::new(false);
 
 struct Taken {
@@ -28,23 +28,22 @@ struct Taken {
     before: Termios,
 }
 
-/// The terminal, taken. Dropping it gives it back.
+/// The taken-over terminal. Dropping it restores the terminal.
 pub(super) struct Screen {
     input: OwnedFd,
 }
 
-/// What came of waiting for the keyboard.
+/// Result of waiting for the keyboard.
 pub(super) enum Input {
-    /// Nothing, in the time, or before a signal came.
+    /// Timeout or signal.
     Nothing,
-    /// Bytes.
     Bytes(Vec<u8>),
-    /// The terminal is gone.
+    /// The terminal disappeared.
     Gone,
 }
 
 impl Screen {
-    /// Takes the terminal: keys come one by one and unseen, and what was on the screen comes back later.
+    /// Takes over the terminal: raw keys without echo, alternate screen.
     pub(super) fn enter() -> Result<Screen, TerminalError> {
         let failed = |what| {
             move |source: rustix::io::Errno| TerminalError::Terminal {
@@ -73,9 +72,9 @@ impl Screen {
         Ok(())
     }
 
-    /// Gives the terminal back, stops until the shell says to go on, and takes it again.
+    /// Restores the terminal, stops the process until the shell continues it, and takes the terminal over again.
     ///
-    /// Where no shell could do that, nothing happens.
+    /// Does nothing without a shell that can continue it.
     pub(super) fn suspend(&self) -> io::Result<()> {
         use rustix::process::{Signal, getpid, getppid, getsid, kill_current_process_group};
         let session = getsid(None)?;
@@ -84,13 +83,13 @@ impl Screen {
             return Ok(());
         }
         give_back();
-        // As the terminal itself would: everything that the shell started along with this.
+        // Like the terminal's own ctrl-z: stops the whole process group.
         kill_current_process_group(Signal::STOP)?;
         Ok(self.take()?)
     }
 
-    /// Waits so many milliseconds for the keyboard. A picture that stands still writes nothing: whether what shows it is
-    /// still there has to be asked too.
+    /// Waits for the keyboard. Also polls the output: a frozen view writes nothing, so a write would not reveal a
+    /// vanished terminal.
     pub(super) fn wait(&self, milliseconds: i64) -> Input {
         let output = rustix::stdio::stdout();
         let mut fds = [
@@ -122,7 +121,7 @@ impl Drop for Screen {
     }
 }
 
-/// Columns and rows of the terminal; those of the first terminals where it does not say.
+/// Columns and rows of the terminal; 80 x 24 if it does not report them.
 pub(super) fn size() -> (u16, u16) {
     tcgetwinsize(rustix::stdio::stdout())
         .ok()
@@ -131,12 +130,12 @@ pub(super) fn size() -> (u16, u16) {
         .unwrap_or((80, 24))
 }
 
-/// Whether a panic, on whatever thread, has given the terminal back.
+/// Whether a panic on any thread has restored the terminal.
 pub(super) fn panicked() -> bool {
     PANICKED.load(Ordering::Acquire)
 }
 
-/// Standard input, or, where that is something else, the terminal behind it.
+/// Standard input, or `/dev/tty` if that is no terminal.
 fn keyboard() -> Result<OwnedFd, TerminalError> {
     let input = rustix::stdio::stdin();
     let opened = match isatty(input) {
@@ -149,7 +148,7 @@ fn keyboard() -> Result<OwnedFd, TerminalError> {
     })
 }
 
-/// The message of a panic is to be read on the screen that stays.
+/// Restores the terminal before a panic prints, so that the message stays on the screen.
 fn give_back_on_panic() {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
@@ -163,23 +162,23 @@ fn give_back_on_panic() {
     });
 }
 
-/// Makes the terminal what it was, once; whether there was anything to give back.
+/// Restores the terminal, once. Returns whether it was taken over.
 fn give_back() -> bool {
     let taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner).take();
     let Some(taken) = taken else {
         return false;
     };
     say(LEAVE);
-    // A terminal that is gone cannot be given back, and nobody is there to be told.
+    // A vanished terminal cannot be restored, and there is no place to report it.
     let _ = tcsetattr(&taken.input, OptionalActions::Now, &taken.before);
     true
 }
 
-/// Writes past all buffers and locks. A terminal that takes nothing is not waited for.
+/// Writes past all buffers and locks. Gives up if the terminal does not accept bytes.
 fn say(text: &str) {
     let output = rustix::stdio::stdout();
     if ready(output, 300).unwrap_or(false) {
-        // As above.
+        // Nothing to report to, as above.
         let _ = rustix::io::write(output, text.as_bytes());
     }
 }

@@ -1,36 +1,32 @@
-//! What is drawn, copied out of the state in the short time that the state is held.
+//! A copy of the visible state, so that the state is locked only briefly.
 
 use crate::watch::history::{Bucket, History};
 use crate::watch::state::{Facts, Mark, Message, State, Status, TargetState};
 use plimsoll_report::analysis::frame::Frame;
 
-/// Rates in words are means over this long: faster ones could not be read.
+/// Averaging time of displayed rates: faster changes are unreadable.
 const READABLE_NS: u64 = 1_000_000_000;
 
-/// Everything that is drawn.
+/// The visible state.
 ///
-/// Columns that lie behind the newest frame are summed up once and kept; a refresh sums up those after it.
+/// Columns before the newest frame are summed up once and cached; a refresh sums up only later ones.
 ///
-/// Invariant: `columns[n]` is the time from `(first + n) * column_ns` on, `column_ns` long.
+/// Invariant: `columns[n]` is the interval of length `column_ns` that begins at `(first + n) * column_ns`.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
-    /// The machine.
     pub facts: Facts,
-    /// What is watched besides.
     pub target: Option<TargetState>,
     /// Names of the swap devices, by slot.
     pub swap_devices: Vec<String>,
-    /// What goes on.
     pub status: Status,
-    /// The last thing that was said.
     pub message: Option<Message>,
     /// Marks by time.
     pub marks: Vec<Mark>,
-    /// The columns that are visible, oldest first; None for a gap.
+    /// Visible columns, oldest first; None for a gap.
     pub columns: Vec<Option<Bucket>>,
-    /// Number of the first visible column since the start of the recording; negative before it.
+    /// Number of the first visible column, counted from the start of the recording; negative before it.
     pub first: i64,
-    /// Time of a column.
+    /// Duration of a column.
     pub column_ns: u64,
     /// Time between two ticks.
     pub period_ns: u64,
@@ -38,9 +34,9 @@ pub struct Snapshot {
     pub span: Option<(u64, u64)>,
     /// The newest frame, with rates over the last second.
     pub newest: Option<Frame>,
-    /// How late ticks were at most within the last second, in milliseconds.
+    /// Largest delay of a tick within the last second, in milliseconds.
     pub late_ms: Option<f64>,
-    /// Time of the right edge when the picture moves on by itself.
+    /// Time of the right edge of a following view.
     pub edge_ns: u64,
     revision: Option<u64>,
     /// Columns from this number on may still change.
@@ -48,7 +44,7 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// A snapshot of a state, with nothing visible yet.
+    /// A snapshot without visible columns.
     pub fn of(state: &State) -> Snapshot {
         let mut snapshot = Snapshot {
             facts: state.facts.clone(),
@@ -72,7 +68,7 @@ impl Snapshot {
         snapshot
     }
 
-    /// Takes what has changed but for the columns. `now_ns` is the time of the monitor.
+    /// Copies everything except the columns. `now_ns` is the monitor's time.
     pub fn refresh_facts(&mut self, state: &State, now_ns: u64) {
         if self.revision != Some(state.revision) {
             self.revision = Some(state.revision);
@@ -87,7 +83,7 @@ impl Snapshot {
         self.span = state.history.span();
         let latest = self.span.map_or(0, |(_, latest)| latest);
         let moves = !self.status.replay && self.status.ended.is_none();
-        // The newest frame may be on its way: it is not missing before two periods are over.
+        // The newest frame may be in transit: it counts as missing after two periods.
         let overdue = now_ns.saturating_sub(2 * self.period_ns);
         self.edge_ns = if moves { latest.max(overdue) } else { latest };
         let second = self.span.and_then(|(_, latest)| {
@@ -105,11 +101,11 @@ impl Snapshot {
         });
     }
 
-    /// Makes `count` columns of `column_ns` visible, from number `first` on.
+    /// Shows `count` columns of `column_ns`, from number `first` on.
     pub fn show(&mut self, history: &History, column_ns: u64, first: i64, count: usize) {
         let settled = self.settled.filter(|_| self.column_ns == column_ns);
         match usize::try_from(first - self.first) {
-            // What went out of sight on the left makes room on the right.
+            // Columns that left on the left make room on the right.
             Ok(moved) => drop(self.columns.drain(..moved.min(self.columns.len()))),
             Err(_) => self.columns.clear(),
         }
@@ -128,25 +124,25 @@ impl Snapshot {
         self.settled = history.span().map(|(_, latest)| column_number(latest, column_ns));
     }
 
-    /// Changes with everything that there could be to draw.
+    /// Changes whenever the visible state changes.
     pub(super) fn stamp(&self) -> (Option<u64>, Option<(u64, u64)>, u64) {
         (self.revision, self.span, self.edge_ns / self.column_ns.max(1))
     }
 
-    /// Place of the column of a time, if it is visible.
+    /// Index of the visible column at a time.
     pub fn column_of(&self, t_ns: u64) -> Option<usize> {
         let place = usize::try_from(column_number(t_ns, self.column_ns) - self.first).ok()?;
         (place < self.columns.len()).then_some(place)
     }
 
-    /// Time at which the column in a place begins.
+    /// Start time of the column at an index.
     pub fn time_of(&self, place: usize) -> Option<u64> {
         let number = u64::try_from(self.first + place as i64).ok()?;
         Some(number.saturating_mul(self.column_ns))
     }
 }
 
-/// Number of the column of a time.
+/// Number of the column at a time.
 pub(super) fn column_number(t_ns: u64, column_ns: u64) -> i64 {
     i64::try_from(t_ns / column_ns.max(1)).unwrap_or(i64::MAX)
 }

@@ -1,22 +1,21 @@
-//! Layers on each other in eighths of a cell.
+//! Stacked layers in eighths of a cell.
 
 use ratatui::style::{Modifier, Style};
 
 use super::theme::{Depth, TARGET, Theme};
 
-/// Eighths of a cell.
+/// Steps per cell.
 const EIGHTHS: usize = 8;
 const BLOCKS: [char; EIGHTHS + 1] = [
     ' ', '\u{2581}', '\u{2582}', '\u{2583}', '\u{2584}', '\u{2585}', '\u{2586}', '\u{2587}', '\u{2588}',
 ];
-/// The same in ASCII, for bars.
+/// ASCII form, for bars.
 const ASCII_BLOCKS: [char; EIGHTHS + 1] = [' ', '.', '.', ':', ':', '+', '+', '#', '#'];
 
-/// Heights of layers in a column of `full` eighths. They sum to `full`, whatever the layers hold, if any holds
-/// something; else all are 0.
+/// Heights of layers in a column of `full` eighths. They sum to `full`, or are all 0 if no layer is above 0.
 ///
-/// A layer below zero takes no room. The layer `seen`, if it holds anything, is at least one eighth high: what is watched
-/// is never rounded away.
+/// A negative layer has height 0. A non-zero layer `seen` has at least one eighth, so that rounding never hides the
+/// target.
 pub fn heights(layers: &[i64], full: usize, seen: Option<usize>) -> Vec<usize> {
     let total: i128 = layers.iter().map(|&bytes| i128::from(bytes.max(0))).sum();
     if total == 0 {
@@ -28,7 +27,7 @@ pub fn heights(layers: &[i64], full: usize, seen: Option<usize>) -> Vec<usize> {
         .iter()
         .map(|&bytes| {
             sum += i128::from(bytes.max(0));
-            // Rounded to the nearest: edges, not heights, so that errors do not add up.
+            // Round the edges, not the heights, so that errors do not accumulate.
             let edge = ((2 * sum * full as i128 + total) / (2 * total)) as usize;
             let height = edge - below;
             below = edge;
@@ -47,10 +46,9 @@ pub fn heights(layers: &[i64], full: usize, seen: Option<usize>) -> Vec<usize> {
     heights
 }
 
-/// A sign and its style.
 pub(super) type Glyph = (char, Style);
 
-/// What fills the cells of a column, from the bottom up, when its layers are `heights` high.
+/// The cells of a column, from the bottom up, for layers of these heights.
 pub(super) fn cells(heights: &[usize], rows: usize, theme: &Theme) -> Vec<Glyph> {
     let mut edges = Vec::with_capacity(heights.len());
     let mut top = 0;
@@ -61,8 +59,7 @@ pub(super) fn cells(heights: &[usize], rows: usize, theme: &Theme) -> Vec<Glyph>
     (0..rows).map(|row| cell(&edges, row * EIGHTHS, theme)).collect()
 }
 
-/// The cell whose lowest eighth is `bottom`. Of more than two layers in it, the two with most of it are drawn, and the
-/// target before others.
+/// The cell whose lowest eighth is `bottom`. Of more than two layers, it shows the two largest, and the target first.
 fn cell(edges: &[usize], bottom: usize, theme: &Theme) -> Glyph {
     let top = bottom + EIGHTHS;
     let mut from = 0;
@@ -112,7 +109,7 @@ fn cell(edges: &[usize], bottom: usize, theme: &Theme) -> Glyph {
     }
 }
 
-/// A bar of `part` (0 to 1) in a cell column of `rows`, from the bottom up; what is something is at least an eighth.
+/// A bar of `part` (0 to 1) in `rows` cells, from the bottom up. A value above 0 has at least an eighth.
 pub(super) fn bar(part: f64, rows: usize, unicode: bool) -> Vec<char> {
     let full = rows * EIGHTHS;
     let least = usize::from(part > 0.0);
@@ -123,7 +120,7 @@ pub(super) fn bar(part: f64, rows: usize, unicode: bool) -> Vec<char> {
         .collect()
 }
 
-/// A cell of a stack of swap devices over nothing: `heights` from slot 0 on, in the cell whose lowest eighth is `bottom`.
+/// A cell of a stack of swap devices over an empty background, with `heights` from slot 0 on.
 pub(super) fn device_cell(heights: &[usize], row: usize, theme: &Theme) -> Glyph {
     let (bottom, top) = (row * EIGHTHS, (row + 1) * EIGHTHS);
     let mut from = 0;

@@ -1,4 +1,4 @@
-//! What stands below the layers on the same time axis: swap by device, pages that move, pressure, CPU.
+//! Draws the strips below the chart, and swap by device.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -8,109 +8,16 @@ use super::figures;
 use super::layout::{Detail, Layout};
 use super::snapshot::Snapshot;
 use super::stack::{bar, device_cell, heights};
+use super::strip::Strip;
 use super::theme::{Ink, Theme};
 use super::words::{fit, in_cells};
-use crate::watch::history::Bucket;
 use plimsoll_report::analysis::frame::Frame;
-use plimsoll_report::analysis::gauges::{GAUGES, Gauge, GaugeUnit, Panel, gauge};
+use plimsoll_report::analysis::gauges::gauge;
 
 /// Gauges of the swap devices, by slot.
 const DEVICES: [usize; 4] = [gauge::SWAP0, gauge::SWAP1, gauge::SWAP2, gauge::SWAP3];
 
-/// A row of bars.
-#[derive(Debug, PartialEq)]
-pub(super) struct Strip {
-    /// What stands on its left.
-    label: &'static str,
-    /// What stands on its right.
-    title: &'static str,
-    /// What is summed up.
-    gauges: &'static [usize],
-    /// What is said beside it, in brackets.
-    beside: Option<(&'static str, usize)>,
-    ink: Ink,
-    /// The pages that have room for it.
-    pub(super) from_height: u16,
-}
-
-macro_rules! strips {
-    ($($label:literal $title:literal $ink:ident $from_height:literal [$($gauge:ident),+] $beside:expr;)*) => {
-        /// Every strip, from top to bottom.
-        pub(super) const STRIPS: &[Strip] = &[
-            $(Strip {
-                label: $label,
-                title: $title,
-                gauges: &[$(gauge::$gauge),+],
-                beside: $beside,
-                ink: Ink::$ink,
-                from_height: $from_height,
-            },)*
-        ];
-    };
-}
-
-strips! {
-    "in" "swap in" In 16 [SWAP_IN] None;
-    "out" "swap out" Out 16 [SWAP_OUT] None;
-    "refl" "refault" Stall 18 [REFAULT, REFAULT_FILE] None;
-    "major" "major flt" Stall 28 [MAJOR] None;
-    "zero" "zero-fill" Plain 22 [ZERO_FILLED] None;
-    "read" "block in" In 32 [DISK_IN] None;
-    "write" "block out" Out 32 [DISK_OUT] None;
-    "mem" "PSI mem" Stall 16 [MEMORY_SOME] Some(("full", gauge::MEMORY_FULL));
-    "io" "PSI I/O" In 20 [IO_SOME] None;
-    "stall" "PSI CPU" Out 28 [CPU_SOME] None;
-    "cpu" "CPU" Cpu 16 [USER, NICE, SYSTEM, INTERRUPTS, STEAL] Some(("wait", gauge::IOWAIT));
-}
-
-impl Strip {
-    fn value(&self, frame: &Frame) -> Option<f64> {
-        sum(self.gauges, |index| frame.gauge(index))
-    }
-
-    /// Greatest value within a bucket. Of several gauges it is the sum of their greatest, which may be too much by a bit.
-    fn greatest(&self, bucket: &Bucket) -> Option<f64> {
-        match self.gauges {
-            [index] => bucket.max(*index),
-            _ => self.value(&bucket.mean),
-        }
-    }
-
-    fn first(&self) -> &'static Gauge {
-        &GAUGES[self.gauges[0]]
-    }
-
-    fn text(&self, value: f64) -> String {
-        match self.first().unit {
-            GaugeUnit::BytesPerSecond => figures::rate(value),
-            GaugeUnit::Percent => figures::percent(value),
-            _ => figures::events(value),
-        }
-    }
-
-    /// What its full height is: of percent the lowest of 10, 25, 50 and 100 that holds every value, of CPU time all of
-    /// it, else the greatest value that can be seen.
-    fn full(&self, greatest: f64) -> f64 {
-        match self.first().unit {
-            GaugeUnit::Percent if self.first().panel == Panel::Cpu => 100.0,
-            GaugeUnit::Percent => [10.0, 25.0, 50.0]
-                .into_iter()
-                .find(|&full| greatest <= full)
-                .unwrap_or(100.0),
-            GaugeUnit::BytesPerSecond => greatest.max(4096.0),
-            _ => greatest.max(1.0),
-        }
-    }
-}
-
-fn sum(gauges: &[usize], value: impl Fn(usize) -> Option<f64>) -> Option<f64> {
-    gauges
-        .iter()
-        .filter_map(|&index| value(index))
-        .reduce(|a, b| a + b)
-}
-
-/// Draws a strip: its bars, and what they say in `figures`, which is the frame that the legend shows.
+/// Draws a strip: its bars, and the values of `figures`, the frame of the legend.
 pub(super) fn draw_strip(
     buffer: &mut Buffer,
     theme: &Theme,
@@ -162,7 +69,7 @@ pub(super) fn draw_strip(
     buffer.set_stringn(layout.legend_x, area.bottom() - 1, text, width, style);
 }
 
-/// Draws swap: what is used, by device, of what there is.
+/// Draws used swap by device, and swap size.
 pub(super) fn draw_swap(
     buffer: &mut Buffer,
     theme: &Theme,
@@ -186,7 +93,7 @@ pub(super) fn draw_swap(
         let used = DEVICES.map(|index| bucket.mean.gauge(index).unwrap_or(0.0) as i64);
         let free = size as i64 - used.iter().sum::<i64>();
         let layers = [used[0], used[1], used[2], used[3], free];
-        // The first device that holds anything is seen, however large the space is.
+        // The first used device is always visible, however large swap is.
         let seen = used.iter().position(|&bytes| bytes > 0);
         let heights = heights(&layers, full, seen);
         for row in 0..area.height {
@@ -206,7 +113,7 @@ pub(super) fn draw_swap(
     }
 }
 
-/// What stands beside swap: the sum, then each device; with one row, the sum alone.
+/// Legend of swap: the sum, then each device; with one row, only the sum.
 fn swap_lines(
     theme: &Theme,
     layout: &Layout,
@@ -236,7 +143,7 @@ fn swap_lines(
     };
     let mono = theme.depth == super::theme::Depth::Mono;
     if rows < used.len() {
-        // No room for a row a device: one after the other, as many as fit.
+        // Too few rows for one device each: list as many devices in one row as fit.
         let texts = used.iter().map(|(slot, bytes)| {
             let key = if mono { format!("{slot} ") } else { String::new() };
             format!(
@@ -264,7 +171,7 @@ fn swap_lines(
     lines
 }
 
-/// The words and the line to the left of a chart.
+/// The labels and the line on the left of a chart.
 pub(super) fn label(buffer: &mut Buffer, theme: &Theme, area: Rect, bottom: &str, top: &str) {
     let dim = theme.ink(Ink::Dim);
     let line = if theme.unicode { "\u{2502}" } else { "|" };

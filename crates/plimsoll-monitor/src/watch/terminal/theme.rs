@@ -1,15 +1,15 @@
-//! How things look: colours by what the terminal can show, letters and hatches where it can show none.
+//! Colours for the capabilities of the terminal; letters and hatches without colours.
 
 use ratatui::style::{Color, Modifier, Style};
 
 use plimsoll_model::categories::CATEGORIES;
 
-/// Place of the target among the layers.
+/// Index of the target among the layers.
 pub(super) const TARGET: usize = 1;
-/// Place of free memory among the layers.
+/// Index of free memory among the layers.
 pub(super) const FREE: usize = 8;
 
-/// A letter a layer, where there are no colours.
+/// A letter per layer, for terminals without colours.
 const LETTERS: [char; CATEGORIES.len()] = ['k', 't', 'o', 'c', 's', 'd', 'p', 'r', 'f', 'u'];
 
 /// The layers in sixteen colours.
@@ -26,7 +26,7 @@ const SIXTEEN: [Color; CATEGORIES.len()] = [
     Color::Gray,
 ];
 
-/// Swap devices by slot, on a dark terminal, on a light one, and in sixteen colours.
+/// Swap devices by slot: on a dark terminal, on a light one, and in sixteen colours.
 const DEVICES: [(&str, &str, Color); 4] = [
     ("#6FA3E8", "#004488", Color::Blue),
     ("#E08594", "#BB5566", Color::LightMagenta),
@@ -34,24 +34,21 @@ const DEVICES: [(&str, &str, Color); 4] = [
     ("#A9B4BD", "#5B6770", Color::Gray),
 ];
 
-/// Which colours are asked for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Colours {
-    /// What the terminal can show, and none where `NO_COLOR` is set.
+    /// As the terminal allows, none if `NO_COLOR` is set.
     #[default]
     Auto,
-    /// What the terminal can show, whatever `NO_COLOR` says.
+    /// As the terminal allows, even if `NO_COLOR` is set.
     Always,
-    /// None.
     Never,
 }
 
-/// How many colours there are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Depth {
-    /// None: letters.
+    /// None: letters instead.
     Mono,
-    /// The sixteen of the first terminals, as their owner has set them.
+    /// The sixteen ANSI colours, which the user can configure.
     Sixteen,
     /// The 256 of xterm.
     Indexed,
@@ -59,44 +56,35 @@ pub enum Depth {
     True,
 }
 
-/// What a terminal can show.
+/// Capabilities of the terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Theme {
-    /// Colours.
     pub depth: Depth,
-    /// Whether the background is light.
     pub light: bool,
-    /// Whether there are letters and blocks beyond ASCII.
+    /// Whether characters beyond ASCII are available.
     pub unicode: bool,
 }
 
-/// What a piece of text is.
+/// Role of a piece of text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ink {
-    /// Words.
     Plain,
-    /// Words that matter less.
     Dim,
-    /// Words that matter more.
     Strong,
-    /// What the user may press, or has chosen.
+    /// Keys and selections.
     Accent,
-    /// To be known.
     Warning,
-    /// What failed, and that a recording runs.
+    /// Errors, and the sign of a running recording.
     Alarm,
-    /// Pages that come in.
     In,
-    /// Pages that go out.
     Out,
     /// Faults and stalls.
     Stall,
-    /// CPU.
     Cpu,
 }
 
 impl Theme {
-    /// What the environment says of the terminal: `NO_COLOR`, `COLORTERM`, `TERM`, `COLORFGBG` and the locale.
+    /// Reads the capabilities from `NO_COLOR`, `COLORTERM`, `TERM`, `COLORFGBG` and the locale.
     pub fn of_environment(colours: Colours, variable: impl Fn(&str) -> Option<String>) -> Theme {
         let set = |name: &str| variable(name).filter(|value| !value.is_empty());
         let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(set);
@@ -109,7 +97,6 @@ impl Theme {
         }
     }
 
-    /// Colour of a layer.
     pub(super) fn layer(&self, layer: usize) -> Color {
         let category = &CATEGORIES[layer];
         let rgb = if self.light {
@@ -123,12 +110,11 @@ impl Theme {
         }
     }
 
-    /// Letter of a layer.
     pub(super) fn letter(&self, layer: usize) -> char {
         LETTERS[layer]
     }
 
-    /// What fills a cell of a layer where it is drawn in colours: the target is hatched.
+    /// Character that fills a cell of a layer in colours: the target is hatched.
     pub(super) fn fill(&self, layer: usize) -> char {
         match (layer == TARGET, self.unicode) {
             (false, _) => ' ',
@@ -137,18 +123,16 @@ impl Theme {
         }
     }
 
-    /// Colour of the hatch over the target.
+    /// Colour of the target's hatch.
     pub(super) fn hatch(&self) -> Color {
         self.colour("#FF8A70", Color::White)
     }
 
-    /// Colour of a swap device.
     pub(super) fn device(&self, slot: usize) -> Color {
         let (dark, light, sixteen) = DEVICES[slot % DEVICES.len()];
         self.colour(if self.light { light } else { dark }, sixteen)
     }
 
-    /// Style of text.
     pub(super) fn ink(&self, ink: Ink) -> Style {
         if self.depth == Depth::Mono {
             return match ink {
@@ -176,7 +160,7 @@ impl Theme {
         }
     }
 
-    /// `rgb`, or what comes nearest; `sixteen` where there are few.
+    /// `rgb` or the nearest available colour; `sixteen` if there are only sixteen.
     fn colour(&self, rgb: &str, sixteen: Color) -> Color {
         match self.depth {
             Depth::Mono => Color::Reset,
@@ -214,7 +198,7 @@ fn channels(rgb: &str) -> [u8; 3] {
     [channel(1), channel(3), channel(5)]
 }
 
-/// The nearest of xterm's colours from 16 on: a cube of 6 steps a channel, then 24 greys.
+/// The nearest xterm colour from 16 on: a cube of 6 steps per channel, then 24 greys.
 fn nearest_indexed(rgb: [u8; 3]) -> u8 {
     const STEPS: [u8; 6] = [0, 95, 135, 175, 215, 255];
     let distance = |other: [u8; 3]| -> u32 {

@@ -1,4 +1,4 @@
-//! The loop: keys to actions, actions to the monitor, state to the screen.
+//! The main loop: keys to actions, actions to the monitor, state to the screen.
 
 use std::io;
 use std::path::PathBuf;
@@ -31,20 +31,19 @@ use plimsoll_report::analysis::frame::Frame;
 use plimsoll_report::analysis::gauges::gauge;
 use plimsoll_sample::stop::Stop;
 
-/// The page at work.
 struct Ui<'a> {
     monitor: &'a Monitor,
     theme: Theme,
     view: View,
     snapshot: Snapshot,
     backend: CrosstermBackend<Link<'a>>,
-    /// What the terminal shows.
+    /// Current content of the terminal.
     shown: Buffer,
-    /// What it is to show next; kept, so that a frame allocates little.
+    /// Next content; reused, so that a frame allocates little.
     next: Buffer,
-    /// Whether something but the state has changed since the last frame.
+    /// Whether something other than the state has changed since the last frame.
     changed: bool,
-    /// Page flags were asked for when there had been so many counts of them.
+    /// Number of page-flag marks at the time of the user's request for another count.
     flags_after: Option<usize>,
 }
 
@@ -56,7 +55,7 @@ pub(super) fn run(monitor: &Monitor, options: &TerminalOptions, stop: &Stop) -> 
     }
     let theme = Theme::of_environment(options.colours, variable);
     if theme.depth != Depth::Mono {
-        // The library would obey NO_COLOR once more, against `--color always`.
+        // The library would apply NO_COLOR again, against `--color always`.
         ratatui::crossterm::style::force_color_output(true);
     }
     let prepared = |source| TerminalError::Terminal {
@@ -65,14 +64,14 @@ pub(super) fn run(monitor: &Monitor, options: &TerminalOptions, stop: &Stop) -> 
     };
     let suspend = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(SIGTSTP, Arc::clone(&suspend)).map_err(prepared)?;
-    // The signal ends the wait for keys, so that a new size is seen at once; nobody looks at the flag.
+    // The signal interrupts the wait for keys, so that a new size takes effect at once; the flag is unused.
     signal_hook::flag::register(SIGWINCH, Arc::default()).map_err(prepared)?;
     let screen = Screen::enter()?;
     let page = options.page.clone().unwrap_or_else(|| {
-        "No page is served. `plimsoll watch --serve 127.0.0.1:8080` serves one instead of this screen."
+        "The live page is off. `plimsoll watch --serve 127.0.0.1:8080` serves it instead of this screen."
             .to_owned()
     });
-    let mut face = Ui {
+    let mut ui = Ui {
         monitor,
         theme,
         view: View::new(page),
@@ -83,28 +82,28 @@ pub(super) fn run(monitor: &Monitor, options: &TerminalOptions, stop: &Stop) -> 
         changed: true,
         flags_after: None,
     };
-    match face.show_until_end(&screen, options.duration, stop, &suspend) {
+    match ui.show_until_end(&screen, options.duration, stop, &suspend) {
         Ok(end) => Ok(end),
         Err(_) if stop.requested() => Ok(End::Stopped),
-        // Whoever looked has gone; that is no failure of ours.
-        Err(Trouble::Io(error)) if gone(&error) => Ok(End::Gone),
-        Err(Trouble::Io(source)) => Err(TerminalError::Terminal {
+        // The terminal disappeared; that is no error.
+        Err(UiError::Io(error)) if gone(&error) => Ok(End::Gone),
+        Err(UiError::Io(source)) => Err(TerminalError::Terminal {
             what: "draw on",
             source,
         }),
-        Err(Trouble::Panicked) => Err(TerminalError::Panicked),
+        Err(UiError::Panicked) => Err(TerminalError::Panicked),
     }
 }
 
-/// Why the loop cannot go on.
-enum Trouble {
+/// Reasons for the loop to stop.
+enum UiError {
     Io(io::Error),
     Panicked,
 }
 
-impl From<io::Error> for Trouble {
-    fn from(error: io::Error) -> Trouble {
-        Trouble::Io(error)
+impl From<io::Error> for UiError {
+    fn from(error: io::Error) -> UiError {
+        UiError::Io(error)
     }
 }
 
@@ -126,7 +125,7 @@ impl Ui<'_> {
         duration: Option<Duration>,
         stop: &Stop,
         suspend: &AtomicBool,
-    ) -> Result<End, Trouble> {
+    ) -> Result<End, UiError> {
         let started = Instant::now();
         let mut pace = Pace::default();
         let mut typed = Vec::new();
@@ -135,7 +134,7 @@ impl Ui<'_> {
                 return Ok(End::Stopped);
             }
             if screen::panicked() {
-                return Err(Trouble::Panicked);
+                return Err(UiError::Panicked);
             }
             if suspend.swap(false, Ordering::AcqRel) {
                 self.suspend(screen)?;
@@ -151,7 +150,7 @@ impl Ui<'_> {
                 pace.drew(Instant::now(), began.elapsed());
                 panic_if_asked_to();
             }
-            // Rounded up: a wait that is too short would be another one.
+            // Rounded up: a wait that is too short would cause another one.
             let wait = pace.wait(Instant::now()).as_millis() as i64 + 1;
             match screen.wait(wait) {
                 Input::Nothing => {}
@@ -175,7 +174,7 @@ impl Ui<'_> {
         }
     }
 
-    /// A recording is looked at when it is over; what was live is not.
+    /// A finished recording stays open for inspection, a finished live target does not.
     fn is_over(&self) -> bool {
         !self.snapshot.status.replay && self.snapshot.status.ended.is_some()
     }
@@ -194,13 +193,12 @@ impl Ui<'_> {
             self.shown = Buffer::empty(area);
             self.next = Buffer::empty(area);
             self.changed = true;
-            // What the terminal shows after a change of size is anybody's guess.
+            // After a change of size, the content of the terminal is undefined.
             self.backend.clear()?;
         }
         Ok(())
     }
 
-    /// Draws what has changed, if anything has.
     fn draw(&mut self) -> io::Result<()> {
         if !self.look() {
             return Ok(());
@@ -216,7 +214,7 @@ impl Ui<'_> {
         Ok(())
     }
 
-    /// Takes what is needed of the state; whether there is anything to draw.
+    /// Copies the visible state. Returns whether there is something to draw.
     fn look(&mut self) -> bool {
         let before = self.snapshot.stamp();
         let now_ns = self.monitor.now_ns();
@@ -237,7 +235,7 @@ impl Ui<'_> {
         true
     }
 
-    /// Shows the page flags that were asked for, once they are counted.
+    /// Shows the requested page flags once they are counted.
     fn show_new_flags(&mut self) {
         let Some(before) = self.flags_after else { return };
         let counts = flag_counts(&self.snapshot);
@@ -247,11 +245,11 @@ impl Ui<'_> {
         }
     }
 
-    /// Does what the user wants of the monitor.
+    /// Passes an order on to the monitor.
     fn pass_on(&mut self, order: Order) {
         let monitor = self.monitor;
         match order {
-            // These end or stop the loop, which sees to them itself.
+            // The loop itself handles these.
             Order::Quit | Order::Suspend => {}
             Order::Peak => {
                 if let Some(t_ns) = peak(&monitor.state()) {
@@ -264,7 +262,7 @@ impl Ui<'_> {
             Order::PlanRelease => {
                 let mut lines = monitor.release_plan();
                 if lines.is_empty() {
-                    lines.push("Release standby memory and page cache?".to_owned());
+                    lines.push("Release reclaimable cache?".to_owned());
                 }
                 self.view.overlay = Some(Overlay::Question(Order::Release, lines));
             }
@@ -276,7 +274,7 @@ impl Ui<'_> {
             }
             Order::Messages => {
                 let lines = messages(&monitor.state());
-                self.view.overlay = Some(Overlay::Text("what was said".to_owned(), lines, 0));
+                self.view.overlay = Some(Overlay::Text("messages".to_owned(), lines, 0));
             }
             Order::Record(folder) => monitor.record(Some(PathBuf::from(folder))),
             Order::EndRecording => monitor.record(None),
@@ -288,13 +286,13 @@ impl Ui<'_> {
     }
 }
 
-/// The counts of a mark (`words: kind 1.5 GiB, kind 2 MiB`), a line a kind.
+/// The counts of a mark (`words: kind 1.5 GiB, kind 2 MiB`), one line per kind.
 fn table(counts: &str) -> Vec<String> {
     let counts = counts.split_once(": ").map_or(counts, |(_, counts)| counts);
     let mut kinds: Vec<(String, &str)> = Vec::new();
     let mut kind = String::new();
     for part in counts.split(", ") {
-        // The last two words are a number and its unit, or the comma was part of the kind's name.
+        // The last two words are a number and its unit; otherwise the comma was part of the kind's name.
         let number = part
             .rmatch_indices(' ')
             .nth(1)
@@ -313,7 +311,7 @@ fn table(counts: &str) -> Vec<String> {
     kinds.into_iter().map(line).collect()
 }
 
-/// What was said, the last first, with how long ago.
+/// All messages with their age, the newest first.
 fn messages(state: &State) -> Vec<String> {
     let latest = state.history.latest().map_or(0, |frame| frame.t_ns);
     let line = |message: &Message| {
@@ -322,7 +320,7 @@ fn messages(state: &State) -> Vec<String> {
     };
     let lines: Vec<String> = state.messages.iter().rev().map(line).collect();
     match lines.is_empty() {
-        true => vec!["Nothing was said yet.".to_owned()],
+        true => vec!["No messages yet.".to_owned()],
         false => lines,
     }
 }
@@ -333,7 +331,7 @@ fn flag_counts(snapshot: &Snapshot) -> Vec<&str> {
     counts.map(|mark| mark.text.as_str()).collect()
 }
 
-/// When the target was largest, in RAM and swap; without one, when most memory was used.
+/// Time of the target's largest size in RAM and swap; without a target, of the most used memory.
 fn peak(state: &State) -> Option<u64> {
     let target = |frame: &Frame| {
         let resident = frame.gauge(gauge::TARGET_RESIDENT)?;
@@ -347,7 +345,7 @@ fn peak(state: &State) -> Option<u64> {
         .or_else(|| state.history.peak(used))
 }
 
-/// Lets a test see what becomes of the terminal when the program fails.
+/// Makes tests able to check the terminal after a panic.
 fn panic_if_asked_to() {
     if cfg!(debug_assertions) && std::env::var_os("PLIMSOLL_TEST_PANIC").is_some() {
         panic!("PLIMSOLL_TEST_PANIC is set");

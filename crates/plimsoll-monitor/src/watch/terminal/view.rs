@@ -1,113 +1,92 @@
-//! What the user has chosen to see, and how actions change it.
+//! The user's view, and the effect of actions on it.
 
 use super::action::{Action, Mode};
 use super::snapshot::{Snapshot, column_number};
 use crate::watch::options::Candidate;
 
-/// Times of a column that can be chosen, in milliseconds; those below a tick are left out.
+/// Durations of a column that the user can choose, in milliseconds. Those below a tick are skipped.
 const ZOOMS_MS: [u64; 17] = [
     10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000, 120_000, 300_000, 600_000,
     1_800_000, 3_600_000,
 ];
-/// The choice at the start: a picture that moves on once a second is calm, and cheap to draw.
+/// Initial duration: the view then moves once a second, which is calm and cheap to draw.
 const START_ZOOM: usize = 6;
-/// Most letters of a note or a name.
+/// Most characters of an input line.
 const LONGEST_LINE: usize = 200;
 
-/// What the user has chosen to see.
 #[derive(Debug, Clone, PartialEq)]
 pub struct View {
-    /// Place in the table of zooms.
+    /// Index into [`ZOOMS_MS`].
     zoom: usize,
-    /// Time at the right edge; None to move on with the newest frame.
+    /// Time at the right edge; None to follow the newest frame.
     pub(super) anchor: Option<u64>,
-    /// Whether the user stopped the picture.
     pub(super) frozen: bool,
-    /// The time that figures are shown of; None for the right edge.
+    /// Time of the displayed values; None for the right edge.
     pub(super) cursor: Option<u64>,
-    /// Whether layers are shown as parts of what is used, not of all RAM.
+    /// Whether layers are scaled to used memory instead of all RAM.
     pub(super) share: bool,
-    /// What lies over the page.
     pub(super) overlay: Option<Overlay>,
-    /// Columns of the chart when it was last drawn.
+    /// Columns of the chart in the last frame.
     pub(super) width: usize,
-    /// Rows of text that a box has room for.
+    /// Rows of text that fit into a box.
     pub(super) rows_of_text: usize,
-    /// Where the served page is, or how to get one.
+    /// Address of the live page, or how to serve it.
     pub(super) page: String,
 }
 
-/// What lies over the page.
+/// A box over the main screen.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Overlay {
-    /// What keys do.
     Help,
-    /// Text to read: title, lines, lines scrolled over.
+    /// Title, lines, first visible line.
     Text(String, Vec<String>, usize),
-    /// A question: what is done on yes, and what it will do.
+    /// The order to execute on yes, and the text of the question.
     Question(Order, Vec<String>),
-    /// A line that is typed.
     Prompt(Purpose, String),
-    /// The list of targets.
     Picker(Picker),
 }
 
-/// What a typed line is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
-    /// A note.
     Note,
-    /// The folder of a recording.
+    /// Folder of a recording.
     Record,
 }
 
-/// A list of processes, narrowed by what is typed.
+/// A list of processes with a filter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Picker {
     candidates: Vec<Candidate>,
-    /// What is typed.
     pub(super) filter: String,
-    /// Place of the choice in what is left.
+    /// Index of the selected entry among the filtered ones.
     pub(super) chosen: usize,
 }
 
-/// What the monitor is asked for.
+/// A request to the main loop or the monitor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Order {
-    /// End.
     Quit,
-    /// Stop until the shell says to go on.
+    /// Stop the process until the shell continues it.
     Suspend,
-    /// Find the peak, and show it.
     Peak,
-    /// List what could be the target.
     ListCandidates,
-    /// Watch this process.
     Target(u32),
-    /// Watch no process.
     NoTarget,
-    /// Count page flags.
     PageFlags,
-    /// Show what was said.
     Messages,
-    /// Record into this folder.
+    /// Start to record into this folder.
     Record(String),
-    /// End the recording.
     EndRecording,
-    /// Set a mark.
     Mark(u32),
-    /// Set a note.
     Note(String),
-    /// Trim the target.
     Trim,
-    /// Say what a release would do.
+    /// Show the plan of a release.
     PlanRelease,
-    /// Release standby memory and page cache.
     Release,
 }
 
 impl View {
-    /// The newest minutes. `page` says where the served page is, or how to get one.
+    /// A view of the newest minutes. `page` is the address of the live page, or how to serve it.
     pub fn new(page: impl Into<String>) -> View {
         View {
             zoom: START_ZOOM,
@@ -122,12 +101,11 @@ impl View {
         }
     }
 
-    /// Lets the user choose a target.
     pub fn open_picker(&mut self, picker: Picker) {
         self.overlay = Some(Overlay::Picker(picker));
     }
 
-    /// Time of a column: never less than a tick, and a whole number of ticks where that can be.
+    /// Duration of a column: at least a tick, and a whole number of ticks if possible.
     pub fn column_ns(&self, period_ns: u64) -> u64 {
         let wanted = ZOOMS_MS[self.zoom] * 1_000_000;
         match wanted.checked_div(period_ns) {
@@ -137,13 +115,13 @@ impl View {
         }
     }
 
-    /// Number of the first column for a chart of `width` columns.
+    /// Number of the first column of a chart of `width` columns.
     pub fn first_column(&self, snapshot: &Snapshot, width: usize) -> i64 {
         let edge = self.anchor.unwrap_or(snapshot.edge_ns);
         column_number(edge, self.column_ns(snapshot.period_ns)) + 1 - width as i64
     }
 
-    /// What listens to keys.
+    /// The element that receives keys.
     pub fn mode(&self) -> Mode {
         match &self.overlay {
             None => Mode::Page,
@@ -154,7 +132,7 @@ impl View {
         }
     }
 
-    /// Does what an action asks for, as far as it is a matter of the view; the rest is for the monitor.
+    /// Applies an action to the view. Returns an order for actions beyond the view.
     pub fn act(&mut self, action: Action, snapshot: &Snapshot) -> Option<Order> {
         match action {
             Action::Quit => return Some(Order::Quit),
@@ -165,7 +143,7 @@ impl View {
             return self.act_on_overlay(action);
         }
         if snapshot.status.replay && changes(action) {
-            let text = "This is a recording: nothing can be done to it.".to_owned();
+            let text = "A replay has no actions.".to_owned();
             self.overlay = Some(Overlay::Text("replay".to_owned(), vec![text], 0));
             return None;
         }
@@ -257,12 +235,12 @@ impl View {
         None
     }
 
-    /// Moves on with the newest frame.
+    /// Follows the newest frame.
     fn follow(&mut self) {
         (self.anchor, self.cursor, self.frozen) = (None, None, false);
     }
 
-    /// The cursor stays where it is on the screen, and so does the right edge without one.
+    /// Keeps the cursor, or the right edge, in place on the screen.
     fn zoom_to(&mut self, zoom: usize, snapshot: &Snapshot) {
         let least = ZOOMS_MS
             .iter()
@@ -279,7 +257,7 @@ impl View {
         let (oldest, newest) = snapshot.span.unwrap_or((0, 0));
         let edge = self.anchor.unwrap_or(snapshot.edge_ns);
         let moved = i128::from(edge) + i128::from(columns) * column_ns;
-        // Not so far that nothing would be left to see.
+        // Keeps at least one column of data visible.
         let least = i128::from(oldest) + column_ns * (self.width as i128 - 1);
         let moved = moved.clamp(least.min(i128::from(newest)), i128::from(u64::MAX));
         let moved = u64::try_from(moved).unwrap_or(u64::MAX);
@@ -287,7 +265,7 @@ impl View {
             true => None,
             false => Some(moved.min(snapshot.edge_ns)),
         };
-        // A cursor that has left the screen would show figures of what cannot be seen.
+        // Otherwise the displayed values would belong to an invisible time.
         self.cursor = None;
     }
 
@@ -315,7 +293,7 @@ impl View {
         }
     }
 
-    /// Puts the cursor on a time, and scrolls to where it can be seen.
+    /// Moves the cursor to a time, and scrolls to it.
     pub(super) fn go_to(&mut self, t_ns: u64, snapshot: &Snapshot) {
         self.cursor = Some(t_ns);
         self.bring_to_sight(t_ns, snapshot);
@@ -329,13 +307,13 @@ impl View {
             let half = column_ns.saturating_mul(self.width as u64 / 2);
             self.anchor = Some(t_ns.saturating_add(half).min(snapshot.edge_ns));
         } else {
-            // What is looked at does not move away.
+            // The view must not move while the cursor is in use.
             self.anchor.get_or_insert(snapshot.edge_ns);
         }
     }
 }
 
-/// Whether an action is for the machine that is watched, rather than for the view.
+/// Whether an action affects the machine, not only the view.
 fn changes(action: Action) -> bool {
     matches!(
         action,
@@ -354,20 +332,19 @@ fn ask_to_trim(snapshot: &Snapshot) -> Overlay {
         Some(target) if target.ended.is_none() => Overlay::Question(
             Order::Trim,
             vec![
-                format!("Take the pages of {} out of RAM?", target.title),
-                "It faults on what it touches next.".to_owned(),
+                format!("Trim {}: reclaim its pages?", target.title),
+                "It takes page faults on its next accesses.".to_owned(),
             ],
         ),
         _ => Overlay::Text(
             "trim".to_owned(),
-            vec!["There is no target to trim: t chooses one.".to_owned()],
+            vec!["There is no target to trim: press t to choose one.".to_owned()],
             0,
         ),
     }
 }
 
 impl Picker {
-    /// A list to choose from.
     pub fn new(candidates: Vec<Candidate>) -> Picker {
         Picker {
             candidates,
@@ -376,7 +353,7 @@ impl Picker {
         }
     }
 
-    /// The processes whose name or number holds what is typed; before them, while nothing is typed, none at all.
+    /// Processes whose name or pid contains the filter. With an empty filter, "no target" comes first.
     pub(super) fn entries(&self) -> impl Iterator<Item = Option<&Candidate>> {
         let wanted = self.filter.to_lowercase();
         let none = wanted.is_empty().then_some(None);

@@ -1,11 +1,11 @@
-//! Words in cells, also those of others, such as names of processes.
+//! Text in terminal cells, including untrusted text such as process names.
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use plimsoll_model::sanitize::sanitize;
 
-/// `text` made [`sanitize`], without what takes no cell of its own: a terminal may draw an accent over a neighbour, and a
-/// variant wider than it says. Where `unicode` is false, all that is not ASCII becomes a question mark.
+/// [`sanitize`]s `text` and removes zero-width characters: a terminal may draw an accent over a neighbouring cell, or a
+/// variant wider than reported. Without `unicode`, each non-ASCII character becomes a question mark.
 pub(super) fn in_cells(text: &str, unicode: bool) -> String {
     let letters = sanitize(text);
     let letters = letters.chars().filter(|letter| letter.width() != Some(0));
@@ -14,7 +14,7 @@ pub(super) fn in_cells(text: &str, unicode: bool) -> String {
         .collect()
 }
 
-/// `text` in at most `width` cells; what is cut off is shown to be.
+/// `text` in at most `width` cells, with a mark for a cut.
 pub(super) fn fit(text: &str, width: usize, unicode: bool) -> String {
     if text.width() <= width {
         return text.to_owned();
@@ -35,8 +35,7 @@ pub(super) fn fit(text: &str, width: usize, unicode: bool) -> String {
     fitted
 }
 
-/// Lines of at most `width` cells, broken between words; what goes on from the line before is indented. A word that is
-/// longer than a line is broken too.
+/// Wraps lines at spaces to `width` cells and indents continuations. Splits words that are longer than a line.
 pub(super) fn wrapped(lines: &[String], width: u16) -> Vec<String> {
     const INDENT: &str = "  ";
     let width = usize::from(width).max(INDENT.len() + 2);

@@ -7,7 +7,7 @@ use crate::workloads::compression::{
 };
 use plimsoll_model::recording::model::Trial;
 
-/// A row a group: speeds, what was stored, and speeds over those of plain memory.
+/// A row per group: speeds, stored bytes, and speeds relative to plain memory.
 pub(super) fn summary(groups: &[&Group]) -> Table {
     let median = |group: &Group, metric: &str| {
         Cell::metric(metric, group.metrics.get(metric).map(|one| one.summary.median))
@@ -48,7 +48,7 @@ pub(super) fn summary(groups: &[&Group]) -> Table {
     }
 }
 
-/// A row a trial: how long its phases took and what was stored.
+/// A row per trial: times of its phases and stored bytes.
 pub(super) fn trials(trials: &[&Trial]) -> Table {
     let rows = trials
         .iter()

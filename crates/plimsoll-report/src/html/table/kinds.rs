@@ -3,7 +3,7 @@
 use super::{Cell, Column, Table, columns, heading, reasons_cell, status_cell, verified_cell};
 use crate::analysis::Group;
 use crate::analysis::groups::Measured;
-use crate::headline::{Headline, headline};
+use crate::headline_metrics::{Headline, headline};
 use plimsoll_model::quantity;
 use plimsoll_model::recording::model::Trial;
 use plimsoll_model::scenario::WorkloadKind;

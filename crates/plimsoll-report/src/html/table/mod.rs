@@ -1,101 +1,24 @@
-//! The sortable tables of the page: of each kind of work that ran its summary, trials and phases, then every metric.
+//! The sortable tables of the report: summary, trials and phases of each workload, then every metric.
 
 mod compression;
 mod kinds;
 mod phases;
 mod states;
 
-use std::borrow::Cow;
-
 use crate::analysis::Group;
 use crate::analysis::groups::Measured;
-use crate::analysis::metric;
 use crate::analysis::statistics::IntervalKind;
-use crate::findings;
-use crate::page::{Mark, Page};
-use plimsoll_model::quantity;
+use crate::contents::{Mark, Page};
+use crate::drawing::table::{Cell, Column, Table, columns};
+use crate::headlines;
+use crate::workloads::find_metric;
 use plimsoll_model::recording::model::{Trial, TrialStatus};
 use plimsoll_model::scenario::WorkloadKind;
 pub(super) use states::{States, states};
 
-/// A table as the template prints it.
-pub(crate) struct Table {
-    pub(crate) id: &'static str,
-    pub(crate) title: &'static str,
-    pub(crate) columns: Vec<Column>,
-    pub(crate) rows: Vec<Vec<Cell>>,
-}
-
-/// Head of a column.
-pub(crate) struct Column {
-    pub(crate) title: Cow<'static, str>,
-    pub(crate) numeric: bool,
-}
-
-impl Column {
-    pub(crate) fn new(title: impl Into<Cow<'static, str>>, numeric: bool) -> Column {
-        Column {
-            title: title.into(),
-            numeric,
-        }
-    }
-}
-
-/// A cell: its text, and the value that it is sorted by.
-pub(crate) struct Cell {
-    pub(crate) text: String,
-    pub(crate) sort: String,
-    pub(crate) class: &'static str,
-}
-
-impl Cell {
-    pub(crate) fn text(text: impl Into<String>) -> Cell {
-        let text = text.into();
-        Cell {
-            sort: text.clone(),
-            text,
-            class: "",
-        }
-    }
-
-    pub(crate) fn number(value: f64, text: String) -> Cell {
-        Cell {
-            text,
-            sort: value.to_string(),
-            class: "number",
-        }
-    }
-
-    pub(crate) fn missing() -> Cell {
-        Cell {
-            text: "\u{2013}".to_owned(),
-            sort: String::new(),
-            class: "number",
-        }
-    }
-
-    /// A figure in the unit that its name says, or a dash.
-    pub(super) fn metric(name: &str, value: Option<f64>) -> Cell {
-        value.map_or_else(Cell::missing, |value| {
-            Cell::number(value, quantity::metric(name, value))
-        })
-    }
-}
-
-pub(crate) fn columns(titles: &[(&'static str, bool)]) -> Vec<Column> {
-    titles
-        .iter()
-        .map(|&(title, numeric)| Column::new(title, numeric))
-        .collect()
-}
-
-/// A table in its tab.
 pub(super) struct Tab {
-    /// Stable name.
     pub(super) id: String,
-    /// Words of the tab.
     pub(super) title: String,
-    /// The table.
     pub(super) table: Table,
 }
 
@@ -109,7 +32,7 @@ pub(super) fn all(page: &Page) -> Vec<Tab> {
     if page.manifest.is_watch() {
         return vec![plain(events(&page.marks))];
     }
-    let kinds = findings::kinds(&page.groups);
+    let kinds = headlines::kinds(&page.groups);
     let mut tabs = Vec::new();
     for kind in &kinds {
         let named = |table: Table| match kinds.len() {
@@ -157,7 +80,7 @@ fn of_kind(page: &Page, kind: WorkloadKind) -> [Table; 3] {
     }
 }
 
-/// What was marked while somebody watched: the lines in the drawings have no room for words.
+/// The events of a watch: the lines in the drawings have no room for text.
 fn events(marks: &[Mark]) -> Table {
     let row = |mark: &Mark| {
         vec![
@@ -169,12 +92,12 @@ fn events(marks: &[Mark]) -> Table {
     Table {
         id: "events",
         title: "Events",
-        columns: columns(&[("Time", true), ("Sign", false), ("What happened", false)]),
+        columns: columns(&[("Time", true), ("Label", false), ("Event", false)]),
         rows: marks.iter().map(row).collect(),
     }
 }
 
-/// Status with a sign of its own, so that colour is not all that tells it.
+/// Status with a symbol, so that it does not depend on colour.
 pub(crate) fn status(status: TrialStatus) -> (&'static str, &'static str) {
     match status {
         TrialStatus::Ok => ("\u{2713} ok", "ok"),
@@ -192,7 +115,6 @@ fn heading(words: &str) -> String {
     }
 }
 
-/// The cell of a trial's status.
 fn status_cell(trial: &Trial) -> Cell {
     let (words, class) = status(trial.status);
     Cell {
@@ -218,7 +140,7 @@ fn metrics(groups: &[Group]) -> Table {
     let row = |group: &Group, name: &str, measured: &Measured| {
         let summary = &measured.summary;
         let number = |value: f64| Cell::metric(name, Some(value));
-        let title = metric::find(name).map_or(name, |metric| metric.title);
+        let title = find_metric(name).map_or(name, |metric| metric.title);
         vec![
             Cell::text(&group.label),
             Cell::text(title),

@@ -1,9 +1,9 @@
-//! The table of phases: what every phase has, then whatever figures these phases carry.
+//! The table of phases: the common values, then those of these phases.
 
 use std::collections::BTreeSet;
 
 use super::{Cell, Column, Table, columns, heading};
-use crate::headline::words;
+use crate::headline_metrics::words;
 use plimsoll_model::quantity;
 use plimsoll_model::recording::model::{Phase, Trial};
 use plimsoll_model::sanitize::sanitize;
@@ -11,10 +11,9 @@ use plimsoll_model::sanitize::sanitize;
 /// Functions of a profile that a cell names.
 const PROFILE_NAMES: usize = 3;
 
-/// A figure that every phase has; its column is left out where all are 0.
+/// A value of every phase; the table omits its column if all are 0.
 type Known = (&'static str, fn(&Phase) -> f64, fn(f64) -> String);
 
-/// The figures that every phase has.
 const KNOWN: [Known; 8] = [
     ("Time", |phase| phase.seconds, quantity::seconds),
     ("Bytes", |phase| phase.bytes as f64, quantity::bytes),

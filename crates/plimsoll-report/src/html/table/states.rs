@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::super::palette;
-use crate::page::Mark;
+use crate::contents::Mark;
+use crate::drawing::palette;
 use plimsoll_model::quantity;
 use plimsoll_model::recording::model::{Phase, Trial};
 
@@ -15,7 +15,7 @@ pub(in crate::html) struct States {
 
 /// Head of a column of [`States`].
 pub(in crate::html) struct Head {
-    /// What stands at the event in the drawing.
+    /// The label of the event in the drawing.
     pub(in crate::html) sign: Option<String>,
     pub(in crate::html) words: String,
 }
@@ -24,13 +24,13 @@ pub(in crate::html) struct Head {
 pub(in crate::html) struct StateRow {
     pub(in crate::html) key: &'static str,
     pub(in crate::html) label: String,
-    /// Level and change since the column before; the change is empty where there is none to speak of.
+    /// Level and change since the column before; a negligible change is empty.
     pub(in crate::html) cells: Vec<(String, String)>,
 }
 
 /// A change below this share of all that the trial worked on is noise of other programs, and not printed.
 const TELLING_SHARE: f64 = 0.01;
-/// A change that is worth a table where phases do not say what they worked on.
+/// Least change for which a table appears if phases do not record their bytes.
 const TELLING_CHANGE: f64 = 1048576.0;
 /// Most phases of a table: of more, the drawing and the table of phases say it better.
 const MOST_PHASES: usize = 12;

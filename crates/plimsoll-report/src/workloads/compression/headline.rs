@@ -1,17 +1,16 @@
-//! What a compression run showed.
+//! The headline of a compression run.
 
 use crate::analysis::Group;
-use crate::findings::{median, range};
 use crate::workloads::compression::{COMPRESSION, RESTORE_SPEED, STORED, TRIM_SPEED};
+use crate::workloads::sentence::range;
 use plimsoll_model::quantity::{bytes, significant};
 
-/// Groups that are named one by one; more than these are given as a range.
+/// Groups listed one by one; of more, the sentence gives a range.
 const NAMED_GROUPS: usize = 3;
 
-/// What the numbers say.
 pub(super) fn sentence(groups: &[&Group]) -> Option<String> {
     let speed = |verb: &str, metric: &str| {
-        let values: Vec<f64> = groups.iter().filter_map(|group| median(group, metric)).collect();
+        let values: Vec<f64> = groups.iter().filter_map(|group| group.median(metric)).collect();
         range(&values).map(|range| format!("{verb} ran at {range} GB/s"))
     };
     let mut clauses = Vec::new();
@@ -35,7 +34,7 @@ fn shrinkage(groups: &[&Group]) -> Option<String> {
     if stored.len() > NAMED_GROUPS {
         let ratios: Vec<f64> = groups
             .iter()
-            .filter_map(|group| median(group, COMPRESSION))
+            .filter_map(|group| group.median(COMPRESSION))
             .collect();
         return Some(format!(
             "stored data shrank {} times in {} groups",
@@ -60,6 +59,8 @@ fn shrinkage(groups: &[&Group]) -> Option<String> {
 
 /// The ratio or, where nothing was left to compress, the bytes.
 fn size_of_stored(group: &Group) -> Option<String> {
-    let ratio = median(group, COMPRESSION).map(|ratio| format!("{}:1", significant(ratio)));
-    ratio.or_else(|| Some(format!("in {}", bytes(median(group, STORED)?))))
+    let ratio = group
+        .median(COMPRESSION)
+        .map(|ratio| format!("{}:1", significant(ratio)));
+    ratio.or_else(|| Some(format!("in {}", bytes(group.median(STORED)?))))
 }

@@ -13,23 +13,22 @@ use plimsoll_model::recording::model::{Calibration, Trial};
 use plimsoll_model::scenario::Subject;
 
 metrics! {
-    TRIM_SPEED "trim_gb_per_s" More false "trim" "Speed at which memory left the working set.";
-    RESTORE_SPEED "restore_gb_per_s" More false "restore" "Speed at which every byte was read back.";
-    FILL_SPEED "fill_gb_per_s" More false "fill" "Speed at which memory was filled, faults included.";
-    STORED "stored_bytes" Less true "stored" "RAM that the trimmed memory took in its compressed store; on a plain swap file, bytes of the file.";
-    COMPRESSION "compression_ratio" More true "ratio" "Trimmed bytes over bytes after compression, as the compressor counts them. Absent when nothing was left to compress.";
-    STORED_RATIO "stored_ratio" More false "saving" "Trimmed bytes over the RAM that their store took, its own loss included.";
-    ORIGINAL "original_bytes" Neither false "held" "Bytes before compression of what the store held after the trim.";
-    SWAPPED "swapped_bytes" Neither false "swapped" "Swap that came into use by the trim, on all devices.";
-    TRIMMED "trimmed_bytes" More false "trimmed" "Bytes by which the resident memory of the workers shrank by the trim.";
-    TRIMMED_RATIO "trimmed_ratio" More false "trimmed share" "`trimmed_bytes` over the bytes that were filled.";
+    TRIM_SPEED "trim_gb_per_s" More false "trim" "Speed of the removal of memory from the working set.";
+    RESTORE_SPEED "restore_gb_per_s" More false "restore" "Speed of reading every byte back.";
+    FILL_SPEED "fill_gb_per_s" More false "fill" "Speed of filling memory, faults included.";
+    STORED "stored_bytes" Less true "stored" "RAM taken by the compressed store for the trimmed memory; with a plain swap file, bytes of the file.";
+    COMPRESSION "compression_ratio" More true "ratio" "Trimmed bytes over bytes after compression, as the compressor counts them. Absent if no page was compressed.";
+    STORED_RATIO "stored_ratio" More false "saving" "Trimmed bytes over the RAM taken by their store, its overhead included.";
+    ORIGINAL "original_bytes" Neither false "original size" "Uncompressed size of the pages in the store after the trim.";
+    SWAPPED "swapped_bytes" Neither false "swapped" "Growth of used swap by the trim, on all devices.";
+    TRIMMED "trimmed_bytes" More false "trimmed" "Decrease of the workers' resident memory by the trim.";
+    TRIMMED_RATIO "trimmed_ratio" More false "trimmed share" "`trimmed_bytes` over the filled bytes.";
     FILL_MEMSET "fill_to_memset_ratio" More false "fill / memset" "Fill speed over the calibrated memset of resident memory.";
     FILL_TOUCH "fill_to_first_touch_ratio" More false "fill / first touch" "Fill speed over the calibrated memset of fresh memory, faults included.";
     TRIM_MEMCPY "trim_to_memcpy_ratio" More false "trim / memcpy" "Trim speed over the calibrated memcpy.";
     RESTORE_READ "restore_to_read_ratio" More false "restore / read" "Restore speed over the calibrated read of resident memory with the same checksum.";
 }
 
-/// What the report has of this workload.
 pub(super) const REPORT: WorkloadReport = WorkloadReport {
     known: METRICS,
     metrics: |of| metrics(of.trial, of.rows, of.calibration),
@@ -104,7 +103,7 @@ fn amounts(metrics: &mut Metrics, trial: &Trial, trim: &PhaseRows) {
     metrics.set(TRIMMED_RATIO, share);
 }
 
-/// What the compressed store holds after the trim more than before the trial, by the counters of the subject.
+/// Growth of the compressed store from before the trial to after the trim, by the counters of the subject.
 fn store(metrics: &mut Metrics, trial: &Trial, base: &Row, trim: &PhaseRows) {
     let grown = |column: usize| growth(base.get(column).or(Some(0)), trim.after.get(column));
     let over = |original: Option<f64>, size: Option<f64>| ratio(original?, size?);

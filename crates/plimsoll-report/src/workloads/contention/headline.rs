@@ -1,14 +1,13 @@
-//! What a contention run showed.
+//! The headline of a contention run.
 
 use crate::analysis::Group;
-use crate::findings::median;
 use crate::workloads::contention::{
     ASKER_LOST, COMPRESSED, HOLDER_LOST, HOLDER_SWAPPED, SLOWEST_ASK, SLOWEST_RATIO, TRIM_START,
     TRIM_START_PERCENT,
 };
 use plimsoll_model::quantity::{bytes, seconds, significant};
 
-/// What the numbers say: a sentence a group, or of the first and the rest as a count where there are many.
+/// A sentence per group; of many groups the first ones and the number of the others.
 pub(super) fn sentence(groups: &[&Group]) -> Option<String> {
     const NAMED: usize = 4;
     let sentences: Vec<String> = groups.iter().filter_map(|group| of_group(group)).collect();
@@ -25,44 +24,44 @@ fn of_group(group: &Group) -> Option<String> {
         .params
         .get("suspended")
         .is_some_and(|suspended| suspended == "true");
-    let who = if stopped {
+    let holder_state = if stopped {
         "a stopped program"
     } else {
         "an idle program"
     };
-    let slowest = median(group, SLOWEST_ASK)?;
-    let Some((start, demand)) = median(group, TRIM_START).zip(median(group, TRIM_START_PERCENT)) else {
+    let slowest = group.median(SLOWEST_ASK)?;
+    let Some((start, demand)) = group.median(TRIM_START).zip(group.median(TRIM_START_PERCENT)) else {
         return Some(format!(
-            "On {} {who} was never trimmed; the slowest ask took {}.",
+            "On {} the kernel never trimmed {holder_state}; the slowest request took {}.",
             group.subject,
             seconds(slowest)
         ));
     };
     let mut text = format!(
-        "On {} {who} was trimmed when the other one had asked for {}, both together for {}% of the limit",
+        "On {} the kernel trimmed {holder_state} when the other had requested {}, both together {}% of the limit",
         group.subject,
         bytes(start),
         significant(demand)
     );
-    if let Some((holder, asker)) = median(group, HOLDER_LOST).zip(median(group, ASKER_LOST)) {
+    if let Some((holder, asker)) = group.median(HOLDER_LOST).zip(group.median(ASKER_LOST)) {
         text += &format!(
-            "; in the end it had lost {}% of its memory, the one that asked {}%",
+            "; at the end it had lost {}% of its memory, the requester {}%",
             significant(holder),
             significant(asker)
         );
     }
-    if let Some((swapped, store)) = median(group, HOLDER_SWAPPED).zip(median(group, COMPRESSED))
+    if let Some((swapped, store)) = group.median(HOLDER_SWAPPED).zip(group.median(COMPRESSED))
         && store > 0.0
     {
         text += &format!(
-            "; {} of it lay in swap, and the compressed store took {}",
+            "; {} of it was in swap, and the compressed store took {}",
             bytes(swapped),
             bytes(store)
         );
     }
-    text += &format!("; the slowest ask took {}", seconds(slowest));
-    if let Some(ratio) = median(group, SLOWEST_RATIO) {
-        text += &format!(", {} times as long as those before", significant(ratio));
+    text += &format!("; the slowest request took {}", seconds(slowest));
+    if let Some(ratio) = group.median(SLOWEST_RATIO) {
+        text += &format!(", {} times as long as those before trimming", significant(ratio));
     }
     Some(text + ".")
 }

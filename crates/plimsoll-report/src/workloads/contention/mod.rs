@@ -1,39 +1,38 @@
-//! Metrics of the contention scenario: when trimming begins, who is trimmed, and where the pages are.
+//! Metrics of the contention scenario: the start of trimming, the trimmed program, and the place of the pages.
 
 mod headline;
+mod section;
 
 use std::collections::BTreeMap;
 
 use super::WorkloadReport;
 use crate::analysis::metric::metrics;
 use crate::analysis::{ratio, statistics};
-use crate::html::chapters;
 use plimsoll_model::recording::model::{Phase, Trial};
 
 metrics! {
-    TRIM_START "trim_start_bytes" Neither true "trimming starts at" "Bytes that the second program had asked for, all together, when the first one had lost more than 2% of its memory. Absent when that never happened.";
-    TRIM_START_PERCENT "trim_start_percent" Neither true "demand at the start" "What both programs together wanted at that ask, over the limit.";
-    HOLDER_LOST "holder_lost_percent" Less true "the first one lost" "Share of its resident memory that the first program had lost after the last ask.";
-    ASKER_LOST "asker_lost_percent" Less true "the second one lost" "Share of what the second program had asked for that was in swap after the last ask.";
-    SLOWEST_ASK "slowest_ask_s" Less true "slowest ask" "The longest that one ask took.";
-    SLOWEST_RATIO "slowest_ask_ratio" Less false "slowest / before" "The slowest ask over the median of those before trimming began. Absent when it never did.";
-    HOLDER_SWAPPED "holder_swapped_bytes" Neither false "the first one in swap" "Memory of the first program that was in swap after the last ask.";
-    ASKER_SWAPPED "asker_swapped_bytes" Neither false "the second one in swap" "Memory of the second program that was in swap after the last ask.";
-    COMPRESSED "compressed_growth_bytes" Neither false "compressed store" "RAM that the compressed store took more after the last ask than before the first.";
-    CACHED "swap_cache_growth_bytes" Neither false "swap cache" "Memory in the swap cache more after the last ask than before the first: in RAM, and in no working set.";
-    HOLDER_RESTORE "holder_restore_s" Less false "the first one reads" "Time in which the first program read all its memory after the last ask.";
-    ASKER_RESTORE "asker_restore_s" Less false "the second one reads" "Time in which the second program read all its memory after that.";
+    TRIM_START "trim_start_bytes" Neither true "trimming starts at" "Total bytes requested by the second program when the first program had lost more than 2% of its memory. Absent if it never lost as much.";
+    TRIM_START_PERCENT "trim_start_percent" Neither true "demand at the start" "Memory demand of both programs at that request, in percent of the limit.";
+    HOLDER_LOST "holder_lost_percent" Less true "first program lost" "Share of its resident memory that the first program had lost after the last request.";
+    ASKER_LOST "asker_lost_percent" Less true "second program lost" "Share of the second program's requested memory that was in swap after the last request.";
+    SLOWEST_ASK "slowest_ask_s" Less true "slowest request" "Duration of the slowest request.";
+    SLOWEST_RATIO "slowest_ask_ratio" Less false "slowest / before" "Duration of the slowest request over the median before trimming began. Absent if trimming never began.";
+    HOLDER_SWAPPED "holder_swapped_bytes" Neither false "first program in swap" "Memory of the first program in swap after the last request.";
+    ASKER_SWAPPED "asker_swapped_bytes" Neither false "second program in swap" "Memory of the second program in swap after the last request.";
+    COMPRESSED "compressed_growth_bytes" Neither false "compressed store" "Growth of the compressed store in RAM from before the first request to after the last.";
+    CACHED "swap_cache_growth_bytes" Neither false "swap cache" "Growth of the swap cache from before the first request to after the last: memory in RAM, but in no working set.";
+    HOLDER_RESTORE "holder_restore_s" Less false "first program reads" "Time that the first program takes to read all its memory after the last request.";
+    ASKER_RESTORE "asker_restore_s" Less false "second program reads" "Time that the second program takes to read all its memory after the first has read its own.";
 }
 
-/// What the report has of this workload.
 pub(super) const REPORT: WorkloadReport = WorkloadReport {
     known: METRICS,
     metrics: |of| metrics(of.trial),
     headline: headline::sentence,
-    section: Some(chapters::contention::chapter),
+    section: Some(section::section),
 };
 
-/// Computes the metrics of a trial. One that cannot be known is absent.
+/// The metrics of a trial; unknown ones are absent.
 pub fn metrics(trial: &Trial) -> BTreeMap<String, f64> {
     let asks = asks(trial);
     let mut known: Vec<(&str, Option<f64>)> = Vec::new();
@@ -82,13 +81,12 @@ pub fn metrics(trial: &Trial) -> BTreeMap<String, f64> {
     values.collect()
 }
 
-/// The phases in which the second program asked, in their order.
+/// The phases with a request of the second program, in their order.
 pub fn asks(trial: &Trial) -> Vec<&Phase> {
     let asks = trial.phases.iter().filter(|phase| phase.name.starts_with("ask-"));
     asks.collect()
 }
 
-/// A figure of a phase.
 fn figure(phase: &Phase, name: &str) -> Option<f64> {
     phase.figures.get(name).copied()
 }

@@ -1,13 +1,12 @@
-//! What loads on malloc showed: how an allocator stands to the best of the others.
+//! The headline of a heap run: an allocator against the best other one.
 
 use crate::analysis::Group;
 use crate::workloads::heap::{LEFT, OPERATION_CPU, Test, is_ours, ram_per_live, standing, tests};
 use plimsoll_model::quantity::{bytes, significant};
 
-/// Others that are named at most.
 const MOST_NAMED: usize = 3;
 
-/// How our allocator stands or, where only others ran, the one that took the least CPU time.
+/// The standing of Plimsoll's heap or, if it did not run, of the allocator with the least CPU time.
 pub(super) fn sentence(groups: &[&Group]) -> Option<String> {
     let tests = tests(groups);
     let subjects = subjects(groups);
@@ -24,7 +23,7 @@ pub(super) fn sentence(groups: &[&Group]) -> Option<String> {
     let told: Vec<String> = match (others.is_empty(), ours.is_empty()) {
         (false, false) => ours
             .iter()
-            .flat_map(|subject| told_of(&tests, subject, &others))
+            .flat_map(|subject| allocators_named(&tests, subject, &others))
             .collect(),
         _ => {
             let mean = |subject: &str| Some(standing(&tests, subject, OPERATION_CPU, |_| true)?.mean);
@@ -34,7 +33,7 @@ pub(super) fn sentence(groups: &[&Group]) -> Option<String> {
             };
             let best = subjects.iter().copied().min_by(by_mean)?;
             let others: Vec<&str> = subjects.iter().copied().filter(|other| *other != best).collect();
-            told_of(&tests, best, &others)
+            allocators_named(&tests, best, &others)
         }
     };
     (!told.is_empty()).then(|| told.join(" "))
@@ -54,7 +53,7 @@ pub(crate) fn subjects<'a>(groups: &[&'a Group]) -> Vec<&'a str> {
 }
 
 /// Time and memory of an allocator, against those of others.
-fn told_of(tests: &[Test<'_>], subject: &str, others: &[&str]) -> Vec<String> {
+fn allocators_named(tests: &[Test<'_>], subject: &str, others: &[&str]) -> Vec<String> {
     let time = time(tests, subject, others);
     let named = if time.is_some() { "It" } else { subject };
     time.into_iter()
@@ -82,7 +81,7 @@ fn time(tests: &[Test<'_>], subject: &str, others: &[&str]) -> Option<String> {
     };
     let times = if found.mean < 1.0 { "of" } else { "times" };
     Some(format!(
-        "{subject} took {} {times} the CPU time of the best of the others {of}.",
+        "{subject} took {} {times} the CPU time of the best other allocator {of}.",
         significant(found.mean)
     ))
 }
@@ -95,14 +94,14 @@ fn memory(tests: &[Test<'_>], subject: &str, named: &str, others: &[&str]) -> Op
         .filter_map(|other| Some((*other, ram_per_live(tests, other)?)))
         .min_by(|a, b| a.1.total_cmp(&b.1));
     if let Some((other, least)) = best {
-        text += &format!(", the most frugal of the others, {other}, {}", significant(least));
+        text += &format!("; the best other allocator, {other}, took {}", significant(least));
     }
     let left = |subject: &str| {
         let left = tests.iter().filter_map(|test| test.median(subject, LEFT));
         left.reduce(f64::max)
     };
     if let Some(own) = left(subject) {
-        text += &format!("; {} were left after all was freed", bytes(own));
+        text += &format!("; {} remained resident after all frees", bytes(own));
         let best = others
             .iter()
             .filter_map(|other| Some((*other, left(other)?)))
@@ -136,7 +135,7 @@ mod tests_of_sentences {
     }
 
     #[test]
-    fn ours_is_told_against_the_best_of_the_others_where_it_wins_and_where_it_loses() {
+    fn plimsoll_is_compared_with_the_best_other_allocator() {
         let peers = [
             trial("jemalloc", 10.0, 50.0, 1048576.0),
             trial("mimalloc", 20.0, 80.0, 2097152.0),
@@ -144,21 +143,21 @@ mod tests_of_sentences {
         let with = |ours: Trial| said(&[&[ours], &peers[..]].concat());
         assert_eq!(
             with(trial("plimsoll:lfh", 9.2, 100.0 / 1.3, 0.0)),
-            "plimsoll:lfh took 0.92 of the CPU time of the best of the others (jemalloc). It took 1.30 times its live \
-             bytes of RAM, the most frugal of the others, mimalloc, 1.25; 0 were left after all was freed (1.00 MiB of \
+            "plimsoll:lfh took 0.92 of the CPU time of the best other allocator (jemalloc). It took 1.30 times its live \
+             bytes of RAM; the best other allocator, mimalloc, took 1.25; 0 remained resident after all frees (1.00 MiB of \
              jemalloc)."
         );
         let lost = with(trial("plimsoll:lfh", 15.0, 50.0, 0.0));
         assert!(
             lost.starts_with(
-                "plimsoll:lfh took 1.50 times the CPU time of the best of the others (jemalloc)."
+                "plimsoll:lfh took 1.50 times the CPU time of the best other allocator (jemalloc)."
             ),
             "{lost}"
         );
     }
 
     #[test]
-    fn where_no_operations_were_timed_memory_is_told_of_by_name() {
+    fn memory_is_compared_without_timed_operations() {
         let mut trials = [
             trial("glibc", 1.0, 80.0, 0.0),
             trial("plimsoll:lfh", 1.0, 50.0, 0.0),
@@ -168,19 +167,19 @@ mod tests_of_sentences {
         }
         let said = said(&trials);
         assert!(
-            said.starts_with("plimsoll:lfh took 2.00 times its live bytes of RAM, the most frugal of the others, glibc, 1.25;"),
+            said.starts_with("plimsoll:lfh took 2.00 times its live bytes of RAM; the best other allocator, glibc, took 1.25;"),
             "{said}"
         );
     }
 
     #[test]
-    fn without_ours_the_one_that_took_least_is_told() {
+    fn without_plimsoll_the_cheapest_allocator_is_named() {
         let said = said(&[
             trial("glibc", 20.0, 90.0, 0.0),
             trial("jemalloc", 10.0, 50.0, 0.0),
         ]);
         assert!(
-            said.starts_with("jemalloc took 0.50 of the CPU time of the best of the others (glibc)."),
+            said.starts_with("jemalloc took 0.50 of the CPU time of the best other allocator (glibc)."),
             "{said}"
         );
     }

@@ -1,6 +1,7 @@
-//! Metrics of loads on malloc, and how allocators stand to each other in tests that differ in nothing else.
+//! Metrics of loads on malloc, and the ranking of allocators in otherwise equal tests.
 
 mod headline;
+mod section;
 
 pub(crate) use headline::subjects as heap_subjects;
 
@@ -9,40 +10,38 @@ use std::collections::BTreeMap;
 use super::WorkloadReport;
 use crate::analysis::metric::metrics;
 use crate::analysis::{Group, ratio};
-use crate::html::chapters;
 use plimsoll_model::recording::model::Trial;
 use plimsoll_model::scenario::Subject;
 
 metrics! {
-    OPERATION_CPU "operation_cpu_s" Less true "CPU an operation" "CPU time of the process for an allocation and a free, its own threads and the load included.";
-    LIVE_SHARE "live_percent" More true "live of RSS" "Bytes that the program asked for and holds, in percent of the RAM that was taken for them; of fragmentation at its worst.";
-    LEFT "left_bytes" Less true "left after free" "Resident bytes more than before the load, after all was freed and the rest was over.";
-    OPERATIONS "operations_per_s" More true "operations" "Allocations with a free each, a second on the wall, of all threads together.";
-    RESIDENT "resident_growth_bytes" Less false "taken" "Resident bytes more than before the first block, with all blocks held.";
-    PEAK "peak_growth_bytes" Less false "taken at most" "The most resident bytes more than before the first block.";
-    LIVE "live_bytes" Neither false "live" "Bytes that the program asked for and held when memory was read.";
-    LAST_LIVE_SHARE "last_live_percent" More false "live of RSS at the end" "Of fragmentation: live bytes in percent of the RAM taken, when sizes are as they were at first.";
-    FREE_BLOCKS "free_blocks" Less false "free blocks" "Of fragmentation, with ours: free blocks of the heap's back end at the end, all blocks held, as heap stat counts them.";
-    UNCOMMITTED_RANGES "uncommitted_ranges" Less false "uncommitted ranges" "The same: ranges that were given back to the system or never used.";
-    EXTERNAL_FRAGMENTATION "external_fragmentation_percent" Less false "external fragmentation" "The same: free of committed memory.";
-    VIRTUAL_FRAGMENTATION "virtual_fragmentation_percent" Less false "virtual-address fragmentation" "The same: uncommitted between committed memory.";
-    COLD_CPU "cold_cpu_s" Less false "cold allocation" "CPU time of an allocation in a process that has allocated nothing yet, first touches included.";
-    STEADY_CPU "steady_cpu_s" Less false "allocation again" "CPU time of an allocation of what was allocated and freed before.";
-    FREE_CPU "free_cpu_s" Less false "free" "CPU time of a free, the blocks freed in the order in which they were allocated.";
-    AGGRESSIVE "aggressive_s" Less false "all of it" "Wall time of all allocations and frees of the aggressive load.";
-    GENERATOR_CPU "generator_cpu_s" Neither false "of it the load" "CPU time an operation that the load takes without an allocator.";
-    THREADS_LIVED "threads_lived" Neither false "threads" "Threads that lived in Larson's load, one after the other.";
+    OPERATION_CPU "operation_cpu_s" Less true "CPU per operation" "CPU time of the process for an allocation and a free, including the allocator's threads and the load.";
+    LIVE_SHARE "live_percent" More true "live of RSS" "Live bytes of the program in percent of the RAM taken for them; for the fragmentation load, the minimum.";
+    LEFT "left_bytes" Less true "left after free" "Growth of resident bytes from before the load to the end of the rest after all blocks were freed.";
+    OPERATIONS "operations_per_s" More true "operations" "Pairs of allocation and free per wall-clock second, all threads together.";
+    RESIDENT "resident_growth_bytes" Less false "taken" "Growth of resident bytes from before the first block to the time when all blocks are live.";
+    PEAK "peak_growth_bytes" Less false "taken, peak" "Peak growth of resident bytes since before the first block.";
+    LIVE "live_bytes" Neither false "live" "Live bytes of the program at the time of the memory reading.";
+    LAST_LIVE_SHARE "last_live_percent" More false "live of RSS at the end" "Fragmentation load: live bytes in percent of the RAM taken, once sizes are the initial ones again.";
+    FREE_BLOCKS "free_blocks" Less false "free blocks" "Fragmentation load on Plimsoll's heap: free blocks of the back end at the end with all blocks live, as `heap stat` counts them.";
+    UNCOMMITTED_RANGES "uncommitted_ranges" Less false "uncommitted ranges" "Fragmentation load on Plimsoll's heap: ranges returned to the kernel or never used.";
+    EXTERNAL_FRAGMENTATION "external_fragmentation_percent" Less false "external fragmentation" "Fragmentation load on Plimsoll's heap: share of free memory in committed memory.";
+    VIRTUAL_FRAGMENTATION "virtual_fragmentation_percent" Less false "virtual-address fragmentation" "Fragmentation load on Plimsoll's heap: share of uncommitted memory between committed ranges.";
+    COLD_CPU "cold_cpu_s" Less false "cold allocation" "CPU time of an allocation in a fresh process, first touches included.";
+    STEADY_CPU "steady_cpu_s" Less false "warm allocation" "CPU time of an allocation of blocks that were allocated and freed before.";
+    FREE_CPU "free_cpu_s" Less false "free" "CPU time of a free, in the order of allocation.";
+    AGGRESSIVE "aggressive_s" Less false "aggressive load" "Wall time of all allocations and frees of the aggressive load.";
+    GENERATOR_CPU "generator_cpu_s" Neither false "load alone" "CPU time of the load itself per operation, without an allocator.";
+    THREADS_LIVED "threads_lived" Neither false "threads" "Threads that Larson's load started in succession.";
 }
 
-/// What the report has of this workload.
 pub(super) const REPORT: WorkloadReport = WorkloadReport {
     known: METRICS,
     metrics: |of| metrics(of.trial),
     headline: headline::sentence,
-    section: Some(chapters::heap::chapter),
+    section: Some(section::section),
 };
 
-/// Computes the metrics of a trial: what its phases found. One that cannot be known is absent.
+/// The metrics of a trial, from the values of its phases; unknown ones are absent.
 pub fn metrics(trial: &Trial) -> BTreeMap<String, f64> {
     let known = |name: &str| METRICS.iter().any(|metric| metric.name == name);
     let figures = trial.phases.iter().flat_map(|phase| &phase.figures);
@@ -52,19 +51,19 @@ pub fn metrics(trial: &Trial) -> BTreeMap<String, f64> {
         .collect()
 }
 
-/// Groups that differ in their allocator alone: one test.
+/// A test: groups that differ only in their allocator.
 #[derive(Debug, Clone)]
 pub struct Test<'a> {
-    /// What sets it apart from other tests but for the threads: `block-size=0-1k`. Empty where nothing does.
+    /// Its parameters without the threads: `block-size=0-1k`. Empty if all tests share them.
     pub panel: String,
-    /// Threads; 1 where none are told.
+    /// Threads; 1 by default.
     pub threads: u32,
     /// The groups, one an allocator, in their order.
     pub groups: Vec<&'a Group>,
 }
 
 impl<'a> Test<'a> {
-    /// What sets it apart from others, for a sentence or an axis.
+    /// Its name in a sentence or on an axis.
     pub fn name(&self) -> String {
         let threads = match self.threads {
             1 => "1 thread".to_owned(),
@@ -82,7 +81,7 @@ impl<'a> Test<'a> {
         Some(group.metrics.get(metric)?.summary.median)
     }
 
-    /// The allocator with the least of a metric, of those that `counts` takes.
+    /// The allocator with the lowest value of a metric among those that `counts` accepts.
     pub fn least(&self, metric: &str, counts: impl Fn(&str) -> bool) -> Option<(&'a str, f64)> {
         let groups = self.groups.iter().filter(|group| counts(&group.subject));
         groups
@@ -94,7 +93,7 @@ impl<'a> Test<'a> {
 /// Parameters that are the allocator's, or the axis of a chart.
 const APART: [&str; 3] = ["subject", "library", "threads"];
 
-/// What tests have in common: section, threads, other parameters.
+/// The key of a test: section, threads, other parameters.
 type Asked = (String, u32, Vec<(String, String)>);
 
 fn asked(group: &Group) -> Asked {
@@ -145,20 +144,19 @@ pub fn tests<'a>(groups: &[&'a Group]) -> Vec<Test<'a>> {
     named
 }
 
-/// How an allocator stands to the best of the others, over tests.
+/// The standing of an allocator against the best other one, over tests.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Standing {
-    /// Geometric mean of its figure over that of the best other one in each test: under 1 it is ahead.
+    /// Geometric mean of its value over that of the best other one in each test; below 1 it is ahead.
     pub mean: f64,
-    /// Tests that it is of.
     pub tests: usize,
-    /// The others that were the best in a test, the one that was so most often first.
+    /// The other allocators that were best in a test, the most frequent first.
     pub best: Vec<String>,
-    /// The test in which it stands worst, with the best other one there.
+    /// Its worst ratio, with the test and the best other allocator there.
     pub worst: (f64, String, String),
 }
 
-/// How `subject` stands in a metric of which less is better, against the best of the others that `counts` takes.
+/// The standing of `subject` in a metric where less is better, against the best other one that `counts` accepts.
 pub fn standing(
     tests: &[Test<'_>],
     subject: &str,
@@ -190,7 +188,7 @@ pub fn standing(
     })
 }
 
-/// The geometric mean of what each test takes of RAM for its live bytes, on an allocator.
+/// Geometric mean over tests of RAM over live bytes.
 pub fn ram_per_live(tests: &[Test<'_>], subject: &str) -> Option<f64> {
     let shares = tests.iter().filter_map(|test| test.median(subject, LIVE_SHARE));
     let logs: Vec<f64> = shares
@@ -200,7 +198,7 @@ pub fn ram_per_live(tests: &[Test<'_>], subject: &str) -> Option<f64> {
     (!logs.is_empty()).then(|| (logs.iter().sum::<f64>() / logs.len() as f64).exp())
 }
 
-/// Whether a subject is one of our own front ends.
+/// Whether a subject is a front end of Plimsoll's heap.
 pub fn is_ours(subject: &str) -> bool {
     use plimsoll_model::scenario::Allocator;
     matches!(subject.parse(), Ok(Subject::Allocator(Allocator::Plimsoll(_))))

@@ -1,8 +1,7 @@
-//! What a loadline run showed.
+//! The headline of a loadline run.
 
 use crate::analysis::Group;
 use crate::analysis::statistics::IntervalKind;
-use crate::findings::median;
 use crate::workloads::loadline::{KILLED_LOAD, KNEE, KNEE_HIGH, KNEE_LOW, KNEE_RAM};
 use plimsoll_model::quantity::significant;
 use plimsoll_model::scenario::FillClass;
@@ -10,7 +9,7 @@ use plimsoll_model::scenario::FillClass;
 /// A store that takes less than this share of a load is not worth a word.
 const STORE_TOLD: f64 = 0.02;
 
-/// What the numbers say: the group that carries most in full, the others with their load.
+/// The group with the highest load line in full, the others with their load.
 pub(super) fn sentence(groups: &[&Group]) -> Option<String> {
     let mut groups: Vec<&Group> = groups
         .iter()
@@ -20,8 +19,8 @@ pub(super) fn sentence(groups: &[&Group]) -> Option<String> {
     groups.sort_by(|a, b| carried(b).unwrap_or(0.0).total_cmp(&carried(a).unwrap_or(0.0)));
     let (best, others) = groups.split_first()?;
     let mut text = format!(
-        "With {} this machine carries {} its memory before useful work falls under half",
-        what(best, others),
+        "With {} this machine sustains {} its memory before useful work falls below half",
+        description(best, others),
         factor(best)?
     );
     let notes: Vec<String> = [interval(best), with_store(best), killed(best)]
@@ -44,7 +43,7 @@ pub(super) fn sentence(groups: &[&Group]) -> Option<String> {
     Some(text + ".")
 }
 
-/// What sets a group apart from the best one: its subject or its pattern, where nothing else differs.
+/// The difference of a group from the best one: its subject, or its pattern if nothing else differs.
 fn short<'a>(group: &'a Group, best: &Group) -> &'a str {
     let differs = |name: &str| group.params.get(name) != best.params.get(name);
     let mut others = group
@@ -62,8 +61,8 @@ fn short<'a>(group: &'a Group, best: &Group) -> &'a str {
     }
 }
 
-/// Subject, pattern where that tells the groups apart, and what the data is.
-fn what(group: &Group, others: &[&Group]) -> String {
+/// Subject, pattern if it distinguishes the groups, and class of the data.
+fn description(group: &Group, others: &[&Group]) -> String {
     let pattern = |group: &Group| group.params.get("pattern").cloned();
     let subject = match pattern(group) {
         Some(named) if others.iter().any(|other| pattern(other) != pattern(group)) => {
@@ -89,18 +88,17 @@ fn has_knee(group: &Group) -> bool {
 /// How often its memory a group carries: the knee or, without one, the least that a repeat carried, which is certain.
 fn carried(group: &Group) -> Option<f64> {
     match has_knee(group) {
-        true => median(group, KNEE),
+        true => group.median(KNEE),
         false => Some(group.metrics.get(KNEE_LOW)?.summary.min),
     }
 }
 
-/// The same in words.
 fn factor(group: &Group) -> Option<String> {
     let more = if has_knee(group) { "" } else { "more than " };
     Some(format!("{more}{}\u{d7}", significant(carried(group)?)))
 }
 
-/// From where to where the knee may lie: the interval over the repeats of what was still carried, to that of what no
+/// The range of the knee: from the interval over the repeats of the sustained load to that of the load no
 /// longer was. None without a knee.
 fn interval(group: &Group) -> Option<String> {
     if !has_knee(group) {
@@ -120,7 +118,7 @@ fn with_store(group: &Group) -> Option<String> {
     if !has_knee(group) {
         return None;
     }
-    let (load, by_ram) = (median(group, KNEE)?, median(group, KNEE_RAM)?);
+    let (load, by_ram) = (group.median(KNEE)?, group.median(KNEE_RAM)?);
     let told = by_ram < load * (1.0 - STORE_TOLD);
     told.then(|| {
         format!(
@@ -131,7 +129,7 @@ fn with_store(group: &Group) -> Option<String> {
 }
 
 fn killed(group: &Group) -> Option<String> {
-    let load = median(group, KILLED_LOAD)?;
+    let load = group.median(KILLED_LOAD)?;
     Some(format!(
         "at {}\u{d7} the OOM killer ends the program",
         significant(load)
@@ -181,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sentence_says_how_much_is_carried() {
+    fn the_sentence_states_the_sustained_load() {
         let zram = group(
             "zram:lz4",
             &[(KNEE, 1.9), (KNEE_LOW, 1.85), (KNEE_HIGH, 1.94), (KNEE_RAM, 1.5)],
@@ -198,15 +196,15 @@ mod tests {
         assert_eq!(
             sentence(&[&none, &zram]).as_deref(),
             Some(
-                "With zram:lz4 and data that compresses 2.5:1 this machine carries 1.90\u{d7} its memory before useful \
-                 work falls under half (between 1.85 and 1.94; 1.50\u{d7} counting the RAM of the compressed store); \
+                "With zram:lz4 and data that compresses 2.5:1 this machine sustains 1.90\u{d7} its memory before useful \
+                 work falls below half (between 1.85 and 1.94; 1.50\u{d7} counting the RAM of the compressed store); \
                  with none 0.97\u{d7} (at 1.00\u{d7} the OOM killer ends the program)."
             )
         );
     }
 
     #[test]
-    fn a_knee_in_the_minority_of_repeats_is_not_told() {
+    fn a_knee_in_the_minority_of_repeats_is_not_stated() {
         let zram = repeated(
             "zram",
             &[
@@ -225,16 +223,19 @@ mod tests {
         assert!(text.ends_with("; with zram more than 2.90\u{d7}."), "{text}");
         let text = sentence(&[&zram]).expect("a sentence");
         assert!(
-            text.ends_with("carries more than 2.90\u{d7} its memory before useful work falls under half."),
+            text.ends_with("sustains more than 2.90\u{d7} its memory before useful work falls below half."),
             "{text}"
         );
     }
 
     #[test]
-    fn what_carries_everything_carries_more_than_was_tried() {
+    fn without_a_knee_the_load_line_is_above_the_highest_load() {
         let zram = group("zram", &[(KNEE_LOW, 3.0)]);
         let text = sentence(&[&zram]).expect("a sentence");
-        assert!(text.contains("carries more than 3.00\u{d7} its memory"), "{text}");
+        assert!(
+            text.contains("sustains more than 3.00\u{d7} its memory"),
+            "{text}"
+        );
         assert_eq!(sentence(&[]), None);
     }
 }

@@ -1,31 +1,31 @@
 //! Metrics of the loadline scenario.
 
 mod headline;
+mod section;
 
 use std::collections::BTreeMap;
 
 use super::WorkloadReport;
 use crate::analysis::metric::metrics;
 use crate::analysis::statistics::summarise;
-use crate::html::chapters;
 use plimsoll_model::quantity::ratio;
 use plimsoll_model::recording::model::{Phase, Trial};
 use plimsoll_model::scenario::workloads::loadline::finding::{CPU_PER_VISIT, LOAD, NET, P99, VISITS};
 use plimsoll_model::scenario::workloads::loadline::{Point, better, bracket};
 
 metrics! {
-    KNEE "knee_load" More true "load line" "Load (size over limit) at which useful work falls under half of that at load 0.5, interpolated. Absent where it does not fall so far, or the lowest load cannot be carried.";
-    KNEE_RAM "knee_ram_load" More true "load line by RAM" "The same, with the RAM of the compressed store counted as given: size over limit and store together.";
-    WORK_1 "work_at_1_ratio" More true "work at 1" "Useful work at load 1 over that at load 0.5.";
-    WORK_1_5 "work_at_1_5_ratio" More true "work at 1.5" "Useful work at load 1.5 over that at load 0.5.";
-    WORK_2 "work_at_2_ratio" More true "work at 2" "Useful work at load 2 over that at load 0.5.";
-    P99_1 "p99_at_1_s" Less false "p99 at 1" "Latency at load 1 that 99 of 100 visits do not exceed, of the visits that should have begun: those that waited behind a slow one included.";
-    P99_1_5 "p99_at_1_5_s" Less true "p99 at 1.5" "Latency at load 1.5 that 99 of 100 visits do not exceed, of the visits that should have begun: those that waited behind a slow one included.";
+    KNEE "knee_load" More true "load line" "Load (size over limit) at which useful work falls below half of the useful work at load 0.5, interpolated. Absent if it never falls as far or if the machine cannot sustain the lowest load.";
+    KNEE_RAM "knee_ram_load" More true "load line by RAM" "The load line with the compressed store counted as RAM: size over the sum of limit and store.";
+    WORK_1 "work_at_1_ratio" More true "work at 1" "Useful work at load 1 over the value at load 0.5.";
+    WORK_1_5 "work_at_1_5_ratio" More true "work at 1.5" "Useful work at load 1.5 over the value at load 0.5.";
+    WORK_2 "work_at_2_ratio" More true "work at 2" "Useful work at load 2 over the value at load 0.5.";
+    P99_1 "p99_at_1_s" Less false "p99 at 1" "99th percentile of the visit latency at load 1, including visits that queue behind a slow one.";
+    P99_1_5 "p99_at_1_5_s" Less true "p99 at 1.5" "99th percentile of the visit latency at load 1.5, including visits that queue behind a slow one.";
     WORK "unloaded_visits_per_s" More false "unloaded work" "Useful work at load 0.5.";
-    CPU_1_5 "cpu_per_visit_at_1_5_ratio" Less false "CPU at 1.5" "CPU time of a visit at load 1.5 over that at load 0.5.";
-    NET_1_5 "net_visit_at_1_5_s" Less false "net visit at 1.5" "Time of a visit at load 1.5 without the worker's own: choice of the page, clock and computing.";
-    KNEE_LOW "knee_low_load" Neither false "carried" "Highest load measured below the knee.";
-    KNEE_HIGH "knee_high_load" Neither false "not carried" "Lowest load measured above the knee.";
+    CPU_1_5 "cpu_per_visit_at_1_5_ratio" Less false "CPU at 1.5" "CPU time of a visit at load 1.5 over the value at load 0.5.";
+    NET_1_5 "net_visit_at_1_5_s" Less false "net visit at 1.5" "Time of a visit at load 1.5 without the worker's own overhead: page choice, clock and computation.";
+    KNEE_LOW "knee_low_load" Neither false "sustained" "Highest load measured below the knee.";
+    KNEE_HIGH "knee_high_load" Neither false "not sustained" "Lowest load measured above the knee.";
     KILLED_LOAD "oom_killed_load" More true "killed at" "Lowest load at which the OOM killer ended the worker.";
 }
 
@@ -51,7 +51,7 @@ pub fn points(trial: &Trial) -> Vec<Point> {
         .collect()
 }
 
-/// What a trial measured of a figure, by load; useful work as its share of that at the lowest load.
+/// The values of a trial by load; useful work relative to that at the lowest load.
 fn line(trial: &Trial, name: &str) -> Vec<(f64, f64)> {
     let base = match name {
         VISITS => points(trial).first().map_or(f64::NAN, |point| point.visits_per_s),
@@ -66,11 +66,8 @@ fn line(trial: &Trial, name: &str) -> Vec<(f64, f64)> {
 pub struct Spread {
     /// Size over limit.
     pub load: f64,
-    /// Middle of the repeats.
     pub median: f64,
-    /// Least of them.
     pub min: f64,
-    /// Greatest of them.
     pub max: f64,
 }
 
@@ -105,15 +102,14 @@ fn value_at(line: &[(f64, f64)], x: f64) -> Option<f64> {
     Some(low + (high - low) * ratio(x - left, right - left)?)
 }
 
-/// What the report has of this workload.
 pub(super) const REPORT: WorkloadReport = WorkloadReport {
     known: METRICS,
     metrics: |of| metrics(of.trial),
     headline: headline::sentence,
-    section: Some(chapters::loadline::chapter),
+    section: Some(section::section),
 };
 
-/// Computes the metrics of a trial. One that cannot be known is absent.
+/// The metrics of a trial; unknown ones are absent.
 pub fn metrics(trial: &Trial) -> BTreeMap<String, f64> {
     let mut metrics = BTreeMap::new();
     let mut set = |name: &str, value: Option<f64>| {

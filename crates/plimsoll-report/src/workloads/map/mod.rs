@@ -1,39 +1,35 @@
-//! Metrics of the map scenario: what each way of handing memory back costs a page, and when the system has it.
+//! Metrics of the map scenario: the cost per page of each release method, and the time until the kernel has the memory.
 
 mod headline;
+mod section;
 
 use std::collections::BTreeMap;
 
 use super::WorkloadReport;
 use crate::analysis::{Direction, Metric, ratio};
-use crate::html::chapters;
 use plimsoll_model::recording::model::{Phase, Trial};
 use plimsoll_model::scenario::Workload;
 use plimsoll_model::scenario::workloads::map::REALLY_BACK_PERCENT;
 use plimsoll_model::scenario::{GiveBack, Map, Mapping};
 
-/// Map, touch and give back, as a program sees it: the "unnormalized" bar of the original.
+/// Map, touch and release, as a program sees it: the "unnormalized" bar of the original.
 pub const TOTAL: &str = "total_per_page_s";
-/// The same less the memset of resident memory.
+/// [`TOTAL`] without the memset of resident memory.
 pub const COST: &str = "cost_per_page_s";
-/// Giving back alone.
 pub const GIVE_BACK: &str = "give_back_per_page_s";
-/// Touching again, mapping again where needed, less the memset of resident memory.
+/// The next touch, mapped again if necessary, without the memset of resident memory.
 pub const REUSE: &str = "reuse_per_page_s";
-/// From the call until the system had 95% of it back.
+/// From the call until 95% of the memory has returned to the kernel.
 pub const BACK: &str = "back_s";
-/// What came back by itself.
 pub const BACK_SHARE: &str = "back_percent";
-/// What a reclaim took that asked for what did not come back by itself.
+/// Duration of a reclaim of the memory that did not return by itself.
 pub const PRESSURE: &str = "pressure_s";
-/// What was back after a reclaim that came to an end.
+/// Share of returned memory after a completed reclaim.
 pub const PRESSURE_SHARE: &str = "pressure_percent";
 
-/// The memset of resident memory.
 pub const MEMSET: &str = "resident_memset_per_page_s";
-/// The touch of fresh memory.
 pub const TOUCH: &str = "first_touch_per_page_s";
-/// Giving back and touching again by the way for which that costs least.
+/// Release and reuse with the fastest method.
 pub const FASTEST: &str = "fastest_cycle_per_page_s";
 
 /// A metric, of which less is better.
@@ -47,32 +43,32 @@ const fn less(name: &'static str, headline: bool, title: &'static str, meaning: 
     }
 }
 
-/// Declares the table of metrics: those of all ways together, then each of every way. `of_way` makes the same names.
+/// Declares the table of metrics: common ones, then those of each method. `of_way` builds the same names.
 macro_rules! metrics_of_ways {
     ($($way:literal $title:literal;)*) => {
         /// Every metric of this kind of work, the headline ones first.
         pub const METRICS: &[Metric] = &[
-            less(FASTEST, true, "give back and get again", "Giving a page back and touching it again, less the memset, by the way that costs least of those that the system has the memory of."),
-            less(TOUCH, true, "first touch", "Touching a page of fresh memory. Absent for what is populated as it is mapped: its first touch is one of resident memory."),
-            less(MEMSET, true, "memset", "Touching a page of resident memory: what is subtracted where it says so."),
+            less(FASTEST, true, "release and reuse", "Time per page to release it and touch it again, without the memset, with the fastest method that really returns memory to the kernel."),
+            less(TOUCH, true, "first touch", "Time per page of the first touch of fresh memory. Absent for mappings populated by mmap, whose first touch finds resident memory."),
+            less(MEMSET, true, "memset", "Time per page of a memset of resident memory."),
             $(
-                less(concat!($way, "_total_per_page_s"), false, concat!($title, ": map, touch, give back"), "Mapping, touching and giving back a page, the memset included."),
-                less(concat!($way, "_cost_per_page_s"), false, concat!($title, ": less the memset"), "Mapping, touching and giving back a page, less the memset of a resident one."),
-                less(concat!($way, "_give_back_per_page_s"), false, concat!($title, ": give back"), "Giving a page back."),
-                less(concat!($way, "_reuse_per_page_s"), false, concat!($title, ": use again"), "Touching a page again that was given back, mapping it again where needed, less the memset of a resident one."),
-                less(concat!($way, "_back_s"), false, concat!($title, ": back after"), "Time from the call until the system had 95% of the memory back. Absent when it had not in the time of the rest, and where that cannot be known: without a cgroup, and of reserved huge pages."),
+                less(concat!($way, "_total_per_page_s"), false, concat!($title, ": map, touch, release"), "Time per page to map, touch and release memory, including the memset."),
+                less(concat!($way, "_cost_per_page_s"), false, concat!($title, ": without the memset"), "Time per page to map, touch and release memory, without the memset of resident memory."),
+                less(concat!($way, "_give_back_per_page_s"), false, concat!($title, ": release"), "Time per page to release memory."),
+                less(concat!($way, "_reuse_per_page_s"), false, concat!($title, ": reuse"), "Time per page to touch released memory again, mapped again if necessary, without the memset of resident memory."),
+                less(concat!($way, "_back_s"), false, concat!($title, ": returned after"), "Time from the call until 95% of the memory has returned to the kernel. Absent if it does not return during the rest, without a cgroup, and for reserved huge pages."),
                 Metric {
                     name: concat!($way, "_back_percent"),
-                    title: concat!($title, ": came back"),
-                    meaning: "Share of the memory that the system had back by itself in the time of the rest.",
+                    title: concat!($title, ": returned"),
+                    meaning: "Share of the memory that returned to the kernel by itself during the rest.",
                     direction: Direction::Neither,
                     headline: false,
                 },
-                less(concat!($way, "_pressure_s"), false, concat!($title, ": under pressure"), "Time that a reclaim took to get the memory that had not come back by itself."),
+                less(concat!($way, "_pressure_s"), false, concat!($title, ": under pressure"), "Duration of a reclaim of the memory that did not return by itself."),
                 Metric {
                     name: concat!($way, "_pressure_percent"),
-                    title: concat!($title, ": back under pressure"),
-                    meaning: "Share of the memory that the system had back after a reclaim of what had not come back by itself. Absent where none was tried, or it ran out of time.",
+                    title: concat!($title, ": returned under pressure"),
+                    meaning: "Share of the memory that has returned to the kernel after a reclaim of the rest. Absent without a reclaim or if the reclaim timed out.",
                     direction: Direction::Neither,
                     headline: false,
                 },
@@ -92,18 +88,17 @@ metrics_of_ways! {
     "exit" "exit";
 }
 
-/// The name of a metric of one way.
+/// The name of a metric of one method.
 pub fn of_way(way: GiveBack, figure: &str) -> String {
     format!("{}_{figure}", way.name().replace('-', "_"))
 }
 
-/// Whether memory that is given back so is free for others and gone for the program: paging out keeps it, and the end of
-/// a process ends the program.
-pub fn hands_back(way: GiveBack) -> bool {
+/// Whether the method frees the memory and lets the program continue: paging out keeps the content, and the exit of a
+/// process ends the program.
+pub fn frees_memory(way: GiveBack) -> bool {
     !matches!(way, GiveBack::PageOut | GiveBack::Exit)
 }
 
-/// What the report has of this workload.
 pub(super) const REPORT: WorkloadReport = WorkloadReport {
     known: METRICS,
     metrics: |of| match &of.settings.workload {
@@ -111,10 +106,10 @@ pub(super) const REPORT: WorkloadReport = WorkloadReport {
         _ => BTreeMap::new(),
     },
     headline: headline::sentence,
-    section: Some(|_, groups| chapters::map::chapter(groups)),
+    section: Some(|_, groups| section::section(groups)),
 };
 
-/// Computes the metrics of a trial. One that cannot be known is absent.
+/// The metrics of a trial; unknown ones are absent.
 pub fn metrics(trial: &Trial, map: &Map) -> BTreeMap<String, f64> {
     let mut metrics = BTreeMap::new();
     let (mut touches, mut memsets, mut cycles) = (Vec::new(), Vec::new(), Vec::new());
@@ -145,7 +140,7 @@ pub fn metrics(trial: &Trial, map: &Map) -> BTreeMap<String, f64> {
             .filter_map(|(name, value)| Some((name, value?)));
         metrics.extend(known.map(|(name, value)| (of_way(way, name), value)));
         let share = phase.figures.get("back_percent").copied().unwrap_or(0.0);
-        if hands_back(way) && share >= REALLY_BACK_PERCENT {
+        if frees_memory(way) && share >= REALLY_BACK_PERCENT {
             cycles.extend(a_page(times.give_back + reuse));
         }
     }
@@ -208,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_populated_has_no_first_touch() {
+    fn populated_mappings_have_no_first_touch() {
         let of = |mapping: Mapping| {
             let figures = ["map_s", "touch_s", "memset_s", "give_back_s", "reuse_s"];
             let phases = vec![Phase {

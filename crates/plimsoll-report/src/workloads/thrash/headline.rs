@@ -1,16 +1,14 @@
-//! What a thrash run showed.
+//! The headline of a thrash run.
 
 use crate::analysis::Group;
 use crate::analysis::groups::Measured;
-use crate::findings::median;
-use crate::workloads::thrash::{CYCLES, DONE, HEARTBEAT, PAGES_IN, RECOVERED, RECOVERY, REST_HEARTBEAT};
+use crate::workloads::thrash::{CYCLES, DONE, PAGES_IN, RECOVERED, RECOVERY, REST_WAKEUP, WAKEUP};
 use plimsoll_model::quantity::{seconds, significant};
 use plimsoll_model::scenario::workloads::thrash::LONGEST_RECOVERY;
 
-/// Groups that are named one by one; of more the first are.
+/// Groups listed one by one; of more, the sentence lists the first ones.
 const NAMED_GROUPS: usize = 3;
 
-/// What the numbers say.
 pub(super) fn sentence(groups: &[&Group]) -> Option<String> {
     let named: Vec<String> = groups
         .iter()
@@ -28,9 +26,9 @@ pub(super) fn sentence(groups: &[&Group]) -> Option<String> {
 }
 
 fn clause(group: &Group) -> Option<String> {
-    let of = |metric: &str| median(group, metric);
+    let of = |metric: &str| group.median(metric);
     let mut words = format!(
-        "{} finished {} cycles a second",
+        "{} finished {} cycles per second",
         group.label,
         significant(of(CYCLES)?)
     );
@@ -38,11 +36,11 @@ fn clause(group: &Group) -> Option<String> {
         words += &format!(", {}% of the work", significant(done));
     }
     if let Some(pages) = of(PAGES_IN) {
-        words += &format!(", with {} pages in a second", significant(pages));
+        words += &format!(", with {} pages swapped in per second", significant(pages));
     }
-    if let Some((load, rest)) = of(HEARTBEAT).zip(of(REST_HEARTBEAT)) {
+    if let Some((load, rest)) = of(WAKEUP).zip(of(REST_WAKEUP)) {
         words += &format!(
-            "; a wakeup was {} late at p99 (at rest {})",
+            "; p99 wake-up latency {} (at rest {})",
             seconds(load),
             seconds(rest)
         );
@@ -56,15 +54,15 @@ fn recovery(group: &Group) -> String {
     let recovered = group.metrics.get(RECOVERED).map_or(Vec::new(), Measured::values);
     let back = recovered.iter().filter(|&&ratio| ratio > 0.0).count();
     if back == 0 && !recovered.is_empty() {
-        return format!(", and it was not as before within {LONGEST_RECOVERY} s after the end");
+        return format!("; the machine did not recover within {LONGEST_RECOVERY} s after the end");
     }
-    let Some(took) = median(group, RECOVERY) else {
+    let Some(took) = group.median(RECOVERY) else {
         return String::new();
     };
-    let mut words = format!(", and all was as before {} after the end", seconds(took));
+    let mut words = format!("; the machine recovered {} after the end", seconds(took));
     if back < recovered.len() {
         words += &format!(
-            " in {back} of {} repeats, in the others not within {LONGEST_RECOVERY} s",
+            " in {back} of {} repeats, not within {LONGEST_RECOVERY} s in the others",
             recovered.len()
         );
     }
@@ -77,7 +75,7 @@ mod tests {
     use crate::analysis::groups;
     use plimsoll_model::recording::model::Trial;
 
-    /// What is said of repeats that took so long to recover, or did not.
+    /// The sentence for repeats with these recovery times; `None` did not recover.
     fn said(recoveries: &[Option<f64>]) -> String {
         let trial = |(repeat, recovery): (usize, &Option<f64>)| -> Trial {
             let mut metrics = serde_json::json!({"cycles_per_s": 10.0});
@@ -98,20 +96,20 @@ mod tests {
     }
 
     #[test]
-    fn a_recovery_that_did_not_happen_is_said() {
+    fn the_sentence_states_a_missing_recovery() {
         let always = said(&[Some(1.5), Some(1.5)]);
         assert!(
-            always.ends_with("and all was as before 1.50 s after the end."),
+            always.ends_with("; the machine recovered 1.50 s after the end."),
             "{always}"
         );
         let never = said(&[None, None]);
         assert!(
-            never.ends_with("and it was not as before within 30 s after the end."),
+            never.ends_with("; the machine did not recover within 30 s after the end."),
             "{never}"
         );
         let once = said(&[None, Some(2.0), None]);
         assert!(
-            once.ends_with("2.00 s after the end in 1 of 3 repeats, in the others not within 30 s."),
+            once.ends_with("2.00 s after the end in 1 of 3 repeats, not within 30 s in the others."),
             "{once}"
         );
     }

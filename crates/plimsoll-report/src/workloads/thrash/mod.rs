@@ -1,12 +1,12 @@
-//! Metrics of the thrash scenario: what work was done, at what cost in paging and CPU, and what others felt of it.
+//! Metrics of the thrash scenario: useful work, its cost in paging and CPU time, and the effect on neighbours.
 
 mod headline;
+mod section;
 
 use std::collections::BTreeMap;
 
 use super::WorkloadReport;
 use crate::analysis::metric::metrics;
-use crate::html::chapters;
 use plimsoll_model::quantity::ratio;
 use plimsoll_model::recording::model::{Phase, Trial};
 use plimsoll_model::scenario::Thrash;
@@ -14,29 +14,29 @@ use plimsoll_model::scenario::Workload;
 use plimsoll_model::scenario::workloads::thrash::Distinct;
 
 metrics! {
-    CYCLES "cycles_per_s" More true "useful work" "Write cycles that all consumers together finished a second, from the first start to the common end; one that ended later is not counted.";
-    DONE "cycles_done_percent" More true "work done" "Write cycles that were finished, in percent of those that would have been, had each been as fast as the fastest.";
-    FAIRNESS "fairness_ratio" More true "fairness" "Jain's index of the consumers' cycles per active second: 1 when all got the same, 1/N when one got all.";
-    PAGES_IN "load_pages_in_per_s" Less true "pages in" "Pages read back a second, from the first start to the common end.";
-    PAGES_OUT "load_pages_out_per_s" Less true "pages out" "Pages put away a second, from the first start to the common end.";
+    CYCLES "cycles_per_s" More true "useful work" "Write cycles finished per second by all consumers together, from the first start to the common end; cycles that end later do not count.";
+    DONE "cycles_done_percent" More true "work done" "Finished write cycles, in percent of the number possible if every cycle took as long as the fastest.";
+    FAIRNESS "fairness_ratio" More true "fairness" "Jain's index of the consumers' cycles per active second: 1 if all are equal, 1/N if one consumer does all the work.";
+    PAGES_IN "load_pages_in_per_s" Less true "pages in" "Pages swapped in per second, from the first start to the common end.";
+    PAGES_OUT "load_pages_out_per_s" Less true "pages out" "Pages swapped out per second, from the first start to the common end.";
     SYSTEM "load_system_percent" Less true "system CPU" "CPU time in the kernel, in percent of all CPUs, from the first start to the common end.";
-    HEARTBEAT "load_wakeup_p99_s" Less true "wakeup p99" "Time that a process in the same cgroup, waking up a thousand times a second, was late in 99 of 100 wake-ups under load.";
-    LAUNCH "load_launch_p99_s" Less true "launch p99" "Time that the start of a program in the same cgroup took in 99 of 100 cases under load; starts that failed have no time, and are counted apart.";
-    SMALL_SET "small_set_slowdown_ratio" Less true "neighbour slowdown" "Mean time that a visit of a working set of 4 MiB in the same cgroup took under load, over that at rest.";
-    RECOVERY "recovery_s" Less true "recovery" "Seconds from the common end until paging, stalls, wakeup and small set were as at rest; none where they were not while they were watched.";
-    USER "load_user_percent" Neither false "user CPU" "CPU time in programs, in percent of all CPUs, from the first start to the common end.";
-    ALL_PAGES_IN "all_active_pages_in_per_s" Less false "pages in, all active" "Pages read back a second while all consumers were active.";
-    ALL_PAGES_OUT "all_active_pages_out_per_s" Less false "pages out, all active" "Pages put away a second while all consumers were active.";
-    STALLED "load_stalled_percent" Less false "stalled" "Time in which at least one process of the machine waited for memory, in percent, under load.";
-    HEARTBEAT_P50 "load_wakeup_p50_s" Less false "wakeup p50" "Time that the wakeup was late in half of its wake-ups under load.";
-    HEARTBEAT_MAX "load_wakeup_max_s" Less false "wakeup max" "The latest wake-up of the wakeup under load.";
-    REST_HEARTBEAT "rest_wakeup_p99_s" Less false "wakeup p99, at rest" "The wakeup before the first consumer started: what this machine does by itself.";
-    CYCLE_P50 "cycle_p50_s" Less false "cycle p50" "Time that the writes of a cycle took in half of all cycles.";
-    CYCLE_P99 "cycle_p99_s" Less false "cycle p99" "Time that the writes of a cycle took in 99 of 100 cycles.";
-    CYCLE_MAX "longest_cycle_s" Less false "longest cycle" "The longest time that the writes of a cycle took.";
-    END_LATE "end_late_s" Less false "late end" "Time by which the latest consumer ended after the common end: it was in a cycle.";
-    DISTINCT "distinct_pages_ratio" Neither false "pages chosen" "Distinct pages of the places that the generator chose for a cycle, over the number that chance says: n(1-(1-1/n)^W) of n pages.";
-    RECOVERED "recovered_ratio" More false "recovered" "1 where paging, stalls, wakeup and small set were as at rest again within 30 s after the last consumer ended, 0 where not.";
+    WAKEUP "load_wakeup_p99_s" Less true "wake-up p99" "99th percentile of the wake-up latency of a process in the same cgroup that wakes up 1000 times per second, under load.";
+    LAUNCH "load_launch_p99_s" Less true "launch p99" "99th percentile of the time to start a program in the same cgroup, under load; failed starts have no time and count separately.";
+    SMALL_SET "small_set_slowdown_ratio" Less true "neighbour slowdown" "Mean time to read a working set of 4 MiB in the same cgroup under load, over the mean time at rest.";
+    RECOVERY "recovery_s" Less true "recovery" "Seconds from the common end until paging, stalls, wake-up latency and small set are as at rest again; absent if they did not recover within the observed time.";
+    USER "load_user_percent" Neither false "user CPU" "CPU time in user space, in percent of all CPUs, from the first start to the common end.";
+    ALL_PAGES_IN "all_active_pages_in_per_s" Less false "pages in, all active" "Pages swapped in per second while all consumers are active.";
+    ALL_PAGES_OUT "all_active_pages_out_per_s" Less false "pages out, all active" "Pages swapped out per second while all consumers are active.";
+    STALLED "load_stalled_percent" Less false "stalled" "Share of time in which at least one process of the machine waits for memory (PSI some), under load.";
+    WAKEUP_P50 "load_wakeup_p50_s" Less false "wake-up p50" "Median wake-up latency of that process under load.";
+    WAKEUP_MAX "load_wakeup_max_s" Less false "wake-up max" "Maximum wake-up latency of that process under load.";
+    REST_WAKEUP "rest_wakeup_p99_s" Less false "wake-up p99, at rest" "99th percentile of the wake-up latency before the first consumer starts: the latency of the idle machine.";
+    CYCLE_P50 "cycle_p50_s" Less false "cycle p50" "Median time of the writes of a cycle.";
+    CYCLE_P99 "cycle_p99_s" Less false "cycle p99" "99th percentile of the time of the writes of a cycle.";
+    CYCLE_MAX "longest_cycle_s" Less false "longest cycle" "Maximum time of the writes of a cycle.";
+    END_LATE "end_late_s" Less false "late end" "Time from the common end to the end of the last consumer, which finishes its cycle first.";
+    DISTINCT "distinct_pages_ratio" Neither false "pages chosen" "Distinct pages among the random places of a cycle, over the expected number n(1-(1-1/n)^W) of n pages.";
+    RECOVERED "recovered_ratio" More false "recovered" "1 if paging, stalls, wake-up latency and small set were as at rest again within 30 s after the end of the last consumer, otherwise 0.";
 }
 
 /// Jain's fairness index (Jain, Chiu and Hawe, 1984): 1 when all are equal, 1/n when one has all; none of nothing.
@@ -46,7 +46,6 @@ pub fn fairness(shares: &[f64]) -> Option<f64> {
     ratio(sum * sum, shares.len() as f64 * squares)
 }
 
-/// What the report has of this workload.
 pub(super) const REPORT: WorkloadReport = WorkloadReport {
     known: METRICS,
     metrics: |of| match &of.settings.workload {
@@ -54,10 +53,10 @@ pub(super) const REPORT: WorkloadReport = WorkloadReport {
         _ => BTreeMap::new(),
     },
     headline: headline::sentence,
-    section: Some(chapters::thrash::chapter),
+    section: Some(section::section),
 };
 
-/// Computes the metrics of a trial. One that cannot be known is absent.
+/// The metrics of a trial; unknown ones are absent.
 pub fn metrics(trial: &Trial, thrash: &Thrash) -> BTreeMap<String, f64> {
     let mut metrics = BTreeMap::new();
     let mut set = |name: &str, value: Option<f64>| {
@@ -79,9 +78,9 @@ pub fn metrics(trial: &Trial, thrash: &Thrash) -> BTreeMap<String, f64> {
         (USER, "user_percent"),
         (SYSTEM, "system_percent"),
         (STALLED, "stalled_percent"),
-        (HEARTBEAT_P50, "wakeup_p50_s"),
-        (HEARTBEAT, "wakeup_p99_s"),
-        (HEARTBEAT_MAX, "wakeup_max_s"),
+        (WAKEUP_P50, "wakeup_p50_s"),
+        (WAKEUP, "wakeup_p99_s"),
+        (WAKEUP_MAX, "wakeup_max_s"),
         (LAUNCH, "launch_p99_s"),
         (CYCLE_P50, CYCLE_P50),
         (CYCLE_P99, CYCLE_P99),
@@ -90,7 +89,7 @@ pub fn metrics(trial: &Trial, thrash: &Thrash) -> BTreeMap<String, f64> {
     ] {
         set(name, figure(load, of_load));
     }
-    set(REST_HEARTBEAT, figure(rest, "wakeup_p99_s"));
+    set(REST_WAKEUP, figure(rest, "wakeup_p99_s"));
     let visits = |phase| figure(phase, "small_set_mean_s");
     set(
         SMALL_SET,
@@ -104,7 +103,7 @@ pub fn metrics(trial: &Trial, thrash: &Thrash) -> BTreeMap<String, f64> {
     metrics
 }
 
-/// The figures that come from what each consumer did.
+/// The metrics computed from the values of each consumer.
 fn of_consumers(name: &str, trial: &Trial, thrash: &Thrash) -> Option<f64> {
     let list = |name: &str| trial.lists.get(name).map(Vec::as_slice).unwrap_or_default();
     let sum = |name: &str| list(name).iter().sum::<f64>();

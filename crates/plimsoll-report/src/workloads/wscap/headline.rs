@@ -1,19 +1,18 @@
-//! What a wscap run showed.
+//! The headline of a wscap run.
 
 use crate::analysis::Group;
 use crate::analysis::statistics::{IntervalKind, Summary};
-use crate::findings::{median, range};
+use crate::workloads::sentence::range;
 use crate::workloads::wscap::{FAULT_PATH, SLOWDOWN, load};
 use plimsoll_model::quantity::significant;
 
-/// Groups that are named one by one; more than these are given as a range.
+/// Groups listed one by one; of more, the sentence gives a range.
 const NAMED_GROUPS: usize = 4;
 /// Size over cap of the original.
 const ORIGINAL_LOAD: f64 = 2.0;
-/// Longer by no more than this is as long: within what repeats spread.
+/// Slowdown up to this factor counts as none: within the spread of repeats.
 const AS_LONG: f64 = 1.1;
 
-/// What the numbers say.
 pub(super) fn sentence(groups: &[&Group]) -> Option<String> {
     let points: Vec<Point<'_>> = groups.iter().filter_map(|group| Point::of(group)).collect();
     let distance = |point: &Point<'_>| (point.load / ORIGINAL_LOAD).ln().abs();
@@ -25,7 +24,7 @@ pub(super) fn sentence(groups: &[&Group]) -> Option<String> {
     let mut sentence = format!("At {} its cap a scan takes {}", times(load), as_long(&there)?);
     let in_faults: Vec<f64> = there
         .iter()
-        .filter_map(|point| median(point.group, FAULT_PATH))
+        .filter_map(|point| point.group.median(FAULT_PATH))
         .collect();
     if let Some(percent) = range(&in_faults) {
         sentence += &format!("; {percent}% of its CPU time goes into page faults");
@@ -40,7 +39,6 @@ pub(super) fn sentence(groups: &[&Group]) -> Option<String> {
     Some(sentence)
 }
 
-/// A group with its slowdown.
 struct Point<'a> {
     group: &'a Group,
     load: f64,
@@ -72,7 +70,7 @@ fn times(load: f64) -> String {
 /// How many times as long a scan takes in each group, or the range where there are too many to name.
 fn as_long(points: &[&Point<'_>]) -> Option<String> {
     if points.len() > NAMED_GROUPS {
-        // What caps once a second is another thing than what caps at every fault.
+        // A cap enforced once a second and one enforced at every fault are not comparable.
         let mut mechanisms: Vec<&str> = points.iter().map(|point| point.cap_by()).collect();
         mechanisms.sort_unstable();
         mechanisms.dedup();
@@ -106,7 +104,6 @@ fn as_long(points: &[&Point<'_>]) -> Option<String> {
     (!clauses.is_empty()).then(|| clauses.join(", "))
 }
 
-/// What caps, in words.
 fn capped_by(mechanism: &str) -> String {
     match mechanism {
         "limit" => "under a cgroup limit".to_owned(),
@@ -165,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn one_point_is_told_with_its_spread_beside_the_original() {
+    fn one_point_has_its_spread_beside_the_original() {
         let trials: Vec<Trial> = [(1, 110.0), (2, 120.0), (3, 130.0)]
             .map(|(repeat, slowdown)| trial("zram:lz4", "2", "limit", repeat, slowdown))
             .into();
@@ -199,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn mechanisms_are_told_apart() {
+    fn mechanisms_have_a_clause_each() {
         let few = said(&[
             trial("zram", "2", "limit", 1, 100.0),
             trial("zram", "2", "balance", 1, 2.0),
@@ -230,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_slowdown_nothing_is_said() {
+    fn without_a_slowdown_there_is_no_sentence() {
         let mut nothing = trial("zram", "2", "limit", 1, 1.0);
         nothing.metrics.clear();
         assert_eq!(said(&[nothing]), None);

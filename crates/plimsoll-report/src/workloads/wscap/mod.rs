@@ -1,40 +1,39 @@
-//! Metrics of the wscap scenario: how often memory is scanned a second without a cap and under it, and what the
+//! Metrics of the wscap scenario: scans per second without a cap and under it, and what the
 //! difference is spent in.
 
 mod headline;
+mod section;
 
 use std::collections::BTreeMap;
 
 use super::WorkloadReport;
 use crate::analysis::metric::metrics;
-use crate::html::chapters;
 use plimsoll_model::quantity::ratio;
 use plimsoll_model::recording::model::{Phase, Trial};
 
 metrics! {
-    SLOWDOWN "slowdown_ratio" Less true "slowdown" "Scans a second without a cap over scans a second under it: how many times longer a scan takes.";
-    UNCAPPED_SCANS "uncapped_scans_per_s" More true "uncapped scans" "Scans a second while all memory may stay resident.";
-    CAPPED_SCANS "capped_scans_per_s" More true "capped scans" "Scans a second under the cap.";
-    FAULT_PATH "fault_path_percent" Neither true "CPU in faults" "CPU time of the scanning thread under the cap that was spent in the handling of page faults, by samples of its clock.";
-    FAULTS "faults_per_scan_count" Less false "faults a scan" "Page faults of the worker, major and minor, for each scan under the cap.";
-    CPU_SLOWDOWN "cpu_slowdown_ratio" Less false "CPU slowdown" "CPU time of the worker for a scan under the cap over that for one without it: like the slowdown, but waiting for a disk or for a CPU that others use counts in neither.";
-    SYSTEM_CPU "capped_system_cpu_percent" Neither false "system CPU" "System time in the CPU time of the worker under the cap.";
-    RESIDENT_MIN "capped_resident_min_bytes" Neither false "least resident" "Least of the filled memory that was seen resident under the cap.";
-    RESIDENT_MAX "capped_resident_max_bytes" Neither false "most resident" "Most of the filled memory that was seen resident under the cap.";
-    REFILL "refill_ratio" Less false "refill" "The first scan after the working set was emptied once, over the median scan without a cap: what emptying costs, once.";
-    EMPTIED_SLOWDOWN "emptied_slowdown_ratio" Less false "emptied once" "Scans a second without a cap over scans a second after the working set was emptied once, the refill included.";
-    PAGE_SECONDS "resident_page_s" Less false "a page" "Time to write a byte into a page that is resident: the cost of the loop itself, and the least that a scan can take.";
+    SLOWDOWN "slowdown_ratio" Less true "slowdown" "Scans per second without a cap over scans per second under the cap: the factor by which a scan takes longer.";
+    UNCAPPED_SCANS "uncapped_scans_per_s" More true "uncapped scans" "Scans per second without a cap, all memory resident.";
+    CAPPED_SCANS "capped_scans_per_s" More true "capped scans" "Scans per second under the cap.";
+    FAULT_PATH "fault_path_percent" Neither true "CPU in faults" "Share of the scanning thread's CPU time under the cap in the page-fault handler, from a sampling profile.";
+    FAULTS "faults_per_scan_count" Less false "faults per scan" "Page faults of the worker, major and minor, per scan under the cap.";
+    CPU_SLOWDOWN "cpu_slowdown_ratio" Less false "CPU slowdown" "CPU time of the worker per scan under the cap over CPU time per scan without it: the slowdown without time spent waiting for a disk or a CPU.";
+    SYSTEM_CPU "capped_system_cpu_percent" Neither false "system CPU" "Share of system time in the CPU time of the worker under the cap.";
+    RESIDENT_MIN "capped_resident_min_bytes" Neither false "least resident" "Minimum of the resident filled memory under the cap, over all samples.";
+    RESIDENT_MAX "capped_resident_max_bytes" Neither false "most resident" "Maximum of the resident filled memory under the cap, over all samples.";
+    REFILL "refill_ratio" Less false "refill" "Time of the first scan after the working set was emptied once, over the median time without a cap: the one-time cost of emptying.";
+    EMPTIED_SLOWDOWN "emptied_slowdown_ratio" Less false "emptied once" "Scans per second without a cap over scans per second after the working set was emptied once, the refill included.";
+    PAGE_SECONDS "resident_page_s" Less false "time per page" "Time to write a byte into a resident page: the cost of the loop itself and the lower bound of a scan.";
 }
 
-/// What the report has of this workload.
 pub(super) const REPORT: WorkloadReport = WorkloadReport {
     known: METRICS,
     metrics: |of| metrics(of.trial),
     headline: headline::sentence,
-    section: Some(chapters::wscap::chapter),
+    section: Some(section::section),
 };
 
-/// Computes the metrics of a trial. One that cannot be known is absent.
+/// The metrics of a trial; unknown ones are absent.
 pub fn metrics(trial: &Trial) -> BTreeMap<String, f64> {
     let phase = |name: &str| trial.phases.iter().find(|phase| phase.name == name);
     let figure = |name: &str, figure: &str| phase(name)?.figures.get(figure).copied();
@@ -164,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_known_is_absent() {
+    fn unknown_metrics_are_absent() {
         assert_eq!(metrics_of(Vec::new()), BTreeMap::new());
         // Nothing was scanned under the cap, and no scan was finished after the emptying.
         let found = metrics_of(vec![

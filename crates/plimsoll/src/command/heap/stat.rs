@@ -12,7 +12,6 @@ use plimsoll_model::sanitize::sanitize_json;
 use plimsoll_monitor::processes::Identity;
 use plimsoll_sample::stop::Stop;
 
-/// Carries out the command.
 pub(super) fn stat(options: &HeapStat) -> Result<Exit, Failure> {
     if options.watch {
         return watch(options);
@@ -55,7 +54,7 @@ fn detail(options: &HeapStat) -> HeapDetail {
     }
 }
 
-/// Damage that was found, or that kept heaps from being read, ends the command as a failed workload does.
+/// Damage, found or the cause of unreadable heaps, is a failed workload.
 fn exit_of(found: &Stat) -> Exit {
     let damaged = found
         .survey
@@ -68,7 +67,7 @@ fn exit_of(found: &Stat) -> Exit {
 }
 
 fn write_page(path: &Path, found: &Stat) -> Result<(), Failure> {
-    let page = heap::page(&found.survey, &found.cells);
+    let page = heap::html(&found.survey, &found.cells);
     std::fs::write(path, page).map_err(|error| {
         Failure::message(
             Exit::Missing,
@@ -77,14 +76,14 @@ fn write_page(path: &Path, found: &Stat) -> Result<(), Failure> {
     })
 }
 
-/// The heaps each second, in place on a terminal, one after the other elsewhere, until a signal or the end of the process.
+/// Prints the heaps every second, on a terminal in place, until a signal or the end of the process.
 fn watch(options: &HeapStat) -> Result<Exit, Failure> {
     const INTERVAL: Duration = Duration::from_secs(1);
     const POLL: Duration = Duration::from_millis(50);
     let stop = Stop::install().or_exit(Exit::Missing)?;
     let watched = options.pid.and_then(|pid| Identity::of(pid).ok());
     let ended = || watched.is_some_and(|process| !process.is_alive());
-    let asked_or_ended = || {
+    let stopped_or_ended = || {
         let next = Instant::now() + INTERVAL;
         while !stop.requested() && !ended() {
             let left = next.saturating_duration_since(Instant::now());
@@ -98,13 +97,13 @@ fn watch(options: &HeapStat) -> Result<Exit, Failure> {
     let mut found = read(options)?;
     let screen = Screen::take()?;
     loop {
-        if !screen.show(&heap::render(&found.survey, detail(options)))? || asked_or_ended() {
+        if !screen.show(&heap::render(&found.survey, detail(options)))? || stopped_or_ended() {
             return Ok(Exit::Done);
         }
         found = match read(options) {
             Ok(found) => found,
-            // Heaps that are gone may be those of a process that is about to end.
-            Err(_) if asked_or_ended() => return Ok(Exit::Done),
+            // The heaps may be unreadable because the process is ending.
+            Err(_) if stopped_or_ended() => return Ok(Exit::Done),
             Err(failure) => return Err(failure),
         };
     }

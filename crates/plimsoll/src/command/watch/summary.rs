@@ -1,12 +1,11 @@
-//! The summary as text.
+//! The summary of a watch as text.
 
 use plimsoll_model::quantity::{bytes, count, seconds};
 use plimsoll_monitor::watch::{FaultTime, ProgramSummary, Summary};
 
-/// Width of the names.
 const NAMES: usize = 18;
 
-/// The summary, a line a figure.
+/// One value a line.
 pub(super) fn text(summary: &Summary) -> String {
     let mut text = String::new();
     let mut line = |name: &str, value: String| {
@@ -22,7 +21,7 @@ pub(super) fn text(summary: &Summary) -> String {
     );
     let level = |bytes_of: Option<i64>| bytes_of.map_or("unknown".to_owned(), |value| bytes(value as f64));
     if let Some(target) = &summary.target {
-        let mut peak = format!("{} at its peak, as sampled", level(target.peak_resident_bytes));
+        let mut peak = format!("peak {}, as sampled", level(target.peak_resident_bytes));
         if let Some(most) = summary
             .program
             .as_ref()
@@ -31,15 +30,9 @@ pub(super) fn text(summary: &Summary) -> String {
             peak.push_str(&format!("; {} in one process, by the kernel", bytes(most as f64)));
         }
         line("working set", peak);
-        line(
-            "swapped out",
-            format!("{} at its peak", level(target.peak_swap_bytes)),
-        );
+        line("swapped out", format!("peak {}", level(target.peak_swap_bytes)));
         if target.peak_cgroup_bytes.is_some() {
-            line(
-                "cgroup",
-                format!("{} at its peak", level(target.peak_cgroup_bytes)),
-            );
+            line("cgroup", format!("peak {}", level(target.peak_cgroup_bytes)));
         }
         if summary.program.is_none() {
             let faults = |number: i64| count(u64::try_from(number).unwrap_or(0));
@@ -147,7 +140,7 @@ fn fault_time(time: &FaultTime) -> String {
             compaction_s,
             copy_s,
         } => format!(
-            "{} at least: swap-in {}, of pages reclaimed shortly before {}; reclaim {}, compaction {}, copying {}",
+            "at least {}: swap-in {}, of recently reclaimed pages {}; reclaim {}, compaction {}, copying {}",
             seconds(*at_least_s),
             seconds(*swap_in_s),
             seconds(*thrashing_s),
@@ -156,7 +149,7 @@ fn fault_time(time: &FaultTime) -> String {
             seconds(*copy_s)
         ),
         FaultTime::Unknown { reason, cpu_system_s } => format!(
-            "unknown ({reason}); the CPU time in the kernel, of which decompression is a part, was {}",
+            "unknown ({reason}); system CPU time, which includes decompression, {}",
             seconds(*cpu_system_s)
         ),
     }

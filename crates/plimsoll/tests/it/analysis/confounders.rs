@@ -139,15 +139,15 @@ fn a_damon_scheme_of_a_stopped_thread_pages_nothing_out() {
     let reclaim = "/sys/module/damon_reclaim/parameters/enabled";
     assert_eq!(found(&with_settings(quiet(|_, _| {}), &[(reclaim, "N")])), []);
     let run = with_settings(quiet(|_, _| {}), &[(reclaim, "Y")]);
-    assert_one(&run, "damon", false, "pages idle memory out");
+    assert_one(&run, "damon", false, "pages out idle memory");
     assert!(found(&run)[0].advice.contains(reclaim));
 }
 
 #[test]
-fn what_damon_did_is_unknown_without_its_counters_and_its_cpu_time_still_shows() {
+fn damon_without_counters_is_unknown_but_its_cpu_time_shows() {
     let on = [(SCHEME, "pageout"), (STATE, "on")];
     let run = with_settings(quiet_without(&[col::DAMON_SZ_APPLIED]), &on);
-    assert_one(&run, "damon", false, "acted on is unknown");
+    assert_one(&run, "damon", false, "acted on are unknown");
     let evidence = &found(&run)[0].evidence;
     assert!(!evidence.contains("0.0%"), "{evidence}");
 
@@ -171,7 +171,7 @@ fn file_pages_that_come_back_unscanned_are_a_mark_of_damon() {
         });
         found(&with_settings(run, &[(SCHEME, "pageout"), (STATE, "on")]))[0]
             .evidence
-            .contains("that no reclaim had scanned")
+            .contains("though reclaim had scanned none")
     };
     assert!(back(0));
     assert!(!back(1000));
@@ -184,7 +184,7 @@ fn steal_spoils_from_five_percent() {
 }
 
 #[test]
-fn other_load_is_what_neither_worker_nor_kernel_threads_used() {
+fn other_load_excludes_workers_and_kernel_threads() {
     assert_one(
         &quiet(grow(col::CPU_SYSTEM_US, 300_000)),
         "other-load",
@@ -285,7 +285,7 @@ fn beside_other_swap(mut run: Recorded) -> Recorded {
 }
 
 #[test]
-fn what_comes_onto_other_swap_is_told_apart_from_the_trials_own() {
+fn growth_of_other_swap_excludes_the_trials_own() {
     let idle = beside_other_swap(quiet(|row, _| row.set(col::SWAP1_USED, 4096)));
     assert_one(&idle, "other-swap", false, "512 MiB");
     // The trial's own device is no confounder, though the cgroup does not count what is in the swap cache.
@@ -297,9 +297,9 @@ fn what_comes_onto_other_swap_is_told_apart_from_the_trials_own() {
 }
 
 #[test]
-fn what_was_not_counted_is_unknown_and_no_zero() {
+fn missing_counters_are_unknown_and_not_zero() {
     let run = beside_other_swap(quiet_without(&[col::SWAP1_USED]));
-    assert_one(&run, "other-swap", false, "came onto it is unknown");
+    assert_one(&run, "other-swap", false, "its growth is unknown");
 
     let mut run = quiet_without(&[col::CPU_STEAL_US]);
     assert_eq!(found(&run), [], "nobody takes CPU time from bare metal");
@@ -335,7 +335,7 @@ fn zswap_confounds_where_it_was_used_and_is_not_the_subject() {
 }
 
 #[test]
-fn settings_of_the_machine_are_told_and_spoil_nothing() {
+fn settings_of_the_machine_are_reported_and_spoil_nothing() {
     let mut run = quiet(|_, _| {});
     let thp = "/sys/kernel/mm/transparent_hugepage/enabled";
     run.1
@@ -382,12 +382,12 @@ fn settings_of_the_machine_are_told_and_spoil_nothing() {
 }
 
 #[test]
-fn others_who_waited_are_told_and_spoil_nothing() {
+fn slow_neighbours_are_reported_and_spoil_nothing() {
     let mut run = quiet(|_, _| {});
     run.2[1].metrics.insert("neighbour_p99_s".into(), 0.049);
     assert_eq!(found(&run), []);
     run.2[0].metrics.insert("neighbour_p99_s".into(), 0.051);
-    assert_one(&run, "neighbour", false, "51 ms late in 99 of 100");
+    assert_one(&run, "neighbour", false, "was 51 ms");
 }
 
 #[test]

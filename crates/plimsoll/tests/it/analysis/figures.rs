@@ -134,7 +134,7 @@ fn row(t_ns: u64, levels: &[(usize, i64)]) -> Row {
 }
 
 #[test]
-fn metrics_of_zram_are_what_its_counters_say() {
+fn metrics_of_zram_match_its_counters() {
     let before = row(
         900_000_000,
         &[
@@ -214,7 +214,7 @@ fn constant_memory_leaves_nothing_to_compress_and_no_infinite_ratio() {
 }
 
 #[test]
-fn what_cannot_be_divided_is_absent() {
+fn undefined_ratios_are_absent() {
     assert_eq!(ratio(1.0, 0.0), None);
     assert_eq!(ratio(0.0, 0.0), None);
     assert_eq!(ratio(3.0, 2.0), Some(1.5));
@@ -341,7 +341,7 @@ fn the_verdict_follows_from_the_trials() {
 }
 
 #[test]
-fn exports_quote_what_scenarios_and_machines_name() {
+fn exports_quote_names_of_scenarios_and_machines() {
     let mut recording = run(&[TrialStatus::Ok, TrialStatus::Failed], 2, true, &[]);
     let nasty = "=cmd|' /C calc'!A0\",<script>\n| x |";
     for trial in &mut recording.trials {

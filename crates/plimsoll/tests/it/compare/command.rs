@@ -93,7 +93,7 @@ fn an_injected_regression_ends_with_6_and_says_which() {
 }
 
 #[test]
-fn what_cannot_be_compared_is_said() {
+fn incomparable_runs_are_errors() {
     let folder = tempfile::tempdir().expect("a folder");
     let newer = folder.path().join("newer");
     copy(&newer, 1.0);
@@ -103,13 +103,8 @@ fn what_cannot_be_compared_is_said() {
     std::fs::write(newer.join("manifest.json"), manifest.to_string()).expect("written");
     let stored = stored();
     for (runs, options, code, said) in [
-        (
-            [stored.as_path(), folder.path()],
-            &[][..],
-            1,
-            "is not a recording",
-        ),
-        ([&stored, &stored], &[], 1, "named twice"),
+        ([stored.as_path(), folder.path()], &[][..], 1, "manifest.json"),
+        ([&stored, &stored], &[], 1, "with itself"),
         ([&stored, &newer], &[], 4, "schema 999"),
         (
             [&stored, &newer],
@@ -117,12 +112,42 @@ fn what_cannot_be_compared_is_said() {
             1,
             "no `>`",
         ),
-        ([&stored, &newer], &["--threshold=-1"], 1, "not a percentage"),
+        ([&stored, &newer], &["--threshold=-1"], 1, "--threshold -1"),
     ] {
         let output = compare(&runs, options);
         let error = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(code), "{error}");
         assert!(error.contains(said), "{error}");
         assert!(output.stdout.is_empty());
+    }
+}
+
+/// A run of schema 3, and the same run under the names of today.
+#[test]
+fn a_recording_of_schema_3_shares_its_metrics_with_one_of_schema_4() {
+    let old = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data/recording-3/thrash");
+    let folder = tempfile::tempdir().expect("a folder");
+    let new = folder.path().join("new");
+    std::fs::create_dir_all(&new).expect("a folder");
+    for name in ["manifest.json", "trials.jsonl", "events.jsonl", "results.json"] {
+        let text = std::fs::read_to_string(old.join(name)).expect("text");
+        let text = text
+            .replace("bystander", "neighbour")
+            .replace("heartbeat", "wakeup");
+        std::fs::write(new.join(name), text).expect("written");
+    }
+    let compared = compare(&[&old, &new], &["--json"]);
+    let document: serde_json::Value = serde_json::from_slice(&compared.stdout).expect("one document");
+    assert_eq!(
+        document["lone"].as_array().map(Vec::len),
+        Some(0),
+        "{}",
+        document["lone"]
+    );
+    let rows = document["rows"].as_array().expect("rows");
+    for metric in ["neighbour_p99_s", "load_wakeup_p99_s"] {
+        let joined: Vec<_> = rows.iter().filter(|row| row["metric"] == metric).collect();
+        assert_eq!(joined.len(), 1, "{metric}: {rows:?}");
+        assert_eq!(joined[0]["baseline"]["values"], joined[0]["other"]["values"]);
     }
 }

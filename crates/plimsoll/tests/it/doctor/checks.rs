@@ -95,7 +95,7 @@ fn a_container_without_flags_says_which_flags_it_needs() {
 }
 
 #[test]
-fn delegation_is_told_from_permissions() {
+fn delegation_follows_from_permissions() {
     let machine = modern_host()
         .with("proc/self/status", STATUS_USER)
         .with("proc/self/cgroup", "0::/user.slice/mine\n")
@@ -117,7 +117,7 @@ fn delegation_is_told_from_permissions() {
     assert!(
         found
             .found
-            .contains("delegated: groups can be made below /sys/fs/cgroup/user.slice/mine")
+            .contains("delegated: this user can create groups below /sys/fs/cgroup/user.slice/mine")
     );
     // A temporary folder that may not be written could not be removed.
     drop(mine.mode("sys/fs/cgroup", 0o755));
@@ -193,7 +193,7 @@ fn missing_pressure_information_names_the_option_that_helps() {
 }
 
 #[test]
-fn zram_is_told_apart_by_what_is_there() {
+fn zram_state_follows_from_its_files() {
     let gone = || {
         modern_host()
             .without("sys/class/zram-control")
@@ -264,7 +264,7 @@ fn userfaultfd_features_have_names() {
     );
     assert!(
         full.found
-            .contains("a user without privilege: faults of user code alone (Operation not permitted")
+            .contains("a user without privilege: faults of user code only (Operation not permitted")
     );
     assert_eq!(examine(unprivileged, None).state, State::Limited);
     let old = examine(uffd(Ok(()), Ok(()), Some(0x1fff)), None);
@@ -295,7 +295,7 @@ fn process_madvise_is_missing_where_the_kernel_lacks_it_and_limited_where_it_ref
 }
 
 #[test]
-fn performance_events_are_told_by_what_they_count() {
+fn performance_event_states_follow_from_probes() {
     let tree = modern_host();
     let examine = |perf_user, perf_software, perf_hardware| {
         let probes = Probes {
@@ -312,7 +312,7 @@ fn performance_events_are_told_by_what_they_count() {
     let paranoid = examine(Ok(()), refused(), refused());
     assert_eq!(paranoid.state, State::Limited);
     assert!(
-        paranoid.found.contains("usable of user code alone"),
+        paranoid.found.contains("usable for user code only"),
         "{}",
         paranoid.found
     );

@@ -1,4 +1,4 @@
-//! What is seen of what may move the numbers.
+//! The checks of confounders.
 
 use plimsoll::doctor::{Disk, Probes, State, examine_machine};
 use rustix::process::geteuid;
@@ -11,26 +11,28 @@ fn a_damon_scheme_that_pages_out_is_a_confounder() {
     assert_eq!(found.state, State::Limited);
     assert_eq!(
         found.found,
-        "kdamond 0: pageout of what rested 60.0 s, at most 128 MiB each 1000 ms"
+        "kdamond 0: pageout of pages idle for 60.0 s, at most 128 MiB each 1000 ms"
     );
     assert_eq!(
         found.enable,
         "echo off | sudo tee /sys/kernel/mm/damon/admin/kdamonds/0/state"
     );
     let filter = format!("{SCHEME}/ops_filters/0");
-    let sparing = || {
+    let with_filter = || {
         paging_out()
             .with(&format!("{filter}/type"), "anon\n")
             .with(&format!("{filter}/matching"), "Y\n")
     };
-    let spared = |machine: Machine| machine.check("damon").found.ends_with("sparing anonymous memory");
-    assert!(spared(sparing().with(&format!("{filter}/allow"), "N\n")));
+    let excluded = |machine: Machine| machine.check("damon").found.ends_with("without anonymous memory");
+    assert!(excluded(with_filter().with(&format!("{filter}/allow"), "N\n")));
     assert!(
-        spared(sparing()),
-        "before `allow` there was, filters kept out what they match"
+        excluded(with_filter()),
+        "without `allow` a filter excludes the pages that it matches"
     );
-    assert!(!spared(sparing().with(&format!("{filter}/allow"), "Y\n")));
-    assert!(!spared(sparing().with(&format!("{filter}/matching"), "N\n")));
+    assert!(!excluded(with_filter().with(&format!("{filter}/allow"), "Y\n")));
+    assert!(!excluded(
+        with_filter().with(&format!("{filter}/matching"), "N\n")
+    ));
 }
 
 #[test]
@@ -100,7 +102,7 @@ fn confounders_are_seen() {
 }
 
 #[test]
-fn a_disk_that_cannot_hold_swap_is_told() {
+fn a_disk_without_swap_file_support_is_missing() {
     let on = |kind: &str, free: u64| {
         let mounts =
             format!("22 1 8:1 / / rw - ext4 /dev/sda1 rw\n40 22 8:2 / /srv/swap rw - {kind} none rw\n");

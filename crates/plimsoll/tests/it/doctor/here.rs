@@ -60,7 +60,7 @@ fn this_machine_is_described_as_the_procfs_crate_sees_it() {
 }
 
 #[test]
-fn settings_hold_what_damon_does_without_its_counters() {
+fn settings_include_damon_schemes_without_counters() {
     let machine = paging_out()
         .with(&format!("{SCHEME}/stats/nr_tried"), "77\n")
         .with(&format!("{SCHEME}/ops_filters/0/type"), "anon\n");

@@ -30,7 +30,7 @@ fn text_keeps_to_its_width_and_shows_state_without_colour() {
         for check in &examination.checks {
             let words = format!(
                 "{} {:<9}  {}",
-                check.state.sign(),
+                check.state.symbol(),
                 check.state.word(),
                 check.title
             );

@@ -114,7 +114,7 @@ fn an_oom_kill_is_counted() {
 }
 
 #[test]
-fn what_cannot_be_reclaimed_is_said_and_the_limit_is_as_before() {
+fn unreclaimable_memory_is_an_error_and_keeps_the_limit() {
     if !has_cgroup() {
         return;
     }
@@ -232,7 +232,7 @@ fn without_root_everything_that_is_missing_is_listed() {
     // The program must be where anybody may run it.
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("tests");
-    fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    plimsoll_testkit::copy_program(std::env::current_exe().unwrap(), &program);
     for path in [folder.path(), &program] {
         fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     }

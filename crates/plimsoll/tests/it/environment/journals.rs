@@ -133,7 +133,6 @@ fn an_interrupt_ends_a_run_that_waits_for_the_machine() {
     let text = String::from_utf8_lossy(&ended.stderr);
     assert_eq!(early, None, "it did not wait: {text}");
     assert_eq!(ended.status.code(), Some(5), "{text}");
-    assert!(text.contains("interrupted"), "{text}");
     assert_eq!(fs::read_dir(recordings.path()).unwrap().count(), 0);
     let _ = first.finish().unwrap();
 }
@@ -216,7 +215,7 @@ fn after_a_reboot_only_files_are_undone() {
 }
 
 #[test]
-fn a_value_is_put_back_unless_somebody_else_changed_it() {
+fn a_value_is_restored_unless_another_process_changed_it() {
     for (now, expected, alone) in [("7", "1", 0), ("1", "1", 0), ("9", "9", 1)] {
         let state = tempfile::tempdir().unwrap();
         let journal = journal_of(state.path(), "run", None, &[]);
@@ -239,7 +238,7 @@ fn a_value_is_put_back_unless_somebody_else_changed_it() {
 }
 
 #[test]
-fn what_cannot_be_undone_keeps_its_journal_and_the_rest_is_undone() {
+fn a_failed_undo_keeps_its_journal_and_undoes_the_rest() {
     let state = tempfile::tempdir().unwrap();
     let (first, second) = (swap_file(state.path(), "first"), state.path().join("second"));
     let journal = journal_of(state.path(), "run", None, std::slice::from_ref(&first));
@@ -302,7 +301,7 @@ fn changes_that_were_never_made_are_undone_without_harm() {
 }
 
 #[test]
-fn a_corrupt_line_keeps_the_journal_and_is_told() {
+fn a_corrupt_line_is_reported_and_keeps_the_journal() {
     let state = tempfile::tempdir().unwrap();
     let files = [
         swap_file(state.path(), "first"),
@@ -396,10 +395,10 @@ fn a_disk_that_fills_up_under_the_journal_leaves_whole_lines_alone() {
     let left = journal.exists();
     let unmounted = plimsoll_testkit::command("umount").arg(folder.path()).status();
     assert!(unmounted.unwrap().success() && roomy);
+    let full = full.expect("the disk is small");
     assert!(
-        full.expect("no disk is endless")
-            .to_string()
-            .contains("the disk is full")
+        matches!(&full, EnvironmentError::System { source, .. } if source.raw_os_error() == Some(libc::ENOSPC)),
+        "{full:?}"
     );
     assert!(text.len() > 2000 && text.len() < 4096, "{} bytes", text.len());
     assert!(text.ends_with('\n'), "it ends in half a line: {text}");

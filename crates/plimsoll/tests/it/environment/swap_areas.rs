@@ -147,7 +147,7 @@ impl Drop for Stranger {
 }
 
 #[test]
-fn a_zram_device_of_somebody_else_is_not_touched() {
+fn a_foreign_zram_device_stays_untouched() {
     if !has_zram() {
         return;
     }
@@ -173,7 +173,7 @@ fn a_zram_device_of_somebody_else_is_not_touched() {
 }
 
 #[test]
-fn a_device_that_somebody_else_took_over_is_left_to_them() {
+fn a_device_that_another_process_took_over_stays() {
     if !has_zram() {
         return;
     }
@@ -333,7 +333,7 @@ impl Drop for SmallDisk {
 }
 
 #[test]
-fn a_full_disk_is_said_in_bytes_and_nothing_is_left_on_it() {
+fn a_full_disk_is_an_error_with_bytes_and_leaves_no_file() {
     if !has_swap_file() {
         return;
     }

@@ -64,7 +64,7 @@ fn the_document_has_these_fields() {
 
 /// A name and a command line that would clear the screen, colour it, change its title and turn the writing around.
 #[test]
-fn hostile_names_are_shown_inert() {
+fn hostile_names_are_sanitized() {
     let name = "\x1b[2Jx\u{9b}31m";
     let argument = "\x1b]0;title\x07 \u{202e}gpj\r\n<script>";
     let folder = tempfile::tempdir().unwrap();
@@ -142,7 +142,7 @@ fn lists_are_sorted_cut_and_fit_the_terminal() {
 }
 
 #[test]
-fn another_user_sees_what_is_missing_and_why() {
+fn another_user_sees_the_reasons_for_missing_values() {
     let root = rustix::process::geteuid().is_root();
     if !capability("root", root, "needs root to become another user") {
         return;
@@ -153,7 +153,7 @@ fn another_user_sees_what_is_missing_and_why() {
     std::os::unix::fs::PermissionsExt::set_mode(&mut open, 0o755);
     std::fs::set_permissions(folder.path(), open).unwrap();
     let program = folder.path().join("plimsoll");
-    std::fs::copy(env!("CARGO_BIN_EXE_plimsoll"), &program).unwrap();
+    plimsoll_testkit::copy_program(env!("CARGO_BIN_EXE_plimsoll"), &program);
     let mut command = plimsoll_testkit::command(&program);
     command
         .args(["ps", "--pss", "--interval", "0.1"])

@@ -230,7 +230,7 @@ fn the_same_scan_within_its_cap_is_none_and_neither_is_its_first_touch() {
 
 /// A working set that just fits is at its cap, and busy, and misses nothing.
 #[test]
-fn one_at_its_cap_that_refaults_nothing_is_none() {
+fn a_cgroup_at_its_cap_without_refaults_is_no_storm() {
     let Some(group) = Group::new("full", 256 * MIB) else {
         return;
     };

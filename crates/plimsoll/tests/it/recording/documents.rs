@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use plimsoll_model::columns::Row;
 
 use plimsoll_model::recording::model::{Confounder, EventKind, Manifest, Resumption, TrialStatus, file};
-use plimsoll_model::recording::{Recording, Writer, format_table_markdown};
+use plimsoll_model::recording::{Follow, Recording, Writer, format_table_markdown};
 use plimsoll_model::scenario::{FillClass, Settings, TrimMechanism, Workload, WorkloadKind};
 use serde_json::Value;
 
@@ -265,6 +265,44 @@ fn recordings_of_format_3_stay_readable() {
         assert_eq!(recording.events.len(), 1);
         assert_eq!(recording.trials[0].status, TrialStatus::Ok);
     }
+}
+
+/// A run of `thrash-e1` by the last program that wrote schema 3, without its samples; the finding in `results.json` is
+/// added by hand.
+#[test]
+fn names_of_schema_3_become_those_of_schema_4() {
+    let stored = golden_of_format_3().join("thrash");
+    let text = |name: &str| std::fs::read_to_string(stored.join(name)).unwrap();
+    for old in ["bystander_p99_s", "load_heartbeat_p99_s", "\"heartbeat_max_s\""] {
+        assert!(text(file::TRIALS).contains(old), "{old}");
+    }
+    let recording = Recording::open(&stored).unwrap();
+    let results = recording.results.as_ref().unwrap();
+    for trial in [&recording.trials[0], &results.trials[0]] {
+        for name in ["neighbour_p99_s", "load_wakeup_p99_s", "rest_wakeup_p99_s"] {
+            assert!(trial.metrics.contains_key(name), "{name}");
+        }
+        assert!(
+            trial
+                .phases
+                .iter()
+                .all(|phase| phase.figures.contains_key("wakeup_max_s"))
+        );
+        let was = serde_json::from_str::<Value>(text(file::TRIALS).lines().next().unwrap()).unwrap();
+        assert_eq!(
+            trial.metrics["neighbour_p99_s"],
+            was["metrics"]["bystander_p99_s"]
+        );
+        assert_eq!(trial.metrics.len(), was["metrics"].as_object().unwrap().len());
+    }
+    assert_eq!(results.confounders[0].name, "neighbour");
+    let mut follow = Follow::open(&stored).unwrap();
+    assert_eq!(follow.poll().unwrap().trials, recording.trials);
+    let now = serde_json::to_string(&(&recording.trials, results)).unwrap();
+    assert!(
+        !now.contains("bystander_") && !now.contains("heartbeat_"),
+        "{now}"
+    );
 }
 
 /// A recording as version 2 of the format wrote it: no kind of work, no figures.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use plimsoll_model::columns::Row;
 use plimsoll_model::recording::model::{Event, EventKind, Trial, TrialStatus, file};
-use plimsoll_model::recording::{Follow, FollowState, News, Now, Recording, Writer};
+use plimsoll_model::recording::{Follow, FollowState, News, Now, Recording, RecordingError, Writer};
 use plimsoll_model::scenario::FillClass;
 use proptest::prelude::*;
 
@@ -118,7 +118,7 @@ fn a_finished_recording_comes_whole_with_the_first_poll() {
 }
 
 #[test]
-fn a_writer_that_is_gone_is_told_from_one_that_says_nothing() {
+fn a_dead_writer_differs_from_a_silent_one() {
     let parent = tempfile::tempdir().unwrap();
     let mut writer = Writer::create(parent.path(), manifest("gone", plan(&[FillClass::Random], 1))).unwrap();
     let mut follow = Follow::open(writer.folder()).unwrap();
@@ -209,8 +209,11 @@ fn damage_in_one_file_loses_nothing_of_another() {
     let events = folder.join(file::EVENTS);
     let good = fs::read(&events).unwrap();
     fs::write(&events, [good.as_slice(), b"{\"t_ns\": oops}\n"].concat()).unwrap();
-    let said = follow.poll().unwrap_err().to_string();
-    assert!(said.contains("line 2"), "{said}");
+    let error = follow.poll().unwrap_err();
+    assert!(
+        matches!(error, RecordingError::CorruptJson { line: 2, .. }),
+        "{error}"
+    );
     assert!(follow.poll().is_err());
     fs::write(&events, &good).unwrap();
     assert_eq!(follow.poll().unwrap().samples.len(), 5);
@@ -275,8 +278,11 @@ fn half_a_batch_that_its_writer_took_back_is_forgotten() {
     assert_eq!(seen.rows, rows(12));
     // What was whole and is gone is damage.
     stream.set_len(whole as u64).unwrap();
-    let said = follow.poll().unwrap_err().to_string();
-    assert!(said.contains("it was cut to"), "{said}");
+    let error = follow.poll().unwrap_err();
+    assert!(
+        matches!(&error, RecordingError::CorruptSamples { path: cut, .. } if *cut == path),
+        "{error}"
+    );
 }
 
 /// Bytes of a stream's schema.

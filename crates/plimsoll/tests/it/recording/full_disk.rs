@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use plimsoll_model::recording::model::file;
 use plimsoll_model::recording::{Recording, RecordingError, Writer};
 use plimsoll_model::scenario::FillClass;
 
@@ -33,7 +34,7 @@ impl Drop for SmallDisk {
 }
 
 #[test]
-fn a_full_disk_says_so_and_keeps_what_was_recorded() {
+fn a_full_disk_is_an_error_and_keeps_the_recording() {
     let Some(disk) = SmallDisk::mount("2m") else {
         plimsoll_testkit::capability("mount", false, "cannot mount a tmpfs");
         return;
@@ -50,16 +51,19 @@ fn a_full_disk_says_so_and_keeps_what_was_recorded() {
         assert!(whole < 1_000_000, "2 MiB never fill up");
     };
     assert!(error.is_full(), "{error}");
-    let said = error.to_string();
-    for part in [
-        "no room to append to",
-        "samples.arrows",
-        "KiB free there",
-        "is kept and opens",
-        "--resume",
-    ] {
-        assert!(said.contains(part), "{part}: {said}");
-    }
+    let RecordingError::Full {
+        path,
+        folder: recorded,
+        free,
+        ..
+    } = &error
+    else {
+        panic!("{error:?}")
+    };
+    assert_eq!((path, recorded), (&folder.join(file::SAMPLES_LIVE), &folder));
+    assert!(free.is_some_and(|bytes| bytes < 2 << 20), "{free:?}");
+    // The remedy.
+    assert!(error.to_string().contains("--resume"), "{error}");
     // The batch that did not fit left nothing behind, so the stream goes on once there is room.
     let recording = Recording::open(&folder).unwrap();
     assert_eq!(recording.samples.len(), whole);

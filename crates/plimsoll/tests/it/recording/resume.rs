@@ -172,7 +172,7 @@ fn a_recording_has_one_writer_at_a_time() {
 }
 
 #[test]
-fn what_is_no_recording_cannot_be_resumed() {
+fn a_folder_without_a_recording_cannot_be_resumed() {
     let parent = tempfile::tempdir().unwrap();
     let plan = plan(&[FillClass::Random], 1);
     for folder in [parent.path().join("missing"), parent.path().to_owned()] {

@@ -111,7 +111,7 @@ fn level(at: f64, phases: &[(&'static str, f64, f64); 4]) -> (f64, f64) {
     let progress = |index: usize| ((at - phases[index].1) / phases[index].2).clamp(0.0, 1.0);
     let (fill, trim, restore, release) = (progress(0), progress(1), progress(2), progress(3));
     let resident = (fill - trim + restore) * (1.0 - release);
-    // The store is given back when the restored pages are dirtied or freed, a little later than they are read.
+    // zram frees its copies when the restored pages become dirty or free, a little later than the read.
     let stored = (trim - restore * 0.9) * (1.0 - release);
     (resident.max(0.0), stored.max(0.0))
 }

@@ -51,7 +51,7 @@ fn watched() -> Recording {
 }
 
 #[test]
-fn a_watch_is_told_by_what_was_seen_and_not_by_trials() {
+fn the_report_of_a_watch_has_no_trials() {
     let recording = watched();
     let results = analysis::results(&recording);
     let page = build(&recording, &results);
@@ -83,7 +83,7 @@ fn a_watch_is_told_by_what_was_seen_and_not_by_trials() {
     assert_eq!(html.matches("<svg class=\"timeline\"").count(), 1);
     assert_eq!(html.matches("<svg class=\"bars\"").count(), 0);
     assert_eq!(html.matches("<table class=\"sortable\">").count(), 1);
-    assert!(!html.contains("Nothing to list") && !html.contains("nothing to draw"));
+    assert!(!html.contains("Nothing to list") && !html.contains("No phase ended"));
     assert!(!html.contains("<img"), "an element came in from outside");
     assert_eq!(html.matches("</script>").count(), 2);
 }
@@ -127,7 +127,7 @@ fn said(output: &Output) -> String {
 }
 
 #[test]
-fn what_watch_recorded_is_reported_compared_and_exported() {
+fn recordings_of_watch_are_reported_compared_and_exported() {
     let parent = tempfile::tempdir().unwrap();
     let process = Watched(
         plimsoll_testkit::command("sleep")
@@ -170,7 +170,7 @@ fn what_watch_recorded_is_reported_compared_and_exported() {
     assert!(chart.starts_with("<svg xmlns") && chart.ends_with("</svg>\n"));
     said(&plimsoll("report", &[first], &[]));
     let page = std::fs::read_to_string(first.join(file::REPORT)).expect("the page");
-    assert!(page.contains("All that was watched") && !page.contains("NaN"));
+    assert!(page.contains("The whole recording") && !page.contains("NaN"));
 
     let compared = said(&plimsoll("compare", &[first, second], &["--json"]));
     let compared: serde_json::Value = serde_json::from_str(&compared).expect("a document");

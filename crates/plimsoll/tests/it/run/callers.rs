@@ -36,7 +36,7 @@ const fn bit(signal: i32) -> u64 {
 
 /// `nohup plimsoll run ... &` in a script: the run took SIGHUP over, and the terminal's end ended it.
 #[test]
-fn a_run_under_nohup_ignores_what_its_caller_ignored() {
+fn a_run_under_nohup_ignores_the_signals_of_its_caller() {
     if !has_laboratory() {
         return;
     }

@@ -27,6 +27,8 @@ fn run_of(lines: &str) -> HeapRun {
          repeat = 1\n{lines}\n"
     );
     std::fs::write(&file, text).expect("write");
+    // Another user reads it, whatever the umask.
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).expect("opened");
     HeapRun {
         run: Run::of(file.to_str().expect("UTF-8"), &[]),
         file: folder,
@@ -156,8 +158,7 @@ fn every_load_has_its_figures() {
     }
 }
 
-/// What the verbosity showed of its test: free blocks, uncommitted ranges, and what is lost to them. Of the allocators of
-/// others nobody can say.
+/// The values of the talk: free blocks, uncommitted ranges, and both kinds of fragmentation. Other allocators have none.
 #[test]
 fn our_heaps_are_looked_into_while_fragmentation_holds_its_blocks() {
     let subjects = "subject = [\"glibc\", \"plimsoll:lfh\", \"plimsoll:standard\"]";

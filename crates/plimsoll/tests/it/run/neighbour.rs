@@ -29,7 +29,7 @@ fn wakeup(trial: &Value) -> [f64; 3] {
 }
 
 #[test]
-fn every_trial_says_what_it_did_to_others() {
+fn every_trial_has_neighbour_metrics() {
     if !has_laboratory() {
         return;
     }
@@ -85,7 +85,7 @@ fn the_wakeup_is_outside_of_the_cgroup_and_stays_for_the_whole_run() {
 }
 
 #[test]
-fn a_wakeup_that_dies_is_told_and_the_next_trial_has_another() {
+fn a_dead_wakeup_probe_is_a_warning_and_is_replaced() {
     if !has_laboratory() {
         return;
     }
@@ -113,7 +113,7 @@ fn without_privileges_there_is_a_wakeup_all_the_same() {
     }
     let folder = tempfile::tempdir().expect("a folder");
     let program = folder.path().join("plimsoll");
-    std::fs::copy(PLIMSOLL, &program).expect("copy");
+    plimsoll_testkit::copy_program(PLIMSOLL, &program);
     let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
     std::fs::set_permissions(folder.path(), open).expect("chmod");
     let output = plimsoll_testkit::command(&program)

@@ -57,11 +57,11 @@ fn the_tour_takes_every_experiment_and_answers_on_one_page() {
     let text = String::from_utf8(text.stdout).expect("text");
     assert!(text.contains("Measured:"), "the sentence on compression: {text}");
     assert!(
-        text.contains("outside of the run's cgroup 99 of 100 wake-ups"),
+        text.contains("p99 wake-up latency outside of the run's cgroup"),
         "{text}"
     );
     assert!(
-        page.contains("99 of 100 wake-ups"),
+        page.contains("p99 wake-up latency outside of the run"),
         "the page answers as the terminal does"
     );
 }
@@ -103,5 +103,5 @@ fn a_change_that_no_section_knows_is_an_error() {
         .expect("plimsoll starts");
     assert_eq!(output.status.code(), Some(1));
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("does nothing for the work `map`"), "{said}");
+    assert!(said.contains("consumers") && said.contains("`map`"), "{said}");
 }

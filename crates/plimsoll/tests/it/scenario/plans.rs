@@ -99,7 +99,7 @@ fn loads(threads: &[u32], what: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// The parameters of the verbosity that these scenarios are after.
+/// The parameters of the talks behind these scenarios.
 #[test]
 fn the_heap_scenarios_have_the_parameters_of_their_talk() {
     let mut replacement = BTreeSet::new();

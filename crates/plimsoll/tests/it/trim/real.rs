@@ -15,7 +15,7 @@ static NEVER: AtomicBool = AtomicBool::new(false);
 const MOST: u64 = HELD / 10 * 9;
 
 #[test]
-fn a_process_leaves_for_zram_and_what_it_touches_comes_back() {
+fn a_trimmed_process_moves_to_zram_and_refaults() {
     if !root_with_zram() {
         return;
     }
@@ -124,7 +124,7 @@ fn a_cgroup_leaves_for_zram_and_its_limit_stays() {
 }
 
 #[test]
-fn without_swap_nothing_anonymous_leaves_and_that_is_said() {
+fn without_swap_anonymous_pages_stay_with_a_reason() {
     if !root_with_cgroup() {
         return;
     }
@@ -178,7 +178,7 @@ fn a_process_that_ended_or_was_not_meant_is_left_alone() {
 }
 
 #[test]
-fn a_thread_is_told_from_a_process() {
+fn a_thread_is_not_a_process() {
     let (say, hear) = std::sync::mpsc::channel();
     let (stop, wait) = std::sync::mpsc::channel::<()>();
     let thread = std::thread::spawn(move || {

@@ -1,4 +1,4 @@
-//! The monitor without a face: targets, programs, recordings, replay.
+//! The monitor without a user interface: targets, programs, recordings, replay.
 
 mod command;
 mod pressure;

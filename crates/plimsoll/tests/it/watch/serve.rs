@@ -101,7 +101,7 @@ impl Drop for Served {
 }
 
 #[test]
-fn the_page_is_given_to_who_has_the_token_and_comes_by_our_name() {
+fn the_page_needs_the_token_and_the_local_host_name() {
     let served = Served::start(false, 10);
     let host = served.host();
     let with_token = format!("/?token={}", served.token);
@@ -238,7 +238,7 @@ fn actions_are_posts_with_the_token_in_a_header_and_off_unless_allowed() {
 }
 
 #[test]
-fn the_first_events_say_what_there_is_and_frames_follow_at_rate() {
+fn the_first_events_have_the_state_and_frames_follow_at_rate() {
     let served = Served::start(false, 20);
     served.await_frames(0, 10);
     let mut events = served.events(&[]);
@@ -272,7 +272,7 @@ fn the_first_events_say_what_there_is_and_frames_follow_at_rate() {
 }
 
 #[test]
-fn who_connects_again_gets_what_was_missed_and_nothing_twice() {
+fn a_reconnected_client_gets_missed_frames_once() {
     let served = Served::start(false, 20);
     let mut events = served.events(&[]);
     let first = events.until(|event| event.name == "frames").expect("frames");
@@ -299,7 +299,7 @@ fn who_connects_again_gets_what_was_missed_and_nothing_twice() {
 /// What the kernel and the server keep for a client is full after some seconds at this rate, so the stuck ones are held
 /// up; when they read at last, they get what is still to be had, once and in order.
 #[test]
-fn a_client_that_does_not_read_holds_up_nobody() {
+fn a_client_that_does_not_read_delays_no_other() {
     assert!(
         (0..5).any(|_| stuck_clients_are_passed()),
         "1000 frames at 100 Hz took more than 18 s, five times over"
@@ -379,7 +379,7 @@ fn further_clients_are_refused_until_one_has_vanished() {
 }
 
 #[test]
-fn clients_are_told_of_the_end_and_a_stuck_one_does_not_delay_it() {
+fn clients_get_the_end_event_and_a_stuck_one_does_not_delay_it() {
     let mut served = Served::start(false, 10);
     let _stuck = served.events(&[]);
     let mut events = served.events(&[]);

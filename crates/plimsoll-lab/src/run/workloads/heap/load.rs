@@ -17,7 +17,8 @@ use plimsoll_os::UsageScope;
 use serde::{Deserialize, Serialize};
 
 use crate::workload::Stopwatch;
-use crate::workload::protocol::{Cost, Findings, Reply};
+use crate::workload::protocol::Reply;
+use crate::workload::{Cost, Findings};
 use crate::workload::{Memory, Work, typed};
 use plimsoll_model::scenario::workloads::heap::finding;
 use plimsoll_model::scenario::{BlockSizes, Heap, HeapLoad};
@@ -27,28 +28,24 @@ use plimsoll_model::scenario::{BlockSizes, Heap, HeapLoad};
 const PAIRS_A_BLOCK: u64 = 100;
 const MOST_PAIRS: u64 = 300_000;
 
-/// A step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "step", rename_all = "kebab-case")]
 pub(super) enum HeapStep {
     /// Answer with the library that malloc comes from.
     Which,
-    /// Run the load, and free all that it allocated; that of fragmentation keeps what it holds at its end, so that its
-    /// heap can be looked at. Every block is checked before it is freed. Finds the figures of [`finding`] that the load
-    /// has.
+    /// Run the load, and free its blocks; the fragmentation load keeps its last blocks for the heap's inspection. The
+    /// load checks every block before it frees it. Finds the figures of [`finding`] that the load has.
     Load {
-        /// What to do.
         heap: Heap,
         /// Seed of the sizes and of the order.
         seed: u64,
     },
-    /// Free what the load kept.
+    /// Free the blocks that the load kept.
     Free,
-    /// Finds `left_bytes`: what is resident more than before the load.
+    /// Finds `left_bytes`: resident bytes above those before the load.
     Left,
 }
 
-/// Why a step could not be done.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(super) enum HeapError {
@@ -56,18 +53,17 @@ pub(super) enum HeapError {
     Load(#[from] LoadError),
     #[error("{0}")]
     Sizes(#[from] SizesError),
-    #[error("`left` is out of order: a load must have run before it")]
+    #[error("cannot do `left`: out of order; run a load first")]
     OutOfOrder,
-    #[error("`free` is out of order: the load of fragmentation must have run before it")]
+    #[error("cannot do `free`: out of order; run the fragmentation load first")]
     NothingKept,
 }
 
-/// The worker's side: what a load leaves to the steps that follow.
+/// The worker's side: the state between steps.
 #[derive(Default)]
 pub(in crate::run) struct Load {
-    /// What was resident before it.
     before: Option<Resident>,
-    /// What the load of fragmentation holds at its end.
+    /// Blocks of the fragmentation load at its end.
     kept: Option<Shifted>,
 }
 
@@ -77,7 +73,6 @@ impl Work for Load {
     }
 }
 
-/// Does a step.
 fn step(loaded: &mut Load, step: &HeapStep) -> Result<Reply, HeapError> {
     let (cost, findings) = match step {
         HeapStep::Which => {
@@ -154,7 +149,7 @@ fn load(heap: &Heap, seed: u64, kept: &mut Option<Shifted>) -> Result<(Cost, Fin
         HeapLoad::Fragmentation => {
             let load = Fragmentation {
                 live_bytes: heap.volume,
-                // The runner waits, and asks what is left.
+                // The runner waits, and then measures the rest.
                 rest: Duration::ZERO,
                 seed,
                 ..Fragmentation::default()
@@ -249,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn every_load_finds_what_is_common_to_all() {
+    fn every_load_has_the_common_metrics() {
         for load in [
             HeapLoad::Replacement,
             HeapLoad::Larson,
@@ -281,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_is_known_after_a_load_alone() {
+    fn left_is_refused_before_a_load() {
         assert!(step(&mut Load::default(), &HeapStep::Left).is_err());
     }
 }

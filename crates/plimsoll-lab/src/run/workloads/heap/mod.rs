@@ -16,9 +16,10 @@ use plimsoll_proc::{KeptFile, Statm};
 use crate::environment;
 use crate::run::context::{Surroundings, TrialContext};
 use crate::run::services::{HeapService, HeapState};
-use crate::run::trial::{TrialError, lacking};
+use crate::run::trial_error::{TrialError, lacking};
+use crate::workload::Findings;
 use crate::workload::Worker;
-use crate::workload::protocol::{Command, Findings, Reply};
+use crate::workload::protocol::{Command, Reply};
 
 use load::HeapStep;
 use plimsoll_model::exit::Exit;
@@ -30,10 +31,10 @@ pub(super) use load::Load;
 
 /// The variable that chooses the allocator of a process.
 const PRELOAD: &str = "LD_PRELOAD";
-/// Pause between two looks at what a worker without a cgroup holds: a process touches some 50 MB in it.
+/// Period of the limit's check of a worker without a cgroup: a process touches some 50 MB in it.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// Runs the trial's work: the load, a rest, and a look at what is left.
+/// Runs the trial's work: the load, a rest, and a measurement of the rest of its memory.
 pub(super) fn run(context: &mut TrialContext<'_, '_>, heap: &Heap) -> Result<(), TrialError> {
     if let Surroundings::Lacking(missing) = &context.surroundings
         && !missing.is_empty()
@@ -66,7 +67,7 @@ pub(super) fn run(context: &mut TrialContext<'_, '_>, heap: &Heap) -> Result<(),
     ended
 }
 
-/// What of the load its readers must know, whether it is swept or not.
+/// Parameters of the load for the record, swept or not.
 fn note_params(context: &mut TrialContext<'_, '_>, heap: &Heap) {
     context.param("heap-load", heap.load.name());
     if heap.load != HeapLoad::Fragmentation {
@@ -114,7 +115,7 @@ fn work(
     Ok(())
 }
 
-/// What a worker is started with.
+/// The allocator of a worker.
 struct Preloaded {
     allocator: Allocator,
     /// None of the C library's own.
@@ -140,7 +141,7 @@ impl Preloaded {
         })
     }
 
-    /// The environment of its worker: nothing but the allocator is preloaded, whatever this process runs on.
+    /// The environment of its worker: preloads nothing but the allocator.
     fn variables(&self) -> Vec<(&'static str, Option<OsString>)> {
         match (self.front_end(), &self.library) {
             (Some(front_end), Some(library)) => {
@@ -151,7 +152,6 @@ impl Preloaded {
         }
     }
 
-    /// The front end of our own allocator.
     fn front_end(&self) -> Option<FrontEnd> {
         match self.allocator {
             Allocator::Plimsoll(front_end) => Some(front_end),
@@ -159,7 +159,7 @@ impl Preloaded {
         }
     }
 
-    /// Notes how fragmented the heap of a worker is, where it is our own.
+    /// Notes the fragmentation of a worker's heap, if it is our own.
     fn look_inside(&self, pid: u32, into: &mut Findings) -> Result<(), TrialError> {
         if self.front_end().is_none() {
             return Ok(());
@@ -180,7 +180,7 @@ impl Preloaded {
         Ok(())
     }
 
-    /// Refuses a worker on our own allocator whose heap has another front end than the one it was asked for.
+    /// Refuses a worker whose `plimsoll-malloc` has another front end than requested.
     fn check_front_end(&self, pid: u32) -> Result<(), TrialError> {
         let Some(front_end) = self.front_end() else {
             return Ok(());
@@ -236,11 +236,11 @@ fn over_limit(context: &TrialContext<'_, '_>) -> TrialError {
     )
 }
 
-/// Sees to the limit of a worker where there is no cgroup to do so, and ends the worker that takes more. (A limit of
-/// address space would change what is measured: allocators reserve more of it than they use.) Dropped, it looks no more.
+/// Enforces the limit of a worker without a cgroup: ends a worker that takes more, until dropped. (`RLIMIT_AS` would
+/// change the measurement: allocators reserve more address space than they use.)
 struct Guard {
     tripped: Arc<AtomicBool>,
-    /// Its drop is what the thread waits for.
+    /// The thread waits for its drop.
     end: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -295,7 +295,6 @@ impl Drop for Guard {
     }
 }
 
-/// Resident bytes of a process.
 fn resident(statm: &KeptFile) -> Option<u64> {
     Some(Statm::parse(statm.read(&mut [0; 256])?)?.resident)
 }

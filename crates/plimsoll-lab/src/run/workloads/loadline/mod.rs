@@ -1,7 +1,7 @@
 //! One worker visits its memory, at one load after the other, until the knee is found.
 //!
-//! Each load is a point: a fresh worker fills its memory, warms up, and is measured; then every page is checked. Where the
-//! OOM killer ends the worker the point says so: that is what this load does here.
+//! Each load is a point: a fresh worker fills its memory, warms up, and is measured; then every page is checked. A
+//! point records that the OOM killer ended its worker: that is a result of the load.
 //!
 //! The OOM killer sometimes ends a worker although swap is free. A cgroup's reclaim goes by statistics that lag behind: the
 //! inactive list looks full and is empty, so that one reclaim after the other gets nothing. Such a kill says nothing about
@@ -17,8 +17,9 @@ use crate::environment::{Environment, SwapDevice};
 
 use crate::run::context::{Surroundings, TrialContext};
 use crate::run::phase::{Snapshot, Worked};
-use crate::run::trial::{TrialError, lacking};
-use crate::workload::protocol::{Command, Cost, Findings, Reply};
+use crate::run::trial_error::{TrialError, lacking};
+use crate::workload::protocol::{Command, Reply};
+use crate::workload::{Cost, Findings};
 use crate::workload::{Worker, WorkerError};
 use plimsoll_model::columns::col;
 use plimsoll_model::exit::Exit;
@@ -42,7 +43,7 @@ const FULL: f64 = 0.9;
 /// Pause between two looks at the swap while a worker works.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// What the points of a trial share.
+/// State that the points of a trial share.
 struct Sweep<'a> {
     loadline: &'a Loadline,
     /// Steps of computing after a visit, once the first worker has found them.
@@ -55,7 +56,6 @@ struct Sweep<'a> {
     early_kills: u32,
 }
 
-/// Runs the trial's work.
 pub(super) fn run(context: &mut TrialContext<'_, '_>, loadline: &Loadline) -> Result<(), TrialError> {
     if let Surroundings::Lacking(missing) = &context.surroundings {
         // Outside of a cgroup nothing is over a limit.
@@ -94,7 +94,7 @@ pub(super) fn run(context: &mut TrialContext<'_, '_>, loadline: &Loadline) -> Re
 }
 
 impl Sweep<'_> {
-    /// Measures at one load, `again` where that was done before, with another worker where one is killed too early.
+    /// Measures at one load (`again` for a repetition), with another worker after an early kill.
     fn point(
         &mut self,
         context: &mut TrialContext<'_, '_>,
@@ -116,7 +116,7 @@ impl Sweep<'_> {
         }
     }
 
-    /// One try; false where it does not count.
+    /// One try; false after an early kill.
     fn visit(
         &mut self,
         context: &mut TrialContext<'_, '_>,
@@ -165,8 +165,8 @@ impl Sweep<'_> {
         early && self.early_kills < TRIES
     }
 
-    /// Carries out a command, or says that the OOM killer ended the worker for it. Looks at the swap meanwhile: when the
-    /// worker has ended, what it had there is gone.
+    /// Carries out a command; `None` if the OOM killer ended the worker. Reads the swap usage meanwhile, since the
+    /// end of a worker frees its swap.
     fn ask(
         &mut self,
         context: &TrialContext<'_, '_>,
@@ -197,7 +197,7 @@ impl Sweep<'_> {
         }
     }
 
-    /// Has the worker fill its memory and warm up; what it found about itself, or nothing if it was killed for it.
+    /// Has the worker fill its memory and warm up. Returns its findings, or `None` after an OOM kill.
     fn prepare(
         &mut self,
         context: &mut TrialContext<'_, '_>,
@@ -212,7 +212,7 @@ impl Sweep<'_> {
             pattern: self.loadline.pattern,
             compute: self.loadline.compute,
             steps: self.steps,
-            // Half as long as what is measured: uniform choices need none, uneven ones have their hot pages back soon.
+            // Half as long as the measurement: uniform choices need none, uneven ones have their hot pages back soon.
             warm_up: self.loadline.duration / 2.0,
             seed: context.seed(),
         };
@@ -270,7 +270,7 @@ impl Sweep<'_> {
         }
     }
 
-    /// What the system says of the measured stretch.
+    /// System metrics of the measured interval.
     fn figures(
         &self,
         context: &TrialContext<'_, '_>,
@@ -314,7 +314,7 @@ pub(super) fn is_free(used: u64, size: u64) -> bool {
     (used as f64) < FULL * size as f64
 }
 
-/// Bytes of a swap device that are in use; none where that cannot be read.
+/// Bytes of a swap device that are in use; `None` if unreadable.
 pub(super) fn used_bytes(device: &SwapDevice) -> Option<u64> {
     let areas = plimsoll_proc::swaps::active().ok()?;
     let area = areas.into_iter().find(|area| area.path == device.path)?;

@@ -10,7 +10,7 @@ use plimsoll_model::scenario::Pattern;
 const HOT_DIVISOR: u64 = 10;
 /// Of so many visits, all but one go to the hot pages.
 const HOT_TURNS: u64 = 10;
-/// Exponent of Zipf's law: what YCSB takes for the popularity of records (Cooper et al., 2010).
+/// Exponent of Zipf's law: YCSB's value for the popularity of records (Cooper et al., 2010).
 const ZIPF_EXPONENT: f64 = 0.99;
 /// Ranks up to twice this have a weight each; later ones share one with their neighbours, at most a 32nd of their rank.
 /// So a rank's weight is right to 2%.
@@ -59,8 +59,8 @@ impl Choices {
         }
     }
 
-    /// Visits page after page, from `first` in a chase, until `visit` says that it was the last. What it answers is the
-    /// page's successor, which a chase alone goes to.
+    /// Visits page after page, from `first` in a chase, until `visit` returns `None`. Otherwise it returns
+    /// the page's successor, which only a chase follows.
     ///
     /// A loop for each pattern, so that its state stays in registers.
     #[inline]
@@ -99,7 +99,7 @@ impl Choices {
 /// The successor of each page in a chase: one random cycle through all of them (S. Sattolo, 1986). It takes 4 bytes a
 /// page while it lives.
 pub(super) fn cycle(pages: u64, seed: u64) -> Vec<u32> {
-    // Fewer than 2^32 pages by what `Choices::new` asks.
+    // `Choices::new` refuses 2^32 pages and more.
     let mut next: Vec<u32> = (0..pages as u32).collect();
     let mut random = Random::new(!seed);
     for last in (1..next.len()).rev() {
@@ -109,8 +109,8 @@ pub(super) fn cycle(pages: u64, seed: u64) -> Vec<u32> {
     next
 }
 
-/// xoroshiro128+ (D. Blackman and S. Vigna, 2021): no multiplication, and what it lacks in its lowest bits counts for
-/// nothing where shares are taken of higher ones.
+/// xoroshiro128+ (D. Blackman and S. Vigna, 2021): no multiplication; its weak lowest bits do not matter, since the
+/// choices use the higher ones.
 #[derive(Debug)]
 struct Random([u64; 2]);
 
@@ -194,7 +194,6 @@ struct Slot {
     ranks: [Ranks; 2],
 }
 
-/// Ranks of one weight.
 #[derive(Debug, Clone, Copy)]
 struct Ranks {
     start: u32,
@@ -222,7 +221,7 @@ fn ranges(pages: u64) -> Vec<Ranks> {
     let mut start = 0;
     while start < pages {
         let count = (start / OWN_WEIGHTS).clamp(1, pages - start);
-        // Both are below 2^32, as the pages are.
+        // Programs are below 2^32, as the pages are.
         ranges.push(Ranks {
             start: start as u32,
             count: count as u32,

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_carries_everything_has_no_knee() {
+    fn a_subject_that_carries_every_load_has_no_knee() {
         let points = sweep(2.0, |_| 1e5);
         let loads: Vec<f64> = points.iter().map(|point| point.load).collect();
         assert_eq!(loads, [0.5, 1.0, 1.5, 2.0]);

@@ -1,8 +1,8 @@
 //! Visiting the pages of filled memory by a pattern, with the latency of every visit.
 //!
-//! A page that is visited has three words in one cache line: its *tag*, which must be what it was set to, a *counter*
-//! that each visit raises, so that the page gets dirty, and the page that a chase goes to next. After a visit the worker
-//! computes for a while. What that costs on memory that is surely resident is measured apart.
+//! A page that is visited has three words in one cache line: its *tag*, which never changes, a *counter* that each
+//! visit raises, so that the page gets dirty, and the page that a chase goes to next. After a visit the worker
+//! computes for a while. A separate measurement on resident memory gives the cost of that.
 
 use std::fs;
 use std::hint::black_box;
@@ -15,7 +15,8 @@ use serde::{Deserialize, Serialize};
 use super::pattern::{self, Choices};
 use crate::workload::Stopwatch;
 use crate::workload::mix;
-use crate::workload::protocol::{Cost, Findings, Reply};
+use crate::workload::protocol::Reply;
+use crate::workload::{Cost, Findings};
 use crate::workload::{Memory, Work, nothing_filled, typed};
 use plimsoll_model::latency::Latencies;
 use plimsoll_model::scenario::Pattern;
@@ -30,52 +31,43 @@ const OWN_PASSES: u32 = 20;
 /// Steps of computing in a pass that measures how long one takes, and how many of them: the best counts.
 const STEPS: u64 = 10_000;
 const STEP_PASSES: u32 = 50;
-/// Shortest time between two visits that latencies are corrected for: correcting for a shorter one would take as long
-/// as what it corrects.
+/// Shortest time between two visits with corrected latencies: a shorter one costs as much as its correction.
 const LEAST_INTERVAL_S: f64 = 1e-6;
 
-/// What is asked, in this order.
+/// Requests, in this order.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "kebab-case")]
 pub(super) enum Visit {
     /// Set the words of every page, measure the own cost, and visit for a while without counting latencies.
     Prepare {
-        /// How pages are chosen.
         pattern: Pattern,
         /// Seconds of CPU time of computing after each visit.
         compute: f64,
         /// Steps of computing after each visit, where an earlier worker has found how many `compute` seconds are:
         /// so the work of a visit is the same at every load.
         steps: Option<u64>,
-        /// Seconds to warm up.
         warm_up: f64,
-        /// Seed of the tags and the choices.
         seed: u64,
     },
     /// Visit for so long, with the latency of every visit.
-    Measure {
-        /// Seconds.
-        seconds: f64,
-    },
+    Measure { seconds: f64 },
     /// Read every page: are all tags right, and do the counters sum to the visits?
     Check,
 }
 
-/// Why pages cannot be visited.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum VisitError {
     #[error("cannot visit memory that is not filled as one mapping; fill it with `request` = `bytes`")]
     Pieces,
     #[error("cannot visit {0} pages; ask for 1 to 2^32 - 1")]
     Pages(u64),
-    #[error("nothing was prepared to be visited; prepare it first")]
+    #[error("cannot visit: no memory is prepared; prepare it first")]
     Unprepared,
 }
 
-/// The worker's side.
 #[derive(Default)]
 pub(in crate::run) struct Visits {
-    /// Who visits the memory, once that is prepared.
+    /// The visitor, after `Prepare`.
     visitor: Option<Visitor>,
 }
 
@@ -134,14 +126,12 @@ pub(super) struct Visitor {
     interval_ns: u64,
     /// The page that a chase goes to next.
     next: u64,
-    /// Visits so far.
     visits: u64,
     /// Of them, those of a page with a wrong tag.
     wrong: u64,
 }
 
 impl Visitor {
-    /// Carries out [`Visit::Prepare`] on this memory.
     pub(super) fn prepare(
         memory: Option<&mut [u8]>,
         (pattern, compute, steps): (Pattern, f64, Option<u64>),
@@ -173,7 +163,6 @@ impl Visitor {
         Ok((visitor, watch.stop(0), findings))
     }
 
-    /// Carries out [`Visit::Measure`].
     pub(super) fn measure(
         &mut self,
         memory: Option<&mut [u8]>,
@@ -218,7 +207,6 @@ impl Visitor {
         Ok((cost, findings))
     }
 
-    /// Carries out [`Visit::Check`].
     pub(super) fn check(&self, memory: Option<&mut [u8]>) -> Result<(Cost, Findings), VisitError> {
         let mut pages = Pages::of(memory.ok_or(VisitError::Pieces)?)?;
         let watch = Stopwatch::start(UsageScope::Process);
@@ -237,7 +225,7 @@ impl Visitor {
 
     /// Visits for `seconds`, at least once, and hands out the nanoseconds of each visit.
     ///
-    /// A visit is timed from before its access to after it: what is computed is not in its latency.
+    /// A visit is timed from before its access to after it: the computation is not in its latency.
     fn visit(&mut self, pages: &mut Pages<'_>, seconds: f64, mut timed: impl FnMut(u64)) {
         let start = Instant::now();
         let lasts = Duration::from_secs_f64(seconds);
@@ -271,7 +259,7 @@ fn cpu_wait() -> Option<Duration> {
 
 fn waited(schedstat: &[u8]) -> Option<Duration> {
     let spent = Schedstat::parse(schedstat)?;
-    // Nothing is counted where a thread that reads this was never on a CPU.
+    // A thread that was never on a CPU has no counts.
     (spent.on_cpu_ns > 0).then(|| Duration::from_nanos(spent.waited_ns.unsigned_abs()))
 }
 
@@ -289,7 +277,7 @@ fn compute(work: u64, steps: u64) -> u64 {
     (0..steps).fold(work, |work, _| mix(work))
 }
 
-/// How many steps take `seconds`, when nobody else takes the CPU.
+/// Number of steps that take `seconds` on an idle CPU.
 fn steps_of(seconds: f64) -> u64 {
     if seconds == 0.0 {
         return 0;
@@ -331,7 +319,6 @@ fn own_cost_s(pattern: Pattern, steps: u64, seed: u64) -> f64 {
     best
 }
 
-/// Memory as pages.
 struct Pages<'m> {
     memory: &'m mut [u8],
     page_size: usize,
@@ -375,7 +362,6 @@ impl<'m> Pages<'m> {
     }
 }
 
-/// The words of one page.
 struct Words<'m>(&'m mut [u8]);
 
 impl Words<'_> {
@@ -490,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_for_a_cpu_is_no_time_of_the_work() {
+    fn own_seconds_exclude_the_wait_for_a_cpu() {
         let cost = Cost {
             seconds: 2.0,
             cpu_user_s: 0.25,
@@ -517,7 +503,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_visited_is_refused() {
+    fn invalid_visits_are_refused() {
         let refused = |memory| Visitor::prepare(memory, (Pattern::Uniform, 0.0, None), 0.0, 1).err();
         assert!(matches!(refused(None), Some(VisitError::Pieces)));
         assert!(matches!(refused(Some(&mut [0; 16])), Some(VisitError::Pages(0))));

@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 use crate::environment::MissingKind;
 use crate::run::context::{Surroundings, TrialContext};
 use crate::run::phase::Worked;
-use crate::run::trial::{TrialError, lacking};
+use crate::run::trial_error::{TrialError, lacking};
+use crate::workload::Findings;
 use crate::workload::Worker;
-use crate::workload::protocol::{Command, Findings};
+use crate::workload::protocol::Command;
 use plimsoll_model::columns::col;
 use plimsoll_model::exit::Exit;
 use plimsoll_model::scenario::workloads::map::REALLY_BACK_PERCENT;
@@ -18,9 +19,9 @@ use steps::Step;
 
 pub(super) use steps::Steps;
 
-/// Share of what was held that must be back before the system is said to have it.
+/// Share of the memory that must be back for `back_s`.
 const BACK: f64 = REALLY_BACK_PERCENT / 100.0;
-/// Pause between two looks: below it what is measured is the looking.
+/// Pause between two looks: with a shorter one the looks dominate the measurement.
 const PAUSE: Duration = Duration::from_millis(1);
 /// Longest that a reclaim may try to get pages that were handed back lazily.
 const PRESSURE: Duration = Duration::from_secs(5);
@@ -36,7 +37,7 @@ pub(super) fn run(context: &mut TrialContext<'_, '_>, map: &Map) -> Result<(), T
     {
         return Err(lacking("map", missing));
     }
-    // Without an environment there is no swap of the run's own, and that of others is not what is measured.
+    // Without an environment the run has no swap of its own.
     let asked_for_swap = context.plan.settings.subject.has_swap();
     let swap = asked_for_swap && context.environment().is_some();
     let lacks = match &context.surroundings {
@@ -68,11 +69,11 @@ pub(super) fn run(context: &mut TrialContext<'_, '_>, map: &Map) -> Result<(), T
     ended
 }
 
-/// What the system has of the memory that a worker holds. Nothing is known of reserved huge pages: they are set aside
-/// before the trial, so that using them neither charges the cgroup nor changes MemFree.
+/// The system's accounts of a worker's memory. They do not show reserved huge pages, whose use neither charges the
+/// cgroup nor changes MemFree.
 #[derive(Debug, Clone, Copy)]
 struct Held {
-    /// Bytes charged to the trial's cgroup: nobody else moves them.
+    /// Bytes charged to the trial's cgroup, which no other program changes.
     charged: Option<u64>,
     /// MemFree of the whole machine, which everybody moves.
     free: Option<i64>,
@@ -94,7 +95,7 @@ impl Held {
         })
     }
 
-    /// Share of what was taken from `before` to `full` that is back now; none where it is not known.
+    /// Share of the memory taken from `before` to `full` that is back now; `None` if unknown.
     fn back(self, before: Held, full: Held) -> [Option<f64>; 2] {
         let share = |low: f64, high: f64, now: f64| (high > low).then(|| (high - now) / (high - low));
         let charged = || {
@@ -110,8 +111,8 @@ impl Held {
     }
 }
 
-/// One way: map, touch, compare, give back, wait for the system to have it, use it again, give it back again, compare.
-/// The phase costs what is timed: not comparing, nor giving back a second time for it.
+/// One way: map, touch, compare, give back, wait for the system to have it, use it again, give it back again,
+/// compare. The phase's cost excludes the comparison and the second return.
 fn give_back(
     context: &mut TrialContext<'_, '_>,
     worker: &mut Worker,
@@ -135,7 +136,7 @@ fn give_back(
     Ok(all)
 }
 
-/// Has what the memory holds compared with what it must hold `after` something. No part of what is timed.
+/// Verifies the memory's content `after` a step, untimed.
 fn compare(
     context: &mut TrialContext<'_, '_>,
     worker: &mut Worker,
@@ -192,7 +193,7 @@ fn mapped(context: &TrialContext<'_, '_>, map: &Map) -> Step {
     }
 }
 
-/// Has a step done, and adds what it cost and found.
+/// Has a step done, and adds its cost and findings.
 fn step(
     context: &mut TrialContext<'_, '_>,
     worker: &mut Worker,
@@ -205,8 +206,8 @@ fn step(
     Ok(())
 }
 
-/// Looks until the system has the memory back, at most as long as `hold` says. Finds `back_s` and `back_percent` by what
-/// is charged to the cgroup, and `free_s` by MemFree; what is not known is absent. Returns whether it came back.
+/// Looks until the system has the memory back, at most as long as `hold` says. Finds `back_s` and `back_percent` by
+/// the cgroup's charge, and `free_s` by MemFree; unknown metrics are absent. Returns whether the memory came back.
 fn await_back(
     context: &mut TrialContext<'_, '_>,
     map: &Map,
@@ -242,8 +243,8 @@ fn await_back(
     }
 }
 
-/// Reclaims the cgroup by what is held: what was handed back lazily comes back when memory is short. Finds
-/// `pressure_percent`, what is back then, where the reclaim came to an end, and `pressure_s` where that is all.
+/// Reclaims the cgroup by the size of the memory: lazily freed memory (MADV_FREE) returns under pressure. Finds
+/// `pressure_percent`, the share that returned, after a complete reclaim, and `pressure_s` if all of it returned.
 fn press(
     context: &mut TrialContext<'_, '_>,
     before: Held,
@@ -275,7 +276,7 @@ fn press(
     Ok(())
 }
 
-/// A phase's seconds are those of what was measured, without the looking.
+/// A phase's seconds exclude the looks.
 fn timed_alone(worked: &mut Worked) {
     let figures = &worked.findings.figures;
     let timed = ["map_s", "touch_s", "memset_s", "give_back_s", "reuse_s"];

@@ -1,9 +1,9 @@
-//! What it costs to map memory, hand it back, and use it again: one mapping, step by step.
+//! The cost of mapping memory, returning it, and using it again: one mapping, step by step.
 //!
 //! ```text
 //! Map -> Compare -> (GiveBack -> Reuse)* -> GiveBack -> Check
 //! ```
-//! The runner looks between the steps at what the system has back, so each is a command of its own.
+//! Each step is a command of its own, since the runner reads the system's memory between them.
 
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
@@ -14,44 +14,39 @@ use plimsoll_os::{BackingFile, Discard, Errno, Pages, Region, UsageScope, page_s
 use serde::{Deserialize, Serialize};
 
 use crate::workload::Stopwatch;
-use crate::workload::protocol::{Cost, Findings, Reply};
+use crate::workload::protocol::Reply;
+use crate::workload::{Cost, Findings};
 use crate::workload::{Memory, Work, typed};
 use plimsoll_model::scenario::{GiveBack, Left, Mapping, Touch};
 
 /// Written where memory is touched: nothing that memory holds by itself.
 const BYTE: u8 = 0xA5;
 
-/// A step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "step", rename_all = "kebab-case")]
 pub(super) enum Step {
-    /// Map, touch, and touch once more what now is resident. Finds `map_s`, `touch_s`, `memset_s`.
+    /// Map, touch, and touch the resident memory again. Finds `map_s`, `touch_s`, `memset_s`.
     Map {
-        /// Bytes of the mapping.
         bytes: u64,
-        /// How it is mapped.
         mapping: Mapping,
-        /// What of it is written.
         touch: Touch,
         /// Folder for the file of a mapped file.
         folder: PathBuf,
     },
-    /// Read every page that was written, and compare it with what was. Reads no other: that would bring them in. Finds
-    /// `wrong_pages` and `kept_pages`.
+    /// Read every written page, and compare it. Read no other page: a read would fault it in. Finds `wrong_pages` and
+    /// `kept_pages`.
     Compare,
-    /// Hand the memory back. Finds `give_back_s`.
+    /// Return the memory to the kernel. Finds `give_back_s`.
     GiveBack {
         /// How. Not by the end of the process: that is the runner's to do.
         way: GiveBack,
     },
-    /// Touch it again, mapping it again where it is not mapped any more. Finds `reuse_s`.
+    /// Touch it again, after a new map if it was unmapped. Finds `reuse_s`.
     Reuse,
-    /// Read everything, compare it with what must be there, and let go of everything. Finds `wrong_pages` and
-    /// `kept_pages`.
+    /// Read and verify everything, and free it. Finds `wrong_pages` and `kept_pages`.
     Check,
 }
 
-/// Why a step could not be done.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(super) enum StepError {
@@ -63,11 +58,10 @@ pub(super) enum StepError {
     },
     #[error("cannot make a file in {}: {errno}; name a folder on a disk with `--set swap-dir=...`", folder.display())]
     File { folder: PathBuf, errno: Errno },
-    #[error("`{step}` is out of order: memory is mapped, handed back, used again, and checked")]
+    #[error("cannot do `{step}`: out of order; the order is map, give back, reuse, check")]
     OutOfOrder { step: &'static str },
 }
 
-/// Memory between two steps.
 #[derive(Debug)]
 pub(super) struct Ground {
     mapping: Mapping,
@@ -80,7 +74,6 @@ pub(super) struct Ground {
     given_back: Option<GiveBack>,
 }
 
-/// The worker's side.
 #[derive(Default)]
 pub(in crate::run) struct Steps {
     ground: Option<Ground>,
@@ -96,7 +89,7 @@ impl Work for Steps {
 
 type Found = (Cost, Findings);
 
-/// Does a step. `ground` is what the step before left.
+/// Does a step on the state of the step before.
 pub(super) fn step(ground: &mut Option<Ground>, step: &Step) -> Result<Found, StepError> {
     let there = |step| StepError::OutOfOrder { step };
     match step {
@@ -165,7 +158,7 @@ impl Ground {
         }
     }
 
-    /// Base pages or huge ones as the mapping says, whatever the system does on its own.
+    /// Base pages or huge ones as the mapping requires, independent of the system's setting.
     fn advise(&self, region: &Region) -> Result<(), StepError> {
         match self.mapping {
             Mapping::Thp => region.huge_pages(true).map_err(|errno| {
@@ -186,7 +179,7 @@ impl Ground {
         }
     }
 
-    /// Writes what is to be written; returns the seconds.
+    /// Writes the pages of `touch`; returns the seconds.
     fn touch(&mut self) -> f64 {
         let step = self.touch.step() as usize;
         let Some(region) = &mut self.region else {
@@ -200,7 +193,7 @@ impl Ground {
         seconds
     }
 
-    /// Looks at what was written, which must be there in full.
+    /// Verifies that every written page is intact.
     fn compare(&self) -> Result<Found, StepError> {
         let out_of_order = || StepError::OutOfOrder { step: "compare" };
         let region = self
@@ -254,7 +247,7 @@ impl Ground {
             (Some(region), Some(GiveBack::Mremap)) => region
                 .resize(self.length)
                 .map_err(|errno| refused("mremap", errno, "ask for less"))?,
-            // What is mapped over is new, and has to be told again.
+            // The new mapping has no advice yet.
             (Some(_), Some(GiveBack::MapOver)) => self
                 .region
                 .as_ref()
@@ -288,7 +281,7 @@ impl Ground {
     }
 }
 
-/// The file behind a mapping, where it has one.
+/// The file behind a mapping, if any.
 fn backing(mapping: Mapping, folder: &Path, length: usize) -> Result<Option<BackingFile>, StepError> {
     let made = match mapping {
         Mapping::Memfd => BackingFile::in_memory(length),
@@ -320,7 +313,7 @@ fn seen(wrong: u64, kept: u64) -> Findings {
     findings
 }
 
-/// Counts the pages that hold what they must not, and those that hold what was written, of every `apart`th page.
+/// Counts the wrong pages and the intact ones, of every `apart`th page.
 fn look(region: &Region, touch: Touch, left: Left, apart: usize) -> (u64, u64) {
     let words = page_size() / size_of::<u64>();
     let pages = region.len() / page_size();
@@ -345,7 +338,7 @@ fn look(region: &Region, touch: Touch, left: Left, apart: usize) -> (u64, u64) {
     (wrong, kept)
 }
 
-/// What a touch leaves in the word of this number.
+/// Value that a touch writes to this word.
 fn written(word: usize, touch: Touch) -> u64 {
     match touch {
         Touch::Whole => u64::from_ne_bytes([BYTE; 8]),
@@ -369,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn every_way_that_fits_leaves_what_it_says() {
+    fn every_valid_way_leaves_the_documented_content() {
         let mappings = [
             Mapping::Anonymous,
             Mapping::Populate,
@@ -402,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn what_must_not_be_there_is_counted() {
+    fn wrong_pages_are_counted() {
         let ground = map(Mapping::Anonymous, Touch::Every64K);
         let region = ground.region.as_ref().unwrap();
         let pages = BYTES / page_size() as u64;
@@ -425,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_out_of_order_are_refused_in_words() {
+    fn steps_out_of_order_are_refused() {
         for first in [
             Step::Reuse,
             Step::Check,

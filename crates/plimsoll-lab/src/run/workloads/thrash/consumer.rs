@@ -4,9 +4,9 @@
 //! process allocates a large area with malloc, waits for its turn, and then performs cycles of writes at random bytes
 //! of the area, with a sleep after each.
 //!
-//! Place and value of a write follow from the seed and the number of the write alone. What was written can therefore be
-//! told again afterwards without having been noted: what the memory must hold, and on how many distinct pages the writes
-//! of a cycle fell. That count is one of the places that the generator chose; it does not look at the memory.
+//! Place and value of a write follow from the seed and the number of the write alone. Afterwards a replay gives the
+//! expected content of the memory, and the number of distinct pages of a cycle. That number counts the generator's
+//! choices; it does not read the memory.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,8 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::workload::Stopwatch;
 use crate::workload::mix;
-use crate::workload::protocol::{Cost, Findings, Reply, Verification};
+use crate::workload::protocol::{Reply, Verification};
+use crate::workload::{Cost, Findings};
 use crate::workload::{Memory, Work, typed};
 use plimsoll_model::latency::Latencies;
 
@@ -25,24 +26,23 @@ const PAGE: u64 = 4096;
 /// Of that many cycles one is counted page by page, and the first is: seldom enough that counting, which repeats the
 /// cycle's choices, adds a few percent to the worker's CPU time.
 const COUNTED_EVERY: u64 = 16;
-/// Pages that are compared at the end, spread at random: few, so that what is kept of an area does not weigh on the cgroup.
-/// They show content that is wrong throughout, as of a store that returns other bytes; a page lost here and there among
-/// the thousands of an area they most likely do not.
+/// Pages that are compared at the end, spread at random: few, so that the copies of an area do not weigh on the
+/// cgroup. They show content that is wrong throughout, as of a store that returns other bytes; a page lost here and
+/// there among the thousands of an area they most likely do not.
 const WITNESSED: u64 = 16;
 /// Step of the numbers that the writes' choices are mixed from: odd, with its bits well spread (SplitMix64's).
 const GAMMA: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// What is asked of a worker.
+/// Requests to a worker.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "kebab-case")]
 pub(super) enum Asked {
     /// Be a consumer, from its start to the common end.
     Consume(Consume),
-    /// Compare what the consumer kept of its memory with what it wrote, when nothing is timed any more.
+    /// Verify the pages that the consumer kept, after all timing.
     Verify,
 }
 
-/// What is asked.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Consume {
     /// S: bytes that it allocates.
@@ -55,14 +55,12 @@ pub(super) struct Consume {
     pub start: f64,
     /// Seconds from the command to the common end.
     pub end: f64,
-    /// Seed of the places and the bytes.
     pub seed: u64,
 }
 
-/// The worker's side.
 #[derive(Default)]
 pub(in crate::run) struct Consumer {
-    /// What the consumer that it was left behind.
+    /// Pages that the consumer kept.
     witness: Option<Witness>,
 }
 
@@ -75,7 +73,7 @@ impl Work for Consumer {
                 Ok(Reply::Found { cost, findings })
             }
             Asked::Verify => {
-                let nothing = "there is nothing to verify: no consumer has ended here; send a consume first";
+                let nothing = "cannot verify: no consumer has ended here; send a consume first";
                 let witness = self.witness.as_ref().ok_or(nothing)?;
                 Ok(Reply::Done {
                     cost: Cost::default(),
@@ -89,10 +87,10 @@ impl Work for Consumer {
 /// A request that no consumer can carry out.
 #[derive(Debug, PartialEq, thiserror::Error)]
 pub(super) enum ConsumeError {
-    #[error("a consumer of {bytes} bytes with {writes} writes a cycle does nothing; both must be above 0")]
+    #[error("cannot consume {bytes} bytes with {writes} writes a cycle: both must be above 0")]
     Nothing { bytes: u64, writes: u64 },
     #[error(
-        "a consumer cannot start at {start} s, end at {end} s and sleep {sleep} s; times are 0 or later, the end not before the start"
+        "cannot start a consumer at {start} s that ends at {end} s and sleeps {sleep} s; times are 0 or later, the end not before the start"
     )]
     Times { start: f64, end: f64, sleep: f64 },
 }
@@ -116,11 +114,10 @@ impl Choices {
     }
 }
 
-/// What a consumer leaves behind for the comparison: some pages as they were at its end.
+/// Some pages of a consumer at its end, for verification.
 #[derive(Debug, PartialEq)]
 pub(super) struct Witness {
     choices: Choices,
-    /// Writes that were done.
     writes: u64,
     /// Number and content of each page, by number.
     pages: Vec<(u64, Vec<u8>)>,
@@ -183,7 +180,6 @@ fn check(asked: &Consume) -> Result<(), ConsumeError> {
     Ok(())
 }
 
-/// What a consumer has done so far.
 #[derive(Debug)]
 struct Diary {
     choices: Choices,
@@ -301,7 +297,7 @@ impl Witness {
         }
     }
 
-    /// Does all writes again on the pages that were kept, and compares every byte of them.
+    /// Replays all writes on the kept pages, and compares every byte.
     pub(super) fn verify(&self) -> Verification {
         let watch = Stopwatch::start(UsageScope::Process);
         let mut expected: Vec<Vec<u8>> = self.pages.iter().map(|(_, page)| vec![0; page.len()]).collect();
@@ -364,7 +360,7 @@ mod tests {
         }
 
         #[test]
-        fn what_was_written_is_told_again(seed: u64, bytes in 1u64..200_000, writes in 0u64..5_000) {
+        fn a_replay_gives_the_expected_content(seed: u64, bytes in 1u64..200_000, writes in 0u64..5_000) {
             let choices = Choices { seed, bytes };
             let mut memory = vec![0; bytes as usize];
             write_all(&mut memory, choices, 0, writes);
@@ -396,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cycle_touches_as_many_pages_as_chance_says() {
+    fn a_cycle_touches_as_many_pages_as_chance_predicts() {
         let (pages, writes) = (2560_u64, 1000_u64);
         let choices = Choices {
             seed: 11,
@@ -415,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn a_consumer_does_what_it_says() {
+    fn a_consumer_reports_its_writes_and_cycles() {
         let (cost, findings, witness) = consume(&asked(1 << 20, 500, 0.01, 0.2)).unwrap();
         let figure = |name: &str| findings.figures[name];
         assert!(figure("cycles") >= 1.0);
@@ -461,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_done_is_refused() {
+    fn invalid_requests_are_refused() {
         for (bytes, writes) in [(0, 1), (1, 0)] {
             let error = consume(&asked(bytes, writes, 0.0, 0.0)).unwrap_err();
             assert!(matches!(error, ConsumeError::Nothing { .. }), "{error}");

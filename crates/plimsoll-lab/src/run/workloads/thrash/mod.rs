@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 
 use crate::run::context::{Surroundings, TrialContext};
 use crate::run::phase::Worked;
-use crate::run::probes::{Felt, Probes};
-use crate::run::trial::{TrialError, lacking};
+use crate::run::probes::{Probes, Readings};
+use crate::run::trial_error::{TrialError, lacking};
 use crate::workload::Worker;
-use crate::workload::protocol::{Command, Cost, Findings, Reply};
+use crate::workload::protocol::{Command, Reply};
+use crate::workload::{Cost, Findings};
 use consumer::{Asked, Consume};
 use plimsoll_model::columns::Row;
 use plimsoll_model::exit::Exit;
@@ -36,7 +37,6 @@ const QUIET_LOOKS: u32 = 2;
 /// Share of the swap from which on it was used up: its last pages go between two looks, and the count of them lags.
 const NEARLY_FULL: f64 = 0.9;
 
-/// The processes of one trial.
 struct Crew {
     consumers: Vec<Worker>,
     probes: Probes,
@@ -66,10 +66,10 @@ pub(super) fn run(context: &mut TrialContext<'_, '_>, thrash: &Thrash) -> Result
     ended
 }
 
-/// What the rest was like: what the recovery must come back to.
+/// Metrics of the rest, which the recovery must reach again.
 struct Baseline {
     usage: Use,
-    felt: Felt,
+    readings: Readings,
 }
 
 /// The moment that a recovery counts from.
@@ -79,7 +79,7 @@ struct CommonEnd {
     row: Row,
 }
 
-/// What the looks at a recovery say so far.
+/// State of a recovery.
 #[derive(Default)]
 struct Recovery {
     /// Looks in a row, up to the latest, that were as before the load.
@@ -139,7 +139,6 @@ impl Crew {
         self.verify(context)
     }
 
-    /// The machine before the load.
     fn rest(
         &mut self,
         context: &mut TrialContext<'_, '_>,
@@ -147,16 +146,16 @@ impl Crew {
         before: &Row,
     ) -> Result<(Worked, Baseline), TrialError> {
         let begun = Instant::now();
-        // What the probes met while the consumers started is no baseline.
+        // The start of the consumers is no part of the baseline.
         self.probes.lap(context)?;
         context.rest(thrash.hold.max(LEAST_REST))?;
-        let felt = self.probes.lap(context)?;
+        let readings = self.probes.lap(context)?;
         let usage = usage(before, &context.snapshot()?.row);
         let mut findings = Findings::default();
-        felt.note(&mut findings);
+        readings.note(&mut findings);
         note_usage(&mut findings, "", &usage);
-        let worked = worked(felt.cost(), begun, findings);
-        Ok((worked, Baseline { usage, felt }))
+        let worked = worked(readings.cost(), begun, findings);
+        Ok((worked, Baseline { usage, readings }))
     }
 
     /// From the first consumer's start to the common end, and until the last one has finished its cycle.
@@ -169,14 +168,14 @@ impl Crew {
         self.send(context, thrash, origin)?;
         let at = |seconds: f64| origin + Duration::from_secs_f64(LEAD + seconds);
         let last_start = f64::from(thrash.consumers - 1) * thrash.stagger;
-        self.attend(context, at(0.0))?;
+        self.wait_until(context, at(0.0))?;
         let started = context.snapshot()?.row;
-        self.attend(context, at(last_start))?;
+        self.wait_until(context, at(last_start))?;
         let all_started = context.snapshot()?.row;
         let end = at(thrash.seconds());
-        self.attend(context, end)?;
+        self.wait_until(context, end)?;
         let ended = context.snapshot()?.row;
-        let felt = self.probes.lap(context)?;
+        let readings = self.probes.lap(context)?;
         let mut load = Load::default();
         for consumer in &mut self.consumers {
             let (timeout, stop) = (context.timeout(), context.runner.stop.flag());
@@ -185,17 +184,17 @@ impl Crew {
         }
         let mut findings = load.findings();
         findings.set("lead_s", LEAD);
-        felt.note(&mut findings);
+        readings.note(&mut findings);
         note_usage(&mut findings, "", &usage(&started, &ended));
         note_usage(&mut findings, "all_active_", &usage(&all_started, &ended));
         check_distinct(context, thrash, &load);
         context.lists.extend(load.lists);
-        let worked = worked(load.cost.and(felt.cost()), origin, findings);
+        let worked = worked(load.cost.and(readings.cost()), origin, findings);
         let end = CommonEnd { at: end, row: ended };
         Ok((worked, end))
     }
 
-    /// Tells every consumer its start and the common end, each counted from when it is told.
+    /// Sends every consumer its start and the common end, relative to the message.
     fn send(
         &mut self,
         context: &TrialContext<'_, '_>,
@@ -228,7 +227,7 @@ impl Crew {
         end: &CommonEnd,
     ) -> Result<Worked, TrialError> {
         let begun = Instant::now();
-        let mut felt = Felt::nothing();
+        let mut readings = Readings::empty();
         let mut recovery = Recovery::default();
         // The first look is from the common end on, as are the probes' latencies: it holds the cycles that ended late.
         let mut earlier = end.row;
@@ -238,22 +237,22 @@ impl Crew {
             let now = context.snapshot()?.row;
             let is_back = baseline.is_back(&usage(&earlier, &now), &lap);
             recovery.look(is_back, end.at.elapsed().as_secs_f64());
-            felt.merge(&lap);
+            readings.merge(&lap);
             earlier = now;
         }
         let mut findings = Findings::default();
-        felt.note(&mut findings);
+        readings.note(&mut findings);
         note_usage(&mut findings, "", &usage(before, &earlier));
-        // What did not happen took no time that is known.
+        // An event that did not happen has no time.
         if let Some(seconds) = recovery.took_s() {
             findings.set(finding::RECOVERY, seconds);
         }
         let recovered = recovery.took_s().is_some();
         findings.set(finding::RECOVERED, f64::from(u8::from(recovered)));
-        Ok(worked(felt.cost(), begun, findings))
+        Ok(worked(readings.cost(), begun, findings))
     }
 
-    /// Has every consumer compare what it kept of its memory with what it wrote.
+    /// Has every consumer verify its kept pages.
     fn verify(&mut self, context: &mut TrialContext<'_, '_>) -> Result<(), TrialError> {
         for (number, consumer) in self.consumers.iter_mut().enumerate() {
             let found = match context.ask(consumer, &Command::work(WorkloadKind::Thrash, &Asked::Verify))? {
@@ -282,8 +281,8 @@ impl Crew {
         Ok(())
     }
 
-    /// Waits until then, and ends the trial where a stop was asked for or the OOM killer took a process.
-    fn attend(&mut self, context: &TrialContext<'_, '_>, until: Instant) -> Result<(), TrialError> {
+    /// Waits until then; returns an error after a stop or an OOM kill.
+    fn wait_until(&mut self, context: &TrialContext<'_, '_>, until: Instant) -> Result<(), TrialError> {
         loop {
             context.go_on()?;
             if context.oom_killed() > 0 {
@@ -316,7 +315,7 @@ impl Crew {
     }
 }
 
-/// How much of the swap was used when the OOM killer came, and what it means where much was free.
+/// Swap usage at the OOM kill, with an explanation if much was free.
 fn swap_words(used: u64, size: u64) -> String {
     let mut words = format!(
         "at most {} of {} of swap were seen in use",
@@ -330,8 +329,8 @@ fn swap_words(used: u64, size: u64) -> String {
     words
 }
 
-/// The cost of workers together, on the clock of the runner. What they work on are writes of a byte and visits of a
-/// page, not a stream of bytes: there is no GB/s to be made of it.
+/// The cost of workers together, on the clock of the runner. Their work is writes of a byte and visits of a page, not
+/// a stream, so it has no GB/s.
 fn worked(cost: Cost, begun: Instant, findings: Findings) -> Worked {
     Worked {
         cost: Cost {
@@ -352,8 +351,8 @@ fn note_usage(findings: &mut Findings, prefix: &str, usage: &Use) {
     }
 }
 
-/// Places that are on more or fewer pages than chance says are not chosen evenly: the load is not the one that was asked
-/// for. This looks at what the generator chose, not at memory.
+/// Checks that the generator's choices fall on as many distinct pages as chance predicts: else the load is not
+/// uniform. Does not read the memory.
 fn check_distinct(context: &mut TrialContext<'_, '_>, thrash: &Thrash, load: &Load) {
     let sum = |name: &str| load.list(name).iter().sum::<f64>();
     let (pages, cycles) = (sum("consumer_counted_pages"), sum("consumer_counted_cycles"));
@@ -373,7 +372,7 @@ fn check_distinct(context: &mut TrialContext<'_, '_>, thrash: &Thrash, load: &Lo
     }
 }
 
-/// What the consumers did, put together.
+/// Sums over the consumers.
 #[derive(Default)]
 struct Load {
     cost: Cost,
@@ -384,7 +383,7 @@ struct Load {
     counting_s: f64,
 }
 
-/// Figures of a consumer that are kept for each, with the name of the list.
+/// Metrics that each consumer reports, with the name of the list.
 const LISTED: [(&str, &str); 10] = [
     ("cycles", "consumer_cycles"),
     ("cycles_in_time", "consumer_cycles_in_time"),
@@ -446,19 +445,19 @@ impl Load {
 }
 
 impl Baseline {
-    /// Whether a look at the machine was no worse than the rest, with what a quiet machine scatters by: twice the
+    /// Whether a look at the machine was no worse than the rest, with the scatter of a quiet machine: twice the
     /// latency and a millisecond, a hundred pages a second, five percent of time stalled.
-    fn is_back(&self, usage: &Use, felt: &Felt) -> bool {
+    fn is_back(&self, usage: &Use, readings: &Readings) -> bool {
         let near = |now: Option<f64>, then: Option<f64>, factor: f64, margin: f64| {
             now.unwrap_or(0.0) <= factor * then.unwrap_or(0.0) + margin
         };
         let ms = |latency: Option<u64>| latency.map(|ns| ns as f64 / 1e6);
-        let wakeup = |felt: &Felt| ms(felt.wakeup().percentile(99.0));
-        let small_set = |felt: &Felt| ms(felt.small_set().percentile(50.0));
+        let wakeup = |readings: &Readings| ms(readings.wakeup().percentile(99.0));
+        let small_set = |readings: &Readings| ms(readings.small_set().percentile(50.0));
         near(usage.pages_in_per_s, self.usage.pages_in_per_s, 1.0, 100.0)
             && near(usage.stalled_percent, self.usage.stalled_percent, 1.0, 5.0)
-            && near(wakeup(felt), wakeup(&self.felt), 2.0, 1.0)
-            && near(small_set(felt), small_set(&self.felt), 2.0, 1.0)
+            && near(wakeup(readings), wakeup(&self.readings), 2.0, 1.0)
+            && near(small_set(readings), small_set(&self.readings), 2.0, 1.0)
     }
 }
 
@@ -482,7 +481,7 @@ mod tests {
     }
 
     #[test]
-    fn a_load_that_nobody_felt_is_over_at_the_common_end() {
+    fn a_load_without_effect_recovers_at_the_common_end() {
         let mut recovery = Recovery::default();
         recovery.look(true, 0.3);
         recovery.look(true, 0.55);
@@ -490,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn an_oom_kill_with_swap_free_is_told_from_one_without() {
+    fn an_oom_kill_with_free_swap_has_an_explanation() {
         let free = swap_words(60 << 20, 200 << 20);
         assert!(free.starts_with("at most 60.0 MiB of 200 MiB of swap"), "{free}");
         assert!(free.contains("statistics that lag"), "{free}");

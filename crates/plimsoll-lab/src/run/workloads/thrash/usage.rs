@@ -1,10 +1,10 @@
-//! What a stretch of time used of the machine.
+//! Use of the machine in an interval.
 
 use plimsoll_model::columns::Row;
 use plimsoll_model::columns::col;
 use plimsoll_model::quantity::ratio;
 
-/// What a stretch of time used of the machine. What a kernel does not count is absent.
+/// Use of the machine in an interval. Metrics that the kernel does not count are absent.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Use {
     /// Pages read back a second: from swap devices, from zswap, and pages of zeros.
@@ -20,7 +20,6 @@ pub(super) struct Use {
 }
 
 impl Use {
-    /// The figures by name.
     pub(super) fn figures(&self) -> [(&'static str, Option<f64>); 5] {
         [
             ("pages_in_per_s", self.pages_in_per_s),
@@ -32,7 +31,6 @@ impl Use {
     }
 }
 
-/// What was used between two samples.
 pub(super) fn usage(before: &Row, after: &Row) -> Use {
     let seconds = after.t_ns.saturating_sub(before.t_ns) as f64 / 1e9;
     let growth = |column: usize| Some(after.get(column)?.checked_sub(before.get(column)?)? as f64);

@@ -1,5 +1,5 @@
-//! A balance-set manager in user space: a thread that looks at its own process once a second, and trims what is
-//! resident above a cap. It needs no privilege and no cgroup.
+//! A balance-set manager in user space: a thread that reads its process's resident memory once a second, and trims
+//! the part above a cap. It needs no privilege and no cgroup.
 
 use std::fs;
 use std::io;
@@ -11,20 +11,18 @@ use plimsoll_proc::Statm;
 
 /// Time between two looks, as Windows' balance-set manager has it.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Bytes trimmed between two looks at what is resident: small beside any cap.
+/// Bytes trimmed between two reads of the resident memory: small beside any cap.
 const PIECE: u64 = 1 << 20;
 
-/// Why a manager cannot do its work.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(super) enum BalanceError {
     #[error("cannot read /proc/self/statm: {0}; is /proc mounted?")]
     Unreadable(#[from] io::Error),
-    #[error("madvise(MADV_PAGEOUT) failed: {0}; it needs Linux 5.4 or newer")]
+    #[error("cannot call madvise(MADV_PAGEOUT): {0}; it needs Linux 5.4 or newer")]
     Refused(Errno),
 }
 
-/// What a manager did.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct Balanced {
     /// Looks, the first at once.
@@ -46,7 +44,7 @@ pub(super) struct Balancer {
 }
 
 impl Balancer {
-    /// A manager that keeps what is resident at `cap` bytes by trimming `ranges` (address and length).
+    /// A manager that keeps the resident memory at `cap` bytes by trimming `ranges` (address and length).
     pub(super) fn new(ranges: Vec<(u64, u64)>, cap: u64) -> Balancer {
         Balancer {
             pieces: ranges.into_iter().flat_map(pieces).collect(),
@@ -104,7 +102,6 @@ impl Balancer {
     }
 }
 
-/// Pieces of a range.
 fn pieces((start, length): (u64, u64)) -> impl Iterator<Item = Range> {
     (0..length.div_ceil(PIECE)).map(move |number| Range {
         start: start + number * PIECE,

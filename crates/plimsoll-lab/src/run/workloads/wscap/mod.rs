@@ -14,7 +14,7 @@ use crate::environment::{Cgroup, Environment, EnvironmentError};
 
 use crate::run::context::{Surroundings, TrialContext};
 use crate::run::phase::Worked;
-use crate::run::trial::{TrialError, lacking};
+use crate::run::trial_error::{TrialError, lacking};
 use crate::workload::protocol::{Command, Reply};
 use crate::workload::{Worker, WorkerError};
 use plimsoll_model::exit::Exit;
@@ -32,16 +32,13 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Share of the size that may stay resident when the working set is emptied: the kernel has some pages in hand just then.
 const MAY_STAY: f64 = 0.05;
 
-/// What holds the worker to its cap where the cgroup does not.
+/// Mechanism of `cap-by=balance`.
 const BALANCE: &str = "madvise(MADV_PAGEOUT) by a thread of the worker, once a second";
 
-/// Runs the trial's work.
 pub(super) fn run(context: &mut TrialContext<'_, '_>, wscap: &Wscap) -> Result<(), TrialError> {
     let mut symbols = kernel_symbols();
     let mut early_kills = 0;
     let ended = loop {
-        let (killed_before, lists, params) =
-            (context.oom_killed(), context.lists.len(), context.params.len());
         let mut scanner = Experiment {
             worker: context.spawn()?,
             wscap: wscap.clone(),
@@ -52,27 +49,24 @@ pub(super) fn run(context: &mut TrialContext<'_, '_>, wscap: &Wscap) -> Result<(
         let ended = scanner.work(context);
         context.retire(scanner.worker);
         symbols = scanner.symbols;
-        let was_killed = ended.is_err() && context.oom_killed() > killed_before;
+        let was_killed = ended.is_err() && context.oom_killed() > 0;
         let device = context.environment().and_then(Environment::swap_device);
         let was_free = device.is_some_and(|device| is_free(scanner.most_swapped, device.size));
         early_kills += u32::from(was_killed && was_free);
-        if !begins_anew(was_killed && was_free, early_kills) {
+        if !restarts(was_killed && was_free, early_kills) {
             break ended;
         }
-        // What the killed worker found does not count; the cap that ended it is lifted for the next one's fill.
-        context.finished.clear();
-        context.errors.clear();
-        context.lists.truncate(lists);
-        context.params.truncate(params);
+        context.runner.warn(format!(
+            "{}: the OOM killer ended the worker although swap was free; try {} of {TRIES} begins with another worker",
+            context.plan.id,
+            early_kills + 1,
+        ))?;
+        context.restart();
+        // The next worker fills its memory without a cap.
         lift(context, wscap)?;
     };
     if early_kills > 0 {
         context.param("early-kills", early_kills.to_string());
-        context.runner.warn(format!(
-            "{}: the OOM killer ended the worker {early_kills} times although swap was free; the work was tried up to \
-             {TRIES} times",
-            context.plan.id,
-        ))?;
     }
     if let Err(why) = symbols {
         context.param("fault-path", format!("not measured: {why}"));
@@ -81,7 +75,7 @@ pub(super) fn run(context: &mut TrialContext<'_, '_>, wscap: &Wscap) -> Result<(
 }
 
 /// Whether the work begins anew with another worker, after so many kills that came although swap was free.
-fn begins_anew(was_early: bool, early_kills: u32) -> bool {
+fn restarts(was_early: bool, early_kills: u32) -> bool {
     was_early && early_kills < TRIES
 }
 
@@ -101,11 +95,10 @@ fn lift(context: &TrialContext<'_, '_>, wscap: &Wscap) -> Result<(), TrialError>
     })
 }
 
-/// The worker of one trial.
 struct Experiment {
     worker: Worker,
     wscap: Wscap,
-    /// The kernel's symbols, or why no share of CPU time can be told.
+    /// The kernel's symbols, or the reason why the trial has no profile.
     symbols: Result<Symbols, ProfileError>,
     /// Most bytes of the swap device that were seen in use.
     most_swapped: u64,
@@ -171,7 +164,7 @@ impl Experiment {
         Ok(worked)
     }
 
-    /// Has the worker scan, and looks at it meanwhile: how much of it is resident, and what its CPU time is spent in.
+    /// Has the worker scan, and measures its resident memory and profile meanwhile.
     fn scan(
         &mut self,
         context: &mut TrialContext<'_, '_>,
@@ -231,7 +224,7 @@ impl Experiment {
         Ok(worked)
     }
 
-    /// Samples of the worker's CPU time from now on, where that is allowed; else it is written down why not.
+    /// Starts a profile of the worker's CPU time, or notes the reason why it cannot.
     fn profiler(&mut self) -> Option<Profiler> {
         match Profiler::start(self.worker.pid(), self.symbols.as_ref().ok()?) {
             Ok(profiler) => Some(profiler),
@@ -242,7 +235,7 @@ impl Experiment {
         }
     }
 
-    /// Compares every byte with what was filled in, and that of each page with what was written last.
+    /// Compares every byte with the fill, and the first byte of each page with the last scan.
     fn verify(&mut self, context: &mut TrialContext<'_, '_>) -> Result<Worked, TrialError> {
         match context.ask(&mut self.worker, &Command::Restore)? {
             Reply::Done {
@@ -267,15 +260,13 @@ fn cannot_cap(context: &TrialContext<'_, '_>) -> Option<TrialError> {
         Surroundings::Lacking(missing) => Some(lacking(phase::CAPPED, missing)),
         Surroundings::Made(environment) if environment.swap_device().is_none() => Some(TrialError::new(
             Exit::WorkloadFailed,
-            format_args!(
-                "capped {NOT_RUN}: the subject is `none`, so there is no swap for what does not fit under the cap"
-            ),
+            format_args!("capped {NOT_RUN}: the subject is `none`, so memory above the cap has no swap"),
         )),
         Surroundings::Made(_) => None,
     }
 }
 
-/// What the worker held before it filled anything: its program's own.
+/// Resident bytes of the worker before its fill.
 fn own_bytes(context: &TrialContext<'_, '_>) -> u64 {
     context.finished.first().map_or(0, |fill| fill.before.target())
 }
@@ -312,17 +303,17 @@ mod tests {
 
     /// A cap of 8 MiB on zswap met the OOM killer twice, beside other load.
     #[test]
-    fn work_begins_anew_after_a_kill_with_swap_free_and_not_for_ever() {
-        assert!(begins_anew(true, 1) && begins_anew(true, TRIES - 1));
-        assert!(!begins_anew(true, TRIES), "three kills are the cap's doing");
+    fn a_kill_with_free_swap_restarts_the_work_up_to_three_times() {
+        assert!(restarts(true, 1) && restarts(true, TRIES - 1));
+        assert!(!restarts(true, TRIES), "three kills are the cap's doing");
         assert!(
-            !begins_anew(false, 0),
+            !restarts(false, 0),
             "a kill with the swap full is the cap's doing"
         );
     }
 
     #[test]
-    fn what_stays_of_an_emptied_working_set_is_told() {
+    fn a_working_set_that_stays_resident_is_an_error() {
         assert!(not_emptied(0, 100 << 20).is_none() && not_emptied(5 << 20, 100 << 20).is_none());
         let error = not_emptied(50 << 20, 100 << 20).unwrap();
         assert!(

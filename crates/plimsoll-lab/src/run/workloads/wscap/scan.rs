@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use super::balance::Balancer;
 use crate::workload::Stopwatch;
-use crate::workload::protocol::{Cost, Findings, Reply};
+use crate::workload::protocol::Reply;
+use crate::workload::{Cost, Findings};
 use crate::workload::{Memory, Work, nothing_filled, typed};
 use plimsoll_model::latency::Latencies;
 use plimsoll_model::scenario::Wscap;
@@ -19,16 +20,13 @@ use plimsoll_model::scenario::workloads::wscap::finding;
 /// Pages between two looks at the clock: reading it takes about as long as writing two or three pages.
 const PAGES_AT_ONCE: u64 = 256;
 
-/// What is asked.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Scan {
-    /// Seconds to go on for.
     pub seconds: f64,
-    /// Most bytes that stay resident, where the worker trims itself once a second; none where somebody else does.
+    /// Cap in bytes if the worker trims itself once a second; `None` if the cgroup caps it.
     pub balance: Option<u64>,
 }
 
-/// What went wrong with a scan.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(super) enum ScanError {
@@ -38,7 +36,6 @@ pub(super) enum ScanError {
     Balance(#[from] super::balance::BalanceError),
 }
 
-/// The worker's side.
 #[derive(Default)]
 pub(in crate::run) struct Scanner;
 
@@ -82,7 +79,7 @@ pub(super) fn scan(memory: &mut Memory, asked: &Scan) -> Result<(Cost, Findings)
     Ok((cost, findings))
 }
 
-/// What was counted while the pages were written.
+/// Counts of a scan.
 struct Counted {
     seconds: f64,
     pages: u64,
@@ -121,7 +118,7 @@ impl Counted {
                 scan_start = now;
             }
             let (since, over) = (now - interval_start, now - start >= length);
-            // What is left at the end is told where it is long enough to say something.
+            // The last interval counts if it is at least half as long as the others.
             if since >= interval || (over && since >= interval / 2) {
                 let rate = interval_pages as f64 / all as f64 / since.as_secs_f64();
                 counted.add_rate(rate, since);
@@ -180,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn scans_are_counted_and_every_page_holds_what_was_written_last() {
+    fn scans_are_counted_and_every_page_holds_its_last_write() {
         let mut memory = memory(4 << 20);
         let mut all_pages = 0;
         for seconds in [0.0, 0.25] {
@@ -197,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_are_those_of_the_time_they_stand_for() {
+    fn each_rate_is_that_of_its_interval() {
         let mut memory = memory(1 << 20);
         let (_, found) = scan(&mut memory, &asked(0.52, None)).unwrap();
         let (rates, mean) = (&found.lists[finding::RATE], found.figures[finding::RATE]);
@@ -207,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn no_time_at_all_is_refused_in_words() {
+    fn a_scan_refuses_invalid_seconds() {
         let mut memory = memory(1 << 20);
         for seconds in [-1.0, f64::NAN, f64::INFINITY] {
             let error = scan(&mut memory, &asked(seconds, None)).unwrap_err();

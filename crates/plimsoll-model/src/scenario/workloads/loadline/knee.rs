@@ -1,7 +1,7 @@
 //! The knee of useful work over the load.
 //!
-//! Useful work is visits a second, without the time that the worker waited for a CPU that others used. The *knee* is the
-//! load at which it falls under half of what it is at the lowest load.
+//! Useful work is visits a second, without the time that the worker waited for a CPU that others used. The *knee* is
+//! the load at which it falls under half of its value at the lowest load.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::quantity::ratio;
 
 /// Share of the unloaded work from which on a load counts as carried.
 pub const CARRIED: f64 = 0.5;
-/// What was measured at one load.
+/// The measurement at one load.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Point {
     /// Size over limit.
@@ -28,14 +28,14 @@ pub struct Point {
 pub struct Bracket {
     /// The last that is carried.
     pub low: Point,
-    /// The first that is not; none where the largest load is carried.
+    /// The first load that is not carried; none if the largest one is.
     pub high: Option<Point>,
     /// Useful work at the lowest load.
     pub base: f64,
 }
 
 impl Point {
-    /// The point that a phase measured, of what it found.
+    /// The point of a phase, from its findings.
     pub fn of(found: &BTreeMap<String, f64>) -> Option<Point> {
         let figure = |name: &str| found.get(name).copied();
         let load = figure(LOAD)?;
@@ -48,7 +48,7 @@ impl Point {
     }
 }
 
-/// What was measured, by load, and of a load that was measured twice the one with more useful work.
+/// The points by load; of a load measured twice, the one with more useful work.
 pub fn better<T>(mut all: Vec<T>, point: impl Fn(&T) -> Point) -> Vec<T> {
     all.sort_by(|a, b| {
         let (a, b) = (point(a), point(b));
@@ -59,7 +59,7 @@ pub fn better<T>(mut all: Vec<T>, point: impl Fn(&T) -> Point) -> Vec<T> {
     all
 }
 
-/// The loads next to the knee, of points by load; none where even the lowest load is not carried.
+/// The loads next to the knee, from points by load; none if even the lowest load is not carried.
 pub fn bracket(points: &[Point]) -> Option<Bracket> {
     let base = points
         .first()
@@ -84,8 +84,8 @@ impl Bracket {
             .any(|point| beyond(point) && point.visits_per_s >= CARRIED * self.base)
     }
 
-    /// The knee by an axis: where the line between the two points crosses the share. A worker that was killed drew no line:
-    /// then it is the last load that was carried.
+    /// The knee by an axis: where the line between the two points crosses the share. A worker that was killed drew no
+    /// line: then it is the last load that was carried.
     pub fn knee(&self, axis: impl Fn(&Point) -> f64) -> Option<f64> {
         let high = self.high?;
         let (from, to) = (axis(&self.low), axis(&high));
@@ -97,7 +97,6 @@ impl Bracket {
         Some(from + (to - from) * part)
     }
 
-    /// The load of the knee.
     pub fn load(&self) -> Option<f64> {
         self.knee(|point| point.load)
     }

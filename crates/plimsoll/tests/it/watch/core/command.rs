@@ -46,7 +46,7 @@ fn output_passes_through_and_the_summary_follows_it() {
 
 /// What a program that takes memory is said to have taken, against what it took.
 #[test]
-fn the_summary_has_what_the_program_used() {
+fn the_summary_has_the_resource_usage_of_the_program() {
     // Bytes of zeros that are written, not only mapped.
     let script = "x = b'\\1' * (96 << 20)\nimport time; time.sleep(0.7)\nt = time.process_time()\n\
                   while time.process_time() < t + 0.3: pass";
@@ -139,9 +139,9 @@ fn a_signal_or_the_time_ends_a_monitor_without_a_program_well() {
 }
 
 #[test]
-fn what_is_not_there_is_said() {
+fn missing_targets_are_usage_errors() {
     for (arguments, words) in [
-        (&["--pid", "99999999"][..], "there is no such process"),
+        (&["--pid", "99999999"][..], "no such process"),
         (&["--cgroup", "/no/such/group"], "no such cgroup"),
         (&["--record", "/proc/no"], "cannot create"),
     ] {
@@ -165,7 +165,7 @@ fn what_is_not_there_is_said() {
 
 /// A user who may do little watches a process of root.
 #[test]
-fn a_user_without_privileges_watches_what_may_be_seen() {
+fn an_unprivileged_user_watches_readable_values() {
     let root = rustix::process::geteuid().is_root();
     if !capability("root", root, "needs root to become nobody") {
         return;
@@ -173,7 +173,7 @@ fn a_user_without_privileges_watches_what_may_be_seen() {
     // Where the program lies nobody may look.
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("plimsoll");
-    std::fs::copy(env!("CARGO_BIN_EXE_plimsoll"), &program).unwrap();
+    plimsoll_testkit::copy_program(env!("CARGO_BIN_EXE_plimsoll"), &program);
     let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(folder.path(), open).unwrap();
     let target = Kept::start("sleep", &["60"]);

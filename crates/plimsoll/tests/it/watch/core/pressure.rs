@@ -120,7 +120,7 @@ fn no_tick_is_missed_while_the_target_thrashes() {
 /// 64 MiB of memory scanned again and again under a cap of 32 MiB, from zram: a fault storm, which is told once while
 /// samples keep coming.
 #[test]
-fn a_fault_storm_of_the_target_is_told_once_and_sampled_through() {
+fn a_fault_storm_of_the_target_gives_one_mark() {
     let there = Path::new("/sys/class/zram-control/hot_add").exists() && rustix::process::geteuid().is_root();
     if !capability("zram", there, "needs root and the zram module") {
         return;

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::process::Stdio;
 
-use plimsoll_model::recording::Recording;
 use plimsoll_model::recording::model::{EventKind, RunStatus, file};
+use plimsoll_model::recording::{Follow, FollowState, Recording};
 use plimsoll_monitor::watch::{Level, MarkKind, Monitor, Options, Source, TargetChoice};
 use plimsoll_testkit::capability;
 
@@ -66,7 +66,7 @@ fn a_recording_opens_for_every_other_command() {
 }
 
 #[test]
-fn what_a_killed_monitor_recorded_opens_and_was_followed() {
+fn the_recording_of_a_killed_monitor_opens() {
     let folder = tempfile::tempdir().unwrap();
     let record = folder.path().join("r");
     let mut watch = headless(&["--hz", "50", "--record", record.to_str().unwrap()])
@@ -87,6 +87,14 @@ fn what_a_killed_monitor_recorded_opens_and_was_followed() {
     watch.kill().unwrap();
     watch.wait().unwrap();
     wait_for(&follower, "the end", |state| state.status.ended.is_some());
+    let FollowState::Stopped { reason } = Follow::open(&record).unwrap().poll().unwrap().state else {
+        panic!("a killed monitor leaves a stopped recording");
+    };
+    let ended = follower.state().status.ended.clone().unwrap();
+    assert!(
+        ended.ends_with(&reason),
+        "{ended} does not give the reason: {reason}"
+    );
     let recording = Recording::open(&record).unwrap();
     assert!(!recording.complete);
     assert!(recording.samples.len() > 50, "{}", recording.samples.len());
@@ -109,9 +117,18 @@ fn marks_come_back_in_a_replay() {
     monitor.record(Some(record.clone()));
     wait_for(&monitor, "recording", |state| state.status.recording.is_some());
     monitor.record(Some(folder.path().join("second")));
-    wait_for(&monitor, "a refusal", |state| {
-        state.messages.iter().any(|message| message.level == Level::Error)
+    let first = record.to_str().unwrap();
+    wait_for(&monitor, "a refusal that names the first recording", |state| {
+        state
+            .messages
+            .iter()
+            .any(|message| message.level == Level::Error && message.text.contains(first))
     });
+    assert_eq!(
+        monitor.state().status.recording.as_deref(),
+        Some(record.as_path())
+    );
+    assert!(!folder.path().join("second").exists());
     let begun_at = monitor.now_ns();
     wait_for(&monitor, "samples before the marks", |state| {
         state
@@ -130,10 +147,7 @@ fn marks_come_back_in_a_replay() {
     });
     monitor.record(None);
     wait_for(&monitor, "the end of the recording", |state| {
-        state
-            .messages
-            .iter()
-            .any(|message| message.text.starts_with("the recording is in"))
+        state.status.recording.is_none() && state.status.busy.is_none()
     });
     assert!(monitor.finish().recording.is_none());
     let replay = Monitor::start(&Options::of(Source::Replay(record))).unwrap();
@@ -192,6 +206,7 @@ fn a_full_disk_ends_the_recording_and_not_the_monitor() {
         return;
     };
     let record = disk.0.path().join("r");
+    let full = std::io::Error::from(rustix::io::Errno::NOSPC).to_string();
     let monitor = Monitor::start(&Options {
         hz: 100,
         record: Some(record.clone()),
@@ -199,7 +214,11 @@ fn a_full_disk_ends_the_recording_and_not_the_monitor() {
     })
     .unwrap();
     wait_for(&monitor, "the end of the recording", |state| {
-        state.status.recording.is_none() && state.messages.iter().any(|message| message.level == Level::Error)
+        state.status.recording.is_none()
+            && state
+                .messages
+                .iter()
+                .any(|message| message.level == Level::Error && message.text.contains(&full))
     });
     let before = monitor.now_ns();
     wait_for(&monitor, "a sample after it", |state| {
@@ -218,5 +237,7 @@ fn a_full_disk_ends_the_recording_and_not_the_monitor() {
     ]);
     assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
     let folder = record.to_str().unwrap();
-    assert!(stderr(&output).contains(folder), "{}", stderr(&output));
+    for expected in [folder, &full] {
+        assert!(stderr(&output).contains(expected), "{}", stderr(&output));
+    }
 }

@@ -139,7 +139,7 @@ fn the_list_of_targets_is_narrowed_by_typing() {
 
 /// What was not sampled is an empty column from top to bottom of the chart, and its neighbours are not.
 #[test]
-fn what_was_not_sampled_is_a_gap() {
+fn missed_samples_are_a_gap() {
     let state = state(true, true);
     let buffer = page(&state, &view(), theme(Depth::True), 200, 60);
     let snapshot = snapshot(&state, &view(), 200, 60);
@@ -158,7 +158,7 @@ fn hostile_names_do_not_act() {
     let evil = "a\u{1b}[2J\u{9b}31m\r\n\u{202e}live\u{200b}\u{301}\u{4e2d}\u{6587}";
     state.target = Some(TargetState {
         title: evil.to_owned(),
-        trouble: Some(evil.to_owned()),
+        error: Some(evil.to_owned()),
         ..TargetState::default()
     });
     state.swap_devices = vec![evil.to_owned(); 2];
@@ -175,7 +175,7 @@ fn hostile_names_do_not_act() {
 }
 
 #[test]
-fn a_terminal_that_is_too_small_is_told_so() {
+fn a_small_terminal_gets_a_message() {
     for (width, height) in [(59, 24), (80, 15), (20, 3), (1, 1)] {
         let drawn = signs(&page(
             &state(true, true),
@@ -262,7 +262,7 @@ proptest! {
     /// Whatever is pressed on a screen of any size, the page is drawn, and a snapshot that was carried along shows the
     /// same cells as one that is new.
     #[test]
-    fn any_keys_on_any_size_draw_what_a_new_snapshot_draws(
+    fn any_keys_on_any_size_draw_like_a_new_snapshot(
         actions in prop::collection::vec(any_action(), 0..24),
         width in 1_u16..220,
         height in 1_u16..70,

@@ -155,7 +155,7 @@ fn orders_are_given_after_their_questions() {
 }
 
 #[test]
-fn without_a_target_there_is_nothing_to_trim() {
+fn trim_needs_a_target() {
     let state = state(false, true);
     let mut view = View::new("");
     let snapshot = snapshot(&state, &view, 80, 24);

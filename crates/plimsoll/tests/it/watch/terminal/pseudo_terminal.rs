@@ -259,7 +259,7 @@ fn the_page_is_drawn_follows_the_size_and_quits() {
 }
 
 #[test]
-fn keys_do_what_help_says() {
+fn keys_do_as_help_says() {
     let mut terminal = watch(&[]);
     terminal.until_drawn();
     terminal.press("?");
@@ -290,7 +290,7 @@ fn keys_do_what_help_says() {
 }
 
 #[test]
-fn a_signal_ends_it_and_gives_the_terminal_back() {
+fn a_signal_ends_watch_and_restores_the_terminal() {
     for signal in [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT] {
         let mut terminal = watch(&[]);
         terminal.until_drawn();
@@ -301,7 +301,7 @@ fn a_signal_ends_it_and_gives_the_terminal_back() {
 }
 
 #[test]
-fn a_panic_gives_the_terminal_back_before_it_is_told() {
+fn a_panic_restores_the_terminal_before_its_message() {
     if !cfg!(debug_assertions) {
         return;
     }
@@ -341,7 +341,7 @@ fn no_color_sends_no_colour() {
 }
 
 #[test]
-fn where_it_cannot_draw_it_says_what_to_do() {
+fn without_a_terminal_the_error_names_headless() {
     let mut terminal = watch(&[("TERM", "dumb")]);
     assert_eq!(terminal.end(), Some(3));
     terminal.until_text("--headless");
@@ -392,7 +392,7 @@ fn a_program_is_watched_to_its_end_and_its_exit_code_passed_on() {
 }
 
 #[test]
-fn a_recording_is_drawn_and_nothing_can_be_done_to_it() {
+fn a_replay_is_drawn_without_actions() {
     let folder = tempfile::tempdir().expect("a folder");
     let recording = folder.path().join("recording");
     let recorded = plimsoll_testkit::command(PLIMSOLL)
@@ -408,7 +408,7 @@ fn a_recording_is_drawn_and_nothing_can_be_done_to_it() {
     terminal.until("layers", |screen| screen.contents().contains("page cache"));
     for key in ["T", "E", "r", "1"] {
         terminal.press(key);
-        terminal.until_text("This is a recording");
+        terminal.until_text("A replay has no actions");
         terminal.press("\u{1b}");
         terminal.until("no box", |screen| !screen.contents().contains("Esc closes"));
     }
@@ -461,13 +461,15 @@ fn the_target_is_trimmed_after_a_yes_and_only_then() {
     let mut terminal = Terminal::start(OWNED, &[PLIMSOLL, "watch", "--pid", &pid], &[]);
     terminal.until_drawn();
     terminal.press("T");
-    terminal.until_text("out of RAM?");
+    terminal.until_text("reclaim its pages?");
     terminal.press("n");
-    terminal.until("no question", |screen| !screen.contents().contains("out of RAM?"));
+    terminal.until("no question", |screen| {
+        !screen.contents().contains("reclaim its pages?")
+    });
     std::thread::sleep(Duration::from_secs(1));
     assert!(swapped(&pid) < MIB, "a no is a no");
     terminal.press("T");
-    terminal.until_text("out of RAM?");
+    terminal.until_text("reclaim its pages?");
     terminal.press("y");
     terminal.until_text("taken out by process_madvise");
     assert!(swapped(&pid) > 100 * MIB, "{} bytes left", swapped(&pid));

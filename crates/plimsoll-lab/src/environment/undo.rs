@@ -1,0 +1,94 @@
+//! The results of undoing a change.
+
+use std::fmt;
+use std::io;
+
+use serde::Serialize;
+
+/// How a change ended.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Undone {
+    /// Undone now or before.
+    Gone,
+    /// Another program has changed it since; the text says how.
+    NotOurs(String),
+}
+
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub(super) enum UndoError {
+    #[error("cannot {action}: {source}")]
+    System {
+        /// Attempted action; follows "cannot".
+        action: String,
+        source: io::Error,
+    },
+    /// The swap area is on.
+    #[error("cannot reset it: it is in use as swap")]
+    InUse,
+    /// The kernel keeps a swap area on.
+    #[error("cannot turn it off: {0}")]
+    SwapOff(plimsoll_os::Errno),
+    /// RAM has no room for the content of a swap area.
+    #[error("cannot turn it off: RAM has no room for its {used} bytes; end some programs")]
+    NoRoom { used: u64 },
+    /// Signals interrupted every attempt.
+    #[error("cannot turn it off: signals interrupted every swapoff")]
+    Interrupted,
+    /// The swap file was deleted during use.
+    #[error(
+        "cannot turn it off: its file was deleted during use ({errno}), and holds {used} bytes of memory; reboot the \
+         machine"
+    )]
+    Deleted { errno: plimsoll_os::Errno, used: u64 },
+    /// The device exists after its removal.
+    #[error("cannot remove it: it exists after its removal")]
+    Stays,
+    /// The controller is on after it was turned off.
+    #[error("cannot disable it: it stays enabled")]
+    StaysEnabled,
+    /// The empty cgroup cannot be removed.
+    #[error("cannot remove it: it has child cgroups, or the kernel still frees its memory")]
+    Busy,
+    /// The cgroup's processes cannot be moved out.
+    #[error("cannot remove it: processes {0:?} are in it and cannot move out; end them")]
+    Occupied(Vec<u32>),
+    /// The process lives after SIGKILL.
+    #[error("cannot end it: it lives {0} s after SIGKILL")]
+    Unkillable(u64),
+    /// The kernel does not restore the value.
+    #[error("cannot restore `{before}`: the file holds `{found}` after the write")]
+    NotTaken { before: String, found: String },
+}
+
+impl UndoError {
+    /// An error of the system during `action`, which follows "cannot".
+    pub(super) fn system<E: Into<io::Error>>(action: impl Into<String>) -> impl FnOnce(E) -> UndoError {
+        let action = action.into();
+        move |source| UndoError::System {
+            action,
+            source: source.into(),
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Left {
+    pub what: String,
+    pub why: String,
+}
+
+impl fmt::Display for Left {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.what, self.why)
+    }
+}
+
+/// Result of undoing changes.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[must_use]
+pub struct UndoReport {
+    pub undone: Vec<String>,
+    /// Changes that another program has overwritten since; cleanup does not touch them.
+    pub left_alone: Vec<Left>,
+}

@@ -1,0 +1,114 @@
+//! The contents of a report, as plain values.
+
+use serde::Serialize;
+
+use crate::analysis::Group;
+use crate::analysis::groups::Measured;
+use plimsoll_model::recording::model::{Manifest, Results};
+
+/// Everything that the page shows of one run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Page {
+    /// The verdict in a sentence ([`crate::verdict::sentence`]).
+    pub verdict: String,
+    pub manifest: Manifest,
+    pub results: Results,
+    /// The trials that differ in nothing but the repeat, together.
+    pub groups: Vec<Group>,
+    /// Where the memory was before and after the trim, for each of `groups`.
+    pub memory: Vec<MemoryUse>,
+    pub overview: Timeline,
+    /// One per trial that has samples, in the order in which they ran.
+    pub trials: Vec<Timeline>,
+    /// The events that are marked, by time.
+    pub marks: Vec<Mark>,
+}
+
+/// Bytes before and after the trim, over the repeats of a group; `None` where no trial has the figure.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct MemoryUse {
+    pub working_set: [Option<Measured>; 2],
+    pub compressed: [Option<Measured>; 2],
+    pub swap_used: [Option<Measured>; 2],
+}
+
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Timeline {
+    /// The trial it shows; `None` for the whole run.
+    pub trial: Option<String>,
+    /// Seconds since the start of the recording, of each bucket.
+    pub t: Vec<f64>,
+    /// Bytes in each category, mean of the bucket, bottom to top: in every bucket they sum to MemTotal.
+    pub layers: Vec<Series>,
+    /// Bytes used of each swap device.
+    pub swap: Vec<Series>,
+    /// Bytes a second into and out of swap and block devices.
+    pub io: Vec<Series>,
+    /// Faults a second by kind.
+    pub faults: Vec<Series>,
+    /// Pressure stall, percent of time.
+    pub pressure: Vec<Series>,
+    /// CPU by use, percent of all CPUs; idle left out.
+    pub cpu: Vec<Series>,
+}
+
+impl Timeline {
+    /// Downsamples to at most `points` points, each the mean of the known values, or a gap. Drops peaks.
+    pub(crate) fn thinned(&self, points: usize) -> Timeline {
+        let stride = self.t.len().div_ceil(points).max(1);
+        let mean = |values: &[Option<f64>]| {
+            let known: Vec<f64> = values.iter().flatten().copied().collect();
+            (!known.is_empty()).then(|| known.iter().sum::<f64>() / known.len() as f64)
+        };
+        let thin = |list: &[Series]| -> Vec<Series> {
+            let thin = |series: &Series| Series {
+                key: series.key.clone(),
+                label: series.label.clone(),
+                values: series.values.chunks(stride).map(mean).collect(),
+                peaks: Vec::new(),
+            };
+            list.iter().map(thin).collect()
+        };
+        Timeline {
+            trial: self.trial.clone(),
+            t: self.t.iter().copied().step_by(stride).collect(),
+            layers: thin(&self.layers),
+            swap: thin(&self.swap),
+            io: thin(&self.io),
+            faults: thin(&self.faults),
+            pressure: thin(&self.pressure),
+            cpu: thin(&self.cpu),
+        }
+    }
+}
+
+/// One quantity over the buckets of a [`Timeline`].
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Series {
+    pub key: String,
+    pub label: String,
+    /// The mean of each bucket; `None` where no sample was taken: a gap, never interpolated.
+    pub values: Vec<Option<f64>>,
+    /// The greatest of each bucket; empty where a bucket is one sample.
+    pub peaks: Vec<Option<f64>>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Mark {
+    /// Seconds since the start of the recording.
+    pub t: f64,
+    /// The label of the line: the number of a phase (1 fill, 2 trim, 3 restore, 4 release) or the letter of an event of
+    /// the monitor.
+    pub sign: String,
+    pub label: String,
+    pub trial: Option<String>,
+}
+
+impl Page {
+    /// The marks of one trial, by time.
+    pub fn marks_of<'a>(&'a self, trial: &'a str) -> impl Iterator<Item = &'a Mark> {
+        self.marks
+            .iter()
+            .filter(move |mark| mark.trial.as_deref() == Some(trial))
+    }
+}

@@ -1,0 +1,8 @@
+//! Charts and tables as SVG and rows, without knowledge of a workload.
+
+pub(crate) mod bars;
+pub mod palette;
+pub mod panel;
+pub(crate) mod svg;
+pub(crate) mod table;
+pub(crate) mod xy;

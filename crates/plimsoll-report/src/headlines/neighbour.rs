@@ -1,0 +1,21 @@
+//! The effect of a run on other processes.
+
+use crate::analysis::neighbour::{HARMLESS_P99_S, P99};
+use plimsoll_model::quantity::seconds;
+use plimsoll_model::recording::model::Trial;
+
+/// The worst p99 wake-up latency outside of a trial's cgroup; `None` without a probe.
+pub(super) fn sentence(trials: &[Trial]) -> Option<String> {
+    // A failed trial disturbs others as well.
+    let figures = trials.iter().filter_map(|trial| trial.metrics.get(P99));
+    let worst = figures.copied().reduce(f64::max)?;
+    let effect = if worst > HARMLESS_P99_S {
+        "The run disturbed other processes"
+    } else {
+        "The run did not disturb other processes"
+    };
+    Some(format!(
+        "{effect}: p99 wake-up latency outside of the run's cgroup {}.",
+        seconds(worst)
+    ))
+}

@@ -1,0 +1,168 @@
+//! The contention section: the memory of both programs after each request.
+
+use crate::analysis::statistics;
+use crate::analysis::{Group, MetricUnit};
+use crate::contents::Page;
+use crate::drawing::table::{Cell, Table, columns};
+use crate::drawing::xy::{self, Axis, Chart, Line};
+use crate::workloads::contention::{TRIM_START, asks};
+use crate::workloads::section::{Drawing, Section};
+use plimsoll_model::quantity;
+use plimsoll_model::recording::model::Trial;
+
+/// The curves of both programs, each with its colour number.
+const HELD: [(&str, &str, usize); 4] = [
+    ("holder_resident_bytes", "the first, in RAM", 0),
+    ("asker_resident_bytes", "the second, in RAM", 1),
+    ("holder_swapped_bytes", "the first, in swap", 2),
+    ("asker_swapped_bytes", "the second, in swap", 3),
+];
+
+pub(crate) fn section(page: &Page, groups: &[&Group]) -> Option<Section> {
+    let asked: Vec<(&Group, Asks<'_>)> = groups
+        .iter()
+        .map(|group| (*group, Asks(group.counted(&page.results.trials))))
+        .collect();
+    let held = asked.iter().filter_map(|(group, asks)| held(group, asks));
+    let drawings: Vec<Drawing> = held.chain(times(&asked)).collect();
+    if drawings.is_empty() {
+        return None;
+    }
+    Some(Section {
+        id: "contention",
+        title: "Two programs compete for memory",
+        sentence: None,
+        drawings,
+        tables: vec![table(&asked)],
+    })
+}
+
+/// The trials of a group that count.
+struct Asks<'a>(Vec<&'a Trial>);
+
+impl Asks<'_> {
+    /// The largest number of requests of a trial.
+    fn count(&self) -> usize {
+        self.0.iter().map(|trial| asks(trial).len()).max().unwrap_or(0)
+    }
+
+    /// Median of a value of one request over the repeats.
+    fn median(&self, ask: usize, figure: &str) -> Option<f64> {
+        let value = |trial: &&Trial| asks(trial).get(ask)?.figures.get(figure).copied();
+        let values: Vec<f64> = self.0.iter().filter_map(value).collect();
+        statistics::median(&values)
+    }
+
+    /// A value over the requested bytes.
+    fn points(&self, figure: &str) -> Vec<(f64, Option<f64>)> {
+        (0..self.count())
+            .filter_map(|ask| Some((self.median(ask, "asked_bytes")?, self.median(ask, figure))))
+            .collect()
+    }
+}
+
+fn axis(title: &str, unit: MetricUnit) -> Axis {
+    Axis {
+        title: title.to_owned(),
+        unit,
+        log: false,
+    }
+}
+
+fn held(group: &Group, asks: &Asks<'_>) -> Option<Drawing> {
+    let line = |(figure, label, ink): (&str, &str, usize)| Line {
+        label: label.to_owned(),
+        ink,
+        points: asks.points(figure),
+        dots: true,
+        ..Line::default()
+    };
+    let start = group.metrics.get(TRIM_START).map(|start| start.summary.median);
+    let caption = format!("Resident and swapped memory: {}", group.label);
+    let svg = xy::draw(&Chart {
+        title: caption.clone(),
+        x: axis("requested by the second program", MetricUnit::Bytes),
+        y: axis("memory", MetricUnit::Bytes),
+        lines: HELD.into_iter().map(line).collect(),
+        marks: start
+            .map(|at| (at, "trimming starts".to_owned()))
+            .into_iter()
+            .collect(),
+        levels: Vec::new(),
+    })?;
+    Some(Drawing {
+        caption,
+        hint: "Medians over the repeats, after each request. The first program loses memory to the second where its line falls."
+            .to_owned(),
+        svg,
+    })
+}
+
+fn times(asked: &[(&Group, Asks<'_>)]) -> Option<Drawing> {
+    let line = |(ink, (group, asks)): (usize, &(&Group, Asks<'_>))| Line {
+        label: group.label.clone(),
+        ink,
+        points: asks.points("ask_s"),
+        dots: true,
+        ..Line::default()
+    };
+    let caption = "Time of a request".to_owned();
+    let svg = xy::draw(&Chart {
+        title: caption.clone(),
+        x: axis("requested by the second program", MetricUnit::Bytes),
+        y: axis("time of the request", MetricUnit::Seconds),
+        lines: asked.iter().enumerate().map(line).collect(),
+        marks: Vec::new(),
+        levels: Vec::new(),
+    })?;
+    Some(Drawing {
+        caption,
+        hint: "All requests have the same size: the time beyond that of the first ones is spent waiting for reclaim."
+            .to_owned(),
+        svg,
+    })
+}
+
+/// A row for each ask of each group.
+fn table(asked: &[(&Group, Asks<'_>)]) -> Table {
+    const FIGURES: [&str; 7] = [
+        "asked_bytes",
+        "demand_percent",
+        "holder_resident_bytes",
+        "holder_swapped_bytes",
+        "asker_resident_bytes",
+        "asker_swapped_bytes",
+        "ask_s",
+    ];
+    let row = |group: &Group, asks: &Asks<'_>, ask: usize| {
+        let cell = |figure: &str| {
+            let shown = |value| Cell::number(value, quantity::metric(figure, value));
+            asks.median(ask, figure).map_or_else(Cell::missing, shown)
+        };
+        let mut cells = vec![
+            Cell::text(&group.label),
+            Cell::number((ask + 1) as f64, (ask + 1).to_string()),
+        ];
+        cells.extend(FIGURES.map(cell));
+        cells
+    };
+    let rows = asked
+        .iter()
+        .flat_map(|(group, asks)| (0..asks.count()).map(move |ask| row(group, asks, ask)));
+    Table {
+        id: "asks",
+        title: "Asks",
+        rows: rows.collect(),
+        columns: columns(&[
+            ("Group", false),
+            ("Ask", true),
+            ("Asked for", true),
+            ("Both, of the limit", true),
+            ("First in RAM", true),
+            ("First in swap", true),
+            ("Second in RAM", true),
+            ("Second in swap", true),
+            ("Took", true),
+        ]),
+    }
+}

@@ -1,0 +1,281 @@
+//! The loadline section: useful work over load, and its cost.
+
+use crate::analysis::{Group, MetricUnit};
+use crate::contents::Page;
+use crate::drawing::table::{Cell, Table, columns};
+use crate::drawing::xy::{self, Axis, Chart, Line};
+use crate::workloads::loadline::{KNEE, Spread, curve, measured};
+use crate::workloads::section::{Drawing, Section};
+use plimsoll_model::latency::Latencies;
+use plimsoll_model::quantity::significant;
+use plimsoll_model::recording::model::{Phase, Trial};
+use plimsoll_model::scenario::workloads::loadline::CARRIED;
+use plimsoll_model::scenario::workloads::loadline::finding::{
+    CPU_SYSTEM, CPU_WAIT, EARLY_KILLS, HARD_FAULTS, KILLED, LOAD, NET, PSI_SOME, RAM_LOAD, RESIDENT, STORE,
+    SWAPPED, VISITS,
+};
+
+/// Loads with a drawn latency distribution: every trial measures them first.
+const SHOWN_LOADS: [f64; 5] = [0.5, 1.0, 1.5, 2.0, 3.0];
+/// Percentiles are drawn at one visit in this many, in steps of a third of a decade.
+const RAREST: [f64; 14] = [
+    1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1e3, 2e3, 5e3, 1e4, 1e5,
+];
+/// Values drawn over the load besides useful work: name, title, meaning, logarithmic axis.
+const DRAWN: [(&str, &str, &str, bool); 7] = [
+    (
+        "p50_s",
+        "Median latency over load",
+        "Median of all due visits, including those that queue behind a slow one",
+        true,
+    ),
+    (
+        "p99_s",
+        "p99 latency over load",
+        "99th percentile of all due visits, including those that queue behind a slow one",
+        true,
+    ),
+    (
+        "p999_s",
+        "p99.9 latency over load",
+        "99.9th percentile of all due visits, including those that queue behind a slow one",
+        true,
+    ),
+    ("max_s", "Maximum latency over load", "The slowest visit", true),
+    (
+        HARD_FAULTS,
+        "Major faults over load",
+        "Faults that decompress a page or read it from a device",
+        false,
+    ),
+    (
+        CPU_SYSTEM,
+        "CPU time in the kernel over load",
+        "Percent of one CPU: page faults and direct reclaim of the worker",
+        false,
+    ),
+    (
+        PSI_SOME,
+        "Pressure over load",
+        "Share of time in which a task waits for memory (PSI some): of the cgroup with cgroup v2, otherwise of the whole machine",
+        false,
+    ),
+];
+
+pub(crate) fn section(page: &Page, groups: &[&Group]) -> Option<Section> {
+    let groups: Vec<(&Group, Vec<&Trial>)> = groups
+        .iter()
+        .map(|group| (*group, group.counted(&page.results.trials)))
+        .collect();
+    let mut drawings: Vec<Drawing> = useful_work(&groups).into_iter().collect();
+    for (figure, title, meaning, log) in DRAWN {
+        drawings.extend(over_load(&groups, figure, title, meaning, log));
+    }
+    drawings.extend(
+        groups
+            .iter()
+            .filter_map(|(group, trials)| percentiles(group, trials)),
+    );
+    Some(Section {
+        id: "loadline",
+        title: "Load line",
+        sentence: None,
+        drawings,
+        tables: vec![points(page, &groups)],
+    })
+}
+
+/// One line of a value over the load.
+fn line(label: &str, ink: usize, spread: &[Spread]) -> Line {
+    Line {
+        label: label.to_owned(),
+        ink,
+        points: spread.iter().map(|at| (at.load, Some(at.median))).collect(),
+        dots: true,
+        band: spread.iter().map(|at| (at.load, at.min, at.max)).collect(),
+        behind: Vec::new(),
+    }
+}
+
+fn lines(groups: &[(&Group, Vec<&Trial>)], figure: &str) -> Vec<Line> {
+    let of_group = |(ink, (group, trials)): (usize, &(&Group, Vec<&Trial>))| {
+        line(&group.label, ink, &curve(trials, figure))
+    };
+    groups.iter().enumerate().map(of_group).collect()
+}
+
+fn load_axis() -> Axis {
+    Axis {
+        title: "load: size over limit".to_owned(),
+        unit: MetricUnit::Ratio,
+        log: false,
+    }
+}
+
+fn useful_work(groups: &[(&Group, Vec<&Trial>)]) -> Option<Drawing> {
+    let mark = |(group, _): &(&Group, Vec<&Trial>)| {
+        let knee = group.metrics.get(KNEE)?.summary.median;
+        Some((knee, format!("{} {}\u{d7}", group.label, significant(knee))))
+    };
+    let chart = Chart {
+        title: "Useful work over load".to_owned(),
+        x: load_axis(),
+        y: Axis {
+            title: "useful work relative to load 0.5".to_owned(),
+            unit: MetricUnit::Ratio,
+            log: false,
+        },
+        lines: lines(groups, VISITS),
+        marks: groups.iter().filter_map(mark).collect(),
+        levels: vec![(CARRIED, "half".to_owned())],
+    };
+    Some(Drawing {
+        caption: "Useful work over load".to_owned(),
+        hint: "Visits of pages a second, without the time that the worker waited for a CPU that others used, as a share of \
+               those at load 0.5. Where a line falls under half is its load line. A line that ends at 0 ends \
+               with a kill. Bands show the spread of the repeats."
+            .to_owned(),
+        svg: xy::draw(&chart)?,
+    })
+}
+
+fn over_load(
+    groups: &[(&Group, Vec<&Trial>)],
+    figure: &str,
+    title: &str,
+    meaning: &str,
+    log: bool,
+) -> Option<Drawing> {
+    let chart = Chart {
+        title: title.to_owned(),
+        x: load_axis(),
+        y: Axis {
+            title: figure
+                .rsplit_once('_')
+                .map_or(figure, |(name, _)| name)
+                .replace('_', " "),
+            unit: MetricUnit::of_name(figure),
+            log,
+        },
+        lines: lines(groups, figure),
+        marks: Vec::new(),
+        levels: Vec::new(),
+    };
+    Some(Drawing {
+        caption: title.to_owned(),
+        hint: format!("{meaning}. Bands show the spread of the repeats."),
+        svg: xy::draw(&chart)?,
+    })
+}
+
+/// Latency over how rare it is, at some loads, over all repeats of a group.
+fn percentiles(group: &Group, trials: &[&Trial]) -> Option<Drawing> {
+    let line = |(ink, load): (usize, f64)| {
+        let mut all = Latencies::new();
+        let of_load = |phase: &&Phase| phase.figures.get(LOAD) == Some(&load);
+        for text in trials
+            .iter()
+            .filter_map(|trial| measured(trial).into_iter().find(of_load))
+            .filter_map(|phase| phase.latency.as_deref())
+        {
+            // A histogram that cannot be read is one fewer.
+            if let Ok(one) = Latencies::from_text(text) {
+                all.merge(&one);
+            }
+        }
+        let point = |one_in: f64| {
+            let ns = all.percentile(100.0 * (1.0 - 1.0 / one_in))?;
+            // Of fewer visits than that, the rarest is not known.
+            (all.count() as f64 >= one_in).then_some((one_in, Some(ns as f64 / 1e9)))
+        };
+        Line {
+            label: format!("load {load}"),
+            ink,
+            points: RAREST.into_iter().filter_map(point).collect(),
+            ..Line::default()
+        }
+    };
+    let chart = Chart {
+        title: format!("Latencies of {}", group.label),
+        x: Axis {
+            title: "one visit in N takes longer".to_owned(),
+            unit: MetricUnit::Count,
+            log: true,
+        },
+        y: Axis {
+            title: "latency".to_owned(),
+            unit: MetricUnit::Seconds,
+            log: true,
+        },
+        lines: SHOWN_LOADS.into_iter().enumerate().map(line).collect(),
+        marks: Vec::new(),
+        levels: Vec::new(),
+    };
+    Some(Drawing {
+        caption: format!("Latency distribution of {}", group.label),
+        hint:
+            "100 on the horizontal axis is p99, 1000 is p99.9: of all due visits, including those that queue \
+               behind a slow one."
+                .to_owned(),
+        svg: xy::draw(&chart)?,
+    })
+}
+
+fn points(page: &Page, groups: &[(&Group, Vec<&Trial>)]) -> Table {
+    const FIGURES: [(&str, &str); 14] = [
+        ("Visits", VISITS),
+        ("p50", "p50_s"),
+        ("p99", "p99_s"),
+        ("p99.9", "p999_s"),
+        ("Max", "max_s"),
+        ("Net visit", NET),
+        ("Hard faults", HARD_FAULTS),
+        ("Kernel CPU", CPU_SYSTEM),
+        ("PSI some", PSI_SOME),
+        ("Resident", RESIDENT),
+        ("Swapped", SWAPPED),
+        ("Store", STORE),
+        ("CPU wait", CPU_WAIT),
+        ("Early kills", EARLY_KILLS),
+    ];
+    let row = |trial: &Trial, phase: &Phase| {
+        let figure = |name: &str| phase.figures.get(name).copied();
+        let number = |value: Option<f64>| match value {
+            Some(value) => Cell::number(value, significant(value)),
+            None => Cell::missing(),
+        };
+        let mut row = vec![
+            Cell::text(&trial.id),
+            number(figure(LOAD)),
+            number(figure(RAM_LOAD)),
+        ];
+        row.extend(FIGURES.iter().map(|(_, name)| Cell::metric(name, figure(name))));
+        row.push(Cell::text(match figure(KILLED) {
+            Some(killed) if killed > 0.0 => "killed",
+            _ => "",
+        }));
+        row
+    };
+    let ids: Vec<&String> = groups.iter().flat_map(|(group, _)| &group.trials).collect();
+    let trials = page
+        .results
+        .trials
+        .iter()
+        .filter(|trial| ids.contains(&&trial.id));
+    let rows = trials.flat_map(|trial| {
+        let phases = trial
+            .phases
+            .iter()
+            .filter(|phase| phase.figures.contains_key(LOAD));
+        phases.map(move |phase| row(trial, phase))
+    });
+    let mut titles = vec![("Trial", false), ("Load", true), ("Load by RAM", true)];
+    titles.extend(FIGURES.map(|(title, _)| (title, true)));
+    titles.push(("End", false));
+    Table {
+        id: "points",
+        title: "Every point",
+        rows: rows.collect(),
+        columns: columns(&titles),
+    }
+}

@@ -1,0 +1,27 @@
+//! The section of the report for a workload: its sentence, its drawings, its tables.
+
+use crate::drawing::table::Table;
+
+/// The section of a workload.
+pub(crate) struct Section {
+    pub(crate) id: &'static str,
+    pub(crate) title: &'static str,
+    /// The result in a sentence; the report fills it in.
+    pub(crate) sentence: Option<String>,
+    /// The drawings, the headline one first.
+    pub(crate) drawings: Vec<Drawing>,
+    pub(crate) tables: Vec<Table>,
+}
+
+impl Section {
+    /// With two drawings per row, an odd number gives the first, headline one a row of its own.
+    pub(crate) fn has_odd_drawings(&self) -> bool {
+        self.drawings.len() % 2 == 1
+    }
+}
+
+pub(crate) struct Drawing {
+    pub(crate) caption: String,
+    pub(crate) hint: String,
+    pub(crate) svg: String,
+}

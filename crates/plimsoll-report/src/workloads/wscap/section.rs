@@ -1,0 +1,368 @@
+//! The wscap section: slowdown over size / cap, scans over time, resident memory, CPU profile.
+
+use std::collections::BTreeMap;
+
+use crate::analysis::{Group, MetricUnit};
+use crate::contents::Page;
+use crate::drawing::table::{Cell, Table, columns};
+use crate::drawing::xy::{self, Axis, Chart, Line};
+use crate::workloads::section::{Drawing, Section};
+use crate::workloads::wscap::{
+    CAPPED_SCANS, CPU_SLOWDOWN, EMPTIED_SLOWDOWN, FAULT_PATH, FAULTS, REFILL, RESIDENT_MAX, RESIDENT_MIN,
+    SLOWDOWN, SYSTEM_CPU, UNCAPPED_SCANS, load,
+};
+use plimsoll_model::quantity;
+use plimsoll_model::recording::model::Trial;
+use plimsoll_model::scenario::Wscap;
+
+/// Size over cap of the original; the report shows details of the nearest load.
+const ORIGINAL_LOAD: f64 = 2.0;
+/// Slowdown of the original, typical and worst.
+const ORIGINAL_SLOWDOWNS: [(f64, &str); 2] = [(250.0, "original: 250×"), (800.0, "at worst: 800×")];
+/// The scanning phases in their order, with their titles.
+const SCANNED: [(&str, &str); 3] = [
+    ("uncapped", "uncapped"),
+    ("capped", "capped"),
+    ("emptied", "emptied once"),
+];
+
+pub(crate) fn section(page: &Page, groups: &[&Group]) -> Option<Section> {
+    let measured: Vec<Series<'_>> = groups
+        .iter()
+        .filter_map(|group| Series::of(group, &page.results.trials))
+        .collect();
+    let distance = |series: &Series<'_>| (series.load / ORIGINAL_LOAD).ln().abs();
+    let shown = measured
+        .iter()
+        .min_by(|a, b| distance(a).total_cmp(&distance(b)))?
+        .load;
+    let detailed: Vec<&Series<'_>> = measured.iter().filter(|series| series.load == shown).collect();
+    Some(Section {
+        id: "wscap",
+        title: "A cap on the working set",
+        sentence: None,
+        drawings: [slowdown(&measured), over_time(&detailed, shown)]
+            .into_iter()
+            .flatten()
+            .collect(),
+        tables: [Some(figures(&measured)), profile(&detailed)]
+            .into_iter()
+            .flatten()
+            .collect(),
+    })
+}
+
+/// A group with its trials that count.
+struct Series<'a> {
+    group: &'a Group,
+    load: f64,
+    trials: Vec<&'a Trial>,
+}
+
+impl<'a> Series<'a> {
+    fn of(group: &'a Group, trials: &'a [Trial]) -> Option<Series<'a>> {
+        Some(Series {
+            group,
+            load: load(&group.params)?,
+            trials: group.counted(trials),
+        })
+    }
+
+    fn param(&self, name: &str) -> &str {
+        self.group.params.get(name).map_or("", String::as_str)
+    }
+
+    /// The key of a line: all parameters except the load.
+    fn line(&self) -> String {
+        let words = [
+            self.group.subject.as_str(),
+            self.param("class"),
+            self.param("cap-by"),
+        ];
+        words.join(" ")
+    }
+
+    fn median(&self, metric: &str) -> Option<f64> {
+        Some(self.group.metrics.get(metric)?.summary.median)
+    }
+
+    /// Bytes of the cap.
+    fn cap(&self) -> Option<f64> {
+        let size: f64 = self.param("size").parse().ok()?;
+        Some(size / self.load)
+    }
+}
+
+/// Slowdown over size / cap, a line for each subject and mechanism.
+fn slowdown(measured: &[Series<'_>]) -> Option<Drawing> {
+    let mut lines: BTreeMap<String, Vec<&Series<'_>>> = BTreeMap::new();
+    for series in measured {
+        lines.entry(series.line()).or_default().push(series);
+    }
+    let lines = lines.into_iter().enumerate().map(|(ink, (label, mut series))| {
+        series.sort_by(|a, b| a.load.total_cmp(&b.load));
+        let spread = |series: &&Series<'_>| {
+            let interval = series.group.metrics.get(SLOWDOWN)?.summary.interval;
+            Some((series.load, interval.low, interval.high))
+        };
+        Line {
+            label,
+            ink,
+            points: series
+                .iter()
+                .map(|series| (series.load, series.median(SLOWDOWN)))
+                .collect(),
+            dots: true,
+            band: series.iter().filter_map(spread).collect(),
+            behind: Vec::new(),
+        }
+    });
+    let chart = Chart {
+        title: "Slowdown of a scan over size / cap".to_owned(),
+        x: Axis {
+            title: "size / cap".to_owned(),
+            unit: MetricUnit::Ratio,
+            log: false,
+        },
+        y: Axis {
+            title: "slowdown".to_owned(),
+            unit: MetricUnit::Ratio,
+            log: true,
+        },
+        lines: lines.collect(),
+        marks: vec![(1.0, "cap = size".to_owned())],
+        levels: ORIGINAL_SLOWDOWNS
+            .map(|(slowdown, words)| (slowdown, words.to_owned()))
+            .into(),
+    };
+    Some(Drawing {
+        caption: "Slowdown of a scan under a cap".to_owned(),
+        hint:
+            "Scans per second without the cap over scans per second under it, medians of the repeats with their \
+               interval. 1 is no slowdown; each step upwards is a factor. The original was measured at 2."
+                .to_owned(),
+        svg: xy::draw(&chart)?,
+    })
+}
+
+/// Scans a second over time at one load: without the cap, under it, and after the working set was emptied once.
+fn over_time(detailed: &[&Series<'_>], load: f64) -> Option<Drawing> {
+    let mut marks = Vec::new();
+    let lines: Vec<Line> = detailed
+        .iter()
+        .enumerate()
+        .map(|(ink, series)| {
+            let mut curves = series.trials.iter().map(|trial| {
+                let (points, starts) = curve(trial);
+                if marks.len() < starts.len() {
+                    marks = starts;
+                }
+                points
+            });
+            Line {
+                label: series.line(),
+                ink,
+                points: curves.next().unwrap_or_default(),
+                behind: curves.collect(),
+                ..Line::default()
+            }
+        })
+        .collect();
+    let chart = Chart {
+        title: format!("Scans per second over time at size / cap {load}"),
+        x: Axis {
+            title: "seconds of scanning".to_owned(),
+            unit: MetricUnit::Seconds,
+            log: false,
+        },
+        y: Axis {
+            title: "scans per second".to_owned(),
+            unit: MetricUnit::PerSecond,
+            log: true,
+        },
+        lines,
+        marks,
+        levels: Vec::new(),
+    };
+    Some(Drawing {
+        caption: format!("Scans per second over time, size / cap {load}"),
+        hint: "Three stretches one after the other, without what is between them: without the cap, under it, and \
+               after the cap is gone and everything was trimmed once. The first repeat of each group, the others \
+               pale behind it."
+            .to_owned(),
+        svg: xy::draw(&chart)?,
+    })
+}
+
+/// A curve: scans a second by seconds of scanning.
+type Curve = Vec<(f64, Option<f64>)>;
+
+/// The rates of a trial's phases one after the other, with the places where they begin.
+fn curve(trial: &Trial) -> (Curve, Vec<(f64, String)>) {
+    let (mut points, mut starts, mut at) = (Vec::new(), Vec::new(), 0.0);
+    for (phase, words) in SCANNED {
+        let Some(rates) = trial.lists.get(&format!("{phase}_scans_per_s")) else {
+            continue;
+        };
+        starts.push((at, words.to_owned()));
+        // A point without a value breaks the line between two phases.
+        points.push((at, None));
+        for rate in rates {
+            points.push((at + Wscap::RATE_INTERVAL_S / 2.0, Some(*rate)));
+            at += Wscap::RATE_INTERVAL_S;
+        }
+    }
+    (points, starts)
+}
+
+fn figures(measured: &[Series<'_>]) -> Table {
+    const METRICS: [&str; 11] = [
+        SLOWDOWN,
+        CPU_SLOWDOWN,
+        UNCAPPED_SCANS,
+        CAPPED_SCANS,
+        FAULT_PATH,
+        SYSTEM_CPU,
+        FAULTS,
+        RESIDENT_MIN,
+        RESIDENT_MAX,
+        REFILL,
+        EMPTIED_SLOWDOWN,
+    ];
+    let row = |series: &Series<'_>| {
+        let number = |value: Option<f64>, text: fn(f64) -> String| {
+            value.map_or_else(Cell::missing, |value| Cell::number(value, text(value)))
+        };
+        let mut cells = vec![
+            Cell::text(&series.group.label),
+            number(Some(series.load), |load| load.to_string()),
+            number(series.cap(), quantity::bytes),
+            Cell::text(series.param("mechanism")),
+        ];
+        cells.extend(METRICS.iter().map(|name| {
+            series.median(name).map_or_else(Cell::missing, |value| {
+                Cell::number(value, quantity::metric(name, value))
+            })
+        }));
+        cells
+    };
+    Table {
+        id: "wscap-figures",
+        title: "Capped scans",
+        columns: columns(&[
+            ("Group", false),
+            ("Size / cap", true),
+            ("Cap", true),
+            ("Capped by", false),
+            ("Slowdown", true),
+            ("In CPU time", true),
+            ("Uncapped", true),
+            ("Capped", true),
+            ("CPU in faults", true),
+            ("System CPU", true),
+            ("Faults per scan", true),
+            ("Least resident", true),
+            ("Most resident", true),
+            ("First scan when emptied", true),
+            ("Slowdown when emptied once", true),
+        ]),
+        rows: measured.iter().map(row).collect(),
+    }
+}
+
+/// CPU profile of capped scans; `None` without one.
+fn profile(detailed: &[&Series<'_>]) -> Option<Table> {
+    let rows: Vec<Vec<Cell>> = detailed
+        .iter()
+        .flat_map(|series| {
+            let shares = mean_shares(&series.trials);
+            shares.into_iter().map(|(name, percent)| {
+                vec![
+                    Cell::text(&series.group.label),
+                    Cell::text(name),
+                    Cell::number(percent, quantity::metric("_percent", percent)),
+                ]
+            })
+        })
+        .collect();
+    (!rows.is_empty()).then(|| Table {
+        id: "wscap-profile",
+        title: "CPU time of capped scans",
+        columns: columns(&[("Group", false), ("Kernel function", false), ("Share", true)]),
+        rows,
+    })
+}
+
+/// Functions with their share of the CPU time of capped scans in percent, the mean of the trials that have a profile,
+/// largest first. A function that a trial does not name had less than those that it names, and counts as 0.
+fn mean_shares(trials: &[&Trial]) -> Vec<(String, f64)> {
+    let profiles: Vec<&Vec<(String, f64)>> = trials
+        .iter()
+        .flat_map(|trial| &trial.phases)
+        .filter(|phase| phase.name == "capped" && !phase.profile.is_empty())
+        .map(|phase| &phase.profile)
+        .collect();
+    let mut sums: BTreeMap<&str, f64> = BTreeMap::new();
+    for (name, percent) in profiles.iter().copied().flatten() {
+        *sums.entry(name).or_default() += percent;
+    }
+    let mut shares: Vec<(String, f64)> = sums
+        .into_iter()
+        .map(|(name, sum)| (name.to_owned(), sum / profiles.len() as f64))
+        .collect();
+    shares.sort_by(|a, b| b.1.total_cmp(&a.1));
+    shares
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use plimsoll_model::recording::model::Phase;
+
+    fn trial(lists: &[(&str, &[f64])], profile: &[(&str, f64)]) -> Trial {
+        let capped = Phase {
+            name: "capped".to_owned(),
+            profile: profile
+                .iter()
+                .map(|(name, share)| ((*name).to_owned(), *share))
+                .collect(),
+            ..Phase::default()
+        };
+        let lists = lists.iter();
+        Trial {
+            lists: lists
+                .map(|(name, values)| ((*name).to_owned(), values.to_vec()))
+                .collect(),
+            ..Trial::made_up("wscap", vec![capped])
+        }
+    }
+
+    #[test]
+    fn stretches_follow_one_another_and_are_not_joined() {
+        let trial = trial(
+            &[
+                ("uncapped_scans_per_s", &[900.0, 1000.0]),
+                ("capped_scans_per_s", &[7.0]),
+            ],
+            &[],
+        );
+        let (points, starts) = curve(&trial);
+        let values: Vec<Option<f64>> = points.iter().map(|(_, value)| *value).collect();
+        assert_eq!(values, [None, Some(900.0), Some(1000.0), None, Some(7.0)]);
+        assert!(points.windows(2).all(|pair| pair[0].0 <= pair[1].0));
+        assert_eq!(starts.len(), 2);
+        assert!(starts[1].0 > 0.19 && starts[1].0 < 0.21 && starts[1].1 == "capped");
+    }
+
+    #[test]
+    fn shares_are_means_over_the_trials_that_have_a_profile() {
+        let with = |profile: &[(&str, f64)]| trial(&[], profile);
+        let trials = [
+            with(&[("lz4", 30.0), ("lock", 10.0)]),
+            with(&[("lz4", 50.0)]),
+            with(&[]),
+        ];
+        let shares = mean_shares(&trials.iter().collect::<Vec<_>>());
+        assert_eq!(shares, [("lz4".to_owned(), 40.0), ("lock".to_owned(), 5.0)]);
+    }
+}
