@@ -317,7 +317,12 @@ fn stuck_clients_are_passed() -> bool {
         .collect();
     let mut reader = served.events(&[]);
     let history = reader.until(|event| event.name == "history");
-    let mut told: Vec<u64> = history.expect("a history").rows().iter().map(|row| time_of(row)).collect();
+    let mut told: Vec<u64> = history
+        .expect("a history")
+        .rows()
+        .iter()
+        .map(|row| time_of(row))
+        .collect();
     let (until, mut silent) = (told.len() + 1000, 0);
     while told.len() < until {
         let event = reader.next().expect("events go on");
