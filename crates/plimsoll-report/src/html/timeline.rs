@@ -21,6 +21,8 @@ const COLUMN: f64 = 2.25;
 const LABEL_ROOM: f64 = 13.0;
 /// Pixels that each mark needs on average: with fewer, the lines would hide the curves.
 const MARK_ROOM: f64 = 10.0;
+/// Pixels from the number of a mark to that of the next one.
+const DISC_ROOM: f64 = 17.0;
 /// Share of the most room that is as good as the most.
 const NEARLY: f64 = 0.97;
 /// Width of an entry in a panel's key, and letters that fit into it.
@@ -108,17 +110,21 @@ pub(crate) fn draw(
     }
     draw_time(&mut out, axis, y);
     let mut free_from = f64::NEG_INFINITY;
+    // Among many marks, those without room for a number are left out: their lines would hide the curves.
     let crowded = marks.len() as f64 * MARK_ROOM > axis.right() - LEFT;
-    for mark in marks.iter().filter(|_| !crowded) {
+    for mark in marks {
         let x = axis.x(mark.t);
-        let _ = write!(
-            out,
-            r#"<path class="mark" transform="translate({})" d="{lines}"/>"#,
-            svg::coordinate(x)
-        );
-        if x >= free_from {
+        let has_room = x >= free_from;
+        if has_room || !crowded {
+            let _ = write!(
+                out,
+                r#"<path class="mark" transform="translate({})" d="{lines}"/>"#,
+                svg::coordinate(x)
+            );
+        }
+        if has_room {
             out += &svg::disc(x, TOP - 8.0, &mark.sign);
-            free_from = x + 17.0;
+            free_from = x + DISC_ROOM;
         }
     }
     out += "</svg>";
