@@ -1,7 +1,7 @@
 //! zram devices: a new one where the kernel can add one, a free one otherwise.
 //!
 //! Invariant: a device that has a size, is open or swapped to by others is never configured, reset or removed. Checked by
-//! `a_device_that_somebody_else_took_over_is_left_to_them`.
+//! `a_device_that_another_process_took_over_stays`.
 
 use std::io;
 use std::path::Path;

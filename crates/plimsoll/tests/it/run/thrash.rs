@@ -51,10 +51,11 @@ fn consumers_start_one_after_the_other_write_and_end_together() {
         "Responsiveness",
         "Fairness",
         "Distinct pages a cycle",
-        "as before",
     ] {
         assert!(page.contains(words), "the page lacks `{words}`");
     }
+    let recovery = ["the machine recovered ", "the machine did not recover within "];
+    assert!(recovery.iter().any(|words| page.contains(words)), "no recovery");
 }
 
 /// Starts 0.4 s apart, the common end 2 s after the first start, as many sleeps as cycles or one less.
