@@ -97,7 +97,10 @@ fn a_dead_wakeup_probe_is_a_warning_and_is_replaced() {
     let ended = started.finish();
     ended.assert_went_well();
     let warnings = ended.results["warnings"].to_string();
-    assert!(warnings.contains("cannot measure the neighbour's wake-up latency: "), "{warnings}");
+    assert!(
+        warnings.contains("cannot measure the neighbour's wake-up latency: "),
+        "{warnings}"
+    );
     assert!(ended.trials()[0]["metrics"]["neighbour_p99_s"].is_null());
     assert!(wakeup(&ended.trials()[1])[1] > 0.0);
 }
