@@ -110,8 +110,8 @@ impl Gauge {
 impl Scale {
     /// `rate`, in units of the counter a second, as it is shown.
     ///
-    /// Counters of time move in clock ticks, so that a short interval can seem to hold more than its time: what cannot
-    /// be more than all of it ends at 100%.
+    /// Counters of time move in clock ticks, so that a short interval can seem to hold more than its time. Shares of
+    /// time are cut off at 100%.
     pub fn apply(self, rate: f64, machine: Machine) -> f64 {
         match self {
             Scale::One => rate,

@@ -9,8 +9,8 @@ pub use two_samples::{
     MIN_OF_EACH, MedianRatio, SIGNIFICANCE, can_tell, holm, least_p, mann_whitney, median_ratio,
 };
 
-/// Repeats below which no interval of 95% exists: with five, even minimum to maximum holds the median of what was
-/// drawn from only with a probability of 1 - 2 * 0.5^5 = 93.75%.
+/// Repeats below which no interval of 95% exists: with five, even minimum to maximum contains the population's
+/// median only with a probability of 1 - 2 * 0.5^5 = 93.75%.
 pub const MIN_FOR_INTERVAL: usize = 6;
 /// Resamples of the bootstrap. The 2.5% tails then hold 50 resamples each.
 pub const RESAMPLES: usize = 2000;
