@@ -16,14 +16,14 @@ pub(super) const FIRST: &[Key] = &[
         "workload",
         Kind::Workload,
         Preset::Text("compression"),
-        "what the worker processes do",
+        "the work of the worker processes",
     )
     .single(),
     key(
         "subject",
         Kind::Subject,
         Preset::Text("zram"),
-        "what is tested: where trimmed pages go",
+        "the place of trimmed pages, which is under test",
     ),
 ];
 
@@ -123,7 +123,7 @@ pub(super) const CLASS: Key = key(
     "class",
     Kind::Class,
     Preset::Text("random"),
-    "what the memory is filled with",
+    "the content of the memory",
 );
 
 /// Bytes that the workers fill, where no other key says so.

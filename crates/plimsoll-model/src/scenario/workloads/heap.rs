@@ -136,14 +136,14 @@ pub(in crate::scenario) const KEYS: &[Key] = &[
         "subject",
         Kind::Subject,
         Preset::Text(INSTALLED),
-        "what is tested, an allocator: a name, the path of a library after `preload=`, or `installed`, which stands for \
+        "the allocator under test: a name, the path of a library after `preload=`, or `installed`, which stands for \
          all that the machine has",
     ),
     key(
         "heap-load",
         Kind::Choice(HeapLoad::NAMES),
         Preset::Text("replacement"),
-        "what the worker does to its heap",
+        "the worker's load on its heap",
     ),
     key(
         "threads",

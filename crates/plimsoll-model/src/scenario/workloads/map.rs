@@ -212,7 +212,7 @@ pub(in crate::scenario) const KEYS: &[Key] = &[
         "touch",
         Kind::Choice(Touch::NAMES),
         Preset::Text("whole"),
-        "what of the memory is written: every byte, or one in each 64 or 4 KiB",
+        "the bytes that the worker writes: every byte, or one in each 64 or 4 KiB",
     ),
     shared_keys::hold("the longest wait for memory to be back"),
 ];

@@ -105,7 +105,7 @@ pub(in crate::scenario) const KEYS: &[Key] = &[
         "cap-by",
         Kind::Choice(CapBy::NAMES),
         Preset::Text("limit"),
-        "what holds the worker to its cap",
+        "the mechanism that enforces the cap",
     ),
     shared_keys::duration("seconds of each measured stretch"),
     shared_keys::hold("rest after fill and after the cap"),
