@@ -9,7 +9,7 @@ use std::vec::Vec;
 use super::*;
 use crate::bucket::BUCKETS;
 use crate::numbers::Numbers;
-use crate::seen_lock::lock;
+use crate::seen_lock::{join, lock};
 use plimsoll_testkit::rseq;
 use plimsoll_testkit::this_program;
 
@@ -257,15 +257,16 @@ fn tokens_are_neither_doubled_nor_lost() {
         let spare = Mutex::new((1..=TOKENS).collect::<Vec<_>>());
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
-            for _ in 0..threads {
-                scope.spawn(|| hammer(&set, bucket, &owned, &spare, &stop));
-            }
+            let workers: Vec<_> = (0..threads)
+                .map(|_| scope.spawn(|| hammer(&set, bucket, &owned, &spare, &stop)))
+                .collect();
             let start = std::time::Instant::now();
             while start.elapsed() < Duration::from_millis(400) {
                 flush(&set, bucket, &owned, &spare);
                 std::thread::sleep(Duration::from_micros(300));
             }
             stop.store(true, Ordering::Relaxed);
+            join(workers);
         });
         flush(&set, bucket, &owned, &spare);
         let mut left = spare.into_inner().unwrap();

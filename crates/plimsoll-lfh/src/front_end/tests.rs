@@ -16,7 +16,7 @@ use crate::affinity::{Header, SHARED};
 use crate::front_end::flush::Idle;
 use crate::numbers::Numbers;
 use crate::remote_free::SubsegmentState;
-use crate::seen_lock::lock;
+use crate::seen_lock::{join, lock};
 use crate::settings;
 use crate::subsegment::{PAGE, Subsegment};
 use plimsoll_testkit::this_program;
@@ -389,38 +389,43 @@ fn threads_share_blocks_and_none_is_lost() {
     let shared: Vec<std::sync::Mutex<Vec<(usize, u64)>>> = (0..THREADS).map(|_| Default::default()).collect();
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        for thread in 0..THREADS {
-            let (ends, shared, stop) = (&ends, &shared, &stop);
-            scope.spawn(move || {
-                let mut numbers = Numbers(0x9E37_79B9 + thread as u64);
-                let mut mine: Vec<(usize, u64)> = Vec::new();
-                while !stop.load(Ordering::Relaxed) {
-                    let state = numbers.next();
-                    if state.is_multiple_of(64) {
-                        // To the next thread, which frees them.
-                        lock(&shared[(thread + 1) % THREADS]).append(&mut mine);
-                    } else if state & 1 == 0 && mine.len() < 2000 {
-                        let bucket = Bucket::for_size((state >> 20) as usize % 1500).unwrap();
-                        let block = ends.allocate(bucket);
-                        // SAFETY: blocks have at least two words; this one is this thread's.
-                        unsafe { block.cast::<u64>().write(state) };
-                        mine.push((block as usize, state));
-                    } else if let Some((block, stamp)) = mine.pop().or_else(|| lock(&shared[thread]).pop()) {
-                        let block = block as *mut u8;
-                        // SAFETY: the block is in use, and the thread that allocated it wrote its first word.
-                        assert_eq!(unsafe { block.cast::<u64>().read() }, stamp);
-                        ends.free(block);
+        let workers: Vec<_> = (0..THREADS)
+            .map(|thread| {
+                let (ends, shared, stop) = (&ends, &shared, &stop);
+                scope.spawn(move || {
+                    let mut numbers = Numbers(0x9E37_79B9 + thread as u64);
+                    let mut mine: Vec<(usize, u64)> = Vec::new();
+                    while !stop.load(Ordering::Relaxed) {
+                        let state = numbers.next();
+                        if state.is_multiple_of(64) {
+                            // To the next thread, which frees them.
+                            lock(&shared[(thread + 1) % THREADS]).append(&mut mine);
+                        } else if state & 1 == 0 && mine.len() < 2000 {
+                            let bucket = Bucket::for_size((state >> 20) as usize % 1500).unwrap();
+                            let block = ends.allocate(bucket);
+                            // SAFETY: blocks have at least two words; this one is this thread's.
+                            unsafe { block.cast::<u64>().write(state) };
+                            mine.push((block as usize, state));
+                        } else if let Some((block, stamp)) =
+                            mine.pop().or_else(|| lock(&shared[thread]).pop())
+                        {
+                            let block = block as *mut u8;
+                            // SAFETY: the block is in use, and the thread that allocated it wrote its first word.
+                            assert_eq!(unsafe { block.cast::<u64>().read() }, stamp);
+                            ends.free(block);
+                        }
                     }
-                }
-                lock(&shared[thread]).append(&mut mine);
-            });
-        }
+                    lock(&shared[thread]).append(&mut mine);
+                })
+            })
+            .collect();
         let start = std::time::Instant::now();
         while start.elapsed().as_millis() < 1500 {
             ends.front_end.flush_idle(&ends.backend, Idle::Unchanged);
             std::thread::sleep(core::time::Duration::from_micros(500));
         }
         stop.store(true, Ordering::Relaxed);
+        join(workers);
     });
     for (block, stamp) in shared
         .iter()

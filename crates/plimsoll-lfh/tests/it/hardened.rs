@@ -129,27 +129,30 @@ fn threads_free_each_others_blocks() {
         let (send, receive) = std::sync::mpsc::channel::<usize>();
         std::thread::scope(|scope| {
             let heap = &heap;
-            for thread in 0..3_usize {
-                let send = send.clone();
-                scope.spawn(move || {
-                    for at in 0..20_000 {
-                        let block = heap.allocate((at * 7 + thread) % 2000);
-                        if at % 2 == 0 {
-                            send.send(block as usize).expect("it is received");
-                        } else {
-                            // SAFETY: the block is this thread's.
-                            unsafe { heap.free(block) };
+            let mut workers: Vec<_> = (0..3_usize)
+                .map(|thread| {
+                    let send = send.clone();
+                    scope.spawn(move || {
+                        for at in 0..20_000 {
+                            let block = heap.allocate((at * 7 + thread) % 2000);
+                            if at % 2 == 0 {
+                                send.send(block as usize).expect("it is received");
+                            } else {
+                                // SAFETY: the block is this thread's.
+                                unsafe { heap.free(block) };
+                            }
                         }
-                    }
-                });
-            }
+                    })
+                })
+                .collect();
             drop(send);
-            scope.spawn(move || {
+            workers.push(scope.spawn(move || {
                 for block in receive {
                     // SAFETY: the block was sent to be freed.
                     unsafe { heap.free(block as *mut u8) };
                 }
-            });
+            }));
+            join(workers);
         });
         let busy = || -> u64 {
             let (_, counts) = heap.statistics().expect("the heap was used");

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use plimsoll_lfh::{FrontEnd, Heap, HeapOptions};
 
 use crate::numbers::Numbers;
-use crate::seen_lock::lock;
+use crate::seen_lock::{join, lock};
 
 /// A block with a canary: its bytes hold its owner and length.
 pub(crate) struct Block {
@@ -133,21 +133,24 @@ fn work(heap: &Heap, threads: u64) {
     let passed: Vec<Mutex<Vec<Block>>> = (0..threads).map(|_| Mutex::new(Vec::new())).collect();
     let end = Instant::now() + duration();
     std::thread::scope(|scope| {
-        for thread in 0..threads {
-            let passed = &passed;
-            scope.spawn(move || {
-                let mut numbers = Numbers(0x9E37_79B9_7F4A_7C15 ^ (thread + 1));
-                let mut own: Vec<Block> = Vec::new();
-                while Instant::now() < end {
-                    for _ in 0..1000 {
-                        step(heap, &mut numbers, &mut own, passed);
+        let workers: Vec<_> = (0..threads)
+            .map(|thread| {
+                let passed = &passed;
+                scope.spawn(move || {
+                    let mut numbers = Numbers(0x9E37_79B9_7F4A_7C15 ^ (thread + 1));
+                    let mut own: Vec<Block> = Vec::new();
+                    while Instant::now() < end {
+                        for _ in 0..1000 {
+                            step(heap, &mut numbers, &mut own, passed);
+                        }
+                        let received = std::mem::take(&mut *lock(&passed[thread as usize]));
+                        received.into_iter().for_each(|block| block.free(heap));
                     }
-                    let received = std::mem::take(&mut *lock(&passed[thread as usize]));
-                    received.into_iter().for_each(|block| block.free(heap));
-                }
-                own.into_iter().for_each(|block| block.free(heap));
-            });
-        }
+                    own.into_iter().for_each(|block| block.free(heap));
+                })
+            })
+            .collect();
+        join(workers);
     });
     for blocks in passed {
         let blocks = blocks.into_inner().expect("no panic");
@@ -198,32 +201,36 @@ fn threads_free_each_others_blocks_of_a_hardened_heap() {
 fn the_front_end_may_change_while_threads_work() {
     let heap = Heap::new(HeapOptions::default()).expect("there is memory");
     std::thread::scope(|scope| {
-        scope.spawn(|| {
+        let changer = scope.spawn(|| {
             std::thread::sleep(Duration::from_millis(300));
             heap.set_front_end(FrontEnd::LowFragmentation)
                 .expect("nothing forbids it");
         });
         work(&heap, 4);
+        join([changer]);
     });
 }
 
 #[test]
 fn heaps_come_and_go_while_others_work() {
     std::thread::scope(|scope| {
-        for thread in 0..4 {
-            scope.spawn(move || {
-                let mut numbers = Numbers(thread + 77);
-                for round in 0..50 {
-                    let heap = Heap::new(HeapOptions::default()).expect("there is memory");
-                    if round % 2 == 0 {
-                        heap.set_front_end(FrontEnd::LowFragmentation)
-                            .expect("nothing forbids it");
+        let workers: Vec<_> = (0..4)
+            .map(|thread| {
+                scope.spawn(move || {
+                    let mut numbers = Numbers(thread + 77);
+                    for round in 0..50 {
+                        let heap = Heap::new(HeapOptions::default()).expect("there is memory");
+                        if round % 2 == 0 {
+                            heap.set_front_end(FrontEnd::LowFragmentation)
+                                .expect("nothing forbids it");
+                        }
+                        let blocks: Vec<Block> = (0..500).map(|_| Block::new(&heap, &mut numbers)).collect();
+                        // Half of the blocks are in use when the heap ends.
+                        blocks.into_iter().step_by(2).for_each(|block| block.free(&heap));
                     }
-                    let blocks: Vec<Block> = (0..500).map(|_| Block::new(&heap, &mut numbers)).collect();
-                    // Half of the blocks are in use when the heap ends.
-                    blocks.into_iter().step_by(2).for_each(|block| block.free(&heap));
-                }
-            });
-        }
+                })
+            })
+            .collect();
+        join(workers);
     });
 }
