@@ -4,6 +4,7 @@
 use plimsoll_lfh::{FrontEnd, Heap, HeapOptions};
 
 use crate::child::in_child;
+use crate::seen_lock::join;
 
 fn heap() -> Heap {
     let options = HeapOptions {

@@ -138,7 +138,7 @@ fn a_fork_finds_no_extent_half_purged() {
         let heap = Heap::process();
         let _first = heap.allocate(1);
         let window = control_block();
-        let give_back = || {
+        let release = || {
             let requested = blocks(heap);
             free_all(heap, requested);
             heap.trim();
@@ -147,7 +147,7 @@ fn a_fork_finds_no_extent_half_purged() {
             let status = status_of_fork(|| assert_eq!(busy_runs(window), 0));
             assert_eq!(status, 0);
         };
-        at_the_same_time(100, 10, give_back, fork);
+        at_the_same_time(100, 10, release, fork);
     });
 }
 

@@ -7,15 +7,18 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Deserializer};
 
-/// Words of names: the old one and its replacement. A word ends at `_`.
-const RENAMED: [(&str, &str); 2] = [("bystander", "neighbour"), ("heartbeat", "wakeup")];
+/// Parts of names, of whole words between `_`: the old one and its replacement.
+const RENAMED: [(&str, &str); 3] = [
+    ("bystander", "neighbour"),
+    ("heartbeat", "wakeup"),
+    ("give_back", "release"),
+];
 
 fn current(name: &str) -> String {
-    let words = name.split('_').map(|word| {
-        let renamed = RENAMED.iter().find(|(old, _)| *old == word);
-        renamed.map_or(word, |(_, new)| new)
+    let name = RENAMED.iter().fold(format!("_{name}_"), |name, (old, new)| {
+        name.replace(&format!("_{old}_"), &format!("_{new}_"))
     });
-    words.collect::<Vec<_>>().join("_")
+    name[1..name.len() - 1].to_owned()
 }
 
 pub(super) fn name<'de, D: Deserializer<'de>>(document: D) -> Result<String, D::Error> {
@@ -32,4 +35,22 @@ where
         .into_iter()
         .map(|(name, value)| (current(&name), value))
         .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::current;
+
+    #[test]
+    fn whole_words_are_renamed_wherever_they_stand() {
+        assert_eq!(current("bystander_p99_s"), "neighbour_p99_s");
+        assert_eq!(current("load_heartbeat_p99_s"), "load_wakeup_p99_s");
+        assert_eq!(
+            current("dontneed_give_back_per_page_s"),
+            "dontneed_release_per_page_s"
+        );
+        for kept in ["heartbeats_s", "forgive_back_s", "release_s", ""] {
+            assert_eq!(current(kept), kept);
+        }
+    }
 }

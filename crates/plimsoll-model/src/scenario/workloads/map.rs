@@ -70,7 +70,7 @@ impl Touch {
 /// A way to hand memory back. Not a key: each trial goes through all that fit its mapping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum GiveBack {
+pub enum ReleaseMethod {
     /// `munmap`: no address is left, and private pages are gone.
     Munmap,
     /// `madvise(MADV_DONTNEED)`: the addresses stay.
@@ -89,69 +89,69 @@ pub enum GiveBack {
     Exit,
 }
 
-impl GiveBack {
+impl ReleaseMethod {
     /// Every way, in the order of the documentation.
-    pub const ALL: [GiveBack; 8] = [
-        GiveBack::Munmap,
-        GiveBack::DontNeed,
-        GiveBack::Free,
-        GiveBack::Punch,
-        GiveBack::Mremap,
-        GiveBack::MapOver,
-        GiveBack::PageOut,
-        GiveBack::Exit,
+    pub const ALL: [ReleaseMethod; 8] = [
+        ReleaseMethod::Munmap,
+        ReleaseMethod::DontNeed,
+        ReleaseMethod::Free,
+        ReleaseMethod::Punch,
+        ReleaseMethod::Mremap,
+        ReleaseMethod::MapOver,
+        ReleaseMethod::PageOut,
+        ReleaseMethod::Exit,
     ];
 
     pub fn name(self) -> &'static str {
         match self {
-            GiveBack::Munmap => "munmap",
-            GiveBack::DontNeed => "dontneed",
-            GiveBack::Free => "free",
-            GiveBack::Punch => "punch",
-            GiveBack::Mremap => "mremap",
-            GiveBack::MapOver => "map-over",
-            GiveBack::PageOut => "pageout",
-            GiveBack::Exit => "exit",
+            ReleaseMethod::Munmap => "munmap",
+            ReleaseMethod::DontNeed => "dontneed",
+            ReleaseMethod::Free => "free",
+            ReleaseMethod::Punch => "punch",
+            ReleaseMethod::Mremap => "mremap",
+            ReleaseMethod::MapOver => "map-over",
+            ReleaseMethod::PageOut => "pageout",
+            ReleaseMethod::Exit => "exit",
         }
     }
 
     pub fn title(self) -> &'static str {
         match self {
-            GiveBack::Munmap => "munmap",
-            GiveBack::DontNeed => "MADV_DONTNEED",
-            GiveBack::Free => "MADV_FREE",
-            GiveBack::Punch => "hole punch",
-            GiveBack::Mremap => "mremap to a page",
-            GiveBack::MapOver => "mmap over it",
-            GiveBack::PageOut => "MADV_PAGEOUT",
-            GiveBack::Exit => "process exit",
+            ReleaseMethod::Munmap => "munmap",
+            ReleaseMethod::DontNeed => "MADV_DONTNEED",
+            ReleaseMethod::Free => "MADV_FREE",
+            ReleaseMethod::Punch => "hole punch",
+            ReleaseMethod::Mremap => "mremap to a page",
+            ReleaseMethod::MapOver => "mmap over it",
+            ReleaseMethod::PageOut => "MADV_PAGEOUT",
+            ReleaseMethod::Exit => "process exit",
         }
     }
 
     /// Whether it can be done to memory that is mapped so, where there is swap or not.
     pub fn fits(self, mapping: Mapping, swap: bool) -> bool {
         match self {
-            GiveBack::Munmap | GiveBack::DontNeed | GiveBack::Exit => true,
+            ReleaseMethod::Munmap | ReleaseMethod::DontNeed | ReleaseMethod::Exit => true,
             // A populated mapping costs as much to map as to release.
-            GiveBack::MapOver => mapping != Mapping::Populate,
-            GiveBack::Free => matches!(mapping, Mapping::Anonymous | Mapping::Populate | Mapping::Thp),
-            GiveBack::Punch => mapping.has_file(),
+            ReleaseMethod::MapOver => mapping != Mapping::Populate,
+            ReleaseMethod::Free => matches!(mapping, Mapping::Anonymous | Mapping::Populate | Mapping::Thp),
+            ReleaseMethod::Punch => mapping.has_file(),
             // The kernel does not let reserved huge pages grow.
-            GiveBack::Mremap => mapping != Mapping::Hugetlb,
+            ReleaseMethod::Mremap => mapping != Mapping::Hugetlb,
             // The kernel never reclaims reserved huge pages; memory without a file needs swap.
-            GiveBack::PageOut => mapping == Mapping::File || (swap && mapping != Mapping::Hugetlb),
+            ReleaseMethod::PageOut => mapping == Mapping::File || (swap && mapping != Mapping::Hugetlb),
         }
     }
 
     /// Content of memory that was released in this way, when read again.
     pub fn leaves(self, mapping: Mapping) -> Left {
         match self {
-            GiveBack::Punch => Left::Nothing,
-            GiveBack::PageOut => Left::All,
-            GiveBack::Free => Left::Either,
+            ReleaseMethod::Punch => Left::Nothing,
+            ReleaseMethod::PageOut => Left::All,
+            ReleaseMethod::Free => Left::Either,
             // The content of a file outlives the mapping.
             _ if mapping.has_file() => Left::All,
-            GiveBack::Mremap => Left::FirstPage,
+            ReleaseMethod::Mremap => Left::FirstPage,
             _ => Left::Nothing,
         }
     }
@@ -239,15 +239,15 @@ impl Model for Map {
         hints.setup_s + 2.0 * self.hold
     }
 
-    /// Each way maps and touches twice, is checked once, and rests while lazy ways give nothing back.
+    /// Each method maps and touches twice, is checked once, and waits while lazy methods free no memory.
     fn seconds(&self, settings: &Settings, hints: &SpeedHints) -> f64 {
         let swap = settings.subject.has_swap();
-        let ways = GiveBack::ALL
+        let ways = ReleaseMethod::ALL
             .into_iter()
             .filter(|way| way.fits(self.mapping, swap));
         let each = ways.map(|way| {
             let lazy = way.leaves(self.mapping) == Left::Either
-                || (self.mapping.has_file() && !matches!(way, GiveBack::Punch | GiveBack::Exit));
+                || (self.mapping.has_file() && !matches!(way, ReleaseMethod::Punch | ReleaseMethod::Exit));
             let rest = if lazy { self.hold } else { 0.0 };
             2.0 * hints.fill_seconds(self.size) + hints.verify_seconds(self.size) + rest
         });

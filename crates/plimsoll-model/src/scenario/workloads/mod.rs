@@ -24,7 +24,7 @@ pub use compression::{Compression, TrimMechanism};
 pub use contention::Contention;
 pub use heap::{Heap, HeapLoad};
 pub use loadline::{Loadline, Pattern};
-pub use map::{GiveBack, Left, Map, Mapping, Touch};
+pub use map::{Left, Map, Mapping, ReleaseMethod, Touch};
 pub use thrash::Thrash;
 pub use wscap::{CapBy, Wscap};
 

@@ -55,7 +55,7 @@ impl Screen {
             return Err(TerminalError::NoTerminal);
         }
         let input = keyboard()?;
-        give_back_on_panic();
+        restore_on_panic();
         let screen = Screen { input };
         screen.take().map_err(failed("take"))?;
         Ok(screen)
@@ -82,7 +82,7 @@ impl Screen {
         if session == getpid() || parents != Some(session) {
             return Ok(());
         }
-        give_back();
+        restore();
         // Like the terminal's own ctrl-z: stops the whole process group.
         kill_current_process_group(Signal::STOP)?;
         Ok(self.take()?)
@@ -117,7 +117,7 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        give_back();
+        restore();
     }
 }
 
@@ -149,12 +149,12 @@ fn keyboard() -> Result<OwnedFd, TerminalError> {
 }
 
 /// Restores the terminal before a panic prints, so that the message stays on the screen.
-fn give_back_on_panic() {
+fn restore_on_panic() {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
         let before = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
-            if give_back() {
+            if restore() {
                 PANICKED.store(true, Ordering::Release);
             }
             before(panic);
@@ -163,7 +163,7 @@ fn give_back_on_panic() {
 }
 
 /// Restores the terminal, once. Returns whether it was taken over.
-fn give_back() -> bool {
+fn restore() -> bool {
     let taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner).take();
     let Some(taken) = taken else {
         return false;

@@ -1,29 +1,29 @@
 //! The headline of a map run: the answer to the question at the end of the original.
 
 use crate::analysis::Group;
-use crate::workloads::map::{BACK_SHARE, GIVE_BACK, PRESSURE, PRESSURE_SHARE, REUSE, frees_memory, of_way};
+use crate::workloads::map::{BACK_SHARE, PRESSURE, PRESSURE_SHARE, RELEASE, REUSE, frees_memory, of_way};
 use plimsoll_model::quantity::{seconds, significant};
-use plimsoll_model::scenario::GiveBack;
+use plimsoll_model::scenario::ReleaseMethod;
 use plimsoll_model::scenario::workloads::map::REALLY_BACK_PERCENT;
 
 /// A way with its medians, in seconds a page.
 struct Cycle {
-    way: GiveBack,
-    give_back: f64,
+    way: ReleaseMethod,
+    release: f64,
     reuse: f64,
 }
 
 impl Cycle {
-    fn of(group: &Group, way: GiveBack) -> Option<Cycle> {
+    fn of(group: &Group, way: ReleaseMethod) -> Option<Cycle> {
         Some(Cycle {
             way,
-            give_back: group.median(&of_way(way, GIVE_BACK))?,
+            release: group.median(&of_way(way, RELEASE))?,
             reuse: group.median(&of_way(way, REUSE))?,
         })
     }
 
     fn seconds(&self) -> f64 {
-        self.give_back + self.reuse
+        self.release + self.reuse
     }
 }
 
@@ -49,7 +49,7 @@ pub(super) fn sentence(groups: &[&Group]) -> Option<String> {
          it again, memset subtracted.",
         name(nearest),
         best.way.title(),
-        seconds(best.give_back),
+        seconds(best.release),
         seconds(best.reuse),
     );
     text += &lazy(nearest).unwrap_or_default();
@@ -74,25 +74,25 @@ pub(super) fn sentence(groups: &[&Group]) -> Option<String> {
 
 /// The way for which giving back and touching again cost least, of those that the system has the memory of.
 fn fastest(group: &Group) -> Option<Cycle> {
-    let real = |way: &GiveBack| {
+    let real = |way: &ReleaseMethod| {
         frees_memory(*way)
             && group
                 .median(&of_way(*way, BACK_SHARE))
                 .is_some_and(|share| share >= REALLY_BACK_PERCENT)
     };
-    let ways = GiveBack::ALL.into_iter().filter(real);
+    let ways = ReleaseMethod::ALL.into_iter().filter(real);
     ways.filter_map(|way| Cycle::of(group, way))
         .min_by(|a, b| a.seconds().total_cmp(&b.seconds()))
 }
 
 /// The apparent and the real cost of `MADV_FREE`.
 fn lazy(group: &Group) -> Option<String> {
-    let cycle = Cycle::of(group, GiveBack::Free)?;
-    let share = group.median(&of_way(GiveBack::Free, BACK_SHARE))?;
+    let cycle = Cycle::of(group, ReleaseMethod::Free)?;
+    let share = group.median(&of_way(ReleaseMethod::Free, BACK_SHARE))?;
     if share >= REALLY_BACK_PERCENT {
         return None;
     }
-    let pressed = |figure: &str| group.median(&of_way(GiveBack::Free, figure));
+    let pressed = |figure: &str| group.median(&of_way(ReleaseMethod::Free, figure));
     let pressure = match (pressed(PRESSURE), pressed(PRESSURE_SHARE)) {
         (Some(taken), _) => format!(
             ": the rest only under pressure, when a reclaim took it in {}",
@@ -104,7 +104,7 @@ fn lazy(group: &Group) -> Option<String> {
     };
     Some(format!(
         " MADV_FREE only looks fast ({} and {} per page): {}% of the memory returned to the kernel by itself{pressure}.",
-        seconds(cycle.give_back),
+        seconds(cycle.release),
         seconds(cycle.reuse),
         significant(share),
     ))
@@ -128,11 +128,11 @@ mod tests {
 
     /// The sentence about MADV_FREE if a tenth returned by itself and a reclaim found this.
     fn sentence_of(pressure: &[(&str, f64)]) -> String {
-        let free = [(GIVE_BACK, 1e-7), (REUSE, 1e-7), (BACK_SHARE, 10.0)];
+        let free = [(RELEASE, 1e-7), (REUSE, 1e-7), (BACK_SHARE, 10.0)];
         let metrics = free
             .iter()
             .chain(pressure)
-            .map(|(figure, value)| (of_way(GiveBack::Free, figure), *value));
+            .map(|(figure, value)| (of_way(ReleaseMethod::Free, figure), *value));
         let trial = Trial {
             metrics: metrics.collect(),
             ..Trial::made_up("map", Vec::new())

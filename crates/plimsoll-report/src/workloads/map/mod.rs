@@ -10,13 +10,13 @@ use crate::analysis::{Direction, Metric, ratio};
 use plimsoll_model::recording::model::{Phase, Trial};
 use plimsoll_model::scenario::Workload;
 use plimsoll_model::scenario::workloads::map::REALLY_BACK_PERCENT;
-use plimsoll_model::scenario::{GiveBack, Map, Mapping};
+use plimsoll_model::scenario::{Map, Mapping, ReleaseMethod};
 
 /// Map, touch and release, as a program sees it: the "unnormalized" bar of the original.
 pub const TOTAL: &str = "total_per_page_s";
 /// [`TOTAL`] without the memset of resident memory.
 pub const COST: &str = "cost_per_page_s";
-pub const GIVE_BACK: &str = "give_back_per_page_s";
+pub const RELEASE: &str = "release_per_page_s";
 /// The next touch, mapped again if necessary, without the memset of resident memory.
 pub const REUSE: &str = "reuse_per_page_s";
 /// From the call until 95% of the memory has returned to the kernel.
@@ -54,7 +54,7 @@ macro_rules! metrics_of_ways {
             $(
                 less(concat!($way, "_total_per_page_s"), false, concat!($title, ": map, touch, release"), "Time per page to map, touch and release memory, including the memset."),
                 less(concat!($way, "_cost_per_page_s"), false, concat!($title, ": without the memset"), "Time per page to map, touch and release memory, without the memset of resident memory."),
-                less(concat!($way, "_give_back_per_page_s"), false, concat!($title, ": release"), "Time per page to release memory."),
+                less(concat!($way, "_release_per_page_s"), false, concat!($title, ": release"), "Time per page to release memory."),
                 less(concat!($way, "_reuse_per_page_s"), false, concat!($title, ": reuse"), "Time per page to touch released memory again, mapped again if necessary, without the memset of resident memory."),
                 less(concat!($way, "_back_s"), false, concat!($title, ": returned after"), "Time from the call until 95% of the memory has returned to the kernel. Absent if it does not return during the rest, without a cgroup, and for reserved huge pages."),
                 Metric {
@@ -89,14 +89,14 @@ metrics_of_ways! {
 }
 
 /// The name of a metric of one method.
-pub fn of_way(way: GiveBack, figure: &str) -> String {
+pub fn of_way(way: ReleaseMethod, figure: &str) -> String {
     format!("{}_{figure}", way.name().replace('-', "_"))
 }
 
 /// Whether the method frees the memory and lets the program continue: paging out keeps the content, and the exit of a
 /// process ends the program.
-pub fn frees_memory(way: GiveBack) -> bool {
-    !matches!(way, GiveBack::PageOut | GiveBack::Exit)
+pub fn frees_memory(way: ReleaseMethod) -> bool {
+    !matches!(way, ReleaseMethod::PageOut | ReleaseMethod::Exit)
 }
 
 pub(super) const REPORT: WorkloadReport = WorkloadReport {
@@ -113,7 +113,7 @@ pub(super) const REPORT: WorkloadReport = WorkloadReport {
 pub fn metrics(trial: &Trial, map: &Map) -> BTreeMap<String, f64> {
     let mut metrics = BTreeMap::new();
     let (mut touches, mut memsets, mut cycles) = (Vec::new(), Vec::new(), Vec::new());
-    for way in GiveBack::ALL {
+    for way in ReleaseMethod::ALL {
         let Some(phase) = trial.phases.iter().find(|phase| phase.name == way.name()) else {
             continue;
         };
@@ -123,12 +123,12 @@ pub fn metrics(trial: &Trial, map: &Map) -> BTreeMap<String, f64> {
             touches.extend(a_page(times.touch));
         }
         memsets.extend(a_page(times.memset));
-        let total = times.map + times.touch + times.give_back;
+        let total = times.map + times.touch + times.release;
         let reuse = (times.reuse - times.memset).max(0.0);
         let figures = [
             (TOTAL, a_page(total)),
             (COST, a_page((total - times.memset).max(0.0))),
-            (GIVE_BACK, a_page(times.give_back)),
+            (RELEASE, a_page(times.release)),
             (REUSE, a_page(reuse)),
             (BACK, phase.figures.get("back_s").copied()),
             (BACK_SHARE, phase.figures.get("back_percent").copied()),
@@ -141,7 +141,7 @@ pub fn metrics(trial: &Trial, map: &Map) -> BTreeMap<String, f64> {
         metrics.extend(known.map(|(name, value)| (of_way(way, name), value)));
         let share = phase.figures.get("back_percent").copied().unwrap_or(0.0);
         if frees_memory(way) && share >= REALLY_BACK_PERCENT {
-            cycles.extend(a_page(times.give_back + reuse));
+            cycles.extend(a_page(times.release + reuse));
         }
     }
     let all = [
@@ -161,7 +161,7 @@ struct Times {
     map: f64,
     touch: f64,
     memset: f64,
-    give_back: f64,
+    release: f64,
     reuse: f64,
 }
 
@@ -172,7 +172,7 @@ impl Times {
             map: figure("map_s")?,
             touch: figure("touch_s")?,
             memset: figure("memset_s")?,
-            give_back: figure("give_back_s")?,
+            release: figure("release_s")?,
             reuse: figure("reuse_s")?,
         })
     }
@@ -185,11 +185,11 @@ mod tests {
 
     #[test]
     fn every_way_has_every_metric() {
-        for way in GiveBack::ALL {
+        for way in ReleaseMethod::ALL {
             for figure in [
                 TOTAL,
                 COST,
-                GIVE_BACK,
+                RELEASE,
                 REUSE,
                 BACK,
                 BACK_SHARE,
@@ -205,9 +205,9 @@ mod tests {
     #[test]
     fn populated_mappings_have_no_first_touch() {
         let of = |mapping: Mapping| {
-            let figures = ["map_s", "touch_s", "memset_s", "give_back_s", "reuse_s"];
+            let figures = ["map_s", "touch_s", "memset_s", "release_s", "reuse_s"];
             let phases = vec![Phase {
-                name: GiveBack::Munmap.name().to_owned(),
+                name: ReleaseMethod::Munmap.name().to_owned(),
                 bytes: 1 << 20,
                 figures: figures.map(|name| (name.to_owned(), 1.0)).into(),
                 ..Phase::default()

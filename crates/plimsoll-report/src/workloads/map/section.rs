@@ -3,10 +3,10 @@
 use crate::analysis::{Group, MetricUnit};
 use crate::drawing::bars::{self, Bar, Bars};
 use crate::drawing::table::{Cell, Table, columns};
-use crate::workloads::map::{BACK, BACK_SHARE, COST, GIVE_BACK, PRESSURE, REUSE, TOTAL, of_way};
+use crate::workloads::map::{BACK, BACK_SHARE, COST, PRESSURE, RELEASE, REUSE, TOTAL, of_way};
 use crate::workloads::section::{Drawing, Section};
 use plimsoll_model::quantity;
-use plimsoll_model::scenario::GiveBack;
+use plimsoll_model::scenario::ReleaseMethod;
 
 pub(crate) fn section(groups: &[&Group]) -> Option<Section> {
     let drawings: Vec<Drawing> = groups
@@ -28,18 +28,24 @@ pub(crate) fn section(groups: &[&Group]) -> Option<Section> {
 }
 
 /// A bar of a metric of a method, if the group has it.
-fn bar(group: &Group, way: GiveBack, figure: &str, label: &'static str, colour: &'static str) -> Option<Bar> {
+fn bar(
+    group: &Group,
+    way: ReleaseMethod,
+    figure: &str,
+    label: &'static str,
+    colour: &'static str,
+) -> Option<Bar> {
     let measured = group.metrics.get(&of_way(way, figure))?;
     Some(Bar::of(label, colour, measured))
 }
 
 /// The bars that `of` makes of each way, under its title.
-fn by_way(of: impl Fn(GiveBack) -> Vec<Option<Bar>>) -> Vec<Bars> {
-    let group = |way: GiveBack| Bars {
+fn by_way(of: impl Fn(ReleaseMethod) -> Vec<Option<Bar>>) -> Vec<Bars> {
+    let group = |way: ReleaseMethod| Bars {
         name: way.title().to_owned(),
         bars: of(way).into_iter().flatten().collect(),
     };
-    GiveBack::ALL.into_iter().map(group).collect()
+    ReleaseMethod::ALL.into_iter().map(group).collect()
 }
 
 fn cost(group: &Group) -> Option<Drawing> {
@@ -62,7 +68,7 @@ fn cost(group: &Group) -> Option<Drawing> {
 fn reuse(group: &Group) -> Option<Drawing> {
     let rows = by_way(|way| {
         vec![
-            bar(group, way, GIVE_BACK, "give back", "trim"),
+            bar(group, way, RELEASE, "release", "trim"),
             bar(group, way, REUSE, "use again", "restore"),
         ]
     });
@@ -76,11 +82,11 @@ fn reuse(group: &Group) -> Option<Drawing> {
     })
 }
 
-/// Time until the system has the memory, by group: a way that has no bar gave nothing back in time.
+/// Time until the system has the memory, by group: a method without a bar freed no memory in time.
 fn back(groups: &[&Group]) -> Option<Drawing> {
     let group = |group: &&Group| Bars {
         name: group.label.clone(),
-        bars: GiveBack::ALL
+        bars: ReleaseMethod::ALL
             .into_iter()
             .filter_map(|way| bar(group, way, BACK, way.title(), "target"))
             .collect(),
@@ -99,7 +105,7 @@ fn back(groups: &[&Group]) -> Option<Drawing> {
 
 /// A row for each way of each group.
 fn table(groups: &[&Group]) -> Table {
-    let row = |group: &Group, way: GiveBack| {
+    let row = |group: &Group, way: ReleaseMethod| {
         let median = |figure: &str| Some(group.metrics.get(&of_way(way, figure))?.summary.median);
         median(TOTAL)?;
         let cell = |figure: &str| {
@@ -107,12 +113,14 @@ fn table(groups: &[&Group]) -> Table {
             median(figure).map_or_else(Cell::missing, shown)
         };
         let mut cells = vec![Cell::text(&group.label), Cell::text(way.title())];
-        cells.extend([TOTAL, COST, GIVE_BACK, REUSE, BACK, BACK_SHARE, PRESSURE].map(cell));
+        cells.extend([TOTAL, COST, RELEASE, REUSE, BACK, BACK_SHARE, PRESSURE].map(cell));
         Some(cells)
     };
-    let rows = groups
-        .iter()
-        .flat_map(|group| GiveBack::ALL.into_iter().filter_map(move |way| row(group, way)));
+    let rows = groups.iter().flat_map(|group| {
+        ReleaseMethod::ALL
+            .into_iter()
+            .filter_map(move |way| row(group, way))
+    });
     Table {
         id: "ways",
         title: "Methods",

@@ -39,7 +39,7 @@ fn private_memory_is_handed_back_in_every_way_and_what_it_holds_is_checked() {
     ];
     for way in ways {
         let phase = phase(trial, way);
-        for name in ["map_s", "touch_s", "memset_s", "give_back_s", "reuse_s"] {
+        for name in ["map_s", "touch_s", "memset_s", "release_s", "reuse_s"] {
             assert!(
                 figure(phase, name).is_some_and(|seconds| seconds >= 0.0),
                 "{way} {name}: {phase:#}"

@@ -1,4 +1,4 @@
-//! Memory is mapped, touched, handed back and used again, in every way that there is.
+//! Memory is mapped, touched, released and used again, by every method.
 
 mod steps;
 
@@ -14,7 +14,7 @@ use crate::workload::protocol::Command;
 use plimsoll_model::columns::col;
 use plimsoll_model::exit::Exit;
 use plimsoll_model::scenario::workloads::map::REALLY_BACK_PERCENT;
-use plimsoll_model::scenario::{GiveBack, Map, Mapping, Workload, WorkloadKind, shuffle};
+use plimsoll_model::scenario::{Map, Mapping, ReleaseMethod, Workload, WorkloadKind, shuffle};
 use steps::Step;
 
 pub(super) use steps::Steps;
@@ -23,7 +23,7 @@ pub(super) use steps::Steps;
 const BACK: f64 = REALLY_BACK_PERCENT / 100.0;
 /// Pause between two looks: with a shorter one the looks dominate the measurement.
 const PAUSE: Duration = Duration::from_millis(1);
-/// Longest that a reclaim may try to get pages that were handed back lazily.
+/// Longest time for a reclaim of lazily released pages.
 const PRESSURE: Duration = Duration::from_secs(5);
 
 /// Runs the trial's work: each way that fits is a phase, in another order in each repeat.
@@ -43,7 +43,7 @@ pub(super) fn run(context: &mut TrialContext<'_, '_>, map: &Map) -> Result<(), T
     let lacks = match &context.surroundings {
         Surroundings::Made(_) => None,
         Surroundings::Lacking(missing) => {
-            let paged_out = |swap| GiveBack::PageOut.fits(map.mapping, swap);
+            let paged_out = |swap| ReleaseMethod::PageOut.fits(map.mapping, swap);
             let what = match paged_out(asked_for_swap) && !paged_out(swap) {
                 true => "pageout, and the wait for memory to be back,",
                 false => "the wait for memory to be back",
@@ -51,7 +51,7 @@ pub(super) fn run(context: &mut TrialContext<'_, '_>, map: &Map) -> Result<(), T
             Some(lacking(what, missing))
         }
     };
-    let mut ways = GiveBack::ALL.to_vec();
+    let mut ways = ReleaseMethod::ALL.to_vec();
     ways.retain(|way| way.fits(map.mapping, swap));
     shuffle(&mut ways, context.runner.manifest.plan.seed, context.plan.repeat);
     let mut worker = context.spawn()?;
@@ -59,8 +59,8 @@ pub(super) fn run(context: &mut TrialContext<'_, '_>, map: &Map) -> Result<(), T
     let ended = ways.into_iter().try_for_each(|way| {
         context.go_on()?;
         context.phase(way.name(), None, |context, _| match way {
-            GiveBack::Exit => exit(context, map),
-            _ => give_back(context, &mut worker, map, way),
+            ReleaseMethod::Exit => exit(context, map),
+            _ => release(context, &mut worker, map, way),
         })
     });
     context.retire(worker);
@@ -111,23 +111,23 @@ impl Held {
     }
 }
 
-/// One way: map, touch, compare, give back, wait for the system to have it, use it again, give it back again,
+/// One method: map, touch, compare, release, wait until the system has the memory, use it again, release it again,
 /// compare. The phase's cost excludes the comparison and the second return.
-fn give_back(
+fn release(
     context: &mut TrialContext<'_, '_>,
     worker: &mut Worker,
     map: &Map,
-    way: GiveBack,
+    way: ReleaseMethod,
 ) -> Result<Worked, TrialError> {
     let mut all = Worked::default();
     let before = Held::look(context)?;
     step(context, worker, &mapped(context, map), &mut all)?;
     let full = Held::look(context)?;
     compare(context, worker, &Step::Compare, "touch")?;
-    step(context, worker, &Step::GiveBack { way }, &mut all)?;
+    step(context, worker, &Step::Release { way }, &mut all)?;
     let back = await_back(context, map, before, full, &mut all.findings)?;
     step(context, worker, &Step::Reuse, &mut all)?;
-    step(context, worker, &Step::GiveBack { way }, &mut Worked::default())?;
+    step(context, worker, &Step::Release { way }, &mut Worked::default())?;
     if !back {
         press(context, before, full, &mut all.findings)?;
     }
@@ -167,7 +167,7 @@ fn exit(context: &mut TrialContext<'_, '_>, map: &Map) -> Result<Worked, TrialEr
     let mapped = mapped.and_then(|()| compare(context, &mut worker, &Step::Compare, "touch"));
     let ended = context.retire(worker);
     mapped?;
-    all.findings.set("give_back_s", ended.as_secs_f64());
+    all.findings.set("release_s", ended.as_secs_f64());
     await_back(context, map, before, full?, &mut all.findings)?;
     let mut worker = context.spawn()?;
     let mut again = Worked::default();
@@ -216,7 +216,7 @@ fn await_back(
     findings: &mut Findings,
 ) -> Result<bool, TrialError> {
     let patience = Duration::from_secs_f64(map.hold);
-    let given_back_s = findings.figures.get("give_back_s").copied().unwrap_or(0.0);
+    let release_s = findings.figures.get("release_s").copied().unwrap_or(0.0);
     let start = Instant::now();
     let mut looks = 0;
     loop {
@@ -224,7 +224,7 @@ fn await_back(
         let [charged, free] = Held::look(context)?.back(before, full);
         looks += 1;
         // At the first look it was back when the call returned.
-        let since_call = given_back_s + if looks == 1 { 0.0 } else { waited.as_secs_f64() };
+        let since_call = release_s + if looks == 1 { 0.0 } else { waited.as_secs_f64() };
         for (name, share) in [("back_s", charged), ("free_s", free)] {
             if share.is_some_and(|share| share >= BACK) && !findings.figures.contains_key(name) {
                 findings.set(name, since_call);
@@ -266,7 +266,7 @@ fn press(
     let pressure_s = start.elapsed().as_secs_f64();
     context.go_on()?;
     let [charged, _] = Held::look(context)?.back(before, full);
-    // A reclaim that gives up is an answer: this memory is not to be had. One that ran out of time is none.
+    // A reclaim that ends early is a result: the kernel cannot free this memory. A reclaim that ran out of time is none.
     if let Some(share) = charged.filter(|_| asked.is_ok()) {
         findings.set("pressure_percent", 100.0 * share.clamp(0.0, 1.0));
         if share >= BACK {
@@ -279,6 +279,6 @@ fn press(
 /// A phase's seconds exclude the looks.
 fn timed_alone(worked: &mut Worked) {
     let figures = &worked.findings.figures;
-    let timed = ["map_s", "touch_s", "memset_s", "give_back_s", "reuse_s"];
+    let timed = ["map_s", "touch_s", "memset_s", "release_s", "reuse_s"];
     worked.cost.seconds = timed.iter().filter_map(|name| figures.get(*name)).sum();
 }

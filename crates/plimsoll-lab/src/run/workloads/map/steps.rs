@@ -1,7 +1,7 @@
 //! The cost of mapping memory, returning it, and using it again: one mapping, step by step.
 //!
 //! ```text
-//! Map -> Compare -> (GiveBack -> Reuse)* -> GiveBack -> Check
+//! Map -> Compare -> (Release -> Reuse)* -> Release -> Check
 //! ```
 //! Each step is a command of its own, since the runner reads the system's memory between them.
 
@@ -17,7 +17,7 @@ use crate::workload::Stopwatch;
 use crate::workload::protocol::Reply;
 use crate::workload::{Cost, Findings};
 use crate::workload::{Memory, Work, typed};
-use plimsoll_model::scenario::{GiveBack, Left, Mapping, Touch};
+use plimsoll_model::scenario::{Left, Mapping, ReleaseMethod, Touch};
 
 /// Written where memory is touched: nothing that memory holds by itself.
 const BYTE: u8 = 0xA5;
@@ -36,10 +36,10 @@ pub(super) enum Step {
     /// Read every written page, and compare it. Read no other page: a read would fault it in. Finds `wrong_pages` and
     /// `kept_pages`.
     Compare,
-    /// Return the memory to the kernel. Finds `give_back_s`.
-    GiveBack {
+    /// Return the memory to the kernel. Finds `release_s`.
+    Release {
         /// How. Not by the end of the process: that is the runner's to do.
-        way: GiveBack,
+        way: ReleaseMethod,
     },
     /// Touch it again, after a new map if it was unmapped. Finds `reuse_s`.
     Reuse,
@@ -58,7 +58,7 @@ pub(super) enum StepError {
     },
     #[error("cannot make a file in {}: {errno}; name a folder on a disk with `--set swap-dir=...`", folder.display())]
     File { folder: PathBuf, errno: Errno },
-    #[error("cannot do `{step}`: out of order; the order is map, give back, reuse, check")]
+    #[error("cannot do `{step}`: out of order; the order is map, release, reuse, check")]
     OutOfOrder { step: &'static str },
 }
 
@@ -70,8 +70,8 @@ pub(super) struct Ground {
     file: Option<BackingFile>,
     /// None after it was unmapped.
     region: Option<Region>,
-    /// How it was handed back last, if it has not been used since.
-    given_back: Option<GiveBack>,
+    /// The method of the last release, if the memory has not been used since.
+    released: Option<ReleaseMethod>,
 }
 
 #[derive(Default)]
@@ -104,7 +104,7 @@ pub(super) fn step(ground: &mut Option<Ground>, step: &Step) -> Result<Found, St
             Ok(found)
         }
         Step::Compare => ground.as_ref().ok_or(there("compare"))?.compare(),
-        Step::GiveBack { way } => ground.as_mut().ok_or(there("give-back"))?.give_back(*way),
+        Step::Release { way } => ground.as_mut().ok_or(there("release"))?.release(*way),
         Step::Reuse => ground.as_mut().ok_or(there("reuse"))?.reuse(),
         Step::Check => ground.take().ok_or(there("check"))?.check(),
     }
@@ -124,7 +124,7 @@ impl Ground {
             length,
             file: backing(mapping, folder, length)?,
             region: None,
-            given_back: None,
+            released: None,
         };
         let watch = Stopwatch::start(UsageScope::Process);
         let mut findings = Findings::default();
@@ -199,7 +199,7 @@ impl Ground {
         let region = self
             .region
             .as_ref()
-            .filter(|_| self.given_back.is_none())
+            .filter(|_| self.released.is_none())
             .ok_or_else(out_of_order)?;
         let apart = (self.touch.step() as usize / page_size()).max(1);
         let watch = Stopwatch::start(UsageScope::Process);
@@ -207,24 +207,24 @@ impl Ground {
         Ok((watch.stop(self.length as u64), seen(wrong, kept)))
     }
 
-    fn give_back(&mut self, way: GiveBack) -> Result<Found, StepError> {
-        let out_of_order = || StepError::OutOfOrder { step: "give-back" };
+    fn release(&mut self, way: ReleaseMethod) -> Result<Found, StepError> {
+        let out_of_order = || StepError::OutOfOrder { step: "release" };
         let mut region = self.region.take().ok_or_else(out_of_order)?;
         let watch = Stopwatch::start(UsageScope::Process);
         let discard = |mut region: Region, how| region.discard(how).map(|()| Some(region));
         let (left, seconds) = timed(|| match way {
-            GiveBack::Munmap => region.unmap().map(|()| None),
-            GiveBack::DontNeed => discard(region, Discard::DontNeed),
-            GiveBack::Free => discard(region, Discard::Free),
-            GiveBack::PageOut => discard(region, Discard::PageOut),
-            GiveBack::Mremap => region.resize(page_size()).map(|()| Some(region)),
-            GiveBack::MapOver => region.map_over(self.pages()).map(Some),
-            GiveBack::Punch => match &self.file {
+            ReleaseMethod::Munmap => region.unmap().map(|()| None),
+            ReleaseMethod::DontNeed => discard(region, Discard::DontNeed),
+            ReleaseMethod::Free => discard(region, Discard::Free),
+            ReleaseMethod::PageOut => discard(region, Discard::PageOut),
+            ReleaseMethod::Mremap => region.resize(page_size()).map(|()| Some(region)),
+            ReleaseMethod::MapOver => region.map_over(self.pages()).map(Some),
+            ReleaseMethod::Punch => match &self.file {
                 Some(file) => file.punch().map(|()| Some(region)),
                 None => Err(Errno::INVAL),
             },
             // A process that has ended does not answer.
-            GiveBack::Exit => Err(Errno::INVAL),
+            ReleaseMethod::Exit => Err(Errno::INVAL),
         });
         let cost = watch.stop(self.length as u64);
         self.region = left.map_err(|errno| {
@@ -234,21 +234,21 @@ impl Ground {
                 "this kernel has no such way for this `mapping`; choose another",
             )
         })?;
-        self.given_back = Some(way);
+        self.released = Some(way);
         let mut findings = Findings::default();
-        findings.set("give_back_s", seconds);
+        findings.set("release_s", seconds);
         Ok((cost, findings))
     }
 
     /// Makes the addresses usable again where they are not.
     fn get_again(&mut self) -> Result<(), StepError> {
-        match (&mut self.region, self.given_back) {
+        match (&mut self.region, self.released) {
             (None, _) => self.region = Some(self.new_region()?),
-            (Some(region), Some(GiveBack::Mremap)) => region
+            (Some(region), Some(ReleaseMethod::Mremap)) => region
                 .resize(self.length)
                 .map_err(|errno| refused("mremap", errno, "ask for less"))?,
             // The new mapping has no advice yet.
-            (Some(_), Some(GiveBack::MapOver)) => self
+            (Some(_), Some(ReleaseMethod::MapOver)) => self
                 .region
                 .as_ref()
                 .map_or(Ok(()), |region| self.advise(region))?,
@@ -263,13 +263,13 @@ impl Ground {
         again?;
         let mut findings = Findings::default();
         findings.set("reuse_s", map_s + self.touch());
-        self.given_back = None;
+        self.released = None;
         Ok((watch.stop(self.length as u64), findings))
     }
 
     /// Looks at every byte: not timed, as it is no part of the experiment.
     fn check(mut self) -> Result<Found, StepError> {
-        let way = self.given_back.ok_or(StepError::OutOfOrder { step: "check" })?;
+        let way = self.released.ok_or(StepError::OutOfOrder { step: "check" })?;
         self.get_again()?;
         let watch = Stopwatch::start(UsageScope::Process);
         let found = self
@@ -372,20 +372,19 @@ mod tests {
         ];
         for mapping in mappings {
             for touch in [Touch::Whole, Touch::Every4K, Touch::Every64K] {
-                let ways = GiveBack::ALL.into_iter().filter(|way| way.fits(mapping, true));
-                for way in ways.filter(|way| *way != GiveBack::Exit) {
+                let ways = ReleaseMethod::ALL
+                    .into_iter()
+                    .filter(|way| way.fits(mapping, true));
+                for way in ways.filter(|way| *way != ReleaseMethod::Exit) {
                     let mut ground = map(mapping, touch);
                     let (_, written) = ground.compare().unwrap();
                     let touched = touch.pages(BYTES) as f64;
                     assert_eq!(written.figures["wrong_pages"], 0.0, "{mapping:?} {touch:?}");
                     assert_eq!(written.figures["kept_pages"], touched, "{mapping:?} {touch:?}");
-                    ground.give_back(way).unwrap();
-                    assert!(
-                        ground.compare().is_err(),
-                        "nothing to compare once it is handed back"
-                    );
+                    ground.release(way).unwrap();
+                    assert!(ground.compare().is_err(), "nothing to compare after a release");
                     ground.reuse().unwrap();
-                    ground.give_back(way).unwrap();
+                    ground.release(way).unwrap();
                     let (_, found) = ground.check().unwrap();
                     let wrong = found.figures["wrong_pages"];
                     assert_eq!(wrong, 0.0, "{mapping:?} {touch:?} {way:?} {found:?}");
@@ -423,7 +422,9 @@ mod tests {
             Step::Reuse,
             Step::Check,
             Step::Compare,
-            Step::GiveBack { way: GiveBack::Free },
+            Step::Release {
+                way: ReleaseMethod::Free,
+            },
         ] {
             let text = step(&mut None, &first).unwrap_err().to_string();
             assert!(text.contains("out of order"), "{text}");
