@@ -13,7 +13,7 @@ use crate::workload::WorkerOptions;
 use crate::workload::probe::{Probe, ProbeKind};
 use crate::workload::protocol::{Command, Reply};
 use plimsoll_model::exit::Failure;
-use plimsoll_model::recording::neighbour;
+use plimsoll_model::recording::{Warning, WarningCode, neighbour};
 
 /// Seconds between two wake-ups: a tenth of the delay that a person notices.
 const PERIOD: f64 = 0.01;
@@ -77,8 +77,9 @@ impl Runner<'_> {
     /// Warns that the trial has no neighbour metrics. The next trial starts a new worker.
     fn lose_neighbour(&mut self, reason: &str) -> Result<(), Failure> {
         self.retire_neighbour();
-        self.warn(format!(
-            "cannot measure the neighbour's wake-up latency: {reason}"
+        self.warn(Warning::new(
+            WarningCode::NeighbourFailed,
+            format!("cannot measure the neighbour's wake-up latency: {reason}"),
         ))
     }
 }

@@ -118,6 +118,7 @@ pub(super) fn plain_event(kind: EventKind, text: impl Into<String>) -> Event {
         trial: None,
         phase: None,
         number: None,
+        code: None,
         text: text.into(),
     }
 }

@@ -31,6 +31,7 @@ mod samples;
 mod schema;
 mod starts;
 mod stream;
+mod warning;
 mod writer;
 
 pub use append::replace_file;
@@ -43,4 +44,5 @@ pub use reader::Recording;
 pub use resume::{Now, Resumed};
 pub use samples::{ColumnView, Samples};
 pub use schema::{columns_markdown, format_table_markdown};
+pub use warning::{Warning, WarningCode};
 pub use writer::Writer;

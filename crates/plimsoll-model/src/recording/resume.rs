@@ -13,7 +13,7 @@ use super::model::{Event, Manifest, Resumption, Trial, TrialStatus, file};
 use super::schema::sample_schema;
 use super::stream;
 use super::writer::Streams;
-use super::{Recording, RecordingError, Writer};
+use super::{Recording, RecordingError, Warning, Writer};
 use crate::scenario::{Plan, TrialPlan};
 
 /// Time between the parts of a resumed run, in nanoseconds: enough to show as a gap.
@@ -26,7 +26,7 @@ pub struct Resumed {
     /// The trials that need not run again: those that ended ok.
     pub done: Vec<Trial>,
     /// Messages about lost parts of the first run.
-    pub warnings: Vec<String>,
+    pub warnings: Vec<Warning>,
 }
 
 /// The instant at which a part starts.

@@ -174,6 +174,7 @@ pub(crate) fn event(t_ns: u64, kind: EventKind, text: &str) -> Event {
         trial: None,
         phase: None,
         number: None,
+        code: None,
         text: text.into(),
     }
 }

@@ -2,7 +2,7 @@
 
 use plimsoll_model::columns::Row;
 use plimsoll_model::recording::model::{EventKind, TrialStatus, file};
-use plimsoll_model::recording::{Now, Recording, RecordingError, Writer};
+use plimsoll_model::recording::{Now, Recording, RecordingError, WarningCode, Writer};
 use plimsoll_model::scenario::FillClass;
 
 use super::{event, manifest, plan, results, rows, trial};
@@ -38,7 +38,14 @@ fn a_killed_run_goes_on_where_it_was_cut() {
     let resumed = Writer::resume(&folder, &plan, &now(500)).unwrap();
     let done: Vec<&str> = resumed.done.iter().map(|trial| trial.id.as_str()).collect();
     assert_eq!(done, [plan.trials[0].id.as_str()], "failed trials run again");
-    assert_eq!(resumed.warnings.len(), 4, "{:?}", resumed.warnings);
+    let codes: Vec<WarningCode> = resumed.warnings.iter().map(|warning| warning.code).collect();
+    let expected = [
+        WarningCode::SamplesTorn,
+        WarningCode::EventTorn,
+        WarningCode::TrialTorn,
+        WarningCode::ResultsMissing,
+    ];
+    assert_eq!(codes, expected);
     let mut writer = resumed.writer;
     let part = writer.manifest().resumed.last().unwrap().clone();
     let origin = writer.origin_ns();

@@ -20,6 +20,7 @@ use crate::workload::{Worker, WorkerError};
 use plimsoll_model::exit::Exit;
 use plimsoll_model::quantity;
 use plimsoll_model::recording::model::NOT_RUN;
+use plimsoll_model::recording::{Warning, WarningCode};
 use plimsoll_sample::{ProfileError, Profiler, Symbols, kernel_symbols};
 
 use plimsoll_model::scenario::workloads::wscap::{finding, phase};
@@ -56,11 +57,12 @@ pub(super) fn run(context: &mut TrialContext<'_, '_>, wscap: &Wscap) -> Result<(
         if !restarts(was_killed && was_free, early_kills) {
             break ended;
         }
-        context.runner.warn(format!(
+        let text = format!(
             "{}: the OOM killer ended the worker although swap was free; try {} of {TRIES} begins with another worker",
             context.plan.id,
             early_kills + 1,
-        ))?;
+        );
+        context.runner.warn(Warning::new(WarningCode::EarlyKill, text))?;
         context.restart();
         // The next worker fills its memory without a cap.
         lift(context, wscap)?;
