@@ -28,7 +28,7 @@ use crate::workload::protocol::{Command, Reply};
 use crate::workload::{self, Worker, WorkerOptions};
 use plimsoll_model::exit::{Exit, Failure, OrExit};
 use plimsoll_model::recording::model::{
-    EventKind, Manifest, RECORDING_SCHEMA, Results, RunStatus, SamplerSettings,
+    EventKind, Manifest, RECORDING_SCHEMA, Results, RunStatus, SamplerSettings, Unlocked,
 };
 use plimsoll_model::recording::{Now, Recording, RecordingError, Warning, WarningCode, Writer};
 
@@ -231,7 +231,7 @@ impl<'a> Runner<'a> {
         manifest.missing.clone_from(&missing);
         manifest.sampler = SamplerSettings {
             hz: options.hz,
-            locked: sampler.locked().map_err(ToString::to_string),
+            locked: sampler.locked().map_err(Unlocked::of),
         };
         writer.update_manifest(&manifest).or_exit(Exit::Missing)?;
         for warning in &warnings {
@@ -494,7 +494,7 @@ fn open_recording(options: &Options, name: String, missing: &[String]) -> Result
         plan: options.plan.clone(),
         sampler: SamplerSettings {
             hz: options.hz,
-            locked: Err("the sampler did not start".to_owned()),
+            locked: Err(Unlocked("the sampler did not start".to_owned())),
         },
         swap_slots: Vec::new(),
         host: plimsoll_sample::host::host(),

@@ -3,6 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::damage::Damage;
+
 /// Why a recording could not be written or read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -59,7 +61,7 @@ pub enum RecordingError {
         path: PathBuf,
         /// Offset of the part that cannot be read.
         offset: u64,
-        reason: String,
+        reason: Damage,
     },
     #[error("cannot write {}: another process writes it; wait for its end, or stop it with Ctrl-C", path.display())]
     InUse { path: PathBuf },

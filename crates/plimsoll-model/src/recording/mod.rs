@@ -16,6 +16,7 @@ mod append;
 mod arrow;
 mod batch;
 mod copy;
+mod damage;
 mod error;
 mod follow;
 mod lines;
@@ -36,6 +37,7 @@ mod writer;
 
 pub use append::replace_file;
 pub use copy::copy_parquet;
+pub use damage::{ColumnDamage, Damage, ParquetDamage, StreamDamage};
 pub use error::RecordingError;
 pub use follow::{Follow, FollowState, News};
 pub use parquet::CopyError;

@@ -96,8 +96,20 @@ pub struct Resumption {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SamplerSettings {
     pub hz: u32,
-    /// Whether the sampler's memory was locked; if not, why.
-    pub locked: Result<(), String>,
+    /// Whether the sampler's memory was locked.
+    pub locked: Result<(), Unlocked>,
+}
+
+/// The reason for unlocked memory of the sampler, as recorded.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[serde(transparent)]
+#[error("{0}")]
+pub struct Unlocked(pub String);
+
+impl Unlocked {
+    pub fn of(error: &impl std::error::Error) -> Unlocked {
+        Unlocked(error.to_string())
+    }
 }
 
 /// The machine and everything about it that moves the numbers.

@@ -45,7 +45,7 @@ impl Replay {
             hz: manifest.sampler.hz,
         });
         state.status.replay = true;
-        state.status.unlocked = manifest.sampler.locked.clone().err();
+        state.status.unlocked = manifest.sampler.locked.as_ref().err().map(ToString::to_string);
         state.target = Some(TargetState {
             title: title(manifest),
             ..TargetState::default()

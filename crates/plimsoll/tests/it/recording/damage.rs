@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use plimsoll_model::recording::model::{EventKind, RECORDING_SCHEMA, RESULTS_SCHEMA, TrialStatus, file};
-use plimsoll_model::recording::{Recording, RecordingError, WarningCode, Writer};
+use plimsoll_model::recording::{Damage, Recording, RecordingError, StreamDamage, WarningCode, Writer};
 use plimsoll_model::scenario::FillClass;
 
 use super::{event, manifest, plan, results, rows, trial};
@@ -242,7 +242,7 @@ fn damage_inside_is_an_error_with_its_place_and_what_to_do() {
         RecordingError::CorruptSamples {
             path: damaged,
             offset: 0,
-            ..
+            reason: Damage::Stream(StreamDamage::NoMessage),
         } => assert_eq!(damaged, path),
         other => panic!("{other:?}"),
     }
