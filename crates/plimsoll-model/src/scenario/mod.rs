@@ -59,6 +59,6 @@ pub use source_text::Source;
 pub use speed::SpeedHints;
 pub use workload_kind::WorkloadKind;
 pub use workloads::{
-    CapBy, Compression, Contention, GiveBack, Heap, HeapLoad, Left, Loadline, Map, Mapping, Need, Pattern,
-    Settings, Thrash, Touch, TrimMechanism, Unfit, Workload, Wscap,
+    CapBy, Compression, Contention, Filling, GiveBack, Heap, HeapLoad, Left, Loadline, Map, Mapping, Need,
+    Pattern, Settings, Thrash, Touch, TrimMechanism, Unfit, Workload, Wscap,
 };

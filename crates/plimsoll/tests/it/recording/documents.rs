@@ -434,7 +434,7 @@ fn settings_of_schema_3_are_read_as_those_of_their_workload() {
         (4 << 20, TrimMechanism::Cgroup)
     );
     assert_eq!(
-        (compression.hold, compression.class.clone()),
+        (compression.filling.hold, compression.filling.class.clone()),
         (0.25, FillClass::Ratio(2.5))
     );
 }

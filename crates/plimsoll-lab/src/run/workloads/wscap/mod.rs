@@ -108,8 +108,8 @@ struct Experiment {
 
 impl Experiment {
     fn work(&mut self, context: &mut TrialContext<'_, '_>) -> Result<(), TrialError> {
-        let hold = self.wscap.hold;
-        let fill = context.fill(self.wscap.size, self.wscap.request());
+        let hold = self.wscap.filling.hold;
+        let fill = context.fill(self.wscap.filling.size, self.wscap.request());
         context.phase(phase::FILL, Some(1), |context, _| {
             context.find(&mut self.worker, &fill)
         })?;
@@ -158,7 +158,9 @@ impl Experiment {
     fn emptied(&mut self, context: &mut TrialContext<'_, '_>) -> Result<Worked, TrialError> {
         let emptied = context.find(&mut self.worker, &Command::Trim)?.cost;
         let stayed = context.snapshot()?.target().saturating_sub(own_bytes(context));
-        context.errors.extend(not_emptied(stayed, self.wscap.size));
+        context
+            .errors
+            .extend(not_emptied(stayed, self.wscap.filling.size));
         let mut worked = self.scan(context, phase::EMPTIED, None)?;
         worked.findings.set(finding::EMPTYING, emptied.seconds);
         worked.findings.set(finding::STAYED, stayed as f64);
