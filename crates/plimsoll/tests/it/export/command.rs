@@ -57,10 +57,7 @@ fn a_recording_that_was_cut_short_is_exported_with_a_warning() {
     let recording = Recording::open(&folder).unwrap();
     assert_eq!((recording.complete, recording.samples.len()), (false, 25));
     let codes: Vec<WarningCode> = recording.warnings.iter().map(|warning| warning.code).collect();
-    assert_eq!(
-        codes,
-        [WarningCode::SamplesUnfinished, WarningCode::ResultsMissing]
-    );
+    assert_eq!(codes, [WarningCode::SamplesTorn, WarningCode::ResultsMissing]);
     let stderr = String::from_utf8_lossy(&output.stderr);
     let stderr = stderr.split_whitespace().collect::<Vec<_>>().join(" ");
     for warning in &recording.warnings {
