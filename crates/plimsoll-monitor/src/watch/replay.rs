@@ -90,7 +90,7 @@ impl Replay {
         let ended = match &news.state {
             FollowState::Writing => None,
             FollowState::Finished => Some("the recording has ended".to_owned()),
-            FollowState::Stopped { reason } => Some(format!("the recording was cut short: {reason}")),
+            FollowState::Stopped(cause) => Some(format!("the recording was cut short: {cause}")),
         };
         let slots = &self.follow.manifest().swap_slots;
         if state.status.ended != ended || state.swap_devices != *slots {

@@ -225,10 +225,7 @@ fn damage_inside_is_an_error_with_its_place_and_what_to_do() {
             ..
         } => {
             assert_eq!(damaged, path);
-            assert!(
-                reason.contains("run-fast") && reason.contains("column"),
-                "{reason}"
-            );
+            assert!(reason.contains("run-fast"), "{reason}");
         }
         other => panic!("{other:?}"),
     }
