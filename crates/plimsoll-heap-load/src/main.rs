@@ -2,6 +2,7 @@
 //!
 //! The caller chooses the allocator: `LD_PRELOAD=libjemalloc.so.2 heap-load replacement`.
 
+use std::fmt;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
@@ -195,10 +196,23 @@ impl Length {
     }
 }
 
-fn seconds(text: &str) -> Result<Duration, String> {
-    let wrong = |_| format!("`{text}` is no number of seconds, such as 1 or 0.5");
-    let number: f64 = text.parse().map_err(|_| wrong(()))?;
-    Duration::try_from_secs_f64(number).map_err(|_| wrong(()))
+/// A text that is no number of seconds.
+#[derive(Debug)]
+struct SecondsError(String);
+
+impl fmt::Display for SecondsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}` is no number of seconds, such as 1 or 0.5", self.0)
+    }
+}
+
+impl std::error::Error for SecondsError {}
+
+fn seconds(text: &str) -> Result<Duration, SecondsError> {
+    let number = text.parse().ok();
+    number
+        .and_then(|seconds: f64| Duration::try_from_secs_f64(seconds).ok())
+        .ok_or_else(|| SecondsError(text.to_owned()))
 }
 
 /// A load's name, parameters and results.

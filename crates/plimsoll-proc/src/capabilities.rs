@@ -5,29 +5,14 @@ use super::{Security, Tree};
 pub use super::pid_status::{Capabilities, Capability};
 
 /// Lock more memory than RLIMIT_MEMLOCK.
-pub const IPC_LOCK: Capability = Capability {
-    name: "CAP_IPC_LOCK",
-    bit: 14,
-};
+pub const IPC_LOCK: Capability = Capability::new("CAP_IPC_LOCK", 14);
 /// Look into processes of other users.
-pub const SYS_PTRACE: Capability = Capability {
-    name: "CAP_SYS_PTRACE",
-    bit: 19,
-};
+pub const SYS_PTRACE: Capability = Capability::new("CAP_SYS_PTRACE", 19);
 /// Swap, mounts, zram, most of sysfs.
-pub const SYS_ADMIN: Capability = Capability {
-    name: "CAP_SYS_ADMIN",
-    bit: 21,
-};
+pub const SYS_ADMIN: Capability = Capability::new("CAP_SYS_ADMIN", 21);
 /// Advise on the memory of other processes.
-pub const SYS_NICE: Capability = Capability {
-    name: "CAP_SYS_NICE",
-    bit: 23,
-};
-pub const PERFMON: Capability = Capability {
-    name: "CAP_PERFMON",
-    bit: 38,
-};
+pub const SYS_NICE: Capability = Capability::new("CAP_SYS_NICE", 23);
+pub const PERFMON: Capability = Capability::new("CAP_PERFMON", 38);
 
 /// Whether this process has a capability in effect; not, where that is unknown.
 pub fn this_process_has(capability: Capability) -> bool {

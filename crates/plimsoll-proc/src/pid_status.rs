@@ -81,7 +81,13 @@ pub fn swapped(text: &[u8]) -> Option<i64> {
 pub struct Capability {
     /// Its name in the kernel's header.
     pub name: &'static str,
-    pub(super) bit: u32,
+    bit: u32,
+}
+
+impl Capability {
+    pub(super) const fn new(name: &'static str, bit: u32) -> Capability {
+        Capability { name, bit }
+    }
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

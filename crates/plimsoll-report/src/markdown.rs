@@ -52,7 +52,7 @@ pub fn markdown(recording: &Recording, results: &Results) -> String {
     push_list(
         &mut text,
         "Warnings",
-        results.warnings.iter().map(|warning| inline(warning)),
+        results.warnings.iter().map(|warning| inline(&warning.text)),
     );
     push_environment(&mut text, results, &recording.manifest);
     text

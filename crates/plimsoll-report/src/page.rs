@@ -38,7 +38,7 @@ pub fn build(recording: &Recording, results: &Results) -> Page {
         }
     }
     for warning in &mut results.warnings {
-        *warning = sanitize(warning).into_owned();
+        warning.text = sanitize(&warning.text).into_owned();
     }
     let mut manifest = recording.manifest.clone();
     manifest.plan.title = sanitize(&manifest.plan.title).into_owned();

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use plimsoll_proc::schedstat::Schedstat;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::sampler::{Sampler, SamplerConfig, monotonic_ns};
 use plimsoll_model::columns::Row;
@@ -21,14 +21,14 @@ const BACK_TO_BACK: u32 = 1000;
 /// Time for a program to start before its CPU time is looked at: start-up is not the cost of a sample.
 const START_UP: Duration = Duration::from_millis(500);
 
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Serialize)]
 pub struct SamplerBench {
     /// CPU microseconds of a sample read straight after another, with caches warm: the least it can cost.
     pub back_to_back_us: f64,
     /// The sampler at each requested rate.
     pub rates: Vec<SamplerReport>,
     /// `vmstat 1`, if it is installed; if not, the reason.
-    pub vmstat: Result<VmstatCost, String>,
+    pub vmstat: Result<VmstatCost, VmstatError>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -39,6 +39,17 @@ pub struct VmstatCost {
     pub us_per_sample: f64,
     /// In percent of one core, at one sample a second.
     pub cpu_percent: f64,
+}
+
+/// The reason for a missing cost of `vmstat`. It serializes as its text.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot measure `vmstat 1`: {0}; install procps")]
+pub struct VmstatError(#[source] io::Error);
+
+impl Serialize for VmstatError {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
 }
 
 /// Runs the sampler for `seconds` at each of the rates `hz`, then `vmstat 1` for as long.
@@ -59,8 +70,7 @@ pub fn bench(seconds: u32, hz: &[u32]) -> Result<SamplerBench, SampleError> {
     Ok(SamplerBench {
         back_to_back_us,
         rates,
-        vmstat: vmstat(seconds)
-            .map_err(|error| format!("cannot measure `vmstat 1`: {error}; install procps")),
+        vmstat: vmstat(seconds).map_err(VmstatError),
     })
 }
 

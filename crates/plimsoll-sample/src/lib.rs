@@ -32,7 +32,7 @@ mod zram;
 use std::io;
 
 pub use batch::Batch;
-pub use bench::{SamplerBench, VmstatCost, bench};
+pub use bench::{SamplerBench, VmstatCost, VmstatError, bench};
 pub use cgroup::CgroupFiles;
 
 pub use delays::{DelayAccounting, Delays, DelaysError};

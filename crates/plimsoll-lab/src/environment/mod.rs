@@ -43,7 +43,7 @@ pub use holder::Holder;
 pub use machine::{disk_free, machine};
 pub use prepare::{CgroupDescription, Description, Environment, SwapDescription, ValueDescription};
 pub use requirements::{can_prepare, missing};
-pub use reserve::{Misfit, TooLarge, Tripwire, memory_reserve, safe_size};
+pub use reserve::{Misfit, TooLarge, Trip, Tripwire, memory_reserve, safe_size};
 pub use session::Session;
 pub use swap_device::{SwapDevice, SwapKind};
 pub use undo::{Left, UndoReport};

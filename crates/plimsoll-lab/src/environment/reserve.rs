@@ -236,6 +236,27 @@ pub struct Tripwire {
     readings: VecDeque<(Duration, u64)>,
 }
 
+/// The cause of a stop that protects the machine; sizes are in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Trip {
+    #[error(
+        "only {} of memory are available, less than the reserve of {}",
+        bytes(*available as f64), bytes(*reserve as f64)
+    )]
+    Reserve { available: u64, reserve: u64 },
+    /// `share` of the last seconds, 0 to 1, was a stall of all tasks.
+    #[error(
+        "all tasks stalled for memory {:.0} % of the last {} s with only {} available (reserve {})",
+        share * 100.0, Tripwire::WINDOW.as_secs(), bytes(*available as f64), bytes(*reserve as f64)
+    )]
+    Stalled {
+        share: f64,
+        available: u64,
+        reserve: u64,
+    },
+}
+
 impl Tripwire {
     /// Share of time stalled that is too much.
     const STALLED: f64 = 0.6;
@@ -253,30 +274,25 @@ impl Tripwire {
     }
 
     /// Looks at the machine at time `now` (any steady clock): MemAvailable in bytes, and the `total` of the `full`
-    /// line of `/proc/pressure/memory` in microseconds, if any. Returns the reason to stop the run.
+    /// line of `/proc/pressure/memory` in microseconds, if any. Returns the cause to stop the run.
     pub fn check(
         &mut self,
         now: Duration,
         mem_available: u64,
         psi_full_total_us: Option<u64>,
-    ) -> Option<String> {
+    ) -> Option<Trip> {
         let stalled = psi_full_total_us.and_then(|total| self.stalled(now, total));
         if mem_available < self.reserve {
-            return Some(format!(
-                "only {} of memory are available, less than the reserve of {}",
-                bytes(mem_available as f64),
-                bytes(self.reserve as f64)
-            ));
+            return Some(Trip::Reserve {
+                available: mem_available,
+                reserve: self.reserve,
+            });
         }
         let share = stalled.filter(|&share| share > Self::STALLED)?;
-        (mem_available < 2 * self.reserve).then(|| {
-            format!(
-                "all tasks stalled for memory {:.0} % of the last {} s with only {} available (reserve {})",
-                share * 100.0,
-                Self::WINDOW.as_secs(),
-                bytes(mem_available as f64),
-                bytes(self.reserve as f64)
-            )
+        (mem_available < 2 * self.reserve).then_some(Trip::Stalled {
+            share,
+            available: mem_available,
+            reserve: self.reserve,
         })
     }
 

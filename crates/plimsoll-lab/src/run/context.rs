@@ -152,6 +152,7 @@ impl<'a, 'l> TrialContext<'a, 'l> {
             trial: Some(trial),
             phase: Some(name.to_owned()),
             number,
+            code: None,
             text: String::new(),
         };
         let start = self.runner.recorder.event(event.clone())?;

@@ -2,11 +2,12 @@
 
 use std::collections::HashSet;
 
+use plimsoll_model::recording::{Warning, WarningCode};
 use plimsoll_model::scenario::{Plan, Settings, Subject};
 
 /// Moves the trials on zram to a swap file if `zram_missing`. A trial that names an algorithm stays on zram. Returns
 /// a warning if a trial moved.
-pub(super) fn without_zram(plan: &mut Plan, zram_missing: impl Fn(&Settings) -> bool) -> Option<String> {
+pub(super) fn without_zram(plan: &mut Plan, zram_missing: impl Fn(&Settings) -> bool) -> Option<Warning> {
     let mut moved = 0;
     for trial in &mut plan.trials {
         let asked = trial.settings.subject.to_string();
@@ -28,10 +29,11 @@ pub(super) fn without_zram(plan: &mut Plan, zram_missing: impl Fn(&Settings) -> 
     let mut seen = HashSet::new();
     plan.trials.retain(|trial| seen.insert(trial.id.clone()));
     (moved > 0).then(|| {
-        format!(
+        let text = format!(
             "zram is missing, so {moved} trials run on a swap file instead; `modprobe zram` (from the kernel's \
              extra modules) makes the subject available"
-        )
+        );
+        Warning::new(WarningCode::SubjectReplaced, text)
     })
 }
 
@@ -63,7 +65,7 @@ mod tests {
         let mut plan = plan("[\"zram:lz4\", \"zram\", \"swapfile\", \"zswap\"]");
         assert_eq!(plan.trials.len(), 8);
         let said = without_zram(&mut plan, |_| true);
-        assert!(said.is_some_and(|said| said.contains("modprobe zram")));
+        assert!(said.is_some_and(|said| said.code == WarningCode::SubjectReplaced));
         let count = |subject: &str| {
             let subjects = plan.trials.iter().map(|trial| trial.settings.subject.to_string());
             subjects.filter(|other| other == subject).count()

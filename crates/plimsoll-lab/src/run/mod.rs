@@ -22,15 +22,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use crate::environment::{self, EnvironmentError, MissingKind, Session, Tripwire};
+use crate::environment::{self, EnvironmentError, Left, MissingKind, Session, Tripwire};
 use crate::workload::protocol::{Command, Reply};
 
 use crate::workload::{self, Worker, WorkerOptions};
 use plimsoll_model::exit::{Exit, Failure, OrExit};
 use plimsoll_model::recording::model::{
-    EventKind, Manifest, RECORDING_SCHEMA, Results, RunStatus, SamplerSettings,
+    EventKind, Manifest, RECORDING_SCHEMA, Results, RunStatus, SamplerSettings, Unlocked,
 };
-use plimsoll_model::recording::{Now, Recording, RecordingError, Writer};
+use plimsoll_model::recording::{Now, Recording, RecordingError, Warning, WarningCode, Writer};
 
 use plimsoll_model::scenario::{Machine, Plan, SpeedHints};
 use plimsoll_sample::stop::Stop;
@@ -125,11 +125,14 @@ pub fn run(
         check_sizes(&options.plan, &options.machine)?;
     }
     let options = &options;
-    let mut warnings: Vec<String> = fallback.into_iter().collect();
+    let mut warnings: Vec<Warning> = fallback.into_iter().collect();
     if let Some(session) = &session {
         for run in session.dead_runs().or_exit(Exit::Missing)? {
-            warnings.push(format!(
-                "the killed run {run} left changes on this machine; undo them with `plimsoll cleanup`"
+            warnings.push(Warning::new(
+                WarningCode::KilledRun,
+                format!(
+                    "the killed run {run} left changes on this machine; undo them with `plimsoll cleanup`"
+                ),
             ));
         }
     }
@@ -228,11 +231,11 @@ impl<'a> Runner<'a> {
         manifest.missing.clone_from(&missing);
         manifest.sampler = SamplerSettings {
             hz: options.hz,
-            locked: sampler.locked().map_err(ToString::to_string),
+            locked: sampler.locked().map_err(Unlocked::of),
         };
         writer.update_manifest(&manifest).or_exit(Exit::Missing)?;
         for warning in &warnings {
-            progress.warn(warning);
+            progress.warn(&warning.text);
         }
         let tripwire = Tripwire::new(options.machine.ram);
         let recorder = Recorder::start(writer, batches, tripwire, Arc::clone(&stop), origin_ns)?;
@@ -289,10 +292,14 @@ impl<'a> Runner<'a> {
         let mut worker = Worker::spawn(&self.executable, &WorkerOptions::default()).or_exit(Exit::Missing)?;
         match worker.call(&Command::Calibrate, CALIBRATION_TIMEOUT, self.stop.flag()) {
             Ok(Reply::Calibration { calibration }) => self.manifest.calibration = Some(calibration),
-            Ok(other) => self.warn(format!("cannot calibrate: unexpected reply {other:?}"))?,
+            Ok(other) => self.warn(Warning::new(
+                WarningCode::CalibrationFailed,
+                format!("cannot calibrate: unexpected reply {other:?}"),
+            ))?,
             Err(_) if self.stop.requested() => {}
-            Err(error) => self.warn(format!(
-                "cannot calibrate, so no metric has a ratio to the machine: {error}"
+            Err(error) => self.warn(Warning::new(
+                WarningCode::CalibrationFailed,
+                format!("cannot calibrate, so no metric has a ratio to the machine: {error}"),
             ))?,
         }
         self.recorder.event(plain_event(EventKind::Calibration, "end"))?;
@@ -325,11 +332,11 @@ impl<'a> Runner<'a> {
     }
 
     /// Shows a warning and keeps it in the recording.
-    fn warn(&mut self, text: String) -> Result<(), Failure> {
+    fn warn(&mut self, Warning { code, text }: Warning) -> Result<(), Failure> {
         self.progress.warn(&text);
-        self.recorder
-            .event(plain_event(EventKind::Warning, text))
-            .map(drop)
+        let mut event = plain_event(EventKind::Warning, text);
+        event.code = Some(code);
+        self.recorder.event(event).map(drop)
     }
 
     /// Watches a worker and its environment in the samples and the snapshots from now on, or nothing.
@@ -345,14 +352,12 @@ impl<'a> Runner<'a> {
             None => Ok(Exit::Done),
             Some(Ok(report)) => {
                 for left in &report.left_alone {
-                    self.warn(format!(
-                        "not undone, since another program has changed it: {left}"
-                    ))?;
+                    self.warn(left_alone(left))?;
                 }
                 Ok(Exit::Done)
             }
             Some(Err(error)) => {
-                self.warn(error.to_string())?;
+                self.warn(Warning::new(WarningCode::UndoFailed, error.to_string()))?;
                 Ok(Exit::WorkloadFailed)
             }
         }
@@ -412,6 +417,14 @@ impl<'a> Runner<'a> {
     }
 }
 
+/// The warning about a change that is not undone, as it is no longer the run's.
+fn left_alone(left: &Left) -> Warning {
+    Warning::new(
+        WarningCode::ChangeLeft,
+        format!("not undone, since another program has changed it: {left}"),
+    )
+}
+
 /// Devices by slot of all parts of a run, all devices of a slot.
 fn merge_slots(before: &[String], now: &[String]) -> Vec<String> {
     let slots = before.len().max(now.len());
@@ -452,7 +465,7 @@ struct OpenRecording {
     writer: Writer,
     /// Trials that need not run again, by id.
     done: Vec<String>,
-    warnings: Vec<String>,
+    warnings: Vec<Warning>,
 }
 
 /// Makes a new recording, or reopens the one to go on with.
@@ -481,7 +494,7 @@ fn open_recording(options: &Options, name: String, missing: &[String]) -> Result
         plan: options.plan.clone(),
         sampler: SamplerSettings {
             hz: options.hz,
-            locked: Err("the sampler did not start".to_owned()),
+            locked: Err(Unlocked("the sampler did not start".to_owned())),
         },
         swap_slots: Vec::new(),
         host: plimsoll_sample::host::host(),

@@ -9,16 +9,28 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use super::Runner;
-use crate::workload::WorkerOptions;
 use crate::workload::probe::{Probe, ProbeKind};
 use crate::workload::protocol::{Command, Reply};
+use crate::workload::{WorkerError, WorkerOptions};
 use plimsoll_model::exit::Failure;
-use plimsoll_model::recording::neighbour;
+use plimsoll_model::recording::{Warning, WarningCode, neighbour};
 
 /// Seconds between two wake-ups: a tenth of the delay that a person notices.
 const PERIOD: f64 = 0.01;
 /// Longest wait for its answer. It answers within 10 ms on an idle machine.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The reason for a trial without neighbour metrics.
+#[derive(Debug, thiserror::Error)]
+enum NeighbourError {
+    /// The worker did not start.
+    #[error("{0}")]
+    Start(String),
+    #[error(transparent)]
+    Worker(#[from] WorkerError),
+    #[error("unexpected reply {0:?}")]
+    Reply(Reply),
+}
 
 impl Runner<'_> {
     /// Begins the wake-up probe of a trial. If that fails, the run warns and goes on.
@@ -41,7 +53,7 @@ impl Runner<'_> {
         match self.ask_neighbour(&Command::ProbeEnd) {
             Ok(Reply::Found { findings, .. }) => Ok(neighbour::metrics(&findings.figures)),
             Ok(other) => {
-                self.lose_neighbour(&format!("unexpected reply {other:?}"))?;
+                self.lose_neighbour(&NeighbourError::Reply(other))?;
                 Ok(BTreeMap::new())
             }
             Err(error) => {
@@ -58,7 +70,7 @@ impl Runner<'_> {
     }
 
     /// Carries out a command in the worker; starts the worker first if needed.
-    fn ask_neighbour(&mut self, command: &Command) -> Result<Reply, String> {
+    fn ask_neighbour(&mut self, command: &Command) -> Result<Reply, NeighbourError> {
         let mut worker = match self.neighbour.take() {
             Some(worker) => worker,
             None => self
@@ -66,19 +78,20 @@ impl Runner<'_> {
                     neighbour: true,
                     ..WorkerOptions::default()
                 })
-                .map_err(|error| error.reason)?,
+                .map_err(|error| NeighbourError::Start(error.reason))?,
         };
         // After a stop the probe still returns its measurements.
         let reply = worker.call(command, PATIENCE, &AtomicBool::new(false));
         self.neighbour = Some(worker);
-        reply.map_err(|error| error.to_string())
+        Ok(reply?)
     }
 
     /// Warns that the trial has no neighbour metrics. The next trial starts a new worker.
-    fn lose_neighbour(&mut self, reason: &str) -> Result<(), Failure> {
+    fn lose_neighbour(&mut self, error: &NeighbourError) -> Result<(), Failure> {
         self.retire_neighbour();
-        self.warn(format!(
-            "cannot measure the neighbour's wake-up latency: {reason}"
+        self.warn(Warning::new(
+            WarningCode::NeighbourFailed,
+            format!("cannot measure the neighbour's wake-up latency: {error}"),
         ))
     }
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::environment::Tripwire;
+use crate::environment::{Trip, Tripwire};
 use plimsoll_model::columns::{Row, col};
 use plimsoll_model::exit::{Exit, Failure, OrExit};
 use plimsoll_model::recording::model::{Event, EventKind, Manifest, Trial};
@@ -87,8 +87,8 @@ fn drain_batches(
     stop: &Stop,
 ) -> Result<(), RecordingError> {
     while let Ok(batch) = batches.recv() {
-        if let Some(reason) = batch.rows().iter().find_map(|row| tripped(&mut tripwire, row)) {
-            stop.trip(reason);
+        if let Some(trip) = batch.rows().iter().find_map(|row| tripped(&mut tripwire, row)) {
+            stop.trip(trip.to_string());
         }
         let written = writer
             .lock()
@@ -102,7 +102,7 @@ fn drain_batches(
     Ok(())
 }
 
-fn tripped(tripwire: &mut Tripwire, row: &Row) -> Option<String> {
+fn tripped(tripwire: &mut Tripwire, row: &Row) -> Option<Trip> {
     let available = u64::try_from(row.get(col::MEM_AVAILABLE)?).ok()?;
     let stalled_us = row
         .get(col::PSI_MEMORY_FULL_US)
@@ -118,6 +118,7 @@ pub(super) fn plain_event(kind: EventKind, text: impl Into<String>) -> Event {
         trial: None,
         phase: None,
         number: None,
+        code: None,
         text: text.into(),
     }
 }

@@ -6,7 +6,7 @@ use super::context::{Surroundings, TrialContext};
 use super::phase::Finished;
 use super::recorder::plain_event;
 use super::trial_error::{TrialError, lacking};
-use super::{Runner, workloads};
+use super::{Runner, left_alone, workloads};
 use crate::environment::{self, Environment};
 use plimsoll_model::exit::{Exit, Failure, OrExit};
 use plimsoll_model::recording::PhaseRows;
@@ -29,6 +29,7 @@ impl Runner<'_> {
             trial: Some(plan.id.clone()),
             phase: None,
             number: None,
+            code: None,
             text: String::new(),
         };
         let start = self.recorder.event(event.clone())?;
@@ -85,11 +86,10 @@ impl Runner<'_> {
         let undone = environment.tear_down(self.session.as_mut()?);
         match undone {
             Ok(report) => {
-                let warned = report.left_alone.iter().try_for_each(|left| {
-                    self.warn(format!(
-                        "not undone, since another program has changed it: {left}"
-                    ))
-                });
+                let warned = report
+                    .left_alone
+                    .iter()
+                    .try_for_each(|left| self.warn(left_alone(left)));
                 warned.err().map(TrialError::from)
             }
             Err(error) => Some(TrialError::new(Exit::WorkloadFailed, error)),

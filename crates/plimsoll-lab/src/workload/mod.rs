@@ -25,5 +25,5 @@ pub use handle::{Residency, Usage, Worker, WorkerError, WorkerOptions};
 pub(crate) use memory::FillRequest;
 pub(crate) use memory::Memory;
 pub(crate) use plimsoll_os::UsageScope;
-pub(crate) use work::{NoRequests, Work, nothing_filled, typed};
+pub(crate) use work::{NoRequests, Work, WorkError, typed};
 pub(crate) use worker::serve;

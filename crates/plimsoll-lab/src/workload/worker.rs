@@ -7,7 +7,7 @@ use super::cost::Cost;
 use super::memory::{FillRequest, Memory, MemoryError};
 use super::probe::{Probe, RunningProbe};
 use super::protocol::{Command, Reply};
-use super::work::{self, Work};
+use super::work::{Work, WorkError};
 
 /// Answers the commands on `input` on `output` until `Quit` or the end of `input`; see [`super::protocol`].
 /// Binds this process to its parent: it is killed when the thread that started it ends.
@@ -137,11 +137,16 @@ impl Server {
         }
     }
 
-    fn work(&mut self, workload: String, request: &serde_json::Value) -> std::result::Result<Reply, String> {
+    fn work(
+        &mut self,
+        workload: String,
+        request: &serde_json::Value,
+    ) -> std::result::Result<Reply, WorkError> {
         let (_, work) = match self.work.take().filter(|(name, _)| *name == workload) {
             Some(work) => self.work.insert(work),
             None => {
-                let work = (self.works)(&workload).ok_or_else(|| format!("`{workload}` is no workload"))?;
+                let work =
+                    (self.works)(&workload).ok_or_else(|| WorkError::UnknownWorkload(workload.clone()))?;
                 self.work.insert((workload, work))
             }
         };
@@ -185,8 +190,8 @@ fn done(outcome: std::result::Result<Cost, MemoryError>) -> Reply {
     }
 }
 
-fn nothing_filled(what: &str) -> Reply {
-    failed(work::nothing_filled(what))
+fn nothing_filled(action: &'static str) -> Reply {
+    failed(WorkError::NothingFilled { action })
 }
 
 #[cfg(test)]

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use super::damage::Damage;
+
 pub(super) const TIME: &str = "t_ns";
 
 /// The columns of a file, the time among them.
@@ -24,12 +26,12 @@ pub(super) struct Field {
 
 impl Schema {
     /// # Errors
-    /// The reason, when no field is a time.
-    pub(super) fn new(version: Option<u32>, fields: Vec<Field>) -> Result<Self, String> {
+    /// [`Damage::NoTime`].
+    pub(super) fn new(version: Option<u32>, fields: Vec<Field>) -> Result<Self, Damage> {
         let time = fields
             .iter()
             .position(|field| field.name == TIME && !field.signed)
-            .ok_or_else(|| format!("it has no column `{TIME}` of unsigned 64-bit integers"))?;
+            .ok_or(Damage::NoTime { name: TIME })?;
         Ok(Schema {
             version,
             fields,

@@ -3,6 +3,9 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::damage::Damage;
+use super::difference::{PlanDifference, listed};
+
 /// Why a recording could not be written or read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -59,15 +62,18 @@ pub enum RecordingError {
         path: PathBuf,
         /// Offset of the part that cannot be read.
         offset: u64,
-        reason: String,
+        reason: Damage,
     },
     #[error("cannot write {}: another process writes it; wait for its end, or stop it with Ctrl-C", path.display())]
     InUse { path: PathBuf },
     #[error(
         "cannot resume {} with this plan: {}; use the scenario and settings of its first part, or start a new run",
-        path.display(), differences.join("; ")
+        path.display(), listed(differences)
     )]
-    OtherPlan { path: PathBuf, differences: Vec<String> },
+    OtherPlan {
+        path: PathBuf,
+        differences: Vec<PlanDifference>,
+    },
     /// A version with other columns recorded it.
     #[error("cannot resume {}: {reason}; `plimsoll report {}` still opens it; start a new run to record more", path.display(), path.display())]
     OtherVersion { path: PathBuf, reason: String },

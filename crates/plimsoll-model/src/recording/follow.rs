@@ -57,7 +57,17 @@ pub enum FollowState {
     Finished,
     /// No process writes it, it is incomplete, and the caller has all records. Polling shows when it
     /// is resumed.
-    Stopped { reason: String },
+    Stopped(StopCause),
+}
+
+/// The cause of an incomplete recording.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum StopCause {
+    /// The last event names the cause.
+    #[error("{0}")]
+    Recorded(String),
+    #[error("the program that wrote it ended without finishing it")]
+    Unfinished,
 }
 
 impl Follow {
@@ -115,12 +125,10 @@ impl Follow {
         news.state = match ended {
             None => FollowState::Writing,
             Some(Ended::Finished) => FollowState::Finished,
-            Some(Ended::CutShort) => FollowState::Stopped {
-                reason: self
-                    .stopped
-                    .clone()
-                    .unwrap_or_else(|| "the program that wrote it ended without finishing it".to_owned()),
-            },
+            Some(Ended::CutShort) => {
+                let recorded = self.stopped.clone().map(StopCause::Recorded);
+                FollowState::Stopped(recorded.unwrap_or(StopCause::Unfinished))
+            }
         };
         Ok(news)
     }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::renamed;
+use super::warning::{Warning, WarningCode};
 use crate::scenario::Plan;
 
 /// Version of the recording format (manifest, samples, events, trials). 2 has the events of `plimsoll watch`, 3 the
@@ -12,8 +13,8 @@ use crate::scenario::Plan;
 /// settings with the workload.
 pub const RECORDING_SCHEMA: u32 = 4;
 /// Version of `results.json`. 2 has the values, lists and latencies of the workloads other than compression, 3 the
-/// names `neighbour_*` and `wakeup_*`.
-pub const RESULTS_SCHEMA: u32 = 3;
+/// names `neighbour_*` and `wakeup_*`, 4 warnings with a code.
+pub const RESULTS_SCHEMA: u32 = 4;
 
 /// File names inside a recording folder.
 pub mod file {
@@ -95,8 +96,20 @@ pub struct Resumption {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SamplerSettings {
     pub hz: u32,
-    /// Whether the sampler's memory was locked; if not, why.
-    pub locked: Result<(), String>,
+    /// Whether the sampler's memory was locked.
+    pub locked: Result<(), Unlocked>,
+}
+
+/// The reason for unlocked memory of the sampler, as recorded.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[serde(transparent)]
+#[error("{0}")]
+pub struct Unlocked(pub String);
+
+impl Unlocked {
+    pub fn of(error: &impl std::error::Error) -> Unlocked {
+        Unlocked(error.to_string())
+    }
 }
 
 /// The machine and everything about it that moves the numbers.
@@ -133,8 +146,19 @@ pub struct Event {
     /// Number of the event in reports, 1-4 in the compression scenario (1 fill, 2 trim, 3 restore, 4 release).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub number: Option<u32>,
+    /// The code of a warning. Earlier versions wrote none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<WarningCode>,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub text: String,
+}
+
+impl Event {
+    /// The warning of an event of that kind.
+    pub fn warning(&self) -> Option<Warning> {
+        let text = (self.kind == EventKind::Warning).then_some(&self.text)?;
+        Some(Warning::new(self.code.unwrap_or_default(), text))
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -306,7 +330,7 @@ pub struct Results {
     /// Disturbances that may have changed the metrics.
     pub confounders: Vec<Confounder>,
     /// Anything else a reader must know.
-    pub warnings: Vec<String>,
+    pub warnings: Vec<Warning>,
     pub sampler: SamplerReport,
     pub trials: Vec<Trial>,
 }

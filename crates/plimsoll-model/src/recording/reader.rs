@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use super::lines::{self, Lines};
 use super::lock::is_written;
 use super::model::{Event, Manifest, RECORDING_SCHEMA, RESULTS_SCHEMA, Results, Trial, file};
-use super::{RecordingError, Samples, parquet, stream};
+use super::{RecordingError, Samples, Warning, WarningCode, parquet, stream};
 
 #[derive(Debug, Clone)]
 pub struct Recording {
@@ -20,7 +20,7 @@ pub struct Recording {
     /// The results, when the run got that far.
     pub results: Option<Results>,
     /// Messages about missing and torn parts.
-    pub warnings: Vec<String>,
+    pub warnings: Vec<Warning>,
     /// Whether the run came to its end and nothing is missing.
     pub complete: bool,
 }
@@ -34,9 +34,10 @@ impl Recording {
     pub fn open(folder: &Path) -> Result<Self, RecordingError> {
         let mut recording = Recording::open_unlocked(folder)?;
         if !recording.complete && matches!(is_written(folder), Ok(true)) {
-            recording
-                .warnings
-                .push("the run is still going on; the recording has its first part".to_owned());
+            recording.warnings.push(Warning::new(
+                WarningCode::StillRecording,
+                "the run is still going on; the recording has its first part",
+            ));
         }
         Ok(recording)
     }
@@ -48,12 +49,12 @@ impl Recording {
         let samples = read_samples(folder, &manifest, &mut warnings)?;
         let events = whole(
             lines::read::<Event>(&folder.join(file::EVENTS))?,
-            "event",
+            ("event", WarningCode::EventTorn),
             &mut warnings,
         );
         let trials = whole(
             lines::read::<Trial>(&folder.join(file::TRIALS))?,
-            "trial",
+            ("trial", WarningCode::TrialTorn),
             &mut warnings,
         );
         let results = read_results(folder, &mut warnings)?;
@@ -104,7 +105,7 @@ pub(super) fn read_manifest(folder: &Path) -> Result<Manifest, RecordingError> {
 fn read_samples(
     folder: &Path,
     manifest: &Manifest,
-    warnings: &mut Vec<String>,
+    warnings: &mut Vec<Warning>,
 ) -> Result<Samples, RecordingError> {
     let finished = folder.join(file::SAMPLES);
     if finished.exists() {
@@ -115,25 +116,33 @@ fn read_samples(
     }
     let live = folder.join(file::SAMPLES_LIVE);
     if !live.exists() {
-        warnings.push("there are no samples: samples.parquet and samples.arrows are missing".to_owned());
+        warnings.push(Warning::new(
+            WarningCode::SamplesMissing,
+            "there are no samples: samples.parquet and samples.arrows are missing",
+        ));
         return Ok(Samples::default());
     }
     let (samples, _, torn) = stream::read(&live)?;
+    let mut code = WarningCode::SamplesUnfinished;
     let mut text = format!(
         "the run was interrupted before it wrote samples.parquet: samples.arrows has {} samples",
         samples.len()
     );
     if torn > 0 {
+        code = WarningCode::SamplesTorn;
         text.push_str(&format!(" and {torn} bytes of an incomplete batch"));
     }
-    warnings.push(text);
+    warnings.push(Warning::new(code, text));
     Ok(samples)
 }
 
-fn read_results(folder: &Path, warnings: &mut Vec<String>) -> Result<Option<Results>, RecordingError> {
+fn read_results(folder: &Path, warnings: &mut Vec<Warning>) -> Result<Option<Results>, RecordingError> {
     let path = folder.join(file::RESULTS);
     if !path.exists() {
-        warnings.push("the run is incomplete: there is no results.json".to_owned());
+        warnings.push(Warning::new(
+            WarningCode::ResultsMissing,
+            "the run is incomplete: there is no results.json",
+        ));
         return Ok(None);
     }
     lines::read_document(
@@ -144,11 +153,15 @@ fn read_results(folder: &Path, warnings: &mut Vec<String>) -> Result<Option<Resu
     .map(Some)
 }
 
-fn whole<T>(lines: Lines<T>, what: &str, warnings: &mut Vec<String>) -> Vec<T> {
+/// The whole lines of a file, with a warning if its last one is incomplete.
+fn whole<T>(lines: Lines<T>, (name, torn): (&str, WarningCode), warnings: &mut Vec<Warning>) -> Vec<T> {
     if lines.torn > 0 {
-        warnings.push(format!(
-            "the last {what} is incomplete ({} bytes) and not shown",
-            lines.torn
+        warnings.push(Warning::new(
+            torn,
+            format!(
+                "the last {name} is incomplete ({} bytes) and not shown",
+                lines.torn
+            ),
         ));
     }
     lines.documents

@@ -1,20 +1,20 @@
 //! Going on with a recording that was cut short.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
 use super::append::AppendFile;
 use super::batch::Schema;
+use super::difference::differences;
 use super::lines;
 use super::lock::lock;
 use super::model::{Event, Manifest, Resumption, Trial, TrialStatus, file};
 use super::schema::sample_schema;
 use super::stream;
 use super::writer::Streams;
-use super::{Recording, RecordingError, Writer};
-use crate::scenario::{Plan, TrialPlan};
+use super::{Recording, RecordingError, Warning, Writer};
+use crate::scenario::Plan;
 
 /// Time between the parts of a resumed run, in nanoseconds: enough to show as a gap.
 const GAP_NS: u64 = 1_000_000_000;
@@ -26,7 +26,7 @@ pub struct Resumed {
     /// The trials that need not run again: those that ended ok.
     pub done: Vec<Trial>,
     /// Messages about lost parts of the first run.
-    pub warnings: Vec<String>,
+    pub warnings: Vec<Warning>,
 }
 
 /// The instant at which a part starts.
@@ -150,66 +150,4 @@ fn remove_if_there(path: &Path) -> Result<(), RecordingError> {
         }
         _ => Ok(()),
     }
-}
-
-/// Differences between the plan of a recording and the given one, as messages.
-fn differences(recorded: &Plan, asked: &Plan) -> Vec<String> {
-    let mut differences = Vec::new();
-    let mut compare = |what: &str, recorded: String, asked: String| {
-        if recorded != asked {
-            differences.push(format!("{what} was {recorded}, now is {asked}"));
-        }
-    };
-    compare("the scenario", recorded.scenario.clone(), asked.scenario.clone());
-    compare("the seed", recorded.seed.to_string(), asked.seed.to_string());
-    let by_id = |plan: &Plan| -> BTreeMap<String, TrialPlan> {
-        let trials = plan.trials.iter();
-        trials.map(|trial| (trial.id.clone(), trial.clone())).collect()
-    };
-    let (recorded, asked) = (by_id(recorded), by_id(asked));
-    for (id, trial) in &recorded {
-        match asked.get(id) {
-            None => differences.push(format!("trial `{id}` is no longer asked for")),
-            Some(other) => differences.extend(setting_differences(trial, other)),
-        }
-    }
-    let new = asked.keys().filter(|id| !recorded.contains_key(*id));
-    differences.extend(new.map(|id| format!("trial `{id}` is new")));
-    shorten(differences)
-}
-
-fn setting_differences(recorded: &TrialPlan, asked: &TrialPlan) -> Vec<String> {
-    // The workload's own settings beside those of all.
-    let fields = |trial: &TrialPlan| {
-        let mut settings = serde_json::to_value(&trial.settings).unwrap_or_default();
-        let name = trial.settings.workload.kind().name();
-        if let Some(own) = settings["workload"][name].as_object().cloned()
-            && let Some(all) = settings.as_object_mut()
-        {
-            all.insert("workload".to_owned(), name.into());
-            all.extend(own);
-        }
-        settings
-    };
-    let (before, now) = (fields(recorded), fields(asked));
-    let before = before.as_object().cloned().unwrap_or_default();
-    before
-        .iter()
-        .filter(|(key, value)| now.get(key.as_str()) != Some(value))
-        .map(|(key, value)| {
-            let now = now.get(key.as_str()).cloned().unwrap_or_default();
-            format!("`{key}` of trial `{}` was {value}, now is {now}", recorded.id)
-        })
-        .collect()
-}
-
-/// Keeps a message readable when a changed setting differs in every trial.
-fn shorten(mut differences: Vec<String>) -> Vec<String> {
-    const SHOWN: usize = 4;
-    if differences.len() > SHOWN {
-        let more = differences.len() - SHOWN;
-        differences.truncate(SHOWN);
-        differences.push(format!("and {more} more"));
-    }
-    differences
 }

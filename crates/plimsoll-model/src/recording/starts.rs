@@ -45,6 +45,7 @@ mod tests {
             trial: Some("1".to_owned()),
             phase: Some(phase.to_owned()),
             number,
+            code: None,
             text: String::new(),
         };
         let events = [

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use super::append::AppendFile;
 use super::arrow::{self, MARK, PREFIX};
 use super::batch::{Batch, Schema};
+use super::damage::{Damage, StreamDamage};
 use super::model::RECORDING_SCHEMA;
 use super::{RecordingError, Samples};
 
@@ -50,7 +51,7 @@ impl Reader {
         let Some(message) = reader.next_message()? else {
             return Ok(None);
         };
-        let schema = arrow::read_schema(&message.metadata).map_err(|reason| reader.corrupt(0, reason))?;
+        let schema = arrow::read_schema(&message.metadata).map_err(|damage| reader.corrupt(0, damage))?;
         if let Some(found) = schema.version
             && found > RECORDING_SCHEMA
         {
@@ -76,7 +77,7 @@ impl Reader {
         };
         arrow::read_batch(&self.schema, &message.metadata, &message.body)
             .map(Some)
-            .map_err(|reason| self.corrupt(start, reason))
+            .map_err(|damage| self.corrupt(start, damage))
     }
 
     /// Looks again at a file that may have grown: a torn batch may be whole by now.
@@ -84,8 +85,8 @@ impl Reader {
         let io = |source| RecordingError::io("read", &self.path, source);
         let length = self.input.get_ref().metadata().map_err(io)?.len();
         if length < self.offset {
-            let reason = format!("it was cut to {length} bytes after {} had been read", self.offset);
-            return Err(self.corrupt(length, reason));
+            let read = self.offset;
+            return Err(self.corrupt(length, StreamDamage::Shortened { length, read }));
         }
         self.input.seek(SeekFrom::Start(self.offset)).map_err(io)?;
         self.length = length;
@@ -121,11 +122,11 @@ impl Reader {
         }
         let (mark, size) = prefix.split_at(4);
         if mark != MARK {
-            return Err(self.corrupt(self.offset, "no Arrow message begins here".to_owned()));
+            return Err(self.corrupt(self.offset, StreamDamage::NoMessage));
         }
         let size = u32::from_le_bytes([size[0], size[1], size[2], size[3]]) as usize;
         if size > METADATA_MAX {
-            return Err(self.corrupt(self.offset, format!("{size} bytes of metadata cannot be")));
+            return Err(self.corrupt(self.offset, StreamDamage::MetadataLength(size)));
         }
         let left = left - PREFIX as u64;
         if size == 0 || (size as u64) > left {
@@ -135,7 +136,7 @@ impl Reader {
         if !self.read(&mut metadata)? {
             return Ok(None);
         }
-        let body = arrow::body_length(&metadata).map_err(|reason| self.corrupt(self.offset, reason))?;
+        let body = arrow::body_length(&metadata).map_err(|damage| self.corrupt(self.offset, damage))?;
         let left = left - size as u64;
         if body > left {
             return Ok(None);
@@ -160,11 +161,11 @@ impl Reader {
         }
     }
 
-    pub(super) fn corrupt(&self, offset: u64, reason: String) -> RecordingError {
+    pub(super) fn corrupt(&self, offset: u64, damage: impl Into<Damage>) -> RecordingError {
         RecordingError::CorruptSamples {
             path: self.path.clone(),
             offset,
-            reason,
+            reason: damage.into(),
         }
     }
 }

@@ -10,7 +10,7 @@ use super::shared::{Shared, lock};
 use super::state::{Level, MarkKind};
 use crate::trim::{What, release, trim};
 use plimsoll_model::quantity;
-use plimsoll_model::recording::model::SamplerSettings;
+use plimsoll_model::recording::model::{SamplerSettings, Unlocked};
 use plimsoll_sample::Sampler;
 use plimsoll_sample::page_flags::{self, KINDS, PageFlags};
 
@@ -158,7 +158,7 @@ pub(super) fn start_recording(
         let title = target.map_or_else(|| state.facts.hostname.clone(), |target| target.title.clone());
         (title, state.facts.hz)
     };
-    let locked = sampler.locked().map_err(ToString::to_string);
+    let locked = sampler.locked().map_err(Unlocked::of);
     let told = Arc::clone(shared);
     let recorder = Recorder::start(
         folder,

@@ -1,6 +1,7 @@
 //! Marks of the monitor as events of a recording, and back.
 
 use super::state::{Mark, MarkKind};
+use plimsoll_model::recording::WarningCode;
 use plimsoll_model::recording::model::{Event, EventKind};
 use plimsoll_model::sanitize::sanitize;
 
@@ -12,6 +13,7 @@ pub(super) fn plain_event(t_ns: u64, kind: EventKind) -> Event {
         trial: None,
         phase: None,
         number: None,
+        code: None,
         text: String::new(),
     }
 }
@@ -25,10 +27,11 @@ pub(super) fn event_of(mark: &Mark) -> Event {
         MarkKind::Release => (EventKind::Release, None),
         MarkKind::Target => (EventKind::Target, None),
         MarkKind::PageFlags => (EventKind::PageFlags, None),
-        MarkKind::Event => (EventKind::Warning, None),
+        MarkKind::FaultStorm | MarkKind::Event => (EventKind::Warning, None),
     };
     Event {
         number,
+        code: (mark.kind == MarkKind::FaultStorm).then_some(WarningCode::FaultStorm),
         text: mark.text.clone(),
         ..plain_event(mark.t_ns, kind)
     }
@@ -51,6 +54,9 @@ pub(super) fn mark_of(event: &Event) -> Option<Mark> {
         }
         EventKind::TrialStart => (MarkKind::Event, named("start of")),
         EventKind::TrialEnd => (MarkKind::Event, named("end of")),
+        EventKind::Warning if event.code == Some(WarningCode::FaultStorm) => {
+            (MarkKind::FaultStorm, event.text.clone())
+        }
         EventKind::Stopped | EventKind::Warning => (MarkKind::Event, event.text.clone()),
         EventKind::Target => (MarkKind::Target, event.text.clone()),
         EventKind::Trim => (MarkKind::Trim, event.text.clone()),

@@ -10,6 +10,7 @@ use super::state::{Level, MarkKind, TargetState};
 use super::storms::StormWatch;
 use super::target::{Followed, Look, READ_ON_TICKS, busiest_zram, unreadable};
 use plimsoll_model::columns::col;
+use plimsoll_model::recording::{Warning, WarningCode};
 use plimsoll_sample::{Sampler, Target};
 
 /// Interval between two checks of a target, and of the machine alone, whose swap devices seldom change.
@@ -151,7 +152,8 @@ impl Follower {
             let text = format!(
                 "the target has {processes} processes: the samples include only {READ_ON_TICKS} of them"
             );
-            self.shared.warn(text);
+            self.shared
+                .warn(Warning::new(WarningCode::ProcessesOmitted, text));
         }
     }
 }

@@ -12,7 +12,7 @@ use plimsoll_model::recording::model::{
     Event, EventKind, Manifest, RECORDING_SCHEMA, RESULTS_SCHEMA, Results, RunStatus, SamplerReport,
     SamplerSettings, WATCH,
 };
-use plimsoll_model::recording::{Recording, RecordingError, Writer};
+use plimsoll_model::recording::{Recording, RecordingError, Warning, Writer};
 use plimsoll_model::scenario::{Order, Plan};
 use plimsoll_report as report;
 use plimsoll_report::analysis;
@@ -210,9 +210,7 @@ fn write(mut writer: Writer, entries: &Receiver<Entry>) -> Result<Recorded, Reco
             Entry::Event(event) => {
                 writer.event(&event)?;
                 written.end_ns = written.end_ns.max(event.t_ns);
-                if event.kind == EventKind::Warning {
-                    written.warnings.push(event.text);
-                }
+                written.warnings.extend(event.warning());
             }
             Entry::End { swap_slots, lost } => {
                 let end_ns = written.end_ns.max(written.last.map_or(0, |row| row.t_ns));
@@ -239,7 +237,7 @@ struct Written {
     last: Option<Row>,
     late: u64,
     end_ns: u64,
-    warnings: Vec<String>,
+    warnings: Vec<Warning>,
 }
 
 /// Whether a sample is more than half a period late.

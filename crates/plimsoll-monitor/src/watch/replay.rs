@@ -45,7 +45,7 @@ impl Replay {
             hz: manifest.sampler.hz,
         });
         state.status.replay = true;
-        state.status.unlocked = manifest.sampler.locked.clone().err();
+        state.status.unlocked = manifest.sampler.locked.as_ref().err().map(ToString::to_string);
         state.target = Some(TargetState {
             title: title(manifest),
             ..TargetState::default()
@@ -90,7 +90,7 @@ impl Replay {
         let ended = match &news.state {
             FollowState::Writing => None,
             FollowState::Finished => Some("the recording has ended".to_owned()),
-            FollowState::Stopped { reason } => Some(format!("the recording was cut short: {reason}")),
+            FollowState::Stopped(cause) => Some(format!("the recording was cut short: {cause}")),
         };
         let slots = &self.follow.manifest().swap_slots;
         if state.status.ended != ended || state.swap_devices != *slots {

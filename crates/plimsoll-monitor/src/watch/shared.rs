@@ -9,6 +9,7 @@ use super::outcome::Outcome;
 use super::recorder::Recorder;
 use super::state::{Level, Mark, MarkKind, State, TargetState};
 use crate::trim::What;
+use plimsoll_model::recording::Warning;
 use plimsoll_model::recording::model::{Event, EventKind};
 use plimsoll_sample::monotonic_ns;
 
@@ -63,10 +64,11 @@ impl Shared {
     }
 
     /// Shows a warning and records it.
-    pub(super) fn warn(&self, text: String) {
+    pub(super) fn warn(&self, Warning { code, text }: Warning) {
         let t_ns = self.now_ns();
         self.state().say(t_ns, Level::Warning, text.clone());
         self.record(Event {
+            code: Some(code),
             text,
             ..plain_event(t_ns, EventKind::Warning)
         });

@@ -87,7 +87,8 @@ pub enum MarkKind {
     /// The target started, ended, or executed another program.
     Target,
     PageFlags,
-    /// A fault storm, the end of a trial, or a warning of a run.
+    FaultStorm,
+    /// The start or end of a trial, or another warning.
     Event,
 }
 
@@ -101,7 +102,7 @@ impl MarkKind {
             MarkKind::Release => 'E',
             MarkKind::Target => '*',
             MarkKind::PageFlags => 'k',
-            MarkKind::Event => '!',
+            MarkKind::FaultStorm | MarkKind::Event => '!',
         }
     }
 }

@@ -39,7 +39,7 @@ impl StormWatch {
         if let Some(before) = &self.before {
             for storm in self.begun(storms(before, &now)) {
                 let text = format!("fault storm: {}. {}", storm.sentence(), storm.advice);
-                shared.mark(MarkKind::Event, text.clone());
+                shared.mark(MarkKind::FaultStorm, text.clone());
                 // The recording already has the mark.
                 shared.say(Level::Warning, text);
             }

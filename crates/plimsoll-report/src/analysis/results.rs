@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use super::confounders::{confounders, judge};
-use plimsoll_model::recording::Recording;
 use plimsoll_model::recording::model::{
-    EventKind, RESULTS_SCHEMA, Results, RunStatus, SamplerReport, Trial, TrialStatus,
+    Event, EventKind, RESULTS_SCHEMA, Results, RunStatus, SamplerReport, Trial, TrialStatus,
 };
+use plimsoll_model::recording::{Recording, Warning, WarningCode};
 
 /// Computes the results of a recording; also of one that was cut short, whose status then is interrupted.
 ///
@@ -22,13 +22,14 @@ pub fn results(recording: &Recording) -> Results {
     for trial in &mut trials {
         judge(trial, &confounders);
     }
-    let warned = recording
-        .events
+    let missing = manifest
+        .missing
         .iter()
-        .filter(|event| event.kind == EventKind::Warning);
-    let warnings = warned
-        .map(|event| event.text.clone())
-        .chain(stopped(recording).map(str::to_owned));
+        .map(|text| Warning::new(WarningCode::CapabilityMissing, text));
+    let stopped = stopped(recording).map(|text| Warning::new(WarningCode::Stopped, text));
+    let warnings = missing
+        .chain(recording.events.iter().filter_map(Event::warning))
+        .chain(stopped);
     Results {
         schema: RESULTS_SCHEMA,
         version: manifest.tool_version.clone(),
@@ -37,7 +38,7 @@ pub fn results(recording: &Recording) -> Results {
         status: run_status(recording, &trials),
         calibration: manifest.calibration,
         confounders,
-        warnings: manifest.missing.iter().cloned().chain(warnings).collect(),
+        warnings: warnings.collect(),
         sampler: sampler_report(recording),
         trials,
     }

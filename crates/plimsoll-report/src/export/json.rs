@@ -8,16 +8,17 @@ use serde::{Serialize, Serializer};
 use super::{Exported, columns};
 use plimsoll_model::columns::Unit;
 use plimsoll_model::recording::model::{Event, Manifest, Results, Trial};
-use plimsoll_model::recording::{ColumnView, Recording, Samples};
+use plimsoll_model::recording::{ColumnView, Recording, Samples, Warning};
 
-pub const EXPORT_SCHEMA: u32 = 1;
+/// Version of the document. 2 has warnings with a code.
+pub const EXPORT_SCHEMA: u32 = 2;
 
 #[derive(Serialize)]
 struct Document<'a> {
     schema: u32,
     version: &'static str,
     complete: bool,
-    warnings: &'a [String],
+    warnings: &'a [Warning],
     manifest: &'a Manifest,
     events: &'a [Event],
     trials: &'a [Trial],

@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use plimsoll_lab::environment::Session;
-use plimsoll_model::scenario::{Compression, FillClass, Settings, ThpMode, TrimMechanism, Workload};
+use plimsoll_model::scenario::{Compression, FillClass, Filling, Settings, ThpMode, TrimMechanism, Workload};
 
 /// How long a test waits for the machine: all the others may be before it, on a machine several times slower.
 const WAIT: Duration = Duration::from_secs(1800);
@@ -35,17 +35,19 @@ pub fn alone_as(run: &str) -> Session {
     }
 }
 
-/// What an environment is made of for a test: a cgroup of `limit` bytes, and `swap_size` bytes of swap on `subject` for
-/// what does not fit of `size` bytes. Swap files are in a folder on a disk.
+/// Settings of an environment for a test: a cgroup of `limit` bytes, and `swap_size` bytes of swap on `subject` for the
+/// rest of `size` bytes. Swap files are in a folder on a disk.
 pub fn settings(subject: &str, size: u64, limit: u64, swap_size: u64) -> Settings {
     Settings {
         workload: Workload::Compression(Compression {
-            class: FillClass::Random,
-            size,
+            filling: Filling {
+                class: FillClass::Random,
+                size,
+                hold: 0.0,
+                thp: ThpMode::Never,
+            },
             request: size,
             trim: TrimMechanism::Cgroup,
-            hold: 0.0,
-            thp: ThpMode::Never,
         }),
         subject: subject.parse().expect("a subject"),
         limit,
@@ -62,7 +64,7 @@ pub fn settings(subject: &str, size: u64, limit: u64, swap_size: u64) -> Setting
 /// Asks for another size of a trial that fills memory.
 pub fn set_size(settings: &mut Settings, bytes: u64) {
     match &mut settings.workload {
-        Workload::Compression(compression) => compression.size = bytes,
+        Workload::Compression(compression) => compression.filling.size = bytes,
         Workload::Map(map) => map.size = bytes,
         other => panic!("{other:?} has no size of its own"),
     }

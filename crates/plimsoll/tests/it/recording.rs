@@ -18,7 +18,8 @@ use plimsoll_model::recording::model::{
     Trial, TrialStatus,
 };
 use plimsoll_model::scenario::{
-    Compression, FillClass, Order, Plan, Settings, Subject, ThpMode, TrialPlan, TrimMechanism, Workload,
+    Compression, FillClass, Filling, Order, Plan, Settings, Subject, ThpMode, TrialPlan, TrimMechanism,
+    Workload,
 };
 use plimsoll_testkit::capability;
 
@@ -52,12 +53,14 @@ pub(crate) fn plan(classes: &[FillClass], repeats: u32) -> Plan {
 fn settings(class: FillClass) -> Settings {
     Settings {
         workload: Workload::Compression(Compression {
-            class,
-            size: 64 << 20,
+            filling: Filling {
+                class,
+                size: 64 << 20,
+                hold: 0.5,
+                thp: ThpMode::Never,
+            },
             request: 16 << 20,
             trim: TrimMechanism::Worker,
-            hold: 0.5,
-            thp: ThpMode::Never,
         }),
         subject: Subject::Zram(Some("lz4".into())),
         limit: 96 << 20,
@@ -174,6 +177,7 @@ pub(crate) fn event(t_ns: u64, kind: EventKind, text: &str) -> Event {
         trial: None,
         phase: None,
         number: None,
+        code: None,
         text: text.into(),
     }
 }

@@ -44,12 +44,12 @@ pub(super) fn run(context: &mut TrialContext<'_, '_>, asked: &Compression) -> Re
 
 impl Eater<'_> {
     fn eat(&mut self, context: &mut TrialContext<'_, '_>) -> Result<(), TrialError> {
-        let fill = context.fill(self.asked.size, self.asked.request);
+        let fill = context.fill(self.asked.filling.size, self.asked.request);
         context.phase("fill", Some(1), |context, _| {
             self.call(context, &fill).map(|(cost, _)| cost)
         })?;
         check_filled(context);
-        context.rest(self.asked.hold)?;
+        context.rest(self.asked.filling.hold)?;
         match cannot_trim(context) {
             Some(error) => context.errors.push(error),
             None => {
@@ -58,7 +58,7 @@ impl Eater<'_> {
                     self.empty_swap_cache(context, before, cost)
                 })?;
                 check_trimmed(context);
-                context.rest(self.asked.hold)?;
+                context.rest(self.asked.filling.hold)?;
             }
         }
         context.phase("restore", Some(3), |context, _| self.restore(context))?;
@@ -139,7 +139,7 @@ impl Eater<'_> {
                 "trim = \"cgroup\" needs a memory cgroup, and there is none",
             ));
         };
-        let size = self.asked.size;
+        let size = self.asked.filling.size;
         let watch = Stopwatch::start(UsageScope::Thread);
         let reclaimed = reclaim_cgroup(context, cgroup, size)?;
         self.mechanism = Some(reclaimed.mechanism.to_owned());

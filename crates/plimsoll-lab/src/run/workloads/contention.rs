@@ -81,7 +81,7 @@ impl Programs<'_> {
 
     /// The first program fills its memory, and is idle from then on.
     fn hold(&mut self, context: &mut TrialContext<'_, '_>) -> Result<(), TrialError> {
-        let (size, hold) = (self.asked.size, self.asked.hold);
+        let (size, hold) = (self.asked.filling.size, self.asked.filling.hold);
         // In one mapping, as each ask is.
         let fill = context.fill(size, size);
         context.phase("hold", None, |context, _| context.find(&mut self.holder, &fill))?;
@@ -122,7 +122,7 @@ impl Programs<'_> {
                 Ok(worked)
             })?;
             after += usize::from(trimmed);
-            context.rest(self.asked.hold)?;
+            context.rest(self.asked.filling.hold)?;
         }
         Ok(())
     }
@@ -138,7 +138,7 @@ impl Programs<'_> {
             residency(context, &self.holder)?,
             residency(context, &self.asker)?,
         );
-        let demand = 100.0 * (self.asked.size + asked) as f64 / context.plan.settings.limit as f64;
+        let demand = 100.0 * (self.asked.filling.size + asked) as f64 / context.plan.settings.limit as f64;
         let seconds = worked.cost.seconds;
         let lost = self.at_first.resident.saturating_sub(holder.resident);
         let trimmed = lost as f64 > self.at_first.resident as f64 * TRIMMED;

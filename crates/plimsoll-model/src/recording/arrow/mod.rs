@@ -11,6 +11,7 @@ use std::sync::Arc;
 use flatbuffer::{Node, Table, Value};
 
 use super::batch::{Batch, Column, Field, Schema};
+use super::damage::{Damage, StreamDamage};
 use super::schema::VERSION_KEY;
 
 /// Bytes before the metadata of a message: a mark and the metadata's length.
@@ -182,10 +183,9 @@ fn message(kind: Header, header: Node, body: &[u8]) -> Vec<u8> {
 }
 
 /// Length of the body that follows the metadata of a message.
-pub(super) fn body_length(metadata: &[u8]) -> Result<u64, String> {
-    let message = Table::root(metadata).ok_or("unreadable message")?;
-    u64::try_from(message.i64(slot::message::BODY_LENGTH))
-        .map_err(|_| "the length of its body is negative".to_owned())
+pub(super) fn body_length(metadata: &[u8]) -> Result<u64, StreamDamage> {
+    let message = Table::root(metadata).ok_or(StreamDamage::Message)?;
+    u64::try_from(message.i64(slot::message::BODY_LENGTH)).map_err(|_| StreamDamage::BodyLength)
 }
 
 fn header<'a>(metadata: &'a [u8], kind: Header) -> Option<Table<'a>> {
@@ -195,24 +195,26 @@ fn header<'a>(metadata: &'a [u8], kind: Header) -> Option<Table<'a>> {
 }
 
 /// Reads the first message of a stream.
-pub(super) fn read_schema(metadata: &[u8]) -> Result<Schema, String> {
-    let schema = header(metadata, Header::Schema).ok_or("the first message is no schema")?;
+pub(super) fn read_schema(metadata: &[u8]) -> Result<Schema, Damage> {
+    let schema = header(metadata, Header::Schema).ok_or(StreamDamage::NoSchema)?;
     let tables = schema
         .tables(slot::schema::FIELDS)
-        .ok_or("the schema has no fields")?;
+        .ok_or(StreamDamage::NoFields)?;
     if tables.len() > FIELDS_MAX {
-        return Err(format!("{} columns cannot be", tables.len()));
+        return Err(StreamDamage::ColumnCount(tables.len()).into());
     }
     let mut fields = Vec::new();
     for table in tables {
-        let table = table.ok_or("a column cannot be read")?;
-        let name = table.text(slot::field::NAME).ok_or("a column has no name")?;
+        let table = table.ok_or(StreamDamage::UnreadableColumn)?;
+        let name = table.text(slot::field::NAME).ok_or(Damage::UnnamedColumn)?;
         let is_int =
             table.u8(slot::field::TYPE_TYPE) == INT && table.table(slot::field::DICTIONARY).is_none();
         let int = table
             .table(slot::field::TYPE)
             .filter(|int| is_int && int.i32(slot::int::BIT_WIDTH) == 64)
-            .ok_or_else(|| format!("column `{name}` is not of 64-bit integers"))?;
+            .ok_or_else(|| Damage::ColumnType {
+                column: name.to_owned(),
+            })?;
         fields.push(Field {
             name: name.to_owned(),
             signed: int.u8(slot::int::IS_SIGNED) != 0,
@@ -230,37 +232,33 @@ pub(super) fn read_schema(metadata: &[u8]) -> Result<Schema, String> {
 }
 
 /// Reads a record batch of `schema`.
-pub(super) fn read_batch(schema: &Arc<Schema>, metadata: &[u8], body: &[u8]) -> Result<Batch, String> {
-    let batch = header(metadata, Header::RecordBatch).ok_or("a message is not a record batch")?;
+pub(super) fn read_batch(schema: &Arc<Schema>, metadata: &[u8], body: &[u8]) -> Result<Batch, StreamDamage> {
+    let batch = header(metadata, Header::RecordBatch).ok_or(StreamDamage::NoBatch)?;
     if batch.table(slot::batch::COMPRESSION).is_some() {
-        return Err("it is compressed, which no version of plimsoll writes".to_owned());
+        return Err(StreamDamage::Compressed);
     }
     let length = batch.i64(slot::batch::LENGTH);
-    let rows = usize::try_from(length).map_err(|_| "a negative number of rows")?;
-    let nodes = batch
-        .pairs(slot::batch::NODES)
-        .ok_or("a record batch has no columns")?;
-    let buffers = batch
-        .pairs(slot::batch::BUFFERS)
-        .ok_or("a record batch has no buffers")?;
+    let rows = usize::try_from(length).map_err(|_| StreamDamage::NegativeRows)?;
+    let nodes = batch.pairs(slot::batch::NODES).ok_or(StreamDamage::NoColumns)?;
+    let buffers = batch.pairs(slot::batch::BUFFERS).ok_or(StreamDamage::NoBuffers)?;
     if nodes.len() != schema.fields.len() || buffers.len() != 2 * nodes.len() {
-        return Err("a record batch does not have the columns of the schema".to_owned());
+        return Err(StreamDamage::OtherColumns);
     }
     let mut read = Batch::empty(Arc::clone(schema));
     read.columns.clear();
     for (index, field) in schema.fields.iter().enumerate() {
-        let name = &field.name;
+        let column = || field.name.clone();
         if nodes[index][0] != length {
-            return Err(format!("column `{name}` has another number of rows"));
+            return Err(StreamDamage::OtherRows { column: column() });
         }
         let mask = slice(body, buffers[2 * index])?;
         let values = slice(body, buffers[2 * index + 1])?;
-        let size = rows.checked_mul(8).ok_or("too many rows")?;
+        let size = rows.checked_mul(8).ok_or(StreamDamage::TooManyRows)?;
         let values = values
             .get(..size)
-            .ok_or_else(|| format!("column `{name}` is too short"))?;
+            .ok_or_else(|| StreamDamage::ShortColumn { column: column() })?;
         if !mask.is_empty() && mask.len() < rows.div_ceil(8) {
-            return Err(format!("the mask of column `{name}` is too short"));
+            return Err(StreamDamage::ShortMask { column: column() });
         }
         let (words, _) = values.as_chunks::<8>();
         if schema.is_time(index) {
@@ -280,12 +278,12 @@ pub(super) fn read_batch(schema: &Arc<Schema>, metadata: &[u8], body: &[u8]) -> 
     Ok(read)
 }
 
-fn slice(body: &[u8], [offset, length]: [i64; 2]) -> Result<&[u8], String> {
+fn slice(body: &[u8], [offset, length]: [i64; 2]) -> Result<&[u8], StreamDamage> {
     let range = || -> Option<Range<usize>> {
         let start = usize::try_from(offset).ok()?;
         Some(start..start.checked_add(usize::try_from(length).ok()?)?)
     };
     range()
         .and_then(|range| body.get(range))
-        .ok_or_else(|| "a column lies outside its message".to_owned())
+        .ok_or(StreamDamage::OutsideMessage)
 }

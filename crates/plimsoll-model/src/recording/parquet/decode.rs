@@ -14,6 +14,7 @@ use super::thrift::{Reader, Struct};
 use super::{codec, corrupt, encoding, page_type};
 use crate::recording::RecordingError;
 use crate::recording::batch::{Batch, Column, Field, Schema};
+use crate::recording::damage::{ColumnDamage, Damage, ParquetDamage};
 use crate::recording::model::RECORDING_SCHEMA;
 use crate::recording::schema::VERSION_KEY;
 
@@ -37,31 +38,31 @@ impl FileReader {
     /// Opens a file and reads its metadata.
     pub(super) fn open(path: &Path) -> Result<Self, RecordingError> {
         let io = |source| RecordingError::io("read", path, source);
-        let damaged = |reason: &str| corrupt(path, reason.to_owned());
+        let damaged = |damage: ParquetDamage| corrupt(path, damage);
         let mut file = File::open(path).map_err(io)?;
         let length = file.metadata().map_err(io)?.len();
         let frame = 2 * MAGIC.len() as u64 + 4;
         if length < frame {
-            return Err(damaged("it is too short"));
+            return Err(damaged(ParquetDamage::TooShort));
         }
         let mut tail = [0; 8];
         file.seek(SeekFrom::Start(length - 8)).map_err(io)?;
         file.read_exact(&mut tail).map_err(io)?;
         let [a, b, c, d, magic @ ..] = tail;
         if &magic != MAGIC {
-            return Err(damaged("it does not end as Parquet does"));
+            return Err(damaged(ParquetDamage::End));
         }
         let size = u64::from(u32::from_le_bytes([a, b, c, d]));
         if size > METADATA_MAX.min(length - frame) {
-            return Err(damaged("its metadata has an impossible length"));
+            return Err(damaged(ParquetDamage::MetadataLength));
         }
         let mut metadata = vec![0; size as usize];
         file.seek(SeekFrom::Start(length - 8 - size)).map_err(io)?;
         file.read_exact(&mut metadata).map_err(io)?;
         let metadata = Reader::new(&metadata)
             .structure()
-            .ok_or_else(|| damaged("its metadata cannot be read"))?;
-        let (schema, optional) = read_schema(&metadata).map_err(|reason| corrupt(path, reason))?;
+            .ok_or_else(|| damaged(ParquetDamage::Metadata))?;
+        let (schema, optional) = read_schema(&metadata).map_err(|damage| corrupt(path, damage))?;
         if let Some(found) = schema.version
             && found > RECORDING_SCHEMA
         {
@@ -79,7 +80,7 @@ impl FileReader {
             schema: Arc::new(schema),
             optional,
             groups: groups.into_iter(),
-            rows: rows.ok_or_else(|| damaged("it has no number of rows"))?,
+            rows: rows.ok_or_else(|| damaged(ParquetDamage::NoRows))?,
         })
     }
 
@@ -94,7 +95,7 @@ impl FileReader {
         let rows = group.int(3).and_then(|rows| usize::try_from(rows).ok());
         let chunks: Vec<&Struct> = group.list(1).collect();
         let Some(rows) = rows.filter(|rows| *rows <= ROWS_MAX && chunks.len() == self.optional.len()) else {
-            return Err(corrupt(&self.path, "a group has an impossible shape".to_owned()));
+            return Err(corrupt(&self.path, ParquetDamage::GroupShape));
         };
         let schema = Arc::clone(&self.schema);
         let mut batch = Batch::empty(Arc::clone(&schema));
@@ -107,9 +108,12 @@ impl FileReader {
                 .transpose()?;
             let column = described
                 .zip(bytes)
-                .ok_or_else(|| "it is not described".to_owned())
+                .ok_or(ColumnDamage::NotDescribed)
                 .and_then(|(described, bytes)| read_chunk(described, &bytes, rows, self.optional[index]))
-                .map_err(|reason| corrupt(&self.path, format!("column `{}`: {reason}", field.name)))?;
+                .map_err(|damage| {
+                    let column = field.name.clone();
+                    corrupt(&self.path, ParquetDamage::Column { column, damage })
+                })?;
             if schema.is_time(index) {
                 batch.times = column.values().iter().map(|value| *value as u64).collect();
             } else {
@@ -121,7 +125,7 @@ impl FileReader {
         }
         match batch.times.len() == rows {
             true => Ok(Some(batch)),
-            false => Err(corrupt(&self.path, "a sample has no time".to_owned())),
+            false => Err(corrupt(&self.path, ParquetDamage::SampleWithoutTime)),
         }
     }
 
@@ -136,13 +140,15 @@ impl FileReader {
 }
 
 /// The columns, and of each whether it may be absent.
-fn read_schema(metadata: &Struct) -> Result<(Schema, Vec<bool>), String> {
+fn read_schema(metadata: &Struct) -> Result<(Schema, Vec<bool>), Damage> {
     let mut fields = Vec::new();
     let mut optional = Vec::new();
     for element in metadata.list(2).skip(1) {
-        let name = element.text(4).ok_or("a column has no name")?;
+        let name = element.text(4).ok_or(Damage::UnnamedColumn)?;
         if element.code(1) != Some(INT64) || element.int(5).is_some() {
-            return Err(format!("column `{name}` is not of 64-bit integers"));
+            return Err(Damage::ColumnType {
+                column: name.to_owned(),
+            });
         }
         let logical = element.fields(10).and_then(|logical| logical.fields(10));
         let unsigned =
@@ -167,37 +173,36 @@ fn range(described: &Struct) -> Option<(u64, u64)> {
     Some((start.try_into().ok()?, described.int(7)?.try_into().ok()?))
 }
 
-fn read_chunk(described: &Struct, bytes: &[u8], rows: usize, optional: bool) -> Result<Column, String> {
-    let codec = described.code(4).ok_or("it names no codec")?;
+fn read_chunk(described: &Struct, bytes: &[u8], rows: usize, optional: bool) -> Result<Column, ColumnDamage> {
+    let codec = described.code(4).ok_or(ColumnDamage::NoCodec)?;
     let mut input = Reader::new(bytes);
     let mut dictionary: Vec<i64> = Vec::new();
     let (mut values, mut present) = (Vec::with_capacity(rows), Vec::with_capacity(rows));
     while present.len() < rows {
-        let header = input.structure().ok_or("the head of a page cannot be read")?;
+        let header = input.structure().ok_or(ColumnDamage::PageHead)?;
         let size = |id| header.int(id).and_then(|size| usize::try_from(size).ok());
         let page = size(3)
             .and_then(|size| input.take(size))
-            .ok_or("a page is cut off")?;
-        let page = decompress(codec, page, size(2).ok_or("a page has no length")?)?;
+            .ok_or(ColumnDamage::PageCutOff)?;
+        let page = decompress(codec, page, size(2).ok_or(ColumnDamage::PageWithoutLength)?)?;
         match header.code(1) {
             Some(page_type::DICTIONARY) => dictionary = plain(&page),
             Some(page_type::DATA) => {
-                let described = header.fields(5).ok_or("a page is not described")?;
+                let described = header.fields(5).ok_or(ColumnDamage::PageNotDescribed)?;
                 let count = described.int(1).and_then(|count| usize::try_from(count).ok());
                 let count = count
                     .filter(|count| *count > 0 && *count <= rows - present.len())
-                    .ok_or("a page has an impossible number of rows")?;
-                let (mask, rest) = levels(&page, count, optional).ok_or("a mask is damaged")?;
-                let kind = described.code(2).ok_or("a page has no encoding")?;
+                    .ok_or(ColumnDamage::PageRows)?;
+                let (mask, rest) = levels(&page, count, optional).ok_or(ColumnDamage::Mask)?;
+                let kind = described.code(2).ok_or(ColumnDamage::NoEncoding)?;
                 let here = mask.iter().filter(|present| **present).count();
-                let decoded = decode(kind, rest, here, &dictionary)
-                    .ok_or_else(|| format!("a page of encoding {kind} is damaged, or not plimsoll's"))?;
+                let decoded = decode(kind, rest, here, &dictionary).ok_or(ColumnDamage::Encoding(kind))?;
                 let mut decoded = decoded.into_iter();
                 let spread = |present: &bool| present.then(|| decoded.next()).flatten().unwrap_or(0);
                 values.extend(mask.iter().map(spread));
                 present.extend(mask);
             }
-            other => return Err(format!("plimsoll writes no pages of type {other:?}")),
+            other => return Err(ColumnDamage::PageType(other)),
         }
     }
     match optional {
@@ -206,9 +211,9 @@ fn read_chunk(described: &Struct, bytes: &[u8], rows: usize, optional: bool) -> 
     }
 }
 
-fn decompress(codec: i32, page: &[u8], size: usize) -> Result<Vec<u8>, String> {
+fn decompress(codec: i32, page: &[u8], size: usize) -> Result<Vec<u8>, ColumnDamage> {
     if size > PAGE_MAX {
-        return Err(format!("a page of {size} bytes cannot be"));
+        return Err(ColumnDamage::PageLength(size));
     }
     match codec {
         codec::NONE => Ok(page.to_vec()),
@@ -216,11 +221,11 @@ fn decompress(codec: i32, page: &[u8], size: usize) -> Result<Vec<u8>, String> {
             let mut content = vec![0; size];
             match FrameDecoder::new().decode_all(page, &mut content) {
                 Ok(written) if written == size => Ok(content),
-                Ok(written) => Err(format!("a page holds {written} bytes, not {size}")),
-                Err(error) => Err(format!("a page cannot be decompressed: {error}")),
+                Ok(found) => Err(ColumnDamage::OtherPageLength { found, stated: size }),
+                Err(error) => Err(ColumnDamage::Decompress(error.to_string())),
             }
         }
-        other => Err(format!("plimsoll does not compress with codec {other}")),
+        other => Err(ColumnDamage::UnknownCodec(other)),
     }
 }
 

@@ -22,6 +22,7 @@ use self::decode::FileReader;
 use self::encode::FileWriter;
 use super::append::{AppendFile, replace_file};
 use super::batch::{Batch, Schema};
+use super::damage::{Damage, ParquetDamage, StreamDamage};
 use super::model::RECORDING_SCHEMA;
 use super::schema::{VERSION_KEY, sample_schema};
 use super::{RecordingError, Samples, arrow, stream};
@@ -56,7 +57,7 @@ pub(super) fn from_stream(from: &Path, to: &Path) -> Result<String, RecordingErr
     let mut batches = stream::Reader::open(from)?.ok_or_else(|| RecordingError::CorruptSamples {
         path: from.to_owned(),
         offset: 0,
-        reason: "the schema is cut off".to_owned(),
+        reason: StreamDamage::SchemaCutOff.into(),
     })?;
     match replace_file(to, |file| encode(Some(&mut batches), file)) {
         Ok(()) => checksum(to),
@@ -153,16 +154,19 @@ pub(super) fn for_each_batch(
         true => Ok(()),
         false => Err(corrupt(
             path,
-            format!("it has {rows} rows and states {}", reader.rows),
+            ParquetDamage::OtherRows {
+                found: rows,
+                stated: reader.rows,
+            },
         )),
     }
 }
 
-pub(super) fn corrupt(path: &Path, reason: String) -> RecordingError {
+pub(super) fn corrupt(path: &Path, damage: impl Into<Damage>) -> RecordingError {
     RecordingError::CorruptSamples {
         path: path.to_owned(),
         offset: 0,
-        reason,
+        reason: damage.into(),
     }
 }
 
@@ -171,7 +175,10 @@ pub(super) fn verify(path: &Path, found: &str, expected: &str) -> Result<(), Rec
         true => Ok(()),
         false => Err(corrupt(
             path,
-            format!("its checksum is {found}, the manifest says {expected}"),
+            ParquetDamage::Checksum {
+                found: found.to_owned(),
+                expected: expected.to_owned(),
+            },
         )),
     }
 }

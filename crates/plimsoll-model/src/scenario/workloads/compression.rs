@@ -2,27 +2,21 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Model, Settings};
+use super::{Filling, Model, Settings};
 use crate::scenario::assignment::{Assignment, Key, Preset, key};
 use crate::scenario::choice::named;
 use crate::scenario::error::Invalid;
 use crate::scenario::kind::Kind;
-use crate::scenario::model::{FillClass, ThpMode};
 use crate::scenario::shared_keys::{self, CLASS, THP};
 use crate::scenario::speed::SpeedHints;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Compression {
-    pub class: FillClass,
-    /// Bytes that the worker fills.
-    pub size: u64,
+    #[serde(flatten)]
+    pub filling: Filling,
     /// Bytes of one allocation request (the worker maps `size` in requests of this many bytes).
     pub request: u64,
     pub trim: TrimMechanism,
-    /// Seconds of rest after fill and after trim.
-    pub hold: f64,
-    /// Transparent huge pages for the worker's memory.
-    pub thp: ThpMode,
 }
 
 /// How pages are made to leave the working set. As text: `worker`, `process-madvise`, `cgroup`.
@@ -61,35 +55,29 @@ pub(in crate::scenario) const KEYS: &[Key] = &[
 impl Model for Compression {
     fn read(values: &Assignment<'_>) -> Result<Self, Box<Invalid>> {
         Ok(Compression {
-            class: values.class("class")?,
-            size: values.bytes("size")?,
+            filling: Filling::read(values)?,
             request: values.bytes("request")?,
             trim: values.choice("trim")?,
-            hold: values.number("hold")?,
-            thp: values.choice("thp")?,
         })
     }
 
     fn size(&self, _: &Settings) -> u64 {
-        self.size
+        self.filling.size
     }
 
-    fn filled(&self) -> Option<(&FillClass, ThpMode)> {
-        Some((&self.class, self.thp))
-    }
-
-    fn rest_seconds(&self, _: &Settings, hints: &SpeedHints) -> f64 {
-        hints.setup_s + 2.0 * self.hold
+    fn filling(&self) -> Option<&Filling> {
+        Some(&self.filling)
     }
 
     fn seconds(&self, settings: &Settings, hints: &SpeedHints) -> f64 {
-        self.rest_seconds(settings, hints) + hints.once_seconds(&settings.subject, &self.class, self.size)
+        self.rest_seconds(settings, hints)
+            + hints.once_seconds(&settings.subject, &self.filling.class, self.filling.size)
     }
 
     fn params(&self, _: &Settings) -> Vec<(&'static str, String)> {
         vec![
-            ("size", self.size.to_string()),
-            ("class", self.class.to_string()),
+            ("size", self.filling.size.to_string()),
+            ("class", self.filling.class.to_string()),
             ("trim", self.trim.name().to_owned()),
         ]
     }

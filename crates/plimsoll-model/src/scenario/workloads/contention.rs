@@ -2,29 +2,25 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Model, Settings, Unfit, swap_holds_size};
+use super::{Filling, Model, Settings, Unfit, swap_holds_size};
 use crate::quantity;
 use crate::scenario::assignment::{Assignment, Key, Preset, key};
 use crate::scenario::error::Invalid;
 use crate::scenario::kind::Kind;
-use crate::scenario::model::{FillClass, Subject, ThpMode};
+use crate::scenario::model::Subject;
 use crate::scenario::shared_keys::{self, CLASS, THP};
 use crate::scenario::speed::SpeedHints;
 use crate::scenario::value::Value;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Contention {
-    pub class: FillClass,
-    /// Bytes that the first program holds.
-    pub size: u64,
+    /// The memory of the first program; it rests after each ask too.
+    #[serde(flatten)]
+    pub filling: Filling,
     /// Bytes by which the second program's asks grow.
     pub request: u64,
     /// Whether the program that holds memory is stopped (SIGSTOP) while the other one asks.
     pub suspended: bool,
-    /// Seconds of rest after the fill and after each ask.
-    pub hold: f64,
-    /// Transparent huge pages for the workers' memory.
-    pub thp: ThpMode,
 }
 
 pub(in crate::scenario) const KEYS: &[Key] = &[
@@ -57,7 +53,7 @@ impl Contention {
             false => 0,
         };
         let room = (settings.limit / 8 * 7).saturating_add(swap);
-        let asks = room.saturating_sub(self.size) / self.request.max(1);
+        let asks = room.saturating_sub(self.filling.size) / self.request.max(1);
         asks.saturating_mul(self.request)
     }
 }
@@ -65,48 +61,41 @@ impl Contention {
 impl Model for Contention {
     fn read(values: &Assignment<'_>) -> Result<Self, Box<Invalid>> {
         Ok(Contention {
-            class: values.class("class")?,
-            size: values.bytes("size")?,
+            filling: Filling::read(values)?,
             request: values.bytes("request")?,
             suspended: values.flag("suspended")?,
-            hold: values.number("hold")?,
-            thp: values.choice("thp")?,
         })
     }
 
     fn size(&self, _: &Settings) -> u64 {
-        self.size
+        self.filling.size
     }
 
     /// They ask until RAM and swap are nearly full.
     fn total(&self, settings: &Settings) -> u64 {
-        self.size.saturating_add(self.most_asked(settings))
+        self.filling.size.saturating_add(self.most_asked(settings))
     }
 
-    fn filled(&self) -> Option<(&FillClass, ThpMode)> {
-        Some((&self.class, self.thp))
-    }
-
-    fn rest_seconds(&self, _: &Settings, hints: &SpeedHints) -> f64 {
-        hints.setup_s + 2.0 * self.hold
+    fn filling(&self) -> Option<&Filling> {
+        Some(&self.filling)
     }
 
     /// All is filled once and read twice, and the part over the limit goes to swap and back both times. A rest
     /// follows each ask.
     fn seconds(&self, settings: &Settings, hints: &SpeedHints) -> f64 {
         let total = self.total(settings);
-        let asks = (total - self.size) / self.request.max(1);
+        let asks = (total - self.filling.size) / self.request.max(1);
         let over = total.saturating_sub(settings.limit);
-        3.0 * (hints.setup_s + hints.once_seconds(&settings.subject, &self.class, over))
+        3.0 * (hints.setup_s + hints.once_seconds(&settings.subject, &self.filling.class, over))
             + hints.fill_seconds(total)
             + hints.verify_seconds(total)
-            + self.hold * (asks + 1) as f64
+            + self.filling.hold * (asks + 1) as f64
     }
 
     /// The store holds only the part over the limit.
     fn stored(&self, settings: &Settings) -> u64 {
         let over = self.total(settings).saturating_sub(settings.limit);
-        (over as f64 * self.class.stored_share()) as u64
+        (over as f64 * self.filling.class.stored_share()) as u64
     }
 
     /// Rejects settings that leave no memory for one request of the second program: the OOM killer would end it.
@@ -125,7 +114,7 @@ impl Model for Contention {
         Err(Unfit::new(format!(
             "the first program holds {}, and an ask of {} more does not fit seven eighths of `limit` ({}){swap}, so that \
              the OOM killer would end it; raise {raise}, or lower `size` or `request`",
-            bytes(self.size),
+            bytes(self.filling.size),
             bytes(self.request),
             bytes(settings.limit),
         )))

@@ -172,10 +172,6 @@ impl Model for Loadline {
         Some((&self.class, self.thp))
     }
 
-    fn rest_seconds(&self, _: &Settings, hints: &SpeedHints) -> f64 {
-        hints.setup_s
-    }
-
     /// Each point fills its memory, sets and checks all pages, which at more than the limit moves them out and back
     /// each time, warms up and measures.
     fn seconds(&self, settings: &Settings, hints: &SpeedHints) -> f64 {

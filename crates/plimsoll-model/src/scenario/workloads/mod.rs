@@ -3,6 +3,7 @@
 
 pub mod compression;
 pub mod contention;
+mod filling;
 pub mod heap;
 pub mod loadline;
 pub mod map;
@@ -22,6 +23,7 @@ use crate::quantity;
 
 pub use compression::{Compression, TrimMechanism};
 pub use contention::Contention;
+pub use filling::Filling;
 pub use heap::{Heap, HeapLoad};
 pub use loadline::{Loadline, Pattern};
 pub use map::{Left, Map, Mapping, ReleaseMethod, Touch};
@@ -187,9 +189,14 @@ pub(super) trait Model {
         self.size(settings)
     }
 
+    /// The memory that the worker fills once; none if the workload has other memory.
+    fn filling(&self) -> Option<&Filling> {
+        None
+    }
+
     /// Content of the filled memory; none if the workload writes data of its own.
     fn filled(&self) -> Option<(&FillClass, ThpMode)> {
-        None
+        self.filling().map(|filling| (&filling.class, filling.thp))
     }
 
     /// Whether the memory is that of a file on a disk.
@@ -198,7 +205,9 @@ pub(super) trait Model {
     }
 
     /// Seconds of a trial that do not depend on its size.
-    fn rest_seconds(&self, settings: &Settings, hints: &SpeedHints) -> f64;
+    fn rest_seconds(&self, _: &Settings, hints: &SpeedHints) -> f64 {
+        hints.setup_s + self.filling().map_or(0.0, |filling| 2.0 * filling.hold)
+    }
 
     fn seconds(&self, settings: &Settings, hints: &SpeedHints) -> f64;
 

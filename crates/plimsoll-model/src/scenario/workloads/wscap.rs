@@ -2,29 +2,23 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Model, Need, Settings};
+use super::{Filling, Model, Need, Settings};
 use crate::scenario::assignment::{Assignment, GIB, Key, PAGE, Preset, key};
 use crate::scenario::choice::named;
 use crate::scenario::error::Invalid;
 use crate::scenario::kind::Kind;
-use crate::scenario::model::{FillClass, ThpMode};
 use crate::scenario::shared_keys::{self, CLASS, THP};
 use crate::scenario::speed::SpeedHints;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Wscap {
-    pub class: FillClass,
-    /// Bytes that the worker fills and scans.
-    pub size: u64,
+    #[serde(flatten)]
+    pub filling: Filling,
     /// Size over cap: 2 is a cap of half the size.
     pub load: f64,
     pub cap_by: CapBy,
     /// Seconds of each measured stretch.
     pub duration: f64,
-    /// Seconds of rest after the fill and after the cap.
-    pub hold: f64,
-    /// Transparent huge pages for the worker's memory.
-    pub thp: ThpMode,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -117,37 +111,33 @@ impl Wscap {
     pub const RATE_INTERVAL_S: f64 = 0.1;
 
     pub fn cap(&self) -> u64 {
-        (self.size as f64 / self.load) as u64
+        (self.filling.size as f64 / self.load) as u64
     }
 
     pub fn request(&self) -> u64 {
-        (self.size / 4).min(GIB).next_multiple_of(PAGE).min(self.size)
+        (self.filling.size / 4)
+            .min(GIB)
+            .next_multiple_of(PAGE)
+            .min(self.filling.size)
     }
 }
 
 impl Model for Wscap {
     fn read(values: &Assignment<'_>) -> Result<Self, Box<Invalid>> {
         Ok(Wscap {
-            class: values.class("class")?,
-            size: values.bytes("size")?,
+            filling: Filling::read(values)?,
             load: values.number("load")?,
             cap_by: values.choice("cap-by")?,
             duration: values.number("duration")?,
-            hold: values.number("hold")?,
-            thp: values.choice("thp")?,
         })
     }
 
     fn size(&self, _: &Settings) -> u64 {
-        self.size
+        self.filling.size
     }
 
-    fn filled(&self) -> Option<(&FillClass, ThpMode)> {
-        Some((&self.class, self.thp))
-    }
-
-    fn rest_seconds(&self, _: &Settings, hints: &SpeedHints) -> f64 {
-        hints.setup_s + 2.0 * self.hold
+    fn filling(&self) -> Option<&Filling> {
+        Some(&self.filling)
     }
 
     /// Three measured stretches; the working set goes out under the cap and once more when it is emptied.
@@ -155,19 +145,20 @@ impl Model for Wscap {
         let stretches = match settings.subject.has_swap() {
             false => self.duration,
             true => {
-                3.0 * self.duration + 2.0 * hints.stored_seconds(&settings.subject, &self.class, self.size)
+                3.0 * self.duration
+                    + 2.0 * hints.stored_seconds(&settings.subject, &self.filling.class, self.filling.size)
             }
         };
         self.rest_seconds(settings, hints)
-            + hints.fill_seconds(self.size)
-            + hints.verify_seconds(self.size)
+            + hints.fill_seconds(self.filling.size)
+            + hints.verify_seconds(self.filling.size)
             + stretches
     }
 
     fn params(&self, _: &Settings) -> Vec<(&'static str, String)> {
         vec![
-            ("size", self.size.to_string()),
-            ("class", self.class.to_string()),
+            ("size", self.filling.size.to_string()),
+            ("class", self.filling.class.to_string()),
             ("load", self.load.to_string()),
             ("cap-by", self.cap_by.name().to_owned()),
         ]

@@ -153,7 +153,7 @@ fn kind(kind: MarkKind) -> &'static str {
         MarkKind::Release => "release",
         MarkKind::Target => "target",
         MarkKind::PageFlags => "page-flags",
-        MarkKind::Event => "event",
+        MarkKind::FaultStorm | MarkKind::Event => "event",
     }
 }
 

@@ -134,7 +134,7 @@ fn mark_ink(kind: MarkKind) -> Ink {
     match kind {
         MarkKind::Number(_) | MarkKind::Note | MarkKind::PageFlags => Ink::Accent,
         MarkKind::Trim | MarkKind::Release | MarkKind::Target => Ink::Warning,
-        MarkKind::Event => Ink::Alarm,
+        MarkKind::FaultStorm | MarkKind::Event => Ink::Alarm,
     }
 }
 

@@ -344,7 +344,7 @@ fn settings_of_the_machine_are_reported_and_spoil_nothing() {
         .insert(thp.into(), "[always] madvise never".into());
     assert_eq!(found(&run), [], "the trials ask for no huge pages");
     match &mut run.1.plan.trials[0].settings.workload {
-        Workload::Compression(compression) => compression.thp = ThpMode::System,
+        Workload::Compression(compression) => compression.filling.thp = ThpMode::System,
         other => panic!("{other:?}"),
     }
     assert_one(&run, "thp", false, "always");

@@ -6,7 +6,7 @@ use plimsoll_model::columns::Row;
 use plimsoll_model::columns::col;
 use plimsoll_model::recording::model::{EventKind, Phase, RunStatus, Trial, TrialStatus};
 use plimsoll_model::recording::{PhaseRows, rows_around};
-use plimsoll_model::recording::{Recording, Samples, Writer};
+use plimsoll_model::recording::{Recording, Samples, WarningCode, Writer};
 use plimsoll_model::scenario::FillClass;
 use plimsoll_report::analysis::statistics::{IntervalKind, summarise};
 use plimsoll_report::analysis::{gb_per_s, groups, ratio, results};
@@ -302,7 +302,9 @@ fn run(statuses: &[TrialStatus], planned: u32, ended: bool, missing: &[&str]) ->
     for (index, &status) in statuses.iter().enumerate() {
         writer.trial(&trial(&plan, index, status)).unwrap();
     }
-    writer.event(&event(1, EventKind::Warning, "look out")).unwrap();
+    let mut warning = event(1, EventKind::Warning, "look out");
+    warning.code = Some(WarningCode::KilledRun);
+    writer.event(&warning).unwrap();
     if ended {
         writer.event(&event(2, EventKind::RunEnd, "")).unwrap();
     }
@@ -335,7 +337,10 @@ fn the_verdict_follows_from_the_trials() {
         let results = results(&recording);
         assert_eq!(results.status, expected, "{statuses:?} of {planned}");
         assert_eq!(results.calibration, Some(calibration()));
-        assert_eq!(results.warnings.last().unwrap(), "look out");
+        let codes: Vec<WarningCode> = results.warnings.iter().map(|warning| warning.code).collect();
+        let mut warned = vec![WarningCode::CapabilityMissing; missing.len()];
+        warned.push(WarningCode::KilledRun);
+        assert_eq!(codes, warned);
         assert_eq!(results.sampler.samples, 4);
     }
 }

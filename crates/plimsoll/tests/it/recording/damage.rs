@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use plimsoll_model::recording::model::{EventKind, RECORDING_SCHEMA, RESULTS_SCHEMA, TrialStatus, file};
-use plimsoll_model::recording::{Recording, RecordingError, Writer};
+use plimsoll_model::recording::{Damage, Recording, RecordingError, StreamDamage, WarningCode, Writer};
 use plimsoll_model::scenario::FillClass;
 
 use super::{event, manifest, plan, results, rows, trial};
@@ -98,7 +98,10 @@ fn lines_cut_anywhere_open_without_the_torn_one() {
         let ends = whole.iter().filter(|&&byte| byte == b'\n').count();
         assert_eq!(recording.events.len(), ends, "{length}");
         let torn = !whole.is_empty() && !whole.ends_with(b"\n");
-        let warned = recording.warnings.iter().any(|text| text.contains("last event"));
+        let warned = recording
+            .warnings
+            .iter()
+            .any(|warning| warning.code == WarningCode::EventTorn);
         assert_eq!(torn, warned, "{length}: {:?}", recording.warnings);
     });
     at_every_cut(&folder, file::TRIALS, 1, |_, recording| {
@@ -222,10 +225,7 @@ fn damage_inside_is_an_error_with_its_place_and_what_to_do() {
             ..
         } => {
             assert_eq!(damaged, path);
-            assert!(
-                reason.contains("run-fast") && reason.contains("column"),
-                "{reason}"
-            );
+            assert!(reason.contains("run-fast"), "{reason}");
         }
         other => panic!("{other:?}"),
     }
@@ -239,7 +239,7 @@ fn damage_inside_is_an_error_with_its_place_and_what_to_do() {
         RecordingError::CorruptSamples {
             path: damaged,
             offset: 0,
-            ..
+            reason: Damage::Stream(StreamDamage::NoMessage),
         } => assert_eq!(damaged, path),
         other => panic!("{other:?}"),
     }

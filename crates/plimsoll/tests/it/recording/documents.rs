@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use plimsoll_model::columns::Row;
 
 use plimsoll_model::recording::model::{Confounder, EventKind, Manifest, Resumption, TrialStatus, file};
-use plimsoll_model::recording::{Follow, Recording, Writer, format_table_markdown};
+use plimsoll_model::recording::{Follow, Recording, Warning, WarningCode, Writer, format_table_markdown};
 use plimsoll_model::scenario::{FillClass, Settings, TrimMechanism, Workload, WorkloadKind};
 use serde_json::Value;
 
@@ -110,6 +110,7 @@ fn the_document_lists_the_fields_of_every_file() {
     full_event.trial = Some("t".into());
     full_event.phase = Some("fill".into());
     full_event.number = Some(1);
+    full_event.code = Some(WarningCode::Other);
     let mut full_results = results("doc", vec![trial.clone()]);
     full_results.confounders.push(Confounder {
         name: "steal".into(),
@@ -117,6 +118,7 @@ fn the_document_lists_the_fields_of_every_file() {
         spoils: Vec::new(),
         advice: String::new(),
     });
+    full_results.warnings.push(Warning::new(WarningCode::Other, ""));
     let json = |value: Result<Value, serde_json::Error>| value.unwrap();
     let mut results_alone = json(serde_json::to_value(&full_results));
     // Trials have a section of their own.
@@ -131,6 +133,48 @@ fn the_document_lists_the_fields_of_every_file() {
         fields(&document, &mut named);
         assert_eq!(documented(&text, heading), named, "section `{heading}`");
     }
+}
+
+#[test]
+fn the_document_lists_the_codes_of_warnings() {
+    let (_, text) = format_document();
+    let row = text
+        .lines()
+        .find(|line| line.starts_with("| `warnings.code` "))
+        .expect("the document has a row of the codes");
+    let listed: BTreeSet<&str> = row.split('`').skip(3).step_by(2).collect();
+    let codes = WarningCode::ALL.map(|code| serde_json::to_value(code).unwrap());
+    let codes: BTreeSet<&str> = codes.iter().filter_map(Value::as_str).collect();
+    assert_eq!(listed, codes);
+}
+
+/// The results of version 3, whose warnings are texts without a code.
+#[test]
+fn warnings_of_results_of_version_3_stay_readable() {
+    let parent = tempfile::tempdir().unwrap();
+    let plan = plan(&[FillClass::Random], 1);
+    let mut writer = Writer::create(parent.path(), manifest("older", plan)).unwrap();
+    writer
+        .event(&event(0, EventKind::Warning, "an event without a code"))
+        .unwrap();
+    let folder = writer.finish(&results("older", Vec::new())).unwrap();
+    let path = folder.join(file::RESULTS);
+    let mut document: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    document["schema"] = 3.into();
+    document["warnings"] = serde_json::json!(["a text without a code"]);
+    std::fs::write(&path, document.to_string()).unwrap();
+
+    let recording = Recording::open(&folder).unwrap();
+    let stored = &recording.results.as_ref().unwrap().warnings;
+    assert_eq!(
+        *stored,
+        [Warning::new(WarningCode::Other, "a text without a code")]
+    );
+    let computed = plimsoll_report::analysis::results(&recording);
+    assert_eq!(
+        computed.warnings,
+        [Warning::new(WarningCode::Other, "an event without a code")]
+    );
 }
 
 fn golden() -> PathBuf {
@@ -390,7 +434,7 @@ fn settings_of_schema_3_are_read_as_those_of_their_workload() {
         (4 << 20, TrimMechanism::Cgroup)
     );
     assert_eq!(
-        (compression.hold, compression.class.clone()),
+        (compression.filling.hold, compression.filling.class.clone()),
         (0.25, FillClass::Ratio(2.5))
     );
 }

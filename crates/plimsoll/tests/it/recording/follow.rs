@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use plimsoll_model::columns::Row;
 use plimsoll_model::recording::model::{Event, EventKind, Trial, TrialStatus, file};
-use plimsoll_model::recording::{Follow, FollowState, News, Now, Recording, RecordingError, Writer};
+use plimsoll_model::recording::{
+    Follow, FollowState, News, Now, Recording, RecordingError, StopCause, Writer,
+};
 use plimsoll_model::scenario::FillClass;
 use proptest::prelude::*;
 
@@ -128,10 +130,8 @@ fn a_dead_writer_differs_from_a_silent_one() {
     writer.event(&stopped).unwrap();
     assert_eq!(follow.poll().unwrap().state, FollowState::Writing);
     drop(writer);
-    let FollowState::Stopped { reason } = follow.poll().unwrap().state else {
-        panic!("nobody holds the lock");
-    };
-    assert_eq!(reason, "the signal SIGINT");
+    let cause = StopCause::Recorded("the signal SIGINT".to_owned());
+    assert_eq!(follow.poll().unwrap().state, FollowState::Stopped(cause));
 }
 
 #[test]
@@ -157,7 +157,7 @@ fn a_run_is_followed_through_kill_resume_finish_and_resume() {
     torn.write_all(&[0xff; 4]).unwrap();
     torn.write_all(&[0x10, 2, 0, 0, 1, 2, 3]).unwrap();
     seen.take(follow.poll().unwrap());
-    assert!(matches!(&seen.state, FollowState::Stopped { reason } if reason.contains("without finishing")));
+    assert_eq!(seen.state, FollowState::Stopped(StopCause::Unfinished));
 
     let mut writer = Writer::resume(&folder, &plan, &now(9_000_000_000))
         .unwrap()
@@ -324,7 +324,7 @@ proptest! {
             grow(shares);
             if poll >= late {
                 seen.take(follow.poll().unwrap());
-                let stopped = matches!(seen.state, FollowState::Stopped { .. });
+                let stopped = matches!(seen.state, FollowState::Stopped(_));
                 prop_assert!(stopped, "{:?}", seen.state);
                 seen.is_all_of(&folder);
             }

@@ -1,9 +1,10 @@
-//! `plimsoll report` on recordings that were damaged or cut: it ends with 1 and names the file, or shows what is there.
+//! `plimsoll report` on a damaged or truncated recording: it ends with 1 and names the file, or shows the intact part.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
+use plimsoll_model::recording::Recording;
 use plimsoll_model::recording::model::file;
 use tempfile::TempDir;
 
@@ -88,7 +89,12 @@ fn a_recording_that_was_cut_off_is_shown_with_a_warning() {
         let output = report(&folder, &["--format", "json"]);
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(0), "{file}: {said}");
-        assert!(said.contains("warning"), "{file}: {said}");
+        let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+        let recording = Recording::open(&folder).unwrap();
+        assert!(!recording.warnings.is_empty(), "{file}");
+        for warning in &recording.warnings {
+            assert!(said.contains(&warning.text), "{file}: {said}");
+        }
         let results: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!(results["run"], name, "{file}");
 

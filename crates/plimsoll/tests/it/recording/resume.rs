@@ -1,8 +1,8 @@
-//! Going on with a run that was cut short.
+//! Resumption of an interrupted run.
 
 use plimsoll_model::columns::Row;
 use plimsoll_model::recording::model::{EventKind, TrialStatus, file};
-use plimsoll_model::recording::{Now, Recording, RecordingError, Writer};
+use plimsoll_model::recording::{Now, PlanDifference, Recording, RecordingError, WarningCode, Writer};
 use plimsoll_model::scenario::FillClass;
 
 use super::{event, manifest, plan, results, rows, trial};
@@ -26,7 +26,7 @@ fn a_killed_run_goes_on_where_it_was_cut() {
     writer.trial(&trial(&plan, 1, TrialStatus::Failed)).unwrap();
     let folder = writer.folder().to_owned();
     drop(writer);
-    // What a kill in the middle of a write leaves behind, in each of the files.
+    // A kill in the middle of a write leaves part of a record in each file.
     for name in [file::SAMPLES_LIVE, file::EVENTS, file::TRIALS] {
         let path = folder.join(name);
         let mut content = std::fs::read(&path).unwrap();
@@ -38,7 +38,14 @@ fn a_killed_run_goes_on_where_it_was_cut() {
     let resumed = Writer::resume(&folder, &plan, &now(500)).unwrap();
     let done: Vec<&str> = resumed.done.iter().map(|trial| trial.id.as_str()).collect();
     assert_eq!(done, [plan.trials[0].id.as_str()], "failed trials run again");
-    assert_eq!(resumed.warnings.len(), 4, "{:?}", resumed.warnings);
+    let codes: Vec<WarningCode> = resumed.warnings.iter().map(|warning| warning.code).collect();
+    let expected = [
+        WarningCode::SamplesTorn,
+        WarningCode::EventTorn,
+        WarningCode::TrialTorn,
+        WarningCode::ResultsMissing,
+    ];
+    assert_eq!(codes, expected);
     let mut writer = resumed.writer;
     let part = writer.manifest().resumed.last().unwrap().clone();
     let origin = writer.origin_ns();
@@ -144,16 +151,22 @@ fn another_plan_is_refused_with_what_differs() {
         .trials
         .push(plan(&[FillClass::Constant], 1).trials.remove(0));
     let error = Writer::resume(&folder, &asked, &now(0)).unwrap_err();
-    let said = error.to_string();
-    assert!(matches!(error, RecordingError::OtherPlan { .. }), "{said}");
-    assert!(said.contains("the seed was 7, now is 8"), "{said}");
-    assert!(
-        said.contains("`size` of trial `zram/zram:lz4/random#2` was 67108864, now is 1048576"),
-        "{said}"
-    );
-    assert!(said.contains("trial `zram/zram:lz4/constant#1` is new"), "{said}");
+    let RecordingError::OtherPlan { differences, .. } = error else {
+        panic!("{error}")
+    };
+    let expected = [
+        PlanDifference::Seed { was: 7, now: 8 },
+        PlanDifference::Setting {
+            trial: "zram/zram:lz4/random#2".to_owned(),
+            key: "size".to_owned(),
+            was: (64 << 20).into(),
+            now: (1 << 20).into(),
+        },
+        PlanDifference::TrialAdded("zram/zram:lz4/constant#1".to_owned()),
+    ];
+    assert_eq!(differences, expected);
 
-    // A new description asks for nothing else.
+    // A new description changes no trial.
     let mut asked = recorded;
     asked.description = "Better words.".into();
     Writer::resume(&folder, &asked, &now(0)).unwrap();

@@ -36,6 +36,7 @@ pub fn recording(shape: Shape, hz: u32) -> Recording {
         trial: mark.trial.clone(),
         phase: Some(mark.label.clone()),
         number: mark.sign.parse().ok(),
+        code: None,
         text: String::new(),
     });
     let mut manifest = page.manifest.clone();

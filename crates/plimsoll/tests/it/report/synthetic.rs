@@ -8,6 +8,7 @@ use plimsoll_model::recording::model::{
     Calibration, Confounder, Host, Manifest, Phase, Results, RunStatus, SamplerReport, SamplerSettings,
     Trial, TrialStatus,
 };
+use plimsoll_model::recording::{Warning, WarningCode};
 use plimsoll_model::scenario::{Order, Plan};
 use plimsoll_report::analysis::groups;
 use plimsoll_report::analysis::groups::{Dot, Group, Measured};
@@ -106,7 +107,10 @@ pub fn troubled(shape: Shape) -> Page {
             advice: "Run again when the host is quiet.".to_owned(),
         },
     ];
-    page.results.warnings = vec!["3 samples were late by more than half a period.".to_owned()];
+    page.results.warnings = vec![Warning::new(
+        WarningCode::Other,
+        "3 samples were late by more than half a period.",
+    )];
     page.verdict = verdict::sentence(&page.results, &page.groups);
     page
 }
@@ -123,7 +127,9 @@ pub fn hostile(shape: Shape) -> Page {
         .insert(ATTACK.to_owned(), ATTACK.to_owned());
     page.manifest.command.push(ATTACK.to_owned());
     page.results.run = ATTACK.to_owned();
-    page.results.warnings.push(ATTACK.to_owned());
+    page.results
+        .warnings
+        .push(Warning::new(WarningCode::Other, ATTACK));
     page.results.confounders[0].evidence = ATTACK.to_owned();
     page.results.trials[1].reasons = vec![ATTACK.to_owned()];
     let id = format!("zram/{ATTACK}#1");

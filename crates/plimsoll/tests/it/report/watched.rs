@@ -44,6 +44,7 @@ fn watched() -> Recording {
             trial: None,
             phase: None,
             number,
+            code: None,
             text: HOSTILE.to_owned(),
         })
         .collect();

@@ -105,5 +105,5 @@ fn a_run_that_is_interrupted_leaves_no_stopped_program_behind() {
 fn an_ask_that_has_no_room_is_refused_before_anything_is_done() {
     let tight = ["--set", "subject=none", "--set", "limit=110% size"];
     let ended = Run::of("contention", &[&SMALL[..], &tight].concat()).finish();
-    ended.assert_failed(1, &["32.0 MiB", "8.00 MiB", "raise `limit`"]);
+    ended.assert_failed(1, &["32.0 MiB", "8.00 MiB", "`limit`"]);
 }

@@ -202,8 +202,8 @@ fn layers_win_in_their_order() {
         let mut trials = resolve(text, overrides).unwrap().trials;
         trials.sort_by(|x, y| x.section.cmp(&y.section));
         (
-            compression(&trials[0].settings).hold,
-            compression(&trials[1].settings).hold,
+            compression(&trials[0].settings).filling.hold,
+            compression(&trials[1].settings).filling.hold,
         )
     };
     assert_eq!(holds(&Overrides::default()), (2.0, 1.0));
@@ -313,7 +313,7 @@ fn random_order_shuffles_within_repeats_by_the_seed() {
         .map(|round| {
             round
                 .iter()
-                .map(|trial| compression(&trial.settings).hold)
+                .map(|trial| compression(&trial.settings).filling.hold)
                 .collect()
         })
         .collect();
@@ -371,7 +371,7 @@ fn quick_without_a_quick_table_fits_a_minute() {
         "all shrink by the same factor"
     );
     assert_eq!(plan.trials[0].settings.limit, 64 * MIB);
-    assert_eq!(compression(&plan.trials[0].settings).hold, 0.5);
+    assert_eq!(compression(&plan.trials[0].settings).filling.hold, 0.5);
 
     // What the command line says is meant as it is written.
     let asked = resolve(
@@ -384,7 +384,11 @@ fn quick_without_a_quick_table_fits_a_minute() {
     .unwrap();
     let settings = &asked.trials[0].settings;
     assert_eq!(
-        (settings.size(), compression(settings).hold, asked.trials.len()),
+        (
+            settings.size(),
+            compression(settings).filling.hold,
+            asked.trials.len()
+        ),
         (3 * GIB, 4.0, 6)
     );
 }

@@ -1,9 +1,11 @@
-//! `plimsoll trim`: what it refuses, how it ends, what it prints.
+//! `plimsoll trim`: refusals, exit codes and output.
 
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Output, Stdio};
+use std::sync::atomic::AtomicBool;
 
+use plimsoll_monitor::trim::{TrimError, What};
 use plimsoll_testkit::capability;
 
 const PLIMSOLL: &str = env!("CARGO_BIN_EXE_plimsoll");
@@ -68,7 +70,9 @@ fn a_kernel_thread_has_nothing_to_trim() {
     }
     let output = trim(&["2"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(said(&output).contains("kernel thread"), "{}", said(&output));
+    let never = AtomicBool::new(false);
+    let error = plimsoll_monitor::trim::trim(&What::pid(2), None, &never).expect_err("a kernel thread");
+    assert!(matches!(error, TrimError::KernelThread { pid: 2, .. }), "{error}");
 }
 
 /// Another user's process, trimmed as a user who may do nothing.

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use crate::workload::Stopwatch;
 use crate::workload::protocol::Reply;
 use crate::workload::{Cost, Findings};
-use crate::workload::{Memory, Work, typed};
+use crate::workload::{Memory, Work, WorkError, typed};
 use plimsoll_model::scenario::workloads::heap::finding;
 use plimsoll_model::scenario::{BlockSizes, Heap, HeapLoad};
 
@@ -68,8 +68,8 @@ pub(in crate::run) struct Load {
 }
 
 impl Work for Load {
-    fn carry_out(&mut self, request: &serde_json::Value, _: Option<&mut Memory>) -> Result<Reply, String> {
-        step(self, &typed(request)?).map_err(|error| error.to_string())
+    fn carry_out(&mut self, request: &serde_json::Value, _: Option<&mut Memory>) -> Result<Reply, WorkError> {
+        step(self, &typed(request)?).map_err(WorkError::of_workload)
     }
 }
 

@@ -23,6 +23,7 @@ use crate::workload::{Cost, Findings};
 use crate::workload::{Worker, WorkerError};
 use plimsoll_model::columns::col;
 use plimsoll_model::exit::Exit;
+use plimsoll_model::recording::{Warning, WarningCode};
 use plimsoll_model::scenario::workloads::loadline::Point;
 use plimsoll_model::scenario::workloads::loadline::finding::{
     CPU_PER_VISIT, CPU_SYSTEM, CPU_USER, EARLY_KILLS, HARD_FAULTS, KILLED, LOAD, NET, PSI_FULL, PSI_SOME,
@@ -82,11 +83,12 @@ pub(super) fn run(context: &mut TrialContext<'_, '_>, loadline: &Loadline) -> Re
         points.push(point.ok_or_else(|| failed("a point has no figures"))?);
     }
     if early_kills > 0 {
-        context.runner.warn(format!(
+        let text = format!(
             "{}: the OOM killer ended the worker {early_kills} times although swap was free; each load was tried up to \
              {TRIES} times",
             context.plan.id,
-        ))?;
+        );
+        context.runner.warn(Warning::new(WarningCode::EarlyKill, text))?;
     }
     // A wrong page has ended the trial before.
     context.verified = points.iter().any(|point| !point.killed);

@@ -17,7 +17,7 @@ use crate::workload::Stopwatch;
 use crate::workload::mix;
 use crate::workload::protocol::Reply;
 use crate::workload::{Cost, Findings};
-use crate::workload::{Memory, Work, nothing_filled, typed};
+use crate::workload::{Memory, Work, WorkError, typed};
 use plimsoll_model::latency::Latencies;
 use plimsoll_model::scenario::Pattern;
 
@@ -76,10 +76,10 @@ impl Work for Visits {
         &mut self,
         request: &serde_json::Value,
         memory: Option<&mut Memory>,
-    ) -> Result<Reply, String> {
-        let memory = memory.ok_or_else(|| nothing_filled("visit"))?;
+    ) -> Result<Reply, WorkError> {
+        let memory = memory.ok_or(WorkError::NothingFilled { action: "visit" })?;
         let found = self.visit(memory.whole_mut(), &typed(request)?);
-        let (cost, findings) = found.map_err(|error| error.to_string())?;
+        let (cost, findings) = found.map_err(WorkError::of_workload)?;
         Ok(Reply::Found { cost, findings })
     }
 

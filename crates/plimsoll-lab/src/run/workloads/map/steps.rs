@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::workload::Stopwatch;
 use crate::workload::protocol::Reply;
 use crate::workload::{Cost, Findings};
-use crate::workload::{Memory, Work, typed};
+use crate::workload::{Memory, Work, WorkError, typed};
 use plimsoll_model::scenario::{Left, Mapping, ReleaseMethod, Touch};
 
 /// Written where memory is touched: nothing that memory holds by itself.
@@ -80,9 +80,9 @@ pub(in crate::run) struct Steps {
 }
 
 impl Work for Steps {
-    fn carry_out(&mut self, request: &serde_json::Value, _: Option<&mut Memory>) -> Result<Reply, String> {
+    fn carry_out(&mut self, request: &serde_json::Value, _: Option<&mut Memory>) -> Result<Reply, WorkError> {
         let found = step(&mut self.ground, &typed(request)?);
-        let (cost, findings) = found.map_err(|error| error.to_string())?;
+        let (cost, findings) = found.map_err(WorkError::of_workload)?;
         Ok(Reply::Found { cost, findings })
     }
 }

@@ -18,7 +18,7 @@ use crate::workload::Stopwatch;
 use crate::workload::mix;
 use crate::workload::protocol::{Reply, Verification};
 use crate::workload::{Cost, Findings};
-use crate::workload::{Memory, Work, typed};
+use crate::workload::{Memory, Work, WorkError, typed};
 use plimsoll_model::latency::Latencies;
 
 /// Bytes of a page as the figures count them, and of a piece that is compared.
@@ -65,16 +65,16 @@ pub(in crate::run) struct Consumer {
 }
 
 impl Work for Consumer {
-    fn carry_out(&mut self, request: &serde_json::Value, _: Option<&mut Memory>) -> Result<Reply, String> {
+    fn carry_out(&mut self, request: &serde_json::Value, _: Option<&mut Memory>) -> Result<Reply, WorkError> {
         match typed(request)? {
             Asked::Consume(asked) => {
-                let (cost, findings, witness) = consume(&asked).map_err(|error| error.to_string())?;
+                let (cost, findings, witness) = consume(&asked).map_err(WorkError::of_workload)?;
                 self.witness = Some(witness);
                 Ok(Reply::Found { cost, findings })
             }
             Asked::Verify => {
-                let nothing = "cannot verify: no consumer has ended here; send a consume first";
-                let witness = self.witness.as_ref().ok_or(nothing)?;
+                let nothing = || WorkError::of_workload(ConsumeError::NoWitness);
+                let witness = self.witness.as_ref().ok_or_else(nothing)?;
                 Ok(Reply::Done {
                     cost: Cost::default(),
                     verification: Some(witness.verify()),
@@ -84,7 +84,7 @@ impl Work for Consumer {
     }
 }
 
-/// A request that no consumer can carry out.
+/// The reason why a consumer does not carry out a request.
 #[derive(Debug, PartialEq, thiserror::Error)]
 pub(super) enum ConsumeError {
     #[error("cannot consume {bytes} bytes with {writes} writes a cycle: both must be above 0")]
@@ -93,6 +93,8 @@ pub(super) enum ConsumeError {
         "cannot start a consumer at {start} s that ends at {end} s and sleeps {sleep} s; times are 0 or later, the end not before the start"
     )]
     Times { start: f64, end: f64, sleep: f64 },
+    #[error("cannot verify: no consumer has ended here; send a consume first")]
+    NoWitness,
 }
 
 /// The choices of a seeded consumer: for every write its place and its value.

@@ -20,6 +20,7 @@ use crate::workload::{Worker, WorkerError};
 use plimsoll_model::exit::Exit;
 use plimsoll_model::quantity;
 use plimsoll_model::recording::model::NOT_RUN;
+use plimsoll_model::recording::{Warning, WarningCode};
 use plimsoll_sample::{ProfileError, Profiler, Symbols, kernel_symbols};
 
 use plimsoll_model::scenario::workloads::wscap::{finding, phase};
@@ -56,11 +57,12 @@ pub(super) fn run(context: &mut TrialContext<'_, '_>, wscap: &Wscap) -> Result<(
         if !restarts(was_killed && was_free, early_kills) {
             break ended;
         }
-        context.runner.warn(format!(
+        let text = format!(
             "{}: the OOM killer ended the worker although swap was free; try {} of {TRIES} begins with another worker",
             context.plan.id,
             early_kills + 1,
-        ))?;
+        );
+        context.runner.warn(Warning::new(WarningCode::EarlyKill, text))?;
         context.restart();
         // The next worker fills its memory without a cap.
         lift(context, wscap)?;
@@ -106,8 +108,8 @@ struct Experiment {
 
 impl Experiment {
     fn work(&mut self, context: &mut TrialContext<'_, '_>) -> Result<(), TrialError> {
-        let hold = self.wscap.hold;
-        let fill = context.fill(self.wscap.size, self.wscap.request());
+        let hold = self.wscap.filling.hold;
+        let fill = context.fill(self.wscap.filling.size, self.wscap.request());
         context.phase(phase::FILL, Some(1), |context, _| {
             context.find(&mut self.worker, &fill)
         })?;
@@ -156,7 +158,9 @@ impl Experiment {
     fn emptied(&mut self, context: &mut TrialContext<'_, '_>) -> Result<Worked, TrialError> {
         let emptied = context.find(&mut self.worker, &Command::Trim)?.cost;
         let stayed = context.snapshot()?.target().saturating_sub(own_bytes(context));
-        context.errors.extend(not_emptied(stayed, self.wscap.size));
+        context
+            .errors
+            .extend(not_emptied(stayed, self.wscap.filling.size));
         let mut worked = self.scan(context, phase::EMPTIED, None)?;
         worked.findings.set(finding::EMPTYING, emptied.seconds);
         worked.findings.set(finding::STAYED, stayed as f64);

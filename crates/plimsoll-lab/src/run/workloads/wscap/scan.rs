@@ -12,7 +12,7 @@ use super::balance::Balancer;
 use crate::workload::Stopwatch;
 use crate::workload::protocol::Reply;
 use crate::workload::{Cost, Findings};
-use crate::workload::{Memory, Work, nothing_filled, typed};
+use crate::workload::{Memory, Work, WorkError, typed};
 use plimsoll_model::latency::Latencies;
 use plimsoll_model::scenario::Wscap;
 use plimsoll_model::scenario::workloads::wscap::finding;
@@ -44,9 +44,9 @@ impl Work for Scanner {
         &mut self,
         request: &serde_json::Value,
         memory: Option<&mut Memory>,
-    ) -> Result<Reply, String> {
-        let memory = memory.ok_or_else(|| nothing_filled("scan"))?;
-        let (cost, findings) = scan(memory, &typed(request)?).map_err(|error| error.to_string())?;
+    ) -> Result<Reply, WorkError> {
+        let memory = memory.ok_or(WorkError::NothingFilled { action: "scan" })?;
+        let (cost, findings) = scan(memory, &typed(request)?).map_err(WorkError::of_workload)?;
         Ok(Reply::Found { cost, findings })
     }
 }

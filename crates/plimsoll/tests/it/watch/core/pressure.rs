@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use plimsoll_lab::environment::Environment;
-use plimsoll_model::recording::Recording;
-use plimsoll_monitor::watch::{Monitor, Options, Source, TargetChoice};
+use plimsoll_model::recording::{Recording, WarningCode};
+use plimsoll_monitor::watch::{MarkKind, Monitor, Options, Source, TargetChoice};
 use plimsoll_proc::cgroup::{CgroupVersion, Hierarchy};
 use plimsoll_report::analysis::gauges::gauge;
 use plimsoll_testkit::capability;
@@ -113,7 +113,7 @@ fn no_tick_is_missed_while_the_target_thrashes() {
     let told = recording
         .events
         .iter()
-        .filter(|event| event.text.contains("fault storm"));
+        .filter(|event| event.code == Some(WarningCode::FaultStorm));
     assert!(told.count() <= 1);
 }
 
@@ -136,7 +136,7 @@ fn a_fault_storm_of_the_target_gives_one_mark() {
         let storms = state
             .marks
             .iter()
-            .filter(|mark| mark.text.contains("fault storm"));
+            .filter(|mark| mark.kind == MarkKind::FaultStorm);
         storms.count()
     };
     while storms(&monitor) == 0 && Instant::now() < deadline {

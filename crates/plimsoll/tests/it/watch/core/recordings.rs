@@ -87,13 +87,13 @@ fn the_recording_of_a_killed_monitor_opens() {
     watch.kill().unwrap();
     watch.wait().unwrap();
     wait_for(&follower, "the end", |state| state.status.ended.is_some());
-    let FollowState::Stopped { reason } = Follow::open(&record).unwrap().poll().unwrap().state else {
+    let FollowState::Stopped(cause) = Follow::open(&record).unwrap().poll().unwrap().state else {
         panic!("a killed monitor leaves a stopped recording");
     };
     let ended = follower.state().status.ended.clone().unwrap();
     assert!(
-        ended.ends_with(&reason),
-        "{ended} does not give the reason: {reason}"
+        ended.ends_with(&cause.to_string()),
+        "{ended} does not give the cause: {cause}"
     );
     let recording = Recording::open(&record).unwrap();
     assert!(!recording.complete);
