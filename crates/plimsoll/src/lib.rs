@@ -2,6 +2,7 @@
 
 pub mod cli;
 pub mod command;
+pub mod completion;
 pub mod doctor;
 pub mod heap;
 mod progress;

@@ -89,7 +89,8 @@ impl From<RunStatus> for ListedStatus {
 pub enum FindError {
     #[error(
         "cannot find recording `{name}`: no folder has this name, and no recording in {folder} begins with it{}; \
-         `plimsoll runs` lists the recordings", did_you_mean(nearest)
+         `plimsoll runs` lists the recordings",
+        did_you_mean(nearest)
     )]
     Unknown {
         name: String,
@@ -132,7 +133,11 @@ fn did_you_mean(names: &[String]) -> String {
 }
 
 fn few(names: &[String]) -> String {
-    let shown: Vec<String> = names.iter().take(MOST_NAMES).map(|name| format!("`{name}`")).collect();
+    let shown: Vec<String> = names
+        .iter()
+        .take(MOST_NAMES)
+        .map(|name| format!("`{name}`"))
+        .collect();
     match names.len().saturating_sub(MOST_NAMES) {
         0 => shown.join(", "),
         more => format!("{} and {more} more", shown.join(", ")),
@@ -266,7 +271,9 @@ fn listed(folder: &Path, name: &OsStr) -> Listed {
         None => ListedStatus::Unreadable,
         Some(_) => status(&path),
     };
-    let (started, scenario) = head.map(|head| (head.started, head.plan.scenario)).unwrap_or_default();
+    let (started, scenario) = head
+        .map(|head| (head.started, head.plan.scenario))
+        .unwrap_or_default();
     Listed {
         name: name.to_string_lossy().into_owned(),
         bytes: size(&path),

@@ -1,14 +1,41 @@
-//! `plimsoll completions` and `plimsoll man`, for packagers.
+//! `plimsoll completions` with its hidden `complete`, and `plimsoll man`.
 
 use clap::CommandFactory;
 
-use crate::cli::{Cli, Completions, Man};
+use clap_complete::Shell;
+
+use crate::cli::{Cli, Complete, CompletingShell, Completions, Man};
+use crate::completion::{self, Line};
 use plimsoll_model::exit::{Exit, Failure, OrExit};
 
+/// Prints the script of a shell. Those of bash, zsh and fish call [`complete`].
 pub(super) fn completions(options: &Completions) -> Result<Exit, Failure> {
+    let own = match options.shell {
+        Shell::Bash => Some(CompletingShell::Bash),
+        Shell::Zsh => Some(CompletingShell::Zsh),
+        Shell::Fish => Some(CompletingShell::Fish),
+        _ => None,
+    };
+    if let Some(shell) = own {
+        super::print(completion::script(shell))?;
+        return Ok(Exit::Done);
+    }
     let mut script = Vec::new();
     clap_complete::generate(options.shell, &mut Cli::command(), "plimsoll", &mut script);
     super::print(&String::from_utf8_lossy(&script))?;
+    Ok(Exit::Done)
+}
+
+/// Prints the candidates for the end of a line. Reads only: see [`completion`].
+pub(super) fn complete(options: &Complete) -> Result<Exit, Failure> {
+    let line = Line::split(&options.line);
+    let answer = completion::complete(Cli::command(), &line);
+    super::print(&completion::reply(
+        options.shell,
+        &answer,
+        &line,
+        options.word.as_deref(),
+    ))?;
     Ok(Exit::Done)
 }
 

@@ -18,7 +18,9 @@ impl Runs {
     fn with(self, name: &str, started: &str, status: Option<&str>) -> Runs {
         let folder = self.0.join(name);
         fs::create_dir_all(&folder).expect("a folder");
-        let manifest = format!(r#"{{"schema": 4, "started": "{started}", "plan": {{"scenario": "thrash"}}, "more": 1}}"#);
+        let manifest = format!(
+            r#"{{"schema": 4, "started": "{started}", "plan": {{"scenario": "thrash"}}, "more": 1}}"#
+        );
         fs::write(folder.join(file::MANIFEST), manifest).expect("written");
         if let Some(status) = status {
             let results = format!(r#"{{"schema": 3, "status": "{status}", "trials": []}}"#);
@@ -29,7 +31,11 @@ impl Runs {
 
     fn find(&self, name: &str) -> Result<String, FindError> {
         let found = find(Path::new(name), &self.0)?;
-        Ok(found.strip_prefix(&self.0).unwrap_or(&found).display().to_string())
+        Ok(found
+            .strip_prefix(&self.0)
+            .unwrap_or(&found)
+            .display()
+            .to_string())
     }
 }
 
@@ -60,7 +66,10 @@ fn selectors_go_back_from_the_newest_start_and_prefixes_must_be_unique() {
     ] {
         assert_eq!(runs.find(name).expect(name), found, "{name}");
     }
-    assert!(matches!(runs.find("@-3"), Err(FindError::TooFew { count: 3, .. })));
+    assert!(matches!(
+        runs.find("@-3"),
+        Err(FindError::TooFew { count: 3, .. })
+    ));
     assert!(matches!(runs.find("@newest"), Err(FindError::Selector { .. })));
     assert!(matches!(runs.find("@--1"), Err(FindError::Selector { .. })));
     match runs.find("thrash") {
@@ -68,7 +77,9 @@ fn selectors_go_back_from_the_newest_start_and_prefixes_must_be_unique() {
         other => panic!("{other:?}"),
     }
     match runs.find("thresh-a") {
-        Err(FindError::Unknown { nearest, .. }) => assert_eq!(nearest.first().map(String::as_str), Some("thrash-a")),
+        Err(FindError::Unknown { nearest, .. }) => {
+            assert_eq!(nearest.first().map(String::as_str), Some("thrash-a"))
+        }
         other => panic!("{other:?}"),
     }
     assert!(matches!(runs.find(""), Err(FindError::Unknown { .. })));
@@ -82,15 +93,27 @@ fn a_name_that_begins_others_means_itself_and_an_existing_path_wins() {
     assert_eq!(find(&path, Path::new("nowhere")).expect("a path"), path);
     // Short names below another folder.
     let latest = runs.0.join("@latest");
-    assert_eq!(find(&latest, Path::new("nowhere")).expect("the newest"), runs.0.join("thrash-a"));
-    assert_eq!(find(&runs.0.join("ws"), Path::new("nowhere")).expect("unique"), path);
+    assert_eq!(
+        find(&latest, Path::new("nowhere")).expect("the newest"),
+        runs.0.join("thrash-a")
+    );
+    assert_eq!(
+        find(&runs.0.join("ws"), Path::new("nowhere")).expect("unique"),
+        path
+    );
 }
 
 #[test]
 fn without_a_folder_of_runs_a_name_is_unknown_and_a_selector_an_error() {
     let nowhere = Path::new("/nonexistent/plimsoll-runs");
-    assert!(matches!(find(Path::new("x"), nowhere), Err(FindError::Unknown { .. })));
-    assert!(matches!(find(Path::new("@latest"), nowhere), Err(FindError::Folder { .. })));
+    assert!(matches!(
+        find(Path::new("x"), nowhere),
+        Err(FindError::Unknown { .. })
+    ));
+    assert!(matches!(
+        find(Path::new("@latest"), nowhere),
+        Err(FindError::Folder { .. })
+    ));
 }
 
 #[test]
@@ -124,11 +147,9 @@ fn a_list_has_the_newest_first_with_status_and_size_and_damaged_ones_last() {
 
 #[test]
 fn errors_hold_no_control_character_of_a_name() {
-    let runs = Runs::new("hostile").with("a\x1b[2J1", "2026-01-02T00:00:00Z", None).with(
-        "a\x1b[2J2",
-        "2026-01-02T00:00:00Z",
-        None,
-    );
+    let runs = Runs::new("hostile")
+        .with("a\x1b[2J1", "2026-01-02T00:00:00Z", None)
+        .with("a\x1b[2J2", "2026-01-02T00:00:00Z", None);
     for name in ["a", "b\x1b[2J", "a\x1b[2J3", "@\x1b"] {
         let text = runs.find(name).expect_err(name).to_string();
         assert!(!text.contains('\x1b'), "{text:?}");
