@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use plimsoll_model::exit::Exit;
 
 const STYLES: Styles = Styles::styled()
     .header(AnsiColor::Green.on_default().bold())
@@ -13,8 +14,13 @@ const STYLES: Styles = Styles::styled()
     .literal(AnsiColor::Cyan.on_default().bold())
     .placeholder(AnsiColor::Cyan.on_default());
 
-const EXIT_CODES: &str = "Exit codes:\n  0 done   1 usage   2 workload failed   3 capability or resource missing   4 unsupported\n  \
-    5 killed by a signal or the OOM killer   6 regression against the baseline   7 metrics not trustworthy";
+/// The exit codes in two lines.
+fn exit_codes() -> String {
+    let code = |exit: &Exit| format!("{} {}", *exit as u8, exit.meaning());
+    let lines = Exit::ALL.chunks(5);
+    let lines = lines.map(|line| line.iter().map(code).collect::<Vec<_>>().join("   "));
+    format!("Exit codes:\n  {}", lines.collect::<Vec<_>>().join("\n  "))
+}
 
 const HEAP_RUN: &str = "The command unpacks its library into $XDG_CACHE_HOME/plimsoll or ~/.cache/plimsoll, or else into a \
     private folder in $TMPDIR, and names it in LD_PRELOAD. Child processes of the program use the heap too.\n\n\
@@ -23,7 +29,7 @@ const HEAP_RUN: &str = "The command unpacks its library into $XDG_CACHE_HOME/pli
 
 /// Measure Linux under memory pressure, watch its memory, and run programs on a low-fragmentation heap.
 #[derive(Debug, Parser)]
-#[command(name = "plimsoll", version, styles = STYLES, max_term_width = 110, after_help = EXIT_CODES)]
+#[command(name = "plimsoll", version, styles = STYLES, max_term_width = 110, after_help = exit_codes())]
 #[command(arg_required_else_help = true, disable_help_subcommand = true)]
 pub struct Cli {
     #[command(subcommand)]

@@ -5,4 +5,5 @@ pub mod command;
 pub mod completion;
 pub mod doctor;
 pub mod heap;
+pub mod manual;
 mod progress;

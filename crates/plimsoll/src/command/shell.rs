@@ -6,6 +6,7 @@ use clap_complete::Shell;
 
 use crate::cli::{Cli, Complete, CompletingShell, Completions, Man};
 use crate::completion::{self, Line};
+use crate::manual;
 use plimsoll_model::exit::{Exit, Failure, OrExit};
 
 /// Prints the script of a shell. Those of bash, zsh and fish call [`complete`].
@@ -40,17 +41,15 @@ pub(super) fn complete(options: &Complete) -> Result<Exit, Failure> {
 }
 
 pub(super) fn man(options: &Man) -> Result<Exit, Failure> {
-    let command = Cli::command();
+    let mut root = Cli::command();
+    root.build();
     let Some(dir) = &options.dir else {
-        let mut page = Vec::new();
-        clap_mangen::Man::new(command)
-            .render(&mut page)
-            .or_exit(Exit::WorkloadFailed)?;
+        let page = manual::render(&root).or_exit(Exit::WorkloadFailed)?;
         super::print(&String::from_utf8_lossy(&page))?;
         return Ok(Exit::Done);
     };
     std::fs::create_dir_all(dir)
-        .and_then(|()| clap_mangen::generate_to(command, dir))
+        .and_then(|()| manual::write_all(&root, dir))
         .map_err(|error| anyhow::anyhow!("cannot write man pages into {}: {error}", dir.display()))
         .or_exit(Exit::Missing)?;
     Ok(Exit::Done)

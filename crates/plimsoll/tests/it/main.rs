@@ -15,6 +15,7 @@ mod heap_damage;
 mod heap_mistakes;
 mod heap_stat;
 mod machine;
+mod manual;
 mod processes;
 pub(crate) mod recording;
 mod recordings;
