@@ -8,7 +8,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 use super::lines;
 use super::lock::is_written;
@@ -29,6 +29,7 @@ const MOST_NAMES: usize = 8;
 pub struct Listed {
     /// Name of the folder; may hold any character.
     pub name: String,
+    #[serde(serialize_with = "as_text")]
     pub path: PathBuf,
     /// Empty if the manifest is unreadable.
     pub scenario: String,
@@ -37,6 +38,11 @@ pub struct Listed {
     pub status: ListedStatus,
     /// Bytes of all files of the folder.
     pub bytes: u64,
+}
+
+/// JSON has no other bytes than text.
+fn as_text<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&path.to_string_lossy())
 }
 
 /// State of a recording: the status of its results, or the reason for their absence.

@@ -1,5 +1,6 @@
 //! `plimsoll runs`, and the short names of recordings in every command.
 
+use std::borrow::Cow;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
@@ -14,7 +15,7 @@ use plimsoll_model::sanitize::{sanitize, sanitize_json};
 #[derive(Serialize)]
 struct Document<'a> {
     schema: u32,
-    folder: &'a Path,
+    folder: Cow<'a, str>,
     recordings: &'a [Listed],
 }
 
@@ -41,7 +42,7 @@ pub(super) fn runs(options: &Runs) -> Result<Exit, Failure> {
     if options.json {
         let document = Document {
             schema: 1,
-            folder: &options.folder,
+            folder: options.folder.to_string_lossy(),
             recordings: &recordings,
         };
         let mut text = serde_json::to_string_pretty(&document).or_exit(Exit::WorkloadFailed)?;

@@ -1,6 +1,8 @@
 //! Recordings by short name in every command, `plimsoll runs`, and reports as links and in the browser.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Output;
@@ -160,6 +162,10 @@ fn runs_lists_recordings_as_table_and_document() {
         "{table}"
     );
     assert!(!table.contains('\x1b'), "{table:?}");
+    let runs = desk.path().join("plimsoll-runs");
+    let no_text = runs.join(OsStr::from_bytes(b"\xff"));
+    fs::create_dir(&no_text).expect("a folder");
+    fs::write(no_text.join("manifest.json"), "[]").expect("written");
     let json = desk.plimsoll(&["runs", "--json"]).stdout;
     assert!(!json.contains(&0x1b));
     let document: serde_json::Value = serde_json::from_slice(&json).expect("one document");
@@ -170,6 +176,7 @@ fn runs_lists_recordings_as_table_and_document() {
     assert_eq!(listed[0]["started"], "2026-01-03T00:00:00Z");
     assert_eq!(listed[2]["status"], "unfinished");
     assert_eq!(listed[3]["name"], "z\x1b[2Jz");
+    assert_eq!(listed[4]["status"], "unreadable");
     assert!(listed[0]["bytes"].as_u64().is_some_and(|bytes| bytes > 1000));
     // Before the first run, and of a folder that is not there.
     let empty = Desk::new();
