@@ -489,10 +489,10 @@ pub struct Complete {
     #[arg(value_enum)]
     pub shell: CompletingShell,
     /// Complete the end of this text
-    #[arg(value_name = "LINE", allow_hyphen_values = true)]
+    #[arg(value_name = "LINE")]
     pub line: String,
     /// Print only the replacement of this end of the line, which the shell replaces
-    #[arg(value_name = "WORD", allow_hyphen_values = true)]
+    #[arg(value_name = "WORD")]
     pub word: Option<String>,
 }
 
