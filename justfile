@@ -31,8 +31,9 @@ portability:
 lint:
     cargo fmt --check
     cargo clippy --workspace --all-targets -- -D warnings
-    shellcheck vm/*.sh vm/guest/* .ci/run .ci/smoke .ci/left-behind .ci/loom .ci/portability .ci/heap-by-hand docs/pictures.sh
+    shellcheck vm/*.sh vm/guest/* .ci/run .ci/smoke .ci/left-behind .ci/loom .ci/portability .ci/heap-by-hand docs/pictures.sh .ci/package packaging/build.sh
     .ci/inputs check
+    packaging/third_party.py check
 
 # Check dependencies, licences, links and the book
 workspace:
@@ -82,6 +83,16 @@ watch-page-test:
 # Check everything for a change, except sections with the inputs of their last green run
 ci:
     .ci/run
+
+# Make a tarball and a Debian package of the release in target/dist, with man pages, completions and licences
+dist:
+    cargo build --release --locked
+    rm -rf "${CARGO_TARGET_DIR:-target}/dist"
+    packaging/build.sh "${CARGO_TARGET_DIR:-target}/release/plimsoll" "${CARGO_TARGET_DIR:-target}/dist"
+
+# Install the packages of `just dist` into a temporary root, use and remove them, as root
+dist-test: dist
+    .ci/package "${CARGO_TARGET_DIR:-target}/dist" --root
 
 # Write the pictures and values of README.md and the book from real runs, as root: `just pictures FOLDER`
 pictures folder:

@@ -22,6 +22,34 @@ pub enum Exit {
     Untrustworthy = 7,
 }
 
+impl Exit {
+    /// Every exit code, ascending.
+    pub const ALL: [Exit; 8] = [
+        Exit::Done,
+        Exit::Usage,
+        Exit::WorkloadFailed,
+        Exit::Missing,
+        Exit::Unsupported,
+        Exit::Killed,
+        Exit::Regression,
+        Exit::Untrustworthy,
+    ];
+
+    /// The meaning in a few words.
+    pub fn meaning(self) -> &'static str {
+        match self {
+            Exit::Done => "done",
+            Exit::Usage => "usage",
+            Exit::WorkloadFailed => "workload failed",
+            Exit::Missing => "capability or resource missing",
+            Exit::Unsupported => "unsupported",
+            Exit::Killed => "killed by a signal or the OOM killer",
+            Exit::Regression => "regression against the baseline",
+            Exit::Untrustworthy => "metrics not trustworthy",
+        }
+    }
+}
+
 impl From<Exit> for std::process::ExitCode {
     fn from(exit: Exit) -> Self {
         std::process::ExitCode::from(exit as u8)

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use plimsoll_model::exit::Exit;
 
 const STYLES: Styles = Styles::styled()
     .header(AnsiColor::Green.on_default().bold())
@@ -13,8 +14,13 @@ const STYLES: Styles = Styles::styled()
     .literal(AnsiColor::Cyan.on_default().bold())
     .placeholder(AnsiColor::Cyan.on_default());
 
-const EXIT_CODES: &str = "Exit codes:\n  0 done   1 usage   2 workload failed   3 capability or resource missing   4 unsupported\n  \
-    5 killed by a signal or the OOM killer   6 regression against the baseline   7 metrics not trustworthy";
+/// The exit codes in two lines.
+fn exit_codes() -> String {
+    let code = |exit: &Exit| format!("{} {}", *exit as u8, exit.meaning());
+    let lines = Exit::ALL.chunks(5);
+    let lines = lines.map(|line| line.iter().map(code).collect::<Vec<_>>().join("   "));
+    format!("Exit codes:\n  {}", lines.collect::<Vec<_>>().join("\n  "))
+}
 
 const HEAP_RUN: &str = "The command unpacks its library into $XDG_CACHE_HOME/plimsoll or ~/.cache/plimsoll, or else into a \
     private folder in $TMPDIR, and names it in LD_PRELOAD. Child processes of the program use the heap too.\n\n\
@@ -23,7 +29,7 @@ const HEAP_RUN: &str = "The command unpacks its library into $XDG_CACHE_HOME/pli
 
 /// Measure Linux under memory pressure, watch its memory, and run programs on a low-fragmentation heap.
 #[derive(Debug, Parser)]
-#[command(name = "plimsoll", version, styles = STYLES, max_term_width = 110, after_help = EXIT_CODES)]
+#[command(name = "plimsoll", version, styles = STYLES, max_term_width = 110, after_help = exit_codes())]
 #[command(arg_required_else_help = true, disable_help_subcommand = true)]
 pub struct Cli {
     #[command(subcommand)]
@@ -61,8 +67,10 @@ pub enum Command {
     Run(Run),
     /// List the built-in scenarios
     List(Json),
-    /// Print a built-in scenario file
+    /// Print a built-in scenario file, or the scenario of a recording
     Show(Show),
+    /// List the recordings of a folder, newest first
+    Runs(Runs),
     /// Write the report of a recording
     Report(Report),
     /// Compare the metrics of two or more runs
@@ -90,11 +98,15 @@ pub enum Command {
     /// Run a worker process of an experiment
     #[command(hide = true)]
     Worker,
+    /// Print the completions of a command line, for the scripts of `completions`
+    #[command(hide = true)]
+    Complete(Complete),
 }
 
 #[derive(Debug, Clone, Args)]
 pub struct Run {
     /// Run this built-in scenario (see `plimsoll list`) or scenario file [default: tour]
+    #[arg(value_name = "SCENARIO")]
     pub scenario: Option<String>,
     /// Set keys of the scenario as `--set` does: `plimsoll run thrash N=5 S=10M`
     #[arg(value_name = "KEY=VALUE")]
@@ -123,11 +135,11 @@ pub struct Run {
     /// Print the plan with its memory, disk space and time and exit
     #[arg(long)]
     pub dry_run: bool,
-    /// Resume an unfinished recording and skip its finished trials
+    /// Resume an unfinished recording (see `plimsoll runs`) and skip its finished trials
     #[arg(long, value_name = "RUN", conflicts_with_all = ["quick", "repeat", "set", "changes", "scale", "seed", "show", "check", "dry_run"])]
     pub resume: Option<PathBuf>,
     /// Write recordings into this folder
-    #[arg(short, long, value_name = "DIR", default_value = "plimsoll-runs")]
+    #[arg(short, long, value_name = "DIR", default_value = RUNS)]
     pub output: PathBuf,
     /// Take this many samples a second
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100))]
@@ -135,6 +147,9 @@ pub struct Run {
     /// Wait up to this many seconds for another run to end
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "3600", require_equals = true)]
     pub wait: Option<u64>,
+    /// Open the report in a browser: $BROWSER, otherwise xdg-open
+    #[arg(long, conflicts_with_all = ["show", "check", "dry_run"])]
+    pub open: bool,
     /// Print the results as one JSON document
     #[arg(long)]
     pub json: bool,
@@ -150,13 +165,24 @@ pub struct Json {
 
 #[derive(Debug, Clone, Args)]
 pub struct Show {
-    /// Print this built-in scenario
+    /// Print this built-in scenario, scenario file, or the resolved scenario of this recording
+    #[arg(value_name = "SCENARIO")]
     pub name: String,
 }
 
 #[derive(Debug, Clone, Args)]
+pub struct Runs {
+    /// List the recordings in this folder
+    #[arg(value_name = "DIR", default_value = RUNS)]
+    pub folder: PathBuf,
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Clone, Args)]
 pub struct Report {
-    /// Read the recording in this folder
+    /// Read this recording: a folder, `@latest`, `@-1` for the one before, or the start of a name in plimsoll-runs
     pub run: PathBuf,
     /// Choose the format
     #[arg(short, long, value_enum, default_value_t = Format::Html, conflicts_with = "json")]
@@ -167,6 +193,9 @@ pub struct Report {
     /// Choose the colours of the SVG chart [default: light]
     #[arg(long, value_enum, value_name = "THEME")]
     pub theme: Option<Theme>,
+    /// Open the report in a browser: $BROWSER, otherwise xdg-open
+    #[arg(long, conflicts_with = "json")]
+    pub open: bool,
     /// Print the results as one JSON document
     #[arg(long)]
     pub json: bool,
@@ -198,7 +227,7 @@ pub enum Format {
 
 #[derive(Debug, Clone, Args)]
 pub struct Compare {
-    /// Compare these recordings with the first one, the baseline
+    /// Compare these recordings with the first one, the baseline: `compare @-1 @latest`
     #[arg(required = true, num_args = 2.., value_name = "RUN")]
     pub runs: Vec<PathBuf>,
     /// Exit with code 6 if a metric is worse than this limit: `restore.seconds>10%`
@@ -234,7 +263,7 @@ pub enum CompareFormat {
 
 #[derive(Debug, Clone, Args)]
 pub struct Export {
-    /// Read the recording in this folder
+    /// Read this recording: a folder, `@latest`, `@-1` for the one before, or the start of a name in plimsoll-runs
     pub run: PathBuf,
     /// Choose the format
     #[arg(short, long, value_enum)]
@@ -271,7 +300,7 @@ pub struct Watch {
     #[arg(long, value_name = "DIR")]
     pub record: Option<PathBuf>,
     /// Show this recording, finished or not, instead of the machine
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["target", "record", "hz"])]
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["target", "record", "hz"])]
     pub replay: Option<PathBuf>,
     /// Draw nothing and run until a signal, the end of the program, or --duration
     #[arg(long, conflicts_with = "replay")]
@@ -321,7 +350,8 @@ pub struct Ps {
 /// Sort keys of `plimsoll ps`: in descending order, `pid` and `name` in ascending order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum PsSort {
-    /// Working set (resident).
+    /// Working set (resident); also `rss` and `mem`.
+    #[value(aliases = ["rss", "mem"])]
     Wss,
     /// Proportional set, with --pss.
     Pss,
@@ -454,10 +484,34 @@ pub struct Completions {
 }
 
 #[derive(Debug, Clone, Args)]
+pub struct Complete {
+    /// Print for this shell
+    #[arg(value_enum)]
+    pub shell: CompletingShell,
+    /// Complete the end of this text
+    #[arg(value_name = "LINE")]
+    pub line: String,
+    /// Print only the replacement of this end of the line, which the shell replaces
+    #[arg(value_name = "WORD")]
+    pub word: Option<String>,
+}
+
+/// Shells with completion of scenarios, recordings, keys and processes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum CompletingShell {
+    Bash,
+    Zsh,
+    Fish,
+}
+
+#[derive(Debug, Clone, Args)]
 pub struct Man {
     /// Write all man pages into this folder
     pub dir: Option<PathBuf>,
 }
+
+/// The folder of recordings in the current folder.
+pub const RUNS: &str = "plimsoll-runs";
 
 /// Longest duration in seconds: ten years.
 const LONGEST: f64 = 3.2e8;

@@ -2,6 +2,8 @@
 
 pub mod cli;
 pub mod command;
+pub mod completion;
 pub mod doctor;
 pub mod heap;
+pub mod manual;
 mod progress;

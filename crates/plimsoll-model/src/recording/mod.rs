@@ -15,6 +15,7 @@
 mod append;
 mod arrow;
 mod batch;
+pub mod catalog;
 mod copy;
 mod damage;
 mod difference;

@@ -13,6 +13,7 @@ use super::nearest::nearest;
 use super::parse_value;
 use super::source_text::Source;
 use super::value::{Value, short};
+use super::workload_kind::WorkloadKind;
 
 /// The tables that are not sections.
 const RESERVED: &[&str] = &["scenario", "global", "quick"];
@@ -55,6 +56,28 @@ impl Document {
 
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The workloads of the sections, each once.
+    pub fn workloads(&self) -> Vec<WorkloadKind> {
+        let of = |entries: &[Entry]| {
+            let values = entries.iter().filter(|entry| entry.key.name == "workload");
+            values
+                .flat_map(|entry| &entry.values)
+                .find_map(|(value, _)| match value {
+                    Value::Workload(kind) => Some(*kind),
+                    _ => None,
+                })
+        };
+        let global = of(&self.global).unwrap_or_default();
+        let mut kinds = Vec::new();
+        for section in &self.sections {
+            let kind = of(&section.entries).unwrap_or(global);
+            if !kinds.contains(&kind) {
+                kinds.push(kind);
+            }
+        }
+        kinds
     }
 
     /// The names of the sections, in the order of the file.

@@ -16,16 +16,13 @@ use super::error::TrimError;
 use super::holdings::{Holdings, Swap};
 use super::machine::Machine;
 use super::model::Mechanism;
+use super::refusal::Refusal;
 use plimsoll_model::sanitize::sanitize;
 
 /// Bytes of one write to `memory.reclaim`, which blocks until the kernel has tried.
 const STEP: u64 = 64 << 20;
 /// Longest run of `memory.force_empty`, which has no end of its own while the processes read their memory back.
 const FORCE_EMPTY_WITHIN: Duration = Duration::from_secs(30);
-
-/// Privilege that trimming a cgroup needs.
-const NEEDS: &str =
-    "it needs write access to that file: run as root, or as the user that the cgroup is delegated to";
 
 /// A memory cgroup below the root.
 #[derive(Debug)]
@@ -142,7 +139,7 @@ impl Group {
         match source.raw_os_error() {
             Some(libc::EACCES | libc::EPERM | libc::EROFS) => TrimError::Denied {
                 what: format!("{} ({action} it)", self.title()),
-                needed: NEEDS,
+                refusal: Refusal::ControlFiles,
                 source,
             },
             _ => TrimError::System {

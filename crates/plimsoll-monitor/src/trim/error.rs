@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use super::kept::{Kept, Reason};
+use super::refusal::Refusal;
 
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -25,11 +26,10 @@ pub enum TrimError {
     /// The process ended during the trim.
     #[error("cannot trim pid {pid}: the process ended meanwhile; its memory is free")]
     Ended { pid: u32 },
-    #[error("cannot trim {what}: {source}; {needed}")]
+    #[error("cannot trim {what}: {source}; {refusal}")]
     Denied {
         what: String,
-        /// Privilege that is missing, and how to get it.
-        needed: &'static str,
+        refusal: Refusal,
         source: io::Error,
     },
     /// No process to trim.
@@ -61,9 +61,6 @@ pub enum TrimError {
     },
 }
 
-/// Privilege that trimming another process needs.
-pub(super) const PROCESS_NEEDS: &str = "it needs CAP_SYS_NICE and ptrace access to the process: run as root, or `setcap cap_sys_nice,cap_sys_ptrace+ep` the program";
-
 impl TrimError {
     /// Error of a system call on process `pid`.
     pub(super) fn of_process(pid: u32, action: &str, source: io::Error) -> TrimError {
@@ -71,7 +68,7 @@ impl TrimError {
             Some(libc::ESRCH | libc::ENOENT) => TrimError::Ended { pid },
             Some(libc::EPERM | libc::EACCES) => TrimError::Denied {
                 what: format!("pid {pid}"),
-                needed: PROCESS_NEEDS,
+                refusal: Refusal::of_process(),
                 source,
             },
             Some(libc::ENOSYS) => TrimError::Unsupported {

@@ -46,7 +46,7 @@ impl Reason {
                 "file pages that are shared, dirty, or of files that this user may not write"
             }
             Reason::Kernel => "kernel memory, such as page tables",
-            Reason::Denied => "not permitted (needs CAP_SYS_NICE and ptrace access: run as root)",
+            Reason::Denied => "not permitted (`plimsoll trim PID` names the cause)",
             Reason::Ended => "ended meanwhile",
             Reason::Refused => "refused by the system",
         }

@@ -16,6 +16,7 @@ mod maps;
 mod model;
 mod page_out;
 mod process;
+mod refusal;
 pub mod release;
 
 use std::path::Path;
@@ -28,6 +29,7 @@ pub use holdings::Holdings;
 pub use kept::{Kept, Reason};
 pub use model::{Destination, Mechanism, Report, Returned, TrimmedProcess, What};
 pub use process::{Candidates, candidates};
+pub use refusal::Refusal;
 
 use holdings::Swap;
 use machine::Machine;

@@ -64,7 +64,8 @@ pub enum Fault {
     NoLimit,
     Improvement,
     UnknownMetric {
-        nearest: Option<String>,
+        /// At most [`MOST_NEAR`] names, best first.
+        nearest: Vec<String>,
     },
     UnknownGroup,
 }
@@ -251,6 +252,9 @@ pub fn known(comparison: &Comparison) -> Vec<String> {
     names
 }
 
+/// Most names to offer for an unknown one.
+const MOST_NEAR: usize = 5;
+
 /// How a condition stands: an outcome for every run and group that it means, at least one a run.
 ///
 /// # Errors
@@ -395,12 +399,14 @@ fn groups_of(comparison: &Comparison) -> Vec<&str> {
 
 fn unknown_metric(condition: &Condition, known: &[String]) -> ConditionError {
     let nearest = near(&condition.metric, known.iter().map(String::as_str));
+    let nearest: Vec<String> = nearest.into_iter().take(MOST_NEAR).map(str::to_owned).collect();
+    let help = match nearest.as_slice() {
+        [] => format!("the metrics are: {}", known.join(", ")),
+        near => format!("the nearest metrics are: {}", near.join(", ")),
+    };
     ConditionError {
-        fault: Fault::UnknownMetric {
-            nearest: nearest.first().map(|name| (*name).to_owned()),
-        },
         message: format!("there is no metric `{}`", condition.metric).into(),
-        help: format!("the metrics are: {}", known.join(", ")).into(),
+        help: help.into(),
         text: condition.text.as_str().into(),
         at: condition.metric_at.clone(),
         label: match nearest.first() {
@@ -408,6 +414,7 @@ fn unknown_metric(condition: &Condition, known: &[String]) -> ConditionError {
             None => "unknown metric".to_owned(),
         }
         .into(),
+        fault: Fault::UnknownMetric { nearest },
     }
 }
 

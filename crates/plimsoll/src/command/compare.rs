@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
+use super::open_page;
+use super::recordings::locate;
 use super::report::open;
 use crate::cli::{Compare, CompareFormat, Verbosity};
 use plimsoll_model::exit::{Exit, Failure, OrExit};
@@ -25,6 +27,14 @@ pub(super) fn compare(options: &Compare, verbosity: &Verbosity) -> Result<Exit, 
         .map(|text| text.parse())
         .collect::<Result<_, _>>()
         .or_exit(Exit::Usage)?;
+    let options = &Compare {
+        runs: options
+            .runs
+            .iter()
+            .map(|run| locate(run))
+            .collect::<Result<_, _>>()?,
+        ..options.clone()
+    };
     different_folders(&options.runs)?;
     let recordings: Vec<Recording> = options
         .runs
@@ -117,7 +127,7 @@ fn write(
             export::to_file(&path, |file| file.write_all(text.as_bytes()))
                 .map_err(|error: io::Error| anyhow::anyhow!("cannot write {}: {error}", path.display()))
                 .or_exit(Exit::Missing)?;
-            super::print(&format!("{}\n", path.display()))
+            super::print(&format!("{}\n", open_page::linked(&path, verbosity)))
         }
     }
 }

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
 use std::os::fd::AsFd;
 
+use super::recordings::locate;
 use crate::cli::{Export, ExportFormat};
 use plimsoll_lab::run::recording_failure;
 use plimsoll_model::exit::{Exit, Failure};
@@ -12,6 +13,10 @@ use plimsoll_report::analysis;
 use plimsoll_report::export::{self, ExportError};
 
 pub(super) fn export(options: &Export) -> Result<Exit, Failure> {
+    let options = &Export {
+        run: locate(&options.run)?,
+        ..options.clone()
+    };
     let to_stdout = options.output.as_os_str() == "-";
     if to_stdout && options.format == ExportFormat::Parquet && io::stdout().is_terminal() {
         return Err(Failure::message(

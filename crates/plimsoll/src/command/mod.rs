@@ -8,7 +8,9 @@ mod compare;
 mod doctor;
 mod export;
 mod heap;
+mod open_page;
 mod ps;
+mod recordings;
 mod report;
 mod run;
 mod scenarios;
@@ -31,6 +33,7 @@ pub fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
         Command::Run(options) => run::run(options, verbosity),
         Command::List(options) => scenarios::list(options, verbosity),
         Command::Show(options) => scenarios::show(options),
+        Command::Runs(options) => recordings::runs(options),
         Command::Report(options) => report::report(options, verbosity),
         Command::Compare(options) => compare::compare(options, verbosity),
         Command::Export(options) => export::export(options),
@@ -42,6 +45,7 @@ pub fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
         Command::Cleanup(options) => cleanup::cleanup(options, verbosity),
         Command::Bench(options) => bench::bench_command(options),
         Command::Completions(options) => shell::completions(options),
+        Command::Complete(options) => shell::complete(options),
         Command::Man(options) => shell::man(options),
         Command::Worker => {
             let (input, output) = (std::io::stdin().lock(), std::io::stdout().lock());

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use super::open_page;
+use super::recordings::locate;
 use crate::cli::{Format, Report, Theme, Verbosity};
 use plimsoll_lab::run::recording_failure;
 use plimsoll_model::exit::{Exit, Failure, OrExit};
@@ -17,6 +19,16 @@ pub(super) fn report(options: &Report, verbosity: &Verbosity) -> Result<Exit, Fa
             "cannot choose a theme: --theme belongs to --format svg; leave it out",
         ));
     }
+    if options.open && (options.format != Format::Html || options.output.as_deref() == Some(Path::new("-"))) {
+        return Err(Failure::message(
+            Exit::Usage,
+            "cannot open the report: --open needs an HTML file; leave out --format, and --output -",
+        ));
+    }
+    let options = &Report {
+        run: locate(&options.run)?,
+        ..options.clone()
+    };
     let recording = open(&options.run)?;
     for warning in &recording.warnings {
         super::print_error(&format!("warning: {warning}"));
@@ -52,7 +64,10 @@ pub(super) fn report(options: &Report, verbosity: &Verbosity) -> Result<Exit, Fa
             std::fs::write(&path, text)
                 .map_err(|error| anyhow::anyhow!("cannot write {}: {error}", path.display()))
                 .or_exit(Exit::Missing)?;
-            super::print(&format!("{}\n", path.display()))?;
+            super::print(&format!("{}\n", open_page::linked(&path, verbosity)))?;
+            if options.open {
+                open_page::open(&path)?;
+            }
         }
     }
     Ok(Exit::Done)

@@ -4,6 +4,8 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::open_page;
+use super::recordings::locate_in;
 use crate::cli::{self, Verbosity};
 use crate::heap;
 use crate::progress::TerminalProgress;
@@ -38,6 +40,14 @@ const SAMPLE: u64 = 10 * COLUMNS.len() as u64;
 const PAGE: u64 = 6 << 20;
 
 pub(super) fn run(options: &cli::Run, verbosity: &Verbosity) -> Result<Exit, Failure> {
+    let resume = match &options.resume {
+        Some(name) => Some(locate_in(name, &options.output)?),
+        None => None,
+    };
+    let options = &cli::Run {
+        resume,
+        ..options.clone()
+    };
     let machine = environment::machine().or_exit(Exit::Missing)?;
     let plan = match &options.resume {
         Some(folder) => recorded_plan(folder, options.scenario.as_deref())?,
@@ -70,7 +80,18 @@ pub(super) fn run(options: &cli::Run, verbosity: &Verbosity) -> Result<Exit, Fai
     };
     let outcome = run::run(settings, &SERVICES, &mut progress)?;
     present(&outcome, options.json, verbosity)?;
-    Ok(outcome.exit)
+    if !options.open {
+        return Ok(outcome.exit);
+    }
+    match (open_page::open(&outcome.page), outcome.exit) {
+        (Err(failure), Exit::Done) => Err(failure),
+        (Err(failure), exit) => {
+            // The exit code is that of the run.
+            super::print_failure(&failure, verbosity);
+            Ok(exit)
+        }
+        (Ok(()), exit) => Ok(exit),
+    }
 }
 
 /// The scenario on the command line, or the default.
@@ -171,7 +192,10 @@ fn present(outcome: &Outcome, json: bool, verbosity: &Verbosity) -> Result<(), F
     let colour = super::colour_on_stdout(verbosity);
     let mut text = report::terminal::summary(&outcome.results, &groups, super::width_of_stdout(), colour);
     text.push_str(&format!("\nRecording  {}\n", outcome.directory.display()));
-    text.push_str(&format!("Report     {}\n", outcome.page.display()));
+    text.push_str(&format!(
+        "Report     {}\n",
+        open_page::linked(&outcome.page, verbosity)
+    ));
     super::print(&text)
 }
 

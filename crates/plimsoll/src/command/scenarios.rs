@@ -2,8 +2,11 @@
 
 use serde::Serialize;
 
+use std::path::Path;
+
+use super::recordings::locate;
 use crate::cli::{Json, Show, Verbosity};
-use plimsoll_model::exit::{Exit, Failure, OrExit};
+use plimsoll_model::exit::{Exit, Failure};
 use plimsoll_model::scenario;
 
 #[derive(Serialize)]
@@ -40,7 +43,22 @@ pub(super) fn list(options: &Json, _verbosity: &Verbosity) -> Result<Exit, Failu
 }
 
 pub(super) fn show(options: &Show) -> Result<Exit, Failure> {
-    let source = scenario::find(&options.name).or_exit(Exit::Usage)?;
-    super::print(source.text())?;
+    let failure = match scenario::find(&options.name) {
+        Ok(source) => {
+            super::print(source.text())?;
+            return Ok(Exit::Done);
+        }
+        Err(error) => Failure::new(Exit::Usage, error),
+    };
+    let folder = match locate(Path::new(&options.name)) {
+        Ok(folder) => folder,
+        // Of a selector, the recordings are the reason.
+        Err(unknown) if options.name.starts_with('@') => return Err(unknown),
+        Err(_) => return Err(failure),
+    };
+    if !folder.is_dir() {
+        return Err(failure);
+    }
+    super::print(&super::report::open(&folder)?.manifest.plan.to_toml())?;
     Ok(Exit::Done)
 }

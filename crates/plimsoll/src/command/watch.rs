@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGINT, SIGKILL, SIGQUIT, SIGTERM};
 
+use super::recordings::locate;
 use crate::cli::{Verbosity, Watch, When};
 use plimsoll_lab::run::recording_failure;
 use plimsoll_model::exit::{Exit, Failure, OrExit};
@@ -40,6 +41,11 @@ pub(super) fn watch(options: &Watch, verbosity: &Verbosity) -> Result<ExitCode, 
             "cannot start a program: none follows `--`; name one, or omit `--` to watch the machine",
         ));
     }
+    let replay = options.replay.as_deref().map(locate).transpose()?;
+    let options = &Watch {
+        replay,
+        ..options.clone()
+    };
     let server = options.serve.map(|address| bind(address, options)).transpose()?;
     let stop = Stop::install()
         .map_err(|error| anyhow::anyhow!("cannot take over signals: {error}"))

@@ -16,6 +16,7 @@ mod probe;
 mod reclaim;
 mod render;
 mod stores;
+mod verdict;
 
 use std::path::Path;
 
@@ -26,7 +27,7 @@ use plimsoll_model::quantity;
 use plimsoll_sample::host;
 
 use caller::Caller;
-pub use model::{Check, EXAMINATION_SCHEMA, Examination, Group, State};
+pub use model::{Check, EXAMINATION_SCHEMA, Examination, Group, Readiness, State, Verdict};
 pub use probe::{Disk, Outcome, Probes, UffdAccess};
 pub use render::render;
 
@@ -71,11 +72,13 @@ pub fn examine_machine(tree: &Tree, probes: &Probes) -> Examination {
     ];
     let cpus = cpus::online(tree);
     let ram = meminfo::read(tree, "MemTotal").map_or_else(|| "unknown".to_owned(), size);
+    let checks: Vec<Check> = checks.iter().map(|check| check(&look)).collect();
     Examination {
         schema: EXAMINATION_SCHEMA,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         machine: format!("Linux {}, {cpus} CPUs, {ram} of RAM", sysctl::kernel(tree)),
-        checks: checks.iter().map(|check| check(&look)).collect(),
+        verdict: verdict::verdict(&checks),
+        checks,
     }
 }
 

@@ -13,6 +13,7 @@ pub struct Examination {
     pub version: String,
     /// The machine in one line: kernel, CPUs, memory.
     pub machine: String,
+    pub verdict: Verdict,
     /// The checks, group by group.
     pub checks: Vec<Check>,
 }
@@ -21,6 +22,30 @@ impl Examination {
     pub fn check(&self, id: &str) -> Option<&Check> {
         self.checks.iter().find(|check| check.id == id)
     }
+}
+
+/// The summary of all checks, for programs and as the last line for readers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Verdict {
+    pub state: Readiness,
+    /// One sentence.
+    pub text: String,
+    /// Ids of the checks that keep experiments from running, or that limit them.
+    pub because: Vec<String>,
+    /// Ids of the confounders that are active.
+    pub confounders: Vec<String>,
+}
+
+/// Whether experiments run on this machine, as this user.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Readiness {
+    /// With zram, zswap and swap files.
+    Ready,
+    /// With some of these.
+    Limited,
+    /// Without root, a memory cgroup or a destination for pages.
+    Blocked,
 }
 
 /// A capability or a confounder, with its state.

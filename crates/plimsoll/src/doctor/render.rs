@@ -34,6 +34,12 @@ pub fn render(examination: &Examination, width: usize, colour: bool) -> String {
         text.push_str(&line_of(check, widest, width, &paint));
     }
     text.push_str(&format!("\n{}\n", summary(examination)));
+    text.push_str(&wrap(
+        &format!("Verdict: {}.", examination.verdict.text),
+        width,
+        0,
+        0,
+    ));
     text
 }
 

@@ -175,24 +175,6 @@ fn a_dry_run_states_its_bounds() {
 }
 
 #[test]
-fn completions_and_man_pages_name_every_command() {
-    for shell in ["bash", "zsh", "fish"] {
-        let script = String::from_utf8(plimsoll(&["completions", shell]).stdout).expect("text");
-        assert!(script.contains("doctor") && !script.is_empty(), "{shell}");
-    }
-    let folder = tempfile::tempdir().expect("a folder");
-    let written = plimsoll_testkit::command(PLIMSOLL)
-        .arg("man")
-        .arg(folder.path())
-        .status()
-        .expect("plimsoll");
-    assert!(written.success());
-    for page in ["plimsoll.1", "plimsoll-run.1", "plimsoll-cleanup.1"] {
-        assert!(folder.path().join(page).exists(), "{page}");
-    }
-}
-
-#[test]
 fn a_reader_that_goes_away_is_no_error() {
     let script = format!("{PLIMSOLL} completions bash | head -1 >/dev/null; echo ${{PIPESTATUS[0]}}");
     let output = plimsoll_testkit::command("bash")

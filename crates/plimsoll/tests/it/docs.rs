@@ -4,6 +4,8 @@ use std::fs;
 use std::path::PathBuf;
 
 use assert_cmd::Command;
+use clap::CommandFactory;
+use plimsoll::manual;
 
 /// A command line that a document shows.
 #[derive(Debug, PartialEq)]
@@ -143,6 +145,28 @@ fn shown_commands_parse() {
         }
     }
     assert!(seen > 10, "the documents show commands, {seen} were found");
+}
+
+#[test]
+fn examples_of_man_pages_parse() {
+    let mut root = plimsoll::cli::Cli::command();
+    root.build();
+    for command in manual::commands(&root) {
+        let page = manual::name(command);
+        for example in manual::page(&page).examples {
+            let arguments = words(example.command.strip_prefix("plimsoll ").expect("a command"));
+            let own: Vec<&String> = arguments.iter().take_while(|word| *word != "--").collect();
+            let mut path = page.split('-').skip(1).zip(&own);
+            assert!(path.all(|(name, word)| name == *word), "{page}: {own:?}");
+            let result = plimsoll()
+                .args(own)
+                .arg("--help")
+                .output()
+                .expect("plimsoll starts");
+            let errors = String::from_utf8_lossy(&result.stderr).into_owned();
+            assert!(result.status.success(), "{page}: {}\n{errors}", example.command);
+        }
+    }
 }
 
 #[test]

@@ -4,6 +4,7 @@ mod checks;
 mod confounders;
 mod here;
 mod shown;
+mod verdicts;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

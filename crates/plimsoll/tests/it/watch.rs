@@ -2,4 +2,4 @@
 
 mod core;
 mod serve;
-mod terminal;
+pub(crate) mod terminal;

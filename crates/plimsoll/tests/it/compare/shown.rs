@@ -259,15 +259,40 @@ fn conditions_that_are_none_say_why() {
         let error = text.parse::<Condition>().expect_err("no condition");
         assert_eq!(error.fault, fault, "{text}: {error}");
     }
-    let nearest = Some("restore.seconds".to_owned());
-    for (text, fault) in [
-        ("restor.seconds>10%", Fault::UnknownMetric { nearest }),
-        ("nothing/restore.seconds>10%", Fault::UnknownGroup),
-    ] {
+    let fault = |text: &str| {
         let condition: Condition = text.parse().expect("a condition");
         let error = check(&condition, &comparison).expect_err("unknown");
-        assert_eq!(error.fault, fault, "{text}: {error}");
+        let help = error.mistake().help.unwrap_or_default();
+        (error.fault, help)
+    };
+    assert_eq!(fault("nothing/restore.seconds>10%").0, Fault::UnknownGroup);
+    // Several names are near: they are all offered, the best first, and the others are left out.
+    for (text, best, also) in [
+        ("restor.seconds>10%", "restore.seconds", "restore.gb_per_s"),
+        ("restore>10%", "restore.seconds", "restore.gb_per_s"),
+        ("neighbour_p9_s>10%", "neighbour_p99_s", "neighbour_max_s"),
+    ] {
+        let (Fault::UnknownMetric { nearest }, help) = fault(text) else {
+            panic!("{text}: another fault");
+        };
+        assert_eq!(
+            nearest.first().map(String::as_str),
+            Some(best),
+            "{text}: {nearest:?}"
+        );
+        assert!(
+            nearest.iter().any(|name| name == also) && nearest.len() <= 5,
+            "{text}: {nearest:?}"
+        );
+        assert!(
+            nearest.iter().all(|name| help.contains(name)) && !help.contains("compression_ratio"),
+            "{help}"
+        );
     }
+    let (Fault::UnknownMetric { nearest }, help) = fault("qqqq>10%") else {
+        panic!("another fault");
+    };
+    assert!(nearest.is_empty() && help.contains("fill.seconds"), "{help}");
 }
 
 #[test]

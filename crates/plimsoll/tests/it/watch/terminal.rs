@@ -3,5 +3,5 @@
 mod cells;
 mod drawn;
 mod keys;
-mod pseudo_terminal;
+pub(crate) mod pseudo_terminal;
 mod seen;

@@ -25,10 +25,10 @@ const PLIMSOLL: &str = env!("CARGO_BIN_EXE_plimsoll");
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A session of its own with the terminal, so that signals of the terminal reach the program.
-const OWNED: &[&str] = &["setsid", "--ctty"];
+pub(crate) const OWNED: &[&str] = &["setsid", "--ctty"];
 
 /// A terminal with a program on it.
-struct Terminal {
+pub(crate) struct Terminal {
     master: Option<Arc<File>>,
     /// Kept open, so that its settings can be looked at when the program has ended.
     slave: OwnedFd,
@@ -71,7 +71,7 @@ fn pair() -> (OwnedFd, OwnedFd) {
 
 impl Terminal {
     /// Starts `command` by `starter` on a terminal of 80x24 that shows 24-bit colours, with `variables` set.
-    fn start(starter: &[&str], command: &[&str], variables: &[(&str, &str)]) -> Terminal {
+    pub(crate) fn start(starter: &[&str], command: &[&str], variables: &[(&str, &str)]) -> Terminal {
         Terminal::with_keyboard(starter, command, variables, None)
     }
 
@@ -135,7 +135,7 @@ impl Terminal {
         }
     }
 
-    fn press(&mut self, keys: &str) {
+    pub(crate) fn press(&mut self, keys: &str) {
         let mut master: &File = self.master.as_ref().expect("the terminal is there");
         master.write_all(keys.as_bytes()).expect("keys are taken");
     }
@@ -155,7 +155,7 @@ impl Terminal {
         Pid::from_child(&self.child)
     }
 
-    fn contents(&self) -> String {
+    pub(crate) fn contents(&self) -> String {
         self.screen
             .lock()
             .expect("no reader panics")
@@ -164,8 +164,13 @@ impl Terminal {
             .contents()
     }
 
+    /// Everything that the program wrote.
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        self.screen.lock().expect("no reader panics").bytes.clone()
+    }
+
     /// Waits until the screen is as wanted.
-    fn until(&self, what: &str, wanted: impl Fn(&vt100::Screen) -> bool) {
+    pub(crate) fn until(&self, what: &str, wanted: impl Fn(&vt100::Screen) -> bool) {
         let started = Instant::now();
         while !wanted(self.screen.lock().expect("no reader panics").parser.screen()) {
             assert!(
@@ -177,7 +182,7 @@ impl Terminal {
         }
     }
 
-    fn until_text(&self, text: &str) {
+    pub(crate) fn until_text(&self, text: &str) {
         self.until(text, |screen| screen.contents().contains(text));
     }
 
@@ -193,7 +198,7 @@ impl Terminal {
     }
 
     /// Waits for the program's end; its exit code, if it has one.
-    fn end(&mut self) -> Option<i32> {
+    pub(crate) fn end(&mut self) -> Option<i32> {
         let started = Instant::now();
         loop {
             if let Some(status) = self.child.try_wait().expect("a child") {
