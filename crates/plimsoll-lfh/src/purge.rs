@@ -68,6 +68,9 @@ const PERIODS_END: bool = !cfg!(test);
 static HELPER: Helper = Helper::absent();
 /// When there could be no helper, in milliseconds of the clock; 0 for never.
 static REFUSED: AtomicU32 = AtomicU32::new(0);
+/// When the helper's period began, in milliseconds of the clock; 0 if the next helper begins one. A helper that starts
+/// after a fork goes on with the period of the one before: a program that forks all the time would have none ended.
+static BEGAN: AtomicU32 = AtomicU32::new(0);
 /// Whether the fork in progress ended the helper.
 static DISMISSED: AtomicBool = AtomicBool::new(false);
 /// Slow calls since the start, of those that are counted nowhere else.
@@ -233,24 +236,35 @@ extern "C" fn run() -> bool {
             return true;
         }
     }
-    match end_periods() {
-        Ok(()) => false,
-        Err(Leave::AtOnce) => true,
-        Err(Leave::Returned) => {
-            return_all();
-            true
-        }
+    let ended = end_periods();
+    if ended != Err(Leave::AtOnce) {
+        BEGAN.store(0, Ordering::Relaxed);
     }
+    if ended == Err(Leave::Returned) {
+        return_all();
+    }
+    ended.is_err()
+}
+
+/// Sleeps until the period is over. One that is being ended is.
+fn sleep() -> Result<(), Leave> {
+    let now = coarse_milliseconds().max(1);
+    let began = match BEGAN.load(Ordering::Relaxed) {
+        0 => now,
+        began => began,
+    };
+    BEGAN.store(began, Ordering::Relaxed);
+    while !is_period_ending() && coarse_milliseconds().wrapping_sub(began) < PERIOD {
+        must_leave()?;
+        HELPER.sleep(Duration::from_millis(u64::from(SLICE)));
+    }
+    must_leave()
 }
 
 /// Ends periods until nothing is left to be purged later.
 fn end_periods() -> Result<(), Leave> {
     loop {
-        for _ in 0..PERIOD / SLICE {
-            must_leave()?;
-            HELPER.sleep(Duration::from_millis(u64::from(SLICE)));
-        }
-        must_leave()?;
+        sleep()?;
         HELPER.state.begin_to_look();
         let left = loop {
             match steps().map_or(Ahead::Nothing { left: false }, |steps| (steps.step)(false)) {
@@ -258,6 +272,7 @@ fn end_periods() -> Result<(), Leave> {
                 Ahead::Nothing { left } => break left,
             }
         };
+        BEGAN.store(coarse_milliseconds().max(1), Ordering::Relaxed);
         // Without a mode there was an error: the pages cannot return to the kernel.
         if !left || settings::purge_mode() == PurgeMode::Never {
             return Ok(());
@@ -296,9 +311,11 @@ pub(crate) fn go_on_after_fork() {
     if !DISMISSED.swap(false, Ordering::Relaxed) {
         return;
     }
-    match has_threads() {
-        true => request_helper(),
-        false => refuse(),
+    if has_threads() {
+        request_helper();
+    } else {
+        BEGAN.store(0, Ordering::Relaxed);
+        refuse();
     }
 }
 
@@ -333,6 +350,7 @@ pub(crate) unsafe fn return_pages(start: usize, length: usize) -> bool {
 /// In the child of a fork there is no helper.
 pub(crate) fn forget_helper() {
     HELPER.forget();
+    BEGAN.store(0, Ordering::Relaxed);
     DISMISSED.store(false, Ordering::Relaxed);
 }
 
