@@ -224,23 +224,17 @@ fn must_leave() -> Result<(), Leave> {
 /// The helper. Returns whether it ends though there may be requests to it.
 extern "C" fn run() -> bool {
     settle_helper_thread();
-    match compare_privileges() {
-        Privileges::Same => {}
-        // Those of a thread that is unlike the program's first one, which may change that.
-        Privileges::Other => {
-            refuse();
-            return true;
-        }
-        Privileges::Unknown => {
-            settings::set_purge_mode(PurgeMode::Inline);
-            return true;
-        }
+    if compare_privileges() == Privileges::Unknown {
+        settings::set_purge_mode(PurgeMode::Inline);
+        return true;
     }
     let ended = end_periods();
     if ended != Err(Leave::AtOnce) {
         BEGAN.store(0, Ordering::Relaxed);
     }
     if ended == Err(Leave::Returned) {
+        // A thread that is unlike the first one for good would start helpers again and again.
+        refuse();
         return_all();
     }
     ended.is_err()
