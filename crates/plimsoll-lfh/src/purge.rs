@@ -229,12 +229,14 @@ extern "C" fn run() -> bool {
         return true;
     }
     let ended = end_periods();
-    if ended != Err(Leave::AtOnce) {
+    if !HELPER.is_dismissed() {
         BEGAN.store(0, Ordering::Relaxed);
+        // The reason may last: then every request would start a helper.
+        if ended.is_err() {
+            refuse();
+        }
     }
     if ended == Err(Leave::Returned) {
-        // A thread that is unlike the first one for good would start helpers again and again.
-        refuse();
         return_all();
     }
     ended.is_err()

@@ -85,11 +85,17 @@ impl Helper {
             self.dismissed.store(1, Ordering::Release);
             futex_wake(&self.dismissed, 1);
         }
-        // Unless another thread starts the next one.
-        while self.state.is_present() && self.thread.load(Ordering::Acquire) == thread {
+        // Unless another thread starts the next one. The looks that find no such thread are limited: the thread of a child
+        // of `vfork(2)` or of a parent without fork handlers leaves the state as it was.
+        let mut missing = 0;
+        while self.state.is_present()
+            && self.thread.load(Ordering::Acquire) == thread
+            && missing < MOST_PAUSES
+        {
+            missing += u32::from(!exists(thread));
             pause();
         }
-        // A limit, as another thread of the program may have the number by now.
+        // Limited too, as another thread of the program may have the number by now.
         let _ended = (0..MOST_PAUSES).any(|_| {
             let exists = exists(thread);
             if exists {
