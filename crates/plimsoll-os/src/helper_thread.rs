@@ -85,8 +85,8 @@ impl Helper {
             self.dismissed.store(1, Ordering::Release);
             futex_wake(&self.dismissed, 1);
         }
-        // Unless another thread starts the next one. The looks that find no such thread are limited: the thread of a child
-        // of `vfork(2)` or of a parent without fork handlers leaves the state as it was.
+        // Unless another thread starts the next one. Looks that find no such thread are limited, as the state stays as it
+        // was after a fork past the C library, and after the `exec` of a child of `vfork` that had started the helper.
         let mut missing = 0;
         while self.state.is_present()
             && self.thread.load(Ordering::Acquire) == thread
