@@ -42,8 +42,7 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use core::time::Duration;
 
 use plimsoll_os::{
-    Errno, Helper, Privileges, coarse_milliseconds, compare_privileges, has_threads, settle_helper_thread,
-    start_helper_thread,
+    Errno, Helper, Privileges, coarse_milliseconds, compare_privileges, has_threads, start_helper_thread,
 };
 
 use crate::arena::{self, HELPER_END};
@@ -223,7 +222,7 @@ fn must_leave() -> Result<(), Leave> {
 
 /// The helper. Returns whether it ends though there may be requests to it.
 extern "C" fn run() -> bool {
-    settle_helper_thread();
+    HELPER.settle();
     if compare_privileges() == Privileges::Unknown {
         settings::set_purge_mode(PurgeMode::Inline);
         return true;

@@ -16,13 +16,12 @@ mod state;
 #[cfg(all(test, loom))]
 mod models;
 
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use core::time::Duration;
 
 use crate::raw::system_call;
 use crate::{Errno, futex_wait, futex_wake, this_process};
 pub use privileges::{Privileges, compare_privileges};
-pub use scheduling::settle_helper_thread;
 pub use state::HelperState;
 use state::{ABSENT, RUNNING};
 
@@ -35,6 +34,8 @@ pub struct Helper {
     dismissed: AtomicU32,
     /// The number of the thread that was started last, which may have ended; 0 for none.
     thread: AtomicU32,
+    /// Whether it has a root and a working directory of its own.
+    has_own_folder: AtomicBool,
 }
 
 impl Helper {
@@ -44,6 +45,18 @@ impl Helper {
             state: HelperState(AtomicU32::new(ABSENT)),
             dismissed: AtomicU32::new(0),
             thread: AtomicU32::new(0),
+            has_own_folder: AtomicBool::new(false),
+        }
+    }
+
+    /// Called by the helper, before anything else: has it run as the process's first thread does, except for a real-time
+    /// policy, and at the root of the file system, so that no other file system stays in use for its sake. Calls that
+    /// would change nothing are left out: a filter of system calls may end the process for them.
+    pub fn settle(&self) {
+        scheduling::settle();
+        if self.has_own_folder.load(Ordering::Acquire) {
+            // SAFETY: the kernel reads the name. The working directory is this thread's alone.
+            let _ = unsafe { system_call(libc::SYS_chdir, [c"/".as_ptr() as usize, 0, 0, 0, 0, 0]) };
         }
     }
 
@@ -166,8 +179,16 @@ pub unsafe fn start_helper_thread(
     ];
     // SAFETY: the kernel reads one set and writes the other.
     let blocked = unsafe { system_call(libc::SYS_rt_sigprocmask, block) };
-    // SAFETY: the caller's premise.
-    let started = blocked.and_then(|_| unsafe { clone(stack_end, helper, work) });
+    let start = |flags: i32, has_own_folder: bool| {
+        helper.has_own_folder.store(has_own_folder, Ordering::Release);
+        // SAFETY: the caller's premise.
+        unsafe { clone(flags, stack_end, helper, work) }
+    };
+    let started = blocked.and_then(|_| match start(FLAGS, true) {
+        // QEMU, where it emulates a program, has no threads but those that share all.
+        Err(Errno::INVAL) => start(FLAGS | libc::CLONE_FS, false),
+        started => started,
+    });
     if started.is_err() {
         helper.state.forget();
     }
@@ -199,6 +220,7 @@ const FLAGS: i32 = libc::CLONE_VM
 /// As for [`start_helper_thread`].
 #[cfg(target_arch = "x86_64")]
 unsafe fn clone(
+    flags: i32,
     stack_end: usize,
     helper: &'static Helper,
     work: extern "C" fn() -> bool,
@@ -234,7 +256,7 @@ unsafe fn clone(
             running = const RUNNING,
             absent = const ABSENT,
             inlateout("rax") libc::SYS_clone as isize => returned,
-            in("rdi") FLAGS as usize,
+            in("rdi") flags as usize,
             in("rsi") stack_end,
             in("rdx") helper.thread.as_ptr(),
             in("r10") 0usize,
@@ -252,6 +274,7 @@ unsafe fn clone(
 /// As for [`start_helper_thread`].
 #[cfg(target_arch = "aarch64")]
 unsafe fn clone(
+    flags: i32,
     stack_end: usize,
     helper: &'static Helper,
     work: extern "C" fn() -> bool,
@@ -291,7 +314,7 @@ unsafe fn clone(
             exit = const libc::SYS_exit,
             running = const RUNNING,
             in("x8") libc::SYS_clone,
-            inlateout("x0") FLAGS as isize => returned,
+            inlateout("x0") flags as isize => returned,
             in("x1") stack_end,
             in("x2") helper.thread.as_ptr(),
             in("x3") 0usize,

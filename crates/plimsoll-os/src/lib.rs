@@ -35,9 +35,7 @@ pub use environment::with_environment;
 pub use errno::Errno;
 pub use fd::Fd;
 pub use futex::{futex_wait, futex_wake};
-pub use helper_thread::{
-    Helper, HelperState, Privileges, compare_privileges, settle_helper_thread, start_helper_thread,
-};
+pub use helper_thread::{Helper, HelperState, Privileges, compare_privileges, start_helper_thread};
 pub use identity::{has_threads, this_process, this_thread};
 pub use last_words::{abort, random_word, write_error};
 pub use lock_range::lock_range_on_fault;

@@ -9,15 +9,11 @@ use crate::raw::system_call;
 use crate::restartable::Mask;
 use crate::this_process;
 
-/// Has the calling thread run as the process's first thread does, except for a real-time policy, and at the root of the
-/// file system, so that no file system stays in use for its sake. Calls that would change nothing are left out: a filter
-/// of system calls may end the process for them.
-pub fn settle_helper_thread() {
+/// Has the calling thread run as the process's first thread does, except for a real-time policy.
+pub(super) fn settle() {
     leave_real_time();
     take_over_nice_value();
     take_over_processors();
-    // SAFETY: the kernel reads the name. The working directory is this thread's alone.
-    let _ = unsafe { system_call(libc::SYS_chdir, [c"/".as_ptr() as usize, 0, 0, 0, 0, 0]) };
 }
 
 fn leave_real_time() {
