@@ -132,7 +132,7 @@ impl Record {
 }
 
 /// This part of free extents a fork purges in a program of one thread.
-const FORK_SHARE: u32 = 4;
+const FORK_SHARE: u32 = 8;
 
 /// Tells the purge of the steps. The process's heap calls it before it has memory to purge.
 pub(super) fn prepare() {
@@ -168,7 +168,7 @@ fn step_if_unlocked() {
 
 /// Returns a share of free memory to the kernel before a fork in a program of one thread, whose helper does not go on
 /// right after the fork: so a program that does nothing but fork gets its free memory returned, too. The share takes
-/// about as long as the kernel's copy of the mappings of all of it, which becomes shorter. The caller holds the list of
+/// about half as long as the kernel's copy of the mappings of all of it, which becomes shorter. The caller holds the list of
 /// heaps.
 pub(super) fn purge_share_of_all() {
     if purge::forks_purge() {

@@ -7,6 +7,7 @@
 //! It drops nothing itself. A change of its user would make the whole process undumpable, as that is a property of the
 //! memory. A filter of system calls of its own would make a later filter for all threads fail. `capset` ends a service
 //! to which systemd refuses privileged calls. Calls that only read do none of this.
+#![allow(unsafe_code)]
 
 use crate::raw::system_call;
 use crate::{Errno, this_process};

@@ -4,6 +4,7 @@
 //! any thread that frees memory: one with a real-time policy, bound to the processor of its interrupts, with the lowest
 //! priority. The helper belongs to none of them. Where a user bound the program as a whole (`taskset`, a cpuset), its
 //! first thread is bound, and so is the helper.
+#![allow(unsafe_code)]
 
 use crate::raw::system_call;
 use crate::restartable::Mask;
