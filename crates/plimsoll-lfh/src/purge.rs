@@ -25,8 +25,9 @@
 //!   ([`compare_privileges`]), it returns all free memory at once, and ends. A later helper has those of the thread that
 //!   starts it.
 //! - *A signal that waits for each thread of the process* ([`Helper::is_signalled`]) ends it. The threads of the program
-//!   are stopped meanwhile, so it does nothing more. A thread that was stopped within a lock for which the helper waits
-//!   would stop both for good; locks are held for microseconds, and such signals come a few times in a program's life.
+//!   are stopped meanwhile, so it does nothing more; slow calls and later helpers do. A thread that was stopped within a
+//!   lock for which the helper waits would stop both for good; locks are held for microseconds, and such signals come a
+//!   few times in a program's life.
 //!
 //! The alternatives were weighed: a process of its own that shares the memory (`CLONE_VM` without `CLONE_THREAD`)
 //! outlives an `exec` and the end of the program with all its memory, doubles it in `top`, and has to be waited for; no

@@ -1,7 +1,7 @@
 //! The end of a period of the purge, over all heaps, in steps.
 //!
-//! A step is a bounded piece of work under the lock of the list of heaps, which a fork takes first: so a fork waits for a
-//! step, of about a millisecond, not for a period, which takes a second where gigabytes are free. A step leaves no lock
+//! A step is a bounded piece of work under the lock of the list of heaps, which a fork takes first: so a fork waits for
+//! a step, of about a millisecond, not for a period, which takes a second where gigabytes are free. A step leaves no lock
 //! held and no memory in between: the next one may be another thread's, much later, or the first of the next period.
 //!
 //! Invariant: no lock of heaps is held over more than one step. Checked by
@@ -168,8 +168,8 @@ fn step_if_unlocked() {
 
 /// Returns a share of free memory to the kernel before a fork in a program of one thread, whose helper does not go on
 /// right after the fork: so a program that does nothing but fork gets its free memory returned, too. The share takes
-/// about half as long as the kernel's copy of the mappings of all of it, which becomes shorter. The caller holds the list of
-/// heaps.
+/// about half as long as the kernel's copy of the mappings of all of it, which becomes shorter. The caller holds the
+/// list of heaps.
 pub(super) fn purge_share_of_all() {
     if purge::forks_purge() {
         living_records().for_each(Record::purge_share);
