@@ -177,6 +177,8 @@ impl<T> Drop for Held<'_, T> {
 /// The thread that holds every lock for the time of a fork: its process in the low half, its own number in the high; 0
 /// for none. It changes under the locks alone.
 static FORKING: AtomicU64 = AtomicU64::new(0);
+/// Threads that are about to take every lock for a fork.
+static WAITING: AtomicU32 = AtomicU32::new(0);
 /// Calls of [`Forking::begin`] and [`Forking::begin_again`] by that thread, which alone writes the count.
 static TIMES: AtomicU32 = AtomicU32::new(0);
 
@@ -205,6 +207,31 @@ impl Forking {
         is_this_thread(FORKING.load(Ordering::Relaxed))
     }
 
+    /// This thread is about to take every lock, until [`Forking::arrive`].
+    pub(crate) fn approach() {
+        WAITING.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// This thread has every lock now, or takes none.
+    pub(crate) fn arrive() {
+        WAITING.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Lets threads that are about to fork go first: called between two pieces of long work by a thread that holds no
+    /// lock. It would take its next lock before a thread that waits for it wakes.
+    pub(crate) fn make_way() {
+        loop {
+            let waiting = WAITING.load(Ordering::Relaxed);
+            if waiting == 0 || Forking::is_mine() {
+                return;
+            }
+            futex_wait(&WAITING, waiting, Some(Forking::PAUSE));
+        }
+    }
+
+    /// How long a thread that makes way sleeps before it looks again.
+    const PAUSE: Duration = Duration::from_micros(200);
+
     /// This thread holds every lock from now on.
     pub(crate) fn begin() {
         FORKING.store(number_of_this_thread(), Ordering::Relaxed);
@@ -225,6 +252,7 @@ impl Forking {
     /// As [`Forking::end`], in the child, which has one thread, whatever numbers it and its parent have: both processes
     /// may be the first of their PID namespaces.
     pub(crate) fn end_in_child() -> bool {
+        WAITING.store(0, Ordering::Relaxed);
         FORKING.load(Ordering::Relaxed) != 0 && Forking::end_once()
     }
 

@@ -5,23 +5,25 @@
 #![allow(unsafe_code)]
 
 pub(crate) mod fork;
+mod period;
 
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, Ordering};
 
 use crate::arena::{self, PROCESS};
-use crate::backend::{Backend, MOST_PURGED};
+use crate::backend::Backend;
 use crate::bucket::Bucket;
-use crate::front_end::{Idle, LowFragmentation};
+use crate::front_end::LowFragmentation;
 use crate::integrity::{self, Damage};
 use crate::large::Runs;
 use crate::lock::Lock;
 use crate::options::{FrontEnd, FrontEndError, HeapError, HeapOptions};
-use crate::purge::{self, EndPeriods};
+use crate::purge;
 use crate::run_cache::RunCache;
 use crate::settings;
 use crate::standard::Standard;
 use crate::unit::UnitKind;
+use period::Progress;
 
 /// A heap. Read from outside by `plimsoll heap stat`.
 #[derive(Debug)]
@@ -42,8 +44,9 @@ pub(crate) struct Record {
 
 const _: () = assert!(size_of::<Record>() <= arena::RECORD);
 
-/// Guards the list of heaps, which is in their records. The first in the order of locks.
-static HEAPS: Lock<()> = Lock::new(());
+/// Guards the list of heaps, which is in their records, and the purge's way through them. The first in the order of
+/// locks.
+static HEAPS: Lock<Progress> = Lock::new(Progress::NONE);
 
 /// The record of heap `number`; none if there is no memory for the process's first call.
 #[inline(always)]
@@ -74,10 +77,7 @@ fn make_process_record() -> Option<&'static Record> {
 
 /// Makes the heap of the process.
 fn begin_process_heap() -> bool {
-    purge::set_end_periods(&EndPeriods {
-        of_all: end_periods,
-        if_unlocked: try_end_periods,
-    });
+    period::prepare();
     integrity::set_key(arena::directory().key.load(Ordering::Relaxed));
     let front_end = match settings::starts_standard() {
         true => FrontEnd::Standard,
@@ -112,29 +112,6 @@ fn begin(number: u32, options: HeapOptions, front_end: FrontEnd) -> bool {
     }
     record.number.store(number, Ordering::Release);
     true
-}
-
-/// Calls `visit` with each heap, none of which ends meanwhile. No lock is held by this thread.
-fn with_each(mut visit: impl FnMut(&Record)) {
-    for number in 1..=arena::directory().heaps.load(Ordering::Acquire) {
-        let _held = HEAPS.lock();
-        if let Some(record) = living(number) {
-            visit(record);
-        }
-    }
-}
-
-/// Calls `work` while no heap is made or destroyed, and no fork begins. No lock is held by this thread.
-fn with_list<T>(work: impl FnOnce() -> T) -> T {
-    let _held = HEAPS.lock();
-    work()
-}
-
-/// As [`with_each`], but nothing where another thread works on the list of heaps.
-fn try_with_each(visit: impl FnMut(&'static Record)) {
-    if let Some(_held) = HEAPS.try_lock() {
-        living_records().for_each(visit);
-    }
 }
 
 /// Keeps heaps from being made and destroyed, and their memory from being purged, for the time of a fork. Returns false
@@ -437,36 +414,6 @@ impl Record {
         if let Err(damaged) = extents.check() {
             integrity::report(Damage::Description, arena::address_of(damaged.first), None);
         }
-    }
-}
-
-/// Ends the period of each heap. Whether free memory is left to be purged later.
-fn end_periods() -> bool {
-    let mut left = false;
-    with_each(|record| left |= record.end_period());
-    left
-}
-
-/// As [`end_periods`], unless another thread holds the list of heaps.
-fn try_end_periods() {
-    try_with_each(|record| _ = record.end_period());
-}
-
-impl Record {
-    /// Ends the purge's period of the heap. Whether free memory is left to be purged later.
-    pub(crate) fn end_period(&self) -> bool {
-        let mut left = self.low_fragmentation.flush_idle(&self.backend, Idle::Unchanged);
-        left |= self.run_cache.flush(&self.backend, false);
-        self.backend.extents().bins.next_period();
-        while self.backend.purge_one(false, MOST_PURGED) > 0 {}
-        left || self.backend.extents().touched != 0
-    }
-
-    /// Returns all free memory of the heap to the kernel. This thread holds no lock.
-    pub(crate) fn purge_all(&self) {
-        self.flush_caches();
-        // An extent at a time: a fork waits for one, not for all, and does not begin while one is purged.
-        while with_list(|| self.backend.purge_one(true, MOST_PURGED)) > 0 {}
     }
 }
 

@@ -104,26 +104,51 @@ fn membarrier(command: usize) -> Result<(), Errno> {
 /// Processors of the longest mask that is asked for: as many as kernels for this architecture can be made for.
 const MOST_PROCESSORS: usize = 8192;
 
-/// A mask of so many.
-type Mask = [u64; MOST_PROCESSORS / 64];
+/// The processors that a thread may run on.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Mask {
+    words: [u64; MOST_PROCESSORS / 64],
+    /// Bytes of the kernel's masks.
+    bytes: usize,
+}
+
+impl Mask {
+    /// The mask of a thread, of the calling one for 0. None if the kernel does not answer (a filter of system calls, a
+    /// mask longer than 8192).
+    pub(crate) fn of_thread(thread: u32) -> Option<Mask> {
+        let mut words = [0_u64; MOST_PROCESSORS / 64];
+        let arguments = [
+            thread as usize,
+            size_of_val(&words),
+            words.as_mut_ptr() as usize,
+            0,
+            0,
+            0,
+        ];
+        // SAFETY: the kernel writes to the array, and not past the passed length.
+        let bytes = unsafe { system_call(libc::SYS_sched_getaffinity, arguments) }.ok()?;
+        (bytes > 0).then_some(Mask { words, bytes })
+    }
+
+    /// Has the calling thread run on these processors alone, as far as its cpuset has them.
+    pub(crate) fn set_for_this_thread(&self) {
+        let arguments = [0, self.bytes, self.words.as_ptr() as usize, 0, 0, 0];
+        // SAFETY: the kernel reads the array.
+        let _ = unsafe { system_call(libc::SYS_sched_setaffinity, arguments) };
+    }
+}
 
 /// An upper bound of the number of processors that the machine may ever have, from the size of the kernel's masks.
 /// Concurrency ids are below it. None if the kernel does not answer (a filter of system calls, a mask longer than
 /// 8192).
 pub fn possible_processors() -> Option<usize> {
-    let mut mask: Mask = [0; MOST_PROCESSORS / 64];
-    let arguments = [0, size_of_val(&mask), mask.as_mut_ptr() as usize, 0, 0, 0];
-    // SAFETY: the kernel writes to the array, and not past the passed length.
-    let bytes = unsafe { system_call(libc::SYS_sched_getaffinity, arguments) }.ok()?;
-    (bytes > 0).then_some(bytes * 8)
+    Mask::of_thread(0).map(|mask| mask.bytes * 8)
 }
 
 /// Processors that this thread may run on, at least 1.
 pub fn allowed_processors() -> usize {
-    let mut mask: Mask = [0; MOST_PROCESSORS / 64];
-    let arguments = [0, size_of_val(&mask), mask.as_mut_ptr() as usize, 0, 0, 0];
-    // SAFETY: the kernel writes to the array, and not past the passed length.
-    let _ = unsafe { system_call(libc::SYS_sched_getaffinity, arguments) };
-    let count: u32 = mask.iter().map(|word| word.count_ones()).sum();
+    let count = Mask::of_thread(0).map_or(0, |mask| {
+        mask.words.iter().map(|word| word.count_ones()).sum::<u32>()
+    });
     count.max(1) as usize
 }

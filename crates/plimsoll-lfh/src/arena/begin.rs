@@ -7,7 +7,7 @@ use plimsoll_os::{Advice, Errno, address_space, futex_wait, futex_wake, page_siz
 
 use super::directory::{Directory, LAYOUT, MAGIC};
 use super::{
-    FIRST_UNIT, HELPER, HELPER_STACK, RECORDS, SEGMENT, SEGMENTS, TABLE_STEP, UNIT_TABLE, WINDOW, window,
+    FIRST_UNIT, HELPER_END, HELPER_STACK, RECORDS, SEGMENT, SEGMENTS, TABLE_STEP, UNIT_TABLE, WINDOW, window,
 };
 use crate::set_once::SET_ONCE;
 use crate::settings;
@@ -107,7 +107,7 @@ fn open_head(place: &Place) -> bool {
     let only = place.reserved.is_none();
     let pieces = [
         (0, TABLE_STEP),
-        (HELPER - HELPER_STACK, HELPER),
+        (HELPER_END - HELPER_STACK, HELPER_END),
         (SEGMENTS, RECORDS),
     ]
     .map(|(from, to)| (place.start + from, to - from));

@@ -45,7 +45,7 @@ pub(crate) const PROCESS: u32 = 1;
 pub const RECORD: usize = 64 << 10;
 
 /// Where the helper's stack ends, see `purge`.
-pub(crate) const HELPER: usize = 192 << 10;
+pub(crate) const HELPER_END: usize = 192 << 10;
 /// Bytes of the helper's stack, under which nothing is accessible.
 const HELPER_STACK: usize = 64 << 10;
 /// Where the table of segments starts.

@@ -32,8 +32,9 @@ const HUGE_SHARE: u32 = 8;
 /// A growing heap purges free and touched units beyond this part of its size.
 const CROWDED_SHARE: u32 = 32;
 
-/// Units of one purge: 16 MiB. The rest of a longer extent stays free.
-pub(crate) const MOST_PURGED: u32 = 8 * SEGMENT_UNITS;
+/// Units of one purge: 4 MiB. The rest of a longer extent stays free. A fork waits for one purge, of about half a
+/// millisecond; the call itself is a hundredth of it.
+pub(crate) const MOST_PURGED: u32 = 2 * SEGMENT_UNITS;
 
 /// Units that were taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,8 +6,10 @@ use core::sync::atomic::Ordering;
 
 use super::LowFragmentation;
 use crate::affinity::MOST_POINTERS;
+use crate::arena::FIRST_UNIT;
 use crate::backend::Backend;
 use crate::bucket::Bucket;
+use crate::lock::Forking;
 use crate::subsegment::Subsegment;
 
 /// The arrays to flush.
@@ -21,20 +23,30 @@ pub(crate) enum Idle {
 
 impl LowFragmentation {
     /// Empties idle arrays, gives up their slots' active subsegments, frees spare subsegments, and purges pages of
-    /// others. Returns whether a later flush may find more idle. Does nothing while another thread flushes.
+    /// others. Returns whether a later flush may find more idle. The parts of it that another thread does now it leaves
+    /// out. This thread holds no lock.
     pub(crate) fn flush_idle(&self, backend: &Backend, idle: Idle) -> bool {
+        let mut left = self.flush_slots(backend, idle);
+        let mut next = Some(FIRST_UNIT);
+        while let Some(from) = next {
+            Forking::make_way();
+            let looked = self.purge_some_subsegments(backend, idle, from);
+            left |= looked.left;
+            next = looked.next;
+        }
+        left
+    }
+
+    /// The first part of [`LowFragmentation::flush_idle`]: all but the pages of subsegments. Its work is bounded by the
+    /// number of slots.
+    pub(crate) fn flush_slots(&self, backend: &Backend, idle: Idle) -> bool {
         let Some(_flushing) = self.upkeep.flushing.try_lock() else {
             return true;
         };
-        if !self.slots.has_started() {
-            return false;
-        }
-        let slots = self.flush_slots(backend, idle);
-        let pages = self.purge_subsegments(backend, idle);
-        slots || pages
+        self.slots.has_started() && self.flush_started_slots(backend, idle)
     }
 
-    fn flush_slots(&self, backend: &Backend, idle: Idle) -> bool {
+    fn flush_started_slots(&self, backend: &Backend, idle: Idle) -> bool {
         let mut left = false;
         let mut stopped = false;
         for bucket in Bucket::all() {

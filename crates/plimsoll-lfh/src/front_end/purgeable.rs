@@ -5,7 +5,6 @@
 //! small part of it is new.
 #![allow(unsafe_code)]
 
-use core::convert::Infallible;
 use core::ops::ControlFlow;
 use core::sync::atomic::Ordering;
 
@@ -25,6 +24,10 @@ const RESTED: u8 = 2;
 /// The value of [`rest`](crate::Unit::rest) of a subsegment that was purged since its blocks changed.
 const DONE: u8 = u8::MAX;
 
+/// Runs that a step looks at, and subsegments that it purges: less than a millisecond of work, as a fork waits for it.
+const RUNS_OF_STEP: u32 = 512;
+const PURGES_OF_STEP: u32 = 16;
+
 /// Runs that are looked at for each subsegment that is begun.
 const RUNS: u32 = 128;
 /// Sparse subsegments that must come about before a growing heap looks for them: 1 MiB at least.
@@ -43,22 +46,61 @@ enum Look {
     All,
 }
 
+/// What came of a look at a subsegment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    /// It has no purgeable pages for now.
+    Nothing,
+    /// A later look may find some.
+    Later,
+    /// It had some, or was not listed any more.
+    Purged,
+}
+
+/// The result of a step over the subsegments of a heap.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Looked {
+    /// The unit at which the next step begins; none if this was the last.
+    pub(crate) next: Option<UnitIndex>,
+    /// Whether a later look at these may find purgeable pages.
+    pub(crate) left: bool,
+}
+
 impl LowFragmentation {
-    /// Purges subsegments that were unchanged, or all. Returns whether a later look may find more. The caller holds the
-    /// flush lock.
-    pub(super) fn purge_subsegments(&self, backend: &Backend, idle: Idle) -> bool {
+    /// Purges some subsegments that were unchanged, or whichever has purgeable pages, from a unit on: a step of the second
+    /// part of [`LowFragmentation::flush_idle`]. Skips all of them while another thread flushes.
+    pub(crate) fn purge_some_subsegments(&self, backend: &Backend, idle: Idle, from: UnitIndex) -> Looked {
+        // A fork holds the lock: so no purge is in progress in its child.
+        let Some(_flushing) = self.upkeep.flushing.try_lock() else {
+            return Looked {
+                next: None,
+                left: true,
+            };
+        };
         let look = match idle {
             Idle::Unchanged => Look::Rested,
             Idle::All => Look::All,
         };
-        let mut left = false;
-        let Ok(()) = arena::for_each_run(self.heap.load(Ordering::Relaxed), |first, kind| {
+        let (mut left, mut runs, mut purges) = (false, RUNS_OF_STEP, PURGES_OF_STEP);
+        if !self.slots.has_started() {
+            return Looked { next: None, left };
+        }
+        let looked = arena::for_each_run_from(from, self.heap.load(Ordering::Relaxed), |first, kind| {
             if kind == UnitKind::Subsegment {
-                left |= self.look_at(backend, first, look);
+                let outcome = self.look_at(backend, first, look);
+                left |= outcome == Outcome::Later;
+                purges -= u32::from(outcome == Outcome::Purged);
             }
-            Ok::<(), Infallible>(())
+            runs -= 1;
+            match runs == 0 || purges == 0 {
+                true => ControlFlow::Break(first + 1),
+                false => ControlFlow::Continue(()),
+            }
         });
-        left
+        Looked {
+            next: looked.break_value(),
+            left,
+        }
     }
 
     /// Notes that `count` blocks of a subsegment became free.
@@ -122,11 +164,11 @@ impl LowFragmentation {
         self.upkeep.looked_to.store(looked_to, Ordering::Relaxed);
     }
 
-    /// Purges a subsegment that may have purgeable pages. Returns whether a later look may find some.
-    fn look_at(&self, backend: &Backend, first: UnitIndex, look: Look) -> bool {
+    /// Purges a subsegment that may have purgeable pages.
+    fn look_at(&self, backend: &Backend, first: UnitIndex, look: Look) -> Outcome {
         let unit = arena::unit(first);
         let Some(bucket) = Bucket::new(unit.bucket.load(Ordering::Relaxed)) else {
-            return false;
+            return Outcome::Nothing;
         };
         let subsegment = Subsegment::new(first, bucket);
         let word = unit.remote.load();
@@ -149,15 +191,15 @@ impl LowFragmentation {
         };
         if word.state != SubsegmentState::Listed || rest == DONE || !worth_while {
             note(rest);
-            return false;
+            return Outcome::Nothing;
         }
         if look == Look::Rested && rest < RESTED {
             note(rest + 1);
-            return true;
+            return Outcome::Later;
         }
         note(DONE);
         self.purge_pages_of(backend, subsegment);
-        false
+        Outcome::Purged
     }
 
     /// Purges pages of a listed subsegment, which is active meanwhile, like that of a slot, for threads that free

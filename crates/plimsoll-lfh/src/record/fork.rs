@@ -7,6 +7,10 @@
 //! Handlers of other libraries may run while the locks are held, before the fork and after it, and may use the heap:
 //! this thread passes locks that it holds for a fork. So the order of handlers does not matter.
 //!
+//! The helper of the purge ends before a fork (`purge`): the child does not have it, and a program that has one thread
+//! may count its threads right after a fork, as Python does to warn of forks beside threads. Other long work makes way
+//! between two pieces ([`Forking::make_way`]): a fork waits for a piece.
+//!
 //! `vfork`, `posix_spawn` and a `clone` past the C library call no such handlers. The child of the second runs no code
 //! of the program; those of the others must not allocate, as they must not with glibc's own malloc.
 //!
@@ -20,6 +24,7 @@ use crate::arena::{self, PROCESS};
 use crate::fork::{self, Handlers};
 use crate::lock::{Forking, Reporting};
 use crate::purge;
+use crate::record::period;
 
 extern "C" fn handle_before() {
     before();
@@ -55,12 +60,17 @@ pub(crate) fn prepare_early() {
 /// Holds every lock, see [`Heap::before_fork`](crate::Heap::before_fork).
 pub(crate) fn before() {
     if Forking::is_mine() {
-        Forking::begin_again();
-    } else if super::hold_list() {
+        return Forking::begin_again();
+    }
+    purge::dismiss_helper();
+    Forking::approach();
+    if super::hold_list() {
+        period::purge_share_of_all();
         super::living_records().for_each(|record| record.hold());
         arena::hold();
         Forking::begin();
     }
+    Forking::arrive();
 }
 
 /// Ends [`before`] in the parent.
@@ -77,6 +87,7 @@ pub(crate) unsafe fn after_in_parent() {
         super::living_records().for_each(|record| record.release());
         super::release_list();
     }
+    purge::go_on_after_fork();
 }
 
 /// Ends [`before`] in the child.

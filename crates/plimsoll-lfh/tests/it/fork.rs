@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use plimsoll_lfh::Heap;
 
+use crate::blocks::{filled, free_all};
 use crate::child::in_child;
 use crate::numbers::Numbers;
 use crate::this_process::resident;
@@ -183,4 +184,61 @@ fn a_child_gives_memory_back() {
         });
         assert_eq!(status, 0);
     });
+}
+
+/// Memory that returned to the kernel while a fork waited for the heap; `total` bytes were free, and the purge had begun.
+/// None if it had come too far by then.
+fn returned_while_a_fork_waits(total: usize) -> Option<usize> {
+    let heap = Heap::process();
+    let blocks = filled(heap, total, || 1 << 20);
+    let full = resident();
+    free_all(heap, blocks);
+    while resident() + (16 << 20) > full {
+        std::thread::yield_now();
+    }
+    let before = resident();
+    Heap::before_fork();
+    let after = resident();
+    // SAFETY: `before_fork` was called by this thread, which does not fork.
+    unsafe { Heap::after_fork_in_parent() };
+    (before + total / 2 > full).then(|| before.saturating_sub(after))
+}
+
+/// A fork waited until all old free memory had returned: a second and more where gigabytes were free.
+#[test]
+fn a_fork_waits_for_one_step_of_the_purge_not_for_a_period() {
+    in_child(
+        "fork::a_fork_waits_for_one_step_of_the_purge_not_for_a_period",
+        &[],
+        || {
+            const TOTAL: usize = 768 << 20;
+            // SAFETY: ends the process if the purge never begins.
+            unsafe { libc::alarm(240) };
+            // This thread may lose its processor before it calls the heap, and the helper goes on meanwhile.
+            let returned = (0..20).filter_map(|_| returned_while_a_fork_waits(TOTAL)).take(5);
+            let least = returned.min().expect("the purge of so much takes a while");
+            println!("figure: {} MiB returned while a fork waited", least >> 20);
+            assert!(least <= 64 << 20, "{least} bytes");
+        },
+    );
+}
+
+/// The helper ends before a fork, and the program may do nothing more after it.
+#[test]
+fn an_idle_process_with_threads_returns_memory_after_a_fork() {
+    in_child(
+        "fork::an_idle_process_with_threads_returns_memory_after_a_fork",
+        &[],
+        || {
+            // SAFETY: ends the process if the memory stays.
+            unsafe { libc::alarm(60) };
+            let heap = Heap::process();
+            let before = resident();
+            free_all(heap, filled(heap, 200 << 20, || 100_000));
+            assert_eq!(status_of_fork(|| ()), 0);
+            while resident() > before + (20 << 20) {
+                std::thread::sleep(std::time::Duration::from_millis(20));
+            }
+        },
+    );
 }

@@ -30,6 +30,8 @@ struct Heap {
     /// of the one before.
     stack: UnsafeCell<u32>,
     helpers: AtomicUsize,
+    /// Whether the helper is to leave, as by a fork.
+    dismissed: AtomicU32,
 }
 
 struct Work {
@@ -44,6 +46,7 @@ impl Heap {
             work: Mutex::new(Work { given: 0, done: 0 }),
             stack: UnsafeCell::new(0),
             helpers: AtomicUsize::new(0),
+            dismissed: AtomicU32::new(0),
         }
     }
 
@@ -53,14 +56,19 @@ impl Heap {
         self.state.ask()
     }
 
-    /// A helper from its start to its end, as `clone` has it run: the last step is that of its assembly.
+    /// A helper from its start to its end, as `clone` has it run: the last steps are those of its assembly.
     fn run_helper(&self) {
+        self.dismissed.store(0, Ordering::Release);
         self.helpers.fetch_add(1, Ordering::Relaxed);
         loop {
             self.stack.with_mut(|stack| {
                 // SAFETY: loom checks that no other thread has it.
                 unsafe { *stack += 1 };
             });
+            if self.dismissed.load(Ordering::Acquire) != 0 {
+                self.state.0.store(ABSENT, Ordering::Release);
+                return;
+            }
             self.state.begin_to_look();
             {
                 let mut work = self.work.lock().unwrap();
@@ -109,4 +117,34 @@ fn model(givers: usize, rounds: usize) {
 #[test]
 fn whatever_two_give_is_done_on_one_stack() {
     model(2, 2);
+}
+
+/// A fork, which ends the helper: requests may be left behind, and the next one starts a helper for all of them.
+#[test]
+fn a_helper_that_leaves_early_has_a_successor_on_its_stack() {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.check(|| {
+        let heap = Arc::new(Heap::new());
+        let giver = {
+            let heap = Arc::clone(&heap);
+            thread::spawn(move || heap.give_and_start())
+        };
+        let fork = {
+            let heap = Arc::clone(&heap);
+            thread::spawn(move || {
+                if heap.state.is_present() {
+                    heap.dismissed.store(1, Ordering::Release);
+                }
+                heap.give_and_start();
+            })
+        };
+        giver.join().unwrap();
+        fork.join().unwrap();
+        assert!(!heap.state.is_present(), "every helper has ended");
+        heap.dismissed.store(0, Ordering::Release);
+        heap.give_and_start();
+        let work = heap.work.lock().unwrap();
+        assert_eq!(work.done, work.given, "work was left behind");
+    });
 }

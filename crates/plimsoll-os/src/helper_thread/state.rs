@@ -9,10 +9,13 @@ use super::{AtomicU32, Ordering};
 /// ```text
 /// absent -- ask: start --> asked -- begins to look --> running
 ///    ^                      ^------------ ask ------------'|
-///    '-------------------- work is over -------------------'
+///    |-------------------- work is over -------------------'
+///    '--- dismissed, or it must not go on --- asked, running
 /// ```
 ///
-/// The helper takes the last step from `running` when it has left its stack for good, so that the next one may have it.
+/// The helper takes the last steps when it has left its stack for good, so that the next one may have it. A helper that
+/// leaves before its work is over leaves requests behind: it does so only where other threads go on with the work, or
+/// ask again.
 #[derive(Debug)]
 pub struct HelperState(pub(super) AtomicU32);
 

@@ -1,5 +1,6 @@
 //! The heap of this project under programs: its library, how it is put there, and what runs on it.
 
+mod helper;
 mod launch;
 mod programs;
 mod redis;
