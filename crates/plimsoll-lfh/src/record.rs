@@ -78,6 +78,7 @@ fn begin_process_heap() -> bool {
         of_all: end_periods,
         if_unlocked: try_end_periods,
     });
+    arena::set_on_limit(&(unmap_rest_of_slots as fn()));
     integrity::set_key(arena::directory().key.load(Ordering::Relaxed));
     let front_end = match settings::starts_standard() {
         true => FrontEnd::Standard,
@@ -445,6 +446,11 @@ fn end_periods() -> bool {
     let mut left = false;
     with_each(|record| left |= record.end_period());
     left
+}
+
+/// Unmaps the slots that no processor of this machine needs, unless another thread holds the list of heaps.
+fn unmap_rest_of_slots() {
+    try_with_each(|record| record.low_fragmentation.slots.unmap_rest());
 }
 
 /// As [`end_periods`], unless another thread holds the list of heaps.

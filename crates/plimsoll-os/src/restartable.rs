@@ -102,7 +102,7 @@ fn membarrier(command: usize) -> Result<(), Errno> {
 }
 
 /// Processors of the longest mask that is asked for: as many as kernels for this architecture can be made for.
-const MOST_PROCESSORS: usize = 8192;
+pub const MOST_PROCESSORS: usize = 8192;
 
 /// A mask of so many.
 type Mask = [u64; MOST_PROCESSORS / 64];
