@@ -9,9 +9,8 @@
 //!
 //! A module uses only modules that stand before it in this list. Checked by `modules_use_lower_layers_alone`.
 //!
-//! 1. Nouns: `lock`, `set_once`, `settings`, `bucket`, `remote_free`, `options`, `fork`, `unit`, `integrity`, `pages`,
-//!    `guards`, `moves`
-//! 2. Address space: `arena`, `block_table`, `purge`
+//! 1. Nouns: `lock`, `set_once`, `settings`, `bucket`, `remote_free`, `options`, `fork`, `unit`, `integrity`, `pages`
+//! 2. Address space: `guards`, `moves`, `arena`, `block_table`, `purge`
 //! 3. Back end: `backend`
 //! 4. Front ends: `standard`; `affinity`, `subsegment`, `front_end`
 //! 5. Large blocks: `run_cache`, `large`

@@ -1,6 +1,8 @@
 //! Words that fast paths read: a cache line of their own, written at the start and never again, so that no processor
 //! waits for a write to a neighbouring word.
 
+#![allow(unsafe_code)]
+
 use core::sync::atomic::{AtomicIsize, AtomicU64, AtomicUsize};
 
 /// Words that are set once. Two lines long, as processors fetch lines in pairs.
@@ -21,6 +23,8 @@ pub(crate) struct SetOnce {
 /// that fast paths find no block there.
 pub(crate) const NO_WINDOW: usize = 1 << (usize::BITS - 1);
 
+// A section of their own, as the compiler makes a variable of each word: those that begin as 0 would be elsewhere.
+#[unsafe(link_section = ".data.plimsoll_set_once")]
 pub(crate) static SET_ONCE: SetOnce = SetOnce {
     window: AtomicUsize::new(NO_WINDOW),
     sections: AtomicUsize::new(0),

@@ -1,7 +1,7 @@
 //! The environment that the process was started with, where the C library may not know it yet.
 #![allow(unsafe_code)]
 
-use core::ffi::{CStr, c_char};
+use core::ffi::c_char;
 
 use crate::kernel_file::read_file;
 use crate::{Errno, weak};
@@ -77,11 +77,16 @@ fn from_stack(visit: impl FnMut(&[u8])) -> bool {
 /// # Safety
 /// A list of strings, with null at its end.
 unsafe fn visit_each(mut next: *const *const c_char, mut visit: impl FnMut(&[u8])) {
-    // SAFETY: the caller's premise.
+    // SAFETY: the caller's premise; a string ends with NUL, and is read up to it.
     unsafe {
         while !next.read().is_null() {
-            let bytes = CStr::from_ptr(next.read()).to_bytes();
-            visit(&bytes[..bytes.len().min(LONGEST)]);
+            let mut variable = [0u8; LONGEST];
+            let mut length = 0;
+            while length < LONGEST && next.read().add(length).read() != 0 {
+                variable[length] = next.read().add(length).cast::<u8>().read();
+                length += 1;
+            }
+            visit(&variable[..length]);
             next = next.add(1);
         }
     }
