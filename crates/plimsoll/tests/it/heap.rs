@@ -1,6 +1,7 @@
 //! The heap of this project under programs: its library, how it is put there, and what runs on it.
 
 mod launch;
+mod process;
 mod programs;
 mod redis;
 mod symbols;
