@@ -101,7 +101,9 @@ fn folders(
     };
     let cached = caches.into_iter().flatten().map(|cache| cache.join("plimsoll"));
     let temporary = absolute("TMPDIR").unwrap_or_else(|| PathBuf::from("/tmp"));
-    cached.chain([temporary.join(format!("plimsoll-{user}"))]).collect()
+    cached
+        .chain([temporary.join(format!("plimsoll-{user}"))])
+        .collect()
 }
 
 fn unpack_into(folders: &[PathBuf], user: u32) -> Result<PathBuf, LibraryError> {

@@ -134,6 +134,7 @@ impl<'w, 'm, M: Memory> Walk<'w, 'm, M> {
         self.slots()?;
         if self.suspects.count > 0 {
             (self.sleep)(Duration::from_millis(PAUSE_MS));
+            self.space.memory.refresh();
             self.seen = Validation::default();
             self.judges = true;
             self.runs()?;
@@ -152,12 +153,13 @@ impl<'w, 'm, M: Memory> Walk<'w, 'm, M> {
             return Ok(true);
         }
         let space = self.space;
-        let mut look = || while_it_is_there(|| look(space));
+        let mut look = || while_it_is_there(space.memory, || look(space));
         let Some(mut last) = look()? else {
             return Ok(true);
         };
         let mut changed = false;
         for _ in 0..LOOKS_AT_ONCE {
+            space.memory.refresh();
             let Some(now) = look()? else {
                 return Ok(true);
             };
@@ -175,6 +177,7 @@ impl<'w, 'm, M: Memory> Walk<'w, 'm, M> {
             }
             (self.sleep)(Duration::from_millis(pause));
             self.waited_ms += pause;
+            space.memory.refresh();
             let Some(now) = look()? else {
                 return Ok(true);
             };
@@ -193,10 +196,13 @@ impl<'w, 'm, M: Memory> Walk<'w, 'm, M> {
 }
 
 /// The result of `look`, if it can read its data: a run that ends meanwhile may make way for the guard page of a block.
-fn while_it_is_there<T>(mut look: impl FnMut() -> Result<T, MemoryError>) -> Result<T, MemoryError> {
+fn while_it_is_there<T>(
+    memory: &impl Memory,
+    mut look: impl FnMut() -> Result<T, MemoryError>,
+) -> Result<T, MemoryError> {
     for _ in 1..LOOKS_AT_UNREADABLE {
         match look() {
-            Err(MemoryError::Unreadable { .. }) => {}
+            Err(MemoryError::Unreadable { .. }) => memory.refresh(),
             looked => return looked,
         }
     }

@@ -421,7 +421,7 @@ fn unreadable_memory_is_read_again() {
     let mut looks = 0;
     let mut until = |last: u32| {
         looks = 0;
-        while_it_is_there(|| {
+        while_it_is_there(&ThisProcess, || {
             looks += 1;
             if looks < last {
                 return Err(MemoryError::Unreadable { address: 1 });

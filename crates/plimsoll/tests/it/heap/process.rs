@@ -16,7 +16,11 @@ fn printed(option: &str, program: &Path, mode: &str) -> String {
 fn text(command: &mut std::process::Command) -> String {
     let output = command.output().expect("the program starts");
     let errors = String::from_utf8_lossy(&output.stderr);
-    assert_eq!((output.status.code(), errors.as_ref()), (Some(0), ""), "{command:?}");
+    assert_eq!(
+        (output.status.code(), errors.as_ref()),
+        (Some(0), ""),
+        "{command:?}"
+    );
     String::from_utf8(output.stdout).expect("text")
 }
 
@@ -35,7 +39,10 @@ fn a_process_is_charged_for_what_it_uses() {
     assert!(alone > 0);
     for heap in HEAPS {
         let charged = bytes(printed(heap, &program, "charge"));
-        assert!(charged < alone + (1 << 20), "{heap}: {charged}, and {alone} without");
+        assert!(
+            charged < alone + (1 << 20),
+            "{heap}: {charged}, and {alone} without"
+        );
     }
 }
 
