@@ -345,10 +345,7 @@ mod tests {
             .filter(|block| guarded(block))
             .count();
         assert_eq!(sampled, half, "one of eight has");
-        assert!(
-            !blocks[half * 9..].iter().any(|block| guarded(block)),
-            "and then none"
-        );
+        assert!(!blocks[half * 9..].iter().any(guarded), "and then none");
         for block in &blocks[1..] {
             // SAFETY: the block is in use.
             unsafe { heap.free(*block) };

@@ -36,11 +36,11 @@ fn from_kernel(mut visit: impl FnMut(&[u8])) -> Result<(), Errno> {
 
 fn from_c_library(visit: impl FnMut(&[u8])) -> bool {
     let environment = weak!("environ") as *const *const *const c_char;
-    // SAFETY: it is null or the address of the C library's variable.
-    let first = match environment.is_null() {
-        true => core::ptr::null(),
-        false => unsafe { environment.read_volatile() },
-    };
+    if environment.is_null() {
+        return false;
+    }
+    // SAFETY: it is the address of the C library's variable.
+    let first = unsafe { environment.read_volatile() };
     if first.is_null() {
         return false;
     }
