@@ -14,7 +14,7 @@ use crate::arena::block_byte as state;
 use crate::bucket::SMALLEST_BLOCK;
 use crate::unit::UNIT;
 
-/// Set in [`BUCKET_OF_UNIT`] beside the bucket of a hardened heap's units: no fast path knows such a bucket.
+/// Set in the bucket table beside the bucket of a hardened heap's units: no fast path knows such a bucket.
 pub(crate) const HIDDEN: u8 = 0x80;
 
 /// No block starts there, or it was never allocated.

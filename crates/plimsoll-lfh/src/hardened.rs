@@ -5,7 +5,8 @@
 //!
 //! `free` accepts an address only if a block in use starts there. Behind the requested bytes are eight bytes or more
 //! that `free` checks; a freed block is zero, stays in quarantine for a while, and `allocate` checks that it is still
-//! zero. A block larger than any bucket's ends in front of an inaccessible page.
+//! zero. A block larger than any bucket's ends in front of a guard page, as far as the system
+//! has room for them ([`crate::guards`]).
 //!
 //! A walk over the heap meanwhile finds it consistent at each step: the canary of a block is written before the block
 //! is in use and stays until it rests, and a block in quarantine, in a slot or in a list is `RESTING` or free before it
@@ -24,9 +25,10 @@ use core::sync::atomic::Ordering;
 use plimsoll_os::address_space;
 
 use crate::affinity::QUARANTINED;
-use crate::arena::{self, BUCKET_OF_UNIT, block_byte as state};
+use crate::arena::{self, block_byte as state};
 use crate::block_table::{FREE, HIDDEN, NEVER, RESTING, note_slack, slack};
 use crate::bucket::{Bucket, SMALLEST_BLOCK};
+use crate::guards::{self, GUARD};
 use crate::integrity::{self, Damage};
 use crate::large;
 use crate::pages;
@@ -38,18 +40,15 @@ use crate::unit::{UNIT, UnitIndex, UnitKind};
 pub(crate) const CANARY: usize = 8;
 /// Bytes at the start of a free block that the front end uses, and checks by itself.
 const LINKED: usize = 16;
-/// Bytes behind a large block that cannot be reached.
-pub(crate) const GUARD: usize = 4096;
-
-/// Whether large blocks have such a page: where pages are longer, the canary has to do.
-fn is_guarded() -> bool {
+/// Whether large blocks may have a guard page: where pages are longer, the canary has to do.
+fn may_be_guarded() -> bool {
     pages::page() <= GUARD
 }
 
 /// The bucket of a hardened heap's block at an address, if one may be there.
 fn bucket_of(address: usize) -> Option<Bucket> {
     let unit = arena::unit_of(address)?;
-    let number = BUCKET_OF_UNIT[unit as usize].load(Ordering::Relaxed);
+    let number = arena::bucket_of_unit(unit).load(Ordering::Relaxed);
     if number & HIDDEN == 0 {
         None
     } else {
@@ -113,7 +112,7 @@ unsafe fn is_zero(bytes: *mut u8, length: usize) -> bool {
     words.iter().fold(0, |all, word| all | word) == 0
 }
 
-/// A block of its own units, behind which the last page of its run cannot be reached.
+/// A block of its own units. The last page of its run is a guard page, if one more may be, and unused otherwise.
 fn allocate_large(record: &Record, size: usize, align: usize) -> *mut u8 {
     let Some(with_guard) = size.checked_add(CANARY + GUARD) else {
         return ptr::null_mut();
@@ -127,10 +126,11 @@ fn allocate_large(record: &Record, size: usize, align: usize) -> *mut u8 {
         unsafe {
             write_canary(address + size);
             large::note_requested(address, size);
-            // If the kernel has no room for another mapping, the canary has to do.
-            if is_guarded() {
-                let _ = address_space::make_inaccessible(end - GUARD, GUARD);
-            }
+            // A block without a guard has its canary.
+            let guarded = may_be_guarded() && guards::place(end - GUARD);
+            arena::unit(arena::unit_within(address))
+                .guarded
+                .store(u8::from(guarded), Ordering::Relaxed);
         }
     }
     block
@@ -232,7 +232,9 @@ unsafe fn free_large(record: &Record, block: *mut u8) -> bool {
         large::note_requested(address, length);
         // The contents are gone at once; locked pages are cleared when the memory is used again. If the kernel has no
         // room to join its mappings again, no heap uses the run any more.
-        if !is_guarded() || address_space::make_accessible(address + length - GUARD, GUARD).is_ok() {
+        let guarded = unit.guarded.load(Ordering::Relaxed) != 0;
+        if !guarded || guards::remove(address + length - GUARD) {
+            unit.guarded.store(0, Ordering::Relaxed);
             match pages::make_zero(address, length) {
                 true => record.backend().free_untouched(first),
                 false => record.backend().free(first),
@@ -272,9 +274,10 @@ pub(crate) fn size(block: *const u8) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
+    use std::vec::Vec;
 
     use crate::{Heap, HeapOptions};
-    use crate::{pages, record};
+    use crate::{guards, pages, record};
     use plimsoll_testkit::this_program;
 
     fn hardened() -> Heap {
@@ -301,6 +304,63 @@ mod tests {
         assert_eq!(extents.check(), Ok(()));
     }
 
+    fn in_child(name: &str, body: fn()) {
+        const CHILD: &str = "PLIMSOLL_LFH_CHILD";
+        if std::env::var_os(CHILD).is_some() {
+            return body();
+        }
+        let status = this_program()
+            .args([&std::format!("hardened::tests::{name}"), "--exact"])
+            .env(CHILD, "1")
+            .status()
+            .expect("the test program starts");
+        assert!(status.success(), "{status}");
+    }
+
+    /// The kernel's mark of the mapping that starts at an address: whether nothing can be read there.
+    fn starts_a_guard(address: usize) -> bool {
+        let maps = std::fs::read_to_string("/proc/self/maps").expect("there is /proc");
+        let start = std::format!("{address:x}-");
+        maps.lines()
+            .any(|line| line.starts_with(&start) && line.contains(" ---p "))
+    }
+
+    /// Each block of more than 16 KiB had a guard page. After 34,000 of them the kernel had no mapping left for the
+    /// process: `malloc` returned null, and neither `mmap` nor `pthread_create` worked.
+    fn fill_with_large_blocks() {
+        const MOST: u32 = 64;
+        guards::pretend(MOST);
+        let heap = hardened();
+        let blocks: Vec<*mut u8> = (0..1000).map(|_| heap.allocate(20_000)).collect();
+        assert!(blocks.iter().all(|block| !block.is_null()));
+        assert_eq!(guards::in_use(), MOST);
+        let guarded = |block: &*mut u8| {
+            let address = *block as usize;
+            starts_a_guard(address + super::large::run_bytes(address) - super::GUARD)
+        };
+        let half = MOST as usize / 2;
+        assert!(blocks[..half].iter().all(guarded), "few blocks have a guard each");
+        let sampled = blocks[half..half * 9]
+            .iter()
+            .filter(|block| guarded(block))
+            .count();
+        assert_eq!(sampled, half, "one of eight has");
+        assert!(!blocks[half * 9..].iter().any(guarded), "and then none");
+        for block in &blocks[1..] {
+            // SAFETY: the block is in use.
+            unsafe { heap.free(*block) };
+        }
+        assert_eq!(guards::in_use(), 1);
+        assert!(guarded(&heap.allocate(20_000)));
+        drop(heap);
+        assert_eq!(guards::in_use(), 0, "no heap has one");
+    }
+
+    #[test]
+    fn guards_leave_mappings_to_the_program() {
+        in_child("guards_leave_mappings_to_the_program", fill_with_large_blocks);
+    }
+
     /// As on a system of 16 KiB pages: a part of one cannot be made inaccessible, nor accessible again, and so no large
     /// block was ever used again.
     fn use_large_blocks_of_long_pages() {
@@ -320,15 +380,6 @@ mod tests {
 
     #[test]
     fn long_pages_have_no_guard() {
-        const CHILD: &str = "PLIMSOLL_LFH_CHILD";
-        if std::env::var_os(CHILD).is_some() {
-            return use_large_blocks_of_long_pages();
-        }
-        let status = this_program()
-            .args(["hardened::tests::long_pages_have_no_guard", "--exact"])
-            .env(CHILD, "1")
-            .status()
-            .expect("the test program starts");
-        assert!(status.success(), "{status}");
+        in_child("long_pages_have_no_guard", use_large_blocks_of_long_pages);
     }
 }

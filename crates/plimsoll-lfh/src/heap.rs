@@ -222,7 +222,7 @@ impl Heap {
             // SAFETY: the caller's premise.
             return unsafe { self.move_to_new(block, old, size, ALIGNMENT) };
         }
-        let place = Place::of(block);
+        let place = Place::in_use(block);
         if let Place::Large(first) = place
             && size > LARGEST_BLOCK
         {
@@ -302,12 +302,12 @@ impl Heap {
         if record.is_hardened() {
             // SAFETY: the caller's premise.
             if !unsafe { hardened::free(record, block) } {
-                Place::of(block);
+                Place::of(block, Damage::DoubleFree);
                 integrity::report(Damage::OtherHeap, block as usize, None);
             }
             return;
         }
-        match Place::of(block) {
+        match Place::of(block, Damage::DoubleFree) {
             Place::Bucket(bucket) => {
                 // SAFETY: the caller's premise.
                 unsafe {
@@ -341,7 +341,7 @@ impl Heap {
         {
             return size;
         }
-        Place::of(block).usable_size()
+        Place::in_use(block).usable_size()
     }
 
     /// Returns all free memory of the heap to the kernel at once, instead of within about a second.
@@ -388,14 +388,14 @@ enum Place {
 }
 
 impl Place {
-    /// Where the block at an address is. The process ends if there is none.
+    /// Where the block at an address is. The process ends if there is none, with the damage `freed` if its run is free.
     #[inline]
-    fn of(block: *const u8) -> Place {
+    fn of(block: *const u8, freed: Damage) -> Place {
         let address = block as usize;
         let Some(index) = arena::unit_of(address) else {
             integrity::report(Damage::Foreign, address, None)
         };
-        let number = arena::BUCKET_OF_UNIT[index as usize].load(Ordering::Relaxed);
+        let number = arena::bucket_of_unit(index).load(Ordering::Relaxed);
         if let Some(bucket) = subsegment::bucket_of(number) {
             return Place::Bucket(bucket);
         }
@@ -410,11 +410,27 @@ impl Place {
             {
                 Place::Large(index)
             }
-            UnitKind::Free | UnitKind::Busy | UnitKind::Cached => {
-                integrity::report(Damage::DoubleFree, address, None)
-            }
+            UnitKind::Free | UnitKind::Busy | UnitKind::Cached => integrity::report(freed, address, None),
             _ => integrity::report(Damage::NotAStart, address, None),
         }
+    }
+
+    /// Where the block in use at an address is. The process ends if there is none: a block that is free, and resized or
+    /// used for its size, would have two owners.
+    #[inline]
+    fn in_use(block: *const u8) -> Place {
+        let place = Place::of(block, Damage::UsedAfterFree);
+        if let Place::Bucket(bucket) = place {
+            let address = block as usize;
+            if !subsegment::starts_block(bucket.number(), address) {
+                integrity::report(Damage::NotAStart, address, Some(bucket));
+            }
+            // SAFETY: a block of the bucket starts there.
+            if subsegment::is_absent(address, bucket) || unsafe { integrity::has_tag(block) } {
+                integrity::report(Damage::UsedAfterFree, address, Some(bucket));
+            }
+        }
+        place
     }
 
     fn usable_size(self) -> usize {
@@ -454,7 +470,11 @@ unsafe impl GlobalAlloc for Lfh {
             return unsafe { Heap::process().reallocate(block, new_size) };
         }
         // SAFETY: the caller's premise.
-        unsafe { Heap::process().move_to_new(block, layout.size(), new_size, layout.align()) }
+        unsafe {
+            // The process ends if it is free: it could become its own copy.
+            Heap::process().usable_size(block);
+            Heap::process().move_to_new(block, layout.size(), new_size, layout.align())
+        }
     }
 }
 

@@ -6,7 +6,7 @@
 //!
 //! No call may leave a tag in a register: compilers copy registers without meaning into new objects (for an empty
 //! `std::optional` of C++), and the owner of the block would write the tag of that very block back. Therefore
-//! [`set_tag`] and [`clear_tag`] are assembly, which ends with a 0 or a 1 in the tag's register.
+//! [`set_tag`], [`clear_tag`] and [`has_tag`] are assembly, which ends with a 0 or a 1 in the tag's register.
 #![allow(unsafe_code)]
 
 use core::arch::asm;
@@ -118,6 +118,41 @@ pub(crate) unsafe fn clear_tag(block: *mut u8) -> bool {
         );
     }
     difference == 0
+}
+
+/// Whether a block has the tag of a free one.
+///
+/// # Safety
+/// `block` is the start of a block.
+#[inline(always)]
+pub(crate) unsafe fn has_tag(block: *const u8) -> bool {
+    let is_equal: u64;
+    // SAFETY: blocks have at least two words, which only the program may write meanwhile.
+    unsafe {
+        #[cfg(target_arch = "x86_64")]
+        asm!(
+            "xor {tag}, {block}",
+            "cmp qword ptr [{block} + 8], {tag}",
+            "mov {tag:e}, 0",
+            "sete {tag:l}",
+            block = in(reg) block,
+            tag = inout(reg) key() => is_equal,
+            options(nostack, readonly),
+        );
+        #[cfg(target_arch = "aarch64")]
+        asm!(
+            "eor {tag}, {tag}, {block}",
+            "ldr {word}, [{block}, #8]",
+            "cmp {word}, {tag}",
+            "cset {tag}, eq",
+            "mov {word}, xzr",
+            block = in(reg) block,
+            tag = inout(reg) key() => is_equal,
+            word = out(reg) _,
+            options(nostack, readonly),
+        );
+    }
+    is_equal != 0
 }
 
 /// The canary behind a block that ends at an address, in a hardened heap.
@@ -291,16 +326,6 @@ impl Message {
     }
 }
 
-/// Whether the block has the tag of a free one.
-///
-/// # Safety
-/// `block` is the start of a block.
-#[cfg(test)]
-pub(crate) unsafe fn is_tagged(block: *mut u8) -> bool {
-    // SAFETY: blocks have at least two words. Volatile, as a program that uses the block after its end may write it.
-    unsafe { block.cast::<u64>().add(1).read_volatile() == tag_of(block) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -335,12 +360,12 @@ mod tests {
             }
             block.cast::<u64>().write(0x1234_5678);
             assert_eq!(read_link(block), None);
-            assert!(!is_tagged(block));
+            assert!(!has_tag(block));
             assert!(set_tag(block));
             assert!(!set_tag(block));
-            assert!(is_tagged(block));
+            assert!(has_tag(block));
             assert!(clear_tag(block));
-            assert!(!is_tagged(block));
+            assert!(!has_tag(block));
             assert!(!clear_tag(block));
         }
     }

@@ -8,7 +8,7 @@
 #![allow(unsafe_code)]
 
 use core::ptr;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::Ordering;
 
 use plimsoll_os::{Advice, Errno, address_space, read_other, this_process};
 
@@ -16,6 +16,7 @@ use crate::arena::{self, SEGMENT, UNITS};
 use crate::backend::{Backend, Run};
 use crate::front_end::{Idle, LowFragmentation};
 use crate::integrity;
+use crate::moves::MOVES;
 use crate::pages;
 use crate::purge;
 use crate::run_cache::RunCache;
@@ -24,13 +25,9 @@ use crate::unit::{UNIT, UnitIndex, UnitKind};
 /// Blocks of so many bytes move by their pages. Below that, copying costs less than the page faults of the place that
 /// is left behind: a block grown to 4 MiB by half of its size at a time took 20 us a step, and 50 with all from 1 MiB moved.
 const MOVED_BY_PAGES: usize = 2 * SEGMENT;
-/// So many moves of pages a process: each may split a mapping of the kernel's, of which there are only so many.
-const MOST_MOVES: u32 = 8192;
 /// To zero more bytes than this, their pages return to the kernel: only pages that the program writes to become
 /// resident again.
 const ZEROED_BY_DISCARD: usize = 256 << 10;
-
-static MOVES: AtomicU32 = AtomicU32::new(0);
 
 /// Where the runs of a heap's large blocks come from and go to.
 #[derive(Debug, Clone, Copy)]
@@ -210,19 +207,19 @@ pub(crate) unsafe fn reallocate(runs: Runs<'_>, first: UnitIndex, size: usize) -
 /// # Safety
 /// As for [`reallocate`].
 unsafe fn move_by_pages(runs: Runs<'_>, first: UnitIndex, old: usize, size: usize) -> *mut u8 {
-    if old < MOVED_BY_PAGES || pages::page_units() > 1 || MOVES.load(Ordering::Relaxed) >= MOST_MOVES {
+    if old < MOVED_BY_PAGES || pages::page_units() > 1 || !MOVES.take() {
         return ptr::null_mut();
     }
     let Some((new, _)) = take(runs, size, UNIT) else {
         return ptr::null_mut();
     };
-    MOVES.fetch_add(1, Ordering::Relaxed);
     let mark = integrity::canary(new as usize);
     // SAFETY: both runs are whole units in the window, the caller's and the one just taken.
     let error = unsafe {
         new.cast::<u64>().write(mark);
         match address_space::move_pages(arena::address_of(first), new as usize, old) {
             Ok(()) => {
+                MOVES.note(true);
                 let length = arena::unit(first).length.load(Ordering::Relaxed);
                 if arena::has_huge_pages(first, length) {
                     // The advice for huge pages moved along.
@@ -235,7 +232,7 @@ unsafe fn move_by_pages(runs: Runs<'_>, first: UnitIndex, old: usize, size: usiz
         }
     };
     // Parts of the block were moved before, from elsewhere, or the kernel cannot at all: not to be tried for long.
-    MOVES.fetch_add(MOST_MOVES / 64, Ordering::Relaxed);
+    MOVES.note(false);
     if error == Errno::INVAL || is_ours(new as usize, old, mark) {
         // SAFETY: the run was taken above, is mapped, and no other thread knows it.
         unsafe { ptr::copy_nonoverlapping(arena::address_of(first) as *const u8, new, old) };
@@ -338,6 +335,51 @@ mod tests {
         panic!("nothing is mapped at {address:#x}");
     }
 
+    /// Resident pages of a range.
+    fn resident(start: usize, length: usize) -> usize {
+        use std::io::{Read, Seek, SeekFrom};
+
+        let mut file = std::fs::File::open("/proc/self/pagemap").expect("there is /proc");
+        file.seek(SeekFrom::Start((start / 4096 * 8) as u64))
+            .expect("a place");
+        let mut entries = std::vec![0; length / 4096 * 8];
+        file.read_exact(&mut entries).expect("an entry for each page");
+        let present = |entry: &&[u8]| entry[7] & 0x80 != 0;
+        entries.chunks_exact(8).filter(present).count()
+    }
+
+    /// 8,192 moves were all that a process had in its life: from then on each realloc of a large block copied it.
+    #[test]
+    fn a_process_that_moved_many_blocks_moves_more() {
+        if is_emulated_without("mremap(2) that leaves the old range mapped") || pages::page_units() > 1 {
+            return;
+        }
+        const MOVED: usize = 9000;
+        let heap = Heap::new(HeapOptions::default()).expect("there is memory");
+        let length = MOVED_BY_PAGES;
+        for number in 0..MOVED {
+            let block = heap.allocate(length);
+            // Behind it, so that the block cannot grow in its place.
+            let wall = heap.allocate(300_000);
+            // SAFETY: the blocks are in use, and that long.
+            unsafe {
+                block.write(1);
+                block.add(length - 1).write(1);
+                let moved = heap.reallocate(block, 2 * length);
+                if number + 1 == MOVED {
+                    assert_ne!(moved, block);
+                    assert_eq!(
+                        resident(moved as usize, length),
+                        2,
+                        "a copy would have touched each page"
+                    );
+                }
+                heap.free(moved);
+                heap.free(wall);
+            }
+        }
+    }
+
     /// Where huge pages were requested, the kernel takes that along with the pages, to where the heap does not know it.
     #[test]
     fn huge_pages_do_not_move_along() {
@@ -366,11 +408,11 @@ mod tests {
         let block = heap.allocate(bytes);
         assert!(arena::has_huge_pages(arena::unit_within(block as usize), length));
         bytes_of(block as usize, bytes).fill(5);
-        let moves = MOVES.load(Ordering::Relaxed);
+        let moves = MOVES.left();
         // SAFETY: the block is in use.
         let moved = unsafe { heap.reallocate(block, 8 * SEGMENT) };
         assert_ne!(moved, block);
-        assert!(MOVES.load(Ordering::Relaxed) > moves, "it moved by its pages");
+        assert!(MOVES.left() < moves, "it moved by its pages");
         assert!(bytes_of(moved as usize, bytes).iter().all(|byte| *byte == 5));
         let flags = flags_of(moved as usize + bytes - 1);
         assert!(flags.contains("nh") && !flags.contains("hg"), "{flags}");

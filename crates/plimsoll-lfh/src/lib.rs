@@ -10,7 +10,7 @@
 //! A module uses only modules that stand before it in this list. Checked by `modules_use_lower_layers_alone`.
 //!
 //! 1. Nouns: `lock`, `set_once`, `settings`, `bucket`, `remote_free`, `options`, `fork`, `unit`, `integrity`, `pages`
-//! 2. Address space: `arena`, `block_table`, `purge`
+//! 2. Address space: `guards`, `moves`, `arena`, `block_table`, `purge`
 //! 3. Back end: `backend`
 //! 4. Front ends: `standard`; `affinity`, `subsegment`, `front_end`
 //! 5. Large blocks: `run_cache`, `large`
@@ -32,12 +32,14 @@ mod block_table;
 mod bucket;
 mod fork;
 mod front_end;
+mod guards;
 mod hardened;
 mod heap;
 pub mod inspect;
 mod integrity;
 mod large;
 mod lock;
+mod moves;
 mod options;
 mod pages;
 mod purge;

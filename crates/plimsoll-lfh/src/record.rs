@@ -78,6 +78,7 @@ fn make_process_record() -> Option<&'static Record> {
 /// Makes the heap of the process.
 fn begin_process_heap() -> bool {
     period::prepare();
+    arena::set_on_limit(&(unmap_rest_of_slots as fn()));
     integrity::set_key(arena::directory().key.load(Ordering::Relaxed));
     let front_end = match settings::starts_standard() {
         true => FrontEnd::Standard,
@@ -414,6 +415,13 @@ impl Record {
         if let Err(damaged) = extents.check() {
             integrity::report(Damage::Description, arena::address_of(damaged.first), None);
         }
+    }
+}
+
+/// Unmaps the slots that no processor of this machine needs, unless another thread holds the list of heaps.
+fn unmap_rest_of_slots() {
+    if let Some(_held) = HEAPS.try_lock() {
+        living_records().for_each(|record| record.low_fragmentation.slots.unmap_rest());
     }
 }
 

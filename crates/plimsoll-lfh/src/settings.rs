@@ -1,9 +1,9 @@
-//! The environment variables of the process's heap. They are read once, at the first call, from the kernel: the C
-//! library's environment may not exist yet.
+//! The environment variables of the process's heap. They are read once, at the first call, which may come before the C
+//! library has an environment.
 
 use core::sync::atomic::{AtomicU8, Ordering};
 
-use plimsoll_os::with_environment;
+use plimsoll_os::{with_environment, write_error};
 
 /// The threads that return free memory to the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,9 +57,10 @@ pub(crate) fn sections() -> bool {
     NO_SECTIONS.load(Ordering::Relaxed) == 0
 }
 
-/// Reads the environment. Unknown values leave the default.
+/// Reads the environment. Unknown values leave the default. A process without a readable environment prints that: it
+/// may have been meant to be hardened.
 pub(crate) fn read() {
-    with_environment(|variable| match variable {
+    let read = with_environment(|variable| match variable {
         b"PLIMSOLL_HEAP_FRONT_END=standard" => STANDARD.store(1, Ordering::Relaxed),
         b"PLIMSOLL_HEAP_PROFILE=hardened" => HARDENED.store(1, Ordering::Relaxed),
         b"PLIMSOLL_HEAP_PURGE=inline" => PURGE.store(PurgeMode::Inline as u8, Ordering::Relaxed),
@@ -68,4 +69,11 @@ pub(crate) fn read() {
         b"PLIMSOLL_HEAP_THP=off" => NO_HUGE_PAGES.store(1, Ordering::Relaxed),
         _ => {}
     });
+    if !read {
+        write_error(UNREADABLE);
+    }
 }
+
+const UNREADABLE: &[u8] =
+    b"plimsoll-malloc: cannot read the environment variables PLIMSOLL_HEAP_*: /proc/self/environ \
+cannot be read, and the C library has no environment yet; mount /proc\n";

@@ -176,8 +176,9 @@ fn set_link(header: usize, which: usize, to: usize) {
 const NEXT: usize = 0;
 const PREVIOUS: usize = 1;
 
-/// The header of the block in use at an address. The process ends if there is none.
-fn in_use(block: usize) -> (usize, Header) {
+/// The header of the block in use at an address. The process ends if there is none, with the damage `freed` if the block
+/// is free.
+fn in_use(block: usize, freed: Damage) -> (usize, Header) {
     if !block.is_multiple_of(STEP) {
         integrity::report(Damage::NotAStart, block, None);
     }
@@ -185,14 +186,14 @@ fn in_use(block: usize) -> (usize, Header) {
     let contents = Header::decode(word(header).load(Ordering::Relaxed), key());
     match contents {
         Some(contents) if contents.in_use && contents.size >= SMALLEST => (header, contents),
-        Some(_) => integrity::report(Damage::DoubleFree, block, None),
+        Some(_) => integrity::report(freed, block, None),
         None => integrity::report(Damage::Header, block, None),
     }
 }
 
 /// Bytes of a block in use.
 pub(crate) fn usable_size(block: usize) -> usize {
-    in_use(block).1.size as usize * STEP - HEADER
+    in_use(block, Damage::UsedAfterFree).1.size as usize * STEP - HEADER
 }
 
 impl Standard {
@@ -241,7 +242,7 @@ impl Standard {
     /// # Safety
     /// It is a block of this heap in use; no thread uses it again.
     pub(crate) unsafe fn free(&mut self, backend: &Backend, block: *mut u8) {
-        let (header, mut free) = in_use(block as usize);
+        let (header, mut free) = in_use(block as usize, Damage::DoubleFree);
         self.blocks -= 1;
         self.steps -= u64::from(free.size);
         let mut at = header;
@@ -288,7 +289,7 @@ impl Standard {
         let Some(steps) = steps_for(bytes) else {
             return false;
         };
-        let (header, contents) = in_use(block as usize);
+        let (header, contents) = in_use(block as usize, Damage::UsedAfterFree);
         let right = header + contents.size as usize * STEP;
         let after = read(right);
         let room = contents.size + if after.in_use { 0 } else { after.size };

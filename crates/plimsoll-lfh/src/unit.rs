@@ -75,8 +75,8 @@ pub struct Unit {
     pub bucket: AtomicU8,
     /// Subsegment: number of looks since its number of free blocks changed. Flush lock.
     pub rest: AtomicU8,
-    /// Nothing.
-    pub spare: AtomicU8,
+    /// Large, of a hardened heap: 1 if its last page is a guard page. Owner of the block.
+    pub guarded: AtomicU8,
     /// Number of the heap it belongs to, from 1. Back end's lock.
     pub heap: AtomicU32,
     /// Units of the run. Back end's lock.
@@ -124,7 +124,7 @@ impl Unit {
     /// Makes it describe nothing.
     pub(crate) fn clear(&self) {
         self.remote.end(SubsegmentState::Nothing, 0);
-        for byte in [&self.kind, &self.bucket, &self.rest, &self.spare] {
+        for byte in [&self.kind, &self.bucket, &self.rest, &self.guarded] {
             byte.store(0, Ordering::Relaxed);
         }
         for number in [&self.local, &self.local_free, &self.split, &self.seen] {

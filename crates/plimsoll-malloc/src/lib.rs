@@ -9,8 +9,8 @@
 //! and would make `calloc` of them, which here would be `calloc` calling itself.
 //!
 //! Invariants:
-//! 1. The preloaded library exports the symbols of malloc and of `plimsoll_heap.h` and no others, needs the C library
-//!    alone, and has no thread-local storage. Checked by `the_library_has_its_symbols_and_no_others` and
+//! 1. The preloaded library exports the symbols of malloc, of `plimsoll_heap.h` and of [`dynamic_loading`] and no others,
+//!    needs the C library alone, and has no thread-local storage. Checked by `the_library_has_its_symbols_and_no_others` and
 //!    `the_library_needs_the_c_library_alone_and_has_no_thread_local_storage`.
 //! 2. The C symbols keep the promises of glibc's own. Checked by `c_programs_get_what_glibc_promises` and
 //!    `cpp_programs_get_what_the_standard_promises`.
@@ -19,6 +19,7 @@
 
 pub mod aligned;
 pub mod basic;
+pub mod dynamic_loading;
 mod errno;
 mod fork;
 pub mod heap_object;

@@ -27,14 +27,35 @@ pub fn limit() -> Option<u64> {
     (got.is_ok() && limit.rlim_cur != libc::RLIM64_INFINITY).then_some(limit.rlim_cur)
 }
 
-/// Maps `length` bytes, readable, writable and zero, at exactly `start` if nothing is mapped there.
+/// What a program may do with a range.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Neither read nor write: an access raises SIGSEGV.
+    None,
+    /// Read alone. The kernel charges the range to no limit on written memory (overcommit policy, RLIMIT_DATA).
+    Read,
+    /// Read and write.
+    Write,
+}
+
+impl Access {
+    const fn protection(self) -> i32 {
+        match self {
+            Access::None => libc::PROT_NONE,
+            Access::Read => libc::PROT_READ,
+            Access::Write => libc::PROT_READ | libc::PROT_WRITE,
+        }
+    }
+}
+
+/// Maps `length` bytes that are zero at exactly `start` if nothing is mapped there.
 ///
 /// # Errors
 /// [`Errno::EXIST`] where something is; [`Errno::NOMEM`] where there is no room.
-pub fn map_unused(start: usize, length: usize) -> Result<(), Errno> {
+pub fn map_unused(start: usize, length: usize, access: Access) -> Result<(), Errno> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
     // SAFETY: MAP_FIXED_NOREPLACE never maps over an existing mapping.
-    let at = unsafe { mmap(start, length, libc::PROT_READ | libc::PROT_WRITE, flags) }?;
+    let at = unsafe { mmap(start, length, access.protection(), flags) }?;
     if at == start {
         return Ok(());
     }
@@ -62,28 +83,15 @@ unsafe fn mmap(start: usize, length: usize, protection: i32, flags: i32) -> Resu
     unsafe { system_call(libc::SYS_mmap, arguments) }
 }
 
-/// Makes a reserved range readable and writable. Former contents stay, new pages are zero.
+/// Sets what the program may do with a range. Former contents stay; new pages are zero.
 ///
 /// # Errors
 /// [`Errno::NOMEM`] if the overcommit policy or `vm.max_map_count` has no room.
 ///
 /// # Safety
-/// The range is whole pages, mapped, and the caller's.
-pub unsafe fn make_accessible(start: usize, length: usize) -> Result<(), Errno> {
-    let protection = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: the caller's premise.
-    unsafe { system_call(libc::SYS_mprotect, [start, length, protection as usize, 0, 0, 0]) }.map(drop)
-}
-
-/// Makes a range neither readable nor writable: an access to it raises SIGSEGV.
-///
-/// # Errors
-/// [`Errno::NOMEM`] if `vm.max_map_count` has no room.
-///
-/// # Safety
-/// The range is whole pages, mapped, and the caller's; no thread uses it.
-pub unsafe fn make_inaccessible(start: usize, length: usize) -> Result<(), Errno> {
-    let protection = libc::PROT_NONE;
+/// The range is whole pages, mapped, and the caller's; no thread uses it in a way that `access` forbids.
+pub unsafe fn set_access(start: usize, length: usize, access: Access) -> Result<(), Errno> {
+    let protection = access.protection();
     // SAFETY: the caller's premise.
     unsafe { system_call(libc::SYS_mprotect, [start, length, protection as usize, 0, 0, 0]) }.map(drop)
 }

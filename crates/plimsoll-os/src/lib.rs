@@ -14,8 +14,10 @@ mod fd;
 mod futex;
 mod helper_thread;
 mod identity;
+mod kernel_file;
 mod last_words;
 mod lock_range;
+mod mappings;
 mod other_memory;
 mod page_size;
 mod perf;
@@ -39,6 +41,7 @@ pub use helper_thread::{Helper, HelperState, Privileges, compare_privileges, sta
 pub use identity::{has_threads, this_process, this_thread};
 pub use last_words::{abort, random_word, write_error};
 pub use lock_range::lock_range_on_fault;
+pub use mappings::{count_mappings, most_mappings};
 pub use other_memory::read_other;
 pub use page_size::page_size;
 pub use perf::{PerfEvent, PerfScope, open_perf_event};
@@ -48,8 +51,8 @@ pub use process::{
 };
 pub use region::{Discard, Pages, Region};
 pub use restartable::{
-    allowed_processors, possible_processors, prepare_to_restart_sequences, restart_sequences,
-    restartable_area,
+    MOST_PROCESSORS, allowed_processors, possible_processors, prepare_to_restart_sequences,
+    restart_sequences, restartable_area,
 };
 pub use signals::{default_signals, is_ignored, restore_inherited_signals, take_over_signals};
 pub use swap::{swap_off, swap_on};

@@ -102,7 +102,7 @@ fn membarrier(command: usize) -> Result<(), Errno> {
 }
 
 /// Processors of the longest mask that is asked for: as many as kernels for this architecture can be made for.
-const MOST_PROCESSORS: usize = 8192;
+pub const MOST_PROCESSORS: usize = 8192;
 
 /// The processors that a thread may run on.
 #[derive(Clone, PartialEq, Eq)]

@@ -22,8 +22,8 @@ fn exit_codes() -> String {
     format!("Exit codes:\n  {}", lines.collect::<Vec<_>>().join("\n  "))
 }
 
-const HEAP_RUN: &str = "The command unpacks its library into $XDG_CACHE_HOME/plimsoll or ~/.cache/plimsoll, or else into a \
-    private folder in $TMPDIR, and names it in LD_PRELOAD. Child processes of the program use the heap too.\n\n\
+const HEAP_RUN: &str = "The command unpacks its library into $XDG_CACHE_HOME/plimsoll or ~/.cache/plimsoll (root's into \
+    /var/cache/plimsoll), or else into a folder of the user's own in $TMPDIR, and names it in LD_PRELOAD. Child processes of the program use the heap too.\n\n\
     Exit codes: that of the program; 127 program not found; 126 program cannot be executed; 4 program cannot load the library \
     (static, set-user-ID, another architecture, its own malloc); 3 no folder for the library.";
 

@@ -14,6 +14,7 @@
 
 mod header;
 mod layout;
+mod mapping;
 mod quarantine;
 #[cfg(target_arch = "x86_64")]
 mod rseq;
@@ -21,15 +22,16 @@ mod runs;
 mod shared;
 
 use core::ptr;
-use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-use plimsoll_os::{Advice, address_space};
+use plimsoll_os::address_space;
 
 pub(crate) use self::header::Header;
 pub(crate) use self::layout::{
     LOCK, MOST_POINTERS, QUARANTINE, QUARANTINE_HEADER, QUARANTINED, RUN_POINTERS, RUN_ROWS, SHORTEST_RUN,
     SLOT, STEP, begin, most_pointers, units_of,
 };
+use self::mapping::Counts;
 pub(crate) use self::shared::SHARED;
 use crate::bucket::Bucket;
 use crate::lock::Lock;
@@ -47,37 +49,41 @@ pub(crate) struct SlotSet {
     pub(crate) sections: AtomicUsize,
     /// Where the slots are, shared ones first; 0 if there are none.
     pub(crate) slots: AtomicUsize,
-    /// How many there are, shared ones too.
-    pub(crate) count: AtomicU32,
+    /// How many there are, see `mapping`.
+    pub(crate) counts: AtomicU64,
 }
 
 impl SlotSet {
     /// Maps the slots. Returns false if there is no memory for them. The caller keeps other threads from doing so at
     /// the same time.
     pub(crate) fn start(&self) -> bool {
+        self.start_for(plimsoll_os::possible_processors())
+    }
+
+    /// As [`SlotSet::start`], with sections for so many processors; without sections if their number is not known.
+    fn start_for(&self, processors: Option<usize>) -> bool {
         let area = match settings::sections() {
             true => plimsoll_os::restartable_area(),
             false => None,
         };
-        let sections = area.and_then(|area| {
-            let count = plimsoll_os::possible_processors()?;
+        let sections = area.zip(processors).and_then(|(area, processors)| {
             SET_ONCE.area.store(area, Ordering::Release);
-            let count = SHARED + count;
             // At the start, as threads make the call slow. If it fails, a flush leaves arrays as they are.
             let _ = plimsoll_os::prepare_to_restart_sequences();
-            Some((map(count)?, count))
+            mapping::map_for_sections(processors)
         });
-        let (slots, count) = match sections {
-            Some(sections) => sections,
-            None => {
-                let count = SHARED + (2 * plimsoll_os::allowed_processors()).clamp(4, MOST_LOCKED_SLOTS);
-                match map(count) {
-                    Some(slots) => (slots, count),
-                    None => return false,
-                }
-            }
+        let locked = || {
+            let count = SHARED + (2 * plimsoll_os::allowed_processors()).clamp(4, MOST_LOCKED_SLOTS);
+            let counts = Counts {
+                writable: count,
+                mapped: count,
+            };
+            mapping::map(count).map(|slots| (slots, counts))
         };
-        self.count.store(count as u32, Ordering::Relaxed);
+        let Some((slots, counts)) = sections.or_else(locked) else {
+            return false;
+        };
+        counts.store(&self.counts);
         self.slots.store(slots, Ordering::Release);
         let served = sections.map_or(0, |_| slots + SHARED * SLOT);
         self.sections.store(served, Ordering::Release);
@@ -89,10 +95,10 @@ impl SlotSet {
         self.slots.load(Ordering::Acquire) != 0
     }
 
-    /// How many slots there are; 0 before the start.
+    /// How many slots threads may use, shared ones too; 0 before the start.
     pub(crate) fn count(&self) -> usize {
         match self.has_started() {
-            true => self.count.load(Ordering::Relaxed) as usize,
+            true => Counts::load(&self.counts).writable,
             false => 0,
         }
     }
@@ -117,12 +123,12 @@ impl SlotSet {
     /// # Safety
     /// No thread uses the set any more.
     pub(crate) unsafe fn end(&self) {
-        let count = self.count();
+        let mapped = Counts::load(&self.counts).mapped;
         self.sections.store(0, Ordering::Relaxed);
         let slots = self.slots.swap(0, Ordering::Relaxed);
         if slots != 0 {
             // SAFETY: `start` mapped exactly that, and the caller's premise.
-            let _ = unsafe { address_space::unmap(slots, count * SLOT) };
+            let _ = unsafe { address_space::unmap(slots, mapped * SLOT) };
         }
     }
 
@@ -138,7 +144,7 @@ impl SlotSet {
         if self.uses_sections() {
             // SAFETY: the set has started by sections, so the area is there.
             let id = unsafe { rseq::concurrency_id(SET_ONCE.area.load(Ordering::Relaxed)) };
-            return SHARED + id;
+            return self.slot_of(id);
         }
         // Thread pointers differ in their middle bits: spread them.
         let spread = (thread_pointer() >> 6).wrapping_mul(0x9E37_79B9_7F4A_7C15_u64 as usize);
@@ -241,8 +247,15 @@ impl SlotSet {
         if self.uses_sections() {
             let slots = self.sections.load(Ordering::Relaxed);
             // SAFETY: the set has started, so area and slots are as `rseq` requires.
-            let slot =
-                unsafe { rseq::prepare(slots, SET_ONCE.area.load(Ordering::Relaxed), index, prepared) };
+            let slot = unsafe {
+                rseq::prepare(
+                    slots,
+                    self.slot(self.count()),
+                    SET_ONCE.area.load(Ordering::Relaxed),
+                    index,
+                    prepared,
+                )
+            };
             return (slot != 0).then(|| self.number_of(slot));
         }
         let slot = self.mine();
@@ -305,21 +318,13 @@ impl SlotSet {
     }
 
     fn slot(&self, slot: usize) -> usize {
-        debug_assert!(slot < self.count.load(Ordering::Relaxed) as usize);
+        debug_assert!(slot <= self.count());
         self.slots.load(Ordering::Relaxed) + slot * SLOT
     }
 
     fn pointer(&self, slot: usize, step: u16) -> *mut *mut u8 {
         (self.slot(slot) + step as usize * STEP) as *mut *mut u8
     }
-}
-
-/// Maps so many slots, whose pages come with their use: a system that always uses huge pages would fill each page with
-/// unused slots.
-fn map(count: usize) -> Option<usize> {
-    let slots = address_space::map(count * SLOT).ok()?;
-    let _ = address_space::advise(slots, count * SLOT, Advice::NoHugePage);
-    Some(slots)
 }
 
 /// Where the slots of a heap are, if sections serve them; 0 otherwise: then nothing can be taken or put.
@@ -398,6 +403,18 @@ fn thread_pointer() -> usize {
         core::arch::asm!("mrs {}, tpidr_el0", out(reg) pointer, options(nostack, pure, nomem, preserves_flags));
     }
     pointer
+}
+
+#[cfg(test)]
+impl SlotSet {
+    /// A set of no slots.
+    fn unstarted() -> SlotSet {
+        SlotSet {
+            sections: AtomicUsize::new(0),
+            slots: AtomicUsize::new(0),
+            counts: AtomicU64::new(0),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -6,7 +6,8 @@
 //! and no other section on the same slot came in between.
 //!
 //! Premises of the whole module: `area` is the distance of [`plimsoll_os::restartable_area`], so this thread has a
-//! registered area there; `slots` is the address of as many zeroed or prepared slots as there are concurrency ids. A
+//! registered area there; `slots` is the address of as many zeroed or prepared slots as there can be concurrency ids,
+//! of which those that no thread had yet may be read-only (`mapping`). A
 //! thread made past the C library that still calls it (`clone(2)` with `CLONE_VM` and no `CLONE_SETTLS`, as `vfork(2)`
 //! does) has no registered area: it may use a heap while its parent waits and no other thread runs.
 //!
@@ -211,21 +212,25 @@ pub(super) unsafe fn push_batch(
     pushed
 }
 
-/// Sets the bucket's header, if it is all zero, to `header`. Returns the address of the slot in which it did so, or 0.
+/// Sets the bucket's header, if it is all zero and in front of the address `end`, to `header`. Returns the address of the
+/// slot in which it did so, or 0.
 ///
 /// # Safety
-/// The module's premises; `bucket` is the step of a header in a slot.
+/// The module's premises; `bucket` is the step of a header in a slot; slots in front of `end` are writable.
 #[inline(never)]
-pub(super) unsafe fn prepare(slots: usize, area: isize, bucket: usize, header: u64) -> usize {
+pub(super) unsafe fn prepare(slots: usize, end: usize, area: isize, bucket: usize, header: u64) -> usize {
     let slot: usize;
     // SAFETY: the module's premises. Offsets are those of `Header`.
     unsafe {
         section!(
             "xor {t:e}, {t:e}";
+            "cmp {t}, {end}",
+            "jae 6b",
             "cmp qword ptr [{t} + {bucket}*8], 0",
             "jne 6b",
             "mov qword ptr [{t} + {bucket}*8], {header}",;
             t = out(reg) slot,
+            end = in(reg) end,
             header = in(reg) header,
             slots = in(reg) slots,
             area = in(reg) area,

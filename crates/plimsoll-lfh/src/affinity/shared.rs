@@ -42,17 +42,11 @@ impl SlotSet {
 
 #[cfg(test)]
 mod tests {
-    use core::sync::atomic::{AtomicU32, AtomicUsize};
-
     use super::*;
 
     #[test]
     fn shared_slots_are_last_in_first_out_and_bounded() {
-        let set = SlotSet {
-            sections: AtomicUsize::new(0),
-            slots: AtomicUsize::new(0),
-            count: AtomicU32::new(0),
-        };
+        let set = SlotSet::unstarted();
         assert!(set.start());
         let bucket = Bucket::new(8).unwrap();
         let most = super::super::most_pointers(bucket) as usize;

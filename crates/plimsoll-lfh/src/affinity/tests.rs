@@ -1,10 +1,12 @@
 //! Slots keep the pointers that threads put into them, while other slots are stopped and emptied.
 #![allow(unsafe_code)]
 
-use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use std::sync::Mutex;
 use std::vec::Vec;
+
+use plimsoll_os::Advice;
 
 use super::*;
 use crate::bucket::BUCKETS;
@@ -14,11 +16,7 @@ use plimsoll_testkit::rseq;
 use plimsoll_testkit::this_program;
 
 fn started() -> SlotSet {
-    let set = SlotSet {
-        sections: AtomicUsize::new(0),
-        slots: AtomicUsize::new(0),
-        count: AtomicU32::new(0),
-    };
+    let set = SlotSet::unstarted();
     assert_eq!((set.count(), set.uses_sections()), (0, false));
     // As the process's first call does.
     settings::read();
@@ -59,6 +57,39 @@ fn an_unused_slot_neither_pops_nor_pushes() {
         assert!(!push(&set, bucket, token(1)));
         assert_eq!(set.pop_batch(bucket, &mut [token(0); 4]), 0);
         assert_eq!(set.push_batch(bucket, &[token(1); 4]), 0);
+    }
+    // SAFETY: no other thread knows the set.
+    unsafe { set.end() };
+}
+
+/// A process that was restored on a machine with more processors (CRIU) had threads whose ids lead past the slots: into
+/// memory of others.
+#[test]
+fn ids_past_the_slots_get_slots() {
+    let set = SlotSet::unstarted();
+    settings::read();
+    // Each id is past the slots.
+    assert!(set.start_for(Some(0)));
+    if set.uses_sections() {
+        assert_eq!(set.count(), SHARED);
+        let bucket = bucket(9);
+        assert!(pop(&set, bucket).is_null());
+        assert!(!push(&set, bucket, token(1)));
+        assert_eq!(set.pop_batch(bucket, &mut [token(0); 4]), 0);
+        assert_eq!(set.push_batch(bucket, &[token(1); 4]), 0);
+        assert_eq!(set.prepare(bucket), None);
+        assert!(set.mine() >= SHARED && set.count() > SHARED, "it has slots now");
+        while !push(&set, bucket, token(1)) {
+            set.prepare(bucket);
+        }
+        // The thread may run elsewhere by now.
+        let filled: u16 = (0..set.count())
+            .map(|slot| set.header(slot, bucket).filled())
+            .sum();
+        assert_eq!(filled, 1);
+        set.unmap_rest();
+        assert!(set.mine() < set.count());
+        assert!(!set.contains(set.slots.load(Ordering::Relaxed), set.count() * SLOT + 1));
     }
     // SAFETY: no other thread knows the set.
     unsafe { set.end() };

@@ -3,13 +3,15 @@
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use plimsoll_os::{Advice, Errno, address_space, futex_wait, futex_wake, page_size, random_word};
+use plimsoll_os::address_space::{self, Access};
+use plimsoll_os::{Advice, Errno, futex_wait, futex_wake, page_size, random_word};
 
 use super::directory::{Directory, LAYOUT, MAGIC};
 use super::{
-    FIRST_UNIT, HELPER_END, HELPER_STACK, RECORDS, SEGMENT, SEGMENTS, TABLE_STEP, UNIT_TABLE, WINDOW, window,
+    BUCKET_TABLE, FIRST_UNIT, HELPER_END, HELPER_STACK, RECORDS, SEGMENT, SEGMENTS, TABLE_STEP, UNIT_TABLE,
+    UNITS, WINDOW, window,
 };
-use crate::set_once::SET_ONCE;
+use crate::set_once::{NO_WINDOW, SET_ONCE};
 use crate::settings;
 use crate::unit::UNIT;
 
@@ -51,7 +53,7 @@ fn prepare_slowly(make_first: fn() -> bool) -> bool {
 
 /// Finds the window's address and makes the directory, unless an earlier call did and failed later.
 fn make() -> bool {
-    if window() != 0 {
+    if window() != NO_WINDOW {
         return true;
     }
     let limited = address_space::limit().is_some();
@@ -106,16 +108,17 @@ struct Place {
 fn open_head(place: &Place) -> bool {
     let only = place.reserved.is_none();
     let pieces = [
-        (0, TABLE_STEP),
-        (HELPER_END - HELPER_STACK, HELPER_END),
-        (SEGMENTS, RECORDS),
+        (0, TABLE_STEP, Access::Write),
+        (HELPER_END - HELPER_STACK, HELPER_END, Access::Write),
+        (SEGMENTS, RECORDS, Access::Write),
+        (BUCKET_TABLE, BUCKET_TABLE + UNITS, Access::Read),
     ]
-    .map(|(from, to)| (place.start + from, to - from));
+    .map(|(from, to, access)| (place.start + from, to - from, access));
     // Of addresses alone the first piece is mapped already.
     let mut mapped = usize::from(only);
-    for (start, length) in &pieces[mapped..] {
+    for (start, length, access) in &pieces[mapped..] {
         // SAFETY: the range of `reserve` or `find_addresses` belongs to the one thread that makes the window.
-        if unsafe { open(*start, *length, only) }.is_err() {
+        if unsafe { open_for(*start, *length, only, *access) }.is_err() {
             break;
         }
         mapped += 1;
@@ -123,13 +126,15 @@ fn open_head(place: &Place) -> bool {
     if mapped == pieces.len() {
         return true;
     }
-    let mine = match &place.reserved {
-        Some(all) => core::slice::from_ref(all),
-        None => &pieces[..mapped],
-    };
-    for (start, length) in mine {
+    let unmap = |start: usize, length: usize| {
         // SAFETY: as above; no other thread knows the window.
-        let _ = unsafe { address_space::unmap(*start, *length) };
+        let _ = unsafe { address_space::unmap(start, length) };
+    };
+    match place.reserved {
+        Some((start, length)) => unmap(start, length),
+        None => pieces[..mapped]
+            .iter()
+            .for_each(|(start, length, _)| unmap(*start, *length)),
     }
     false
 }
@@ -168,11 +173,20 @@ fn find_addresses() -> Option<Place> {
 /// # Safety
 /// The range is of the window, and not in use yet.
 pub(super) unsafe fn open(start: usize, length: usize, addresses_only: bool) -> Result<(), Errno> {
+    // SAFETY: the caller's premise.
+    unsafe { open_for(start, length, addresses_only, Access::Write) }
+}
+
+/// As [`open`], for reads alone or for writes too.
+///
+/// # Safety
+/// As for [`open`].
+unsafe fn open_for(start: usize, length: usize, addresses_only: bool, access: Access) -> Result<(), Errno> {
     if addresses_only {
-        return map_piece(start, length);
+        return map_for(start, length, access);
     }
     // SAFETY: the caller's premise; the window is mapped.
-    unsafe { address_space::make_accessible(start, length) }
+    unsafe { address_space::set_access(start, length, access) }
 }
 
 /// Maps an unused range of the window like the window: with base pages.
@@ -180,7 +194,11 @@ pub(super) unsafe fn open(start: usize, length: usize, addresses_only: bool) -> 
 /// # Errors
 /// [`Errno::EXIST`] if other mappings use some of the addresses; otherwise there is no memory.
 pub(crate) fn map_piece(start: usize, length: usize) -> Result<(), Errno> {
-    address_space::map_unused(start, length)?;
+    map_for(start, length, Access::Write)
+}
+
+fn map_for(start: usize, length: usize, access: Access) -> Result<(), Errno> {
+    address_space::map_unused(start, length, access)?;
     leave_huge_pages_to_others(start, length);
     Ok(())
 }

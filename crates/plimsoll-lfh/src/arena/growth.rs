@@ -2,17 +2,21 @@
 #![allow(unsafe_code)]
 
 use core::ops::Range;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::ptr;
+use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
-use plimsoll_os::{Advice, Errno, address_space};
+use plimsoll_os::address_space::{self, Access};
+use plimsoll_os::{Advice, Errno};
 
 use super::begin::open;
 use super::directory::Segment;
 use super::{
-    BLOCK_TABLE, BUCKET_OF_UNIT, FIRST_UNIT, RECORD, RECORDS, SEGMENT, SEGMENT_UNITS, TABLE_STEP, UNIT_TABLE,
-    UNITS, WINDOW, address_of, align_up, belongs, directory, end, record_address, segment_of, unit, window,
+    BLOCK_TABLE, BUCKET_TABLE, FIRST_UNIT, RECORD, RECORDS, SEGMENT, SEGMENT_UNITS, TABLE_STEP, UNIT_TABLE,
+    UNITS, WINDOW, address_of, align_up, belongs, bucket_of_unit, directory, end, record_address, segment_of,
+    unit, window,
 };
 use crate::bucket::SMALLEST_BLOCK;
+use crate::guards;
 use crate::lock::Lock;
 use crate::pages;
 use crate::unit::{UNIT, Unit, UnitIndex};
@@ -20,6 +24,7 @@ use crate::unit::{UNIT, Unit, UnitIndex};
 /// Guards the growth of the window. Last in the order of locks.
 static GROWTH: Lock<Growth> = Lock::new(Growth {
     table_end: UNIT_TABLE + FIRST_UNIT as usize * size_of::<Unit>(),
+    bucket_table_end: BUCKET_TABLE + FIRST_UNIT as usize / TABLE_STEP * TABLE_STEP,
     has_block_table: false,
     block_table_end: BLOCK_TABLE + FIRST_UNIT as usize * BLOCK_BYTES,
 });
@@ -28,10 +33,21 @@ static GROWTH: Lock<Growth> = Lock::new(Growth {
 struct Growth {
     /// Bytes of the unit table that are accessible, counted from the window's start.
     table_end: usize,
+    /// Bytes of the bucket table that are writable, counted from the window's start.
+    bucket_table_end: usize,
     /// Whether a heap is or was hardened.
     has_block_table: bool,
     /// Bytes of the table of blocks that are accessible, counted from the window's start.
     block_table_end: usize,
+}
+
+/// Set by [`set_on_limit`]; null before.
+static ON_LIMIT: AtomicPtr<fn()> = AtomicPtr::new(ptr::null_mut());
+
+/// Sets a function that unmaps what heaps reserved outside of the window, for a process whose address space becomes
+/// limited. A thread that holds locks calls it: it waits for none.
+pub(crate) fn set_on_limit(function: &'static fn()) {
+    ON_LIMIT.store(ptr::from_ref(function).cast_mut(), Ordering::Release);
 }
 
 /// Bytes of the table of blocks for each unit.
@@ -125,7 +141,10 @@ fn segments(first: UnitIndex, end: UnitIndex) -> impl Iterator<Item = UnitIndex>
 fn forget(first: UnitIndex, last: UnitIndex, owner: u16) {
     for segment in segments(first, last) {
         for at in segment..segment + SEGMENT_UNITS {
-            BUCKET_OF_UNIT[at as usize].store(0, Ordering::Relaxed);
+            bucket_of_unit(at).store(0, Ordering::Relaxed);
+            if unit(at).guarded.load(Ordering::Relaxed) != 0 {
+                guards::forget();
+            }
             unit(at).clear();
         }
         segment_of(segment).heap.store(owner, Ordering::Release);
@@ -139,7 +158,7 @@ unsafe fn disown_range(first: UnitIndex, last: UnitIndex, hardened: bool) {
     forget(first, last, 0);
     let (start, length) = (address_of(first), (last - first) as usize * UNIT);
     // SAFETY: the caller's premise; the range was accessible before.
-    let accessible = !hardened || unsafe { address_space::make_accessible(start, length) }.is_ok();
+    let accessible = !hardened || unsafe { address_space::set_access(start, length, Access::Write) }.is_ok();
     if accessible {
         // Reuse of segments relies on zeroes.
         // SAFETY: the caller's premise; the range is accessible.
@@ -344,11 +363,19 @@ impl Growth {
         let end = directory.end.load(Ordering::Relaxed) as usize * UNIT;
         let records = RECORDS + directory.heaps.load(Ordering::Relaxed) as usize * RECORD;
         directory.addresses_only.store(1, Ordering::Relaxed);
+        // SAFETY: `set_on_limit` stores references to statics alone.
+        if let Some(on_limit) = unsafe { ON_LIMIT.load(Ordering::Acquire).as_ref() } {
+            on_limit();
+        }
         for (from, to) in [
             (end, WINDOW),
             (self.table_end, BLOCK_TABLE + FIRST_UNIT as usize * BLOCK_BYTES),
             (self.block_table_end, FIRST_UNIT as usize * UNIT),
-            (records, UNIT_TABLE + FIRST_UNIT as usize * size_of::<Unit>()),
+            (records, BUCKET_TABLE),
+            (
+                BUCKET_TABLE + UNITS,
+                UNIT_TABLE + FIRST_UNIT as usize * size_of::<Unit>(),
+            ),
         ] {
             // SAFETY: no page of the range was ever accessible, so no thread uses it.
             let _ = unsafe { address_space::unmap(window() + from, to - from) };
@@ -359,7 +386,9 @@ impl Growth {
     /// Makes the tables accessible up to unit `last`.
     fn describe(&mut self, last: UnitIndex, only: bool) -> bool {
         let last = last as usize;
-        lengthen(&mut self.table_end, UNIT_TABLE + last * size_of::<Unit>(), only)
+        // The bucket table is mapped as a whole, also where the window is only addresses.
+        lengthen(&mut self.bucket_table_end, BUCKET_TABLE + last, false)
+            && lengthen(&mut self.table_end, UNIT_TABLE + last * size_of::<Unit>(), only)
             && (!self.has_block_table
                 || lengthen(&mut self.block_table_end, BLOCK_TABLE + last * BLOCK_BYTES, only))
     }
@@ -448,13 +477,13 @@ mod tests {
         let all = grown.first..grown.first + grown.units;
         for at in all.clone() {
             unit(at).kind.store(UnitKind::Standard as u8, Ordering::Relaxed);
-            BUCKET_OF_UNIT[at as usize].store(1, Ordering::Relaxed);
+            bucket_of_unit(at).store(1, Ordering::Relaxed);
         }
         let held = GROWTH.lock();
         forget(all.start, all.end, 0);
         for at in all.clone() {
             assert_eq!(unit(at).kind(), UnitKind::Nothing);
-            assert_eq!(BUCKET_OF_UNIT[at as usize].load(Ordering::Relaxed), 0);
+            assert_eq!(bucket_of_unit(at).load(Ordering::Relaxed), 0);
             assert!(belongs(at, 0));
         }
         // Nothing was written there: others may have it.

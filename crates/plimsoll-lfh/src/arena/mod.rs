@@ -3,7 +3,11 @@
 //! ```text
 //! window  0        64 KiB    256 KiB   1 MiB   64 MiB       1088 MiB        17472 MiB           256 GiB
 //!         Directory | (helper) | segments | heaps | unit table | block table | segments of units ... |
+//!                                                 bucket table
 //! ```
+//!
+//! No unit lies in front of the first segment, so the unit table describes none there: the bucket table is in that part
+//! of it.
 //!
 //! The first call reserves the window; its pages become accessible as they are needed. If the address space itself is
 //! limited (`ulimit -v`), the window is only addresses: the heap maps pieces there one by one, past other mappings.
@@ -23,10 +27,10 @@ pub(crate) use self::begin::{is_ready, map_piece, prepare};
 pub use self::directory::{Directory, LAYOUT, MAGIC, Segment};
 pub(crate) use self::growth::{
     disown, free_after_fork, grow, has_block_table, has_huge_pages, hold, leave_huge_pages, lose,
-    open_block_table, open_record, release, use_base_pages, use_huge_pages,
+    open_block_table, open_record, release, set_on_limit, use_base_pages, use_huge_pages,
 };
 use crate::bucket::SMALLEST_BLOCK;
-use crate::set_once::SET_ONCE;
+use crate::set_once::{NO_WINDOW, SET_ONCE};
 use crate::unit::{UNIT, Unit, UnitIndex, UnitKind};
 
 /// Bytes of the window.
@@ -56,6 +60,10 @@ const RECORDS: usize = 1 << 20;
 const UNIT_TABLE: usize = 64 << 20;
 /// Where the table of hardened heaps' blocks starts: a byte for each [`SMALLEST_BLOCK`] bytes of the window.
 pub(crate) const BLOCK_TABLE: usize = UNIT_TABLE + UNITS * size_of::<Unit>();
+/// Where the bucket table starts, a byte for each unit of the window: the bucket's number of each unit of a subsegment,
+/// of any heap; 0 for every other unit. All that `free` needs. It is readable from the first call on for every unit, and
+/// becomes writable with the descriptions of units: memory that a process may write is charged to it, used or not.
+const BUCKET_TABLE: usize = UNIT_TABLE;
 /// The first unit that a heap may have.
 pub const FIRST_UNIT: UnitIndex = ((BLOCK_TABLE + WINDOW / SMALLEST_BLOCK) / UNIT) as UnitIndex;
 /// The tables become accessible in steps of this many bytes.
@@ -64,12 +72,10 @@ const TABLE_STEP: usize = 64 << 10;
 const _: () = assert!(RECORDS + HEAPS as usize * RECORD <= UNIT_TABLE);
 const _: () = assert!(SEGMENTS + WINDOW / SEGMENT * size_of::<Segment>() <= RECORDS);
 const _: () = assert!((FIRST_UNIT as usize * UNIT).is_multiple_of(SEGMENT));
+const _: () = assert!(BUCKET_TABLE + UNITS <= UNIT_TABLE + FIRST_UNIT as usize * size_of::<Unit>());
 const _: () = assert!(size_of::<Directory>() <= 4096);
 
-/// The bucket's number of each unit of a subsegment, of any heap; 0 for every other unit. All that `free` needs.
-pub(crate) static BUCKET_OF_UNIT: [AtomicU8; UNITS] = [const { AtomicU8::new(0) }; UNITS];
-
-/// Address of the window; 0 before the first call.
+/// Address of the window; [`NO_WINDOW`] before the first call.
 #[inline(always)]
 pub(crate) fn window() -> usize {
     SET_ONCE.window.load(Ordering::Relaxed)
@@ -80,6 +86,24 @@ pub(crate) fn window() -> usize {
 pub(crate) fn unit_of(address: usize) -> Option<UnitIndex> {
     let offset = address.wrapping_sub(window());
     (offset < WINDOW).then_some((offset / UNIT) as UnitIndex)
+}
+
+/// The byte of the bucket table for a unit. Units of no segment have a byte that is 0 and read-only.
+#[inline(always)]
+pub(crate) fn bucket_of_unit(unit: UnitIndex) -> &'static AtomicU8 {
+    debug_assert!((unit as usize) < UNITS);
+    // SAFETY: the unit is in the window.
+    unsafe { bucket_of_unit_in(window(), unit as usize) }
+}
+
+/// The same for a caller that knows the window's address.
+///
+/// # Safety
+/// `window` is the window's address, and `unit` is below [`UNITS`].
+#[inline(always)]
+pub(crate) unsafe fn bucket_of_unit_in(window: usize, unit: usize) -> &'static AtomicU8 {
+    // SAFETY: the table is readable for every unit of the window, and stays so; it is made of atomics.
+    unsafe { &*((window + BUCKET_TABLE) as *const AtomicU8).add(unit) }
 }
 
 /// The unit of an address of the window.
@@ -136,7 +160,7 @@ pub(crate) fn end() -> UnitIndex {
 /// The head of the window, which [`prepare`] made.
 #[inline(always)]
 pub(crate) fn directory() -> &'static Directory {
-    debug_assert_ne!(window(), 0);
+    debug_assert_ne!(window(), NO_WINDOW);
     // SAFETY: the window starts with it, and it is made of atomics.
     unsafe { &*(window() as *const Directory) }
 }
@@ -149,10 +173,7 @@ pub(crate) fn may_be_inaccessible(address: usize) -> bool {
 /// Whether a range of the window can be read: of the directory, the segments' table, the records of heaps, the
 /// descriptions of units, the table of blocks, or units.
 pub(crate) fn is_readable(start: usize, length: usize) -> bool {
-    let Some(from) = start
-        .checked_sub(window())
-        .filter(|from| *from < WINDOW && window() != 0)
-    else {
+    let Some(from) = start.checked_sub(window()).filter(|from| *from < WINDOW) else {
         return false;
     };
     let Some(to) = from.checked_add(length).filter(|to| *to <= end() as usize * UNIT) else {
@@ -166,7 +187,10 @@ pub(crate) fn is_readable(start: usize, length: usize) -> bool {
     let readable = [
         (0, size_of::<Directory>()),
         (SEGMENTS, RECORDS + heaps * RECORD),
-        (UNIT_TABLE, UNIT_TABLE + end() as usize * size_of::<Unit>()),
+        (
+            UNIT_TABLE + FIRST_UNIT as usize * size_of::<Unit>(),
+            UNIT_TABLE + end() as usize * size_of::<Unit>(),
+        ),
         (
             BLOCK_TABLE + FIRST_UNIT as usize * UNIT / SMALLEST_BLOCK,
             BLOCK_TABLE + block_table_end,

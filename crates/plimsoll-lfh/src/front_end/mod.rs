@@ -22,7 +22,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 pub(crate) use self::bucket_lists::BucketLists;
 pub(crate) use self::flush::Idle;
 use crate::affinity::{MOST_POINTERS, Sections, SlotSet, most_pointers};
-use crate::arena::{self, BUCKET_OF_UNIT, PROCESS, WINDOW};
+use crate::arena::{self, PROCESS, WINDOW};
 use crate::backend::Backend;
 use crate::bucket::{BUCKETS, Bucket};
 use crate::integrity::{self, Damage};
@@ -342,19 +342,20 @@ pub(crate) unsafe fn free_fast(sections: Sections, block: *mut u8) -> Freed {
 /// bucket does.
 fn any_bucket_at(block: *mut u8) -> Option<Bucket> {
     let unit = arena::unit_of(block as usize)?;
-    let bucket = subsegment::bucket_of(BUCKET_OF_UNIT[unit as usize].load(Ordering::Relaxed))?;
+    let bucket = subsegment::bucket_of(arena::bucket_of_unit(unit).load(Ordering::Relaxed))?;
     subsegment::starts_block(bucket.number(), block as usize).then_some(bucket)
 }
 
 /// The bucket of the block that starts there; none if no block of a bucket does that fast paths know.
 #[inline(always)]
 fn bucket_at(block: *mut u8) -> Option<Bucket> {
-    let offset = (block as usize).wrapping_sub(arena::window());
+    let window = arena::window();
+    let offset = (block as usize).wrapping_sub(window);
     if offset >= WINDOW {
         return None;
     }
-    // SAFETY: the table has every unit of the window.
-    let number = unsafe { BUCKET_OF_UNIT.get_unchecked(offset / UNIT) }.load(Ordering::Relaxed);
+    // SAFETY: an address in the window is of a unit of it.
+    let number = unsafe { arena::bucket_of_unit_in(window, offset / UNIT) }.load(Ordering::Relaxed);
     if !subsegment::starts_block(number, block as usize) {
         return None;
     }

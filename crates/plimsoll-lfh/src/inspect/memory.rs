@@ -18,6 +18,10 @@ pub trait Memory {
     /// # Errors
     /// [`MemoryError`] if a part of them cannot be read; the contents of `into` mean nothing then.
     fn read(&self, address: usize, into: &mut [u8]) -> Result<(), MemoryError>;
+
+    /// Drops copies of bytes, if the source keeps any: later reads return the bytes as they are then. A walk calls it
+    /// before it looks at something again.
+    fn refresh(&self) {}
 }
 
 /// Why bytes could not be read.

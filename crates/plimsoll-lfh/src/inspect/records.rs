@@ -198,7 +198,8 @@ impl Bytes<'_> {
     /// Where the slots are, if there are any and as many as there can be, and whether sections serve them.
     fn slots(&self, at: usize) -> (Option<Slots>, bool) {
         let address = self.usize(at + offset_of!(SlotSet, slots));
-        let count = self.u32(at + offset_of!(SlotSet, count));
+        // The low half; processors with the other order of bytes have no such heap.
+        let count = self.u32(at + offset_of!(SlotSet, counts));
         let restartable = self.usize(at + offset_of!(SlotSet, sections)) != 0;
         let sound = address != 0 && address.is_multiple_of(8) && (1..=MOST_SLOTS).contains(&count);
         (sound.then_some(Slots { address, count }), restartable)

@@ -2,13 +2,15 @@
 
 use core::mem::offset_of;
 
+use plimsoll_os::MOST_PROCESSORS;
+
 use super::memory::{Memory, MemoryError};
 use crate::affinity::{LOCK, MOST_POINTERS, QUARANTINE_HEADER, SHARED, SLOT, STEP};
 use crate::bucket::Bucket;
 use crate::lock::Lock;
 
 /// The most slots that a heap can have: as many as kernels know processors, and the shared ones.
-pub(super) const MOST_SLOTS: u32 = 8192 + SHARED as u32;
+pub(super) const MOST_SLOTS: u32 = (MOST_PROCESSORS + SHARED) as u32;
 
 /// Where the slots of a heap are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

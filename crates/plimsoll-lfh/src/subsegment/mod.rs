@@ -11,14 +11,14 @@ mod purgeable;
 use core::sync::atomic::Ordering;
 
 pub(crate) use self::absent::{Absent, PAGE};
-use crate::arena::{self, BUCKET_OF_UNIT};
+use crate::arena;
 use crate::block_table::{self, HIDDEN};
 use crate::bucket::{BUCKETS, Bucket};
 use crate::integrity::{self, Damage};
 use crate::remote_free::SubsegmentState;
 use crate::unit::{UNIT, Unit, UnitIndex};
 
-/// Added to the bucket's number in [`BUCKET_OF_UNIT`] while pages of the subsegment are absent: no fast path knows such
+/// Added to the bucket's number in the bucket table while pages of the subsegment are absent: no fast path knows such
 /// a bucket, so every free looks whether the block is absent, and thus free already.
 const SPARSE: u8 = BUCKETS as u8;
 
@@ -37,7 +37,7 @@ struct Geometry {
     reciprocal: u32,
 }
 
-/// By the number of [`BUCKET_OF_UNIT`]. Nothing starts at a block of bucket 0, nor of one that is sparse or hidden.
+/// By the number of the bucket table. Nothing starts at a block of bucket 0, nor of one that is sparse or hidden.
 static GEOMETRY: [Geometry; 256] = {
     let mut table = [Geometry {
         mask: 0,
@@ -86,7 +86,7 @@ static COUNTS: [Counts; BUCKETS + 1] = {
     table
 };
 
-/// The bucket that a number of [`BUCKET_OF_UNIT`] means; none for 0 and for those of hardened heaps.
+/// The bucket that a number of the bucket table means; none for 0 and for those of hardened heaps.
 pub(crate) fn bucket_of(number: u8) -> Option<Bucket> {
     Bucket::new(number).or_else(|| Bucket::new(number.checked_sub(SPARSE)?))
 }
@@ -106,13 +106,21 @@ pub(crate) const fn capacity(bucket: Bucket) -> u16 {
     (units(bucket) as usize * UNIT / bucket.size()) as u16
 }
 
-/// Whether a block of the bucket of that number of [`BUCKET_OF_UNIT`] may start at an address of one of its
+/// Whether a block of the bucket of that number of the bucket table may start at an address of one of its
 /// subsegments. Never for numbers that fast paths do not know.
 #[inline(always)]
 pub(crate) fn starts_block(number: u8, address: usize) -> bool {
     let geometry = GEOMETRY[number as usize];
     let offset = address as u32 & geometry.mask;
     offset.wrapping_mul(geometry.reciprocal) < geometry.reciprocal
+}
+
+/// Whether the block that starts at an address of a subsegment of the bucket is absent. Reads the description only if
+/// pages of the subsegment are.
+pub(crate) fn is_absent(block: usize, bucket: Bucket) -> bool {
+    let number = arena::bucket_of_unit(arena::unit_within(block)).load(Ordering::Relaxed);
+    let subsegment = Subsegment::containing(block, bucket);
+    number != bucket.number() && subsegment.absent().has(subsegment.number(block as *mut u8))
 }
 
 /// A subsegment.
@@ -180,10 +188,10 @@ impl Subsegment {
         unit.remote.start();
     }
 
-    /// Writes its number into [`BUCKET_OF_UNIT`].
+    /// Writes its number into the bucket table.
     fn set_number(&self, number: u8) {
         for at in 0..units(self.bucket) {
-            BUCKET_OF_UNIT[(self.first + at) as usize].store(number, Ordering::Release);
+            arena::bucket_of_unit(self.first + at).store(number, Ordering::Release);
         }
     }
 
@@ -309,7 +317,7 @@ impl Subsegment {
                 "block {number} is absent"
             );
         }
-        let known = bucket_of(BUCKET_OF_UNIT[self.first as usize].load(Ordering::Relaxed));
+        let known = bucket_of(arena::bucket_of_unit(self.first).load(Ordering::Relaxed));
         assert_eq!(known, Some(self.bucket));
         for (head, count) in lists {
             let mut next = head;
@@ -319,7 +327,7 @@ impl Subsegment {
                 let block = self.block(next - 1);
                 // SAFETY: a block of this subsegment that is free.
                 unsafe {
-                    assert!(integrity::is_tagged(block));
+                    assert!(integrity::has_tag(block));
                     next = integrity::read_link(block).expect("a link").next;
                 }
             }

@@ -8,7 +8,7 @@ use core::sync::atomic::Ordering;
 
 use super::absent::{self, Absent, PAGE};
 use super::{COUNTS, SPARSE, Subsegment, capacity};
-use crate::arena::BUCKET_OF_UNIT;
+use crate::arena;
 use crate::block_table::HIDDEN;
 use crate::bucket::{Bucket, SMALLEST_BLOCK};
 use crate::integrity::{self, Damage, Link};
@@ -67,7 +67,7 @@ impl Subsegment {
     /// Notes which pages are absent.
     pub(super) fn set_absent(&self, pages: u32) {
         let before = self.unit().absent.swap(pages, Ordering::Relaxed);
-        let number = BUCKET_OF_UNIT[self.first as usize].load(Ordering::Relaxed);
+        let number = arena::bucket_of_unit(self.first).load(Ordering::Relaxed);
         // Hardened heaps know which blocks are free.
         if (before == 0) != (pages == 0) && number & HIDDEN == 0 {
             self.set_number(match pages {

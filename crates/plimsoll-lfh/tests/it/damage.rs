@@ -17,6 +17,7 @@ use plimsoll_testkit::{again, role};
 const LARGE: [usize; 2] = [40_000, 1 << 20];
 
 const NO_BLOCK: &str = "it is already free";
+const FREED: &str = "use after free of a block: it was freed before";
 const OTHER_HEAP: &str = "it belongs to another heap";
 const WRITTEN: &str = "it was written after it was freed";
 const HEADER: &str = "damaged header of a block";
@@ -25,7 +26,7 @@ const DESCRIPTION: &str = "damaged description of a block";
 /// The mistake, the front end of the process's heap, and the message.
 type Case = (&'static str, fn(), &'static str, &'static str);
 
-const CASES: [Case; 17] = [
+const CASES: [Case; 21] = [
     ("a large block freed twice", freed_twice, "lfh", NO_BLOCK),
     ("the same without slots", freed_twice, "standard", NO_BLOCK),
     ("a long block freed twice", long_freed_twice, "lfh", NO_BLOCK),
@@ -40,6 +41,30 @@ const CASES: [Case; 17] = [
         freed_after_trim,
         "lfh",
         NO_BLOCK,
+    ),
+    (
+        "a large block resized after its free",
+        || resized_after_free(40_000, 60_000),
+        "lfh",
+        FREED,
+    ),
+    (
+        "a long block resized after its free",
+        || resized_after_free(1 << 20, 2 << 20),
+        "lfh",
+        FREED,
+    ),
+    (
+        "a block of Standard resized after its free",
+        || resized_after_free(100, 90),
+        "standard",
+        FREED,
+    ),
+    (
+        "the size of a block of Standard after its free",
+        sized_after_free,
+        "standard",
+        FREED,
     ),
     (
         "a large block freed to another heap",
@@ -171,6 +196,24 @@ fn freed_after_trim() {
         free(block);
         Heap::process().trim();
         free(block);
+    }
+}
+
+fn resized_after_free(size: usize, to: usize) {
+    let block = Heap::process().allocate(size);
+    // SAFETY: the mistake of this test.
+    unsafe {
+        free(block);
+        Heap::process().reallocate(block, to);
+    }
+}
+
+fn sized_after_free() {
+    let block = Heap::process().allocate(100);
+    // SAFETY: the mistake of this test.
+    unsafe {
+        free(block);
+        Heap::process().usable_size(block);
     }
 }
 

@@ -10,7 +10,7 @@ use plimsoll_testkit::{again, role};
 /// The name of a mistake, the function that makes it, and the message.
 type Mistake = (&'static str, fn(), &'static str);
 
-const MISTAKES: [Mistake; 5] = [
+const MISTAKES: [Mistake; 10] = [
     (
         "double free",
         double_free,
@@ -27,8 +27,23 @@ const MISTAKES: [Mistake; 5] = [
         "invalid free of a block: this heap never returned it",
     ),
     ("use after free", use_after_free, WRITTEN),
+    ("resize after free", || resize_after_free(48, 60), USED),
+    (
+        "resize after free to another size",
+        || resize_after_free(48, 1000),
+        USED,
+    ),
+    ("resize after free in an absent page", resize_after_purge, USED),
+    ("size after free", size_after_free, USED),
+    (
+        "resize of an inner address",
+        resize_inner,
+        "invalid free in a block of 48 bytes (bucket 3)",
+    ),
     ("overrun", overrun, WRITTEN),
 ];
+
+const USED: &str = "use after free of a block of 48 bytes (bucket 3): it was freed before";
 
 const WRITTEN: &str = "damage to the free memory of a block of 48 bytes (bucket 3): it was written after it was freed, or \
                        overrun from the block before it";
@@ -100,6 +115,44 @@ fn use_after_free() {
         freed.write_bytes(1, 48);
     }
     block();
+}
+
+fn resize_after_free(size: usize, to: usize) {
+    let freed = Heap::process().allocate(size);
+    // SAFETY: the mistake of this test.
+    unsafe {
+        free(freed);
+        Heap::process().reallocate(freed, to);
+    }
+}
+
+fn size_after_free() {
+    let freed = block();
+    // SAFETY: the mistake of this test.
+    unsafe {
+        free(freed);
+        Heap::process().usable_size(freed);
+    }
+}
+
+fn resize_inner() {
+    // SAFETY: the mistake of this test.
+    unsafe { Heap::process().reallocate(block().add(16), 100) };
+}
+
+/// The page of the block has returned to the kernel, and the block has no tag.
+fn resize_after_purge() {
+    let blocks: Vec<_> = (0..4000).map(|_| block()).collect();
+    let (kept, freed) = blocks.split_at(1);
+    // SAFETY: the mistake of this test.
+    unsafe {
+        freed.iter().for_each(|block| free(*block));
+        Heap::process().trim();
+        // The subsegment of the block that is kept.
+        let near = |block: &&*mut u8| block.addr() / 16384 == kept[0].addr() / 16384;
+        let last = freed.iter().filter(near).max().expect("it has neighbours");
+        Heap::process().reallocate(*last, 60);
+    }
 }
 
 fn overrun() {

@@ -20,6 +20,8 @@ static LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libplimsoll_ma
 
 const NAME: &str = "libplimsoll_malloc.so";
 
+const ROOT: u32 = 0;
+
 /// There is no folder for the library.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -66,27 +68,40 @@ fn list(refused: &[(PathBuf, Refusal)]) -> String {
 }
 
 /// Unpacks the library unless it exists, and returns its path: in the user's cache (`$XDG_CACHE_HOME/plimsoll` or
-/// `~/.cache/plimsoll`) or, if that is unusable, in a private folder in `$TMPDIR`.
+/// `~/.cache/plimsoll`) or, if that is unusable, in a folder of the user's own in `$TMPDIR`. For root without
+/// `XDG_CACHE_HOME`, the system's cache (`/var/cache/plimsoll`) comes first: children of root's programs may be other
+/// users', and cannot read a library below root's home.
 ///
 /// # Errors
 /// [`LibraryError`] if both folders are unwritable or untrusted.
 pub fn unpack() -> Result<PathBuf, LibraryError> {
     let user = rustix::process::geteuid().as_raw();
-    unpack_into(&folders(|name| env::var_os(name), user), user)
+    // Not made where it is missing: its mode is the system's matter.
+    let system = Path::new("/var/cache");
+    let system = system.is_dir().then_some(system);
+    unpack_into(&folders(|name| env::var_os(name), user, system), user)
 }
 
 /// The candidate folders, in order of preference.
-fn folders(variable: impl Fn(&str) -> Option<OsString>, user: u32) -> Vec<PathBuf> {
+fn folders(
+    variable: impl Fn(&str) -> Option<OsString>,
+    user: u32,
+    system_cache: Option<&Path>,
+) -> Vec<PathBuf> {
     let absolute = |name: &str| {
         variable(name)
             .map(PathBuf::from)
             .filter(|path| path.is_absolute())
     };
-    let cache = absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")));
+    let home = || absolute("HOME").map(|home| home.join(".cache"));
+    let system = || system_cache.filter(|_| user == ROOT).map(Path::to_owned);
+    let caches = match absolute("XDG_CACHE_HOME") {
+        Some(cache) => [Some(cache), None],
+        None => [system(), home()],
+    };
+    let cached = caches.into_iter().flatten().map(|cache| cache.join("plimsoll"));
     let temporary = absolute("TMPDIR").unwrap_or_else(|| PathBuf::from("/tmp"));
-    let cached = cache.map(|cache| cache.join("plimsoll"));
     cached
-        .into_iter()
         .chain([temporary.join(format!("plimsoll-{user}"))])
         .collect()
 }
@@ -121,10 +136,12 @@ fn place(folder: &Path, user: u32) -> Result<PathBuf, Refusal> {
     trust_way(&there, user)?;
     make(&folder)?;
     trust(&folder, user)?;
+    share(&folder, user)?;
     // The whole path again: in a folder like /tmp another user may have created a missing part meanwhile.
     trust_way(folder.parent().unwrap_or(&folder), user)?;
     make(&own)?;
     trust(&own, user)?;
+    share(&own, user)?;
     let mounted =
         rustix::fs::statvfs(&own).map_err(|error| doing("look at its file system")(error.into()))?;
     if mounted.f_flag.contains(StatVfsMountFlags::NOEXEC) {
@@ -159,6 +176,17 @@ fn make(folder: &Path) -> Result<(), Refusal> {
         .mode(0o700)
         .create(folder)
         .map_err(doing("create the folder"))
+}
+
+/// Lets every user read a folder of root's that holds nothing but the library: a program that root starts may become
+/// another user, and the dynamic linker then loads the library into its children. Others still cannot write to it.
+fn share(folder: &Path, user: u32) -> Result<(), Refusal> {
+    const READABLE: u32 = 0o755;
+    if user != ROOT || fs::symlink_metadata(folder).is_ok_and(|found| found.mode() & 0o7777 == READABLE) {
+        return Ok(());
+    }
+    fs::set_permissions(folder, fs::Permissions::from_mode(READABLE))
+        .map_err(doing("let other users read the folder"))
 }
 
 fn doing(doing: &'static str) -> impl Fn(io::Error) -> Refusal {
@@ -254,7 +282,7 @@ mod tests {
                 let found = variables.iter().find(|(known, _)| *known == name);
                 found.map(|(_, value)| OsString::from(value))
             };
-            folders(variable, 7)
+            folders(variable, 7, Some(Path::new("/v")))
         };
         let paths = |paths: &[&str]| paths.iter().map(PathBuf::from).collect::<Vec<_>>();
         assert_eq!(
@@ -266,6 +294,21 @@ mod tests {
             paths(&["/h/.cache/plimsoll", "/tmp/plimsoll-7"])
         );
         assert_eq!(of(&[]), paths(&["/tmp/plimsoll-7"]));
+        let of_root = |variables: &'static [(&str, &str)]| {
+            let variable = |name: &str| {
+                let found = variables.iter().find(|(known, _)| *known == name);
+                found.map(|(_, value)| OsString::from(value))
+            };
+            folders(variable, ROOT, Some(Path::new("/v")))
+        };
+        assert_eq!(
+            of_root(&[("HOME", "/root")]),
+            paths(&["/v/plimsoll", "/root/.cache/plimsoll", "/tmp/plimsoll-0"])
+        );
+        assert_eq!(
+            of_root(&[("HOME", "/root"), ("XDG_CACHE_HOME", "/c")]),
+            paths(&["/c/plimsoll", "/tmp/plimsoll-0"])
+        );
     }
 
     #[test]
@@ -274,7 +317,10 @@ mod tests {
         let folder = place.path().join("cache/plimsoll");
         let library = unpack_into(std::slice::from_ref(&folder), user()).expect("it is unpacked");
         assert_eq!(fs::read(&library).expect("it is there"), LIBRARY);
-        assert_eq!((mode(&library), mode(&folder)), (0o555, 0o700));
+        // Others read what root unpacked, for their programs that root's start.
+        let readable = if user() == ROOT { 0o755 } else { 0o700 };
+        assert_eq!((mode(&library), mode(&folder)), (0o555, readable));
+        assert_eq!(mode(library.parent().expect("a folder")), readable);
         let inode = |path: &Path| fs::metadata(path).expect("it is there").ino();
         let first = inode(&library);
         unpack_into(std::slice::from_ref(&folder), user()).expect("it is there");

@@ -17,6 +17,7 @@ mod model;
 mod picture;
 mod program;
 mod report;
+mod snapshot;
 mod stat;
 mod text;
 

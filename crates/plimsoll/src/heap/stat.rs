@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use plimsoll_lfh::inspect::{HeapStatistics, MemoryError, OtherProcess, Space, SpaceError, validate};
+use plimsoll_lfh::inspect::{HeapStatistics, MemoryError, Space, SpaceError, validate};
 
 use super::error::HeapStatError;
 use super::find;
@@ -11,6 +11,7 @@ use super::model::{
     Cell, DamageReport, HEAP_SCHEMA, HeapSurvey, ProcessHeaps, UnreadHeaps, ValidationReport,
 };
 use super::report;
+use super::snapshot::Snapshot;
 use plimsoll_monitor::processes::{Depth, Process, list};
 
 /// A survey with the cells of its map.
@@ -95,7 +96,7 @@ fn read(pid: u32, name: &str, check: bool) -> Result<(ProcessHeaps, Vec<Cell>), 
         name: name.to_owned(),
     })?;
     let start = Instant::now();
-    let memory = OtherProcess::new(pid);
+    let memory = Snapshot::new(pid);
     let space = Space::open(&memory, address).map_err(|error| space_error(pid, name, error))?;
     let unreadable = |error| memory_error(pid, error);
     let mut counts: BTreeMap<u32, HeapStatistics> = BTreeMap::new();
@@ -142,7 +143,7 @@ fn read(pid: u32, name: &str, check: bool) -> Result<(ProcessHeaps, Vec<Cell>), 
     Ok((heaps, cells))
 }
 
-fn validation(space: &Space<'_, OtherProcess>) -> Result<ValidationReport, MemoryError> {
+fn validation(space: &Space<'_, Snapshot>) -> Result<ValidationReport, MemoryError> {
     let mut damage = Vec::new();
     let seen = validate(space, &mut |found| {
         damage.push(DamageReport {

@@ -2,6 +2,7 @@
  *
  * mistakes NAME SIZE
  */
+#include <malloc.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +12,8 @@
 static void *volatile sink;
 static void *(*volatile allocate)(size_t) = malloc;
 static void (*volatile give_back)(void *) = free;
+static void *(*volatile resize)(void *, size_t) = realloc;
+static size_t (*volatile measure)(void *) = malloc_usable_size;
 
 /* What a program does after its mistake: blocks of all sizes come and go, those of the size most of all. */
 static void go_on(size_t size)
@@ -92,6 +95,12 @@ int main(int count, char **words)
     } else if (strcmp(mistake, "write-after-free-deep") == 0) {
         give_back(block);
         write_at(block, size / 2, 1);
+    } else if (strcmp(mistake, "realloc-after-free") == 0) {
+        give_back(block);
+        sink = resize((void *)block, size + size / 16);
+    } else if (strcmp(mistake, "size-after-free") == 0) {
+        give_back(block);
+        size += measure(block) * 0;
     } else if (strcmp(mistake, "read-after-free") == 0) {
         give_back(block);
         for (size_t at = 0; at < size; at++)

@@ -2,6 +2,7 @@
 
 mod helper;
 mod launch;
+mod process;
 mod programs;
 mod redis;
 mod symbols;

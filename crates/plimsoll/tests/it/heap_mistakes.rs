@@ -98,6 +98,7 @@ const fn case(
 }
 
 const DOUBLE: Option<&str> = Some("double free");
+const USED: Option<&str> = Some("use after free");
 const NEVER_RETURNED: Option<&str> = Some("this heap never returned it");
 const NO_BLOCK: Option<&str> = Some("no block in use starts here");
 const OVERRUN: Option<&str> = Some("written past the end");
@@ -114,6 +115,8 @@ const CASES: &[Case] = &[
     case("free-stack", ALL, NEVER_RETURNED, NEVER_RETURNED),
     case("free-static", ALL, NEVER_RETURNED, NEVER_RETURNED),
     case("free-wild", ALL, NEVER_RETURNED, NEVER_RETURNED),
+    case("realloc-after-free", ALL, USED, USED),
+    case("size-after-free", ALL, USED, USED),
     case("overflow-1", ALL, None, OVERRUN),
     case("overflow-8", ALL, None, OVERRUN),
     case("overflow-16", ALL, None, OVERRUN),

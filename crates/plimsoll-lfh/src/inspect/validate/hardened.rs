@@ -8,7 +8,8 @@ use super::slots::{LOOKS_AT_A_BLOCK, while_it_lives};
 use crate::affinity::MOST_POINTERS;
 use crate::block_table::State;
 use crate::bucket::{Bucket, SMALLEST_BLOCK};
-use crate::hardened::{CANARY, GUARD};
+use crate::guards::GUARD;
+use crate::hardened::CANARY;
 use crate::inspect::hardened::{STATE, state_bytes};
 use crate::inspect::memory::{Memory, MemoryError};
 use crate::inspect::records::HeapRecord;
@@ -123,6 +124,7 @@ fn in_use<M: Memory>(
             return Ok(None);
         }
         let was = state;
+        space.memory.refresh();
         space.read_states(block, &mut state[..state_bytes(bucket)])?;
         if was != state {
             wrong = None;
@@ -166,6 +168,7 @@ fn large<M: Memory>(space: &Space<'_, M>, first: UnitIndex, guarded: &mut u64) -
             fault,
         };
         wrong = Some((damage, (run, found)));
+        space.memory.refresh();
     }
     Ok(wrong)
 }
@@ -200,6 +203,7 @@ fn quarantine<M: Memory>(
         let mut held = *block;
         while !rests(space, record.number, held)? {
             looks += 1;
+            space.memory.refresh();
             // It may have left meanwhile, and another be in its place.
             let now = slots.quarantine(space.memory, slot)?;
             let Some(pointer) = slots.pointer(space.memory, slot, &now, position)? else {

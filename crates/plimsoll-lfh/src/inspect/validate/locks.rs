@@ -17,6 +17,8 @@ impl<M: Memory> Space<'_, M> {
     /// owns meanwhile. Data that change without a lock are consistent at each step; so are blocks in use of a hardened
     /// heap.
     pub(super) fn is_locked(&self, damage: &Damage) -> Result<bool, MemoryError> {
+        // Copies may be older than the data.
+        self.memory.refresh();
         if !(1..=self.highest_heap()).contains(&damage.heap) {
             return Ok(false);
         }

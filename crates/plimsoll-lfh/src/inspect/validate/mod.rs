@@ -1,8 +1,13 @@
 //! Walks over units, blocks and slots of heaps, and checks that their data are consistent. It does not check the heads
 //! of lists: of the back end's bins and the purge, of Standard and of buckets, and the shelves and rows of cached runs.
 //!
-//! The program runs meanwhile. So the walk looks again at a suspected fault, several times over some milliseconds: only
-//! a fault that stays the same all the time is damage. Changing data count as moved.
+//! The program runs meanwhile. So a walk looks again at a suspected fault at once, some times. If faults stay, a second
+//! walk a tenth of a second later looks at everything again, and judges those that the first one found: it looks at them
+//! several times over another tenth of a second, until it has waited for a second in all. Only a fault that stays the
+//! same all the time is damage. Changing data count as moved.
+//!
+//! Invariant: however many data change, the walks wait for [`PAUSE_MS`] and [`MOST_WAITED_MS`] and one fault's pauses at
+//! most. Checked by `a_busy_heap_is_not_waited_for`.
 
 mod damage;
 mod evidence;
@@ -22,7 +27,16 @@ pub use self::damage::{Damage, Fault};
 use super::memory::{Memory, MemoryError};
 use super::space::Space;
 
-/// Milliseconds to wait before each further look at a suspected fault. Changes of more than one step happen under a
+/// Further looks at a suspected fault at once: data that change are consistent at one of them, almost always.
+const LOOKS_AT_ONCE: u32 = 8;
+
+/// Milliseconds between the walks.
+const PAUSE_MS: u64 = 100;
+
+/// Milliseconds that the second walk waits in all. Later faults are judged by both walks' looks alone.
+const MOST_WAITED_MS: u64 = 1000;
+
+/// Milliseconds to wait before each further look at a fault in the second walk. Changes of more than one step happen under a
 /// lock, and while that is held the walk does not judge: however long a thread is preempted in the middle of a change.
 /// Heaps without locks, for one thread alone, have the time only.
 const PAUSES_MS: [u64; 5] = [1, 2, 5, 20, 80];
@@ -30,7 +44,7 @@ const PAUSES_MS: [u64; 5] = [1, 2, 5, 20, 80];
 /// How often something is looked at that cannot be read, before the walk ends.
 const LOOKS_AT_UNREADABLE: u32 = 64;
 
-/// A walk ends at so many damages: each took it a tenth of a second, and a reader does not read more.
+/// A walk ends at so many damages: a reader does not read more.
 pub const MOST_DAMAGES: u64 = 256;
 
 /// Counts of a walk.
@@ -62,15 +76,28 @@ pub fn validate<M: Memory>(
     space: &Space<'_, M>,
     tell: &mut dyn FnMut(Damage),
 ) -> Result<Validation, MemoryError> {
-    let mut walk = Walk {
-        space,
-        tell,
-        seen: Validation::default(),
-        pauses_ms: PAUSES_MS,
-    };
-    walk.runs()?;
-    walk.slots()?;
+    let mut walk = Walk::new(space, tell, sleep);
+    walk.validate()?;
     Ok(walk.seen)
+}
+
+/// Faults that the first walk found, at most as many as the second one reports.
+struct Suspects {
+    found: [Option<Damage>; MOST_DAMAGES as usize],
+    count: usize,
+}
+
+impl Suspects {
+    fn add(&mut self, damage: Damage) {
+        if let Some(free) = self.found.get_mut(self.count) {
+            *free = Some(damage);
+            self.count += 1;
+        }
+    }
+
+    fn has(&self, damage: &Damage) -> bool {
+        self.found[..self.count].contains(&Some(*damage))
+    }
 }
 
 /// A walk under way.
@@ -78,12 +105,46 @@ struct Walk<'w, 'm, M> {
     space: &'w Space<'m, M>,
     tell: &'w mut dyn FnMut(Damage),
     seen: Validation,
-    pauses_ms: [u64; 5],
+    suspects: Suspects,
+    /// Whether it is the second walk, which judges the suspects.
+    judges: bool,
+    /// Milliseconds that the second walk waited.
+    waited_ms: u64,
+    sleep: fn(Duration),
 }
 
-impl<'m, M: Memory> Walk<'_, 'm, M> {
-    /// Calls `tell` with the fault of `look`, if it is the same at each look. Returns whether there is no fault. Does
-    /// not look if the walk is to end.
+impl<'w, 'm, M: Memory> Walk<'w, 'm, M> {
+    fn new(space: &'w Space<'m, M>, tell: &'w mut dyn FnMut(Damage), sleep: fn(Duration)) -> Walk<'w, 'm, M> {
+        Walk {
+            space,
+            tell,
+            seen: Validation::default(),
+            suspects: Suspects {
+                found: [None; MOST_DAMAGES as usize],
+                count: 0,
+            },
+            judges: false,
+            waited_ms: 0,
+            sleep,
+        }
+    }
+
+    fn validate(&mut self) -> Result<(), MemoryError> {
+        self.runs()?;
+        self.slots()?;
+        if self.suspects.count > 0 {
+            (self.sleep)(Duration::from_millis(PAUSE_MS));
+            self.space.memory.refresh();
+            self.seen = Validation::default();
+            self.judges = true;
+            self.runs()?;
+            self.slots()?;
+        }
+        Ok(())
+    }
+
+    /// Calls `tell` with the fault of `look`, if it is the same at each look of both walks. Returns whether there is no
+    /// fault. Does not look if the walk is to end.
     fn judge<E: PartialEq>(
         &mut self,
         mut look: impl FnMut(&Space<'m, M>) -> Result<Option<(Damage, E)>, MemoryError>,
@@ -91,21 +152,37 @@ impl<'m, M: Memory> Walk<'_, 'm, M> {
         if self.seen.stopped {
             return Ok(true);
         }
-        let mut look = |space: &Space<'m, M>| while_it_is_there(|| look(space));
-        let Some(mut last) = look(self.space)? else {
+        let space = self.space;
+        let mut look = || while_it_is_there(space.memory, || look(space));
+        let Some(mut last) = look()? else {
             return Ok(true);
         };
         let mut changed = false;
-        for pause in self.pauses_ms {
-            sleep(Duration::from_millis(pause));
-            let Some(now) = look(self.space)? else {
+        for _ in 0..LOOKS_AT_ONCE {
+            space.memory.refresh();
+            let Some(now) = look()? else {
                 return Ok(true);
             };
-            changed |= now != last || self.space.is_locked(&now.0)?;
+            changed |= now != last || space.is_locked(&now.0)?;
             last = now;
-            if changed {
+        }
+        if !changed && !self.judges {
+            self.suspects.add(last.0);
+            return Ok(false);
+        }
+        changed |= !self.suspects.has(&last.0);
+        for pause in PAUSES_MS {
+            if changed || self.waited_ms >= MOST_WAITED_MS {
                 break;
             }
+            (self.sleep)(Duration::from_millis(pause));
+            self.waited_ms += pause;
+            space.memory.refresh();
+            let Some(now) = look()? else {
+                return Ok(true);
+            };
+            changed |= now != last || space.is_locked(&now.0)?;
+            last = now;
         }
         if changed {
             self.seen.moved += 1;
@@ -119,10 +196,13 @@ impl<'m, M: Memory> Walk<'_, 'm, M> {
 }
 
 /// The result of `look`, if it can read its data: a run that ends meanwhile may make way for the guard page of a block.
-fn while_it_is_there<T>(mut look: impl FnMut() -> Result<T, MemoryError>) -> Result<T, MemoryError> {
+fn while_it_is_there<T>(
+    memory: &impl Memory,
+    mut look: impl FnMut() -> Result<T, MemoryError>,
+) -> Result<T, MemoryError> {
     for _ in 1..LOOKS_AT_UNREADABLE {
         match look() {
-            Err(MemoryError::Unreadable { .. }) => {}
+            Err(MemoryError::Unreadable { .. }) => memory.refresh(),
             looked => return looked,
         }
     }

@@ -18,6 +18,7 @@ const SYMBOLS: &str = "
     _ZdlPv _ZdaPv _ZdlPvm _ZdaPvm _ZdlPvSt11align_val_t _ZdaPvSt11align_val_t
     _ZdlPvmSt11align_val_t _ZdaPvmSt11align_val_t _ZdlPvRKSt9nothrow_t _ZdaPvRKSt9nothrow_t
     _ZdlPvSt11align_val_tRKSt9nothrow_t _ZdaPvSt11align_val_tRKSt9nothrow_t
+    dlopen dlmopen
     plimsoll_heap_create plimsoll_heap_destroy plimsoll_heap_process plimsoll_heap_alloc plimsoll_heap_calloc
     plimsoll_heap_aligned_alloc plimsoll_heap_realloc plimsoll_heap_free plimsoll_heap_usable_size
     plimsoll_heap_set_front_end plimsoll_heap_front_end plimsoll_heap_trim plimsoll_heap_count
