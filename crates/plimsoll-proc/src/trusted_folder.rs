@@ -185,7 +185,8 @@ impl TrustedFolder {
 
     /// The same folder, if it belongs to the user and only the user can write to it.
     fn exclusive(self) -> Result<TrustedFolder, Distrust> {
-        let stat = rustix::fs::fstat(&self.handle).map_err(|errno| Distrust::io("look at", &self.path, errno))?;
+        let stat =
+            rustix::fs::fstat(&self.handle).map_err(|errno| Distrust::io("look at", &self.path, errno))?;
         check_own(stat.st_uid, stat.st_mode, &self.path, self.user)?;
         Ok(self)
     }
@@ -207,11 +208,15 @@ impl TrustedFolder {
     /// [`Distrust`]; [`Distrust::is_not_found`] if it does not exist.
     pub fn own_file(&self, name: &OsStr, flags: OFlags, mode: u32) -> Result<File, Distrust> {
         let path = self.path.join(name);
-        let file = self.open(name, flags, mode).map_err(|source| match source.raw_os_error() {
-            Some(libc::ELOOP | libc::ENXIO | libc::EISDIR) => Distrust::NoFile(path.clone()),
-            _ => Distrust::io("open", &path, source),
-        })?;
-        let found = file.metadata().map_err(|source| Distrust::io("look at", &path, source))?;
+        let file = self
+            .open(name, flags, mode)
+            .map_err(|source| match source.raw_os_error() {
+                Some(libc::ELOOP | libc::ENXIO | libc::EISDIR) => Distrust::NoFile(path.clone()),
+                _ => Distrust::io("open", &path, source),
+            })?;
+        let found = file
+            .metadata()
+            .map_err(|source| Distrust::io("look at", &path, source))?;
         if !found.is_file() {
             return Err(Distrust::NoFile(path));
         }
@@ -247,7 +252,13 @@ impl TrustedFolder {
     /// Those of `renameat2(2)`, among them `EEXIST`.
     pub fn rename_new(&self, from: &OsStr, to: &OsStr) -> io::Result<()> {
         let flags = rustix::fs::RenameFlags::NOREPLACE;
-        Ok(rustix::fs::renameat_with(&self.handle, from, &self.handle, to, flags)?)
+        Ok(rustix::fs::renameat_with(
+            &self.handle,
+            from,
+            &self.handle,
+            to,
+            flags,
+        )?)
     }
 
     /// Removes a file of it.
@@ -476,7 +487,10 @@ mod tests {
         let path = place.join("a/b/../c");
         assert!(TrustedFolder::own(&path).unwrap_err().is_not_found());
         let (nearest, rest) = TrustedFolder::nearest_of(&path, effective_user()).unwrap();
-        assert_eq!((nearest.path(), rest), (place.as_path(), PathBuf::from("a/b/../c")));
+        assert_eq!(
+            (nearest.path(), rest),
+            (place.as_path(), PathBuf::from("a/b/../c"))
+        );
         assert_eq!(fs::read_dir(&place).unwrap().count(), 0, "nothing was made");
         let made = TrustedFolder::make_own(&path).unwrap();
         assert_eq!(made.path(), place.join("a/c"));
@@ -493,7 +507,12 @@ mod tests {
         let open = place.join("open");
         folder_of_mode(&open, 0o777);
         folder_of_mode(&open.join("closed"), 0o700);
-        for path in [open.clone(), open.join("closed"), open.join("closed/new"), open.join("new")] {
+        for path in [
+            open.clone(),
+            open.join("closed"),
+            open.join("closed/new"),
+            open.join("new"),
+        ] {
             let error = TrustedFolder::make_own(&path).unwrap_err();
             assert!(
                 matches!(&error, Distrust::WritableByOthers(path) if *path == open),

@@ -97,7 +97,11 @@ impl Zram {
         let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = File::from(rustix::fs::open(&self.node, flags, Mode::empty())?);
         let found = file.metadata()?;
-        let number = format!("{}:{}", rustix::fs::major(found.rdev()), rustix::fs::minor(found.rdev()));
+        let number = format!(
+            "{}:{}",
+            rustix::fs::major(found.rdev()),
+            rustix::fs::minor(found.rdev())
+        );
         if found.file_type().is_block_device() && control::read(&self.file("dev"))? == number {
             return Ok(file);
         }

@@ -16,6 +16,14 @@ const STYLES: Styles = Styles::styled()
 const EXIT_CODES: &str = "Exit codes:\n  0 done   1 usage   2 workload failed   3 capability or resource missing   4 unsupported\n  \
     5 killed by a signal or the OOM killer   6 regression against the baseline   7 metrics not trustworthy";
 
+const ENVIRONMENT: &str = "Environment:\n  \
+    PLIMSOLL_STATE_DIR  folder of the journals and the lock; only you may be able to write to it\n  \
+    XDG_STATE_HOME      parent of the state folder of users other than root [default: ~/.local/state]\n  \
+    XDG_CACHE_HOME      parent of the folder of the heap's library [default: ~/.cache]\n  \
+    TMPDIR              parent of that folder if the cache is not usable [default: /tmp]\n  \
+    NO_COLOR            if not empty: no colours\n  \
+    PLIMSOLL_HEAP_*     settings of programs on the heap; see the book";
+
 const HEAP_RUN: &str = "The command unpacks its library into $XDG_CACHE_HOME/plimsoll or ~/.cache/plimsoll, or else into a \
     private folder in $TMPDIR, and names it in LD_PRELOAD. Child processes of the program use the heap too.\n\n\
     Exit codes: that of the program; 127 program not found; 126 program cannot be executed; 4 program cannot load the library \
@@ -23,7 +31,8 @@ const HEAP_RUN: &str = "The command unpacks its library into $XDG_CACHE_HOME/pli
 
 /// Measure Linux under memory pressure, watch its memory, and run programs on a low-fragmentation heap.
 #[derive(Debug, Parser)]
-#[command(name = "plimsoll", version, styles = STYLES, max_term_width = 110, after_help = EXIT_CODES)]
+#[command(name = "plimsoll", version, styles = STYLES, max_term_width = 110, after_help = EXIT_CODES,
+    after_long_help = format!("{EXIT_CODES}\n\n{ENVIRONMENT}"))]
 #[command(arg_required_else_help = true, disable_help_subcommand = true)]
 pub struct Cli {
     #[command(subcommand)]

@@ -44,16 +44,23 @@ pub(super) fn check(change: &Change) -> Result<(), UndoError> {
 
 /// Whether runs change the value of this file.
 fn is_setting(path: &Path) -> bool {
-    let zswap = [Parameter::Enabled, Parameter::Compressor, Parameter::MaxPoolPercent];
+    let zswap = [
+        Parameter::Enabled,
+        Parameter::Compressor,
+        Parameter::MaxPoolPercent,
+    ];
     // Compared as text: `Path` would ignore a `.` and a doubled slash.
     let text = path.as_os_str();
-    text == SWAPPINESS || text == PAGE_CLUSTER || zswap.iter().any(|parameter| text == parameter.file().as_os_str())
+    text == SWAPPINESS
+        || text == PAGE_CLUSTER
+        || zswap.iter().any(|parameter| text == parameter.file().as_os_str())
 }
 
 /// Whether a path is absolute and has no `..`.
 fn is_plain(path: &Path) -> bool {
     let mut components = path.components();
-    components.next() == Some(Component::RootDir) && components.all(|part| matches!(part, Component::Normal(_)))
+    components.next() == Some(Component::RootDir)
+        && components.all(|part| matches!(part, Component::Normal(_)))
 }
 
 fn is_zram(path: &Path) -> bool {
@@ -107,20 +114,49 @@ mod tests {
     #[test]
     fn only_names_of_runs_are_removed_or_turned_off() {
         let uuid = || "u".to_owned();
-        let file = |path: &str| passes(&Change::File { path: path.into(), uuid: uuid() });
-        let area = |path: &str| passes(&Change::SwapOn { path: path.into(), uuid: uuid() });
+        let file = |path: &str| {
+            passes(&Change::File {
+                path: path.into(),
+                uuid: uuid(),
+            })
+        };
+        let area = |path: &str| {
+            passes(&Change::SwapOn {
+                path: path.into(),
+                uuid: uuid(),
+            })
+        };
         let cgroup = |path: &str| passes(&Change::Cgroup { path: path.into() });
         assert!(file("/var/tmp/.plimsoll-run-3.swap") && area("/var/tmp/.plimsoll-run-3.swap"));
         assert!(area("/dev/zram0") && !file("/dev/zram0"));
-        for other in ["/swapfile", "/var/tmp/../.plimsoll-a-1.swap", ".plimsoll-a-1.swap", "/dev/zram0/x", "/dev/sda"] {
+        for other in [
+            "/swapfile",
+            "/var/tmp/../.plimsoll-a-1.swap",
+            ".plimsoll-a-1.swap",
+            "/dev/zram0/x",
+            "/dev/sda",
+        ] {
             assert!(!file(other) && !area(other), "{other}");
         }
         assert!(cgroup("/sys/fs/cgroup/memory/a/plimsoll-run-1"));
-        for other in ["/sys/fs/cgroup/system.slice", "/sys/fs/cgroup/plimsoll-a-1/..", "plimsoll-a-1", "/", "/a/plimsoll-a-1/b"] {
+        for other in [
+            "/sys/fs/cgroup/system.slice",
+            "/sys/fs/cgroup/plimsoll-a-1/..",
+            "plimsoll-a-1",
+            "/",
+            "/a/plimsoll-a-1/b",
+        ] {
             assert!(!cgroup(other), "{other}");
         }
-        assert!(!passes(&Change::MemoryController { cgroup: "/sys/fs/cgroup/../../home".into() }));
-        assert!(!passes(&Change::Module { name: "ext4".to_owned() }));
-        assert!(!passes(&Change::ZramAlgorithm { id: 0, before: "lzo\n".to_owned() }));
+        assert!(!passes(&Change::MemoryController {
+            cgroup: "/sys/fs/cgroup/../../home".into()
+        }));
+        assert!(!passes(&Change::Module {
+            name: "ext4".to_owned()
+        }));
+        assert!(!passes(&Change::ZramAlgorithm {
+            id: 0,
+            before: "lzo\n".to_owned()
+        }));
     }
 }

@@ -5,8 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use plimsoll_proc::{ControlError, Distrust};
 use plimsoll_proc::swap_header::SwapHeaderError;
+use plimsoll_proc::{ControlError, Distrust};
 use serde::Serialize;
 
 use super::holder::Holder;
@@ -36,7 +36,8 @@ pub enum EnvironmentError {
     /// The user has no folder of its own.
     #[error(
         "cannot find a state folder: neither XDG_STATE_HOME nor HOME names one; set {} to a folder that only you can \
-         write to", STATE_DIR
+         write to",
+        STATE_DIR
     )]
     NoStateFolder,
     /// The user stopped the run while it waited for the machine or the kernel.

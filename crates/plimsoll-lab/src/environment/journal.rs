@@ -76,9 +76,7 @@ impl Journal {
         // The file gets its name after the lock and the header, so that no other process takes it for a dead run's.
         let name = OsString::from(format!(".{}.new", header.run));
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND;
-        let file = folder
-            .own_file(&name, flags, 0o600)
-            .map_err(io::Error::other)?;
+        let file = folder.own_file(&name, flags, 0o600).map_err(io::Error::other)?;
         flock(&file, FlockOperation::NonBlockingLockExclusive)?;
         file.set_len(0)?;
         let mut journal = Journal {

@@ -89,7 +89,9 @@ pub(super) fn turn_on(
         .map_err(|source| EnvironmentError::system(format!("use the path {}", path.display()), source))?;
     // An area whose path leads elsewhere could not be found again to turn it off.
     if !is_at(path, area).map_err(|source| EnvironmentError::reading(path, source))? {
-        return Err(EnvironmentError::Replaced { path: path.to_owned() });
+        return Err(EnvironmentError::Replaced {
+            path: path.to_owned(),
+        });
     }
     let number = journal.record(Change::SwapOn {
         path: path.to_owned(),

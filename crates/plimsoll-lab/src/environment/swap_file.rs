@@ -164,7 +164,11 @@ pub(super) fn undo(path: &Path, uuid: &str) -> Result<Undone, UndoError> {
         Err(defect) if defect.is_not_found() => return Ok(Undone::Gone),
         Err(defect) => return Err(UndoError::Untrusted(defect)),
     };
-    let replaced = || Ok(Undone::NotOurs("something else has taken its place since".to_owned()));
+    let replaced = || {
+        Ok(Undone::NotOurs(
+            "something else has taken its place since".to_owned(),
+        ))
+    };
     let file = match folder.open(name, OFlags::RDONLY, 0) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Undone::Gone),
@@ -189,7 +193,10 @@ pub(super) fn undo(path: &Path, uuid: &str) -> Result<Undone, UndoError> {
         }
         Err(source) => return Err(UndoError::system("read its header")(source)),
     }
-    if !folder.names(name, &file).map_err(UndoError::system("look at it"))? {
+    if !folder
+        .names(name, &file)
+        .map_err(UndoError::system("look at it"))?
+    {
         return replaced();
     }
     match folder.remove_file(name) {

@@ -1,16 +1,16 @@
-//! Where an export goes.
+//! Files that the user names for output.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-use plimsoll_model::recording::replace_file;
+use plimsoll_model::recording::{link_target, replace_file};
 
 /// Bytes that are written at once.
 const BUFFER: usize = 1 << 18;
 
 /// Writes a file through `write`: the file of that name, or the one that it links to, is replaced whole or stays as it
-/// was. A pipe or a device is written to directly.
+/// was. A pipe or a device is written to directly. A link of another user than the effective one and root is refused.
 ///
 /// # Errors
 /// The error of `write` or of the system; leaves no file behind.
@@ -23,9 +23,15 @@ pub fn to_file<E: From<io::Error>>(
         write(&mut output)?;
         Ok(output.flush()?)
     };
-    match fs::metadata(path) {
-        Ok(there) if !there.is_file() => buffered(OpenOptions::new().write(true).open(path)?),
-        Ok(_) => replace_file(&fs::canonicalize(path)?, |file| buffered(file.try_clone()?)),
-        Err(_) => replace_file(path, |file| buffered(file.try_clone()?)),
+    let target = link_target(path)?;
+    match fs::metadata(&target) {
+        Ok(there) if !there.is_file() => {
+            let direct = OpenOptions::new().write(true).open(&target)?;
+            if direct.metadata()?.is_file() {
+                return Err(io::Error::other("another program has replaced it meanwhile").into());
+            }
+            buffered(direct)
+        }
+        _ => replace_file(&target, |file| buffered(file.try_clone()?)),
     }
 }

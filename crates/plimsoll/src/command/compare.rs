@@ -13,7 +13,7 @@ use plimsoll_report as report;
 use plimsoll_report::analysis;
 use plimsoll_report::compare::{csv, html, markdown, terminal, words};
 use plimsoll_report::comparison;
-use plimsoll_report::comparison::{Comparison, Condition, Input, Standing, check};
+use plimsoll_report::comparison::{CompareError, Comparison, Condition, Input, Standing, check};
 use plimsoll_report::export;
 
 /// Returns code 6 if a condition fails, 7 if one has no verdict.
@@ -42,7 +42,13 @@ pub(super) fn compare(options: &Compare, verbosity: &Verbosity) -> Result<Exit, 
         .zip(&results)
         .map(|(recording, results)| Input { recording, results })
         .collect();
-    let mut comparison = comparison::compare(&inputs, threshold).or_exit(Exit::Usage)?;
+    let mut comparison = comparison::compare(&inputs, threshold).map_err(|error| {
+        let exit = match error {
+            CompareError::AllFailed(_) => Exit::WorkloadFailed,
+            _ => Exit::Usage,
+        };
+        Failure::new(exit, error)
+    })?;
     for condition in &conditions {
         let outcomes = check(condition, &comparison).or_exit(Exit::Usage)?;
         comparison.conditions.extend(outcomes);

@@ -355,7 +355,10 @@ mod tests {
         assert!(holds_process_of("killed", inside));
         assert!(!holds_process_of("kill", inside) && !holds_process_of("killed-1", inside));
         assert!(!holds_process_of("", inside) && !holds_process_of("killed", "0::/plimsoll-killed-\n"));
-        assert!(!holds_process_of("killed", "0::/plimsoll-killed-1x\n9:name=plimsoll-killed-1:/\n"));
+        assert!(!holds_process_of(
+            "killed",
+            "0::/plimsoll-killed-1x\n9:name=plimsoll-killed-1:/\n"
+        ));
         assert!(holds_process_of("killed", "0::/a:b/plimsoll-killed-1\n"));
     }
 

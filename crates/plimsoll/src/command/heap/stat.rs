@@ -1,5 +1,6 @@
 //! `plimsoll heap stat`.
 
+use std::io::{self, Write};
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -10,6 +11,7 @@ use crate::heap::{self, HeapDetail, HeapStatError, Stat};
 use plimsoll_model::exit::{Exit, Failure, OrExit};
 use plimsoll_model::sanitize::sanitize_json;
 use plimsoll_monitor::processes::Identity;
+use plimsoll_report::export;
 use plimsoll_sample::stop::Stop;
 
 pub(super) fn stat(options: &HeapStat) -> Result<Exit, Failure> {
@@ -68,7 +70,7 @@ fn exit_of(found: &Stat) -> Exit {
 
 fn write_page(path: &Path, found: &Stat) -> Result<(), Failure> {
     let page = heap::html(&found.survey, &found.cells);
-    std::fs::write(path, page).map_err(|error| {
+    export::to_file(path, |file| file.write_all(page.as_bytes())).map_err(|error: io::Error| {
         Failure::message(
             Exit::Missing,
             format_args!("cannot write {}: {error}", path.display()),
