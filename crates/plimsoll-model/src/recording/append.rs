@@ -68,33 +68,6 @@ fn create_beside(path: &Path) -> io::Result<(File, PathBuf)> {
     Err(last.unwrap_or_else(|| io::ErrorKind::AlreadyExists.into()))
 }
 
-/// The file that an output named `path` replaces: `path` itself, or the target of a link that root or the effective user
-/// made.
-///
-/// # Errors
-/// `PermissionDenied` for a link of another user, and those of `realpath(3)`.
-pub fn link_target(path: &Path) -> io::Result<PathBuf> {
-    let link = match fs::symlink_metadata(path) {
-        Ok(found) if found.is_symlink() => found,
-        _ => return Ok(path.to_owned()),
-    };
-    let user = rustix::process::geteuid().as_raw();
-    if ![0, user].contains(&link.uid()) {
-        return Err(io::Error::new(
-            io::ErrorKind::PermissionDenied,
-            format!(
-                "it is a symbolic link of user {}; remove it, or name another file",
-                link.uid()
-            ),
-        ));
-    }
-    match fs::canonicalize(path) {
-        // Nothing is there: the file takes the place of the link.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(path.to_owned()),
-        target => target,
-    }
-}
-
 /// A file that grows by whole records, one `write` each.
 #[derive(Debug)]
 pub(super) struct AppendFile {
@@ -212,23 +185,6 @@ mod tests {
         for path in [link, hard] {
             assert!(AppendFile::reopen(path.clone(), 0).is_err(), "{}", path.display());
             assert_eq!(fs::read_to_string(&victim).unwrap(), "important");
-        }
-    }
-
-    #[test]
-    fn an_output_follows_only_links_of_its_user_or_root() {
-        let folder = tempfile::tempdir().unwrap();
-        let folder = folder.path().canonicalize().unwrap();
-        let (link, file) = (folder.join("link"), folder.join("file"));
-        assert_eq!(link_target(&link).unwrap(), link);
-        symlink(&file, &link).unwrap();
-        assert_eq!(link_target(&link).unwrap(), link, "a link to nothing is replaced");
-        fs::write(&file, "").unwrap();
-        assert_eq!(link_target(&link).unwrap(), file);
-        if rustix::process::geteuid().is_root() {
-            std::os::unix::fs::lchown(&link, Some(65534), None).unwrap();
-            let error = link_target(&link).unwrap_err();
-            assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
         }
     }
 }

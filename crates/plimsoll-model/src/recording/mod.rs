@@ -33,7 +33,7 @@ mod starts;
 mod stream;
 mod writer;
 
-pub use append::{link_target, replace_file};
+pub use append::replace_file;
 pub use copy::copy_parquet;
 pub use error::RecordingError;
 pub use follow::{Follow, FollowState, News};

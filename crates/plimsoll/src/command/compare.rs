@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
+use super::output;
 use super::report::open;
 use crate::cli::{Compare, CompareFormat, Verbosity};
 use plimsoll_model::exit::{Exit, Failure, OrExit};
@@ -14,7 +15,6 @@ use plimsoll_report::analysis;
 use plimsoll_report::compare::{csv, html, markdown, terminal, words};
 use plimsoll_report::comparison;
 use plimsoll_report::comparison::{CompareError, Comparison, Condition, Input, Standing, check};
-use plimsoll_report::export;
 
 /// Returns code 6 if a condition fails, 7 if one has no verdict.
 pub(super) fn compare(options: &Compare, verbosity: &Verbosity) -> Result<Exit, Failure> {
@@ -120,7 +120,7 @@ fn write(
     match path {
         None => super::print(&text),
         Some(path) => {
-            export::to_file(&path, |file| file.write_all(text.as_bytes()))
+            output::to_file(&path, |file| file.write_all(text.as_bytes()))
                 .map_err(|error: io::Error| anyhow::anyhow!("cannot write {}: {error}", path.display()))
                 .or_exit(Exit::Missing)?;
             super::print(&format!("{}\n", path.display()))

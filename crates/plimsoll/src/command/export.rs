@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
 use std::os::fd::AsFd;
 
+use super::output;
 use crate::cli::{Export, ExportFormat};
 use plimsoll_lab::run::recording_failure;
 use plimsoll_model::exit::{Exit, Failure};
@@ -24,7 +25,7 @@ pub(super) fn export(options: &Export) -> Result<Exit, Failure> {
             write(options, &mut output)?;
             Ok(output.flush().map_err(ExportError::Write)?)
         }),
-        false => export::to_file(&options.output, |output| write(options, output)),
+        false => output::to_file(&options.output, |output| write(options, output)),
     };
     match written {
         Ok(()) => Ok(Exit::Done),

@@ -8,6 +8,7 @@ mod compare;
 mod doctor;
 mod export;
 mod heap;
+mod output;
 mod ps;
 mod report;
 mod run;

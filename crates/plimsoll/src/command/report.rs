@@ -3,13 +3,14 @@
 use std::io::{self, Write};
 use std::path::Path;
 
+use super::output;
 use crate::cli::{Format, Report, Theme, Verbosity};
 use plimsoll_lab::run::recording_failure;
 use plimsoll_model::exit::{Exit, Failure, OrExit};
 use plimsoll_model::recording::model::file;
 use plimsoll_model::recording::{Recording, replace_file};
 use plimsoll_report as report;
-use plimsoll_report::{analysis, export};
+use plimsoll_report::analysis;
 
 pub(super) fn report(options: &Report, verbosity: &Verbosity) -> Result<Exit, Failure> {
     if options.theme.is_some() && options.format != Format::Svg {
@@ -52,7 +53,7 @@ pub(super) fn report(options: &Report, verbosity: &Verbosity) -> Result<Exit, Fa
         Some(path) => {
             written(
                 path,
-                export::to_file(path, |file| file.write_all(text.as_bytes())),
+                output::to_file(path, |file| file.write_all(text.as_bytes())),
             )?;
         }
         // The recording may be another user's: a link in place of its report is replaced, not followed.

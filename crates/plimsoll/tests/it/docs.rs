@@ -192,7 +192,7 @@ fn variables(folder: &std::path::Path, found: &mut std::collections::BTreeSet<St
             let text = fs::read_to_string(&path).expect("a source");
             let named = text.split('"').filter(|word| {
                 let prefixed = word.starts_with("PLIMSOLL_") || word.starts_with("XDG_");
-                let of_tests = ["PLIMSOLL_TEST_", "PLIMSOLL_LFH_"];
+                let of_tests = ["PLIMSOLL_TEST_", "PLIMSOLL_LFH_", "PLIMSOLL_REQUIRE"];
                 prefixed
                     && !of_tests.iter().any(|prefix| word.starts_with(prefix))
                     && word.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_')

@@ -6,12 +6,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::cli::HeapStat;
+use crate::command::output;
 use crate::command::screen::Screen;
 use crate::heap::{self, HeapDetail, HeapStatError, Stat};
 use plimsoll_model::exit::{Exit, Failure, OrExit};
 use plimsoll_model::sanitize::sanitize_json;
 use plimsoll_monitor::processes::Identity;
-use plimsoll_report::export;
 use plimsoll_sample::stop::Stop;
 
 pub(super) fn stat(options: &HeapStat) -> Result<Exit, Failure> {
@@ -70,7 +70,7 @@ fn exit_of(found: &Stat) -> Exit {
 
 fn write_page(path: &Path, found: &Stat) -> Result<(), Failure> {
     let page = heap::html(&found.survey, &found.cells);
-    export::to_file(path, |file| file.write_all(page.as_bytes())).map_err(|error: io::Error| {
+    output::to_file(path, |file| file.write_all(page.as_bytes())).map_err(|error: io::Error| {
         Failure::message(
             Exit::Missing,
             format_args!("cannot write {}: {error}", path.display()),
