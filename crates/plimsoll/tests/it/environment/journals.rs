@@ -365,7 +365,7 @@ fn a_disk_that_fills_up_under_the_journal_leaves_whole_lines_alone() {
             .output();
         mount.is_ok_and(|output| output.status.success())
     };
-    if !capability("mount", mount("size=8k"), "cannot mount a tmpfs") {
+    if !capability("mount", mount("size=8k,mode=700"), "cannot mount a tmpfs") {
         return;
     }
     // The state folder has two pages: one is the lock's, one the journal's.

@@ -6,12 +6,12 @@ use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use plimsoll_lab::environment::{EnvironmentError, RunState, cleanup_in};
+use plimsoll_lab::environment::{EnvironmentError, MissingKind, RunState, cleanup_in};
 use plimsoll_testkit::capability;
 use serde_json::json;
 
 use super::journals::{append, journal_of, open, swap_file};
-use super::{has_cgroup, root};
+use super::{has_cgroup, has_swap_file, root};
 
 /// The user `nobody`.
 const OTHER: Option<u32> = Some(65534);
@@ -238,6 +238,31 @@ fn a_planted_cgroup_of_another_program_stays() {
     let _ = fs::remove_dir(&theirs);
     assert!(stayed);
     assert_eq!(report.unwrap().runs[0].state, RunState::Kept);
+}
+
+/// The owner of the folder replaced the new swap file by a link, and root wrote a swap header over its target.
+#[test]
+fn a_swap_folder_of_another_user_is_refused_before_the_run() {
+    if !has_swap_file() {
+        return;
+    }
+    let place = tempfile::tempdir_in(super::disk()).unwrap();
+    let mut settings = super::settings("swapfile");
+    settings.swap_dir = place.path().to_owned();
+    let refused = || {
+        let missing = plimsoll_lab::environment::missing(&settings);
+        missing
+            .iter()
+            .any(|missing| missing.kind == MissingKind::SwapFolder)
+    };
+    assert!(!refused(), "a folder of this user");
+    set_mode(place.path(), 0o1777);
+    assert!(!refused(), "a sticky folder");
+    set_mode(place.path(), 0o777);
+    assert!(refused(), "a folder for all");
+    set_mode(place.path(), 0o755);
+    chown(place.path(), OTHER, None).unwrap();
+    assert!(refused(), "a folder of another user");
 }
 
 #[test]
