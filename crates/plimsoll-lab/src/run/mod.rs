@@ -118,9 +118,6 @@ pub fn run(
             .iter()
             .any(|missing| missing.kind == MissingKind::Zram)
     });
-    let place = options.resume.as_ref().unwrap_or(&options.output);
-    let mut warnings: Vec<String> = fallback.into_iter().collect();
-    warnings.extend(check_room(&options.plan, place, options.size)?);
     if options.wait.is_none() {
         check_sizes(&options.plan, &options.machine)?;
     }
@@ -131,6 +128,9 @@ pub fn run(
         options.machine = environment::machine().or_exit(Exit::Missing)?;
         check_sizes(&options.plan, &options.machine)?;
     }
+    let place = options.resume.as_ref().unwrap_or(&options.output);
+    let mut warnings: Vec<String> = fallback.into_iter().collect();
+    warnings.extend(check_room(&options.plan, place, options.size)?);
     let options = &options;
     if let Some(session) = &session {
         for run in session.dead_runs().or_exit(Exit::Missing)? {
