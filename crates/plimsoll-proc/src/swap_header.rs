@@ -15,7 +15,6 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
 
 const MAGIC: &[u8; 10] = b"SWAPSPACE2";
 const VERSION: u32 = 1;
@@ -120,10 +119,13 @@ pub enum Found {
     Other,
 }
 
-/// Looks at the first page of a device or file.
-pub fn find(path: &Path) -> io::Result<Found> {
+/// Looks at the first page of an open device or file.
+///
+/// # Errors
+/// When it cannot be read, or is shorter than a page.
+pub fn find(area: &File) -> io::Result<Found> {
     let mut page = vec![0u8; rustix::param::page_size()];
-    File::open(path)?.read_exact_at(&mut page, 0)?;
+    area.read_exact_at(&mut page, 0)?;
     Ok(match SwapHeader::decode(&page) {
         Some(header) => Found::Uuid(header.uuid_text()),
         None if page.iter().all(|&byte| byte == 0) => Found::Blank,

@@ -1,9 +1,11 @@
 //! `/sys/block/zramN` and `/sys/class/zram-control`: compressed block devices in RAM.
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags};
 
 use super::fields::{number, words};
 use super::{ControlError, Tree, chosen, control};
@@ -85,6 +87,28 @@ impl Zram {
 
     pub fn node(&self) -> &Path {
         &self.node
+    }
+
+    /// Opens its node for reading and writing.
+    ///
+    /// # Errors
+    /// Those of `open(2)`, and `InvalidData` if the node is a link, a file or another device.
+    pub fn open(&self) -> io::Result<File> {
+        let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = File::from(rustix::fs::open(&self.node, flags, Mode::empty())?);
+        let found = file.metadata()?;
+        let number = format!(
+            "{}:{}",
+            rustix::fs::major(found.rdev()),
+            rustix::fs::minor(found.rdev())
+        );
+        if found.file_type().is_block_device() && control::read(&self.file("dev"))? == number {
+            return Ok(file);
+        }
+        Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "it is not the node of the device",
+        ))
     }
 
     /// A file of its folder in sysfs.

@@ -28,10 +28,11 @@ pub mod verdict;
 mod watched;
 pub mod workloads;
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use plimsoll_model::recording::Recording;
 use plimsoll_model::recording::model::{Results, file};
+use plimsoll_model::recording::{Recording, replace_file};
 
 pub use contents::{Mark, MemoryUse, Page, Series, Timeline};
 
@@ -42,13 +43,15 @@ pub enum ReportError {
     Write { path: PathBuf, source: std::io::Error },
 }
 
-/// Writes the HTML report into the folder of its recording and returns its path.
+/// Writes the HTML report into the folder of its recording and returns its path. Replaces the report that is there, or a
+/// link in its place.
 ///
 /// # Errors
 /// When the file cannot be written.
 pub fn write_page(recording: &Recording, results: &Results, folder: &Path) -> Result<PathBuf, ReportError> {
     let path = folder.join(file::REPORT);
-    match std::fs::write(&path, html::render(&page::build(recording, results))) {
+    let text = html::render(&page::build(recording, results));
+    match replace_file(&path, |file| file.write_all(text.as_bytes())) {
         Ok(()) => Ok(path),
         Err(source) => Err(ReportError::Write { path, source }),
     }

@@ -22,6 +22,14 @@ fn exit_codes() -> String {
     format!("Exit codes:\n  {}", lines.collect::<Vec<_>>().join("\n  "))
 }
 
+const ENVIRONMENT: &str = "Environment:\n  \
+    PLIMSOLL_STATE_DIR  folder of the journals and the lock; only you may be able to write to it\n  \
+    XDG_STATE_HOME      parent of the state folder of users other than root [default: ~/.local/state]\n  \
+    XDG_CACHE_HOME      parent of the folder of the heap's library [default: ~/.cache]\n  \
+    TMPDIR              parent of that folder if the cache is not usable [default: /tmp]\n  \
+    NO_COLOR            if not empty: no colours\n  \
+    PLIMSOLL_HEAP_*     settings of programs on the heap; see the book";
+
 const HEAP_RUN: &str = "The command unpacks its library into $XDG_CACHE_HOME/plimsoll or ~/.cache/plimsoll (root's into \
     /var/cache/plimsoll), or else into a folder of the user's own in $TMPDIR, and names it in LD_PRELOAD. Child processes of the program use the heap too.\n\n\
     Exit codes: that of the program; 127 program not found; 126 program cannot be executed; 4 program cannot load the library \
@@ -29,7 +37,8 @@ const HEAP_RUN: &str = "The command unpacks its library into $XDG_CACHE_HOME/pli
 
 /// Measure Linux under memory pressure, watch its memory, and run programs on a low-fragmentation heap.
 #[derive(Debug, Parser)]
-#[command(name = "plimsoll", version, styles = STYLES, max_term_width = 110, after_help = exit_codes())]
+#[command(name = "plimsoll", version, styles = STYLES, max_term_width = 110, after_help = exit_codes(),
+    after_long_help = format!("{}\n\n{ENVIRONMENT}", exit_codes()))]
 #[command(arg_required_else_help = true, disable_help_subcommand = true)]
 pub struct Cli {
     #[command(subcommand)]

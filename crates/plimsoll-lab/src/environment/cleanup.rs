@@ -1,18 +1,20 @@
 //! Undoing: at the end of a trial, and for runs that died before they could.
 
-use std::fs;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use plimsoll_proc::TrustedFolder;
 use serde::Serialize;
 
 use super::change::Change;
 use super::error::EnvironmentError;
-use super::journal::{Journal, Opened, runs_dir, state_dir};
+use super::journal::{Journal, Opened};
 use super::lock::MachineLock;
+use super::state::{self, StateFolder};
 use super::undo::{Left, UndoError, UndoReport, Undone};
-use super::{cgroup, process, swap_device, swap_file, sysctl, zram};
+use super::{cgroup, confine, process, swap_device, swap_file, sysctl, zram};
 
 /// A signal ends a cleanup at once: there is nothing to restore first.
 static NEVER: AtomicBool = AtomicBool::new(false);
@@ -60,9 +62,9 @@ pub enum RunState {
 /// `wait` for a live run that holds the machine.
 ///
 /// # Errors
-/// When the state folder cannot be read. A change that cannot be undone is in the report.
+/// When the state folder cannot be read, or another user could have written to it. A change that cannot be undone is in the report.
 pub fn cleanup(wait: Option<Duration>) -> Result<CleanupReport, EnvironmentError> {
-    cleanup_in(&state_dir(), wait)
+    cleanup_in(&state::path()?, wait)
 }
 
 /// As [`cleanup`], for the runs whose journals are in the folder `state`.
@@ -70,12 +72,15 @@ pub fn cleanup(wait: Option<Duration>) -> Result<CleanupReport, EnvironmentError
 /// # Errors
 /// As [`cleanup`].
 pub fn cleanup_in(state: &Path, wait: Option<Duration>) -> Result<CleanupReport, EnvironmentError> {
-    let paths = journals(state)?;
-    if paths.is_empty() {
+    let Some((state, runs)) = find_runs(state)? else {
+        return Ok(CleanupReport::default());
+    };
+    let names = journals(&runs)?;
+    if names.is_empty() {
         return Ok(CleanupReport::default());
     }
     // A live run may rely on a dead run's change, so cleanup undoes nothing while a run holds the machine.
-    let holder = match MachineLock::acquire(state, "cleanup", wait, &NEVER) {
+    let holder = match MachineLock::acquire(&state, "cleanup", wait, &NEVER) {
         Ok(lock) => Ok(lock),
         Err(EnvironmentError::Busy { holder, .. }) => Err(holder),
         Err(error) => return Err(error),
@@ -83,8 +88,9 @@ pub fn cleanup_in(state: &Path, wait: Option<Duration>) -> Result<CleanupReport,
     let boot = plimsoll_proc::sysctl::boot_id()?;
     let mut found = Vec::new();
     let mut report = CleanupReport::default();
-    for path in paths {
-        match open(&path)? {
+    for name in names {
+        let path = runs.path().join(&name);
+        match open(&runs, &name)? {
             Opened::Dead(journal) => found.push(*journal),
             Opened::Live => report.runs.push(untouched(&path, RunState::Live, None)),
             Opened::Empty => {}
@@ -110,37 +116,44 @@ pub fn cleanup_in(state: &Path, wait: Option<Duration>) -> Result<CleanupReport,
 /// Names of the runs under `state` that died and left a journal behind.
 pub(super) fn dead_runs(state: &Path) -> Result<Vec<String>, EnvironmentError> {
     let mut names = Vec::new();
-    for path in journals(state)? {
-        match open(&path)? {
-            Opened::Dead(_) | Opened::Unreadable(_) => names.push(run_name(&path)),
+    let Some((_, runs)) = find_runs(state)? else {
+        return Ok(names);
+    };
+    for name in journals(&runs)? {
+        match open(&runs, &name)? {
+            Opened::Dead(_) | Opened::Unreadable(_) => names.push(run_name(Path::new(&name))),
             Opened::Live | Opened::Empty => {}
         }
     }
     Ok(names)
 }
 
-fn open(path: &Path) -> Result<Opened, EnvironmentError> {
-    Journal::open_dead(path)
-        .map_err(|source| EnvironmentError::system(format!("open the journal {}", path.display()), source))
+/// The state folder at `path` and its folder of journals, if both exist.
+fn find_runs(path: &Path) -> Result<Option<(StateFolder, TrustedFolder)>, EnvironmentError> {
+    let Some(state) = StateFolder::find(path)? else {
+        return Ok(None);
+    };
+    Ok(state.runs()?.map(|runs| (state, runs)))
 }
 
-fn journals(state: &Path) -> Result<Vec<PathBuf>, EnvironmentError> {
-    let folder = runs_dir(state);
-    let failed = |source| EnvironmentError::reading(&folder, source);
-    let entries = match fs::read_dir(&folder) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(failed(error)),
-    };
-    let mut paths = Vec::new();
-    for entry in entries {
-        let path = entry.map_err(failed)?.path();
-        if path.extension().is_some_and(|extension| extension == "jsonl") {
-            paths.push(path);
-        }
-    }
-    paths.sort();
-    Ok(paths)
+fn open(runs: &TrustedFolder, name: &OsStr) -> Result<Opened, EnvironmentError> {
+    Journal::open_dead(runs, name).map_err(|source| {
+        let path = runs.path().join(name);
+        EnvironmentError::system(format!("open the journal {}", path.display()), source)
+    })
+}
+
+/// The names of the journals in a runs folder.
+fn journals(runs: &TrustedFolder) -> Result<Vec<OsString>, EnvironmentError> {
+    let names = runs.names_in();
+    let mut names = names.map_err(|source| EnvironmentError::reading(runs.path(), source))?;
+    names.retain(|name| {
+        Path::new(name)
+            .extension()
+            .is_some_and(|extension| extension == "jsonl")
+    });
+    names.sort();
+    Ok(names)
 }
 
 fn run_name(journal: &Path) -> String {
@@ -210,11 +223,12 @@ pub(super) struct Done {
 /// Undoes the outstanding changes from number `from` on, newest first, and writes each undoing down. A change that
 /// does not `count` (it went with a reboot) is recorded as undone without a check.
 pub(super) fn undo_changes(journal: &mut Journal, from: u32, count: impl Fn(&Change) -> bool) -> Done {
+    let run = journal.run().to_owned();
     let mut done = Done::default();
     for (number, change) in journal.outstanding_since(from) {
         let what = change.to_string();
         let result = if count(&change) {
-            undo(&change)
+            undo(&change, &run)
         } else {
             Ok(Undone::Gone)
         };
@@ -232,8 +246,10 @@ pub(super) fn undo_changes(journal: &mut Journal, from: u32, count: impl Fn(&Cha
     done
 }
 
-/// Undoes one change if it is still as it was left, and verifies that it is gone. Doing so twice does no harm.
-fn undo(change: &Change) -> Result<Undone, UndoError> {
+/// Undoes one change of the run if it is still as it was left, and verifies that it is gone. Doing so twice does no
+/// harm.
+fn undo(change: &Change, run: &str) -> Result<Undone, UndoError> {
+    confine::check(change)?;
     match change {
         Change::Module { name } => zram::undo_module(name),
         Change::ZramAdd { before } => zram::undo_add(before),
@@ -249,6 +265,6 @@ fn undo(change: &Change) -> Result<Undone, UndoError> {
         Change::Value { path, before, wrote } => sysctl::undo(path, before, wrote),
         Change::Cgroup { path } => cgroup::undo(path),
         Change::MemoryController { cgroup } => cgroup::undo_controller(cgroup),
-        Change::Process { pid, start_time } => process::undo(*pid, *start_time),
+        Change::Process { pid, start_time } => process::undo(*pid, *start_time, run),
     }
 }

@@ -5,12 +5,15 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use plimsoll_proc::ControlError;
 use plimsoll_proc::swap_header::SwapHeaderError;
+use plimsoll_proc::{ControlError, Distrust};
 use serde::Serialize;
 
 use super::holder::Holder;
 use super::undo::Left;
+
+/// Environment variable that moves the state folder.
+pub(super) const STATE_DIR: &str = "PLIMSOLL_STATE_DIR";
 
 /// Remedy for a cgroup without `memory.high`.
 pub(super) const HOW_TO_GET_HIGH: &str =
@@ -24,6 +27,19 @@ pub enum EnvironmentError {
     Missing(Vec<Missing>),
     #[error("cannot lock this machine ({}): {holder} holds it; wait for it (`--wait`) or end it", lock.display())]
     Busy { holder: Holder, lock: PathBuf },
+    /// Another user could write to the state folder, or it cannot be opened.
+    #[error(
+        "cannot use the state folder {}: {defect}; set {} to a folder that only you can write to, or correct the owner and \
+         the permissions", folder.display(), STATE_DIR
+    )]
+    StateFolder { folder: PathBuf, defect: Distrust },
+    /// The user has no folder of its own.
+    #[error(
+        "cannot find a state folder: neither XDG_STATE_HOME nor HOME names one; set {} to a folder that only you can \
+         write to",
+        STATE_DIR
+    )]
+    NoStateFolder,
     /// The user stopped the run while it waited for the machine or the kernel.
     #[error("interrupted")]
     Interrupted,
@@ -63,6 +79,9 @@ pub enum EnvironmentError {
         /// Compressors of `/proc/crypto`.
         available: Vec<String>,
     },
+    /// The path of a new swap area leads to another file or device.
+    #[error("cannot turn swap on {} on: another program has put another file in its place; end that program", path.display())]
+    Replaced { path: PathBuf },
     /// The folder's file system cannot hold a swap file.
     #[error("cannot make a swap file in {}: {why}; name another folder with `swap-dir`", folder.display())]
     UnsuitableFolder { folder: PathBuf, why: String },

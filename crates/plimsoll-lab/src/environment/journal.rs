@@ -7,48 +7,19 @@
 //! Invariant: a change that is not yet undone has a `change` line and no `undone` line of its number. Checked by
 //! `a_journal_torn_anywhere_undoes_its_whole_lines`.
 
-use std::fs::{self, File, OpenOptions};
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with};
+use plimsoll_proc::{Distrust, TrustedFolder};
+use rustix::fs::{FlockOperation, OFlags, flock};
 use serde::{Deserialize, Serialize};
 
 use super::change::Change;
 use super::error::EnvironmentError;
 
 pub(super) const JOURNAL_VERSION: u32 = 1;
-
-/// Environment variable that moves the state folder.
-const STATE_DIR_VARIABLE: &str = "PLIMSOLL_STATE_DIR";
-
-/// The folder of the journals and the machine lock: `$PLIMSOLL_STATE_DIR`, or `/var/lib/plimsoll` for root, or the
-/// user's own state folder for others, whose runs change nothing system-wide.
-pub(super) fn state_dir() -> PathBuf {
-    if let Some(dir) = std::env::var_os(STATE_DIR_VARIABLE).filter(|dir| !dir.is_empty()) {
-        return PathBuf::from(dir);
-    }
-    if rustix::process::geteuid().is_root() {
-        return PathBuf::from("/var/lib/plimsoll");
-    }
-    let home = || std::env::var_os("HOME").map(|home| Path::new(&home).join(".local/state"));
-    std::env::var_os("XDG_STATE_HOME")
-        .map(PathBuf::from)
-        .filter(|dir| dir.is_absolute())
-        .or_else(home)
-        .unwrap_or_else(|| PathBuf::from("/tmp"))
-        .join("plimsoll")
-}
-
-pub(super) fn runs_dir(state: &Path) -> PathBuf {
-    state.join("runs")
-}
-
-/// Makes a folder with mode 0700: `cleanup` runs as root and obeys the journals in it.
-pub(super) fn make_private_folder(path: &Path) -> io::Result<()> {
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
-}
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Header {
@@ -73,6 +44,9 @@ enum Line {
 /// A journal that this process owns: its file is open, locked and appended to.
 #[derive(Debug)]
 pub(super) struct Journal {
+    /// The runs folder, in which no other user can replace the file.
+    folder: TrustedFolder,
+    name: OsString,
     path: PathBuf,
     file: File,
     /// Bytes of its whole lines.
@@ -97,21 +71,18 @@ pub(super) enum Opened {
 }
 
 impl Journal {
-    pub(super) fn create(state: &Path, header: Header) -> io::Result<Journal> {
-        let folder = runs_dir(state);
-        make_private_folder(&folder)?;
+    /// Creates the journal in the runs folder.
+    pub(super) fn create(folder: TrustedFolder, header: Header) -> io::Result<Journal> {
         // The file gets its name after the lock and the header, so that no other process takes it for a dead run's.
-        let unnamed = folder.join(format!(".{}.new", header.run));
-        let file = OpenOptions::new()
-            .create(true)
-            .append(true)
-            .mode(0o600)
-            .open(&unnamed)?;
+        let name = OsString::from(format!(".{}.new", header.run));
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND;
+        let file = folder.own_file(&name, flags, 0o600).map_err(io::Error::other)?;
         flock(&file, FlockOperation::NonBlockingLockExclusive)?;
         file.set_len(0)?;
-        let path = unnamed.clone();
         let mut journal = Journal {
-            path,
+            path: folder.path().join(&name),
+            folder,
+            name,
             file,
             length: 0,
             header: header.clone(),
@@ -120,17 +91,33 @@ impl Journal {
             damage: Vec::new(),
         };
         journal.append(&Line::Header(header))?;
-        journal.path = rename_unique(&unnamed, &folder, &journal.header.run)?;
-        File::open(&folder)?.sync_all()?;
+        journal.name = rename_unique(&journal.folder, &journal.name, &journal.header.run)?;
+        journal.path = journal.folder.path().join(&journal.name);
+        journal.folder.sync()?;
         Ok(journal)
     }
 
-    /// Opens the journal at `path` if its owner is dead, and owns it from then on.
-    pub(super) fn open_dead(path: &Path) -> io::Result<Opened> {
-        let mut file = match OpenOptions::new().read(true).append(true).open(path) {
+    /// A journal in a temporary folder.
+    #[cfg(test)]
+    pub(super) fn for_test(folder: &Path) -> Journal {
+        let header = Header {
+            journal: JOURNAL_VERSION,
+            run: "test".to_owned(),
+            command: Vec::new(),
+            pid: std::process::id(),
+            boot_id: String::new(),
+            started_ns: 0,
+        };
+        Journal::create(TrustedFolder::own(folder).unwrap(), header).unwrap()
+    }
+
+    /// Opens the journal `name` of the runs folder if its owner is dead, and owns it from then on.
+    pub(super) fn open_dead(folder: &TrustedFolder, name: &OsStr) -> io::Result<Opened> {
+        let mut file = match folder.own_file(name, OFlags::RDWR | OFlags::APPEND, 0) {
             Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Opened::Empty),
-            Err(error) => return Err(error),
+            Err(defect) if defect.is_not_found() => return Ok(Opened::Empty),
+            Err(Distrust::Io { source, .. }) => return Err(source),
+            Err(defect) => return Ok(Opened::Unreadable(Unreadable::Untrusted(defect))),
         };
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
@@ -145,13 +132,15 @@ impl Journal {
             file.set_len(whole as u64)?;
         }
         if whole == 0 {
-            fs::remove_file(path)?;
+            folder.remove_file(name)?;
             return Ok(Opened::Empty);
         }
         let text = String::from_utf8_lossy(&bytes[..whole]).into_owned();
         Ok(match parse(&text) {
             Ok(parsed) => Opened::Dead(Box::new(Journal {
-                path: path.to_owned(),
+                path: folder.path().join(name),
+                folder: folder.clone(),
+                name: name.to_owned(),
                 file,
                 length: whole as u64,
                 header: parsed.header,
@@ -228,7 +217,7 @@ impl Journal {
 
     /// Removes the file: everything in it is undone.
     pub(super) fn close(self) -> io::Result<()> {
-        fs::remove_file(&self.path)
+        self.folder.remove_file(&self.name)
     }
 
     /// Appends a whole line, or nothing: half a line would make one damaged line of itself and the next.
@@ -249,25 +238,26 @@ impl Journal {
 }
 
 /// Names a file `<run>.jsonl`, or `<run>.N.jsonl` where an earlier run of that name left its journal.
-fn rename_unique(from: &Path, folder: &Path, run: &str) -> io::Result<PathBuf> {
+fn rename_unique(folder: &TrustedFolder, from: &OsStr, run: &str) -> io::Result<OsString> {
     let mut attempt = 0u32;
     loop {
-        let name = if attempt == 0 {
-            format!("{run}.jsonl")
-        } else {
-            format!("{run}.{attempt}.jsonl")
-        };
-        let path = folder.join(name);
-        match renameat_with(CWD, from, CWD, &path, RenameFlags::NOREPLACE) {
-            Ok(()) => return Ok(path),
-            Err(rustix::io::Errno::EXIST) => attempt += 1,
-            Err(error) => return Err(error.into()),
+        let name = OsString::from(match attempt {
+            0 => format!("{run}.jsonl"),
+            _ => format!("{run}.{attempt}.jsonl"),
+        });
+        match folder.rename_new(from, &name) {
+            Ok(()) => return Ok(name),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => attempt += 1,
+            Err(error) => return Err(error),
         }
     }
 }
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Unreadable {
+    /// Another user may have written it.
+    #[error("it cannot be trusted: {0}")]
+    Untrusted(Distrust),
     #[error("its first line is not a header")]
     NoHeader,
     #[error("its first line cannot be read ({0})")]

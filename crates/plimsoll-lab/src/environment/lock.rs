@@ -3,17 +3,16 @@
 //! Swap, zswap and the sysctls are the machine's, and two runs that measure at once would measure each other. The
 //! lock is a `flock`, so that it is free when its holder is dead, however it died.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read, Seek, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::error::EnvironmentError;
 use super::holder::Holder;
-use super::journal::make_private_folder;
+use super::state::StateFolder;
 use rustix::fs::{FlockOperation, flock};
 
 /// How often a waiting run looks whether the lock is free.
@@ -28,22 +27,14 @@ pub(super) struct MachineLock {
 impl MachineLock {
     /// Takes the lock of the state folder for `run`, waiting for up to `wait`, or until `interrupted` is true.
     pub(super) fn acquire(
-        state: &Path,
+        state: &StateFolder,
         run: &str,
         wait: Option<Duration>,
         interrupted: &AtomicBool,
     ) -> Result<MachineLock, EnvironmentError> {
-        let path = state.join("machine.lock");
+        let path = state.lock_path();
         let failed = |source| EnvironmentError::system(format!("open the lock {}", path.display()), source);
-        make_private_folder(state).map_err(failed)?;
-        let mut file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(&path)
-            .map_err(failed)?;
+        let mut file = state.lock_file()?;
         // `None` if the wait overflows an instant: no deadline.
         let deadline = Instant::now().checked_add(wait.unwrap_or_default());
         loop {

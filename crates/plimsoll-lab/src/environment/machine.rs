@@ -58,6 +58,15 @@ pub fn disk_free(folder: &Path) -> Result<u64, EnvironmentError> {
     Ok(space.available.saturating_sub(space.reserve))
 }
 
+/// Bytes of the disk of `folder` that are free for this user.
+///
+/// # Errors
+/// When `statvfs` fails.
+pub fn disk_available(folder: &Path) -> Result<u64, EnvironmentError> {
+    let space = disk_space(folder).map_err(|source| EnvironmentError::reading(folder, source))?;
+    Ok(space.available)
+}
+
 pub(super) fn disk_space(folder: &Path) -> io::Result<DiskSpace> {
     let stat = rustix::fs::statvfs(folder)?;
     let total = stat.f_blocks.saturating_mul(stat.f_frsize);

@@ -11,13 +11,17 @@
 //! Invariant: no undoing of a change that another program has overwritten since. Checked by
 //! `a_value_is_restored_unless_another_process_changed_it` and `a_device_that_another_process_took_over_stays`.
 //!
-//! Layers, from the bottom: `change`, `undo` (nouns) and `error`; `journal`; one module for each kind of change, which
-//! records it and undoes it; `cleanup`, which calls the module of a change; `session`; `prepare`.
+//! Invariant: no undoing of a change that a run cannot have made, even if a journal names it. Checked by
+//! `a_planted_change_of_any_kind_is_not_obeyed`.
+//!
+//! Layers, from the bottom: `change`, `undo` (nouns) and `error`; `state` and `journal`; one module for each kind of change, which
+//! records it and undoes it; `confine`; `cleanup`, which calls the module of a change; `session`; `prepare`.
 
 mod allocators;
 mod cgroup;
 mod change;
 mod cleanup;
+mod confine;
 mod error;
 mod holder;
 mod journal;
@@ -28,6 +32,7 @@ mod process;
 mod requirements;
 mod reserve;
 mod session;
+mod state;
 mod swap_device;
 mod swap_file;
 mod sysctl;
@@ -40,7 +45,7 @@ pub use cgroup::{Cgroup, Reclaimed};
 pub use cleanup::{CleanupReport, RunCleanup, RunState, cleanup, cleanup_in};
 pub use error::{EnvironmentError, Missing, MissingKind};
 pub use holder::Holder;
-pub use machine::{disk_free, machine};
+pub use machine::{disk_available, disk_free, machine};
 pub use prepare::{CgroupDescription, Description, Environment, SwapDescription, ValueDescription};
 pub use requirements::{can_prepare, missing};
 pub use reserve::{Misfit, TooLarge, Trip, Tripwire, memory_reserve, safe_size};

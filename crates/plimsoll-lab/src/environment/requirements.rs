@@ -170,7 +170,7 @@ fn missing_zswap() -> Option<Missing> {
 
 fn missing_folder(folder: &Path) -> Option<Missing> {
     let how = "name a folder on a disk of this machine with `--set swap-dir=...`".to_owned();
-    if let Some(why) = swap_file::refused(folder) {
+    if let Err(why) = swap_file::suitable(folder) {
         return Some(Missing {
             kind: MissingKind::SwapFolder,
             what: format!("a place for a swap file ({})", folder.display()),

@@ -7,9 +7,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use super::change::Change;
 use super::cleanup::{dead_runs, undo_changes};
 use super::error::EnvironmentError;
-use super::journal::{Header, JOURNAL_VERSION, Journal, state_dir};
+use super::journal::{Header, JOURNAL_VERSION, Journal};
 use super::lock::MachineLock;
 use super::process;
+use super::state::{self, StateFolder};
 use super::undo::UndoReport;
 
 /// A run's journal and its hold on the machine lock. Dropping it undoes the outstanding changes; [`Session::finish`]
@@ -38,7 +39,7 @@ impl Session {
         wait: Option<Duration>,
         interrupted: &AtomicBool,
     ) -> Result<Session, EnvironmentError> {
-        Self::open_in(&state_dir(), run, command, wait, interrupted)
+        Self::open_in(&state::path()?, run, command, wait, interrupted)
     }
 
     /// As [`Session::open`], with the lock and the journal in the folder `state`: runs with different folders do
@@ -54,7 +55,8 @@ impl Session {
         interrupted: &AtomicBool,
     ) -> Result<Session, EnvironmentError> {
         let run = file_name_of(run);
-        let lock = MachineLock::acquire(state, &run, wait, interrupted)?;
+        let folder = StateFolder::make(state)?;
+        let lock = MachineLock::acquire(&folder, &run, wait, interrupted)?;
         let header = Header {
             journal: JOURNAL_VERSION,
             run: run.clone(),
@@ -65,7 +67,7 @@ impl Session {
                 .duration_since(UNIX_EPOCH)
                 .map_or(0, |d| d.as_nanos() as u64),
         };
-        let journal = Journal::create(state, header).map_err(|source| {
+        let journal = Journal::create(folder.make_runs()?, header).map_err(|source| {
             EnvironmentError::system(format!("make the run's journal in {}", state.display()), source)
         })?;
         Ok(Session {

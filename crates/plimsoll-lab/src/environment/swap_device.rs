@@ -1,10 +1,15 @@
 //! Turning swap areas on and off.
+//!
+//! An area is an open file all the time between its creation and `swapon`: the header goes through that descriptor, and
+//! the kernel gets the descriptor, not the path. So an area that another program puts in its place is never written to.
+//! Checked by `a_file_in_place_of_the_area_is_neither_written_to_nor_swapped_to`.
 
 use std::ffi::CString;
-use std::fs::OpenOptions;
+use std::fs::{self, File};
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
@@ -12,6 +17,7 @@ use std::time::Duration;
 use plimsoll_os::Errno;
 use plimsoll_proc::swap_header::{self, Found, SwapHeader};
 use plimsoll_proc::swaps::{self, ActiveSwap, active, find};
+use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
 
 use super::change::Change;
@@ -60,13 +66,15 @@ impl SwapDevice {
     }
 }
 
-/// Writes the header and turns the area on, above all others. Returns its priority.
+/// Writes the header to the area, which is open for writing at `path`, and turns it on, above all others. Returns its
+/// priority.
 pub(super) fn turn_on(
     journal: &mut Journal,
     path: &Path,
+    area: &File,
     header: &SwapHeader,
 ) -> Result<u16, EnvironmentError> {
-    write_header(path, header).map_err(|source| {
+    write_header(area, header).map_err(|source| {
         EnvironmentError::system(format!("write a swap header to {}", path.display()), source)
     })?;
     let others = active().map_err(|source| EnvironmentError::reading(Path::new(swaps::PATH), source))?;
@@ -77,8 +85,14 @@ pub(super) fn turn_on(
         .unwrap_or(0);
     let priority = u16::try_from(above).unwrap_or(0).clamp(PRIORITY, HIGHEST);
     let uuid = header.uuid_text();
-    let text = c_path(path)
+    let text = descriptor_path(area)
         .map_err(|source| EnvironmentError::system(format!("use the path {}", path.display()), source))?;
+    // An area whose path leads elsewhere could not be found again to turn it off.
+    if !is_at(path, area).map_err(|source| EnvironmentError::reading(path, source))? {
+        return Err(EnvironmentError::Replaced {
+            path: path.to_owned(),
+        });
+    }
     let number = journal.record(Change::SwapOn {
         path: path.to_owned(),
         uuid,
@@ -103,10 +117,25 @@ pub(super) fn turn_on(
     Ok(priority)
 }
 
-fn write_header(path: &Path, header: &SwapHeader) -> io::Result<()> {
-    let file = OpenOptions::new().write(true).open(path)?;
-    file.write_all_at(&header.encode(rustix::param::page_size()), 0)?;
-    file.sync_all()
+fn write_header(area: &File, header: &SwapHeader) -> io::Result<()> {
+    area.write_all_at(&header.encode(rustix::param::page_size()), 0)?;
+    area.sync_all()
+}
+
+/// Whether the path leads to the open file, without a link.
+fn is_at(path: &Path, file: &File) -> io::Result<bool> {
+    let there = match fs::symlink_metadata(path) {
+        Ok(there) => there,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(error),
+    };
+    let open = file.metadata()?;
+    Ok((there.dev(), there.ino()) == (open.dev(), open.ino()))
+}
+
+/// A path that leads to the open file itself. The kernel shows the true path in `/proc/swaps`.
+fn descriptor_path(file: &File) -> io::Result<CString> {
+    Ok(CString::new(format!("/proc/self/fd/{}", file.as_raw_fd()))?)
 }
 
 fn c_path(path: &Path) -> io::Result<CString> {
@@ -121,7 +150,10 @@ pub(super) fn undo(path: &Path, uuid: &str) -> Result<Undone, UndoError> {
         Some(area) if area.path != path => return undo_deleted(area, path),
         Some(_) => {}
     }
-    match swap_header::find(path) {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let opened = rustix::fs::open(path, flags, Mode::empty());
+    let area = File::from(opened.map_err(UndoError::system("open it"))?);
+    match swap_header::find(&area) {
         Ok(Found::Uuid(found)) if found == uuid => {}
         Ok(_) => {
             return Ok(Undone::NotOurs(
@@ -130,7 +162,7 @@ pub(super) fn undo(path: &Path, uuid: &str) -> Result<Undone, UndoError> {
         }
         Err(source) => return Err(UndoError::system("read its header")(source)),
     }
-    let text = c_path(path).map_err(UndoError::system("use its path"))?;
+    let text = descriptor_path(&area).map_err(UndoError::system("use its path"))?;
     let mut last = None;
     for attempt in 0..OFF_ATTEMPTS {
         match plimsoll_os::swap_off(&text) {
@@ -167,6 +199,33 @@ fn undo_deleted(area: &ActiveSwap, path: &Path) -> Result<Undone, UndoError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The owner of the folder once replaced the file between its creation and the write of the header: root wrote 4 KiB
+    /// over a file of the owner's choice.
+    #[test]
+    fn a_file_in_place_of_the_area_is_neither_written_to_nor_swapped_to() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, victim) = (folder.path().join("area"), folder.path().join("victim"));
+        let size = 64 << 10;
+        let header = SwapHeader::new(size, rustix::param::page_size(), "plimsoll").unwrap();
+        let mut journal = Journal::for_test(folder.path());
+        for link in [true, false] {
+            let area = File::create_new(&path).unwrap();
+            area.set_len(size).unwrap();
+            // The step of the attacker.
+            fs::remove_file(&path).unwrap();
+            fs::write(&victim, "important").unwrap();
+            match link {
+                true => std::os::unix::fs::symlink(&victim, &path).unwrap(),
+                false => fs::hard_link(&victim, &path).unwrap(),
+            }
+            let error = turn_on(&mut journal, &path, &area, &header).unwrap_err();
+            assert!(matches!(error, EnvironmentError::Replaced { .. }), "{error}");
+            assert_eq!(fs::read_to_string(&victim).unwrap(), "important");
+            assert!(journal.outstanding_since(0).is_empty(), "nothing to undo");
+            fs::remove_file(&path).unwrap();
+        }
+    }
 
     #[test]
     fn a_failed_swapoff_of_a_deleted_file_is_an_error() {

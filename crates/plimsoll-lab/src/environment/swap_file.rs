@@ -1,13 +1,18 @@
 //! Swap files.
+//!
+//! Invariant: a swap file is only made in, and removed from, a folder in which no other user can replace it. Checked by
+//! `a_folder_that_others_can_write_to_gets_no_swap_file`.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use plimsoll_proc::TrustedFolder;
 use plimsoll_proc::swap_header::{self, Found, SwapHeader};
 use plimsoll_proc::swaps::is_active;
-use rustix::fs::{FallocateFlags, IFlags, fallocate, fstatfs, ioctl_getflags, ioctl_setflags, statfs};
+use rustix::fs::{FallocateFlags, IFlags, OFlags, fallocate, fstatfs, ioctl_getflags, ioctl_setflags};
 
 use super::change::Change;
 use super::error::EnvironmentError;
@@ -41,13 +46,12 @@ pub(super) fn create(
     folder: &Path,
     size: u64,
 ) -> Result<SwapDevice, EnvironmentError> {
-    // /proc/swaps shows the real path.
-    let folder = fs::canonicalize(folder).map_err(|source| {
-        EnvironmentError::system(format!("find the folder {}", folder.display()), source)
+    let place = suitable(folder).map_err(|why| EnvironmentError::UnsuitableFolder {
+        folder: folder.to_owned(),
+        why,
     })?;
-    if let Some(why) = refused(&folder) {
-        return Err(EnvironmentError::UnsuitableFolder { folder, why });
-    }
+    // /proc/swaps shows the real path.
+    let folder = place.path().to_owned();
     let page = rustix::param::page_size();
     let header = SwapHeader::new(size, page, "plimsoll")?;
     let size = header.pages * page as u64;
@@ -55,21 +59,17 @@ pub(super) fn create(
     if size.saturating_add(space.reserve) > space.available {
         return Err(disk_full(folder, size));
     }
-    let path = folder.join(format!(
+    let name = OsString::from(format!(
         "{PREFIX}{}-{}{SUFFIX}",
         journal.run(),
         journal.next_number()
     ));
+    let path = folder.join(&name);
     let number = journal.record(Change::File {
         path: path.clone(),
         uuid: header.uuid_text(),
     })?;
-    let opened = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create_new(true)
-        .mode(MODE)
-        .open(&path);
+    let opened = place.open(&name, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL, MODE);
     let file = match opened {
         Ok(file) => file,
         Err(source) => {
@@ -88,8 +88,7 @@ pub(super) fn create(
             return Err(EnvironmentError::system(action, source));
         }
     }
-    drop(file);
-    let priority = turn_on(journal, &path, &header)?;
+    let priority = turn_on(journal, &path, &file, &header)?;
     Ok(SwapDevice {
         path,
         kind: SwapKind::File,
@@ -108,11 +107,12 @@ fn disk_full(folder: PathBuf, needed: u64) -> EnvironmentError {
     }
 }
 
-/// Why the file system of a folder cannot hold a swap file.
-pub(super) fn refused(folder: &Path) -> Option<String> {
-    let kind = match statfs(folder) {
+/// Opens a folder that can hold a swap file; otherwise the reason.
+pub(super) fn suitable(folder: &Path) -> Result<TrustedFolder, String> {
+    let place = TrustedFolder::shared(folder).map_err(|defect| defect.to_string())?;
+    let kind = match fstatfs(&place) {
         Ok(stat) => stat.f_type as u64,
-        Err(error) => return Some(format!("it cannot be looked at: {error}")),
+        Err(error) => return Err(format!("its file system cannot be looked at: {error}")),
     };
     let why = match kind {
         magic::TMPFS | magic::RAMFS => {
@@ -121,9 +121,9 @@ pub(super) fn refused(folder: &Path) -> Option<String> {
         magic::OVERLAYFS => "it is on overlayfs, which the kernel cannot swap to",
         magic::NFS => "it is on a network file system",
         magic::SQUASHFS => "its file system is read-only",
-        _ => return None,
+        _ => return Ok(place),
     };
-    Some(why.to_owned())
+    Err(why.to_owned())
 }
 
 /// Gives the file `size` bytes of real disk blocks: a swap file must have no holes.
@@ -156,21 +156,34 @@ pub(super) fn undo(path: &Path, uuid: &str) -> Result<Undone, UndoError> {
     if is_active(path).map_err(UndoError::system("read /proc/swaps"))? {
         return Err(UndoError::InUse);
     }
-    let metadata = match fs::symlink_metadata(path) {
-        Ok(metadata) => metadata,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Undone::Gone),
-        Err(source) => return Err(UndoError::system("look at it")(source)),
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(UndoError::Outside("this is no path of a file"));
     };
+    let folder = match TrustedFolder::shared(folder) {
+        Ok(folder) => folder,
+        Err(defect) if defect.is_not_found() => return Ok(Undone::Gone),
+        Err(defect) => return Err(UndoError::Untrusted(defect)),
+    };
+    let replaced = || {
+        Ok(Undone::NotOurs(
+            "something else has taken its place since".to_owned(),
+        ))
+    };
+    let file = match folder.open(name, OFlags::RDONLY, 0) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Undone::Gone),
+        Err(error) if matches!(error.raw_os_error(), Some(libc::ELOOP | libc::EACCES)) => return replaced(),
+        Err(source) => return Err(UndoError::system("open it")(source)),
+    };
+    let metadata = file.metadata().map_err(UndoError::system("look at it"))?;
     let as_made = metadata.is_file()
         && metadata.uid() == rustix::process::geteuid().as_raw()
         && metadata.permissions().mode() & 0o7777 == MODE
         && is_our_name(path);
     if !as_made {
-        return Ok(Undone::NotOurs(
-            "something else has taken its place since".to_owned(),
-        ));
+        return replaced();
     }
-    match header(path, metadata.len()) {
+    match header(&file, metadata.len()) {
         Ok(Found::Blank) => {}
         Ok(Found::Uuid(found)) if found == uuid => {}
         Ok(_) => {
@@ -180,30 +193,41 @@ pub(super) fn undo(path: &Path, uuid: &str) -> Result<Undone, UndoError> {
         }
         Err(source) => return Err(UndoError::system("read its header")(source)),
     }
-    match fs::remove_file(path) {
+    if !folder
+        .names(name, &file)
+        .map_err(UndoError::system("look at it"))?
+    {
+        return replaced();
+    }
+    match folder.remove_file(name) {
         Ok(()) => Ok(Undone::Gone),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Undone::Gone),
         Err(source) => Err(UndoError::system("remove it")(source)),
     }
 }
 
-fn is_our_name(path: &Path) -> bool {
+/// Whether the file has a name that a run gives.
+pub(super) fn is_our_name(path: &Path) -> bool {
     path.file_name()
         .and_then(|name| name.to_str())
         .is_some_and(|name| name.starts_with(PREFIX) && name.ends_with(SUFFIX))
 }
 
 /// The swap header; a run may die before the file has its size.
-fn header(path: &Path, length: u64) -> io::Result<Found> {
+fn header(mut file: &File, length: u64) -> io::Result<Found> {
     if length >= rustix::param::page_size() as u64 {
-        return swap_header::find(path);
+        return swap_header::find(file);
     }
-    let zeros = fs::read(path)?.iter().all(|&byte| byte == 0);
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    let zeros = bytes.iter().all(|&byte| byte == 0);
     Ok(if zeros { Found::Blank } else { Found::Other })
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
@@ -285,8 +309,45 @@ mod tests {
     #[test]
     fn a_swap_file_on_tmpfs_is_refused() {
         if Path::new("/dev/shm").is_dir() {
-            assert!(refused(Path::new("/dev/shm")).unwrap().contains("tmpfs"));
+            assert!(suitable(Path::new("/dev/shm")).unwrap_err().contains("tmpfs"));
         }
-        assert!(refused(Path::new("/not/there")).is_some());
+        assert!(suitable(Path::new("/not/there")).is_err());
+    }
+
+    /// The owner of the folder could put a link in place of the file before root writes to it.
+    #[test]
+    fn a_folder_that_others_can_write_to_gets_no_swap_file() {
+        let state = tempfile::tempdir().unwrap();
+        let place = tempfile::tempdir().unwrap();
+        let mut journal = Journal::for_test(state.path());
+        let mut refused = |folder: &Path| {
+            // Without the check the size would be refused: no swap is turned on in any case.
+            let error = create(&mut journal, folder, 1).unwrap_err();
+            assert!(
+                matches!(error, EnvironmentError::UnsuitableFolder { .. }),
+                "{error}"
+            );
+            assert!(journal.outstanding_since(0).is_empty(), "nothing to undo");
+            assert_eq!(fs::read_dir(folder).unwrap().count(), 0, "nothing was made");
+        };
+        let mode = |mode: u32| {
+            fs::set_permissions(place.path(), fs::Permissions::from_mode(mode)).unwrap();
+        };
+        for shared in [0o777, 0o770] {
+            mode(shared);
+            refused(place.path());
+            // A file that was made before the folder was opened to others is not removed by a path.
+            let path = place.path().join(".plimsoll-run-1.swap");
+            fs::write(&path, "").unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(MODE)).unwrap();
+            let undone = undo(&path, "u");
+            assert!(matches!(undone, Err(UndoError::Untrusted(_))), "{undone:?}");
+            fs::remove_file(&path).unwrap();
+        }
+        if rustix::process::geteuid().is_root() {
+            mode(0o755);
+            std::os::unix::fs::chown(place.path(), Some(65534), None).unwrap();
+            refused(place.path());
+        }
     }
 }

@@ -72,3 +72,24 @@ pub(super) fn undo(path: &Path, before: &str, wrote: &str) -> Result<Undone, Und
         Err(source) => Err(UndoError::system("read it back")(source)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_value_is_restored_unless_another_process_changed_it() {
+        for (now, expected, alone) in [("7", "1", false), ("1", "1", false), ("9", "9", true)] {
+            let folder = tempfile::tempdir().unwrap();
+            let value = folder.path().join("value");
+            fs::write(&value, now).unwrap();
+            let undone = undo(&value, "1", "7").unwrap();
+            assert_eq!(matches!(undone, Undone::NotOurs(_)), alone, "held {now}");
+            assert_eq!(fs::read_to_string(&value).unwrap(), expected, "held {now}");
+        }
+        let absent = Path::new("/proc/sys/vm/plimsoll_absent");
+        assert_eq!(undo(absent, "1", "7").unwrap(), Undone::Gone);
+    }
+}

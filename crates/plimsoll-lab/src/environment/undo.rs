@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 
+use plimsoll_proc::Distrust;
 use serde::Serialize;
 
 /// How a change ended.
@@ -23,6 +24,12 @@ pub(super) enum UndoError {
         action: String,
         source: io::Error,
     },
+    /// No run makes such a change.
+    #[error("cannot undo it: {0}; check this machine by hand, then remove the journal")]
+    Outside(&'static str),
+    /// Another user could replace the file meanwhile.
+    #[error("cannot remove it safely: {0}; correct the owner and the permissions, or remove it by hand")]
+    Untrusted(Distrust),
     /// The swap area is on.
     #[error("cannot reset it: it is in use as swap")]
     InUse,

@@ -42,7 +42,10 @@ pub(super) fn create(
     wait_for(device.node())?;
     let algorithm = set_algorithm(&device, algorithm)?;
     device.set_size(size)?;
-    let priority = turn_on(journal, device.node(), &header)?;
+    let area = device
+        .open()
+        .map_err(|source| EnvironmentError::system(format!("open {}", device.node().display()), source))?;
+    let priority = turn_on(journal, device.node(), &area, &header)?;
     Ok(SwapDevice {
         path: device.node().to_owned(),
         kind: SwapKind::Zram { id, algorithm, added },
@@ -238,7 +241,9 @@ pub(super) fn undo(id: u32, added: bool, disksize: u64, uuid: &str) -> Result<Un
         if is_active(device.node()).map_err(UndoError::system("read /proc/swaps"))? {
             return Err(UndoError::InUse);
         }
-        let header = swap_header::find(device.node()).map_err(UndoError::system("read its header"))?;
+        // Closed again before the reset, which an open device refuses.
+        let header = device.open().and_then(|node| swap_header::find(&node));
+        let header = header.map_err(UndoError::system("read its header"))?;
         let ours = size == disksize && (header == Found::Blank || header == Found::Uuid(uuid.to_owned()));
         if !ours {
             return Ok(Undone::NotOurs(

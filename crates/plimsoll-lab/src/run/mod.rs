@@ -10,6 +10,7 @@ mod phase;
 mod probes;
 mod progress;
 mod recorder;
+mod room;
 mod services;
 mod time_limit;
 mod trial;
@@ -36,6 +37,7 @@ use plimsoll_model::scenario::{Machine, Plan, SpeedHints};
 use plimsoll_sample::stop::Stop;
 use plimsoll_sample::{Reader, Sampler, SamplerConfig, Target, monotonic_ns};
 pub use progress::{Progress, Silent};
+pub use room::{RecordingSize, check_room};
 pub use services::{HeapService, HeapState, Metrics, ServiceError, Services};
 
 use recorder::{Recorder, plain_event};
@@ -62,6 +64,8 @@ pub struct Options {
     pub hz: u32,
     /// Folder that the recording's folder is made in.
     pub output: PathBuf,
+    /// Bytes of the recording.
+    pub size: RecordingSize,
     /// Recording to go on with.
     pub resume: Option<PathBuf>,
     /// How long to wait for another run to end; `None` is refused at once.
@@ -124,8 +128,10 @@ pub fn run(
         options.machine = environment::machine().or_exit(Exit::Missing)?;
         check_sizes(&options.plan, &options.machine)?;
     }
-    let options = &options;
+    let place = options.resume.as_ref().unwrap_or(&options.output);
     let mut warnings: Vec<Warning> = fallback.into_iter().collect();
+    warnings.extend(check_room(&options.plan, place, options.size)?);
+    let options = &options;
     if let Some(session) = &session {
         for run in session.dead_runs().or_exit(Exit::Missing)? {
             warnings.push(Warning::new(

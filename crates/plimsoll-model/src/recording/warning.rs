@@ -37,6 +37,8 @@ pub enum WarningCode {
     SubjectReplaced,
     /// A killed run left changes on the machine.
     KilledRun,
+    /// The disk may become full before the end of the run.
+    LittleRoom,
     /// The machine has no calibration.
     CalibrationFailed,
     /// A trial has no `neighbour_*` metrics.
@@ -61,7 +63,7 @@ pub enum WarningCode {
 
 impl WarningCode {
     /// Every code.
-    pub const ALL: [WarningCode; 19] = [
+    pub const ALL: [WarningCode; 20] = [
         WarningCode::SamplesMissing,
         WarningCode::SamplesUnfinished,
         WarningCode::SamplesTorn,
@@ -72,6 +74,7 @@ impl WarningCode {
         WarningCode::CapabilityMissing,
         WarningCode::SubjectReplaced,
         WarningCode::KilledRun,
+        WarningCode::LittleRoom,
         WarningCode::CalibrationFailed,
         WarningCode::NeighbourFailed,
         WarningCode::EarlyKill,

@@ -2,6 +2,7 @@
 //! `cgroup-v1/memory.rst`).
 
 pub mod controllers;
+mod folder;
 mod hierarchy;
 mod memory_stat;
 
@@ -16,6 +17,7 @@ use crate::control::{self, ControlError};
 use crate::fields::{number, value_of, words};
 use crate::psi;
 
+pub use folder::CgroupFolder;
 pub use hierarchy::{Hierarchy, HierarchyError};
 pub use memory_stat::{Field, MemoryStat};
 

@@ -20,6 +20,12 @@ use plimsoll_model::scenario::WorkloadKind;
 pub enum CompareError {
     #[error("cannot compare one run; give at least two")]
     TooFew,
+    /// Every trial of the baseline failed, or of every other run.
+    #[error(
+        "cannot compare the runs: every trial of {} failed; read the causes with `plimsoll report RUN --format text`, \
+         remove them, and run the scenario again", .0.join(" and of ")
+    )]
+    AllFailed(Vec<String>),
     /// No group is in the baseline and in another run.
     #[error("cannot compare the runs: they share no group. {}; compare runs of the same scenario", .0.join(". "))]
     NothingInCommon(Vec<String>),
@@ -28,7 +34,7 @@ pub enum CompareError {
 /// Compares every run with the first. `threshold` is the least change of a median that counts, as a share.
 ///
 /// # Errors
-/// [`CompareError::TooFew`]; [`CompareError::NothingInCommon`], with the groups of each run.
+/// [`CompareError::TooFew`]; [`CompareError::AllFailed`]; [`CompareError::NothingInCommon`], with the groups of each run.
 pub fn compare(inputs: &[Input<'_>], threshold: f64) -> Result<Comparison, CompareError> {
     if inputs.len() < 2 {
         return Err(CompareError::TooFew);
@@ -64,6 +70,12 @@ pub fn compare(inputs: &[Input<'_>], threshold: f64) -> Result<Comparison, Compa
         rows: Vec::new(),
         conditions: Vec::new(),
     };
+    let failed = |run: &&Run| run.trials > 0 && run.failed == run.trials;
+    let named: Vec<&Run> = comparison.runs.iter().filter(failed).collect();
+    if failed(&&comparison.runs[0]) || named.len() == comparison.runs.len() - 1 {
+        let names = named.iter().map(|run| format!("{} ({})", run.letter, run.folder));
+        return Err(CompareError::AllFailed(names.collect()));
+    }
     for (index, side) in sides.iter().enumerate().skip(1) {
         let calibrations = [inputs[0].results.calibration, inputs[index].results.calibration];
         pair(&mut comparison, &sides[0], side, index, calibrations, threshold);

@@ -7,17 +7,15 @@
 //!           -> prometheus (results, and the last of the samples)
 //! ```
 //!
-//! Each is written piece by piece: nothing but the recording itself is held in memory. [`to_file`] puts it into a file
+//! Each is written piece by piece: nothing but the recording itself is held in memory. The command puts it into a file
 //! whole or not at all.
 
 mod csv;
 mod json;
-mod output;
 mod prometheus;
 
 pub use csv::csv;
 pub use json::{EXPORT_SCHEMA, json};
-pub use output::to_file;
 pub use prometheus::prometheus;
 
 use plimsoll_model::columns::{COLUMNS, Unit};

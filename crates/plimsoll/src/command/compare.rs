@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use super::open_page;
+use super::output;
 use super::recordings::locate;
 use super::report::open;
 use crate::cli::{Compare, CompareFormat, Verbosity};
@@ -15,8 +16,7 @@ use plimsoll_report as report;
 use plimsoll_report::analysis;
 use plimsoll_report::compare::{csv, html, markdown, terminal, words};
 use plimsoll_report::comparison;
-use plimsoll_report::comparison::{Comparison, Condition, Input, Standing, check};
-use plimsoll_report::export;
+use plimsoll_report::comparison::{CompareError, Comparison, Condition, Input, Standing, check};
 
 /// Returns code 6 if a condition fails, 7 if one has no verdict.
 pub(super) fn compare(options: &Compare, verbosity: &Verbosity) -> Result<Exit, Failure> {
@@ -52,7 +52,13 @@ pub(super) fn compare(options: &Compare, verbosity: &Verbosity) -> Result<Exit, 
         .zip(&results)
         .map(|(recording, results)| Input { recording, results })
         .collect();
-    let mut comparison = comparison::compare(&inputs, threshold).or_exit(Exit::Usage)?;
+    let mut comparison = comparison::compare(&inputs, threshold).map_err(|error| {
+        let exit = match error {
+            CompareError::AllFailed(_) => Exit::WorkloadFailed,
+            _ => Exit::Usage,
+        };
+        Failure::new(exit, error)
+    })?;
     for condition in &conditions {
         let outcomes = check(condition, &comparison).or_exit(Exit::Usage)?;
         comparison.conditions.extend(outcomes);
@@ -124,7 +130,7 @@ fn write(
     match path {
         None => super::print(&text),
         Some(path) => {
-            export::to_file(&path, |file| file.write_all(text.as_bytes()))
+            output::to_file(&path, |file| file.write_all(text.as_bytes()))
                 .map_err(|error: io::Error| anyhow::anyhow!("cannot write {}: {error}", path.display()))
                 .or_exit(Exit::Missing)?;
             super::print(&format!("{}\n", open_page::linked(&path, verbosity)))

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
 use std::os::fd::AsFd;
 
+use super::output;
 use super::recordings::locate;
 use crate::cli::{Export, ExportFormat};
 use plimsoll_lab::run::recording_failure;
@@ -29,7 +30,7 @@ pub(super) fn export(options: &Export) -> Result<Exit, Failure> {
             write(options, &mut output)?;
             Ok(output.flush().map_err(ExportError::Write)?)
         }),
-        false => export::to_file(&options.output, |output| write(options, output)),
+        false => output::to_file(&options.output, |output| write(options, output)),
     };
     match written {
         Ok(()) => Ok(Exit::Done),

@@ -9,6 +9,7 @@ mod doctor;
 mod export;
 mod heap;
 mod open_page;
+mod output;
 mod ps;
 mod recordings;
 mod report;

@@ -1,14 +1,16 @@
 //! `plimsoll report`: a finished or incomplete recording as HTML, text, tables, JSON or SVG.
 
-use std::path::{Path, PathBuf};
+use std::io::{self, Write};
+use std::path::Path;
 
 use super::open_page;
+use super::output;
 use super::recordings::locate;
 use crate::cli::{Format, Report, Theme, Verbosity};
 use plimsoll_lab::run::recording_failure;
 use plimsoll_model::exit::{Exit, Failure, OrExit};
-use plimsoll_model::recording::Recording;
 use plimsoll_model::recording::model::file;
+use plimsoll_model::recording::{Recording, replace_file};
 use plimsoll_report as report;
 use plimsoll_report::analysis;
 
@@ -58,17 +60,19 @@ pub(super) fn report(options: &Report, verbosity: &Verbosity) -> Result<Exit, Fa
             options.theme == Some(Theme::Dark),
         ),
     };
-    match output(options) {
-        None => super::print(&text)?,
+    match &options.output {
+        Some(path) if path.as_os_str() == "-" => super::print(&text)?,
         Some(path) => {
-            std::fs::write(&path, text)
-                .map_err(|error| anyhow::anyhow!("cannot write {}: {error}", path.display()))
-                .or_exit(Exit::Missing)?;
-            super::print(&format!("{}\n", open_page::linked(&path, verbosity)))?;
-            if options.open {
-                open_page::open(&path)?;
-            }
+            let result = output::to_file(path, |file| file.write_all(text.as_bytes()));
+            written(options, path, result, verbosity)?;
         }
+        // The recording may be another user's: a link in place of its report is replaced, not followed.
+        None if options.format == Format::Html => {
+            let path = options.run.join(file::REPORT);
+            let result = replace_file(&path, |file| file.write_all(text.as_bytes()));
+            written(options, &path, result, verbosity)?;
+        }
+        None => super::print(&text)?,
     }
     Ok(Exit::Done)
 }
@@ -77,11 +81,19 @@ pub(super) fn open(run: &Path) -> Result<Recording, Failure> {
     Recording::open(run).map_err(recording_failure)
 }
 
-/// The output file; none for standard output.
-fn output(options: &Report) -> Option<PathBuf> {
-    match &options.output {
-        Some(path) if path.as_os_str() == "-" => None,
-        Some(path) => Some(path.clone()),
-        None => (options.format == Format::Html).then(|| options.run.join(file::REPORT)),
+/// Prints the path of a report, and opens it on request.
+fn written(
+    options: &Report,
+    path: &Path,
+    result: io::Result<()>,
+    verbosity: &Verbosity,
+) -> Result<(), Failure> {
+    result
+        .map_err(|error| anyhow::anyhow!("cannot write {}: {error}", path.display()))
+        .or_exit(Exit::Missing)?;
+    super::print(&format!("{}\n", open_page::linked(path, verbosity)))?;
+    match options.open {
+        true => open_page::open(path),
+        false => Ok(()),
     }
 }

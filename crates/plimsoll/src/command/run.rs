@@ -10,7 +10,7 @@ use crate::cli::{self, Verbosity};
 use crate::heap;
 use crate::progress::TerminalProgress;
 use plimsoll_lab::environment;
-use plimsoll_lab::run::{self, HeapService, HeapState, Outcome, ServiceError, Services};
+use plimsoll_lab::run::{self, HeapService, HeapState, Outcome, RecordingSize, ServiceError, Services};
 use plimsoll_model::columns::COLUMNS;
 use plimsoll_model::exit::{Exit, Failure, OrExit};
 use plimsoll_model::quantity;
@@ -66,11 +66,15 @@ pub(super) fn run(options: &cli::Run, verbosity: &Verbosity) -> Result<Exit, Fai
     if options.dry_run {
         super::print(&describe(&plan, options.hz))?;
         run::check_sizes(&plan, &machine)?;
+        if let Some(warning) = run::check_room(&plan, &options.output, recording_size(&plan, options.hz))? {
+            super::print_error(&format!("warning: {warning}"));
+        }
         return Ok(Exit::Done);
     }
     let mut progress = TerminalProgress::new(verbosity.quiet, verbosity.verbose);
     progress.bounds(&bounds(&plan, options.hz));
     let settings = run::Options {
+        size: recording_size(&plan, options.hz),
         plan,
         machine,
         hz: options.hz,
@@ -165,7 +169,6 @@ fn describe(plan: &Plan, hz: u32) -> String {
 fn bounds(plan: &Plan, hz: u32) -> String {
     let bounds = plan.bounds();
     let bytes = |bytes: u64| quantity::bytes(bytes as f64);
-    let samples = bounds.time_limit * f64::from(hz);
     let disk = match bounds.disk {
         0 => "no swap file".to_owned(),
         size => format!("files of at most {}", bytes(size)),
@@ -179,8 +182,18 @@ fn bounds(plan: &Plan, hz: u32) -> String {
         bytes(bounds.memory),
         bytes(bounds.memory_limit),
         bytes(bounds.cgroup_limit),
-        bytes(samples as u64 * SAMPLE + PAGE),
+        bytes(recording_size(plan, hz).most),
     )
+}
+
+/// Bytes of the recording of a run.
+fn recording_size(plan: &Plan, hz: u32) -> RecordingSize {
+    let bounds = plan.bounds();
+    let of = |seconds: f64| (seconds * f64::from(hz)) as u64 * SAMPLE + PAGE;
+    RecordingSize {
+        expected: of(bounds.seconds.min(bounds.time_limit)),
+        most: of(bounds.time_limit),
+    }
 }
 
 /// Prints the summary of a run, or its results as JSON.

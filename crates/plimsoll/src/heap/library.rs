@@ -1,18 +1,18 @@
 //! The library to preload, embedded in this program and unpacked into a folder of the user.
 //!
-//! A preloaded library runs with all rights of its program. So this module only returns a library in a folder that no
-//! other user can write to, and only if its bytes equal the embedded ones. The returned path has no symbolic link, so it
-//! leads to the checked file.
+//! A preloaded library runs with all rights of its program. So this module only returns a library in a [`TrustedFolder`],
+//! and only if its bytes equal the embedded ones. The returned path has no symbolic link, so it leads to the checked file.
 
 use std::env;
-use std::ffi::OsString;
-use std::fs::{self, DirBuilder, OpenOptions};
-use std::io::{self, Write};
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::StatVfsMountFlags;
+use plimsoll_proc::{Distrust, TrustedFolder};
+use rustix::fs::{OFlags, StatVfsMountFlags};
 use rustix::rand::{GetRandomFlags, getrandom};
 use sha2::{Digest, Sha256};
 
@@ -46,14 +46,9 @@ pub enum Refusal {
         doing: &'static str,
         source: io::Error,
     },
-    /// Another user could replace the library.
-    #[error("other users can write to {}", .0.display())]
-    WritableByOthers(PathBuf),
-    #[error("{} belongs to user {}", .0.display(), .1)]
-    OfAnother(PathBuf, u32),
-    /// A file or a symbolic link has this path.
-    #[error("{} is not a folder", .0.display())]
-    NoFolder(PathBuf),
+    /// Another user could replace the library, or the folder cannot be opened.
+    #[error(transparent)]
+    Folder(#[from] Distrust),
     #[error("its file system is mounted noexec")]
     NoExec,
     #[error("LD_PRELOAD cannot name a path with a space, a colon or a dollar sign")]
@@ -119,11 +114,11 @@ fn unpack_into(folders: &[PathBuf], user: u32) -> Result<PathBuf, LibraryError> 
 
 /// Unpacks the library into a folder in `folder` named by its digest, so that programs of older releases keep theirs.
 fn place(folder: &Path, user: u32) -> Result<PathBuf, Refusal> {
-    let (there, folder) = resolve(folder)?;
     let digest = Sha256::digest(LIBRARY);
     let digest: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
-    let own = folder.join(digest);
-    let library = own.join(NAME);
+    // Check before the first write: a folder of root in another user's folder would lock that user out.
+    let (there, missing) = TrustedFolder::nearest_of(folder, user)?;
+    let library = there.path().join(missing).join(&digest).join(NAME);
     if library
         .as_os_str()
         .as_bytes()
@@ -132,134 +127,75 @@ fn place(folder: &Path, user: u32) -> Result<PathBuf, Refusal> {
     {
         return Err(Refusal::Unspeakable);
     }
-    // Check before the first write: a folder of root in another user's folder would lock that user out.
-    trust_way(&there, user)?;
-    make(&folder)?;
-    trust(&folder, user)?;
+    let folder = TrustedFolder::make_own_of(folder, user)?;
     share(&folder, user)?;
-    // The whole path again: in a folder like /tmp another user may have created a missing part meanwhile.
-    trust_way(folder.parent().unwrap_or(&folder), user)?;
-    make(&own)?;
-    trust(&own, user)?;
+    let own = folder.make_folder(digest.as_ref())?;
     share(&own, user)?;
     let mounted =
-        rustix::fs::statvfs(&own).map_err(|error| doing("look at its file system")(error.into()))?;
+        rustix::fs::fstatvfs(&own).map_err(|error| doing("look at its file system")(error.into()))?;
     if mounted.f_flag.contains(StatVfsMountFlags::NOEXEC) {
         return Err(Refusal::NoExec);
     }
-    if !is_ours(&library, user) {
-        write(&own, &library).map_err(doing("write the library"))?;
+    if !is_ours(&own) {
+        write(&own).map_err(doing("write the library"))?;
     }
-    Ok(library)
-}
-
-/// The nearest existing ancestor of `folder`, and `folder` itself, both without symbolic links.
-fn resolve(folder: &Path) -> Result<(PathBuf, PathBuf), Refusal> {
-    let mut way = folder.parent().unwrap_or(folder);
-    loop {
-        match (way.canonicalize(), way.parent()) {
-            (Ok(there), _) => {
-                let below = folder.strip_prefix(way).unwrap_or(folder);
-                let folder = there.join(below);
-                return Ok((there, folder));
-            }
-            (Err(error), Some(parent)) if error.kind() == io::ErrorKind::NotFound => way = parent,
-            (Err(error), _) => return Err(doing("look at the way to it")(error)),
-        }
-    }
-}
-
-/// Creates a folder with mode 0700, and its missing ancestors.
-fn make(folder: &Path) -> Result<(), Refusal> {
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(folder)
-        .map_err(doing("create the folder"))
+    Ok(own.path().join(NAME))
 }
 
 /// Lets every user read a folder of root's that holds nothing but the library: a program that root starts may become
 /// another user, and the dynamic linker then loads the library into its children. Others still cannot write to it.
-fn share(folder: &Path, user: u32) -> Result<(), Refusal> {
+fn share(folder: &TrustedFolder, user: u32) -> Result<(), Refusal> {
     const READABLE: u32 = 0o755;
-    if user != ROOT || fs::symlink_metadata(folder).is_ok_and(|found| found.mode() & 0o7777 == READABLE) {
+    if user != ROOT {
         return Ok(());
     }
-    fs::set_permissions(folder, fs::Permissions::from_mode(READABLE))
-        .map_err(doing("let other users read the folder"))
+    let share = || {
+        let opened = folder.open(OsStr::new("."), OFlags::RDONLY | OFlags::DIRECTORY, 0)?;
+        match opened.metadata()?.mode() & 0o7777 {
+            READABLE => Ok(()),
+            _ => opened.set_permissions(fs::Permissions::from_mode(READABLE)),
+        }
+    };
+    share().map_err(doing("let other users read the folder"))
 }
 
 fn doing(doing: &'static str) -> impl Fn(io::Error) -> Refusal {
     move |source| Refusal::Io { doing, source }
 }
 
-/// Checks that only the user can write to a folder.
-fn trust(folder: &Path, user: u32) -> Result<(), Refusal> {
-    let found = fs::symlink_metadata(folder).map_err(doing("look at the folder"))?;
-    if !found.is_dir() {
-        return Err(Refusal::NoFolder(folder.to_owned()));
-    }
-    if found.uid() != user {
-        return Err(Refusal::OfAnother(folder.to_owned(), found.uid()));
-    }
-    if found.mode() & 0o022 != 0 {
-        return Err(Refusal::WritableByOthers(folder.to_owned()));
-    }
-    Ok(())
-}
-
-/// Checks that no other user can replace an entry of `folder` or of an ancestor: only the user or root can write to
-/// them, or they have the sticky bit.
-fn trust_way(folder: &Path, user: u32) -> Result<(), Refusal> {
-    for folder in folder.ancestors() {
-        let found = fs::symlink_metadata(folder).map_err(doing("look at the way to it"))?;
-        if !found.is_dir() {
-            return Err(Refusal::NoFolder(folder.to_owned()));
-        }
-        if ![0, user].contains(&found.uid()) {
-            return Err(Refusal::OfAnother(folder.to_owned(), found.uid()));
-        }
-        // The group's bit counts even for the user's own group: it may have other members, and with an access control
-        // list the bit is the mask of all its entries.
-        if found.mode() & 0o022 != 0 && found.mode() & 0o1000 == 0 {
-            return Err(Refusal::WritableByOthers(folder.to_owned()));
-        }
-    }
-    Ok(())
-}
-
-/// Whether the file is a regular file of the user with the embedded bytes.
-fn is_ours(library: &Path, user: u32) -> bool {
-    let found = fs::symlink_metadata(library);
-    let plain = found.is_ok_and(|found| found.is_file() && found.uid() == user && found.mode() & 0o022 == 0);
-    plain && fs::read(library).is_ok_and(|bytes| bytes == LIBRARY)
+/// Whether the folder has the library: a regular file of the user with the embedded bytes.
+fn is_ours(folder: &TrustedFolder) -> bool {
+    let Ok(file) = folder.own_file(OsStr::new(NAME), OFlags::RDONLY, 0) else {
+        return false;
+    };
+    let mut bytes = Vec::new();
+    // One byte more tells a longer file.
+    let read = file.take(LIBRARY.len() as u64 + 1).read_to_end(&mut bytes);
+    read.is_ok() && bytes == LIBRARY
 }
 
 /// Writes the library under another name and renames it, so that no program loads a part of it.
-fn write(folder: &Path, library: &Path) -> io::Result<()> {
+fn write(folder: &TrustedFolder) -> io::Result<()> {
     // A random name: containers that share the folder may use the same process ids.
     let mut random = [0; 16];
     getrandom(&mut random, GetRandomFlags::empty())?;
-    let half = folder.join(format!("{NAME}.{:032x}", u128::from_ne_bytes(random)));
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o500)
-        .open(&half)?;
+    let half = OsString::from(format!("{NAME}.{:032x}", u128::from_ne_bytes(random)));
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
+    let mut file = folder.open(&half, flags, 0o500)?;
     let written = file
         .write_all(LIBRARY)
         .and_then(|()| file.set_permissions(fs::Permissions::from_mode(0o555)))
-        .and_then(|()| fs::rename(&half, library));
+        .and_then(|()| folder.rename(&half, OsStr::new(NAME)));
     if written.is_err() {
         // The caller needs the first error.
-        let _ = fs::remove_file(&half);
+        let _ = folder.remove_file(&half);
     }
     written
 }
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::{chown, symlink};
+    use std::os::unix::fs::{MetadataExt, chown, symlink};
 
     use super::*;
 
@@ -360,9 +296,9 @@ mod tests {
             matches!(
                 refused.as_slice(),
                 [
-                    (_, Refusal::WritableByOthers(_)),
-                    (_, Refusal::NoFolder(_)),
-                    (_, Refusal::WritableByOthers(_))
+                    (_, Refusal::Folder(Distrust::WritableByOthers(_))),
+                    (_, Refusal::Folder(Distrust::NoFolder(_))),
+                    (_, Refusal::Folder(Distrust::WritableByOthers(_)))
                 ]
             ),
             "{error}"
@@ -386,7 +322,10 @@ mod tests {
         fs::set_permissions(&shared, fs::Permissions::from_mode(0o770)).expect("opened");
         for folder in [shared.clone(), shared.join("plimsoll")] {
             let error = super::place(&folder, user()).expect_err("refused");
-            assert!(matches!(error, Refusal::WritableByOthers(_)), "{error}");
+            assert!(
+                matches!(error, Refusal::Folder(Distrust::WritableByOthers(_))),
+                "{error}"
+            );
         }
         assert_eq!(entries(&shared), 0, "nothing was made");
     }
@@ -402,7 +341,10 @@ mod tests {
             user => user + 1,
         };
         let error = super::place(&place.path().join("cache/plimsoll"), user).expect_err("refused");
-        assert!(matches!(error, Refusal::OfAnother(..)), "{error}");
+        assert!(
+            matches!(error, Refusal::Folder(Distrust::OfAnother(..))),
+            "{error}"
+        );
         assert_eq!(entries(place.path()), 0, "nothing was made");
     }
 
@@ -430,13 +372,13 @@ mod tests {
     #[test]
     fn concurrent_writers_publish_whole_libraries() {
         let place = tempfile::tempdir().expect("a temporary folder");
-        let library = place.path().join(NAME);
+        let folder = TrustedFolder::own(place.path()).expect("trusted");
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for _ in 0..20 {
-                        super::write(place.path(), &library).expect("written");
-                        assert!(is_ours(&library, user()));
+                        super::write(&folder).expect("written");
+                        assert!(is_ours(&folder));
                     }
                 });
             }

@@ -205,3 +205,53 @@ fn the_readme_links_to_files_that_exist() {
         assert!(repository().join(target).exists(), "README.md links to {target}");
     }
 }
+
+/// The environment variables that the crates' sources name in quotes.
+fn variables(folder: &std::path::Path, found: &mut std::collections::BTreeSet<String>) {
+    for entry in fs::read_dir(folder).expect("a folder of sources") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            variables(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let text = fs::read_to_string(&path).expect("a source");
+            let named = text.split('"').filter(|word| {
+                let prefixed = word.starts_with("PLIMSOLL_") || word.starts_with("XDG_");
+                let of_tests = ["PLIMSOLL_TEST_", "PLIMSOLL_LFH_", "PLIMSOLL_REQUIRE"];
+                prefixed
+                    && !of_tests.iter().any(|prefix| word.starts_with(prefix))
+                    && word.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_')
+            });
+            found.extend(named.map(str::to_owned));
+        }
+    }
+}
+
+#[test]
+fn environment_variables_are_in_the_help_and_the_book() {
+    let mut named = std::collections::BTreeSet::new();
+    for name in [
+        "plimsoll",
+        "plimsoll-lab",
+        "plimsoll-monitor",
+        "plimsoll-lfh",
+        "plimsoll-malloc",
+    ] {
+        variables(&repository().join("crates").join(name).join("src"), &mut named);
+    }
+    assert!(
+        named.contains("PLIMSOLL_STATE_DIR") && named.len() > 3,
+        "{named:?}"
+    );
+    let book = fs::read_to_string(repository().join("docs/src/environment.md")).expect("the chapter");
+    let help = plimsoll().arg("--help").output().expect("plimsoll starts");
+    let help = String::from_utf8_lossy(&help.stdout).into_owned();
+    for name in named {
+        assert!(
+            book.contains(&format!("`{name}`")),
+            "the book does not name {name}"
+        );
+        // The help names the variables of the heap as a group.
+        let listed = help.contains(&name) || name.starts_with("PLIMSOLL_HEAP_");
+        assert!(listed, "the help does not name {name}");
+    }
+}

@@ -6,6 +6,7 @@
 mod cgroups;
 mod journals;
 mod killed_runs;
+mod planted;
 mod reserves;
 mod swap_areas;
 

@@ -3,6 +3,7 @@
 mod v1;
 mod v2;
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::ops::Range;
@@ -11,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use plimsoll_proc::cgroup::{CgroupVersion, Hierarchy, MemoryCgroup, PROCESSES};
+use plimsoll_proc::cgroup::{CgroupFolder, CgroupVersion, Hierarchy, MemoryCgroup, PROCESSES};
 use serde::Serialize;
 
 use super::undo::{UndoError, Undone};
@@ -21,6 +22,9 @@ use super::error::EnvironmentError;
 use super::journal::Journal;
 
 pub(super) use v2::{find_parent, undo_controller};
+
+/// A cgroup is named `plimsoll-<run>-<number>`.
+const PREFIX: &str = "plimsoll-";
 
 /// How long the processes of a cgroup may take to be gone before those that remain are moved out.
 const EMPTY_WITHIN: Duration = Duration::from_secs(3);
@@ -75,7 +79,7 @@ impl Cgroup {
             CgroupVersion::V2 => v2::parent(journal, hierarchy)?,
         };
         // The number of the change makes the name unique among the trials of a run.
-        let path = parent.join(format!("plimsoll-{}-{}", journal.run(), journal.next_number()));
+        let path = parent.join(format!("{PREFIX}{}-{}", journal.run(), journal.next_number()));
         let number = journal.record(Change::Cgroup { path: path.clone() })?;
         if let Err(source) = fs::create_dir(&path) {
             journal.record_undone(number)?;
@@ -277,15 +281,38 @@ fn stepwise(
     Ok(true)
 }
 
+/// Whether the cgroup has a name that a run gives.
+pub(super) fn is_our_name(path: &Path) -> bool {
+    path.file_name()
+        .and_then(OsStr::to_str)
+        .is_some_and(|name| name.starts_with(PREFIX))
+}
+
+/// Whether the text of `/proc/<pid>/cgroup` shows the process in a cgroup of the run.
+pub(super) fn holds_process_of(run: &str, text: &str) -> bool {
+    let of_run = |name: &str| {
+        let number = name.strip_prefix(PREFIX).and_then(|name| name.strip_prefix(run));
+        let number = number.and_then(|rest| rest.strip_prefix('-'));
+        number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+    };
+    text.lines()
+        .filter_map(|line| line.splitn(3, ':').nth(2))
+        .any(|path| path.split('/').any(of_run))
+}
+
 /// Removes the cgroup. Processes in it get some time to end; those that remain were not started by the run (its
 /// own are in the journal and were killed before) and are moved to the parent rather than killed.
 pub(super) fn undo(path: &Path) -> Result<Undone, UndoError> {
-    // A process moves in the same way in both versions.
-    let of = |path: &Path| MemoryCgroup::new(path, CgroupVersion::V2);
-    let cgroup = of(path);
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(UndoError::Outside("this is no path of a cgroup"));
+    };
+    let Some(parent) = open_folder(parent)? else {
+        return Ok(Undone::Gone);
+    };
+    let cgroup = parent.child(name);
     let start = Instant::now();
     loop {
-        match fs::remove_dir(path) {
+        match parent.remove_child(name) {
             Ok(()) => return Ok(Undone::Gone),
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Undone::Gone),
             Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {}
@@ -298,21 +325,53 @@ pub(super) fn undo(path: &Path) -> Result<Undone, UndoError> {
                 false => UndoError::Occupied(remaining),
             });
         }
-        if start.elapsed() >= EMPTY_WITHIN
-            && let Some(parent) = path.parent()
-        {
+        if start.elapsed() >= EMPTY_WITHIN {
             for pid in remaining {
                 // A process that cannot move appears in the error above once the time is over.
-                let _ = of(parent).add_process(pid);
+                let _ = parent.group().add_process(pid);
             }
         }
         thread::sleep(POLL);
     }
 }
 
+/// The folder of a cgroup; `None` if it does not exist.
+fn open_folder(path: &Path) -> Result<Option<CgroupFolder>, UndoError> {
+    match CgroupFolder::open(path) {
+        Ok(Some(folder)) => Ok(Some(folder)),
+        Ok(None) => Err(UndoError::Outside("this path is not in a cgroup file system")),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(UndoError::system("open its folder")(source)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_a_cgroup_of_the_run_proves_a_process_to_be_its_own() {
+        let inside = "5:memory:/user/plimsoll-killed-12/inner\n0::/\n";
+        assert!(holds_process_of("killed", inside));
+        assert!(!holds_process_of("kill", inside) && !holds_process_of("killed-1", inside));
+        assert!(!holds_process_of("", inside) && !holds_process_of("killed", "0::/plimsoll-killed-\n"));
+        assert!(!holds_process_of(
+            "killed",
+            "0::/plimsoll-killed-1x\n9:name=plimsoll-killed-1:/\n"
+        ));
+        assert!(holds_process_of("killed", "0::/a:b/plimsoll-killed-1\n"));
+    }
+
+    #[test]
+    fn undo_removes_no_folder_outside_of_a_cgroup_file_system() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("plimsoll-run-1");
+        fs::create_dir(&path).unwrap();
+        assert!(matches!(undo(&path), Err(UndoError::Outside(_))));
+        assert!(matches!(undo_controller(&path), Err(UndoError::Outside(_))));
+        assert!(path.exists());
+        assert_eq!(undo(&path.join("absent/plimsoll-run-1")).unwrap(), Undone::Gone);
+    }
 
     #[test]
     fn a_stop_ends_a_reclaim_between_two_steps() {

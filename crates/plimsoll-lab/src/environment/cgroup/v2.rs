@@ -10,7 +10,7 @@ use super::super::undo::{UndoError, Undone};
 use super::super::change::Change;
 use super::super::error::EnvironmentError;
 use super::super::journal::Journal;
-use super::{Patience, stepwise};
+use super::{Patience, open_folder, stepwise};
 
 /// The nearest of our own cgroups, upwards, whose children have the memory controller and in which this user may
 /// make cgroups; our own cannot be it while processes are in it (only leaves hold processes).
@@ -47,6 +47,14 @@ pub(super) fn parent(journal: &mut Journal, hierarchy: &Hierarchy) -> Result<Pat
 
 /// Disables the memory controller for the children of `cgroup`, unless other children use it by now.
 pub(in super::super) fn undo_controller(cgroup: &Path) -> Result<Undone, UndoError> {
+    match open_folder(cgroup)? {
+        Some(folder) => disable_controller(folder.group().path(), cgroup),
+        None => Ok(Undone::Gone),
+    }
+}
+
+/// As [`undo_controller`], in the folder `cgroup`, which messages call `shown`.
+fn disable_controller(cgroup: &Path, shown: &Path) -> Result<Undone, UndoError> {
     let of = |path: &Path| MemoryCgroup::new(path, CgroupVersion::V2);
     let group = of(cgroup);
     if !group.gives_controller() {
@@ -58,7 +66,8 @@ pub(in super::super) fn undo_controller(cgroup: &Path) -> Result<Undone, UndoErr
         .map(|entry| of(&entry.path()))
         .find(|child| matches!(child.limit(), Ok(Some(_))) || child.gives_controller());
     if let Some(child) = limited {
-        return Ok(Undone::NotOurs(format!("{} uses it now", child.path().display())));
+        let child = shown.join(child.path().file_name().unwrap_or_default());
+        return Ok(Undone::NotOurs(format!("{} uses it now", child.display())));
     }
     group
         .give_controller(false)
@@ -310,11 +319,12 @@ mod tests {
         fs::write(hierarchy.mount.join(CHILDREN), "memory\n").unwrap();
         fs::write(hierarchy.mount.join("system").join(LIMIT), "4096\n").unwrap();
         assert!(matches!(
-            undo_controller(&hierarchy.mount),
+            disable_controller(&hierarchy.mount, &hierarchy.mount),
             Ok(Undone::NotOurs(_))
         ));
         fs::write(hierarchy.mount.join(CHILDREN), "cpu\n").unwrap();
-        assert_eq!(undo_controller(&hierarchy.mount).unwrap(), Undone::Gone);
+        let disabled = disable_controller(&hierarchy.mount, &hierarchy.mount);
+        assert_eq!(disabled.unwrap(), Undone::Gone);
     }
 
     #[test]

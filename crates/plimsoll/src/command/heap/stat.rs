@@ -1,10 +1,12 @@
 //! `plimsoll heap stat`.
 
+use std::io::{self, Write};
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::cli::HeapStat;
+use crate::command::output;
 use crate::command::screen::Screen;
 use crate::heap::{self, HeapDetail, HeapStatError, Stat};
 use plimsoll_model::exit::{Exit, Failure, OrExit};
@@ -68,7 +70,7 @@ fn exit_of(found: &Stat) -> Exit {
 
 fn write_page(path: &Path, found: &Stat) -> Result<(), Failure> {
     let page = heap::html(&found.survey, &found.cells);
-    std::fs::write(path, page).map_err(|error| {
+    output::to_file(path, |file| file.write_all(page.as_bytes())).map_err(|error: io::Error| {
         Failure::message(
             Exit::Missing,
             format_args!("cannot write {}: {error}", path.display()),

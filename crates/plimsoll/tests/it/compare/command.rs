@@ -92,6 +92,42 @@ fn an_injected_regression_ends_with_6_and_says_which() {
     );
 }
 
+/// It said that the runs shared no group, as a failed trial has no metric.
+#[test]
+fn a_run_whose_trials_all_failed_is_named() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let [good, other, failed] = ["good", "other", "failed"].map(|name| folder.path().join(name));
+    for run in [&good, &other, &failed] {
+        copy(run, 1.0);
+    }
+    let path = failed.join("trials.jsonl");
+    let lines = std::fs::read_to_string(&path).expect("trials");
+    let lines = lines.lines().map(|line| {
+        let mut trial: serde_json::Value = serde_json::from_str(line).expect("a trial");
+        trial["status"] = "failed".into();
+        trial["reasons"] = vec!["the worker was killed"].into();
+        format!("{trial}\n")
+    });
+    std::fs::write(path, lines.collect::<String>()).expect("written");
+    for runs in [[&good, &failed], [&failed, &good]] {
+        let refused = compare(&runs.map(PathBuf::as_path), &[]);
+        let text = String::from_utf8_lossy(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(2), "{text}");
+        // Warnings precede the error.
+        let error = text.trim_end().lines().last().unwrap_or_default();
+        let named = |run: &Path| error.contains(&run.display().to_string());
+        assert!(named(&failed) && !named(&good), "{text}");
+    }
+    // Beside a comparable run it is a warning.
+    let compared = compare(&[&good, &other, &failed], &["--format", "json"]);
+    let text = String::from_utf8_lossy(&compared.stdout);
+    assert_eq!(compared.status.code(), Some(0), "{text}");
+    let comparison: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    assert!(!comparison["rows"].as_array().expect("rows").is_empty());
+    let warnings = comparison["warnings"].to_string();
+    assert!(warnings.contains("C ("), "{warnings}");
+}
+
 #[test]
 fn incomparable_runs_are_errors() {
     let folder = tempfile::tempdir().expect("a folder");

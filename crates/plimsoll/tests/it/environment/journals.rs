@@ -1,7 +1,7 @@
 //! Journals and the machine lock, in state folders of their own: nothing here changes the machine.
 
 use std::fs;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use serde_json::json;
 
 use super::{NEVER, read};
 
-fn open(state: &Path, run: &str, wait: Option<Duration>) -> Result<Session, EnvironmentError> {
+pub(super) fn open(state: &Path, run: &str, wait: Option<Duration>) -> Result<Session, EnvironmentError> {
     Session::open_in(
         state,
         run,
@@ -26,12 +26,12 @@ fn open(state: &Path, run: &str, wait: Option<Duration>) -> Result<Session, Envi
 }
 
 /// Where a run has its swap file of this name.
-fn swap_file(folder: &Path, name: &str) -> PathBuf {
+pub(super) fn swap_file(folder: &Path, name: &str) -> PathBuf {
     folder.join(format!(".plimsoll-{name}.swap"))
 }
 
 /// The journal of a dead run that made `files`, under another boot if `boot` is given.
-fn journal_of(state: &Path, run: &str, boot: Option<&str>, files: &[PathBuf]) -> PathBuf {
+pub(super) fn journal_of(state: &Path, run: &str, boot: Option<&str>, files: &[PathBuf]) -> PathBuf {
     let boot_id = boot.map_or_else(|| read("/proc/sys/kernel/random/boot_id"), str::to_owned);
     let header = json!({"journal": 1, "run": run, "command": ["plimsoll"], "pid": 1, "boot_id": boot_id, "started_ns": 5});
     let mut text = json!({ "header": header }).to_string() + "\n";
@@ -46,9 +46,23 @@ fn journal_of(state: &Path, run: &str, boot: Option<&str>, files: &[PathBuf]) ->
         text += &(json!({"change": {"number": index + 1, "change": change}}).to_string() + "\n");
     }
     let path = state.join("runs").join(format!("{run}.jsonl"));
-    fs::create_dir_all(state.join("runs")).unwrap();
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(state.join("runs"))
+        .unwrap();
     fs::write(&path, text).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
     path
+}
+
+/// Appends changes to a journal, numbered from `first` on.
+pub(super) fn append(journal: &Path, first: usize, changes: &[serde_json::Value]) {
+    let mut text = fs::read_to_string(journal).unwrap();
+    for (index, change) in changes.iter().enumerate() {
+        text += &(json!({"change": {"number": first + index, "change": change}}).to_string() + "\n");
+    }
+    fs::write(journal, text).unwrap();
 }
 
 #[test]
@@ -215,44 +229,20 @@ fn after_a_reboot_only_files_are_undone() {
 }
 
 #[test]
-fn a_value_is_restored_unless_another_process_changed_it() {
-    for (now, expected, alone) in [("7", "1", 0), ("1", "1", 0), ("9", "9", 1)] {
-        let state = tempfile::tempdir().unwrap();
-        let journal = journal_of(state.path(), "run", None, &[]);
-        let value = state.path().join("value");
-        fs::write(&value, now).unwrap();
-        let change = json!({"kind": "value", "path": value, "before": "1", "wrote": "7"});
-        let line = json!({"change": {"number": 1, "change": change}}).to_string() + "\n";
-        fs::write(&journal, fs::read_to_string(&journal).unwrap() + &line).unwrap();
-        let report = cleanup_in(state.path(), None).unwrap();
-        assert_eq!(
-            (read(&value).as_str(), report.runs[0].left_alone.len()),
-            (expected, alone),
-            "held {now}"
-        );
-        assert!(
-            report.is_clean() && !journal.exists(),
-            "what is not ours any more is settled"
-        );
-    }
-}
-
-#[test]
 fn a_failed_undo_keeps_its_journal_and_undoes_the_rest() {
     let state = tempfile::tempdir().unwrap();
-    let (first, second) = (swap_file(state.path(), "first"), state.path().join("second"));
-    let journal = journal_of(state.path(), "run", None, std::slice::from_ref(&first));
-    // A file where the cgroup was: it cannot be removed as a cgroup.
-    fs::write(&second, "").unwrap();
-    let change = json!({"kind": "cgroup", "path": second});
-    let line = json!({"change": {"number": 2, "change": change}}).to_string() + "\n";
-    fs::write(&journal, fs::read_to_string(&journal).unwrap() + &line).unwrap();
+    let place = state.path().join("place");
+    fs::create_dir(&place).unwrap();
+    let (first, second) = (swap_file(state.path(), "first"), swap_file(&place, "second"));
+    let journal = journal_of(state.path(), "run", None, &[first.clone(), second.clone()]);
+    // A file in a folder that others can write to is not removed.
+    fs::set_permissions(&place, fs::Permissions::from_mode(0o777)).unwrap();
     let report = cleanup_in(state.path(), None).unwrap();
     assert_eq!(report.runs[0].state, RunState::Kept);
     assert_eq!(report.runs[0].left.len(), 1);
     assert!(report.runs[0].left[0].what.contains("second"));
     assert!(!first.exists() && journal.exists());
-    fs::remove_file(&second).unwrap();
+    fs::set_permissions(&place, fs::Permissions::from_mode(0o700)).unwrap();
     let report = cleanup_in(state.path(), None).unwrap();
     assert_eq!(report.runs[0].state, RunState::Undone);
     assert_eq!(
@@ -268,35 +258,30 @@ fn a_failed_undo_keeps_its_journal_and_undoes_the_rest() {
 fn changes_that_were_never_made_are_undone_without_harm() {
     let state = tempfile::tempdir().unwrap();
     let journal = journal_of(state.path(), "run", None, &[]);
-    let value = state.path().join("value");
-    fs::write(&value, "1").unwrap();
-    let absent = state.path().join("absent");
+    let absent = swap_file(state.path(), "absent");
+    let cgroup = Path::new("/sys/fs/cgroup/plimsoll-absent/plimsoll-run-1");
+    let now = read("/proc/sys/vm/swappiness");
     let zram: Vec<u32> = (0..1000).collect();
     let changes = [
-        json!({"kind": "module", "name": "plimsoll_no_such_module"}),
+        json!({"kind": "zram-algorithm", "id": 999_998, "before": "lzo-rle"}),
         json!({"kind": "zram-add", "before": zram}),
         json!({"kind": "zram-algorithm", "id": 999_999, "before": "lzo"}),
         json!({"kind": "zram", "id": 999_999, "added": true, "disksize": 4096, "uuid": "u"}),
         json!({"kind": "swap-on", "path": absent, "uuid": "u"}),
         json!({"kind": "file", "path": absent, "uuid": "u"}),
-        json!({"kind": "value", "path": value, "before": "1", "wrote": "7"}),
-        json!({"kind": "value", "path": absent, "before": "1", "wrote": "7"}),
-        json!({"kind": "cgroup", "path": absent}),
-        json!({"kind": "memory-controller", "cgroup": absent}),
+        json!({"kind": "value", "path": "/proc/sys/vm/swappiness", "before": now, "wrote": "200"}),
+        json!({"kind": "cgroup", "path": cgroup}),
+        json!({"kind": "memory-controller", "cgroup": cgroup.parent()}),
         json!({"kind": "process", "pid": 4_194_304, "start_time": 1}),
     ];
-    let mut text = fs::read_to_string(&journal).unwrap();
-    for (number, change) in changes.iter().enumerate() {
-        text += &(json!({"change": {"number": number + 1, "change": change}}).to_string() + "\n");
-    }
-    fs::write(&journal, text).unwrap();
+    append(&journal, 1, &changes);
     let report = cleanup_in(state.path(), None).unwrap();
     assert_eq!(
         (report.runs[0].state, report.runs[0].undone.len()),
         (RunState::Undone, changes.len()),
         "{report:?}"
     );
-    assert_eq!(read(&value), "1");
+    assert_eq!(read("/proc/sys/vm/swappiness"), now);
     assert!(!journal.exists() && !absent.exists());
 }
 
@@ -380,7 +365,7 @@ fn a_disk_that_fills_up_under_the_journal_leaves_whole_lines_alone() {
             .output();
         mount.is_ok_and(|output| output.status.success())
     };
-    if !capability("mount", mount("size=8k"), "cannot mount a tmpfs") {
+    if !capability("mount", mount("size=8k,mode=700"), "cannot mount a tmpfs") {
         return;
     }
     // The state folder has two pages: one is the lock's, one the journal's.

@@ -25,15 +25,20 @@ fn hanging_role() {
     let environment = Environment::prepare(&mut session, &asked).unwrap();
     let cgroup = environment.cgroup().unwrap();
     let script = format!(
-        "echo $$ > {} && exec sleep 600",
+        "echo $$ > {} && echo inside && exec sleep 600 > /dev/null",
         cgroup.procs_paths()[0].display()
     );
     let mut worker = plimsoll_testkit::command("sh")
         .args(["-c", &script])
-        .stdout(Stdio::null())
+        .stdout(Stdio::piped())
         .spawn()
         .unwrap();
     session.process_started(worker.id()).unwrap();
+    // Its cgroup is the proof that the run started it.
+    let mut line = String::new();
+    BufReader::new(worker.stdout.take().unwrap())
+        .read_line(&mut line)
+        .unwrap();
     println!("\nready {} {}", worker.id(), cgroup.path().display());
     // Longer than any test: the end comes from outside.
     worker.wait().unwrap();
@@ -72,7 +77,8 @@ fn kill_and_clean_up(subject: &str) {
     let report = cleanup_in(state.path(), None).unwrap();
     assert!(report.is_clean(), "{report:?}");
     assert_eq!(report.runs[0].state, RunState::Undone);
-    for part in ["process", "swap on", "cgroup", "page-cluster"] {
+    let process = format!("process {worker}");
+    for part in [process.as_str(), "swap on", "cgroup", "page-cluster"] {
         assert!(
             report.runs[0].undone.iter().any(|what| what.contains(part)),
             "{part}: {report:?}"

@@ -104,3 +104,47 @@ fn a_recording_that_was_cut_off_is_shown_with_a_warning() {
         assert!(page.contains("</html>"), "{file}");
     }
 }
+
+/// `report` wrote through a link in place of report.html: root overwrote a file of the recording's owner's choice.
+#[test]
+fn a_link_in_place_of_the_report_is_replaced() {
+    let (_parent, folder) = copy("finished");
+    let (page, victim) = (folder.join(file::REPORT), folder.join("victim"));
+    fs::write(&victim, "important").unwrap();
+    std::os::unix::fs::symlink(&victim, &page).unwrap();
+    let output = report(&folder, &[]);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(fs::read_to_string(&victim).unwrap(), "important");
+    assert!(fs::symlink_metadata(&page).unwrap().is_file());
+    assert!(fs::read_to_string(&page).unwrap().contains("<html"));
+    // A second report replaces the first whole, not in place: a reader keeps the old one.
+    let mut old = fs::File::open(&page).unwrap();
+    assert!(report(&folder, &[]).status.success());
+    let inode = |found: fs::Metadata| std::os::unix::fs::MetadataExt::ino(&found);
+    assert_ne!(
+        inode(old.metadata().unwrap()),
+        inode(fs::metadata(&page).unwrap())
+    );
+    let mut text = String::new();
+    std::io::Read::read_to_string(&mut old, &mut text).unwrap();
+    assert!(text.contains("</html>"));
+}
+
+#[test]
+fn an_output_through_a_link_of_another_user_is_refused() {
+    if !plimsoll_testkit::capability(
+        "chown",
+        rustix::process::geteuid().is_root(),
+        "needs root to give a link to another user",
+    ) {
+        return;
+    }
+    let (parent, folder) = copy("finished");
+    let (link, victim) = (parent.path().join("link"), parent.path().join("victim"));
+    fs::write(&victim, "important").unwrap();
+    std::os::unix::fs::symlink(&victim, &link).unwrap();
+    std::os::unix::fs::lchown(&link, Some(65534), None).unwrap();
+    let output = report(&folder, &["--output", link.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    assert_eq!(fs::read_to_string(&victim).unwrap(), "important");
+}

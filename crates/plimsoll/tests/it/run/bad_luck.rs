@@ -1,6 +1,9 @@
 //! Runs to which something happens: memory or disk runs out, a worker is killed, a byte is wrong.
 
 use std::io::{Seek, SeekFrom, Write};
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -92,40 +95,80 @@ fn flip_a_byte(pid: u32) {
     memory.write_all(&[0xa5]).expect("write");
 }
 
+/// A small file system in memory, unmounted when dropped.
+struct SmallDisk(tempfile::TempDir);
+
+impl SmallDisk {
+    fn mount(size: &str) -> SmallDisk {
+        let mount = tempfile::tempdir().expect("a folder");
+        let mounted = plimsoll_testkit::command("mount")
+            .args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"])
+            .arg(mount.path())
+            .status()
+            .expect("mount");
+        assert!(mounted.success(), "root can mount a tmpfs");
+        SmallDisk(mount)
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    /// The run that records on this disk.
+    fn run(&self) -> std::process::Command {
+        let mut command = plimsoll_testkit::command(PLIMSOLL);
+        command
+            .args(["run", "compression", "--json", "--wait", "--hz", "100"])
+            .args(["--set", "size=32M", "--set", "hold=3", "--output"])
+            .arg(self.path());
+        command
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let unmounted = plimsoll_testkit::command("umount").arg(self.path()).status();
+        assert!(unmounted.expect("umount").success());
+    }
+}
+
+#[test]
+fn a_disk_without_room_for_the_recording_is_refused_before_the_run() {
+    if !has_laboratory() {
+        return;
+    }
+    let disk = SmallDisk::mount("1M");
+    let ended = super::Ended::of(disk.run().output().expect("plimsoll starts"));
+    assert_eq!(ended.code, 3, "{}", ended.stderr);
+    assert!(ended.stderr.contains("--output"), "the remedy: {}", ended.stderr);
+    assert_eq!(std::fs::read_dir(disk.path()).expect("the disk").count(), 0);
+}
+
 #[test]
 fn a_full_disk_under_the_recording_ends_the_run_clearly() {
     if !has_laboratory() {
         return;
     }
-    let mount = tempfile::tempdir().expect("a folder");
-    let mounted = plimsoll_testkit::command("mount")
-        .args(["-t", "tmpfs", "-o", "size=96k", "tmpfs"])
-        .arg(mount.path())
-        .status()
-        .expect("mount");
-    assert!(mounted.success(), "root can mount a tmpfs");
-    let output = plimsoll_testkit::command(PLIMSOLL)
-        .args([
-            "run",
-            "compression",
-            "--json",
-            "--wait",
-            "--set",
-            "size=32M",
-            "--set",
-            "hold=3",
-            "--hz",
-            "100",
-        ])
-        .arg("--output")
-        .arg(mount.path())
-        .output()
+    let disk = SmallDisk::mount("64M");
+    let mut child = disk
+        .run()
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
         .expect("plimsoll starts");
-    let name = std::fs::read_dir(mount.path())
-        .expect("the folder")
-        .flatten()
-        .next()
-        .map(|entry| entry.path());
+    // Another program fills the disk as soon as there is a recording.
+    let recording = || std::fs::read_dir(disk.path()).expect("the disk").flatten().next();
+    while recording().is_none_or(|folder| !folder.path().join("trials.jsonl").exists()) {
+        if child.try_wait().expect("its state").is_some() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let name = recording().map(|folder| folder.path());
+    let filler = std::fs::File::create(disk.path().join("filler")).expect("a file");
+    let filled = std::io::copy(&mut std::io::repeat(0), &mut &filler);
+    let output = child.wait_with_output().expect("its end");
+    filled.expect_err("the disk is small");
     let opened = name.as_ref().map(|folder| {
         plimsoll_testkit::command(PLIMSOLL)
             .arg("report")
@@ -136,11 +179,6 @@ fn a_full_disk_under_the_recording_ends_the_run_clearly() {
             .status
             .success()
     });
-    let unmounted = plimsoll_testkit::command("umount")
-        .arg(mount.path())
-        .status()
-        .expect("umount");
-    assert!(unmounted.success());
     let ended = super::Ended::of(output);
     assert_eq!(ended.code, 3, "{}", ended.stderr);
     assert!(
