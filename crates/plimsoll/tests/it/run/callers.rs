@@ -1,6 +1,5 @@
 //! Runs whose caller leaves them signals, file descriptors or a umask that differ from a login shell's.
 
-use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use rustix::process::Signal;
@@ -96,43 +95,6 @@ fn a_run_without_standard_files_writes_into_its_recording_alone() {
         .expect("plimsoll starts");
     let results: serde_json::Value = serde_json::from_slice(&report.stdout).expect("one document");
     assert_eq!(results["trials"].as_array().map(Vec::len), Some(3), "{results:#}");
-}
-
-/// The browser is started after the run, and a browser that fails does not hide a worse exit code.
-#[test]
-fn a_run_opens_its_report_and_keeps_its_exit_code() {
-    if !has_laboratory() {
-        return;
-    }
-    let folder = tempfile::tempdir().expect("a folder");
-    let opened = folder.path().join("opened");
-    let browser = folder.path().join("browser");
-    let script = format!("#!/bin/sh\nprintf %s \"$1\" >'{}'\n", opened.display());
-    std::fs::write(&browser, script).expect("written");
-    std::fs::set_permissions(&browser, std::fs::Permissions::from_mode(0o755)).expect("permissions");
-    for (browser, codes) in [
-        (browser.as_path(), [0, 7]),
-        (std::path::Path::new("/nonexistent"), [3, 7]),
-    ] {
-        let run = Run::new(&["--set", "class=constant", "--open"]);
-        let output = run
-            .command()
-            .env("BROWSER", browser)
-            .output()
-            .expect("plimsoll starts");
-        run.assert_nothing_left();
-        let code = output.status.code().expect("an exit code");
-        let error = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(codes.contains(&code), "{code}: {error}");
-        let results: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one document");
-        assert_eq!(code == 7, results["status"] == "untrustworthy", "{error}");
-        assert!(run.recording().expect("a recording").join("report.html").exists());
-    }
-    let url = std::fs::read_to_string(&opened).expect("the browser was started");
-    assert!(
-        url.starts_with("file:///") && url.ends_with("/report.html"),
-        "{url}"
-    );
 }
 
 /// Without standard error nobody reads a message: the exit code and what `cleanup` does remain.
