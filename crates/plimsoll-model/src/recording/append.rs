@@ -2,7 +2,10 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
 
 use super::RecordingError;
 
@@ -69,6 +72,7 @@ impl AppendFile {
                 .write(true)
                 .create(true)
                 .truncate(false)
+                .custom_flags(OFlags::NOFOLLOW.bits() as i32)
                 .open(&path)?;
             file.set_len(length)?;
             file.seek(SeekFrom::Start(length))?;

@@ -1,5 +1,6 @@
 //! Opening a recording, finished or not.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use super::lines::{self, Lines};
@@ -155,11 +156,9 @@ fn whole<T>(lines: Lines<T>, what: &str, warnings: &mut Vec<String>) -> Vec<T> {
 }
 
 /// Of trials with the same name, the last, at its own place.
-fn last_of_each(trials: Vec<Trial>) -> Vec<Trial> {
-    let mut kept: Vec<Trial> = Vec::with_capacity(trials.len());
-    for trial in trials {
-        kept.retain(|earlier| earlier.id != trial.id);
-        kept.push(trial);
-    }
-    kept
+fn last_of_each(mut trials: Vec<Trial>) -> Vec<Trial> {
+    let mut seen = HashSet::new();
+    let mut is_last: Vec<bool> = trials.iter().rev().map(|trial| seen.insert(trial.id.clone())).collect();
+    trials.retain(|_| is_last.pop().unwrap_or(true));
+    trials
 }

@@ -13,6 +13,7 @@ use super::packed::{decode_differences, decode_hybrid};
 use super::thrift::{Reader, Struct};
 use super::{codec, corrupt, encoding, page_type};
 use crate::recording::RecordingError;
+use crate::recording::open::open;
 use crate::recording::batch::{Batch, Column, Field, Schema};
 use crate::recording::model::RECORDING_SCHEMA;
 use crate::recording::schema::VERSION_KEY;
@@ -21,6 +22,7 @@ use crate::recording::schema::VERSION_KEY;
 const ROWS_MAX: usize = 1 << 17;
 const METADATA_MAX: u64 = 64 << 20;
 const PAGE_MAX: usize = 16 << 20;
+const CHUNK_MAX: u64 = 64 << 20;
 
 /// Reads a file group by group.
 pub(super) struct FileReader {
@@ -38,7 +40,7 @@ impl FileReader {
     pub(super) fn open(path: &Path) -> Result<Self, RecordingError> {
         let io = |source| RecordingError::io("read", path, source);
         let damaged = |reason: &str| corrupt(path, reason.to_owned());
-        let mut file = File::open(path).map_err(io)?;
+        let mut file = open(path)?;
         let length = file.metadata().map_err(io)?.len();
         let frame = 2 * MAGIC.len() as u64 + 4;
         if length < frame {
@@ -126,6 +128,10 @@ impl FileReader {
     }
 
     fn bytes(&mut self, (start, length): (u64, u64)) -> Result<Vec<u8>, RecordingError> {
+        if length > CHUNK_MAX {
+            let reason = format!("a column of {length} bytes in one group cannot be");
+            return Err(corrupt(&self.path, reason));
+        }
         let mut bytes = Vec::new();
         self.file
             .seek(SeekFrom::Start(start))
