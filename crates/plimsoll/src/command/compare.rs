@@ -112,12 +112,16 @@ fn write(
         CompareFormat::Json => serde_json::to_string_pretty(comparison).or_exit(Exit::WorkloadFailed)? + "\n",
     };
     match path {
-        None => super::print(&text),
+        None => match format(options) {
+            CompareFormat::Text => super::print_styled(&text),
+            CompareFormat::Json => super::print_json_text(&text),
+            _ => super::print_document(&text),
+        },
         Some(path) => {
             export::to_file(&path, |file| file.write_all(text.as_bytes()))
                 .map_err(|error: io::Error| anyhow::anyhow!("cannot write {}: {error}", path.display()))
                 .or_exit(Exit::Missing)?;
-            super::print(&format!("{}\n", path.display()))
+            super::print_document(&format!("{}\n", path.display()))
         }
     }
 }

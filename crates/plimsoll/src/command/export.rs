@@ -1,8 +1,6 @@
 //! `plimsoll export`: a recording in formats of other programs.
 
-use std::fs::File;
-use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
-use std::os::fd::AsFd;
+use std::io::{self, ErrorKind, IsTerminal, Write};
 
 use crate::cli::{Export, ExportFormat};
 use plimsoll_lab::run::recording_failure;
@@ -20,7 +18,7 @@ pub(super) fn export(options: &Export) -> Result<Exit, Failure> {
         ));
     }
     let written = match to_stdout {
-        true => stdout().and_then(|mut output| {
+        true => super::document_output().map_err(Stop::Write).and_then(|mut output| {
             write(options, &mut output)?;
             Ok(output.flush().map_err(ExportError::Write)?)
         }),
@@ -85,8 +83,3 @@ fn open(options: &Export) -> Result<Recording, Stop> {
     Ok(recording)
 }
 
-/// Standard output without the line buffer of Rust's `Stdout`.
-fn stdout() -> Result<BufWriter<File>, Stop> {
-    let output = io::stdout().as_fd().try_clone_to_owned()?;
-    Ok(BufWriter::with_capacity(1 << 18, File::from(output)))
-}

@@ -47,12 +47,16 @@ pub(super) fn report(options: &Report, verbosity: &Verbosity) -> Result<Exit, Fa
         ),
     };
     match output(options) {
-        None => super::print(&text)?,
+        None => match options.format {
+            Format::Text => super::print_styled(&text)?,
+            Format::Json => super::print_json_text(&text)?,
+            _ => super::print_document(&text)?,
+        },
         Some(path) => {
             std::fs::write(&path, text)
                 .map_err(|error| anyhow::anyhow!("cannot write {}: {error}", path.display()))
                 .or_exit(Exit::Missing)?;
-            super::print(&format!("{}\n", path.display()))?;
+            super::print_document(&format!("{}\n", path.display()))?;
         }
     }
     Ok(Exit::Done)

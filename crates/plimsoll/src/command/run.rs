@@ -50,7 +50,7 @@ pub(super) fn run(options: &cli::Run, verbosity: &Verbosity) -> Result<Exit, Fai
         return Ok(Exit::Done);
     }
     if options.show {
-        super::print(&plan.to_toml())?;
+        super::print_document(&plan.to_toml())?;
         return Ok(Exit::Done);
     }
     if options.dry_run {
@@ -172,7 +172,7 @@ fn present(outcome: &Outcome, json: bool, verbosity: &Verbosity) -> Result<(), F
     let mut text = report::terminal::summary(&outcome.results, &groups, super::width_of_stdout(), colour);
     text.push_str(&format!("\nRecording  {}\n", outcome.directory.display()));
     text.push_str(&format!("Report     {}\n", outcome.page.display()));
-    super::print(&text)
+    super::print_styled(&text)
 }
 
 fn write_report(recording: &Recording, results: &Results, folder: &Path) -> Result<PathBuf, ServiceError> {

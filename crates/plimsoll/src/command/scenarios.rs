@@ -41,6 +41,6 @@ pub(super) fn list(options: &Json, _verbosity: &Verbosity) -> Result<Exit, Failu
 
 pub(super) fn show(options: &Show) -> Result<Exit, Failure> {
     let source = scenario::find(&options.name).or_exit(Exit::Usage)?;
-    super::print(source.text())?;
+    super::print_document(source.text())?;
     Ok(Exit::Done)
 }

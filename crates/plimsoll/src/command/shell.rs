@@ -8,7 +8,7 @@ use plimsoll_model::exit::{Exit, Failure, OrExit};
 pub(super) fn completions(options: &Completions) -> Result<Exit, Failure> {
     let mut script = Vec::new();
     clap_complete::generate(options.shell, &mut Cli::command(), "plimsoll", &mut script);
-    super::print(&String::from_utf8_lossy(&script))?;
+    super::print_document(&String::from_utf8_lossy(&script))?;
     Ok(Exit::Done)
 }
 
@@ -19,7 +19,7 @@ pub(super) fn man(options: &Man) -> Result<Exit, Failure> {
         clap_mangen::Man::new(command)
             .render(&mut page)
             .or_exit(Exit::WorkloadFailed)?;
-        super::print(&String::from_utf8_lossy(&page))?;
+        super::print_document(&String::from_utf8_lossy(&page))?;
         return Ok(Exit::Done);
     };
     std::fs::create_dir_all(dir)

@@ -8,7 +8,6 @@ use crate::cli::HeapStat;
 use crate::command::screen::Screen;
 use crate::heap::{self, HeapDetail, HeapStatError, Stat};
 use plimsoll_model::exit::{Exit, Failure, OrExit};
-use plimsoll_model::sanitize::sanitize_json;
 use plimsoll_monitor::processes::Identity;
 use plimsoll_sample::stop::Stop;
 
@@ -23,7 +22,7 @@ pub(super) fn stat(options: &HeapStat) -> Result<Exit, Failure> {
     if options.json {
         let mut text = serde_json::to_string_pretty(&found.survey).or_exit(Exit::WorkloadFailed)?;
         text.push('\n');
-        crate::command::print(&sanitize_json(&text))?;
+        crate::command::print_json_text(&text)?;
     } else {
         crate::command::print(&heap::render(&found.survey, detail(options)))?;
     }
