@@ -121,8 +121,19 @@ mod tests {
     fn lines_and_our_own_styles_stay() {
         assert_eq!(sanitize_lines("a\tb\n\x1b[1m\r"), "a\tb\n\u{fffd}[1m\u{fffd}");
         assert!(matches!(sanitize_lines("a\tb\n"), Cow::Borrowed(_)));
-        assert_eq!(sanitize_styled("\x1b[1;31mred\x1b[0m\n"), "\x1b[1;31mred\x1b[0m\n");
-        for hostile in ["\x1b[2J", "\x1b]0;title\x07", "\x1b[1;3", "\x1b", "\x1b[?25l", "\u{9b}1m", "\x1b[1\x1b[2Jm"] {
+        assert_eq!(
+            sanitize_styled("\x1b[1;31mred\x1b[0m\n"),
+            "\x1b[1;31mred\x1b[0m\n"
+        );
+        for hostile in [
+            "\x1b[2J",
+            "\x1b]0;title\x07",
+            "\x1b[1;3",
+            "\x1b",
+            "\x1b[?25l",
+            "\u{9b}1m",
+            "\x1b[1\x1b[2Jm",
+        ] {
             let safe = sanitize_styled(hostile);
             assert!(!safe.chars().any(acts), "{hostile:?}: {safe:?}");
         }

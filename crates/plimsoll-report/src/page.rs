@@ -152,11 +152,7 @@ impl<'a> Lines<'a> {
     }
 }
 
-fn stretch(
-    trial: Option<String>,
-    found: &analysis::Timeline,
-    slots: &[(usize, String)],
-) -> Timeline {
+fn stretch(trial: Option<String>, found: &analysis::Timeline, slots: &[(usize, String)]) -> Timeline {
     let thinned = found.samples.iter().any(|&samples| samples > 1);
     let (rates, levels) = found.lines.split_at(found.lines.len() - slots.len());
     let panel = |panel: Panel| -> Vec<Series> {

@@ -69,8 +69,9 @@ impl Progress for TerminalProgress {
     }
 
     fn phase(&self, trial: &str, phase: &str) {
-        self.bar
-            .set_message(sanitize(&format!("[{}/{}] {trial}: {phase}", self.trial, self.trials)).into_owned());
+        self.bar.set_message(
+            sanitize(&format!("[{}/{}] {trial}: {phase}", self.trial, self.trials)).into_owned(),
+        );
         self.detail(format_args!("{trial}: {phase}"));
     }
 

@@ -106,7 +106,10 @@ fn largest_clause(largest: u64, keys: &[&str]) -> String {
         ),
         _ => format!(
             "the largest safe size is {size}: lower {}, from which it follows",
-            keys.iter().map(|key| format!("`{key}`")).collect::<Vec<_>>().join(" or ")
+            keys.iter()
+                .map(|key| format!("`{key}`"))
+                .collect::<Vec<_>>()
+                .join(" or ")
         ),
     }
 }

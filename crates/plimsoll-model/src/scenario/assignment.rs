@@ -444,9 +444,10 @@ impl<'a> Assignment<'a> {
         let ranked = given.filter_map(|(name, (value, place))| {
             let rank = match value {
                 Value::Size(SizeExpr::Bytes(bytes)) => (true, *bytes),
-                Value::Size(SizeExpr::Share { thousandths, .. }) => {
-                    (true, SizeExpr::share(*thousandths, self.ram()).unwrap_or(u64::MAX))
-                }
+                Value::Size(SizeExpr::Share { thousandths, .. }) => (
+                    true,
+                    SizeExpr::share(*thousandths, self.ram()).unwrap_or(u64::MAX),
+                ),
                 Value::Integer(number) => (false, *number),
                 _ => return None,
             };

@@ -77,7 +77,11 @@ impl Marked {
     /// The text as it is shown: sanitized, with an ellipsis for the ends of long lines, and the places where they are in
     /// that. `words` sanitizes a label.
     fn shown(&self, words: impl Fn(&str) -> String) -> Marked {
-        let mut ends: Vec<usize> = self.places.iter().flat_map(|(range, _)| [range.start, range.end]).collect();
+        let mut ends: Vec<usize> = self
+            .places
+            .iter()
+            .flat_map(|(range, _)| [range.start, range.end])
+            .collect();
         ends.sort_unstable();
         ends.dedup();
         let mut shown = Shown {
@@ -112,9 +116,10 @@ impl Marked {
         if line.len() <= LINE_MAX {
             return 0..line.len();
         }
-        let here = |(range, _): &&(Range<usize>, String)| range.start < start + line.len() && range.end >= start;
+        let here =
+            |(range, _): &&(Range<usize>, String)| range.start < start + line.len() && range.end >= start;
         let place = self.places.iter().find(here);
-        let (from, to) = place.map_or((0, 0), |(range, _)| {
+        let (from, to) = place.map_or((0, LINE_MAX), |(range, _)| {
             let from = range.start.saturating_sub(start);
             (from, (range.end - start).min(from + PLACE_MAX))
         });
@@ -200,13 +205,23 @@ mod tests {
         let text = "[global]\r\n\tkey\u{1b}[2J = \u{202e}1\u{7}\nend\u{9b}3m";
         let at = text.find("key").expect("a key");
         let shown = mistake(text, at..at + 7).render(false);
-        assert!(shown.chars().all(|letter| letter == '\n' || !letter.is_control()), "{shown:?}");
+        assert!(
+            shown.chars().all(|letter| letter == '\n' || !letter.is_control()),
+            "{shown:?}"
+        );
         assert!(!shown.contains('\u{202e}'), "{shown:?}");
         let lines: Vec<&str> = shown.lines().collect();
-        let code = lines.iter().position(|line| line.contains("key\u{fffd}[2J =")).expect("the line");
+        let code = lines
+            .iter()
+            .position(|line| line.contains("key\u{fffd}[2J ="))
+            .expect("the line");
         // The carets stand below the key.
         let column = |line: &str, word: &str| line.split_once(word).map(|(before, _)| before.chars().count());
-        assert_eq!(column(lines[code + 1], "^"), column(lines[code], "key"), "{shown}");
+        assert_eq!(
+            column(lines[code + 1], "^"),
+            column(lines[code], "key"),
+            "{shown}"
+        );
         assert_eq!(lines[code + 1].matches('^').count(), 7, "{shown}");
     }
 
@@ -216,14 +231,20 @@ mod tests {
         for (text, place) in [
             (format!("{long} = 1"), 0..long.len()),
             (format!("{long}KEY{long}"), long.len()..long.len() + 3),
-            (format!("a = 1\n{long}\nKEY = 2\n{long}"), 6 + long.len() + 1..6 + long.len() + 4),
+            (
+                format!("a = 1\n{long}\nKEY = 2\n{long}"),
+                6 + long.len() + 1..6 + long.len() + 4,
+            ),
             (format!("{}\u{e9}{long}", "\u{e9}".repeat(999)), 1000..1002),
         ] {
             let shown = mistake(&text, place.clone()).render(false);
             assert!(shown.len() < 3000, "{} bytes", shown.len());
             assert!(shown.contains('^'), "{shown}");
             let short = place.len() == 3;
-            assert!(!short || shown.lines().any(|line| line.contains("KEY")), "{shown}");
+            assert!(
+                !short || shown.lines().any(|line| line.contains("KEY")),
+                "{shown}"
+            );
         }
     }
 }

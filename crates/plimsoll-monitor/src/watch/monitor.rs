@@ -336,7 +336,8 @@ impl Monitor {
         {
             match live.requests.try_send(request) {
                 Err(TrySendError::Full(_)) => {
-                    let text = "cannot start one more action: too many wait; try again when the running one is done";
+                    let text =
+                        "cannot start one more action: too many wait; try again when the running one is done";
                     self.shared.say(Level::Warning, text);
                 }
                 // The receiving thread lives as long as this sender.

@@ -18,10 +18,12 @@ pub(super) fn export(options: &Export) -> Result<Exit, Failure> {
         ));
     }
     let written = match to_stdout {
-        true => super::document_output().map_err(Stop::Write).and_then(|mut output| {
-            write(options, &mut output)?;
-            Ok(output.flush().map_err(ExportError::Write)?)
-        }),
+        true => super::document_output()
+            .map_err(Stop::Write)
+            .and_then(|mut output| {
+                write(options, &mut output)?;
+                Ok(output.flush().map_err(ExportError::Write)?)
+            }),
         false => export::to_file(&options.output, |output| write(options, output)),
     };
     match written {
@@ -82,4 +84,3 @@ fn open(options: &Export) -> Result<Recording, Stop> {
     }
     Ok(recording)
 }
-

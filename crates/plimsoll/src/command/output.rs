@@ -71,7 +71,11 @@ pub(super) fn print_error(text: &str) {
 
 /// Prints a mistake with its place, which sanitizes its text itself, on standard error.
 pub(super) fn print_mistake(mistake: &Mistake, colour: bool) {
-    let _ = writeln!(io::stderr(), "plimsoll: {}", sanitize_styled(&mistake.render(colour)));
+    let _ = writeln!(
+        io::stderr(),
+        "plimsoll: {}",
+        sanitize_styled(&mistake.render(colour))
+    );
 }
 
 /// Prints an error of the command line with its own colours, or `--help`.
@@ -175,7 +179,10 @@ mod tests {
                 sanitized.write_all(piece).expect("written");
             }
             let found = String::from_utf8(sanitized.output).expect("text");
-            assert_eq!(found, "a\u{fffd}[2J,\u{e9}\u{fffd}\n\u{fffd}3m\u{fffd}!", "{size}");
+            assert_eq!(
+                found, "a\u{fffd}[2J,\u{e9}\u{fffd}\n\u{fffd}3m\u{fffd}!",
+                "{size}"
+            );
         }
     }
 }

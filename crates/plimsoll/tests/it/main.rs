@@ -13,6 +13,7 @@ mod heap;
 mod heap_damage;
 mod heap_mistakes;
 mod heap_stat;
+mod hostile;
 mod machine;
 mod processes;
 pub(crate) mod recording;

@@ -127,7 +127,10 @@ pub fn tests<'a>(groups: &[&'a Group]) -> Vec<Test<'a>> {
     }
     let differs = |param: &(String, String)| uses.get(param) != Some(&tests.len());
     // Where it is all that tells two tests apart.
-    let without_section: HashSet<_> = tests.iter().map(|((_, threads, others), _)| (threads, others)).collect();
+    let without_section: HashSet<_> = tests
+        .iter()
+        .map(|((_, threads, others), _)| (threads, others))
+        .collect();
     let sections = without_section.len() < tests.len();
     let panel = |(section, _, others): &Asked| {
         let told = others.iter().filter(|param| differs(param));

@@ -259,11 +259,7 @@ fn points(page: &Page, groups: &[(&Group, Vec<&Trial>)]) -> Table {
         row
     };
     let ids: HashSet<&String> = groups.iter().flat_map(|(group, _)| &group.trials).collect();
-    let trials = page
-        .results
-        .trials
-        .iter()
-        .filter(|trial| ids.contains(&trial.id));
+    let trials = page.results.trials.iter().filter(|trial| ids.contains(&trial.id));
     let rows = trials.flat_map(|trial| {
         let phases = trial
             .phases

@@ -56,8 +56,7 @@ pub(crate) fn section(page: &Page, groups: &[&Group]) -> Option<Section> {
     let trials = &page.results.trials;
     let index = page.index();
     let planned = page.manifest.plan.trials.iter();
-    let planned: HashMap<&str, &TrialPlan> =
-        planned.map(|planned| (planned.id.as_str(), planned)).collect();
+    let planned: HashMap<&str, &TrialPlan> = planned.map(|planned| (planned.id.as_str(), planned)).collect();
     let subjects = groups.iter().map(|group| Subject {
         label: &group.label,
         trials: seen(&planned, &index, &group.counted(trials)),

@@ -70,7 +70,9 @@ impl Served {
 
     /// Waits until the monitor took `count` frames after `t_ns`.
     fn await_frames(&self, t_ns: u64, count: usize) {
-        await_that(&format!("{count} frames"), || self.frame_times(t_ns).len() >= count);
+        await_that(&format!("{count} frames"), || {
+            self.frame_times(t_ns).len() >= count
+        });
     }
 
     fn act(&self, name: &str, headers: &[(&str, &str)], body: &str) -> u16 {

@@ -78,7 +78,9 @@ fn a_crowd_without_the_token_keeps_no_client_with_it_out() {
     // The stream keeps its place while the crowd comes back again and again.
     for _ in 0..3 {
         crowd.await_rounds();
-        events.until(|event| event.name == "frames").expect("frames go on");
+        events
+            .until(|event| event.name == "frames")
+            .expect("frames go on");
     }
     assert_eq!(get(served.address, &with_token, &[("Host", &host)]), 200);
 }
@@ -101,7 +103,10 @@ fn the_head_of_a_request_has_a_deadline_however_its_bytes_arrive() {
         if !open {
             return;
         }
-        assert!(began.elapsed() < Duration::from_secs(60), "the head never ended, and nor did the connection");
+        assert!(
+            began.elapsed() < Duration::from_secs(60),
+            "the head never ended, and nor did the connection"
+        );
     }
 }
 
@@ -120,5 +125,10 @@ fn notes_are_bounded_in_length_and_marks_in_number() {
     assert_eq!(served.act("mark", &headers, "1"), 409);
     let state = served.monitor.state();
     assert_eq!(state.marks.len(), marks);
-    assert!(state.messages.iter().any(|message| message.text.contains("10000")));
+    assert!(
+        state
+            .messages
+            .iter()
+            .any(|message| message.text.contains("10000"))
+    );
 }
