@@ -8,6 +8,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use axum::extract::connect_info::Connected;
+use axum::serve::IncomingStream;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
@@ -102,11 +104,17 @@ pub(super) struct Connection {
     evicted: oneshot::Receiver<()>,
 }
 
-impl Connection {
-    pub(super) fn place(&self) -> Arc<Place> {
-        Arc::clone(&self.place)
-    }
+/// The connection of a request, for its handlers.
+#[derive(Clone)]
+pub(super) struct Caller(pub(super) Arc<Place>);
 
+impl Connected<IncomingStream<'_, Connections>> for Caller {
+    fn connect_info(stream: IncomingStream<'_, Connections>) -> Self {
+        Caller(Arc::clone(&stream.io().place))
+    }
+}
+
+impl Connection {
     fn moved(&mut self) {
         self.idle.as_mut().reset(Instant::now() + PATIENCE);
     }

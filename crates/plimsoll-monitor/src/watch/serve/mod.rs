@@ -158,7 +158,7 @@ impl Server {
                 let _ = beats.wait_for(Option::is_some).await;
             }
         };
-        let service = router::router(context).into_make_service_with_connect_info::<places::Caller>();
+        let service = router::router(context).into_make_service_with_connect_info::<listener::Caller>();
         let server = axum::serve(listener, service).with_graceful_shutdown(ended);
         let server = async { server.await.map_err(ServeError::Server) };
         let clock = async {

@@ -15,11 +15,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use axum::extract::connect_info::Connected;
-use axum::serve::IncomingStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
-
-use super::listener::Connections;
 
 /// Most connections that have not shown the token.
 const WITHOUT_TOKEN: usize = 32;
@@ -102,16 +98,6 @@ impl Place {
 
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// The connection of a request, for its handlers.
-#[derive(Clone)]
-pub(super) struct Caller(pub(super) Arc<Place>);
-
-impl Connected<IncomingStream<'_, Connections>> for Caller {
-    fn connect_info(stream: IncomingStream<'_, Connections>) -> Self {
-        Caller(stream.io().place())
     }
 }
 

@@ -14,7 +14,7 @@ use super::actions;
 use super::context::Context;
 use super::events;
 use super::guard::Refusal;
-use super::places::Caller;
+use super::listener::Caller;
 
 const MAX_BODY: usize = 4096;
 

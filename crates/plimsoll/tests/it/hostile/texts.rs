@@ -46,7 +46,10 @@ fn everywhere(value: &mut Value, text: &str) {
 
 #[test]
 fn a_recording_of_hostile_texts_is_shown_harmless_by_every_command() {
-    for text in hostile_texts() {
+    // All that are short in one, and the long one.
+    let (long, short): (Vec<String>, Vec<String>) =
+        hostile_texts().into_iter().partition(|text| text.len() > 1000);
+    for text in [short.concat(), long.concat()] {
         let (_parent, folder) = copy_of("recording-3", "finished");
         for name in [file::TRIALS, file::EVENTS] {
             let path = folder.join(name);
@@ -70,6 +73,9 @@ fn a_recording_of_hostile_texts_is_shown_harmless_by_every_command() {
             }
             fs::write(&path, value.to_string()).expect("written");
         }
+        let arguments = ["report", "--format", "text"].map(OsStr::new);
+        let shown = plimsoll(&[&arguments[..], &[folder.as_os_str()]].concat());
+        assert_eq!(shown.code, Some(0), "it is shown, not refused: {}", shown.stderr);
         all_commands(&folder);
     }
 }
