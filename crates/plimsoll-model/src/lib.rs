@@ -6,5 +6,6 @@ pub mod exit;
 pub mod latency;
 pub mod quantity;
 pub mod recording;
+mod regular_file;
 pub mod sanitize;
 pub mod scenario;

@@ -7,11 +7,62 @@ use std::fmt::Write;
 /// sequences begin with one), line and paragraph separators, and those that are invisible or turn the direction of
 /// writing. The result is one line.
 pub fn sanitize(text: &str) -> Cow<'_, str> {
-    if text.chars().any(acts) {
-        let safe = |letter| if acts(letter) { '\u{fffd}' } else { letter };
-        Cow::Owned(text.chars().map(safe).collect())
-    } else {
-        Cow::Borrowed(text)
+    sanitize_but(text, |_| false)
+}
+
+/// As [`sanitize`], for a text of several lines: line feeds and tabs stay.
+pub fn sanitize_lines(text: &str) -> Cow<'_, str> {
+    sanitize_but(text, |letter| matches!(letter, '\n' | '\t'))
+}
+
+fn sanitize_but(text: &str, stays: impl Fn(char) -> bool) -> Cow<'_, str> {
+    let replaced = |letter: char| acts(letter) && !stays(letter);
+    if !text.chars().any(replaced) {
+        return Cow::Borrowed(text);
+    }
+    let safe = |letter| if replaced(letter) { '\u{fffd}' } else { letter };
+    Cow::Owned(text.chars().map(safe).collect())
+}
+
+/// As [`sanitize_lines`], for a text with colours of our own: escape sequences that choose a colour or a weight
+/// (`ESC [ 1;31 m`) stay as well. The texts of others in it must have been sanitized before the colours were added.
+pub fn sanitize_styled(text: &str) -> Cow<'_, str> {
+    if !text.contains('\u{1b}') {
+        return sanitize_lines(text);
+    }
+    let mut safe = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('\u{1b}') {
+        safe.push_str(&sanitize_lines(&rest[..at]));
+        rest = &rest[at..];
+        let length = style_length(rest);
+        match length {
+            0 => safe.push('\u{fffd}'),
+            length => safe.push_str(&rest[..length]),
+        }
+        rest = &rest[length.max(1)..];
+    }
+    safe.push_str(&sanitize_lines(rest));
+    Cow::Owned(safe)
+}
+
+/// Bytes of the style sequence that `text` begins with; 0 if it begins with none.
+fn style_length(text: &str) -> usize {
+    let Some(parameters) = text.strip_prefix("\u{1b}[") else {
+        return 0;
+    };
+    let end = parameters.find(|letter: char| !letter.is_ascii_digit() && letter != ';');
+    match end {
+        Some(end) if parameters[end..].starts_with('m') => "\u{1b}[".len() + end + 1,
+        _ => 0,
+    }
+}
+
+/// The first `most` characters of a text, with an ellipsis in place of the rest.
+pub fn shorten(text: &str, most: usize) -> Cow<'_, str> {
+    match text.char_indices().nth(most) {
+        Some((end, _)) => Cow::Owned(format!("{}\u{2026}", &text[..end])),
+        None => Cow::Borrowed(text),
     }
 }
 
@@ -64,6 +115,34 @@ mod tests {
             "a\u{fffd}\u{fffd}e\u{301}"
         );
         assert_eq!(sanitize("a\u{202e}gpj.exe\u{2028}"), "a\u{fffd}gpj.exe\u{fffd}");
+    }
+
+    #[test]
+    fn lines_and_our_own_styles_stay() {
+        assert_eq!(sanitize_lines("a\tb\n\x1b[1m\r"), "a\tb\n\u{fffd}[1m\u{fffd}");
+        assert!(matches!(sanitize_lines("a\tb\n"), Cow::Borrowed(_)));
+        assert_eq!(
+            sanitize_styled("\x1b[1;31mred\x1b[0m\n"),
+            "\x1b[1;31mred\x1b[0m\n"
+        );
+        for hostile in [
+            "\x1b[2J",
+            "\x1b]0;title\x07",
+            "\x1b[1;3",
+            "\x1b",
+            "\x1b[?25l",
+            "\u{9b}1m",
+            "\x1b[1\x1b[2Jm",
+        ] {
+            let safe = sanitize_styled(hostile);
+            assert!(!safe.chars().any(acts), "{hostile:?}: {safe:?}");
+        }
+    }
+
+    #[test]
+    fn long_texts_end_with_an_ellipsis() {
+        assert_eq!(shorten("\u{e9}\u{e9}\u{e9}", 2), "\u{e9}\u{e9}\u{2026}");
+        assert!(matches!(shorten("\u{e9}\u{e9}", 2), Cow::Borrowed(_)));
     }
 
     #[test]

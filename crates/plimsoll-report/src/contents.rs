@@ -1,10 +1,12 @@
 //! The contents of a report, as plain values.
 
+use std::collections::HashMap;
+
 use serde::Serialize;
 
 use crate::analysis::Group;
 use crate::analysis::groups::Measured;
-use plimsoll_model::recording::model::{Manifest, Results};
+use plimsoll_model::recording::model::{Manifest, Results, Trial};
 
 /// Everything that the page shows of one run.
 #[derive(Debug, Clone, PartialEq)]
@@ -105,10 +107,61 @@ pub struct Mark {
 }
 
 impl Page {
+    /// The parts of the page by trial, for loops over many trials.
+    pub(crate) fn index(&self) -> Index<'_> {
+        let mut index = Index {
+            trials: HashMap::new(),
+            timelines: HashMap::new(),
+            marks: HashMap::new(),
+        };
+        for trial in &self.results.trials {
+            index.trials.entry(&trial.id).or_insert(trial);
+        }
+        for timeline in &self.trials {
+            if let Some(trial) = &timeline.trial {
+                index.timelines.entry(trial).or_insert(timeline);
+            }
+        }
+        for mark in &self.marks {
+            if let Some(trial) = &mark.trial {
+                index.marks.entry(trial).or_default().push(mark);
+            }
+        }
+        index
+    }
+}
+
+/// The parts of a page, by the id of their trial.
+pub(crate) struct Index<'a> {
+    trials: HashMap<&'a str, &'a Trial>,
+    timelines: HashMap<&'a str, &'a Timeline>,
+    marks: HashMap<&'a str, Vec<&'a Mark>>,
+}
+
+impl<'a> Index<'a> {
+    pub(crate) fn trial(&self, id: &str) -> Option<&'a Trial> {
+        self.trials.get(id).copied()
+    }
+
+    pub(crate) fn timeline(&self, id: &str) -> Option<&'a Timeline> {
+        self.timelines.get(id).copied()
+    }
+
     /// The marks of one trial, by time.
-    pub fn marks_of<'a>(&'a self, trial: &'a str) -> impl Iterator<Item = &'a Mark> {
-        self.marks
-            .iter()
-            .filter(move |mark| mark.trial.as_deref() == Some(trial))
+    pub(crate) fn marks(&self, id: &str) -> &[&'a Mark] {
+        self.marks.get(id).map_or(&[], Vec::as_slice)
+    }
+
+    /// The trial that stands for its group, with its timeline: the one whose phases together took the median time.
+    pub(crate) fn representative(&self, group: &Group) -> Option<(&'a Trial, &'a Timeline)> {
+        let drawn = group.trials.iter().filter_map(|id| {
+            let (trial, timeline) = (self.trial(id)?, self.timeline(id)?);
+            let seconds: f64 = trial.phases.iter().map(|phase| phase.seconds).sum();
+            Some((seconds, trial, timeline))
+        });
+        let mut drawn: Vec<(f64, &Trial, &Timeline)> = drawn.collect();
+        drawn.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let (_, trial, timeline) = *drawn.get(drawn.len().checked_sub(1)? / 2)?;
+        Some((trial, timeline))
     }
 }

@@ -1,7 +1,9 @@
 //! Builds the contents of a report from a recording and its results.
 
+use std::collections::HashSet;
 use std::ops::Range;
 
+use crate::analysis;
 use crate::analysis::frame::Machine;
 use crate::analysis::gauges::{GAUGES, Panel, gauge, gauges_of};
 use crate::analysis::groups;
@@ -44,9 +46,10 @@ pub fn build(recording: &Recording, results: &Results) -> Page {
     manifest.plan.title = sanitize(&manifest.plan.title).into_owned();
     let points = TRIAL_POINTS / results.trials.len().max(1);
     let points = points.clamp(POINTS_PER_TRIAL.start, POINTS_PER_TRIAL.end);
-    let trials = results.trials.iter().map(|trial| {
+    let lines = Lines::of(recording);
+    let trials = drawn(&groups, &results.trials).into_iter().map(|trial| {
         let span = trial.span_ns.0.saturating_sub(MARGIN_NS)..trial.span_ns.1.saturating_add(MARGIN_NS);
-        stretch(recording, Some(trial.id.clone()), span, points)
+        lines.stretch(Some(trial.id.clone()), span, points)
     });
     Page {
         verdict: verdict::of(recording, &results, &groups),
@@ -55,7 +58,7 @@ pub fn build(recording: &Recording, results: &Results) -> Page {
             .iter()
             .map(|group| memory_use(recording, group, &results.trials))
             .collect(),
-        overview: stretch(recording, None, 0..u64::MAX, OVERVIEW_POINTS),
+        overview: lines.stretch(None, 0..u64::MAX, OVERVIEW_POINTS),
         trials: trials.filter(|timeline| !timeline.t.is_empty()).collect(),
         marks: marks(recording),
         groups,
@@ -96,29 +99,62 @@ fn sign(event: &Event, watched: bool) -> Option<String> {
     Some(sign.to_owned())
 }
 
-fn stretch(recording: &Recording, trial: Option<String>, span: Range<u64>, points: usize) -> Timeline {
-    let manifest = &recording.manifest;
-    let slots = swap_slots(recording);
-    let machine = Machine {
-        page_size: manifest.host.page_size,
-        cpus: manifest.host.cpus,
-    };
-    let mut wanted: Vec<usize> = PANELS
-        .iter()
-        .flat_map(|&panel| gauges_of(panel))
-        .map(|(index, _)| index)
-        .collect();
-    wanted.extend(slots.iter().map(|(slot, _)| gauge::SWAP0 + slot));
-    let found = timeline(
-        &recording.samples,
-        machine,
-        manifest.sampler.hz,
-        span,
-        points,
-        &wanted,
-    );
+/// The trials with a timeline of their own: all or, of more than [`TRIAL_POINTS`] allows, the first of each group, as
+/// many as it allows.
+fn drawn<'a>(groups: &[Group], trials: &'a [Trial]) -> Vec<&'a Trial> {
+    const MOST: usize = TRIAL_POINTS / POINTS_PER_TRIAL.start;
+    if trials.len() <= MOST {
+        return trials.iter().collect();
+    }
+    let firsts = groups.iter().filter_map(|group| group.trials.first());
+    let firsts: HashSet<&String> = firsts.take(MOST).collect();
+    trials.iter().filter(|trial| firsts.contains(&trial.id)).collect()
+}
+
+/// The lines of the timelines of a recording.
+struct Lines<'a> {
+    recording: &'a Recording,
+    machine: Machine,
+    /// Slots of swap devices, each with its name.
+    slots: Vec<(usize, String)>,
+    /// The gauges to draw; those of the slots last.
+    wanted: Vec<usize>,
+}
+
+impl<'a> Lines<'a> {
+    fn of(recording: &'a Recording) -> Self {
+        let host = &recording.manifest.host;
+        let slots = swap_slots(recording);
+        let of_panels = PANELS.iter().flat_map(|&panel| gauges_of(panel));
+        let of_panels = of_panels.map(|(index, _)| index);
+        let of_slots = slots.iter().map(|(slot, _)| gauge::SWAP0 + slot);
+        Lines {
+            recording,
+            machine: Machine {
+                page_size: host.page_size,
+                cpus: host.cpus,
+            },
+            wanted: of_panels.chain(of_slots).collect(),
+            slots,
+        }
+    }
+
+    fn stretch(&self, trial: Option<String>, span: Range<u64>, points: usize) -> Timeline {
+        let found = timeline(
+            &self.recording.samples,
+            self.machine,
+            self.recording.manifest.sampler.hz,
+            span,
+            points,
+            &self.wanted,
+        );
+        stretch(trial, &found, &self.slots)
+    }
+}
+
+fn stretch(trial: Option<String>, found: &analysis::Timeline, slots: &[(usize, String)]) -> Timeline {
     let thinned = found.samples.iter().any(|&samples| samples > 1);
-    let (rates, levels) = found.lines.split_at(wanted.len() - slots.len());
+    let (rates, levels) = found.lines.split_at(found.lines.len() - slots.len());
     let panel = |panel: Panel| -> Vec<Series> {
         let mine = rates.iter().filter(|line| GAUGES[line.gauge].panel == panel);
         mine.map(|line| series(line, thinned))

@@ -25,8 +25,7 @@ fn main() -> ExitCode {
                 ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Exit::Done,
                 _ => Exit::Usage,
             };
-            // Standard output may be closed; then no reader is left.
-            let _ = error.print();
+            command::print_usage(&error);
             exit.into()
         }
     }

@@ -8,6 +8,7 @@ use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, P
 use plimsoll_lab::run::Progress;
 use plimsoll_model::quantity::seconds;
 use plimsoll_model::recording::model::{Trial, TrialStatus};
+use plimsoll_model::sanitize::{sanitize, sanitize_lines};
 
 /// A progress bar below permanent lines.
 #[derive(Debug)]
@@ -42,7 +43,7 @@ impl TerminalProgress {
     fn line(&self, text: &str) {
         // A closed terminal must not end the run before it undoes its changes.
         self.bar.suspend(|| {
-            let _ = writeln!(std::io::stderr(), "{text}");
+            let _ = writeln!(std::io::stderr(), "{}", sanitize_lines(text));
         });
     }
 }
@@ -68,13 +69,14 @@ impl Progress for TerminalProgress {
     }
 
     fn phase(&self, trial: &str, phase: &str) {
-        self.bar
-            .set_message(format!("[{}/{}] {trial}: {phase}", self.trial, self.trials));
+        self.bar.set_message(
+            sanitize(&format!("[{}/{}] {trial}: {phase}", self.trial, self.trials)).into_owned(),
+        );
         self.detail(format_args!("{trial}: {phase}"));
     }
 
     fn step(&self, text: &str) {
-        self.bar.set_message(text.to_owned());
+        self.bar.set_message(sanitize(text).into_owned());
         self.detail(format_args!("{text}"));
     }
 

@@ -36,9 +36,11 @@ pub fn memory_reserve(ram: u64) -> u64 {
 
 /// A trial that does not fit this machine.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("cannot run a size of {} on this machine: {why}; {}", bytes(*asked as f64), largest_clause(*largest))]
+#[error("cannot run a size of {} on this machine: {why}; {}", bytes(*asked as f64), largest_clause(*largest, keys))]
 pub struct TooLarge {
     pub asked: u64,
+    /// The keys that the size follows from.
+    pub keys: &'static [&'static str],
     /// Largest size in bytes that is safe, with `limit` and `swap_size` shrunk in proportion. 0 when none is.
     pub largest: u64,
     pub why: Misfit,
@@ -94,15 +96,21 @@ fn takers(swap: Option<u64>, mapped: Option<u64>) -> &'static str {
     }
 }
 
-fn largest_clause(largest: u64) -> String {
-    if largest == 0 {
-        "no size is safe now: free some memory first".to_owned()
-    } else {
-        format!(
-            "the largest safe size is {} (`--set size={}MiB`)",
-            bytes(largest as f64),
+fn largest_clause(largest: u64, keys: &[&str]) -> String {
+    let size = bytes(largest as f64);
+    match (largest, keys) {
+        (0, _) => "no size is safe now: free some memory first".to_owned(),
+        (_, ["size"]) => format!(
+            "the largest safe size is {size} (`--set size={}MiB`)",
             largest / MIB
-        )
+        ),
+        _ => format!(
+            "the largest safe size is {size}: lower {}, from which it follows",
+            keys.iter()
+                .map(|key| format!("`{key}`"))
+                .collect::<Vec<_>>()
+                .join(" or ")
+        ),
     }
 }
 
@@ -136,6 +144,7 @@ pub fn safe_size(machine: &Machine, disk_free: Option<u64>, settings: &Settings)
     let share = u128::from(low) * u128::from(settings.size()) / u128::from(total.max(1));
     Err(TooLarge {
         asked: settings.size(),
+        keys: settings.size_keys(),
         largest: u64::try_from(share).unwrap_or(low) * MIB,
         why,
     })

@@ -1,10 +1,10 @@
 //! Copies the samples of a recording as one Parquet file.
 
-use std::fs::File;
 use std::io::{Read, Seek, Write};
 use std::path::Path;
 
 use super::model::file;
+use super::open::open;
 use super::parquet::{self, CopyError};
 use super::reader::read_manifest;
 use super::{RecordingError, stream};
@@ -21,7 +21,7 @@ pub fn copy_parquet(folder: &Path, output: &mut impl Write) -> Result<(), CopyEr
     if finished.exists() {
         let read = |source| RecordingError::io("read", &finished, source);
         // One descriptor for both: a file that another process replaces meanwhile is not copied unverified.
-        let mut file = File::open(&finished).map_err(read)?;
+        let mut file = open(&finished)?;
         if let Some(expected) = manifest.checksums.get(file::SAMPLES) {
             parquet::verify(&finished, &parquet::hash(&mut file).map_err(read)?, expected)?;
             file.rewind().map_err(read)?;

@@ -30,6 +30,8 @@ pub enum StreamDamage {
     MetadataLength(usize),
     #[error("unreadable message")]
     Message,
+    #[error("a batch of {0} bytes cannot be")]
+    BatchLength(u64),
     #[error("the length of its body is negative")]
     BodyLength,
     #[error("the schema is cut off")]
@@ -86,6 +88,8 @@ pub enum ParquetDamage {
     OtherRows { found: usize, stated: usize },
     #[error("a group has an impossible shape")]
     GroupShape,
+    #[error("a column of {0} bytes in one group cannot be")]
+    ColumnLength(u64),
     #[error("a sample has no time")]
     SampleWithoutTime,
     #[error("column `{column}`: {damage}")]

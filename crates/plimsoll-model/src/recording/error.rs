@@ -39,6 +39,14 @@ pub enum RecordingError {
     Name { name: String },
     #[error("{} is not a recording: {reason}; name the folder that `plimsoll run` printed, with a manifest.json in it", path.display())]
     NotARecording { path: PathBuf, reason: String },
+    /// A document is a link, a folder, a pipe, a socket or a device.
+    #[error("cannot read {}: it is {kind}, not a regular file; replace it by a copy of the file itself", path.display())]
+    NotAFile { path: PathBuf, kind: &'static str },
+    #[error(
+        "cannot read {}: it has {bytes} bytes, and the most is {max}; no version of plimsoll writes such a file: restore \
+         it from a copy", path.display()
+    )]
+    TooLarge { path: PathBuf, bytes: u64, max: u64 },
     #[error("cannot open {}: it has schema {found}, and this program reads up to {known}; update plimsoll", path.display())]
     NewerSchema {
         path: PathBuf,

@@ -1,7 +1,7 @@
 //! Reading a recording while it is being written.
 
-use std::fs::{self, File};
-use std::io::{ErrorKind, Read, Seek, SeekFrom};
+use std::fs;
+use std::io::{BufReader, ErrorKind, Seek, SeekFrom};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 use super::batch::Batch;
 use super::lock::is_written;
 use super::model::{Event, EventKind, Manifest, Trial, file};
+use super::open::open_if_there;
 use super::reader::read_manifest;
 use super::{RecordingError, Samples, lines, parquet, stream};
 
@@ -288,26 +289,15 @@ impl<T: DeserializeOwned> Tail<T> {
 
     /// The documents on the whole lines that were added. A torn last line waits.
     fn poll(&mut self) -> Result<Vec<T>, RecordingError> {
-        let content = match self.added() {
-            Ok(content) => content,
-            // It is made after the manifest.
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(source) => return Err(RecordingError::io("read", &self.path, source)),
+        // It is made after the manifest.
+        let Some(mut file) = open_if_there(&self.path)? else {
+            return Ok(Vec::new());
         };
-        let read = lines::parse(&self.path, &content, self.lines)?;
-        let whole = content.len() - read.torn as usize;
-        self.lines += content[..whole].iter().filter(|&&byte| byte == b'\n').count();
+        file.seek(SeekFrom::Start(self.offset))
+            .map_err(|source| RecordingError::io("read", &self.path, source))?;
+        let read = lines::parse(&self.path, BufReader::new(file), self.lines)?;
+        self.lines += read.count;
         self.offset += read.whole;
         Ok(read.documents)
-    }
-
-    fn added(&self) -> std::io::Result<Vec<u8>> {
-        let mut file = File::open(&self.path)?;
-        let mut content = Vec::new();
-        if file.metadata()?.len() > self.offset {
-            file.seek(SeekFrom::Start(self.offset))?;
-            file.read_to_end(&mut content)?;
-        }
-        Ok(content)
     }
 }

@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::Duration;
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 
 use super::RecordingError;
 
@@ -46,5 +46,10 @@ pub(super) fn is_written(folder: &Path) -> Result<bool, RecordingError> {
 }
 
 fn open_folder(folder: &Path) -> Result<File, RecordingError> {
-    File::open(folder).map_err(|source| RecordingError::io("open", folder, source))
+    // Without waiting: a pipe may have taken the folder's place.
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    match rustix::fs::open(folder, flags, Mode::empty()) {
+        Ok(handle) => Ok(File::from(handle)),
+        Err(error) => Err(RecordingError::io("open", folder, error.into())),
+    }
 }

@@ -25,6 +25,7 @@ mod lines;
 mod lock;
 pub mod model;
 pub mod neighbour;
+mod open;
 mod parquet;
 mod phase_rows;
 mod reader;

@@ -1,10 +1,17 @@
 //! Opening a recording, finished or not.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use serde::de::{DeserializeOwned, IgnoredAny};
 
 use super::lines::{self, Lines};
 use super::lock::is_written;
-use super::model::{Event, Manifest, RECORDING_SCHEMA, RESULTS_SCHEMA, Results, Trial, file};
+use super::model::{
+    Calibration, Confounder, Event, Manifest, RECORDING_SCHEMA, RESULTS_SCHEMA, Results, RunStatus,
+    SamplerReport, Trial, file,
+};
 use super::{RecordingError, Samples, Warning, WarningCode, parquet, stream};
 
 #[derive(Debug, Clone)]
@@ -17,7 +24,8 @@ pub struct Recording {
     /// Trials that ended, each once: of a trial that was run again, the last.
     pub trials: Vec<Trial>,
     pub samples: Samples,
-    /// The results, when the run got that far.
+    /// The results without their trials, when the run got that far: `trials` has those, and [`Recording::read_results`]
+    /// reads the whole document.
     pub results: Option<Results>,
     /// Messages about missing and torn parts.
     pub warnings: Vec<Warning>,
@@ -46,6 +54,9 @@ impl Recording {
     pub(super) fn open_unlocked(folder: &Path) -> Result<Self, RecordingError> {
         let manifest = read_manifest(folder)?;
         let mut warnings = Vec::new();
+        // First, as its text needs as much memory as all trials, and only while it is read.
+        let mut without_results = Vec::new();
+        let results = read_results::<WithoutTrials>(folder, &mut without_results)?.map(Results::from);
         let samples = read_samples(folder, &manifest, &mut warnings)?;
         let events = whole(
             lines::read::<Event>(&folder.join(file::EVENTS))?,
@@ -57,7 +68,7 @@ impl Recording {
             ("trial", WarningCode::TrialTorn),
             &mut warnings,
         );
-        let results = read_results(folder, &mut warnings)?;
+        warnings.append(&mut without_results);
         let complete = results.is_some() && folder.join(file::SAMPLES).exists() && warnings.is_empty();
         Ok(Recording {
             folder: folder.to_owned(),
@@ -69,6 +80,14 @@ impl Recording {
             warnings,
             complete,
         })
+    }
+
+    /// Reads the results with their trials, when the run got that far.
+    ///
+    /// # Errors
+    /// As [`Recording::open`].
+    pub fn read_results(folder: &Path) -> Result<Option<Results>, RecordingError> {
+        read_results(folder, &mut Vec::new())
     }
 
     /// The latest time that anything was recorded at, in nanoseconds since the start; 0 when nothing was.
@@ -136,7 +155,10 @@ fn read_samples(
     Ok(samples)
 }
 
-fn read_results(folder: &Path, warnings: &mut Vec<Warning>) -> Result<Option<Results>, RecordingError> {
+fn read_results<T: DeserializeOwned>(
+    folder: &Path,
+    warnings: &mut Vec<Warning>,
+) -> Result<Option<T>, RecordingError> {
     let path = folder.join(file::RESULTS);
     if !path.exists() {
         warnings.push(Warning::new(
@@ -151,6 +173,39 @@ fn read_results(folder: &Path, warnings: &mut Vec<Warning>) -> Result<Option<Res
         "delete it; `plimsoll report` computes its content from the rest of the recording",
     )
     .map(Some)
+}
+
+/// [`Results`] whose trials are passed over.
+#[derive(Deserialize)]
+struct WithoutTrials {
+    schema: u32,
+    version: String,
+    run: String,
+    scenario: String,
+    status: RunStatus,
+    calibration: Option<Calibration>,
+    confounders: Vec<Confounder>,
+    warnings: Vec<Warning>,
+    sampler: SamplerReport,
+    #[serde(rename = "trials")]
+    _trials: IgnoredAny,
+}
+
+impl From<WithoutTrials> for Results {
+    fn from(results: WithoutTrials) -> Results {
+        Results {
+            schema: results.schema,
+            version: results.version,
+            run: results.run,
+            scenario: results.scenario,
+            status: results.status,
+            calibration: results.calibration,
+            confounders: results.confounders,
+            warnings: results.warnings,
+            sampler: results.sampler,
+            trials: Vec::new(),
+        }
+    }
 }
 
 /// The whole lines of a file, with a warning if its last one is incomplete.
@@ -168,11 +223,13 @@ fn whole<T>(lines: Lines<T>, (name, torn): (&str, WarningCode), warnings: &mut V
 }
 
 /// Of trials with the same name, the last, at its own place.
-fn last_of_each(trials: Vec<Trial>) -> Vec<Trial> {
-    let mut kept: Vec<Trial> = Vec::with_capacity(trials.len());
-    for trial in trials {
-        kept.retain(|earlier| earlier.id != trial.id);
-        kept.push(trial);
-    }
-    kept
+fn last_of_each(mut trials: Vec<Trial>) -> Vec<Trial> {
+    let mut seen = HashSet::new();
+    let mut is_last: Vec<bool> = trials
+        .iter()
+        .rev()
+        .map(|trial| seen.insert(trial.id.clone()))
+        .collect();
+    trials.retain(|_| is_last.pop().unwrap_or(true));
+    trials
 }

@@ -14,10 +14,13 @@ use super::arrow::{self, MARK, PREFIX};
 use super::batch::{Batch, Schema};
 use super::damage::{Damage, StreamDamage};
 use super::model::RECORDING_SCHEMA;
+use super::open::open;
 use super::{RecordingError, Samples};
 
 /// Most bytes of metadata: a larger length is damage.
 const METADATA_MAX: usize = 16 << 20;
+/// Most bytes of a batch: a larger one is damage, also in a file that is long enough for it.
+const BODY_MAX: u64 = 512 << 20;
 
 #[derive(Debug)]
 pub(super) struct Reader {
@@ -39,7 +42,7 @@ impl Reader {
     /// Opens a stream and reads its schema. `None` when it was cut off before its schema was whole.
     pub(super) fn open(path: &Path) -> Result<Option<Self>, RecordingError> {
         let io = |source| RecordingError::io("read", path, source);
-        let file = File::open(path).map_err(io)?;
+        let file = open(path)?;
         let length = file.metadata().map_err(io)?.len();
         let mut reader = Reader {
             input: BufReader::with_capacity(1 << 20, file),
@@ -140,6 +143,9 @@ impl Reader {
         let left = left - size as u64;
         if body > left {
             return Ok(None);
+        }
+        if body > BODY_MAX {
+            return Err(self.corrupt(self.offset, StreamDamage::BatchLength(body)));
         }
         let mut content = vec![0; body as usize];
         if !self.read(&mut content)? {

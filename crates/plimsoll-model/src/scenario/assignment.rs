@@ -196,6 +196,8 @@ pub(super) struct Assignment<'a> {
     section: &'a Place,
     /// The sizes under evaluation, each referred to by the previous one.
     chain: RefCell<Vec<&'static str>>,
+    /// Every key that was read, for the error of a value that follows from them.
+    reads: RefCell<Vec<&'static str>>,
 }
 
 impl<'a> Assignment<'a> {
@@ -216,6 +218,7 @@ impl<'a> Assignment<'a> {
             pick,
             section,
             chain: RefCell::default(),
+            reads: RefCell::default(),
         };
         if let Some((Value::Number(factor), _)) = assignment.given("scale") {
             assignment.scale = scale.and(*factor);
@@ -233,6 +236,7 @@ impl<'a> Assignment<'a> {
     /// The final value of a key: as given or by default, sizes in bytes.
     pub(super) fn value(&self, name: &str) -> Result<Value, Box<Invalid>> {
         let key = self.key(name)?;
+        self.reads.borrow_mut().push(key.name);
         let given = self.given(name);
         let value = match (given, key.kind) {
             (_, Kind::Size) => Value::bytes(self.follow(key)?),
@@ -354,6 +358,7 @@ impl<'a> Assignment<'a> {
             return Err(self.cycle(&chain));
         }
         self.chain.borrow_mut().push(key.name);
+        self.reads.borrow_mut().push(key.name);
         let bytes = match self.given(key.name) {
             Some((Value::Size(SizeExpr::Bytes(bytes)), place)) => Ok(Some(self.scaled(*bytes, place))),
             Some((Value::Size(SizeExpr::Share { thousandths, of }), place)) => match of {
@@ -405,19 +410,51 @@ impl<'a> Assignment<'a> {
         }
     }
 
+    /// The error of a size that is too large, at the given value that it follows from.
     fn overflow(&self, key: &Key) -> Box<Invalid> {
-        let given = self.given(key.name).or_else(|| self.given("size"));
-        let place = given.map_or(self.section, |(_, place)| place);
         let name = key.name;
-        let message = format!("`{name}` would be more than 16E - 1 bytes");
-        let error = place.error(Problem::OutOfRange, message, "too large");
-        match self.given(key.name) {
-            Some(_) => error.help("no machine has that much; write for example 1G or 25%"),
-            None => error.help(format!(
-                "`{name}` is not given: its default is {}",
-                key.default().replace('`', "")
-            )),
+        if let Some((_, place)) = self.given(name) {
+            let message = format!("`{name}` would be more than 16E - 1 bytes");
+            return place
+                .error(Problem::OutOfRange, message, "too large")
+                .help("no machine has that much; write for example 1G or 25%");
         }
+        let help = format!(
+            "`{name}` is not given: its default is {}",
+            key.default().replace('`', "")
+        );
+        let error = match self.largest_read() {
+            Some((cause, place)) => {
+                let message =
+                    format!("`{cause}` is too large: `{name}` would be more than 16E - 1 bytes by it");
+                place.error(Problem::OutOfRange, message, "too large")
+            }
+            None => {
+                let message = format!("`{name}` would be more than 16E - 1 bytes");
+                self.section.error(Problem::OutOfRange, message, "too large")
+            }
+        };
+        error.help(help)
+    }
+
+    /// Of the given keys that were read, the one with the largest size or, without a size, the largest number.
+    fn largest_read(&self) -> Option<(&'static str, &'a Place)> {
+        let reads = self.reads.borrow();
+        let given = reads.iter().filter_map(|name| Some((*name, self.given(name)?)));
+        let ranked = given.filter_map(|(name, (value, place))| {
+            let rank = match value {
+                Value::Size(SizeExpr::Bytes(bytes)) => (true, *bytes),
+                Value::Size(SizeExpr::Share { thousandths, .. }) => (
+                    true,
+                    SizeExpr::share(*thousandths, self.ram()).unwrap_or(u64::MAX),
+                ),
+                Value::Integer(number) => (false, *number),
+                _ => return None,
+            };
+            Some((rank, name, place))
+        });
+        let (_, name, place) = ranked.max_by_key(|(rank, ..)| *rank)?;
+        Some((name, place))
     }
 
     /// `chain` ends with the key that it came back to.

@@ -21,7 +21,7 @@ pub enum ScenarioError {
     #[error("cannot read scenario {}: it is {what}", path.display())]
     NotAFile {
         path: PathBuf,
-        /// "a folder" or "a special file".
+        /// `a folder`, `a pipe`, `a device`.
         what: &'static str,
     },
     /// The file is larger than a scenario can sensibly be.

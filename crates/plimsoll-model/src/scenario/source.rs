@@ -6,6 +6,7 @@ use std::path::Path;
 use super::error::ScenarioError;
 use super::nearest::near;
 use super::source_text::Source;
+use crate::regular_file::{self, Links, Refusal};
 
 /// Largest scenario file that is read: 1 MiB.
 pub const MAX_FILE_BYTES: u64 = 1 << 20;
@@ -133,30 +134,29 @@ impl Source {
             path: path.to_owned(),
             source,
         };
-        // Looked at before it is opened: opening a pipe would wait for a writer.
-        let metadata = std::fs::metadata(path).map_err(unreadable)?;
-        if !metadata.is_file() {
-            let what = if metadata.is_dir() {
-                "a folder"
-            } else {
-                "a special file"
-            };
-            return Err(ScenarioError::NotAFile {
-                path: path.to_owned(),
-                what,
-            });
-        }
+        let too_large = |bytes| ScenarioError::TooLarge {
+            path: path.to_owned(),
+            bytes,
+            max: MAX_FILE_BYTES,
+        };
+        let file = match regular_file::open(path, Links::Followed, MAX_FILE_BYTES) {
+            Ok(file) => file,
+            Err(Refusal::System(source)) => return Err(unreadable(source)),
+            Err(Refusal::Size(bytes)) => return Err(too_large(bytes)),
+            Err(Refusal::Kind(what)) => {
+                return Err(ScenarioError::NotAFile {
+                    path: path.to_owned(),
+                    what,
+                });
+            }
+        };
+        // It may grow meanwhile.
         let mut bytes = Vec::new();
-        let file = std::fs::File::open(path).map_err(unreadable)?;
         file.take(MAX_FILE_BYTES + 1)
             .read_to_end(&mut bytes)
             .map_err(unreadable)?;
         if bytes.len() as u64 > MAX_FILE_BYTES {
-            return Err(ScenarioError::TooLarge {
-                path: path.to_owned(),
-                bytes: metadata.len().max(bytes.len() as u64),
-                max: MAX_FILE_BYTES,
-            });
+            return Err(too_large(bytes.len() as u64));
         }
         let text = String::from_utf8(bytes).map_err(|error| ScenarioError::NotText {
             path: path.to_owned(),

@@ -35,7 +35,7 @@ pub mod terminal;
 
 pub use error::WatchError;
 pub use history::{Bucket, History};
-pub use monitor::Monitor;
+pub use monitor::{Monitor, NOTE_LETTERS};
 pub use options::{Candidate, Options, Program, Source, TargetChoice};
 pub use state::{Facts, Level, Mark, MarkKind, Message, State, Status, TargetState};
 pub use summary::{

@@ -1,8 +1,8 @@
 //! The monitor's threads, and its interface for user interfaces.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, Sender};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{self, Sender, SyncSender, TrySendError};
 use std::sync::{Arc, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
@@ -31,6 +31,13 @@ use plimsoll_report::analysis::frame::Machine;
 use plimsoll_sample::host::host;
 use plimsoll_sample::{Sampler, SamplerConfig, monotonic_ns};
 
+/// Most letters of a note.
+pub const NOTE_LETTERS: usize = 500;
+/// Most marks and notes that users can set: one every second for some hours.
+const MOST_MARKS: usize = 10_000;
+/// Most requests that wait for the running one.
+const WAITING_REQUESTS: usize = 16;
+
 /// A running monitor. Dropping it ends its threads, and the recording as [`Monitor::finish`] does. A started program
 /// continues.
 ///
@@ -42,6 +49,8 @@ pub struct Monitor {
     replay: Option<Sender<()>>,
     threads: Vec<JoinHandle<()>>,
     program: Option<Started>,
+    /// Number of marks that users have set.
+    marked: AtomicUsize,
     cpu_before_s: f64,
     started_ns: u64,
 }
@@ -56,7 +65,7 @@ struct Started {
 struct Live {
     sampler: Arc<Sampler>,
     feed: JoinHandle<()>,
-    requests: Sender<Request>,
+    requests: SyncSender<Request>,
     /// Ends the running request early.
     stop: Arc<AtomicBool>,
     choices: Sender<TargetChoice>,
@@ -95,6 +104,7 @@ impl Monitor {
             replay: None,
             threads: Vec::new(),
             program: None,
+            marked: AtomicUsize::new(0),
             cpu_before_s: own_cpu_s(),
             started_ns: monotonic_ns(),
         }
@@ -119,7 +129,7 @@ impl Monitor {
         shared.state().status.unlocked = sampler.locked().err().map(ToString::to_string);
         let (fed, drawn) = (Arc::clone(&shared), options.drawn);
         let feed = spawn("feed", move || feed(&batches, &fed, machine, drawn))?;
-        let (requests, requested) = mpsc::channel();
+        let (requests, requested) = mpsc::sync_channel(WAITING_REQUESTS);
         let (choices, chosen) = mpsc::channel();
         let stop = Arc::new(AtomicBool::new(false));
         monitor.live = Some(Live {
@@ -226,16 +236,36 @@ impl Monitor {
         }
     }
 
-    pub fn mark(&self, number: u32) {
-        if self.may_change() {
+    /// Returns whether the mark was set; otherwise a message has the reason.
+    pub fn mark(&self, number: u32) -> bool {
+        self.may_mark() && {
             self.shared.mark(MarkKind::Number(number), "");
+            true
         }
     }
 
-    pub fn note(&self, text: &str) {
-        if self.may_change() {
-            self.shared.mark(MarkKind::Note, text);
+    /// As [`Monitor::mark`]. A longer text than [`NOTE_LETTERS`] is cut.
+    pub fn note(&self, text: &str) -> bool {
+        self.may_mark() && {
+            let end = text.char_indices().nth(NOTE_LETTERS);
+            self.shared
+                .mark(MarkKind::Note, &text[..end.map_or(text.len(), |(end, _)| end)]);
+            true
         }
+    }
+
+    /// Whether users may set one more mark: each is kept in memory and in the recording.
+    fn may_mark(&self) -> bool {
+        if !self.may_change() {
+            return false;
+        }
+        let few = self.marked.fetch_add(1, Ordering::Relaxed) < MOST_MARKS;
+        if !few {
+            self.marked.store(MOST_MARKS, Ordering::Relaxed);
+            let text = format!("cannot set a mark: {MOST_MARKS} are set, which is the most");
+            self.shared.say(Level::Warning, text);
+        }
+        few
     }
 
     pub fn trim(&self) {
@@ -304,7 +334,15 @@ impl Monitor {
         if self.may_change()
             && let Some(live) = &self.live
         {
-            let _ = live.requests.send(request);
+            match live.requests.try_send(request) {
+                Err(TrySendError::Full(_)) => {
+                    let text =
+                        "cannot start one more action: too many wait; try again when the running one is done";
+                    self.shared.say(Level::Warning, text);
+                }
+                // The receiving thread lives as long as this sender.
+                Ok(()) | Err(TrySendError::Disconnected(_)) => {}
+            }
         }
     }
 

@@ -7,6 +7,10 @@ use plimsoll_report::analysis::frame::Machine;
 
 /// Most messages; older ones are dropped.
 const MESSAGES: usize = 200;
+/// Most marks; older ones are dropped.
+const MARKS: usize = 20_000;
+/// Most letters of a mark's text: the result of a trim has some hundred.
+const MARK_LETTERS: usize = 2000;
 
 /// Everything that a user interface can draw.
 #[derive(Debug, Clone)]
@@ -137,10 +141,18 @@ impl State {
         }
     }
 
-    /// Inserts a mark in order of time.
-    pub fn mark(&mut self, mark: Mark) {
+    /// Inserts a mark in order of time. Drops the oldest of too many, and cuts a long text: a recording can hold any.
+    pub fn mark(&mut self, mut mark: Mark) {
+        if let Some((end, _)) = mark.text.char_indices().nth(MARK_LETTERS) {
+            mark.text.truncate(end);
+            mark.text.push('\u{2026}');
+        }
         let at = self.marks.partition_point(|other| other.t_ns <= mark.t_ns);
         self.marks.insert(at, mark);
+        if self.marks.len() > MARKS {
+            // Many at once, as each moves all that follow.
+            self.marks.drain(..MARKS / 10);
+        }
         self.revision += 1;
     }
 
@@ -154,5 +166,38 @@ impl State {
             text: text.into(),
         });
         self.revision += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A recording of others can hold any number of marks, of any length.
+    #[test]
+    fn marks_are_bounded_in_number_and_length() {
+        let mut state = State::new(Facts {
+            hostname: String::new(),
+            kernel: String::new(),
+            machine: Machine {
+                page_size: 4096,
+                cpus: 1,
+            },
+            mem_total: 1 << 30,
+            started: String::new(),
+            hz: 10,
+        });
+        for t_ns in 0..3 * MARKS as u64 {
+            state.mark(Mark {
+                t_ns,
+                kind: MarkKind::Note,
+                text: "\u{e9}".repeat(if t_ns % 1000 == 0 { 2 * MARK_LETTERS } else { 1 }),
+            });
+            assert!(state.marks.len() <= MARKS);
+        }
+        let newest = state.marks.last().expect("a mark");
+        assert_eq!(newest.t_ns, 3 * MARKS as u64 - 1, "the newest stay");
+        let longest = state.marks.iter().map(|mark| mark.text.chars().count()).max();
+        assert_eq!(longest, Some(MARK_LETTERS + 1));
     }
 }

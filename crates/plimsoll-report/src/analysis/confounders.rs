@@ -5,6 +5,8 @@
 //!
 //! A missing counter is not 0: a possible but unmeasured confounder is reported as unknown and spoils no trial.
 
+use std::collections::HashMap;
+
 use super::neighbour::{self, HARMLESS_P99_S};
 use plimsoll_model::recording::model::{Confounder, Manifest, Phase, Trial, TrialStatus};
 use plimsoll_model::recording::{ColumnView, Samples};
@@ -35,14 +37,20 @@ struct Seen<'a> {
     samples: &'a Samples,
     manifest: &'a Manifest,
     trials: &'a [Trial],
+    /// The settings of the planned trials, by id.
+    settings: HashMap<&'a str, &'a Settings>,
 }
 
 /// Names every confounder that shows in the samples or the settings of the machine.
 pub fn confounders(samples: &Samples, manifest: &Manifest, trials: &[Trial]) -> Vec<Confounder> {
+    let planned = manifest.plan.trials.iter();
     let seen = Seen {
         samples,
         manifest,
         trials,
+        settings: planned
+            .map(|planned| (planned.id.as_str(), &planned.settings))
+            .collect(),
     };
     let found = [
         damon(&seen),
@@ -64,10 +72,30 @@ pub fn judge(trial: &mut Trial, confounders: &[Confounder]) {
     if trial.status == TrialStatus::Failed {
         return;
     }
-    for confounder in confounders
-        .iter()
-        .filter(|confounder| confounder.spoils.contains(&trial.id))
-    {
+    let spoiling = |confounder: &&Confounder| confounder.spoils.contains(&trial.id);
+    let spoiling: Vec<&Confounder> = confounders.iter().filter(spoiling).collect();
+    spoil(trial, &spoiling);
+}
+
+/// As [`judge`], for every trial.
+pub fn judge_all(trials: &mut [Trial], confounders: &[Confounder]) {
+    let mut spoiling: HashMap<&str, Vec<&Confounder>> = HashMap::new();
+    for confounder in confounders {
+        for id in &confounder.spoils {
+            spoiling.entry(id).or_default().push(confounder);
+        }
+    }
+    for trial in trials {
+        if let Some(confounders) = spoiling.get(trial.id.as_str())
+            && trial.status != TrialStatus::Failed
+        {
+            spoil(trial, confounders);
+        }
+    }
+}
+
+fn spoil(trial: &mut Trial, confounders: &[&Confounder]) {
+    for confounder in confounders {
         let reason = format!("{}: {}", confounder.name, confounder.evidence);
         if !trial.reasons.contains(&reason) {
             trial.reasons.push(reason);
@@ -95,13 +123,7 @@ impl<'a> Seen<'a> {
     }
 
     fn settings(&self, trial: &Trial) -> Option<&'a Settings> {
-        let planned = self
-            .manifest
-            .plan
-            .trials
-            .iter()
-            .find(|planned| planned.id == trial.id)?;
-        Some(&planned.settings)
+        self.settings.get(trial.id.as_str()).copied()
     }
 
     /// `bytes` in percent of the memory that a trial works on: of compression all that it fills. Other kinds of work ask

@@ -1,11 +1,11 @@
 //! Trials that differ in nothing but their repeat, side by side.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::statistics::{Summary, summarise};
-use plimsoll_model::recording::model::{Trial, TrialStatus};
+use plimsoll_model::recording::model::{Phase, Trial, TrialStatus};
 
 /// The repeats of one trial: one combination of subject and parameters of a section.
 #[derive(Debug, Clone, PartialEq)]
@@ -18,6 +18,8 @@ pub struct Group {
     pub params: BTreeMap<String, String>,
     /// Ids of its trials, failed ones too.
     pub trials: Vec<String>,
+    /// Places of its trials in the list that the groups were made of.
+    pub(crate) places: Vec<usize>,
     /// Number of failed trials, excluded from all values.
     pub failed: usize,
     /// True if no trial of the group is ok and the values are those of untrustworthy ones.
@@ -39,9 +41,10 @@ impl Group {
         self.trials.first().map_or("", |id| shared_part(id))
     }
 
-    /// Its trials that did not fail, in the order of `trials`: each figure has a dot of them.
+    /// Its trials that did not fail, in the order of `trials`, the list that the groups were made of: each figure has a
+    /// dot of them.
     pub fn usable<'a>(&self, trials: &'a [Trial]) -> Vec<&'a Trial> {
-        let own = trials.iter().filter(|trial| self.trials.contains(&trial.id));
+        let own = self.places.iter().filter_map(|&place| trials.get(place));
         own.filter(|trial| is_usable(trial)).collect()
     }
 
@@ -104,19 +107,32 @@ pub struct Dot {
 /// Groups trials by everything but the repeat. Of two sections that differ in a key that is no parameter (a limit, a hold)
 /// the trials are never repeats of each other, so that the id decides, not the parameters.
 pub fn groups(trials: &[Trial]) -> Vec<Group> {
-    let mut members: Vec<Vec<&Trial>> = Vec::new();
-    for trial in trials {
-        let same = |group: &&mut Vec<&Trial>| repeated(group[0]) == repeated(trial);
-        match members.iter_mut().find(same) {
-            Some(group) => group.push(trial),
-            None => members.push(vec![trial]),
-        }
+    let mut members: HashMap<&str, Members<'_>> = HashMap::new();
+    for (place, trial) in trials.iter().enumerate() {
+        let group = members.entry(repeated(trial)).or_insert_with(|| Members {
+            first: trial,
+            trials: Vec::new(),
+            places: Vec::new(),
+        });
+        group.trials.push(trial);
+        group.places.push(place);
     }
+    let mut members: Vec<Members<'_>> = members.into_values().collect();
     // Not in the order in which they happened to run: two runs of one scenario are read side by side.
-    members.sort_by_key(|group| (&group[0].subject, by_number(&group[0].params), repeated(group[0])));
+    members.sort_by_cached_key(|group| {
+        let first = group.first;
+        (&first.subject, by_number(&first.params), repeated(first))
+    });
     let labels = labels(&members);
-    let labelled = members.iter().zip(labels);
-    labelled.map(|(trials, label)| group(trials, label)).collect()
+    let labelled = members.into_iter().zip(labels);
+    labelled.map(|(members, label)| group(members, label)).collect()
+}
+
+/// The trials of a group, with their places in the list of all.
+struct Members<'a> {
+    first: &'a Trial,
+    trials: Vec<&'a Trial>,
+    places: Vec<usize>,
 }
 
 /// Parameters as they are put in order: 4 before 16.
@@ -142,50 +158,74 @@ fn shared_part(id: &str) -> &str {
 
 /// The groups' labels, no two alike: with the section where subject and parameters are the same in several, and the
 /// whole id where that is not enough either.
-fn labels(groups: &[Vec<&Trial>]) -> Vec<String> {
+fn labels(groups: &[Members<'_>]) -> Vec<String> {
+    let telling = telling_params(groups);
+    let no_params = BTreeSet::new();
     let short: Vec<String> = groups
         .iter()
-        .map(|trials| label(trials[0], &telling_params(groups, &trials[0].workload)))
+        .map(|group| {
+            let telling = telling.get(group.first.workload.as_str());
+            label(group.first, telling.unwrap_or(&no_params))
+        })
         .collect();
+    let uses = uses_of(&short);
     let with_section: Vec<String> = groups
         .iter()
         .zip(&short)
-        .map(|(trials, label)| match repeated(trials[0]).split_once('/') {
-            Some((section, _)) if !is_only(label, &short) => format!("{label} ({section})"),
+        .map(|(group, label)| match repeated(group.first).split_once('/') {
+            Some((section, _)) if uses[label.as_str()] > 1 => format!("{label} ({section})"),
             _ => label.clone(),
         })
         .collect();
+    let uses = uses_of(&with_section);
     groups
         .iter()
         .zip(&with_section)
-        .map(|(trials, label)| match is_only(label, &with_section) {
-            true => label.clone(),
-            false => repeated(trials[0]).to_owned(),
+        .map(|(group, label)| match uses[label.as_str()] {
+            1 => label.clone(),
+            _ => repeated(group.first).to_owned(),
         })
         .collect()
 }
 
-fn is_only(label: &str, labels: &[String]) -> bool {
-    labels.iter().filter(|other| *other == label).count() == 1
+/// How often each label occurs.
+fn uses_of(labels: &[String]) -> HashMap<&str, usize> {
+    let mut uses = HashMap::new();
+    for label in labels {
+        *uses.entry(label.as_str()).or_insert(0) += 1;
+    }
+    uses
 }
 
-/// Parameters that are not the same in all groups of a kind of work.
-fn telling_params(groups: &[Vec<&Trial>], workload: &str) -> BTreeSet<String> {
-    let groups: Vec<&Vec<&Trial>> = groups
-        .iter()
-        .filter(|group| group[0].workload == workload)
-        .collect();
-    let names: BTreeSet<&String> = groups.iter().flat_map(|group| group[0].params.keys()).collect();
-    let differs = |name: &&&String| {
-        let mut values = groups.iter().map(|group| group[0].params.get(name.as_str()));
-        let first = values.next();
-        values.any(|value| Some(value) != first)
+/// For each kind of work the parameters that are not the same in all of its groups.
+fn telling_params<'a>(groups: &[Members<'a>]) -> HashMap<&'a str, BTreeSet<&'a str>> {
+    /// A parameter: its value in the first group that has it, the groups that have that value.
+    struct Seen<'a> {
+        value: &'a str,
+        groups: usize,
+    }
+    let mut kinds: HashMap<&str, (usize, BTreeMap<&str, Seen<'_>>)> = HashMap::new();
+    for group in groups {
+        let (count, params) = kinds.entry(&group.first.workload).or_default();
+        *count += 1;
+        for (name, value) in &group.first.params {
+            let seen = params.entry(name).or_insert(Seen { value, groups: 0 });
+            seen.groups += usize::from(seen.value == value);
+        }
+    }
+    let telling = |(kind, (count, params)): (&'a str, (usize, BTreeMap<&'a str, Seen<'a>>))| {
+        let differing = params.into_iter().filter(|(_, seen)| seen.groups != count);
+        (kind, differing.map(|(name, _)| name).collect())
     };
-    names.iter().filter(differs).map(|name| (*name).clone()).collect()
+    kinds.into_iter().map(telling).collect()
 }
 
-fn group(trials: &[&Trial], label: String) -> Group {
-    let first = trials[0];
+fn group(members: Members<'_>, label: String) -> Group {
+    let Members {
+        first,
+        trials,
+        places,
+    } = members;
     let usable = || trials.iter().filter(|trial| is_usable(trial));
     let measure = |figure: &str, value: &dyn Fn(&Trial) -> Option<f64>| {
         let dots: Vec<Dot> = usable()
@@ -207,26 +247,14 @@ fn group(trials: &[&Trial], label: String) -> Group {
             Some((name.clone(), measure(name, &value)?))
         })
         .collect();
-    let mut phase_names: Vec<&String> = Vec::new();
-    for phase in usable().flat_map(|trial| &trial.phases) {
-        if !phase_names.contains(&&phase.name) {
-            phase_names.push(&phase.name);
-        }
-    }
-    let phases = phase_names
+    let phases = phases_by_name(usable().copied())
         .into_iter()
-        .filter_map(|name| {
-            let phase = |trial: &Trial| trial.phases.iter().find(|phase| &phase.name == name).cloned();
-            let speed = |trial: &Trial| {
-                phase(trial)
-                    .map(|phase| phase.gb_per_s)
-                    .filter(|&speed| speed > 0.0)
-            };
+        .filter_map(|(name, phases)| {
+            let phase = |trial: &Trial| phases.get(trial.id.as_str()).copied();
+            let speed = |trial: &Trial| Some(phase(trial)?.gb_per_s).filter(|&speed| speed > 0.0);
             Some(PhaseGroup {
-                name: name.clone(),
-                seconds: measure(&format!("{name} seconds"), &|trial| {
-                    phase(trial).map(|phase| phase.seconds)
-                })?,
+                name: name.to_owned(),
+                seconds: measure(&format!("{name} seconds"), &|trial| Some(phase(trial)?.seconds))?,
                 gb_per_s: measure(&format!("{name} gb_per_s"), &speed),
             })
         })
@@ -236,6 +264,7 @@ fn group(trials: &[&Trial], label: String) -> Group {
         subject: first.subject.clone(),
         params: first.params.clone(),
         trials: trials.iter().map(|trial| trial.id.clone()).collect(),
+        places,
         failed: trials.len() - usable().count(),
         untrustworthy: usable().count() > 0 && usable().all(|trial| trial.status != TrialStatus::Ok),
         metrics,
@@ -244,17 +273,35 @@ fn group(trials: &[&Trial], label: String) -> Group {
     }
 }
 
+/// The first phase of each name in each of these trials, by the trial's id, in the order in which the names first occur.
+fn phases_by_name<'a>(
+    trials: impl Iterator<Item = &'a Trial>,
+) -> Vec<(&'a str, HashMap<&'a str, &'a Phase>)> {
+    let mut places: HashMap<&str, usize> = HashMap::new();
+    let mut names: Vec<(&str, HashMap<&str, &Phase>)> = Vec::new();
+    for trial in trials {
+        for phase in &trial.phases {
+            let place = *places.entry(&phase.name).or_insert(names.len());
+            if place == names.len() {
+                names.push((&phase.name, HashMap::new()));
+            }
+            names[place].1.entry(&trial.id).or_insert(phase);
+        }
+    }
+    names
+}
+
 /// Subject and class, then the other parameters that tell the groups apart.
-fn label(trial: &Trial, headline: &BTreeSet<String>) -> String {
+fn label(trial: &Trial, headline: &BTreeSet<&str>) -> String {
     let mut label = trial.subject.clone();
     if let Some(class) = trial.params.get("class") {
-        label = format!("{label} {class}");
+        label.extend([" ", class]);
     }
     for (name, value) in &trial.params {
         // The subject may be a swept parameter too; the mechanism and the library follow from what was asked.
-        if headline.contains(name) && !matches!(name.as_str(), "class" | "subject" | "mechanism" | "library")
-        {
-            label = format!("{label} {name}={value}");
+        let apart = matches!(name.as_str(), "class" | "subject" | "mechanism" | "library");
+        if headline.contains(name.as_str()) && !apart {
+            label.extend([" ", name, "=", value]);
         }
     }
     label

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::confounders::{confounders, judge};
+use super::confounders::{confounders, judge_all};
 use plimsoll_model::recording::model::{
     Event, EventKind, RESULTS_SCHEMA, Results, RunStatus, SamplerReport, Trial, TrialStatus,
 };
@@ -19,9 +19,7 @@ pub fn results(recording: &Recording) -> Results {
         true => Vec::new(),
         false => confounders(&recording.samples, manifest, &trials),
     };
-    for trial in &mut trials {
-        judge(trial, &confounders);
-    }
+    judge_all(&mut trials, &confounders);
     let missing = manifest
         .missing
         .iter()

@@ -1,17 +1,19 @@
 //! The comparison as one self-contained HTML file that works without scripts: alignment and layer are chosen with
 //! radio buttons that the style looks at; the script only sorts tables.
 
+use std::collections::HashMap;
+
 use askama::Template;
 
 use super::multiples::{Alignment, Sheet, Strand};
 use super::terminal::lone;
 use super::{intervals, words};
+use crate::analysis::Group;
 use crate::comparison::{Basis, Comparison, Difference, Row, Standing, Verdict};
-use crate::contents::Page;
+use crate::contents::{Index, Page};
 use crate::drawing::palette;
 use crate::drawing::table::{Cell, Column, Table};
 use crate::html::parts::{SORTABLE, look, policy};
-use crate::html::representative;
 
 const STYLE: &str = include_str!("../../assets/report/compare.css");
 const START_SORTING: &str = r#"document.querySelectorAll("table.sortable").forEach(sortableTable);"#;
@@ -59,13 +61,15 @@ struct Aligned {
 /// The report as one HTML document. `pages` are the runs' own, in the comparison's order.
 pub fn render(comparison: &Comparison, pages: &[Page]) -> String {
     let script = format!("{SORTABLE}\n{START_SORTING}");
+    let runs: Vec<RunIndex<'_>> = pages.iter().map(RunIndex::of).collect();
+    let rows = comparison.rows_by_group();
     let groups: Vec<GroupView> = comparison
         .subjects
         .iter()
         .map(|subject| GroupView {
             label: subject.label.clone(),
-            intervals: interval_charts(comparison, &subject.group),
-            aligned: aligned(comparison, pages, &subject.group),
+            intervals: interval_charts(comparison, &rows, &subject.group),
+            aligned: aligned(comparison, &runs, &subject.group),
         })
         .collect();
     let used = |key: u32| {
@@ -154,15 +158,16 @@ fn status(comparison: &Comparison) -> (&'static str, &'static str) {
 }
 
 /// A chart for each run that is compared: whose, and the drawing.
-fn interval_charts(comparison: &Comparison, group: &str) -> Vec<(String, String)> {
+fn interval_charts(
+    comparison: &Comparison,
+    rows: &HashMap<(usize, &str), Vec<&Row>>,
+    group: &str,
+) -> Vec<(String, String)> {
     let threshold = comparison.threshold_percent / 100.0;
     (1..comparison.runs.len())
         .filter_map(|run| {
-            let rows: Vec<&Row> = comparison
-                .rows
-                .iter()
-                .filter(|row| row.run == run && row.group == group && words::shown(row))
-                .collect();
+            let rows = rows.get(&(run, group))?.iter().copied();
+            let rows: Vec<&Row> = rows.filter(|row| words::shown(row)).collect();
             let title = format!(
                 "{} against {}",
                 comparison.runs[run].letter, comparison.runs[0].letter
@@ -173,18 +178,36 @@ fn interval_charts(comparison: &Comparison, group: &str) -> Vec<(String, String)
         .collect()
 }
 
-fn aligned(comparison: &Comparison, pages: &[Page], group: &str) -> Vec<Aligned> {
+/// The parts of a run's page, by group and by trial.
+struct RunIndex<'a> {
+    page: &'a Page,
+    groups: HashMap<&'a str, &'a Group>,
+    trials: Index<'a>,
+}
+
+impl<'a> RunIndex<'a> {
+    fn of(page: &'a Page) -> Self {
+        let groups = page.groups.iter();
+        RunIndex {
+            page,
+            groups: groups.map(|group| (group.identity(), group)).collect(),
+            trials: page.index(),
+        }
+    }
+}
+
+fn aligned(comparison: &Comparison, runs: &[RunIndex<'_>], group: &str) -> Vec<Aligned> {
     let strands: Vec<Strand<'_>> = comparison
         .runs
         .iter()
-        .zip(pages)
-        .filter_map(|(run, page)| {
+        .zip(runs)
+        .filter_map(|(run, index)| {
             let (timeline, marks) = match comparison.basis {
-                Basis::Timelines => (&page.overview, page.marks.iter().collect()),
+                Basis::Timelines => (&index.page.overview, index.page.marks.iter().collect()),
                 Basis::Trials => {
-                    let found = page.groups.iter().find(|one| one.identity() == group)?;
-                    let (id, timeline) = representative(page, found)?;
-                    (timeline, page.marks_of(id).collect())
+                    let found = index.groups.get(group)?;
+                    let (trial, timeline) = index.trials.representative(found)?;
+                    (timeline, index.trials.marks(&trial.id).to_vec())
                 }
             };
             Some(Strand {

@@ -20,21 +20,17 @@ pub fn summary(comparison: &Comparison, width: u16, colour: bool) -> String {
         out += &wrap(&words::run(run), width, "  ");
     }
     out.push('\n');
+    let rows = comparison.rows_by_group();
     for (run, subject) in subjects(comparison) {
-        let of_group = comparison
-            .rows
-            .iter()
-            .filter(|row| row.run == run && row.group == subject.0)
-            .collect::<Vec<&Row>>();
-        if of_group.is_empty() {
+        let Some(of_group) = rows.get(&(run, subject.0)) else {
             continue;
-        }
+        };
         let title = match comparison.runs.len() {
             2 => subject.1.to_owned(),
             _ => format!("{}: {}", comparison.runs[run].letter, subject.1),
         };
         out += &wrap(&title, width, "  ");
-        let shown: Vec<&Row> = of_group.into_iter().filter(|row| words::shown(row)).collect();
+        let shown: Vec<&Row> = of_group.iter().copied().filter(|row| words::shown(row)).collect();
         let _ = writeln!(out, "{}\n", table(comparison, &shown, run, width, colour));
     }
     out += &wrap(&words::sentence(comparison), width, "  ");

@@ -1,5 +1,8 @@
 //! A comparison out of recordings and their results.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::circumstances::{differences, warnings};
@@ -67,6 +70,7 @@ pub fn compare(inputs: &[Input<'_>], threshold: f64) -> Result<Comparison, Compa
         warnings: warnings(inputs),
         lone: Vec::new(),
         subjects: Vec::new(),
+        places: HashMap::new(),
         rows: Vec::new(),
         conditions: Vec::new(),
     };
@@ -117,9 +121,13 @@ impl GroupValues {
         }
     }
 
-    fn side(&self, metric: &str) -> Option<&Side> {
-        let found = self.sides.iter().find(|(name, _)| name == metric);
-        found.map(|(_, side)| side)
+    /// The sides by metric, the first of each.
+    fn by_metric(&self) -> HashMap<&str, &Side> {
+        let mut found = HashMap::new();
+        for (metric, side) in &self.sides {
+            found.entry(metric.as_str()).or_insert(side);
+        }
+        found
     }
 }
 
@@ -171,7 +179,7 @@ fn pair(
     calibrations: [Option<Calibration>; 2],
     threshold: f64,
 ) {
-    let partner = |list: &'_ [GroupValues], group: &str| list.iter().position(|values| values.group == group);
+    let [of_baseline, of_other] = [baseline, other].map(by_group);
     let mut lone = |group: &GroupValues, metric: Option<&str>, present, absent, reason: &str| {
         comparison.lone.push(Lone {
             group: group.group.clone(),
@@ -182,12 +190,13 @@ fn pair(
         });
     };
     for group in baseline {
-        let Some(theirs) = partner(other, &group.group).map(|at| &other[at]) else {
+        let Some(&theirs) = of_other.get(group.group.as_str()) else {
             lone(group, None, 0, index, "");
             continue;
         };
+        let [own_sides, their_sides] = [group, theirs].map(GroupValues::by_metric);
         for (metric, side) in &group.sides {
-            match theirs.side(metric) {
+            match their_sides.get(metric.as_str()) {
                 None => lone(group, Some(metric), 0, index, &theirs.note),
                 Some(other) => {
                     let mut row = row(&group.group, metric, [side, other], calibrations, threshold);
@@ -196,33 +205,43 @@ fn pair(
                 }
             }
         }
-        for (metric, _) in theirs.sides.iter().filter(|(name, _)| group.side(name).is_none()) {
-            lone(group, Some(metric), index, 0, &group.note);
+        for (metric, _) in &theirs.sides {
+            if !own_sides.contains_key(metric.as_str()) {
+                lone(group, Some(metric), index, 0, &group.note);
+            }
         }
-        let known = comparison
-            .subjects
-            .iter_mut()
-            .find(|subject| subject.group == group.group);
         let failed = (!theirs.note.is_empty()).then_some(index);
-        match known {
-            Some(subject) => subject.failed.extend(failed),
-            None => comparison.subjects.push(Subject {
-                group: group.group.clone(),
-                label: group.label.clone(),
-                failed: (!group.note.is_empty())
-                    .then_some(0)
-                    .into_iter()
-                    .chain(failed)
-                    .collect(),
-            }),
+        match comparison.places.entry(group.group.clone()) {
+            Entry::Occupied(place) => comparison.subjects[*place.get()].failed.extend(failed),
+            Entry::Vacant(place) => {
+                place.insert(comparison.subjects.len());
+                comparison.subjects.push(Subject {
+                    group: group.group.clone(),
+                    label: group.label.clone(),
+                    failed: (!group.note.is_empty())
+                        .then_some(0)
+                        .into_iter()
+                        .chain(failed)
+                        .collect(),
+                });
+            }
         }
     }
     for group in other
         .iter()
-        .filter(|group| partner(baseline, &group.group).is_none())
+        .filter(|group| !of_baseline.contains_key(group.group.as_str()))
     {
         lone(group, None, index, 0, "");
     }
+}
+
+/// The values by group, the first of each.
+fn by_group(list: &[GroupValues]) -> HashMap<&str, &GroupValues> {
+    let mut found = HashMap::new();
+    for values in list {
+        found.entry(values.group.as_str()).or_insert(values);
+    }
+    found
 }
 
 fn row(

@@ -9,6 +9,7 @@
 //! A limit in percent is broken when the change of the medians is beyond it and the interval excludes 0; with too few
 //! repeats for an interval, by the medians alone. A value is compared with the run's median alone.
 
+use std::collections::HashSet;
 use std::ops::Range;
 
 use super::metrics::nature;
@@ -243,13 +244,9 @@ pub fn known(comparison: &Comparison) -> Vec<String> {
         .flat_map(|phase| [format!("{phase}.seconds"), format!("{phase}.gb_per_s")]);
     let of_trials = all_metrics().map(|metric| metric.name.to_owned());
     let of_trials = of_trials.filter(|name| !super::metrics::is_speed_of_phase(name));
-    let mut names: Vec<String> = Vec::new();
-    for name in rows.chain(lone).chain(of_phases).chain(of_trials) {
-        if !names.contains(&name) {
-            names.push(name);
-        }
-    }
-    names
+    let mut seen = HashSet::new();
+    let all = rows.chain(lone).chain(of_phases).chain(of_trials);
+    all.filter(|name| seen.insert(name.clone())).collect()
 }
 
 /// Most names to offer for an unknown one.
@@ -302,13 +299,14 @@ pub fn check(condition: &Condition, comparison: &Comparison) -> Result<Vec<Outco
             }
         }
         // What failed on both sides has no row and no counterpart that lacks it.
+        let known: HashSet<String> = outcomes[before..].iter().map(|one| one.group.clone()).collect();
         for subject in comparison
             .subjects
             .iter()
             .filter(|one| condition.means(&one.group))
         {
             let failed = subject.failed.iter().any(|one| [0, run].contains(one));
-            if failed && outcomes[before..].iter().all(|one| one.group != subject.group) {
+            if failed && !known.contains(&subject.group) {
                 let reason = "its trials failed".to_owned();
                 outcomes.push(outcome(
                     condition,
@@ -388,13 +386,8 @@ fn stand(condition: &Condition, row: &Row) -> (Standing, String) {
 fn groups_of(comparison: &Comparison) -> Vec<&str> {
     let rows = comparison.subjects.iter().map(|subject| subject.group.as_str());
     let lone = comparison.lone.iter().map(|lone| lone.group.as_str());
-    let mut groups: Vec<&str> = Vec::new();
-    for group in rows.chain(lone) {
-        if !groups.contains(&group) {
-            groups.push(group);
-        }
-    }
-    groups
+    let mut seen = HashSet::new();
+    rows.chain(lone).filter(|group| seen.insert(*group)).collect()
 }
 
 fn unknown_metric(condition: &Condition, known: &[String]) -> ConditionError {

@@ -1,5 +1,7 @@
 //! The nouns of a comparison. `--json` prints them as they stand here.
 
+use std::collections::HashMap;
+
 use serde::Serialize;
 
 use crate::analysis::metric::{Direction, MetricUnit};
@@ -25,6 +27,9 @@ pub struct Comparison {
     pub lone: Vec<Lone>,
     /// The groups that are compared, in the baseline's order.
     pub subjects: Vec<Subject>,
+    /// The place of each group in `subjects`, by identity.
+    #[serde(skip)]
+    pub(super) places: HashMap<String, usize>,
     pub rows: Vec<Row>,
     /// Outcomes of `--fail-on`: one per condition, group and run.
     pub conditions: Vec<Outcome>,
@@ -218,7 +223,16 @@ impl Comparison {
 
     /// Name for people of the group with this identity.
     pub fn label<'a>(&'a self, group: &'a str) -> &'a str {
-        let subject = self.subjects.iter().find(|subject| subject.group == group);
-        subject.map_or(group, |subject| &subject.label)
+        let place = self.places.get(group);
+        place.map_or(group, |place| &self.subjects[*place].label)
+    }
+
+    /// The rows of each run and group, in their order.
+    pub(crate) fn rows_by_group(&self) -> HashMap<(usize, &str), Vec<&Row>> {
+        let mut found: HashMap<(usize, &str), Vec<&Row>> = HashMap::new();
+        for row in &self.rows {
+            found.entry((row.run, &row.group)).or_default().push(row);
+        }
+        found
     }
 }

@@ -3,9 +3,8 @@
 
 use serde_json::{Value, json};
 
-use super::representative;
 use crate::analysis::gauges::GaugeUnit;
-use crate::contents::{Page, Series, Timeline};
+use crate::contents::{Index, Page, Series, Timeline};
 use crate::drawing::palette;
 use crate::drawing::panel::{self, Curve, Panel};
 
@@ -15,7 +14,7 @@ const KIB: f64 = 1024.0;
 const HUNDREDTH: f64 = 0.01;
 
 /// The page's data, safe inside a `<script>` element: it holds no `<`, `>`, `&` and no line separator.
-pub(super) fn json(page: &Page) -> String {
+pub(super) fn json(page: &Page, index: &Index<'_>) -> String {
     let timelines: Vec<Value> = std::iter::once(&page.overview)
         .chain(&page.trials)
         .map(timeline)
@@ -32,7 +31,7 @@ pub(super) fn json(page: &Page) -> String {
         "groups": page.groups.iter().map(|group| json!({
             "label": group.label,
             "trials": group.trials,
-            "trial": representative(page, group).map(|(id, _)| id),
+            "trial": index.representative(group).map(|(trial, _)| &trial.id),
         })).collect::<Vec<_>>(),
         "timelines": timelines,
     });

@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use askama::Template;
 
 use crate::analysis::Group;
-use crate::contents::{Mark, MemoryUse, Page, Timeline};
+use crate::contents::{Index, Mark, MemoryUse, Page};
 pub use crate::drawing::{palette, panel};
 use crate::headlines;
 use crate::workloads::section::Section;
@@ -84,6 +84,7 @@ pub fn render(page: &Page) -> String {
         .map(|(group, memory)| (group, (group, memory)))
         .unzip();
     let mut lines = page.verdict.lines();
+    let index = page.index();
     let view = View {
         page,
         headline: lines.next().unwrap_or_default(),
@@ -92,7 +93,7 @@ pub fn render(page: &Page) -> String {
         style: parts::style(""),
         script,
         license: parts::LICENSE.trim(),
-        data: data::json(page),
+        data: data::json(page, &index),
         status: status(page.results.status),
         facts: facts(page),
         calibration: page
@@ -105,7 +106,7 @@ pub fn render(page: &Page) -> String {
         legend: palette::LAYERS,
         numbers: numbers(page),
         overview: overview(page),
-        figures: figures(page),
+        figures: figures(page, &index),
         sections: sections::all(page),
         compressed: !page.manifest.is_watch() && (page.groups.is_empty() || !squeezed.is_empty()),
         time_chart: cost::time_to_complete(&squeezed),
@@ -195,9 +196,12 @@ fn numbers(page: &Page) -> Vec<(String, String)> {
     for mark in page.marks.iter().filter(|mark| mark.trial.is_some()) {
         let Ok(number) = mark.sign.parse() else { continue };
         let names = found.entry(number).or_default();
-        let name = words(&mark.label);
-        if !names.contains(&name) {
-            names.push(name);
+        // One more than are named shows that there are more.
+        if names.len() <= MOST_NAMES {
+            let name = words(&mark.label);
+            if !names.contains(&name) {
+                names.push(name);
+            }
         }
     }
     if found.len() > MOST_NUMBERS {
@@ -228,35 +232,14 @@ fn overview(page: &Page) -> (&'static str, String) {
 }
 
 /// For each group the memory at the events of one trial, if it has events.
-fn figures(page: &Page) -> Vec<Figure> {
+fn figures(page: &Page, index: &Index<'_>) -> Vec<Figure> {
     let figure = |group: &Group| {
-        let (id, _) = representative(page, group)?;
-        let marks: Vec<&Mark> = page.marks_of(id).collect();
-        let trial = page.results.trials.iter().find(|trial| trial.id == id)?;
+        let (trial, _) = index.representative(group)?;
         Some(Figure {
-            trial: id.to_owned(),
+            trial: trial.id.clone(),
             group: group.label.clone(),
-            states: table::states(trial, &marks)?,
+            states: table::states(trial, index.marks(&trial.id))?,
         })
     };
     page.groups.iter().filter_map(figure).collect()
-}
-
-/// The trial that stands for its group: the one whose trim and restore together took the median time.
-pub(super) fn representative<'a>(page: &'a Page, group: &'a Group) -> Option<(&'a str, &'a Timeline)> {
-    let mut drawn: Vec<(f64, &str, &Timeline)> = page
-        .trials
-        .iter()
-        .filter_map(|timeline| {
-            let id = timeline
-                .trial
-                .as_deref()
-                .filter(|id| group.trials.iter().any(|trial| trial == id))?;
-            let trial = page.results.trials.iter().find(|trial| trial.id == id)?;
-            Some((trial.phases.iter().map(|phase| phase.seconds).sum(), id, timeline))
-        })
-        .collect();
-    drawn.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let (_, id, timeline) = drawn.get(drawn.len().checked_sub(1)? / 2)?;
-    Some((id, timeline))
 }

@@ -4,8 +4,7 @@ use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use super::open_page;
-use super::output;
+use super::output_file;
 use super::recordings::locate;
 use super::report::open;
 use crate::cli::{Compare, CompareFormat, Verbosity};
@@ -128,12 +127,16 @@ fn write(
         CompareFormat::Json => serde_json::to_string_pretty(comparison).or_exit(Exit::WorkloadFailed)? + "\n",
     };
     match path {
-        None => super::print(&text),
+        None => match format(options) {
+            CompareFormat::Text => super::print_styled(&text),
+            CompareFormat::Json => super::print_json_text(&text),
+            _ => super::print_document(&text),
+        },
         Some(path) => {
-            output::to_file(&path, |file| file.write_all(text.as_bytes()))
+            output_file::to_file(&path, |file| file.write_all(text.as_bytes()))
                 .map_err(|error: io::Error| anyhow::anyhow!("cannot write {}: {error}", path.display()))
                 .or_exit(Exit::Missing)?;
-            super::print(&format!("{}\n", open_page::linked(&path, verbosity)))
+            super::print_linked("", &path, verbosity)
         }
     }
 }

@@ -19,7 +19,7 @@ pub(super) fn doctor(options: &Json, verbosity: &Verbosity) -> Result<Exit, Fail
             usize::from(super::width_of_stdout()),
             super::colour_on_stdout(verbosity),
         );
-        super::print(&text)?;
+        super::print_styled(&text)?;
     }
     Ok(Exit::Done)
 }

@@ -1,10 +1,8 @@
 //! `plimsoll export`: a recording in formats of other programs.
 
-use std::fs::File;
-use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
-use std::os::fd::AsFd;
+use std::io::{self, ErrorKind, IsTerminal, Write};
 
-use super::output;
+use super::output_file;
 use super::recordings::locate;
 use crate::cli::{Export, ExportFormat};
 use plimsoll_lab::run::recording_failure;
@@ -26,11 +24,13 @@ pub(super) fn export(options: &Export) -> Result<Exit, Failure> {
         ));
     }
     let written = match to_stdout {
-        true => stdout().and_then(|mut output| {
-            write(options, &mut output)?;
-            Ok(output.flush().map_err(ExportError::Write)?)
-        }),
-        false => output::to_file(&options.output, |output| write(options, output)),
+        true => super::document_output()
+            .map_err(Stop::Write)
+            .and_then(|mut output| {
+                write(options, &mut output)?;
+                Ok(output.flush().map_err(ExportError::Write)?)
+            }),
+        false => output_file::to_file(&options.output, |output| write(options, output)),
     };
     match written {
         Ok(()) => Ok(Exit::Done),
@@ -89,10 +89,4 @@ fn open(options: &Export) -> Result<Recording, Stop> {
         super::print_error(&format!("warning: {warning}"));
     }
     Ok(recording)
-}
-
-/// Standard output without the line buffer of Rust's `Stdout`.
-fn stdout() -> Result<BufWriter<File>, Stop> {
-    let output = io::stdout().as_fd().try_clone_to_owned()?;
-    Ok(BufWriter::with_capacity(1 << 18, File::from(output)))
 }

@@ -10,6 +10,7 @@ mod export;
 mod heap;
 mod open_page;
 mod output;
+mod output_file;
 mod ps;
 mod recordings;
 mod report;
@@ -20,10 +21,15 @@ mod shell;
 mod trim;
 mod watch;
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::process::ExitCode;
 
-use crate::cli::{Cli, Command, Verbosity, When};
+use crate::cli::{Cli, Command, Verbosity};
+pub use output::print_usage;
+use output::{
+    colour_on_stdout, document_output, print, print_controls, print_document, print_error, print_json,
+    print_json_text, print_linked, print_mistake, print_styled, use_colour, width_of_stdout,
+};
 use plimsoll_model::exit::{Exit, Failure, OrExit};
 use plimsoll_model::scenario::Mistake;
 
@@ -70,7 +76,7 @@ fn mistake(error: &anyhow::Error) -> Option<Mistake> {
 pub fn print_failure(failure: &Failure, verbosity: &Verbosity) {
     if let Some(mistake) = mistake(&failure.error) {
         let colour = use_colour(verbosity.color, std::io::stderr().is_terminal());
-        print_error(&mistake.render(colour));
+        print_mistake(&mistake, colour);
         return;
     }
     let mut text = String::new();
@@ -92,53 +98,4 @@ fn not_started(name: &str, error: &std::io::Error) -> ExitCode {
     } else {
         126
     })
-}
-
-/// Writes to standard error; ignores errors, as no other stream is left.
-fn print_error(text: &str) {
-    let _ = writeln!(std::io::stderr(), "plimsoll: {text}");
-}
-
-fn use_colour(when: When, terminal: bool) -> bool {
-    match when {
-        When::Always => true,
-        When::Never => false,
-        When::Auto => {
-            terminal
-                && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
-                && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
-        }
-    }
-}
-
-fn colour_on_stdout(verbosity: &Verbosity) -> bool {
-    use_colour(verbosity.color, std::io::stdout().is_terminal())
-}
-
-/// Columns of the terminal on standard output; 100 without a terminal or with less than 40.
-fn width_of_stdout() -> u16 {
-    rustix::termios::tcgetwinsize(std::io::stdout())
-        .ok()
-        .map(|size| size.ws_col)
-        .filter(|columns| *columns >= 40)
-        .unwrap_or(100)
-}
-
-/// Writes to standard output. A closed pipe (`plimsoll list | head -1`) is not an error.
-fn print(text: &str) -> Result<(), Failure> {
-    let mut output = std::io::stdout().lock();
-    match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
-        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
-        Err(error) => Err(Failure::message(
-            Exit::Missing,
-            format_args!("cannot write to standard output: {error}"),
-        )),
-        Ok(()) => Ok(()),
-    }
-}
-
-fn print_json(document: &impl serde::Serialize) -> Result<(), Failure> {
-    let mut text = serde_json::to_string_pretty(document).or_exit(Exit::WorkloadFailed)?;
-    text.push('\n');
-    print(&text)
 }

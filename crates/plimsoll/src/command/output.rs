@@ -1,89 +1,196 @@
-//! Files that the user names for output.
+//! Writing to standard output and standard error: the one place where text reaches a terminal.
+//!
+//! Recordings, journals, scenarios and names of processes are texts of others. A terminal obeys the control characters in
+//! them, so that no function here writes one: text for people is sanitized always, a document (CSV, HTML, a scenario) if
+//! standard output is a terminal, and JSON by escapes, which mean the same. A pipe or a file gets documents unchanged.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::fs::File;
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::os::fd::AsFd;
+use std::path::Path;
 
-use plimsoll_model::recording::replace_file;
+use super::open_page;
 
-/// Bytes that are written at once.
-const BUFFER: usize = 1 << 18;
+use crate::cli::{Verbosity, When};
+use plimsoll_model::exit::{Exit, Failure, OrExit};
+use plimsoll_model::sanitize::{sanitize_json, sanitize_lines, sanitize_styled, shorten};
+use plimsoll_model::scenario::Mistake;
 
-/// Writes a file through `write`: the file of that name, or the one that it links to, is replaced whole or stays as it
-/// was. A pipe or a device is written to directly. A link of another user than the effective one and root is refused.
-///
-/// # Errors
-/// The error of `write` or of the system; leaves no file behind.
-pub(super) fn to_file<E: From<io::Error>>(
-    path: &Path,
-    write: impl FnOnce(&mut BufWriter<File>) -> Result<(), E>,
-) -> Result<(), E> {
-    let buffered = |file: File| -> Result<(), E> {
-        let mut output = BufWriter::with_capacity(BUFFER, file);
-        write(&mut output)?;
-        Ok(output.flush()?)
-    };
-    let target = link_target(path)?;
-    match fs::metadata(&target) {
-        Ok(there) if !there.is_file() => {
-            let direct = OpenOptions::new().write(true).open(&target)?;
-            if direct.metadata()?.is_file() {
-                return Err(io::Error::other("another program has replaced it meanwhile").into());
-            }
-            buffered(direct)
-        }
-        _ => replace_file(&target, |file| buffered(file.try_clone()?)),
+/// Most letters of an error: a name in it can be of any length.
+const ERROR_LETTERS: usize = 4000;
+
+/// Prints text for people.
+pub(super) fn print(text: &str) -> Result<(), Failure> {
+    write(&sanitize_lines(text))
+}
+
+/// Prints text for people with colours of its own, in which the texts of others are sanitized.
+pub(super) fn print_styled(text: &str) -> Result<(), Failure> {
+    write(&sanitize_styled(text))
+}
+
+/// Prints the path of a report, on a terminal as a hyperlink, whose text and address are sanitized.
+pub(super) fn print_linked(label: &'static str, path: &Path, verbosity: &Verbosity) -> Result<(), Failure> {
+    write(&format!("{label}{}\n", open_page::linked(path, verbosity)))
+}
+
+/// Prints a document for programs.
+pub(super) fn print_document(text: &str) -> Result<(), Failure> {
+    match io::stdout().is_terminal() {
+        true => write(&sanitize_lines(text)),
+        false => write(text),
     }
 }
 
-/// The file that an output named `path` replaces: `path` itself, or the target of a link that root or the effective user
-/// made.
-///
-/// # Errors
-/// `PermissionDenied` for a link of another user, and those of `realpath(3)`.
-fn link_target(path: &Path) -> io::Result<PathBuf> {
-    let link = match fs::symlink_metadata(path) {
-        Ok(found) if found.is_symlink() => found,
-        _ => return Ok(path.to_owned()),
-    };
-    let user = rustix::process::geteuid().as_raw();
-    if ![0, user].contains(&link.uid()) {
-        return Err(io::Error::new(
-            io::ErrorKind::PermissionDenied,
-            format!(
-                "it is a symbolic link of user {}; remove it, or name another file",
-                link.uid()
-            ),
-        ));
+pub(super) fn print_json(document: &impl serde::Serialize) -> Result<(), Failure> {
+    let mut text = serde_json::to_string_pretty(document).or_exit(Exit::WorkloadFailed)?;
+    text.push('\n');
+    print_json_text(&text)
+}
+
+/// Prints a JSON document.
+pub(super) fn print_json_text(text: &str) -> Result<(), Failure> {
+    write(&sanitize_json(text))
+}
+
+/// Prints control sequences of our own.
+pub(super) fn print_controls(text: &'static str) -> Result<(), Failure> {
+    write(text)
+}
+
+/// Writes to standard output. A closed pipe (`plimsoll list | head -1`) is not an error.
+fn write(text: &str) -> Result<(), Failure> {
+    let mut output = io::stdout().lock();
+    match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        Err(error) => Err(Failure::message(
+            Exit::Missing,
+            format_args!("cannot write to standard output: {error}"),
+        )),
+        Ok(()) => Ok(()),
     }
-    match fs::canonicalize(path) {
-        // Nothing is there: the file takes the place of the link.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(path.to_owned()),
-        target => target,
+}
+
+/// Writes to standard error; ignores errors, as no other stream is left.
+pub(super) fn print_error(text: &str) {
+    let text = shorten(text, ERROR_LETTERS);
+    let _ = writeln!(io::stderr(), "plimsoll: {}", sanitize_lines(&text));
+}
+
+/// Prints a mistake with its place, which sanitizes its text itself, on standard error.
+pub(super) fn print_mistake(mistake: &Mistake, colour: bool) {
+    let _ = writeln!(
+        io::stderr(),
+        "plimsoll: {}",
+        sanitize_styled(&mistake.render(colour))
+    );
+}
+
+/// Prints an error of the command line with its own colours, or `--help`.
+pub fn print_usage(error: &clap::Error) {
+    let text = error.render();
+    let plain = text.to_string();
+    let safe = sanitize_lines(&plain);
+    if safe == plain {
+        // A closed stream has no reader left.
+        let _ = error.print();
+    } else {
+        let _ = write!(io::stderr(), "{}", shorten(&safe, ERROR_LETTERS));
     }
+}
+
+/// Standard output for a document that is written in pieces, without the line buffer of Rust's `Stdout`.
+pub(super) fn document_output() -> io::Result<Box<dyn Write + Send>> {
+    let output = io::stdout().as_fd().try_clone_to_owned()?;
+    let output = BufWriter::with_capacity(1 << 18, File::from(output));
+    Ok(match io::stdout().is_terminal() {
+        true => Box::new(Sanitized {
+            output,
+            rest: Vec::new(),
+        }),
+        false => Box::new(output),
+    })
+}
+
+/// Sanitizes what is written through it.
+struct Sanitized<W> {
+    output: W,
+    /// Bytes of a letter whose end has not come.
+    rest: Vec<u8>,
+}
+
+impl<W: Write> Write for Sanitized<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.rest.extend_from_slice(bytes);
+        let mut written = 0;
+        while written < self.rest.len() {
+            let rest = &self.rest[written..];
+            let (valid, invalid) = match std::str::from_utf8(rest) {
+                Ok(_) => (rest.len(), 0),
+                Err(error) => match error.error_len() {
+                    Some(invalid) => (error.valid_up_to(), invalid),
+                    None if error.valid_up_to() == 0 => break,
+                    None => (error.valid_up_to(), 0),
+                },
+            };
+            let text = String::from_utf8_lossy(&rest[..valid + invalid]);
+            self.output.write_all(sanitize_lines(&text).as_bytes())?;
+            written += valid + invalid;
+        }
+        self.rest.drain(..written);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.output.flush()
+    }
+}
+
+pub(super) fn use_colour(when: When, terminal: bool) -> bool {
+    match when {
+        When::Always => true,
+        When::Never => false,
+        When::Auto => {
+            terminal
+                && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+                && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
+        }
+    }
+}
+
+pub(super) fn colour_on_stdout(verbosity: &Verbosity) -> bool {
+    use_colour(verbosity.color, io::stdout().is_terminal())
+}
+
+/// Columns of the terminal on standard output; 100 without a terminal or with less than 40.
+pub(super) fn width_of_stdout() -> u16 {
+    rustix::termios::tcgetwinsize(io::stdout())
+        .ok()
+        .map(|size| size.ws_col)
+        .filter(|columns| *columns >= 40)
+        .unwrap_or(100)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::symlink;
-
     use super::*;
 
     #[test]
-    fn an_output_follows_only_links_of_its_user_or_root() {
-        let folder = tempfile::tempdir().unwrap();
-        let folder = folder.path().canonicalize().unwrap();
-        let (link, file) = (folder.join("link"), folder.join("file"));
-        assert_eq!(link_target(&link).unwrap(), link);
-        symlink(&file, &link).unwrap();
-        assert_eq!(link_target(&link).unwrap(), link, "a link to nothing is replaced");
-        fs::write(&file, "").unwrap();
-        assert_eq!(link_target(&link).unwrap(), file);
-        if rustix::process::geteuid().is_root() {
-            std::os::unix::fs::lchown(&link, Some(65534), None).unwrap();
-            let error = link_target(&link).unwrap_err();
-            assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
+    fn a_document_in_any_pieces_is_sanitized() {
+        let text = "a\u{1b}[2J,\u{e9}\u{202e}\n\u{9b}3m".as_bytes();
+        for size in 1..text.len() {
+            let mut sanitized = Sanitized {
+                output: Vec::new(),
+                rest: Vec::new(),
+            };
+            for piece in text.chunks(size).chain([&b"\xff!"[..]]) {
+                sanitized.write_all(piece).expect("written");
+            }
+            let found = String::from_utf8(sanitized.output).expect("text");
+            assert_eq!(
+                found, "a\u{fffd}[2J,\u{e9}\u{fffd}\n\u{fffd}3m\u{fffd}!",
+                "{size}"
+            );
         }
     }
 }

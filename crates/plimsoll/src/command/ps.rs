@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use super::screen::Screen;
 use crate::cli::{Ps, PsSort, Verbosity};
 use plimsoll_model::exit::{Exit, Failure, OrExit};
-use plimsoll_model::sanitize::sanitize_json;
 use plimsoll_monitor::processes::{Depth, Entry, Listing, Observer, Snapshot, Users, render};
 use plimsoll_sample::stop::Stop;
 
@@ -46,9 +45,9 @@ pub(super) fn ps(options: &Ps, verbosity: &Verbosity) -> Result<Exit, Failure> {
         }
         let mut text = serde_json::to_string_pretty(&listing).or_exit(Exit::WorkloadFailed)?;
         text.push('\n');
-        super::print(&sanitize_json(&text))?;
+        super::print_json_text(&text)?;
     } else {
-        super::print(&text(&listing, options, verbosity))?;
+        super::print_styled(&text(&listing, options, verbosity))?;
     }
     Ok(Exit::Done)
 }

@@ -10,7 +10,7 @@ use crate::cli::{RUNS, Runs};
 use plimsoll_model::exit::{Exit, Failure, OrExit};
 use plimsoll_model::quantity;
 use plimsoll_model::recording::catalog::{self, FindError, Listed};
-use plimsoll_model::sanitize::{sanitize, sanitize_json};
+use plimsoll_model::sanitize::sanitize;
 
 #[derive(Serialize)]
 struct Document<'a> {
@@ -47,7 +47,7 @@ pub(super) fn runs(options: &Runs) -> Result<Exit, Failure> {
         };
         let mut text = serde_json::to_string_pretty(&document).or_exit(Exit::WorkloadFailed)?;
         text.push('\n');
-        super::print(&sanitize_json(&text))?;
+        super::print_json_text(&text)?;
     } else {
         super::print(&table(&recordings, &options.folder))?;
     }

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use super::open_page;
-use super::output;
+use super::output_file;
 use super::recordings::locate;
 use crate::cli::{Format, Report, Theme, Verbosity};
 use plimsoll_lab::run::recording_failure;
@@ -61,9 +61,9 @@ pub(super) fn report(options: &Report, verbosity: &Verbosity) -> Result<Exit, Fa
         ),
     };
     match &options.output {
-        Some(path) if path.as_os_str() == "-" => super::print(&text)?,
+        Some(path) if path.as_os_str() == "-" => print_text(options, &text)?,
         Some(path) => {
-            let result = output::to_file(path, |file| file.write_all(text.as_bytes()));
+            let result = output_file::to_file(path, |file| file.write_all(text.as_bytes()));
             written(options, path, result, verbosity)?;
         }
         // The recording may be another user's: a link in place of its report is replaced, not followed.
@@ -72,9 +72,17 @@ pub(super) fn report(options: &Report, verbosity: &Verbosity) -> Result<Exit, Fa
             let result = replace_file(&path, |file| file.write_all(text.as_bytes()));
             written(options, &path, result, verbosity)?;
         }
-        None => super::print(&text)?,
+        None => print_text(options, &text)?,
     }
     Ok(Exit::Done)
+}
+
+fn print_text(options: &Report, text: &str) -> Result<(), Failure> {
+    match options.format {
+        Format::Text => super::print_styled(text),
+        Format::Json => super::print_json_text(text),
+        _ => super::print_document(text),
+    }
 }
 
 pub(super) fn open(run: &Path) -> Result<Recording, Failure> {
@@ -91,7 +99,7 @@ fn written(
     result
         .map_err(|error| anyhow::anyhow!("cannot write {}: {error}", path.display()))
         .or_exit(Exit::Missing)?;
-    super::print(&format!("{}\n", open_page::linked(path, verbosity)))?;
+    super::print_linked("", path, verbosity)?;
     match options.open {
         true => open_page::open(path),
         false => Ok(()),

@@ -60,7 +60,7 @@ pub(super) fn run(options: &cli::Run, verbosity: &Verbosity) -> Result<Exit, Fai
         return Ok(Exit::Done);
     }
     if options.show {
-        super::print(&plan.to_toml())?;
+        super::print_document(&plan.to_toml())?;
         return Ok(Exit::Done);
     }
     if options.dry_run {
@@ -205,11 +205,8 @@ fn present(outcome: &Outcome, json: bool, verbosity: &Verbosity) -> Result<(), F
     let colour = super::colour_on_stdout(verbosity);
     let mut text = report::terminal::summary(&outcome.results, &groups, super::width_of_stdout(), colour);
     text.push_str(&format!("\nRecording  {}\n", outcome.directory.display()));
-    text.push_str(&format!(
-        "Report     {}\n",
-        open_page::linked(&outcome.page, verbosity)
-    ));
-    super::print(&text)
+    super::print_styled(&text)?;
+    super::print_linked("Report     ", &outcome.page, verbosity)
 }
 
 fn write_report(recording: &Recording, results: &Results, folder: &Path) -> Result<PathBuf, ServiceError> {

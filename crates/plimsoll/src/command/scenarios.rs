@@ -45,7 +45,7 @@ pub(super) fn list(options: &Json, _verbosity: &Verbosity) -> Result<Exit, Failu
 pub(super) fn show(options: &Show) -> Result<Exit, Failure> {
     let failure = match scenario::find(&options.name) {
         Ok(source) => {
-            super::print(source.text())?;
+            super::print_document(source.text())?;
             return Ok(Exit::Done);
         }
         Err(error) => Failure::new(Exit::Usage, error),
@@ -59,6 +59,6 @@ pub(super) fn show(options: &Show) -> Result<Exit, Failure> {
     if !folder.is_dir() {
         return Err(failure);
     }
-    super::print(&super::report::open(&folder)?.manifest.plan.to_toml())?;
+    super::print_document(&super::report::open(&folder)?.manifest.plan.to_toml())?;
     Ok(Exit::Done)
 }

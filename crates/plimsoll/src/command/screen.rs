@@ -3,6 +3,7 @@
 use std::io::{IsTerminal, Write};
 
 use plimsoll_model::exit::{Exit, Failure};
+use plimsoll_model::sanitize::sanitize_styled;
 
 /// Standard output for repeated lists.
 pub(super) struct Screen {
@@ -14,7 +15,7 @@ impl Screen {
     pub(super) fn take() -> Result<Screen, Failure> {
         let terminal = std::io::stdout().is_terminal();
         if terminal {
-            super::print("\x1b[?25l\x1b[2J")?;
+            super::print_controls("\x1b[?25l\x1b[2J")?;
         }
         Ok(Screen { terminal })
     }
@@ -22,6 +23,7 @@ impl Screen {
     /// Shows a list: on a terminal in place of the previous one, cut to its lines, otherwise after it. Returns false if
     /// the pipe is closed.
     pub(super) fn show(&self, list: &str) -> Result<bool, Failure> {
+        let list = sanitize_styled(list);
         let text = if self.terminal {
             let lines =
                 rustix::termios::tcgetwinsize(std::io::stdout()).map_or(24, |size| usize::from(size.ws_row));
@@ -46,7 +48,7 @@ impl Drop for Screen {
     fn drop(&mut self) {
         if self.terminal {
             // A closed terminal needs no cursor.
-            let _ = super::print("\x1b[?25h");
+            let _ = super::print_controls("\x1b[?25h");
         }
     }
 }

@@ -18,12 +18,12 @@ pub(super) fn completions(options: &Completions) -> Result<Exit, Failure> {
         _ => None,
     };
     if let Some(shell) = own {
-        super::print(completion::script(shell))?;
+        super::print_document(completion::script(shell))?;
         return Ok(Exit::Done);
     }
     let mut script = Vec::new();
     clap_complete::generate(options.shell, &mut Cli::command(), "plimsoll", &mut script);
-    super::print(&String::from_utf8_lossy(&script))?;
+    super::print_document(&String::from_utf8_lossy(&script))?;
     Ok(Exit::Done)
 }
 
@@ -31,7 +31,7 @@ pub(super) fn completions(options: &Completions) -> Result<Exit, Failure> {
 pub(super) fn complete(options: &Complete) -> Result<Exit, Failure> {
     let line = Line::split(&options.line);
     let answer = completion::complete(Cli::command(), &line);
-    super::print(&completion::reply(
+    super::print_document(&completion::reply(
         options.shell,
         &answer,
         &line,
@@ -45,7 +45,7 @@ pub(super) fn man(options: &Man) -> Result<Exit, Failure> {
     root.build();
     let Some(dir) = &options.dir else {
         let page = manual::render(&root).or_exit(Exit::WorkloadFailed)?;
-        super::print(&String::from_utf8_lossy(&page))?;
+        super::print_document(&String::from_utf8_lossy(&page))?;
         return Ok(Exit::Done);
     };
     std::fs::create_dir_all(dir)

@@ -13,7 +13,6 @@ use super::recordings::locate;
 use crate::cli::{Verbosity, Watch, When};
 use plimsoll_lab::run::recording_failure;
 use plimsoll_model::exit::{Exit, Failure, OrExit};
-use plimsoll_model::sanitize::sanitize;
 use plimsoll_monitor::watch::serve::{ServeError, ServeOptions, Server};
 use plimsoll_monitor::watch::terminal::{self, Colours, End, TerminalOptions};
 use plimsoll_monitor::watch::{
@@ -196,7 +195,7 @@ fn print_messages(monitor: &Monitor, printed_ns: Option<u64>) -> Option<u64> {
         new.cloned().collect()
     };
     for message in &news {
-        super::print_error(&sanitize(&message.text));
+        super::print_error(&message.text);
     }
     news.last().map(|message| message.t_ns)
 }

@@ -5,6 +5,7 @@ mod callers;
 mod contention;
 mod experiments;
 mod heap;
+mod hostile_kills;
 mod interruptions;
 mod loadline;
 mod map;

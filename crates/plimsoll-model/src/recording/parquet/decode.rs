@@ -16,12 +16,14 @@ use crate::recording::RecordingError;
 use crate::recording::batch::{Batch, Column, Field, Schema};
 use crate::recording::damage::{ColumnDamage, Damage, ParquetDamage};
 use crate::recording::model::RECORDING_SCHEMA;
+use crate::recording::open::open;
 use crate::recording::schema::VERSION_KEY;
 
 /// No version writes more rows into a group, more metadata, or larger pages: more is damage.
 const ROWS_MAX: usize = 1 << 17;
 const METADATA_MAX: u64 = 64 << 20;
 const PAGE_MAX: usize = 16 << 20;
+const CHUNK_MAX: u64 = 64 << 20;
 
 /// Reads a file group by group.
 pub(super) struct FileReader {
@@ -39,7 +41,7 @@ impl FileReader {
     pub(super) fn open(path: &Path) -> Result<Self, RecordingError> {
         let io = |source| RecordingError::io("read", path, source);
         let damaged = |damage: ParquetDamage| corrupt(path, damage);
-        let mut file = File::open(path).map_err(io)?;
+        let mut file = open(path)?;
         let length = file.metadata().map_err(io)?.len();
         let frame = 2 * MAGIC.len() as u64 + 4;
         if length < frame {
@@ -130,6 +132,9 @@ impl FileReader {
     }
 
     fn bytes(&mut self, (start, length): (u64, u64)) -> Result<Vec<u8>, RecordingError> {
+        if length > CHUNK_MAX {
+            return Err(corrupt(&self.path, ParquetDamage::ColumnLength(length)));
+        }
         let mut bytes = Vec::new();
         self.file
             .seek(SeekFrom::Start(start))

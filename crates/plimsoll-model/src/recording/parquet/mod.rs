@@ -24,6 +24,7 @@ use super::append::{AppendFile, replace_file};
 use super::batch::{Batch, Schema};
 use super::damage::{Damage, ParquetDamage, StreamDamage};
 use super::model::RECORDING_SCHEMA;
+use super::open::open;
 use super::schema::{VERSION_KEY, sample_schema};
 use super::{RecordingError, Samples, arrow, stream};
 
@@ -185,9 +186,7 @@ pub(super) fn verify(path: &Path, found: &str, expected: &str) -> Result<(), Rec
 
 /// xxh3 of a file, 16 hex digits.
 fn checksum(path: &Path) -> Result<String, RecordingError> {
-    File::open(path)
-        .and_then(|mut file| hash(&mut file))
-        .map_err(|source| RecordingError::io("read", path, source))
+    hash(&mut open(path)?).map_err(|source| RecordingError::io("read", path, source))
 }
 
 pub(super) fn hash(file: &mut File) -> io::Result<String> {

@@ -229,6 +229,15 @@ impl Model for Heap {
         }
     }
 
+    fn size_keys(&self) -> &'static [&'static str] {
+        match self.load {
+            HeapLoad::Replacement | HeapLoad::Larson => &["blocks", "block-size", "threads"],
+            HeapLoad::Scaling => &["blocks", "block-size"],
+            HeapLoad::Aggressive => &["volume", "threads"],
+            HeapLoad::Fragmentation => &["volume"],
+        }
+    }
+
     fn size(&self, _: &Settings) -> u64 {
         let live = self.live().max(MIB);
         live.checked_next_multiple_of(PAGE).unwrap_or(live)

@@ -163,6 +163,10 @@ impl Model for Loadline {
         })
     }
 
+    fn size_keys(&self) -> &'static [&'static str] {
+        &["limit", "max-load"]
+    }
+
     fn size(&self, settings: &Settings) -> u64 {
         let largest = Loadline::largest(settings.limit, self.max_load);
         largest.checked_next_multiple_of(PAGE).unwrap_or(largest)

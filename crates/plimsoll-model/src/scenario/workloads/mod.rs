@@ -100,6 +100,11 @@ impl Settings {
         self.workload.model().size(self)
     }
 
+    /// The keys that [`Settings::size`] follows from.
+    pub fn size_keys(&self) -> &'static [&'static str] {
+        self.workload.model().size_keys()
+    }
+
     /// Most bytes that the workers hold, all together: more than [`Settings::size`] where they take as much as they
     /// can.
     pub fn total(&self) -> u64 {
@@ -183,6 +188,11 @@ pub(super) trait Model {
 
     /// Most bytes that the workers fill, all together.
     fn size(&self, settings: &Settings) -> u64;
+
+    /// The keys that the size follows from.
+    fn size_keys(&self) -> &'static [&'static str] {
+        &["size"]
+    }
 
     /// Most bytes that the workers hold, all together.
     fn total(&self, settings: &Settings) -> u64 {

@@ -147,6 +147,10 @@ impl Model for Thrash {
         })
     }
 
+    fn size_keys(&self) -> &'static [&'static str] {
+        &["consumers", "consumer-size"]
+    }
+
     fn size(&self, _: &Settings) -> u64 {
         let all = self.consumer_size.saturating_mul(self.consumers.into());
         all.checked_next_multiple_of(PAGE).unwrap_or(all)

@@ -1,4 +1,4 @@
-//! Connections: a limited number, with small buffers and a timeout.
+//! Connections: a limited number, with small buffers, a deadline until they show the token, and a timeout.
 
 use std::future::Future;
 use std::io;
@@ -8,10 +8,14 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use axum::extract::connect_info::Connected;
+use axum::serve::IncomingStream;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::oneshot;
 use tokio::time::{Instant, Sleep};
+
+use super::places::{Place, Places};
 
 /// Send buffer of a client in the kernel. Events beyond it are not even created.
 const SEND_BUFFER: usize = 16 * 1024;
@@ -19,6 +23,9 @@ const SEND_BUFFER: usize = 16 * 1024;
 const BACKLOG: i32 = 64;
 /// Timeout of an idle connection and of a client that does not read.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// Time from the start of a connection until its client has shown the token: for the whole head of a request, however
+/// its bytes arrive.
+const INTRODUCTION: Duration = Duration::from_secs(5);
 /// Wait after a failed accept, which happens when no descriptors are left.
 const RETRY: Duration = Duration::from_millis(500);
 
@@ -43,15 +50,14 @@ pub(super) fn listen(address: SocketAddr) -> io::Result<std::net::TcpListener> {
 /// Accepts a limited number of connections.
 pub(super) struct Connections {
     listener: TcpListener,
-    free: Arc<Semaphore>,
+    places: Places,
 }
 
 impl Connections {
-    /// Accepts at most `most` concurrent connections.
-    pub(super) fn new(listener: std::net::TcpListener, most: usize) -> io::Result<Connections> {
+    pub(super) fn new(listener: std::net::TcpListener) -> io::Result<Connections> {
         Ok(Connections {
             listener: TcpListener::from_std(listener)?,
-            free: Arc::new(Semaphore::new(most)),
+            places: Places::new(),
         })
     }
 }
@@ -62,23 +68,21 @@ impl axum::serve::Listener for Connections {
 
     async fn accept(&mut self) -> (Connection, SocketAddr) {
         loop {
-            let Ok(place) = Arc::clone(&self.free).acquire_owned().await else {
-                // The semaphore is never closed.
-                std::future::pending::<()>().await;
-                continue;
-            };
             match self.listener.accept().await {
                 Ok((stream, peer)) => {
                     // Otherwise small events would wait for the acknowledgement of the last.
                     let _ = stream.set_nodelay(true);
-                    return (
-                        Connection {
-                            stream,
-                            idle: Box::pin(tokio::time::sleep(PATIENCE)),
-                            _place: place,
-                        },
-                        peer,
-                    );
+                    let (place, evicted) = self.places.admit();
+                    let connection = Connection {
+                        stream,
+                        idle: Box::pin(tokio::time::sleep(PATIENCE)),
+                        introduction: Box::pin(tokio::time::sleep(INTRODUCTION)),
+                        place,
+                        evicted,
+                    };
+                    // Evicted connections close before the next is accepted.
+                    tokio::task::yield_now().await;
+                    return (connection, peer);
                 }
                 Err(_) => tokio::time::sleep(RETRY).await,
             }
@@ -90,23 +94,47 @@ impl axum::serve::Listener for Connections {
     }
 }
 
-/// A connection. It frees its permit when it ends, and times out when idle: otherwise a silent client could occupy all
-/// permits and lock out the others.
+/// A connection. It frees its place when it ends. It ends when idle, and without the token at its deadline or its
+/// eviction: otherwise silent or slow clients could lock out the others.
 pub(super) struct Connection {
     stream: TcpStream,
     idle: Pin<Box<Sleep>>,
-    _place: OwnedSemaphorePermit,
+    introduction: Pin<Box<Sleep>>,
+    place: Arc<Place>,
+    evicted: oneshot::Receiver<()>,
+}
+
+/// The connection of a request, for its handlers.
+#[derive(Clone)]
+pub(super) struct Caller(pub(super) Arc<Place>);
+
+impl Connected<IncomingStream<'_, Connections>> for Caller {
+    fn connect_info(stream: IncomingStream<'_, Connections>) -> Self {
+        Caller(Arc::clone(&stream.io().place))
+    }
 }
 
 impl Connection {
     fn moved(&mut self) {
         self.idle.as_mut().reset(Instant::now() + PATIENCE);
     }
+
+    /// Fails without the token after the deadline or the eviction.
+    fn poll_place(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        let over = !self.place.is_trusted()
+            && (self.introduction.as_mut().poll(cx).is_ready()
+                || Pin::new(&mut self.evicted).poll(cx).is_ready());
+        match over {
+            true => Err(io::ErrorKind::TimedOut.into()),
+            false => Ok(()),
+        }
+    }
 }
 
 impl AsyncRead for Connection {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let connection = self.get_mut();
+        connection.poll_place(cx)?;
         let before = buf.filled().len();
         let read = Pin::new(&mut connection.stream).poll_read(cx, buf);
         if buf.filled().len() > before {
@@ -122,6 +150,7 @@ impl AsyncRead for Connection {
 impl AsyncWrite for Connection {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let connection = self.get_mut();
+        connection.poll_place(cx)?;
         let written = Pin::new(&mut connection.stream).poll_write(cx, buf);
         if matches!(written, Poll::Ready(Ok(1..))) {
             connection.moved();
@@ -137,6 +166,7 @@ impl AsyncWrite for Connection {
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let connection = self.get_mut();
+        connection.poll_place(cx)?;
         let written = Pin::new(&mut connection.stream).poll_write_vectored(cx, bufs);
         if matches!(written, Poll::Ready(Ok(1..))) {
             connection.moved();

@@ -6,6 +6,8 @@
 //!                                        -> actions -> Monitor
 //! ```
 //!
+//! Connections that have not shown the token have a deadline and places of their own (`places`).
+//!
 //! The server pushes nothing. Each client has a cursor, and fetches new entries from the state when its connection has
 //! room. A slow client costs no memory and blocks no other client; it receives fewer updates.
 //!
@@ -18,6 +20,7 @@ mod events;
 mod guard;
 mod listener;
 mod page;
+mod places;
 mod router;
 
 use std::io;
@@ -34,8 +37,6 @@ use plimsoll_sample::stop::Stop;
 
 /// Most concurrent clients of the event stream.
 pub const MAX_CLIENTS: usize = 16;
-/// Most concurrent connections, idle ones included; others wait to be accepted.
-const MAX_CONNECTIONS: usize = 64;
 /// Interval of updates: frames are sent in batches, at most four times a second.
 const BEAT: Duration = Duration::from_millis(250);
 /// Time for clients to receive the last events.
@@ -141,8 +142,7 @@ impl Server {
         until: Option<Instant>,
     ) -> Result<(), ServeError> {
         let (beat, beats) = watch::channel(End::None);
-        let listener =
-            listener::Connections::new(self.listener, MAX_CONNECTIONS).map_err(ServeError::Server)?;
+        let listener = listener::Connections::new(self.listener).map_err(ServeError::Server)?;
         let context = Arc::new(Context {
             monitor: Arc::clone(monitor),
             guard: self.guard,
@@ -158,7 +158,8 @@ impl Server {
                 let _ = beats.wait_for(Option::is_some).await;
             }
         };
-        let server = axum::serve(listener, router::router(context)).with_graceful_shutdown(ended);
+        let service = router::router(context).into_make_service_with_connect_info::<listener::Caller>();
+        let server = axum::serve(listener, service).with_graceful_shutdown(ended);
         let server = async { server.await.map_err(ServeError::Server) };
         let clock = async {
             let mut ticks = tokio::time::interval(BEAT);

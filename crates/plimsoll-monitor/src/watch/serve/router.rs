@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::{DefaultBodyLimit, Path, Request, State};
+use axum::extract::{ConnectInfo, DefaultBodyLimit, Path, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
@@ -14,6 +14,7 @@ use super::actions;
 use super::context::Context;
 use super::events;
 use super::guard::Refusal;
+use super::listener::Caller;
 
 const MAX_BODY: usize = 4096;
 
@@ -35,7 +36,13 @@ pub(super) fn router(context: Arc<Context>) -> Router {
 /// Checks each request, and adds headers to each response.
 async fn every_request(State(context): State<Arc<Context>>, request: Request, next: Next) -> Response {
     let mut response = match context.guard.check_way(request.headers()) {
-        Ok(()) => next.run(request).await,
+        Ok(()) => {
+            let token = context.guard.check_token(request.headers(), request.uri());
+            if let (Ok(()), Some(ConnectInfo(Caller(place)))) = (token, request.extensions().get()) {
+                place.trust();
+            }
+            next.run(request).await
+        }
         Err(refusal) => refuse(refusal),
     };
     let headers = response.headers_mut();

@@ -278,8 +278,13 @@ impl Ui<'_> {
             }
             Order::Record(folder) => monitor.record(Some(PathBuf::from(folder))),
             Order::EndRecording => monitor.record(None),
-            Order::Mark(number) => monitor.mark(number),
-            Order::Note(text) => monitor.note(&text),
+            // A message has the reason of a mark that was not set.
+            Order::Mark(number) => {
+                monitor.mark(number);
+            }
+            Order::Note(text) => {
+                monitor.note(&text);
+            }
             Order::Trim => monitor.trim(),
             Order::Release => monitor.release(),
         }

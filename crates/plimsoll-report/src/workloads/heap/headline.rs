@@ -1,5 +1,7 @@
 //! The headline of a heap run: an allocator against the best other one.
 
+use std::collections::HashSet;
+
 use crate::analysis::Group;
 use crate::workloads::heap::{LEFT, OPERATION_CPU, Test, is_ours, ram_per_live, standing, tests};
 use plimsoll_model::quantity::{bytes, significant};
@@ -41,12 +43,9 @@ pub(super) fn sentence(groups: &[&Group]) -> Option<String> {
 
 /// The allocators, in the order of the groups.
 pub(crate) fn subjects<'a>(groups: &[&'a Group]) -> Vec<&'a str> {
-    let mut subjects: Vec<&str> = Vec::new();
-    for group in groups {
-        if !subjects.contains(&group.subject.as_str()) {
-            subjects.push(&group.subject);
-        }
-    }
+    let mut seen = HashSet::new();
+    let subjects = groups.iter().map(|group| group.subject.as_str());
+    let mut subjects: Vec<&str> = subjects.filter(|subject| seen.insert(*subject)).collect();
     // Ours first.
     subjects.sort_by_key(|subject| !is_ours(subject));
     subjects

@@ -5,7 +5,7 @@ mod section;
 
 pub(crate) use headline::subjects as heap_subjects;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::WorkloadReport;
 use crate::analysis::metric::metrics;
@@ -113,21 +113,25 @@ fn asked(group: &Group) -> Asked {
 /// The tests of these groups, by the order of the groups and then by their threads.
 pub fn tests<'a>(groups: &[&'a Group]) -> Vec<Test<'a>> {
     let mut tests: Vec<(Asked, Vec<&'a Group>)> = Vec::new();
+    let mut places: HashMap<Asked, usize> = HashMap::new();
     for group in groups {
-        let key = asked(group);
-        match tests.iter_mut().find(|(other, _)| *other == key) {
-            Some((_, members)) => members.push(group),
-            None => tests.push((key, vec![group])),
+        let place = *places.entry(asked(group)).or_insert(tests.len());
+        if place == tests.len() {
+            tests.push((asked(group), Vec::new()));
         }
+        tests[place].1.push(group);
     }
-    let differs = |param: &(String, String)| tests.iter().any(|((_, _, others), _)| !others.contains(param));
+    let mut uses: HashMap<&(String, String), usize> = HashMap::new();
+    for param in tests.iter().flat_map(|((_, _, others), _)| others) {
+        *uses.entry(param).or_insert(0) += 1;
+    }
+    let differs = |param: &(String, String)| uses.get(param) != Some(&tests.len());
     // Where it is all that tells two tests apart.
-    let sections = tests.iter().any(|((section, threads, others), _)| {
-        let twin = |((other, its, params), _): &&(Asked, Vec<&Group>)| {
-            other != section && its == threads && params == others
-        };
-        tests.iter().any(|test| twin(&test))
-    });
+    let without_section: HashSet<_> = tests
+        .iter()
+        .map(|((_, threads, others), _)| (threads, others))
+        .collect();
+    let sections = without_section.len() < tests.len();
     let panel = |(section, _, others): &Asked| {
         let told = others.iter().filter(|param| differs(param));
         let told = told.map(|(name, value)| format!("{name}={value}"));

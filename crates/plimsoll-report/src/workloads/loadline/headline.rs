@@ -160,6 +160,7 @@ mod tests {
             status: TrialStatus::Ok,
         };
         Group {
+            places: Vec::new(),
             label: format!("{subject} ratio=2.5"),
             workload: "loadline".to_owned(),
             subject: subject.to_owned(),

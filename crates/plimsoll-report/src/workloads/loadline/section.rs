@@ -1,5 +1,7 @@
 //! The loadline section: useful work over load, and its cost.
 
+use std::collections::HashSet;
+
 use crate::analysis::{Group, MetricUnit};
 use crate::contents::Page;
 use crate::drawing::table::{Cell, Table, columns};
@@ -256,12 +258,8 @@ fn points(page: &Page, groups: &[(&Group, Vec<&Trial>)]) -> Table {
         }));
         row
     };
-    let ids: Vec<&String> = groups.iter().flat_map(|(group, _)| &group.trials).collect();
-    let trials = page
-        .results
-        .trials
-        .iter()
-        .filter(|trial| ids.contains(&&trial.id));
+    let ids: HashSet<&String> = groups.iter().flat_map(|(group, _)| &group.trials).collect();
+    let trials = page.results.trials.iter().filter(|trial| ids.contains(&trial.id));
     let rows = trials.flat_map(|trial| {
         let phases = trial
             .phases

@@ -1,10 +1,12 @@
 //! The thrash section: CPU and paging over time as in the paper, then the effect on neighbours, and the fairness among
 //! the consumers.
 
+use std::collections::HashMap;
+
 use crate::analysis::curves::{Curve, spread};
 use crate::analysis::statistics::summarise;
 use crate::analysis::{Group, MetricUnit, ratio};
-use crate::contents::{Page, Series, Timeline};
+use crate::contents::{Index, Page, Series, Timeline};
 use crate::drawing::table::{Cell, Table, columns};
 use crate::drawing::xy::{self, Axis, Chart, Line};
 use crate::workloads::section::{Drawing, Section};
@@ -12,7 +14,7 @@ use plimsoll_model::latency::Latencies;
 use plimsoll_model::quantity;
 use plimsoll_model::recording::model::{Phase, Trial};
 use plimsoll_model::scenario::workloads::thrash::Distinct;
-use plimsoll_model::scenario::{Thrash, Workload};
+use plimsoll_model::scenario::{Thrash, TrialPlan, Workload};
 
 /// Places in time of a smoothed curve: finer than its window, coarser than the raw one.
 const PLACES: u32 = 160;
@@ -52,14 +54,17 @@ struct Seen<'a> {
 
 pub(crate) fn section(page: &Page, groups: &[&Group]) -> Option<Section> {
     let trials = &page.results.trials;
+    let index = page.index();
+    let planned = page.manifest.plan.trials.iter();
+    let planned: HashMap<&str, &TrialPlan> = planned.map(|planned| (planned.id.as_str(), planned)).collect();
     let subjects = groups.iter().map(|group| Subject {
         label: &group.label,
-        trials: seen(page, &group.counted(trials)),
+        trials: seen(&planned, &index, &group.counted(trials)),
     });
     let subjects: Vec<Subject<'_>> = subjects.collect();
     // A table has a row for each trial, those that count and those that do not.
     let usable = groups.iter().flat_map(|group| group.usable(trials));
-    let every = seen(page, &usable.collect::<Vec<_>>());
+    let every = seen(&planned, &index, &usable.collect::<Vec<_>>());
     if every.is_empty() {
         return None;
     }
@@ -100,18 +105,19 @@ pub(crate) fn section(page: &Page, groups: &[&Group]) -> Option<Section> {
 }
 
 /// These trials with their plans and their samples.
-fn seen<'a>(page: &'a Page, trials: &[&'a Trial]) -> Vec<Seen<'a>> {
+fn seen<'a>(
+    planned: &HashMap<&str, &'a TrialPlan>,
+    index: &Index<'a>,
+    trials: &[&'a Trial],
+) -> Vec<Seen<'a>> {
     let seen = |trial: &&'a Trial| {
-        let mut planned = page.manifest.plan.trials.iter();
-        let planned = planned.find(|planned| planned.id == trial.id)?;
-        let Workload::Thrash(thrash) = &planned.settings.workload else {
+        let Workload::Thrash(thrash) = &planned.get(trial.id.as_str())?.settings.workload else {
             return None;
         };
-        let mut timelines = page.trials.iter();
         Some(Seen {
             trial,
             thrash,
-            timeline: timelines.find(|timeline| timeline.trial.as_ref() == Some(&trial.id)),
+            timeline: index.timeline(&trial.id),
         })
     };
     trials.iter().filter_map(seen).collect()

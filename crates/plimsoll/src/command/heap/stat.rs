@@ -6,11 +6,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::cli::HeapStat;
-use crate::command::output;
+use crate::command::output_file;
 use crate::command::screen::Screen;
 use crate::heap::{self, HeapDetail, HeapStatError, Stat};
 use plimsoll_model::exit::{Exit, Failure, OrExit};
-use plimsoll_model::sanitize::sanitize_json;
 use plimsoll_monitor::processes::Identity;
 use plimsoll_sample::stop::Stop;
 
@@ -25,7 +24,7 @@ pub(super) fn stat(options: &HeapStat) -> Result<Exit, Failure> {
     if options.json {
         let mut text = serde_json::to_string_pretty(&found.survey).or_exit(Exit::WorkloadFailed)?;
         text.push('\n');
-        crate::command::print(&sanitize_json(&text))?;
+        crate::command::print_json_text(&text)?;
     } else {
         crate::command::print(&heap::render(&found.survey, detail(options)))?;
     }
@@ -70,7 +69,7 @@ fn exit_of(found: &Stat) -> Exit {
 
 fn write_page(path: &Path, found: &Stat) -> Result<(), Failure> {
     let page = heap::html(&found.survey, &found.cells);
-    output::to_file(path, |file| file.write_all(page.as_bytes())).map_err(|error: io::Error| {
+    output_file::to_file(path, |file| file.write_all(page.as_bytes())).map_err(|error: io::Error| {
         Failure::message(
             Exit::Missing,
             format_args!("cannot write {}: {error}", path.display()),

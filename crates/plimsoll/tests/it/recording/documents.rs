@@ -217,7 +217,9 @@ fn recordings_of_format_1_stay_readable() {
     let finished = Recording::open(&golden().join("finished")).unwrap();
     assert!(finished.complete, "{:?}", finished.warnings);
     assert_eq!(
-        finished.results.as_ref().map(|results| results.trials.len()),
+        Recording::read_results(&finished.folder)
+            .unwrap()
+            .map(|results| results.trials.len()),
         Some(2)
     );
     let killed = Recording::open(&golden().join("killed")).unwrap();
@@ -321,7 +323,7 @@ fn names_of_schema_3_become_those_of_schema_4() {
         assert!(text(file::TRIALS).contains(old), "{old}");
     }
     let recording = Recording::open(&stored).unwrap();
-    let results = recording.results.as_ref().unwrap();
+    let results = Recording::read_results(&stored).unwrap().unwrap();
     for trial in [&recording.trials[0], &results.trials[0]] {
         for name in ["neighbour_p99_s", "load_wakeup_p99_s", "rest_wakeup_p99_s"] {
             assert!(trial.metrics.contains_key(name), "{name}");

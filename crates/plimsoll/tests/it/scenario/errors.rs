@@ -66,6 +66,18 @@ shows!(
     OutOfRange,
     with("size = \"8E\"\nlimit = \"300% size\"")
 );
+shows!(
+    overflow_by_another_key,
+    OutOfRange,
+    with(
+        "workload = \"heap\"\nheap-load = \"aggressive\"\nsubject = \"glibc\"\nvolume = \"9999T\"\nthreads = 4096"
+    )
+);
+shows!(
+    overflow_by_a_limit,
+    OutOfRange,
+    with("workload = \"loadline\"\nlimit = \"15E\"")
+);
 shows!(limit_of_more_than_ram, OutOfRange, with("limit = \"150%\""));
 shows!(class_typo, BadValue, with("class = \"ramdom\""));
 shows!(subject_typo, BadValue, with("subject = [\"zram\", \"zwsap\"]"));
@@ -273,10 +285,7 @@ fn a_pipe_is_refused_without_waiting_for_a_writer() {
     .unwrap();
     assert!(matches!(
         Source::read(&path),
-        Err(ScenarioError::NotAFile {
-            what: "a special file",
-            ..
-        })
+        Err(ScenarioError::NotAFile { what: "a pipe", .. })
     ));
 }
 

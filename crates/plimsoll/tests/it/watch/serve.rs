@@ -1,6 +1,7 @@
 //! The served page over real connections: who is answered, what is told, and that nobody holds up anybody.
 
 mod client;
+mod crowds;
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -69,11 +70,9 @@ impl Served {
 
     /// Waits until the monitor took `count` frames after `t_ns`.
     fn await_frames(&self, t_ns: u64, count: usize) {
-        let deadline = Instant::now() + Duration::from_secs(60);
-        while self.frame_times(t_ns).len() < count {
-            assert!(Instant::now() < deadline, "no {count} frames in a minute");
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        await_that(&format!("{count} frames"), || {
+            self.frame_times(t_ns).len() >= count
+        });
     }
 
     fn act(&self, name: &str, headers: &[(&str, &str)], body: &str) -> u16 {
@@ -84,6 +83,15 @@ impl Served {
         self.stop.trip("the test is over".to_owned());
         let thread = self.thread.take().expect("ended once");
         thread.join().expect("no panic")
+    }
+}
+
+/// Waits until `holds`, at most a minute.
+fn await_that(what: &str, holds: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !holds() {
+        assert!(Instant::now() < deadline, "no {what} in a minute");
+        std::thread::sleep(Duration::from_millis(20));
     }
 }
 

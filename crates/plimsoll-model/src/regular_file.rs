@@ -1,0 +1,95 @@
+//! Opens files that other users may have made: regular files of a bounded size only.
+//!
+//! A link to `/dev/zero` has no end, and a pipe keeps its reader waiting. So the file is opened without waiting, and the
+//! open descriptor is examined, not the name, which its owner can change at any time.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
+
+use rustix::fs::{Mode, OFlags};
+
+/// Whether a symbolic link may stand in the place of the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Links {
+    Followed,
+    Refused,
+}
+
+/// Why a file was not opened.
+#[derive(Debug)]
+pub(crate) enum Refusal {
+    /// The error of the system.
+    System(io::Error),
+    /// It is no regular file: `a folder`, `a pipe`.
+    Kind(&'static str),
+    /// Its size in bytes is above the limit.
+    Size(u64),
+}
+
+/// Opens a regular file of at most `max` bytes for reading.
+pub(crate) fn open(path: &Path, links: Links, max: u64) -> Result<File, Refusal> {
+    let mut flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    if links == Links::Refused {
+        flags |= OFlags::NOFOLLOW;
+    }
+    let file = match rustix::fs::open(path, flags, Mode::empty()) {
+        Ok(descriptor) => File::from(descriptor),
+        Err(error) => return Err(refusal(path, links, error.into())),
+    };
+    let metadata = file.metadata().map_err(Refusal::System)?;
+    if !metadata.is_file() {
+        return Err(Refusal::Kind(kind(metadata.file_type())));
+    }
+    match metadata.len() {
+        bytes if bytes > max => Err(Refusal::Size(bytes)),
+        _ => Ok(file),
+    }
+}
+
+/// The reason for a failed open: a link or a socket refuses it, and the error of the system does not say so.
+fn refusal(path: &Path, links: Links, error: io::Error) -> Refusal {
+    let metadata = match links {
+        Links::Followed => std::fs::metadata(path),
+        Links::Refused => std::fs::symlink_metadata(path),
+    };
+    match metadata {
+        Ok(there) if !there.is_file() => Refusal::Kind(kind(there.file_type())),
+        _ => Refusal::System(error),
+    }
+}
+
+fn kind(kind: std::fs::FileType) -> &'static str {
+    if kind.is_dir() {
+        "a folder"
+    } else if kind.is_symlink() {
+        "a symbolic link"
+    } else if kind.is_fifo() {
+        "a pipe"
+    } else if kind.is_socket() {
+        "a socket"
+    } else {
+        "a device"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_open_file_decides_not_its_name() {
+        let kind = |path: &str, links| match open(Path::new(path), links, 10) {
+            Err(Refusal::Kind(kind)) => kind,
+            other => panic!("{path}: {other:?}"),
+        };
+        assert_eq!(kind("/dev/zero", Links::Refused), "a device");
+        assert_eq!(kind("/", Links::Refused), "a folder");
+        assert_eq!(kind("/proc/self/exe", Links::Refused), "a symbolic link");
+        let size = open(Path::new("/proc/self/exe"), Links::Followed, 10);
+        assert!(matches!(size, Err(Refusal::Size(11..))), "{size:?}");
+        let missing = open(Path::new("/proc/self/none"), Links::Refused, 10);
+        assert!(matches!(missing, Err(Refusal::System(_))), "{missing:?}");
+    }
+}
