@@ -333,7 +333,7 @@ fn recordings_of_format_2_stay_readable() {
     assert!(older.trials[0].lists.is_empty() && older.trials[0].phases[0].figures.is_empty());
     let workload = &older.manifest.plan.trials[0].settings.workload;
     assert_eq!(workload.kind(), WorkloadKind::Compression);
-    assert_eq!(plimsoll_report::analysis::results(&older).trials.len(), 1);
+    assert_eq!(plimsoll_report::results(&older).trials.len(), 1);
 }
 
 /// A run of every workload, written when the settings of all workloads were one list (schema 3).
