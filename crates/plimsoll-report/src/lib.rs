@@ -15,6 +15,7 @@ pub mod compare;
 pub mod comparison;
 mod contents;
 pub mod csv;
+mod distrust;
 mod drawing;
 pub mod export;
 mod headline_metrics;
