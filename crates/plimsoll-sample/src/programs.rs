@@ -37,12 +37,13 @@ impl Programs {
     /// kernel threads that reclaim. A program has the time of the children that started and ended in between.
     pub fn others_since(&self, before: &Programs, own: u32) -> Vec<(String, u64)> {
         let family = self.family(own);
+        let ended = self.ended_since(before);
         let mut by_name: BTreeMap<&str, u64> = BTreeMap::new();
         for (pid, process) in &self.0 {
             if family.contains(pid) || process.reclaims {
                 continue;
             }
-            *by_name.entry(&process.name).or_default() += self.spent(*pid, process, before);
+            *by_name.entry(&process.name).or_default() += self.spent(*pid, process, before, &ended);
         }
         let mut spent: Vec<(String, u64)> = by_name
             .into_iter()
@@ -53,7 +54,7 @@ impl Programs {
         spent
     }
 
-    fn spent(&self, pid: u32, process: &Process, before: &Programs) -> u64 {
+    fn spent(&self, pid: u32, process: &Process, before: &Programs, ended: &BTreeMap<u32, u64>) -> u64 {
         let earlier = before.of(pid, process);
         let own = process
             .own_us
@@ -61,13 +62,18 @@ impl Programs {
         let reaped = process
             .reaped_us
             .saturating_sub(earlier.map_or(0, |earlier| earlier.reaped_us));
-        // A child that was there before, and was waited for since, brings its earlier time along.
-        let ended = before
-            .0
-            .iter()
-            .filter(|(number, child)| child.parent == pid && self.of(**number, child).is_none());
-        let known: u64 = ended.map(|(_, child)| child.own_us + child.reaped_us).sum();
-        own + reaped.saturating_sub(known)
+        own + reaped.saturating_sub(ended.get(&pid).copied().unwrap_or(0))
+    }
+
+    /// By parent, the earlier time of children that have ended since: the parent's sum contains it once it has waited.
+    fn ended_since(&self, before: &Programs) -> BTreeMap<u32, u64> {
+        let mut ended: BTreeMap<u32, u64> = BTreeMap::new();
+        for (pid, child) in &before.0 {
+            if self.of(*pid, child).is_none() {
+                *ended.entry(child.parent).or_default() += child.own_us + child.reaped_us;
+            }
+        }
+        ended
     }
 
     /// The same process in this look.
