@@ -5,11 +5,14 @@ use crate::analysis::{Direction, Group};
 use crate::headlines;
 use crate::workloads;
 use plimsoll_model::quantity::significant;
+use plimsoll_model::scenario::WorkloadKind;
 
 /// Repeats from which a group has an interval, and `compare` a verdict with one trial to spare.
 pub const ENOUGH: usize = MIN_OF_EACH + 1;
 /// Differences that the hint is about, as shares: a larger one than the default threshold of a comparison.
 const DIFFERENCES: [f64; 2] = [0.10, 0.20];
+/// Phases of the compression experiment whose times are compared.
+const PHASES: [&str; 3] = ["fill", "trim", "restore"];
 /// Standard deviations between two medians that are seen at 95% confidence in 80% of the comparisons (1.96 + 0.84), times
 /// the error of a median over that of a mean, sqrt(pi / 2), and of two samples over one, sqrt(2).
 const SEEN: f64 = 2.8 * 1.2533 * std::f64::consts::SQRT_2;
@@ -27,7 +30,7 @@ pub struct Needed {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Spread {
     /// Title of the metric.
-    pub title: &'static str,
+    pub title: String,
     /// Standard deviation over median, the median of the groups.
     pub share: f64,
 }
@@ -56,17 +59,28 @@ pub fn needed(groups: &[Group]) -> Option<Needed> {
             let measured = of_kind.iter().filter_map(|group| group.metrics.get(metric.name));
             let values: Vec<Vec<f64>> = measured.map(|measured| measured.values()).collect();
             have.extend(values.iter().map(Vec::len));
-            let shares: Vec<f64> = values.iter().filter_map(|values| share(values)).collect();
-            spreads.extend(median(&shares).map(|share| Spread {
-                title: metric.title,
-                share,
-            }));
+            spreads.extend(typical(metric.title, &values));
+        }
+        for phase in PHASES.iter().filter(|_| kind == WorkloadKind::Compression) {
+            let phases = of_kind.iter().flat_map(|group| &group.phases);
+            let measured = phases.filter(|found| found.name == *phase);
+            let values: Vec<Vec<f64>> = measured.map(|found| found.seconds.values()).collect();
+            spreads.extend(typical(&format!("{phase} time"), &values));
         }
     }
     let spread = spreads.into_iter().max_by(|a, b| a.share.total_cmp(&b.share));
     Some(Needed {
         have: have.into_iter().min()?,
         spread,
+    })
+}
+
+/// The median over groups of the spread of a metric.
+fn typical(title: &str, groups: &[Vec<f64>]) -> Option<Spread> {
+    let shares: Vec<f64> = groups.iter().filter_map(|values| share(values)).collect();
+    Some(Spread {
+        title: title.to_owned(),
+        share: median(&shares)?,
     })
 }
 

@@ -61,7 +61,11 @@ fn judgement(results: &Results) -> String {
         let outcome = if doubtful == all {
             format!("{} ended, all untrustworthy", trials(all))
         } else {
-            format!("None of {} failed, but {doubtful} are untrustworthy", trials(all))
+            let are = if doubtful == 1 { "is" } else { "are" };
+            format!(
+                "None of {} failed, but {doubtful} {are} untrustworthy",
+                trials(all)
+            )
         };
         format!("{outcome}: {first}.")
     } else if results.trials.iter().all(|trial| trial.verified) {

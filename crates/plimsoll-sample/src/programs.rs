@@ -62,15 +62,28 @@ impl Programs {
         let reaped = process
             .reaped_us
             .saturating_sub(earlier.map_or(0, |earlier| earlier.reaped_us));
+        // The first process waits for the orphans of all programs.
+        if pid == 1 {
+            return own;
+        }
         own + reaped.saturating_sub(ended.get(&pid).copied().unwrap_or(0))
     }
 
-    /// By parent, the earlier time of children that have ended since: the parent's sum contains it once it has waited.
+    /// By the nearest ancestor that still runs, the earlier time of processes that have ended since: once they were waited
+    /// for, its sum contains their time.
     fn ended_since(&self, before: &Programs) -> BTreeMap<u32, u64> {
         let mut ended: BTreeMap<u32, u64> = BTreeMap::new();
         for (pid, child) in &before.0 {
             if self.of(*pid, child).is_none() {
-                *ended.entry(child.parent).or_default() += child.own_us + child.reaped_us;
+                let mut parent = child.parent;
+                while let Some(gone) = before
+                    .0
+                    .get(&parent)
+                    .filter(|gone| self.of(parent, gone).is_none())
+                {
+                    parent = gone.parent;
+                }
+                *ended.entry(parent).or_default() += child.own_us + child.reaped_us;
             }
         }
         ended
@@ -166,6 +179,21 @@ mod tests {
         // The compiler that was there before has spent 200 since, and others have spent 3000 and gone.
         let after = programs(&[(5, process("make", 1, 10, 1000 + 700 + 3000))]);
         assert_eq!(after.others_since(&before, 99), [("make".to_owned(), 3200)]);
+    }
+
+    #[test]
+    fn grandchildren_that_were_there_before_bring_no_earlier_time_along() {
+        let before = programs(&[
+            (4, process("bash", 1, 0, 0)),
+            (5, process("make", 4, 10, 1000)),
+            (6, process("cc1", 5, 90_000, 0)),
+        ]);
+        // Both have ended: the compiler spent 500 more.
+        let after = programs(&[
+            (1, process("init", 0, 0, 70_000)),
+            (4, process("bash", 1, 0, 10 + 1000 + 90_000 + 500)),
+        ]);
+        assert_eq!(after.others_since(&before, 99), [("bash".to_owned(), 500)]);
     }
 
     #[test]

@@ -140,7 +140,7 @@ fn the_repeats_of_the_hint_show_the_difference_that_it_names() {
     // A tenth and a fifth of deviation, differences of a tenth and a fifth: in four of five comparisons at least.
     for (deviation, difference) in [(0.06, 0.10), (0.1, 0.20)] {
         let spread = Spread {
-            title: "a metric",
+            title: "a metric".to_owned(),
             share: deviation,
         };
         let repeats = spread.repeats_for(difference);
